@@ -1,0 +1,45 @@
+import type { Clock } from "./clock.ts";
+
+/** Exponential delays by key: first `initialMs`, doubled up to `maxMs`, forgotten after twice `maxMs` without use. */
+export interface Backoff {
+  /** Notes a failure of `key` at `at` (ms since epoch, default now) and returns the delay now in force, ms. */
+  next(key: string, at?: number): number;
+  /** Milliseconds until `key` may be tried again, counted from `since` (ms since epoch, default its last failure). */
+  remaining(key: string, since?: number): number;
+  /** The delay in force for `key`, ms; 0 when it has none. */
+  delay(key: string): number;
+  reset(key: string): void;
+  /** Drops what has not failed for twice the longest delay. */
+  collect(): void;
+}
+
+export interface BackoffOptions {
+  readonly clock: Clock;
+  readonly initialMs: number;
+  readonly maxMs: number;
+}
+
+/** @see https://pkg.go.dev/k8s.io/client-go/util/flowcontrol#Backoff */
+export function createBackoff({ clock, initialMs, maxMs }: BackoffOptions): Backoff {
+  const entries = new Map<string, { delay: number; updated: number }>();
+  const expired = (updated: number, at: number) => at - updated > 2 * maxMs;
+  return {
+    next(key, at = clock.now()) {
+      const known = entries.get(key);
+      const delay = known && !expired(known.updated, at) ? Math.min(known.delay * 2, maxMs) : initialMs;
+      entries.set(key, { delay, updated: at });
+      return delay;
+    },
+    remaining(key, since) {
+      const known = entries.get(key);
+      if (!known || expired(known.updated, since ?? clock.now())) return 0;
+      return Math.max(0, (since ?? known.updated) + known.delay - clock.now());
+    },
+    delay: (key) => entries.get(key)?.delay ?? 0,
+    reset: (key) => void entries.delete(key),
+    collect() {
+      const now = clock.now();
+      for (const [key, { updated }] of entries) if (expired(updated, now)) entries.delete(key);
+    },
+  };
+}

@@ -1,0 +1,68 @@
+import { CodedError, abortError } from "./errors.ts";
+
+/** Anything that can be called off. Calling off twice, or after it fired, does nothing. */
+export interface Timer {
+  cancel(): void;
+}
+
+/** Time and chance as a dependency: nothing else in graftlet reads a clock, sets a timer or draws a number. */
+export interface Clock {
+  /** Milliseconds since the epoch. */
+  now(): number;
+  /** Milliseconds from an arbitrary start; never goes back, not even when the wall clock is set. */
+  monotonic(): number;
+  /** A number drawn evenly from [low, high). */
+  jitter(low: number, high: number): number;
+  /** Calls `fn` once after `ms` milliseconds. */
+  after(ms: number, fn: () => void): Timer;
+  /** Resolves after `ms` milliseconds; rejects at once with the signal's reason when it aborts. */
+  sleep(ms: number, signal?: AbortSignal): Promise<void>;
+  /** A signal that aborts with `deadline_exceeded` after `ms` milliseconds, or earlier when `signal` does. */
+  within(ms: number, signal?: AbortSignal): AbortSignal;
+}
+
+/** The longest delay a Node timer can hold, in milliseconds. */
+const longestTimerMs = 2 ** 31 - 1;
+
+/** The machine's clock. Its timers keep the process alive only while something is awaited on them. */
+export function systemClock(): Clock {
+  const after = (ms: number, fn: () => void): Timer => {
+    const timer = setTimeout(fn, Math.min(Math.max(0, ms), longestTimerMs));
+    return { cancel: () => clearTimeout(timer) };
+  };
+  return {
+    now: () => Date.now(),
+    monotonic: () => performance.now(),
+    jitter: (low, high) => low + Math.random() * (high - low),
+    after,
+    sleep: (ms, signal) => sleepOn(after, ms, signal),
+    within: (ms, signal) => deadlineOn(ms, signal),
+  };
+}
+
+/** Sleep built from a clock's own timers; shared with test clocks. */
+export function sleepOn(after: Clock["after"], ms: number, signal?: AbortSignal): Promise<void> {
+  if (signal?.aborted) return Promise.reject(abortError(signal));
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const onAbort = () => {
+    timer.cancel();
+    if (signal) reject(abortError(signal));
+  };
+  const timer = after(ms, () => {
+    signal?.removeEventListener("abort", onAbort);
+    resolve();
+  });
+  signal?.addEventListener("abort", onAbort, { once: true });
+  return promise;
+}
+
+/** The deadline as a signal of its own: an unreferenced timer, so that a call that ended early leaves nothing running. */
+function deadlineOn(ms: number, signal?: AbortSignal): AbortSignal {
+  const controller = new AbortController();
+  const timer = setTimeout(
+    () => controller.abort(new CodedError("deadline_exceeded", `no answer within ${ms} ms`)),
+    Math.min(ms, longestTimerMs),
+  );
+  timer.unref();
+  return signal ? AbortSignal.any([signal, controller.signal]) : controller.signal;
+}

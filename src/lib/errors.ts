@@ -1,0 +1,95 @@
+/** The words in which every seam reports failure: gRPC's canonical codes, the ones graftlet tells apart.
+ *  @see https://grpc.io/docs/guides/status-codes/ */
+export type ErrorCode =
+  | "cancelled"
+  | "not_found"
+  | "already_exists"
+  | "unavailable"
+  | "unauthenticated"
+  | "permission_denied"
+  | "invalid_argument"
+  | "failed_precondition"
+  | "resource_exhausted"
+  | "deadline_exceeded"
+  | "conflict"
+  | "unimplemented"
+  | "unknown";
+
+/** An error classified once, at the seam where it arose; the original is its cause. */
+export class CodedError extends Error {
+  readonly code: ErrorCode;
+  constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = "CodedError";
+    this.code = code;
+  }
+}
+
+/** Code of an error that some seam classified; `unknown` for everything else. */
+export function codeOf(error: unknown): ErrorCode {
+  return error instanceof CodedError ? error.code : "unknown";
+}
+
+/** True when the error was classified as one of these codes. */
+export function hasCode(error: unknown, ...codes: readonly ErrorCode[]): boolean {
+  return error instanceof CodedError && codes.includes(error.code);
+}
+
+/** Text of anything thrown, for messages that users read. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** Code for a failed system call (`ENOENT` and its kin), as Node and SFTP report them. */
+export function codeOfErrno(errno: string | undefined): ErrorCode {
+  switch (errno) {
+    case "ENOENT":
+    case "ENOTDIR":
+      return "not_found";
+    case "EEXIST":
+      return "already_exists";
+    case "ENOTEMPTY":
+    case "EISDIR":
+    case "EBUSY":
+    case "ELOOP":
+      return "failed_precondition";
+    case "EACCES":
+    case "EPERM":
+    case "EROFS":
+      return "permission_denied";
+    case "EINVAL":
+    case "ENAMETOOLONG":
+      return "invalid_argument";
+    case "ENOSPC":
+    case "EMFILE":
+    case "ENFILE":
+    case "EDQUOT":
+      return "resource_exhausted";
+    case "ECONNREFUSED":
+    case "ECONNRESET":
+    case "EPIPE":
+    case "ENOTFOUND":
+    case "EHOSTUNREACH":
+    case "ENETUNREACH":
+    case "EAI_AGAIN":
+      return "unavailable";
+    case "ETIMEDOUT":
+      return "deadline_exceeded";
+    case "ABORT_ERR":
+      return "cancelled";
+    default:
+      return "unknown";
+  }
+}
+
+/** Throws the signal's reason as `cancelled` (or `deadline_exceeded` for a timeout) when it has been aborted. */
+export function throwIfAborted(signal: AbortSignal | undefined): void {
+  if (signal?.aborted) throw abortError(signal);
+}
+
+/** The coded error that an aborted signal stands for: its own reason when that is coded, else `cancelled`. */
+export function abortError(signal: AbortSignal): CodedError {
+  const reason: unknown = signal.reason;
+  if (reason instanceof CodedError) return reason;
+  return new CodedError("cancelled", messageOf(reason ?? "cancelled"), { cause: reason });
+}

@@ -1,0 +1,61 @@
+/** A slot for one key's work: the newest value wins, work is serial, and a failure stays in its box. */
+export class Mailbox<T> {
+  readonly #handle: (value: T) => Promise<void>;
+  readonly #onError: (error: unknown) => void;
+  #next: { readonly value: T } | undefined;
+  #busy = false;
+  #idle: PromiseWithResolvers<void> | undefined;
+
+  /** @param handle does the work for one value; never runs twice at once.
+   *  @param onError is told of every rejection; the box carries on. */
+  constructor(handle: (value: T) => Promise<void>, onError: (error: unknown) => void) {
+    this.#handle = handle;
+    this.#onError = onError;
+  }
+
+  /** Replaces whatever waits in the box, and starts working when idle. */
+  put(value: T): void {
+    this.#next = { value };
+    if (!this.#busy) void this.#drain();
+  }
+
+  /** What waits in the box, for callers that merge a new wish into an old one. */
+  get waiting(): T | undefined {
+    return this.#next?.value;
+  }
+
+  get busy(): boolean {
+    return this.#busy;
+  }
+
+  /** Resolves when nothing runs and nothing waits. */
+  idle(): Promise<void> {
+    if (!this.#busy) return Promise.resolve();
+    this.#idle ??= Promise.withResolvers<void>();
+    return this.#idle.promise;
+  }
+
+  async #drain(): Promise<void> {
+    this.#busy = true;
+    try {
+      for (let next = this.#take(); next; next = this.#take()) {
+        try {
+          await this.#handle(next.value);
+        } catch (error) {
+          this.#onError(error);
+        }
+      }
+    } finally {
+      // In the same turn as the empty take: clearing it later would lose a put.
+      this.#busy = false;
+      this.#idle?.resolve();
+      this.#idle = undefined;
+    }
+  }
+
+  #take(): { readonly value: T } | undefined {
+    const next = this.#next;
+    this.#next = undefined;
+    return next;
+  }
+}

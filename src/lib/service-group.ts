@@ -1,0 +1,43 @@
+/** A part that runs until its signal aborts. `ready`, when given, resolves once others may start on top of it. */
+export interface Service {
+  readonly name: string;
+  /** Runs to the end of its work; ends soon after the signal aborts. A rejection stops the whole group. */
+  run(signal: AbortSignal): Promise<void>;
+  ready?(signal: AbortSignal): Promise<void>;
+}
+
+/** Starts services in the order given, runs them until `signal` aborts or one fails, stops them in reverse order.
+ *  @returns when all have ended.
+ *  @throws the first failure, once everything has stopped. */
+export async function runGroup(services: readonly Service[], signal: AbortSignal): Promise<void> {
+  const started: { readonly stop: AbortController; readonly done: Promise<void> }[] = [];
+  const failed = Promise.withResolvers<void>();
+  let failure: { readonly error: unknown } | undefined;
+  const fail = (error: unknown) => {
+    failure ??= { error };
+    failed.resolve();
+  };
+  const ended = new AbortController();
+  const stopping = Promise.race([onAbort(signal, ended.signal), failed.promise]);
+  for (const service of services) {
+    if (signal.aborted || failure) break;
+    const stop = new AbortController();
+    started.push({ stop, done: service.run(stop.signal).catch(fail) });
+    if (service.ready) await Promise.race([service.ready(stop.signal).catch(fail), stopping]);
+  }
+  await stopping;
+  ended.abort();
+  for (const { stop, done } of started.reverse()) {
+    stop.abort();
+    await done;
+  }
+  if (failure) throw failure.error;
+}
+
+/** Resolves when `signal` aborts; stops listening when `forget` does. */
+export function onAbort(signal: AbortSignal, forget?: AbortSignal): Promise<void> {
+  if (signal.aborted) return Promise.resolve();
+  return new Promise((resolve) => {
+    signal.addEventListener("abort", () => resolve(), { once: true, ...(forget && { signal: forget }) });
+  });
+}

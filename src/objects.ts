@@ -1,0 +1,45 @@
+import type * as k8s from "@kubernetes/client-node";
+
+/** A Kubernetes object as it travels in JSON: client-node's types with times as RFC 3339 text. */
+export type Wire<T> = T extends Date
+  ? string
+  : T extends readonly (infer Item)[]
+    ? Wire<Item>[]
+    : T extends object
+      ? { [Key in keyof T]: Wire<T[Key]> }
+      : T;
+
+export type ObjectMeta = Wire<k8s.V1ObjectMeta>;
+
+/** Metadata of what the API server stores in a namespace. */
+export type NamespacedMeta = ObjectMeta & { name: string; namespace: string; uid: string };
+/** Metadata of what the API server stores outside namespaces. */
+export type ClusterMeta = ObjectMeta & { name: string };
+
+export type PodSpec = Wire<k8s.V1PodSpec>;
+export type PodStatus = Wire<k8s.V1PodStatus>;
+export type PodCondition = Wire<k8s.V1PodCondition>;
+export type Container = Wire<k8s.V1Container>;
+export type EphemeralContainer = Wire<k8s.V1EphemeralContainer>;
+export type ContainerStatus = Wire<k8s.V1ContainerStatus>;
+export type ContainerState = Wire<k8s.V1ContainerState>;
+export type EnvVar = Wire<k8s.V1EnvVar>;
+export type Probe = Wire<k8s.V1Probe>;
+export type Volume = Wire<k8s.V1Volume>;
+export type VolumeMount = Wire<k8s.V1VolumeMount>;
+export type Toleration = Wire<k8s.V1Toleration>;
+export type Taint = Wire<k8s.V1Taint>;
+export type NodeStatus = Wire<k8s.V1NodeStatus>;
+export type NodeCondition = Wire<k8s.V1NodeCondition>;
+export type NodeSpec = Wire<k8s.V1NodeSpec>;
+export type ObjectReference = Wire<k8s.V1ObjectReference>;
+
+/** A pod as the sources hand it on: identity and spec are always there. */
+export type Pod = Omit<Wire<k8s.V1Pod>, "metadata" | "spec"> & { metadata: NamespacedMeta; spec: PodSpec };
+export type Node = Omit<Wire<k8s.V1Node>, "metadata"> & { metadata: ClusterMeta };
+export type Secret = Omit<Wire<k8s.V1Secret>, "metadata"> & { metadata: NamespacedMeta };
+export type ConfigMap = Omit<Wire<k8s.V1ConfigMap>, "metadata"> & { metadata: NamespacedMeta };
+export type Service = Omit<Wire<k8s.V1Service>, "metadata"> & { metadata: NamespacedMeta };
+export type RuntimeClass = Omit<Wire<k8s.V1RuntimeClass>, "metadata"> & { metadata: ClusterMeta };
+export type Lease = Omit<Wire<k8s.V1Lease>, "metadata"> & { metadata: ObjectMeta };
+export type CoreEvent = Wire<k8s.CoreV1Event>;

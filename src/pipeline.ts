@@ -1,0 +1,230 @@
+import type { Writable } from "node:stream";
+import type * as cri from "./gen/cri.ts";
+import type { ConfigMap, Container, Node, ObjectReference, Pod, PodStatus, Secret, Service } from "./objects.ts";
+
+// The vocabulary: the values that stages exchange, and the ports (one to three methods) through which one stage asks another.
+// Stages import this file and never each other; kubelet.ts hands each stage what it asks for.
+
+// ---- values -------------------------------------------------------------------------------------------------------------
+
+/** What a source says of pods. A graceful deletion is DELETE (the object is still there); REMOVE means the object is gone. */
+export type PodOperation = "ADD" | "UPDATE" | "DELETE" | "REMOVE" | "RECONCILE";
+export type SourceName = "api" | "file" | "http";
+
+export interface PodUpdate {
+  readonly op: PodOperation;
+  readonly source: SourceName;
+  readonly pods: readonly Pod[];
+}
+
+/** Why a pod worker is woken. */
+export type WakeCause = "config" | "pleg" | "probe" | "volume" | "resync" | "kill";
+
+/** One pod as the runtime shows it, newest first in both lists. */
+export interface RuntimePod {
+  readonly uid: string;
+  readonly name: string;
+  readonly namespace: string;
+  readonly sandboxes: readonly cri.PodSandboxStatus[];
+  readonly containers: readonly cri.ContainerStatus[];
+  /** Of the newest ready sandbox; the last known ones when no sandbox is ready any more. */
+  readonly ips: readonly string[];
+  /** Clock.monotonic() before the runtime was asked. */
+  readonly observedAt: number;
+}
+
+/** Why a container could not be started: what its status shows as Waiting. */
+export interface StartFailure {
+  readonly reason: string;
+  readonly message: string;
+}
+
+/** An admission handler's no. */
+export interface Rejection {
+  readonly reason: string;
+  readonly message: string;
+}
+
+/** A volume of a pod that is ready on the target. */
+export interface MountedVolume {
+  /** Absolute path on the target. */
+  readonly hostPath: string;
+  /** The volume itself may only be read, whatever the mount says. */
+  readonly readOnly: boolean;
+}
+
+/** What one pass over a pod's containers came to. */
+export interface SyncOutcome {
+  /** What went wrong; every container that could be started has been. */
+  readonly error?: Error;
+  /** Milliseconds since the epoch: the earliest end of a crash-loop back-off, when that is the only thing in the way. */
+  readonly retryAt?: number;
+  /** The pod's network is not ready: try again in a second. */
+  readonly networkNotReady?: boolean;
+}
+
+/** Options of a log request, as the kubelet API takes them. */
+export interface LogOptions {
+  readonly follow: boolean;
+  readonly timestamps: boolean;
+  readonly previous: boolean;
+  /** Milliseconds since the epoch. */
+  readonly since?: number;
+  readonly tailLines?: number;
+  readonly limitBytes?: number;
+  readonly stream: "All" | "Stdout" | "Stderr";
+}
+
+// ---- ports --------------------------------------------------------------------------------------------------------------
+
+/** The pods that this node should run, as the sources last said. */
+export interface PodStore {
+  get(uid: string): Pod | undefined;
+  byName(namespace: string, name: string): Pod | undefined;
+  list(): readonly Pod[];
+}
+
+/** The pods that the runtime has, as last seen. */
+export interface PodCache {
+  get(uid: string): RuntimePod | undefined;
+  list(): readonly RuntimePod[];
+}
+
+/** Asks the runtime about one pod, now, and puts the answer in the cache. A pod without sandboxes and containers comes back
+ *  with empty lists. */
+export interface PodInspector {
+  inspect(uid: string, signal: AbortSignal): Promise<RuntimePod>;
+}
+
+export interface Waker {
+  wake(uid: string, cause: WakeCause): void;
+}
+
+export interface StatusReader {
+  /** The status that this node holds for the pod; undefined before the first. */
+  get(uid: string): PodStatus | undefined;
+}
+
+export interface StatusSink extends StatusReader {
+  /** The newest truth about a pod. Written to the API server when it differs from what is there. */
+  set(pod: Pod, status: PodStatus): void;
+  /** The pod's containers are gone and its volumes unmounted: final status, and the object may be deleted. */
+  terminated(pod: Pod): void;
+}
+
+export type EventType = "Normal" | "Warning";
+
+/** Events as `kubectl describe` shows them. Never blocks, never throws. */
+export interface EventSink {
+  event(about: ObjectReference, type: EventType, reason: string, message: string): void;
+}
+
+/** Secrets and config maps that pods of this node reference.
+ *  Gets throw CodedError not_found with the kubelet's text: `configmap "x" not found`, `secret "x" not found`. */
+export interface ObjectCache {
+  secret(namespace: string, name: string, signal: AbortSignal): Promise<Secret>;
+  configMap(namespace: string, name: string, signal: AbortSignal): Promise<ConfigMap>;
+}
+
+/** Tells the object cache which objects to keep watched. */
+export interface ObjectRegistry {
+  register(pod: Pod): void;
+  unregister(uid: string): void;
+}
+
+export interface TokenRequest {
+  /** Empty: the API server's own audience. */
+  readonly audience: string;
+  readonly expirationSeconds: number;
+}
+
+export interface Token {
+  readonly token: string;
+  /** Milliseconds since the epoch: when a reader should ask again. */
+  readonly refreshAt: number;
+}
+
+/** Service account tokens bound to a pod, cached while fresh. */
+export interface TokenSource {
+  token(pod: Pod, request: TokenRequest, signal: AbortSignal): Promise<Token>;
+}
+
+export interface ServiceLister {
+  /** Services with a cluster IP; undefined until they have been read once. */
+  list(): readonly Service[] | undefined;
+}
+
+export interface NodeSource {
+  /** This node's object as the API server last showed it. */
+  node(): Node | undefined;
+}
+
+/** The target's addresses, primary first: a pod's hostIPs. */
+export interface HostAddresses {
+  hostIPs(): readonly string[];
+}
+
+/** The volumes of pods. */
+export interface VolumeGate {
+  /** Resolves when every volume of the pod is mounted and current. @throws with the kubelet's FailedMount text. */
+  mount(pod: Pod, signal: AbortSignal): Promise<void>;
+  /** By volume name; empty before `mount` resolved. */
+  mounted(uid: string): ReadonlyMap<string, MountedVolume>;
+  /** Unmounts all and removes what graftlet made; the pod may be known by its UID alone. Safe to repeat. */
+  unmount(uid: string, signal: AbortSignal): Promise<void>;
+}
+
+export type ProbeVerdict = "Success" | "Failure" | "Unknown";
+
+export interface ProbeResults {
+  /** Whether the container counts as ready by its probe: the newest verdict, or undefined when no probe watches it. */
+  readiness(uid: string, containerName: string, containerId: string): ProbeVerdict | undefined;
+}
+
+/** Starts and stops probing a pod's containers. */
+export interface Prober {
+  add(pod: Pod): void;
+  remove(uid: string): void;
+}
+
+/** Starts and stops what the runtime holds of a pod. */
+export interface PodRuntime {
+  /** One pass: makes the runtime's pod what the spec says. Its volumes are mounted already. The signal interrupts waits and
+   *  pulls, never a call that makes or starts something. Rejects only when the signal aborts. */
+  sync(pod: Pod, observed: RuntimePod, signal: AbortSignal): Promise<SyncOutcome>;
+  /** Stops all containers, then the sandboxes. `pod` is undefined for one that only the runtime knows. */
+  kill(observed: RuntimePod, pod: Pod | undefined, graceSeconds: number | undefined, signal: AbortSignal): Promise<void>;
+  /** Why containers of this pod could not be started, by name. */
+  failures(uid: string): ReadonlyMap<string, StartFailure>;
+}
+
+/** Writes a container's log to `out`, honouring its backpressure, until the end or (follow) until the container is gone. */
+export interface LogReader {
+  read(container: LogSource, options: LogOptions, out: Writable, signal: AbortSignal): Promise<void>;
+}
+
+export interface LogSource {
+  readonly containerId: string;
+  /** Path of the log file on the target, as ContainerStatus.logPath has it. */
+  readonly logPath: string;
+}
+
+/** Whether something may be put on the node beside what is there; decided one pod at a time. */
+export interface Admission {
+  /** @param others the active pods already admitted. @returns undefined when the pod may run. */
+  admit(pod: Pod, others: readonly Pod[], signal: AbortSignal): Promise<Rejection | undefined>;
+}
+
+/** Fields of a pod that this node does not serve; such a pod is held, with an event that names them. */
+export interface Served {
+  /** Paths like `spec.containers[0].lifecycle.preStop`, each with a clause that says why; empty when all is served. */
+  unserved(pod: Pod): readonly { readonly field: string; readonly why: string }[];
+}
+
+/** Which list of the spec a container stands in. */
+export type ContainerKind = "containers" | "initContainers" | "ephemeralContainers";
+
+export interface NamedContainer {
+  readonly kind: ContainerKind;
+  readonly container: Container;
+}

@@ -1,0 +1,132 @@
+import type { Duplex, Readable, Writable } from "node:stream";
+
+/** Where to connect, as seen from the target. */
+export type Address = { readonly unix: string } | { readonly host: string; readonly port: number };
+
+export type FileKind = "file" | "directory" | "symlink" | "socket" | "fifo" | "characterDevice" | "blockDevice";
+
+export interface FileInfo {
+  readonly kind: FileKind;
+  /** Permission bits with setuid, setgid and sticky (07777). */
+  readonly mode: number;
+  readonly uid: number;
+  readonly gid: number;
+  /** Bytes. */
+  readonly size: number;
+  /** Milliseconds since the epoch, by the target's clock. */
+  readonly modifiedAt: number;
+  /** Tells one file from another that took its name; 0 where the host cannot say. */
+  readonly inode: number;
+}
+
+export interface DirectoryEntry {
+  readonly name: string;
+  readonly kind: FileKind;
+}
+
+/** Room on the file system that holds a path. */
+export interface FileSystemInfo {
+  readonly capacityBytes: number;
+  /** What an unprivileged user can still write. */
+  readonly availableBytes: number;
+  readonly inodes: number;
+  readonly inodesFree: number;
+}
+
+/** One change to files. `mode` is exact: no umask applies. Missing `mode`: 0755 for directories, 0644 for files. */
+export type FileChange =
+  | { readonly do: "mkdir"; readonly path: string; readonly mode?: number; readonly parents?: boolean }
+  | { readonly do: "write"; readonly path: string; readonly data: Uint8Array | string; readonly mode?: number }
+  | { readonly do: "symlink"; readonly path: string; readonly target: string }
+  | { readonly do: "rename"; readonly from: string; readonly to: string }
+  | { readonly do: "chmod"; readonly path: string; readonly mode: number }
+  | { readonly do: "chown"; readonly path: string; readonly uid: number; readonly gid: number }
+  | { readonly do: "remove"; readonly path: string; readonly recursive?: boolean };
+
+/** An open file on the target. */
+export interface HostFile extends AsyncDisposable {
+  /** Up to `length` bytes from `position`; an empty buffer at the end. */
+  read(position: number, length: number, signal?: AbortSignal): Promise<Buffer>;
+  stat(signal?: AbortSignal): Promise<FileInfo>;
+  close(): Promise<void>;
+}
+
+/** The target's files. Errors are coded: not_found, already_exists, permission_denied, failed_precondition,
+ *  resource_exhausted, unavailable (the target is out of reach). */
+export interface HostFs {
+  /** The whole file. @throws resource_exhausted when it is larger than `maxBytes` (default 16 MiB). */
+  readFile(path: string, options?: { readonly maxBytes?: number; readonly signal?: AbortSignal }): Promise<Buffer>;
+  /** Opens a regular file for reading, following links unless `noFollow`. Never blocks on a FIFO: anything but a regular
+   *  file is failed_precondition. */
+  open(path: string, options?: { readonly noFollow?: boolean; readonly signal?: AbortSignal }): Promise<HostFile>;
+  list(path: string, signal?: AbortSignal): Promise<DirectoryEntry[]>;
+  /** Of what the path leads to, links followed. */
+  stat(path: string, signal?: AbortSignal): Promise<FileInfo>;
+  /** Of the path itself. */
+  lstat(path: string, signal?: AbortSignal): Promise<FileInfo>;
+  readlink(path: string, signal?: AbortSignal): Promise<string>;
+  realpath(path: string, signal?: AbortSignal): Promise<string>;
+  freeSpace(path: string, signal?: AbortSignal): Promise<FileSystemInfo>;
+  /** Makes the changes in order, in one round trip where the host can; stops at the first that fails. `mkdir` of a
+   *  directory that exists and `remove` of what does not succeed; every change is safe to repeat. `remove` never
+   *  follows a link and never crosses into another file system. */
+  apply(changes: readonly FileChange[], signal?: AbortSignal): Promise<void>;
+}
+
+export interface RunOptions {
+  readonly stdin?: string | Uint8Array;
+  /** Milliseconds until the command is killed; default 30 000. */
+  readonly timeoutMs?: number;
+  /** Bytes kept of each output stream; what goes beyond is dropped and `truncated` set. Default 1 MiB. */
+  readonly maxOutputBytes?: number;
+  readonly signal?: AbortSignal;
+}
+
+export interface RunResult {
+  /** Exit code; 128 + signal number when a signal ended it. */
+  readonly code: number;
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly truncated: boolean;
+}
+
+/** A command under way, as streams. */
+export interface HostProcess extends AsyncDisposable {
+  readonly pid: number;
+  readonly stdin: Writable;
+  readonly stdout: Readable;
+  readonly stderr: Readable;
+  /** Exit code as in RunResult. */
+  readonly exited: Promise<number>;
+  kill(signal?: "SIGTERM" | "SIGKILL"): void;
+}
+
+export interface HostListener extends AsyncDisposable {
+  readonly address: Address;
+}
+
+/** The target's time beside ours. */
+export interface HostClock {
+  /** Target's wall clock minus graftlet's, milliseconds; what to add to our time to get the target's. */
+  offsetMs(signal?: AbortSignal): Promise<number>;
+  /** Changes whenever the target boots (/proc/sys/kernel/random/boot_id). */
+  bootId(signal?: AbortSignal): Promise<string>;
+}
+
+/** The machine whose pods run: its files, processes and network as a kubelet on that machine would see them. */
+export interface Host extends AsyncDisposable {
+  readonly fs: HostFs;
+  readonly clock: HostClock;
+  /** Runs a command to its end; a non-zero exit is a result, not an error.
+   *  @throws not_found when there is no such program, deadline_exceeded (the command was killed), unavailable. */
+  run(argv: readonly string[], options?: RunOptions): Promise<RunResult>;
+  /** @throws not_found when there is no such program, unavailable. */
+  spawn(argv: readonly string[], signal?: AbortSignal): Promise<HostProcess>;
+  /** A connection from the target. @throws unavailable when it is refused, deadline_exceeded. */
+  dial(to: Address, signal?: AbortSignal): Promise<Duplex>;
+  /** A socket on the target whose connections come to `onConnection`. */
+  listen?(at: Address, onConnection: (connection: Duplex) => void, signal?: AbortSignal): Promise<HostListener>;
+  /** Emits a path whenever something in or at `path` may have changed (a hint: look again). Ends when the signal aborts;
+   *  rejects when watching is no longer possible. */
+  watch?(path: string, signal: AbortSignal): AsyncIterable<string>;
+}

@@ -1,0 +1,32 @@
+import type { Clock } from "../lib/clock.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Host } from "./host.ts";
+import type { Runtime } from "./runtime.ts";
+
+/** `exclusive`: every pod in the runtime is this node's, and what the API server does not know is cleaned up, as a kubelet
+ *  does. `shared`: the node touches only what carries its label `graftlet.dev/node`. */
+export type Sharing = "exclusive" | "shared";
+
+/** A node's target. Disposing of it closes connections and touches no pod. */
+export interface Target extends AsyncDisposable {
+  readonly host: Host;
+  readonly runtime: Runtime;
+  readonly sharing: Sharing;
+}
+
+export interface ProviderOptions {
+  /** The node's `providerConfig`, not yet validated: the provider knows its own fields. */
+  readonly config: unknown;
+  /** KubeletConfiguration.containerRuntimeEndpoint and imageServiceEndpoint; the provider's own fields win. */
+  readonly containerRuntimeEndpoint: string;
+  readonly imageServiceEndpoint: string;
+  /** KubeletConfiguration.runtimeRequestTimeout, milliseconds: the deadline of an ordinary call. */
+  readonly requestTimeoutMs: number;
+  readonly nodeName: string;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** Gives a node its target. Does not wait for the target to answer: a runtime that is not there yet is `unavailable` on each
+ *  call. @throws CodedError invalid_argument, one sentence that names the field and the remedy. */
+export type ProviderFactory = (options: ProviderOptions) => Promise<Target>;

@@ -1,0 +1,96 @@
+import type { Duplex } from "node:stream";
+import type * as cri from "../gen/cri.ts";
+
+/** Runtime speaks CRI v1: the request and response messages of api.proto, promises in place of callbacks, a signal on every
+ *  call. An implementation sets the deadlines that kubelets use. Every error is coded; a thing that is gone is not_found.
+ *  @see https://github.com/kubernetes/cri-api/blob/master/pkg/apis/runtime/v1/api.proto */
+export interface Runtime extends Sandboxes, Containers, Images, Stats, Streams, AsyncDisposable {
+  version(signal: AbortSignal): Promise<cri.VersionResponse>;
+  status(signal: AbortSignal): Promise<cri.StatusResponse>;
+  /** What the runtime tells of itself (cgroup driver). @throws unimplemented on older runtimes. */
+  runtimeConfig(signal: AbortSignal): Promise<cri.RuntimeConfigResponse>;
+  updateRuntimeConfig(request: cri.UpdateRuntimeConfigRequest, signal: AbortSignal): Promise<void>;
+  /** Hints as they happen; absent where the runtime has no events. The iteration ends when the signal aborts and throws
+   *  when the stream breaks: what happened meanwhile is only found by a relist. @throws unimplemented. */
+  events?(signal: AbortSignal): AsyncIterable<RuntimeEvent>;
+  /** Container output read over the runtime's own interface, where its log files cannot be read. */
+  logs?(containerId: string, options: RuntimeLogOptions, signal: AbortSignal): AsyncIterable<LogLine>;
+}
+
+/** Says where to look, never what is. An event of a sandbox has its ID in `sandboxId`; of a container, in `containerId`,
+ *  with the sandbox only where the runtime tells. `listening` says that the stream stands: relist once. */
+export type RuntimeEvent =
+  | { readonly is: "listening" }
+  | { readonly is: "changed"; readonly sandboxId?: string; readonly containerId?: string; readonly podUid?: string };
+
+export interface Sandboxes {
+  runPodSandbox(request: cri.RunPodSandboxRequest, signal: AbortSignal): Promise<cri.RunPodSandboxResponse>;
+  stopPodSandbox(sandboxId: string, signal: AbortSignal): Promise<void>;
+  removePodSandbox(sandboxId: string, signal: AbortSignal): Promise<void>;
+  podSandboxStatus(sandboxId: string, signal: AbortSignal): Promise<cri.PodSandboxStatusResponse>;
+  listPodSandbox(filter: cri.PodSandboxFilter | undefined, signal: AbortSignal): Promise<readonly cri.PodSandbox[]>;
+}
+
+export interface Containers {
+  createContainer(request: cri.CreateContainerRequest, signal: AbortSignal): Promise<cri.CreateContainerResponse>;
+  startContainer(containerId: string, signal: AbortSignal): Promise<void>;
+  /** SIGTERM (or the image's stop signal), then SIGKILL after `graceSeconds`. */
+  stopContainer(containerId: string, graceSeconds: number, signal: AbortSignal): Promise<void>;
+  removeContainer(containerId: string, signal: AbortSignal): Promise<void>;
+  listContainers(filter: cri.ContainerFilter | undefined, signal: AbortSignal): Promise<readonly cri.Container[]>;
+  containerStatus(containerId: string, signal: AbortSignal): Promise<cri.ContainerStatusResponse>;
+  updateContainerResources(request: cri.UpdateContainerResourcesRequest, signal: AbortSignal): Promise<void>;
+  reopenContainerLog(containerId: string, signal: AbortSignal): Promise<void>;
+  /** Runs a command to its end. `timeoutSeconds` 0: no limit.
+   *  @throws deadline_exceeded when the command outlived its timeout. */
+  execSync(containerId: string, argv: readonly string[], timeoutSeconds: number, signal: AbortSignal): Promise<cri.ExecSyncResponse>;
+}
+
+export interface Images {
+  listImages(signal: AbortSignal): Promise<readonly cri.Image[]>;
+  /** Undefined when the image is not there. */
+  imageStatus(image: cri.ImageSpec, signal: AbortSignal): Promise<cri.Image | undefined>;
+  /** No deadline but the signal. @returns the reference by which containers are created. */
+  pullImage(request: cri.PullImageRequest, signal: AbortSignal): Promise<string>;
+  removeImage(image: cri.ImageSpec, signal: AbortSignal): Promise<void>;
+  imageFsInfo(signal: AbortSignal): Promise<cri.ImageFsInfoResponse>;
+}
+
+export interface Stats {
+  containerStats(containerId: string, signal: AbortSignal): Promise<cri.ContainerStats | undefined>;
+  listContainerStats(filter: cri.ContainerStatsFilter | undefined, signal: AbortSignal): Promise<readonly cri.ContainerStats[]>;
+  podSandboxStats?(sandboxId: string, signal: AbortSignal): Promise<cri.PodSandboxStats | undefined>;
+  listPodSandboxStats?(filter: cri.PodSandboxStatsFilter | undefined, signal: AbortSignal): Promise<readonly cri.PodSandboxStats[]>;
+}
+
+/** Where a stream is served: something to dial, and what to ask for there. Used once. */
+export interface Endpoint {
+  /** Path and query, as the request line has them. */
+  readonly path: string;
+  /** Host header value. */
+  readonly host: string;
+  /** Opens the connection (TLS included where the endpoint is https). */
+  dial(signal: AbortSignal): Promise<Duplex>;
+}
+
+export interface Streams {
+  exec(request: cri.ExecRequest, signal: AbortSignal): Promise<Endpoint>;
+  attach(request: cri.AttachRequest, signal: AbortSignal): Promise<Endpoint>;
+  portForward(request: cri.PortForwardRequest, signal: AbortSignal): Promise<Endpoint>;
+}
+
+export interface RuntimeLogOptions {
+  readonly follow: boolean;
+  /** Milliseconds since the epoch. */
+  readonly since?: number;
+  readonly tailLines?: number;
+}
+
+export interface LogLine {
+  /** RFC 3339 with nanoseconds. */
+  readonly time: string;
+  readonly stream: "stdout" | "stderr";
+  /** Without the newline when `partial`. */
+  readonly text: Buffer;
+  readonly partial: boolean;
+}
