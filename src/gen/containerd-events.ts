@@ -40,9 +40,11 @@ export interface Envelope {
 /**
  * What every task and container event starts with: the container's ID.
  * (containerd.events.TaskStart, TaskExit, TaskOOM, TaskDelete…; ContainerCreate and ContainerDelete.)
+ * TaskExit also names the process: an exec's exit has another ID than the container's.
  */
 export interface TaskEvent {
   containerId: string;
+  id: string;
 }
 
 export interface ContainerEvent {
@@ -196,13 +198,16 @@ export const Envelope: MessageFns<Envelope> = {
 };
 
 function createBaseTaskEvent(): TaskEvent {
-  return { containerId: "" };
+  return { containerId: "", id: "" };
 }
 
 export const TaskEvent: MessageFns<TaskEvent> = {
   encode(message: TaskEvent, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.containerId !== "") {
       writer.uint32(10).string(message.containerId);
+    }
+    if (message.id !== "") {
+      writer.uint32(18).string(message.id);
     }
     return writer;
   },
@@ -228,6 +233,14 @@ export const TaskEvent: MessageFns<TaskEvent> = {
             message.containerId = reader.string();
             continue;
           }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.id = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -246,6 +259,7 @@ export const TaskEvent: MessageFns<TaskEvent> = {
   fromPartial(object: DeepPartial<TaskEvent>): TaskEvent {
     const message = createBaseTaskEvent();
     message.containerId = object.containerId ?? "";
+    message.id = object.id ?? "";
     return message;
   },
 };

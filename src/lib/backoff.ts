@@ -2,7 +2,8 @@ import type { Clock } from "./clock.ts";
 
 /** Exponential delays by key: first `initialMs`, doubled up to `maxMs`, forgotten after twice `maxMs` without use. */
 export interface Backoff {
-  /** Notes a failure of `key` at `at` (ms since epoch, default now) and returns the delay now in force, ms. */
+  /** Notes a failure of `key` that happened at `at` (ms since epoch, default now) and returns the delay now in force, ms.
+   *  A failure that comes long after the last note starts afresh. */
   next(key: string, at?: number): number;
   /** Milliseconds until `key` may be tried again, counted from `since` (ms since epoch, default its last failure). */
   remaining(key: string, since?: number): number;
@@ -27,7 +28,7 @@ export function createBackoff({ clock, initialMs, maxMs }: BackoffOptions): Back
     next(key, at = clock.now()) {
       const known = entries.get(key);
       const delay = known && !expired(known.updated, at) ? Math.min(known.delay * 2, maxMs) : initialMs;
-      entries.set(key, { delay, updated: at });
+      entries.set(key, { delay, updated: clock.now() });
       return delay;
     },
     remaining(key, since) {

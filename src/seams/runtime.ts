@@ -18,10 +18,11 @@ export interface Runtime extends Sandboxes, Containers, Images, Stats, Streams, 
 }
 
 /** Says where to look, never what is. An event of a sandbox has its ID in `sandboxId`; of a container, in `containerId`,
- *  with the sandbox only where the runtime tells. `listening` says that the stream stands: relist once. */
+ *  with the sandbox only where the runtime tells. `exited` marks the end of a main process: look until the status shows it.
+ *  `listening` says that the stream stands: relist once. */
 export type RuntimeEvent =
   | { readonly is: "listening" }
-  | { readonly is: "changed"; readonly sandboxId?: string; readonly containerId?: string; readonly podUid?: string };
+  | { readonly is: "changed"; readonly sandboxId?: string; readonly containerId?: string; readonly podUid?: string; readonly exited?: boolean };
 
 export interface Sandboxes {
   runPodSandbox(request: cri.RunPodSandboxRequest, signal: AbortSignal): Promise<cri.RunPodSandboxResponse>;

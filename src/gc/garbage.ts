@@ -1,0 +1,120 @@
+import { ContainerFilter, ContainerState, type ContainerStatus, PodSandboxState } from "../gen/cri.ts";
+import type { Clock } from "../lib/clock.ts";
+import { hasCode } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Service } from "../lib/service-group.ts";
+import type { PodCache, PodInspector, RuntimePod } from "../pipeline.ts";
+import { containerNameLabel, podUidLabel } from "../pod/labels.ts";
+import type { HostFs } from "../seams/host.ts";
+import type { Containers, Sandboxes } from "../seams/runtime.ts";
+
+export interface GarbageDeps {
+  readonly runtime: Pick<Containers, "removeContainer" | "listContainers"> & Pick<Sandboxes, "stopPodSandbox" | "removePodSandbox">;
+  readonly fs: HostFs;
+  readonly cache: PodCache;
+  readonly inspector: PodInspector;
+  /** Where pod logs lie on the target: KubeletConfiguration.podLogsDir. */
+  readonly podLogsDir: string;
+  /** Where log collectors find a link for each container. */
+  readonly containerLogsDir: string;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+export interface Garbage extends Service {
+  /** Removes all that is left of a pod that no longer exists: containers, sandboxes, logs. */
+  podGone(uid: string, signal: AbortSignal): Promise<void>;
+}
+
+/** The kubelet's container garbage collection runs every minute and keeps one dead container of each name. */
+const periodMs = 60_000;
+
+/** Removes what ended containers and sandboxes leave behind. @see https://kubernetes.io/docs/concepts/architecture/garbage-collection/#container-image-garbage-collection */
+export function createGarbage(deps: GarbageDeps): Garbage {
+  const { fs, cache, clock, log } = deps;
+
+  const removeContainer = async (status: Pick<ContainerStatus, "id" | "logPath">, signal: AbortSignal) => {
+    await gone(deps.runtime.removeContainer(status.id, signal));
+    if (status.logPath) await removeLogs(fs, status.logPath, signal);
+  };
+
+  const collect = async (pod: RuntimePod, signal: AbortSignal) => {
+    for (const status of deadContainers(pod)) await removeContainer(status, signal);
+    const old = pod.sandboxes.slice(1).filter(({ state }) => state !== PodSandboxState.SANDBOX_READY);
+    if (old.length === 0) return;
+    const filter = ContainerFilter.fromPartial({ labelSelector: { [podUidLabel]: pod.uid } });
+    const inUse = new Set((await deps.runtime.listContainers(filter, signal)).map(({ podSandboxId }) => podSandboxId));
+    for (const { id } of old) if (!inUse.has(id)) await gone(deps.runtime.removePodSandbox(id, signal));
+  };
+
+  const podGone = async (uid: string, signal: AbortSignal) => {
+    const pod = await deps.inspector.inspect(uid, signal);
+    for (const status of pod.containers) await removeContainer(status, signal);
+    for (const { id } of pod.sandboxes) {
+      await gone(deps.runtime.stopPodSandbox(id, signal));
+      await gone(deps.runtime.removePodSandbox(id, signal));
+    }
+    await deps.inspector.inspect(uid, signal);
+    for (const { name } of await fs.list(deps.podLogsDir, signal).catch(() => [])) {
+      if (name.endsWith(`_${uid}`)) await fs.apply([{ do: "remove", path: `${deps.podLogsDir}/${name}`, recursive: true }], signal);
+    }
+    await removeDanglingLinks(fs, deps.containerLogsDir, signal);
+  };
+
+  return {
+    name: "garbage-collection",
+    podGone,
+    async run(signal) {
+      while (!signal.aborted) {
+        await clock.sleep(periodMs, signal).catch(() => undefined);
+        for (const pod of cache.list()) {
+          if (signal.aborted) return;
+          await collect(pod, signal).catch((error: unknown) => {
+            if (!signal.aborted) log.warn({ err: error, uid: pod.uid }, "ContainerGCFailed: dead containers could not be removed, will try again");
+          });
+        }
+      }
+    },
+  };
+}
+
+/** Ended containers beyond the newest of each name; newest first in the pod's list. */
+function deadContainers(pod: RuntimePod): readonly ContainerStatus[] {
+  const seen = new Set<string>();
+  return pod.containers.filter((status) => {
+    if (status.state === ContainerState.CONTAINER_RUNNING || status.state === ContainerState.CONTAINER_CREATED) return false;
+    const name = status.labels[containerNameLabel] ?? "";
+    if (!seen.has(name)) {
+      seen.add(name);
+      return false;
+    }
+    return true;
+  });
+}
+
+/** A container's log and its rotated files: `0.log`, `0.log.20240501-123456`, `….gz`. */
+async function removeLogs(fs: HostFs, logPath: string, signal: AbortSignal): Promise<void> {
+  const directory = logPath.slice(0, logPath.lastIndexOf("/"));
+  const file = logPath.slice(directory.length + 1);
+  const entries = await fs.list(directory, signal).catch(() => []);
+  const own = entries.filter(({ name }) => name === file || name.startsWith(`${file}.`));
+  await fs.apply(own.map(({ name }) => ({ do: "remove", path: `${directory}/${name}` })), signal);
+}
+
+/** Links for log collectors whose log is gone. */
+async function removeDanglingLinks(fs: HostFs, directory: string, signal: AbortSignal): Promise<void> {
+  for (const { name, kind } of await fs.list(directory, signal).catch(() => [])) {
+    const path = `${directory}/${name}`;
+    if (kind !== "symlink") continue;
+    const dangling = await fs.stat(path, signal).then(() => false, (error: unknown) => hasCode(error, "not_found"));
+    if (dangling) await fs.apply([{ do: "remove", path }], signal);
+  }
+}
+
+async function gone(call: Promise<void>): Promise<void> {
+  try {
+    await call;
+  } catch (error) {
+    if (!hasCode(error, "not_found")) throw error;
+  }
+}

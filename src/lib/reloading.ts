@@ -1,0 +1,56 @@
+import type { Clock } from "./clock.ts";
+import type { Logger } from "./log.ts";
+import type { Service } from "./service-group.ts";
+
+/** A value that may change while it is used. */
+export interface Reloading<T> {
+  current(): T;
+  /** Calls back after every change. @returns what stops that. */
+  onChange(listener: () => void): () => void;
+}
+
+export interface ReloadingOptions<T> {
+  readonly name: string;
+  readonly initial: T;
+  /** Reads the value anew; a rejection keeps the old one. */
+  readonly read: (signal: AbortSignal) => Promise<T>;
+  readonly same: (one: T, other: T) => boolean;
+  readonly everyMs: number;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** Reads a value again and again while it runs, and tells of changes. A source that fails is logged once, until it works. */
+export function createReloading<T>(options: ReloadingOptions<T>): Reloading<T> & Service {
+  const { name, read, same, everyMs, clock, log } = options;
+  const listeners = new Set<() => void>();
+  let value = options.initial;
+  let failing = false;
+  const reload = async (signal: AbortSignal) => {
+    try {
+      const next = await read(signal);
+      failing = false;
+      if (same(next, value)) return;
+      value = next;
+      log.info({ name }, "reloaded");
+      for (const listener of listeners) listener();
+    } catch (err) {
+      if (!failing && !signal.aborted) log.warn({ name, err }, "cannot reload, keeping what is known");
+      failing = true;
+    }
+  };
+  return {
+    name,
+    current: () => value,
+    onChange(listener) {
+      listeners.add(listener);
+      return () => void listeners.delete(listener);
+    },
+    async run(signal) {
+      while (!signal.aborted) {
+        await reload(signal);
+        await clock.sleep(everyMs, signal).catch(() => {});
+      }
+    },
+  };
+}

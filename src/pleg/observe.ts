@@ -1,0 +1,111 @@
+import {
+  type Container,
+  ContainerFilter,
+  type ContainerStatus,
+  type PodSandbox,
+  PodSandboxFilter,
+  PodSandboxState,
+  type PodSandboxStatus,
+} from "../gen/cri.ts";
+import type { Clock } from "../lib/clock.ts";
+import { hasCode } from "../lib/errors.ts";
+import type { RuntimePod } from "../pipeline.ts";
+import { podNameLabel, podNamespaceLabel, podUidLabel } from "../pod/labels.ts";
+import type { Containers, Sandboxes } from "../seams/runtime.ts";
+
+export interface ObserveDeps {
+  readonly runtime: Sandboxes & Containers;
+  readonly clock: Clock;
+  /** Labels that tell this node's pods from another's in a shared runtime; empty in an exclusive one. */
+  readonly ownerLabels: Readonly<Record<string, string>>;
+}
+
+/** What a list call tells of one pod: enough to see whether something changed. */
+export interface PodListing {
+  readonly uid: string;
+  readonly sandboxes: readonly PodSandbox[];
+  readonly containers: readonly Container[];
+  /** Clock.monotonic() before the lists were asked for. */
+  readonly listedAt: number;
+}
+
+/** The runtime's pods, by UID, from two list calls. @param uid narrows both to one pod. */
+export async function listPods(deps: ObserveDeps, uid: string | undefined, signal: AbortSignal): Promise<ReadonlyMap<string, PodListing>> {
+  const { runtime, clock, ownerLabels } = deps;
+  const listedAt = clock.monotonic();
+  const labelSelector = { ...ownerLabels, ...(uid !== undefined && { [podUidLabel]: uid }) };
+  const filtered = Object.keys(labelSelector).length > 0;
+  const [sandboxes, containers] = await Promise.all([
+    runtime.listPodSandbox(filtered ? PodSandboxFilter.fromPartial({ labelSelector }) : undefined, signal),
+    runtime.listContainers(filtered ? ContainerFilter.fromPartial({ labelSelector }) : undefined, signal),
+  ]);
+  const pods = new Map<string, { uid: string; sandboxes: PodSandbox[]; containers: Container[]; listedAt: number }>();
+  const podOf = (labels: { [key: string]: string }) => {
+    const podUid = labels[podUidLabel];
+    if (!podUid) return undefined;
+    const known = pods.get(podUid) ?? { uid: podUid, sandboxes: [], containers: [], listedAt };
+    pods.set(podUid, known);
+    return known;
+  };
+  for (const sandbox of sandboxes) podOf(sandbox.labels)?.sandboxes.push(sandbox);
+  for (const container of containers) podOf(container.labels)?.containers.push(container);
+  return pods;
+}
+
+/** Asks for the status of all that a listing names. What vanished since is left out.
+ *  @see https://kubernetes.io/docs/concepts/architecture/cri/ */
+export async function observePod(deps: ObserveDeps, listing: PodListing, signal: AbortSignal): Promise<RuntimePod> {
+  const { runtime } = deps;
+  const [sandboxes, containers] = await Promise.all([
+    Promise.all(listing.sandboxes.map(async ({ id }) => (await present(runtime.podSandboxStatus(id, signal)))?.status)),
+    Promise.all(listing.containers.map(async ({ id }) => (await present(runtime.containerStatus(id, signal)))?.status)),
+  ]);
+  const statuses = sandboxes.filter((status) => status !== undefined).sort(newestFirst);
+  const containerStatuses = containers.filter((status) => status !== undefined).sort(newestFirst);
+  const labels = statuses[0]?.labels ?? containerStatuses[0]?.labels ?? listing.sandboxes[0]?.labels ?? {};
+  return {
+    uid: listing.uid,
+    name: labels[podNameLabel] ?? "",
+    namespace: labels[podNamespaceLabel] ?? "",
+    sandboxes: statuses,
+    containers: containerStatuses,
+    ips: sandboxIPs(statuses[0]),
+    observedAt: listing.listedAt,
+  };
+}
+
+/** The addresses of a ready sandbox, primary first. */
+function sandboxIPs(sandbox: PodSandboxStatus | undefined): readonly string[] {
+  if (sandbox?.state !== PodSandboxState.SANDBOX_READY || !sandbox.network?.ip) return [];
+  return [sandbox.network.ip, ...sandbox.network.additionalIps.map(({ ip }) => ip)];
+}
+
+function newestFirst(a: { createdAt: bigint }, b: { createdAt: bigint }): number {
+  return a.createdAt === b.createdAt ? 0 : a.createdAt < b.createdAt ? 1 : -1;
+}
+
+async function present<T>(call: Promise<T>): Promise<T | undefined> {
+  try {
+    return await call;
+  } catch (error) {
+    if (hasCode(error, "not_found")) return undefined;
+    throw error;
+  }
+}
+
+/** The states in a listing as text: two listings with the same text show the same pod. */
+export function listingFingerprint(listing: PodListing): string {
+  return fingerprint(listing.sandboxes, listing.containers);
+}
+
+/** The same text for an observed pod. */
+export function podFingerprint(pod: RuntimePod): string {
+  return fingerprint(pod.sandboxes, pod.containers);
+}
+
+function fingerprint(
+  sandboxes: readonly Pick<PodSandboxStatus, "id" | "state">[],
+  containers: readonly Pick<ContainerStatus, "id" | "state">[],
+): string {
+  return [...sandboxes, ...containers].map(({ id, state }) => `${id}=${state}`).sort().join(" ");
+}

@@ -1,0 +1,25 @@
+// Labels and annotations by which kubelets find their own again: exact, so that one agent can take over from another.
+
+export const podNameLabel = "io.kubernetes.pod.name";
+export const podNamespaceLabel = "io.kubernetes.pod.namespace";
+export const podUidLabel = "io.kubernetes.pod.uid";
+export const containerNameLabel = "io.kubernetes.container.name";
+
+export const containerHashAnnotation = "io.kubernetes.container.hash";
+export const containerRestartCountAnnotation = "io.kubernetes.container.restartCount";
+export const terminationMessagePathAnnotation = "io.kubernetes.container.terminationMessagePath";
+export const terminationMessagePolicyAnnotation = "io.kubernetes.container.terminationMessagePolicy";
+export const preStopHandlerAnnotation = "io.kubernetes.container.preStopHandler";
+export const containerPortsAnnotation = "io.kubernetes.container.ports";
+export const podDeletionGraceAnnotation = "io.kubernetes.pod.deletionGracePeriod";
+export const podTerminationGraceAnnotation = "io.kubernetes.pod.terminationGracePeriod";
+
+/** Which source a pod came from: file, http or api. Stamped locally. */
+export const configSourceAnnotation = "kubernetes.io/config.source";
+/** When the pod was first seen, RFC 3339. Stamped locally. */
+export const configSeenAnnotation = "kubernetes.io/config.seen";
+export const configHashAnnotation = "kubernetes.io/config.hash";
+export const configMirrorAnnotation = "kubernetes.io/config.mirror";
+
+/** Tells a node's pods from another's in a shared runtime. */
+export const nodeLabel = "graftlet.dev/node";

@@ -1,0 +1,19 @@
+import type { ObjectReference, Pod } from "../objects.ts";
+import { allContainers } from "./containers.ts";
+
+/** A pod as events name it. @param fieldPath a part of it, such as `spec.containers{web}`. */
+export function podReference(pod: Pod, fieldPath?: string): ObjectReference {
+  const { namespace, name, uid, resourceVersion } = pod.metadata;
+  return { kind: "Pod", apiVersion: "v1", namespace, name, uid, ...(resourceVersion && { resourceVersion }), ...(fieldPath && { fieldPath }) };
+}
+
+/** A container of a pod as events name it; the pod itself when it has no such container. */
+export function containerReference(pod: Pod, containerName: string): ObjectReference {
+  const found = allContainers(pod).find(({ container }) => container.name === containerName);
+  return podReference(pod, found && `spec.${found.kind}{${containerName}}`);
+}
+
+/** A node as the kubelet's events name it: without a UID. */
+export function nodeReference(nodeName: string): ObjectReference {
+  return { kind: "Node", apiVersion: "v1", name: nodeName };
+}

@@ -1,0 +1,48 @@
+import { ContainerState } from "../gen/cri.ts";
+import { type Backoff, createBackoff } from "../lib/backoff.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { Container, Pod } from "../objects.ts";
+import type { EventSink, RuntimePod } from "../pipeline.ts";
+import { backoffKey } from "../pod/hash.ts";
+import { containerReference } from "../pod/reference.ts";
+import { nameOf } from "./plan.ts";
+import { StartError } from "./start-error.ts";
+
+const initialMs = 10_000;
+
+export interface CrashLoop {
+  /** Notes one more restart, or refuses it while the back-off lasts.
+   *  @throws StartError CrashLoopBackOff with `retryAt`. */
+  check(pod: Pod, container: Container, observed: RuntimePod): void;
+}
+
+/** The back-off of containers that keep ending: the first restart at once, then 10 s, 20 s … `maxMs` after each end; forgotten
+ *  after ten minutes of running. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy */
+export function createCrashLoop({ clock, events, maxMs }: { clock: Clock; events: EventSink; maxMs: number }): CrashLoop {
+  const backoff: Backoff = createBackoff({ clock, initialMs, maxMs });
+  return {
+    check(pod, container, observed) {
+      const last = observed.containers.find((status) => nameOf(status) === container.name && status.state === ContainerState.CONTAINER_EXITED);
+      if (!last) return;
+      const key = backoffKey(pod, container);
+      const endedAt = Number(last.finishedAt / 1_000_000n);
+      const waitMs = backoff.remaining(key, endedAt);
+      if (waitMs <= 0) {
+        backoff.next(key, endedAt);
+        return backoff.collect();
+      }
+      const { name, namespace, uid } = pod.metadata;
+      const who = `${name}_${namespace}(${uid})`;
+      events.event(containerReference(pod, container.name), "Warning", "BackOff", `Back-off restarting failed container ${container.name} in pod ${who}`);
+      throw new StartError("CrashLoopBackOff", `back-off ${goDuration(backoff.delay(key))} restarting failed container=${container.name} pod=${who}`, {
+        retryAt: clock.now() + waitMs,
+      });
+    },
+  };
+}
+
+/** Milliseconds as Go prints durations of whole seconds: 10s, 1m20s, 5m0s. */
+function goDuration(ms: number): string {
+  const seconds = Math.round(ms / 1000);
+  return seconds < 60 ? `${seconds}s` : `${Math.floor(seconds / 60)}m${seconds % 60}s`;
+}

@@ -1,0 +1,139 @@
+import { ContainerState } from "../gen/cri.ts";
+import { abortError, hasCode } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Container, Pod } from "../objects.ts";
+import type { EventSink, PodRuntime, RuntimePod, StartFailure, SyncOutcome } from "../pipeline.ts";
+import { podReference } from "../pod/reference.ts";
+import type { Runtime } from "../seams/runtime.ts";
+import type { CrashLoop } from "./crash-loop.ts";
+import { killContainer, killPod } from "./kill.ts";
+import { type Plan, nameOf, planPod } from "./plan.ts";
+import { type SandboxDeps, runSandbox } from "./run-sandbox.ts";
+import { type ReadySandbox, type StartDeps, startContainer } from "./start-container.ts";
+import { StartError } from "./start-error.ts";
+
+export interface PodRuntimeDeps extends SandboxDeps, StartDeps {
+  readonly runtime: Runtime;
+  readonly crashLoop: CrashLoop;
+  readonly events: EventSink;
+  readonly log: Logger;
+  readonly uninterrupted: AbortSignal;
+  /** The sandbox and its network stand; containers, and maybe long pulls, follow. */
+  readonly onSandboxReady: (pod: Pod, signal: AbortSignal) => Promise<void>;
+}
+
+/** Carries out what planPod decides. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ */
+export function createPodRuntime(deps: PodRuntimeDeps): PodRuntime & { forget(uid: string): void } {
+  const failures = new Map<string, Map<string, StartFailure>>();
+
+  const note = (uid: string, name: string, failure: StartFailure | undefined) => {
+    const known = failures.get(uid) ?? new Map<string, StartFailure>();
+    if (failure) failures.set(uid, known.set(name, failure));
+    else known.delete(name);
+  };
+
+  const clearTheWay = async (pod: Pod, observed: RuntimePod, plan: Plan, signal: AbortSignal) => {
+    if (plan.killPod) {
+      await killPod(deps, { observed, pod, graceSeconds: undefined }, signal);
+      if (plan.createSandbox) await purgeInitContainers(deps, pod, observed);
+      return;
+    }
+    for (const { containerId, message } of plan.kill) {
+      const status = observed.containers.find(({ id }) => id === containerId);
+      if (status) await killContainer(deps, { status, pod, message, graceSeconds: undefined }, signal);
+    }
+    await pruneInitContainers(deps, pod, observed);
+  };
+
+  const sandboxFor = async (pod: Pod, observed: RuntimePod, plan: Plan, signal: AbortSignal): Promise<ReadySandbox | undefined> => {
+    if (plan.createSandbox) {
+      const sandbox = await runSandbox(deps, pod, plan.attempt, signal);
+      await deps.onSandboxReady(pod, signal);
+      return sandbox;
+    }
+    if (plan.killPod || plan.sandboxId === undefined || plan.startInit.length + plan.start.length === 0) return undefined;
+    return { id: plan.sandboxId, config: await deps.configureSandbox(pod, plan.attempt, signal), ips: observed.ips };
+  };
+
+  /** @returns why the container was not started, or undefined. */
+  const tryStart = async (pod: Pod, container: Container, observed: RuntimePod, sandbox: ReadySandbox, signal: AbortSignal) => {
+    if (signal.aborted) throw abortError(signal);
+    try {
+      deps.crashLoop.check(pod, container, observed);
+      await startContainer(deps, { pod, container, observed, sandbox }, signal);
+      note(pod.metadata.uid, container.name, undefined);
+      return undefined;
+    } catch (error) {
+      if (!(error instanceof StartError)) throw error;
+      note(pod.metadata.uid, container.name, { reason: error.reason, message: error.message });
+      return error;
+    }
+  };
+
+  return {
+    failures: (uid) => failures.get(uid) ?? new Map<string, StartFailure>(),
+    forget: (uid) => void failures.delete(uid),
+    kill: (observed, pod, graceSeconds, signal) => killPod(deps, { observed, pod, graceSeconds }, signal),
+    async sync(pod, observed, signal) {
+      const plan = planPod(pod, observed);
+      if (plan.createSandbox && plan.sandboxId !== undefined) {
+        deps.events.event(podReference(pod), "Normal", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.");
+      }
+      const errors: Error[] = [];
+      try {
+        await clearTheWay(pod, observed, plan, signal);
+        const sandbox = await sandboxFor(pod, observed, plan, signal);
+        if (!sandbox) return {};
+        for (const container of plan.startInit) {
+          const error = await tryStart(pod, container, observed, sandbox, signal);
+          if (error) return outcomeOf([error]);
+        }
+        for (const container of plan.start) {
+          const error = await tryStart(pod, container, observed, sandbox, signal);
+          if (error) errors.push(error);
+        }
+      } catch (error) {
+        if (signal.aborted) throw abortError(signal);
+        errors.push(error instanceof Error ? error : new Error(String(error)));
+      }
+      return outcomeOf(errors);
+    },
+  };
+}
+
+/** Only when every error is a crash loop's does the earliest end of a back-off decide when to try again. */
+function outcomeOf(errors: readonly Error[]): SyncOutcome {
+  const error = errors[0];
+  if (!error) return {};
+  const ends = errors.map((each) => (each instanceof StartError && each.reason === "CrashLoopBackOff" ? each.retryAt : undefined));
+  const known = ends.filter((end) => end !== undefined);
+  return known.length === errors.length ? { error, retryAt: Math.min(...known) } : { error };
+}
+
+type Remover = Pick<PodRuntimeDeps, "runtime" | "uninterrupted" | "log">;
+
+/** A new sandbox starts from the first init container again: what the old one had run is removed. */
+async function purgeInitContainers(deps: Remover, pod: Pod, observed: RuntimePod): Promise<void> {
+  const names = new Set(pod.spec.initContainers?.map(({ name }) => name));
+  await removeAll(deps, observed.containers.filter((status) => names.has(nameOf(status))).map(({ id }) => id));
+}
+
+/** Of each init container only the newest ended one is kept. */
+async function pruneInitContainers(deps: Remover, pod: Pod, observed: RuntimePod): Promise<void> {
+  for (const { name } of pod.spec.initContainers ?? []) {
+    const ended = observed.containers.filter((status) => nameOf(status) === name && isOver(status.state));
+    await removeAll(deps, ended.slice(1).map(({ id }) => id));
+  }
+}
+
+function isOver(state: ContainerState): boolean {
+  return state === ContainerState.CONTAINER_EXITED || state === ContainerState.CONTAINER_UNKNOWN;
+}
+
+async function removeAll({ runtime, uninterrupted, log }: Remover, ids: readonly string[]): Promise<void> {
+  for (const id of ids) {
+    await runtime.removeContainer(id, uninterrupted).catch((error: unknown) => {
+      if (!hasCode(error, "not_found")) log.warn({ err: error, containerId: id }, "init container could not be removed, left to garbage collection");
+    });
+  }
+}

@@ -1,0 +1,45 @@
+import { PodSandboxState, type PodSandboxConfig, RunPodSandboxRequest } from "../gen/cri.ts";
+import { messageOf } from "../lib/errors.ts";
+import type { Pod } from "../objects.ts";
+import type { EventSink } from "../pipeline.ts";
+import { podReference } from "../pod/reference.ts";
+import type { HostFs } from "../seams/host.ts";
+import type { Sandboxes } from "../seams/runtime.ts";
+import type { ReadySandbox } from "./start-container.ts";
+
+export interface SandboxDeps {
+  readonly runtime: Pick<Sandboxes, "runPodSandbox" | "podSandboxStatus">;
+  readonly fs: Pick<HostFs, "apply">;
+  readonly configureSandbox: (pod: Pod, attempt: number, signal: AbortSignal) => Promise<PodSandboxConfig>;
+  readonly events: EventSink;
+  readonly uninterrupted: AbortSignal;
+}
+
+/** Makes a pod's sandbox and reads back its addresses. @throws what the runtime said, after the event that shows it. */
+export async function runSandbox(deps: SandboxDeps, pod: Pod, attempt: number, signal: AbortSignal): Promise<ReadySandbox> {
+  const { runtime, events, uninterrupted } = deps;
+  const config = await makeSandbox(deps, pod, attempt, signal);
+  try {
+    const { status } = await runtime.podSandboxStatus(config.id, uninterrupted);
+    if (status?.state !== PodSandboxState.SANDBOX_READY) throw new Error("pod sandbox ended right after its start");
+    const network = status.network;
+    const ips = network?.ip ? [network.ip, ...network.additionalIps.map(({ ip }) => ip)] : [];
+    return { ...config, ips };
+  } catch (error) {
+    events.event(podReference(pod), "Warning", "FailedPodSandBoxStatus", `Unable to get pod sandbox status: ${messageOf(error)}`);
+    throw error;
+  }
+}
+
+async function makeSandbox(deps: SandboxDeps, pod: Pod, attempt: number, signal: AbortSignal): Promise<{ id: string; config: PodSandboxConfig }> {
+  try {
+    const config = await deps.configureSandbox(pod, attempt, signal);
+    if (config.logDirectory) await deps.fs.apply([{ do: "mkdir", path: config.logDirectory, mode: 0o755, parents: true }], signal);
+    const request = RunPodSandboxRequest.fromPartial({ config });
+    const { podSandboxId } = await deps.runtime.runPodSandbox(request, deps.uninterrupted);
+    return { id: podSandboxId, config };
+  } catch (error) {
+    if (!signal.aborted) deps.events.event(podReference(pod), "Warning", "FailedCreatePodSandBox", `Failed to create pod sandbox: ${messageOf(error)}`);
+    throw error;
+  }
+}

@@ -1,0 +1,93 @@
+import { type ContainerConfig, ContainerState, CreateContainerRequest, type PodSandboxConfig } from "../gen/cri.ts";
+import { abortError, hasCode, messageOf } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Container, Pod } from "../objects.ts";
+import type { EventSink, RuntimePod } from "../pipeline.ts";
+import { containerReference } from "../pod/reference.ts";
+import type { Containers } from "../seams/runtime.ts";
+import { newestOf } from "./plan.ts";
+import { StartError } from "./start-error.ts";
+
+/** The sandbox that a container goes into. */
+export interface ReadySandbox {
+  readonly id: string;
+  readonly config: PodSandboxConfig;
+  /** Addresses of the pod, primary first. */
+  readonly ips: readonly string[];
+}
+
+export interface ContainerStart {
+  readonly pod: Pod;
+  readonly container: Container;
+  readonly observed: RuntimePod;
+  readonly sandbox: ReadySandbox;
+}
+
+export interface StartDeps {
+  readonly runtime: Pick<Containers, "createContainer" | "startContainer" | "removeContainer">;
+  /** Makes sure that the image is there. @throws StartError. @returns what CreateContainer calls it. */
+  readonly ensureImage: (start: ContainerStart, signal: AbortSignal) => Promise<string>;
+  /** Gathers what the container needs into its configuration, files on the target included. @throws StartError. */
+  readonly configure: (start: ContainerStart, image: string, restartCount: number, signal: AbortSignal) => Promise<ContainerConfig>;
+  /** One more than the highest restart count that the container's log directory shows; 0 without one. */
+  readonly restartCountFromLogs: (pod: Pod, container: Container, signal: AbortSignal) => Promise<number>;
+  readonly restartCountOf: (status: RuntimePod["containers"][number]) => number;
+  /** Links the log where log collectors look. */
+  readonly linkLog: (start: ContainerStart, config: ContainerConfig, containerId: string) => Promise<void>;
+  readonly events: EventSink;
+  readonly log: Logger;
+  /** For calls that must not be cut off half-way: their deadline is the runtime's own. */
+  readonly uninterrupted: AbortSignal;
+}
+
+/** Pulls, creates and starts one container. The signal interrupts before each step and during the pull; a call that creates or
+ *  starts is never cut off, which would leave half-made things behind.
+ *  @throws StartError whose reason and message the container's Waiting state shows. */
+export async function startContainer(deps: StartDeps, start: ContainerStart, signal: AbortSignal): Promise<void> {
+  const { runtime, events, uninterrupted } = deps;
+  const about = containerReference(start.pod, start.container.name);
+  const failed = (reason: string, error: unknown): StartError => {
+    events.event(about, "Warning", "Failed", `Error: ${messageOf(error)}`);
+    return new StartError(reason, messageOf(error), { cause: error });
+  };
+  const image = await deps.ensureImage(start, signal).catch((error: unknown) => {
+    if (error instanceof StartError) events.event(about, "Warning", "Failed", `Error: ${error.reason}`);
+    throw error;
+  });
+  stopIfAborted(signal);
+  const restartCount = await nextCount(deps, start, signal);
+  const config = await deps.configure(start, image, restartCount, signal).catch((error: unknown) => {
+    stopIfAborted(signal);
+    throw failed("CreateContainerConfigError", error);
+  });
+  stopIfAborted(signal);
+  const request = CreateContainerRequest.fromPartial({ podSandboxId: start.sandbox.id, config, sandboxConfig: start.sandbox.config });
+  const { containerId } = await runtime.createContainer(request, uninterrupted).catch((error: unknown) => {
+    throw failed("CreateContainerError", error);
+  });
+  events.event(about, "Normal", "Created", "Container created");
+  stopIfAborted(signal);
+  await runtime.startContainer(containerId, uninterrupted).catch((error: unknown) => {
+    throw failed("RunContainerError", error);
+  });
+  events.event(about, "Normal", "Started", "Container started");
+  await deps.linkLog(start, config, containerId).catch((error: unknown) => {
+    deps.log.debug({ err: error, containerId }, "log could not be linked");
+  });
+}
+
+/** The restart count of the container to make. One that was created and never started (graftlet ended in between) is replaced
+ *  by one of the same count: nothing of it has run. */
+async function nextCount(deps: StartDeps, { pod, container, observed }: ContainerStart, signal: AbortSignal): Promise<number> {
+  const last = newestOf(observed, container.name);
+  if (!last) return deps.restartCountFromLogs(pod, container, signal);
+  if (last.state !== ContainerState.CONTAINER_CREATED) return deps.restartCountOf(last) + 1;
+  await deps.runtime.removeContainer(last.id, deps.uninterrupted).catch((error: unknown) => {
+    if (!hasCode(error, "not_found")) throw error;
+  });
+  return deps.restartCountOf(last);
+}
+
+function stopIfAborted(signal: AbortSignal): void {
+  if (signal.aborted) throw abortError(signal);
+}

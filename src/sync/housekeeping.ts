@@ -1,0 +1,72 @@
+import type { Clock } from "../lib/clock.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Service } from "../lib/service-group.ts";
+import type { PodCache, PodStore } from "../pipeline.ts";
+import type { PodWorkers } from "./pod-workers.ts";
+
+export interface HousekeepingDeps {
+  readonly pods: PodStore;
+  readonly workers: PodWorkers;
+  readonly cache: PodCache;
+  /** True once every source has spoken: before that nothing unknown may be called an orphan. */
+  readonly sourcesSeen: () => boolean;
+  /** Pods that have a directory on the target. */
+  readonly directories: (signal: AbortSignal) => Promise<readonly string[]>;
+  /** A pod is gone for good: what is left of it in the runtime and on the target may go too. */
+  readonly sweep: (uid: string, signal: AbortSignal) => Promise<void>;
+  /** The pods that still exist, for those who keep something for each. */
+  readonly forgetExcept: (known: ReadonlySet<string>) => void;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** The kubelet's housekeeping period, and how often the target's directories are read when nothing was removed. */
+const periodMs = 2_000;
+const directoriesEveryMs = 60_000;
+
+/** Finds what should not be there (pods that only the runtime or the disk knows) and hands it to a worker or the sweeper. */
+export function createHousekeeping(deps: HousekeepingDeps): Service {
+  const { pods, workers, cache, clock, log } = deps;
+  const sweeping = new Set<string>();
+  let directoriesDue = 0;
+
+  const sweep = async (uid: string, signal: AbortSignal) => {
+    if (sweeping.has(uid)) return;
+    sweeping.add(uid);
+    try {
+      await deps.sweep(uid, signal);
+      if (!pods.get(uid)) workers.forget(uid);
+    } catch (error) {
+      if (!signal.aborted) log.warn({ err: error, uid }, "leftovers of a pod could not be removed, will try again");
+    } finally {
+      sweeping.delete(uid);
+    }
+  };
+
+  const tidy = async (signal: AbortSignal) => {
+    if (!deps.sourcesSeen()) return;
+    for (const { uid } of cache.list()) {
+      if (!pods.get(uid) && !workers.get(uid)) workers.terminate(uid, undefined);
+    }
+    const gone = workers.list().filter(({ uid, worker }) => !pods.get(uid) && worker.phase === "finished");
+    for (const { uid, worker } of workers.list()) if (!pods.get(uid) && worker.phase === "syncing") workers.terminate(uid, undefined);
+    const known = new Set([...pods.list().map(({ metadata }) => metadata.uid), ...workers.list().map(({ uid }) => uid)]);
+    await Promise.all(gone.map(({ uid }) => sweep(uid, signal)));
+    if (gone.length === 0 && clock.monotonic() < directoriesDue) return;
+    directoriesDue = clock.monotonic() + directoriesEveryMs;
+    deps.forgetExcept(known);
+    for (const uid of await deps.directories(signal)) if (!known.has(uid) && !pods.get(uid)) workers.terminate(uid, undefined);
+  };
+
+  return {
+    name: "housekeeping",
+    async run(signal) {
+      while (!signal.aborted) {
+        await tidy(signal).catch((error: unknown) => {
+          if (!signal.aborted) log.warn({ err: error }, "housekeeping failed, will try again");
+        });
+        await clock.sleep(periodMs, signal).catch(() => undefined);
+      }
+    },
+  };
+}

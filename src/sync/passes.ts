@@ -1,0 +1,147 @@
+import { ContainerState, PodSandboxState } from "../gen/cri.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Pod, PodStatus } from "../objects.ts";
+import type {
+  EventSink,
+  ObjectRegistry,
+  PodCache,
+  PodInspector,
+  PodRuntime,
+  Prober,
+  RuntimePod,
+  Served,
+  StatusSink,
+  SyncOutcome,
+  VolumeGate,
+} from "../pipeline.ts";
+import { podReference } from "../pod/reference.ts";
+import type { Passes } from "./pod-worker.ts";
+
+/** Directories and cgroup of a pod on the target. */
+export interface PodGround {
+  prepare(pod: Pod, signal: AbortSignal): Promise<void>;
+  /** Gives back what a pod that is gone from the runtime used. Safe to repeat. */
+  release(uid: string, signal: AbortSignal): Promise<void>;
+}
+
+export interface PassDeps {
+  readonly cache: PodCache;
+  readonly inspector: PodInspector;
+  readonly runtime: PodRuntime;
+  readonly volumes: VolumeGate;
+  readonly objects: ObjectRegistry;
+  readonly prober: Prober;
+  readonly served: Served;
+  readonly status: StatusSink;
+  readonly events: EventSink;
+  readonly ground: PodGround;
+  /** Works out a pod's status from what the runtime shows. */
+  readonly statusOf: (pod: Pod, observed: RuntimePod, ending: boolean) => PodStatus;
+  /** Why pods cannot get a network, or undefined. */
+  readonly networkError: () => string | undefined;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** A pod at rest is looked at again after a minute to a minute and a half; syncFrequency of the kubelet. */
+const syncMs = 60_000;
+const networkRetryMs = 1_000;
+const retryMs = 10_000;
+
+/** The work of a pod worker: one function a phase, each safe to repeat. */
+export function createPasses(deps: PassDeps): Passes {
+  /** Pods on which a pass acted without seeing the outcome: the cache may be behind. */
+  const unseen = new Set<string>();
+  const look = async (uid: string, signal: AbortSignal): Promise<RuntimePod> => {
+    const observed = await deps.inspector.inspect(uid, signal);
+    unseen.delete(uid);
+    return observed;
+  };
+  const report = (pod: Pod, observed: RuntimePod, ending: boolean): PodStatus => {
+    const status = deps.statusOf(pod, observed, ending);
+    deps.status.set(pod, status);
+    return status;
+  };
+
+  return {
+    async sync(pod, signal) {
+      const { uid } = pod.metadata;
+      const observed = unseen.has(uid) ? await look(uid, signal) : (deps.cache.get(uid) ?? emptyPod(pod));
+      const status = report(pod, observed, false);
+      if (status.phase === "Failed" || status.phase === "Succeeded") return { terminal: true, againMs: 0 };
+      const holdUp = announceHoldUp(deps, pod);
+      if (holdUp !== undefined) return { terminal: false, againMs: holdUp * deps.clock.jitter(1, 1.5) };
+      deps.objects.register(pod);
+      await deps.ground.prepare(pod, signal);
+      await deps.volumes.mount(pod, signal);
+      deps.prober.add(pod);
+      unseen.add(uid);
+      const outcome = await deps.runtime.sync(pod, observed, signal);
+      const after = await look(uid, signal);
+      const final = report(pod, after, false);
+      const terminal = final.phase === "Failed" || final.phase === "Succeeded";
+      if (outcome.error) deps.log.debug({ err: outcome.error, pod: `${pod.metadata.namespace}/${pod.metadata.name}` }, "pass did not start all containers");
+      return { terminal, againMs: nextPassMs(deps.clock, outcome, endedDuring(observed, after)) };
+    },
+
+    async terminating(uid, pod, graceSeconds, signal) {
+      unseen.add(uid);
+      const observed = await look(uid, signal);
+      if (pod) report(pod, observed, true);
+      await deps.runtime.kill(observed, pod, pod ? graceSeconds : 1, signal);
+      deps.prober.remove(uid);
+      const after = await look(uid, signal);
+      if (isAlive(after)) throw new Error("containers or sandbox still run after the pod was killed");
+      if (pod) report(pod, after, true);
+    },
+
+    async terminated(uid, pod, signal) {
+      await deps.volumes.unmount(uid, signal);
+      deps.objects.unregister(uid);
+      await deps.ground.release(uid, signal);
+      if (pod) deps.status.terminated(pod);
+    },
+
+    settled: (pod) => deps.status.terminated(pod),
+  };
+}
+
+/** What keeps a pod from being started, told by an event. @returns milliseconds until it is worth another look. */
+function announceHoldUp({ served, events, networkError }: PassDeps, pod: Pod): number | undefined {
+  const missing = served.unserved(pod);
+  if (missing.length > 0) {
+    const fields = missing.map(({ field, why }) => `${field} (${why})`).join(", ");
+    events.event(podReference(pod), "Warning", "FieldNotServed", `pod is held: this node does not serve ${fields}`);
+    return syncMs;
+  }
+  const network = pod.spec.hostNetwork ? undefined : networkError();
+  if (network === undefined) return undefined;
+  events.event(podReference(pod), "Warning", "NetworkNotReady", `network is not ready: ${network}`);
+  return networkRetryMs;
+}
+
+/** Something ended between the look before the pass and the one after it: its event may already have been spent. */
+function endedDuring(before: RuntimePod, after: RuntimePod): boolean {
+  const ended = new Set(before.containers.filter(({ state }) => state === ContainerState.CONTAINER_EXITED).map(({ id }) => id));
+  return after.containers.some(({ id, state }) => state === ContainerState.CONTAINER_EXITED && !ended.has(id));
+}
+
+function nextPassMs(clock: Clock, outcome: SyncOutcome, ended: boolean): number {
+  if (ended) return 0;
+  if (outcome.networkNotReady) return networkRetryMs * clock.jitter(1, 1.5);
+  if (outcome.retryAt !== undefined) return Math.min(syncMs, Math.max(0, outcome.retryAt - clock.now()));
+  return (outcome.error ? retryMs : syncMs) * clock.jitter(1, 1.5);
+}
+
+function isAlive(pod: RuntimePod): boolean {
+  return (
+    pod.containers.some(({ state }) => state === ContainerState.CONTAINER_RUNNING) ||
+    pod.sandboxes.some(({ state }) => state === PodSandboxState.SANDBOX_READY)
+  );
+}
+
+function emptyPod(pod: Pod): RuntimePod {
+  const { uid, name, namespace } = pod.metadata;
+  return { uid, name, namespace, sandboxes: [], containers: [], ips: [], observedAt: 0 };
+}

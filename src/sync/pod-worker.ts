@@ -1,0 +1,135 @@
+import type { Clock } from "../lib/clock.ts";
+import { CodedError } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import { Mailbox } from "../lib/mailbox.ts";
+import type { Pod } from "../objects.ts";
+import type { WakeCause } from "../pipeline.ts";
+
+/** How far a pod has come: it is kept running, then its containers are stopped, then what it used is given back. */
+export type WorkerPhase = "syncing" | "terminating" | "terminated" | "finished";
+
+/** What one sync pass came to. */
+export interface PassResult {
+  /** The pod has reached Succeeded or Failed. */
+  readonly terminal: boolean;
+  /** Milliseconds until the next pass when nothing happens before. */
+  readonly againMs: number;
+}
+
+/** The work on one pod, a function for each phase. `pod` is undefined for a pod that only the runtime knows. */
+export interface Passes {
+  sync(pod: Pod, signal: AbortSignal): Promise<PassResult>;
+  terminating(uid: string, pod: Pod | undefined, graceSeconds: number | undefined, signal: AbortSignal): Promise<void>;
+  terminated(uid: string, pod: Pod | undefined, signal: AbortSignal): Promise<void>;
+  /** A finished pod's object changed: its final status stands, and it may be deleted. */
+  settled(pod: Pod): void;
+}
+
+export interface PodWorkerDeps {
+  readonly uid: string;
+  readonly passes: Passes;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Wakes this worker again later. */
+  readonly later: (uid: string, delayMs: number) => void;
+  readonly onFinished: (uid: string) => void;
+  /** Aborts when graftlet stops: pods stay as they are. */
+  readonly stop: AbortSignal;
+}
+
+/** One pod's serial work. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination */
+export interface PodWorker {
+  readonly phase: WorkerPhase;
+  readonly pod: Pod | undefined;
+  /** The newest version of the pod; begins termination when it says so. */
+  update(pod: Pod): void;
+  wake(cause: WakeCause): void;
+  /** Begins termination, or shortens its grace period: a grace period only ever shrinks. */
+  terminate(graceSeconds: number | undefined): void;
+  idle(): Promise<void>;
+}
+
+/** An error is tried again after this long, milliseconds, times 1 to 1.5. */
+const retryMs = 10_000;
+
+export function createPodWorker({ uid, passes, clock, log, later, onFinished, stop }: PodWorkerDeps): PodWorker {
+  let phase: WorkerPhase = "syncing";
+  let pod: Pod | undefined;
+  let grace: number | undefined;
+  let pass = new AbortController();
+
+  const step = async () => {
+    if (stop.aborted || phase === "finished") return;
+    pass = new AbortController();
+    const signal = AbortSignal.any([pass.signal, stop]);
+    try {
+      await work(signal);
+    } catch (error) {
+      if (signal.aborted) return;
+      log.warn({ err: error, ...nameOf(pod), uid, phase }, "Error syncing pod, skipping");
+      later(uid, retryMs * clock.jitter(1, 1.5));
+    }
+  };
+  const box = new Mailbox<WakeCause>(step, (error) => log.error({ err: error, uid }, "pod worker failed"));
+
+  const work = async (signal: AbortSignal) => {
+    if (phase === "syncing") return syncOnce(signal);
+    if (phase === "terminating") {
+      await passes.terminating(uid, pod, grace, signal);
+      phase = "terminated";
+      return box.put("kill");
+    }
+    await passes.terminated(uid, pod, signal);
+    phase = "finished";
+    onFinished(uid);
+  };
+  const syncOnce = async (signal: AbortSignal) => {
+    if (!pod) return;
+    const { terminal, againMs } = await passes.sync(pod, signal);
+    if (terminal) terminate(undefined);
+    else if (phase === "syncing") later(uid, againMs);
+  };
+
+  const terminate = (graceSeconds: number | undefined) => {
+    const wanted = shorterGrace(grace, graceSeconds);
+    const shrinks = phase === "terminating" && wanted !== grace;
+    grace = wanted;
+    if (phase !== "syncing" && !shrinks) return;
+    if (phase === "syncing") phase = "terminating";
+    pass.abort(new CodedError("cancelled", "pod is being terminated"));
+    box.put("kill");
+  };
+
+  return {
+    get phase() {
+      return phase;
+    },
+    get pod() {
+      return pod;
+    },
+    update(newest) {
+      pod = newest;
+      if (phase === "finished") return passes.settled(newest);
+      if (isEnding(newest)) terminate(newest.metadata.deletionGracePeriodSeconds);
+      else box.put("config");
+    },
+    wake: (cause) => void (phase !== "finished" && box.put(cause)),
+    terminate,
+    idle: () => box.idle(),
+  };
+}
+
+/** A pod ends when its object is being deleted or its phase is final. */
+export function isEnding(pod: Pod): boolean {
+  return pod.metadata.deletionTimestamp !== undefined || pod.status?.phase === "Failed" || pod.status?.phase === "Succeeded";
+}
+
+/** The shorter of two grace periods in seconds, at least 1; undefined leaves the pod's own. */
+function shorterGrace(current: number | undefined, requested: number | undefined): number | undefined {
+  if (requested === undefined) return current;
+  return Math.max(1, Math.min(current ?? Number.POSITIVE_INFINITY, requested));
+}
+
+function nameOf(pod: Pod | undefined): object {
+  return pod ? { pod: `${pod.metadata.namespace}/${pod.metadata.name}` } : {};
+}

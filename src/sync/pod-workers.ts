@@ -1,0 +1,53 @@
+import type { Clock } from "../lib/clock.ts";
+import type { Logger } from "../lib/log.ts";
+import { createWorkQueue } from "../lib/work-queue.ts";
+import type { Pod } from "../objects.ts";
+import type { Waker } from "../pipeline.ts";
+import { type Passes, type PodWorker, createPodWorker } from "./pod-worker.ts";
+
+export interface PodWorkersDeps {
+  readonly passes: Passes;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly onFinished: (uid: string) => void;
+  readonly stop: AbortSignal;
+}
+
+/** The pod workers of a node, by UID. Pods do not wait for each other. */
+export interface PodWorkers extends Waker {
+  get(uid: string): PodWorker | undefined;
+  list(): readonly { readonly uid: string; readonly worker: PodWorker }[];
+  /** The newest version of a pod; a worker is made for one that has none. */
+  update(pod: Pod): void;
+  /** Ends a pod, known or not: one that only the runtime has gets a worker to take it down. */
+  terminate(uid: string, graceSeconds: number | undefined): void;
+  /** Drops a finished worker. */
+  forget(uid: string): void;
+  /** Resolves when no worker does anything. */
+  idle(): Promise<void>;
+}
+
+export function createPodWorkers({ passes, clock, log, onFinished, stop }: PodWorkersDeps): PodWorkers {
+  const workers = new Map<string, PodWorker>();
+  const queue = createWorkQueue(clock, (uid) => workers.get(uid)?.wake("resync"));
+  stop.addEventListener("abort", () => queue.stop(), { once: true });
+  const workerFor = (uid: string) => {
+    const known = workers.get(uid);
+    if (known) return known;
+    const made = createPodWorker({ uid, passes, clock, log, stop, onFinished, later: (key, ms) => void (stop.aborted || queue.add(key, ms)) });
+    workers.set(uid, made);
+    return made;
+  };
+  return {
+    get: (uid) => workers.get(uid),
+    list: () => [...workers].map(([uid, worker]) => ({ uid, worker })),
+    update: (pod) => workerFor(pod.metadata.uid).update(pod),
+    wake: (uid, cause) => workers.get(uid)?.wake(cause),
+    terminate: (uid, graceSeconds) => workerFor(uid).terminate(graceSeconds),
+    forget(uid) {
+      queue.drop(uid);
+      workers.delete(uid);
+    },
+    idle: async () => void (await Promise.all([...workers.values()].map((worker) => worker.idle()))),
+  };
+}

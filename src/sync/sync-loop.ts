@@ -1,0 +1,110 @@
+import type { Logger } from "../lib/log.ts";
+import type { Service } from "../lib/service-group.ts";
+import type { Pod } from "../objects.ts";
+import type { Admission, EventSink, PodUpdate, StatusReader, StatusSink } from "../pipeline.ts";
+import { podReference } from "../pod/reference.ts";
+import { qosClass } from "../pod/qos.ts";
+import type { PodManager } from "./pod-manager.ts";
+import type { PodWorkers } from "./pod-workers.ts";
+import { isEnding } from "./pod-worker.ts";
+
+export interface SyncLoopDeps {
+  readonly pods: PodManager;
+  readonly workers: PodWorkers;
+  readonly admission: Admission;
+  readonly status: StatusSink & StatusReader & { reconcile(pod: Pod): void };
+  readonly events: EventSink;
+  readonly nowText: () => string;
+  readonly log: Logger;
+}
+
+export interface SyncLoop extends Service {
+  /** Takes an update in; never waits. */
+  push(update: PodUpdate): void;
+}
+
+/** Turns what sources say into work for pod workers. Admission is decided here, one pod at a time and in order of creation,
+ *  before a pod gets a worker: what pods compete for is never decided side by side. */
+export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
+  const { pods, workers, status, log } = deps;
+  const queue: PodUpdate[] = [];
+  let wakeUp = Promise.withResolvers<void>();
+
+  const handle = async (update: PodUpdate, signal: AbortSignal) => {
+    if (update.op === "ADD") return addAll(update.pods, signal);
+    pods.take(update);
+    for (const pod of update.pods) {
+      if (update.op === "RECONCILE") reconcile(pod);
+      else if (update.op === "REMOVE") workers.terminate(pod.metadata.uid, pod.metadata.deletionGracePeriodSeconds);
+      else if (workers.get(pod.metadata.uid)) workers.update(pod);
+      else if (pod.metadata.deletionTimestamp) workers.update(pod);
+    }
+  };
+
+  const reconcile = (pod: Pod) => {
+    status.reconcile(pod);
+    const worker = workers.get(pod.metadata.uid);
+    if (worker && (isEnding(pod) || pod.spec.readinessGates?.length)) worker.update(pod);
+  };
+
+  const addAll = async (added: readonly Pod[], signal: AbortSignal) => {
+    for (const pod of [...added].sort(byCreation)) {
+      const others = admitted();
+      pods.take({ op: "ADD", source: "api", pods: [pod] });
+      if (!isEnding(pod) && !workers.get(pod.metadata.uid)) {
+        const rejection = await deps.admission.admit(pod, others, signal);
+        if (rejection) {
+          reject(pod, rejection.reason, rejection.message);
+          continue;
+        }
+      }
+      workers.update(pod);
+    }
+  };
+
+  /** Pods that hold resources: admitted and not yet at their end. */
+  const admitted = (): readonly Pod[] =>
+    workers.list().flatMap(({ uid, worker }) => {
+      const pod = pods.get(uid);
+      return pod && (worker.phase === "syncing" || worker.phase === "terminating") ? [pod] : [];
+    });
+
+  const reject = (pod: Pod, reason: string, message: string) => {
+    log.info({ pod: `${pod.metadata.namespace}/${pod.metadata.name}`, reason }, "pod refused");
+    deps.events.event(podReference(pod), "Warning", reason, message);
+    status.set(pod, {
+      phase: "Failed",
+      reason,
+      message: `Pod was rejected: ${message}`,
+      qosClass: pod.status?.qosClass ?? qosClass(pod.spec),
+      startTime: deps.nowText(),
+    });
+    status.terminated(pod);
+  };
+
+  return {
+    name: "sync-loop",
+    push(update) {
+      queue.push(update);
+      wakeUp.resolve();
+    },
+    async run(signal) {
+      signal.addEventListener("abort", () => wakeUp.resolve(), { once: true });
+      while (!signal.aborted) {
+        const update = queue.shift();
+        if (update) {
+          await handle(update, signal).catch((error: unknown) => {
+            if (!signal.aborted) log.error({ err: error, op: update.op }, "update could not be handled");
+          });
+        } else {
+          wakeUp = Promise.withResolvers<void>();
+          if (queue.length === 0 && !signal.aborted) await wakeUp.promise;
+        }
+      }
+    },
+  };
+}
+
+function byCreation(a: Pod, b: Pod): number {
+  return (a.metadata.creationTimestamp ?? "").localeCompare(b.metadata.creationTimestamp ?? "");
+}

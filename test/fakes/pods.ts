@@ -1,0 +1,55 @@
+import { ContainerState, ContainerStatus, NamespaceMode, PodSandboxState, PodSandboxStatus } from "../../src/gen/cri.ts";
+import type { Container, Pod, PodSpec } from "../../src/objects.ts";
+import type { RuntimePod } from "../../src/pipeline.ts";
+import { containerHash } from "../../src/pod/hash.ts";
+import { containerHashAnnotation, containerNameLabel, podUidLabel } from "../../src/pod/labels.ts";
+
+/** A pod with one container `c` unless the spec says otherwise. */
+export function aPod(spec: Partial<PodSpec> = {}, metadata: Partial<Pod["metadata"]> = {}): Pod {
+  return {
+    metadata: { name: "p", namespace: "default", uid: "uid-1", creationTimestamp: "2026-01-01T00:00:00Z", ...metadata },
+    spec: { containers: [aContainer("c")], restartPolicy: "Always", nodeName: "node", ...spec },
+  };
+}
+
+export function aContainer(name: string, more: Partial<Container> = {}): Container {
+  return { name, image: "busybox", ...more };
+}
+
+let created = 0n;
+
+export function aSandbox(more: Partial<PodSandboxStatus> = {}): PodSandboxStatus {
+  created += 1n;
+  return PodSandboxStatus.fromPartial({
+    id: `sandbox-${created}`,
+    metadata: { name: "p", namespace: "default", uid: "uid-1", attempt: 0 },
+    state: PodSandboxState.SANDBOX_READY,
+    createdAt: created,
+    network: { ip: "10.0.0.2", additionalIps: [] },
+    linux: { namespaces: { options: { network: NamespaceMode.POD } } },
+    labels: { [podUidLabel]: "uid-1" },
+    ...more,
+  });
+}
+
+/** A status as the runtime shows it for a container of the pod; later calls make newer ones. */
+export function aStatus(container: Container, state: ContainerState, more: Partial<ContainerStatus> = {}): ContainerStatus {
+  created += 1n;
+  return ContainerStatus.fromPartial({
+    id: `container-${created}`,
+    metadata: { name: container.name, attempt: 0 },
+    state,
+    createdAt: created,
+    labels: { [containerNameLabel]: container.name, [podUidLabel]: "uid-1" },
+    annotations: { [containerHashAnnotation]: containerHash(container) },
+    ...more,
+  });
+}
+
+/** What the runtime shows of a pod: lists are put in order, newest first. */
+export function observe(sandboxes: readonly PodSandboxStatus[], containers: readonly ContainerStatus[]): RuntimePod {
+  const newest = <T extends { createdAt: bigint }>(list: readonly T[]) => [...list].sort((a, b) => (a.createdAt < b.createdAt ? 1 : -1));
+  const ordered = newest(sandboxes);
+  const ip = ordered[0]?.network?.ip;
+  return { uid: "uid-1", name: "p", namespace: "default", sandboxes: ordered, containers: newest(containers), ips: ip ? [ip] : [], observedAt: 0 };
+}

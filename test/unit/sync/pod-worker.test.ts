@@ -1,0 +1,120 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { createLogger } from "../../../src/lib/log.ts";
+import type { Pod } from "../../../src/objects.ts";
+import { type Passes, type PassResult, createPodWorker } from "../../../src/sync/pod-worker.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { aPod } from "../../fakes/pods.ts";
+
+/** A worker whose passes are recorded and end when the test says so. */
+function rig(over: Partial<Passes> = {}) {
+  const calls: string[] = [];
+  const later: number[] = [];
+  const finished: string[] = [];
+  const stop = new AbortController();
+  const passes: Passes = {
+    sync: async (pod) => {
+      calls.push(`sync ${pod.metadata.resourceVersion ?? ""}`);
+      return { terminal: false, againMs: 60_000 };
+    },
+    terminating: async (_uid, _pod, grace) => void calls.push(`terminating ${grace}`),
+    terminated: async () => void calls.push("terminated"),
+    settled: () => void calls.push("settled"),
+    ...over,
+  };
+  const worker = createPodWorker({
+    uid: "uid-1",
+    passes,
+    clock: fakeClock(),
+    log: createLogger(0, { write: () => undefined }),
+    later: (_uid, ms) => void later.push(ms),
+    onFinished: (uid) => void finished.push(uid),
+    stop: stop.signal,
+  });
+  return { worker, calls, later, finished, stop };
+}
+
+const version = (resourceVersion: string): Pod => aPod({}, { resourceVersion });
+const deleted = (graceSeconds: number): Pod => aPod({}, { deletionTimestamp: "2026-01-01T00:00:00Z", deletionGracePeriodSeconds: graceSeconds });
+
+describe("a pod worker", () => {
+  it("takes the newest version when several came while it worked", async () => {
+    const gate = Promise.withResolvers<void>();
+    const seen: string[] = [];
+    const { worker } = rig({
+      sync: async (pod): Promise<PassResult> => {
+        seen.push(pod.metadata.resourceVersion ?? "");
+        await gate.promise;
+        return { terminal: false, againMs: 1 };
+      },
+    });
+    for (const each of ["1", "2", "3"]) worker.update(version(each));
+    gate.resolve();
+    await worker.idle();
+    assert.deepEqual(seen, ["1", "3"]);
+  });
+
+  it("goes through its phases once, in order, and settles later changes of the object", async () => {
+    const { worker, calls, finished } = rig();
+    worker.update(deleted(30));
+    await worker.idle();
+    assert.deepEqual([calls, finished, worker.phase], [["terminating 30", "terminated"], ["uid-1"], "finished"]);
+    worker.update(deleted(30));
+    worker.wake("pleg");
+    await worker.idle();
+    assert.deepEqual(calls, ["terminating 30", "terminated", "settled"]);
+  });
+
+  it("ends a pod whose pass says that it is over", async () => {
+    const { worker, calls } = rig({ sync: async () => ({ terminal: true, againMs: 0 }) });
+    worker.update(version("1"));
+    await worker.idle();
+    assert.deepEqual(calls, ["terminating undefined", "terminated"]);
+  });
+
+  it("interrupts a pass when the pod is to end, and a slow end when the grace period shrinks; it never grows", async () => {
+    const graces: (number | undefined)[] = [];
+    const untilAborted = (signal: AbortSignal) => new Promise<never>((_, reject) => signal.addEventListener("abort", () => reject(signal.reason), { once: true }));
+    const { worker } = rig({
+      sync: (_pod, signal) => untilAborted(signal),
+      terminating: async (_uid, _pod, grace, signal) => {
+        graces.push(grace);
+        if (grace !== 1) await untilAborted(signal);
+      },
+    });
+    worker.update(version("1"));
+    await Promise.resolve();
+    worker.update(deleted(30));
+    await new Promise(setImmediate);
+    worker.update(deleted(60));
+    await new Promise(setImmediate);
+    assert.deepEqual(graces, [30]);
+    worker.update(deleted(0));
+    await worker.idle();
+    assert.deepEqual([graces, worker.phase], [[30, 1], "finished"]);
+  });
+
+  it("tries again after an error, in the same phase", async () => {
+    let failures = 1;
+    const { worker, later } = rig({
+      terminating: async () => {
+        if (failures-- > 0) throw new Error("runtime is away");
+      },
+    });
+    worker.update(deleted(5));
+    await worker.idle();
+    assert.equal(worker.phase, "terminating");
+    assert.ok((later[0] ?? 0) >= 10_000 && (later[0] ?? 0) <= 15_000);
+    worker.wake("resync");
+    await worker.idle();
+    assert.equal(worker.phase, "finished");
+  });
+
+  it("does nothing more once graftlet stops", async () => {
+    const { worker, calls, stop } = rig();
+    stop.abort();
+    worker.update(version("1"));
+    await worker.idle();
+    assert.deepEqual(calls, []);
+  });
+});
