@@ -1,6 +1,7 @@
 import {
   type Container,
   ContainerFilter,
+  ContainerState,
   type ContainerStatus,
   type PodSandbox,
   PodSandboxFilter,
@@ -18,6 +19,10 @@ export interface ObserveDeps {
   readonly clock: Clock;
   /** Labels that tell this node's pods from another's in a shared runtime; empty in an exclusive one. */
   readonly ownerLabels: Readonly<Record<string, string>>;
+  /** What an ended container says about why, the runtime's own message included. */
+  readonly terminationMessage: (status: ContainerStatus, signal: AbortSignal) => Promise<string>;
+  /** What was last seen of a pod: an ended container's message is read once. */
+  readonly known?: (uid: string) => RuntimePod | undefined;
 }
 
 /** What a list call tells of one pod: enough to see whether something changed. */
@@ -56,9 +61,15 @@ export async function listPods(deps: ObserveDeps, uid: string | undefined, signa
  *  @see https://kubernetes.io/docs/concepts/architecture/cri/ */
 export async function observePod(deps: ObserveDeps, listing: PodListing, signal: AbortSignal): Promise<RuntimePod> {
   const { runtime } = deps;
+  const seen = deps.known?.(listing.uid)?.containers ?? [];
+  const withMessage = async (status: ContainerStatus | undefined): Promise<ContainerStatus | undefined> => {
+    if (status?.state !== ContainerState.CONTAINER_EXITED) return status;
+    const before = seen.find(({ id, state }) => id === status.id && state === status.state);
+    return { ...status, message: before ? before.message : await deps.terminationMessage(status, signal) };
+  };
   const [sandboxes, containers] = await Promise.all([
     Promise.all(listing.sandboxes.map(async ({ id }) => (await present(runtime.podSandboxStatus(id, signal)))?.status)),
-    Promise.all(listing.containers.map(async ({ id }) => (await present(runtime.containerStatus(id, signal)))?.status)),
+    Promise.all(listing.containers.map(async ({ id }) => withMessage((await present(runtime.containerStatus(id, signal)))?.status))),
   ]);
   const statuses = sandboxes.filter((status) => status !== undefined).sort(newestFirst);
   const containerStatuses = containers.filter((status) => status !== undefined).sort(newestFirst);

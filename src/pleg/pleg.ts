@@ -2,7 +2,7 @@ import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { Mailbox } from "../lib/mailbox.ts";
-import type { Service } from "../lib/service-group.ts";
+import { type Service, onAbort } from "../lib/service-group.ts";
 import type { PodInspector, RuntimePod, Waker } from "../pipeline.ts";
 import type { RuntimeEvent, Runtime } from "../seams/runtime.ts";
 import { type ObserveDeps, type PodListing, listPods, listingFingerprint, observePod, podFingerprint } from "./observe.ts";
@@ -29,14 +29,15 @@ export interface Pleg extends Service, PodInspector {
   /** Undefined while relists come through; else the kubelet's sentence for the node's Ready condition. */
   unhealthy(): string | undefined;
   /** Resolves once the runtime has been listed for the first time. */
-  listed(signal: AbortSignal): Promise<void>;
+  ready(signal: AbortSignal): Promise<void>;
 }
 
 /** The pod lifecycle event generator: keeps the pod cache true and wakes the workers of pods that changed.
  *  Events say where to look, the runtime's answer says what is, and the relist finds what events missed. */
-export function createPleg(deps: PlegDeps): Pleg {
-  const { runtime, clock, log, waker } = deps;
+export function createPleg(given: PlegDeps): Pleg {
+  const { runtime, clock, log, waker } = given;
   const { reader, writer } = createPodCache();
+  const deps: PlegDeps = { ...given, known: reader.get };
   const podOfId = new Map<string, string>();
   const looks = new Map<string, Mailbox<number>>();
   const retry = new Set<string>();
@@ -168,7 +169,7 @@ export function createPleg(deps: PlegDeps): Pleg {
       if (silentMs < unhealthyAfterMs) return undefined;
       return `PLEG is not healthy: pleg was last seen active ${Math.round(silentMs / 1000)}s ago; threshold is 3m0s`;
     },
-    listed: (signal) => Promise.race([first.promise, new Promise<void>((_, reject) => signal.addEventListener("abort", () => reject(signal.reason), { once: true }))]),
+    ready: (signal) => Promise.race([first.promise, onAbort(signal)]),
     async run(signal) {
       stopping = signal;
       await Promise.all([relistForever(signal), follow(signal)]);

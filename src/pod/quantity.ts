@@ -1,32 +1,18 @@
 import { CodedError } from "../lib/errors.ts";
 
-const factors: Readonly<Record<string, number>> = {
-  n: 1e-9,
-  u: 1e-6,
-  m: 1e-3,
-  "": 1,
-  k: 1e3,
-  M: 1e6,
-  G: 1e9,
-  T: 1e12,
-  P: 1e15,
-  E: 1e18,
-  Ki: 2 ** 10,
-  Mi: 2 ** 20,
-  Gi: 2 ** 30,
-  Ti: 2 ** 40,
-  Pi: 2 ** 50,
-  Ei: 2 ** 60,
-};
+/** Powers of ten, and of two. */
+const decimal: Readonly<Record<string, number>> = { n: -9, u: -6, m: -3, "": 0, k: 3, M: 6, G: 9, T: 12, P: 15, E: 18 };
+const binary: Readonly<Record<string, number>> = { Ki: 10, Mi: 20, Gi: 30, Ti: 40, Pi: 50, Ei: 60 };
 
 /** A quantity in its own unit, not rounded. @throws CodedError invalid_argument.
  *  @see https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/ */
 export function quantityNumber(quantity: string): number {
   const match = /^([+-]?[0-9]*\.?[0-9]+|[+-]?[0-9]+\.)(?:[eE]([+-]?[0-9]+)|([numkMGTPE]|[KMGTPE]i)?)$/.exec(quantity.trim());
-  const [, digits, exponent, suffix] = match ?? [];
+  const [, digits, exponent, suffix = ""] = match ?? [];
   if (digits === undefined) throw new CodedError("invalid_argument", `${JSON.stringify(quantity)} is not a quantity: write a number with a suffix such as m, k, Ki, Mi or Gi`);
   if (exponent !== undefined) return Number(`${digits}e${exponent}`);
-  return Number(digits) * (factors[suffix ?? ""] ?? 1);
+  const power = binary[suffix];
+  return power === undefined ? Number(`${digits}e${decimal[suffix] ?? 0}`) : Number(digits) * 2 ** power;
 }
 
 /** A quantity in whole units, rounded up. */

@@ -1,8 +1,9 @@
-import { type ContainerConfig, ContainerState, CreateContainerRequest, type PodSandboxConfig } from "../gen/cri.ts";
+import { type ContainerConfig, ContainerState, type ContainerStatus, CreateContainerRequest, type PodSandboxConfig } from "../gen/cri.ts";
 import { abortError, hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Container, Pod } from "../objects.ts";
 import type { EventSink, RuntimePod } from "../pipeline.ts";
+import { containerRestartCountAnnotation } from "../pod/labels.ts";
 import { containerReference } from "../pod/reference.ts";
 import type { Containers } from "../seams/runtime.ts";
 import { newestOf } from "./plan.ts";
@@ -31,7 +32,6 @@ export interface StartDeps {
   readonly configure: (start: ContainerStart, image: string, restartCount: number, signal: AbortSignal) => Promise<ContainerConfig>;
   /** One more than the highest restart count that the container's log directory shows; 0 without one. */
   readonly restartCountFromLogs: (pod: Pod, container: Container, signal: AbortSignal) => Promise<number>;
-  readonly restartCountOf: (status: RuntimePod["containers"][number]) => number;
   /** Links the log where log collectors look. */
   readonly linkLog: (start: ContainerStart, config: ContainerConfig, containerId: string) => Promise<void>;
   readonly events: EventSink;
@@ -81,11 +81,15 @@ export async function startContainer(deps: StartDeps, start: ContainerStart, sig
 async function nextCount(deps: StartDeps, { pod, container, observed }: ContainerStart, signal: AbortSignal): Promise<number> {
   const last = newestOf(observed, container.name);
   if (!last) return deps.restartCountFromLogs(pod, container, signal);
-  if (last.state !== ContainerState.CONTAINER_CREATED) return deps.restartCountOf(last) + 1;
+  if (last.state !== ContainerState.CONTAINER_CREATED) return restartCountOf(last) + 1;
   await deps.runtime.removeContainer(last.id, deps.uninterrupted).catch((error: unknown) => {
     if (!hasCode(error, "not_found")) throw error;
   });
-  return deps.restartCountOf(last);
+  return restartCountOf(last);
+}
+
+function restartCountOf({ annotations, metadata }: ContainerStatus): number {
+  return Number.parseInt(annotations[containerRestartCountAnnotation] ?? "", 10) || (metadata?.attempt ?? 0);
 }
 
 function stopIfAborted(signal: AbortSignal): void {

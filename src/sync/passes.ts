@@ -33,7 +33,7 @@ export interface PassDeps {
   readonly objects: ObjectRegistry;
   readonly prober: Prober;
   readonly served: Served;
-  readonly status: StatusSink;
+  readonly status: StatusSink & { reconcile(pod: Pod): void };
   readonly events: EventSink;
   readonly ground: PodGround;
   /** Works out a pod's status from what the runtime shows. */
@@ -97,6 +97,7 @@ export function createPasses(deps: PassDeps): Passes {
     },
 
     async terminated(uid, pod, signal) {
+      if (pod) deps.status.reconcile(pod);
       await deps.volumes.unmount(uid, signal);
       deps.objects.unregister(uid);
       await deps.ground.release(uid, signal);

@@ -32,7 +32,6 @@ export interface PodWorkerDeps {
   readonly log: Logger;
   /** Wakes this worker again later. */
   readonly later: (uid: string, delayMs: number) => void;
-  readonly onFinished: (uid: string) => void;
   /** Aborts when graftlet stops: pods stay as they are. */
   readonly stop: AbortSignal;
 }
@@ -52,7 +51,7 @@ export interface PodWorker {
 /** An error is tried again after this long, milliseconds, times 1 to 1.5. */
 const retryMs = 10_000;
 
-export function createPodWorker({ uid, passes, clock, log, later, onFinished, stop }: PodWorkerDeps): PodWorker {
+export function createPodWorker({ uid, passes, clock, log, later, stop }: PodWorkerDeps): PodWorker {
   let phase: WorkerPhase = "syncing";
   let pod: Pod | undefined;
   let grace: number | undefined;
@@ -81,7 +80,6 @@ export function createPodWorker({ uid, passes, clock, log, later, onFinished, st
     }
     await passes.terminated(uid, pod, signal);
     phase = "finished";
-    onFinished(uid);
   };
   const syncOnce = async (signal: AbortSignal) => {
     if (!pod) return;

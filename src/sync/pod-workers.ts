@@ -9,7 +9,6 @@ export interface PodWorkersDeps {
   readonly passes: Passes;
   readonly clock: Clock;
   readonly log: Logger;
-  readonly onFinished: (uid: string) => void;
   readonly stop: AbortSignal;
 }
 
@@ -27,14 +26,14 @@ export interface PodWorkers extends Waker {
   idle(): Promise<void>;
 }
 
-export function createPodWorkers({ passes, clock, log, onFinished, stop }: PodWorkersDeps): PodWorkers {
+export function createPodWorkers({ passes, clock, log, stop }: PodWorkersDeps): PodWorkers {
   const workers = new Map<string, PodWorker>();
   const queue = createWorkQueue(clock, (uid) => workers.get(uid)?.wake("resync"));
   stop.addEventListener("abort", () => queue.stop(), { once: true });
   const workerFor = (uid: string) => {
     const known = workers.get(uid);
     if (known) return known;
-    const made = createPodWorker({ uid, passes, clock, log, stop, onFinished, later: (key, ms) => void (stop.aborted || queue.add(key, ms)) });
+    const made = createPodWorker({ uid, passes, clock, log, stop, later: (key, ms) => void (stop.aborted || queue.add(key, ms)) });
     workers.set(uid, made);
     return made;
   };

@@ -10,7 +10,6 @@ import { aPod } from "../../fakes/pods.ts";
 function rig(over: Partial<Passes> = {}) {
   const calls: string[] = [];
   const later: number[] = [];
-  const finished: string[] = [];
   const stop = new AbortController();
   const passes: Passes = {
     sync: async (pod) => {
@@ -28,10 +27,9 @@ function rig(over: Partial<Passes> = {}) {
     clock: fakeClock(),
     log: createLogger(0, { write: () => undefined }),
     later: (_uid, ms) => void later.push(ms),
-    onFinished: (uid) => void finished.push(uid),
     stop: stop.signal,
   });
-  return { worker, calls, later, finished, stop };
+  return { worker, calls, later, stop };
 }
 
 const version = (resourceVersion: string): Pod => aPod({}, { resourceVersion });
@@ -55,10 +53,10 @@ describe("a pod worker", () => {
   });
 
   it("goes through its phases once, in order, and settles later changes of the object", async () => {
-    const { worker, calls, finished } = rig();
+    const { worker, calls } = rig();
     worker.update(deleted(30));
     await worker.idle();
-    assert.deepEqual([calls, finished, worker.phase], [["terminating 30", "terminated"], ["uid-1"], "finished"]);
+    assert.deepEqual([calls, worker.phase], [["terminating 30", "terminated"], "finished"]);
     worker.update(deleted(30));
     worker.wake("pleg");
     await worker.idle();

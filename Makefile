@@ -1,0 +1,96 @@
+# Each target sets up what it lacks, says what it does, and names what it cannot set up itself.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test check types lint imports format unit contract integration build clean packages cluster-tools root
+MAKEFLAGS += --no-print-directory
+
+export PATH := $(CURDIR)/node_modules/.bin:$(CURDIR)/tools/node_modules/.bin:$(PATH)
+deps := node_modules/.package-lock.json
+tools := tools/node_modules/.package-lock.json
+say = @echo "==> $(1)"
+# Node's test runner waits for ever on a file that leaves something open: after so many minutes it is interrupted, and then
+# names the file.
+tests = timeout --foreground --signal=INT --kill-after=60 $(1)m node --test
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(deps) packages cluster-tools ## a cluster, a node run by graftlet, pods, kubectl (KUBECONFIG=… joins yours, KEEP=1 leaves it up)
+	$(call say,demo)
+	@node test/cluster/demo.ts
+
+test: ## everything: check, unit, contract, integration
+	@started=$$SECONDS
+	for part in check unit contract integration; do $(MAKE) $$part; done
+	echo "==> make test: all passed in $$((SECONDS - started)) s"
+.ONESHELL: test integration clean
+
+check: types lint imports format ## types, lint, import rules, format; no root
+
+types: $(deps)
+	$(call say,types)
+	@tsc --noEmit -p .
+
+lint: $(deps) $(tools)
+	$(call say,lint)
+	@node tools/node_modules/oxlint/bin/oxlint --type-aware --deny-warnings --report-unused-disable-directives .
+
+imports: $(deps)
+	$(call say,import rules)
+	@node tools/check-imports.ts
+
+format: $(deps) $(tools)
+	$(call say,format (make format-write mends it))
+	@node tools/node_modules/@biomejs/biome/bin/biome format .
+
+.PHONY: format-write
+format-write: $(deps) $(tools)
+	@node tools/node_modules/@biomejs/biome/bin/biome format --write .
+
+unit: $(deps) ## unit tests, in seconds; no root
+	$(call say,unit tests)
+	@$(call tests,5) --test-concurrency=2 --test-timeout=60000 "test/unit/**/*.test.ts"
+
+contract: $(deps) packages cluster-tools ## every Host and Runtime against the contract of its seam; root
+	$(call say,contract tests)
+	@$(call tests,15) --test-concurrency=1 --test-timeout=600000 "test/contract/**/*.test.ts"
+
+integration: $(deps) packages cluster-tools ## features on a real cluster (ONLY=logs runs test/integration/logs*.test.ts); root
+	@echo "==> integration tests$(if $(ONLY), of $(ONLY))"
+	shopt -s nullglob globstar
+	files=(test/integration/**/$(ONLY)*.test.ts)
+	if [ $${#files[@]} -eq 0 ]; then
+	  echo "make integration: no test/integration/$(ONLY)*.test.ts; ONLY is one of:" $$(cd test/integration && ls | sed -n 's/\.test\.ts$$//p') >&2
+	  exit 1
+	fi
+	$(call tests,30) --test-concurrency=1 --test-timeout=900000 "$${files[@]}"
+
+build: $(deps) ## dist/graftlet.mjs: one self-contained file, with third-party notices
+	$(call say,build)
+	@node tools/build.ts
+
+clean: ## remove what was built and installed here (the caches in ~/.cache/graftlet stay)
+	$(call say,clean)
+	@rm -rf dist node_modules tools/node_modules
+
+$(deps): package-lock.json
+	$(call say,installing npm packages)
+	@command -v npm >/dev/null || { echo "npm is missing: install Node.js 18 or newer with npm (Debian: apt-get install npm), then run this again" >&2; exit 1; }
+	@npm ci --loglevel=error
+	@touch $@
+
+$(tools): tools/package-lock.json
+	$(call say,installing lint and format)
+	@npm install --prefix tools --no-save --loglevel=error
+	@touch $@
+
+root:
+	@[ "$$(id -u)" = 0 ] || { echo "make $(MAKECMDGOALS): root is needed for network namespaces, mounts and containerd; run it with sudo or in a container of its own" >&2; exit 1; }
+
+packages: root
+	@test/cluster/install-packages.sh
+
+cluster-tools: root
+	@test/cluster/tools/build.sh >/dev/null

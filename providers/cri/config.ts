@@ -1,0 +1,55 @@
+import { CodedError } from "../../src/lib/errors.ts";
+import type { Sharing } from "../../src/seams/provider.ts";
+
+export interface CriConfig {
+  /** Absolute path of the runtime's socket. */
+  readonly runtimeSocket: string;
+  /** Absolute path of the image service's socket. */
+  readonly imageSocket: string;
+  readonly sharing: Sharing;
+}
+
+/** Endpoints of KubeletConfiguration; the provider's own fields win. */
+export interface CriDefaults {
+  readonly containerRuntimeEndpoint: string;
+  /** Empty: the runtime's. */
+  readonly imageServiceEndpoint: string;
+}
+
+const fields = ["endpoint", "imageEndpoint", "sharing"];
+
+/** Reads the cri provider's `providerConfig`: `endpoint`, `imageEndpoint`, `sharing`, all optional.
+ *  @throws CodedError invalid_argument, a sentence that names the field and the remedy. */
+export function readCriConfig(config: unknown, { containerRuntimeEndpoint, imageServiceEndpoint }: CriDefaults): CriConfig {
+  const given = recordOf(config);
+  const unknown = Object.keys(given).find((name) => !fields.includes(name));
+  if (unknown !== undefined) throw invalid(`providerConfig.${unknown} is not a field of the cri provider: remove it (it knows ${fields.join(", ")}).`);
+  const runtimeSocket = given.endpoint === undefined ? socketOf("containerRuntimeEndpoint", containerRuntimeEndpoint) : socketOf("providerConfig.endpoint", given.endpoint);
+  const imageSocket = given.imageEndpoint !== undefined
+    ? socketOf("providerConfig.imageEndpoint", given.imageEndpoint)
+    : imageServiceEndpoint === "" || given.endpoint !== undefined ? runtimeSocket : socketOf("imageServiceEndpoint", imageServiceEndpoint);
+  return { runtimeSocket, imageSocket, sharing: sharingOf(given.sharing) };
+}
+
+function recordOf(config: unknown): Readonly<Record<string, unknown>> {
+  if (config === undefined || config === null) return {};
+  if (typeof config !== "object" || Array.isArray(config)) throw invalid("providerConfig of the cri provider is not a map of fields: write `endpoint: unix:///run/containerd/containerd.sock`.");
+  return { ...config };
+}
+
+/** Kubelets still take a bare path for an endpoint. */
+function socketOf(field: string, value: unknown): string {
+  const path = typeof value === "string" ? value.replace(/^unix:(\/\/)?/, "") : "";
+  if (!path.startsWith("/")) throw invalid(`${field} is ${JSON.stringify(value)}, not the address of a unix socket: write it as unix:///run/containerd/containerd.sock.`);
+  return path;
+}
+
+function sharingOf(value: unknown): Sharing {
+  if (value === undefined) return "exclusive";
+  if (value === "exclusive" || value === "shared") return value;
+  throw invalid(`providerConfig.sharing is ${JSON.stringify(value)}: write exclusive or shared.`);
+}
+
+function invalid(sentence: string): CodedError {
+  return new CodedError("invalid_argument", sentence);
+}

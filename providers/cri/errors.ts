@@ -1,0 +1,31 @@
+import { type ServiceError, status } from "@grpc/grpc-js";
+import { CodedError, type ErrorCode, abortError } from "../../src/lib/errors.ts";
+
+const codes: Readonly<Partial<Record<status, ErrorCode>>> = {
+  // The caller cancelled nothing (see below): the other end gave the call up, as a server that shuts down does.
+  [status.CANCELLED]: "unavailable",
+  [status.INVALID_ARGUMENT]: "invalid_argument",
+  [status.DEADLINE_EXCEEDED]: "deadline_exceeded",
+  [status.NOT_FOUND]: "not_found",
+  [status.ALREADY_EXISTS]: "already_exists",
+  [status.PERMISSION_DENIED]: "permission_denied",
+  [status.RESOURCE_EXHAUSTED]: "resource_exhausted",
+  [status.FAILED_PRECONDITION]: "failed_precondition",
+  [status.ABORTED]: "conflict",
+  [status.UNIMPLEMENTED]: "unimplemented",
+  [status.UNAVAILABLE]: "unavailable",
+  [status.UNAUTHENTICATED]: "unauthenticated",
+};
+
+/** The coded error for a call that gRPC failed: the runtime's own words as its message (users read them in events), the gRPC
+ *  error as its cause. A call that the signal ended is the signal's reason. */
+export function codedCallError(error: unknown, signal: AbortSignal): CodedError {
+  if (signal.aborted) return abortError(signal);
+  if (error instanceof CodedError) return error;
+  if (!isServiceError(error)) return new CodedError("unknown", error instanceof Error ? error.message : String(error), { cause: error });
+  return new CodedError(codes[error.code] ?? "unknown", error.details, { cause: error });
+}
+
+function isServiceError(error: unknown): error is ServiceError {
+  return error instanceof Error && "code" in error && typeof error.code === "number" && "details" in error && typeof error.details === "string";
+}

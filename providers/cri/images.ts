@@ -1,0 +1,28 @@
+import { ImageFsInfoRequest, ListImagesRequest, type ImageSpec, ImageServiceService as imageService } from "../../src/gen/cri.ts";
+import { hasCode } from "../../src/lib/errors.ts";
+import type { Images } from "../../src/seams/runtime.ts";
+import type { Channel } from "./client.ts";
+
+/** Images over CRI's image service. */
+export function criImages(images: Channel): Images {
+  return {
+    async listImages(signal) {
+      return (await images.call(imageService.listImages, ListImagesRequest.fromPartial({}), signal)).images;
+    },
+    async imageStatus(image, signal) {
+      return (await images.call(imageService.imageStatus, { image, verbose: false }, signal)).image;
+    },
+    async pullImage(request, signal) {
+      return (await images.call(imageService.pullImage, request, signal, "none")).imageRef;
+    },
+    /** An image that is gone already is removed. */
+    async removeImage(image: ImageSpec, signal) {
+      try {
+        await images.call(imageService.removeImage, { image }, signal);
+      } catch (error) {
+        if (!hasCode(error, "not_found")) throw error;
+      }
+    },
+    imageFsInfo: (signal) => images.call(imageService.imageFsInfo, ImageFsInfoRequest.fromPartial({}), signal),
+  };
+}

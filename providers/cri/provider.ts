@@ -1,0 +1,21 @@
+import type { ProviderFactory } from "../../src/seams/provider.ts";
+import { localHost } from "../local/host.ts";
+import { readCriConfig } from "./config.ts";
+import { criRuntime } from "./runtime.ts";
+
+/** The machine graftlet runs on, with a CRI runtime on a unix socket of it. Unless `sharing` says otherwise the runtime is
+ *  this node's alone, as it is a kubelet's. */
+export const criProvider: ProviderFactory = async ({ config, containerRuntimeEndpoint, imageServiceEndpoint, requestTimeoutMs, clock, log }) => {
+  const { runtimeSocket, imageSocket, sharing } = readCriConfig(config, { containerRuntimeEndpoint, imageServiceEndpoint });
+  const host = localHost({ clock });
+  const runtime = criRuntime({ runtimeSocket, imageSocket, requestTimeoutMs, host, clock, log });
+  return {
+    host,
+    runtime,
+    sharing,
+    async [Symbol.asyncDispose]() {
+      await runtime[Symbol.asyncDispose]();
+      await host[Symbol.asyncDispose]();
+    },
+  };
+};

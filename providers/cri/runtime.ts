@@ -1,0 +1,47 @@
+import { RuntimeConfigRequest, RuntimeServiceService as runtimeService, VersionRequest } from "../../src/gen/cri.ts";
+import type { Clock } from "../../src/lib/clock.ts";
+import type { Logger } from "../../src/lib/log.ts";
+import type { Host } from "../../src/seams/host.ts";
+import type { Runtime } from "../../src/seams/runtime.ts";
+import { createChannel } from "./client.ts";
+import { criEvents } from "./events.ts";
+import { criImages } from "./images.ts";
+import { criContainers, criSandboxes } from "./pods.ts";
+import { criStats } from "./stats.ts";
+import { criStreams } from "./streams.ts";
+
+export interface CriRuntimeOptions {
+  /** Absolute paths of sockets on this machine. */
+  readonly runtimeSocket: string;
+  readonly imageSocket: string;
+  /** Deadline of an ordinary call, milliseconds (KubeletConfiguration.runtimeRequestTimeout). */
+  readonly requestTimeoutMs: number;
+  /** Dials the runtime's stream URLs: the machine on which the runtime runs. */
+  readonly host: Pick<Host, "dial">;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** The Runtime seam over a CRI v1 socket. Connects when first asked; disposing of it closes the connections. */
+export function criRuntime({ runtimeSocket, imageSocket, requestTimeoutMs, host, clock, log }: CriRuntimeOptions): Runtime {
+  const runtime = createChannel({ path: runtimeSocket, requestTimeoutMs, clock });
+  const images = createChannel({ path: imageSocket, requestTimeoutMs, clock });
+  return {
+    version: (signal) => runtime.call(runtimeService.version, VersionRequest.fromPartial({}), signal),
+    status: (signal) => runtime.call(runtimeService.status, { verbose: false }, signal),
+    runtimeConfig: (signal) => runtime.call(runtimeService.runtimeConfig, RuntimeConfigRequest.fromPartial({}), signal),
+    async updateRuntimeConfig(request, signal) {
+      await runtime.call(runtimeService.updateRuntimeConfig, request, signal);
+    },
+    events: criEvents({ runtime, clock, log }),
+    ...criSandboxes(runtime, requestTimeoutMs),
+    ...criContainers(runtime, requestTimeoutMs),
+    ...criImages(images),
+    ...criStats(runtime),
+    ...criStreams(runtime, host),
+    async [Symbol.asyncDispose]() {
+      runtime.close();
+      images.close();
+    },
+  };
+}

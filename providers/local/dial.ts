@@ -1,0 +1,55 @@
+import { type Socket, createServer, connect } from "node:net";
+import type { Duplex } from "node:stream";
+import { abortError, throwIfAborted } from "../../src/lib/errors.ts";
+import type { Address, HostListener } from "../../src/seams/host.ts";
+import { codedError } from "./errors.ts";
+
+/** Connects from this machine. @see Host.dial */
+export async function dialLocal(to: Address, signal?: AbortSignal): Promise<Duplex> {
+  throwIfAborted(signal);
+  const socket = "unix" in to ? connect({ path: to.unix, allowHalfOpen: true }) : connect({ host: to.host, port: to.port, allowHalfOpen: true, noDelay: true });
+  return new Promise((resolve, reject) => {
+    const onAbort = () => {
+      socket.destroy();
+      if (signal) reject(abortError(signal));
+    };
+    const done = () => signal?.removeEventListener("abort", onAbort);
+    signal?.addEventListener("abort", onAbort, { once: true });
+    socket.once("error", (error) => {
+      done();
+      reject(codedError(nameOf(to), error));
+    });
+    socket.once("connect", () => {
+      done();
+      resolve(socket);
+    });
+  });
+}
+
+/** Listens on this machine. @see Host.listen */
+export async function listenLocal(at: Address, onConnection: (connection: Duplex) => void, signal?: AbortSignal): Promise<HostListener> {
+  throwIfAborted(signal);
+  const open = new Set<Socket>();
+  const server = createServer({ allowHalfOpen: true }, (socket) => {
+    open.add(socket);
+    socket.once("close", () => open.delete(socket));
+    onConnection(socket);
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", (error) => reject(codedError(nameOf(at), error)));
+    server.listen("unix" in at ? { path: at.unix } : at, resolve);
+  });
+  const close = () =>
+    new Promise<void>((resolve) => {
+      server.close(() => resolve());
+      for (const socket of open) socket.destroy();
+    });
+  signal?.addEventListener("abort", () => void close(), { once: true });
+  const bound = server.address();
+  const address = typeof bound === "object" && bound ? { host: bound.address, port: bound.port } : at;
+  return { address, [Symbol.asyncDispose]: close };
+}
+
+function nameOf(address: Address): string {
+  return "unix" in address ? address.unix : `${address.host}:${address.port}`;
+}

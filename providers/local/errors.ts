@@ -1,0 +1,17 @@
+import { CodedError, codeOfErrno, messageOf } from "../../src/lib/errors.ts";
+
+/** Runs a system call and codes its failure. @param what the path or address, for the message. */
+export async function coded<T>(what: string, call: () => Promise<T>): Promise<T> {
+  try {
+    return await call();
+  } catch (error) {
+    throw codedError(what, error);
+  }
+}
+
+/** An error of Node as a coded one that names what it was about. */
+export function codedError(what: string, error: unknown): CodedError {
+  if (error instanceof CodedError) return error;
+  const errno = error instanceof Error && "code" in error ? String(error.code) : undefined;
+  return new CodedError(codeOfErrno(errno), `${what}: ${messageOf(error)}`, { cause: error });
+}

@@ -1,0 +1,94 @@
+import { constants, type Stats } from "node:fs";
+import * as fsp from "node:fs/promises";
+import { CodedError, throwIfAborted } from "../../src/lib/errors.ts";
+import type { DirectoryEntry, FileInfo, FileKind, HostFile, HostFs } from "../../src/seams/host.ts";
+import { applyChange } from "./changes.ts";
+import { coded } from "./errors.ts";
+
+const defaultMaxBytes = 16 * 1024 * 1024;
+
+/** This machine's files. */
+export function localFs(): HostFs {
+  return {
+    async readFile(path, { maxBytes = defaultMaxBytes, signal } = {}) {
+      throwIfAborted(signal);
+      await using file = await openFile(path, false);
+      const { size } = await file.stat();
+      const chunks: Buffer[] = [];
+      let length = 0;
+      for (;;) {
+        throwIfAborted(signal);
+        const chunk = await file.read(length, Math.min(maxBytes + 1, Math.max(65_536, size + 1)));
+        length += chunk.length;
+        if (length > maxBytes) throw new CodedError("resource_exhausted", `${path} is larger than ${maxBytes} bytes`);
+        if (chunk.length === 0) return Buffer.concat(chunks);
+        chunks.push(chunk);
+      }
+    },
+    open: async (path, { noFollow = false, signal } = {}) => {
+      throwIfAborted(signal);
+      return openFile(path, noFollow);
+    },
+    list: (path) => coded(path, async () => (await fsp.readdir(path, { withFileTypes: true })).map((entry): DirectoryEntry => ({ name: entry.name, kind: kindOf(entry) }))),
+    stat: (path) => coded(path, async () => infoOf(await fsp.stat(path))),
+    lstat: (path) => coded(path, async () => infoOf(await fsp.lstat(path))),
+    readlink: (path) => coded(path, () => fsp.readlink(path)),
+    realpath: (path) => coded(path, () => fsp.realpath(path)),
+    freeSpace: (path) =>
+      coded(path, async () => {
+        const { bsize, blocks, bavail, files, ffree } = await fsp.statfs(path);
+        return { capacityBytes: bsize * blocks, availableBytes: bsize * bavail, inodes: files, inodesFree: ffree };
+      }),
+    async apply(changes, signal) {
+      for (const change of changes) {
+        throwIfAborted(signal);
+        await applyChange(change);
+      }
+    },
+  };
+}
+
+/** Opened without blocking, so that a FIFO put in a file's place does not hold anything up. */
+async function openFile(path: string, noFollow: boolean): Promise<HostFile> {
+  const flags = constants.O_RDONLY | constants.O_NONBLOCK | (noFollow ? constants.O_NOFOLLOW : 0);
+  const handle = await coded(path, () => fsp.open(path, flags));
+  const stats = await handle.stat();
+  if (!stats.isFile()) {
+    await handle.close();
+    throw new CodedError("failed_precondition", `${path} is not a regular file`);
+  }
+  return {
+    read: (position, length) =>
+      coded(path, async () => {
+        const { buffer, bytesRead } = await handle.read(Buffer.allocUnsafe(length), 0, length, position);
+        return buffer.subarray(0, bytesRead);
+      }),
+    stat: () => coded(path, async () => infoOf(await handle.stat())),
+    close: () => handle.close(),
+    [Symbol.asyncDispose]: () => handle.close(),
+  };
+}
+
+interface Typed {
+  isFile(): boolean;
+  isDirectory(): boolean;
+  isSymbolicLink(): boolean;
+  isSocket(): boolean;
+  isFIFO(): boolean;
+  isCharacterDevice(): boolean;
+}
+
+function kindOf(entry: Typed): FileKind {
+  if (entry.isFile()) return "file";
+  if (entry.isDirectory()) return "directory";
+  if (entry.isSymbolicLink()) return "symlink";
+  if (entry.isSocket()) return "socket";
+  if (entry.isFIFO()) return "fifo";
+  return entry.isCharacterDevice() ? "characterDevice" : "blockDevice";
+}
+
+function infoOf(stats: Stats): FileInfo {
+  const { mode, uid, gid, size, mtimeMs, ino } = stats;
+  return { kind: kindOf(stats), mode: mode & 0o7777, uid, gid, size, modifiedAt: mtimeMs, inode: ino };
+}
+

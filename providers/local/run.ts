@@ -1,0 +1,90 @@
+import { type ChildProcess, type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
+import { constants } from "node:os";
+import type { Readable } from "node:stream";
+import type { Clock } from "../../src/lib/clock.ts";
+import { CodedError, abortError, throwIfAborted } from "../../src/lib/errors.ts";
+import type { HostProcess, RunOptions, RunResult } from "../../src/seams/host.ts";
+import { codedError } from "./errors.ts";
+
+const defaultTimeoutMs = 30_000;
+const defaultMaxOutput = 1024 * 1024;
+
+/** Starts a command in a process group of its own, so that killing it kills what it started. */
+async function start(argv: readonly string[]): Promise<ChildProcessWithoutNullStreams> {
+  const [program, ...rest] = argv;
+  if (program === undefined) throw new CodedError("invalid_argument", "a command needs at least a program");
+  const child = spawn(program, rest, { stdio: ["pipe", "pipe", "pipe"], detached: true });
+  await new Promise<void>((resolve, reject) => {
+    child.once("spawn", resolve);
+    child.once("error", (error) => reject(codedError(program, error)));
+  });
+  child.stdin.on("error", () => undefined);
+  return child;
+}
+
+function killGroup(child: ChildProcess, signal: "SIGTERM" | "SIGKILL"): void {
+  if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return;
+  try {
+    process.kill(-child.pid, signal);
+  } catch {
+    child.kill(signal);
+  }
+}
+
+/** Exit code, or 128 + the signal's number, once the command has ended. */
+function exitOf(child: ChildProcess, event: "exit" | "close"): Promise<number> {
+  return new Promise((resolve) => {
+    child.once(event, (code: number | null, signal: NodeJS.Signals | null) => resolve(code ?? 128 + (signal ? constants.signals[signal] : 0)));
+  });
+}
+
+/** Runs a command on this machine to its end. @see Host.run */
+export async function runLocal(clock: Clock, argv: readonly string[], options: RunOptions = {}): Promise<RunResult> {
+  throwIfAborted(options.signal);
+  const timeoutMs = options.timeoutMs ?? defaultTimeoutMs;
+  const limit = options.maxOutputBytes ?? defaultMaxOutput;
+  const child = await start(argv);
+  const stop = clock.within(timeoutMs, options.signal);
+  const onStop = () => killGroup(child, "SIGKILL");
+  stop.addEventListener("abort", onStop, { once: true });
+  const stdout = collect(child.stdout, limit);
+  const stderr = collect(child.stderr, limit);
+  child.stdin.end(options.stdin);
+  const code = await exitOf(child, "close");
+  stop.removeEventListener("abort", onStop);
+  if (options.signal?.aborted) throw abortError(options.signal);
+  if (stop.aborted) throw new CodedError("deadline_exceeded", `${argv[0]} did not end within ${timeoutMs} ms and was killed`);
+  return { code, stdout: stdout.text(), stderr: stderr.text(), truncated: stdout.truncated() || stderr.truncated() };
+}
+
+function collect(stream: Readable, limit: number): { text(): string; truncated(): boolean } {
+  const chunks: Buffer[] = [];
+  let length = 0;
+  stream.on("data", (chunk: Buffer) => {
+    if (length < limit) chunks.push(chunk.subarray(0, limit - length));
+    length += chunk.length;
+  });
+  return { text: () => Buffer.concat(chunks).toString("utf8"), truncated: () => length > limit };
+}
+
+/** Starts a command on this machine, as streams. @see Host.spawn */
+export async function spawnLocal(argv: readonly string[], signal?: AbortSignal): Promise<HostProcess> {
+  throwIfAborted(signal);
+  const child = await start(argv);
+  const exited = exitOf(child, "exit");
+  const onAbort = () => killGroup(child, "SIGKILL");
+  signal?.addEventListener("abort", onAbort, { once: true });
+  void exited.then(() => signal?.removeEventListener("abort", onAbort));
+  return {
+    pid: child.pid ?? 0,
+    stdin: child.stdin,
+    stdout: child.stdout,
+    stderr: child.stderr,
+    exited,
+    kill: (how = "SIGTERM") => killGroup(child, how),
+    async [Symbol.asyncDispose]() {
+      killGroup(child, "SIGKILL");
+      await exited;
+    },
+  };
+}

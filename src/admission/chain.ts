@@ -1,0 +1,66 @@
+import type { Logger } from "../lib/log.ts";
+import type { Node } from "../objects.ts";
+import type { Admission, NodeSource, Rejection } from "../pipeline.ts";
+import type { Candidate, Handler } from "./candidate.ts";
+import { resourcesFit } from "./fit.ts";
+import { hostPortsFree } from "./host-ports.ts";
+import { nodeAffinityMatches } from "./node-affinity.ts";
+import { nodeNameMatches } from "./node-name.ts";
+import { osFieldMatches, osLabelMatches } from "./os.ts";
+import { supplementalGroupsServed } from "./supplemental-groups.ts";
+import { noExecuteTolerated } from "./taints.ts";
+
+export interface AdmissionDeps {
+  readonly node: NodeSource;
+  /** Asks the API server for this node's object, now. */
+  readonly freshNode: (signal: AbortSignal) => Promise<Node>;
+  /** What the node has for pods, by resource name. */
+  readonly allocatable: () => Readonly<Record<string, string>>;
+  readonly log: Logger;
+}
+
+/** In the kubelet's order: the first refusal counts. */
+const handlers: readonly Handler[] = [
+  osLabelMatches,
+  osFieldMatches,
+  supplementalGroupsServed,
+  resourcesFit,
+  nodeAffinityMatches,
+  nodeNameMatches,
+  hostPortsFree,
+  noExecuteTolerated,
+];
+
+/** The kubelet's own admission: it looks again at what the scheduler decided, since pods can be bound without it and a node can
+ *  change meanwhile. (kubelet, lifecycle/predicate.go) */
+export function createAdmission({ node: source, freshNode, allocatable, log }: AdmissionDeps): Admission {
+  const refresh = async (signal: AbortSignal): Promise<Node | undefined> => {
+    try {
+      return await freshNode(signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      log.debug({ err: error }, "node could not be read anew");
+      return undefined;
+    }
+  };
+  return {
+    async admit(pod, others, signal) {
+      const node = source.node() ?? (await refresh(signal));
+      if (!node) return { reason: "InvalidNodeInfo", message: "Kubelet cannot get node info." };
+      const candidate: Candidate = { pod, others, node, allocatable: allocatable() };
+      const refusals = refusalsOf(candidate);
+      const first = refusals[0];
+      if (first?.handler !== nodeAffinityMatches || refusals.length > 1) return first?.refusal;
+      // Labels may have just been set: a node seen too early must not cost a pod its life.
+      const newer = await refresh(signal);
+      return newer ? refusalsOf({ ...candidate, node: newer })[0]?.refusal : first.refusal;
+    },
+  };
+}
+
+function refusalsOf(candidate: Candidate): readonly { readonly handler: Handler; readonly refusal: Rejection }[] {
+  return handlers.flatMap((handler) => {
+    const refusal = handler(candidate);
+    return refusal ? [{ handler, refusal }] : [];
+  });
+}

@@ -1,0 +1,84 @@
+import type * as k8s from "@kubernetes/client-node";
+import type { Wire } from "../objects.ts";
+import { type Decisions, eachOf, fieldsOf, held, heldWhen } from "./decisions.ts";
+
+type Fields<Type> = Decisions<Wire<Type>>;
+
+export const envSource: Fields<k8s.V1EnvVarSource> = {
+  configMapKeyRef: "served",
+  fieldRef: "served",
+  fileKeyRef: held("environment variables from files are not served yet"),
+  resourceFieldRef: "served",
+  secretKeyRef: "served",
+};
+
+const env: Fields<k8s.V1EnvVar> = { name: "served", value: "served", valueFrom: fieldsOf(envSource) };
+
+export const lifecycle: Fields<k8s.V1Lifecycle> = {
+  postStart: held("lifecycle hooks are not run yet"),
+  preStop: held("lifecycle hooks are not run yet"),
+  stopSignal: held("only the image's own stop signal is used yet"),
+};
+
+export const resources: Fields<k8s.V1ResourceRequirements> = {
+  claims: held("dynamic resource allocation is not served yet"),
+  limits: heldWhen(
+    (limits: { [name: string]: string }) => "ephemeral-storage" in limits,
+    "limits of ephemeral-storage are not enforced yet",
+  ),
+  requests: "served",
+};
+
+export const volumeMount: Fields<k8s.V1VolumeMount> = {
+  mountPath: "served",
+  mountPropagation: heldWhen((mode: string) => mode !== "None", "mount propagation is not served yet"),
+  name: "served",
+  readOnly: "served",
+  recursiveReadOnly: heldWhen((mode: string) => mode === "Enabled", "recursive read-only mounts are not served yet"),
+  subPath: held("subPath is not served yet"),
+  subPathExpr: held("subPathExpr is not served yet"),
+};
+
+export const containerSecurity: Fields<k8s.V1SecurityContext> = {
+  allowPrivilegeEscalation: "served",
+  appArmorProfile: "served",
+  capabilities: "served",
+  privileged: "served",
+  procMount: "served",
+  readOnlyRootFilesystem: "served",
+  runAsGroup: "served",
+  runAsNonRoot: "served",
+  runAsUser: "served",
+  seLinuxOptions: "served",
+  seccompProfile: "served",
+  windowsOptions: held("the node runs Linux"),
+};
+
+/** For init containers as for main ones: a restart policy of its own makes an init container a sidecar. */
+export const container: Fields<k8s.V1Container> = {
+  args: "served",
+  command: "served",
+  env: eachOf(fieldsOf(env)),
+  envFrom: "served",
+  image: "served",
+  imagePullPolicy: "served",
+  lifecycle: fieldsOf(lifecycle),
+  livenessProbe: held("liveness probes are not run yet"),
+  name: "served",
+  ports: "served",
+  readinessProbe: "served",
+  resizePolicy: "served",
+  resources: fieldsOf(resources),
+  restartPolicy: held("sidecars and restart policies of containers are not served yet"),
+  restartPolicyRules: held("restart policies of containers are not served yet"),
+  securityContext: fieldsOf(containerSecurity),
+  startupProbe: held("startup probes are not run yet"),
+  stdin: "served",
+  stdinOnce: "served",
+  terminationMessagePath: "served",
+  terminationMessagePolicy: "served",
+  tty: "served",
+  volumeDevices: held("block devices are not served yet"),
+  volumeMounts: eachOf(fieldsOf(volumeMount)),
+  workingDir: "served",
+};

@@ -1,0 +1,7 @@
+import { type Handler, predicateFailed } from "./candidate.ts";
+
+/** The pod was bound to this node. */
+export const nodeNameMatches: Handler = ({ pod, node }) =>
+  !pod.spec.nodeName || pod.spec.nodeName === node.metadata.name
+    ? undefined
+    : predicateFailed("NodeName", "node(s) didn't match the requested node name");

@@ -1,0 +1,17 @@
+import type { Handler } from "./candidate.ts";
+
+const osLabel = "kubernetes.io/os";
+const nodeOs = "linux";
+
+/** The pod's own label for its operating system names the node's. */
+export const osLabelMatches: Handler = ({ pod }) => {
+  const wanted = pod.metadata.labels?.[osLabel];
+  if (wanted === undefined || wanted === nodeOs) return undefined;
+  return { reason: "PodOSSelectorNodeLabelDoesNotMatch", message: "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label" };
+};
+
+/** @see https://kubernetes.io/docs/concepts/workloads/pods/#pod-os */
+export const osFieldMatches: Handler = ({ pod }) => {
+  if (!pod.spec.os || pod.spec.os.name === nodeOs) return undefined;
+  return { reason: "PodOSNotSupported", message: "Failed to admit pod as the OS field doesn't match node OS" };
+};

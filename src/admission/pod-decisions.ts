@@ -1,0 +1,71 @@
+import type * as k8s from "@kubernetes/client-node";
+import type { Wire } from "../objects.ts";
+import { container } from "./container-decisions.ts";
+import { type Decisions, eachOf, fieldsOf, held, heldWhen } from "./decisions.ts";
+import { volume } from "./volume-decisions.ts";
+
+type Fields<Type> = Decisions<Wire<Type>>;
+
+export const podSecurity: Fields<k8s.V1PodSecurityContext> = {
+  appArmorProfile: "served",
+  fsGroup: heldWhen((group: number) => Number.isInteger(group), "ownership of volumes by a group is not served yet"),
+  // Says how to apply an fsGroup.
+  fsGroupChangePolicy: "served",
+  runAsGroup: "served",
+  runAsNonRoot: "served",
+  runAsUser: "served",
+  // Says how to label volumes of types that are not served.
+  seLinuxChangePolicy: "served",
+  seLinuxOptions: "served",
+  seccompProfile: "served",
+  supplementalGroups: "served",
+  supplementalGroupsPolicy: "served",
+  sysctls: held("sysctls are not served yet"),
+  windowsOptions: held("the node runs Linux"),
+};
+
+/** What the scheduler, admission or the API server acts upon counts as served. */
+export const podSpec: Fields<k8s.V1PodSpec> = {
+  activeDeadlineSeconds: held("pods are not ended at a deadline yet"),
+  affinity: "served",
+  automountServiceAccountToken: "served",
+  containers: eachOf(fieldsOf(container)),
+  dnsConfig: "served",
+  dnsPolicy: "served",
+  enableServiceLinks: "served",
+  ephemeralContainers: held("ephemeral containers are not served yet"),
+  hostAliases: "served",
+  hostIPC: "served",
+  hostNetwork: "served",
+  hostPID: "served",
+  hostUsers: heldWhen((host: boolean) => !host, "user namespaces are not served yet"),
+  hostname: "served",
+  hostnameOverride: held("overriding the hostname is not served yet"),
+  imagePullSecrets: "served",
+  initContainers: eachOf(fieldsOf(container)),
+  nodeName: "served",
+  nodeSelector: "served",
+  os: "served",
+  overhead: "served",
+  preemptionPolicy: "served",
+  priority: "served",
+  priorityClassName: "served",
+  readinessGates: "served",
+  resourceClaims: held("dynamic resource allocation is not served yet"),
+  resources: held("resources of the whole pod are not served yet"),
+  restartPolicy: "served",
+  runtimeClassName: held("runtime classes are not served yet"),
+  schedulerName: "served",
+  schedulingGates: "served",
+  schedulingGroup: "served",
+  securityContext: fieldsOf(podSecurity),
+  serviceAccount: "served",
+  serviceAccountName: "served",
+  setHostnameAsFQDN: held("a fully qualified hostname is not served yet"),
+  shareProcessNamespace: "served",
+  subdomain: "served",
+  terminationGracePeriodSeconds: "served",
+  tolerations: "served",
+  topologySpreadConstraints: "served",
+  volumes: eachOf(fieldsOf(volume)),
+};

@@ -1,0 +1,65 @@
+import type * as k8s from "@kubernetes/client-node";
+import type { Wire } from "../objects.ts";
+import { type Decisions, eachOf, fieldsOf, held, heldWhen, type Unserved } from "./decisions.ts";
+
+type Fields<Type> = Decisions<Wire<Type>>;
+
+/** Even an empty source (`ephemeral: {}`) asks for a volume. */
+const otherType = heldWhen(() => true, "volumes of this type are not served yet");
+
+const emptyDirFields: Fields<k8s.V1EmptyDirVolumeSource> = {
+  medium: heldWhen((medium: string) => medium !== "" && medium !== "Memory", "volumes on huge pages are not served yet"),
+  sizeLimit: "served",
+};
+
+/** In memory the size is the file system's own; on disk somebody would have to watch it. */
+function emptyDir(source: Wire<k8s.V1EmptyDirVolumeSource>, path: string): readonly Unserved[] {
+  const unlimited = !source.sizeLimit || source.medium === "Memory";
+  const size = unlimited ? [] : [{ field: `${path}.sizeLimit`, why: "the size of an emptyDir on disk is not limited yet" }];
+  return [...fieldsOf(emptyDirFields)(source, path), ...size];
+}
+
+export const projection: Fields<k8s.V1VolumeProjection> = {
+  clusterTrustBundle: held("trust bundles are not served yet"),
+  configMap: "served",
+  downwardAPI: "served",
+  podCertificate: held("pod certificates are not served yet"),
+  secret: "served",
+  serviceAccountToken: "served",
+};
+
+const projected: Fields<k8s.V1ProjectedVolumeSource> = { defaultMode: "served", sources: eachOf(fieldsOf(projection)) };
+
+export const volume: Fields<k8s.V1Volume> = {
+  awsElasticBlockStore: otherType,
+  azureDisk: otherType,
+  azureFile: otherType,
+  cephfs: otherType,
+  cinder: otherType,
+  configMap: "served",
+  csi: otherType,
+  downwardAPI: otherType,
+  emptyDir,
+  ephemeral: otherType,
+  fc: otherType,
+  flexVolume: otherType,
+  flocker: otherType,
+  gcePersistentDisk: otherType,
+  gitRepo: otherType,
+  glusterfs: otherType,
+  hostPath: "served",
+  image: otherType,
+  iscsi: otherType,
+  name: "served",
+  nfs: otherType,
+  persistentVolumeClaim: otherType,
+  photonPersistentDisk: otherType,
+  portworxVolume: otherType,
+  projected: fieldsOf(projected),
+  quobyte: otherType,
+  rbd: otherType,
+  scaleIO: otherType,
+  secret: "served",
+  storageos: otherType,
+  vsphereVolume: otherType,
+};

@@ -1,0 +1,204 @@
+import type { Readable } from "node:stream";
+import type { Clock } from "../lib/clock.ts";
+import { hasCode } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import { ApiError, apiError, watchError } from "./api-error.ts";
+import { createCredentials, type CredentialSource } from "./credentials.ts";
+import { createHealth, type HealthReader, type HealthWriter } from "./health.ts";
+import { jsonLines } from "./json-lines.ts";
+import { createRateLimit, type RateLimit } from "./rate-limit.ts";
+import { createRequests, type RawAnswer, type RawRequest, type Requests, unreachable } from "./requests.ts";
+import { createWatchSessions, type WatchSessions } from "./watch-sessions.ts";
+
+export type Query = Readonly<Record<string, string | number | boolean | undefined>>;
+
+export interface CallOptions {
+  readonly signal: AbortSignal;
+  readonly query?: Query;
+}
+
+/** A page of a list. */
+export interface ObjectList<T> {
+  readonly metadata?: { readonly resourceVersion?: string; readonly continue?: string };
+  readonly items?: readonly T[] | null;
+}
+
+export type Patch =
+  | { readonly type: "strategic" | "merge"; readonly body: object }
+  | { readonly type: "json"; readonly body: readonly object[] };
+
+export interface WatchEvent<T> {
+  readonly type: "ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK";
+  readonly object: T;
+}
+
+/** The API server's REST interface. Paths start with `/api` or `/apis`; objects are as they travel in JSON.
+ *  Every method throws ApiError (a CodedError with the server's own message) for a refusal, and CodedError unavailable when
+ *  there is no answer. @see https://kubernetes.io/docs/reference/using-api/api-concepts/ */
+export interface ApiClient {
+  get<T>(path: string, options: CallOptions): Promise<T>;
+  /** One page: follow `metadata.continue` for more. */
+  list<T>(path: string, options: CallOptions): Promise<ObjectList<T>>;
+  create<T>(path: string, body: object, options: CallOptions): Promise<T>;
+  update<T>(path: string, body: object, options: CallOptions): Promise<T>;
+  patch<T>(path: string, patch: Patch, options: CallOptions): Promise<T>;
+  /** @param body DeleteOptions, such as a grace period or preconditions. */
+  delete(path: string, body: object | undefined, options: CallOptions): Promise<void>;
+  /** Events as they come; ends when the server ends the watch, throws when it breaks. An ERROR event is thrown. */
+  watch<T>(path: string, options: CallOptions): AsyncGenerator<WatchEvent<T>, void, undefined>;
+  /** The same client under a rate limit of its own; undefined: none. */
+  limited(limit: RateLimit | undefined): ApiClient;
+  readonly health: HealthReader;
+}
+
+export interface ApiClientDeps {
+  /** Path of the kubeconfig. */
+  readonly kubeconfig: string;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly userAgent: string;
+  /** KubeletConfiguration.kubeAPIQPS and kubeAPIBurst. */
+  readonly qps: number;
+  readonly burst: number;
+}
+
+/** Retries of a call that the server asks to repeat later; client-go's number. */
+const maxRetries = 10;
+const longestRetryMs = 60_000;
+const patchTypes = {
+  strategic: "application/strategic-merge-patch+json",
+  merge: "application/merge-patch+json",
+  json: "application/json-patch+json",
+} as const;
+
+interface Parts {
+  readonly deps: ApiClientDeps;
+  readonly credentials: CredentialSource;
+  readonly requests: Requests;
+  readonly sessions: WatchSessions;
+  readonly health: { readonly reader: HealthReader; readonly writer: HealthWriter };
+}
+
+/** A client for the kubeconfig's current context. Makes no request by itself: a server that is not there yet is `unavailable`
+ *  on each call, and `health` says so.
+ *  @throws CodedError, one sentence, when the kubeconfig cannot be used. */
+export function createApiClient(deps: ApiClientDeps): ApiClient & AsyncDisposable {
+  const { clock, log } = deps;
+  const requests = createRequests();
+  const parts: Parts = {
+    deps,
+    credentials: createCredentials({ path: deps.kubeconfig, clock, log }),
+    requests,
+    sessions: createWatchSessions({ clock, http1: requests }),
+    health: createHealth(log),
+  };
+  return {
+    ...clientOf(parts, createRateLimit(clock, deps)),
+    async [Symbol.asyncDispose]() {
+      await parts.sessions[Symbol.asyncDispose]();
+      await requests[Symbol.asyncDispose]();
+    },
+  };
+}
+
+function clientOf(parts: Parts, limit: RateLimit | undefined): ApiClient {
+  const send = async <T>(call: Call, options: CallOptions) => JSON.parse(await attempt(parts, limit, { ...call, ...options })) as T;
+  const json = "application/json";
+  return {
+    get: (path, options) => send({ method: "GET", path }, options),
+    list: (path, options) => send({ method: "GET", path }, options),
+    create: (path, body, options) => send({ method: "POST", path, body, type: json }, options),
+    update: (path, body, options) => send({ method: "PUT", path, body, type: json }, options),
+    patch: (path, { type, body }, options) => send({ method: "PATCH", path, body, type: patchTypes[type] }, options),
+    async delete(path, body, options) {
+      await attempt(parts, limit, { method: "DELETE", path, ...(body && { body, type: json }), ...options });
+    },
+    watch: (path, options) => watch(parts, limit, { method: "GET", path, ...options }),
+    limited: (other) => clientOf(parts, other),
+    health: parts.health.reader,
+  };
+}
+
+interface Call {
+  readonly method: RawRequest["method"];
+  readonly path: string;
+  readonly body?: object;
+  readonly type?: string;
+}
+
+/** The body of a 2xx answer. What the server asks to repeat later is repeated; once more with new credentials after a 401. */
+async function attempt(parts: Parts, limit: RateLimit | undefined, call: Call & CallOptions): Promise<string> {
+  const { clock } = parts.deps;
+  for (let tried = 0, refused = false; ; tried += 1) {
+    await limit?.wait(call.signal);
+    const error = await once(parts, call);
+    if (typeof error === "string") return error;
+    if (error.status === 401 && !refused) {
+      refused = true;
+      parts.credentials.refused();
+      continue;
+    }
+    const wait = error.status === 429 || error.status >= 500 ? error.retryAfterMs : undefined;
+    if (wait === undefined || tried >= maxRetries) throw error;
+    await clock.sleep(Math.min(wait, longestRetryMs), call.signal);
+  }
+}
+
+/** @returns the body, or the server's refusal. */
+async function once(parts: Parts, call: Call & CallOptions): Promise<string | ApiError> {
+  const credentials = await parts.credentials.current();
+  const request = { ...rawRequest(parts.deps.userAgent, call), body: call.body && JSON.stringify(call.body) };
+  try {
+    const answer = await parts.requests.send(credentials, request);
+    const body = await textOf(answer.body);
+    parts.health.writer.answered();
+    return answer.status >= 200 && answer.status < 300 ? body : apiError(answer.status, body, answer.retryAfter);
+  } catch (error) {
+    throw lost(parts, unreachable(credentials.server, error, call.signal));
+  }
+}
+
+async function* watch<T>(parts: Parts, limit: RateLimit | undefined, call: Call & CallOptions): AsyncGenerator<WatchEvent<T>, void, undefined> {
+  await limit?.wait(call.signal);
+  const query = { ...call.query, watch: true };
+  const credentials = await parts.credentials.current();
+  const request = { ...rawRequest(parts.deps.userAgent, { ...call, query }), signal: call.signal };
+  let answer: RawAnswer | undefined;
+  try {
+    answer = await parts.sessions.open(credentials, request);
+    parts.health.writer.answered();
+    if (answer.status !== 200) throw await refusal(parts, answer);
+    for await (const line of jsonLines(answer.body)) {
+      const event = line as { type: WatchEvent<T>["type"] | "ERROR"; object: T };
+      if (event.type === "ERROR") throw watchError(event.object as Parameters<typeof watchError>[0]);
+      yield { type: event.type, object: event.object };
+    }
+  } catch (error) {
+    throw lost(parts, unreachable(credentials.server, error, call.signal));
+  } finally {
+    answer?.body.destroy();
+  }
+}
+
+async function refusal(parts: Parts, answer: RawAnswer): Promise<ApiError> {
+  if (answer.status === 401) parts.credentials.refused();
+  return apiError(answer.status, await textOf(answer.body), answer.retryAfter);
+}
+
+function lost<E extends Error>(parts: Parts, error: E): E {
+  if (!(error instanceof ApiError) && hasCode(error, "unavailable")) parts.health.writer.failed(error);
+  return error;
+}
+
+function rawRequest(userAgent: string, { method, path, query, type, signal }: Call & CallOptions): RawRequest {
+  const search = new URLSearchParams();
+  for (const [key, value] of Object.entries(query ?? {})) if (value !== undefined) search.set(key, String(value));
+  const headers = { accept: "application/json", "user-agent": userAgent, ...(type && { "content-type": type }) };
+  return { method, path: search.size > 0 ? `${path}?${search}` : path, headers, signal };
+}
+
+async function textOf(body: Readable): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of body) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks).toString("utf8");
+}

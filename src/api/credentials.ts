@@ -1,0 +1,186 @@
+import { X509Certificate } from "node:crypto";
+import { readFileSync, statSync } from "node:fs";
+import type { RequestOptions } from "node:https";
+import { ExecAuth } from "@kubernetes/client-node/dist/exec_auth.js";
+import type { Clock } from "../lib/clock.ts";
+import { CodedError, messageOf } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import { createSingleFlight } from "../lib/single-flight.ts";
+import { type ClusterAccess, readKubeconfig } from "./kubeconfig.ts";
+
+/** How connections are made: a change of any of it needs new ones. */
+export interface TlsOptions {
+  readonly ca?: Buffer | undefined;
+  readonly cert?: Buffer | string | undefined;
+  readonly key?: Buffer | string | undefined;
+  readonly servername?: string | undefined;
+  readonly rejectUnauthorized: boolean;
+}
+
+/** What a request needs to reach the API server as who we are. */
+export interface Credentials {
+  readonly server: URL;
+  readonly proxy?: string | undefined;
+  readonly tls: TlsOptions;
+  /** Grows whenever server, proxy or TLS options changed. */
+  readonly generation: number;
+  /** Authorization and impersonation. */
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+export interface CredentialSource {
+  /** Of now: files are read again when they changed, an exec plugin is asked again when its answer expired.
+   *  @throws CodedError unauthenticated when a plugin or token file fails. */
+  current(): Promise<Credentials>;
+  /** The server refused them: read everything again at the next request. */
+  refused(): void;
+}
+
+/** How often files are looked at for a change, milliseconds. */
+const fileCheckMs = 10_000;
+/** How long a token file's content is used, milliseconds; client-go's number. */
+const tokenFileMs = 60_000;
+
+/** Credentials of a kubeconfig, kept current.
+ *  @throws CodedError, one sentence, when the kubeconfig or a file it names cannot be used, or its certificate has expired. */
+export function createCredentials(deps: { path: string; clock: Clock; log: Logger }): CredentialSource {
+  const { path, clock, log } = deps;
+  let loaded = load(path, clock.now());
+  let plugin = new ExecAuth();
+  let checkedAt = clock.monotonic();
+  let generation = 1;
+  let fromPlugin: Pick<TlsOptions, "cert" | "key"> = {};
+  const reload = () => {
+    try {
+      loaded = load(path, undefined);
+      generation += 1;
+      log.info({ kubeconfig: path }, "credentials changed on disk, using the new ones");
+    } catch (err) {
+      log.warn({ err, kubeconfig: path }, "changed credentials cannot be used, keeping the old ones");
+      loaded = { ...loaded, stamp: stampOf(path, loaded.access) };
+    }
+  };
+  const token = createTokenFile(clock);
+  const once = createSingleFlight<PluginAnswer>();
+  return {
+    async current() {
+      if (clock.monotonic() - checkedAt >= fileCheckMs) {
+        checkedAt = clock.monotonic();
+        if (stampOf(path, loaded.access) !== loaded.stamp) reload();
+      }
+      const { access, tls } = loaded;
+      const answer = await once("plugin", () => askPlugin(plugin, access));
+      if (answer.cert !== fromPlugin.cert || answer.key !== fromPlugin.key) {
+        generation += fromPlugin.cert === undefined ? 0 : 1;
+        fromPlugin = { cert: answer.cert, key: answer.key };
+      }
+      return {
+        server: new URL(access.cluster.server),
+        proxy: access.cluster.proxyUrl,
+        tls: answer.cert === undefined ? tls : { ...tls, cert: answer.cert, key: answer.key },
+        generation,
+        headers: { ...headersOf(access, access.tokenFile && token.read(access.tokenFile)), ...answer.headers },
+      };
+    },
+    refused() {
+      checkedAt = Number.NEGATIVE_INFINITY;
+      plugin = new ExecAuth();
+      token.forget();
+    },
+  };
+}
+
+interface Loaded {
+  readonly access: ClusterAccess;
+  readonly tls: TlsOptions;
+  readonly stamp: string;
+}
+
+/** @param now milliseconds since the epoch; undefined: an expired certificate is no reason to refuse. */
+function load(path: string, now: number | undefined): Loaded {
+  const access = readKubeconfig(path);
+  const { cluster, user } = access;
+  const ca = read(path, "certificate-authority", cluster.caFile, cluster.caData);
+  const cert = read(path, "client-certificate", user.certFile, user.certData);
+  const key = read(path, "client-key", user.keyFile, user.keyData);
+  if (cert) checkCertificate({ path, file: user.certFile ?? "client-certificate-data", cert, now });
+  if (cert && !key) throw new CodedError("invalid_argument", `kubeconfig ${path}: user ${JSON.stringify(user.name)} has a client-certificate and no client-key`);
+  const tls = { ca, cert, key, servername: cluster.tlsServerName, rejectUnauthorized: !cluster.skipTLSVerify };
+  return { access, tls, stamp: stampOf(path, access) };
+}
+
+function read(path: string, field: string, file: string | undefined, data: string | undefined): Buffer | undefined {
+  if (data) return Buffer.from(data, "base64");
+  if (!file) return undefined;
+  try {
+    return readFileSync(file);
+  } catch (error) {
+    throw new CodedError("invalid_argument", `kubeconfig ${path}: ${field} ${file} cannot be read: ${messageOf(error)}`, { cause: error });
+  }
+}
+
+function checkCertificate({ path, file, cert, now }: { path: string; file: string; cert: Buffer; now: number | undefined }): void {
+  let certificate: X509Certificate;
+  try {
+    certificate = new X509Certificate(cert);
+  } catch (error) {
+    throw new CodedError("invalid_argument", `kubeconfig ${path}: ${file} holds no PEM certificate`, { cause: error });
+  }
+  const end = certificate.validToDate;
+  if (now !== undefined && end.getTime() <= now) {
+    throw new CodedError("invalid_argument", `kubeconfig ${path}: the client certificate (${file}) expired at ${end.toISOString()}; renew it`);
+  }
+}
+
+/** Changes when any of the files does; a file that is gone counts as one that did not change. */
+function stampOf(path: string, { cluster, user }: ClusterAccess): string {
+  const files = [path, cluster.caFile, user.certFile, user.keyFile].filter((file) => file !== undefined && file !== null);
+  return files.map((file) => {
+    const info = statSync(file, { throwIfNoEntry: false });
+    return info ? `${info.ino}:${info.mtimeMs}:${info.size}` : "";
+  }).join(" ");
+}
+
+function headersOf({ user }: ClusterAccess, fileToken: string | undefined): Record<string, string> {
+  const token = fileToken ?? user.token;
+  const basic = user.username && `Basic ${Buffer.from(`${user.username}:${user.password ?? ""}`).toString("base64")}`;
+  const authorization = token ? `Bearer ${token}` : basic;
+  return { ...(authorization && { authorization }), ...(user.impersonateUser && { "impersonate-user": user.impersonateUser }) };
+}
+
+type PluginAnswer = Pick<TlsOptions, "cert" | "key"> & { readonly headers: Readonly<Record<string, string>> };
+
+/** @see https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins */
+async function askPlugin(plugin: ExecAuth, { cluster, user }: ClusterAccess): Promise<PluginAnswer> {
+  if (!user.exec) return { headers: {} };
+  const exec = user.exec as { apiVersion?: string; env?: { name: string; value: string }[] };
+  const info = { apiVersion: exec.apiVersion, kind: "ExecCredential", spec: { interactive: false, cluster: { server: cluster.server, "certificate-authority-data": cluster.caData } } };
+  const env = [...(exec.env ?? []), { name: "KUBERNETES_EXEC_INFO", value: JSON.stringify(info) }];
+  const options: RequestOptions = {};
+  try {
+    await plugin.applyAuthentication({ ...user, exec: { ...exec, env } }, options);
+  } catch (error) {
+    throw new CodedError("unauthenticated", `the credential plugin of user ${JSON.stringify(user.name)} failed: ${messageOf(error)}`, { cause: error });
+  }
+  const headers = options.headers as Record<string, string> | undefined;
+  const { cert, key } = options as { cert?: string; key?: string };
+  return { cert, key, headers: headers?.["Authorization"] ? { authorization: headers["Authorization"] } : {} };
+}
+
+function createTokenFile(clock: Clock): { read(file: string): string; forget(): void } {
+  let known: { readonly token: string; readonly at: number } | undefined;
+  return {
+    read(file) {
+      if (known && clock.monotonic() - known.at < tokenFileMs) return known.token;
+      try {
+        known = { token: readFileSync(file, "utf8").trim(), at: clock.monotonic() };
+      } catch (error) {
+        if (!known) throw new CodedError("unauthenticated", `token file ${file} cannot be read: ${messageOf(error)}`, { cause: error });
+      }
+      return known.token;
+    },
+    forget() {
+      known = undefined;
+    },
+  };
+}

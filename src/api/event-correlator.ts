@@ -1,0 +1,111 @@
+import type { Clock } from "../lib/clock.ts";
+import { rfc3339 } from "../lib/rfc3339.ts";
+import type { ObjectReference } from "../objects.ts";
+import type { EventType } from "../pipeline.ts";
+import { createBoundedMap } from "./bounded-map.ts";
+
+/** What a stage says happened. */
+export interface Happening {
+  readonly about: ObjectReference;
+  readonly type: EventType;
+  readonly reason: string;
+  readonly message: string;
+}
+
+/** How to write it down: a count above 1 updates the event of that name. */
+export interface Observation extends Happening {
+  readonly name: string;
+  readonly namespace: string;
+  /** RFC 3339. */
+  readonly firstTimestamp: string;
+  readonly lastTimestamp: string;
+  readonly count: number;
+  /** Under which the observation is remembered. */
+  readonly key: string;
+}
+
+export interface EventCorrelator {
+  /** @returns undefined when the object has had more than its share of events. */
+  observe(happening: Happening): Observation | undefined;
+}
+
+const cacheEntries = 4096;
+/** As many messages of one reason about one object in this time are told as one. */
+const similarMax = 10;
+const similarMs = 600_000;
+const combinedPrefix = "(combined from similar events): ";
+/** An object's share: this many at once, then one in five minutes. */
+const spamBurst = 25;
+const spamRefillMs = 300_000;
+
+/** Folds repeated and similar events and drops floods, as client-go's correlator does.
+ *  @see https://pkg.go.dev/k8s.io/client-go/tools/record#EventCorrelator */
+export function createEventCorrelator(clock: Clock): EventCorrelator {
+  const aggregate = createAggregator(clock);
+  const admit = createSpamFilter(clock);
+  const seen = createBoundedMap<Pick<Observation, "name" | "count" | "firstTimestamp">>(cacheEntries);
+  const names = createNames(clock);
+  return {
+    observe(happening) {
+      const { about, message, key } = aggregate(happening);
+      const now = rfc3339(clock.now());
+      const before = seen.get(key);
+      const observation: Observation = {
+        ...happening,
+        message,
+        key,
+        name: before?.name ?? names(about.name ?? ""),
+        namespace: about.namespace || "default",
+        firstTimestamp: before?.firstTimestamp ?? now,
+        lastTimestamp: now,
+        count: (before?.count ?? 0) + 1,
+      };
+      seen.set(key, observation);
+      return admit(happening) ? observation : undefined;
+    },
+  };
+}
+
+function createAggregator(clock: Clock): (happening: Happening) => Pick<Happening, "about" | "message"> & { key: string } {
+  const records = createBoundedMap<{ messages: Set<string>; at: number }>(cacheEntries);
+  return ({ about, type, reason, message }) => {
+    const group = [...identity(about), type, reason].join("\n");
+    const now = clock.monotonic();
+    let record = records.get(group);
+    if (!record || now - record.at > similarMs) record = { messages: new Set(), at: now };
+    record.messages.add(message);
+    record.at = now;
+    records.set(group, record);
+    if (record.messages.size < similarMax) return { about, message, key: [group, about.fieldPath ?? "", message].join("\n") };
+    const oldest = record.messages.values().next();
+    if (!oldest.done) record.messages.delete(oldest.value);
+    return { about, message: combinedPrefix + message, key: group };
+  };
+}
+
+function createSpamFilter(clock: Clock): (happening: Happening) => boolean {
+  const buckets = createBoundedMap<{ tokens: number; at: number }>(cacheEntries);
+  return ({ about, type }) => {
+    const key = [...identity(about), type].join("\n");
+    const now = clock.monotonic();
+    const bucket = buckets.get(key) ?? { tokens: spamBurst, at: now };
+    const tokens = Math.min(spamBurst, bucket.tokens + (now - bucket.at) / spamRefillMs);
+    const admitted = tokens >= 1;
+    buckets.set(key, { tokens: admitted ? tokens - 1 : tokens, at: now });
+    return admitted;
+  };
+}
+
+/** Event names as kubectl users know them: the object's name and a moment in nanoseconds, made unique within this process. */
+function createNames(clock: Clock): (objectName: string) => string {
+  let last = 0n;
+  return (objectName) => {
+    const now = BigInt(Math.floor(clock.now() * 1000)) * 1000n;
+    last = now > last ? now : last + 1n;
+    return `${objectName}.${last.toString(16)}`;
+  };
+}
+
+function identity({ kind, namespace, name, uid, apiVersion }: ObjectReference): string[] {
+  return [kind ?? "", namespace ?? "", name ?? "", uid ?? "", apiVersion ?? ""];
+}

@@ -1,0 +1,113 @@
+import type { Clock } from "../lib/clock.ts";
+import { hasCode } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Service } from "../lib/service-group.ts";
+import type { CoreEvent } from "../objects.ts";
+import type { EventSink } from "../pipeline.ts";
+import { ApiError } from "./api-error.ts";
+import type { ApiClient } from "./client.ts";
+import { createEventCorrelator, type Observation } from "./event-correlator.ts";
+import { createRateLimit } from "./rate-limit.ts";
+
+export interface EventRecorderDeps {
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Who says so, such as "kubelet". */
+  readonly component: string;
+  /** The node's name. */
+  readonly host: string;
+  /** KubeletConfiguration.eventRecordQPS and eventBurst. */
+  readonly qps: number;
+  readonly burst: number;
+}
+
+/** Events that wait for the API server; the oldest go when there are more. */
+const queueMax = 1000;
+/** client-go's numbers. */
+const maxTries = 12;
+const retryMs = 10_000;
+const answerMs = 10_000;
+
+/** Writes events to the API server in the order they came. `event` only queues; a server that is away delays what waits.
+ *  @see https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/ */
+export function createEventRecorder(deps: EventRecorderDeps): EventSink & Service {
+  const { clock, log } = deps;
+  const client = deps.client.limited(createRateLimit(clock, deps));
+  const correlator = createEventCorrelator(clock);
+  const queue: Observation[] = [];
+  let wake = Promise.withResolvers<void>();
+  let dropped = 0;
+
+  const write = async (observation: Observation, signal: AbortSignal) => {
+    for (let tried = 1; ; tried += 1) {
+      try {
+        return await record(deps, client, observation, signal);
+      } catch (err) {
+        if (signal.aborted) return;
+        if (err instanceof ApiError || tried >= maxTries) {
+          return log.debug({ err, reason: observation.reason, about: observation.about.name }, "event was not recorded");
+        }
+      }
+      await clock.sleep(tried === 1 ? retryMs * clock.jitter(0, 1) : retryMs, signal).catch(() => undefined);
+    }
+  };
+  return {
+    name: "events",
+    event(about, type, reason, message) {
+      const observation = correlator.observe({ about, type, reason, message });
+      if (!observation) return;
+      queue.push(observation);
+      if (queue.length > queueMax) {
+        queue.shift();
+        if (dropped++ === 0) log.warn({ queued: queueMax }, "events come faster than the API server takes them, dropping the oldest");
+      }
+      wake.resolve();
+    },
+    async run(signal) {
+      signal.addEventListener("abort", () => wake.resolve(), { once: true });
+      while (!signal.aborted) {
+        await wake.promise;
+        wake = Promise.withResolvers<void>();
+        for (let next = queue.shift(); next && !signal.aborted; next = queue.shift()) await write(next, signal);
+        dropped = 0;
+      }
+    },
+  };
+}
+
+/** One event: new, or one more of a kind that is there. */
+async function record(deps: EventRecorderDeps, client: ApiClient, observation: Observation, parent: AbortSignal): Promise<void> {
+  const { name, namespace, count, lastTimestamp, message } = observation;
+  const signal = deps.clock.within(answerMs, parent);
+  const path = `/api/v1/namespaces/${namespace}/events`;
+  if (count > 1) {
+    try {
+      await client.patch(`${path}/${name}`, { type: "strategic", body: { count, lastTimestamp, message } }, { signal });
+      return;
+    } catch (error) {
+      // The server forgets events after an hour, or never had this one.
+      if (!hasCode(error, "not_found")) throw error;
+    }
+  }
+  await client.create(path, eventObject(deps, observation), { signal });
+}
+
+function eventObject({ component, host }: EventRecorderDeps, observation: Observation): CoreEvent {
+  const { name, namespace, about, type, reason, message, firstTimestamp, lastTimestamp, count } = observation;
+  return {
+    apiVersion: "v1",
+    kind: "Event",
+    metadata: { name, namespace },
+    involvedObject: about,
+    type,
+    reason,
+    message,
+    firstTimestamp,
+    lastTimestamp,
+    count,
+    source: { component, host },
+    reportingComponent: component,
+    reportingInstance: host,
+  };
+}

@@ -1,0 +1,121 @@
+import { type ClientHttp2Session, type ClientHttp2Stream, connect, constants } from "node:http2";
+import { connect as tlsConnect, type TLSSocket } from "node:tls";
+import type { Clock, Timer } from "../lib/clock.ts";
+import { CodedError } from "../lib/errors.ts";
+import type { Credentials } from "./credentials.ts";
+
+/** One HTTP/2 connection: it takes streams until it is full, told to go away, or dead. */
+export interface Http2Session {
+  readonly generation: number;
+  /** Takes one more stream. */
+  open(headers: Readonly<Record<string, string>>): ClientHttp2Stream;
+  readonly hasRoom: boolean;
+  readonly closed: boolean;
+  /** Takes no new streams; ends when its last one has. */
+  retire(): void;
+  destroy(): void;
+}
+
+export interface SessionDeps {
+  readonly clock: Clock;
+  /** Streams that one session takes. */
+  readonly maxStreams: number;
+  /** Milliseconds between pings, and milliseconds that an answer may take. */
+  readonly pingMs: number;
+  /** Milliseconds that a session without streams is kept. */
+  readonly idleMs: number;
+  /** Milliseconds that connecting may take. */
+  readonly connectMs: number;
+}
+
+/** Dials the API server and asks for HTTP/2.
+ *  @returns undefined when the server speaks only HTTP/1.1.
+ *  @throws CodedError unavailable. */
+export async function dialHttp2(credentials: Credentials, deps: SessionDeps): Promise<Http2Session | undefined> {
+  const socket = await dialTls(credentials, deps);
+  if (socket.alpnProtocol !== "h2") {
+    socket.destroy();
+    return undefined;
+  }
+  const session = connect(credentials.server, { createConnection: () => socket });
+  return manage(session, credentials.generation, deps);
+}
+
+function dialTls({ server, tls }: Credentials, { clock, connectMs }: SessionDeps): Promise<TLSSocket> {
+  const { promise, resolve, reject } = Promise.withResolvers<TLSSocket>();
+  const host = server.hostname.replace(/^\[|\]$/g, "");
+  const socket = tlsConnect({ ...tls, servername: tls.servername ?? serverName(host), host, port: Number(server.port || 443), ALPNProtocols: ["h2", "http/1.1"] });
+  const failed = (cause: Error) => reject(new CodedError("unavailable", `${server.origin}: ${cause.message}`, { cause }));
+  const timer = clock.after(connectMs, () => socket.destroy(new Error(`no connection within ${connectMs} ms`)));
+  socket.setNoDelay(true);
+  socket.once("error", failed);
+  socket.once("close", () => timer.cancel());
+  socket.once("secureConnect", () => {
+    timer.cancel();
+    socket.off("error", failed);
+    resolve(socket);
+  });
+  return promise;
+}
+
+/** An IP address is no server name (RFC 6066). */
+const serverName = (host: string) => (/^[\d.]+$|:/.test(host) ? "" : host);
+
+function manage(session: ClientHttp2Session, generation: number, { clock, maxStreams, pingMs, idleMs }: SessionDeps): Http2Session {
+  let streams = 0;
+  let retired = false;
+  let idle: Timer | undefined;
+  // The session's end is its streams' error; it has none of its own to report.
+  session.on("error", () => undefined);
+  session.on("goaway", () => void (retired = true));
+  const stopPing = keepAlive(session, clock, pingMs);
+  session.once("close", () => {
+    stopPing();
+    idle?.cancel();
+  });
+  const rest = () => {
+    if (session.destroyed) return;
+    if (retired) session.close();
+    else idle = clock.after(idleMs, () => session.close());
+  };
+  return {
+    generation,
+    get closed() {
+      return session.closed || session.destroyed;
+    },
+    get hasRoom() {
+      return !retired && !session.closed && !session.destroyed && streams < Math.min(maxStreams, session.remoteSettings.maxConcurrentStreams ?? maxStreams);
+    },
+    open(headers) {
+      idle?.cancel();
+      streams += 1;
+      const stream = session.request(headers, { endStream: true });
+      stream.once("close", () => {
+        streams -= 1;
+        if (streams === 0) rest();
+      });
+      return stream;
+    },
+    retire() {
+      retired = true;
+      if (streams === 0) session.close();
+    },
+    destroy: () => session.destroy(undefined, constants.NGHTTP2_CANCEL),
+  };
+}
+
+/** Destroys the session when a ping stays unanswered: a connection may be cut without a word. */
+function keepAlive(session: ClientHttp2Session, clock: Clock, pingMs: number): () => void {
+  let timer: Timer;
+  const beat = () => {
+    timer = clock.after(pingMs, () => session.destroy(new CodedError("unavailable", `the API server did not answer a ping within ${pingMs} ms`)));
+    const sent = session.ping((error) => {
+      if (error || session.destroyed) return;
+      timer.cancel();
+      timer = clock.after(pingMs, beat);
+    });
+    if (!sent) timer.cancel();
+  };
+  timer = clock.after(pingMs, beat);
+  return () => timer.cancel();
+}

@@ -1,0 +1,21 @@
+import type { Readable } from "node:stream";
+
+const newline = 0x0a;
+
+/** The JSON values of a stream that holds one a line, as a watch does. A line is held in memory until it is whole.
+ *  @throws what the stream fails with; SyntaxError for a line that is not JSON. */
+export async function* jsonLines(body: Readable): AsyncGenerator<unknown, void, undefined> {
+  let partial: Buffer[] = [];
+  for await (const chunk of body as AsyncIterable<Buffer>) {
+    let start = 0;
+    for (let end = chunk.indexOf(newline); end >= 0; end = chunk.indexOf(newline, start)) {
+      const line = Buffer.concat([...partial, chunk.subarray(start, end)]).toString("utf8");
+      partial = [];
+      start = end + 1;
+      if (line.trim() !== "") yield JSON.parse(line);
+    }
+    if (start < chunk.length) partial.push(chunk.subarray(start));
+  }
+  const rest = Buffer.concat(partial).toString("utf8");
+  if (rest.trim() !== "") yield JSON.parse(rest);
+}

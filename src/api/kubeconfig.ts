@@ -1,0 +1,117 @@
+import { readFileSync } from "node:fs";
+import { dirname, resolve } from "node:path";
+// Of the package only what reads a kubeconfig: its KubeConfig class would load every API model with it, some 40 MB.
+import { type Cluster, type Context, newClusters, newContexts, newUsers, type User } from "@kubernetes/client-node/dist/config_types.js";
+import { parse } from "yaml";
+import { CodedError, codeOfErrno, messageOf } from "../lib/errors.ts";
+
+/** What a kubeconfig says of the API server and of who asks; file names are absolute. */
+export interface ClusterAccess {
+  readonly cluster: Cluster;
+  readonly user: User;
+  /** A bearer token is read from this file. */
+  readonly tokenFile?: string;
+}
+
+interface RawKubeconfig {
+  readonly "current-context"?: unknown;
+  readonly clusters?: unknown;
+  readonly contexts?: unknown;
+  readonly users?: unknown;
+}
+
+/** Reads the current context of a kubeconfig.
+ *  @param path of the file; relative names inside it are relative to its folder.
+ *  @throws CodedError invalid_argument (not_found when there is no such file), one sentence that names file, field and remedy.
+ *  @see https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/ */
+export function readKubeconfig(path: string): ClusterAccess {
+  const raw = parseFile(path);
+  const context = currentContext(path, raw);
+  const cluster = named(path, "clusters", entries(path, () => newClusters(raw.clusters)), context.cluster);
+  const user = named(path, "users", entries(path, () => newUsers(withoutTokenFiles(raw.users))), context.user);
+  checkServer(path, cluster);
+  if (user.authProvider) throw invalid(path, `user ${quote(user.name)} has an auth-provider, which is not served; use exec, a token or a client certificate`);
+  return absolute(dirname(resolve(path)), cluster, user, tokenFileOf(raw.users, user.name));
+}
+
+function parseFile(path: string): RawKubeconfig {
+  let text: string;
+  try {
+    text = readFileSync(path, "utf8");
+  } catch (error) {
+    const code = codeOfErrno((error as NodeJS.ErrnoException).code);
+    if (code === "not_found") throw new CodedError(code, `kubeconfig ${path} does not exist; name one with --kubeconfig`, { cause: error });
+    throw new CodedError(code, `kubeconfig ${path} cannot be read: ${messageOf(error)}`, { cause: error });
+  }
+  try {
+    const raw: unknown = parse(text, { version: "1.1" });
+    if (typeof raw === "object" && raw !== null) return raw;
+  } catch (error) {
+    throw new CodedError("invalid_argument", `kubeconfig ${path} is not YAML: ${messageOf(error)}`, { cause: error });
+  }
+  throw invalid(path, "holds no configuration; write one with `kubectl config`");
+}
+
+function currentContext(path: string, raw: RawKubeconfig): Context {
+  const contexts = entries(path, () => newContexts(raw.contexts));
+  const name = raw["current-context"];
+  if (typeof name !== "string" || name === "") {
+    throw invalid(path, `has no current-context; set it to one of its contexts (${contexts.map((context) => context.name).join(", ") || "there are none"})`);
+  }
+  const context = contexts.find((one) => one.name === name);
+  if (!context) throw invalid(path, `current-context ${quote(name)} is not among its contexts (${contexts.map((one) => one.name).join(", ") || "there are none"})`);
+  return context;
+}
+
+function named<T extends { readonly name: string }>(path: string, field: string, all: readonly T[], name: string): T {
+  const found = all.find((one) => one.name === name);
+  if (!found) throw invalid(path, `the current context names ${quote(name ?? "")}, which is not among its ${field}`);
+  return found;
+}
+
+function entries<T>(path: string, read: () => T[]): T[] {
+  try {
+    return read();
+  } catch (error) {
+    throw new CodedError("invalid_argument", `kubeconfig ${path}: ${messageOf(error)}`, { cause: error });
+  }
+}
+
+function checkServer(path: string, cluster: Cluster): void {
+  const url = URL.canParse(cluster.server) ? new URL(cluster.server) : undefined;
+  if (url?.protocol !== "https:" && url?.protocol !== "http:") {
+    throw invalid(path, `cluster ${quote(cluster.name)} has server ${quote(cluster.server)}, which is not an http or https URL`);
+  }
+  const proxy = cluster.proxyUrl;
+  if (proxy && !/^https?:/.test(proxy)) throw invalid(path, `cluster ${quote(cluster.name)} has proxy-url ${quote(proxy)}; only http and https proxies are served`);
+}
+
+/** The package knows the field under another name than Kubernetes, so token files are read here. */
+function withoutTokenFiles(users: unknown): unknown {
+  if (!Array.isArray(users)) return users;
+  return users.map((entry: { user?: Record<string, unknown> | null }) =>
+    entry?.user ? { ...entry, user: { ...entry.user, "token-file": undefined } } : entry,
+  );
+}
+
+function tokenFileOf(users: unknown, name: string): string | undefined {
+  if (!Array.isArray(users)) return undefined;
+  const entry = users.find((one: { name?: unknown }) => one?.name === name) as { user?: { tokenFile?: unknown } | null } | undefined;
+  const file = entry?.user?.tokenFile;
+  return typeof file === "string" && file !== "" ? file : undefined;
+}
+
+function absolute(folder: string, cluster: Cluster, user: User, tokenFile: string | undefined): ClusterAccess {
+  return {
+    cluster: { ...cluster, ...(cluster.caFile && { caFile: resolve(folder, cluster.caFile) }) },
+    user: {
+      ...user,
+      ...(user.certFile && { certFile: resolve(folder, user.certFile) }),
+      ...(user.keyFile && { keyFile: resolve(folder, user.keyFile) }),
+    },
+    ...(tokenFile && { tokenFile: resolve(folder, tokenFile) }),
+  };
+}
+
+const quote = (text: string) => JSON.stringify(text);
+const invalid = (path: string, what: string) => new CodedError("invalid_argument", `kubeconfig ${path}: ${what}`);

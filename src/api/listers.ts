@@ -1,0 +1,65 @@
+import type { Clock } from "../lib/clock.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Service as Running } from "../lib/service-group.ts";
+import type { Node, RuntimeClass, Service } from "../objects.ts";
+import type { NodeSource, ServiceLister } from "../pipeline.ts";
+import type { ApiClient } from "./client.ts";
+import { createReflector, type Reflector } from "./reflector.ts";
+
+export interface ListerDeps {
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** Services with a cluster IP, for the environment of containers. */
+export function createServiceLister(deps: ListerDeps): ServiceLister & Running {
+  const reflector = createReflector<Service>({ ...deps, path: "/api/v1/services", fieldSelector: "spec.clusterIP!=None" });
+  return { name: "services", run: reflector.run, list: () => (reflector.synced() ? reflector.list() : undefined) };
+}
+
+export interface NodeWatch extends NodeSource, Running {
+  /** Resolves once the API server has said whether the node is there. */
+  ready(signal: AbortSignal): Promise<void>;
+  synced(): boolean;
+  /** Calls back on every change; with undefined when the node is gone. @returns what stops that. */
+  onChange(listener: (node: Node | undefined) => void): () => void;
+}
+
+/** This node's object, watched by name. */
+export function createNodeWatch(deps: ListerDeps & { readonly nodeName: string }): NodeWatch {
+  const listeners = new Set<(node: Node | undefined) => void>();
+  const node = () => reflector.get(undefined, deps.nodeName);
+  const tell = () => {
+    for (const listener of listeners) listener(node());
+  };
+  const reflector: Reflector<Node> = createReflector<Node>({
+    ...deps,
+    path: "/api/v1/nodes",
+    fieldSelector: `metadata.name=${deps.nodeName}`,
+    handler: { replace: tell, changed: tell },
+  });
+  return {
+    name: "node watch",
+    run: reflector.run,
+    ready: reflector.ready,
+    synced: reflector.synced,
+    node,
+    onChange(listener) {
+      listeners.add(listener);
+      return () => void listeners.delete(listener);
+    },
+  };
+}
+
+export interface RuntimeClassLister {
+  /** The class of that name; undefined when there is none. */
+  runtimeClass(name: string): RuntimeClass | undefined;
+  synced(): boolean;
+}
+
+/** @see https://kubernetes.io/docs/concepts/containers/runtime-class/ */
+export function createRuntimeClassLister(deps: ListerDeps): RuntimeClassLister & Running {
+  const reflector = createReflector<RuntimeClass>({ ...deps, path: "/apis/node.k8s.io/v1/runtimeclasses" });
+  return { name: "runtime classes", run: reflector.run, synced: reflector.synced, runtimeClass: (name) => reflector.get(undefined, name) };
+}

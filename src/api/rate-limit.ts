@@ -1,0 +1,34 @@
+import type { Clock } from "../lib/clock.ts";
+
+/** Lets through `qps` calls a second on average and `burst` at once. */
+export interface RateLimit {
+  /** Resolves in order of asking, when the call may be made; rejects when the signal aborts. */
+  wait(signal?: AbortSignal): Promise<void>;
+}
+
+/** A token bucket. A non-positive `qps` limits nothing.
+ *  @param options.qps calls a second
+ *  @param options.burst calls that an idle bucket lets through at once
+ *  @see https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/ kubeAPIQPS, kubeAPIBurst */
+export function createRateLimit(clock: Clock, options: { readonly qps: number; readonly burst: number }): RateLimit {
+  const { qps, burst } = options;
+  let tokens = burst;
+  let at = clock.monotonic();
+  return {
+    async wait(signal) {
+      if (qps <= 0) return;
+      const now = clock.monotonic();
+      tokens = Math.min(burst, tokens + ((now - at) / 1000) * qps);
+      at = now;
+      // Each caller takes its place at once; a negative balance is the queue.
+      tokens -= 1;
+      if (tokens >= 0) return;
+      try {
+        await clock.sleep((-tokens / qps) * 1000, signal);
+      } catch (error) {
+        tokens += 1;
+        throw error;
+      }
+    },
+  };
+}

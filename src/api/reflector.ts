@@ -1,0 +1,197 @@
+import type { Clock } from "../lib/clock.ts";
+import { abortError, CodedError, hasCode } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Service } from "../lib/service-group.ts";
+import type { ObjectMeta } from "../objects.ts";
+import { isExpired } from "./api-error.ts";
+import type { ApiClient, ObjectList, WatchEvent } from "./client.ts";
+
+/** Anything the API server stores. */
+export interface ApiObject {
+  metadata: Pick<ObjectMeta, "name" | "namespace" | "uid" | "resourceVersion" | "managedFields">;
+}
+
+export interface ReflectorHandler<T> {
+  /** All objects, after each list. */
+  replace(objects: readonly T[]): void;
+  /** One change. An object recreated under the same name is deleted first and then added. */
+  changed(object: T, type: "added" | "modified" | "deleted"): void;
+}
+
+export interface ReflectorOptions<T> {
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** What is listed and watched, such as `/api/v1/pods`. */
+  readonly path: string;
+  readonly fieldSelector?: string;
+  readonly labelSelector?: string;
+  readonly handler?: ReflectorHandler<T>;
+}
+
+/** A copy of some of the API server's objects, kept by list and watch. */
+export interface Reflector<T> extends Service {
+  /** True once the first list has been delivered. */
+  synced(): boolean;
+  ready(signal: AbortSignal): Promise<void>;
+  /** The object of that name; `namespace` is undefined for objects outside namespaces. */
+  get(namespace: string | undefined, name: string): T | undefined;
+  list(): readonly T[];
+}
+
+const pageSize = 500;
+/** Between tries: doubled from the first to the longest, each drawn from [1, 2) of it; client-go's numbers. */
+const firstDelayMs = 800;
+const longestDelayMs = 30_000;
+/** A server that comes back is noticed within seconds, whatever went before. */
+const longestUnreachableMs = 2_500;
+/** Seconds after which the server ends a watch: drawn from here to twice this. */
+const watchSeconds = 300;
+/** Milliseconds beyond that after which a watch that the server did not end is given up. */
+const watchGraceMs = 30_000;
+/** A watch that ends sooner counts as failed, so that a server on its way out is not asked in a loop. */
+const shortWatchMs = 1_000;
+
+/** Lists, then watches from there, for as long as it runs. Resumes a cut watch from the last version seen; lists anew only
+ *  when the server no longer has that version. @see https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes */
+export function createReflector<T extends ApiObject>(options: ReflectorOptions<T>): Reflector<T> {
+  const { clock, log, path } = options;
+  const objects = new Map<string, T>();
+  const firstList = Promise.withResolvers<void>();
+  let synced = false;
+  let stale = true;
+  let version: string | undefined;
+
+  const listAll = async (signal: AbortSignal) => {
+    const { items, resourceVersion } = await listPages(options, version === undefined ? "0" : undefined, signal);
+    objects.clear();
+    for (const item of items) objects.set(keyOf(item), item);
+    version = resourceVersion;
+    options.handler?.replace(items);
+    synced = true;
+    stale = false;
+    firstList.resolve();
+  };
+  const watchOnce = async (signal: AbortSignal, onEvent: () => void) => {
+    const since = clock.monotonic();
+    let events = 0;
+    for await (const event of openWatch(options, version ?? "", signal)) {
+      events += 1;
+      onEvent();
+      version = event.object.metadata.resourceVersion ?? version;
+      if (event.type !== "BOOKMARK") apply(objects, event, options.handler);
+    }
+    if (events === 0 && clock.monotonic() - since < shortWatchMs) throw new CodedError("unavailable", "the watch ended at once");
+  };
+  const cycle = async (signal: AbortSignal, onProgress: () => void) => {
+    const listed = stale;
+    if (stale) await listAll(signal);
+    try {
+      await watchOnce(signal, onProgress);
+    } catch (error) {
+      stale = isExpired(error);
+      if (!stale || listed) throw error;
+      log.debug({ path, version }, "the watched version is too old, listing anew");
+    }
+  };
+
+  return {
+    name: `reflector ${path}`,
+    synced: () => synced,
+    async ready(signal) {
+      await untilAborted(firstList.promise, signal);
+    },
+    get: (namespace, name) => objects.get(namespace ? `${namespace}/${name}` : name),
+    list: () => [...objects.values()],
+    async run(signal) {
+      for (let failures = 0; !signal.aborted; ) {
+        try {
+          await cycle(signal, () => void (failures = 0));
+        } catch (err) {
+          if (signal.aborted) break;
+          log.debug({ err, path, failures }, "list or watch failed, trying again");
+          const delay = delayAfter(failures, err);
+          failures += 1;
+          await clock.sleep(clock.jitter(delay, 2 * delay), signal).catch(() => undefined);
+        }
+      }
+    },
+  };
+}
+
+function delayAfter(failures: number, error: unknown): number {
+  const longest = hasCode(error, "unavailable") ? longestUnreachableMs : longestDelayMs / 2;
+  return Math.min(firstDelayMs * 2 ** failures, longest);
+}
+
+async function listPages<T extends ApiObject>(options: ReflectorOptions<T>, resourceVersion: string | undefined, signal: AbortSignal) {
+  const { client, path, fieldSelector, labelSelector } = options;
+  const query = { fieldSelector, labelSelector, resourceVersion };
+  const items: T[] = [];
+  const take = (page: ObjectList<T>) => {
+    for (const item of page.items ?? []) items.push(withoutManagedFields(item));
+  };
+  try {
+    let next: string | undefined;
+    do {
+      const page: ObjectList<T> = await client.list<T>(path, {
+        signal,
+        query: next ? { fieldSelector, labelSelector, limit: pageSize, continue: next } : { ...query, limit: pageSize },
+      });
+      take(page);
+      next = page.metadata?.continue || undefined;
+      if (!next) return { items, resourceVersion: page.metadata?.resourceVersion };
+    } while (!signal.aborted);
+    throw abortError(signal);
+  } catch (error) {
+    // A page's token may expire under a slow reader: one answer with everything cannot.
+    if (!isExpired(error)) throw error;
+    items.length = 0;
+    const page = await client.list<T>(path, { signal, query: { fieldSelector, labelSelector } });
+    take(page);
+    return { items, resourceVersion: page.metadata?.resourceVersion };
+  }
+}
+
+async function* openWatch<T extends ApiObject>(options: ReflectorOptions<T>, resourceVersion: string, signal: AbortSignal): AsyncGenerator<WatchEvent<T>> {
+  const { client, clock, path, fieldSelector, labelSelector } = options;
+  const timeoutSeconds = Math.floor(clock.jitter(watchSeconds, 2 * watchSeconds));
+  const query = { fieldSelector, labelSelector, resourceVersion, timeoutSeconds, allowWatchBookmarks: true };
+  yield* client.watch<T>(path, { signal: clock.within(timeoutSeconds * 1000 + watchGraceMs, signal), query });
+}
+
+function apply<T extends ApiObject>(objects: Map<string, T>, event: WatchEvent<T>, handler: ReflectorHandler<T> | undefined): void {
+  const object = withoutManagedFields(event.object);
+  const key = keyOf(object);
+  const known = objects.get(key);
+  if (event.type === "DELETED") {
+    objects.delete(key);
+    handler?.changed(object, "deleted");
+    return;
+  }
+  objects.set(key, object);
+  if (known && known.metadata.uid !== object.metadata.uid) handler?.changed(known, "deleted");
+  handler?.changed(object, known && known.metadata.uid === object.metadata.uid ? "modified" : "added");
+}
+
+function keyOf({ metadata }: ApiObject): string {
+  return metadata.namespace ? `${metadata.namespace}/${metadata.name}` : (metadata.name ?? "");
+}
+
+function withoutManagedFields<T extends ApiObject>(object: T): T {
+  delete object.metadata.managedFields;
+  return object;
+}
+
+/** The promise, or the signal's reason. */
+function untilAborted(promise: Promise<void>, signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return Promise.reject(abortError(signal));
+  const { promise: either, resolve, reject } = Promise.withResolvers<void>();
+  const onAbort = () => reject(abortError(signal));
+  signal.addEventListener("abort", onAbort, { once: true });
+  promise.then(() => {
+    signal.removeEventListener("abort", onAbort);
+    resolve();
+  }, reject);
+  return either;
+}

@@ -1,0 +1,91 @@
+import { Readable } from "node:stream";
+import { Agent, type Dispatcher, ProxyAgent, request } from "undici";
+import { abortError, CodedError, messageOf } from "../lib/errors.ts";
+import type { Credentials } from "./credentials.ts";
+
+export interface RawRequest {
+  readonly method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
+  /** Path and query. */
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body?: string | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** An answer whose body still has to be read, or destroyed. */
+export interface RawAnswer {
+  readonly status: number;
+  readonly retryAfter?: string | undefined;
+  readonly body: Readable;
+}
+
+/** HTTP/1.1 over pooled connections, for whoever the credentials say. */
+export interface Requests extends AsyncDisposable {
+  /** @throws CodedError unavailable when there is no answer, or the signal's reason. */
+  send(credentials: Credentials, request: RawRequest): Promise<RawAnswer>;
+  /** The same with a body that may stay silent for minutes. */
+  stream(credentials: Credentials, request: RawRequest): Promise<RawAnswer>;
+}
+
+/** Below the API server's own 90 s, so that a request never meets a connection that the server is closing. */
+const keepAliveMs = 85_000;
+/** The API server gives up on an ordinary request after 60 s. */
+const answerMs = 65_000;
+const connectMs = 10_000;
+
+/** Connections are kept as long as the credentials stay of one generation; those of an older one end when idle. */
+export function createRequests(): Requests {
+  let pool: { readonly generation: number; readonly dispatcher: Dispatcher } | undefined;
+  const old = new Set<Promise<void>>();
+  const poolFor = (credentials: Credentials): Dispatcher => {
+    if (pool?.generation !== credentials.generation) {
+      if (pool) retire(pool.dispatcher, old);
+      pool = { generation: credentials.generation, dispatcher: dispatcherFor(credentials) };
+    }
+    return pool.dispatcher;
+  };
+  const send = async (credentials: Credentials, { method, path, headers, body, signal }: RawRequest, bodyTimeout: number): Promise<RawAnswer> => {
+    const dispatcher = poolFor(credentials);
+    try {
+      const answer = await request(new URL(path, credentials.server), {
+        dispatcher,
+        method,
+        headers: { ...headers, ...credentials.headers },
+        body: body ?? null,
+        signal: signal ?? null,
+        headersTimeout: answerMs,
+        bodyTimeout,
+      });
+      const retryAfter = answer.headers["retry-after"];
+      return { status: answer.statusCode, retryAfter: Array.isArray(retryAfter) ? retryAfter[0] : retryAfter, body: answer.body };
+    } catch (error) {
+      throw unreachable(credentials.server, error, signal);
+    }
+  };
+  return {
+    send: (credentials, raw) => send(credentials, raw, answerMs),
+    stream: (credentials, raw) => send(credentials, raw, 0),
+    async [Symbol.asyncDispose]() {
+      await Promise.allSettled([pool?.dispatcher.destroy(), ...old]);
+    },
+  };
+}
+
+/** The coded error for a request that got no answer. */
+export function unreachable(server: URL, error: unknown, signal: AbortSignal | undefined): CodedError {
+  if (signal?.aborted) return abortError(signal);
+  if (error instanceof CodedError) return error;
+  return new CodedError("unavailable", `${server.origin}: ${messageOf(error) || "connection failed"}`, { cause: error });
+}
+
+function dispatcherFor({ server, proxy, tls }: Credentials): Dispatcher {
+  const pool = { allowH2: false, keepAliveTimeout: keepAliveMs, keepAliveMaxTimeout: keepAliveMs };
+  if (proxy) return new ProxyAgent({ ...pool, uri: proxy, requestTls: { ...tls, timeout: connectMs } });
+  return new Agent({ ...pool, connect: server.protocol === "https:" ? { ...tls, timeout: connectMs } : { timeout: connectMs } });
+}
+
+/** Lets requests under way end, then closes the connections. */
+function retire(dispatcher: Dispatcher, old: Set<Promise<void>>): void {
+  const closed = dispatcher.close().catch(() => undefined).finally(() => old.delete(closed));
+  old.add(closed);
+}

@@ -1,0 +1,84 @@
+import type * as k8s from "@kubernetes/client-node";
+import type { Clock } from "../lib/clock.ts";
+import { messageOf, CodedError } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Service } from "../lib/service-group.ts";
+import { createSingleFlight } from "../lib/single-flight.ts";
+import type { Pod, Wire } from "../objects.ts";
+import type { Token, TokenRequest, TokenSource } from "../pipeline.ts";
+import type { ApiClient } from "./client.ts";
+
+interface Held {
+  readonly token: string;
+  /** Milliseconds since the epoch. */
+  readonly expiresAt: number;
+  readonly refreshAt: number;
+}
+
+const dayMs = 24 * 60 * 60_000;
+/** Refreshes of many tokens are spread over this long before they are due. */
+const spreadMs = 10_000;
+const collectMs = 60_000;
+
+/** Service account tokens bound to the pod that mounts them: asked for again when four fifths of their life, or a day, are
+ *  over. A token that cannot be refreshed is used until it expires.
+ *  @see https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/#bound-service-account-tokens */
+export function createTokenSource(deps: { readonly client: ApiClient; readonly clock: Clock; readonly log: Logger }): TokenSource & Service {
+  const { client, clock, log } = deps;
+  const held = new Map<string, Held>();
+  const once = createSingleFlight<Held>();
+
+  const fetch = async (pod: Pod, request: TokenRequest, signal: AbortSignal): Promise<Held> => {
+    const account = pod.spec.serviceAccountName || "default";
+    const path = `/api/v1/namespaces/${pod.metadata.namespace}/serviceaccounts/${account}/token`;
+    const answer = await client.create<Wire<k8s.AuthenticationV1TokenRequest>>(path, tokenRequest(pod, request), { signal });
+    const token = answer.status?.token;
+    const expiresAt = Date.parse(answer.status?.expirationTimestamp ?? "");
+    if (!token || Number.isNaN(expiresAt)) throw new CodedError("unknown", `the token request for service account ${account} came back without a token`);
+    const lifeMs = (answer.spec?.expirationSeconds ?? request.expirationSeconds) * 1000;
+    return { token, expiresAt, refreshAt: refreshTime(clock, expiresAt, lifeMs) };
+  };
+  return {
+    name: "service account tokens",
+    async token(pod, request, signal): Promise<Token> {
+      const key = JSON.stringify([pod.metadata.namespace, pod.spec.serviceAccountName, pod.metadata.uid, request.audience, request.expirationSeconds]);
+      const known = held.get(key);
+      if (known && clock.now() < known.refreshAt) return known;
+      try {
+        const fresh = await once(key, () => fetch(pod, request, signal));
+        held.set(key, fresh);
+        return fresh;
+      } catch (err) {
+        if (signal.aborted || !known || clock.now() >= known.expiresAt) throw fetchError(err);
+        log.warn({ err, pod: `${pod.metadata.namespace}/${pod.metadata.name}` }, "service account token could not be refreshed, keeping the old one");
+        return known;
+      }
+    },
+    async run(signal) {
+      while (!signal.aborted) {
+        await clock.sleep(collectMs, signal).catch(() => undefined);
+        for (const [key, { expiresAt }] of held) if (clock.now() >= expiresAt) held.delete(key);
+      }
+    },
+  };
+}
+
+function tokenRequest(pod: Pod, { audience, expirationSeconds }: TokenRequest): object {
+  const { name, uid } = pod.metadata;
+  const boundObjectRef = { apiVersion: "v1", kind: "Pod", name, uid };
+  return {
+    apiVersion: "authentication.k8s.io/v1",
+    kind: "TokenRequest",
+    spec: { audiences: audience === "" ? [] : [audience], expirationSeconds, boundObjectRef },
+  };
+}
+
+/** @param lifeMs what the server granted, which counts back from `expiresAt` to when it issued the token. */
+function refreshTime(clock: Clock, expiresAt: number, lifeMs: number): number {
+  const early = clock.jitter(0, spreadMs);
+  return Math.min(expiresAt - lifeMs * 0.2, expiresAt - lifeMs + dayMs) - early;
+}
+
+function fetchError(error: unknown): unknown {
+  return error instanceof CodedError ? new CodedError(error.code, `failed to fetch token: ${messageOf(error)}`, { cause: error }) : error;
+}

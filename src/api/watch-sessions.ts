@@ -1,0 +1,85 @@
+import type { ClientHttp2Stream } from "node:http2";
+import type { Clock } from "../lib/clock.ts";
+import { abortError, throwIfAborted } from "../lib/errors.ts";
+import type { Credentials } from "./credentials.ts";
+import { dialHttp2, type Http2Session, type SessionDeps } from "./http2-session.ts";
+import { type RawAnswer, type RawRequest, type Requests, unreachable } from "./requests.ts";
+
+/** Opens answers that go on for minutes: over as few HTTP/2 connections as hold them, or one HTTP/1.1 connection each where
+ *  the server has no HTTP/2. */
+export interface WatchSessions extends AsyncDisposable {
+  /** @throws CodedError unavailable, or the signal's reason. */
+  open(credentials: Credentials, request: Omit<RawRequest, "method" | "body"> & { readonly signal: AbortSignal }): Promise<RawAnswer>;
+}
+
+/** API servers allow 100 streams a connection (older ones 250); some room is left. */
+const maxStreams = 90;
+
+/** @param deps.http1 takes the watches when the server or a proxy has no HTTP/2. */
+export function createWatchSessions(deps: { readonly clock: Clock; readonly http1: Requests }): WatchSessions {
+  const { clock, http1 } = deps;
+  const session: SessionDeps = { clock, maxStreams, pingMs: 15_000, idleMs: 60_000, connectMs: 10_000 };
+  let sessions: Http2Session[] = [];
+  let dialing: Promise<Http2Session | undefined> | undefined;
+  let http1Generation: number | undefined;
+
+  const dial = (credentials: Credentials) => {
+    dialing ??= dialHttp2(credentials, session).finally(() => void (dialing = undefined));
+    return dialing;
+  };
+  const sessionFor = async (credentials: Credentials): Promise<Http2Session | undefined> => {
+    sessions = sessions.filter((one) => !one.closed);
+    for (const one of sessions) if (one.generation !== credentials.generation) one.destroy();
+    const free = sessions.find((one) => one.hasRoom && one.generation === credentials.generation);
+    if (free) return free;
+    const made = await dial(credentials);
+    if (!made) {
+      http1Generation = credentials.generation;
+      return undefined;
+    }
+    if (!sessions.includes(made)) sessions.push(made);
+    return made.hasRoom ? made : sessionFor(credentials);
+  };
+  const wantsHttp2 = ({ server, proxy, generation }: Credentials) => server.protocol === "https:" && !proxy && generation !== http1Generation;
+
+  return {
+    async open(credentials, request) {
+      throwIfAborted(request.signal);
+      try {
+        const one = wantsHttp2(credentials) ? await sessionFor(credentials) : undefined;
+        if (one) return await answerOf(one.open(http2Headers(credentials, request)), request.signal);
+      } catch (error) {
+        throw unreachable(credentials.server, error, request.signal);
+      }
+      return http1.stream(credentials, { ...request, method: "GET" });
+    },
+    async [Symbol.asyncDispose]() {
+      for (const one of sessions) one.destroy();
+      const late = await dialing?.catch(() => undefined);
+      late?.destroy();
+    },
+  };
+}
+
+function http2Headers(credentials: Credentials, { path, headers }: Pick<RawRequest, "path" | "headers">): Record<string, string> {
+  const { pathname, search } = new URL(path, credentials.server);
+  return { ":method": "GET", ":path": pathname + search, ...headers, ...credentials.headers };
+}
+
+/** Resolves with the answer's head; the body is the stream, which ends with an error when the signal aborts. */
+function answerOf(stream: ClientHttp2Stream, signal: AbortSignal): Promise<RawAnswer> {
+  const { promise, resolve, reject } = Promise.withResolvers<RawAnswer>();
+  const onAbort = () => stream.destroy(abortError(signal));
+  signal.addEventListener("abort", onAbort, { once: true });
+  stream.once("close", () => {
+    signal.removeEventListener("abort", onAbort);
+    reject(new Error("the connection was lost"));
+  });
+  stream.on("error", reject);
+  stream.once("response", (headers) => {
+    const retryAfter = headers["retry-after"];
+    resolve({ status: Number(headers[":status"]), retryAfter: typeof retryAfter === "string" ? retryAfter : undefined, body: stream });
+  });
+  if (signal.aborted) onAbort();
+  return promise;
+}

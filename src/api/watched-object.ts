@@ -1,0 +1,77 @@
+import type { Clock } from "../lib/clock.ts";
+import type { Logger } from "../lib/log.ts";
+import type { ConfigMap, Secret } from "../objects.ts";
+import type { ApiClient } from "./client.ts";
+import { createReflector, type Reflector } from "./reflector.ts";
+
+export type ObjectKind = "secret" | "configmap";
+export type StoredObject = Secret | ConfigMap;
+
+/** One secret or config map, watched by name. */
+export interface WatchedObject {
+  /** What the watch knows: waits for its first answer as long as `signal` allows. Undefined when the object is not there, or
+   *  nothing is known yet. Never rejects. */
+  read(signal: AbortSignal): Promise<StoredObject | undefined>;
+  /** Notes what a reader was given from elsewhere, so that it is told when that changes. */
+  handedOut(object: StoredObject | undefined): void;
+  /** Ends the watch. */
+  stop(): Promise<void>;
+}
+
+export interface WatchedObjectDeps {
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Of the collection. */
+  readonly path: string;
+  readonly namespace: string;
+  readonly name: string;
+  /** The object differs from what was handed out last. */
+  readonly onChange: () => void;
+}
+
+const absent = "absent";
+
+/** Starts watching at once; stops by itself when the object turns out to be immutable, and keeps it. */
+export function watchObject(deps: WatchedObjectDeps): WatchedObject {
+  const { namespace, name, onChange } = deps;
+  const stop = new AbortController();
+  let immutable: StoredObject | undefined;
+  let handedOut: string | undefined;
+
+  const current = () => immutable ?? reflector.get(namespace, name);
+  const changed = () => {
+    const object = current();
+    if (object?.immutable) {
+      immutable = object;
+      stop.abort();
+    }
+    const version = versionOf(object);
+    if (handedOut === undefined || handedOut === version) return;
+    handedOut = version;
+    onChange();
+  };
+  const reflector: Reflector<StoredObject> = createReflector<StoredObject>({
+    ...deps,
+    fieldSelector: `metadata.name=${name}`,
+    handler: { replace: changed, changed },
+  });
+  const ended = reflector.run(stop.signal);
+  return {
+    async read(signal) {
+      if (!reflector.synced()) await reflector.ready(AbortSignal.any([signal, stop.signal])).catch(() => undefined);
+      const object = current();
+      if (object) handedOut = versionOf(object);
+      return object;
+    },
+    handedOut: (object) => void (handedOut = versionOf(object)),
+    stop() {
+      stop.abort();
+      return ended;
+    },
+  };
+}
+
+function versionOf(object: StoredObject | undefined): string {
+  return object ? `${object.metadata.uid} ${object.metadata.resourceVersion}` : absent;
+}

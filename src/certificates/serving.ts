@@ -1,0 +1,95 @@
+import { X509Certificate, createPrivateKey } from "node:crypto";
+import { mkdir, open, readFile, rename } from "node:fs/promises";
+import { join } from "node:path";
+import type { Clock } from "../lib/clock.ts";
+import { CodedError, messageOf } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import { type Reloading, createReloading } from "../lib/reloading.ts";
+import type { Service } from "../lib/service-group.ts";
+import { type KeyPair, makeSelfSigned } from "./self-signed.ts";
+
+export interface ServingCertificateOptions {
+  /** KubeletConfiguration.tlsCertFile and tlsPrivateKeyFile; both or none. */
+  readonly certFile?: string;
+  readonly keyFile?: string;
+  /** Where the self-signed pair is kept (--cert-dir): kubelet.crt and kubelet.key. */
+  readonly certDir: string;
+  readonly nodeName: string;
+  /** IP addresses and host names at which the kubelet API answers. */
+  readonly addresses: readonly string[];
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+const everyMs = 60_000;
+
+/** The kubelet API's certificate: the configured files, read again every minute, or a self-signed pair on graftlet's own
+ *  machine that is kept and used while it is valid. Nothing renews the self-signed pair but a start, as with the kubelet.
+ *  @throws CodedError invalid_argument, one sentence that names the field and the remedy.
+ *  @see https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/ (tlsCertFile) */
+export async function createServingCertificate(options: ServingCertificateOptions): Promise<Reloading<KeyPair> & Service> {
+  const { clock, log } = options;
+  const configured = configuredFiles(options);
+  const files = configured ?? { certFile: join(options.certDir, "kubelet.crt"), keyFile: join(options.certDir, "kubelet.key") };
+  const read = () => readPair(files.certFile, files.keyFile);
+  const initial = configured
+    ? await read().catch((cause: unknown) => {
+        const what = `tlsCertFile "${files.certFile}" with tlsPrivateKeyFile "${files.keyFile}" cannot be used (${messageOf(cause)})`;
+        throw new CodedError("invalid_argument", `${what}: name a readable PEM certificate and its key, or leave both fields out`, { cause });
+      })
+    : await keptOrNew(options, files);
+  const same = (one: KeyPair, other: KeyPair) => one.certificate === other.certificate && one.key === other.key;
+  return createReloading({ name: "serving-certificate", initial, read, same, everyMs, clock, log });
+}
+
+interface Files {
+  readonly certFile: string;
+  readonly keyFile: string;
+}
+
+function configuredFiles({ certFile, keyFile }: ServingCertificateOptions): Files | undefined {
+  if (certFile && keyFile) return { certFile, keyFile };
+  if (!certFile && !keyFile) return undefined;
+  const [given, missing] = certFile ? ["tlsCertFile", "tlsPrivateKeyFile"] : ["tlsPrivateKeyFile", "tlsCertFile"];
+  throw new CodedError("invalid_argument", `${given} "${certFile || keyFile}" stands alone: set ${missing} too, or leave both out`);
+}
+
+/** @throws CodedError invalid_argument when the certificate and the key do not belong together. */
+async function readPair(certFile: string, keyFile: string): Promise<KeyPair> {
+  const [certificate, key] = await Promise.all([readFile(certFile, "utf8"), readFile(keyFile, "utf8")]);
+  if (!new X509Certificate(certificate).checkPrivateKey(createPrivateKey(key))) {
+    throw new CodedError("invalid_argument", "the key is not the certificate's");
+  }
+  return { certificate, key };
+}
+
+async function keptOrNew({ certDir, nodeName, addresses, clock, log }: ServingCertificateOptions, { certFile, keyFile }: Files): Promise<KeyPair> {
+  const kept = await readPair(certFile, keyFile).catch(() => undefined);
+  if (kept && isValid(kept.certificate, clock.now())) return kept;
+  const made = await makeSelfSigned(nodeName, addresses, clock.now());
+  try {
+    await mkdir(certDir, { recursive: true, mode: 0o755 });
+    await writeWhole(keyFile, made.key, 0o600);
+    await writeWhole(certFile, made.certificate, 0o644);
+  } catch (cause) {
+    const sentence = `cert-dir "${certDir}" is not writable (${messageOf(cause)}): make it writable, or name another directory`;
+    throw new CodedError("permission_denied", sentence, { cause });
+  }
+  log.info({ certFile }, "made a self-signed serving certificate");
+  return made;
+}
+
+function isValid(certificate: string, now: number): boolean {
+  const { validFromDate, validToDate } = new X509Certificate(certificate);
+  return validFromDate.getTime() <= now && now < validToDate.getTime();
+}
+
+/** Writes beside the file and renames: a reader sees the old file or the new one. */
+async function writeWhole(path: string, text: string, mode: number): Promise<void> {
+  const beside = `${path}.new`;
+  await using file = await open(beside, "w", mode);
+  await file.chmod(mode);
+  await file.writeFile(text);
+  await file.sync();
+  await rename(beside, path);
+}

@@ -1,0 +1,78 @@
+import { parseAllDocuments } from "yaml";
+import type { Wire } from "./decode.ts";
+import { messageOf } from "../lib/errors.ts";
+import { refuse } from "./refusal.ts";
+import { isRecord } from "./value-types.ts";
+
+/** What configuration reads of the machine graftlet runs on. */
+export interface ConfigIo {
+  /** @throws what `fs.readFileSync` throws. */
+  readFile(path: string): string;
+  /** Files at any depth below a directory, by path relative to it. @throws what `fs.readdirSync` throws. */
+  listDir(path: string): readonly string[];
+  hostname(): string;
+  readonly env: Readonly<Record<string, string | undefined>>;
+}
+
+const reasons: Readonly<Record<string, string>> = {
+  ENOENT: "there is no such file; give the path of one",
+  ENOTDIR: "it lies below a file; give the path of a file",
+  EISDIR: "it is a directory; give the path of a file",
+  EACCES: "this user may not read it; change its mode or owner",
+};
+
+/** A refusal that says why a file could not be read. @param setting the flag or field that names the file. */
+export function unreadable(setting: string, path: string, error: unknown): Error {
+  const errno = error instanceof Error && "code" in error ? String(error.code) : "";
+  return refuse(setting, path, reasons[errno] ?? `it cannot be read (${messageOf(error)})`);
+}
+
+/** Text of a file. @throws CodedError invalid_argument, naming the setting that names the file. */
+export function readText(io: ConfigIo, setting: string, path: string): string {
+  try {
+    return io.readFile(path);
+  } catch (error) {
+    throw unreadable(setting, path, error);
+  }
+}
+
+/** A file of YAML 1.1 or JSON that holds one object. YAML is read in version 1.1, as Kubernetes does: 0777 is octal, yes is true.
+ *  @throws CodedError invalid_argument, one sentence. */
+export function readDocument(io: ConfigIo, setting: string, path: string): Wire {
+  const documents = parseAllDocuments(readText(io, setting, path), {
+    version: "1.1",
+    schema: "yaml-1.1",
+    prettyErrors: true,
+  });
+  const [document, second] = Array.isArray(documents) ? documents : [];
+  if (second) throw refuse(setting, path, "the file holds several documents; leave one");
+  const fault = document?.errors[0]?.message.split("\n")[0]?.replace(/:$/, "");
+  if (fault) throw refuse(setting, path, `the file is not valid YAML: ${fault}`);
+  const wire: unknown = document?.toJS();
+  if (!isRecord(wire)) throw refuse(setting, path, "the file does not hold an object; write fields as name: value");
+  return wire;
+}
+
+/** What a document says it is. */
+export interface DocumentKind {
+  readonly apiVersion: string;
+  readonly kind: string;
+}
+
+/** A document of one kind, without its apiVersion and kind. @throws CodedError invalid_argument, one sentence. */
+export function readKind(io: ConfigIo, setting: string, path: string, expected: DocumentKind): Wire {
+  return checkKind(`${path}: `, readDocument(io, setting, path), expected);
+}
+
+/** The rest of a document that is of the expected kind. @param where leads the sentence.
+ *  @throws CodedError invalid_argument */
+export function checkKind(where: string, document: Wire, expected: DocumentKind): Wire {
+  const { apiVersion, kind, ...wire } = document;
+  for (const [name, given, right] of [
+    ["apiVersion", apiVersion, expected.apiVersion],
+    ["kind", kind, expected.kind],
+  ] as const) {
+    if (given !== right) throw refuse(`${where}${name}`, given ?? null, `write ${name}: ${right}`);
+  }
+  return wire;
+}

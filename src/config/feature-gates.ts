@@ -1,0 +1,82 @@
+import { gateGroups } from "./known-gates.ts";
+import { nearest } from "./names.ts";
+import { refuse } from "./refusal.ts";
+
+/** State of a feature gate at Kubernetes 1.36. */
+export interface GateSpec {
+  readonly stage: "alpha" | "beta" | "ga" | "deprecated";
+  readonly byDefault: boolean;
+  /** It can no longer be set to anything but its default. */
+  readonly locked: boolean;
+  /** The kubelet reads it; the others concern the API server and its peers. */
+  readonly kubelet: boolean;
+}
+
+export type GateSettings = Readonly<Record<string, boolean>>;
+
+/** Gates whose setting graftlet heeds, in what it accepts as configuration. */
+const heeded = new Set([
+  "KubeletCrashLoopBackOffMax",
+  "CustomCPUCFSQuotaPeriod",
+  "RotateKubeletServerCertificate",
+  "GracefulNodeShutdown",
+]);
+
+/** Gates that set all gates of a stage, by that stage. */
+const stageGates: Readonly<Record<string, GateSpec["stage"]>> = { AllAlpha: "alpha", AllBeta: "beta" };
+
+function specOf(name: string): GateSpec | undefined {
+  return gateGroups.find((group) => group.names.split(/\s+/).includes(name));
+}
+
+function knownNames(): string[] {
+  return [
+    ...Object.keys(stageGates),
+    ...gateGroups.flatMap((group) => group.names.split(/\s+/).filter((name) => name !== "")),
+  ];
+}
+
+/** Whether a gate is on: as set, else by its stage's gate, else by default; false for a name that is no gate. */
+export function gateEnabled(settings: GateSettings, name: string): boolean {
+  const spec = specOf(name);
+  const set = settings[name];
+  if (!spec || set !== undefined) return set ?? false;
+  const stageGate = Object.keys(stageGates).find((gate) => stageGates[gate] === spec.stage);
+  const byStage = stageGate === undefined ? undefined : settings[stageGate];
+  return spec.locked || !byStage ? spec.byDefault : true;
+}
+
+/** Refuses gates that the kubelet does not know or that are locked to the other value.
+ *  @throws CodedError invalid_argument */
+export function checkGates(settings: GateSettings): void {
+  for (const [name, value] of Object.entries(settings)) {
+    if (name in stageGates) continue;
+    const spec = specOf(name);
+    const field = `featureGates.${name} (--feature-gates)`;
+    if (!spec) {
+      const near = nearest(name, knownNames());
+      throw refuse(
+        field,
+        value,
+        `Kubernetes 1.36 has no such feature gate; ${near ? `did you mean ${near}?` : "leave it out"}`,
+      );
+    }
+    if (spec.locked && value !== spec.byDefault) {
+      throw refuse(field, value, `the gate is locked to ${spec.byDefault} at 1.36; leave it out`);
+    }
+  }
+}
+
+/** A line for each gate that is set to other than its default and that a kubelet would heed but graftlet does not. */
+export function gateWarnings(settings: GateSettings): string[] {
+  const lines: string[] = [];
+  for (const [name, value] of Object.entries(settings)) {
+    const stage = stageGates[name];
+    if (stage && value)
+      lines.push(`feature gate ${name}=true is not served yet: graftlet keeps its behaviour for ${stage} features`);
+    const spec = specOf(name);
+    if (!spec || !spec.kubelet || heeded.has(name) || value === spec.byDefault) continue;
+    lines.push(`feature gate ${name}=${value} is not served yet: graftlet behaves as it does without it`);
+  }
+  return lines;
+}

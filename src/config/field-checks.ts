@@ -1,0 +1,85 @@
+import { quantitySign } from "./go-values.ts";
+import type { TextMap } from "./value-types.ts";
+
+/** Checks of single values. Each answers with the remedy, a clause in the imperative, or undefined when the value is fine. */
+type Check<T> = (value: T) => string | undefined;
+
+/** @param shown the bounds as a user writes them, where that differs from the numbers. */
+export function checkRange(low: number, high: number, shown?: string): Check<number> {
+  const bounds =
+    shown ?? (high > 2 ** 40 ? `${low} or more` : high === 2 ** 31 - 1 ? `${low} or more` : `${low} to ${high}`);
+  return (value) => (value >= low && value <= high ? undefined : `give a value of ${bounds}`);
+}
+
+/** @param zeroDisables whether 0 is a way to turn the port off. */
+export function checkPort(zeroDisables: boolean): Check<number> {
+  return (value) => {
+    if ((value >= 1 && value <= 65_535) || (zeroDisables && value === 0)) return undefined;
+    return `give a port from 1 to 65535${zeroDisables ? ", or 0 for none" : ""}`;
+  };
+}
+
+export const checkAbsolutePath: Check<string> = (path) => {
+  const clean = path.startsWith("/") && !/\/(\.{0,2})(\/|$)/.test(path.length > 1 ? path : "");
+  return clean && /^[\x20-\x7e]+$/.test(path)
+    ? undefined
+    : "give an absolute path in ASCII without //, ., .. or a slash at its end";
+};
+
+export const checkSize: Check<string> = (size) => {
+  const sign = quantitySign(size);
+  return sign !== undefined && sign >= 0 ? undefined : 'give a size such as "10Mi"';
+};
+
+/** Cipher suites by the names of the IANA registry; the TLS library decides which of them it has. */
+export const checkCipherSuites: Check<readonly string[]> = (suites) =>
+  suites.every((suite) => /^TLS_[A-Z0-9_]+$/.test(suite))
+    ? undefined
+    : "give names such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256";
+
+/** CPUs as the kernel lists them: `0-3,8`. */
+export const checkCpuSet: Check<string> = (list) => {
+  const fine =
+    list === "" ||
+    list.split(",").every((part) => {
+      const [, low, high] = /^(\d+)(?:-(\d+))?$/.exec(part) ?? [];
+      return low !== undefined && (high === undefined || Number(low) <= Number(high));
+    });
+  return fine ? undefined : 'give CPUs such as "0-3,8"';
+};
+
+const reservable = ["cpu", "memory", "ephemeral-storage", "pid"];
+
+/** What is set aside for the system: quantities of cpu, memory, ephemeral-storage and pid. */
+export const checkReserved: Check<TextMap> = (map) => {
+  for (const [resource, quantity] of Object.entries(map)) {
+    if (!reservable.includes(resource)) return `reserve only ${reservable.join(", ")}, not ${resource}`;
+    const sign = quantitySign(quantity);
+    if (sign === undefined || sign < 0) return `give ${resource} a quantity such as "500Mi" or "200m"`;
+  }
+  return undefined;
+};
+
+/** Signals of memory, disk and process pressure that thresholds may name.
+ *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#eviction-signals */
+export const evictionSignals = [
+  "memory.available",
+  "nodefs.available",
+  "nodefs.inodesFree",
+  "imagefs.available",
+  "imagefs.inodesFree",
+  "containerfs.available",
+  "containerfs.inodesFree",
+  "allocatableMemory.available",
+  "pid.available",
+];
+
+export const checkThresholds: Check<TextMap> = (map) => {
+  for (const [signal, threshold] of Object.entries(map)) {
+    if (!evictionSignals.includes(signal)) return `use only the signals ${evictionSignals.join(", ")}, not ${signal}`;
+    const percent = /^(\d+(?:\.\d+)?)%$/.exec(threshold)?.[1];
+    const fine = percent === undefined ? quantitySign(threshold) === 1 : Number(percent) <= 100;
+    if (!fine) return `give ${signal} a quantity such as "100Mi" or a percentage such as "10%"`;
+  }
+  return undefined;
+};

@@ -1,0 +1,71 @@
+/** Values as Go's flag and duration parsers read them, for kubelets are configured in their words. */
+
+const unitMs: Readonly<Record<string, number>> = {
+  ns: 1e-6,
+  us: 1e-3,
+  µs: 1e-3,
+  μs: 1e-3,
+  ms: 1,
+  s: 1000,
+  m: 60_000,
+  h: 3_600_000,
+};
+
+/** A duration such as `1m30s`, `250ms` or `0`, in milliseconds; undefined when the text is no duration.
+ *  @see https://pkg.go.dev/time#ParseDuration */
+export function parseDuration(text: string): number | undefined {
+  const sign = text.startsWith("-") ? -1 : 1;
+  const body = text.replace(/^[-+]/, "");
+  if (body === "0") return 0;
+  if (!/^((\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h))+$/.test(body)) return undefined;
+  let ms = 0;
+  for (const [, amount, unit] of body.matchAll(/(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)/g)) {
+    ms += Number(amount) * (unitMs[unit ?? ""] ?? Number.NaN);
+  }
+  return sign * ms;
+}
+
+/** Milliseconds as Go prints a duration: `1m0s`, `100ms`, `1.5s`, `0s`.
+ *  @see https://pkg.go.dev/time#Duration.String */
+export function formatDuration(ms: number): string {
+  if (ms === 0) return "0s";
+  if (ms < 0) return `-${formatDuration(-ms)}`;
+  if (ms < 1000) return ms >= 1 ? `${trimmed(ms)}ms` : ms >= 1e-3 ? `${trimmed(ms * 1e3)}µs` : `${trimmed(ms * 1e6)}ns`;
+  const hours = Math.floor(ms / 3_600_000);
+  const minutes = Math.floor((ms % 3_600_000) / 60_000);
+  const seconds = trimmed((ms % 60_000) / 1000);
+  return hours > 0 ? `${hours}h${minutes}m${seconds}s` : minutes > 0 ? `${minutes}m${seconds}s` : `${seconds}s`;
+}
+
+function trimmed(amount: number): string {
+  return String(Number(amount.toFixed(9)));
+}
+
+/** A truth value as Go's flags read it (`1 t T TRUE true True` and their opposites); undefined for anything else.
+ *  @see https://pkg.go.dev/strconv#ParseBool */
+export function parseBool(text: string): boolean | undefined {
+  if (/^(1|t|T|TRUE|true|True)$/.test(text)) return true;
+  if (/^(0|f|F|FALSE|false|False)$/.test(text)) return false;
+  return undefined;
+}
+
+/** A decimal, 0x, 0o or 0b integer; undefined when the text is none or it is not exact in a number.
+ *  @see https://pkg.go.dev/strconv#ParseInt (base 0) */
+export function parseInteger(text: string): number | undefined {
+  const match = /^([-+]?)(0x[0-9a-f]+|0o?[0-7]+|0b[01]+|\d+)$/i.exec(text.replaceAll("_", ""));
+  if (!match?.[2]) return undefined;
+  const digits = match[2].replace(/^0(?=[0-7]+$)/, "0o");
+  const value = Number(digits) * (match[1] === "-" ? -1 : 1);
+  return Number.isSafeInteger(value) ? value + 0 : undefined;
+}
+
+const quantityShape = /^([-+]?)(\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+|[numkMGTPE]|[KMGTPE]i)?$/;
+
+/** Sign of a resource quantity such as `500Mi` or `200m`: -1, 0 or 1; undefined when the text is no quantity.
+ *  @see https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/ */
+export function quantitySign(text: string): -1 | 0 | 1 | undefined {
+  const match = quantityShape.exec(text);
+  if (!match) return undefined;
+  if (Number(match[2]) === 0) return 0;
+  return match[1] === "-" ? -1 : 1;
+}

@@ -1,0 +1,172 @@
+import { CodedError, codeOf, messageOf } from "../lib/errors.ts";
+import { decode } from "./decode.ts";
+import { type ConfigIo, checkKind, readKind } from "./documents.ts";
+import { checkPort } from "./field-checks.ts";
+import {
+  checkConfiguration,
+  configurationKind,
+  configurationWarnings,
+  decodeConfiguration,
+} from "./kubelet-configuration.ts";
+import { absoluteDirectory, checkLabels, kubeconfigFrom, type NodeConfig, nodeNameFrom } from "./node-config.ts";
+import { taints } from "./object-types.ts";
+import type { Options } from "./option-fields.ts";
+import { refuse } from "./refusal.ts";
+import { field, optional, type Shape, type ValueOf } from "./schema.ts";
+import { int32, isRecord, text, textMap, type ValueType } from "./value-types.ts";
+
+const itsKind = { apiVersion: "graftlet.dev/v1alpha1", kind: "GraftletConfiguration" };
+
+const entries: ValueType<readonly Record<string, unknown>[]> = {
+  expected: "a list of nodes, each with a name",
+  decode: (wire) => (Array.isArray(wire) && wire.every(isRecord) ? wire : undefined),
+  parse: () => undefined,
+  encode: (value) => value,
+};
+const group: ValueType<Record<string, unknown>> = {
+  expected: "a group of fields",
+  decode: (wire) => (isRecord(wire) ? wire : undefined),
+  parse: () => undefined,
+  encode: (value) => value,
+};
+
+const nodeFields = {
+  name: field(text, ""),
+  provider: field(text, "cri"),
+  providerConfig: optional(group),
+  kubeletConfiguration: field(group, {}),
+  kubeconfig: optional(text),
+  rootDir: optional(text),
+  labels: field(textMap({ sign: "=" }), {}),
+  taints: optional(taints),
+  port: optional(int32, { check: checkPort(false) }),
+} satisfies Shape;
+
+type Entry = ValueOf<typeof nodeFields>;
+
+/** One node of the file while it is being read. */
+interface Draft {
+  readonly node: NodeConfig;
+  readonly portIsGiven: boolean;
+  readonly healthzIsGiven: boolean;
+}
+
+/** The nodes of a GraftletConfiguration. Each has its own root and certificate directory, below those of the command line; one
+ *  without a port gets the next that is free from 10250 up; the first alone answers on the health port unless others name one.
+ *  @throws CodedError invalid_argument, one sentence */
+export function readNodes(io: ConfigIo, path: string, options: Options): NodeConfig[] {
+  const document = decode({ nodes: field(entries, []) }, readKind(io, "--nodes", path, itsKind), { file: path });
+  if (document.nodes.length === 0) throw refuse(`${path}: nodes`, [], "list at least one node");
+  const drafts = document.nodes.map((wire, index) =>
+    draftOf(io, decode(nodeFields, wire, { file: path, path: `nodes[${index}]` }), { path, index, options }),
+  );
+  const nodes = withPorts(drafts);
+  refuseTwins(path, nodes);
+  for (const node of nodes) inNode(node.nodeName, () => checkConfiguration(node.kubelet));
+  return nodes;
+}
+
+/** The warnings of each node, led by its name. */
+export function nodeWarnings(nodes: readonly NodeConfig[]): string[] {
+  return nodes.flatMap((node) => configurationWarnings(node.kubelet).map((line) => `node ${node.nodeName}: ${line}`));
+}
+
+function draftOf(
+  io: ConfigIo,
+  entry: Entry,
+  at: { readonly path: string; readonly index: number; readonly options: Options },
+): Draft {
+  const place = `nodes[${at.index}]`;
+  const where = `${at.path}: ${place}`;
+  const wire = checkKind(
+    `${where}.kubeletConfiguration.`,
+    { ...configurationKind, ...entry.kubeletConfiguration },
+    configurationKind,
+  );
+  const kubelet = decodeConfiguration(wire, { file: at.path, path: `${place}.kubeletConfiguration` });
+  const name = entry.name === "" ? undefined : nodeNameFrom(`${where}.name`, entry.name);
+  if (name === undefined) throw refuse(`${where}.name`, undefined, "is not given; name the node");
+  checkLabels(`${where}.labels`, entry.labels);
+  const below = (setting: string, directory: string): string =>
+    absoluteDirectory(setting, `${absoluteDirectory(setting, directory)}/${name}`);
+  return {
+    portIsGiven: entry.port !== undefined || isGiven(wire["port"]),
+    healthzIsGiven: isGiven(wire["healthzPort"]),
+    node: {
+      nodeName: name,
+      provider: entry.provider,
+      providerConfig: entry.providerConfig,
+      kubeconfig: kubeconfigFrom(
+        io,
+        entry.kubeconfig ? `${where}.kubeconfig` : "--kubeconfig",
+        entry.kubeconfig ?? at.options.kubeconfig,
+      ),
+      kubelet: {
+        ...kubelet,
+        port: entry.port ?? kubelet.port,
+        registerWithTaints: entry.taints ?? kubelet.registerWithTaints,
+      },
+      rootDir: entry.rootDir
+        ? absoluteDirectory(`${where}.rootDir`, entry.rootDir)
+        : below("--root-dir", at.options.rootDir),
+      certDir: below("--cert-dir", at.options.certDir),
+      nodeIPs: [],
+      nodeLabels: entry.labels,
+    },
+  };
+}
+
+function isGiven(wire: unknown): boolean {
+  return wire !== undefined && wire !== null && wire !== 0;
+}
+
+function withPorts(drafts: readonly Draft[]): NodeConfig[] {
+  const taken = new Set(drafts.filter((draft) => draft.portIsGiven).map((draft) => draft.node.kubelet.port));
+  return drafts.map(({ node, portIsGiven, healthzIsGiven }, index) => {
+    let port = node.kubelet.port;
+    if (!portIsGiven) {
+      while (taken.has(port)) port += 1;
+      taken.add(port);
+    }
+    const healthzPort = index === 0 || healthzIsGiven ? node.kubelet.healthzPort : 0;
+    return { ...node, kubelet: { ...node.kubelet, port, healthzPort } };
+  });
+}
+
+/** Refuses two nodes of one name, or two that would listen on the same port. */
+function refuseTwins(path: string, nodes: readonly NodeConfig[]): void {
+  for (const [index, node] of nodes.entries()) {
+    for (const earlier of nodes.slice(0, index)) {
+      const where = `${path}: nodes[${index}]`;
+      if (earlier.nodeName === node.nodeName)
+        throw refuse(`${where}.name`, node.nodeName, "another node has that name; give each its own");
+      if (earlier.rootDir === node.rootDir && earlier.provider === node.provider && sameTarget(earlier, node)) {
+        throw refuse(
+          `${where}.rootDir`,
+          node.rootDir,
+          `node ${earlier.nodeName} has that root directory; give each its own`,
+        );
+      }
+      const shared = listensOn(node).find((port) => listensOn(earlier).includes(port));
+      if (shared !== undefined)
+        throw refuse(`${where}.port`, shared, `node ${earlier.nodeName} listens on that port; give each its own`);
+    }
+  }
+}
+
+function sameTarget(one: NodeConfig, other: NodeConfig): boolean {
+  return JSON.stringify(one.providerConfig) === JSON.stringify(other.providerConfig);
+}
+
+function listensOn(node: NodeConfig): number[] {
+  return [node.kubelet.port, node.kubelet.healthzPort].filter((port) => port !== 0);
+}
+
+/** Runs a check whose sentence then begins with the node's name. */
+function inNode(name: string, check: () => void): void {
+  try {
+    check();
+  } catch (error) {
+    throw new CodedError(codeOf(error), `node ${name}: ${messageOf(error)}`, { cause: error });
+  }
+}

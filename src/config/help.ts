@@ -1,0 +1,74 @@
+import { graftletVersion, kubeletVersion } from "../version.ts";
+
+/** The line of --version: first the Kubernetes version, as scripts read it off a kubelet. */
+export function versionText(): string {
+  return `Kubernetes ${kubeletVersion} (graftlet ${graftletVersion})`;
+}
+
+/** The page of --help: what graftlet serves, in groups. */
+export function helpText(): string {
+  return `graftlet: a kubelet that grafts a machine onto a Kubernetes cluster.
+It takes the kubelet's place in the kubelet's own command line. Flags of a kubelet ${kubeletVersion} that are
+not listed here are known too: each is named in a warning if graftlet does not heed it yet.
+
+Usage:
+  graftlet --kubeconfig FILE [--config FILE] [flags]
+  graftlet --nodes FILE [--kubeconfig FILE]
+
+Configuration
+  --config FILE                       KubeletConfiguration (kubelet.config.k8s.io/v1beta1), YAML or JSON
+  --config-dir DIR                    drop-in files *.conf, merged over --config in lexical order
+  --feature-gates A=true,B=false      feature gates of Kubernetes 1.36
+  --nodes FILE                        GraftletConfiguration (graftlet.dev/v1alpha1): several nodes in one process
+
+The machine
+  --provider NAME                     what gives the node its machine (default cri)
+  --provider-config FILE              the provider's own settings, YAML
+  --container-runtime-endpoint URL    CRI socket (default unix:///run/containerd/containerd.sock)
+  --image-service-endpoint URL        CRI socket for images, if another
+  --runtime-request-timeout DURATION  deadline of a runtime call (default 2m)
+  --root-dir DIR                      the node's files on the machine (default /var/lib/kubelet)
+  --cgroup-driver, --cgroup-root, --cgroups-per-qos, --fail-cgroupv1, --fail-swap-on
+
+The API server
+  --kubeconfig FILE                   API server and credentials; needed outside a Pod
+  --kube-api-qps, --kube-api-burst    requests a second to the API server (default 50, 100)
+  --event-qps, --event-burst          events a second (default 50, 100)
+
+The node
+  --hostname-override NAME            the node's name (default: the host name)
+  --node-ip IP[,IP]                   the node's addresses
+  --node-labels K=V,...               labels to register with
+  --register-node                     register the node (default true)
+  --register-with-taints K=V:EFFECT   taints to register with
+  --provider-id ID                    the node's spec.providerID
+  --max-pods N, --pods-per-core N     how many pods the node takes (default 110, 0 for no limit by core)
+  --system-reserved, --kube-reserved  resources kept from pods: cpu=200m,memory=500Mi,...
+  --eviction-hard SIGNAL<AMOUNT,...   thresholds of the pressure conditions
+  --node-status-update-frequency, --node-status-max-images
+
+Pods
+  --cluster-dns IP,...                name servers of pods
+  --cluster-domain NAME               search domain of pods
+  --resolv-conf FILE                  the machine's resolv.conf (default /etc/resolv.conf)
+  --serialize-image-pulls             pull one image at a time (default false)
+  --registry-qps, --registry-burst    image pulls a second (default 5, 10)
+  --cpu-cfs-quota, --cpu-cfs-quota-period, --seccomp-default, --sync-frequency
+
+The kubelet API
+  --address IP, --port N              where it is served (default 0.0.0.0, 10250)
+  --healthz-bind-address, --healthz-port    health of graftlet itself (default 127.0.0.1, 10248)
+  --client-ca-file FILE               CA of callers (default: the cluster's)
+  --anonymous-auth                    let callers in without a name (default false)
+  --authentication-token-webhook      TokenReview for bearer tokens (default true)
+  --authorization-mode MODE           Webhook (default) or AlwaysAllow
+  --tls-cert-file, --tls-private-key-file, --tls-cipher-suites, --tls-min-version
+  --cert-dir DIR                      certificates graftlet makes (default /var/lib/kubelet/pki)
+  --enable-server, --enable-debugging-handlers
+
+  -v N                                log verbosity: 0 information, 3 debugging, 5 all
+  --version, --help
+
+A setting that graftlet cannot run with ends the start with one sentence and exit code 1.
+`;
+}

@@ -1,0 +1,148 @@
+import { dirname, resolve } from "node:path";
+import {
+  checkValues,
+  decode,
+  defaultsOf,
+  encode,
+  type Origin,
+  unservedWarnings,
+  valueAt,
+  type Wire,
+  withValue,
+} from "./decode.ts";
+import { type ConfigIo, type DocumentKind, readKind, unreadable } from "./documents.ts";
+import { checkGates, gateWarnings } from "./feature-gates.ts";
+import { hardEvictionDefaults, type KubeletConfiguration, kubeletFields } from "./kubelet-fields.ts";
+import { checkTogether } from "./kubelet-rules.ts";
+import { fieldsOf } from "./schema.ts";
+import { isRecord } from "./value-types.ts";
+
+/** What a KubeletConfiguration document says it is. */
+export const configurationKind: DocumentKind = {
+  apiVersion: "kubelet.config.k8s.io/v1beta1",
+  kind: "KubeletConfiguration",
+};
+
+/** Fields whose relative paths are meant from the file's own directory. */
+const pathFields = [
+  "staticPodPath",
+  "resolvConf",
+  "tlsCertFile",
+  "tlsPrivateKeyFile",
+  "authentication.x509.clientCAFile",
+];
+
+/** The configuration that flags alone start from. */
+export function defaultConfiguration(): KubeletConfiguration {
+  return defaultsOf(kubeletFields);
+}
+
+/** A document with every field filled: each field's own default, then the defaults that hang on other fields.
+ *  @throws CodedError invalid_argument */
+export function decodeConfiguration(wire: Wire, origin: Origin): KubeletConfiguration {
+  const config = decode(kubeletFields, wire, origin);
+  const update = config.nodeStatusUpdateFrequency;
+  const reportIsSet = isSet(wire["nodeStatusReportFrequency"]) && config.nodeStatusReportFrequency !== 0;
+  return {
+    ...config,
+    nodeStatusReportFrequency:
+      reportIsSet || !isSet(wire["nodeStatusUpdateFrequency"]) ? config.nodeStatusReportFrequency : update,
+    serializeImagePulls: isSet(wire["serializeImagePulls"])
+      ? config.serializeImagePulls
+      : config.maxParallelImagePulls === 1,
+    podPidsLimit: Math.max(-1, config.podPidsLimit),
+    evictionHard: hardEviction(wire, config),
+  };
+}
+
+function isSet(wire: unknown): boolean {
+  return wire !== undefined && wire !== null;
+}
+
+function hardEviction(wire: Wire, config: KubeletConfiguration): KubeletConfiguration["evictionHard"] {
+  if (!isSet(wire["evictionHard"])) return hardEvictionDefaults;
+  return config.mergeDefaultEvictionSettings
+    ? { ...hardEvictionDefaults, ...config.evictionHard }
+    : config.evictionHard;
+}
+
+/** The configuration of a file. @throws CodedError invalid_argument */
+export function readConfiguration(io: ConfigIo, path: string): KubeletConfiguration {
+  const config = decodeConfiguration(readKind(io, "--config", path, configurationKind), { file: path });
+  return pathFields.reduce((changed, field) => {
+    const value = valueAt(changed, field);
+    return typeof value === "string" && value !== ""
+      ? withValue(changed, field, resolve(dirname(path), value))
+      : changed;
+  }, config);
+}
+
+/** The configuration with the drop-in files of a directory merged over it: `*.conf` at any depth, in lexical order, each as a
+ *  JSON merge patch, so that null resets a field, maps are merged and lists replaced. @throws CodedError invalid_argument
+ *  @see https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/#kubelet-conf-d */
+export function mergeDropIns(io: ConfigIo, directory: string, base: KubeletConfiguration): KubeletConfiguration {
+  let wire: Wire = encode(kubeletFields, base);
+  for (const name of dropIns(io, directory)) {
+    const path = `${directory.replace(/\/+$/, "")}/${name}`;
+    const patch = readKind(io, "--config-dir", path, configurationKind);
+    decode(kubeletFields, patch, { file: path });
+    wire = mergePatch(wire, patch);
+  }
+  return decodeConfiguration(wire, { file: directory });
+}
+
+function dropIns(io: ConfigIo, directory: string): string[] {
+  try {
+    const names = io.listDir(directory).filter((name) => name.endsWith(".conf"));
+    return names.toSorted((one, other) => (byComponents(one) < byComponents(other) ? -1 : 1));
+  } catch (error) {
+    throw unreadable("--config-dir", directory, error);
+  }
+}
+
+/** Sorts as a walk through the directories does: a separator comes before every other character. */
+function byComponents(path: string): string {
+  return path.replaceAll("/", "\0");
+}
+
+/** @see https://www.rfc-editor.org/rfc/rfc7396 */
+function mergePatch(target: Wire, patch: Wire): Wire {
+  const merged: Record<string, unknown> = { ...target };
+  for (const [name, value] of Object.entries(patch)) {
+    const below = merged[name];
+    if (value === null) delete merged[name];
+    else merged[name] = isRecord(value) ? mergePatch(isRecord(below) ? below : {}, value) : value;
+  }
+  return merged;
+}
+
+/** The configuration with what flags say over it. Feature gates add to the file's; every other flag replaces. */
+export function applyFlags(config: KubeletConfiguration, flags: ReadonlyMap<string, unknown>): KubeletConfiguration {
+  let changed = config;
+  for (const [path, field] of fieldsOf(kubeletFields)) {
+    if (field.flag !== undefined && flags.has(field.flag)) changed = withValue(changed, path, flags.get(field.flag));
+  }
+  return { ...changed, featureGates: { ...config.featureGates, ...changed.featureGates } };
+}
+
+/** Refuses what no kubelet could run with. @throws CodedError invalid_argument, one sentence */
+export function checkConfiguration(config: KubeletConfiguration): void {
+  checkGates(config.featureGates);
+  checkValues(kubeletFields, config);
+  checkTogether(config);
+}
+
+/** A line for each setting that graftlet does not heed yet, saying what happens instead. */
+export function configurationWarnings(config: KubeletConfiguration): string[] {
+  const byDefault = { ...defaultConfiguration(), evictionHard: hardEvictionDefaults };
+  const empty = Object.keys(config.evictionHard).length === 0;
+  const compared = empty ? { ...config, evictionHard: hardEvictionDefaults } : config;
+  return [...unservedWarnings(kubeletFields, compared, byDefault), ...gateWarnings(config.featureGates)];
+}
+
+/** The configuration as a v1beta1 document: what /configz shows. Header values of staticPodURLHeader are masked.
+ *  @see https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/ */
+export function configurationDocument(config: KubeletConfiguration): Record<string, unknown> {
+  const masked = Object.fromEntries(Object.keys(config.staticPodURLHeader).map((name) => [name, ["<masked>"]]));
+  return { ...configurationKind, ...encode(kubeletFields, { ...config, staticPodURLHeader: masked }) };
+}

@@ -1,0 +1,196 @@
+import { gateEnabled } from "./feature-gates.ts";
+import { formatDuration } from "./go-values.ts";
+import type { KubeletConfiguration } from "./kubelet-fields.ts";
+import { refuse } from "./refusal.ts";
+
+/** A rule over several settings: throws a refusal when they do not go together. */
+type Rule = (config: KubeletConfiguration) => void;
+
+const imageGc: Rule = (config) => {
+  const { imageGCLowThresholdPercent: low, imageGCHighThresholdPercent: high } = config;
+  if (low >= high) {
+    throw refuse(
+      "imageGCLowThresholdPercent (--image-gc-low-threshold)",
+      low,
+      `give less than imageGCHighThresholdPercent, which is ${high}`,
+    );
+  }
+  if (config.imageMaximumGCAge > 0 && config.imageMaximumGCAge <= config.imageMinimumGCAge) {
+    const least = formatDuration(config.imageMinimumGCAge);
+    throw refuse(
+      "imageMaximumGCAge",
+      formatDuration(config.imageMaximumGCAge),
+      `give more than imageMinimumGCAge, which is ${least}`,
+    );
+  }
+};
+
+const imagePulls: Rule = (config) => {
+  if (config.serializeImagePulls && (config.maxParallelImagePulls ?? 1) > 1) {
+    throw refuse(
+      "maxParallelImagePulls",
+      config.maxParallelImagePulls,
+      "set serializeImagePulls to false, or leave one of the two out",
+    );
+  }
+};
+
+const imageVerification: Rule = (config) => {
+  const list = config.preloadedImagesVerificationAllowlist;
+  if (list.length > 0 && config.imagePullCredentialsVerificationPolicy !== "NeverVerifyAllowlistedImages") {
+    throw refuse(
+      "preloadedImagesVerificationAllowlist",
+      list,
+      "set imagePullCredentialsVerificationPolicy to NeverVerifyAllowlistedImages, or leave it out",
+    );
+  }
+};
+
+const serverCertificate: Rule = (config) => {
+  if (config.serverTLSBootstrap && !gateEnabled(config.featureGates, "RotateKubeletServerCertificate")) {
+    throw refuse(
+      "serverTLSBootstrap (--rotate-server-certificates)",
+      true,
+      "do not turn feature gate RotateKubeletServerCertificate off",
+    );
+  }
+  if ((config.tlsCertFile === "") !== (config.tlsPrivateKeyFile === "")) {
+    const [given, missing] =
+      config.tlsCertFile === ""
+        ? (["tlsPrivateKeyFile", "tlsCertFile"] as const)
+        : (["tlsCertFile", "tlsPrivateKeyFile"] as const);
+    throw refuse(given, config.tlsCertFile || config.tlsPrivateKeyFile, `give ${missing} too; the two belong together`);
+  }
+};
+
+const cgroups: Rule = (config) => {
+  if (config.systemCgroups !== "" && config.cgroupRoot === "") {
+    throw refuse("systemCgroups (--system-cgroups)", config.systemCgroups, "give cgroupRoot (--cgroup-root) too");
+  }
+  if (config.reservedSystemCPUs !== "" && (config.systemReservedCgroup !== "" || config.kubeReservedCgroup !== "")) {
+    throw refuse(
+      "reservedSystemCPUs (--reserved-cpus)",
+      config.reservedSystemCPUs,
+      "leave out systemReservedCgroup and kubeReservedCgroup",
+    );
+  }
+};
+
+const enforcements: Readonly<Record<string, "systemReservedCgroup" | "kubeReservedCgroup" | undefined>> = {
+  none: undefined,
+  pods: undefined,
+  "system-reserved": "systemReservedCgroup",
+  "system-reserved-compressible": "systemReservedCgroup",
+  "kube-reserved": "kubeReservedCgroup",
+  "kube-reserved-compressible": "kubeReservedCgroup",
+};
+
+/** @see https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/#enforcing-node-allocatable */
+const nodeAllocatable: Rule = (config) => {
+  const list = config.enforceNodeAllocatable;
+  const wrong = (remedy: string): Error => refuse("enforceNodeAllocatable (--enforce-node-allocatable)", list, remedy);
+  if (new Set(list).size < list.length) throw wrong("name each part once");
+  if (list.includes("none") && list.length > 1) throw wrong("name nothing beside none");
+  for (const prefix of ["system-reserved", "kube-reserved"]) {
+    if (list.includes(prefix) && list.includes(`${prefix}-compressible`))
+      throw wrong(`name ${prefix} or ${prefix}-compressible, not both`);
+  }
+  for (const part of list) {
+    if (!Object.hasOwn(enforcements, part)) throw wrong(`use only ${Object.keys(enforcements).join(", ")}`);
+    const cgroup = enforcements[part];
+    if (cgroup && config[cgroup] === "") throw wrong(`give ${cgroup} too, which ${part} needs`);
+    if (part !== "none" && !config.cgroupsPerQOS) throw wrong("set cgroupsPerQOS to true, or name none");
+  }
+};
+
+const shutdown: Rule = (config) => {
+  const { shutdownGracePeriod: all, shutdownGracePeriodCriticalPods: critical } = config;
+  for (const [name, value] of [
+    ["shutdownGracePeriod", all],
+    ["shutdownGracePeriodCriticalPods", critical],
+  ] as const) {
+    if (value !== 0 && value < 1000) throw refuse(name, formatDuration(value), "give 0s, or 1s or longer");
+  }
+  if (critical > all) {
+    throw refuse(
+      "shutdownGracePeriodCriticalPods",
+      formatDuration(critical),
+      `give at most shutdownGracePeriod, which is ${formatDuration(all)}`,
+    );
+  }
+  if (config.shutdownGracePeriodByPodPriority.length > 0 && all + critical > 0) {
+    throw refuse(
+      "shutdownGracePeriodByPodPriority",
+      config.shutdownGracePeriodByPodPriority,
+      "leave out shutdownGracePeriod, which excludes it",
+    );
+  }
+  if (all > 0 && !gateEnabled(config.featureGates, "GracefulNodeShutdown")) {
+    throw refuse("shutdownGracePeriod", formatDuration(all), "do not turn feature gate GracefulNodeShutdown off");
+  }
+};
+
+const gated: Rule = (config) => {
+  if (config.cpuCFSQuotaPeriod !== 100 && !gateEnabled(config.featureGates, "CustomCPUCFSQuotaPeriod")) {
+    throw refuse(
+      "cpuCFSQuotaPeriod (--cpu-cfs-quota-period)",
+      formatDuration(config.cpuCFSQuotaPeriod),
+      "do not turn feature gate CustomCPUCFSQuotaPeriod off",
+    );
+  }
+  if (
+    config.crashLoopBackOff.maxContainerRestartPeriod !== 300_000 &&
+    !gateEnabled(config.featureGates, "KubeletCrashLoopBackOffMax")
+  ) {
+    throw refuse(
+      "crashLoopBackOff.maxContainerRestartPeriod",
+      formatDuration(config.crashLoopBackOff.maxContainerRestartPeriod),
+      "do not turn feature gate KubeletCrashLoopBackOffMax off",
+    );
+  }
+  if (config.memoryReservationPolicy === "TieredReservation" && !gateEnabled(config.featureGates, "MemoryQoS")) {
+    throw refuse(
+      "memoryReservationPolicy",
+      config.memoryReservationPolicy,
+      "turn feature gate MemoryQoS on, or use None",
+    );
+  }
+};
+
+const nodeLogs: Rule = (config) => {
+  if (config.enableSystemLogQuery && !config.enableSystemLogHandler) {
+    throw refuse("enableSystemLogQuery", true, "set enableSystemLogHandler to true too");
+  }
+};
+
+const softEviction: Rule = (config) => {
+  const missing = Object.keys(config.evictionSoft).find(
+    (signal) => !Object.hasOwn(config.evictionSoftGracePeriod, signal),
+  );
+  if (missing !== undefined) {
+    throw refuse(
+      "evictionSoft (--eviction-soft)",
+      config.evictionSoft,
+      `give evictionSoftGracePeriod a duration for ${missing} too`,
+    );
+  }
+};
+
+/** The rules by which a KubeletConfiguration hangs together, as the kubelet has them. */
+const rules: readonly Rule[] = [
+  imageGc,
+  imagePulls,
+  imageVerification,
+  serverCertificate,
+  cgroups,
+  nodeAllocatable,
+  shutdown,
+  gated,
+  nodeLogs,
+  softEviction,
+];
+
+/** @throws CodedError invalid_argument: one sentence about the first settings that do not go together. */
+export function checkTogether(config: KubeletConfiguration): void {
+  for (const rule of rules) rule(config);
+}

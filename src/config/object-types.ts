@@ -1,0 +1,129 @@
+import type { Taint } from "../objects.ts";
+import { isLabelValue, isQualifiedName } from "./names.ts";
+import { parseInteger, quantitySign } from "./go-values.ts";
+import { int32, int64, isRecord, mapOf, textMap, type TextMap, uint32, type ValueType } from "./value-types.ts";
+
+/** A record that has only these keys. */
+function recordWith(wire: unknown, ...keys: readonly string[]): Record<string, unknown> | undefined {
+  return isRecord(wire) && Object.keys(wire).every((key) => keys.includes(key)) ? wire : undefined;
+}
+
+function allOf<T>(wire: unknown, read: (item: unknown) => T | undefined): T[] | undefined {
+  if (!Array.isArray(wire)) return undefined;
+  const items = wire.map(read);
+  return items.every((item) => item !== undefined) ? items : undefined;
+}
+
+const effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+
+function decodeTaint(wire: unknown): Taint | undefined {
+  const taint = recordWith(wire, "key", "value", "effect");
+  if (!taint || typeof taint["key"] !== "string" || typeof taint["effect"] !== "string") return undefined;
+  const value = taint["value"] ?? "";
+  if (typeof value !== "string" || !isQualifiedName(taint["key"]) || !isLabelValue(value)) return undefined;
+  if (!effects.includes(taint["effect"])) return undefined;
+  return { key: taint["key"], effect: taint["effect"], ...(value !== "" && { value }) };
+}
+
+/** `key=value:effect` or `key:effect`. */
+function parseTaint(text: string): Taint | undefined {
+  const [pair = "", effect, rest] = text.split(":");
+  const [key, value, more] = pair.split("=");
+  if (rest !== undefined || more !== undefined) return undefined;
+  return decodeTaint({ key, effect, ...(value !== undefined && { value }) });
+}
+
+/** Taints that the node registers with. */
+export const taints: ValueType<readonly Taint[]> = {
+  expected:
+    "a list of taints {key, value, effect: NoSchedule | PreferNoSchedule | NoExecute} (in a flag: key=value:effect)",
+  decode: (wire) => allOf(wire, decodeTaint),
+  parse: (text) =>
+    text === "" ? [] : allOf(text.split(","), (one) => (typeof one === "string" ? parseTaint(one) : undefined)),
+  encode: (value) => value,
+};
+
+export interface MemoryReservation {
+  readonly numaNode: number;
+  /** Quantities by resource: `memory` or `hugepages-<size>`. */
+  readonly limits: TextMap;
+}
+
+function decodeReservation(wire: unknown): MemoryReservation | undefined {
+  const record = recordWith(wire, "numaNode", "limits");
+  const numaNode = int32.decode(record?.["numaNode"]);
+  const limits = mapOf(record?.["limits"], (value) => {
+    const quantity = typeof value === "number" ? String(value) : value;
+    return typeof quantity === "string" && quantitySign(quantity) === 1 ? quantity : undefined;
+  });
+  if (numaNode === undefined || !limits) return undefined;
+  return Object.keys(limits).every((name) => name === "memory" || name.startsWith("hugepages-"))
+    ? { numaNode, limits }
+    : undefined;
+}
+
+/** `0:memory=1Gi,hugepages-1M=2Gi` */
+function parseReservation(text: string): MemoryReservation | undefined {
+  const [node = "", list = "", rest] = text.split(":");
+  if (rest !== undefined) return undefined;
+  return decodeReservation({ numaNode: parseInteger(node), limits: textMap({ sign: "=" }).parse(list, undefined) });
+}
+
+export const memoryReservations: ValueType<readonly MemoryReservation[]> = {
+  expected:
+    "a list of {numaNode, limits} with memory or hugepages above zero (in a flag: 0:memory=1Gi,hugepages-2Mi=1Gi)",
+  decode: (wire) => allOf(wire, decodeReservation),
+  parse: (text, before = []) => {
+    if (text === "") return [];
+    const added = allOf(text.split(";"), (one) => (typeof one === "string" ? parseReservation(one) : undefined));
+    return added && [...before, ...added];
+  },
+  encode: (value) => value,
+};
+
+export interface PriorityGrace {
+  readonly priority: number;
+  readonly shutdownGracePeriodSeconds: number;
+}
+
+export const priorityGraces: ValueType<readonly PriorityGrace[]> = {
+  expected: "a list of {priority, shutdownGracePeriodSeconds}",
+  decode: (wire) =>
+    allOf(wire, (item) => {
+      const record = recordWith(item, "priority", "shutdownGracePeriodSeconds");
+      const priority = int32.decode(record?.["priority"]);
+      const seconds = int64.decode(record?.["shutdownGracePeriodSeconds"]);
+      return priority === undefined || seconds === undefined
+        ? undefined
+        : { priority, shutdownGracePeriodSeconds: seconds };
+    }),
+  parse: () => undefined,
+  encode: (value) => value,
+};
+
+export interface FileVerbosity {
+  readonly filePattern: string;
+  readonly verbosity: number;
+}
+
+function decodeVerbosity(wire: unknown): FileVerbosity | undefined {
+  const record = recordWith(wire, "filePattern", "verbosity");
+  const filePattern = record?.["filePattern"];
+  const verbosity = uint32.decode(record?.["verbosity"]);
+  if (typeof filePattern !== "string" || !/^[^=,]+$/.test(filePattern) || verbosity === undefined) return undefined;
+  return { filePattern, verbosity };
+}
+
+export const fileVerbosities: ValueType<readonly FileVerbosity[]> = {
+  expected: "a list of {filePattern, verbosity} (in a flag: pattern=N)",
+  decode: (wire) => allOf(wire, decodeVerbosity),
+  parse: (text) =>
+    allOf(
+      text.split(",").filter((one) => one !== ""),
+      (one) => {
+        const [filePattern, level = ""] = String(one).split("=");
+        return decodeVerbosity({ filePattern, verbosity: parseInteger(level) });
+      },
+    ),
+  encode: (value) => value,
+};

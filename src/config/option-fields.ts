@@ -1,0 +1,81 @@
+import { field, optional, type Shape, type ValueOf } from "./schema.ts";
+import { bool, duration, int32, oneOf, text, textMap } from "./value-types.ts";
+
+const cadvisor = "there is no cAdvisor in graftlet to heed it";
+const kept = "dead containers are kept as by the kubelet's defaults";
+const noCredentialPlugins = "images are pulled with imagePullSecrets alone";
+const noMounter = "volumes are mounted with the target's own tools";
+const locked = "graftlet locks its root directory instead";
+
+/** A flag of which graftlet only says that it does nothing. */
+const ignored = (flag: string, instead: string) => optional(text, { flag, instead, secret: true });
+const ignoredSwitch = (flag: string, instead: string) => field(bool, false, { flag, instead });
+
+/** Flags that are no fields of KubeletConfiguration: graftlet's own, then the kubelet's.
+ *  @see https://kubernetes.io/docs/reference/command-line-tools-reference/kubelet/ */
+export const optionFields = {
+  provider: field(text, "cri", { flag: "provider" }),
+  providerConfig: optional(text, { flag: "provider-config" }),
+  nodes: optional(text, { flag: "nodes" }),
+  config: optional(text, { flag: "config" }),
+  configDir: optional(text, { flag: "config-dir" }),
+  kubeconfig: optional(text, { flag: "kubeconfig" }),
+  hostnameOverride: field(text, "", { flag: "hostname-override" }),
+  nodeIP: field(text, "", { flag: "node-ip" }),
+  nodeLabels: field(textMap({ sign: "=", bareKeys: true }), {}, { flag: "node-labels" }),
+  rootDir: field(text, "/var/lib/kubelet", { flag: "root-dir" }),
+  certDir: field(text, "/var/lib/kubelet/pki", { flag: "cert-dir" }),
+  bootstrapKubeconfig: optional(text, {
+    flag: "bootstrap-kubeconfig",
+    instead: (value) =>
+      value === "" ? undefined : "no certificate is requested; the file of --kubeconfig must be there",
+  }),
+  cloudProvider: field(oneOf("", "external"), "", {
+    flag: "cloud-provider",
+    instead: "the node is not held back for a cloud controller to initialize",
+  }),
+  runtimeCgroups: field(text, "", {
+    flag: "runtime-cgroups",
+    instead: "the runtime stays in the cgroup it was started in",
+  }),
+  imageCredentialProviderConfig: field(text, "", {
+    flag: "image-credential-provider-config",
+    instead: noCredentialPlugins,
+  }),
+  imageCredentialProviderBinDir: field(text, "", {
+    flag: "image-credential-provider-bin-dir",
+    instead: noCredentialPlugins,
+  }),
+  lockFile: field(text, "", { flag: "lock-file", instead: locked }),
+  exitOnLockContention: ignoredSwitch("exit-on-lock-contention", locked),
+  minimumContainerTTL: field(duration, 0, { flag: "minimum-container-ttl-duration", instead: kept }),
+  maximumDeadContainersPerContainer: field(int32, 1, { flag: "maximum-dead-containers-per-container", instead: kept }),
+  maximumDeadContainers: field(int32, -1, { flag: "maximum-dead-containers", instead: kept }),
+  mounterPath: field(text, "", { flag: "experimental-mounter-path", instead: noMounter }),
+  allocatableIgnoresEviction: ignoredSwitch(
+    "experimental-allocatable-ignore-eviction",
+    "evictionHard is taken off what is allocatable",
+  ),
+  housekeepingInterval: ignored("housekeeping-interval", cadvisor),
+  globalHousekeepingInterval: ignored("global-housekeeping-interval", cadvisor),
+  applicationMetricsCountLimit: ignored("application-metrics-count-limit", cadvisor),
+  bootIdFile: ignored("boot-id-file", cadvisor),
+  machineIdFile: ignored("machine-id-file", cadvisor),
+  containerHints: ignored("container-hints", cadvisor),
+  containerd: ignored("containerd", cadvisor),
+  containerdNamespace: ignored("containerd-namespace", cadvisor),
+  enableLoadReader: ignoredSwitch("enable-load-reader", cadvisor),
+  eventStorageAgeLimit: ignored("event-storage-age-limit", cadvisor),
+  eventStorageEventLimit: ignored("event-storage-event-limit", cadvisor),
+  logCadvisorUsage: ignoredSwitch("log-cadvisor-usage", cadvisor),
+  storageDriverUser: ignored("storage-driver-user", cadvisor),
+  storageDriverPassword: ignored("storage-driver-password", cadvisor),
+  storageDriverHost: ignored("storage-driver-host", cadvisor),
+  storageDriverDb: ignored("storage-driver-db", cadvisor),
+  storageDriverTable: ignored("storage-driver-table", cadvisor),
+  storageDriverSecure: ignoredSwitch("storage-driver-secure", cadvisor),
+  storageDriverBufferDuration: ignored("storage-driver-buffer-duration", cadvisor),
+} satisfies Shape;
+
+/** What the command line says beside KubeletConfiguration. */
+export type Options = ValueOf<typeof optionFields>;

@@ -1,0 +1,70 @@
+import type { Host } from "../seams/host.ts";
+
+/** Addresses of the target, best first: those of the interface that the default route leaves by, IPv4 before IPv6, then of
+ *  other interfaces; no loopback and no link-local ones. Empty when the target tells none. */
+export async function targetAddresses(host: Host, signal: AbortSignal): Promise<readonly string[]> {
+  const route = (await host.fs.readFile("/proc/net/route", { signal })).toString("utf8");
+  const trie = (await host.fs.readFile("/proc/net/fib_trie", { signal })).toString("utf8");
+  const six = await host.fs.readFile("/proc/net/if_inet6", { signal }).then((text) => text.toString("utf8"), () => "");
+  const locals = localIPv4(trie);
+  const main = defaultInterface(route);
+  const ofMain = main ? subnetsOf(route, main) : [];
+  const rank = (address: string) => (ofMain.some((subnet) => contains(subnet, address)) ? 0 : 1);
+  const four = [...locals].sort((a, b) => rank(a) - rank(b));
+  return [...four, ...globalIPv6(six, main)];
+}
+
+/** Addresses that the kernel's table marks as the machine's own. */
+export function localIPv4(fibTrie: string): readonly string[] {
+  const found = new Set<string>();
+  let last = "";
+  for (const line of fibTrie.split("\n")) {
+    const address = /\|--\s+(\d+\.\d+\.\d+\.\d+)/.exec(line)?.[1];
+    if (address) last = address;
+    else if (/\/32 host LOCAL/.test(line) && !last.startsWith("127.") && !last.startsWith("169.254.")) found.add(last);
+  }
+  return [...found];
+}
+
+interface Subnet {
+  readonly network: number;
+  readonly mask: number;
+}
+
+function routes(table: string): readonly { readonly name: string; readonly destination: number; readonly mask: number }[] {
+  return table.split("\n").slice(1).flatMap((line) => {
+    const [name, destination, , , , , , mask] = line.trim().split(/\s+/);
+    return name && destination && mask ? [{ name, destination: littleEndian(destination), mask: littleEndian(mask) }] : [];
+  });
+}
+
+function littleEndian(hex: string): number {
+  return Buffer.from(hex, "hex").readUInt32LE();
+}
+
+/** The interface of the default route in /proc/net/route. */
+export function defaultInterface(table: string): string | undefined {
+  return routes(table).find(({ destination, mask }) => destination === 0 && mask === 0)?.name;
+}
+
+function subnetsOf(table: string, name: string): readonly Subnet[] {
+  return routes(table).filter((route) => route.name === name && route.mask !== 0).map(({ destination, mask }) => ({ network: destination, mask }));
+}
+
+function contains({ network, mask }: Subnet, address: string): boolean {
+  const value = address.split(".").reduce((sum, part) => sum * 256 + Number(part), 0);
+  return (value & mask) === (network & mask);
+}
+
+/** Global addresses in /proc/net/if_inet6, the given interface's first. */
+function globalIPv6(table: string, first: string | undefined): readonly string[] {
+  const found = table.split("\n").flatMap((line) => {
+    const [hex, , , scope, , name] = line.trim().split(/\s+/);
+    return hex && scope === "00" && name ? [{ name, address: compress(hex.match(/.{4}/g) ?? []) }] : [];
+  });
+  return found.sort((a, b) => Number(b.name === first) - Number(a.name === first)).map(({ address }) => address);
+}
+
+function compress(groups: readonly string[]): string {
+  return new URL(`http://[${groups.join(":")}]`).hostname.slice(1, -1);
+}

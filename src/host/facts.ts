@@ -1,0 +1,90 @@
+import { hasCode } from "../lib/errors.ts";
+import type { Host } from "../seams/host.ts";
+import { targetAddresses } from "./addresses.ts";
+
+/** What does not change while the target is up. */
+export interface HostFacts {
+  readonly hostname: string;
+  readonly machineID: string;
+  readonly systemUUID: string;
+  readonly bootID: string;
+  readonly kernelVersion: string;
+  readonly osImage: string;
+  readonly operatingSystem: "linux";
+  /** As Go names it: amd64, arm64, … */
+  readonly architecture: string;
+  readonly cpus: number;
+  readonly memoryBytes: number;
+  readonly swapBytes: number;
+  /** Reserved huge pages in bytes by size, such as `hugepages-2Mi`. */
+  readonly hugepages: Readonly<Record<string, number>>;
+  /** Addresses of the interface of the default route, IPv4 first; else of any that is not loopback. */
+  readonly addresses: readonly string[];
+  /** The most process IDs that the kernel hands out. */
+  readonly maxPid: number;
+  readonly cgroupVersion: 1 | 2;
+}
+
+const architectures: Readonly<Record<string, string>> = { x86_64: "amd64", aarch64: "arm64", armv7l: "arm", i686: "386" };
+
+/** Reads the target's facts from its files and uname. @throws CodedError unavailable when the target is out of reach. */
+export async function readFacts(host: Host, signal: AbortSignal): Promise<HostFacts> {
+  const read = async (path: string) => (await readText(host, path, signal)) ?? "";
+  const [cpuinfo, meminfo, uname] = await Promise.all([read("/proc/cpuinfo"), read("/proc/meminfo"), host.run(["uname", "-n", "-r", "-m"], { signal })]);
+  const [hostname = "", kernelVersion = "", machine = ""] = uname.stdout.trim().split(" ");
+  const memory = parseMeminfo(meminfo);
+  const machineID = ((await read("/etc/machine-id")) || (await read("/var/lib/dbus/machine-id"))).trim();
+  return {
+    hostname,
+    machineID,
+    systemUUID: (await read("/sys/class/dmi/id/product_uuid")).trim() || machineID,
+    bootID: await host.clock.bootId(signal),
+    kernelVersion,
+    osImage: prettyName((await read("/etc/os-release")) || (await read("/usr/lib/os-release"))),
+    operatingSystem: "linux",
+    architecture: architectures[machine] ?? machine,
+    cpus: cpuinfo.match(/^processor\s*:/gm)?.length ?? 1,
+    memoryBytes: memory["MemTotal"] ?? 0,
+    swapBytes: memory["SwapTotal"] ?? 0,
+    hugepages: await readHugepages(host, signal),
+    addresses: await targetAddresses(host, signal),
+    maxPid: Number.parseInt(await read("/proc/sys/kernel/pid_max"), 10) || 32_768,
+    cgroupVersion: (await readText(host, "/sys/fs/cgroup/cgroup.controllers", signal)) === undefined ? 1 : 2,
+  };
+}
+
+/** A file's text; undefined when it is not there or may not be read. */
+async function readText(host: Host, path: string, signal: AbortSignal): Promise<string | undefined> {
+  try {
+    return (await host.fs.readFile(path, { signal })).toString("utf8");
+  } catch (error) {
+    if (hasCode(error, "not_found", "permission_denied")) return undefined;
+    throw error;
+  }
+}
+
+/** Fields of /proc/meminfo in bytes. */
+export function parseMeminfo(text: string): Readonly<Record<string, number>> {
+  return Object.fromEntries([...text.matchAll(/^([\w()]+):\s+(\d+) kB$/gm)].map(([, name, kib]) => [name ?? "", Number(kib) * 1024]));
+}
+
+function prettyName(osRelease: string): string {
+  return /^PRETTY_NAME="?(.*?)"?$/m.exec(osRelease)?.[1] ?? "Linux";
+}
+
+async function readHugepages(host: Host, signal: AbortSignal): Promise<Readonly<Record<string, number>>> {
+  const root = "/sys/kernel/mm/hugepages";
+  const sizes = await host.fs.list(root, signal).catch((error: unknown) => {
+    if (hasCode(error, "not_found")) return [];
+    throw error;
+  });
+  const entries = await Promise.all(
+    sizes.map(async ({ name }) => {
+      const kib = Number(/^hugepages-(\d+)kB$/.exec(name)?.[1] ?? 0);
+      const count = Number((await readText(host, `${root}/${name}/nr_hugepages`, signal))?.trim() ?? 0);
+      const size = kib >= 1024 * 1024 ? `${kib / 1024 / 1024}Gi` : kib >= 1024 ? `${kib / 1024}Mi` : `${kib}Ki`;
+      return [`hugepages-${size}`, count * kib * 1024] as const;
+    }),
+  );
+  return Object.fromEntries(entries.filter(([, bytes]) => Number.isFinite(bytes)));
+}

@@ -1,0 +1,40 @@
+import { hasCode } from "../lib/errors.ts";
+import type { Host } from "../seams/host.ts";
+import { parseMeminfo } from "./facts.ts";
+
+/** What changes from moment to moment on the target. */
+export interface HostUsage {
+  /** Memory in use that cannot be taken back at once: the root cgroup's usage less its inactive files, bytes. */
+  readonly workingSetBytes: number;
+  readonly memoryBytes: number;
+  readonly processes: number;
+}
+
+/** @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#eviction-signals */
+export async function readUsage(host: Host, signal: AbortSignal): Promise<HostUsage> {
+  const read = async (path: string) => (await host.fs.readFile(path, { signal })).toString("utf8");
+  const [meminfo, loadavg] = await Promise.all([read("/proc/meminfo"), read("/proc/loadavg")]);
+  const memory = parseMeminfo(meminfo);
+  return {
+    workingSetBytes: (await rootCgroupWorkingSet(read)) ?? withoutCgroup(memory),
+    memoryBytes: memory["MemTotal"] ?? 0,
+    processes: Number(/\/(\d+) /.exec(loadavg)?.[1] ?? 0),
+  };
+}
+
+/** cgroup v1's root has a memory controller; v2's root has none, there /proc/meminfo tells the same. */
+async function rootCgroupWorkingSet(read: (path: string) => Promise<string>): Promise<number | undefined> {
+  try {
+    const usage = Number(await read("/sys/fs/cgroup/memory/memory.usage_in_bytes"));
+    const inactive = Number(/^total_inactive_file (\d+)$/m.exec(await read("/sys/fs/cgroup/memory/memory.stat"))?.[1] ?? 0);
+    return Math.max(0, usage - inactive);
+  } catch (error) {
+    if (hasCode(error, "not_found", "permission_denied")) return undefined;
+    throw error;
+  }
+}
+
+function withoutCgroup(memory: Readonly<Record<string, number>>): number {
+  const used = (memory["MemTotal"] ?? 0) - (memory["MemFree"] ?? 0);
+  return Math.max(0, used - (memory["Inactive(file)"] ?? 0));
+}

@@ -1,0 +1,25 @@
+#!/usr/bin/env node
+import { parseCommandLine } from "./config/command-line.ts";
+import { processIo } from "./config/process-io.ts";
+import { CodedError, messageOf } from "./lib/errors.ts";
+
+/** The process edge: flags ▷ configuration ▷ nodes ▷ run until a signal. What the nodes need is loaded only when they run. */
+async function main(): Promise<number> {
+  const asked = parseCommandLine(process.argv.slice(2), processIo());
+  if (asked.kind !== "run") {
+    process.stdout.write(`${asked.text}\n`);
+    return 0;
+  }
+  const [{ runNodes }, { providers }] = await Promise.all([import("./nodes.ts"), import("../providers/index.ts")]);
+  const stop = new AbortController();
+  for (const name of ["SIGTERM", "SIGINT"] as const) process.once(name, () => stop.abort(new CodedError("cancelled", `stopped by ${name}`)));
+  return (await runNodes({ ...asked, providers, signal: stop.signal })) ? 0 : 1;
+}
+
+main().then(
+  (code) => process.exit(code),
+  (error: unknown) => {
+    process.stderr.write(`graftlet: ${error instanceof CodedError ? error.message : error instanceof Error ? error.stack : messageOf(error)}\n`);
+    process.exit(1);
+  },
+);

@@ -1,0 +1,63 @@
+import { gateEnabled } from "./config/feature-gates.ts";
+import type { NodeConfig } from "./config/node-config.ts";
+import type { NodeSettings } from "./node/node-agent.ts";
+import type { PodSettings } from "./runtime/prepare.ts";
+import type { ServerConfig } from "./server/ports.ts";
+import { kubeletVersion } from "./version.ts";
+
+/** What the Node object and its status are made from. */
+export function nodeSettings({ kubelet, ...config }: NodeConfig): NodeSettings {
+  return {
+    nodeName: config.nodeName,
+    labels: config.nodeLabels,
+    taints: kubelet.registerWithTaints,
+    providerID: kubelet.providerID,
+    registerNode: kubelet.registerNode,
+    nodeIPs: config.nodeIPs,
+    rootDir: config.rootDir,
+    port: kubelet.port,
+    kubeletVersion,
+    maxPods: kubelet.maxPods,
+    podsPerCore: kubelet.podsPerCore,
+    maxImages: kubelet.nodeStatusMaxImages,
+    updateMs: kubelet.nodeStatusUpdateFrequency,
+    reportMs: kubelet.nodeStatusReportFrequency,
+    leaseSeconds: kubelet.nodeLeaseDurationSeconds,
+    pressureTransitionMs: kubelet.evictionPressureTransitionPeriod,
+    kubeReserved: kubelet.kubeReserved,
+    systemReserved: kubelet.systemReserved,
+    evictionHard: kubelet.evictionHard,
+  };
+}
+
+/** The node's part in what its pods get. */
+export function podSettings({ kubelet, nodeName, rootDir }: NodeConfig, ownerLabels: Readonly<Record<string, string>>, logLinksDirectory: string): PodSettings {
+  return {
+    nodeName,
+    rootDirectory: rootDir,
+    podLogsDirectory: kubelet.podLogsDir,
+    logLinksDirectory,
+    resolvConf: kubelet.resolvConf,
+    clusterDNS: kubelet.clusterDNS,
+    clusterDomain: kubelet.clusterDomain,
+    seccompDefault: kubelet.seccompDefault,
+    singleProcessOomKill: kubelet.singleProcessOOMKill ?? false,
+    cpuCfsQuota: kubelet.cpuCFSQuota,
+    cpuCfsPeriodUs: kubelet.cpuCFSQuotaPeriod * 1000,
+    ownerLabels,
+  };
+}
+
+/** What the kubelet API is served with. */
+export function serverConfig({ kubelet, nodeName }: NodeConfig): ServerConfig {
+  return {
+    address: kubelet.address,
+    port: kubelet.port,
+    nodeName,
+    anonymous: kubelet.authentication.anonymous.enabled,
+    enableDebuggingHandlers: kubelet.enableDebuggingHandlers,
+    tlsMinVersion: kubelet.tlsMinVersion,
+    tlsCipherSuites: kubelet.tlsCipherSuites,
+    splitLogStreams: gateEnabled(kubelet.featureGates, "PodLogsQuerySplitStreams"),
+  };
+}

@@ -1,0 +1,68 @@
+import type { HostFacts } from "../host/facts.ts";
+import { quantityMilli, quantityValue } from "../pod/quantity.ts";
+
+export type ResourceList = Readonly<Record<string, string>>;
+
+export interface CapacityInput {
+  readonly facts: Pick<HostFacts, "cpus" | "memoryBytes" | "hugepages">;
+  /** Bytes of the file system that holds the root directory. */
+  readonly storageBytes: number;
+  readonly maxPods: number;
+  /** 0 for no such bound. */
+  readonly podsPerCore: number;
+}
+
+/** What the target has. @see https://kubernetes.io/docs/reference/node/node-status/#capacity */
+export function nodeCapacity({ facts, storageBytes, maxPods, podsPerCore }: CapacityInput): ResourceList {
+  const pods = podsPerCore > 0 ? Math.min(maxPods, podsPerCore * facts.cpus) : maxPods;
+  const pages = Object.entries(facts.hugepages).map(([name, bytes]) => [name, formatBytes(bytes)]);
+  return {
+    cpu: String(facts.cpus),
+    memory: `${Math.floor(facts.memoryBytes / 1024)}Ki`,
+    "ephemeral-storage": `${Math.floor(storageBytes / 1024)}Ki`,
+    pods: String(pods),
+    ...Object.fromEntries(pages),
+  };
+}
+
+export interface ReservedInput {
+  readonly kubeReserved: ResourceList;
+  readonly systemReserved: ResourceList;
+  /** By signal such as `memory.available`: a quantity or a percentage. */
+  readonly evictionHard: ResourceList;
+}
+
+/** What pods may use: capacity less what is reserved and what hard eviction keeps free; huge pages come out of memory.
+ *  @see https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/ */
+export function nodeAllocatable(capacity: ResourceList, reserved: ReservedInput): ResourceList {
+  const taken = (name: string) => quantityMilli(reserved.kubeReserved[name] ?? "0") + quantityMilli(reserved.systemReserved[name] ?? "0");
+  const pages = Object.entries(capacity).filter(([name]) => name.startsWith("hugepages-")).reduce((sum, [, bytes]) => sum + quantityValue(bytes), 0);
+  return Object.fromEntries(
+    Object.entries(capacity).map(([name, total]) => {
+      if (name === "cpu") return [name, formatMilli(Math.max(0, quantityMilli(total) - taken(name)))];
+      const size = quantityValue(total);
+      const left = size - Math.ceil(taken(name) / 1000) - keptFree(name, size, reserved.evictionHard) - (name === "memory" ? pages : 0);
+      return [name, name === "memory" || name.startsWith("hugepages-") ? formatBytes(Math.max(0, left)) : String(Math.max(0, left))];
+    }),
+  );
+}
+
+function keptFree(name: string, size: number, evictionHard: ResourceList): number {
+  const signal = name === "memory" ? "memory.available" : name === "ephemeral-storage" ? "nodefs.available" : undefined;
+  return signal === undefined ? 0 : thresholdValue(evictionHard[signal], size);
+}
+
+/** An eviction threshold in units of its signal; a percentage is of `total`, 0 for none. */
+export function thresholdValue(threshold: string | undefined, total: number): number {
+  if (threshold === undefined) return 0;
+  return threshold.endsWith("%") ? Math.floor((total * Number(threshold.slice(0, -1))) / 100) : quantityValue(threshold);
+}
+
+function formatMilli(milli: number): string {
+  return milli % 1000 === 0 ? String(milli / 1000) : `${milli}m`;
+}
+
+/** Bytes in the largest binary unit, up to Ki, that leaves no rest. */
+function formatBytes(bytes: number): string {
+  return bytes > 0 && bytes % 1024 === 0 ? `${bytes / 1024}Ki` : String(bytes);
+}

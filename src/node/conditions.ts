@@ -1,0 +1,56 @@
+import type { NodeCondition } from "../objects.ts";
+import type { Pressure } from "./pressure.ts";
+
+/** A condition before its times are known. */
+export type Verdict = Pick<NodeCondition, "type" | "status" | "reason" | "message">;
+
+/** The conditions that a kubelet writes, Ready last.
+ *  @param pressure undefined while the target cannot be read.
+ *  @param problems why the node is not ready; none when it is. */
+export function nodeVerdicts(pressure: Pressure | undefined, problems: readonly string[]): readonly Verdict[] {
+  const pressures = pressure
+    ? [
+        verdict("MemoryPressure", pressure.memory, ["KubeletHasSufficientMemory", "kubelet has sufficient memory available"], ["KubeletHasInsufficientMemory", "kubelet has insufficient memory available"]),
+        verdict("DiskPressure", pressure.disk, ["KubeletHasNoDiskPressure", "kubelet has no disk pressure"], ["KubeletHasDiskPressure", "kubelet has disk pressure"]),
+        verdict("PIDPressure", pressure.pid, ["KubeletHasSufficientPID", "kubelet has sufficient PID available"], ["KubeletHasInsufficientPID", "kubelet has insufficient PID available"]),
+      ]
+    : [];
+  return [...pressures, readyVerdict(problems)];
+}
+
+function verdict(type: string, bad: boolean, good: readonly [string, string], ill: readonly [string, string]): Verdict {
+  const [reason, message] = bad ? ill : good;
+  return { type, status: bad ? "True" : "False", reason, message };
+}
+
+function readyVerdict(problems: readonly string[]): Verdict {
+  if (problems.length === 0) return { type: "Ready", status: "True", reason: "KubeletReady", message: "kubelet is posting ready status" };
+  const message = problems.length === 1 ? problems[0] : `[${problems.join(", ")}]`;
+  return { type: "Ready", status: "False", reason: "KubeletNotReady", message: message ?? "" };
+}
+
+/** Verdicts with their times: the transition time moves only when the status does. @param now RFC 3339. */
+export function withTimes(verdicts: readonly Verdict[], before: readonly NodeCondition[], now: string): NodeCondition[] {
+  return verdicts.map((each) => {
+    const old = before.find(({ type }) => type === each.type);
+    const lastTransitionTime = old?.status === each.status && old.lastTransitionTime ? old.lastTransitionTime : now;
+    return { ...each, lastHeartbeatTime: now, lastTransitionTime };
+  });
+}
+
+/** Event reasons for conditions whose status flipped; the first statuses of a new node are no flips, except Ready's. */
+export function flips(before: readonly NodeCondition[], after: readonly NodeCondition[]): readonly string[] {
+  return after.flatMap(({ type, status }) => {
+    const old = before.find((each) => each.type === type);
+    if (old?.status === status) return [];
+    const reason = reasons[type]?.[status === "True" ? 0 : 1];
+    return reason === undefined || (!old && type === "Ready" && status !== "True") ? [] : [reason];
+  });
+}
+
+const reasons: Readonly<Record<string, readonly [string, string]>> = {
+  Ready: ["NodeReady", "NodeNotReady"],
+  MemoryPressure: ["NodeHasInsufficientMemory", "NodeHasSufficientMemory"],
+  DiskPressure: ["NodeHasDiskPressure", "NodeHasNoDiskPressure"],
+  PIDPressure: ["NodeHasInsufficientPID", "NodeHasSufficientPID"],
+};

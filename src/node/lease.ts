@@ -1,0 +1,69 @@
+import type { ApiClient } from "../api/client.ts";
+import type { Clock } from "../lib/clock.ts";
+import { hasCode } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Service } from "../lib/service-group.ts";
+import type { Lease } from "../objects.ts";
+import type { NodeSource } from "../pipeline.ts";
+
+export interface LeaseDeps {
+  readonly client: ApiClient;
+  readonly nodes: NodeSource;
+  readonly nodeName: string;
+  /** KubeletConfiguration.nodeLeaseDurationSeconds; renewed every quarter of it. */
+  readonly durationSeconds: number;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+const retryMs = 200;
+const longestRetryMs = 7_000;
+
+/** Keeps the node's Lease renewed: by it the control plane knows that the node is alive.
+ *  @see https://kubernetes.io/docs/concepts/architecture/leases/#node-heart-beats */
+export function createLease({ client, nodes, nodeName, durationSeconds, clock, log }: LeaseDeps): Service {
+  let known: Lease | undefined;
+  let failures = 0;
+
+  const spec = () => ({ holderIdentity: nodeName, leaseDurationSeconds: durationSeconds, renewTime: microTime(clock.now()) });
+
+  const renew = async (signal: AbortSignal) => {
+    known ??= await client.get<Lease>(`${leases}/${nodeName}`, { signal }).catch((error: unknown) => {
+      if (hasCode(error, "not_found")) return undefined;
+      throw error;
+    });
+    const owner = nodes.node();
+    if (!known) {
+      if (!owner?.metadata.uid) return;
+      const ownerReferences = [{ apiVersion: "v1", kind: "Node", name: nodeName, uid: owner.metadata.uid }];
+      const body = { apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata: { name: nodeName, namespace: "kube-node-lease", ownerReferences }, spec: spec() };
+      known = await client.create<Lease>(leases, body, { signal });
+      return;
+    }
+    known = await client.update<Lease>(`${leases}/${nodeName}`, { ...known, spec: { ...known.spec, ...spec() } }, { signal });
+  };
+
+  return {
+    name: "lease",
+    async run(signal) {
+      const periodMs = (durationSeconds * 1000) / 4;
+      while (!signal.aborted) {
+        try {
+          await renew(clock.within(periodMs, signal));
+          failures = 0;
+        } catch (error) {
+          known = undefined;
+          if (failures++ === 0 && !signal.aborted && !hasCode(error, "unavailable", "conflict")) log.warn({ err: error }, "lease was not renewed, will retry");
+        }
+        const pause = failures > 0 || !known ? Math.min(longestRetryMs, retryMs * 2 ** failures) : periodMs * clock.jitter(1, 1.04);
+        await clock.sleep(pause, signal).catch(() => undefined);
+      }
+    },
+  };
+}
+
+/** RFC 3339 with microseconds, as leases have it. */
+function microTime(ms: number): string {
+  return `${new Date(ms).toISOString().slice(0, -1)}000Z`;
+}

@@ -1,0 +1,83 @@
+import type { HostFacts } from "../host/facts.ts";
+import type { Image } from "../gen/cri.ts";
+import type { Node, NodeStatus, Taint } from "../objects.ts";
+import type { ResourceList } from "./capacity.ts";
+
+export const attachAnnotation = "volumes.kubernetes.io/controller-managed-attach-detach";
+
+export interface NodeIdentity {
+  readonly nodeName: string;
+  /** Labels of the command line, applied at registration only. */
+  readonly labels: Readonly<Record<string, string>>;
+  readonly taints: readonly Taint[];
+  readonly providerID: string;
+}
+
+/** Labels that every node has. @see https://kubernetes.io/docs/reference/node/node-labels/ */
+export function defaultLabels(nodeName: string, { operatingSystem, architecture }: Pick<HostFacts, "operatingSystem" | "architecture">): Record<string, string> {
+  return {
+    "beta.kubernetes.io/arch": architecture,
+    "beta.kubernetes.io/os": operatingSystem,
+    "kubernetes.io/arch": architecture,
+    "kubernetes.io/hostname": nodeName,
+    "kubernetes.io/os": operatingSystem,
+  };
+}
+
+/** The Node object with which a node registers. */
+export function newNode({ nodeName, labels, taints, providerID }: NodeIdentity, facts: HostFacts, status: NodeStatus): Node {
+  const spec = { ...(providerID && { providerID }), ...(taints.length > 0 && { taints: [...taints] }) };
+  return {
+    apiVersion: "v1",
+    kind: "Node",
+    metadata: { name: nodeName, labels: { ...defaultLabels(nodeName, facts), ...labels }, annotations: { [attachAnnotation]: "true" } },
+    spec,
+    status,
+  };
+}
+
+export interface StatusInput {
+  readonly facts: HostFacts;
+  readonly addresses: readonly { readonly type: string; readonly address: string }[];
+  readonly capacity: ResourceList;
+  readonly allocatable: ResourceList;
+  readonly port: number;
+  /** `containerd://1.6.20`; empty before the runtime has answered. */
+  readonly runtimeVersion: string;
+  readonly kubeletVersion: string;
+  readonly images: NodeStatus["images"];
+}
+
+/** Everything in a node's status but its conditions and what depends on the runtime's features. */
+export function nodeStatus(input: StatusInput): NodeStatus {
+  const { facts } = input;
+  return {
+    addresses: input.addresses.map((address) => ({ ...address })),
+    capacity: { ...input.capacity },
+    allocatable: { ...input.allocatable },
+    daemonEndpoints: { kubeletEndpoint: { Port: input.port } },
+    nodeInfo: {
+      machineID: facts.machineID,
+      systemUUID: facts.systemUUID,
+      bootID: facts.bootID,
+      kernelVersion: facts.kernelVersion,
+      osImage: facts.osImage,
+      containerRuntimeVersion: input.runtimeVersion,
+      kubeletVersion: input.kubeletVersion,
+      kubeProxyVersion: "",
+      operatingSystem: facts.operatingSystem,
+      architecture: facts.architecture,
+      ...(facts.swapBytes > 0 && { swap: { capacity: facts.swapBytes } }),
+    },
+    images: [...(input.images ?? [])],
+  };
+}
+
+const namesPerImage = 5;
+
+/** The largest images, digests before tags. @param most -1 for all. */
+export function nodeImages(images: readonly Image[], most: number): NonNullable<NodeStatus["images"]> {
+  const list = images.map(({ repoDigests, repoTags, size }) => ({ names: [...repoDigests, ...repoTags].slice(0, namesPerImage), sizeBytes: Number(size) }));
+  const named = list.filter(({ names }) => names.length > 0).sort((a, b) => b.sizeBytes - a.sizeBytes);
+  return most < 0 ? named : named.slice(0, most);
+}

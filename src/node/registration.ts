@@ -1,0 +1,55 @@
+import type { ApiClient } from "../api/client.ts";
+import type { HostFacts } from "../host/facts.ts";
+import type { Clock } from "../lib/clock.ts";
+import { hasCode } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Node, NodeStatus } from "../objects.ts";
+import { type NodeIdentity, attachAnnotation, defaultLabels, newNode } from "./node-object.ts";
+
+export interface RegistrationDeps {
+  readonly client: ApiClient;
+  readonly identity: NodeIdentity;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+const retryMs = 100;
+const longestRetryMs = 7_000;
+
+/** Creates the Node object, or takes over one that is there: default labels and the attach annotation are set right, labels
+ *  and taints of the command line are left as they are. Tries until it works or the signal aborts.
+ *  @see https://kubernetes.io/docs/concepts/architecture/nodes/#self-registration-of-nodes */
+export async function register(deps: RegistrationDeps, facts: HostFacts, status: () => NodeStatus, signal: AbortSignal): Promise<void> {
+  const { clock, log, identity } = deps;
+  for (let failures = 0; !signal.aborted; failures++) {
+    try {
+      await registerOnce(deps, facts, status(), signal);
+      log.info({ node: identity.nodeName }, "node is registered");
+      return;
+    } catch (error) {
+      if (signal.aborted) return;
+      if (failures === 0) log.warn({ err: error, node: identity.nodeName }, "node could not be registered, will keep trying");
+      await clock.sleep(Math.min(longestRetryMs, retryMs * 2 ** failures), signal).catch(() => undefined);
+    }
+  }
+}
+
+async function registerOnce({ client, identity }: RegistrationDeps, facts: HostFacts, status: NodeStatus, signal: AbortSignal): Promise<void> {
+  try {
+    await client.create("/api/v1/nodes", newNode(identity, facts, status), { signal });
+  } catch (error) {
+    if (!hasCode(error, "already_exists", "permission_denied")) throw error;
+    const path = `/api/v1/nodes/${identity.nodeName}`;
+    const patch = reconcile(await client.get<Node>(path, { signal }), identity, facts);
+    if (patch) await client.patch(path, { type: "strategic", body: patch }, { signal });
+  }
+}
+
+/** What has to change in the metadata of a Node that is already there; undefined for nothing. */
+function reconcile(node: Node, { nodeName }: NodeIdentity, facts: HostFacts): object | undefined {
+  const wanted = defaultLabels(nodeName, facts);
+  const labels = Object.fromEntries(Object.entries(wanted).filter(([key, value]) => node.metadata.labels?.[key] !== value));
+  const annotated = node.metadata.annotations?.[attachAnnotation] === "true";
+  if (Object.keys(labels).length === 0 && annotated) return undefined;
+  return { metadata: { labels, ...(!annotated && { annotations: { [attachAnnotation]: "true" } }) } };
+}

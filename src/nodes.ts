@@ -1,0 +1,65 @@
+import { createApiClient } from "./api/client.ts";
+import type { NodeConfig } from "./config/node-config.ts";
+import { type Clock, systemClock } from "./lib/clock.ts";
+import { CodedError, codeOf, messageOf } from "./lib/errors.ts";
+import { type Logger, createLogger } from "./lib/log.ts";
+import { runKubelet } from "./kubelet.ts";
+import { claimTarget } from "./claim.ts";
+import type { ProviderFactory } from "./seams/provider.ts";
+import { graftletVersion, kubeletVersion } from "./version.ts";
+
+export interface RunNodesOptions {
+  readonly nodes: readonly NodeConfig[];
+  readonly verbosity: number;
+  readonly warnings: readonly string[];
+  readonly providers: Readonly<Record<string, ProviderFactory>>;
+  readonly signal: AbortSignal;
+}
+
+/** Runs nodes side by side until the signal aborts. A node that fails does not end the others.
+ *  @returns false when a node failed, each told by one line on standard error. */
+export async function runNodes({ nodes, verbosity, warnings, providers, signal }: RunNodesOptions): Promise<boolean> {
+  const clock = systemClock();
+  const log = createLogger(verbosity);
+  log.info({ version: graftletVersion, kubelet: kubeletVersion, nodes: nodes.map(({ nodeName }) => nodeName) }, "graftlet starts");
+  for (const warning of warnings) log.warn({}, warning);
+  const ends = await Promise.all(nodes.map((config) => runNode({ config, providers, clock, log: nodes.length > 1 ? log.child({ node: config.nodeName }) : log, signal })));
+  return !ends.includes(false);
+}
+
+interface NodeRun {
+  readonly config: NodeConfig;
+  readonly providers: Readonly<Record<string, ProviderFactory>>;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly signal: AbortSignal;
+}
+
+async function runNode({ config, providers, clock, log, signal }: NodeRun): Promise<boolean> {
+  const { kubelet, nodeName } = config;
+  try {
+    const provider = providers[config.provider];
+    if (!provider) throw new CodedError("invalid_argument", `--provider ${JSON.stringify(config.provider)} is not known: use one of ${Object.keys(providers).join(", ")}`);
+    await using target = await provider({
+      config: config.providerConfig,
+      containerRuntimeEndpoint: kubelet.containerRuntimeEndpoint,
+      imageServiceEndpoint: kubelet.imageServiceEndpoint,
+      requestTimeoutMs: kubelet.runtimeRequestTimeout,
+      nodeName,
+      clock,
+      log,
+    });
+    const { kubeconfig } = config;
+    if (kubeconfig === undefined) throw new CodedError("invalid_argument", "--kubeconfig is not given: graftlet needs the path of a kubeconfig, also where it runs in a Pod");
+    await using client = createApiClient({ kubeconfig, clock, log, userAgent: `graftlet/${graftletVersion}`, qps: kubelet.kubeAPIQPS, burst: kubelet.kubeAPIBurst });
+    await using _claim = await claimTarget(target.host, config, signal);
+    await runKubelet({ config, target, client, clock, log }, signal);
+    log.info({}, "graftlet has stopped, its pods run on");
+    return true;
+  } catch (error) {
+    if (signal.aborted && codeOf(error) === "cancelled") return true;
+    const prefix = `graftlet: node ${nodeName}: `;
+    process.stderr.write(`${prefix}${error instanceof Error && codeOf(error) === "unknown" ? (error.stack ?? error.message) : messageOf(error)}\n`);
+    return false;
+  }
+}

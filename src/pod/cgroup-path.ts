@@ -1,0 +1,32 @@
+import type { QosClass } from "./qos.ts";
+
+export type CgroupDriver = "cgroupfs" | "systemd";
+
+export interface CgroupLayout {
+  readonly driver: CgroupDriver;
+  /** KubeletConfiguration.cgroupRoot; empty or `/` for the top. */
+  readonly root: string;
+  /** KubeletConfiguration.cgroupsPerQOS: false puts all pods where the runtime puts them. */
+  readonly perQos: boolean;
+}
+
+/** The parent of a pod's cgroup in the runtime's words: `/kubepods/burstable/pod<uid>`, or under systemd
+ *  `/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<uid>.slice`. Guaranteed pods sit directly under kubepods.
+ *  @see https://kubernetes.io/docs/concepts/architecture/cgroups/ */
+export function podCgroup(uid: string, qos: QosClass, layout: CgroupLayout): string {
+  if (!layout.perQos) return "";
+  const tier = qos === "Guaranteed" ? [] : [qos.toLowerCase()];
+  return cgroupPath([...splitRoot(layout.root), "kubepods", ...tier, `pod${uid}`], layout.driver);
+}
+
+/** Path of a cgroup by the names of its ancestors and itself. A `-` within a name is escaped under systemd, where it separates
+ *  levels. @see https://www.freedesktop.org/software/systemd/man/latest/systemd.slice.html */
+export function cgroupPath(names: readonly string[], driver: CgroupDriver): string {
+  if (driver === "cgroupfs" || names.length === 0) return `/${names.join("/")}`;
+  const escaped = names.map((name) => name.replaceAll("-", "_"));
+  return escaped.map((_, depth) => `/${escaped.slice(0, depth + 1).join("-")}.slice`).join("");
+}
+
+function splitRoot(root: string): string[] {
+  return root.split("/").filter((name) => name !== "");
+}

@@ -1,0 +1,99 @@
+import type { Container, ContainerStatus, Pod, PodCondition, PodStatus } from "../objects.ts";
+import type { RuntimePod } from "../pipeline.ts";
+import { isSidecar } from "./containers.ts";
+import { sandboxIsCurrent } from "./sandbox.ts";
+
+/** Condition types that the kubelet alone writes; every other belongs to somebody else. */
+const kubeletConditions: ReadonlySet<string> = new Set([
+  "PodScheduled",
+  "Ready",
+  "Initialized",
+  "ContainersReady",
+  "PodReadyToStartContainers",
+  "PodResizeInProgress",
+  "PodResizePending",
+  "AllContainersRestarting",
+]);
+
+export function isKubeletCondition(type: string): boolean {
+  return kubeletConditions.has(type);
+}
+
+export interface ConditionsInput {
+  readonly pod: Pod;
+  readonly observed: RuntimePod | undefined;
+  readonly previous: PodStatus | undefined;
+  /** Of init and main containers. */
+  readonly statuses: readonly ContainerStatus[];
+  readonly phase: string | undefined;
+}
+
+/** What a condition says; its times are set by whoever keeps the status. */
+type Verdict = Pick<PodCondition, "status" | "reason" | "message">;
+
+const yes: Verdict = { status: "True" };
+
+/** A pod's conditions: those of others first, as the API server shows them, then the kubelet's own.
+ *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-conditions */
+export function podConditions(input: ConditionsInput): PodCondition[] {
+  const { pod, observed } = input;
+  const foreign = (pod.status?.conditions ?? []).filter(({ type }) => !isKubeletCondition(type));
+  const containersReady = judgeContainersReady(input);
+  const own: readonly (readonly [string, Verdict])[] = [
+    ["PodReadyToStartContainers", sandboxIsCurrent(pod, observed) ? yes : { status: "False" }],
+    ["Initialized", judgeInitialized(input)],
+    ["Ready", containersReady.status === "True" ? judgeGates(pod, foreign) : containersReady],
+    ["ContainersReady", containersReady],
+    ["PodScheduled", yes],
+  ];
+  const { generation } = pod.metadata;
+  return [...foreign, ...own.map(([type, verdict]) => ({ type, ...(generation !== undefined && { observedGeneration: generation }), ...verdict }))];
+}
+
+/** What Ready and ContainersReady say of a pod whose phase is final. */
+export function terminalReadiness(phase: string): Verdict {
+  return { status: "False", reason: phase === "Failed" ? "PodFailed" : "PodCompleted" };
+}
+
+function judgeContainersReady({ pod, statuses, phase }: ConditionsInput): Verdict {
+  if (phase === "Failed" || phase === "Succeeded") return terminalReadiness(phase);
+  const sidecars = (pod.spec.initContainers ?? []).filter(isSidecar);
+  const unready = [...sidecars, ...pod.spec.containers].filter(({ name }) => !statusOf(statuses, name)?.ready);
+  if (unready.length === 0) return yes;
+  return { status: "False", reason: "ContainersNotReady", message: `containers with unready status: ${nameList(unready)}` };
+}
+
+function judgeGates(pod: Pod, conditions: readonly PodCondition[]): Verdict {
+  const complaints = (pod.spec.readinessGates ?? []).flatMap(({ conditionType }) => {
+    const condition = conditions.find(({ type }) => type === conditionType);
+    if (!condition) return [`corresponding condition of pod readiness gate "${conditionType}" does not exist.`];
+    if (condition.status === "True") return [];
+    return [`the status of pod readiness gate "${conditionType}" is not "True", but ${condition.status}`];
+  });
+  return complaints.length === 0 ? yes : { status: "False", reason: "ReadinessGatesNotReady", message: complaints.join(", ") };
+}
+
+/** Once a main container has started, or the condition has been True, the pod stays initialized. */
+function judgeInitialized({ pod, statuses, phase, previous }: ConditionsInput): Verdict {
+  if (phase === "Succeeded") return { status: "True", reason: "PodCompleted" };
+  const hasStarted = ({ name }: Container) => {
+    const state = statusOf(statuses, name)?.state;
+    return state?.running !== undefined || state?.terminated !== undefined;
+  };
+  if (pod.spec.containers.some(hasStarted)) return yes;
+  const incomplete = (pod.spec.initContainers ?? []).filter((container) => {
+    const status = statusOf(statuses, container.name);
+    return !(isSidecar(container) ? status?.started : status?.ready);
+  });
+  const before = previous?.conditions?.some(({ type, status }) => type === "Initialized" && status === "True");
+  if (incomplete.length === 0 || before) return yes;
+  return { status: "False", reason: "ContainersNotInitialized", message: `containers with incomplete status: ${nameList(incomplete)}` };
+}
+
+function statusOf(statuses: readonly ContainerStatus[], name: string): ContainerStatus | undefined {
+  return statuses.find((status) => status.name === name);
+}
+
+function nameList(containers: readonly Container[]): string {
+  return `[${containers.map(({ name }) => name).join(" ")}]`;
+}

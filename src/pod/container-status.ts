@@ -1,0 +1,197 @@
+import { type ContainerStatus as RuntimeStatus, ContainerState as RuntimeState } from "../gen/cri.ts";
+import { rfc3339 } from "../lib/rfc3339.ts";
+import type { Container, ContainerState, ContainerStatus, Pod, PodStatus } from "../objects.ts";
+import type { ContainerKind, ProbeVerdict, RuntimePod, StartFailure } from "../pipeline.ts";
+import { resourcesInForce } from "./container-resources.ts";
+import { isSidecar } from "./containers.ts";
+import { containerNameLabel, containerRestartCountAnnotation } from "./labels.ts";
+import { restartsAfter } from "./restart.ts";
+
+export interface ContainerStatusInput {
+  readonly pod: Pod;
+  readonly observed: RuntimePod | undefined;
+  /** The status that was last written: facts that only it remembers are carried on. */
+  readonly previous: PodStatus | undefined;
+  readonly failures: ReadonlyMap<string, StartFailure>;
+  /** The newest verdict of a container's readiness probe, by the runtime's ID; undefined before there is one. */
+  readonly readiness: (containerName: string, containerId: string) => ProbeVerdict | undefined;
+  /** The scheme of container IDs, such as `containerd`. */
+  readonly runtimeName: string;
+}
+
+/** Exit code of a container that was killed; also given to one whose end nobody saw. */
+const killedExitCode = 137;
+
+const listOf = { containers: "containerStatuses", initContainers: "initContainerStatuses", ephemeralContainers: "ephemeralContainerStatuses" } as const;
+
+/** Statuses of the containers in one list of the spec: init containers in its order, others by name.
+ *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#container-states */
+export function containerStatuses(kind: ContainerKind, input: ContainerStatusInput): ContainerStatus[] {
+  const containers: readonly Container[] = input.pod.spec[kind] ?? [];
+  const statuses = containers.map((container) => statusOf(kind, container, input));
+  return kind === "initContainers" ? statuses : statuses.sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+function statusOf(kind: ContainerKind, container: Container, input: ContainerStatusInput): ContainerStatus {
+  const before = input.previous?.[listOf[kind]]?.find(({ name }) => name === container.name);
+  const [newest, older] = runsOf(input.observed, container.name);
+  const seen = newest ? fromRuntime(container, newest, older, before, input) : fromMemory(container, before, input);
+  const status = withFailure(kind, container, seen, newest, input);
+  return kind === "ephemeralContainers" ? status : withReadiness(kind, container, status, before, input);
+}
+
+/** The runtime's containers of this name, newest first. */
+function runsOf(observed: RuntimePod | undefined, name: string): readonly RuntimeStatus[] {
+  return (observed?.containers ?? []).filter((status) => (status.labels[containerNameLabel] ?? status.metadata?.name) === name);
+}
+
+/** The status of a container that the runtime has not (any more). */
+function fromMemory(container: Container, before: ContainerStatus | undefined, { pod }: ContainerStatusInput): ContainerStatus {
+  if (before?.state?.terminated) return before;
+  const reason = pod.spec.initContainers?.length ? "PodInitializing" : "ContainerCreating";
+  const waiting: ContainerStatus = {
+    name: container.name,
+    image: container.image ?? "",
+    imageID: "",
+    ready: false,
+    restartCount: before?.restartCount ?? 0,
+    state: { waiting: { reason } },
+    lastState: before?.lastState ?? {},
+    ...volumeMounts(container, undefined),
+  };
+  if (!before?.state?.running || before.lastState?.terminated) return waiting;
+  const message = "The container could not be located when the pod was deleted.  The container used to be Running";
+  const restarts = waiting.restartCount + (pod.metadata.deletionTimestamp ? 0 : 1);
+  return { ...waiting, restartCount: restarts, lastState: { terminated: lost(message) } };
+}
+
+/** How a container is shown that ended unseen. */
+export function lost(message: string): NonNullable<ContainerState["terminated"]> {
+  return { exitCode: killedExitCode, reason: "ContainerStatusUnknown", message };
+}
+
+function fromRuntime(container: Container, newest: RuntimeStatus, older: RuntimeStatus | undefined, before: ContainerStatus | undefined, input: ContainerStatusInput): ContainerStatus {
+  const containerID = `${input.runtimeName}://${newest.id}`;
+  const state = stateOf(newest, before, input.runtimeName);
+  const running = newest.state === RuntimeState.CONTAINER_RUNNING;
+  const requests = container.resources?.requests;
+  const linux = newest.user?.linux;
+  const user = linux && { uid: Number(linux.uid), gid: Number(linux.gid), supplementalGroups: linux.supplementalGroups.map(Number) };
+  return {
+    name: container.name,
+    image: newest.image?.image ?? "",
+    imageID: newest.imageRef,
+    containerID,
+    ready: false,
+    restartCount: restartCount(newest, before),
+    state,
+    lastState: older ? stateOf(older, before, input.runtimeName) : lastStateOf(containerID, before),
+    resources: resourcesInForce(container, newest, running, before),
+    ...(requests && { allocatedResources: requests }),
+    ...(user && { user: { linux: user } }),
+    ...volumeMounts(container, before),
+  };
+}
+
+/** A count never falls, not even when the runtime has forgotten older runs. */
+function restartCount(run: RuntimeStatus, before: ContainerStatus | undefined): number {
+  const counted = Number(run.annotations[containerRestartCountAnnotation] ?? run.metadata?.attempt ?? 0) || 0;
+  const known = before?.restartCount ?? 0;
+  if (run.state === RuntimeState.CONTAINER_UNKNOWN && before?.state?.running) return known + 1;
+  if (run.state === RuntimeState.CONTAINER_RUNNING && before?.state?.terminated && known >= counted) return known + 1;
+  return Math.max(known, counted);
+}
+
+/** How the run before ended, from memory: the runtime has only the newest. */
+function lastStateOf(containerID: string, before: ContainerStatus | undefined): ContainerState {
+  if (before?.state?.terminated && before.containerID !== containerID) return { terminated: before.state.terminated };
+  return before?.lastState?.terminated ? { terminated: before.lastState.terminated } : {};
+}
+
+function stateOf(run: RuntimeStatus, before: ContainerStatus | undefined, runtimeName: string): ContainerState {
+  switch (run.state) {
+    case RuntimeState.CONTAINER_RUNNING:
+      return { running: { startedAt: time(run.startedAt) } };
+    case RuntimeState.CONTAINER_EXITED:
+      return {
+        terminated: {
+          exitCode: run.exitCode,
+          ...(run.reason && { reason: run.reason }),
+          ...(run.message && { message: run.message }),
+          startedAt: time(run.startedAt),
+          finishedAt: time(run.finishedAt),
+          containerID: `${runtimeName}://${run.id}`,
+        },
+      };
+    case RuntimeState.CONTAINER_UNKNOWN:
+      return before?.state?.running ? { terminated: lost("The container could not be located when the pod was terminated") } : { waiting: {} };
+    default:
+      return { waiting: {} };
+  }
+}
+
+/** @param nanoseconds since the epoch, as CRI has them. */
+function time(nanoseconds: bigint): string {
+  return rfc3339(Number(nanoseconds / 1_000_000n));
+}
+
+/** A container that is to be started and could not be is Waiting, with the reason; its last run moves to lastState. */
+function withFailure(kind: ContainerKind, container: Container, status: ContainerStatus, newest: RuntimeStatus | undefined, input: ContainerStatusInput): ContainerStatus {
+  const { pod, observed, failures } = input;
+  const exited = newest?.state === RuntimeState.CONTAINER_EXITED;
+  if (kind === "initContainers") {
+    if (exited && newest.exitCode === 0) return status;
+    if (!newest && !isSidecar(container) && status.state?.waiting && mainContainerMade(pod, observed)) return { ...status, state: { terminated: forgottenInit } };
+  }
+  const wanted =
+    !pod.metadata.deletionTimestamp &&
+    newest?.state !== RuntimeState.CONTAINER_RUNNING &&
+    (!exited || restartsAfter(container, pod.spec, newest.exitCode));
+  const failure = wanted ? failures.get(container.name) : undefined;
+  if (!failure) return status;
+  const lastState = status.state?.terminated ? status.state : status.lastState;
+  return { ...status, state: { waiting: { reason: failure.reason, message: failure.message } }, ...(lastState && { lastState }) };
+}
+
+/** Main containers are made only after every init container has succeeded. */
+const forgottenInit = {
+  exitCode: 0,
+  reason: "Completed",
+  message: "Unable to get init container status from container runtime and pod has been initialized, treat it as exited normally",
+} as const;
+
+function mainContainerMade({ spec }: Pod, observed: RuntimePod | undefined): boolean {
+  return spec.containers.some(({ name }) => {
+    const state = runsOf(observed, name)[0]?.state;
+    return state !== undefined && state !== RuntimeState.CONTAINER_UNKNOWN;
+  });
+}
+
+/** What probes say, and before they have spoken what was shown of the same container: an agent's restart flips nothing. */
+function withReadiness(kind: ContainerKind, container: Container, status: ContainerStatus, before: ContainerStatus | undefined, input: ContainerStatusInput): ContainerStatus {
+  const running = status.state?.running !== undefined;
+  const same = before !== undefined && before.containerID === status.containerID ? before : undefined;
+  const started = running && (!container.startupProbe || same?.started === true);
+  if (kind === "initContainers" && !isSidecar(container)) return { ...status, started, ready: status.state?.terminated?.exitCode === 0 };
+  if (!started) return { ...status, started, ready: false };
+  const verdict = container.readinessProbe ? input.readiness(container.name, idOf(status)) : "Success";
+  const ready = verdict === "Success" || (verdict !== "Failure" && same?.ready === true);
+  return { ...status, started, ready };
+}
+
+function idOf({ containerID = "" }: ContainerStatus): string {
+  return containerID.slice(containerID.indexOf("://") + 3);
+}
+
+/** Mounts as the spec has them; what was shown before stands, since a container's mounts never change. */
+function volumeMounts(container: Container, before: ContainerStatus | undefined): Pick<ContainerStatus, "volumeMounts"> {
+  if (before?.volumeMounts) return { volumeMounts: before.volumeMounts };
+  if (!container.volumeMounts?.length) return {};
+  return {
+    volumeMounts: container.volumeMounts.map(({ name, mountPath, readOnly }) => ({
+      name,
+      mountPath,
+      ...(readOnly && { readOnly, recursiveReadOnly: "Disabled" }),
+    })),
+  };
+}

@@ -1,0 +1,139 @@
+import { isIPv6 } from "node:net";
+import { DNSConfig } from "../gen/cri.ts";
+import type { Pod } from "../objects.ts";
+
+/** What a resolv.conf says. Options are `name` or `name:value`. */
+export interface ResolverConfig {
+  readonly servers: readonly string[];
+  readonly searches: readonly string[];
+  readonly options: readonly string[];
+}
+
+export interface DnsInput {
+  readonly pod: Pod;
+  /** What the target's resolver file says; undefined when the node has none (`resolvConf: ""`). */
+  readonly host: ResolverConfig | undefined;
+  /** KubeletConfiguration.clusterDNS and clusterDomain. */
+  readonly clusterDNS: readonly string[];
+  readonly clusterDomain: string;
+  /** The target's addresses: which loopback address stands for "no resolver". */
+  readonly hostIPs: readonly string[];
+}
+
+export interface DnsWarning {
+  readonly reason: "MissingClusterDNS" | "DNSConfigForming";
+  /** For the pod's event. */
+  readonly message: string;
+  /** For the node's event, when it gets one too. */
+  readonly nodeMessage?: string;
+}
+
+export interface PodDns {
+  readonly config: DNSConfig;
+  readonly warnings: readonly DnsWarning[];
+}
+
+const maxServers = 3;
+const maxSearches = 32;
+const maxSearchChars = 2048;
+const maxDomainChars = 253;
+
+/** What a pod's resolv.conf will say, by its DNS policy and dnsConfig, cut to the resolver's limits.
+ *  @see https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/#pod-s-dns-policy */
+export function podDns(input: DnsInput): PodDns {
+  const warnings: DnsWarning[] = [];
+  const base = baseConfig(input, warnings);
+  const extra = input.pod.spec.dnsConfig;
+  const servers = unique([...base.servers, ...(extra?.nameservers ?? [])]);
+  const searches = unique([...base.searches, ...(extra?.searches ?? [])]);
+  const options = extra ? mergeOptions(base.options, extra.options ?? []) : [...base.options];
+  const merged = extra ? { servers, searches, options } : { ...base, options };
+  const config = DNSConfig.fromPartial({
+    servers: fitServers(merged.servers, warnings),
+    searches: fitSearches(merged.searches, warnings),
+    options,
+  });
+  return { config, warnings };
+}
+
+function baseConfig(input: DnsInput, warnings: DnsWarning[]): ResolverConfig {
+  const { pod, host, clusterDNS, clusterDomain } = input;
+  const policy = pod.spec.dnsPolicy ?? "ClusterFirst";
+  if (policy === "None") return { servers: [], searches: [], options: [] };
+  const asHost = policy === "Default" || (policy === "ClusterFirst" && pod.spec.hostNetwork === true);
+  if (!asHost && clusterDNS.length > 0) {
+    const domain = clusterDomain;
+    const cluster = domain ? [`${pod.metadata.namespace}.svc.${domain}`, `svc.${domain}`, domain] : [];
+    const searches = domain ? unique([...cluster, ...(host?.searches ?? [])]) : (host?.searches ?? []);
+    return { servers: clusterDNS, searches, options: ["ndots:5"] };
+  }
+  if (!asHost) warnings.push(missingClusterDns(pod));
+  return host ?? loopbackOnly(input.hostIPs);
+}
+
+function missingClusterDns(pod: Pod): DnsWarning {
+  const { name, namespace, uid } = pod.metadata;
+  const nodeMessage =
+    'kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.';
+  return { reason: "MissingClusterDNS", message: `pod: "${name}_${namespace}(${uid})". ${nodeMessage}`, nodeMessage };
+}
+
+/** A resolver without servers asks the machine itself, which in a pod's network answers nothing: look-ups are off. */
+function loopbackOnly(hostIPs: readonly string[]): ResolverConfig {
+  const servers = hostIPs.map((ip) => (isIPv6(ip) ? "::1" : "127.0.0.1"));
+  return { servers: servers.length > 0 ? servers : ["127.0.0.1"], searches: ["."], options: [] };
+}
+
+function mergeOptions(base: readonly string[], extra: readonly { name?: string; value?: string }[]): string[] {
+  const merged = new Map(base.map(splitOption));
+  for (const { name = "", value = "" } of extra) merged.set(name, value);
+  return [...merged].map(([name, value]) => (value ? `${name}:${value}` : name));
+}
+
+function splitOption(option: string): [string, string] {
+  const at = option.indexOf(":");
+  return at < 0 ? [option, ""] : [option.slice(0, at), option.slice(at + 1)];
+}
+
+function fitServers(servers: readonly string[], warnings: DnsWarning[]): string[] {
+  if (servers.length <= maxServers) return [...servers];
+  const kept = servers.slice(0, maxServers);
+  const message = `Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: ${kept.join(" ")}`;
+  warnings.push({ reason: "DNSConfigForming", message });
+  return kept;
+}
+
+function fitSearches(searches: readonly string[], warnings: DnsWarning[]): string[] {
+  const kept = searches.slice(0, maxSearches).filter((domain) => domain.length <= maxDomainChars);
+  while (kept.join(" ").length > maxSearchChars) kept.pop();
+  if (kept.length < searches.length) {
+    const message = `Search Line limits were exceeded, some search paths have been omitted, the applied search line is: ${kept.join(" ")}`;
+    warnings.push({ reason: "DNSConfigForming", message });
+  }
+  return kept;
+}
+
+/** Reads a resolv.conf: nameservers add up, of search lines the last one counts, of equal options the last one.
+ *  @throws Error on a nameserver line without an address.
+ *  @see https://man7.org/linux/man-pages/man5/resolv.conf.5.html */
+export function parseResolvConf(text: string): ResolverConfig {
+  const servers: string[] = [];
+  const options = new Map<string, string>();
+  let searches: string[] = [];
+  for (const line of text.split("\n").map((each) => each.trim())) {
+    if (line.startsWith("#")) continue;
+    const [keyword, ...values] = line.split(/\s+/);
+    if (keyword === "nameserver") {
+      if (values[0] === undefined) throw new Error("nameserver list is empty ");
+      servers.push(values[0]);
+    }
+    if (keyword === "search")
+      searches = values.filter((domain) => domain !== ".").map((domain) => domain.replace(/\.$/, ""));
+    if (keyword === "options") for (const option of values) options.set(splitOption(option)[0], option);
+  }
+  return { servers, searches, options: [...options.values()] };
+}
+
+function unique(list: readonly string[]): string[] {
+  return [...new Set(list)];
+}

@@ -1,0 +1,135 @@
+import { isIPv4, isIPv6 } from "node:net";
+import type { Container, Pod } from "../objects.ts";
+import { quantityMilli, quantityValue } from "./quantity.ts";
+
+/** What a pod's downward API shows beside the pod itself. */
+export interface FieldContext {
+  /** The target's addresses, primary first. */
+  readonly hostIPs: readonly string[];
+  /** The pod's addresses, as the runtime gave them. */
+  readonly podIPs: readonly string[];
+}
+
+/** A `resourceFieldRef`. */
+export interface ResourceSelector {
+  readonly resource: string;
+  readonly containerName?: string;
+  readonly divisor?: string;
+}
+
+/** The value of a `fieldRef`: a path such as `metadata.labels['k']` or `status.podIP`.
+ *  @throws Error naming the path when the downward API has no such field.
+ *  @see https://kubernetes.io/docs/concepts/workloads/pods/downward-api/#downwardapi-fieldRef */
+export function podField(pod: Pod, path: string, { hostIPs, podIPs }: FieldContext): string {
+  const subscript = /^(metadata\.(?:labels|annotations))\['(.*)'\]$/s.exec(path);
+  if (subscript) {
+    const from = subscript[1] === "metadata.labels" ? pod.metadata.labels : pod.metadata.annotations;
+    return from?.[subscript[2] ?? ""] ?? "";
+  }
+  switch (path) {
+    case "metadata.name":
+      return pod.metadata.name;
+    case "metadata.namespace":
+      return pod.metadata.namespace;
+    case "metadata.uid":
+      return pod.metadata.uid;
+    case "metadata.labels":
+      return formatMap(pod.metadata.labels ?? {});
+    case "metadata.annotations":
+      return formatMap(pod.metadata.annotations ?? {});
+    case "spec.nodeName":
+      return pod.spec.nodeName ?? "";
+    case "spec.serviceAccountName":
+      return pod.spec.serviceAccountName ?? "";
+    case "status.hostIP":
+      return hostIPs[0] ?? "";
+    case "status.hostIPs":
+      return hostIPs.join(",");
+    case "status.podIP":
+      return orderPodIPs(podIPs, hostIPs)[0] ?? "";
+    case "status.podIPs":
+      return orderPodIPs(podIPs, hostIPs).join(",");
+    default:
+      throw new Error(`unsupported fieldPath: ${path}`);
+  }
+}
+
+/** One address of each family, the family of the node's primary address first (IPv4 when the node has none).
+ *  @see https://kubernetes.io/docs/concepts/services-networking/dual-stack/ */
+export function orderPodIPs(podIPs: readonly string[], hostIPs: readonly string[]): string[] {
+  const first = hostIPs[0] !== undefined && isIPv6(hostIPs[0]) ? [isIPv6, isIPv4] : [isIPv4, isIPv6];
+  return first.map((family) => podIPs.find((ip) => family(ip))).filter((ip) => ip !== undefined);
+}
+
+/** The value of a `resourceFieldRef`, in units of its divisor, rounded up. A limit that is not set is the node's allocatable.
+ *  @param containerName the container that asks; the selector's own name wins.
+ *  @param allocatable of the node, as quantities by resource name.
+ *  @throws Error when there is no such container or resource.
+ *  @see https://kubernetes.io/docs/concepts/workloads/pods/downward-api/#downwardapi-resourceFieldRef */
+export function resourceField(
+  pod: Pod,
+  selector: ResourceSelector,
+  containerName: string,
+  allocatable: Readonly<Record<string, string>>,
+): string {
+  const name = selector.containerName || containerName;
+  const container = [...pod.spec.containers, ...(pod.spec.initContainers ?? [])].find(
+    (candidate) => candidate.name === name,
+  );
+  if (!container) throw new Error(`container ${name} not found`);
+  const match = /^(limits|requests)\.(cpu|memory|ephemeral-storage|hugepages-.+)$/.exec(selector.resource);
+  const [, list, resource] = match ?? [];
+  if (!list || !resource) throw new Error(`unsupported container resource : ${selector.resource}`);
+  const quantity = quantityOf(container, list, resource, allocatable);
+  const measure = resource === "cpu" ? quantityMilli : quantityValue;
+  const divisor = selector.divisor !== undefined && quantityMilli(selector.divisor) !== 0 ? selector.divisor : "1";
+  return String(Math.ceil(measure(quantity) / measure(divisor)));
+}
+
+function quantityOf(
+  container: Container,
+  list: string,
+  resource: string,
+  allocatable: Readonly<Record<string, string>>,
+): string {
+  if (list === "requests") return container.resources?.requests?.[resource] ?? "0";
+  const limit = container.resources?.limits?.[resource] ?? "0";
+  // Huge pages are never overcommitted: the node's allocatable is not a limit for them.
+  if (quantityMilli(limit) !== 0 || resource.startsWith("hugepages-")) return limit;
+  return allocatable[resource] ?? "0";
+}
+
+/** Labels or annotations as sorted `key="value"` lines, values quoted as Go's strconv.Quote does. */
+export function formatMap(map: Readonly<Record<string, string>>): string {
+  return Object.keys(map)
+    .sort(byBytes)
+    .map((key) => `${key}=${quote(map[key] ?? "")}`)
+    .join("\n");
+}
+
+function byBytes(a: string, b: string): number {
+  return Buffer.compare(Buffer.from(a), Buffer.from(b));
+}
+
+const escapes: Readonly<Record<string, string>> = {
+  "\x07": "\\a",
+  "\b": "\\b",
+  "\f": "\\f",
+  "\n": "\\n",
+  "\r": "\\r",
+  "\t": "\\t",
+  "\v": "\\v",
+  "\\": "\\\\",
+  '"': '\\"',
+};
+
+function quote(text: string): string {
+  const escaped = text.replace(/["\\]|[^\p{L}\p{M}\p{N}\p{P}\p{S} ]/gu, (char) => {
+    const code = char.codePointAt(0) ?? 0;
+    const known = escapes[char];
+    if (known) return known;
+    if (code < 0x80) return `\\x${code.toString(16).padStart(2, "0")}`;
+    return code < 0x10000 ? `\\u${code.toString(16).padStart(4, "0")}` : `\\U${code.toString(16).padStart(8, "0")}`;
+  });
+  return `"${escaped}"`;
+}

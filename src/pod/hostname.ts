@@ -1,0 +1,36 @@
+import type { Pod } from "../objects.ts";
+
+/** The longest name that a label may have, and the longest that the kernel keeps as its nodename. */
+const maxHostname = 63;
+const maxKernelName = 64;
+
+export interface PodHostname {
+  readonly hostname: string;
+  /** `subdomain.namespace.svc.clusterDomain`, or empty. */
+  readonly domain: string;
+}
+
+/** A pod's host name and domain.
+ *  @see https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/#pod-hostname-and-subdomain-field */
+export function podHostname(pod: Pod, clusterDomain: string): PodHostname {
+  const { hostname, hostnameOverride, subdomain } = pod.spec;
+  if (hostnameOverride !== undefined) return { hostname: cut(hostnameOverride), domain: "" };
+  const domain = subdomain ? `${subdomain}.${pod.metadata.namespace}.svc.${clusterDomain}` : "";
+  return { hostname: cut(hostname || pod.metadata.name), domain };
+}
+
+/** What `hostname` says inside the pod: the fully qualified name where the pod asks for it.
+ *  @throws Error when that is longer than the kernel can keep. */
+export function kernelHostname(pod: Pod, { hostname, domain }: PodHostname): string {
+  if (!domain || pod.spec.setHostnameAsFQDN !== true) return hostname;
+  const fqdn = `${hostname}.${domain}`;
+  if (fqdn.length <= maxKernelName) return fqdn;
+  throw new Error(
+    "failed to construct FQDN from pod hostname and cluster domain, " +
+      `FQDN ${fqdn} is too long (${maxKernelName} characters is the max, ${fqdn.length} characters requested)`,
+  );
+}
+
+function cut(name: string): string {
+  return name.length <= maxHostname ? name : name.slice(0, maxHostname).replace(/[-.]+$/, "");
+}

@@ -1,0 +1,79 @@
+/** An image's name in parts, the repository in full: `docker.io/library/busybox`. */
+export interface ImageName {
+  readonly repository: string;
+  /** Empty only where a digest is given. */
+  readonly tag: string;
+  readonly digest: string;
+}
+
+const host =
+  /^(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?$/;
+const pathComponent = /^[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*$/;
+const validTag = /^\w[\w.-]{0,127}$/;
+const validDigest = /^[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9A-Fa-f]{32,}$/;
+const digestLengths: Readonly<Record<string, number>> = { sha256: 64, sha384: 96, sha512: 128 };
+const maxRepository = 255;
+/** A DNS name and a port; longer ones are refused before a pattern works on them. */
+const maxDomain = 253 + 6;
+
+/** Reads an image reference as `docker pull` takes it; without tag and digest the tag is `latest`.
+ *  @throws Error `couldn't parse image name "…": …`.
+ *  @see https://github.com/distribution/reference */
+export function parseImageName(image: string): ImageName {
+  const refuse = (why: string) => new Error(`couldn't parse image name ${JSON.stringify(image)}: ${why}`);
+  if (/^[a-f0-9]{64}$/.test(image))
+    throw refuse(`invalid repository name (${image}), cannot specify 64-byte hexadecimal strings`);
+  const [named = "", digest = "", ...rest] = image.split("@");
+  const { name, tag } = splitTag(named);
+  const [domain, path] = splitDomain(name);
+  if (path !== path.toLowerCase())
+    throw refuse(`invalid reference format: repository name (${path}) must be lowercase`);
+  const wellFormed =
+    rest.length === 0 &&
+    domain.length <= maxDomain &&
+    host.test(domain) &&
+    path.split("/").every((part) => pathComponent.test(part));
+  if (!wellFormed || (tag !== undefined && !validTag.test(tag))) throw refuse("invalid reference format");
+  if (image.includes("@")) checkDigest(digest, refuse);
+  const repository = `${domain}/${path}`;
+  if (path.length > maxRepository) throw refuse(`repository name must not be more than ${maxRepository} characters`);
+  return { repository, tag: tag ?? (digest ? "" : "latest"), digest };
+}
+
+/** The image's name with `:latest` where neither tag nor digest is given; the registry stays as the user wrote it.
+ *  @throws Error as parseImageName. */
+export function withDefaultTag(image: string): string {
+  const { tag, digest } = parseImageName(image);
+  return digest || image.endsWith(`:${tag}`) ? image : `${image}:${tag}`;
+}
+
+/** The API server's default: an image tagged `latest`, or not at all, may change under its name.
+ *  @see https://kubernetes.io/docs/concepts/containers/images/#imagepullpolicy-defaulting */
+export function defaultPullPolicy(image: string): "Always" | "IfNotPresent" {
+  const { tag, digest } = parseImageName(image);
+  return tag === "latest" && !digest ? "Always" : "IfNotPresent";
+}
+
+/** A colon after the last slash begins a tag; before it, a registry's port. */
+function splitTag(named: string): { name: string; tag: string | undefined } {
+  const colon = named.indexOf(":", named.lastIndexOf("/") + 1);
+  return colon < 0 ? { name: named, tag: undefined } : { name: named.slice(0, colon), tag: named.slice(colon + 1) };
+}
+
+function splitDomain(name: string): [domain: string, path: string] {
+  const slash = name.indexOf("/");
+  const first = slash < 0 ? "" : name.slice(0, slash);
+  const isDomain = first === "localhost" || /[.:]/.test(first) || first !== first.toLowerCase();
+  const domain = !isDomain || first === "index.docker.io" ? "docker.io" : first;
+  const path = isDomain ? name.slice(slash + 1) : name;
+  return [domain, domain === "docker.io" && !path.includes("/") ? `library/${path}` : path];
+}
+
+function checkDigest(digest: string, refuse: (why: string) => Error): void {
+  if (!validDigest.test(digest)) throw refuse("invalid reference format");
+  const [algorithm = "", hex = ""] = digest.split(":");
+  const length = digestLengths[algorithm];
+  if (length === undefined) throw refuse("unsupported digest algorithm");
+  if (hex.length !== length) throw refuse("invalid checksum digest length");
+  if (hex !== hex.toLowerCase()) throw refuse("invalid checksum digest format");
+}

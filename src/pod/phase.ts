@@ -1,0 +1,63 @@
+import type { Container, ContainerStatus, Pod } from "../objects.ts";
+import { isSidecar, isStaticPod } from "./containers.ts";
+import { restartsAfter } from "./restart.ts";
+
+export type Phase = "Pending" | "Running" | "Succeeded" | "Failed";
+
+export interface PhaseInput {
+  readonly pod: Pod;
+  /** Of init and main containers. */
+  readonly statuses: readonly ContainerStatus[];
+  /** The pod is being taken down: nothing will be restarted. */
+  readonly ending: boolean;
+  /** A main container has been made in the pod's present sandbox. */
+  readonly initialized: boolean;
+}
+
+/** Succeeded and Failed are final. */
+export function isTerminal(phase: string | undefined): boolean {
+  return phase === "Succeeded" || phase === "Failed";
+}
+
+/** Phase of a pod from its container statuses alone. Terminal phases never revert: the caller keeps an old one.
+ *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-phase */
+export function podPhase({ pod, statuses, ending, initialized }: PhaseInput): Phase {
+  const init = pod.spec.initContainers ?? [];
+  const look = (containers: readonly Container[]) => containers.map((container) => situationOf(pod, container, statuses));
+  const plainInit = look(init.filter((container) => !isSidecar(container)));
+  const sidecars = look(init.filter(isSidecar));
+  const main = look(pod.spec.containers);
+
+  if (plainInit.some((one) => one.is === "stopped" && one.exitCode !== 0 && !one.restartable)) return "Failed";
+  const initPending = plainInit.some(({ is }) => is !== "stopped");
+  const sidecarPending = sidecars.some((one) => one.is === "waiting" || one.is === "odd" || (one.is === "running" && !one.started));
+  if (initPending || (sidecarPending && !initialized)) return "Pending";
+  // A sidecar that has stopped says nothing about the phase.
+  const counted = [...sidecars.filter(({ is }) => is !== "stopped"), ...main];
+  if (counted.some(({ is }) => is === "waiting")) return "Pending";
+  if (counted.some(({ is }) => is === "unknown" || is === "odd")) return "Pending";
+  if (counted.some(({ is }) => is === "running")) return "Running";
+  if (main.length === 0) return "Pending";
+  const succeeded = main.every((one) => one.is === "stopped" && one.exitCode === 0 && !one.waiting);
+  const outcome = succeeded ? "Succeeded" : "Failed";
+  if (ending && !isStaticPod(pod)) return outcome;
+  return main.some((one) => one.is === "stopped" && one.restartable) ? "Running" : outcome;
+}
+
+/** Where a container stands: one that waits after it ran is stopped; `odd` has a status without any state. */
+type Situation =
+  | { readonly is: "running"; readonly started: boolean }
+  | { readonly is: "stopped"; readonly exitCode: number; readonly restartable: boolean; readonly waiting: boolean }
+  | { readonly is: "waiting" | "unknown" | "odd" };
+
+function situationOf({ spec }: Pod, container: Container, statuses: readonly ContainerStatus[]): Situation {
+  const status = statuses.find(({ name }) => name === container.name);
+  if (!status) return { is: "unknown" };
+  if (status.state?.running) return { is: "running", started: status.started === true };
+  const ended = status.state?.terminated ?? (status.state?.waiting && status.lastState?.terminated);
+  if (ended) {
+    const restartable = restartsAfter(container, spec, ended.exitCode);
+    return { is: "stopped", exitCode: ended.exitCode, restartable, waiting: status.state?.waiting !== undefined };
+  }
+  return { is: status.state?.waiting ? "waiting" : "odd" };
+}

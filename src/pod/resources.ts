@@ -1,0 +1,165 @@
+import { HugepageLimit, LinuxContainerResources } from "../gen/cri.ts";
+import type { Container, Pod } from "../objects.ts";
+import { isSidecar } from "./containers.ts";
+import { qosClass } from "./qos.ts";
+import { quantityMilli, quantityNumber, quantityValue } from "./quantity.ts";
+
+/** Quantities by resource name. */
+export type ResourceList = Readonly<Record<string, string>>;
+
+/** How a node turns amounts into what the runtime sets. */
+export interface ResourceSettings {
+  /** KubeletConfiguration.cpuCFSQuota: false leaves CPU limits unenforced. */
+  readonly cpuCfsQuota: boolean;
+  /** KubeletConfiguration.cpuCFSQuotaPeriod, microseconds. */
+  readonly cpuCfsPeriodUs: number;
+}
+
+/** What only the target can tell. */
+export interface TargetResources {
+  readonly memoryBytes: number;
+  /** Sizes of huge pages that the target has, as cgroups name them: `2MB`, `1GB`. */
+  readonly hugePageSizes: readonly string[];
+  readonly cgroupV2: boolean;
+  /** Memory plus swap can be limited. */
+  readonly swapController: boolean;
+}
+
+export interface Amounts {
+  /** Undefined: not requested, the limit stands in. */
+  readonly cpuRequest: string | undefined;
+  readonly cpuLimit: string | undefined;
+  readonly memoryLimit: string | undefined;
+}
+
+const minShares = 2;
+const maxShares = 262_144;
+const minQuotaUs = 1000;
+
+/** CPU shares for thousandths of a CPU, within what the kernel takes. */
+export function milliCpuToShares(milliCpu: number): number {
+  return Math.min(maxShares, Math.max(minShares, Math.trunc((milliCpu * 1024) / 1000)));
+}
+
+/** Microseconds of CPU time in each period; 0 for no limit. */
+export function milliCpuToQuota(milliCpu: number, periodUs: number): number {
+  return milliCpu === 0 ? 0 : Math.max(minQuotaUs, Math.trunc((milliCpu * periodUs) / 1000));
+}
+
+/** Amounts of CPU and memory in the runtime's terms.
+ *  @see https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#how-pods-with-resource-limits-are-run */
+export function cpuAndMemory(
+  amounts: Amounts,
+  { cpuCfsQuota, cpuCfsPeriodUs }: ResourceSettings,
+): LinuxContainerResources {
+  const limit = quantityMilli(amounts.cpuLimit ?? "0");
+  const request = amounts.cpuRequest === undefined ? limit : quantityMilli(amounts.cpuRequest);
+  return LinuxContainerResources.fromPartial({
+    cpuShares: BigInt(milliCpuToShares(request)),
+    memoryLimitInBytes: BigInt(quantityValue(amounts.memoryLimit ?? "0")),
+    ...(cpuCfsQuota && { cpuQuota: BigInt(milliCpuToQuota(limit, cpuCfsPeriodUs)), cpuPeriod: BigInt(cpuCfsPeriodUs) }),
+  });
+}
+
+export interface ContainerResourcesInput extends ResourceSettings {
+  readonly pod: Pod;
+  readonly container: Container;
+  readonly target: TargetResources;
+  /** KubeletConfiguration.singleProcessOOMKill: on cgroup v2 the whole container dies unless it is true. */
+  readonly singleProcessOomKill: boolean;
+}
+
+/** What limits one container. Swap is never granted (swapBehavior NoSwap).
+ *  @see https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/ */
+export function containerResources(input: ContainerResourcesInput): LinuxContainerResources {
+  const { pod, container, target } = input;
+  const { requests = {}, limits = {} } = container.resources ?? {};
+  const base = cpuAndMemory({ cpuRequest: requests.cpu, cpuLimit: limits.cpu, memoryLimit: limits.memory }, input);
+  const unified: Record<string, string> = {};
+  if (target.cgroupV2 && !input.singleProcessOomKill) unified["memory.oom.group"] = "1";
+  if (target.cgroupV2 && target.swapController) unified["memory.swap.max"] = "0";
+  return {
+    ...base,
+    oomScoreAdj: BigInt(oomScoreAdjust(pod, container, target.memoryBytes)),
+    hugepageLimits: hugepageLimits(target.hugePageSizes, limits),
+    memorySwapLimitInBytes: !target.cgroupV2 && target.swapController ? base.memoryLimitInBytes : 0n,
+    unified,
+  };
+}
+
+/** Which processes the kernel ends first when memory runs out: the more a container uses beyond its request, the sooner.
+ *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#node-out-of-memory-behavior */
+export function oomScoreAdjust(pod: Pod, container: Container, memoryBytes: number): number {
+  const qos = qosClass(pod.spec);
+  if (pod.spec.priorityClassName === "system-node-critical" || qos === "Guaranteed") return -997;
+  if (qos === "BestEffort") return 1000;
+  const score = (requestBytes: number) => 1000 - Math.trunc((1000 * requestBytes) / memoryBytes);
+  const own = score(memoryRequest(container));
+  const sidecar = pod.spec.initContainers?.some((init) => init.name === container.name && isSidecar(init)) === true;
+  const least = sidecar ? score(Math.min(...pod.spec.containers.map(memoryRequest))) : own;
+  return Math.min(999, Math.max(3, Math.min(own, least)));
+}
+
+function memoryRequest({ resources }: Container): number {
+  return quantityValue(resources?.requests?.memory ?? "0");
+}
+
+/** Every size of huge pages is limited, to 0 where the container names none. */
+function hugepageLimits(sizes: readonly string[], limits: ResourceList): HugepageLimit[] {
+  const named = new Map<string, string>();
+  for (const [name, limit] of Object.entries(limits)) {
+    if (name.startsWith("hugepages-")) named.set(pageSizeName(quantityValue(name.slice("hugepages-".length))), limit);
+  }
+  return sizes.map((pageSize) =>
+    HugepageLimit.fromPartial({ pageSize, limit: BigInt(quantityValue(named.get(pageSize) ?? "0")) }),
+  );
+}
+
+/** A page size as cgroup files name it: 2097152 is `2MB`. */
+export function pageSizeName(bytes: number): string {
+  const units = ["B", "KB", "MB", "GB", "TB"];
+  const unit = Math.min(units.length - 1, Math.floor(Math.log2(bytes) / 10));
+  return `${Math.floor(bytes / 1024 ** unit)}${units[unit]}`;
+}
+
+/** What a pod requests, init containers included: they run one after the other before the rest, so the largest counts.
+ *  @param options.overhead adds what the sandbox itself needs.
+ *  @see https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers */
+export function podRequests(pod: Pod, { overhead }: { readonly overhead: boolean }): ResourceList {
+  const total = podTotal(pod, ({ resources }) => resources?.requests ?? {});
+  return overhead ? sum([total, pod.spec.overhead ?? {}]) : total;
+}
+
+/** What a pod may use at most, overhead left out. A resource is there when any container limits it. */
+export function podLimits(pod: Pod): ResourceList {
+  return podTotal(pod, ({ resources }) => resources?.limits ?? {});
+}
+
+/** Sidecars run beside the main containers and beside the init containers that follow them. */
+function podTotal(pod: Pod, of: (container: Container) => ResourceList): ResourceList {
+  const inits = pod.spec.initContainers ?? [];
+  const running = sum([...pod.spec.containers.map(of), ...inits.filter(isSidecar).map(of)]);
+  const starting = inits.map((init, index) => sum([...inits.slice(0, index).filter(isSidecar).map(of), of(init)]));
+  return largest([running, ...starting]);
+}
+
+function sum(lists: readonly ResourceList[]): ResourceList {
+  return combine(lists, (a, b) => a + b);
+}
+
+function largest(lists: readonly ResourceList[]): ResourceList {
+  return combine(lists, Math.max);
+}
+
+function combine(lists: readonly ResourceList[], join: (a: number, b: number) => number): ResourceList {
+  const amounts = new Map<string, number>();
+  for (const list of lists) {
+    for (const [name, quantity] of Object.entries(list)) {
+      const amount = quantityNumber(quantity);
+      const known = amounts.get(name);
+      amounts.set(name, known === undefined ? amount : join(known, amount));
+    }
+  }
+  // Thousandths, so that adding binary fractions shows no dust.
+  return Object.fromEntries([...amounts].map(([name, amount]) => [name, `${Math.round(amount * 1000)}m`]));
+}

@@ -1,0 +1,14 @@
+import { NamespaceMode, PodSandboxState } from "../gen/cri.ts";
+import type { Pod } from "../objects.ts";
+import type { RuntimePod } from "../pipeline.ts";
+
+/** Whether a pod's newest sandbox can take its containers: the only ready one, in the right network, with an address. */
+export function sandboxIsCurrent(pod: Pod, observed: RuntimePod | undefined): boolean {
+  const newest = observed?.sandboxes[0];
+  if (!observed || newest?.state !== PodSandboxState.SANDBOX_READY) return false;
+  if (observed.sandboxes.filter(({ state }) => state === PodSandboxState.SANDBOX_READY).length > 1) return false;
+  const hostNetwork = pod.spec.hostNetwork === true;
+  const mode = newest.linux?.namespaces?.options?.network ?? NamespaceMode.POD;
+  if (mode !== (hostNetwork ? NamespaceMode.NODE : NamespaceMode.POD)) return false;
+  return hostNetwork || !newest.network || newest.network.ip !== "";
+}

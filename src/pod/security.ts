@@ -1,0 +1,214 @@
+import { posix } from "node:path";
+import {
+  Capability,
+  LinuxContainerSecurityContext,
+  NamespaceMode,
+  NamespaceOption,
+  SELinuxOption,
+  SecurityProfile,
+  SecurityProfile_ProfileType as ProfileType,
+  SupplementalGroupsPolicy,
+} from "../gen/cri.ts";
+import type { Container, Pod } from "../objects.ts";
+import { allContainers } from "./containers.ts";
+
+/** A container's security context with what it inherits from its pod. */
+export type SecurityContext = NonNullable<Container["securityContext"]>;
+type PodSecurityContext = NonNullable<Pod["spec"]["securityContext"]>;
+
+/** Whom an image's processes run as when nothing else is said. */
+export interface ImageUser {
+  readonly uid?: bigint;
+  /** Set only where the image names no number. */
+  readonly username?: string;
+}
+
+const maskedPaths = [
+  "/proc/asound",
+  "/proc/acpi",
+  "/proc/interrupts",
+  "/proc/kcore",
+  "/proc/keys",
+  "/proc/latency_stats",
+  "/proc/timer_list",
+  "/proc/timer_stats",
+  "/proc/sched_debug",
+  "/proc/scsi",
+  "/sys/firmware",
+  "/sys/devices/virtual/powercap",
+];
+const readonlyPaths = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+const maxUid = 2n ** 31n - 1n;
+
+/** What a container's own security context leaves unset, its pod's decides.
+ *  @see https://kubernetes.io/docs/tasks/configure-pod-container/security-context/ */
+export function effectiveSecurityContext(pod: Pod, container: Container): SecurityContext {
+  const { seLinuxOptions, runAsUser, runAsGroup, runAsNonRoot } = pod.spec.securityContext ?? {};
+  const inherited = { seLinuxOptions, runAsUser, runAsGroup, runAsNonRoot };
+  const own = Object.entries(container.securityContext ?? {}).filter(
+    ([, value]) => value !== undefined && value !== null,
+  );
+  return { ...inherited, ...Object.fromEntries(own) };
+}
+
+/** Makes sure that a container which must not run as root does not.
+ *  @throws Error with the kubelet's text. @see https://kubernetes.io/docs/concepts/security/pod-security-standards/ */
+export function verifyRunAsNonRoot(pod: Pod, container: Container, { uid, username }: ImageUser): void {
+  const { runAsNonRoot, runAsUser } = effectiveSecurityContext(pod, container);
+  if (runAsNonRoot !== true) return;
+  const { name, namespace, uid: podUid } = pod.metadata;
+  const where = `(pod: "${name}_${namespace}(${podUid})", container: ${container.name})`;
+  if (runAsUser !== undefined) {
+    if (runAsUser === 0) throw new Error(`container's runAsUser breaks non-root policy ${where}`);
+    return;
+  }
+  if (uid === undefined && username) {
+    throw new Error(
+      `container has runAsNonRoot and image has non-numeric user (${username}), cannot verify user is non-root ${where}`,
+    );
+  }
+  if (uid === 0n) throw new Error(`container has runAsNonRoot and image will run as root ${where}`);
+  if (uid !== undefined && (uid < 0n || uid > maxUid)) {
+    const range = `(Must be 1-(${maxUid})): must be between 0 and ${maxUid}, inclusive`;
+    throw new Error(`container has runAsNonRoot and image has an invalid user id (${uid}). ${range} ${where}`);
+  }
+}
+
+export interface ContainerSecurityInput {
+  readonly pod: Pod;
+  readonly container: Container;
+  readonly imageUser: ImageUser;
+  /** Directory on the target below which Localhost profiles lie: `<root>/seccomp`. */
+  readonly seccompRoot: string;
+  /** KubeletConfiguration.seccompDefault. */
+  readonly seccompDefault: boolean;
+  /** Paths of this target to mask besides the usual ones. */
+  readonly moreMaskedPaths: readonly string[];
+}
+
+/** A container's security context in the runtime's terms. @throws Error where a profile is incomplete. */
+export function containerSecurity(input: ContainerSecurityInput): LinuxContainerSecurityContext {
+  const { pod, container, imageUser } = input;
+  const context = effectiveSecurityContext(pod, container);
+  const { runAsUser, runAsGroup, capabilities, seLinuxOptions } = context;
+  const profile = appArmorProfile(pod, container);
+  const unmasked = context.procMount === "Unmasked";
+  return LinuxContainerSecurityContext.fromPartial({
+    privileged: context.privileged ?? false,
+    readonlyRootfs: context.readOnlyRootFilesystem ?? false,
+    noNewPrivs: context.allowPrivilegeEscalation === false,
+    ...(capabilities && {
+      capabilities: Capability.fromPartial({
+        addCapabilities: capabilities.add ?? [],
+        dropCapabilities: capabilities.drop ?? [],
+      }),
+    }),
+    ...(seLinuxOptions && { selinuxOptions: seLinux(seLinuxOptions) }),
+    ...(runAsUser !== undefined ? { runAsUser: { value: BigInt(runAsUser) } } : userOf(imageUser)),
+    ...(runAsGroup !== undefined && { runAsGroup: { value: BigInt(runAsGroup) } }),
+    namespaceOptions: namespaces(pod),
+    supplementalGroups: supplementalGroups(pod.spec.securityContext),
+    supplementalGroupsPolicy: groupsPolicy(pod.spec.securityContext),
+    seccomp: seccompProfile(input),
+    ...(profile && { apparmor: profile.profile, apparmorProfile: profile.legacyName }),
+    maskedPaths: unmasked ? [] : [...maskedPaths, ...input.moreMaskedPaths],
+    readonlyPaths: unmasked ? [] : readonlyPaths,
+  });
+}
+
+function userOf({ uid, username }: ImageUser): { runAsUser?: { value: bigint }; runAsUsername?: string } {
+  return uid !== undefined ? { runAsUser: { value: uid } } : { runAsUsername: username ?? "" };
+}
+
+/** The namespaces that a pod shares with its node. Its containers each have a PID namespace unless they share one.
+ *  @see https://kubernetes.io/docs/tasks/configure-pod-container/share-process-namespace/ */
+export function namespaces({ spec }: Pod): NamespaceOption {
+  return NamespaceOption.fromPartial({
+    network: spec.hostNetwork ? NamespaceMode.NODE : NamespaceMode.POD,
+    ipc: spec.hostIPC ? NamespaceMode.NODE : NamespaceMode.POD,
+    pid: spec.hostPID ? NamespaceMode.NODE : spec.shareProcessNamespace ? NamespaceMode.POD : NamespaceMode.CONTAINER,
+  });
+}
+
+/** fsGroup first, then the groups named. */
+export function supplementalGroups(context: PodSecurityContext | undefined): bigint[] {
+  const { fsGroup, supplementalGroups: named = [] } = context ?? {};
+  return [...(fsGroup === undefined ? [] : [fsGroup]), ...named].map(BigInt);
+}
+
+/** @throws Error on a policy that CRI does not have. */
+export function groupsPolicy(context: PodSecurityContext | undefined): SupplementalGroupsPolicy {
+  switch (context?.supplementalGroupsPolicy) {
+    case undefined:
+    case "Merge":
+      return SupplementalGroupsPolicy.Merge;
+    case "Strict":
+      return SupplementalGroupsPolicy.Strict;
+    default:
+      throw new Error(`unsupported supplementalGroupsPolicy: ${context?.supplementalGroupsPolicy}`);
+  }
+}
+
+export function seLinux({ user, role, type, level }: NonNullable<SecurityContext["seLinuxOptions"]>): SELinuxOption {
+  return SELinuxOption.fromPartial({ user: user ?? "", role: role ?? "", type: type ?? "", level: level ?? "" });
+}
+
+/** True when any container of the pod is privileged. */
+export function hasPrivileged(pod: Pod): boolean {
+  return allContainers(pod).some(({ container }) => container.securityContext?.privileged === true);
+}
+
+/** @see https://kubernetes.io/docs/tutorials/security/seccomp/ */
+function seccompProfile({ pod, container, seccompRoot, seccompDefault }: ContainerSecurityInput): SecurityProfile {
+  const profile = container.securityContext?.seccompProfile ?? pod.spec.securityContext?.seccompProfile;
+  const type = profile?.type ?? (seccompDefault ? "RuntimeDefault" : "Unconfined");
+  if (type === "RuntimeDefault") return SecurityProfile.fromPartial({ profileType: ProfileType.RuntimeDefault });
+  if (type !== "Localhost") return SecurityProfile.fromPartial({ profileType: ProfileType.Unconfined });
+  if (!profile?.localhostProfile) throw new Error("localhostProfile must be set if seccompProfile type is Localhost.");
+  return SecurityProfile.fromPartial({
+    profileType: ProfileType.Localhost,
+    localhostRef: posix.join(seccompRoot, profile.localhostProfile),
+  });
+}
+
+const appArmorAnnotation = "container.apparmor.security.beta.kubernetes.io/";
+
+/** The profile, and the name by which older runtimes know it.
+ *  @see https://kubernetes.io/docs/tutorials/security/apparmor/ */
+function appArmorProfile(pod: Pod, container: Container): { profile: SecurityProfile; legacyName: string } | undefined {
+  const own = container.securityContext?.appArmorProfile;
+  const annotated = annotatedProfile(pod.metadata.annotations?.[appArmorAnnotation + container.name]);
+  const profile = own ?? annotated ?? pod.spec.securityContext?.appArmorProfile;
+  switch (profile?.type) {
+    case undefined:
+      return undefined;
+    case "RuntimeDefault":
+      return {
+        profile: SecurityProfile.fromPartial({ profileType: ProfileType.RuntimeDefault }),
+        legacyName: "runtime/default",
+      };
+    case "Unconfined":
+      return {
+        profile: SecurityProfile.fromPartial({ profileType: ProfileType.Unconfined }),
+        legacyName: "unconfined",
+      };
+    case "Localhost": {
+      const name = profile.localhostProfile;
+      if (!name) throw new Error("missing localhost apparmor profile name");
+      return {
+        profile: SecurityProfile.fromPartial({ profileType: ProfileType.Localhost, localhostRef: name }),
+        legacyName: `localhost/${name}`,
+      };
+    }
+    default:
+      throw new Error(`unknown apparmor profile type: "${profile?.type}"`);
+  }
+}
+
+function annotatedProfile(value: string | undefined): { type: string; localhostProfile?: string } | undefined {
+  if (value === "runtime/default") return { type: "RuntimeDefault" };
+  if (value === "unconfined") return { type: "Unconfined" };
+  return value?.startsWith("localhost/")
+    ? { type: "Localhost", localhostProfile: value.slice("localhost/".length) }
+    : undefined;
+}

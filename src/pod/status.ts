@@ -1,0 +1,91 @@
+import { isIPv6 } from "node:net";
+import { PodSandboxState } from "../gen/cri.ts";
+import type { ContainerStatus, Pod, PodStatus } from "../objects.ts";
+import type { RuntimePod } from "../pipeline.ts";
+import { podConditions } from "./conditions.ts";
+import { type ContainerStatusInput, containerStatuses } from "./container-status.ts";
+import { containerNameLabel } from "./labels.ts";
+import { isTerminal, type Phase, podPhase } from "./phase.ts";
+import { qosClass } from "./qos.ts";
+
+export interface StatusInput extends ContainerStatusInput {
+  /** The target's addresses, primary first. */
+  readonly hostIPs: readonly string[];
+  /** The pod is being taken down: what has stopped stays stopped. */
+  readonly ending: boolean;
+}
+
+/** A pod's status from what the runtime shows and what was shown before. Pure; the status manager adds times and start time.
+ *  Terminal phases stand. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ */
+export function generateStatus(input: StatusInput): PodStatus {
+  const { pod, observed, previous = pod.status } = input;
+  const known = { ...input, previous };
+  const main = containerStatuses("containers", known);
+  const init = containerStatuses("initContainers", known);
+  const ephemeral = containerStatuses("ephemeralContainers", known);
+  const statuses = [...init, ...main];
+  const phase = stickyPhase(known, statuses);
+  return {
+    phase,
+    ...(phase === previous?.phase && phaseNotes(pod, previous)),
+    conditions: podConditions({ pod, observed, previous, statuses, phase }),
+    qosClass: pod.status?.qosClass ?? qosClass(pod.spec),
+    ...addresses(known),
+    ...(init.length > 0 && { initContainerStatuses: init }),
+    containerStatuses: main,
+    ...(ephemeral.length > 0 && { ephemeralContainerStatuses: ephemeral }),
+  };
+}
+
+/** A pod does not leave Succeeded or Failed; what the API server shows counts most. */
+function stickyPhase({ pod, observed, previous, ending }: StatusInput, statuses: readonly ContainerStatus[]): Phase {
+  const phase = podPhase({ pod, statuses, ending, initialized: mainContainerInSandbox(pod, observed) });
+  const final = [pod.status?.phase, isTerminal(phase) ? phase : previous?.phase].find(isTerminal);
+  return (final as Phase | undefined) ?? phase;
+}
+
+function mainContainerInSandbox({ spec }: Pod, observed: RuntimePod | undefined): boolean {
+  const sandbox = observed?.sandboxes[0];
+  if (!observed || !sandbox) return false;
+  const names = new Set(spec.containers.map(({ name }) => name));
+  return observed.containers.some(({ labels, createdAt }) => names.has(labels[containerNameLabel] ?? "") && createdAt >= sandbox.createdAt);
+}
+
+/** Reason and message belong to the phase: they stay as long as it does. */
+function phaseNotes(pod: Pod, previous: PodStatus): Pick<PodStatus, "reason" | "message"> {
+  const reason = previous.reason || pod.status?.reason;
+  const message = previous.message || pod.status?.message;
+  return { ...(reason && { reason }), ...(message && { message }) };
+}
+
+/** Addresses of the host, and of the pod: one a family, the host's primary family first. A pod in the host's network has the
+ *  host's, kept once set. The last known ones stand while no sandbox is ready. */
+function addresses(input: StatusInput): Pick<PodStatus, "hostIP" | "hostIPs" | "podIP" | "podIPs"> {
+  const { pod, hostIPs } = input;
+  const hosts = hostIPs.slice(0, 2);
+  const pods = pod.spec.hostNetwork ? hostNetworkIPs(input, hosts) : podNetworkIPs(input, hosts);
+  return {
+    ...(hosts[0] !== undefined && { hostIP: hosts[0], hostIPs: hosts.map((ip) => ({ ip })) }),
+    ...(pods[0] !== undefined && { podIP: pods[0], podIPs: pods.map((ip) => ({ ip })) }),
+  };
+}
+
+function hostNetworkIPs({ previous }: StatusInput, hosts: readonly string[]): readonly string[] {
+  const [primary, secondary] = shownIPs(previous);
+  if (primary === undefined) return hosts;
+  const other = hosts[1];
+  if (secondary === undefined && other !== undefined && isIPv6(other) !== isIPv6(primary)) return [primary, other];
+  return secondary === undefined ? [primary] : [primary, secondary];
+}
+
+function podNetworkIPs({ observed, previous }: StatusInput, hosts: readonly string[]): readonly string[] {
+  const ready = observed?.sandboxes.some(({ state }) => state === PodSandboxState.SANDBOX_READY);
+  const ips = observed?.ips.length || ready ? (observed?.ips ?? []) : shownIPs(previous);
+  const sixFirst = hosts[0] !== undefined && isIPv6(hosts[0]);
+  const [primary, secondary] = [ips.find((ip) => isIPv6(ip) === sixFirst), ips.find((ip) => isIPv6(ip) !== sixFirst)];
+  return [primary, secondary].filter((ip) => ip !== undefined);
+}
+
+function shownIPs(previous: PodStatus | undefined): readonly string[] {
+  return previous?.podIPs?.flatMap(({ ip }) => (ip ? [ip] : [])) ?? [];
+}

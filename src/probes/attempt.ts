@@ -1,0 +1,98 @@
+import { messageOf } from "../lib/errors.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { Container, Pod, Probe } from "../objects.ts";
+import type { EventSink } from "../pipeline.ts";
+import { containerReference } from "../pod/reference.ts";
+import type { Host } from "../seams/host.ts";
+import type { Containers } from "../seams/runtime.ts";
+import { probeExec } from "./exec.ts";
+import { probeGrpc } from "./grpc.ts";
+import { firstRequest } from "./http-request.ts";
+import { probeHttp } from "./http.ts";
+import type { Outcome } from "./outcome.ts";
+import { resolvePort } from "./port.ts";
+import { probeTcp } from "./tcp.ts";
+
+/** What kind of probe it is, as events name it. */
+export type ProbeTitle = "Readiness";
+
+export interface AttemptDeps {
+  readonly host: Pick<Host, "dial">;
+  readonly runtime: Pick<Containers, "execSync">;
+  readonly clock: Clock;
+  readonly events: EventSink;
+}
+
+export interface Attempt {
+  readonly title: ProbeTitle;
+  readonly pod: Pod;
+  readonly container: Container;
+  readonly probe: Probe;
+  readonly containerId: string;
+  readonly podIP: string | undefined;
+}
+
+/** How often a probe that could not be made is tried before its result is dropped. */
+const maxTries = 3;
+
+/** Probes a container once. @returns undefined when the probe could not be made (that counts for nothing), or when `signal`
+ *  aborted. Failures, warnings and errors become events of the container. */
+export async function attemptProbe(deps: AttemptDeps, attempt: Attempt, signal: AbortSignal): Promise<"Success" | "Failure" | undefined> {
+  const outcome = await tryProbe(deps, attempt, signal);
+  if (signal.aborted) return undefined;
+  const { title, pod, container } = attempt;
+  const warn = (reason: string, message: string) => deps.events.event(containerReference(pod, container.name), "Warning", reason, message);
+  switch (outcome.is) {
+    case "success":
+      return "Success";
+    case "warning":
+      warn("ProbeWarning", `${title} probe warning: ${outcome.output}`);
+      return "Success";
+    case "failure":
+      warn("Unhealthy", `${title} probe failed: ${outcome.output}`);
+      return "Failure";
+    case "error":
+      warn("Unhealthy", `${title} probe errored and resulted in ${outcome.state} state: ${messageOf(outcome.error)}`);
+      return undefined;
+  }
+}
+
+async function tryProbe(deps: AttemptDeps, attempt: Attempt, signal: AbortSignal): Promise<Outcome> {
+  let outcome = await runProbe(deps, attempt, signal);
+  for (let tries = 1; outcome.is === "error" && tries < maxTries && !signal.aborted; tries++) outcome = await runProbe(deps, attempt, signal);
+  return outcome;
+}
+
+async function runProbe({ host, runtime, clock }: AttemptDeps, { probe, container, containerId, podIP }: Attempt, signal: AbortSignal): Promise<Outcome> {
+  const timeoutSeconds = probe.timeoutSeconds ?? 1;
+  if (probe.exec) return probeExec(runtime, probe.exec.command ?? [], { container, containerId, timeoutSeconds, signal });
+  try {
+    return await probeNetwork(host, probe, { container, podIP: podIP ?? "", timeoutSeconds, signal: clock.within(timeoutSeconds * 1000, signal) });
+  } catch (error) {
+    return { is: "error", state: "unknown", error };
+  }
+}
+
+interface NetworkTarget {
+  readonly container: Container;
+  readonly podIP: string;
+  readonly timeoutSeconds: number;
+  /** Aborts when the time is up, or when nobody wants the outcome any more. */
+  readonly signal: AbortSignal;
+}
+
+/** @throws Error for a port that cannot be resolved, or for a probe of no known kind. */
+function probeNetwork(host: Pick<Host, "dial">, probe: Probe, { container, podIP, timeoutSeconds, signal }: NetworkTarget): Promise<Outcome> {
+  if (probe.httpGet) {
+    const action = probe.httpGet;
+    return probeHttp(host, firstRequest(action, action.host || podIP, resolvePort(action.port, container)), signal);
+  }
+  if (probe.tcpSocket) return probeTcp(host, probe.tcpSocket.host || podIP, resolvePort(probe.tcpSocket.port, container), signal);
+  if (probe.grpc) return probeGrpc(host, { host: podIP, port: probe.grpc.port, service: probe.grpc.service ?? "", timeoutSeconds, signal });
+  throw new Error(`missing probe handler for ${container.name}`);
+}
+
+/** Whether the probe can be made before the pod's address is known. */
+export function needsPodIP({ exec, httpGet, tcpSocket }: Probe): boolean {
+  return !exec && !httpGet?.host && !tcpSocket?.host;
+}

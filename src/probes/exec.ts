@@ -1,0 +1,30 @@
+import { hasCode } from "../lib/errors.ts";
+import type { Container } from "../objects.ts";
+import { expand } from "../pod/expand.ts";
+import type { Containers } from "../seams/runtime.ts";
+import { type Outcome, goDuration, maxOutputBytes } from "./outcome.ts";
+
+export interface ExecTarget {
+  readonly container: Container;
+  /** CRI's ID. */
+  readonly containerId: string;
+  readonly timeoutSeconds: number;
+  readonly signal: AbortSignal;
+}
+
+/** Runs a command in the container: exit code 0 is a success, another one, or running over time, a failure. `$(VAR)` in it
+ *  stands for the values that the container's spec itself gives.
+ *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#probe-check-methods */
+export async function probeExec(runtime: Pick<Containers, "execSync">, command: readonly string[], target: ExecTarget): Promise<Outcome> {
+  const { container, containerId, timeoutSeconds, signal } = target;
+  const values = new Map((container.env ?? []).map(({ name, value }) => [name, value ?? ""]));
+  const argv = command.map((word) => expand(word, (name) => values.get(name)));
+  try {
+    const { exitCode, stdout, stderr } = await runtime.execSync(containerId, argv, timeoutSeconds, signal);
+    const output = Buffer.concat([stdout, stderr]).subarray(0, maxOutputBytes).toString();
+    return { is: exitCode === 0 ? "success" : "failure", output };
+  } catch (error) {
+    if (!hasCode(error, "deadline_exceeded")) return { is: "error", state: "unknown", error };
+    return { is: "failure", output: `command timed out: ${JSON.stringify(argv.join(" "))} timed out after ${goDuration(timeoutSeconds)}` };
+  }
+}

@@ -1,0 +1,31 @@
+import { hasCode, messageOf } from "../lib/errors.ts";
+import { joinHostPort } from "./port.ts";
+
+/** What users know these errors as. */
+const errnoTexts: Readonly<Record<string, string>> = {
+  ECONNREFUSED: "connect: connection refused",
+  EHOSTUNREACH: "connect: no route to host",
+  ENETUNREACH: "connect: network is unreachable",
+};
+
+/** Why a connection could not be made, in the words that users know from kubelets (Go's). */
+export function dialFailure(error: unknown, host: string, port: number): string {
+  const why = hasCode(error, "deadline_exceeded") ? "i/o timeout" : errnoText(error, errnoTexts) ?? messageOf(error);
+  return `dial tcp ${joinHostPort(host, port)}: ${why}`;
+}
+
+/** Why a connection broke, in those words. */
+export function brokenConnection(error: unknown): string {
+  // Node's own word for a connection that was closed in good order, but too early: no system call failed.
+  if (error instanceof Error && "code" in error && error.code === "ECONNRESET" && !("syscall" in error)) return "EOF";
+  return errnoText(error, { ECONNRESET: "read: connection reset by peer", EPIPE: "write: broken pipe" }) ?? messageOf(error);
+}
+
+/** The text of the first error along the causes whose system code the table knows. */
+function errnoText(error: unknown, texts: Readonly<Record<string, string>>): string | undefined {
+  for (let at = error; at instanceof Error; at = at.cause) {
+    const text = "code" in at && typeof at.code === "string" ? texts[at.code] : undefined;
+    if (text !== undefined) return text;
+  }
+  return undefined;
+}

@@ -1,0 +1,76 @@
+import type { CgroupLimits, Cgroups } from "../host/cgroups.ts";
+import type { Pod } from "../objects.ts";
+import type { PodStore } from "../pipeline.ts";
+import { type CgroupLayout, cgroupPath, podCgroup } from "../pod/cgroup-path.ts";
+import { type QosClass, qosClass } from "../pod/qos.ts";
+import { quantityMilli, quantityValue } from "../pod/quantity.ts";
+import { type ResourceSettings, milliCpuToQuota, milliCpuToShares, podLimits, podRequests } from "../pod/resources.ts";
+
+export interface PodCgroupsDeps {
+  readonly cgroups: Cgroups;
+  readonly layout: CgroupLayout;
+  readonly settings: ResourceSettings;
+  /** KubeletConfiguration.podPidsLimit; -1 for no limit. */
+  readonly podPidsLimit: number;
+  readonly pods: PodStore;
+}
+
+export interface PodCgroups {
+  ensure(pod: Pod, signal: AbortSignal): Promise<void>;
+  remove(uid: string, signal: AbortSignal): Promise<void>;
+}
+
+const tiers: readonly QosClass[] = ["Guaranteed", "Burstable", "BestEffort"];
+const minShares = 2;
+
+/** A cgroup for each quality of service class and each pod: what a pod's containers get together.
+ *  Under systemd the runtime's own slices do it; nothing is made here.
+ *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/ */
+export function createPodCgroups({ cgroups, layout, settings, podPidsLimit, pods }: PodCgroupsDeps): PodCgroups {
+  if (!layout.perQos || layout.driver === "systemd") return { ensure: async () => {}, remove: async () => {} };
+  const tierPath = (tier: string) => cgroupPath([...layout.root.split("/").filter((name) => name !== ""), "kubepods", tier], layout.driver);
+  const made = new Set<string>();
+  let burstableShares = 0;
+
+  const ensureTiers = async (signal: AbortSignal) => {
+    if (!made.has("besteffort")) await cgroups.ensure(tierPath("besteffort"), { cpuShares: minShares }, signal);
+    made.add("besteffort");
+    const milli = pods.list().filter(({ spec }) => qosClass(spec) === "Burstable").map((pod) => quantityMilli(podRequests(pod, { overhead: true })["cpu"] ?? "0"));
+    const shares = milliCpuToShares(milli.reduce((sum, each) => sum + each, 0));
+    if (shares !== burstableShares) await cgroups.ensure(tierPath("burstable"), { cpuShares: shares }, signal);
+    burstableShares = shares;
+  };
+
+  return {
+    async ensure(pod, signal) {
+      const { uid } = pod.metadata;
+      const path = podCgroup(uid, qosClass(pod.spec), layout);
+      await ensureTiers(signal);
+      if (made.has(path)) return;
+      await cgroups.ensure(path, podLimitsOf(pod, settings, podPidsLimit), signal);
+      made.add(path);
+    },
+    async remove(uid, signal) {
+      for (const tier of tiers) {
+        const path = podCgroup(uid, tier, layout);
+        made.delete(path);
+        await cgroups.remove(path, signal);
+      }
+    },
+  };
+}
+
+/** A limit holds for a whole pod only where every container has one. */
+function podLimitsOf(pod: Pod, settings: ResourceSettings, podPidsLimit: number): CgroupLimits {
+  const qos = qosClass(pod.spec);
+  const limits = podLimits(pod);
+  const all = [...pod.spec.containers, ...(pod.spec.initContainers ?? [])];
+  const declared = (name: "cpu" | "memory") => qos !== "BestEffort" && all.every(({ resources }) => quantityValue(resources?.limits?.[name] ?? "0") > 0);
+  const quota = milliCpuToQuota(quantityMilli(limits["cpu"] ?? "0"), settings.cpuCfsPeriodUs);
+  return {
+    cpuShares: qos === "BestEffort" ? minShares : milliCpuToShares(quantityMilli(podRequests(pod, { overhead: true })["cpu"] ?? "0")),
+    ...(declared("cpu") && settings.cpuCfsQuota && { cpuPeriodUs: settings.cpuCfsPeriodUs, cpuQuotaUs: quota }),
+    ...(declared("memory") && { memoryBytes: quantityValue(limits["memory"] ?? "0") }),
+    ...(podPidsLimit > 0 && { pids: podPidsLimit }),
+  };
+}

@@ -1,0 +1,52 @@
+import { openCgroups } from "../host/cgroups.ts";
+import { hasCode } from "../lib/errors.ts";
+import type { Pod } from "../objects.ts";
+import type { PodStore } from "../pipeline.ts";
+import type { CgroupLayout } from "../pod/cgroup-path.ts";
+import type { ResourceSettings } from "../pod/resources.ts";
+import type { Host } from "../seams/host.ts";
+import { type PodCgroups, createPodCgroups } from "./pod-cgroups.ts";
+
+export interface PodGroundDeps {
+  readonly host: Host;
+  readonly rootDir: string;
+  readonly layout: (signal: AbortSignal) => Promise<CgroupLayout>;
+  readonly settings: ResourceSettings;
+  readonly podPidsLimit: number;
+  readonly pods: PodStore;
+}
+
+const podMode = 0o750;
+
+/** A pod's directories and cgroup on the target. */
+export function createPodGround({ host, rootDir, layout, settings, podPidsLimit, pods }: PodGroundDeps) {
+  let cgroups: PodCgroups | undefined;
+  const made = new Set<string>();
+  const open = async (signal: AbortSignal): Promise<PodCgroups> => {
+    cgroups ??= createPodCgroups({ cgroups: await openCgroups(host, await cgroupVersion(host, signal), signal), layout: await layout(signal), settings, podPidsLimit, pods });
+    return cgroups;
+  };
+  return {
+    /** Makes them; does nothing for a pod whose ground stands. */
+    async prepare(pod: Pod, signal: AbortSignal): Promise<void> {
+      const { uid } = pod.metadata;
+      if (made.has(uid)) return;
+      const directory = `${rootDir}/pods/${uid}`;
+      await host.fs.apply(["", "/volumes", "/plugins", "/containers"].map((below) => ({ do: "mkdir", path: directory + below, mode: podMode, parents: true })), signal);
+      await (await open(signal)).ensure(pod, signal);
+      made.add(uid);
+    },
+    /** Gives back the cgroup of a pod whose containers are gone. Safe to repeat. */
+    async release(uid: string, signal: AbortSignal): Promise<void> {
+      made.delete(uid);
+      await (await open(signal)).remove(uid, signal);
+    },
+  };
+}
+
+async function cgroupVersion(host: Host, signal: AbortSignal): Promise<1 | 2> {
+  return host.fs.stat("/sys/fs/cgroup/cgroup.controllers", signal).then(() => 2, (error: unknown) => {
+    if (hasCode(error, "not_found")) return 1;
+    throw error;
+  });
+}

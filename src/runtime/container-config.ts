@@ -1,0 +1,87 @@
+import { ContainerConfig, type LinuxContainerConfig, type Mount } from "../gen/cri.ts";
+import type { Container, Pod } from "../objects.ts";
+import { expand } from "../pod/expand.ts";
+import { goJson } from "../pod/go-json.ts";
+import { containerHash } from "../pod/hash.ts";
+import {
+  containerHashAnnotation,
+  containerNameLabel,
+  containerPortsAnnotation,
+  containerRestartCountAnnotation,
+  podDeletionGraceAnnotation,
+  podNameLabel,
+  podNamespaceLabel,
+  podTerminationGraceAnnotation,
+  podUidLabel,
+  preStopHandlerAnnotation,
+  terminationMessagePathAnnotation,
+  terminationMessagePolicyAnnotation,
+} from "../pod/labels.ts";
+import { containerLogPath } from "../pod/log-paths.ts";
+import { terminationMessagePath } from "./container-files.ts";
+
+export interface ContainerConfigInput {
+  readonly pod: Pod;
+  readonly container: Container;
+  /** What the runtime calls the image. */
+  readonly image: string;
+  readonly restartCount: number;
+  readonly environment: ReadonlyMap<string, string>;
+  readonly mounts: readonly Mount[];
+  readonly linux: LinuxContainerConfig;
+  /** Labels that tell this node's containers from another's; none in an exclusive runtime. */
+  readonly ownerLabels: Readonly<Record<string, string>>;
+}
+
+/** What CreateContainer makes. Labels, annotations and log path are a kubelet's, so that either agent takes over from the
+ *  other. @see https://kubernetes.io/docs/tasks/inject-data-application/define-command-argument-container/ */
+export function buildContainerConfig(input: ContainerConfigInput): ContainerConfig {
+  const { pod, container, restartCount, environment } = input;
+  const expanded = (words: readonly string[] | undefined) =>
+    (words ?? []).map((word) => expand(word, (name) => environment.get(name)));
+  return ContainerConfig.fromPartial({
+    metadata: { name: container.name, attempt: restartCount },
+    image: { image: input.image, userSpecifiedImage: container.image ?? "" },
+    command: expanded(container.command),
+    args: expanded(container.args),
+    workingDir: container.workingDir ?? "",
+    envs: [...environment].map(([key, value]) => ({ key, value: Buffer.from(value) })),
+    mounts: [...input.mounts],
+    labels: labelsOf(input),
+    annotations: containerAnnotations(pod, container, restartCount),
+    logPath: containerLogPath(container.name, restartCount),
+    stdin: container.stdin ?? false,
+    stdinOnce: container.stdinOnce ?? false,
+    tty: container.tty ?? false,
+    linux: input.linux,
+  });
+}
+
+function labelsOf({ pod, container, ownerLabels }: ContainerConfigInput): Record<string, string> {
+  const { name, namespace, uid } = pod.metadata;
+  return {
+    ...ownerLabels,
+    [podNameLabel]: name,
+    [podNamespaceLabel]: namespace,
+    [podUidLabel]: uid,
+    [containerNameLabel]: container.name,
+  };
+}
+
+/** What an agent has to know of a container that it did not start. (kubelet, kuberuntime/labels.go) */
+function containerAnnotations(pod: Pod, container: Container, restartCount: number): Record<string, string> {
+  const deletionGrace = pod.metadata.deletionGracePeriodSeconds;
+  const terminationGrace = pod.spec.terminationGracePeriodSeconds;
+  const preStop = container.lifecycle?.preStop;
+  const ports = container.ports ?? [];
+  return {
+    [containerHashAnnotation]: containerHash(container),
+    [containerRestartCountAnnotation]: String(restartCount),
+    [terminationMessagePathAnnotation]: terminationMessagePath(container) ?? "",
+    [terminationMessagePolicyAnnotation]: container.terminationMessagePolicy ?? "File",
+    ...(deletionGrace !== undefined && { [podDeletionGraceAnnotation]: String(deletionGrace) }),
+    ...(terminationGrace !== undefined && { [podTerminationGraceAnnotation]: String(terminationGrace) }),
+    ...(preStop && { [preStopHandlerAnnotation]: goJson(preStop) }),
+    ...(ports.length > 0 && { [containerPortsAnnotation]: goJson(ports) }),
+  };
+}

@@ -1,0 +1,85 @@
+import { posix } from "node:path";
+import { Mount } from "../gen/cri.ts";
+import type { Container, Pod } from "../objects.ts";
+import type { FileChange } from "../seams/host.ts";
+import { absolute } from "./mounts.ts";
+
+const hostsPath = "/etc/hosts";
+const defaultTerminationPath = "/dev/termination-log";
+
+export interface ContainerFilesInput {
+  readonly pod: Pod;
+  readonly container: Container;
+  /** Directory of the pod on the target: `<root>/pods/<uid>`. */
+  readonly podDirectory: string;
+  /** Directory of the pod's logs on the target. */
+  readonly logDirectory: string;
+  /** What /etc/hosts says; undefined when the pod gets none from the node. */
+  readonly hostsFile: string | undefined;
+  /** A name that no earlier run of this container had. */
+  readonly instance: string;
+  readonly selinux: boolean;
+}
+
+/** What has to be on the target before a container is made, and what of it the container sees. */
+export interface ContainerFiles {
+  readonly changes: readonly FileChange[];
+  readonly mounts: readonly Mount[];
+}
+
+/** A container's log directory, its pod's hosts file and an empty termination message, with the modes of a kubelet.
+ *  @see https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/ */
+export function containerFiles(input: ContainerFilesInput): ContainerFiles {
+  const logs: FileChange = {
+    do: "mkdir",
+    path: posix.join(input.logDirectory, input.container.name),
+    mode: 0o755,
+    parents: true,
+  };
+  const podDirectory: FileChange = { do: "mkdir", path: input.podDirectory, mode: 0o750, parents: true };
+  const parts = [hostsFile(input), terminationMessage(input)].filter((part) => part !== undefined);
+  return {
+    changes: [logs, podDirectory, ...parts.flatMap(({ changes }) => changes)],
+    mounts: parts.flatMap(({ mounts }) => mounts),
+  };
+}
+
+/** Where a container's processes write why they end; undefined when the spec wants no such file. */
+export function terminationMessagePath({ terminationMessagePath: path }: Container): string | undefined {
+  return path === "" ? undefined : absolute(path ?? defaultTerminationPath);
+}
+
+function hostsFile({
+  container,
+  podDirectory,
+  hostsFile: data,
+  selinux,
+}: ContainerFilesInput): ContainerFiles | undefined {
+  if (data === undefined || container.volumeMounts?.some(({ mountPath }) => mountPath === hostsPath)) return undefined;
+  const path = posix.join(podDirectory, "etc-hosts");
+  return {
+    changes: [{ do: "write", path, data, mode: 0o644 }],
+    mounts: [Mount.fromPartial({ containerPath: hostsPath, hostPath: path, selinuxRelabel: selinux })],
+  };
+}
+
+/** Anybody may write it: the container's user need not be the node's. */
+function terminationMessage({
+  container,
+  podDirectory,
+  instance,
+  selinux,
+}: ContainerFilesInput): ContainerFiles | undefined {
+  const containerPath = terminationMessagePath(container);
+  if (containerPath === undefined) return undefined;
+  const directory = posix.join(podDirectory, "containers", container.name);
+  const path = posix.join(directory, instance);
+  return {
+    changes: [
+      { do: "mkdir", path: posix.dirname(directory), mode: 0o750 },
+      { do: "mkdir", path: directory, mode: 0o750 },
+      { do: "write", path, data: "", mode: 0o666 },
+    ],
+    mounts: [Mount.fromPartial({ containerPath, hostPath: path, selinuxRelabel: selinux })],
+  };
+}

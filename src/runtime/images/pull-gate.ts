@@ -1,0 +1,64 @@
+import type { Clock } from "../../lib/clock.ts";
+import { abortError, throwIfAborted } from "../../lib/errors.ts";
+
+/** Lets a bounded number of pulls run at once, in the order in which they ask. */
+export interface PullGate {
+  /** Waits for a place, runs, gives the place back. @throws the signal's reason when it aborts while waiting. */
+  run<T>(work: () => Promise<T>, signal: AbortSignal): Promise<T>;
+}
+
+/** @param places at least 1; Infinity for no bound. */
+export function createPullGate(places: number): PullGate {
+  const waiting: (() => void)[] = [];
+  let free = places;
+  const enter = (signal: AbortSignal): Promise<void> => {
+    throwIfAborted(signal);
+    if (free > 0) {
+      free -= 1;
+      return Promise.resolve();
+    }
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const admit = () => {
+      signal.removeEventListener("abort", giveUp);
+      resolve();
+    };
+    const giveUp = () => {
+      waiting.splice(waiting.indexOf(admit), 1);
+      reject(abortError(signal));
+    };
+    signal.addEventListener("abort", giveUp, { once: true });
+    waiting.push(admit);
+    return promise;
+  };
+  const leave = () => {
+    const next = waiting.shift();
+    if (next) next();
+    else free += 1;
+  };
+  return {
+    async run(work, signal) {
+      await enter(signal);
+      try {
+        return await work();
+      } finally {
+        leave();
+      }
+    },
+  };
+}
+
+/** Tokens that come back at `qps` a second, `burst` at most; takes one if there is one. A rate of 0 has no limit.
+ *  KubeletConfiguration.registryPullQPS and registryBurst. */
+export function createTokenBucket(clock: Clock, qps: number, burst: number): () => boolean {
+  let tokens = burst;
+  let filledAt = clock.monotonic();
+  return () => {
+    if (qps === 0) return true;
+    const now = clock.monotonic();
+    tokens = Math.min(burst, tokens + ((now - filledAt) / 1000) * qps);
+    filledAt = now;
+    if (tokens < 1) return false;
+    tokens -= 1;
+    return true;
+  };
+}

@@ -1,0 +1,260 @@
+import { AuthConfig, type Image, ImageSpec, type PodSandboxConfig, PullImageRequest } from "../../gen/cri.ts";
+import { type Backoff, createBackoff } from "../../lib/backoff.ts";
+import type { Clock } from "../../lib/clock.ts";
+import { abortError, messageOf } from "../../lib/errors.ts";
+import type { Logger } from "../../lib/log.ts";
+import type { Container, ObjectReference, Pod, Secret } from "../../objects.ts";
+import type { EventSink, ObjectCache } from "../../pipeline.ts";
+import { defaultPullPolicy, parseImageName, withDefaultTag } from "../../pod/image-name.ts";
+import { containerReference, podReference } from "../../pod/reference.ts";
+import type { Images } from "../../seams/runtime.ts";
+import { StartError } from "../start-error.ts";
+import { goDuration } from "./go-duration.ts";
+import { type Credentials, credentialsFor } from "./keyring.ts";
+import { joinedErrorText, pullFailure, runtimeErrorText } from "./pull-error.ts";
+import { type PullGate, createPullGate, createTokenBucket } from "./pull-gate.ts";
+
+export interface ImagePullerDeps {
+  readonly images: Pick<Images, "imageStatus" | "pullImage">;
+  readonly objects: Pick<ObjectCache, "secret">;
+  readonly events: EventSink;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** KubeletConfiguration.serializeImagePulls: one pull at a time. */
+  readonly serialize: boolean;
+  /** KubeletConfiguration.maxParallelImagePulls; undefined or below 1 for no bound. */
+  readonly maxParallel: number | undefined;
+  /** KubeletConfiguration.registryPullQPS and registryBurst. */
+  readonly qps: number;
+  readonly burst: number;
+}
+
+export interface EnsuredImage {
+  /** What the runtime calls the image. */
+  readonly imageRef: string;
+  /** What the spec calls it. */
+  readonly userSpecified: string;
+}
+
+export interface ImagePuller {
+  /** Makes sure that a container's image is on the target, pulling it as its policy says. The signal interrupts waits and
+   *  pulls. @throws StartError InvalidImageName, ImageInspectError, ErrImageNeverPull, ErrImagePull, ImagePullBackOff,
+   *  RegistryUnavailable or SignatureValidationFailed, those with a back-off with `retryAt`. */
+  ensure(pod: Pod, container: Container, sandbox: PodSandboxConfig, signal: AbortSignal): Promise<EnsuredImage>;
+}
+
+interface Puller extends ImagePullerDeps {
+  readonly gate: PullGate;
+  readonly mayPull: () => boolean;
+  readonly backoff: Backoff;
+  /** Why the last pull failed, by back-off key, for as long as the back-off is known. */
+  readonly lastFailures: Map<string, string>;
+}
+
+interface Wanted {
+  readonly pod: Pod;
+  readonly about: ObjectReference;
+  /** As the spec has it: events and messages show this. */
+  readonly requested: string;
+  readonly spec: ImageSpec;
+  readonly sandbox: PodSandboxConfig;
+  readonly secrets: readonly Secret[];
+}
+
+const backoffMs = { initialMs: 10_000, maxMs: 300_000 };
+
+/** @see https://kubernetes.io/docs/concepts/containers/images/ */
+export function createImagePuller(deps: ImagePullerDeps): ImagePuller {
+  const { clock, serialize, maxParallel } = deps;
+  const places = serialize ? 1 : maxParallel !== undefined && maxParallel >= 1 ? maxParallel : Infinity;
+  const puller: Puller = {
+    ...deps,
+    gate: createPullGate(places),
+    mayPull: createTokenBucket(clock, deps.qps, deps.burst),
+    backoff: createBackoff({ clock, ...backoffMs }),
+    lastFailures: new Map(),
+  };
+  return {
+    async ensure(pod, container, sandbox, signal) {
+      const requested = container.image ?? "";
+      const about = containerReference(pod, container.name);
+      const image = taggedName(puller, about, requested);
+      const spec = ImageSpec.fromPartial({ image, annotations: { ...pod.metadata.annotations } });
+      const secrets = await pullSecrets(puller, pod, signal);
+      const wanted: Wanted = { pod, about, requested, spec, sandbox, secrets };
+      const present = await presentImage(puller, wanted, container.imagePullPolicy ?? defaultPullPolicy(image), signal);
+      return { imageRef: present ?? (await pull(puller, wanted, signal)), userSpecified: requested };
+    },
+  };
+}
+
+function taggedName({ events }: Puller, about: ObjectReference, requested: string): string {
+  try {
+    return withDefaultTag(requested);
+  } catch (error) {
+    const message = `Failed to apply default image tag ${JSON.stringify(requested)}: ${messageOf(error)}`;
+    events.event(about, "Warning", "InspectFailed", message);
+    throw new StartError("InvalidImageName", message, { cause: error });
+  }
+}
+
+/** Pull secrets that cannot be read are named in an event; the pull is tried without them. */
+async function pullSecrets({ objects, events, log }: Puller, pod: Pod, signal: AbortSignal): Promise<Secret[]> {
+  const { namespace, name: podName } = pod.metadata;
+  const found: Secret[] = [];
+  const missing: string[] = [];
+  for (const { name } of pod.spec.imagePullSecrets ?? []) {
+    if (!name) continue;
+    try {
+      found.push(await objects.secret(namespace, name, signal));
+    } catch (error) {
+      if (signal.aborted) throw abortError(signal);
+      log.info({ err: error, pod: `${namespace}/${podName}`, secret: name }, "image pull secret could not be read");
+      missing.push(name);
+    }
+  }
+  if (missing.length > 0) {
+    const message = `Unable to retrieve some image pull secrets (${missing.join(", ")}); attempting to pull the image may not succeed.`;
+    events.event(podReference(pod), "Warning", "FailedToRetrieveImagePullSecret", message);
+  }
+  return found;
+}
+
+/** The image on the target where the policy is content with it; undefined: pull. */
+async function presentImage(
+  puller: Puller,
+  { about, requested, spec }: Wanted,
+  policy: string,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const { events } = puller;
+  if (policy === "Always") return undefined;
+  const image = await inspect(puller, about, spec, signal);
+  if (image) {
+    events.event(
+      about,
+      "Normal",
+      "Pulled",
+      `Container image "${requested}" already present on machine and can be accessed by the pod`,
+    );
+    return image.id;
+  }
+  if (policy !== "Never") return undefined;
+  const message = `Container image "${requested}" is not present with pull policy of Never`;
+  events.event(about, "Warning", "ErrImageNeverPull", message);
+  throw new StartError("ErrImageNeverPull", message);
+}
+
+async function inspect(
+  { images, events }: Puller,
+  about: ObjectReference,
+  spec: ImageSpec,
+  signal: AbortSignal,
+): Promise<Image | undefined> {
+  try {
+    return await images.imageStatus(spec, signal);
+  } catch (error) {
+    if (signal.aborted) throw abortError(signal);
+    const message = `Failed to inspect image ${JSON.stringify(spec.image)}: ${runtimeErrorText(error)}`;
+    events.event(about, "Warning", "InspectFailed", message);
+    throw new StartError("ImageInspectError", message, { cause: error });
+  }
+}
+
+async function pull(puller: Puller, wanted: Wanted, signal: AbortSignal): Promise<string> {
+  const { events, clock, gate } = puller;
+  const { about, requested } = wanted;
+  const credentials = credentialsOf(wanted);
+  const key = `${wanted.pod.metadata.uid}_${requested}`;
+  refuseInBackoff(puller, wanted, key);
+  events.event(about, "Normal", "Pulling", `Pulling image "${requested}"`);
+  const askedAt = clock.monotonic();
+  const { imageRef, pullMs, size, errors } = await gate.run(() => pullNow(puller, wanted, credentials, signal), signal);
+  if (imageRef === undefined) throw failed(puller, wanted, key, errors);
+  const took = `${goDuration(pullMs)} (${goDuration(clock.monotonic() - askedAt)} including waiting)`;
+  events.event(
+    about,
+    "Normal",
+    "Pulled",
+    `Successfully pulled image "${requested}" in ${took}. Image size: ${size} bytes.`,
+  );
+  forgetOld(puller);
+  return imageRef;
+}
+
+function credentialsOf({ spec, secrets }: Wanted): readonly Credentials[] {
+  try {
+    return credentialsFor(parseImageName(spec.image).repository, secrets);
+  } catch (error) {
+    throw new StartError("ErrImagePull", messageOf(error), { cause: error });
+  }
+}
+
+/** @throws StartError ImagePullBackOff while the last failure is too recent. */
+function refuseInBackoff(
+  { backoff, clock, events, lastFailures }: Puller,
+  { about, requested }: Wanted,
+  key: string,
+): void {
+  const waitMs = backoff.remaining(key);
+  const why = lastFailures.get(key);
+  if (waitMs <= 0) {
+    lastFailures.delete(key);
+    return;
+  }
+  const message = `Back-off pulling image "${requested}"`;
+  events.event(about, "Normal", "BackOff", message);
+  throw new StartError("ImagePullBackOff", why === undefined ? message : `${message}: ${why}`, {
+    retryAt: clock.now() + waitMs,
+  });
+}
+
+interface PullOutcome {
+  readonly imageRef: string | undefined;
+  readonly pullMs: number;
+  readonly size: bigint;
+  /** One for each attempt; empty after a success. */
+  readonly errors: readonly unknown[];
+}
+
+/** Tries the credentials that may fit until one does; without any, pulls anonymously. */
+async function pullNow(
+  puller: Puller,
+  wanted: Wanted,
+  credentials: readonly Credentials[],
+  signal: AbortSignal,
+): Promise<PullOutcome> {
+  const { clock, images } = puller;
+  const startedAt = clock.monotonic();
+  if (!puller.mayPull()) return { imageRef: undefined, pullMs: 0, size: 0n, errors: [new Error("pull QPS exceeded")] };
+  const { spec: image, sandbox: sandboxConfig } = wanted;
+  const errors: unknown[] = [];
+  for (const login of credentials.length > 0 ? credentials : [undefined]) {
+    const auth = login && AuthConfig.fromPartial(login);
+    try {
+      const imageRef = await images.pullImage(PullImageRequest.fromPartial({ image, auth, sandboxConfig }), signal);
+      // The size is only told to users: not knowing it is no failure.
+      const status = await images.imageStatus(image, signal).catch(() => undefined);
+      return { imageRef, pullMs: clock.monotonic() - startedAt, size: status?.size ?? 0n, errors: [] };
+    } catch (error) {
+      if (signal.aborted) throw abortError(signal);
+      errors.push(error);
+    }
+  }
+  return { imageRef: undefined, pullMs: clock.monotonic() - startedAt, size: 0n, errors };
+}
+
+function failed(puller: Puller, { about, requested }: Wanted, key: string, errors: readonly unknown[]): StartError {
+  const { backoff, clock, events, lastFailures } = puller;
+  events.event(about, "Warning", "Failed", `Failed to pull image "${requested}": ${joinedErrorText(errors)}`);
+  const { reason, message } = pullFailure(requested, errors);
+  const retryAt = clock.now() + backoff.next(key);
+  lastFailures.set(key, `${reason}: ${message}`);
+  forgetOld(puller);
+  return new StartError(reason, message, { cause: errors[0], retryAt });
+}
+
+function forgetOld({ backoff, lastFailures }: Puller): void {
+  backoff.collect();
+  for (const key of lastFailures.keys()) if (backoff.delay(key) === 0) lastFailures.delete(key);
+}

@@ -1,0 +1,80 @@
+import { hasCode } from "../../lib/errors.ts";
+import type { FileInfo } from "../../seams/host.ts";
+import { watchChanges } from "./changes.ts";
+import { openLog } from "./file.ts";
+import { createLineCutter } from "./lines.ts";
+import { type Reading, readToEnd } from "./read-to-end.ts";
+import type { LogReaderDeps } from "./reader.ts";
+
+/** How often the runtime is asked whether the container still runs, milliseconds, as the kubelet does. */
+const livenessMs = 1000;
+
+export interface Followed {
+  /** Real path of the log file. */
+  readonly path: string;
+  readonly directory: string;
+  readonly containerId: string;
+}
+
+/** Reads a log as it grows, also across rotation, until its container is gone and the file is read to its end, the output
+ *  wants no more, or the signal aborts (then it throws). Closes the files that it opens, not the first. */
+export async function followLog(deps: LogReaderDeps, log: Followed, first: Reading, signal: AbortSignal): Promise<void> {
+  await using changes = watchChanges(deps, log.directory, signal);
+  const liveness = createLiveness(deps, log.containerId);
+  let reading = first;
+  try {
+    for (let running = true; running; ) {
+      if (!(await readToEnd(reading, signal))) return;
+      running = await liveness(signal);
+      if (running) await changes.next();
+      const next = await rotated(deps, log, reading, signal);
+      if (!next) continue;
+      // The runtime has reopened its log, so nothing more is added to the old file.
+      const more = await readToEnd(reading, signal);
+      if (reading.file !== first.file && reading.file !== next.file) await reading.file.close();
+      reading = next;
+      if (!more) return;
+    }
+    await readToEnd(reading, signal);
+  } finally {
+    if (reading.file !== first.file) await reading.file.close();
+  }
+}
+
+/** The reading to go on with when another file has taken the name, or the file was cut short; undefined when neither. */
+async function rotated(deps: LogReaderDeps, log: Followed, reading: Reading, signal: AbortSignal): Promise<Reading | undefined> {
+  const { host } = deps;
+  const fresh = (file: Reading["file"]): Reading => ({ ...reading, file, position: 0, cutter: createLineCutter(() => {}) });
+  const [there, mine] = [await statLog(host.fs.lstat(log.path, signal)), await reading.file.stat(signal)];
+  if (there === undefined) return undefined;
+  if (there.inode === mine.inode) return mine.size < reading.position ? fresh(reading.file) : undefined;
+  try {
+    return fresh(await openLog(host, log.path, signal));
+  } catch (error) {
+    if (hasCode(error, "not_found")) return undefined;
+    throw error;
+  }
+}
+
+function statLog(asked: Promise<FileInfo>): Promise<FileInfo | undefined> {
+  return asked.catch((error: unknown) => {
+    if (hasCode(error, "not_found")) return undefined;
+    throw error;
+  });
+}
+
+/** Asks the runtime at most once a second. */
+function createLiveness({ clock, isRunning }: LogReaderDeps, containerId: string): (signal: AbortSignal) => Promise<boolean> {
+  let askedAt = -Infinity;
+  return async (signal) => {
+    if (clock.monotonic() - askedAt < livenessMs) return true;
+    askedAt = clock.monotonic();
+    try {
+      return await isRunning(containerId, signal);
+    } catch (error) {
+      if (hasCode(error, "not_found")) return false;
+      if (hasCode(error, "unavailable", "deadline_exceeded")) return true;
+      throw error;
+    }
+  };
+}

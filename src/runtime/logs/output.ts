@@ -1,0 +1,77 @@
+import { once } from "node:events";
+import type { Writable } from "node:stream";
+import { CodedError } from "../../lib/errors.ts";
+import type { LogOptions } from "../../pipeline.ts";
+import { type LineParser, type ParsedLine, parserFor, timeMs } from "./line.ts";
+
+const newline = 0x0a;
+
+/** Turns lines of a log file into what a reader asked for, and knows when that is enough. */
+export interface LogOutput {
+  /** Adds one line of the file, its newline included where it has one.
+   *  @returns false when nothing more is wanted.
+   *  @throws CodedError unknown `unsupported log format` when the first line is of no known format. */
+  add(line: Buffer): boolean;
+  /** Writes what has gathered, and waits for `out` to have room. */
+  flush(signal: AbortSignal): Promise<void>;
+}
+
+/** @param onBadLine is told of lines that do not parse; they are left out. */
+export function createLogOutput(options: LogOptions, out: Writable, onBadLine: () => void): LogOutput {
+  const pieces: Buffer[] = [];
+  let parse: LineParser | undefined;
+  let bytesLeft = options.limitBytes ?? Infinity;
+  let linesLeft = options.follow ? Infinity : (options.tailLines ?? Infinity);
+  let atLineStart = true;
+
+  const put = (piece: Buffer) => {
+    const kept = piece.length > bytesLeft ? piece.subarray(0, bytesLeft) : piece;
+    bytesLeft -= kept.length;
+    pieces.push(kept);
+  };
+  const show = (line: ParsedLine) => {
+    if (options.since !== undefined && timeMs(line.time) < options.since) return;
+    if (options.stream !== "All" && options.stream.toLowerCase() !== line.stream) return;
+    if (options.timestamps && atLineStart) put(Buffer.from(`${line.time} `));
+    put(line.text);
+  };
+  return {
+    add(raw) {
+      if (linesLeft <= 0) return false;
+      parse ??= parserFor(raw);
+      if (!parse) throw new CodedError("unknown", `failed to get parse function: unsupported log format: ${JSON.stringify(raw.toString())}`);
+      const line = parse(raw);
+      if (!line) {
+        onBadLine();
+        return true;
+      }
+      show(line);
+      linesLeft--;
+      atLineStart = line.text.length === 0 || line.text[line.text.length - 1] === newline;
+      return bytesLeft > 0 && linesLeft > 0;
+    },
+    async flush(signal) {
+      if (pieces.length === 0) return;
+      const chunk = Buffer.concat(pieces);
+      pieces.length = 0;
+      if (chunk.length > 0) await write(out, chunk, signal);
+    },
+  };
+}
+
+/** Writes one chunk and waits until `out` has room again.
+ *  @throws CodedError cancelled when `out` is closed before it has; AbortError when the signal aborts. */
+async function write(out: Writable, chunk: Buffer, signal: AbortSignal): Promise<void> {
+  if (out.destroyed) throw new CodedError("cancelled", "the reader of the log went away");
+  if (out.write(chunk)) return;
+  const settled = new AbortController();
+  const either = { signal: AbortSignal.any([signal, settled.signal]) };
+  try {
+    const closed = once(out, "close", either).then(() => {
+      throw new CodedError("cancelled", "the reader of the log went away");
+    });
+    await Promise.race([once(out, "drain", either), closed]);
+  } finally {
+    settled.abort();
+  }
+}

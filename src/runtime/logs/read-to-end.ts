@@ -1,0 +1,28 @@
+import type { HostFile } from "../../seams/host.ts";
+import type { LineCutter } from "./lines.ts";
+import type { LogOutput } from "./output.ts";
+
+const blockBytes = 64 * 1024;
+
+/** A log file while it is read. */
+export interface Reading {
+  readonly file: HostFile;
+  /** Bytes read so far. */
+  position: number;
+  readonly cutter: LineCutter;
+  readonly output: LogOutput;
+}
+
+/** Reads on to where the file ends now, writing its complete lines.
+ *  @returns false when the output wants no more. */
+export async function readToEnd(reading: Reading, signal: AbortSignal): Promise<boolean> {
+  for (;;) {
+    signal.throwIfAborted();
+    const block = await reading.file.read(reading.position, blockBytes, signal);
+    if (block.length === 0) return true;
+    reading.position += block.length;
+    const more = reading.cutter.feed(block, (line) => reading.output.add(line));
+    await reading.output.flush(signal);
+    if (!more) return false;
+  }
+}

@@ -1,0 +1,272 @@
+import { posix } from "node:path";
+import { type ContainerConfig, ImageSpec, LinuxContainerConfig, type PodSandboxConfig } from "../gen/cri.ts";
+import type { Clock } from "../lib/clock.ts";
+import { hasCode } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import type { ConfigMap, Container, Pod, Secret, Service } from "../objects.ts";
+import type { EventSink, HostAddresses, ObjectCache, ServiceLister, VolumeGate } from "../pipeline.ts";
+import { type CgroupLayout, podCgroup } from "../pod/cgroup-path.ts";
+import { isStaticPod } from "../pod/containers.ts";
+import { parseResolvConf, podDns } from "../pod/dns.ts";
+import { type EnvironmentReference, buildEnvironment, environmentReferences } from "../pod/env.ts";
+import { hostNetworkHostsFile, podHostsFile } from "../pod/hosts-file.ts";
+import { kernelHostname, podHostname } from "../pod/hostname.ts";
+import { containerLogLink, podLogDirectory } from "../pod/log-paths.ts";
+import { qosClass } from "../pod/qos.ts";
+import { nodeReference, podReference } from "../pod/reference.ts";
+import { type ResourceSettings, containerResources } from "../pod/resources.ts";
+import { type ImageUser, containerSecurity, verifyRunAsNonRoot } from "../pod/security.ts";
+import type { Host } from "../seams/host.ts";
+import type { Images } from "../seams/runtime.ts";
+import { buildContainerConfig } from "./container-config.ts";
+import { containerFiles } from "./container-files.ts";
+import { volumeMounts } from "./mounts.ts";
+import { buildSandboxConfig } from "./sandbox-config.ts";
+import type { ContainerStart, StartDeps } from "./start-container.ts";
+import type { TargetFacts } from "./target-facts.ts";
+
+/** The node's part in what its pods get, from KubeletConfiguration. Paths are the target's. */
+export interface PodSettings extends ResourceSettings {
+  readonly nodeName: string;
+  /** `/var/lib/kubelet` by default. */
+  readonly rootDirectory: string;
+  /** podLogsDir. */
+  readonly podLogsDirectory: string;
+  /** Where collectors look for links to logs: `/var/log/containers`. */
+  readonly logLinksDirectory: string;
+  /** resolvConf; empty for no resolver. */
+  readonly resolvConf: string;
+  readonly clusterDNS: readonly string[];
+  readonly clusterDomain: string;
+  readonly seccompDefault: boolean;
+  readonly singleProcessOomKill: boolean;
+  /** Labels that tell this node's pods from another's; none in an exclusive runtime. */
+  readonly ownerLabels: Readonly<Record<string, string>>;
+}
+
+export interface PrepareDeps {
+  readonly settings: PodSettings;
+  readonly fs: Host["fs"];
+  readonly images: Pick<Images, "imageStatus">;
+  readonly objects: ObjectCache;
+  readonly services: ServiceLister;
+  readonly addresses: HostAddresses;
+  readonly volumes: Pick<VolumeGate, "mounted">;
+  readonly facts: (signal: AbortSignal) => Promise<TargetFacts>;
+  /** The driver is the runtime's to say, once it answers. */
+  readonly cgroups: (signal: AbortSignal) => Promise<CgroupLayout>;
+  /** The node's allocatable, as quantities by resource name. */
+  readonly allocatable: () => Readonly<Record<string, string>>;
+  readonly events: EventSink;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** What starting sandboxes and containers needs to be told. */
+export type Preparer = Pick<StartDeps, "configure" | "restartCountFromLogs" | "linkLog"> & {
+  /** @throws Error when the target's resolver file cannot be read or the host name is too long. */
+  configureSandbox(pod: Pod, attempt: number, signal: AbortSignal): Promise<PodSandboxConfig>;
+};
+
+/** Gathers what a pod's spec refers to (objects, services, addresses, the target's own files) into what the runtime is asked
+ *  for, and puts the files that containers need on the target. */
+export function createPreparer(deps: PrepareDeps): Preparer {
+  return {
+    configureSandbox: (pod, attempt, signal) => configureSandbox(deps, pod, attempt, signal),
+    configure: (start, image, restartCount, signal) =>
+      configureContainer(deps, { ...start, image, restartCount }, signal),
+    restartCountFromLogs: (pod, container, signal) => restartCountFromLogs(deps, pod, container, signal),
+    linkLog: (start, config, containerId) => linkLog(deps, start, config, containerId),
+  };
+}
+
+async function configureSandbox(
+  deps: PrepareDeps,
+  pod: Pod,
+  attempt: number,
+  signal: AbortSignal,
+): Promise<PodSandboxConfig> {
+  const { settings, events } = deps;
+  const { clusterDNS, clusterDomain } = settings;
+  const resolver =
+    settings.resolvConf === ""
+      ? undefined
+      : parseResolvConf((await deps.fs.readFile(settings.resolvConf, { signal })).toString());
+  const dns = podDns({ pod, host: resolver, clusterDNS, clusterDomain, hostIPs: deps.addresses.hostIPs() });
+  for (const { reason, message, nodeMessage } of dns.warnings) {
+    if (nodeMessage !== undefined) events.event(nodeReference(settings.nodeName), "Warning", reason, nodeMessage);
+    events.event(podReference(pod), "Warning", reason, message);
+  }
+  return buildSandboxConfig({
+    pod,
+    attempt,
+    hostname: kernelHostname(pod, podHostname(pod, clusterDomain)),
+    dns: dns.config,
+    cgroupParent: podCgroup(pod.metadata.uid, qosClass(pod.spec), await deps.cgroups(signal)),
+    logDirectory: podLogDirectory(settings.podLogsDirectory, pod),
+    resources: settings,
+    ownerLabels: settings.ownerLabels,
+  });
+}
+
+interface ContainerRun extends ContainerStart {
+  readonly image: string;
+  readonly restartCount: number;
+}
+
+async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: AbortSignal): Promise<ContainerConfig> {
+  const { settings, fs } = deps;
+  const { pod, container, image, restartCount } = run;
+  const environment = await environmentOf(deps, run, signal);
+  const target = await deps.facts(signal);
+  const { selinux } = target;
+  const mounted = volumeMounts({ pod, container, mounted: deps.volumes.mounted(pod.metadata.uid), selinux });
+  const imageUser = await imageUserOf(deps.images, image, signal);
+  verifyRunAsNonRoot(pod, container, imageUser);
+  const seccompRoot = posix.join(settings.rootDirectory, "seccomp");
+  const { seccompDefault, ownerLabels } = settings;
+  const linux = LinuxContainerConfig.fromPartial({
+    resources: containerResources({ ...settings, pod, container, target }),
+    securityContext: containerSecurity({
+      pod,
+      container,
+      imageUser,
+      seccompRoot,
+      seccompDefault,
+      moreMaskedPaths: target.thermalPaths,
+    }),
+  });
+  const files = containerFiles({
+    pod,
+    container,
+    podDirectory: posix.join(settings.rootDirectory, "pods", pod.metadata.uid),
+    logDirectory: podLogDirectory(settings.podLogsDirectory, pod),
+    hostsFile: await hostsFileOf(deps, run, signal),
+    instance: instanceName(deps.clock),
+    selinux,
+  });
+  await fs.apply(files.changes, signal);
+  return buildContainerConfig({
+    pod,
+    container,
+    image,
+    restartCount,
+    environment,
+    mounts: [...mounted, ...files.mounts],
+    linux,
+    ownerLabels,
+  });
+}
+
+/** Eight hexadecimal digits. */
+function instanceName(clock: Clock): string {
+  return Math.floor(clock.jitter(0, 2 ** 32))
+    .toString(16)
+    .padStart(8, "0");
+}
+
+async function environmentOf(
+  deps: PrepareDeps,
+  { pod, container, sandbox }: ContainerRun,
+  signal: AbortSignal,
+): Promise<Map<string, string>> {
+  const services = servicesFor(deps.services, pod);
+  const { configMaps, secrets } = await referencedObjects(deps.objects, pod, container, signal);
+  const { ips: podIPs } = sandbox;
+  const hostIPs = deps.addresses.hostIPs();
+  const ownIPs = pod.spec.hostNetwork ? hostIPs : podIPs;
+  return buildEnvironment({
+    pod,
+    container,
+    configMaps,
+    secrets,
+    services,
+    podIPs: ownIPs,
+    hostIPs,
+    allocatable: deps.allocatable(),
+  });
+}
+
+/** A pod must not start without the address of its API server only because services have not been read yet. */
+function servicesFor(lister: ServiceLister, pod: Pod): readonly Service[] {
+  const services = lister.list();
+  if (services) return services;
+  if (isStaticPod(pod)) return [];
+  throw new Error("services have not yet been read at least once, cannot construct envvars");
+}
+
+/** Reads what the environment draws from side by side; of several failures the first in the order of the spec counts. */
+async function referencedObjects(objects: ObjectCache, { metadata }: Pod, container: Container, signal: AbortSignal) {
+  const configMaps = new Map<string, ConfigMap>();
+  const secrets = new Map<string, Secret>();
+  const read = async ({ kind, name }: EnvironmentReference) => {
+    if (kind === "secret") secrets.set(name, await objects.secret(metadata.namespace, name, signal));
+    else configMaps.set(name, await objects.configMap(metadata.namespace, name, signal));
+  };
+  const references = environmentReferences(container);
+  for (const [index, outcome] of (await Promise.allSettled(references.map(read))).entries()) {
+    if (outcome.status === "fulfilled") continue;
+    if (!references[index]?.optional || !hasCode(outcome.reason, "not_found")) throw outcome.reason;
+  }
+  return { configMaps, secrets };
+}
+
+/** An image that names no user runs as root. */
+async function imageUserOf(images: PrepareDeps["images"], image: string, signal: AbortSignal): Promise<ImageUser> {
+  const status = await images.imageStatus(ImageSpec.fromPartial({ image }), signal);
+  if (status?.uid) return { uid: status.uid.value };
+  return status?.username ? { username: status.username } : { uid: 0n };
+}
+
+async function hostsFileOf(
+  { fs, settings }: PrepareDeps,
+  { pod, sandbox }: ContainerRun,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  if (pod.spec.hostNetwork) return hostNetworkHostsFile(pod, (await fs.readFile("/etc/hosts", { signal })).toString());
+  if (sandbox.ips.length === 0) return undefined;
+  return podHostsFile(pod, sandbox.ips, podHostname(pod, settings.clusterDomain));
+}
+
+/** A runtime that forgot its containers must not write over their logs. */
+async function restartCountFromLogs(
+  { fs, settings, log }: PrepareDeps,
+  pod: Pod,
+  container: Container,
+  signal: AbortSignal,
+): Promise<number> {
+  const directory = posix.join(podLogDirectory(settings.podLogsDirectory, pod), container.name);
+  try {
+    const files = (await fs.list(directory, signal)).filter(({ kind }) => kind !== "directory");
+    const counts = files
+      .map(({ name }) => /^(\d+)\.log(?:\..*)?$/.exec(name)?.[1])
+      .filter((count) => count !== undefined);
+    return counts.reduce((highest, count) => Math.max(highest, Number(count) + 1), 0);
+  } catch (error) {
+    signal.throwIfAborted();
+    if (!hasCode(error, "not_found"))
+      log.info({ err: error, directory }, "cannot tell restart count from log directory");
+    return 0;
+  }
+}
+
+async function linkLog(
+  { fs, settings }: PrepareDeps,
+  { pod, container, sandbox }: ContainerStart,
+  { logPath }: ContainerConfig,
+  containerId: string,
+): Promise<void> {
+  const target = posix.join(sandbox.config.logDirectory, logPath);
+  try {
+    await fs.stat(target);
+  } catch (error) {
+    // A runtime that logs elsewhere has no file here, and a link to nothing helps nobody.
+    if (hasCode(error, "not_found")) return;
+    throw error;
+  }
+  const path = containerLogLink(settings.logLinksDirectory, pod, container.name, containerId);
+  await fs.apply([
+    { do: "mkdir", path: settings.logLinksDirectory, mode: 0o755, parents: true },
+    { do: "symlink", path, target },
+  ]);
+}

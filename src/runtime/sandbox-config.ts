@@ -1,0 +1,88 @@
+import {
+  type DNSConfig,
+  type LinuxContainerResources,
+  LinuxPodSandboxConfig,
+  LinuxSandboxSecurityContext,
+  PodSandboxConfig,
+  SecurityProfile,
+  SecurityProfile_ProfileType as ProfileType,
+} from "../gen/cri.ts";
+import type { Pod } from "../objects.ts";
+import { podNameLabel, podNamespaceLabel, podUidLabel } from "../pod/labels.ts";
+import { portMappings } from "../pod/ports.ts";
+import { type ResourceSettings, cpuAndMemory, podLimits, podRequests } from "../pod/resources.ts";
+import { groupsPolicy, hasPrivileged, namespaces, seLinux, supplementalGroups } from "../pod/security.ts";
+
+export interface SandboxConfigInput {
+  readonly pod: Pod;
+  readonly attempt: number;
+  /** What `hostname` says in the pod; ignored on the host's network. */
+  readonly hostname: string;
+  readonly dns: DNSConfig;
+  readonly cgroupParent: string;
+  /** Directory of the pod's logs on the target. */
+  readonly logDirectory: string;
+  readonly resources: ResourceSettings;
+  /** Labels that tell this node's pods from another's; none in an exclusive runtime. */
+  readonly ownerLabels: Readonly<Record<string, string>>;
+}
+
+/** What RunPodSandbox makes, as a kubelet asks for it. @throws Error on a policy that CRI does not have.
+ *  @see https://kubernetes.io/docs/concepts/architecture/cri/ */
+export function buildSandboxConfig(input: SandboxConfigInput): PodSandboxConfig {
+  const { pod, ownerLabels } = input;
+  const { name, namespace, uid, labels, annotations } = pod.metadata;
+  return PodSandboxConfig.fromPartial({
+    metadata: { name, namespace, uid, attempt: input.attempt },
+    hostname: pod.spec.hostNetwork ? "" : input.hostname,
+    logDirectory: input.logDirectory,
+    dnsConfig: input.dns,
+    portMappings: portMappings(pod),
+    labels: { ...labels, ...ownerLabels, [podNameLabel]: name, [podNamespaceLabel]: namespace, [podUidLabel]: uid },
+    annotations: { ...annotations },
+    linux: linuxConfig(input),
+  });
+}
+
+function linuxConfig({ pod, cgroupParent, resources }: SandboxConfigInput): LinuxPodSandboxConfig {
+  const sysctls = pod.spec.securityContext?.sysctls ?? [];
+  return LinuxPodSandboxConfig.fromPartial({
+    cgroupParent,
+    sysctls: Object.fromEntries(sysctls.map(({ name, value }) => [name, value])),
+    securityContext: securityContext(pod),
+    resources: sandboxResources(pod, resources),
+    overhead: overheadOf(pod, resources),
+  });
+}
+
+/** Seccomp is always the runtime's default for the sandbox itself: containers may have less, never the sandbox. */
+function securityContext(pod: Pod): LinuxSandboxSecurityContext {
+  const context = pod.spec.securityContext;
+  const base = {
+    privileged: hasPrivileged(pod),
+    seccomp: SecurityProfile.fromPartial({ profileType: ProfileType.RuntimeDefault }),
+  };
+  const { runAsUser, runAsGroup, seLinuxOptions } = context ?? {};
+  return LinuxSandboxSecurityContext.fromPartial({
+    ...base,
+    ...(runAsUser !== undefined && { runAsUser: { value: BigInt(runAsUser) } }),
+    ...(runAsGroup !== undefined && { runAsGroup: { value: BigInt(runAsGroup) } }),
+    namespaceOptions: namespaces(pod),
+    supplementalGroups: supplementalGroups(context),
+    supplementalGroupsPolicy: groupsPolicy(context),
+    ...(seLinuxOptions && { selinuxOptions: seLinux(seLinuxOptions) }),
+  });
+}
+
+function sandboxResources(pod: Pod, settings: ResourceSettings): LinuxContainerResources {
+  const limits = podLimits(pod);
+  const cpuRequest = podRequests(pod, { overhead: false }).cpu;
+  return cpuAndMemory({ cpuRequest, cpuLimit: limits.cpu, memoryLimit: limits.memory }, settings);
+}
+
+/** What the sandbox itself needs is guaranteed: request and limit at once. */
+function overheadOf({ spec }: Pod, settings: ResourceSettings): Partial<LinuxContainerResources> {
+  if (!spec.overhead) return {};
+  const { cpu, memory } = spec.overhead;
+  return cpuAndMemory({ cpuRequest: cpu ?? "0", cpuLimit: cpu, memoryLimit: memory }, settings);
+}

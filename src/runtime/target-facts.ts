@@ -1,0 +1,79 @@
+import { posix } from "node:path";
+import { CodedError, hasCode } from "../lib/errors.ts";
+import { type TargetResources, pageSizeName } from "../pod/resources.ts";
+import type { Host } from "../seams/host.ts";
+
+/** What container configurations need to know of the target, beyond its resources. */
+export interface TargetFacts extends TargetResources {
+  /** Paths that tell of other workloads by the processor's heat, one a processor that has them. */
+  readonly thermalPaths: readonly string[];
+  /** SELinux is on: what is mounted has to be relabelled. */
+  readonly selinux: boolean;
+}
+
+const cgroupRoot = "/sys/fs/cgroup";
+const cpuRoot = "/sys/devices/system/cpu";
+const hugePageRoot = "/sys/kernel/mm/hugepages";
+
+/** Reads the target's facts once; a read that failed is tried again by the next caller. */
+export function createTargetFacts(fs: Host["fs"]): (signal: AbortSignal) => Promise<TargetFacts> {
+  let known: TargetFacts | undefined;
+  return async (signal) => (known ??= await readTargetFacts(fs, signal));
+}
+
+/** @throws CodedError unavailable and the like when the target cannot be read. */
+async function readTargetFacts(fs: Host["fs"], signal: AbortSignal): Promise<TargetFacts> {
+  const cgroupV2 = await exists(fs, `${cgroupRoot}/cgroup.controllers`, signal);
+  const [memoryBytes, hugePageSizes, swapController, thermalPaths, selinux] = await Promise.all([
+    memoryOf(fs, signal),
+    hugePageSizesOf(fs, signal),
+    exists(fs, cgroupV2 ? await swapFileV2(fs, signal) : `${cgroupRoot}/memory/memory.memsw.limit_in_bytes`, signal),
+    thermalPathsOf(fs, signal),
+    exists(fs, "/sys/fs/selinux/enforce", signal),
+  ]);
+  return { memoryBytes, hugePageSizes, cgroupV2, swapController, thermalPaths, selinux };
+}
+
+async function memoryOf(fs: Host["fs"], signal: AbortSignal): Promise<number> {
+  const text = (await fs.readFile("/proc/meminfo", { signal })).toString();
+  const kibibytes = /^MemTotal:\s+(\d+) kB$/m.exec(text)?.[1];
+  if (kibibytes === undefined) throw new CodedError("unknown", "/proc/meminfo of the target has no MemTotal");
+  return Number(kibibytes) * 1024;
+}
+
+async function hugePageSizesOf(fs: Host["fs"], signal: AbortSignal): Promise<string[]> {
+  const sizes = (await namesIn(fs, hugePageRoot, signal)).map((name) => /^hugepages-(\d+)kB$/.exec(name)?.[1]);
+  return sizes.filter((size) => size !== undefined).map((size) => pageSizeName(Number(size) * 1024));
+}
+
+/** The root group has no such file; the group of the process that reads has. */
+async function swapFileV2(fs: Host["fs"], signal: AbortSignal): Promise<string> {
+  const groups = (await fs.readFile("/proc/self/cgroup", { signal })).toString();
+  return posix.join(cgroupRoot, /^0::(.*)$/m.exec(groups)?.[1] ?? "", "memory.swap.max");
+}
+
+async function thermalPathsOf(fs: Host["fs"], signal: AbortSignal): Promise<string[]> {
+  const cpus = (await namesIn(fs, cpuRoot, signal)).filter((name) => /^cpu\d+$/.test(name));
+  const paths = cpus.map((cpu) => `${cpuRoot}/${cpu}/thermal_throttle`);
+  const there = await Promise.all(paths.map((path) => exists(fs, path, signal)));
+  return paths.filter((_, index) => there[index]);
+}
+
+async function namesIn(fs: Host["fs"], path: string, signal: AbortSignal): Promise<string[]> {
+  try {
+    return (await fs.list(path, signal)).map(({ name }) => name).sort();
+  } catch (error) {
+    if (hasCode(error, "not_found", "permission_denied")) return [];
+    throw error;
+  }
+}
+
+async function exists(fs: Host["fs"], path: string, signal: AbortSignal): Promise<boolean> {
+  try {
+    await fs.stat(path, signal);
+    return true;
+  } catch (error) {
+    if (hasCode(error, "not_found", "permission_denied")) return false;
+    throw error;
+  }
+}

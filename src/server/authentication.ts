@@ -1,0 +1,40 @@
+import type { IncomingMessage } from "node:http";
+import type { PeerCertificates } from "./peer-certificates.ts";
+import type { Authenticator, User } from "./ports.ts";
+import { protocolToken } from "./websocket-token.ts";
+
+export interface AuthenticationDeps {
+  readonly anonymous: boolean;
+  readonly certificates: PeerCertificates;
+  readonly authenticator?: Authenticator;
+}
+
+const anonymousUser: User = { name: "system:anonymous", groups: ["system:unauthenticated"] };
+const authenticatedGroup = "system:authenticated";
+
+/** Finds out who sent a request: by client certificate, then by bearer token (of the header, or of a WebSocket
+ *  subprotocol); nobody in particular only where that is allowed and the request carries no credential that failed.
+ *  @returns undefined when the request is to be answered with 401.
+ *  @throws what the token's authenticator throws.
+ *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-authn-authz/#kubelet-authentication */
+export async function authenticate(deps: AuthenticationDeps, request: IncomingMessage, signal: AbortSignal): Promise<User | undefined> {
+  const peer = deps.certificates.identify(request.socket);
+  if (peer.is === "known") return authenticated(peer.user);
+  const tokens = deps.authenticator ? tokensOf(request) : [];
+  for (const token of tokens) {
+    const user = await deps.authenticator?.byToken(token, signal);
+    if (user) return authenticated(user);
+  }
+  if (peer.is === "refused" || tokens.length > 0) return undefined;
+  return deps.anonymous ? anonymousUser : undefined;
+}
+
+function authenticated(user: User): User {
+  if (user.groups.includes(authenticatedGroup) || user.name === anonymousUser.name) return user;
+  return { ...user, groups: [...user.groups, authenticatedGroup] };
+}
+
+function tokensOf(request: IncomingMessage): readonly string[] {
+  const header = /^\s*bearer ([^ ]+)/i.exec(request.headers.authorization ?? "");
+  return [header?.[1], protocolToken(request)].filter((token): token is string => token !== undefined && token !== "");
+}

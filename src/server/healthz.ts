@@ -1,0 +1,46 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import express from "express";
+import type { Clock } from "../lib/clock.ts";
+import type { Logger } from "../lib/log.ts";
+import { sendText } from "./answer.ts";
+import { serve } from "./listen.ts";
+import { healthCheck, healthz, ping } from "./routes/health.ts";
+import type { KubeletServer } from "./server.ts";
+
+export interface HealthzServerDeps {
+  /** KubeletConfiguration.healthzBindAddress and healthzPort. */
+  readonly address: string;
+  readonly port: number;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** The health endpoint for programs on graftlet's own machine: plain HTTP, nothing but /healthz and /healthz/ping. `run`
+ *  throws a CodedError, one sentence, when it cannot listen.
+ *  @see https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/ (healthzPort) */
+export function createHealthzServer({ address, port, clock, log }: HealthzServerDeps): KubeletServer {
+  const listening = Promise.withResolvers<void>();
+  let bound: AddressInfo | undefined;
+  return {
+    name: "healthz",
+    ready: () => listening.promise,
+    address: () => bound,
+    async run(signal) {
+      const app = express().disable("x-powered-by").disable("etag");
+      app.all("/healthz", healthz([ping]));
+      app.all("/healthz/:check", healthCheck([ping]));
+      app.use((_request, response) => sendText(response, 404, "404 page not found\n"));
+      const at = { address, port, addressField: "healthzBindAddress", portField: "healthzPort" };
+      try {
+        await serve(createServer(app), at, clock, (where) => {
+          bound = where;
+          log.info({ address: where.address, port: where.port }, "healthz listening");
+          listening.resolve();
+        }, signal);
+      } finally {
+        bound = undefined;
+      }
+    },
+  };
+}

@@ -1,0 +1,65 @@
+import type { AddressInfo, Server, Socket } from "node:net";
+import type { Clock } from "../lib/clock.ts";
+import { CodedError, codeOfErrno, messageOf } from "../lib/errors.ts";
+import { onAbort } from "../lib/service-group.ts";
+
+/** Where to listen, and the fields of the configuration that say so. */
+export interface ListenAt {
+  readonly address: string;
+  readonly port: number;
+  readonly addressField: string;
+  readonly portField: string;
+}
+
+/** How long requests under way may go on once the server stops, milliseconds. */
+const graceMs = 1000;
+
+/** Serves until the signal aborts, then closes every connection.
+ *  @param onListening is told the address once it listens.
+ *  @throws CodedError, one sentence that names the field, the value and the remedy, when it cannot listen. */
+export async function serve(server: Server, at: ListenAt, clock: Clock, onListening: (at: AddressInfo) => void, signal: AbortSignal): Promise<void> {
+  const sockets = new Set<Socket>();
+  server.on("connection", (socket) => {
+    sockets.add(socket);
+    socket.once("close", () => sockets.delete(socket));
+  });
+  await listen(server, at);
+  const address = server.address();
+  if (typeof address === "object" && address) onListening(address);
+  await onAbort(signal);
+  const closed = new AbortController();
+  const closing = new Promise<void>((resolve) => server.close(() => resolve())).then(() => closed.abort());
+  await clock.sleep(graceMs, closed.signal).catch(() => {});
+  for (const socket of sockets) socket.destroy();
+  await closing;
+}
+
+async function listen(server: Server, { address, port, addressField, portField }: ListenAt): Promise<void> {
+  const listening = Promise.withResolvers<void>();
+  server.once("error", listening.reject);
+  server.listen({ host: address, port }, listening.resolve);
+  try {
+    await listening.promise;
+  } catch (cause) {
+    const errno = cause instanceof Error && "code" in cause ? String(cause.code) : undefined;
+    throw listenError(errno, { address, port, addressField, portField }, cause);
+  } finally {
+    server.off("error", listening.reject);
+  }
+}
+
+function listenError(errno: string | undefined, { address, port, addressField, portField }: ListenAt, cause: unknown): CodedError {
+  switch (errno) {
+    case "EADDRINUSE": {
+      const remedy = `stop the program that listens there (another kubelet?) or set another ${portField}`;
+      return new CodedError("already_exists", `${portField} ${port} is taken on ${address}: ${remedy}`, { cause });
+    }
+    case "EACCES":
+      return new CodedError("permission_denied", `${portField} ${port} may not be listened on: run as root or set a ${portField} above 1023`, { cause });
+    case "EADDRNOTAVAIL":
+    case "ENOTFOUND":
+      return new CodedError("invalid_argument", `${addressField} "${address}" is no address of this machine: set one that is, or 0.0.0.0`, { cause });
+    default:
+      return new CodedError(codeOfErrno(errno), `${portField} ${port} on ${address} cannot be listened on: ${messageOf(cause)}`, { cause });
+  }
+}

@@ -1,0 +1,62 @@
+import { ContainerState, PodSandboxState } from "../gen/cri.ts";
+import { CodedError } from "../lib/errors.ts";
+import type { Container, ContainerStatus, EphemeralContainer, Pod, PodStatus } from "../objects.ts";
+import { containerNameLabel, podUidLabel } from "../pod/labels.ts";
+import type { ServedRuntime } from "./ports.ts";
+
+/** A container of the spec by name, of whichever kind. */
+export function containerSpec(pod: Pod, name: string): Container | EphemeralContainer | undefined {
+  const { containers, initContainers = [], ephemeralContainers = [] } = pod.spec;
+  return [...containers, ...initContainers, ...ephemeralContainers].find((container) => container.name === name);
+}
+
+/** ID of the running container of that name, the newest when there are several; undefined when none runs. */
+export async function runningContainer(runtime: ServedRuntime, pod: Pod, name: string, signal: AbortSignal): Promise<string | undefined> {
+  const labelSelector = { [podUidLabel]: pod.metadata.uid, [containerNameLabel]: name };
+  const found = await runtime.listContainers({ id: "", podSandboxId: "", state: { state: ContainerState.CONTAINER_RUNNING }, labelSelector }, signal);
+  return newest(found)?.id;
+}
+
+/** ID of the pod's ready sandbox, the newest when there are several; undefined when none is ready. */
+export async function readySandbox(runtime: ServedRuntime, pod: Pod, signal: AbortSignal): Promise<string | undefined> {
+  const filter = { id: "", state: { state: PodSandboxState.SANDBOX_READY }, labelSelector: { [podUidLabel]: pod.metadata.uid } };
+  return newest(await runtime.listPodSandbox(filter, signal))?.id;
+}
+
+function newest<T extends { readonly createdAt: bigint }>(items: readonly T[]): T | undefined {
+  return items.reduce<T | undefined>((best, item) => (best && best.createdAt >= item.createdAt ? best : item), undefined);
+}
+
+/** ID, as Kubernetes writes it (`containerd://…`), of the container whose log is meant.
+ *  @throws CodedError failed_precondition with the kubelet's text when there is no such log yet. */
+export function loggedContainer(podName: string, status: PodStatus | undefined, name: string, previous: boolean): string {
+  const fail = (text: string): never => {
+    throw new CodedError("failed_precondition", text);
+  };
+  const what = `container ${JSON.stringify(name)} in pod ${JSON.stringify(podName)}`;
+  const found = containerStatus(status, name) ?? fail(`${what} is not available`);
+  const last = found.lastState?.terminated;
+  if (previous) return last?.containerID || fail(`previous terminated ${what} not found`);
+  const { running, terminated, waiting } = found.state ?? {};
+  if (running) return found.containerID ?? "";
+  if (terminated) return terminated.containerID || last?.containerID || fail(`${what} is terminated`);
+  if (last) return last.containerID || fail(`${what} is terminated`);
+  if (waiting) return fail(`${what} is waiting to start: ${waitingText(waiting.reason ?? "")}`);
+  return fail(`${what} is waiting to start - no logs yet`);
+}
+
+function containerStatus(status: PodStatus | undefined, name: string): ContainerStatus | undefined {
+  const { containerStatuses = [], initContainerStatuses = [], ephemeralContainerStatuses = [] } = status ?? {};
+  return [...containerStatuses, ...initContainerStatuses, ...ephemeralContainerStatuses].find((one) => one.name === name);
+}
+
+function waitingText(reason: string): string {
+  switch (reason) {
+    case "ErrImagePull":
+      return "image can't be pulled";
+    case "ImagePullBackOff":
+      return "trying and failing to pull image";
+    default:
+      return reason;
+  }
+}

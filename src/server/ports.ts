@@ -1,0 +1,76 @@
+import type * as cri from "../gen/cri.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Reloading } from "../lib/reloading.ts";
+import type { LogReader, PodCache, PodStore, StatusReader } from "../pipeline.ts";
+import type { Streams } from "../seams/runtime.ts";
+
+/** Who calls. */
+export interface User {
+  readonly name: string;
+  readonly uid?: string;
+  readonly groups: readonly string[];
+  readonly extra?: Readonly<Record<string, readonly string[]>>;
+}
+
+/** Finds out who holds a bearer token. */
+export interface Authenticator {
+  /** Undefined when the token is nobody's. @throws when it cannot be found out. */
+  byToken(token: string, signal: AbortSignal): Promise<User | undefined>;
+}
+
+/** Decides whether somebody may do something with this node. */
+export interface Authorizer {
+  /** @param verb get, create, update, patch, delete; empty for other HTTP methods.
+   *  @param subresource of nodes, such as `proxy`.
+   *  @param path of the request.
+   *  @throws when it cannot be decided. */
+  allowed(user: User, verb: string, subresource: string, path: string, signal: AbortSignal): Promise<boolean>;
+}
+
+/** KubeletConfiguration authorization.mode AlwaysAllow. */
+export const alwaysAllow: Authorizer = { allowed: () => Promise.resolve(true) };
+
+/** What the kubelet API asks of the runtime. */
+export interface ServedRuntime extends Streams {
+  listPodSandbox(filter: cri.PodSandboxFilter | undefined, signal: AbortSignal): Promise<readonly cri.PodSandbox[]>;
+  listContainers(filter: cri.ContainerFilter | undefined, signal: AbortSignal): Promise<readonly cri.Container[]>;
+  containerStatus(containerId: string, signal: AbortSignal): Promise<cri.ContainerStatusResponse>;
+  execSync(containerId: string, argv: readonly string[], timeoutSeconds: number, signal: AbortSignal): Promise<cri.ExecSyncResponse>;
+}
+
+/** What of the configuration the kubelet API needs; names and values as in KubeletConfiguration where it has them. */
+export interface ServerConfig {
+  readonly address: string;
+  readonly port: number;
+  readonly nodeName: string;
+  /** authentication.anonymous.enabled */
+  readonly anonymous: boolean;
+  readonly enableDebuggingHandlers: boolean;
+  /** VersionTLS12 or VersionTLS13; empty is VersionTLS12. */
+  readonly tlsMinVersion: string;
+  readonly tlsCipherSuites: readonly string[];
+  /** Feature gate PodLogsQuerySplitStreams. */
+  readonly splitLogStreams: boolean;
+}
+
+export interface KubeletServerDeps {
+  readonly config: ServerConfig;
+  readonly certificate: Reloading<{ readonly certificate: string; readonly key: string }>;
+  /** Certificates in PEM that sign clients' certificates; without any, no client certificate counts. */
+  readonly clientCA: Reloading<string | undefined>;
+  /** Absent where authentication.webhook is disabled. */
+  readonly authenticator?: Authenticator;
+  readonly authorizer: Authorizer;
+  readonly pods: PodStore;
+  readonly statuses: StatusReader;
+  readonly runtimePods: PodCache;
+  readonly runtime: ServedRuntime;
+  readonly logs: LogReader;
+  /** Why the sync loop is not healthy; undefined when it is. */
+  readonly syncLoop: () => string | undefined;
+  /** KubeletConfiguration in force, with kind and apiVersion, for /configz. */
+  readonly configz: () => object;
+  readonly clock: Clock;
+  readonly log: Logger;
+}

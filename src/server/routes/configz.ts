@@ -1,0 +1,15 @@
+import type { Request, Response } from "express";
+import { sendJson } from "../answer.ts";
+
+/** /configz: the configuration in force. The headers for fetching static pods may hold credentials: only their names show.
+ *  @see https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/ */
+export function configz(configuration: () => object): (request: Request, response: Response) => void {
+  return (_request, response) => {
+    const shown: Record<string, unknown> = { ...configuration() };
+    const headers = shown["staticPodURLHeader"];
+    if (typeof headers === "object" && headers !== null) {
+      shown["staticPodURLHeader"] = Object.fromEntries(Object.keys(headers).map((name) => [name, ["<masked>"]]));
+    }
+    sendJson(response, { kubeletconfig: shown });
+  };
+}

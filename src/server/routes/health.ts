@@ -1,0 +1,44 @@
+import type { Request, Response } from "express";
+import { sendText } from "../answer.ts";
+import { queryOf } from "../path.ts";
+
+/** One aspect of health. */
+export interface HealthCheck {
+  readonly name: string;
+  /** Why it is not healthy; undefined when it is. */
+  check(): string | undefined;
+}
+
+/** A process that answers at all. */
+export const ping: HealthCheck = { name: "ping", check: () => undefined };
+
+/** /healthz: `ok`, or every check with its verdict where one failed or `verbose` asks for it; `exclude=name` leaves one out.
+ *  Reasons are told by the check's own path only.
+ *  @see https://kubernetes.io/docs/reference/using-api/health-checks/ */
+export function healthz(checks: readonly HealthCheck[]): (request: Request, response: Response) => void {
+  return (request, response) => {
+    const query = queryOf(request.originalUrl);
+    const excluded = new Set(query.getAll("exclude"));
+    const verdicts = checks.map(({ name, check }) => {
+      if (excluded.delete(name)) return { failed: false, text: `[+]${name} excluded: ok\n` };
+      const failed = check() !== undefined;
+      return { failed, text: failed ? `[-]${name} failed: reason withheld\n` : `[+]${name} ok\n` };
+    });
+    const unknown = [...excluded].sort().map((name) => JSON.stringify(name));
+    const warning = unknown.length === 0 ? "" : `warn: some health checks cannot be excluded: no matches for ${unknown.join(", ")}\n`;
+    const details = verdicts.map(({ text }) => text).join("") + warning;
+    if (verdicts.some(({ failed }) => failed)) sendText(response, 500, `${details}healthz check failed\n`);
+    else sendText(response, 200, query.has("verbose") ? `${details}healthz check passed\n` : "ok");
+  };
+}
+
+/** /healthz/NAME: `ok`, or why not. */
+export function healthCheck(checks: readonly HealthCheck[]): (request: Request, response: Response) => void {
+  return (request, response) => {
+    const found = checks.find(({ name }) => name === request.params["check"]);
+    const failure = found?.check();
+    if (!found) sendText(response, 404, "404 page not found\n");
+    else if (failure === undefined) sendText(response, 200, "ok");
+    else sendText(response, 500, `internal server error: ${failure}\n`);
+  };
+}

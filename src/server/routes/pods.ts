@@ -1,0 +1,30 @@
+import type { Request, Response } from "express";
+import { ContainerState, PodSandboxState } from "../../gen/cri.ts";
+import type { PodCache, PodStore, RuntimePod, StatusReader } from "../../pipeline.ts";
+import { sendJson } from "../answer.ts";
+
+/** /pods: the pods that this node should run, with the statuses that it holds for them.
+ *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-authn-authz/ */
+export function pods({ pods, statuses }: { pods: PodStore; statuses: StatusReader }): (request: Request, response: Response) => void {
+  return (_request, response) => {
+    const items = pods.list().map((pod) => ({ ...pod, status: statuses.get(pod.metadata.uid) ?? pod.status ?? {} }));
+    sendJson(response, podList(items));
+  };
+}
+
+/** /runningpods/: the pods that the runtime has, with no more than names and images. */
+export function runningPods(runtimePods: PodCache): (request: Request, response: Response) => void {
+  return (_request, response) => sendJson(response, podList(runtimePods.list().flatMap(runningPod)));
+}
+
+function podList(items: readonly object[]): object {
+  return { kind: "PodList", apiVersion: "v1", metadata: {}, items };
+}
+
+function runningPod(pod: RuntimePod): object[] {
+  const running = pod.containers.filter(({ state }) => state === ContainerState.CONTAINER_RUNNING);
+  const ready = pod.sandboxes.some(({ state }) => state === PodSandboxState.SANDBOX_READY);
+  if (running.length === 0 && !ready) return [];
+  const containers = running.map(({ metadata, image }) => ({ name: metadata?.name ?? "", image: image?.image ?? "", resources: {} }));
+  return [{ metadata: { name: pod.name, namespace: pod.namespace, uid: pod.uid }, spec: { containers }, status: {} }];
+}

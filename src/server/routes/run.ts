@@ -1,0 +1,28 @@
+import type { Request, Response } from "express";
+import { messageOf } from "../../lib/errors.ts";
+import { sendText } from "../answer.ts";
+import { runningContainer } from "../lookup.ts";
+import { queryOf } from "../path.ts";
+import type { KubeletServerDeps } from "../ports.ts";
+
+/** POST /run: runs `cmd`, split at its spaces, to its end and answers with all that it wrote. */
+export function run(deps: KubeletServerDeps): (request: Request, response: Response, signal: AbortSignal) => Promise<void> {
+  return async (request, response, signal) => {
+    const { namespace = "", pod: podName = "", container = "" } = request.params as Record<string, string>;
+    const pod = deps.pods.byName(namespace, podName);
+    if (!pod) return sendText(response, 404, "pod does not exist");
+    const argv = (queryOf(request.originalUrl).get("cmd") ?? "").split(" ");
+    try {
+      const id = await runningContainer(deps.runtime, pod, container, signal);
+      if (id === undefined) return sendText(response, 500, `container not found (${JSON.stringify(container)})`);
+      const { stdout, stderr, exitCode } = await deps.runtime.execSync(id, argv, 0, signal);
+      if (exitCode !== 0) {
+        const said = Buffer.from(stderr).toString();
+        return sendText(response, 500, `command '${argv.join(" ")}' exited with ${exitCode}: ${said}`);
+      }
+      response.status(200).type("application/json").end(Buffer.concat([stdout, stderr]));
+    } catch (error) {
+      sendText(response, 500, messageOf(error));
+    }
+  };
+}

@@ -1,0 +1,89 @@
+import type { Request, Response } from "express";
+import { messageOf } from "../../lib/errors.ts";
+import type { Pod } from "../../objects.ts";
+import type { Endpoint } from "../../seams/runtime.ts";
+import { sendText, streamingStatus } from "../answer.ts";
+import { containerSpec, readySandbox, runningContainer } from "../lookup.ts";
+import { queryOf } from "../path.ts";
+import type { KubeletServerDeps } from "../ports.ts";
+import { forwardedPorts, streamOptions } from "../stream-options.ts";
+import type { Join } from "../join.ts";
+
+/** Handles a request that becomes a stream. */
+export type StreamHandler = (request: Request, response: Response, signal: AbortSignal) => Promise<void>;
+
+/** A request that the kubelet refuses with a status of its own. */
+class Refused extends Error {
+  readonly status: number;
+  constructor(status: number, text: string) {
+    super(text);
+    this.status = status;
+  }
+}
+
+type Ask = (deps: KubeletServerDeps, request: Request, signal: AbortSignal) => Promise<Endpoint>;
+
+/** /exec: a command in a running container. */
+export const exec = streaming(async ({ runtime, pods }, request, signal) => {
+  const query = queryOf(request.originalUrl);
+  const { stdin, stdout, stderr, tty } = optionsOf(query);
+  const { pod, name } = podOf(pods, request);
+  const containerId = await runningContainer(runtime, pod, name, signal);
+  if (containerId === undefined) throw new Refused(500, `container not found (${JSON.stringify(name)})`);
+  return runtime.exec({ containerId, cmd: query.getAll("command"), tty, stdin, stdout, stderr }, signal);
+});
+
+/** /attach: the main process of a running container; whether it has a terminal is the container's matter. */
+export const attach = streaming(async ({ runtime, pods }, request, signal) => {
+  const { stdin, stdout, stderr } = optionsOf(queryOf(request.originalUrl));
+  const { pod, name, uid } = podOf(pods, request);
+  const fullName = `${pod.metadata.name}_${pod.metadata.namespace}`;
+  const containerId = await runningContainer(runtime, pod, name, signal);
+  if (uid !== "" && uid !== pod.metadata.uid) throw new Refused(500, `pod ${fullName} not found`);
+  const spec = containerSpec(pod, name);
+  if (containerId === undefined || !spec) throw new Refused(500, `container ${name} not found in pod ${fullName}`);
+  return runtime.attach({ containerId, stdin, stdout, stderr: stderr && !spec.tty, tty: spec.tty ?? false }, signal);
+});
+
+/** /portForward: ports of a pod. */
+export const portForward = streaming(async ({ runtime, pods }, request, signal) => {
+  const ports = forwardedPorts(request.headers, queryOf(request.originalUrl));
+  if (ports.is === "invalid") throw new Refused(400, ports.text);
+  const { pod, uid } = podOf(pods, request);
+  if (uid !== "" && uid !== pod.metadata.uid) throw new Refused(404, "pod not found");
+  const podSandboxId = await readySandbox(runtime, pod, signal);
+  if (podSandboxId === undefined) throw new Refused(500, `pod not found ("${pod.metadata.name}_${pod.metadata.namespace}")`);
+  return runtime.portForward({ podSandboxId, port: [...ports.ports] }, signal);
+});
+
+function optionsOf(query: URLSearchParams): { stdin: boolean; stdout: boolean; stderr: boolean; tty: boolean } {
+  const options = streamOptions(query);
+  if (!options) throw new Refused(400, "you must specify at least 1 of stdin, stdout, stderr");
+  return options;
+}
+
+function podOf(pods: KubeletServerDeps["pods"], request: Request): { pod: Pod; name: string; uid: string } {
+  const { namespace = "", pod: podName = "", container = "", uid = "" } = request.params as Record<string, string>;
+  const pod = pods.byName(namespace, podName);
+  if (!pod) throw new Refused(404, "pod does not exist");
+  return { pod, name: container, uid };
+}
+
+/** Makes a handler of what asks the runtime for an endpoint: the refusal in the kubelet's words, or the endpoint joined to
+ *  the client. */
+function streaming(ask: Ask): (deps: KubeletServerDeps, join: Join) => StreamHandler {
+  return (deps, join) => async (request, response, signal) => {
+    let endpoint: Endpoint;
+    try {
+      endpoint = await ask(deps, request, signal);
+    } catch (error) {
+      if (error instanceof Refused) return sendText(response, error.status, error.message);
+      if (signal.aborted) return void response.destroy();
+      const status = streamingStatus(error);
+      if (status === 429) response.set("Retry-After", "60");
+      deps.log.debug({ path: request.path, err: error }, "no endpoint for a stream");
+      return sendText(response, status, messageOf(error));
+    }
+    await join(endpoint, request, response, signal);
+  };
+}

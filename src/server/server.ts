@@ -1,0 +1,110 @@
+import { type IncomingMessage, ServerResponse } from "node:http";
+import { type Server, createServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import { TLSSocket } from "node:tls";
+import type { Duplex } from "node:stream";
+import { messageOf } from "../lib/errors.ts";
+import type { Service } from "../lib/service-group.ts";
+import { createApp } from "./app.ts";
+import type { Upgrade } from "./join.ts";
+import { serve } from "./listen.ts";
+import { type PeerCertificates, createPeerCertificates } from "./peer-certificates.ts";
+import type { KubeletServerDeps } from "./ports.ts";
+import { tlsOptions } from "./tls.ts";
+
+export interface KubeletServer extends Service {
+  ready(signal: AbortSignal): Promise<void>;
+  /** Where it listens; undefined while it does not. */
+  address(): AddressInfo | undefined;
+}
+
+/** The kubelet's own values. */
+const idleMs = 90_000;
+const maxHeaderBytes = 1 << 20;
+/** A connection that does not finish its TLS handshake in this time is dropped, milliseconds. */
+const tlsHandshakeMs = 10_000;
+/** How long a client whose upgrade was refused may take to close, milliseconds. */
+const refusedMs = 1000;
+/** When a silent peer is first asked whether it is still there, milliseconds. */
+const keepAliveMs = 30_000;
+
+/** The kubelet API over HTTPS. `run` throws a CodedError, one sentence, when it cannot listen.
+ *  @throws CodedError invalid_argument for TLS settings that are not served.
+ *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-authn-authz/ */
+export function createKubeletServer(deps: KubeletServerDeps): KubeletServer {
+  const { config, clock, log } = deps;
+  const tls = tlsOptions(config);
+  const listening = Promise.withResolvers<void>();
+  let address: AddressInfo | undefined;
+  return {
+    name: "kubelet-api",
+    ready: () => listening.promise,
+    address: () => address,
+    async run(signal) {
+      const certificates = createPeerCertificates(() => deps.clientCA.current() !== undefined, clock);
+      const server = createServer({
+        ...secrets(deps),
+        ...tls,
+        requestCert: true,
+        rejectUnauthorized: false,
+        handshakeTimeout: tlsHandshakeMs,
+        allowHalfOpen: true,
+        keepAlive: true,
+        keepAliveInitialDelay: keepAliveMs,
+        keepAliveTimeout: idleMs,
+        maxHeaderSize: maxHeaderBytes,
+      });
+      serveRequests(server, deps, certificates, signal);
+      const renew = () => {
+        server.setSecureContext({ ...secrets(deps), ...tls });
+        certificates.renew();
+        server.closeIdleConnections();
+      };
+      const forget = [deps.certificate.onChange(renew), deps.clientCA.onChange(renew)];
+      try {
+        const at = { address: config.address, port: config.port, addressField: "address", portField: "port" };
+        await serve(server, at, clock, (bound) => {
+          address = bound;
+          log.info({ address: bound.address, port: bound.port }, "kubelet API listening");
+          listening.resolve();
+        }, signal);
+      } finally {
+        for (const stop of forget) stop();
+        address = undefined;
+      }
+    },
+  };
+}
+
+/** Certificates in force. An empty list of CAs, not a missing one: that would mean all the public ones. */
+function secrets({ certificate, clientCA }: KubeletServerDeps): { cert: string; key: string; ca: string[] } {
+  const { certificate: cert, key } = certificate.current();
+  const ca = clientCA.current();
+  return { cert, key, ca: ca === undefined ? [] : [ca] };
+}
+
+function serveRequests(server: Server, deps: KubeletServerDeps, certificates: PeerCertificates, stopped: AbortSignal): void {
+  const upgrades = new WeakMap<IncomingMessage, Upgrade>();
+  const app = createApp({ ...deps, certificates, stopped, upgradeOf: (request) => upgrades.get(request) });
+  server.prependListener("secureConnection", (socket) => certificates.accept(socket));
+  server.on("tlsClientError", (error) => deps.log.debug({ why: messageOf(error) }, "TLS handshake failed"));
+  server.on("request", app);
+  server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+    if (!(socket instanceof TLSSocket)) return void socket.destroy();
+    // The upgraded request takes the same way as any other; only what it becomes differs.
+    socket.on("error", () => socket.destroy());
+    const response = new ServerResponse(request);
+    response.shouldKeepAlive = false;
+    response.assignSocket(socket);
+    response.once("finish", () => {
+      response.detachSocket(socket);
+      // Read on, so that what the client has sent does not turn the end into a reset that loses our answer.
+      socket.resume();
+      socket.end();
+      const timer = deps.clock.after(refusedMs, () => socket.destroy());
+      socket.once("close", () => timer.cancel());
+    });
+    upgrades.set(request, { socket, head });
+    app(request, response);
+  });
+}

@@ -1,0 +1,44 @@
+import type { IncomingHttpHeaders } from "node:http";
+
+export interface StreamOptions {
+  readonly stdin: boolean;
+  readonly stdout: boolean;
+  readonly stderr: boolean;
+  readonly tty: boolean;
+}
+
+/** Which streams an exec or attach wants, by the kubelet's parameters input, output, error and tty; a terminal has no stderr
+ *  of its own. Undefined when it wants none. */
+export function streamOptions(query: URLSearchParams): StreamOptions | undefined {
+  const wants = (name: string) => query.get(name) === "1";
+  const tty = wants("tty");
+  const options = { stdin: wants("input"), stdout: wants("output"), stderr: wants("error") && !tty, tty };
+  return options.stdin || options.stdout || options.stderr ? options : undefined;
+}
+
+export type ForwardedPorts =
+  | { readonly is: "ports"; readonly ports: readonly number[] }
+  | { readonly is: "invalid"; readonly text: string };
+
+const tunnelProtocol = "SPDY/3.1+portforward.k8s.io";
+
+/** Ports that a port-forward over WebSocket names in its query; over SPDY, also when that is tunnelled through a WebSocket,
+ *  each stream names its own. */
+export function forwardedPorts(headers: IncomingHttpHeaders, query: URLSearchParams): ForwardedPorts {
+  const protocols = (headers["sec-websocket-protocol"] ?? "").split(",").map((name) => name.trim());
+  const ownChannels = headers.upgrade?.toLowerCase() === "websocket" && !protocols.includes(tunnelProtocol);
+  if (!ownChannels) return { is: "ports", ports: [] };
+  const values = query.getAll("port");
+  if (values.length === 0) return { is: "invalid", text: 'query parameter "port" is required' };
+  const ports: number[] = [];
+  for (const value of values) {
+    if (value === "") return { is: "invalid", text: 'query parameter "port" cannot be empty' };
+    for (const one of value.split(",")) {
+      const port = /^\d+$/.test(one) ? Number(one) : NaN;
+      if (Number.isNaN(port) || port > 65535) return { is: "invalid", text: `unable to parse ${JSON.stringify(value)} as a port` };
+      if (port < 1) return { is: "invalid", text: `port ${JSON.stringify(value)} must be > 0` };
+      ports.push(port);
+    }
+  }
+  return { is: "ports", ports };
+}

@@ -1,0 +1,39 @@
+import type { ApiClient } from "../api/client.ts";
+import { createReflector, type Reflector } from "../api/reflector.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Service } from "../lib/service-group.ts";
+import type { Pod } from "../objects.ts";
+
+export interface ApiServerSourceDeps {
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly nodeName: string;
+  /** Takes the complete set of pods bound to the node, each time it changes. */
+  readonly set: (pods: readonly Pod[]) => void;
+  /** Resolves when pods may be taken in: a kubelet waits until it has read its Node once, for admission needs it. */
+  readonly after?: (signal: AbortSignal) => Promise<void>;
+}
+
+/** The source of pods that the scheduler bound to this node. A pod recreated under the same name between two reads shows as
+ *  another UID; the set never holds both. @see https://kubernetes.io/docs/concepts/architecture/#kubelet */
+export function createApiServerSource(deps: ApiServerSourceDeps): Service {
+  const { client, clock, log, nodeName, set, after } = deps;
+  const push = () => set(reflector.list());
+  const reflector: Reflector<Pod> = createReflector<Pod>({
+    client,
+    clock,
+    log,
+    path: "/api/v1/pods",
+    fieldSelector: `spec.nodeName=${nodeName}`,
+    handler: { replace: push, changed: (pod, type) => (type === "deleted" && reflector.get(pod.metadata.namespace, pod.metadata.name) ? undefined : push()) },
+  });
+  return {
+    name: "pods of the API server",
+    async run(signal) {
+      if (after) await after(signal).catch(() => undefined);
+      if (!signal.aborted) await reflector.run(signal);
+    },
+  };
+}

@@ -1,0 +1,85 @@
+import type { Clock } from "../lib/clock.ts";
+import type { EventSink, PodOperation, PodUpdate, SourceName } from "../pipeline.ts";
+import type { Pod } from "../objects.ts";
+import { changeOf, firstSeen, stamped } from "./pod-change.ts";
+
+export interface PodConfigDeps {
+  /** The sources that must speak before anything may be cleaned up. */
+  readonly expected: readonly SourceName[];
+  readonly emit: (update: PodUpdate) => void;
+  readonly events: EventSink;
+  readonly clock: Clock;
+}
+
+export interface PodConfig {
+  /** The complete set of pods that a source wants, whenever it changes; an empty set also says that the source has spoken.
+   *  What differs from the set before is emitted. */
+  set(source: SourceName, pods: readonly Pod[]): void;
+  /** True once the source has spoken. */
+  sourceSeen(source: SourceName): boolean;
+  /** True once every expected source has spoken: only then may what no source names be cleaned up. */
+  allSeen(): boolean;
+}
+
+/** The order in which the changes of one set are emitted: what goes makes room for what comes. */
+const emissionOrder: readonly PodOperation[] = ["REMOVE", "ADD", "UPDATE", "DELETE", "RECONCILE"];
+
+/** Turns each source's complete sets into changes. Pods are told apart by UID; a DELETE is a graceful deletion that has begun,
+ *  a REMOVE an object that is gone. Source: kubelet. */
+export function createPodConfig(deps: PodConfigDeps): PodConfig {
+  const { expected, emit, clock } = deps;
+  const known = new Map<SourceName, Map<string, Pod>>();
+  return {
+    set(source, wanted) {
+      const before = known.get(source);
+      const pods = withoutDuplicates(source, wanted, deps.events);
+      const { now, changes } = compare({ source, before: before ?? new Map(), pods, seenAt: clock.now() });
+      known.set(source, now);
+      for (const op of emissionOrder) {
+        const changed = changes.get(op);
+        // An empty ADD says that the source has spoken and wants nothing.
+        if (changed) emit({ op, source, pods: changed });
+        else if (op === "DELETE" && !before && changes.size === 0) emit({ op: "ADD", source, pods: [] });
+      }
+    },
+    sourceSeen: (source) => known.has(source),
+    allSeen: () => expected.every((source) => known.has(source)),
+  };
+}
+
+interface Comparison {
+  readonly source: SourceName;
+  readonly before: ReadonlyMap<string, Pod>;
+  readonly pods: readonly Pod[];
+  /** Milliseconds since the epoch. */
+  readonly seenAt: number;
+}
+
+function compare({ source, before, pods, seenAt }: Comparison): { now: Map<string, Pod>; changes: Map<PodOperation, Pod[]> } {
+  const now = new Map<string, Pod>();
+  const changes = new Map<PodOperation, Pod[]>();
+  const add = (op: PodOperation, pod: Pod) => changes.set(op, [...(changes.get(op) ?? []), pod]);
+  for (const pod of pods) {
+    const uid = pod.metadata.uid;
+    const old = before.get(uid);
+    const next = stamped(pod, source, old ? firstSeen(old) : new Date(seenAt).toISOString());
+    const op = old ? changeOf(old, next) : "ADD";
+    now.set(uid, next);
+    if (op) add(op, next);
+  }
+  for (const [uid, pod] of before) if (!now.has(uid)) add("REMOVE", pod);
+  return { now, changes };
+}
+
+function withoutDuplicates(source: SourceName, pods: readonly Pod[], events: EventSink): Pod[] {
+  const names = new Set<string>();
+  return pods.filter((pod) => {
+    const { namespace, name, uid } = pod.metadata;
+    const key = `${namespace}/${name}`;
+    if (!names.has(key)) return names.add(key);
+    const about = { apiVersion: "v1", kind: "Pod", namespace, name, uid };
+    const message = `Error validating pod ${name}_${namespace}(${uid}) from ${source} due to duplicate pod name "${name}", ignoring`;
+    events.event(about, "Warning", "FailedValidation", message);
+    return false;
+  });
+}

@@ -1,0 +1,16 @@
+import type { PodStatus } from "../objects.ts";
+import { isKubeletCondition } from "../pod/conditions.ts";
+import { isTerminal } from "../pod/phase.ts";
+
+/** What the API server should show: this node's status with everybody else's conditions. A final phase is held back as long as
+ *  a container may run; one that is shown already is never taken back.
+ *  @param shown the status that the API server has. @param mayRun a container of the pod may still be running.
+ *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-phase */
+export function mergeStatus(shown: PodStatus, own: PodStatus, mayRun: boolean): PodStatus {
+  const foreign = (shown.conditions ?? []).filter(({ type }) => !isKubeletCondition(type));
+  const mine = (own.conditions ?? []).filter(({ type }) => isKubeletCondition(type));
+  const heldBack = mayRun && isTerminal(own.phase);
+  const keep = isTerminal(shown.phase) ? shown.phase !== own.phase : heldBack;
+  const { phase, reason, message } = keep ? shown : own;
+  return { ...own, phase, reason, message, conditions: [...foreign, ...mine] };
+}

@@ -1,0 +1,65 @@
+import { isDeepStrictEqual } from "node:util";
+import type { PodCondition, PodStatus } from "../objects.ts";
+import { isKubeletCondition } from "../pod/conditions.ts";
+
+/** Fields of a pod's status that its node writes; all others are left alone. */
+const ownFields = [
+  "phase",
+  "reason",
+  "message",
+  "hostIP",
+  "podIP",
+  "startTime",
+  "qosClass",
+  "observedGeneration",
+  "containerStatuses",
+  "initContainerStatuses",
+  "ephemeralContainerStatuses",
+] as const;
+
+/** Lists that a strategic merge joins by address: what is gone has to be said, and the order counts. */
+const addressFields = ["hostIPs", "podIPs"] as const;
+
+/** The strategic merge patch of `status` that turns one status into another, or undefined when nothing of the node's own differs.
+ *  Container statuses have no merge key: the API server replaces their lists whole.
+ *  @see https://kubernetes.io/docs/tasks/manage-kubernetes-objects/update-api-object-kubectl-patch/ */
+export function statusPatch(shown: PodStatus, wanted: PodStatus): Readonly<Record<string, unknown>> | undefined {
+  const patch: Record<string, unknown> = {};
+  for (const field of ownFields) if (!same(shown[field], wanted[field])) patch[field] = wanted[field] ?? null;
+  for (const field of addressFields) {
+    const list = wanted[field] ?? [];
+    if (!same(shown[field], list)) patch[field] = list.length > 0 ? [{ $patch: "replace" }, ...list] : null;
+  }
+  const conditions = conditionPatches(shown.conditions ?? [], wanted.conditions ?? []);
+  if (conditions.length > 0) patch["conditions"] = conditions;
+  return Object.keys(patch).length > 0 ? patch : undefined;
+}
+
+/** Conditions are merged by type; only the kubelet's are touched. */
+function conditionPatches(shown: readonly PodCondition[], wanted: readonly PodCondition[]): readonly object[] {
+  const own = wanted.filter(({ type }) => isKubeletCondition(type));
+  const gone = shown.filter(({ type }) => isKubeletCondition(type) && !own.some((one) => one.type === type));
+  const changed = own.flatMap((condition) => {
+    const before = shown.find(({ type }) => type === condition.type);
+    if (same(before, condition)) return [];
+    const dropped = Object.keys(before ?? {}).filter((key) => !(key in condition));
+    return [{ ...Object.fromEntries(dropped.map((key) => [key, null])), ...condition }];
+  });
+  return [...changed, ...gone.map(({ type }) => ({ $patch: "delete", type }))];
+}
+
+/** Equality as the API means it: absent, null and an empty list are one. */
+function same(a: unknown, b: unknown): boolean {
+  return isDeepStrictEqual(plain(a), plain(b));
+}
+
+function plain(value: unknown): unknown {
+  if (Array.isArray(value)) return value.length > 0 ? value.map(plain) : undefined;
+  if (typeof value !== "object" || value === null) return value ?? undefined;
+  const entries = Object.entries(value).flatMap(([key, item]) => {
+    const kept = plain(item);
+    const empty = kept === undefined || (key === "lastState" && Object.keys(item as object).length === 0);
+    return empty ? [] : [[key, kept] as const];
+  });
+  return Object.fromEntries(entries);
+}

@@ -1,0 +1,34 @@
+import type { ApiClient } from "../api/client.ts";
+import type { Pod } from "../objects.ts";
+
+/** What the status manager asks of the API server. Errors are coded: not_found when there is no such pod, conflict when one of
+ *  that name has another UID. */
+export interface PodApi {
+  get(namespace: string, name: string, signal: AbortSignal): Promise<Pod>;
+  /** Patches the status subresource by a strategic merge. @param uid a precondition. @returns the pod as it is now. */
+  patchStatus(pod: PodKey, status: object, signal: AbortSignal): Promise<Pod>;
+  /** Removes the object at once. */
+  remove(pod: PodKey, signal: AbortSignal): Promise<void>;
+}
+
+/** A pod by name, and by the UID without which that name may mean another. */
+export interface PodKey {
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid: string;
+}
+
+/** @see https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ */
+export function createPodApi(client: Pick<ApiClient, "get" | "patch" | "delete">): PodApi {
+  const path = (namespace: string, name: string) => `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods/${encodeURIComponent(name)}`;
+  return {
+    get: (namespace, name, signal) => client.get<Pod>(path(namespace, name), { signal }),
+    patchStatus({ namespace, name, uid }, status, signal) {
+      const body = { metadata: { uid }, status };
+      return client.patch<Pod>(`${path(namespace, name)}/status`, { type: "strategic", body }, { signal });
+    },
+    remove({ namespace, name, uid }, signal) {
+      return client.delete(path(namespace, name), { gracePeriodSeconds: 0, preconditions: { uid } }, { signal });
+    },
+  };
+}

@@ -1,0 +1,41 @@
+import type { ContainerStatus, Pod, PodStatus } from "../objects.ts";
+import { isSidecar, isStaticPod } from "../pod/containers.ts";
+import { lost } from "../pod/container-status.ts";
+import { isTerminal } from "../pod/phase.ts";
+
+const lostMessage = "The container could not be located when the pod was terminated";
+
+/** The last status of a pod whose containers are gone: all of them have ended, and so has the pod. A container whose end nobody
+ *  saw counts as failed, unless it was never to start.
+ *  @param status the newest known. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination */
+export function terminatedStatus(pod: Pod, status: PodStatus): PodStatus {
+  const { containerStatuses, initContainerStatuses, phase } = status;
+  const tried = triedInit(initContainerStatuses ?? []);
+  return {
+    ...status,
+    ...(containerStatuses && hasInitialized(pod) && { containerStatuses: containerStatuses.map(ended) }),
+    ...(initContainerStatuses && { initContainerStatuses: initContainerStatuses.map((one, index) => (index < tried ? ended(one) : one)) }),
+    ...(!isTerminal(phase) && !isStaticPod(pod) && { phase: "Failed" }),
+  };
+}
+
+function ended(status: ContainerStatus): ContainerStatus {
+  return status.state?.terminated ? status : { ...status, state: { terminated: lost(lostMessage) } };
+}
+
+/** How many init containers have been tried: all up to the last that did more than wait, and always the first. */
+function triedInit(statuses: readonly ContainerStatus[]): number {
+  const last = statuses.findLastIndex(({ state, lastState }) => !state?.waiting || lastState?.terminated);
+  return Math.max(last + 1, 1);
+}
+
+/** Whether the API server's status shows that the pod's main containers were to run. */
+function hasInitialized({ spec, status }: Pod): boolean {
+  if (!spec.initContainers?.length) return true;
+  if (status?.containerStatuses?.some(({ state, lastState }) => lastState?.terminated || !state?.waiting)) return true;
+  const last = status?.initContainerStatuses?.at(-1);
+  const container = spec.initContainers.find(({ name }) => name === last?.name);
+  if (!last || !container) return false;
+  if (isSidecar(container)) return last.state?.running !== undefined && last.started === true;
+  return last.state?.terminated?.exitCode === 0 || last.lastState?.terminated?.exitCode === 0;
+}

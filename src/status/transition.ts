@@ -1,0 +1,54 @@
+import type { Container, ContainerStatus, Pod, PodCondition, PodStatus } from "../objects.ts";
+import { isSidecar } from "../pod/containers.ts";
+import { isKubeletCondition, terminalReadiness } from "../pod/conditions.ts";
+import { isTerminal } from "../pod/phase.ts";
+import { restartsAfter } from "../pod/restart.ts";
+
+/** Carries on what must not change from one status to the next: the start time, the time of a condition that did not flip,
+ *  a generation that only grows.
+ *  @param before the status held so far, or the API server's after a restart. @param now RFC 3339. */
+export function carryOn(pod: Pod, before: PodStatus | undefined, next: PodStatus, now: string): PodStatus {
+  const conditions = settleReadiness(next)?.map((condition) => {
+    if (!isKubeletCondition(condition.type)) return condition;
+    const known = before?.conditions?.find(({ type }) => type === condition.type);
+    const lastTransitionTime = (known?.status === condition.status && known.lastTransitionTime) || now;
+    return { ...condition, lastTransitionTime };
+  });
+  const generation = Math.max(pod.metadata.generation ?? 0, before?.observedGeneration ?? 0);
+  return {
+    ...next,
+    ...(conditions && { conditions }),
+    startTime: before?.startTime || next.startTime || now,
+    ...(generation > 0 && { observedGeneration: generation }),
+  };
+}
+
+/** A pod in a final phase is not ready, whatever its last containers were.
+ *  @see https://github.com/kubernetes/kubernetes/issues/108594 */
+function settleReadiness({ phase, conditions }: PodStatus): readonly PodCondition[] | undefined {
+  if (phase === undefined || !isTerminal(phase)) return conditions;
+  return conditions?.map((condition) => {
+    const isReadiness = condition.type === "Ready" || condition.type === "ContainersReady";
+    return isReadiness && condition.status === "True" ? { ...condition, ...terminalReadiness(phase) } : condition;
+  });
+}
+
+/** The container that would come back to life against its restart policy, if there is one: such a status is a mistake and is
+ *  not to be written. */
+export function illegalRevival(pod: Pod, before: PodStatus | undefined, next: PodStatus): string | undefined {
+  const { containers, initContainers = [] } = pod.spec;
+  return (
+    revived(pod, containers, before?.containerStatuses, next.containerStatuses) ??
+    revived(pod, initContainers.filter((container) => !isSidecar(container)), before?.initContainerStatuses, next.initContainerStatuses)
+  );
+}
+
+function revived(pod: Pod, containers: readonly Container[], before: readonly ContainerStatus[] = [], next: readonly ContainerStatus[] = []): string | undefined {
+  if ((pod.spec.restartPolicy ?? "Always") === "Always") return undefined;
+  return containers.find((container) => {
+    const ended = before.find(({ name }) => name === container.name)?.state?.terminated;
+    if (!ended || restartsAfter(container, pod.spec, ended.exitCode)) return false;
+    const now = next.find(({ name }) => name === container.name);
+    return now !== undefined && !now.state?.terminated;
+  })?.name;
+}

@@ -1,0 +1,109 @@
+import type { Clock } from "../lib/clock.ts";
+import { hasCode } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Pod, PodStatus } from "../objects.ts";
+import type { PodStore } from "../pipeline.ts";
+import { isMirrorPod } from "../pod/containers.ts";
+import { isTerminal } from "../pod/phase.ts";
+import { mergeStatus } from "./merge.ts";
+import { statusPatch } from "./patch.ts";
+import type { PodApi } from "./pod-api.ts";
+
+/** A pod's status on its way to the API server. */
+export interface Outgoing {
+  readonly uid: string;
+  readonly status: PodStatus;
+  /** Its containers are gone and its volumes unmounted. */
+  readonly finished: boolean;
+}
+
+export interface WriterDeps {
+  readonly api: PodApi;
+  readonly pods: Pick<PodStore, "get">;
+  /** A container of this pod may still be running. */
+  readonly mayRun: (uid: string) => boolean;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+export interface StatusWriter {
+  /** Brings the API server's pod up to date; deletes the object of a finished pod that is being deleted.
+   *  @returns true when the object is gone. @throws when it should be tried again. */
+  write(outgoing: Outgoing, signal: AbortSignal): Promise<boolean>;
+  forget(uid: string): void;
+}
+
+/** The API server answers within this, milliseconds, or is asked again. */
+const answerMs = 10_000;
+
+/** What the API server last said of a pod in answer to this node, ahead of what the watch shows. */
+interface Answer {
+  readonly pod: Pod;
+  /** A patch, as text, that changed nothing on that version: an API server drops fields that it does not know. */
+  readonly futile?: string;
+}
+
+export function createStatusWriter({ api, pods, mayRun, clock, log }: WriterDeps): StatusWriter {
+  const answers = new Map<string, Answer>();
+  const shownOf = (uid: string) => {
+    const pod = pods.get(uid);
+    return pod && newer(pod, answers.get(uid)?.pod);
+  };
+
+  const update = async ({ uid, status }: Outgoing, shown: Pod, signal: AbortSignal): Promise<Pod> => {
+    const patch = statusPatch(shown.status ?? {}, mergeStatus(shown.status ?? {}, status, mayRun(uid)));
+    const text = patch && JSON.stringify(patch);
+    const last = answers.get(uid);
+    if (!patch || (last?.futile === text && last?.pod.metadata.resourceVersion === shown.metadata.resourceVersion)) return shown;
+    const pod = await api.patchStatus(shown.metadata, patch, clock.within(answerMs, signal));
+    const changed = pod.metadata.resourceVersion !== shown.metadata.resourceVersion;
+    answers.set(uid, { pod, ...(!changed && text && { futile: text }) });
+    return pod;
+  };
+
+  /** True when the pod of this UID is no more; else the conflict is only one of versions. */
+  const isReplaced = async (shown: Pod, signal: AbortSignal): Promise<boolean> => {
+    const { namespace, name, uid } = shown.metadata;
+    const pod = await api.get(namespace, name, clock.within(answerMs, signal));
+    if (pod.metadata.uid !== uid) return true;
+    answers.set(uid, { pod });
+    return false;
+  };
+
+  const attempt = async (outgoing: Outgoing, shown: Pod, signal: AbortSignal): Promise<boolean> => {
+    const pod = await update(outgoing, shown, signal);
+    if (!mayDelete(pod, outgoing)) return false;
+    await api.remove(shown.metadata, clock.within(answerMs, signal));
+    log.debug({ pod: `${shown.metadata.namespace}/${shown.metadata.name}`, uid: outgoing.uid }, "pod deleted");
+    return true;
+  };
+
+  return {
+    async write(outgoing, signal) {
+      const shown = shownOf(outgoing.uid);
+      if (!shown) return false;
+      try {
+        return await attempt(outgoing, shown, signal);
+      } catch (error) {
+        if (hasCode(error, "not_found")) return true;
+        if (hasCode(error, "conflict") && (await isReplaced(shown, signal))) return true;
+        throw error;
+      }
+    },
+    forget: (uid) => void answers.delete(uid),
+  };
+}
+
+/** The kubelet removes only what somebody else has marked for deletion, and only after the final phase has been shown.
+ *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination */
+function mayDelete(pod: Pod, { finished }: Outgoing): boolean {
+  return finished && pod.metadata.deletionTimestamp !== undefined && !isMirrorPod(pod) && isTerminal(pod.status?.phase);
+}
+
+/** The later of two versions of a pod; resource versions are decimal numbers that grow.
+ *  @see https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions */
+function newer(watched: Pod, answered: Pod | undefined): Pod {
+  if (!answered) return watched;
+  const [a, b] = [watched.metadata.resourceVersion ?? "", answered.metadata.resourceVersion ?? ""];
+  return a.length > b.length || (a.length === b.length && a > b) ? watched : answered;
+}

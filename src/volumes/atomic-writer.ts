@@ -1,0 +1,100 @@
+import { hasCode } from "../lib/errors.ts";
+import type { Clock } from "../lib/clock.ts";
+import { rfc3339 } from "../lib/rfc3339.ts";
+import type { FileChange, Host } from "../seams/host.ts";
+import type { Payload } from "./payload.ts";
+
+export interface AtomicWriterDeps {
+  readonly host: Host;
+  readonly clock: Clock;
+}
+
+const dataLink = "..data";
+const newDataLink = "..data_tmp";
+
+/** Makes the files of a directory what the payload says, all at once: readers see the old set or the new one. Files lie in a
+ *  hidden directory of a new name, `..data` leads to it and is replaced by a rename, and each name leads through `..data`.
+ *  Nothing is written when nothing differs.
+ *  @returns whether something was written.
+ *  @see https://kubernetes.io/docs/concepts/configuration/configmap/#mounted-configmaps-are-updated-automatically */
+export async function writeAtomically({ host, clock }: AtomicWriterDeps, directory: string, payload: Payload, signal: AbortSignal): Promise<boolean> {
+  const current = await currentTarget(host, directory, signal);
+  const names = (await host.fs.list(directory, signal)).map(({ name }) => name);
+  const wanted = new Set([...payload.keys()].map((path) => path.split("/")[0] ?? path));
+  const stale = names.filter((name) => !name.startsWith("..") && !wanted.has(name));
+  const linked = stale.length === 0 && [...wanted].every((name) => names.includes(name));
+  if (current !== undefined && linked && (await isSame(host, `${directory}/${current}`, payload, signal))) return false;
+  const target = versionName(clock);
+  const old = names.filter((name) => name.startsWith("..") && name !== dataLink);
+  const changes: FileChange[] = [
+    ...old.filter((name) => name !== current).map((name): FileChange => ({ do: "remove", path: `${directory}/${name}`, recursive: true })),
+    ...filesOf(`${directory}/${target}`, payload),
+    { do: "symlink", path: `${directory}/${newDataLink}`, target },
+    { do: "rename", from: `${directory}/${newDataLink}`, to: `${directory}/${dataLink}` },
+    ...[...wanted].filter((name) => !names.includes(name)).map((name): FileChange => ({ do: "symlink", path: `${directory}/${name}`, target: `${dataLink}/${name}` })),
+    ...stale.map((name): FileChange => ({ do: "remove", path: `${directory}/${name}` })),
+    ...(current === undefined ? [] : [{ do: "remove", path: `${directory}/${current}`, recursive: true } as const]),
+  ];
+  await host.fs.apply(changes, signal);
+  return true;
+}
+
+/** `..2026_01_31_12_00_00.123456789`: UTC and a random number. */
+function versionName(clock: Clock): string {
+  const time = rfc3339(clock.now()).slice(0, 19).replace(/[-T:]/g, "_");
+  return `..${time}.${Math.floor(clock.jitter(1, 4_294_967_296))}`;
+}
+
+function filesOf(root: string, payload: Payload): FileChange[] {
+  const directories = new Set<string>();
+  for (const path of payload.keys()) {
+    const names = path.split("/").slice(0, -1);
+    names.forEach((_, depth) => directories.add(names.slice(0, depth + 1).join("/")));
+  }
+  return [
+    { do: "mkdir", path: root, mode: 0o755 },
+    ...[...directories].map((path): FileChange => ({ do: "mkdir", path: `${root}/${path}`, mode: 0o755 })),
+    ...[...payload].flatMap(([path, { data, mode, uid }]): FileChange[] => [
+      { do: "write", path: `${root}/${path}`, data, mode },
+      ...(uid === undefined ? [] : [{ do: "chown", path: `${root}/${path}`, uid, gid: 0 } as const]),
+    ]),
+  ];
+}
+
+async function currentTarget(host: Host, directory: string, signal: AbortSignal): Promise<string | undefined> {
+  try {
+    const target = await host.fs.readlink(`${directory}/${dataLink}`, signal);
+    return target.startsWith("..") && !target.includes("/") ? target : undefined;
+  } catch (error) {
+    if (hasCode(error, "not_found", "invalid_argument")) return undefined;
+    throw error;
+  }
+}
+
+/** True when the directory holds exactly the payload's files, with their content and modes. */
+async function isSame(host: Host, root: string, payload: Payload, signal: AbortSignal): Promise<boolean> {
+  try {
+    const present = await walk(host, root, "", signal);
+    if (present.length !== payload.size) return false;
+    for (const path of present) {
+      const wanted = payload.get(path);
+      if (!wanted) return false;
+      const { mode, uid } = await host.fs.lstat(`${root}/${path}`, signal);
+      if (mode !== wanted.mode || uid !== (wanted.uid ?? 0)) return false;
+      if (!(await host.fs.readFile(`${root}/${path}`, { signal })).equals(wanted.data)) return false;
+    }
+    return true;
+  } catch (error) {
+    if (hasCode(error, "not_found", "failed_precondition")) return false;
+    throw error;
+  }
+}
+
+async function walk(host: Host, root: string, below: string, signal: AbortSignal): Promise<string[]> {
+  const entries = await host.fs.list(below ? `${root}/${below}` : root, signal);
+  const found = entries.map(({ name, kind }) => {
+    const path = below ? `${below}/${name}` : name;
+    return kind === "directory" ? walk(host, root, path, signal) : Promise.resolve([path]);
+  });
+  return (await Promise.all(found)).flat();
+}

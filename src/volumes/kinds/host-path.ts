@@ -1,0 +1,43 @@
+import { CodedError, hasCode } from "../../lib/errors.ts";
+import type { FileChange, FileKind } from "../../seams/host.ts";
+import type { VolumeKind } from "./kind.ts";
+
+/** What each type of hostPath expects at its path, in the kubelet's words. */
+const expected: Readonly<Record<string, readonly [FileKind, string]>> = {
+  DirectoryOrCreate: ["directory", "directory"],
+  Directory: ["directory", "directory"],
+  FileOrCreate: ["file", "file"],
+  File: ["file", "file"],
+  Socket: ["socket", "socket file"],
+  CharDevice: ["characterDevice", "character device"],
+  BlockDevice: ["blockDevice", "block device"],
+};
+
+/** A file or directory of the target. @see https://kubernetes.io/docs/concepts/storage/volumes/#hostpath */
+export const hostPath: VolumeKind = {
+  refreshes: false,
+  async setUp({ host }, _pod, volume, signal) {
+    const path = volume.hostPath?.path ?? "";
+    const type = volume.hostPath?.type ?? "";
+    if (path.split("/").includes("..")) throw new CodedError("invalid_argument", `path ${path} must not contain '..'`);
+    const want = expected[type];
+    if (!want) return { hostPath: path, readOnly: false };
+    const kindAt = () =>
+      host.fs.stat(path, signal).then(({ kind }) => kind, (error: unknown) => {
+        if (hasCode(error, "not_found")) return undefined;
+        throw error;
+      });
+    let kind = await kindAt();
+    if (kind === undefined && type.endsWith("OrCreate")) {
+      await host.fs.apply([creation(type, path)], signal);
+      kind = await kindAt();
+    }
+    if (kind !== want[0]) throw new CodedError("failed_precondition", `hostPath type check failed: ${path} is not a ${want[1]}`);
+    return { hostPath: path, readOnly: false };
+  },
+};
+
+/** A file's parents have to be there; a directory's are made. */
+function creation(type: string, path: string): FileChange {
+  return type === "FileOrCreate" ? { do: "write", path, data: "", mode: 0o644 } : { do: "mkdir", path, mode: 0o755, parents: true };
+}

@@ -1,0 +1,14 @@
+import type { Volume } from "../../objects.ts";
+import { emptyDir } from "./empty-dir.ts";
+import { hostPath } from "./host-path.ts";
+import type { VolumeKind } from "./kind.ts";
+import { configMap, secret } from "./objects.ts";
+import { projected } from "./projected.ts";
+
+const kinds = { emptyDir, hostPath, configMap, secret, projected } as const satisfies Readonly<Record<string, VolumeKind>>;
+
+/** The code for a volume's type; undefined for a type that is not served. */
+export function kindOf(volume: Volume): VolumeKind | undefined {
+  for (const [field, kind] of Object.entries(kinds)) if (volume[field as keyof typeof kinds] !== undefined) return kind;
+  return undefined;
+}

@@ -1,0 +1,39 @@
+import type { Clock } from "../../lib/clock.ts";
+import type { Logger } from "../../lib/log.ts";
+import type { Pod, Volume } from "../../objects.ts";
+import type { EventSink, MountedVolume, ObjectCache, TokenSource } from "../../pipeline.ts";
+import type { Host } from "../../seams/host.ts";
+
+/** What setting up volumes takes. */
+export interface VolumeDeps {
+  readonly host: Host;
+  readonly objects: ObjectCache;
+  readonly tokens: TokenSource;
+  readonly events: EventSink;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly nodeName: string;
+  /** The target's root directory, such as /var/lib/kubelet. */
+  readonly rootDir: string;
+  /** Resources that pods may use, as quantities by name. */
+  readonly allocatable: () => Readonly<Record<string, string>>;
+}
+
+/** Adds what a volume's content was when it was last written. */
+export interface SetUpDeps extends VolumeDeps {
+  /** Digest of the payload that a directory holds, by path; absent before this process wrote or checked it. */
+  readonly written: Map<string, string>;
+}
+
+export interface VolumeReady extends MountedVolume {
+  /** Milliseconds since the epoch: when it has to be set up again, for a token that ages. */
+  readonly refreshAt?: number;
+}
+
+/** One type of volume. */
+export interface VolumeKind {
+  /** Its content may change while the pod runs: it is set up again when it does. */
+  readonly refreshes: boolean;
+  /** Makes the volume ready, or current. Safe to repeat. @throws with the text that the FailedMount event shows. */
+  setUp(deps: SetUpDeps, pod: Pod, volume: Volume, signal: AbortSignal): Promise<VolumeReady>;
+}

@@ -1,0 +1,65 @@
+import { hasCode } from "../../lib/errors.ts";
+import type { ConfigMap, Pod, Secret } from "../../objects.ts";
+import { volumeDirectory } from "../paths.ts";
+import { type KeyItem, type KeySelection, configMapPayload, secretPayload } from "../payload.ts";
+import { place } from "../place.ts";
+import { memoryDirectory } from "../tmpfs.ts";
+import type { VolumeDeps, VolumeKind } from "./kind.ts";
+
+const defaultMode = 0o644;
+const openToAll = 0o777;
+
+/** A config map as files, on disk. @see https://kubernetes.io/docs/concepts/storage/volumes/#configmap */
+export const configMap: VolumeKind = {
+  refreshes: true,
+  async setUp(deps, pod, volume, signal) {
+    const source = volume.configMap ?? {};
+    const selection = selectionOf(source, source.defaultMode);
+    const payload = configMapPayload(await readConfigMap(deps, pod, source, signal), selection);
+    const path = volumeDirectory(deps.rootDir, pod.metadata.uid, "configmap", volume.name);
+    await place(deps, path, payload, () => deps.host.fs.apply([{ do: "mkdir", path, mode: openToAll, parents: true }], signal), signal);
+    return { hostPath: path, readOnly: true };
+  },
+};
+
+/** A secret as files, in memory. @see https://kubernetes.io/docs/concepts/storage/volumes/#secret */
+export const secret: VolumeKind = {
+  refreshes: true,
+  async setUp(deps, pod, volume, signal) {
+    const source = volume.secret ?? {};
+    const reference = { name: source.secretName, optional: source.optional };
+    const payload = secretPayload(await readSecret(deps, pod, reference, signal), selectionOf(source, source.defaultMode));
+    const path = volumeDirectory(deps.rootDir, pod.metadata.uid, "secret", volume.name);
+    await place(deps, path, payload, () => memoryDirectory(deps, path, { mode: openToAll }, signal), signal);
+    return { hostPath: path, readOnly: true };
+  },
+};
+
+interface Reference {
+  readonly name?: string | undefined;
+  readonly optional?: boolean | undefined;
+}
+
+/** The modes and keys that a source asks for. */
+export function selectionOf(source: { readonly items?: readonly KeyItem[]; readonly optional?: boolean }, mode: number | undefined): KeySelection {
+  return { items: source.items, optional: source.optional === true, defaultMode: mode ?? defaultMode };
+}
+
+/** Undefined when the source is optional and not there. */
+export function readConfigMap({ objects }: VolumeDeps, pod: Pod, { name = "", optional }: Reference, signal: AbortSignal): Promise<ConfigMap | undefined> {
+  return orNone(objects.configMap(pod.metadata.namespace, name, signal), optional);
+}
+
+/** Undefined when the source is optional and not there. */
+export function readSecret({ objects }: VolumeDeps, pod: Pod, { name = "", optional }: Reference, signal: AbortSignal): Promise<Secret | undefined> {
+  return orNone(objects.secret(pod.metadata.namespace, name, signal), optional);
+}
+
+async function orNone<T>(read: Promise<T>, optional: boolean | undefined): Promise<T | undefined> {
+  try {
+    return await read;
+  } catch (error) {
+    if (optional && hasCode(error, "not_found")) return undefined;
+    throw error;
+  }
+}

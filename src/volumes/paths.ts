@@ -1,0 +1,18 @@
+import type { Pod, Volume } from "../objects.ts";
+
+/** Directory of a pod on the target. */
+export function podDirectory(rootDir: string, uid: string): string {
+  return `${rootDir}/pods/${uid}`;
+}
+
+/** Directory of a volume of a plugin such as `empty-dir`: `<root>/pods/<uid>/volumes/kubernetes.io~<plugin>/<name>`. */
+export function volumeDirectory(rootDir: string, uid: string, plugin: string, name: string): string {
+  return `${podDirectory(rootDir, uid)}/volumes/kubernetes.io~${plugin}/${name}`;
+}
+
+/** The volumes that some container of the pod mounts; the others are never set up, as in the kubelet. */
+export function usedVolumes({ spec }: Pod): readonly Volume[] {
+  const containers = [...spec.containers, ...(spec.initContainers ?? []), ...(spec.ephemeralContainers ?? [])];
+  const names = new Set(containers.flatMap(({ volumeMounts }) => volumeMounts?.map(({ name }) => name) ?? []));
+  return (spec.volumes ?? []).filter(({ name }) => names.has(name));
+}

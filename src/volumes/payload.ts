@@ -1,0 +1,72 @@
+import { createHash } from "node:crypto";
+import { CodedError } from "../lib/errors.ts";
+import type { ConfigMap, Secret } from "../objects.ts";
+
+export interface PayloadFile {
+  readonly data: Uint8Array;
+  readonly mode: number;
+  /** Owner, where it is not root. */
+  readonly uid?: number;
+}
+
+/** Files of a volume by path relative to it. */
+export type Payload = ReadonlyMap<string, PayloadFile>;
+
+export interface KeyItem {
+  readonly key: string;
+  readonly path: string;
+  readonly mode?: number;
+}
+
+/** Which keys of an object go where. */
+export interface KeySelection {
+  /** All keys, each to a file of its name, where there are none. */
+  readonly items: readonly KeyItem[] | undefined;
+  readonly defaultMode: number;
+  readonly optional: boolean;
+}
+
+/** The files that a config map makes. @throws not_found when a key is missing, in the kubelet's words. */
+export function configMapPayload(map: ConfigMap | undefined, selection: KeySelection): Payload {
+  const text = Object.entries(map?.data ?? {}).map(([key, value]) => [key, Buffer.from(value)] as const);
+  const binary = Object.entries(map?.binaryData ?? {}).map(([key, value]) => [key, Buffer.from(value, "base64")] as const);
+  return select(new Map([...text, ...binary]), selection, (key) => `configmap references non-existent config key: ${key}`);
+}
+
+/** The files that a secret makes. @throws not_found when a key is missing, in the kubelet's words. */
+export function secretPayload(secret: Secret | undefined, selection: KeySelection): Payload {
+  const data = Object.entries(secret?.data ?? {}).map(([key, value]) => [key, Buffer.from(value, "base64")] as const);
+  return select(new Map(data), selection, (key) => `references non-existent secret key: ${key}`);
+}
+
+function select(data: ReadonlyMap<string, Buffer>, { items, defaultMode, optional }: KeySelection, missing: (key: string) => string): Payload {
+  if (!items) return new Map([...data].map(([key, bytes]) => [key, { data: bytes, mode: defaultMode }]));
+  const files = new Map<string, PayloadFile>();
+  for (const { key, path, mode } of items) {
+    const bytes = data.get(key);
+    if (bytes) files.set(checkPath(path), { data: bytes, mode: mode ?? defaultMode });
+    else if (!optional) throw new CodedError("not_found", missing(key));
+  }
+  return files;
+}
+
+const longestPath = 4096;
+const longestName = 255;
+
+/** A path inside a volume, from outside: relative, without `..`, and no name that the atomic writer uses itself.
+ *  @throws invalid_argument. */
+export function checkPath(path: string): string {
+  const names = path.split("/");
+  const fine = path !== "" && path.length <= longestPath && !path.startsWith("/") && names.every((name) => name !== ".." && name !== "" && name.length <= longestName);
+  if (!fine || names[0]?.startsWith("..")) throw new CodedError("invalid_argument", `invalid path ${JSON.stringify(path)}: it must be relative, without "..", and not start with ".."`);
+  return path;
+}
+
+/** Tells one payload from another without keeping it: what secrets hold stays out of memory. */
+export function payloadDigest(payload: Payload): string {
+  const hash = createHash("sha256");
+  for (const [path, { data, mode, uid }] of [...payload].sort(([a], [b]) => (a < b ? -1 : 1))) {
+    hash.update(JSON.stringify([path, mode, uid ?? 0, data.length])).update(data);
+  }
+  return hash.digest("hex");
+}

@@ -1,0 +1,38 @@
+import { listMounts, mountsBelow, unmount } from "../host/mounts.ts";
+import { CodedError, hasCode } from "../lib/errors.ts";
+import type { Host } from "../seams/host.ts";
+import { podDirectory } from "./paths.ts";
+
+/** Unmounts and removes the volumes of a pod, known by its UID alone: what lies on the disk tells the rest. Nothing is deleted
+ *  through a mount, and no link is followed. Safe to repeat. */
+export async function unmountAll(host: Host, rootDir: string, uid: string, signal: AbortSignal): Promise<void> {
+  const directory = podDirectory(rootDir, checkUid(uid));
+  for (const path of mountsBelow(await listMounts(host, signal), directory)) await unmount(host, path, signal);
+  await host.fs.apply([
+    { do: "remove", path: `${directory}/volumes`, recursive: true },
+    { do: "remove", path: `${directory}/plugins`, recursive: true },
+  ], signal);
+}
+
+/** Removes what is left of a pod's directory once its volumes are gone. */
+export async function removePodDirectory(host: Host, rootDir: string, uid: string, signal: AbortSignal): Promise<void> {
+  await unmountAll(host, rootDir, uid, signal);
+  await host.fs.apply([{ do: "remove", path: podDirectory(rootDir, uid), recursive: true }], signal);
+}
+
+/** UIDs of pods that have a directory. */
+export async function listPodDirectories(host: Host, rootDir: string, signal: AbortSignal): Promise<readonly string[]> {
+  try {
+    const entries = await host.fs.list(`${rootDir}/pods`, signal);
+    return entries.filter(({ kind }) => kind === "directory").map(({ name }) => name);
+  } catch (error) {
+    if (hasCode(error, "not_found")) return [];
+    throw error;
+  }
+}
+
+/** A UID may come from a label in the runtime: as a path it must name a directory right below pods/. */
+function checkUid(uid: string): string {
+  if (!/^[A-Za-z0-9][A-Za-z0-9._-]*$/.test(uid)) throw new CodedError("invalid_argument", `${JSON.stringify(uid)} is not the UID of a pod`);
+  return uid;
+}

@@ -1,0 +1,45 @@
+import { type Agent, startGraftlet, startKubelet } from "../../harness/agent.ts";
+import { startCluster } from "../../harness/cluster.ts";
+import { tailOf } from "../../harness/daemons.ts";
+import { networkArgv } from "../../harness/namespaces.ts";
+import { createScreen } from "./screen.ts";
+import { namespace, nodeLabel, tour } from "./tour.ts";
+
+/** How the demo is wanted. */
+export interface DemoOptions {
+  /** Leave the cluster and its node running afterwards. */
+  readonly keep: boolean;
+  /** Which agent makes the node; the kubelet to compare with. */
+  readonly agent: "graftlet" | "kubelet";
+}
+
+const clusterName = "demo";
+const nodeName = "graftlet-demo";
+
+/** The demo in a cluster of its own, which is gone afterwards unless `keep` is set. */
+export async function demoInOwnCluster({ keep, agent }: DemoOptions): Promise<void> {
+  const began = performance.now();
+  const say = (line: string): void => console.log(`· ${line}`);
+  await using cluster = await startCluster({ name: clusterName, nodeName, say });
+  const screen = createScreen({ argv: (program, args) => networkArgv(cluster.layout, program === "kubectl" ? [cluster.tools.path("kubectl"), `--kubeconfig=${cluster.adminKubeconfig}`, ...args] : [cluster.tools.path(program), ...args]) });
+  say(`starting ${agent} as node ${nodeName}`);
+  const start = agent === "graftlet" ? startGraftlet : startKubelet;
+  const running: Agent = await start(cluster, { args: [`--node-labels=${nodeLabel}`] });
+  try {
+    await tour(screen, nodeName);
+  } catch (error) {
+    console.error(`the end of ${agent}'s log:\n${tailOf(running.logFile, 20)}\n`);
+    throw error;
+  }
+  screen.heading("done");
+  screen.note(`A real scheduler placed the pods, a real containerd ran them through ${agent}; ${Math.round((performance.now() - began) / 1000)} s.`);
+  if (!keep) {
+    screen.note("Removing the cluster. (make demo KEEP=1 leaves it running.)");
+    return;
+  }
+  cluster.release();
+  screen.note(`It stays up.
+  use it     eval "$(node test/cluster/cluster.ts env)"; kubectl get pods --namespace ${namespace} -o wide
+  its log    ${running.logFile}
+  remove it  node test/cluster/cluster.ts down`);
+}

@@ -1,0 +1,142 @@
+import { closeSync, existsSync, openSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { stringify } from "yaml";
+import type { Cluster } from "./cluster.ts";
+import { tailOf } from "./daemons.ts";
+import { addresses } from "./namespaces.ts";
+import { identify, isAlive, type ProcessId, signalProcess } from "./processes.ts";
+import { Hopeless, waitFor } from "./wait.ts";
+
+/** How an agent is started on a cluster's machine. */
+export interface AgentOptions {
+  /** The node's name; the cluster's unless given. */
+  readonly nodeName?: string;
+  /** Flags after the harness's own. */
+  readonly args?: readonly string[];
+  /** Fields of the KubeletConfiguration that differ from the harness's. */
+  readonly config?: Readonly<Record<string, unknown>>;
+  readonly env?: Readonly<Record<string, string>>;
+  /** Wait until the node is Ready; true unless given. */
+  readonly untilReady?: boolean;
+  /** The kubeconfig of the agent; one with the node's own identity unless given. */
+  readonly kubeconfig?: string;
+}
+
+/** A running agent: graftlet or the reference kubelet. Disposing it kills it; its pods live on. */
+export interface Agent extends AsyncDisposable {
+  readonly nodeName: string;
+  readonly pid: number;
+  readonly logFile: string;
+  readonly rootDir: string;
+  /** All that it has logged so far. */
+  log(): string;
+  isRunning(): boolean;
+  /** Sends a signal and waits for the end. */
+  kill(signal: NodeJS.Signals): Promise<void>;
+  /** SIGTERM; SIGKILL when it has not ended after `graceMs` (20 s unless given). Returns whether it ended by itself. */
+  stop(graceMs?: number): Promise<boolean>;
+  /** Sends a signal and returns at once (SIGSTOP, SIGCONT, SIGHUP). */
+  signal(signal: NodeJS.Signals): void;
+}
+
+/** Starts the real kubelet on the cluster's containerd: the reference that graftlet is compared with. */
+export function startKubelet(cluster: Cluster, options: AgentOptions = {}): Promise<Agent> {
+  return startAgent(cluster, "kubelet", [cluster.tools.path("kubelet")], options);
+}
+
+/** Starts graftlet with the kubelet's command line: from source, or the built file where `built` is true. */
+export function startGraftlet(cluster: Cluster, { built = false, ...options }: AgentOptions & { readonly built?: boolean } = {}): Promise<Agent> {
+  const project = join(import.meta.dirname, "..", "..");
+  const file = join(project, built ? "dist/graftlet.mjs" : "src/main.ts");
+  if (!existsSync(file)) throw new Error(`${file} is missing${built ? ': run "npm run build" first' : ""}`);
+  return startAgent(cluster, "graftlet", [process.execPath, file], options);
+}
+
+/** Waits until a node is Ready in the API server's eyes. */
+export async function nodeReady(cluster: Cluster, nodeName: string, timeoutMs = 60_000): Promise<void> {
+  await waitFor(`node ${nodeName} to be Ready`, async () => await readyStatus(cluster, nodeName) === "True", { timeoutMs, everyMs: 200, explain: async () => (await cluster.kubectl(["describe", "node", nodeName])).stdout });
+}
+
+/** The KubeletConfiguration that fits the cluster's machine. @see https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/ */
+export function kubeletConfiguration({ layout }: Cluster): Record<string, unknown> {
+  return {
+    apiVersion: "kubelet.config.k8s.io/v1beta1",
+    kind: "KubeletConfiguration",
+    authentication: { anonymous: { enabled: false }, webhook: { enabled: true }, x509: { clientCAFile: join(layout.pki, "ca.crt") } },
+    authorization: { mode: "Webhook" },
+    cgroupDriver: "cgroupfs",
+    cgroupRoot: layout.cgroup,
+    clusterDNS: [addresses.dns],
+    clusterDomain: "cluster.local",
+    containerRuntimeEndpoint: `unix://${layout.containerdSocket}`,
+    enforceNodeAllocatable: ["pods"],
+    // A developer's full disk is no reason to evict a test's pods or images.
+    evictionHard: { "memory.available": "100Mi", "nodefs.available": "1%", "nodefs.inodesFree": "1%", "imagefs.available": "1%" },
+    imageGCHighThresholdPercent: 100,
+    imageGCLowThresholdPercent: 99,
+    failCgroupV1: false,
+    failSwapOn: false,
+    podLogsDir: layout.podLogs,
+    resolvConf: layout.resolvConf,
+    staticPodPath: layout.staticPods,
+    volumePluginDir: join(layout.dir, "volume-plugins"),
+  };
+}
+
+async function startAgent(cluster: Cluster, program: string, command: readonly string[], options: AgentOptions): Promise<Agent> {
+  const { nodeName = cluster.nodeName, untilReady = true } = options;
+  const { layout } = cluster;
+  const config = join(layout.dir, `${program}-${nodeName}.yaml`);
+  writeFileSync(config, stringify({ ...kubeletConfiguration(cluster), ...options.config }));
+  const kubeconfig = options.kubeconfig ?? await cluster.kubeconfigFor(nodeName);
+  const argv = [...command, `--config=${config}`, `--kubeconfig=${kubeconfig}`, `--hostname-override=${nodeName}`, `--root-dir=${layout.kubeletRoot}`, `--node-ip=${addresses.node}`, ...(options.args ?? [])];
+  const logFile = join(layout.logs, `${program}-${nodeName}.log`);
+  const id = await spawnAgent(cluster, argv, logFile, options.env);
+  const agent = agentOf(layout.kubeletRoot, nodeName, id, logFile);
+  if (!untilReady) return agent;
+  try {
+    await waitFor(`${program} to make node ${nodeName} Ready`, async () => {
+      if (!agent.isRunning()) throw new Hopeless(`${program} ended at its start:\n${tailOf(logFile, 20)}`);
+      return await readyStatus(cluster, nodeName) === "True";
+    }, { timeoutMs: 120_000, everyMs: 200, explain: () => tailOf(logFile, 20) });
+    return agent;
+  } catch (error) {
+    await agent.kill("SIGKILL");
+    throw error;
+  }
+}
+
+async function spawnAgent(cluster: Cluster, argv: readonly string[], logFile: string, env: AgentOptions["env"]): Promise<ProcessId> {
+  const log = openSync(logFile, "a");
+  const child = cluster.spawnInside(argv, { stdio: ["ignore", log, log], detached: true, ...(env ? { env } : {}) });
+  closeSync(log);
+  await new Promise<void>((resolve, reject) => { child.once("spawn", resolve); child.once("error", reject); });
+  child.unref();
+  const id = child.pid === undefined ? undefined : identify(child.pid);
+  if (!id) throw new Error(`${argv.join(" ")} ended at once:\n${tailOf(logFile, 20)}`);
+  return id;
+}
+
+function agentOf(rootDir: string, nodeName: string, id: ProcessId, logFile: string): Agent {
+  const gone = (timeoutMs: number): Promise<true> => waitFor(`the end of process ${id.pid}`, () => !isAlive(id), { timeoutMs, everyMs: 20 });
+  const kill = async (signal: NodeJS.Signals): Promise<void> => { if (signalProcess(id, signal)) await gone(20_000); };
+  return {
+    nodeName, pid: id.pid, logFile, rootDir, kill,
+    log: () => readFileSync(logFile, "utf8"),
+    isRunning: () => isAlive(id),
+    signal: (signal) => void signalProcess(id, signal),
+    async stop(graceMs = 20_000) {
+      signalProcess(id, "SIGTERM");
+      const byItself = await gone(graceMs).catch(() => false);
+      if (!byItself) await kill("SIGKILL");
+      return byItself;
+    },
+    [Symbol.asyncDispose]: () => kill("SIGKILL"),
+  };
+}
+
+/** The status of a node's Ready condition; `undefined` while there is no node. */
+async function readyStatus(cluster: Cluster, nodeName: string): Promise<string | undefined> {
+  const node = await cluster.get<{ status?: { conditions?: { type: string; status: string }[] } }>("node", nodeName);
+  return node?.status?.conditions?.find((condition) => condition.type === "Ready")?.status;
+}

@@ -1,0 +1,72 @@
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { createClusterCertificates } from "./certificates.ts";
+import { writeContainerdConfig } from "./containerd.ts";
+import { apiServerNames, apiServerUrl, controllerManagerArgv, etcdArgv, proxyArgv, schedulerArgv } from "./control-plane.ts";
+import { createDaemons } from "./daemons.ts";
+import { writeKubeconfig } from "./kubeconfig.ts";
+import { addresses, createNetwork, startHolder } from "./namespaces.ts";
+import { createCgroup } from "./cgroups.ts";
+import { kubectlArgv } from "./kubectl.ts";
+import { must, type ProcessId, run } from "./processes.ts";
+import { registryArgv, writeRegistryConfigs } from "./registry.ts";
+import { type Layout, readState, writeState } from "./state.ts";
+import type { Tools } from "./tools.ts";
+import { waitFor } from "./wait.ts";
+
+/** What a cluster is made of. `images` is the folder that its registries serve. */
+export interface BringUp {
+  readonly layout: Layout;
+  readonly tools: Tools;
+  readonly images: string;
+  readonly say: (line: string) => void;
+}
+
+/** Makes everything of a cluster whose lease is held, and returns the process that keeps its mount namespace. */
+export async function bringUp({ layout, tools, images, say }: BringUp): Promise<ProcessId> {
+  const state = readState(layout);
+  if (!state) throw new Error(`the state of cluster ${layout.name} is gone`);
+  say(`making the namespaces of cluster ${layout.name}`);
+  for (const dir of [layout.logs, layout.kubeletRoot, layout.podLogs, layout.staticPods]) mkdirSync(dir);
+  writeFileSync(layout.resolvConf, `nameserver ${addresses.dns}\n`);
+  createCgroup(layout);
+  const certificates = createClusterCertificates(layout.pki, apiServerNames);
+  const registries = writeRegistryConfigs(layout, images, state.privatePassword);
+  await createNetwork(layout);
+  const holder = await startHolder(layout, state.nodeName);
+  writeState(layout, { ...state, holder });
+  const daemons = createDaemons({ layout, tools, holder });
+
+  say("starting etcd, the registries and containerd");
+  writeContainerdConfig(layout);
+  await registries;
+  await daemons.start("etcd", etcdArgv(tools, layout));
+  for (const which of ["open", "private"] as const) await daemons.start(`registry-${which}`, registryArgv(tools, layout, which));
+  const issued = await certificates;
+
+  say("starting the API server");
+  await Promise.all([
+    daemons.startApiServer(),
+    writeKubeconfig(layout, apiServerUrl, "admin", { commonName: "kubernetes-admin", organization: "system:masters" }),
+    writeKubeconfig(layout, apiServerUrl, "controller-manager", { commonName: "system:kube-controller-manager" }),
+    writeKubeconfig(layout, apiServerUrl, "scheduler", { commonName: "system:kube-scheduler" }),
+    writeKubeconfig(layout, apiServerUrl, "proxy", { commonName: "system:kube-proxy" }),
+  ]);
+  say("starting the controller manager, the scheduler, the proxy and containerd");
+  const kubeconfig = (name: string): string => join(layout.dir, `${name}.kubeconfig`);
+  await daemons.start("kube-controller-manager", controllerManagerArgv(tools, kubeconfig("controller-manager"), issued));
+  await daemons.start("kube-scheduler", schedulerArgv(tools, kubeconfig("scheduler")));
+  await daemons.start("kube-proxy", proxyArgv(tools, kubeconfig("proxy"), state.nodeName));
+  await daemons.startContainerd();
+  await must(kubectlArgv(layout, tools, ["apply", "--filename=-"]), { stdin: JSON.stringify(nameService) });
+  await waitFor("the default service account", async () => (await run(kubectlArgv(layout, tools, ["get", "serviceaccount", "default"]))).code === 0);
+  return holder;
+}
+
+/** The cluster's name service without a server behind it: pods that ask get a refusal at once instead of waiting. */
+const nameService = {
+  apiVersion: "v1",
+  kind: "Service",
+  metadata: { name: "kube-dns", namespace: "kube-system" },
+  spec: { clusterIP: addresses.dns, ports: [{ name: "dns", port: 53, protocol: "UDP" }, { name: "dns-tcp", port: 53, protocol: "TCP" }] },
+};

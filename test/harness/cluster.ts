@@ -1,0 +1,140 @@
+import type { ChildProcess } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { join } from "node:path";
+import { buildImages } from "../cluster/images/build.ts";
+import { privateImageName } from "../cluster/images/catalog.ts";
+import { bringUp } from "./bring-up.ts";
+import { createDaemons, type Daemons } from "./daemons.ts";
+import { startKeeper } from "./keeping.ts";
+import { apiServerUrl } from "./control-plane.ts";
+import { type Kubectl, kubectlOf } from "./kubectl.ts";
+import { writeNodeKubeconfig } from "./kubeconfig.ts";
+import { addresses, insideArgv, privateRegistryHost } from "./namespaces.ts";
+import { type Finished, type ProcessId, run, type RunOptions, start, type StartOptions } from "./processes.ts";
+import { privateUser } from "./registry.ts";
+import { disown, isHeld, layoutOf, type Layout, readState, takeLease } from "./state.ts";
+import { tearDown } from "./teardown.ts";
+import { findTools, type Tools } from "./tools.ts";
+import { waitFor, type WaitOptions, type Polled } from "./wait.ts";
+
+/** What a cluster is asked to be. */
+export interface ClusterOptions {
+  /** Tells clusters of one machine apart: at most 24 lower-case letters, digits and dashes. */
+  readonly name: string;
+  /** The node that its one machine is meant to become; `node-1` unless given. */
+  readonly nodeName?: string;
+  /** Progress in sentences; nobody hears them unless given. */
+  readonly say?: (line: string) => void;
+}
+
+/** A user of a registry. */
+export interface Credentials {
+  readonly server: string;
+  readonly username: string;
+  readonly password: string;
+}
+
+/** A running cluster: a control plane, a proxy, registries and a containerd that waits for an agent. */
+export interface Cluster extends Kubectl, AsyncDisposable {
+  readonly name: string;
+  readonly nodeName: string;
+  readonly nodeAddress: string;
+  readonly layout: Layout;
+  readonly tools: Tools;
+  /** The path of its network namespace. */
+  readonly ns: string;
+  /** Its files as its own programs see them, mounts included: `join(cluster.root, path)` can be read from outside. */
+  readonly root: string;
+  readonly adminKubeconfig: string;
+  readonly containerdSocket: string;
+  /** An image that is pulled with `privateCredentials` only. */
+  readonly privateImage: string;
+  readonly privateCredentials: Credentials;
+  /** A kubeconfig with the identity `system:node:NAME`. */
+  kubeconfigFor(nodeName: string): Promise<string>;
+  /** Starts a program inside: the cluster's network, mounts and files. Its pid is the child's. */
+  spawnInside(argv: readonly string[], options?: StartOptions): ChildProcess;
+  /** Runs a program inside to its end. */
+  runInside(argv: readonly string[], options?: RunOptions): Promise<Finished>;
+  waitFor<T>(description: string, poll: () => Promise<Polled<T>> | Polled<T>, options?: WaitOptions | number): Promise<T>;
+  /** Kills the API server, and starts it again until it is ready. */
+  stopApiServer(): Promise<void>;
+  startApiServer(): Promise<void>;
+  /** Kills containerd alone (its shims and pods live on), and starts it again until it answers. */
+  killContainerd(): Promise<void>;
+  startContainerd(): Promise<void>;
+  /** The end of a daemon's log: `kube-apiserver`, `containerd` … */
+  logTail(daemon: string, lines?: number): string;
+  /** Lets the cluster outlive this process: disposing it, or dying, does nothing any more. */
+  release(): void;
+}
+
+/**
+ * Brings a cluster up in namespaces of its own. It ends when it is disposed or when this process ends,
+ * however it ends. Throws when the name is in use; a cluster that a crash left under the name is removed first.
+ */
+export async function startCluster(options: ClusterOptions): Promise<Cluster> {
+  const { nodeName = "node-1", say = () => {} } = options;
+  const layout = layoutOf(options.name);
+  const tools = await findTools(say);
+  const images = await buildImages(tools, say);
+  await lease(layout, { nodeName, privatePassword: randomBytes(9).toString("base64url") });
+  const keeper = await startKeeper(layout);
+  try {
+    const holder = await bringUp({ layout, tools, images, say });
+    const end = async (): Promise<void> => { await tearDown(layout); keeper.release(); };
+    return clusterOf({ layout, tools, holder, end, release: () => { disown(layout); keeper.release(); } });
+  } catch (error) {
+    await tearDown(layout);
+    keeper.release();
+    throw error;
+  }
+}
+
+/** A cluster that is up, started by another process; disposing it does nothing. Throws when there is none. */
+export async function openCluster(name: string): Promise<Cluster> {
+  const layout = layoutOf(name);
+  const holder = readState(layout)?.holder;
+  if (!holder || !isHeld(layout)) throw new Error(`no cluster ${name} is up: start it with "node test/cluster/cluster.ts up --name ${name}"`);
+  return clusterOf({ layout, tools: await findTools(() => {}), holder, end: async () => {}, release: () => {} });
+}
+
+async function lease(layout: Layout, first: Parameters<typeof takeLease>[1]): Promise<void> {
+  if (takeLease(layout, first)) return;
+  if (isHeld(layout)) throw new Error(`a cluster ${layout.name} is up already: remove it with "node test/cluster/cluster.ts down --name ${layout.name}", or choose another name`);
+  await tearDown(layout);
+  if (!takeLease(layout, first)) throw new Error(`a cluster ${layout.name} is being started by another process`);
+}
+
+interface Parts {
+  readonly layout: Layout;
+  readonly tools: Tools;
+  readonly holder: ProcessId;
+  readonly end: () => Promise<void>;
+  readonly release: () => void;
+}
+
+function clusterOf({ layout, tools, holder, end, release }: Parts): Cluster {
+  const state = readState(layout);
+  if (!state) throw new Error(`the state of cluster ${layout.name} cannot be read: ${layout.stateFile}`);
+  const daemons: Daemons = createDaemons({ layout, tools, holder });
+  let released = false;
+  const server = `${privateRegistryHost}:${addresses.privateRegistryPort}`;
+  return {
+    name: layout.name, nodeName: state.nodeName, nodeAddress: addresses.node, layout, tools, ns: layout.netns, root: `/proc/${holder.pid}/root`,
+    adminKubeconfig: join(layout.dir, "admin.kubeconfig"), containerdSocket: layout.containerdSocket,
+    privateImage: `${server}/${privateImageName}`, privateCredentials: { server, username: privateUser, password: state.privatePassword },
+    ...kubectlOf(layout, tools),
+    kubeconfigFor: (nodeName) => writeNodeKubeconfig(layout, apiServerUrl, nodeName),
+    spawnInside: (argv, options = {}) => start(insideArgv(layout, holder, argv, options.cwd), { ...options, cwd: "/" }),
+    runInside: (argv, options = {}) => run(insideArgv(layout, holder, argv, options.cwd), { ...options, cwd: "/" }),
+    waitFor,
+    stopApiServer: () => daemons.kill("kube-apiserver"),
+    startApiServer: () => daemons.startApiServer(),
+    killContainerd: () => daemons.kill("containerd"),
+    startContainerd: () => daemons.startContainerd(),
+    logTail: (daemon, lines = 20) => daemons.logTail(daemon, lines),
+    release: () => { released = true; release(); },
+    [Symbol.asyncDispose]: async () => { if (!released) await end(); released = true; },
+  };
+}

@@ -1,0 +1,37 @@
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { stringify } from "yaml";
+import { addresses } from "./namespaces.ts";
+import { must } from "./processes.ts";
+import type { Layout } from "./state.ts";
+import type { Tools } from "./tools.ts";
+
+/** The user that the registry with credentials knows. */
+export const privateUser = "puller";
+
+/**
+ * Writes the configurations of the two registries: one open, one that asks for credentials, both
+ * reading the images of `store` and writing nothing.
+ * @see https://distribution.github.io/distribution/about/configuration/
+ */
+export async function writeRegistryConfigs(layout: Layout, store: string, password: string): Promise<void> {
+  mkdirSync(layout.registry);
+  const passwords = join(layout.registry, "htpasswd");
+  // bcrypt is the only hash that the registry takes; perl's crypt is the machine's libxcrypt.
+  const hash = await must(["perl", "-e", 'chomp(my $p = <STDIN>); print crypt($p, q($2b$05$) . join "", map { ("a".."z")[rand 26] } 1..21, "u")'], { stdin: password });
+  writeFileSync(passwords, `${privateUser}:${hash}\n`, { mode: 0o600 });
+  const config = (port: number): object => ({
+    version: 0.1,
+    log: { level: "warn" },
+    storage: { filesystem: { rootdirectory: store }, maintenance: { readonly: { enabled: true } } },
+    http: { addr: `127.0.0.1:${port}` },
+  });
+  writeFileSync(join(layout.registry, "open.yaml"), stringify(config(addresses.registryPort)));
+  const auth = { htpasswd: { realm: "graftlet test", path: passwords } };
+  writeFileSync(join(layout.registry, "private.yaml"), stringify({ ...config(addresses.privateRegistryPort), auth }));
+}
+
+/** The command line of one of the two registries. */
+export function registryArgv(tools: Tools, layout: Layout, which: "open" | "private"): string[] {
+  return [tools.path("docker-registry"), "serve", join(layout.registry, `${which}.yaml`)];
+}

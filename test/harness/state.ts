@@ -1,0 +1,131 @@
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { identify, isAlive, type ProcessId } from "./processes.ts";
+
+/** What must be known to find a cluster again, also after a crash. Everything else follows from its name. */
+export interface ClusterState {
+  readonly name: string;
+  readonly nodeName: string;
+  /** The process whose end is the cluster's end; absent for a cluster that stays until `down`. */
+  readonly owner?: ProcessId;
+  /** The process that keeps the mount namespace. */
+  readonly holder?: ProcessId;
+  /** The cluster's daemons by role: `etcd`, `kube-apiserver`, `containerd` … */
+  readonly daemons: Readonly<Record<string, ProcessId>>;
+  readonly privatePassword: string;
+}
+
+/** Where a cluster keeps what; all below one folder, the same path inside and outside its namespaces. */
+export interface Layout {
+  readonly name: string;
+  readonly dir: string;
+  readonly stateFile: string;
+  readonly pki: string;
+  readonly logs: string;
+  readonly etcd: string;
+  readonly containerd: string;
+  readonly containerdSocket: string;
+  readonly registry: string;
+  /** The agent's root directory, its pod logs and its static pods. */
+  readonly kubeletRoot: string;
+  readonly podLogs: string;
+  readonly staticPods: string;
+  readonly resolvConf: string;
+  /** The cluster's network namespace: its name for `ip netns` and its path for nsenter. */
+  readonly netnsName: string;
+  readonly netns: string;
+  /** The cgroup below which the pods of this cluster run. */
+  readonly cgroup: string;
+}
+
+/** The folder that holds a folder per cluster; long-lived files, so neither /run nor /tmp. */
+export const clustersFolder = "/var/tmp/graftlet-test";
+
+/** The paths of a cluster. Throws when the name could not be one of a namespace, a folder and a cgroup. */
+export function layoutOf(name: string): Layout {
+  if (!/^[a-z0-9][a-z0-9-]{0,23}$/.test(name)) throw new Error(`a cluster cannot be called ${JSON.stringify(name)}: at most 24 lower-case letters, digits and dashes`);
+  const dir = join(clustersFolder, name);
+  return {
+    name, dir,
+    stateFile: join(dir, "state.json"),
+    pki: join(dir, "pki"),
+    logs: join(dir, "logs"),
+    etcd: join(dir, "etcd"),
+    containerd: join(dir, "containerd"),
+    containerdSocket: join(dir, "containerd", "containerd.sock"),
+    registry: join(dir, "registry"),
+    kubeletRoot: join(dir, "kubelet"),
+    podLogs: join(dir, "pod-logs"),
+    staticPods: join(dir, "manifests"),
+    resolvConf: join(dir, "resolv.conf"),
+    netnsName: `graftlet-${name}`,
+    netns: `/run/netns/graftlet-${name}`,
+    cgroup: `/graftlet-${name}`,
+  };
+}
+
+/** The names of all clusters that have a folder, running or left over. */
+export function clusterNames(): string[] {
+  return existsSync(clustersFolder) ? readdirSync(clustersFolder) : [];
+}
+
+/** The state of a cluster; `undefined` when there is none or it was torn while being written. */
+export function readState(layout: Layout): ClusterState | undefined {
+  try {
+    return JSON.parse(readFileSync(layout.stateFile, "utf8")) as ClusterState;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Replaces the state of a cluster in one step. */
+export function writeState(layout: Layout, state: ClusterState): void {
+  const partial = `${layout.stateFile}.partial`;
+  writeFileSync(partial, JSON.stringify(state, undefined, 2), { mode: 0o600 });
+  renameSync(partial, layout.stateFile);
+}
+
+/** Whether a cluster's folder is held by a living owner, or by daemons of a cluster without owner. */
+export function isHeld(layout: Layout): boolean {
+  const state = readState(layout);
+  if (!state) return false;
+  if (state.owner) return isAlive(state.owner);
+  return state.holder !== undefined && isAlive(state.holder);
+}
+
+/**
+ * Takes the name for a new cluster: making its folder is the lease, so of two callers one gets it.
+ * Returns false when the folder is there already.
+ */
+export function takeLease(layout: Layout, first: { nodeName: string; privatePassword: string }): boolean {
+  mkdirSync(clustersFolder, { recursive: true, mode: 0o755 });
+  try {
+    mkdirSync(layout.dir, { mode: 0o755 });
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code;
+    if (code === "EEXIST") return false;
+    if (code === "ENOENT") return takeLease(layout, first);
+    throw error;
+  }
+  const self = identify(process.pid);
+  writeState(layout, { name: layout.name, ...first, daemons: {}, ...(self ? { owner: self } : {}) });
+  return true;
+}
+
+/** Makes a cluster one that stays until somebody removes it. */
+export function disown(layout: Layout): void {
+  const state = readState(layout);
+  if (!state) return;
+  const { owner: _, ...rest } = state;
+  writeState(layout, rest);
+}
+
+/** Removes the folder of clusters when the last one has gone. */
+export function forgetClustersFolder(): void {
+  try {
+    rmdirSync(clustersFolder);
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code;
+    if (code !== "ENOTEMPTY" && code !== "ENOENT") throw error;
+  }
+}

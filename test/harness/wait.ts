@@ -1,0 +1,38 @@
+import { setTimeout as sleep } from "node:timers/promises";
+
+/** What a poll found: a value when done; `undefined`, `null` or `false` for "not yet". */
+export type Polled<T> = T | undefined | null | false;
+
+/** How a wait ends early, and what it adds to its failure. */
+export interface WaitOptions {
+  readonly timeoutMs?: number;
+  readonly everyMs?: number;
+  /** Called once when time is up; its text is added to the failure (a log's tail, a listing). */
+  readonly explain?: () => string | Promise<string>;
+}
+
+/** Thrown by a poll that will never succeed: the wait ends at once with this error. */
+export class Hopeless extends Error {}
+
+/**
+ * Calls `poll` until it returns something, and returns that.
+ * Throws after `timeoutMs` (default 60 s) with the description, the last error and the explanation.
+ */
+export async function waitFor<T>(description: string, poll: () => Promise<Polled<T>> | Polled<T>, options: WaitOptions | number = {}): Promise<T> {
+  const { timeoutMs = 60_000, everyMs = 100, explain } = typeof options === "number" ? { timeoutMs: options } : options;
+  const deadline = performance.now() + timeoutMs;
+  let last = "nothing yet";
+  for (;;) {
+    try {
+      const found = await poll();
+      if (found !== undefined && found !== null && found !== false) return found;
+    } catch (error) {
+      if (error instanceof Hopeless) throw error;
+      last = error instanceof Error ? error.message : String(error);
+    }
+    if (performance.now() >= deadline) break;
+    await sleep(everyMs);
+  }
+  const why = explain ? `\n${await explain()}` : "";
+  throw new Error(`waited ${Math.round(timeoutMs / 1000)} s in vain for: ${description} (last: ${last})${why}`);
+}

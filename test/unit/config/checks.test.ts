@@ -1,0 +1,93 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { kubeletFile, nodeOf, refusalOf } from "./files.ts";
+
+const refusals: readonly [string, RegExp][] = [
+  ["port: 70000", /^port \(--port\) is 70000: give a port from 1 to 65535$/],
+  ["healthzPort: -1", /^healthzPort .* or 0 for none$/],
+  ["nodeLeaseDurationSeconds: -5", /^nodeLeaseDurationSeconds is -5: give a value of 1 or more$/],
+  ["maxPods: -1", /^maxPods .* 0 or more$/],
+  ["oomScoreAdj: 2000", /-1000 to 1000$/],
+  ["cpuCFSQuotaPeriod: 2s", /^cpuCFSQuotaPeriod \(--cpu-cfs-quota-period\) is "2s": give a value of 1ms to 1s$/],
+  [
+    "imageGCHighThresholdPercent: 70",
+    /^imageGCLowThresholdPercent .* is 80: give less than imageGCHighThresholdPercent, which is 70$/,
+  ],
+  ["imageMaximumGCAge: 1m", /^imageMaximumGCAge is "1m0s": give more than imageMinimumGCAge, which is 2m0s$/],
+  [
+    "maxParallelImagePulls: 3\nserializeImagePulls: true",
+    /^maxParallelImagePulls is 3: set serializeImagePulls to false/,
+  ],
+  ["maxParallelImagePulls: 0", /^maxParallelImagePulls is 0: give a value of 1 or more$/],
+  ["runOnce: true", /^runOnce \(--runonce\) is true: run-once mode was removed/],
+  ["systemCgroups: /system", /^systemCgroups .* give cgroupRoot/],
+  ["enforceNodeAllocatable: [pods, pods]", /name each part once$/],
+  ["enforceNodeAllocatable: [none, pods]", /name nothing beside none$/],
+  ["enforceNodeAllocatable: [nodes]", /use only none, pods, /],
+  ["enforceNodeAllocatable: [system-reserved]", /give systemReservedCgroup too/],
+  ["enforceNodeAllocatable: [kube-reserved, kube-reserved-compressible]\nkubeReservedCgroup: /k", /not both$/],
+  ["cgroupsPerQOS: false", /^enforceNodeAllocatable .* set cgroupsPerQOS to true, or name none$/],
+  ["shutdownGracePeriod: 10s\nshutdownGracePeriodCriticalPods: 20s", /give at most shutdownGracePeriod, which is 10s$/],
+  ["shutdownGracePeriod: 1ms", /give 0s, or 1s or longer$/],
+  [
+    "shutdownGracePeriod: 10s\nshutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 5}]",
+    /leave out shutdownGracePeriod/,
+  ],
+  ["crashLoopBackOff: {maxContainerRestartPeriod: 10m}", /give a value of 1s to 5m$/],
+  [
+    "crashLoopBackOff: {maxContainerRestartPeriod: 10s}\nfeatureGates: {KubeletCrashLoopBackOffMax: false}",
+    /do not turn feature gate/,
+  ],
+  ["containerLogMaxFiles: 1", /give a value of 2 or more$/],
+  ["containerLogMonitorInterval: 1s", /give a value of 3s or longer$/],
+  ["containerLogMaxSize: big", /give a size such as "10Mi"$/],
+  ["podLogsDir: logs", /^podLogsDir is "logs": give an absolute path/],
+  ["podLogsDir: /var/../log", /give an absolute path/],
+  ["podLogsDir: /var/log/", /give an absolute path/],
+  ["memoryThrottlingFactor: 2", /above 0 and up to 1$/],
+  ["memoryReservationPolicy: TieredReservation", /turn feature gate MemoryQoS on/],
+  ["enableSystemLogQuery: true\nenableSystemLogHandler: false", /set enableSystemLogHandler to true too$/],
+  ["evictionHard: {memory.free: 1Gi}", /use only the signals .*not memory\.free$/],
+  ["evictionHard: {memory.available: 0}", /^\/k: evictionHard .* expected a map/],
+  ['evictionHard: {memory.available: "0"}', /give memory\.available a quantity/],
+  ["evictionHard: {memory.available: 101%}", /give memory\.available a quantity/],
+  ["evictionSoft: {memory.available: 1Gi}", /give evictionSoftGracePeriod a duration for memory\.available too$/],
+  ['systemReserved: {gpu: "1"}', /reserve only cpu, memory, ephemeral-storage, pid, not gpu$/],
+  ['kubeReserved: {cpu: "-1"}', /give cpu a quantity/],
+  ["reservedSystemCPUs: 3-1", /give CPUs such as "0-3,8"$/],
+  ["reservedSystemCPUs: 0-1\nkubeReservedCgroup: /k", /leave out systemReservedCgroup and kubeReservedCgroup$/],
+  ["tlsCertFile: /c", /^tlsCertFile is "\/c": give tlsPrivateKeyFile too/],
+  ["tlsCipherSuites: [AES]", /give names such as TLS_/],
+  ["userNamespaces: {idsPerPod: 1000}", /give a multiple of 65536/],
+  ["preloadedImagesVerificationAllowlist: [a]", /set imagePullCredentialsVerificationPolicy/],
+  ["serverTLSBootstrap: true\nfeatureGates: {RotateKubeletServerCertificate: false}", /do not turn feature gate/],
+  ["tracing: {samplingRatePerMillion: 2000000}", /0 to 1000000$/],
+  [
+    "featureGates: {EventPLEG: true}",
+    /^featureGates\.EventPLEG \(--feature-gates\) is true: Kubernetes 1\.36 has no such feature gate; did you mean EventedPLEG\?$/,
+  ],
+  ["featureGates: {NodeSwap: false}", /the gate is locked to true at 1\.36; leave it out$/],
+];
+for (const [body, sentence] of refusals) {
+  test(`${body.replaceAll("\n", "; ")} is refused`, () => {
+    assert.match(refusalOf(["--config=/k"], { "/k": kubeletFile(body) }), sentence);
+  });
+}
+
+test("values at the bounds are taken", () => {
+  const body = [
+    "port: 65535",
+    "healthzPort: 0",
+    "crashLoopBackOff: {maxContainerRestartPeriod: 1s}",
+    "podLogsDir: /",
+    "nodeStatusMaxImages: -1",
+    "enforceNodeAllocatable: [none]",
+    "cgroupsPerQOS: false",
+    "evictionHard: {memory.available: 100%, nodefs.available: 0%}",
+    "featureGates: {NodeSwap: true, AllBeta: false}",
+    "userNamespaces: {idsPerPod: 131072}",
+  ].join("\n");
+  const { kubelet } = nodeOf(["--config=/k"], { "/k": kubeletFile(body) });
+  assert.equal(kubelet.port, 65_535);
+  assert.equal(kubelet.podLogsDir, "/");
+});

@@ -1,0 +1,136 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { parseCommandLine } from "../../../src/config/command-line.ts";
+import { filesIo, nodeOf, refusalOf, run, sentenceOf } from "./files.ts";
+
+test("a node is named by the host unless a flag names it", () => {
+  assert.equal(nodeOf([]).nodeName, "worker-1.example");
+  assert.equal(nodeOf(["--hostname-override= Node-A "]).nodeName, "node-a");
+  assert.match(refusalOf(["--hostname-override=a_b"]), /^--hostname-override is "a_b": a node's name is/);
+});
+
+test("the provider is cri with nothing of its own, or what the flags say", () => {
+  const plain = nodeOf([]);
+  assert.deepEqual([plain.provider, plain.providerConfig], ["cri", undefined]);
+  const node = nodeOf(["--provider=ssh", "--provider-config=/p.yaml"], { "/p.yaml": "host: 10.0.0.1\nport: 22\n" });
+  assert.deepEqual([node.provider, node.providerConfig], ["ssh", { host: "10.0.0.1", port: 22 }]);
+  assert.match(refusalOf(["--provider-config=/none"]), /^--provider-config is "\/none": there is no such file/);
+});
+
+test("directories are absolute and clean", () => {
+  assert.equal(nodeOf(["--root-dir=/srv//kubelet/"]).rootDir, "/srv/kubelet");
+  assert.equal(nodeOf([]).certDir, "/var/lib/kubelet/pki");
+  assert.equal(refusalOf(["--root-dir=kubelet"]), '--root-dir is "kubelet": give an absolute path');
+});
+
+test("node addresses are none, one, or one of each family", () => {
+  assert.deepEqual(nodeOf([]).nodeIPs, []);
+  assert.deepEqual(nodeOf(["--node-ip=::"]).nodeIPs, ["::"]);
+  assert.deepEqual(nodeOf(["--node-ip=10.0.0.1, fd00::1"]).nodeIPs, ["10.0.0.1", "fd00::1"]);
+  assert.match(refusalOf(["--node-ip=10.0.0.1,10.0.0.2"]), /one address of each family$/);
+  assert.match(refusalOf(["--node-ip=10.0.0.1,::"]), /alone, or two real addresses$/);
+  assert.match(refusalOf(["--node-ip=here"]), /^--node-ip is "here": give an IP address/);
+});
+
+test("labels that a node may not give itself are refused", () => {
+  assert.match(
+    refusalOf(["--node-labels=node-role.kubernetes.io/worker="]),
+    /^--node-labels is "node-role\.kubernetes\.io\/worker=": a node may set labels/,
+  );
+  assert.match(refusalOf(["--node-labels=a=b c"]), /^--node-labels is "a=b c": a label is/);
+});
+
+test("a kubeconfig must be given and be there, but for a Pod", () => {
+  assert.match(
+    sentenceOf(() => parseCommandLine([], filesIo())),
+    /^--kubeconfig is not given: /,
+  );
+  assert.match(
+    sentenceOf(() => parseCommandLine(["--kubeconfig=/none"], filesIo())),
+    /^--kubeconfig is "\/none": there is no such file/,
+  );
+  const inPod = parseCommandLine([], filesIo({}, { KUBERNETES_SERVICE_HOST: "10.0.0.1" }));
+  assert.ok(inPod.kind === "run" && inPod.nodes[0]?.kubeconfig === undefined);
+});
+
+function graftletFile(nodes: string): Record<string, string> {
+  return {
+    "/n.yaml": `apiVersion: graftlet.dev/v1alpha1\nkind: GraftletConfiguration\nnodes:\n${nodes}`,
+    "/other": "kubeconfig",
+  };
+}
+function several(nodes: string, ...argv: readonly string[]) {
+  return run(["--nodes=/n.yaml", ...argv], graftletFile(nodes));
+}
+
+test("several nodes have names, ports and directories of their own", () => {
+  const { nodes, warnings, verbosity } = several(
+    `
+- name: a
+- name: b
+  provider: ssh
+  providerConfig: {host: 10.0.0.2}
+  kubeconfig: /other
+  rootDir: /var/lib/kubelet
+  labels: {example.org/kind: edge}
+  taints: [{key: edge, effect: NoSchedule}]
+  port: 10251
+  kubeletConfiguration: {maxPods: 5, staticPodPath: /m}
+- name: c
+`,
+    "-v3",
+  );
+  assert.deepEqual(
+    nodes.map((node) => [node.nodeName, node.kubelet.port, node.kubelet.healthzPort, node.rootDir]),
+    [
+      ["a", 10250, 10248, "/var/lib/kubelet/a"],
+      ["b", 10251, 0, "/var/lib/kubelet"],
+      ["c", 10252, 0, "/var/lib/kubelet/c"],
+    ],
+  );
+  const second = nodes[1];
+  assert.deepEqual(second?.providerConfig, { host: "10.0.0.2" });
+  assert.equal(second?.kubeconfig, "/other");
+  assert.equal(second?.kubelet.maxPods, 5);
+  assert.deepEqual(second?.nodeLabels, { "example.org/kind": "edge" });
+  assert.deepEqual(second?.kubelet.registerWithTaints, [{ key: "edge", effect: "NoSchedule" }]);
+  assert.deepEqual(warnings, [
+    "node b: staticPodPath (--pod-manifest-path) is not served yet: static pods are not started",
+  ]);
+  assert.equal(verbosity, 3);
+});
+
+test("wrong lists of nodes are refused", () => {
+  const refused = (nodes: string, ...argv: readonly string[]): string => sentenceOf(() => several(nodes, ...argv));
+  assert.equal(refused("  []\n"), "/n.yaml: nodes is []: list at least one node");
+  assert.equal(
+    refused("- name: a\n- name: A\n"),
+    '/n.yaml: nodes[1].name is "a": another node has that name; give each its own',
+  );
+  assert.equal(
+    refused("- name: a\n  port: 1\n- name: b\n  port: 1\n"),
+    "/n.yaml: nodes[1].port is 1: node a listens on that port; give each its own",
+  );
+  assert.equal(
+    refused("- name: a\n  rootDir: /r\n- name: b\n  rootDir: /r\n"),
+    '/n.yaml: nodes[1].rootDir is "/r": node a has that root directory; give each its own',
+  );
+  assert.equal(refused("- provider: cri\n"), "/n.yaml: nodes[0].name is not given; name the node");
+  assert.equal(
+    refused("- name: a\n  lables: {}\n"),
+    "/n.yaml: nodes[0].lables is not a field of this configuration; did you mean labels?",
+  );
+  assert.equal(refused("- name: a\n  port: 70000\n"), "node a: port (--port) is 70000: give a port from 1 to 65535");
+  assert.match(
+    refused("- name: a\n  kubeletConfiguration: {prot: 1}\n"),
+    /^\/n\.yaml: nodes\[0\]\.kubeletConfiguration\.prot is 1: .*did you mean port\?$/,
+  );
+  assert.equal(
+    refused("- name: a\n  kubeletConfiguration: {kind: Pod}\n"),
+    '/n.yaml: nodes[0].kubeletConfiguration.kind is "Pod": write kind: KubeletConfiguration',
+  );
+  assert.match(
+    refused("- name: a\n", "--node-ip=10.0.0.1"),
+    /^--node-ip describes a single node and does not go with --nodes/,
+  );
+});

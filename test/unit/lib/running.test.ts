@@ -1,0 +1,80 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { onAbort, runGroup, type Service } from "../../../src/lib/service-group.ts";
+import { createSingleFlight } from "../../../src/lib/single-flight.ts";
+import { createTurns } from "../../../src/lib/turns.ts";
+
+const turnOver = () => new Promise(setImmediate);
+
+function service(name: string, seen: string[], more: Partial<Service> = {}): Service {
+  return {
+    name,
+    async run(signal) {
+      seen.push(`${name} runs`);
+      await onAbort(signal);
+      seen.push(`${name} ended`);
+    },
+    ...more,
+  };
+}
+
+test("services start in order, wait for readiness, and stop in reverse", async () => {
+  const seen: string[] = [];
+  const ready = Promise.withResolvers<void>();
+  const stop = new AbortController();
+  const group = runGroup([service("a", seen, { ready: () => ready.promise }), service("b", seen)], stop.signal);
+  await turnOver();
+  assert.deepEqual(seen, ["a runs"]);
+  ready.resolve();
+  await turnOver();
+  stop.abort();
+  await group;
+  assert.deepEqual(seen, ["a runs", "b runs", "b ended", "a ended"]);
+});
+
+test("the first failure stops all and is thrown", async () => {
+  const seen: string[] = [];
+  const bad: Service = { name: "bad", run: () => Promise.reject(new Error("broken")) };
+  await assert.rejects(runGroup([service("a", seen), bad], new AbortController().signal), /broken/);
+  assert.deepEqual(seen, ["a runs", "a ended"]);
+});
+
+test("a group that is stopped before it starts runs nothing", async () => {
+  const seen: string[] = [];
+  await runGroup([service("a", seen)], AbortSignal.abort());
+  assert.deepEqual(seen, []);
+});
+
+test("callers of one key share a call; the next one after it makes its own", async () => {
+  const flight = createSingleFlight<number>();
+  let calls = 0;
+  const call = async () => {
+    calls += 1;
+    await turnOver();
+    return calls;
+  };
+  assert.deepEqual(await Promise.all([flight("k", call), flight("k", call), flight("other", call)]), [2, 2, 2]);
+  assert.equal(await flight("k", call), 3);
+  await assert.rejects(flight("k", () => Promise.reject(new Error("no"))), /no/);
+  assert.equal(await flight("k", call), 4);
+});
+
+test("no more than the limit runs at once, in order, failures included", async () => {
+  const turn = createTurns(2);
+  let atOnce = 0;
+  let most = 0;
+  const order: number[] = [];
+  const work = (id: number) => async () => {
+    order.push(id);
+    atOnce += 1;
+    most = Math.max(most, atOnce);
+    await turnOver();
+    atOnce -= 1;
+    if (id === 1) throw new Error("one");
+    return id;
+  };
+  const results = await Promise.allSettled([0, 1, 2, 3, 4].map((id) => turn(work(id))));
+  assert.equal(most, 2);
+  assert.deepEqual(order, [0, 1, 2, 3, 4]);
+  assert.deepEqual(results.map(({ status }) => status), ["fulfilled", "rejected", "fulfilled", "fulfilled", "fulfilled"]);
+});

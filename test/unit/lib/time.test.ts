@@ -1,0 +1,95 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createBackoff } from "../../../src/lib/backoff.ts";
+import { systemClock } from "../../../src/lib/clock.ts";
+import { codeOf } from "../../../src/lib/errors.ts";
+import { rfc3339 } from "../../../src/lib/rfc3339.ts";
+import { createWorkQueue } from "../../../src/lib/work-queue.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+
+test("the fake clock runs timers in order and settles promises in between", async () => {
+  const clock = fakeClock(0);
+  const seen: string[] = [];
+  clock.after(20, () => seen.push(`b${clock.now()}`));
+  clock.after(10, () => {
+    seen.push(`a${clock.now()}`);
+    void clock.sleep(5).then(() => seen.push(`slept${clock.now()}`));
+  });
+  clock.after(30, () => seen.push("late")).cancel();
+  await clock.advance(25);
+  assert.deepEqual(seen, ["a10", "slept15", "b20"]);
+  assert.equal(clock.monotonic(), 25);
+  assert.equal(clock.pending, 0);
+});
+
+test("sleep ends at once when its signal aborts, and leaves no timer", async () => {
+  const clock = fakeClock();
+  const stop = new AbortController();
+  const sleeping = clock.sleep(1000, stop.signal);
+  stop.abort();
+  await assert.rejects(sleeping, { code: "cancelled" });
+  assert.equal(clock.pending, 0);
+  await assert.rejects(clock.sleep(1000, stop.signal), { code: "cancelled" });
+});
+
+test("within aborts with deadline_exceeded, or earlier with the caller's signal", async () => {
+  const clock = fakeClock();
+  const deadline = clock.within(100);
+  await clock.advance(99);
+  assert.equal(deadline.aborted, false);
+  await clock.advance(1);
+  assert.equal(codeOf(deadline.reason), "deadline_exceeded");
+  const stop = new AbortController();
+  const joined = systemClock().within(60_000, stop.signal);
+  stop.abort();
+  assert.equal(joined.aborted, true);
+});
+
+test("back-off doubles to its limit, is forgotten after twice the limit, and can be reset", async () => {
+  const clock = fakeClock();
+  const backoff = createBackoff({ clock, initialMs: 10, maxMs: 35 });
+  assert.deepEqual([backoff.next("k"), backoff.next("k"), backoff.next("k"), backoff.next("k")], [10, 20, 35, 35]);
+  assert.equal(backoff.remaining("k"), 35);
+  await clock.advance(30);
+  assert.equal(backoff.remaining("k"), 5);
+  assert.equal(backoff.remaining("other"), 0);
+  await clock.advance(41);
+  assert.equal(backoff.remaining("k"), 0);
+  assert.equal(backoff.next("k"), 10);
+  backoff.reset("k");
+  assert.equal(backoff.delay("k"), 0);
+});
+
+test("collect drops only what is long unused", async () => {
+  const clock = fakeClock();
+  const backoff = createBackoff({ clock, initialMs: 10, maxMs: 10 });
+  backoff.next("old");
+  await clock.advance(15);
+  backoff.next("new");
+  await clock.advance(10);
+  backoff.collect();
+  assert.deepEqual([backoff.delay("old"), backoff.delay("new")], [0, 10]);
+});
+
+test("the work queue keeps the earliest wish for a key, and each key falls due once", async () => {
+  const clock = fakeClock();
+  const due: string[] = [];
+  const queue = createWorkQueue(clock, (key) => due.push(`${key}@${clock.monotonic()}`));
+  queue.add("a", 50);
+  queue.add("a", 20);
+  queue.add("a", 40);
+  queue.add("b", 30);
+  queue.add("c", 10);
+  queue.drop("c");
+  await clock.advance(100);
+  assert.deepEqual(due, ["a@20", "b@30"]);
+  queue.add("a", 10);
+  queue.stop();
+  await clock.advance(100);
+  assert.equal(due.length, 2);
+});
+
+test("times are RFC 3339 in whole seconds", () => {
+  assert.equal(rfc3339(Date.UTC(2026, 6, 4, 1, 2, 3, 999)), "2026-07-04T01:02:03Z");
+  assert.equal(rfc3339(0), "1970-01-01T00:00:00Z");
+});

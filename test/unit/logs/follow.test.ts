@@ -1,0 +1,140 @@
+import assert from "node:assert/strict";
+import { appendFile, rename, truncate, writeFile } from "node:fs/promises";
+import { test } from "node:test";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import { createLogReader } from "../../../src/runtime/logs/reader.ts";
+import type { LogHost } from "../../../src/runtime/logs/file.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { type Disk, collector, disk, plain } from "./disk.ts";
+
+const log = createLogger(0, { write: () => {} });
+const line = (text: string) => `2026-01-01T00:00:01Z stdout F ${text}\n`;
+
+function following(on: Disk, host: LogHost = on.host) {
+  const clock = fakeClock();
+  const stop = new AbortController();
+  const { out, text } = collector();
+  let state: boolean | CodedError = true;
+  let asked = 0;
+  const isRunning = () => {
+    asked++;
+    return state instanceof CodedError ? Promise.reject(state) : Promise.resolve(state);
+  };
+  const reader = createLogReader({ host, clock, log, roots: [on.root], isRunning });
+  const done = reader.read({ containerId: "id", logPath: on.log }, { ...plain, follow: true }, out, stop.signal);
+  done.catch(() => {});
+  /** Moves time on until the text is there; the file is read by threads, so a turn alone is not enough. */
+  const until = async (expected: string) => {
+    for (let turn = 0; turn < 2000 && text() !== expected; turn++) await clock.advance(turn % 50 === 49 ? 1000 : 0);
+    assert.equal(text(), expected);
+  };
+  return { clock, stop, text, done, until, asked: () => asked, set: (next: boolean | CodedError) => (state = next) };
+}
+
+/** Moves time on until the reading has ended. */
+async function ended({ clock, done }: ReturnType<typeof following>): Promise<void> {
+  let over = false;
+  const noted = done.finally(() => (over = true));
+  noted.catch(() => {});
+  for (let turn = 0; turn < 2000 && !over; turn++) await clock.advance(turn % 50 === 49 ? 1000 : 0);
+  assert.ok(over, "still reading");
+  await noted;
+}
+
+test("shows what is added, line by line, until the container is gone", async () => {
+  await using on = await disk();
+  await writeFile(on.log, line("one"));
+  const reading = following(on);
+  await reading.until("one\n");
+  await appendFile(on.log, `${line("two")}2026-01-01T00:00:01Z stdout F thr`);
+  await reading.until("one\ntwo\n");
+  await appendFile(on.log, "ee\n");
+  await reading.until("one\ntwo\nthree\n");
+  reading.set(false);
+  await appendFile(on.log, line("last words"));
+  await ended(reading);
+  assert.equal(reading.text(), "one\ntwo\nthree\nlast words\n");
+  assert.equal(on.openFiles(), 0);
+});
+
+test("survives rotation, losing nothing of the old file", async () => {
+  await using on = await disk();
+  await writeFile(on.log, line("one"));
+  const reading = following(on);
+  await reading.until("one\n");
+  await rename(on.log, `${on.log}.20260101-000000`);
+  await appendFile(`${on.log}.20260101-000000`, line("two"));
+  await writeFile(on.log, line("three"));
+  await reading.until("one\ntwo\nthree\n");
+  await rename(on.log, `${on.log}.20260101-000001`);
+  await writeFile(on.log, line("four"));
+  await reading.until("one\ntwo\nthree\nfour\n");
+  assert.ok(on.openFiles() <= 2, `${on.openFiles()} files open`);
+  reading.set(false);
+  await ended(reading);
+  assert.equal(on.openFiles(), 0);
+});
+
+test("a file that was cut short is read from its start", async () => {
+  await using on = await disk();
+  await writeFile(on.log, line("a long first line"));
+  const reading = following(on);
+  await reading.until("a long first line\n");
+  await truncate(on.log, 0);
+  await appendFile(on.log, line("b"));
+  await reading.until("a long first line\nb\n");
+  reading.stop.abort();
+  await assert.rejects(ended(reading));
+  assert.equal(on.openFiles(), 0);
+});
+
+test("a runtime that is away does not end it, a container that is gone does", async () => {
+  await using on = await disk();
+  await writeFile(on.log, line("one"));
+  const reading = following(on);
+  reading.set(new CodedError("unavailable", "no socket"));
+  await reading.until("one\n");
+  await appendFile(on.log, line("two"));
+  await reading.until("one\ntwo\n");
+  reading.set(new CodedError("not_found", "no such container"));
+  await ended(reading);
+});
+
+test("any other failure of the runtime fails the reading", async () => {
+  await using on = await disk();
+  await writeFile(on.log, line("one"));
+  const reading = following(on);
+  reading.set(new CodedError("permission_denied", "no"));
+  await assert.rejects(ended(reading), { code: "permission_denied" });
+});
+
+test("with a host that watches nothing is read or asked without need, and a change shows at once", async () => {
+  await using on = await disk();
+  await writeFile(on.log, line("one"));
+  let tell = () => {};
+  let watched = "";
+  const watch: LogHost["watch"] = async function* (path, signal) {
+    watched = path;
+    for (;;) {
+      await new Promise<void>((resolve) => {
+        tell = resolve;
+        signal.addEventListener("abort", () => resolve(), { once: true });
+      });
+      if (signal.aborted) return;
+      yield `${path}/0.log`;
+    }
+  };
+  const reading = following(on, { ...on.host, watch });
+  await reading.until("one\n");
+  for (let change = 0; change < 5; change++) {
+    await appendFile(on.log, line(`${change}`));
+    tell();
+    for (let turn = 0; turn < 500 && !reading.text().endsWith(`${change}\n`); turn++) await reading.clock.advance(0);
+    assert.ok(reading.text().endsWith(`${change}\n`), "not without time passing");
+  }
+  assert.equal(watched, on.directory);
+  assert.ok(reading.asked() <= 2, `asked ${reading.asked()} times`);
+  reading.stop.abort();
+  await assert.rejects(ended(reading));
+});

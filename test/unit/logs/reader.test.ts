@@ -1,0 +1,172 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { open, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { Writable } from "node:stream";
+import { test } from "node:test";
+import { createLogger } from "../../../src/lib/log.ts";
+import type { LogOptions } from "../../../src/pipeline.ts";
+import { createLogReader } from "../../../src/runtime/logs/reader.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { type Disk, collector, disk, plain } from "./disk.ts";
+
+const log = createLogger(0, { write: () => {} });
+const never = new AbortController().signal;
+
+function readerOn({ root, host }: Disk) {
+  return createLogReader({ host, clock: fakeClock(), log, roots: [root], isRunning: () => Promise.resolve(false) });
+}
+
+async function read(on: Disk, options: Partial<LogOptions> = {}, logPath = on.log): Promise<string> {
+  const { out, text } = collector();
+  await readerOn(on).read({ containerId: "id", logPath }, { ...plain, ...options }, out, never);
+  assert.equal(on.openFiles(), 0);
+  return text();
+}
+
+const cri = [
+  "2026-01-01T00:00:01.1Z stdout F one",
+  "2026-01-01T00:00:02.123456789Z stderr F two",
+  "2026-01-01T00:00:03Z stdout P thr",
+  "2026-01-01T00:00:03.5Z stdout F ee",
+  "2026-01-01T00:00:04+00:00 stdout F:more four",
+  "",
+].join("\n");
+
+test("CRI lines: text, timestamps in nine digits, partial lines joined", async () => {
+  await using on = await disk();
+  await writeFile(on.log, cri);
+  assert.equal(await read(on), "one\ntwo\nthree\nfour\n");
+  assert.equal(
+    await read(on, { timestamps: true }),
+    [
+      "2026-01-01T00:00:01.100000000Z one",
+      "2026-01-01T00:00:02.123456789Z two",
+      "2026-01-01T00:00:03.000000000Z three",
+      "2026-01-01T00:00:04.000000000Z four",
+      "",
+    ].join("\n"),
+  );
+});
+
+test("Docker's JSON lines", async () => {
+  await using on = await disk();
+  const lines = [
+    { log: "grüße\n", stream: "stdout", time: "2026-01-01T00:00:01.5Z" },
+    { log: "half ", stream: "stderr", time: "2026-01-01T00:00:02Z" },
+    { log: "line\n", stream: "stderr", time: "2026-01-01T00:00:02Z" },
+  ];
+  await writeFile(on.log, lines.map((line) => `${JSON.stringify(line)}\n`).join(""));
+  assert.equal(await read(on), "grüße\nhalf line\n");
+  assert.equal(await read(on, { stream: "Stderr", timestamps: true }), "2026-01-01T00:00:02.000000000Z half line\n");
+});
+
+test("since leaves out older lines, to the millisecond", async () => {
+  await using on = await disk();
+  await writeFile(on.log, cri);
+  assert.equal(await read(on, { since: Date.UTC(2026, 0, 1, 0, 0, 2, 123) }), "two\nthree\nfour\n");
+  assert.equal(await read(on, { since: Date.UTC(2026, 0, 1, 0, 0, 2, 124) }), "three\nfour\n");
+});
+
+test("stdout and stderr can be told apart", async () => {
+  await using on = await disk();
+  await writeFile(on.log, cri);
+  assert.equal(await read(on, { stream: "Stderr" }), "two\n");
+  assert.equal(await read(on, { stream: "Stdout" }), "one\nthree\nfour\n");
+});
+
+test("limitBytes is a hard cut, timestamps included", async () => {
+  await using on = await disk();
+  await writeFile(on.log, cri);
+  assert.equal(await read(on, { limitBytes: 6 }), "one\ntw");
+  assert.equal(await read(on, { limitBytes: 10, timestamps: true }), "2026-01-01");
+});
+
+test("tailLines counts the file's lines from the end, across blocks", async () => {
+  await using on = await disk();
+  await writeFile(on.log, cri);
+  assert.equal(await read(on, { tailLines: 0 }), "");
+  assert.equal(await read(on, { tailLines: 1 }), "four\n");
+  assert.equal(await read(on, { tailLines: 2 }), "ee\nfour\n");
+  assert.equal(await read(on, { tailLines: 99 }), "one\ntwo\nthree\nfour\n");
+  const many = Array.from({ length: 20_000 }, (_, index) => `2026-01-01T00:00:01Z stdout F line ${index}\n`);
+  await writeFile(on.log, many.join(""));
+  const expected = Array.from({ length: 7_000 }, (_, index) => `line ${index + 13_000}\n`).join("");
+  assert.equal(await read(on, { tailLines: 7_000 }), expected);
+});
+
+test("a last line without its newline is shown as it stands; lines that do not parse are left out", async () => {
+  await using on = await disk();
+  await writeFile(on.log, "2026-01-01T00:00:01Z stdout F one\nnonsense\n2026-01-01T00:00:02Z stdout F tw");
+  assert.equal(await read(on), "one\ntw");
+});
+
+test("a file of no known format is an error; an empty one is empty", async () => {
+  await using on = await disk();
+  await writeFile(on.log, "nonsense\n");
+  await assert.rejects(read(on), /unsupported log format: "nonsense\\n"/);
+  await writeFile(on.log, "");
+  assert.equal(await read(on), "");
+});
+
+test("a line of more than 1 MiB is left out, and the next one read", async () => {
+  await using on = await disk();
+  await writeFile(on.log, `2026-01-01T00:00:01Z stdout F one\n${"x".repeat(3_000_000)}\n2026-01-01T00:00:02Z stdout F two\n`);
+  assert.equal(await read(on), "one\ntwo\n");
+});
+
+test("a missing file is told in the kubelet's words", async () => {
+  await using on = await disk();
+  await assert.rejects(read(on), { code: "not_found", message: /^failed to try resolving symlinks in path ".*0\.log": / });
+});
+
+test("a link out of the log directories is refused, one within is followed, a FIFO is not opened", async () => {
+  await using on = await disk();
+  await symlink("/etc/passwd", on.log);
+  await assert.rejects(read(on), { code: "permission_denied" });
+  await assert.rejects(read(on, {}, join(on.directory, "../../../../../../etc/passwd")), { code: "permission_denied" });
+  await writeFile(join(on.root, "elsewhere"), cri);
+  await symlink(join(on.root, "elsewhere"), join(on.directory, "1.log"));
+  assert.equal(await read(on, { tailLines: 1 }, join(on.directory, "1.log")), "four\n");
+  execFileSync("mkfifo", [join(on.directory, "2.log")]);
+  await assert.rejects(read(on, {}, join(on.directory, "2.log")), { code: "failed_precondition" });
+});
+
+test("a reader that is slow holds the reading back; one that leaves ends it", async () => {
+  await using on = await disk();
+  const line = `2026-01-01T00:00:01Z stdout F ${"x".repeat(1000)}\n`;
+  await writeFile(on.log, line.repeat(10_000));
+  let written = 0;
+  const stuck = new Writable({
+    write(part: Buffer) {
+      written += part.length;
+    },
+  });
+  const reading = readerOn(on).read({ containerId: "id", logPath: on.log }, plain, stuck, never);
+  for (let turn = 0; turn < 200; turn++) await new Promise((resolve) => setImmediate(resolve));
+  assert.ok(written > 0 && written + stuck.writableLength <= 256 * 1024);
+  stuck.destroy();
+  await assert.rejects(reading, { code: "cancelled" });
+  assert.equal(on.openFiles(), 0);
+});
+
+test("a large log is read in bounded memory", async () => {
+  await using on = await disk();
+  const block = `2026-01-01T00:00:01.123456789Z stdout F ${"x".repeat(470)}\n`.repeat(4096);
+  const file = await open(on.log, "w");
+  for (let written = 0; written < 128 * 1024 * 1024; written += block.length) await file.write(block);
+  await file.close();
+  const { heapUsed, arrayBuffers } = process.memoryUsage();
+  let [most, total] = [0, 0];
+  const out = new Writable({
+    write(part: Buffer, _encoding, done) {
+      total += part.length;
+      const now = process.memoryUsage();
+      most = Math.max(most, now.heapUsed - heapUsed + now.arrayBuffers - arrayBuffers);
+      setImmediate(done);
+    },
+  });
+  await readerOn(on).read({ containerId: "id", logPath: on.log }, plain, out, never);
+  assert.ok(total > 100 * 1024 * 1024);
+  assert.ok(most < 96 * 1024 * 1024, `grew by ${most}`);
+});

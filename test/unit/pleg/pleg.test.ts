@@ -1,0 +1,121 @@
+import assert from "node:assert/strict";
+import { describe, it, type TestContext } from "node:test";
+import { ContainerConfig, ContainerState, CreateContainerRequest, PodSandboxConfig, RunPodSandboxRequest } from "../../../src/gen/cri.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import { createPleg } from "../../../src/pleg/pleg.ts";
+import { containerNameLabel, podNameLabel, podNamespaceLabel, podUidLabel } from "../../../src/pod/labels.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { fakeRuntime } from "../../fakes/runtime.ts";
+
+const never = new AbortController().signal;
+
+function rig(t: TestContext, events: boolean) {
+  const clock = fakeClock();
+  const runtime = fakeRuntime({ clock, events });
+  runtime.addImage("busybox");
+  const wakes: string[] = [];
+  const log = createLogger(0, { write: () => undefined });
+  const pleg = createPleg({ runtime, clock, log, ownerLabels: {}, terminationMessage: async ({ message }) => message, waker: { wake: (uid) => void wakes.push(uid) } });
+  const stop = new AbortController();
+  const running = pleg.run(stop.signal);
+  t.after(async () => {
+    stop.abort();
+    await running;
+    await runtime[Symbol.asyncDispose]();
+  });
+  return { clock, runtime, wakes, pleg };
+}
+
+async function startPod(runtime: ReturnType<typeof fakeRuntime>, uid: string): Promise<string> {
+  const labels = { [podUidLabel]: uid, [podNameLabel]: "p", [podNamespaceLabel]: "default" };
+  const config = PodSandboxConfig.fromPartial({ metadata: { name: "p", namespace: "default", uid, attempt: 0 }, labels });
+  const { podSandboxId } = await runtime.runPodSandbox(RunPodSandboxRequest.fromPartial({ config }), never);
+  const container = ContainerConfig.fromPartial({
+    metadata: { name: "c", attempt: 0 },
+    image: { image: "busybox" },
+    command: ["sleep", "1000000"],
+    labels: { ...labels, [containerNameLabel]: "c" },
+  });
+  const { containerId } = await runtime.createContainer(CreateContainerRequest.fromPartial({ podSandboxId, config: container, sandboxConfig: config }), never);
+  await runtime.startContainer(containerId, never);
+  return containerId;
+}
+
+for (const events of [false, true]) {
+  describe(events ? "with events" : "by relisting alone", () => {
+    it("finds pods and what happens to them, and wakes their workers once for each change", async (t) => {
+      const { clock, runtime, wakes, pleg } = rig(t, events);
+      await clock.advance(1_500);
+      const id = await startPod(runtime, "u1");
+      await clock.advance(1_500);
+      assert.equal(pleg.cache.get("u1")?.containers[0]?.state, ContainerState.CONTAINER_RUNNING);
+      assert.ok(wakes.length > 0);
+      wakes.length = 0;
+      await clock.advance(60_000);
+      assert.deepEqual(wakes, []);
+      runtime.exitContainer(id, 3);
+      await clock.advance(1_500);
+      assert.equal(pleg.cache.get("u1")?.containers[0]?.exitCode, 3);
+      assert.deepEqual(wakes, ["u1"]);
+    });
+
+    it("forgets a pod that is gone, and tells its worker", async (t) => {
+      const { clock, runtime, wakes, pleg } = rig(t, events);
+      const id = await startPod(runtime, "u1");
+      await clock.advance(1_500);
+      const sandbox = pleg.cache.get("u1")?.sandboxes[0]?.id ?? "";
+      wakes.length = 0;
+      await runtime.removeContainer(id, never);
+      await runtime.stopPodSandbox(sandbox, never);
+      await runtime.removePodSandbox(sandbox, never);
+      await clock.advance(31_000);
+      assert.equal(pleg.cache.get("u1"), undefined);
+      assert.ok(wakes.includes("u1"));
+    });
+
+    it("says nothing new when a worker has looked at its own pod already", async (t) => {
+      const { clock, runtime, wakes, pleg } = rig(t, events);
+      await clock.advance(1_500);
+      await startPod(runtime, "u1");
+      const seen = await pleg.inspect("u1", never);
+      assert.equal(seen.containers.length, 1);
+      wakes.length = 0;
+      await clock.advance(35_000);
+      assert.deepEqual(wakes, []);
+    });
+
+    it("turns unhealthy after three minutes without an answer, and recovers", async (t) => {
+      const { clock, runtime, pleg } = rig(t, events);
+      await clock.advance(1_500);
+      runtime.goDown();
+      await clock.advance(60_000);
+      assert.equal(pleg.unhealthy(), undefined);
+      await clock.advance(150_000);
+      assert.match(pleg.unhealthy() ?? "", /^PLEG is not healthy: pleg was last seen active .* ago; threshold is 3m0s$/);
+      runtime.comeUp();
+      await clock.advance(5_000);
+      assert.equal(pleg.unhealthy(), undefined);
+    });
+  });
+}
+
+describe("events", () => {
+  it("make relists rare", async (t) => {
+    const { clock, runtime } = rig(t, true);
+    await clock.advance(2_000);
+    const before = runtime.calls.length;
+    await clock.advance(60_000);
+    assert.ok(runtime.calls.length - before <= 3 * 2, `${runtime.calls.length - before} calls in a minute`);
+  });
+
+  it("that break off are followed again, with a relist for what was missed", async (t) => {
+    const { clock, runtime, pleg } = rig(t, true);
+    await clock.advance(2_000);
+    runtime.goDown();
+    await clock.advance(1_000);
+    runtime.comeUp();
+    await startPod(runtime, "u2");
+    await clock.advance(3_000);
+    assert.ok(pleg.cache.get("u2"));
+  });
+});

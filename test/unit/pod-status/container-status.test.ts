@@ -1,0 +1,200 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ContainerState } from "../../../src/gen/cri.ts";
+import type { Container, ContainerStatus, Pod, PodStatus } from "../../../src/objects.ts";
+import type { ProbeVerdict, RuntimePod, StartFailure } from "../../../src/pipeline.ts";
+import { containerStatuses } from "../../../src/pod/container-status.ts";
+import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+
+const second = 1_000_000_000n;
+const restarts = (count: number) => ({ "io.kubernetes.container.restartCount": String(count) });
+
+interface Given {
+  readonly pod?: Pod;
+  readonly observed?: RuntimePod;
+  readonly previous?: PodStatus;
+  readonly failures?: Record<string, StartFailure>;
+  readonly verdict?: ProbeVerdict;
+}
+
+function statuses(kind: "containers" | "initContainers" | "ephemeralContainers", given: Given): ContainerStatus[] {
+  const { pod = aPod(), observed, previous, failures = {}, verdict } = given;
+  return containerStatuses(kind, { pod, observed, previous, failures: new Map(Object.entries(failures)), readiness: () => verdict, runtimeName: "containerd" });
+}
+
+function only(given: Given): ContainerStatus {
+  const [status, ...more] = statuses("containers", given);
+  assert.ok(status);
+  assert.equal(more.length, 0);
+  return status;
+}
+
+const before = (more: Partial<ContainerStatus>): PodStatus => ({
+  containerStatuses: [{ name: "c", image: "busybox", imageID: "", ready: false, restartCount: 0, ...more }],
+});
+const c = aContainer("c");
+const running = (id: string, more: object = {}) => aStatus(c, ContainerState.CONTAINER_RUNNING, { id, startedAt: 5n * second, ...more });
+const exited = (id: string, exitCode: number, more: object = {}) =>
+  aStatus(c, ContainerState.CONTAINER_EXITED, { id, exitCode, startedAt: 5n * second, finishedAt: 9n * second, reason: exitCode ? "Error" : "Completed", ...more });
+
+test("a container that is not made yet waits", () => {
+  assert.deepEqual(only({}), {
+    name: "c",
+    image: "busybox",
+    imageID: "",
+    ready: false,
+    started: false,
+    restartCount: 0,
+    state: { waiting: { reason: "ContainerCreating" } },
+    lastState: {},
+  });
+  assert.deepEqual(only({ pod: aPod({ initContainers: [aContainer("i")] }) }).state, { waiting: { reason: "PodInitializing" } });
+});
+
+test("what runs shows image, ID, start, user, resources and mounts", () => {
+  const container = aContainer("c", {
+    resources: { requests: { cpu: "100m", memory: "64Mi" }, limits: { cpu: "0.5", memory: "64Mi" } },
+    volumeMounts: [{ name: "v", mountPath: "/v" }, { name: "w", mountPath: "/w", readOnly: true }],
+  });
+  const run = running("id", {
+    annotations: restarts(2),
+    image: { image: "docker.io/library/busybox:1" },
+    imageRef: "docker.io/library/busybox@sha256:1",
+    user: { linux: { uid: 1n, gid: 2n, supplementalGroups: [3n] } },
+    resources: { linux: { cpuShares: 102n, cpuQuota: 50_000n, cpuPeriod: 100_000n, memoryLimitInBytes: 67_108_864n } },
+  });
+  assert.deepEqual(only({ pod: aPod({ containers: [container] }), observed: observe([aSandbox()], [run]) }), {
+    name: "c",
+    image: "docker.io/library/busybox:1",
+    imageID: "docker.io/library/busybox@sha256:1",
+    containerID: "containerd://id",
+    ready: true,
+    started: true,
+    restartCount: 2,
+    state: { running: { startedAt: "1970-01-01T00:00:05Z" } },
+    lastState: {},
+    resources: { requests: { cpu: "100m", memory: "64Mi" }, limits: { cpu: "0.5", memory: "64Mi" } },
+    allocatedResources: { cpu: "100m", memory: "64Mi" },
+    user: { linux: { uid: 1, gid: 2, supplementalGroups: [3] } },
+    volumeMounts: [{ name: "v", mountPath: "/v" }, { name: "w", mountPath: "/w", readOnly: true, recursiveReadOnly: "Disabled" }],
+  });
+});
+
+test("resources in force are the runtime's while it runs, else the spec's", () => {
+  const container = aContainer("c", { resources: { requests: { cpu: "100m" }, limits: { cpu: "500m", memory: "64Mi" } } });
+  const pod = aPod({ containers: [container] });
+  const linux = { cpuShares: 204n, cpuQuota: 150_000n, cpuPeriod: 100_000n, memoryLimitInBytes: 128n * 2n ** 20n };
+  const of = (run: ReturnType<typeof running>) => only({ pod, observed: observe([aSandbox()], [run]) }).resources;
+  assert.deepEqual(of(running("a", { resources: { linux } })), { requests: { cpu: "200m" }, limits: { cpu: "1500m", memory: "128Mi" } });
+  assert.deepEqual(of(exited("a", 1, { resources: { linux } })), container.resources);
+  assert.deepEqual(of(running("a")), container.resources);
+});
+
+test("created and unknown containers wait; one that ran before is lost", () => {
+  const shown = (state: ContainerState, previous?: PodStatus) =>
+    only({ observed: observe([aSandbox()], [aStatus(c, state, { id: "x" })]), ...(previous && { previous }) });
+  assert.deepEqual(shown(ContainerState.CONTAINER_CREATED).state, { waiting: {} });
+  assert.deepEqual(shown(ContainerState.CONTAINER_UNKNOWN).state, { waiting: {} });
+  const lost = shown(ContainerState.CONTAINER_UNKNOWN, before({ state: { running: {} }, restartCount: 4 }));
+  assert.equal(lost.state?.terminated?.reason, "ContainerStatusUnknown");
+  assert.equal(lost.state?.terminated?.exitCode, 137);
+  assert.equal(lost.restartCount, 5);
+});
+
+test("the newest run is the state, the one before the last state", () => {
+  const first = exited("a", 1, { message: "boom" });
+  const status = only({ observed: observe([aSandbox()], [first, running("b", { annotations: restarts(1) })]) });
+  assert.ok(status.state?.running);
+  assert.deepEqual(status.lastState, {
+    terminated: { exitCode: 1, reason: "Error", message: "boom", startedAt: "1970-01-01T00:00:05Z", finishedAt: "1970-01-01T00:00:09Z", containerID: "containerd://a" },
+  });
+});
+
+test("memory bridges what the runtime has forgotten: last state and restart count", () => {
+  const terminated = { exitCode: 2, reason: "Error", containerID: "containerd://a" };
+  const previous = before({ state: { terminated }, containerID: "containerd://a", restartCount: 6 });
+  const status = only({ previous, observed: observe([aSandbox()], [running("b", { annotations: restarts(0) })]) });
+  assert.deepEqual(status.lastState, { terminated });
+  assert.equal(status.restartCount, 7);
+  const again = only({ previous: { containerStatuses: [status] }, observed: observe([aSandbox()], [running("b", { annotations: restarts(0) })]) });
+  assert.equal(again.restartCount, 7);
+  assert.deepEqual(again.lastState, { terminated });
+});
+
+test("a vanished container that ran has ended unseen; one that had ended keeps its end", () => {
+  const gone = only({ previous: before({ state: { running: {} }, restartCount: 1 }) });
+  assert.deepEqual(gone.state, { waiting: { reason: "ContainerCreating" } });
+  assert.deepEqual(gone.lastState, {
+    terminated: { exitCode: 137, reason: "ContainerStatusUnknown", message: "The container could not be located when the pod was deleted.  The container used to be Running" },
+  });
+  assert.equal(gone.restartCount, 2);
+  const deleted = aPod({}, { deletionTimestamp: "2026-01-01T00:00:00Z" });
+  assert.equal(only({ pod: deleted, previous: before({ state: { running: {} }, restartCount: 1 }) }).restartCount, 1);
+  const ended = before({ state: { terminated: { exitCode: 0 } } });
+  assert.deepEqual(only({ previous: ended }).state, { terminated: { exitCode: 0 } });
+});
+
+test("a container that could not be started waits with the reason, its end moves to the last state", () => {
+  const failures = { c: { reason: "CrashLoopBackOff", message: "back-off 10s" } };
+  const observed = observe([aSandbox()], [exited("a", 1)]);
+  const status = only({ observed, failures });
+  assert.deepEqual(status.state, { waiting: { reason: "CrashLoopBackOff", message: "back-off 10s" } });
+  assert.equal(status.lastState?.terminated?.exitCode, 1);
+  assert.ok(only({ observed: observe([aSandbox()], [running("a")]), failures }).state?.running);
+  assert.ok(only({ observed, failures, pod: aPod({ restartPolicy: "Never" }) }).state?.terminated);
+  assert.ok(only({ observed, failures, pod: aPod({}, { deletionTimestamp: "2026-01-01T00:00:00Z" }) }).state?.terminated);
+  assert.equal(only({ failures: { c: { reason: "ErrImagePull", message: "no" } } }).state?.waiting?.reason, "ErrImagePull");
+});
+
+test("ready is what the readiness probe says; without one, running", () => {
+  const probed = aPod({ containers: [aContainer("c", { readinessProbe: { exec: { command: ["true"] } } })] });
+  const observed = observe([aSandbox()], [running("a")]);
+  const ready = (given: Given) => only({ observed, ...given }).ready;
+  assert.equal(ready({}), true);
+  assert.equal(ready({ pod: probed }), false);
+  assert.equal(ready({ pod: probed, verdict: "Success" }), true);
+  assert.equal(ready({ pod: probed, verdict: "Failure", previous: before({ containerID: "containerd://a", ready: true }) }), false);
+  // After an agent's restart the probe has not spoken yet: nothing flips, unless it is another container.
+  assert.equal(ready({ pod: probed, previous: before({ containerID: "containerd://a", ready: true }) }), true);
+  assert.equal(ready({ pod: probed, previous: before({ containerID: "containerd://old", ready: true }) }), false);
+});
+
+test("a container with a startup probe is started when it was seen started", () => {
+  const pod = aPod({ containers: [aContainer("c", { startupProbe: { exec: { command: ["true"] } } })] });
+  const observed = observe([aSandbox()], [running("a")]);
+  assert.deepEqual([only({ pod, observed }).started, only({ pod, observed }).ready], [false, false]);
+  const adopted = only({ pod, observed, previous: before({ containerID: "containerd://a", started: true }) });
+  assert.deepEqual([adopted.started, adopted.ready], [true, true]);
+});
+
+test("init containers: done is ready, forgotten is done, order is the spec's", () => {
+  const init: Container[] = [aContainer("z"), aContainer("a")];
+  const pod = aPod({ initContainers: init });
+  const done = aStatus(aContainer("z"), ContainerState.CONTAINER_EXITED, { exitCode: 0, reason: "Completed" });
+  const half = statuses("initContainers", { pod, observed: observe([aSandbox()], [done]), failures: { z: { reason: "X", message: "" } } });
+  assert.deepEqual(half.map(({ name, ready }) => [name, ready]), [["z", true], ["a", false]]);
+  assert.ok(half[0]?.state?.terminated);
+  const forgotten = statuses("initContainers", { pod, observed: observe([aSandbox()], [running("m")]) });
+  assert.deepEqual(forgotten.map(({ state }) => state?.terminated?.reason), ["Completed", "Completed"]);
+  assert.equal(forgotten[0]?.state?.terminated?.message, "Unable to get init container status from container runtime and pod has been initialized, treat it as exited normally");
+});
+
+test("a sidecar is ready and started like a main container; a forgotten one waits", () => {
+  const sidecar = aContainer("s", { restartPolicy: "Always" });
+  const pod = aPod({ restartPolicy: "Never", initContainers: [sidecar] });
+  const up = aStatus(sidecar, ContainerState.CONTAINER_RUNNING, { id: "s1" });
+  const [status] = statuses("initContainers", { pod, observed: observe([aSandbox()], [up, running("m")]) });
+  assert.deepEqual([status?.ready, status?.started], [true, true]);
+  const down = aStatus(sidecar, ContainerState.CONTAINER_EXITED, { id: "s1", exitCode: 0 });
+  const [gone] = statuses("initContainers", { pod, observed: observe([aSandbox()], [running("m")]) });
+  assert.deepEqual(gone?.state, { waiting: { reason: "PodInitializing" } });
+  const [ended] = statuses("initContainers", { pod, observed: observe([aSandbox()], [down, running("m")]) });
+  assert.equal(ended?.ready, false);
+});
+
+test("ephemeral containers have neither ready nor started of their own; others are in order of name", () => {
+  const pod = aPod({ containers: [aContainer("b"), aContainer("a")], ephemeralContainers: [aContainer("e")] });
+  const [status] = statuses("ephemeralContainers", { pod, observed: observe([aSandbox()], [aStatus(aContainer("e"), ContainerState.CONTAINER_RUNNING)]) });
+  assert.deepEqual([status?.ready, status?.started], [false, undefined]);
+  assert.deepEqual(statuses("containers", { pod }).map(({ name }) => name), ["a", "b"]);
+});

@@ -1,0 +1,169 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { ConfigMap, Container, Pod, Secret, Service } from "../../../src/objects.ts";
+import { buildEnvironment, environmentReferences } from "../../../src/pod/env.ts";
+import { aContainer, aPod } from "../../fakes/pods.ts";
+
+const meta = (name: string, namespace = "default") => ({ name, namespace, uid: `uid-of-${name}` });
+const settings: ConfigMap = { metadata: meta("settings"), data: { MODE: "fast", LEVEL: "3" } };
+const login: Secret = {
+  metadata: meta("login"),
+  data: { USER: Buffer.from("bob").toString("base64"), PASSWORD: Buffer.from("sésame").toString("base64") },
+};
+
+function service(
+  name: string,
+  namespace: string,
+  clusterIP: string,
+  ports: { port: number; name?: string; protocol?: string }[],
+): Service {
+  return { metadata: meta(name, namespace), spec: { clusterIP, ports } };
+}
+
+function build(
+  container: Partial<Container>,
+  more: { pod?: Pod; services?: readonly Service[] } = {},
+): Record<string, string> {
+  const whole = aContainer("c", container);
+  const env = buildEnvironment({
+    pod: more.pod ?? aPod({ containers: [whole] }, { labels: { app: "web" } }),
+    container: whole,
+    configMaps: new Map([["settings", settings]]),
+    secrets: new Map([["login", login]]),
+    services: more.services ?? [],
+    allocatable: { cpu: "4" },
+    hostIPs: ["192.0.2.1"],
+    podIPs: ["10.0.0.2"],
+  });
+  return Object.fromEntries(env);
+}
+
+describe("a container's environment", () => {
+  it("takes whole objects first, with prefixes, later ones over earlier ones, then env over all", () => {
+    const env = build({
+      envFrom: [{ configMapRef: { name: "settings" } }, { prefix: "DB_", secretRef: { name: "login" } }],
+      env: [{ name: "LEVEL", value: "$(LEVEL)1" }],
+    });
+    assert.deepEqual(env, { LEVEL: "31", MODE: "fast", DB_PASSWORD: "sésame", DB_USER: "bob" });
+  });
+  it("reads fields, resources and keys", () => {
+    const env = build({
+      env: [
+        { name: "NAME", valueFrom: { fieldRef: { fieldPath: "metadata.name" } } },
+        { name: "APP", valueFrom: { fieldRef: { fieldPath: "metadata.labels['app']" } } },
+        { name: "IP", valueFrom: { fieldRef: { fieldPath: "status.podIP" } } },
+        { name: "CPUS", valueFrom: { resourceFieldRef: { resource: "limits.cpu" } } },
+        { name: "MODE", valueFrom: { configMapKeyRef: { name: "settings", key: "MODE" } } },
+        { name: "USER", valueFrom: { secretKeyRef: { name: "login", key: "USER" } } },
+        { name: "BOTH", value: "$(MODE)-$(USER)-$(LATER)" },
+        { name: "LATER", value: "x" },
+        { name: "EMPTY" },
+      ],
+    });
+    assert.deepEqual(env, {
+      NAME: "p",
+      APP: "web",
+      IP: "10.0.0.2",
+      CPUS: "4",
+      MODE: "fast",
+      USER: "bob",
+      BOTH: "fast-bob-$(LATER)",
+      LATER: "x",
+      EMPTY: "",
+    });
+  });
+  it("leaves out what is optional and missing", () => {
+    const env = build({
+      envFrom: [{ configMapRef: { name: "none", optional: true } }, { secretRef: { name: "none", optional: true } }],
+      env: [
+        { name: "A", valueFrom: { configMapKeyRef: { name: "none", key: "k", optional: true } } },
+        { name: "B", valueFrom: { secretKeyRef: { name: "login", key: "none", optional: true } } },
+        { name: "C", value: "$(A)" },
+      ],
+    });
+    assert.deepEqual(env, { C: "$(A)" });
+  });
+  it("says what is missing in the kubelet's words", () => {
+    const missing = (valueFrom: NonNullable<Container["env"]>[number]["valueFrom"]) => () =>
+      build({ env: [{ name: "A", valueFrom }] });
+    assert.throws(missing({ configMapKeyRef: { name: "settings", key: "K" } }), {
+      message: "couldn't find key K in ConfigMap default/settings",
+    });
+    assert.throws(missing({ secretKeyRef: { name: "login", key: "K" } }), {
+      message: "couldn't find key K in Secret default/login",
+    });
+    assert.throws(missing({ configMapKeyRef: { name: "none", key: "K" } }), {
+      code: "not_found",
+      message: 'configmap "none" not found',
+    });
+    assert.throws(() => build({ envFrom: [{ secretRef: { name: "none" } }] }), {
+      code: "not_found",
+      message: 'secret "none" not found',
+    });
+    assert.throws(missing({ configMapKeyRef: { name: "settings", key: "toString" } }), /couldn't find key toString/);
+  });
+});
+
+describe("service variables", () => {
+  const kubernetes = service("kubernetes", "default", "10.96.0.1", [{ name: "https", port: 443 }]);
+  const dns = service("my-dns", "apps", "10.96.0.10", [{ name: "dns-udp", port: 53, protocol: "UDP" }, { port: 53 }]);
+  const headless = service("headless", "apps", "None", [{ port: 80 }]);
+  const pod = (enableServiceLinks?: boolean) =>
+    aPod(enableServiceLinks === undefined ? {} : { enableServiceLinks }, { namespace: "apps" });
+  const expectedMaster = {
+    KUBERNETES_SERVICE_HOST: "10.96.0.1",
+    KUBERNETES_SERVICE_PORT: "443",
+    KUBERNETES_SERVICE_PORT_HTTPS: "443",
+    KUBERNETES_PORT: "tcp://10.96.0.1:443",
+    KUBERNETES_PORT_443_TCP: "tcp://10.96.0.1:443",
+    KUBERNETES_PORT_443_TCP_PROTO: "tcp",
+    KUBERNETES_PORT_443_TCP_PORT: "443",
+    KUBERNETES_PORT_443_TCP_ADDR: "10.96.0.1",
+  };
+  it("name the API server always, the pod's own namespace unless it declines", () => {
+    const services = [kubernetes, dns, headless, service("foreign", "other", "10.96.0.9", [{ port: 1 }])];
+    assert.deepEqual(build({}, { pod: pod(false), services }), expectedMaster);
+    const all = build({}, { pod: pod(), services });
+    assert.equal(all["MY_DNS_SERVICE_PORT"], "53");
+    assert.equal(all["MY_DNS_SERVICE_PORT_DNS_UDP"], "53");
+    assert.equal(all["MY_DNS_PORT"], "udp://10.96.0.10:53");
+    assert.equal(all["MY_DNS_PORT_53_TCP"], "tcp://10.96.0.10:53");
+    assert.ok(!Object.keys(all).some((name) => /HEADLESS|FOREIGN/.test(name)));
+  });
+  it("put IPv6 addresses in brackets, prefer the pod's own namespace, give way to env", () => {
+    const own = service("kubernetes", "apps", "fd00::1", [{ port: 80 }]);
+    for (const services of [
+      [own, kubernetes],
+      [kubernetes, own],
+    ]) {
+      assert.equal(build({}, { pod: pod(), services })["KUBERNETES_PORT"], "tcp://[fd00::1]:80");
+    }
+    const env = build(
+      {
+        env: [
+          { name: "KUBERNETES_PORT", value: "mine" },
+          { name: "URL", value: "$(KUBERNETES_SERVICE_HOST)" },
+        ],
+      },
+      { services: [kubernetes] },
+    );
+    assert.deepEqual([env["KUBERNETES_PORT"], env["URL"]], ["mine", "10.96.0.1"]);
+  });
+});
+
+describe("what an environment refers to", () => {
+  it("is listed once each, optional only when every reference is", () => {
+    const container = aContainer("c", {
+      envFrom: [{ configMapRef: { name: "a", optional: true } }, { secretRef: { name: "s" } }],
+      env: [
+        { name: "X", valueFrom: { configMapKeyRef: { name: "a", key: "k" } } },
+        { name: "Y", valueFrom: { secretKeyRef: { name: "t", key: "k", optional: true } } },
+      ],
+    });
+    assert.deepEqual(environmentReferences(container), [
+      { kind: "configMap", name: "a", optional: false },
+      { kind: "secret", name: "s", optional: false },
+      { kind: "secret", name: "t", optional: true },
+    ]);
+  });
+});

@@ -1,0 +1,134 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { Protocol } from "../../../src/gen/cri.ts";
+import { podCgroup } from "../../../src/pod/cgroup-path.ts";
+import { kernelHostname, podHostname } from "../../../src/pod/hostname.ts";
+import { hostNetworkHostsFile, podHostsFile } from "../../../src/pod/hosts-file.ts";
+import { containerLogLink, containerLogPath, podLogDirectory } from "../../../src/pod/log-paths.ts";
+import { portMappings } from "../../../src/pod/ports.ts";
+import { aContainer, aPod } from "../../fakes/pods.ts";
+
+describe("a pod's host name", () => {
+  it("is its own, or the spec's, with a domain when it has a subdomain", () => {
+    assert.deepEqual(podHostname(aPod(), "cluster.local"), { hostname: "p", domain: "" });
+    assert.deepEqual(podHostname(aPod({ hostname: "h", subdomain: "s" }), "cluster.local"), {
+      hostname: "h",
+      domain: "s.default.svc.cluster.local",
+    });
+    assert.deepEqual(
+      podHostname(aPod({ hostname: "h", subdomain: "s", hostnameOverride: "o.example" }), "cluster.local"),
+      { hostname: "o.example", domain: "" },
+    );
+  });
+  it("is cut to 63 characters that do not end in a separator", () => {
+    assert.equal(podHostname(aPod({}, { name: "a".repeat(70) }), "").hostname, "a".repeat(63));
+    assert.equal(podHostname(aPod({}, { name: `${"a".repeat(61)}-.b` }), "").hostname, "a".repeat(61));
+  });
+  it("is fully qualified in the kernel only on demand, and only if it fits", () => {
+    const named = { hostname: "h", domain: "s.default.svc.cluster.local" };
+    assert.equal(kernelHostname(aPod(), named), "h");
+    assert.equal(kernelHostname(aPod({ setHostnameAsFQDN: true }), named), "h.s.default.svc.cluster.local");
+    assert.equal(kernelHostname(aPod({ setHostnameAsFQDN: true }), { hostname: "h", domain: "" }), "h");
+    const domain = "d".repeat(63);
+    assert.throws(() => kernelHostname(aPod({ setHostnameAsFQDN: true }), { hostname: "h", domain }), {
+      message: `failed to construct FQDN from pod hostname and cluster domain, FQDN h.${domain} is too long (64 characters is the max, 65 characters requested)`,
+    });
+  });
+});
+
+describe("the hosts file", () => {
+  const fixed =
+    "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nfe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n";
+  const hostAliases = [{ ip: "1.2.3.4", hostnames: ["a", "b"] }];
+  it("names the pod under each of its addresses", () => {
+    assert.equal(
+      podHostsFile(aPod(), ["10.0.0.2", "fd00::2"], { hostname: "p", domain: "" }),
+      `${fixed}10.0.0.2\tp\nfd00::2\tp\n`,
+    );
+    assert.equal(
+      podHostsFile(aPod(), ["10.0.0.2"], { hostname: "p", domain: "s.ns.svc.x" }),
+      `${fixed}10.0.0.2\tp.s.ns.svc.x\tp\n`,
+    );
+  });
+  it("ends with the pod's aliases", () => {
+    const tail = "\n# Entries added by HostAliases.\n1.2.3.4\ta\tb\n";
+    assert.equal(
+      podHostsFile(aPod({ hostAliases }), ["10.0.0.2"], { hostname: "p", domain: "" }),
+      `${fixed}10.0.0.2\tp\n${tail}`,
+    );
+    assert.equal(
+      hostNetworkHostsFile(aPod({ hostAliases }), "127.0.0.1 host\n"),
+      `# Kubernetes-managed hosts file (host network).\n127.0.0.1 host\n${tail}`,
+    );
+    assert.equal(
+      hostNetworkHostsFile(aPod(), "127.0.0.1 host\n"),
+      "# Kubernetes-managed hosts file (host network).\n127.0.0.1 host\n",
+    );
+  });
+});
+
+describe("log paths", () => {
+  it("are the kubelet's", () => {
+    assert.equal(podLogDirectory("/var/log/pods", aPod()), "/var/log/pods/default_p_uid-1");
+    assert.equal(containerLogPath("c", 3), "c/3.log");
+    assert.equal(
+      containerLogLink("/var/log/containers", aPod(), "c", "abc"),
+      "/var/log/containers/p_default_c-abc.log",
+    );
+  });
+  it("fit a file name", () => {
+    const link = containerLogLink("/l", aPod({}, { name: "n".repeat(253) }), "c", "abc");
+    assert.equal(link.length, "/l/".length + 255);
+    assert.ok(link.endsWith(".log"));
+  });
+});
+
+describe("a pod's cgroup", () => {
+  const cases: readonly (readonly [
+    driver: "cgroupfs" | "systemd",
+    root: string,
+    qos: "Guaranteed" | "Burstable" | "BestEffort",
+    path: string,
+  ])[] = [
+    ["cgroupfs", "", "Guaranteed", "/kubepods/poda-b"],
+    ["cgroupfs", "/", "Burstable", "/kubepods/burstable/poda-b"],
+    ["cgroupfs", "/mine/one", "BestEffort", "/mine/one/kubepods/besteffort/poda-b"],
+    ["systemd", "", "Guaranteed", "/kubepods.slice/kubepods-poda_b.slice"],
+    ["systemd", "", "Burstable", "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-poda_b.slice"],
+    [
+      "systemd",
+      "/my-node",
+      "BestEffort",
+      "/my_node.slice/my_node-kubepods.slice/my_node-kubepods-besteffort.slice/my_node-kubepods-besteffort-poda_b.slice",
+    ],
+  ];
+  for (const [driver, root, qos, path] of cases) {
+    it(`${driver} ${root || "/"} ${qos}`, () =>
+      assert.equal(podCgroup("a-b", qos, { driver, root, perQos: true }), path));
+  }
+  it("is the runtime's own where QoS cgroups are off", () => {
+    assert.equal(podCgroup("a-b", "Burstable", { driver: "cgroupfs", root: "", perQos: false }), "");
+  });
+});
+
+describe("port mappings", () => {
+  it("are those of regular containers, each once", () => {
+    const web = aContainer("web", {
+      ports: [
+        { containerPort: 80, hostPort: 8080, protocol: "TCP", name: "http" },
+        { containerPort: 81, protocol: "TCP", name: "http" },
+        { containerPort: 53, protocol: "UDP", hostIP: "127.0.0.1", hostPort: 53 },
+        { containerPort: 53, protocol: "UDP", hostIP: "127.0.0.1", hostPort: 53 },
+        { containerPort: 53, protocol: "UDP", hostIP: "::1", hostPort: 53 },
+        { containerPort: 99, protocol: "SCTP" },
+      ],
+    });
+    const init = aContainer("init", { ports: [{ containerPort: 1, hostPort: 1 }] });
+    assert.deepEqual(portMappings(aPod({ containers: [web], initContainers: [init] })), [
+      { protocol: Protocol.TCP, containerPort: 80, hostPort: 8080, hostIp: "" },
+      { protocol: Protocol.UDP, containerPort: 53, hostPort: 53, hostIp: "127.0.0.1" },
+      { protocol: Protocol.UDP, containerPort: 53, hostPort: 53, hostIp: "::1" },
+      { protocol: Protocol.SCTP, containerPort: 99, hostPort: 0, hostIp: "" },
+    ]);
+  });
+});

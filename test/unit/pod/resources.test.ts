@@ -1,0 +1,118 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { Container } from "../../../src/objects.ts";
+import {
+  containerResources,
+  cpuAndMemory,
+  milliCpuToQuota,
+  milliCpuToShares,
+  oomScoreAdjust,
+  pageSizeName,
+  podLimits,
+  podRequests,
+} from "../../../src/pod/resources.ts";
+import { aContainer, aPod } from "../../fakes/pods.ts";
+
+const settings = { cpuCfsQuota: true, cpuCfsPeriodUs: 100_000 };
+const target = { memoryBytes: 4 * 2 ** 30, hugePageSizes: ["2MB", "1GB"], cgroupV2: false, swapController: false };
+const sized = (name: string, requests: object, limits: object = {}, more: Partial<Container> = {}) =>
+  aContainer(name, { resources: { requests: { ...requests }, limits: { ...limits } }, ...more });
+
+describe("CPU", () => {
+  it("becomes shares between 2 and 262144", () => {
+    assert.deepEqual([0, 1, 100, 1000, 1_000_000].map(milliCpuToShares), [2, 2, 102, 1024, 262_144]);
+  });
+  it("becomes a quota of at least a millisecond, none for no limit", () => {
+    assert.deepEqual(
+      [0, 1, 500, 2000].map((milli) => milliCpuToQuota(milli, 100_000)),
+      [0, 1000, 50_000, 200_000],
+    );
+  });
+  it("requested is what is limited where no request is", () => {
+    const amounts = { cpuRequest: undefined, cpuLimit: "500m", memoryLimit: "64Mi" };
+    const { cpuShares, cpuQuota, cpuPeriod, memoryLimitInBytes } = cpuAndMemory(amounts, settings);
+    assert.deepEqual([cpuShares, cpuQuota, cpuPeriod, memoryLimitInBytes], [512n, 50_000n, 100_000n, 67_108_864n]);
+    assert.equal(cpuAndMemory({ ...amounts, cpuRequest: "0" }, settings).cpuShares, 2n);
+    const free = cpuAndMemory(amounts, { ...settings, cpuCfsQuota: false });
+    assert.deepEqual([free.cpuQuota, free.cpuPeriod], [0n, 0n]);
+  });
+});
+
+describe("a container's resources", () => {
+  const container = sized("c", { cpu: "100m" }, { memory: "64Mi", "hugepages-2Mi": "4Mi" });
+  const make = (more: Partial<typeof target>, singleProcessOomKill = false) =>
+    containerResources({
+      ...settings,
+      pod: aPod({ containers: [container] }),
+      container,
+      target: { ...target, ...more },
+      singleProcessOomKill,
+    });
+  it("limit every size of huge pages", () => {
+    assert.deepEqual(make({}).hugepageLimits, [
+      { pageSize: "2MB", limit: 4_194_304n },
+      { pageSize: "1GB", limit: 0n },
+    ]);
+  });
+  it("grant no swap, as far as the target can limit it", () => {
+    assert.equal(make({}).memorySwapLimitInBytes, 0n);
+    assert.equal(make({ swapController: true }).memorySwapLimitInBytes, 67_108_864n);
+    assert.deepEqual(make({ swapController: true, cgroupV2: true }, true).unified, { "memory.swap.max": "0" });
+  });
+  it("end the whole container when memory runs out on cgroup v2, unless told otherwise", () => {
+    assert.deepEqual(make({ cgroupV2: true }).unified, { "memory.oom.group": "1" });
+    assert.deepEqual(make({ cgroupV2: true }, true).unified, {});
+    assert.deepEqual(make({}).unified, {});
+  });
+});
+
+describe("oom_score_adj", () => {
+  const memory = 4 * 2 ** 30;
+  const full = { cpu: "1", memory: "1Gi" };
+  const score = (container: Container, spec: object = {}) =>
+    oomScoreAdjust(aPod({ containers: [container], ...spec }), container, memory);
+  it("follows the quality of service", () => {
+    assert.equal(score(sized("c", full, full)), -997);
+    assert.equal(score(aContainer("c")), 1000);
+    assert.equal(score(aContainer("c"), { priorityClassName: "system-node-critical" }), -997);
+    assert.equal(score(sized("c", { memory: "1Gi" })), 750);
+    assert.equal(score(sized("c", { cpu: "1" })), 999);
+    assert.equal(score(sized("c", { memory: "4Gi" })), 3);
+  });
+  it("of a sidecar is at most that of the least main container", () => {
+    const sidecar = sized("s", { memory: "1Mi" }, {}, { restartPolicy: "Always" });
+    const pod = aPod({
+      containers: [sized("a", { memory: "1Gi" }), sized("b", { memory: "2Gi" })],
+      initContainers: [sidecar],
+    });
+    assert.equal(oomScoreAdjust(pod, sidecar, memory), 750);
+  });
+});
+
+describe("what a pod asks for", () => {
+  const main = [sized("a", { cpu: "100m", memory: "64Mi" }, { cpu: "1" }), sized("b", { cpu: "200m" })];
+  it("is the sum of its containers, or the largest init container", () => {
+    const pod = aPod({
+      containers: main,
+      initContainers: [sized("i", { cpu: "250m", memory: "1Gi" }), sized("j", { cpu: "50m" })],
+    });
+    assert.deepEqual(podRequests(pod, { overhead: false }), { cpu: "300m", memory: `${2 ** 30 * 1000}m` });
+    assert.deepEqual(podLimits(pod), { cpu: "1000m" });
+  });
+  it("counts sidecars beside what follows them", () => {
+    const sidecar = sized("s", { cpu: "100m" }, {}, { restartPolicy: "Always" });
+    const pod = aPod({ containers: main, initContainers: [sidecar, sized("i", { cpu: "350m" })] });
+    assert.equal(podRequests(pod, { overhead: false })["cpu"], "450m");
+  });
+  it("includes what the sandbox needs on demand", () => {
+    const pod = aPod({ containers: main, overhead: { cpu: "50m" } });
+    assert.equal(podRequests(pod, { overhead: true })["cpu"], "350m");
+    assert.equal(podRequests(pod, { overhead: false })["cpu"], "300m");
+  });
+});
+
+describe("page sizes", () => {
+  it("are named as cgroup files name them", () => {
+    assert.deepEqual([65_536, 2_097_152, 2 ** 30].map(pageSizeName), ["64KB", "2MB", "1GB"]);
+  });
+});

@@ -1,0 +1,234 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import {
+  NamespaceMode,
+  SecurityProfile_ProfileType as ProfileType,
+  SupplementalGroupsPolicy,
+} from "../../../src/gen/cri.ts";
+import type { Container, Pod, PodSpec } from "../../../src/objects.ts";
+import {
+  type ImageUser,
+  containerSecurity,
+  effectiveSecurityContext,
+  hasPrivileged,
+  namespaces,
+  verifyRunAsNonRoot,
+} from "../../../src/pod/security.ts";
+import { aContainer, aPod } from "../../fakes/pods.ts";
+
+type PodContext = NonNullable<PodSpec["securityContext"]>;
+type Context = NonNullable<Container["securityContext"]>;
+
+function both(pod: PodContext | undefined, own: Context | undefined): { pod: Pod; container: Container } {
+  const container = aContainer("c", own ? { securityContext: own } : {});
+  return { container, pod: aPod({ containers: [container], ...(pod && { securityContext: pod }) }) };
+}
+
+function secure(
+  pod: PodContext | undefined,
+  own: Context | undefined,
+  more: { imageUser?: ImageUser; seccompDefault?: boolean } = {},
+) {
+  return containerSecurity({
+    ...both(pod, own),
+    imageUser: { uid: 0n },
+    seccompRoot: "/root/seccomp",
+    seccompDefault: false,
+    moreMaskedPaths: ["/sys/heat"],
+    ...more,
+  });
+}
+
+describe("the effective security context", () => {
+  it("is the container's over its pod's", () => {
+    const { pod, container } = both(
+      { runAsUser: 1, runAsGroup: 2, runAsNonRoot: true },
+      { runAsUser: 3, privileged: true },
+    );
+    const { runAsUser, runAsGroup, runAsNonRoot, privileged } = effectiveSecurityContext(pod, container);
+    assert.deepEqual([runAsUser, runAsGroup, runAsNonRoot, privileged], [3, 2, true, true]);
+  });
+});
+
+describe("runAsNonRoot", () => {
+  const where = '(pod: "p_default(uid-1)", container: c)';
+  const cases: readonly (readonly [name: string, own: Context, user: ImageUser, error: string | undefined])[] = [
+    ["lets root run where it is not asked for", {}, { uid: 0n }, undefined],
+    [
+      "refuses runAsUser 0",
+      { runAsNonRoot: true, runAsUser: 0 },
+      { uid: 5n },
+      `container's runAsUser breaks non-root policy ${where}`,
+    ],
+    ["trusts another runAsUser", { runAsNonRoot: true, runAsUser: 1 }, { username: "app" }, undefined],
+    [
+      "refuses an image of root",
+      { runAsNonRoot: true },
+      { uid: 0n },
+      `container has runAsNonRoot and image will run as root ${where}`,
+    ],
+    ["takes an image of another", { runAsNonRoot: true }, { uid: 5n }, undefined],
+    [
+      "cannot tell by a name",
+      { runAsNonRoot: true },
+      { username: "app" },
+      `container has runAsNonRoot and image has non-numeric user (app), cannot verify user is non-root ${where}`,
+    ],
+    [
+      "refuses an impossible ID",
+      { runAsNonRoot: true },
+      { uid: 2n ** 31n },
+      `container has runAsNonRoot and image has an invalid user id (2147483648). (Must be 1-(2147483647)): must be between 0 and 2147483647, inclusive ${where}`,
+    ],
+  ];
+  for (const [name, own, user, message] of cases) {
+    it(name, () => {
+      const { pod, container } = both(undefined, own);
+      if (message === undefined) assert.doesNotThrow(() => verifyRunAsNonRoot(pod, container, user));
+      else assert.throws(() => verifyRunAsNonRoot(pod, container, user), { message });
+    });
+  }
+});
+
+describe("a container's security in the runtime's terms", () => {
+  it("names the user: the spec's, else the image's number, else its name", () => {
+    assert.equal(secure({ runAsUser: 7 }, undefined).runAsUser?.value, 7n);
+    assert.equal(secure(undefined, undefined, { imageUser: { uid: 9n } }).runAsUser?.value, 9n);
+    const named = secure(undefined, undefined, { imageUser: { username: "app" } });
+    assert.deepEqual([named.runAsUser, named.runAsUsername], [undefined, "app"]);
+  });
+  it("passes on privileges, capabilities and groups", () => {
+    const context = secure(
+      {
+        runAsGroup: 3,
+        fsGroup: 10,
+        supplementalGroups: [11],
+        supplementalGroupsPolicy: "Strict",
+        seLinuxOptions: { level: "s0" },
+      },
+      {
+        privileged: true,
+        readOnlyRootFilesystem: true,
+        allowPrivilegeEscalation: false,
+        capabilities: { add: ["NET_ADMIN"], drop: ["ALL"] },
+      },
+    );
+    assert.deepEqual([context.privileged, context.readonlyRootfs, context.noNewPrivs], [true, true, true]);
+    assert.deepEqual(
+      [context.capabilities?.addCapabilities, context.capabilities?.dropCapabilities],
+      [["NET_ADMIN"], ["ALL"]],
+    );
+    assert.deepEqual(
+      [context.runAsGroup?.value, context.supplementalGroups, context.selinuxOptions?.level],
+      [3n, [10n, 11n], "s0"],
+    );
+    assert.equal(context.supplementalGroupsPolicy, SupplementalGroupsPolicy.Strict);
+    assert.equal(secure(undefined, { allowPrivilegeEscalation: true }).noNewPrivs, false);
+    assert.throws(
+      () => secure({ supplementalGroupsPolicy: "Odd" }, undefined),
+      /unsupported supplementalGroupsPolicy: Odd/,
+    );
+  });
+  it("masks /proc and /sys unless asked not to", () => {
+    const usual = secure(undefined, undefined);
+    assert.ok(
+      ["/proc/kcore", "/proc/interrupts", "/sys/firmware", "/sys/heat"].every((path) =>
+        usual.maskedPaths.includes(path),
+      ),
+    );
+    assert.deepEqual(usual.readonlyPaths, ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"]);
+    const bare = secure(undefined, { procMount: "Unmasked" });
+    assert.deepEqual([bare.maskedPaths, bare.readonlyPaths], [[], []]);
+  });
+  const seccomp: readonly (readonly [
+    pod: PodContext | undefined,
+    own: Context | undefined,
+    byDefault: boolean,
+    type: ProfileType,
+    ref: string,
+  ])[] = [
+    [undefined, undefined, false, ProfileType.Unconfined, ""],
+    [undefined, undefined, true, ProfileType.RuntimeDefault, ""],
+    [{ seccompProfile: { type: "RuntimeDefault" } }, undefined, false, ProfileType.RuntimeDefault, ""],
+    [
+      { seccompProfile: { type: "RuntimeDefault" } },
+      { seccompProfile: { type: "Unconfined" } },
+      true,
+      ProfileType.Unconfined,
+      "",
+    ],
+    [
+      undefined,
+      { seccompProfile: { type: "Localhost", localhostProfile: "a/b.json" } },
+      false,
+      ProfileType.Localhost,
+      "/root/seccomp/a/b.json",
+    ],
+  ];
+  for (const [pod, own, seccompDefault, profileType, localhostRef] of seccomp) {
+    it(`seccomp ${JSON.stringify([pod, own, seccompDefault])}`, () => {
+      assert.deepEqual(secure(pod, own, { seccompDefault }).seccomp, { profileType, localhostRef });
+    });
+  }
+  it("needs a name for a local profile", () => {
+    assert.throws(() => secure(undefined, { seccompProfile: { type: "Localhost" } }), {
+      message: "localhostProfile must be set if seccompProfile type is Localhost.",
+    });
+    assert.throws(() => secure(undefined, { appArmorProfile: { type: "Localhost" } }), {
+      message: "missing localhost apparmor profile name",
+    });
+  });
+  it("names AppArmor profiles in the new form and the old: container, annotation, pod", () => {
+    const local = secure(
+      { appArmorProfile: { type: "Unconfined" } },
+      { appArmorProfile: { type: "Localhost", localhostProfile: "mine" } },
+    );
+    assert.deepEqual(
+      [local.apparmor, local.apparmorProfile],
+      [{ profileType: ProfileType.Localhost, localhostRef: "mine" }, "localhost/mine"],
+    );
+    assert.equal(secure({ appArmorProfile: { type: "RuntimeDefault" } }, undefined).apparmorProfile, "runtime/default");
+    assert.deepEqual(
+      [secure(undefined, undefined).apparmor, secure(undefined, undefined).apparmorProfile],
+      [undefined, ""],
+    );
+    const { pod, container } = both({ appArmorProfile: { type: "RuntimeDefault" } }, undefined);
+    pod.metadata.annotations = { "container.apparmor.security.beta.kubernetes.io/c": "localhost/noted" };
+    const noted = containerSecurity({
+      pod,
+      container,
+      imageUser: {},
+      seccompRoot: "/",
+      seccompDefault: false,
+      moreMaskedPaths: [],
+    });
+    assert.equal(noted.apparmorProfile, "localhost/noted");
+  });
+});
+
+describe("a pod's namespaces", () => {
+  const { POD, NODE, CONTAINER } = NamespaceMode;
+  const cases: readonly (readonly [
+    spec: Partial<PodSpec>,
+    network: NamespaceMode,
+    ipc: NamespaceMode,
+    pid: NamespaceMode,
+  ])[] = [
+    [{}, POD, POD, CONTAINER],
+    [{ hostNetwork: true, hostIPC: true, hostPID: true }, NODE, NODE, NODE],
+    [{ shareProcessNamespace: true }, POD, POD, POD],
+  ];
+  for (const [spec, ...modes] of cases) {
+    it(JSON.stringify(spec), () => {
+      const { network, ipc, pid } = namespaces(aPod(spec));
+      assert.deepEqual([network, ipc, pid], modes);
+    });
+  }
+  it("knows a privileged pod by any of its containers", () => {
+    assert.equal(hasPrivileged(aPod()), false);
+    assert.equal(
+      hasPrivileged(aPod({ initContainers: [aContainer("i", { securityContext: { privileged: true } })] })),
+      true,
+    );
+  });
+});

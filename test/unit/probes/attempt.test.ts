@@ -1,0 +1,87 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { CodedError } from "../../../src/lib/errors.ts";
+import type { Container, Probe } from "../../../src/objects.ts";
+import { attemptProbe } from "../../../src/probes/attempt.ts";
+import { goDuration } from "../../../src/probes/outcome.ts";
+import { resolvePort } from "../../../src/probes/port.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { aContainer, aPod } from "../../fakes/pods.ts";
+import { loopbackHost } from "./loopback.ts";
+
+interface Ran { readonly argv: readonly string[]; readonly timeoutSeconds: number }
+
+/** Runs one exec attempt; each execSync is answered by the next of `answers` (the last one stays). */
+async function attempt(probe: Probe, answers: readonly ((ran: Ran) => { exitCode: number; stdout?: string; stderr?: string })[], container: Container = aContainer("c")) {
+  const ran: Ran[] = [];
+  const told: string[] = [];
+  const references: (string | undefined)[] = [];
+  const result = await attemptProbe({
+    host: loopbackHost(),
+    clock: fakeClock(),
+    events: { event: (about, type, reason, message) => { references.push(about.fieldPath); told.push(`${type} ${reason} ${message}`); } },
+    runtime: {
+      async execSync(_id, argv, timeoutSeconds) {
+        ran.push({ argv, timeoutSeconds });
+        const { exitCode, stdout = "", stderr = "" } = (answers[ran.length - 1] ?? answers.at(-1))!({ argv, timeoutSeconds });
+        return { exitCode, stdout: Buffer.from(stdout), stderr: Buffer.from(stderr) };
+      },
+    },
+  }, { title: "Readiness", pod: aPod({ containers: [container] }), container, probe, containerId: "id", podIP: "10.0.0.7" }, new AbortController().signal);
+  return { result, ran, told, references };
+}
+
+const exec = (...command: string[]): Probe => ({ exec: { command } });
+const broken = () => { throw new CodedError("unknown", "no such task"); };
+
+test("exec: 0 is a success and tells nothing", async () => {
+  const { result, ran, told } = await attempt({ ...exec("true"), timeoutSeconds: 4 }, [() => ({ exitCode: 0, stdout: "fine" })]);
+  assert.deepEqual({ result, ran, told }, { result: "Success", ran: [{ argv: ["true"], timeoutSeconds: 4 }], told: [] });
+});
+
+test("exec: another code fails with both outputs, 10 KiB of them, as an event of the container", async () => {
+  const { result, told, references } = await attempt(exec("check"), [() => ({ exitCode: 2, stdout: "out ", stderr: "err" })]);
+  assert.deepEqual({ result, told, references }, { result: "Failure", told: ["Warning Unhealthy Readiness probe failed: out err"], references: ["spec.containers{c}"] });
+  const long = await attempt(exec("check"), [() => ({ exitCode: 1, stdout: "x".repeat(20_000) })]);
+  assert.equal(long.told[0]?.length, "Warning Unhealthy Readiness probe failed: ".length + 10_240);
+});
+
+test("exec: running over time is a failure", async () => {
+  const { result, told } = await attempt(exec("sh", "-c", "sleep 9"), [() => { throw new CodedError("deadline_exceeded", "too late"); }]);
+  assert.equal(result, "Failure");
+  assert.deepEqual(told, ['Warning Unhealthy Readiness probe failed: command timed out: "sh -c sleep 9" timed out after 1s']);
+});
+
+test("a probe that cannot be made is tried three times, then counts for nothing", async () => {
+  const failing = await attempt(exec("x"), [broken]);
+  assert.equal(failing.result, undefined);
+  assert.equal(failing.ran.length, 3);
+  assert.deepEqual(failing.told, ["Warning Unhealthy Readiness probe errored and resulted in unknown state: no such task"]);
+  const recovering = await attempt(exec("x"), [broken, broken, () => ({ exitCode: 0 })]);
+  assert.deepEqual({ result: recovering.result, told: recovering.told }, { result: "Success", told: [] });
+});
+
+test("a port that cannot be resolved is such an error", async () => {
+  const { result, told } = await attempt({ tcpSocket: { port: "web" } }, []);
+  assert.equal(result, undefined);
+  assert.deepEqual(told, ['Warning Unhealthy Readiness probe errored and resulted in unknown state: strconv.Atoi: parsing "web": invalid syntax']);
+});
+
+test("exec: $(VAR) stands for what the spec itself gives", async () => {
+  const env = [{ name: "A", value: "1" }, { name: "FROM", valueFrom: { fieldRef: { fieldPath: "metadata.name" } } }];
+  const { ran } = await attempt(exec("echo", "$(A) $(FROM) $(NONE) $$(A)"), [() => ({ exitCode: 0 })], aContainer("c", { env }));
+  assert.deepEqual(ran[0]?.argv, ["echo", "1  $(NONE) $(A)"]);
+});
+
+test("ports by number, by name, and by number in text", () => {
+  const container = aContainer("c", { ports: [{ name: "web", containerPort: 8080 }] });
+  assert.equal(resolvePort(80, container), 80);
+  assert.equal(resolvePort("web", container), 8080);
+  assert.equal(resolvePort("81", container), 81);
+  assert.throws(() => resolvePort(0, container), { message: "invalid port number: 0" });
+  assert.throws(() => resolvePort(65536, container), { message: "invalid port number: 65536" });
+});
+
+test("durations as Go prints them", () => {
+  assert.deepEqual([1, 59, 60, 90, 3600, 3661].map(goDuration), ["1s", "59s", "1m0s", "1m30s", "1h0m0s", "1h1m1s"]);
+});

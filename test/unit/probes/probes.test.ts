@@ -1,0 +1,250 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ContainerState, type ContainerStatus } from "../../../src/gen/cri.ts";
+import type { Clock } from "../../../src/lib/clock.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import type { Logger } from "../../../src/lib/log.ts";
+import type { Pod, PodStatus, Probe } from "../../../src/objects.ts";
+import type { RuntimePod } from "../../../src/pipeline.ts";
+import { createProbes } from "../../../src/probes/probes.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+
+const uid = "uid-1";
+const silent: Logger = { trace() {}, debug() {}, info() {}, warn() {}, error() {}, child: () => silent };
+
+interface RigOptions {
+  readonly probe?: Partial<Probe>;
+  readonly spec?: Partial<Pod["spec"]>;
+  /** How long before the clock's start the agent started. */
+  readonly agentAgeMs?: number;
+  readonly offsetMs?: () => Promise<number>;
+  readonly status?: PodStatus;
+  /** In place of the fake clock's, which is always the low bound. */
+  readonly jitter?: Clock["jitter"];
+}
+
+/** Probes of one pod with one container `c`, its exec answered by `answer`. */
+function rig({ probe = {}, spec, agentAgeMs = 3_600_000, offsetMs = async () => 0, status, jitter }: RigOptions = {}) {
+  const still = fakeClock();
+  const clock = { ...still, ...(jitter && { jitter }) };
+  const container = aContainer("c", { readinessProbe: { exec: { command: ["check"] }, periodSeconds: 10, ...probe } });
+  const pod: Pod = { ...aPod({ containers: [container], ...spec }), ...(status && { status }) };
+  const state = { pods: [pod], cached: undefined as RuntimePod | undefined, held: undefined as PodStatus | undefined, exitCode: 0, probed: [] as { at: number; id: string }[], woken: [] as string[], told: [] as string[] };
+  const begun = still.now();
+  const probes = createProbes({
+    host: { dial: async () => { throw new CodedError("unavailable", "nobody there"); }, clock: { offsetMs, bootId: async () => "" } },
+    runtime: {
+      async execSync(id) {
+        state.probed.push({ at: still.now() - begun, id });
+        return { exitCode: state.exitCode, stdout: Buffer.alloc(0), stderr: Buffer.alloc(0) };
+      },
+    },
+    clock,
+    log: silent,
+    events: { event: (_about, _type, reason) => void state.told.push(reason) },
+    cache: { get: () => state.cached, list: () => (state.cached ? [state.cached] : []) },
+    pods: { get: (id) => state.pods.find((one) => one.metadata.uid === id), byName: () => undefined, list: () => state.pods },
+    status: { get: () => state.held },
+    waker: { wake: (id, cause) => void state.woken.push(`${id} ${cause}`) },
+    agentStartedAt: begun - agentAgeMs,
+  });
+  const run = (containerState: ContainerState = ContainerState.CONTAINER_RUNNING, more: Partial<ContainerStatus> = {}): string => {
+    const shown = aStatus(container, containerState, { startedAt: BigInt(still.now()) * 1_000_000n, ...more });
+    state.cached = observe([aSandbox()], [shown, ...(state.cached?.containers ?? [])]);
+    return shown.id;
+  };
+  const ready = (id: string) => probes.readiness(uid, "c", `containerd://${id}`);
+  return { probes, pod, clock: still, state, run, ready };
+}
+
+test("a container is probed as soon as it is asked about, then every period; not ready before its first success", async () => {
+  const { probes, pod, clock, state, run, ready } = rig();
+  probes.add(pod);
+  await clock.advance(1000);
+  const id = run();
+  assert.equal(ready(id), "Failure");
+  await clock.advance(0);
+  assert.equal(ready(id), "Success");
+  assert.deepEqual(state.woken, ["uid-1 probe"]);
+  await clock.advance(20_000);
+  assert.deepEqual(state.probed.map(({ at }) => at), [1000, 11_000, 21_000]);
+  assert.deepEqual(state.woken, ["uid-1 probe"], "nothing when nothing flips");
+});
+
+test("a container nobody asks about is probed within a period", async () => {
+  const { probes, pod, clock, run, ready } = rig();
+  probes.add(pod);
+  await clock.advance(5000);
+  const id = run();
+  await clock.advance(5000);
+  assert.equal(ready(id), "Success");
+});
+
+test("verdicts flip at their thresholds only", async () => {
+  const { probes, pod, clock, state, run, ready } = rig({ probe: { failureThreshold: 3, successThreshold: 2 } });
+  const id = run();
+  probes.add(pod);
+  await clock.advance(0);
+  assert.equal(ready(id), "Failure", "one success of two");
+  await clock.advance(10_000);
+  assert.equal(ready(id), "Success");
+  state.exitCode = 1;
+  await clock.advance(20_000);
+  assert.equal(ready(id), "Success", "two failures of three");
+  state.exitCode = 0;
+  await clock.advance(10_000);
+  state.exitCode = 1;
+  await clock.advance(20_000);
+  assert.equal(ready(id), "Success", "a success in between begins the count anew");
+  await clock.advance(10_000);
+  assert.equal(ready(id), "Failure");
+  assert.equal(state.woken.length, 2);
+  assert.deepEqual(new Set(state.told), new Set(["Unhealthy"]));
+});
+
+test("the first probe comes when the initial delay is over, by the target's clock", async () => {
+  const { probes, pod, clock, state, run, ready } = rig({ probe: { initialDelaySeconds: 25, periodSeconds: 10 }, offsetMs: async () => 5000 });
+  probes.add(pod);
+  const id = run(ContainerState.CONTAINER_RUNNING, { startedAt: BigInt(clock.now() + 5000) * 1_000_000n });
+  ready(id);
+  await clock.advance(24_900);
+  assert.deepEqual(state.probed, []);
+  await clock.advance(100);
+  assert.equal(ready(id), "Success");
+  await clock.advance(10_000);
+  assert.deepEqual(state.probed.map(({ at }) => at), [25_000, 35_000]);
+});
+
+test("a target whose clock cannot be read is tried again", async () => {
+  let reachable = false;
+  const { probes, pod, clock, run, ready } = rig({ probe: { initialDelaySeconds: 1 }, offsetMs: async () => { if (!reachable) throw new CodedError("unavailable", "gone"); return 0; } });
+  const id = run();
+  probes.add(pod);
+  await clock.advance(10_000);
+  assert.equal(ready(id), "Failure");
+  reachable = true;
+  await clock.advance(10_000);
+  assert.equal(ready(id), "Success");
+});
+
+test("a new container starts anew, with nothing of the old one's run", async () => {
+  const { probes, pod, clock, state, run, ready } = rig({ probe: { failureThreshold: 2 } });
+  const first = run();
+  probes.add(pod);
+  await clock.advance(0);
+  assert.equal(ready(first), "Success");
+  state.exitCode = 1;
+  await clock.advance(10_000);
+  const second = run();
+  assert.equal(ready(second), "Failure");
+  state.exitCode = 0;
+  await clock.advance(0);
+  assert.equal(ready(second), "Success");
+  state.exitCode = 1;
+  await clock.advance(10_000);
+  assert.equal(ready(second), "Success", "one failure of two: the old container's does not count");
+});
+
+test("a container that does not run is not ready, without a wake or a probe; one that comes back is", async () => {
+  for (const [restartPolicy, exitCode] of [["Always", 0], ["Never", 1], ["OnFailure", 0]] as const) {
+    const { probes, pod, clock, state, run, ready } = rig({ spec: { restartPolicy } });
+    const id = run();
+    probes.add(pod);
+    await clock.advance(0);
+    state.cached = observe([aSandbox()], [{ ...state.cached!.containers[0]!, state: ContainerState.CONTAINER_EXITED, exitCode }]);
+    const before = { woken: state.woken.length, probed: state.probed.length };
+    await clock.advance(60_000);
+    assert.equal(ready(id), "Failure");
+    assert.deepEqual({ woken: state.woken.length, probed: state.probed.length }, before);
+    assert.equal(clock.pending, restartPolicy === "Always" ? 1 : 0, `${restartPolicy}: timers only where it will run again`);
+    const next = run();
+    ready(next);
+    await clock.advance(0);
+    assert.equal(ready(next), "Success");
+  }
+});
+
+test("a probe that could not be made changes nothing", async () => {
+  const { probes, pod, clock, state, run, ready } = rig({ probe: { failureThreshold: 1, exec: undefined, tcpSocket: { port: "nameless" } } as Partial<Probe> });
+  const id = run();
+  probes.add(pod);
+  await clock.advance(30_000);
+  assert.equal(ready(id), "Failure");
+  assert.deepEqual(state.woken, []);
+});
+
+test("a network probe waits for the pod's address; failing then is a failure", async () => {
+  const { probes, pod, clock, state, run } = rig({ probe: { exec: undefined, tcpSocket: { port: 80 } } as Partial<Probe> });
+  run();
+  state.cached = { ...state.cached!, ips: [] };
+  probes.add(pod);
+  await clock.advance(10_000);
+  assert.deepEqual(state.told, []);
+  state.held = { podIP: "192.168.0.1" };
+  await clock.advance(10_000);
+  assert.deepEqual(state.told, ["Unhealthy"]);
+});
+
+const wasReady = (id: string): PodStatus => ({ containerStatuses: [{ name: "c", containerID: `containerd://${id}`, ready: true, image: "", imageID: "", restartCount: 0 }] });
+
+test("after an agent's restart what was ready stays ready until a verdict, and does not flap", async () => {
+  const { probes, pod, clock, state, run, ready } = rig({ agentAgeMs: 0, jitter: (low, high) => (low + high) / 2, probe: { failureThreshold: 2 } });
+  const id = run(ContainerState.CONTAINER_RUNNING, { startedAt: 1n });
+  pod.status = wasReady(id);
+  assert.equal(ready(id), "Success", "before the pod is added");
+  probes.add(pod);
+  assert.equal(ready(id), "Success", "before the first probe");
+  await clock.advance(4900);
+  assert.deepEqual(state.probed, [], "probes of an adopted container are spread over a period");
+  await clock.advance(200);
+  assert.equal(state.probed.length, 1);
+  assert.equal(ready(id), "Success");
+  assert.deepEqual(state.woken, []);
+  state.exitCode = 1;
+  await clock.advance(10_000);
+  assert.equal(ready(id), "Success", "one failure of two");
+  await clock.advance(10_000);
+  assert.equal(ready(id), "Failure");
+  assert.deepEqual(state.woken, ["uid-1 probe"]);
+});
+
+test("what was ready was another container, or was not ready: not carried over", async () => {
+  const other = rig();
+  const id = other.run();
+  other.pod.status = wasReady("another");
+  assert.equal(other.ready(id), "Failure");
+  other.state.held = { containerStatuses: [{ name: "c", containerID: `containerd://${id}`, ready: false, image: "", imageID: "", restartCount: 0 }] };
+  other.pod.status = wasReady(id);
+  assert.equal(other.ready(id), "Failure", "the status that this node holds wins");
+});
+
+test("containers without a readiness probe are not watched", () => {
+  const { probes, pod } = rig({ spec: { containers: [aContainer("plain")] } });
+  probes.add(pod);
+  assert.equal(probes.readiness(uid, "plain", "x"), undefined);
+  assert.equal(probes.readiness("unknown", "c", "x"), undefined);
+});
+
+test("remove, collect and the end of run stop the loops", async () => {
+  for (const end of ["remove", "collect", "run"] as const) {
+    const { probes, pod, clock, state, run } = rig();
+    run();
+    const stop = new AbortController();
+    const running = probes.run(stop.signal);
+    probes.add(pod);
+    probes.add(pod);
+    await clock.advance(10_000);
+    assert.equal(state.probed.length, 2, "adding twice makes one loop");
+    probes.collect(new Set([uid]));
+    await clock.advance(10_000);
+    assert.equal(state.probed.length, 3);
+    if (end === "remove") probes.remove(uid);
+    if (end === "collect") probes.collect(new Set());
+    stop.abort();
+    await running;
+    await clock.advance(60_000);
+    assert.equal(state.probed.length, 3, end);
+    assert.equal(clock.pending, 0);
+  }
+});

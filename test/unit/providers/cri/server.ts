@@ -1,0 +1,39 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Server, ServerCredentials } from "@grpc/grpc-js";
+import { type Channel, createChannel } from "../../../../providers/cri/client.ts";
+import { systemClock } from "../../../../src/lib/clock.ts";
+
+/** A socket path of its own, a channel to it, and servers started on it at will. */
+export interface SocketRig extends AsyncDisposable {
+  readonly path: string;
+  readonly channel: Channel;
+  /** Serves what `register` adds; the returned function stops it at once. */
+  serve(register: (server: Server) => void): Promise<() => void>;
+}
+
+export function socketRig(requestTimeoutMs = 5000): SocketRig {
+  const folder = mkdtempSync(join(tmpdir(), "graftlet-cri-"));
+  const path = join(folder, "runtime.sock");
+  const channel = createChannel({ path, requestTimeoutMs, clock: systemClock() });
+  const servers: Server[] = [];
+  return {
+    path,
+    channel,
+    async serve(register) {
+      const server = new Server({ "grpc.max_receive_message_length": -1, "grpc.max_send_message_length": -1 });
+      register(server);
+      servers.push(server);
+      const { promise, resolve, reject } = Promise.withResolvers<void>();
+      server.bindAsync(`unix:${path}`, ServerCredentials.createInsecure(), (error) => (error ? reject(error) : resolve()));
+      await promise;
+      return () => server.forceShutdown();
+    },
+    async [Symbol.asyncDispose]() {
+      channel.close();
+      for (const server of servers) server.forceShutdown();
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}

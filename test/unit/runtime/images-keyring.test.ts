@@ -1,0 +1,100 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { Secret } from "../../../src/objects.ts";
+import { credentialsFor } from "../../../src/runtime/images/keyring.ts";
+
+const base64 = (text: string) => Buffer.from(text).toString("base64");
+const metadata = { name: "pull", namespace: "apps", uid: "u" };
+
+function secretOf(auths: object): Secret {
+  return {
+    metadata,
+    type: "kubernetes.io/dockerconfigjson",
+    data: { ".dockerconfigjson": base64(JSON.stringify({ auths })) },
+  };
+}
+
+/** Each location's credentials carry its own text as the user name. */
+function secretFor(...locations: readonly string[]): Secret {
+  return secretOf(Object.fromEntries(locations.map((location) => [location, { username: location, password: "x" }])));
+}
+
+const users = (repository: string, ...secrets: readonly Secret[]) =>
+  credentialsFor(repository, secrets).map(({ username }) => username);
+
+describe("credentials for an image", () => {
+  const cases: readonly (readonly [location: string, repository: string, fits: boolean])[] = [
+    ["registry.example.com", "registry.example.com/team/app", true],
+    ["https://registry.example.com", "registry.example.com/team/app", true],
+    ["http://registry.example.com/v1/", "registry.example.com/team/app", true],
+    ["registry.example.com/v2/team", "registry.example.com/team/app", true],
+    ["registry.example.com/team", "registry.example.com/team/app", true],
+    ["registry.example.com/other", "registry.example.com/team/app", false],
+    ["registry.example.com:5000", "registry.example.com/team/app", false],
+    ["registry.example.com:5000", "registry.example.com:5000/app", true],
+    ["*.example.com", "registry.example.com/app", true],
+    ["*.example.com", "example.com/app", false],
+    ["*.example.com", "a.b.example.com/app", false],
+    ["reg*st*y.*.com", "registry.example.com/app", true],
+    ["reg*y.*y.com", "registry.example.com/app", false],
+    ["*registryx.example.com", "registry.example.com/app", false],
+    ["registry*y.example.com", "registry.example.com/app", false],
+    ["*.*.*", "registry.example.com/app", true],
+    ["*", "registry.example.com/app", false],
+    ["https://index.docker.io/v1/", "docker.io/library/busybox", true],
+    ["index.docker.io", "docker.io/library/busybox", true],
+    ["docker.io", "docker.io/library/busybox", true],
+    ["https://index.docker.io/v1/", "quay.io/x", false],
+    ["*************************x.example.com", `${"a".repeat(60)}.example.com/app`, false],
+  ];
+  for (const [location, repository, fits] of cases) {
+    it(`${location} ${fits ? "fits" : "does not fit"} ${repository}`, () =>
+      assert.deepEqual(users(repository, secretFor(location)), fits ? [location] : []));
+  }
+  it("come most specific first, then in the order of the secrets", () => {
+    const first = secretFor("quay.io", "quay.io/team", "quay.io/team/app");
+    assert.deepEqual(users("quay.io/team/app", first), ["quay.io/team/app", "quay.io/team", "quay.io"]);
+    const one = secretOf({ "quay.io": { username: "one", password: "" } });
+    const two = secretOf({ "https://quay.io": { username: "two", password: "" } });
+    assert.deepEqual(users("quay.io/x", one, two), ["one", "two"]);
+  });
+  it("of Docker Hub are only asked for where nothing else fits", () => {
+    assert.deepEqual(users("docker.io/library/busybox", secretFor("index.docker.io", "docker.io")), ["docker.io"]);
+  });
+  it("are decoded from auth, which wins", () => {
+    const secret = secretOf({ "quay.io": { auth: base64("bob:pa:ss"), username: "eve", password: "no" } });
+    assert.deepEqual(credentialsFor("quay.io/x", [secret]), [{ username: "bob", password: "pa:ss" }]);
+  });
+  it("are read from the older kind of secret, and from no other kind", () => {
+    const old: Secret = {
+      metadata,
+      type: "kubernetes.io/dockercfg",
+      data: { ".dockercfg": base64(JSON.stringify({ "quay.io": { username: "old", password: "" } })) },
+    };
+    assert.deepEqual(users("quay.io/x", old), ["old"]);
+    assert.deepEqual(users("quay.io/x", { ...old, type: "Opaque" }), []);
+    assert.deepEqual(users("quay.io/x", { metadata, type: "kubernetes.io/dockerconfigjson" }), []);
+  });
+  it("never show what they hold when they cannot be read", () => {
+    const broken = (text: string): Secret => ({
+      metadata,
+      type: "kubernetes.io/dockerconfigjson",
+      data: { ".dockerconfigjson": base64(text) },
+    });
+    for (const secret of [
+      broken('{"auths": hunter2'),
+      broken('"hunter2"'),
+      secretOf({ "quay.io": { auth: base64("hunter2") } }),
+      secretOf({ "quay.io": "hunter2" }),
+    ]) {
+      assert.throws(
+        () => credentialsFor("quay.io/x", [secret]),
+        (error: Error) => {
+          assert.match(error.message, /^image pull secret apps\/pull: /);
+          assert.doesNotMatch(`${error.message} ${String(error.cause)}`, /hunter2/);
+          return true;
+        },
+      );
+    }
+  });
+});

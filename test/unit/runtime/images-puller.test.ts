@@ -1,0 +1,357 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { PodSandboxConfig, type PullImageRequest } from "../../../src/gen/cri.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import type { Container, Pod, PodSpec, Secret } from "../../../src/objects.ts";
+import { goDuration } from "../../../src/runtime/images/go-duration.ts";
+import { type ImagePullerDeps, createImagePuller } from "../../../src/runtime/images/puller.ts";
+import { StartError } from "../../../src/runtime/start-error.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { aContainer, aPod } from "../../fakes/pods.ts";
+import { fakeRuntime } from "../../fakes/runtime.ts";
+
+const { signal } = new AbortController();
+
+function setUp(more: Partial<ImagePullerDeps> = {}, secrets: readonly Secret[] = []) {
+  const clock = fakeClock();
+  const runtime = fakeRuntime({ clock });
+  const events: string[] = [];
+  const lines: string[] = [];
+  const deps: ImagePullerDeps = {
+    images: runtime,
+    objects: {
+      async secret(_namespace, name) {
+        const found = secrets.find(({ metadata }) => metadata.name === name);
+        if (!found) throw new CodedError("not_found", `secret "${name}" not found`);
+        return found;
+      },
+    },
+    events: {
+      event: ({ fieldPath }, type, reason, message) =>
+        void events.push(`${fieldPath ?? "pod"} ${type} ${reason}: ${message}`),
+    },
+    clock,
+    log: createLogger(9, { write: (line: string) => void lines.push(line) }),
+    serialize: false,
+    maxParallel: undefined,
+    qps: 0,
+    burst: 0,
+    ...more,
+  };
+  const puller = createImagePuller(deps);
+  const ensure = (
+    container: Partial<Container> = {},
+    spec: Partial<PodSpec> = {},
+    metadata: Partial<Pod["metadata"]> = {},
+  ) => {
+    const whole = aContainer("c", { image: "busybox:1", imagePullPolicy: "IfNotPresent", ...container });
+    return puller.ensure(
+      aPod({ containers: [whole], ...spec }, metadata),
+      whole,
+      PodSandboxConfig.fromPartial({}),
+      signal,
+    );
+  };
+  const pulls = () =>
+    runtime.calls.filter(({ verb }) => verb === "pullImage").map(({ request }) => request as PullImageRequest);
+  return { clock, runtime, events, lines, ensure, pulls, puller };
+}
+
+const at = "spec.containers{c}";
+
+/** Reason, message and time of the next try of the StartError with which `call` rejects. */
+async function failure(
+  call: Promise<unknown>,
+): Promise<[reason: string, message: string, retryAt: number | undefined]> {
+  const error = await call.then(
+    () => undefined,
+    (reason: unknown) => reason,
+  );
+  assert.ok(error instanceof StartError, `expected a StartError, got ${String(error)}`);
+  return [error.reason, error.message, error.retryAt];
+}
+
+describe("an image", () => {
+  it("that is there is used as it is", async () => {
+    const { runtime, events, ensure, pulls } = setUp();
+    const id = runtime.addImage("busybox:1");
+    assert.deepEqual(await ensure(), { imageRef: id, userSpecified: "busybox:1" });
+    assert.deepEqual(events, [
+      `${at} Normal Pulled: Container image "busybox:1" already present on machine and can be accessed by the pod`,
+    ]);
+    assert.equal(pulls().length, 0);
+  });
+  it("that is not there is pulled, with times and size", async () => {
+    const { runtime, events, ensure, clock } = setUp();
+    runtime.offerImage("busybox:1");
+    const release = runtime.hold("pullImage");
+    const ensured = ensure();
+    await clock.advance(1234);
+    release();
+    assert.equal((await ensured).userSpecified, "busybox:1");
+    assert.deepEqual(events, [
+      `${at} Normal Pulling: Pulling image "busybox:1"`,
+      `${at} Normal Pulled: Successfully pulled image "busybox:1" in 1.234s (1.234s including waiting). Image size: 1000 bytes.`,
+    ]);
+  });
+  const policies: readonly (readonly [name: string, container: Container, pulled: readonly string[]])[] = [
+    [
+      "is pulled though it is there under Always",
+      { name: "c", image: "busybox:1", imagePullPolicy: "Always" },
+      ["busybox:1"],
+    ],
+    [
+      "is pulled where the policy is left open and the tag is latest",
+      { name: "c", image: "busybox" },
+      ["busybox:latest"],
+    ],
+    ["is not pulled where the policy is left open and the tag says more", { name: "c", image: "busybox:1" }, []],
+  ];
+  for (const [name, container, pulled] of policies) {
+    it(name, async () => {
+      const { runtime, puller, pulls } = setUp();
+      runtime.addImage("busybox:1");
+      runtime.addImage("busybox");
+      await puller.ensure(aPod({ containers: [container] }), container, PodSandboxConfig.fromPartial({}), signal);
+      assert.deepEqual(
+        pulls().map(({ image }) => image?.image),
+        pulled,
+      );
+    });
+  }
+  it("is never pulled under Never", async () => {
+    const { ensure, events, pulls } = setUp();
+    const message = 'Container image "busybox:1" is not present with pull policy of Never';
+    assert.deepEqual(await failure(ensure({ imagePullPolicy: "Never" })), ["ErrImageNeverPull", message, undefined]);
+    assert.deepEqual(events, [`${at} Warning ErrImageNeverPull: ${message}`]);
+    assert.equal(pulls().length, 0);
+  });
+  it("must have a name that parses", async () => {
+    const { ensure, events } = setUp();
+    const message = `Failed to apply default image tag "Bad Name": couldn't parse image name "Bad Name": invalid reference format: repository name (library/Bad Name) must be lowercase`;
+    assert.deepEqual(await failure(ensure({ image: "Bad Name" })), ["InvalidImageName", message, undefined]);
+    assert.deepEqual(events, [`${at} Warning InspectFailed: ${message}`]);
+  });
+  it("that cannot be inspected is an error of its own", async () => {
+    const { ensure, runtime, events } = setUp();
+    runtime.failNext("imageStatus", new CodedError("unavailable", "gone"));
+    const message = 'Failed to inspect image "busybox:1": rpc error: code = Unavailable desc = gone';
+    assert.deepEqual(await failure(ensure()), ["ImageInspectError", message, undefined]);
+    assert.deepEqual(events, [`${at} Warning InspectFailed: ${message}`]);
+  });
+});
+
+describe("a pull that fails", () => {
+  const text =
+    'rpc error: code = NotFound desc = failed to pull and unpack image "docker.io/library/busybox:1": failed to resolve reference "docker.io/library/busybox:1": docker.io/library/busybox:1: not found';
+  it("is not tried again before its back-off ends: 10 s, doubled up to 5 min, one for each pod", async () => {
+    const { ensure, events, clock, pulls } = setUp();
+    const started = clock.now();
+    assert.deepEqual(await failure(ensure()), ["ErrImagePull", text, started + 10_000]);
+    await clock.advance(4000);
+    assert.deepEqual(await failure(ensure()), [
+      "ImagePullBackOff",
+      `Back-off pulling image "busybox:1": ErrImagePull: ${text}`,
+      started + 10_000,
+    ]);
+    assert.deepEqual(events, [
+      `${at} Normal Pulling: Pulling image "busybox:1"`,
+      `${at} Warning Failed: Failed to pull image "busybox:1": ${text}`,
+      `${at} Normal BackOff: Back-off pulling image "busybox:1"`,
+    ]);
+    assert.equal((await failure(ensure({}, {}, { uid: "other" })))[0], "ErrImagePull");
+    assert.equal(pulls().length, 2);
+    const delays: number[] = [];
+    for (let wait = 6000; delays.length < 6; ) {
+      await clock.advance(wait);
+      const [reason, , retryAt = 0] = await failure(ensure());
+      assert.equal(reason, "ErrImagePull");
+      wait = retryAt - clock.now();
+      delays.push(wait / 1000);
+    }
+    assert.deepEqual(delays, [20, 40, 80, 160, 300, 300]);
+  });
+  it("does not go on when the registry comes back", async () => {
+    const { ensure, runtime, clock } = setUp();
+    await failure(ensure());
+    runtime.offerImage("busybox:1");
+    assert.equal((await failure(ensure()))[0], "ImagePullBackOff");
+    await clock.advance(10_000);
+    assert.equal((await ensure()).userSpecified, "busybox:1");
+  });
+  const named: readonly (readonly [text: string, reason: string, message: string])[] = [
+    [
+      "RegistryUnavailable: down",
+      "RegistryUnavailable",
+      "image pull failed for busybox:1 because the registry is unavailable: down",
+    ],
+    [
+      "SignatureValidationFailed",
+      "SignatureValidationFailed",
+      "image pull failed for busybox:1 because the signature validation failed",
+    ],
+  ];
+  for (const [told, reason, message] of named) {
+    it(`shows the runtime's ${reason}`, async () => {
+      const { ensure, runtime, clock } = setUp();
+      runtime.failNext("pullImage", new CodedError("unknown", told));
+      assert.deepEqual(await failure(ensure()), [reason, message, clock.now() + 10_000]);
+      assert.equal((await failure(ensure()))[1], `Back-off pulling image "busybox:1": ${reason}: ${message}`);
+    });
+  }
+  it("by an aborted signal is no failure of the image", async () => {
+    const { runtime, puller, events, ensure } = setUp();
+    runtime.offerImage("busybox:1");
+    runtime.hold("pullImage");
+    const stop = new AbortController();
+    const container = aContainer("c", { image: "busybox:1", imagePullPolicy: "IfNotPresent" });
+    const ensured = puller.ensure(
+      aPod({ containers: [container] }),
+      container,
+      PodSandboxConfig.fromPartial({}),
+      stop.signal,
+    );
+    const rejected = assert.rejects(ensured, { code: "cancelled" });
+    await new Promise(setImmediate);
+    stop.abort();
+    await rejected;
+    assert.deepEqual(events, [`${at} Normal Pulling: Pulling image "busybox:1"`]);
+    assert.notEqual((await failure(ensure({ imagePullPolicy: "Never" })))[0], "ImagePullBackOff");
+  });
+});
+
+describe("how many pull at once", () => {
+  const three = ["a:1", "b:1", "c:1"];
+  const cases: readonly (readonly [name: string, deps: Partial<ImagePullerDeps>, running: number])[] = [
+    ["has no bound by default", {}, 3],
+    ["is bounded by maxParallelImagePulls", { maxParallel: 2 }, 2],
+    ["is one under serializeImagePulls", { serialize: true, maxParallel: 2 }, 1],
+  ];
+  for (const [name, deps, running] of cases) {
+    it(name, async () => {
+      const { runtime, ensure, pulls, events, clock } = setUp(deps);
+      for (const image of three) runtime.offerImage(image);
+      const release = runtime.hold("pullImage");
+      const all = three.map((image) => ensure({ image }));
+      await clock.advance(2000);
+      assert.equal(pulls().length, running);
+      release();
+      await Promise.all(all);
+      assert.equal(pulls().length, 3);
+      const last = events.find((event) => event.includes('Successfully pulled image "c:1"')) ?? "";
+      assert.match(last, running === 3 ? /in 2s \(2s including/ : /in 0s \(2s including waiting\)/);
+    });
+  }
+  it("counts a pull that was called off while it waited as none", async () => {
+    const { runtime, puller, pulls, clock } = setUp({ serialize: true });
+    for (const image of three) runtime.offerImage(image);
+    const release = runtime.hold("pullImage");
+    const stop = new AbortController();
+    const start = (image: string, until: AbortSignal) => {
+      const container = aContainer("c", { image, imagePullPolicy: "IfNotPresent" });
+      return puller.ensure(aPod({ containers: [container] }), container, PodSandboxConfig.fromPartial({}), until);
+    };
+    const first = start("a:1", signal);
+    const second = assert.rejects(start("b:1", stop.signal), { code: "cancelled" });
+    const third = start("c:1", signal);
+    await clock.advance(1);
+    stop.abort();
+    await second;
+    release();
+    await Promise.all([first, third]);
+    assert.deepEqual(
+      pulls().map(({ image }) => image?.image),
+      ["a:1", "c:1"],
+    );
+  });
+  it("is limited in rate by registryPullQPS", async () => {
+    const { runtime, ensure, clock } = setUp({ qps: 1, burst: 2 });
+    for (const image of [...three, "d:1"]) runtime.offerImage(image);
+    await ensure({ image: "a:1" });
+    await ensure({ image: "b:1" });
+    assert.deepEqual((await failure(ensure({ image: "c:1" }))).slice(0, 2), ["ErrImagePull", "pull QPS exceeded"]);
+    await clock.advance(1000);
+    await ensure({ image: "d:1" });
+  });
+});
+
+describe("pull secrets", () => {
+  const login = (name: string, username: string): Secret => ({
+    metadata: { name, namespace: "default", uid: name },
+    type: "kubernetes.io/dockerconfigjson",
+    data: {
+      ".dockerconfigjson": Buffer.from(
+        JSON.stringify({ auths: { "quay.io": { username, password: `hunter2-${username}` } } }),
+      ).toString("base64"),
+    },
+  });
+  const image = "quay.io/team/app:1";
+  const imagePullSecrets = [{ name: "one" }, { name: "" }, { name: "two" }];
+  it("are tried one after the other until one opens", async () => {
+    const { runtime, ensure, pulls, lines } = setUp({}, [login("one", "ann"), login("two", "bob")]);
+    runtime.offerImage(image);
+    runtime.failNext("pullImage", new CodedError("unknown", "denied"));
+    await ensure({ image }, { imagePullSecrets });
+    assert.deepEqual(
+      pulls().map(({ auth }) => [auth?.username, auth?.password]),
+      [
+        ["ann", "hunter2-ann"],
+        ["bob", "hunter2-bob"],
+      ],
+    );
+    assert.doesNotMatch(lines.join(), /hunter2/);
+  });
+  it("that all fail are one failure with each text once", async () => {
+    const { runtime, ensure, events } = setUp({}, [login("one", "ann"), login("two", "bob")]);
+    runtime.failNext("pullImage", new CodedError("permission_denied", "denied"));
+    runtime.failNext("pullImage", new CodedError("unknown", "nothing there"));
+    const text = "[rpc error: code = PermissionDenied desc = denied, rpc error: code = Unknown desc = nothing there]";
+    assert.deepEqual((await failure(ensure({ image }, { imagePullSecrets }))).slice(0, 2), ["ErrImagePull", text]);
+    assert.equal(events.at(-1), `${at} Warning Failed: Failed to pull image "${image}": ${text}`);
+  });
+  it("that are missing are named, and the pull goes on without", async () => {
+    const { runtime, ensure, pulls, events } = setUp();
+    runtime.offerImage(image);
+    await ensure({ image }, { imagePullSecrets });
+    assert.deepEqual(
+      pulls().map(({ auth }) => auth),
+      [undefined],
+    );
+    assert.equal(
+      events[0],
+      "pod Warning FailedToRetrieveImagePullSecret: Unable to retrieve some image pull secrets (one, two); attempting to pull the image may not succeed.",
+    );
+  });
+  it("that cannot be read fail the pull without a word of their content", async () => {
+    const broken: Secret = {
+      ...login("one", "ann"),
+      data: { ".dockerconfigjson": Buffer.from("hunter2").toString("base64") },
+    };
+    const { ensure, lines, events } = setUp({}, [broken]);
+    const message = "image pull secret default/one: .dockerconfigjson is not a JSON object";
+    assert.deepEqual(await failure(ensure({ image }, { imagePullSecrets: [{ name: "one" }] })), [
+      "ErrImagePull",
+      message,
+      undefined,
+    ]);
+    assert.doesNotMatch([...lines, ...events].join(), /hunter2/);
+  });
+});
+
+describe("durations", () => {
+  it("print as Go's", () => {
+    assert.deepEqual([0, 0.4, 7.9, 999, 1000, 1200, 61_000, 123_456, 3_600_000, 7_384_005].map(goDuration), [
+      "0s",
+      "0s",
+      "7ms",
+      "999ms",
+      "1s",
+      "1.2s",
+      "1m1s",
+      "2m3.456s",
+      "1h0m0s",
+      "2h3m4.005s",
+    ]);
+  });
+});

@@ -1,0 +1,431 @@
+import assert from "node:assert/strict";
+import { mkdtemp, mkdir, readFile, readlink, rm, stat, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { localFs } from "../../../providers/local/fs.ts";
+import {
+  Image,
+  MountPropagation,
+  NamespaceMode,
+  SecurityProfile_ProfileType as ProfileType,
+  PodSandboxConfig,
+} from "../../../src/gen/cri.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import type { Container, Pod } from "../../../src/objects.ts";
+import type { MountedVolume } from "../../../src/pipeline.ts";
+import { type PrepareDeps, createPreparer } from "../../../src/runtime/prepare.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { aContainer, aPod, observe } from "../../fakes/pods.ts";
+import { fakeRuntime } from "../../fakes/runtime.ts";
+
+const { signal } = new AbortController();
+let root = "";
+before(async () => void (root = await mkdtemp(join(tmpdir(), "graftlet-prepare-"))));
+after(() => rm(root, { recursive: true }));
+
+function setUp(more: Partial<PrepareDeps> = {}, settings: Partial<PrepareDeps["settings"]> = {}) {
+  const clock = fakeClock();
+  const runtime = fakeRuntime({ clock });
+  const events: string[] = [];
+  const mounted = new Map<string, MountedVolume>([
+    ["data", { hostPath: "/vol/data", readOnly: false }],
+    ["config", { hostPath: "/vol/config", readOnly: true }],
+  ]);
+  const deps: PrepareDeps = {
+    settings: {
+      nodeName: "node",
+      rootDirectory: join(root, "kubelet"),
+      podLogsDirectory: join(root, "logs"),
+      logLinksDirectory: join(root, "links"),
+      resolvConf: join(root, "resolv.conf"),
+      clusterDNS: ["10.96.0.10"],
+      clusterDomain: "cluster.local",
+      seccompDefault: false,
+      singleProcessOomKill: false,
+      ownerLabels: {},
+      cpuCfsQuota: true,
+      cpuCfsPeriodUs: 100_000,
+      ...settings,
+    },
+    fs: localFs(),
+    images: runtime,
+    objects: {
+      secret: (_namespace, name) => Promise.reject(new CodedError("not_found", `secret "${name}" not found`)),
+      configMap: async (namespace, name) => {
+        if (name !== "settings") throw new CodedError("not_found", `configmap "${name}" not found`);
+        return { metadata: { name, namespace, uid: "u" }, data: { MODE: "fast" } };
+      },
+    },
+    services: {
+      list: () => [
+        {
+          metadata: { name: "kubernetes", namespace: "default", uid: "s" },
+          spec: { clusterIP: "10.96.0.1", ports: [{ port: 443 }] },
+        },
+      ],
+    },
+    addresses: { hostIPs: () => ["192.0.2.1"] },
+    volumes: { mounted: () => mounted },
+    facts: async () => ({
+      memoryBytes: 2 ** 32,
+      hugePageSizes: [],
+      cgroupV2: false,
+      swapController: false,
+      thermalPaths: [],
+      selinux: false,
+    }),
+    cgroups: async () => ({ driver: "cgroupfs", root: "", perQos: true }),
+    allocatable: () => ({ cpu: "2", memory: "3Gi" }),
+    events: { event: ({ kind }, type, reason, message) => void events.push(`${kind} ${type} ${reason}: ${message}`) },
+    clock,
+    log: createLogger(0, { write: () => {} }),
+    ...more,
+  };
+  const preparer = createPreparer(deps);
+  const configure = (pod: Pod, container: Container, ips: readonly string[] = ["10.0.0.2"]) => {
+    const sandbox = {
+      id: "sandbox",
+      config: PodSandboxConfig.fromPartial({ logDirectory: join(root, "logs", "default_p_uid-1") }),
+      ips,
+    };
+    return preparer.configure({ pod, container, observed: observe([], []), sandbox }, "sha256:abc", 2, signal);
+  };
+  return { preparer, configure, events };
+}
+
+/** A pod of one container. */
+function podOf(
+  more: Partial<Container>,
+  spec: Partial<Pod["spec"]> = {},
+  metadata: Partial<Pod["metadata"]> = {},
+): [Pod, Container] {
+  const container = aContainer("c", more);
+  return [aPod({ containers: [container], ...spec }, metadata), container];
+}
+
+describe("a container's configuration", () => {
+  it("is what a kubelet would ask for", async () => {
+    const { configure } = setUp();
+    const [pod, container] = podOf(
+      {
+        command: ["run", "$(MODE)"],
+        args: ["$(KUBERNETES_SERVICE_HOST)", "$(NONE)", "$$(MODE)"],
+        envFrom: [{ configMapRef: { name: "settings" } }, { secretRef: { name: "none", optional: true } }],
+        env: [{ name: "IP", valueFrom: { fieldRef: { fieldPath: "status.podIP" } } }],
+        workingDir: "/w",
+        tty: true,
+        stdin: true,
+        ports: [{ name: "http", containerPort: 80, protocol: "TCP" }],
+        resources: { requests: { cpu: "100m" }, limits: { memory: "64Mi" } },
+      },
+      { terminationGracePeriodSeconds: 30 },
+      { labels: { app: "web" } },
+    );
+    const config = await configure(pod, container);
+    assert.deepEqual(config.metadata, { name: "c", attempt: 2 });
+    assert.deepEqual([config.image?.image, config.image?.userSpecifiedImage], ["sha256:abc", "busybox"]);
+    assert.deepEqual(
+      [config.command, config.args],
+      [
+        ["run", "fast"],
+        ["10.96.0.1", "$(NONE)", "$(MODE)"],
+      ],
+    );
+    const env = Object.fromEntries(config.envs.map(({ key, value }) => [key, value.toString()]));
+    assert.deepEqual([env["MODE"], env["IP"], env["KUBERNETES_PORT_443_TCP_ADDR"]], ["fast", "10.0.0.2", "10.96.0.1"]);
+    assert.deepEqual(
+      [config.workingDir, config.tty, config.stdin, config.stdinOnce, config.logPath],
+      ["/w", true, true, false, "c/2.log"],
+    );
+    assert.deepEqual(config.labels, {
+      "io.kubernetes.container.name": "c",
+      "io.kubernetes.pod.name": "p",
+      "io.kubernetes.pod.namespace": "default",
+      "io.kubernetes.pod.uid": "uid-1",
+    });
+    assert.deepEqual(config.annotations, {
+      "io.kubernetes.container.hash": "ad819b5c",
+      "io.kubernetes.container.ports": '[{"name":"http","containerPort":80,"protocol":"TCP"}]',
+      "io.kubernetes.container.restartCount": "2",
+      "io.kubernetes.container.terminationMessagePath": "/dev/termination-log",
+      "io.kubernetes.container.terminationMessagePolicy": "File",
+      "io.kubernetes.pod.terminationGracePeriod": "30",
+    });
+    const { resources, securityContext } = config.linux ?? {};
+    assert.deepEqual(
+      [resources?.cpuShares, resources?.memoryLimitInBytes, resources?.oomScoreAdj],
+      [102n, 67_108_864n, 999n],
+    );
+    assert.deepEqual(
+      [securityContext?.runAsUser?.value, securityContext?.namespaceOptions?.pid],
+      [0n, NamespaceMode.CONTAINER],
+    );
+  });
+  it("mounts volumes, the hosts file and a fresh termination message, and makes both files", async () => {
+    const { configure } = setUp();
+    const [pod, container] = podOf({
+      volumeMounts: [
+        { name: "data", mountPath: "/data", mountPropagation: "HostToContainer" },
+        { name: "data", mountPath: "ro", readOnly: true },
+        { name: "config", mountPath: "/etc/config" },
+      ],
+    });
+    const { mounts } = await configure(pod, container);
+    const podDirectory = join(root, "kubelet/pods/uid-1");
+    assert.deepEqual(
+      mounts.map(({ containerPath, hostPath, readonly, propagation }) => [
+        containerPath,
+        hostPath,
+        readonly,
+        propagation,
+      ]),
+      [
+        ["/data", "/vol/data", false, MountPropagation.PROPAGATION_HOST_TO_CONTAINER],
+        ["/ro", "/vol/data", true, 0],
+        ["/etc/config", "/vol/config", true, 0],
+        ["/etc/hosts", join(podDirectory, "etc-hosts"), false, 0],
+        ["/dev/termination-log", join(podDirectory, "containers/c/00000000"), false, 0],
+      ],
+    );
+    const mode = async (path: string) => ((await stat(path)).mode & 0o777).toString(8);
+    const paths = ["", "containers", "containers/c", "etc-hosts", "containers/c/00000000"].map((path) =>
+      join(podDirectory, path),
+    );
+    assert.deepEqual(await Promise.all([...paths, join(root, "logs/default_p_uid-1/c")].map(mode)), [
+      "750",
+      "750",
+      "750",
+      "644",
+      "666",
+      "755",
+    ]);
+    assert.match(await readFile(join(podDirectory, "etc-hosts"), "utf8"), /^10\.0\.0\.2\tp$/m);
+    assert.equal(await readFile(join(podDirectory, "containers/c/00000000"), "utf8"), "");
+  });
+  it("leaves /etc/hosts to a volume, to a pod without address, and takes the machine's on its network", async () => {
+    const { configure } = setUp();
+    const paths = (config: { mounts: readonly { containerPath: string }[] }) =>
+      config.mounts.map(({ containerPath }) => containerPath);
+    const own = podOf({ terminationMessagePath: "", volumeMounts: [{ name: "data", mountPath: "/etc/hosts" }] });
+    assert.deepEqual(paths(await configure(...own)), ["/etc/hosts"]);
+    assert.deepEqual(paths(await configure(...podOf({ terminationMessagePath: "" }), [])), []);
+    const onHost = podOf({ terminationMessagePath: "why" }, { hostNetwork: true }, { uid: "uid-2" });
+    assert.deepEqual(paths(await configure(...onHost, [])), ["/etc/hosts", "/why"]);
+    const hosts = await readFile(join(root, "kubelet/pods/uid-2/etc-hosts"), "utf8");
+    assert.equal(hosts, `# Kubernetes-managed hosts file (host network).\n${await readFile("/etc/hosts", "utf8")}`);
+  });
+  it("marks what is this node's where the runtime is shared", async () => {
+    const { configure } = setUp({}, { ownerLabels: { "graftlet.dev/node": "node" } });
+    assert.equal((await configure(...podOf({}))).labels["graftlet.dev/node"], "node");
+  });
+  it("relabels what the node manages under SELinux, never a hostPath", async () => {
+    const facts = {
+      memoryBytes: 2 ** 32,
+      hugePageSizes: [],
+      cgroupV2: false,
+      swapController: false,
+      thermalPaths: ["/sys/heat"],
+      selinux: true,
+    };
+    const { configure } = setUp({ facts: async () => facts });
+    const volumes = [
+      { name: "data", emptyDir: {} },
+      { name: "config", hostPath: { path: "/vol/config" } },
+    ];
+    const config = await configure(
+      ...podOf(
+        {
+          volumeMounts: [
+            { name: "data", mountPath: "/a" },
+            { name: "config", mountPath: "/b" },
+          ],
+        },
+        { volumes },
+      ),
+    );
+    assert.deepEqual(
+      config.mounts.map(({ selinuxRelabel }) => selinuxRelabel),
+      [true, false, true, true],
+    );
+    assert.ok(config.linux?.securityContext?.maskedPaths.includes("/sys/heat"));
+  });
+  it("runs as the image's user: a number, a name, root where it names none", async () => {
+    const userOf = async (image: Partial<Image> | undefined) => {
+      const { configure } = setUp({ images: { imageStatus: async () => image && Image.fromPartial(image) } });
+      const { runAsUser, runAsUsername } = (await configure(...podOf({}))).linux?.securityContext ?? {};
+      return [runAsUser?.value, runAsUsername];
+    };
+    assert.deepEqual(await userOf({ uid: { value: 5n } }), [5n, ""]);
+    assert.deepEqual(await userOf({ username: "app" }), [undefined, "app"]);
+    assert.deepEqual(await userOf({}), [0n, ""]);
+    assert.deepEqual(await userOf(undefined), [0n, ""]);
+  });
+  it("does not run as root where it must not", async () => {
+    const { configure } = setUp();
+    await assert.rejects(
+      configure(...podOf({ securityContext: { runAsNonRoot: true } })),
+      /container has runAsNonRoot and image will run as root/,
+    );
+  });
+  const refusals: readonly (readonly [name: string, container: Partial<Container>, message: string | RegExp])[] = [
+    ["a config map is missing", { envFrom: [{ configMapRef: { name: "none" } }] }, 'configmap "none" not found'],
+    [
+      "a secret is missing",
+      { env: [{ name: "A", valueFrom: { secretKeyRef: { name: "none", key: "k" } } }] },
+      'secret "none" not found',
+    ],
+    [
+      "the first of several is missing",
+      { envFrom: [{ configMapRef: { name: "x" } }, { secretRef: { name: "y" } }] },
+      'configmap "x" not found',
+    ],
+    [
+      "a key is missing",
+      { env: [{ name: "A", valueFrom: { configMapKeyRef: { name: "settings", key: "k" } } }] },
+      "couldn't find key k in ConfigMap default/settings",
+    ],
+    [
+      "a volume is missing",
+      { volumeMounts: [{ name: "none", mountPath: "/x" }] },
+      'cannot find volume "none" to mount into container "c"',
+    ],
+    [
+      "a mount asks for a part of a volume",
+      { volumeMounts: [{ name: "data", mountPath: "/x", subPath: "y" }] },
+      /subPath is not served/,
+    ],
+    [
+      "a mount's propagation is unknown",
+      { volumeMounts: [{ name: "data", mountPath: "/x", mountPropagation: "Odd" }] },
+      'invalid MountPropagation mode: "Odd"',
+    ],
+  ];
+  for (const [name, container, message] of refusals) {
+    it(`is refused when ${name}`, async () => {
+      const { configure } = setUp();
+      await assert.rejects(configure(...podOf(container)), { message });
+    });
+  }
+  it("waits for services, except for a static pod", async () => {
+    const { configure } = setUp({ services: { list: () => undefined } });
+    await assert.rejects(configure(...podOf({})), {
+      message: "services have not yet been read at least once, cannot construct envvars",
+    });
+    const fromFile = podOf({}, {}, { annotations: { "kubernetes.io/config.source": "file" } });
+    assert.deepEqual((await configure(...fromFile)).envs, []);
+  });
+});
+
+describe("a sandbox's configuration", () => {
+  it("is what a kubelet would ask for", async () => {
+    const { preparer, events } = setUp();
+    await writeFile(join(root, "resolv.conf"), "nameserver 1.1.1.1\nsearch corp.example\n");
+    const container = aContainer("c", {
+      ports: [{ containerPort: 80, hostPort: 8080 }],
+      resources: { requests: { cpu: "100m" }, limits: { cpu: "200m", memory: "64Mi" } },
+    });
+    const pod = aPod(
+      {
+        containers: [container],
+        hostname: "h",
+        securityContext: { runAsUser: 5, supplementalGroups: [7] },
+        overhead: { cpu: "250m", memory: "16Mi" },
+      },
+      { labels: { app: "web", "io.kubernetes.pod.uid": "lie" }, annotations: { note: "n" } },
+    );
+    const config = await preparer.configureSandbox(pod, 3, signal);
+    assert.deepEqual(config.metadata, { name: "p", namespace: "default", uid: "uid-1", attempt: 3 });
+    assert.deepEqual([config.hostname, config.logDirectory], ["h", join(root, "logs/default_p_uid-1")]);
+    assert.deepEqual(
+      { ...config.dnsConfig },
+      {
+        servers: ["10.96.0.10"],
+        searches: ["default.svc.cluster.local", "svc.cluster.local", "cluster.local", "corp.example"],
+        options: ["ndots:5"],
+      },
+    );
+    assert.deepEqual(
+      config.portMappings.map(({ containerPort, hostPort }) => [containerPort, hostPort]),
+      [[80, 8080]],
+    );
+    assert.deepEqual(config.labels, {
+      app: "web",
+      "io.kubernetes.pod.name": "p",
+      "io.kubernetes.pod.namespace": "default",
+      "io.kubernetes.pod.uid": "uid-1",
+    });
+    assert.deepEqual(config.annotations, { note: "n" });
+    const { linux } = config;
+    assert.equal(linux?.cgroupParent, "/kubepods/burstable/poduid-1");
+    const { resources, overhead, securityContext } = linux ?? {};
+    assert.deepEqual(
+      [resources?.cpuShares, resources?.cpuQuota, resources?.memoryLimitInBytes],
+      [102n, 20_000n, 67_108_864n],
+    );
+    assert.deepEqual(
+      [overhead?.cpuShares, overhead?.cpuQuota, overhead?.memoryLimitInBytes],
+      [256n, 25_000n, 16_777_216n],
+    );
+    assert.deepEqual(
+      [securityContext?.seccomp?.profileType, securityContext?.runAsUser?.value, securityContext?.supplementalGroups],
+      [ProfileType.RuntimeDefault, 5n, [7n]],
+    );
+    assert.deepEqual(events, []);
+  });
+  it("has no host name on the machine's network, and is privileged if a container is", async () => {
+    const { preparer } = setUp({}, { resolvConf: "" });
+    const container = aContainer("c", { securityContext: { privileged: true } });
+    const config = await preparer.configureSandbox(aPod({ containers: [container], hostNetwork: true }), 0, signal);
+    assert.deepEqual(
+      [config.hostname, config.linux?.securityContext?.privileged, config.dnsConfig?.servers],
+      ["", true, ["127.0.0.1"]],
+    );
+    assert.deepEqual(config.linux?.securityContext?.namespaceOptions?.network, NamespaceMode.NODE);
+  });
+  it("warns on pod and node when the cluster has no DNS", async () => {
+    const { preparer, events } = setUp({}, { resolvConf: "", clusterDNS: [] });
+    await preparer.configureSandbox(aPod(), 0, signal);
+    assert.deepEqual(
+      events.map((event) => event.split(":")[0]),
+      ["Node Warning MissingClusterDNS", "Pod Warning MissingClusterDNS"],
+    );
+  });
+  it("needs the resolver file", async () => {
+    const { preparer } = setUp({}, { resolvConf: join(root, "none") });
+    await assert.rejects(preparer.configureSandbox(aPod(), 0, signal), { code: "not_found" });
+  });
+});
+
+describe("a container's logs", () => {
+  it("tell how often it ran when the runtime forgot", async () => {
+    const { preparer } = setUp();
+    const count = (name: string) =>
+      preparer.restartCountFromLogs(aPod({}, { name: "logged" }), aContainer(name), signal);
+    assert.equal(await count("none"), 0);
+    const directory = join(root, "logs/default_logged_uid-1/c");
+    await mkdir(join(directory, "9.log"), { recursive: true });
+    for (const name of ["0.log", "2.log.20260101-000000.gz", "x.log", "10.txt"])
+      await writeFile(join(directory, name), "");
+    assert.equal(await count("c"), 3);
+  });
+  it("are linked where collectors look, once they exist", async () => {
+    const { preparer, configure } = setUp();
+    const [pod, container] = podOf({});
+    const config = await configure(pod, container);
+    const sandbox = {
+      id: "s",
+      config: PodSandboxConfig.fromPartial({ logDirectory: join(root, "logs/default_p_uid-1") }),
+      ips: [],
+    };
+    const start = { pod, container, observed: observe([], []), sandbox };
+    await preparer.linkLog(start, config, "abc");
+    const link = join(root, "links/p_default_c-abc.log");
+    await assert.rejects(readlink(link), { code: "ENOENT" });
+    const log = join(root, "logs/default_p_uid-1/c/2.log");
+    await writeFile(log, "");
+    await preparer.linkLog(start, config, "abc");
+    assert.equal(await readlink(link), log);
+  });
+});

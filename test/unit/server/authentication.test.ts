@@ -1,0 +1,109 @@
+import assert from "node:assert/strict";
+import { Agent } from "node:https";
+import { test } from "node:test";
+import type { Authorizer, User } from "../../../src/server/ports.ts";
+import { ask, settable, start } from "./harness.ts";
+import { serverAuth, testCA } from "./pki.ts";
+
+/** An authorizer that allows everything and notes whom. */
+function noting(): Authorizer & { readonly users: User[] } {
+  const users: User[] = [];
+  return {
+    users,
+    allowed: (user) => {
+      users.push(user);
+      return Promise.resolve(true);
+    },
+  };
+}
+
+const nobody = { headers: {} };
+
+test("a certificate of the client CA: common name is the user, organizations are the groups", async () => {
+  const ca = await testCA("cluster");
+  const authorizer = noting();
+  await using server = await start({ deps: { authorizer, clientCA: settable<string | undefined>(ca.certificate) } });
+  const alice = await ca.client("CN=alice, O=admins, O=users");
+  assert.equal((await ask(server, "/healthz", { ...nobody, ...alice })).status, 200);
+  assert.deepEqual(authorizer.users, [{ name: "alice", groups: ["admins", "users", "system:authenticated"] }]);
+});
+
+test("certificates that do not count: another CA's, expired, for servers, without a name", async () => {
+  const [ca, other] = [await testCA("cluster"), await testCA("cluster")];
+  await using server = await start({ deps: { clientCA: settable<string | undefined>(ca.certificate) } });
+  const wrong = [
+    await other.client("CN=mallory, O=system:masters"),
+    await ca.client("CN=late", { days: -1 }),
+    await ca.client("CN=server", { usage: serverAuth }),
+    await ca.client("O=nameless"),
+  ];
+  for (const identity of wrong) {
+    assert.deepEqual(await answered(ask(server, "/healthz", { ...nobody, ...identity })), [401, "Unauthorized"]);
+  }
+});
+
+test("without a client CA no certificate counts", async () => {
+  const ca = await testCA("cluster");
+  await using server = await start();
+  const alice = await ca.client("CN=alice, O=system:masters");
+  assert.equal((await ask(server, "/healthz", { ...nobody, ...alice })).status, 401);
+});
+
+test("a bad certificate does not spoil a good token", async () => {
+  const [ca, other] = [await testCA("cluster"), await testCA("other")];
+  await using server = await start({ deps: { clientCA: settable<string | undefined>(ca.certificate) } });
+  assert.equal((await ask(server, "/healthz", await other.client("CN=mallory"))).status, 200);
+});
+
+test("a new client CA counts at once, and connections of the old one are given up", async () => {
+  const [old, fresh] = [await testCA("cluster"), await testCA("cluster")];
+  const clientCA = settable<string | undefined>(old.certificate);
+  await using server = await start({ deps: { clientCA } });
+  const [before, after] = [await old.client("CN=alice"), await fresh.client("CN=alice")];
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  const kept = () => ask(server, "/healthz", { ...nobody, ...before, agent });
+  assert.equal((await kept()).status, 200);
+  clientCA.set(fresh.certificate);
+  assert.equal((await ask(server, "/healthz", { ...nobody, ...after })).status, 200);
+  assert.equal((await ask(server, "/healthz", { ...nobody, ...before })).status, 401);
+  const reused = await kept().catch(() => ({ status: 401, headers: {} as Record<string, unknown> }));
+  assert.ok(reused.status === 401 || reused.headers["connection"] === "close", "the old connection lives on");
+  agent.destroy();
+});
+
+test("bearer tokens: a good one, a bad one, none, one as a WebSocket subprotocol", async () => {
+  const authorizer = noting();
+  await using server = await start({ deps: { authorizer } });
+  assert.equal((await ask(server, "/healthz")).status, 200);
+  assert.deepEqual(authorizer.users, [{ name: "admin", groups: ["system:authenticated"] }]);
+  assert.deepEqual(await answered(ask(server, "/healthz", { headers: { authorization: "Bearer wrong" } })), [401, "Unauthorized"]);
+  assert.equal((await ask(server, "/healthz", { headers: { authorization: "Basic let-me-in" } })).status, 401);
+  assert.equal((await ask(server, "/healthz", nobody)).status, 401);
+  const token = `base64url.bearer.authorization.k8s.io.${Buffer.from("let-me-in").toString("base64url")}`;
+  const upgrade = (protocols: string) => ({ connection: "Upgrade", upgrade: "websocket", "sec-websocket-protocol": protocols });
+  assert.equal((await ask(server, "/healthz", { headers: upgrade(`${token}, v4.channel.k8s.io`) })).status, 200);
+  assert.equal((await ask(server, "/healthz", { headers: upgrade(token) })).status, 401);
+});
+
+test("a token's authenticator that fails is a 401, logged without the token", async () => {
+  await using server = await start({ deps: { authenticator: { byToken: () => Promise.reject(new Error("API server away")) } } });
+  assert.equal((await ask(server, "/healthz")).status, 401);
+  assert.match(server.logged(), /API server away/);
+  assert.doesNotMatch(server.logged(), /let-me-in/);
+});
+
+test("anonymous only where configured, and not after a credential that failed", async () => {
+  const ca = await testCA("other");
+  const authorizer = noting();
+  const clientCA = settable<string | undefined>((await testCA("cluster")).certificate);
+  await using server = await start({ config: { anonymous: true }, deps: { authorizer, clientCA } });
+  assert.equal((await ask(server, "/healthz", nobody)).status, 200);
+  assert.deepEqual(authorizer.users, [{ name: "system:anonymous", groups: ["system:unauthenticated"] }]);
+  assert.equal((await ask(server, "/healthz", { headers: { authorization: "Bearer wrong" } })).status, 401);
+  assert.equal((await ask(server, "/healthz", { ...nobody, ...(await ca.client("CN=mallory")) })).status, 401);
+});
+
+async function answered(asked: ReturnType<typeof ask>): Promise<[number, string]> {
+  const { status, body } = await asked;
+  return [status, body];
+}

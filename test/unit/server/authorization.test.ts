@@ -1,0 +1,120 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type Authorizer } from "../../../src/server/ports.ts";
+import { ask, start } from "./harness.ts";
+
+/** Which subresources are asked for, in order, for every path and method; the kubelet's table. */
+const table: readonly (readonly [method: string, path: string, verb: string, subresources: readonly string[]])[] = [
+  ["GET", "/healthz", "get", ["healthz", "proxy"]],
+  ["GET", "/healthz/ping", "get", ["healthz", "proxy"]],
+  ["GET", "/healthz/log", "get", ["healthz", "proxy"]],
+  ["GET", "/healthz/syncloop", "get", ["healthz", "proxy"]],
+  ["GET", "/pods", "get", ["pods", "proxy"]],
+  ["GET", "/pods/", "get", ["pods", "proxy"]],
+  ["GET", "/runningpods", "get", ["pods", "proxy"]],
+  ["GET", "/runningpods/", "get", ["pods", "proxy"]],
+  ["GET", "/configz", "get", ["configz", "proxy"]],
+  ["GET", "/flagz", "get", ["configz"]],
+  ["GET", "/statusz", "get", ["statusz"]],
+  ["GET", "/stats/summary", "get", ["stats"]],
+  ["GET", "/metrics", "get", ["metrics"]],
+  ["GET", "/metrics/cadvisor", "get", ["metrics"]],
+  ["GET", "/logs/", "get", ["log"]],
+  ["GET", "/logs/syslog", "get", ["log"]],
+  ["POST", "/checkpoint/ns/p/c", "create", ["checkpoint"]],
+  ["GET", "/containerLogs/ns/p/c", "get", ["proxy"]],
+  ["POST", "/run/ns/p/c", "create", ["proxy"]],
+  ["POST", "/run/ns/p/uid/c", "create", ["proxy"]],
+  ["GET", "/exec/ns/p/c", "get", ["proxy"]],
+  ["POST", "/exec/ns/p/uid/c", "create", ["proxy"]],
+  ["GET", "/attach/ns/p/c", "get", ["proxy"]],
+  ["POST", "/attach/ns/p/uid/c", "create", ["proxy"]],
+  ["GET", "/portForward/ns/p", "get", ["proxy"]],
+  ["POST", "/portForward/ns/p/uid", "create", ["proxy"]],
+  ["GET", "/debug/pprof/heap", "get", ["proxy"]],
+  ["PUT", "/debug/flags/v", "update", ["proxy"]],
+  ["GET", "/podsandmore", "get", ["proxy"]],
+  ["GET", "/", "get", ["proxy"]],
+  ["PATCH", "/pods", "patch", ["pods", "proxy"]],
+  ["DELETE", "/pods", "delete", ["pods", "proxy"]],
+  ["OPTIONS", "/pods", "", ["pods", "proxy"]],
+];
+
+const upgrade = { connection: "Upgrade", upgrade: "SPDY/3.1" };
+
+test("every path asks for its subresources in order, upgrades too, and is refused in the kubelet's words", async () => {
+  const asked: string[] = [];
+  const authorizer: Authorizer = {
+    allowed: (user, verb, subresource, path) => {
+      asked.push(`${user.name} ${verb} ${subresource} ${path}`);
+      return Promise.resolve(false);
+    },
+  };
+  await using server = await start({ deps: { authorizer } });
+  for (const [method, path, verb, subresources] of table) {
+    for (const extra of [{}, upgrade]) {
+      asked.length = 0;
+      const { status, body } = await ask(server, `${path}?command=x`, { method, headers: { authorization: "Bearer let-me-in", ...extra } });
+      const trimmed = path === "/" ? "/" : path.replace(/\/$/, "");
+      assert.deepEqual(asked, subresources.map((subresource) => `admin ${verb} ${subresource} ${trimmed}`), `${method} ${path}`);
+      assert.equal(status, 403, `${method} ${path}`);
+      assert.equal(body, `Forbidden (user=admin, verb=${verb}, resource=nodes, subresource(s)=[${subresources.join(" ")}])\n`);
+    }
+  }
+});
+
+test("without a credential every path is 401, upgrades too", async () => {
+  await using server = await start();
+  for (const [method, path] of table) {
+    for (const headers of [{}, upgrade]) {
+      const { status, body } = await ask(server, path, { method, headers });
+      assert.deepEqual([status, body], [401, "Unauthorized"], `${method} ${path}`);
+    }
+  }
+});
+
+test("one subresource that is allowed is enough", async () => {
+  await using server = await start({ deps: { authorizer: { allowed: (_user, _verb, subresource) => Promise.resolve(subresource === "proxy") } } });
+  assert.equal((await ask(server, "/pods")).status, 200);
+  assert.equal((await ask(server, "/metrics")).status, 403);
+});
+
+test("an authorizer that fails is a 500", async () => {
+  await using server = await start({ deps: { authorizer: { allowed: () => Promise.reject(new Error("API server away")) } } });
+  const { status, body } = await ask(server, "/pods");
+  assert.deepEqual([status, body], [500, "Authorization error (user=admin, verb=get, resource=nodes, subresource=pods)"]);
+});
+
+test("paths that no honest client sends are 404 before anything is asked", async () => {
+  let asked = 0;
+  const authorizer: Authorizer = { allowed: () => Promise.resolve(++asked > 0) };
+  await using server = await start({ deps: { authorizer } });
+  const paths = ["/pods/../exec/ns/p/c", "/healthz/%2e%2e/pods", "//pods", "/pods%2f", "/healthz/%00", "/healthz/%zz", "/exec/ns//c", "/exec/ns/p%5Cq/c"];
+  for (const path of paths) assert.equal((await ask(server, path)).status, 404, path);
+  assert.equal(asked, 0);
+});
+
+test("what is not there is 404, what is not done that way 405", async () => {
+  await using server = await start();
+  assert.deepEqual(await statusAndBody(server, "/nothing"), [404, "404: Page Not Found"]);
+  assert.deepEqual(await statusAndBody(server, "/metrics"), [404, "404: Page Not Found"]);
+  assert.deepEqual(await statusAndBody(server, "/stats/summary"), [404, "404: Page Not Found"]);
+  assert.deepEqual(await statusAndBody(server, "/PODS"), [404, "404: Page Not Found"]);
+  assert.deepEqual(await statusAndBody(server, "/run/ns/p/c"), [405, "405: Method Not Allowed"]);
+  assert.deepEqual(await statusAndBody(server, "/pods", "DELETE"), [405, "405: Method Not Allowed"]);
+});
+
+test("without debugging handlers only health and pods are served", async () => {
+  await using server = await start({ config: { enableDebuggingHandlers: false } });
+  for (const path of ["/run/ns/p/c", "/exec/ns/p/c", "/attach/ns/p/c", "/portForward/ns/p", "/containerLogs/ns/p/c", "/runningpods/", "/logs/"]) {
+    assert.deepEqual(await statusAndBody(server, path), [405, "Debug endpoints are disabled.\n"], path);
+  }
+  assert.equal((await ask(server, "/configz")).status, 404);
+  assert.equal((await ask(server, "/pods")).status, 200);
+  assert.equal((await ask(server, "/healthz")).status, 200);
+});
+
+async function statusAndBody(server: { readonly port: number }, path: string, method = "GET"): Promise<[number, string]> {
+  const { status, body } = await ask(server, path, { method });
+  return [status, body];
+}

@@ -1,0 +1,133 @@
+import type { IncomingHttpHeaders } from "node:http";
+import { type RequestOptions, request } from "node:https";
+import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
+import { systemClock } from "../../../src/lib/clock.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import type { Reloading } from "../../../src/lib/reloading.ts";
+import type { Pod, PodStatus } from "../../../src/objects.ts";
+import type { KubeletServerDeps, ServedRuntime, ServerConfig } from "../../../src/server/ports.ts";
+import { type KubeletServer, createKubeletServer } from "../../../src/server/server.ts";
+
+/** A value that a test changes. */
+export function settable<T>(initial: T): Reloading<T> & { set(next: T): void } {
+  const listeners = new Set<() => void>();
+  let value = initial;
+  return {
+    current: () => value,
+    onChange(listener) {
+      listeners.add(listener);
+      return () => void listeners.delete(listener);
+    },
+    set(next) {
+      value = next;
+      for (const listener of listeners) listener();
+    },
+  };
+}
+
+const unused = (name: string) => () => Promise.reject(new CodedError("unimplemented", `the test does not expect ${name}`));
+
+export function runtimeOf(parts: Partial<ServedRuntime>): ServedRuntime {
+  return {
+    exec: unused("exec"),
+    attach: unused("attach"),
+    portForward: unused("portForward"),
+    listPodSandbox: () => Promise.resolve([]),
+    listContainers: () => Promise.resolve([]),
+    containerStatus: unused("containerStatus"),
+    execSync: unused("execSync"),
+    ...parts,
+  };
+}
+
+export const config: ServerConfig = {
+  address: "127.0.0.1",
+  port: 0,
+  nodeName: "node",
+  anonymous: false,
+  enableDebuggingHandlers: true,
+  tlsMinVersion: "",
+  tlsCipherSuites: [],
+  splitLogStreams: false,
+};
+
+export interface World {
+  readonly config?: Partial<ServerConfig>;
+  readonly pods?: readonly Pod[];
+  readonly statuses?: ReadonlyMap<string, PodStatus>;
+  readonly deps?: Partial<KubeletServerDeps>;
+}
+
+export interface Running extends AsyncDisposable {
+  readonly port: number;
+  readonly server: KubeletServer;
+  /** Everything that went to the log. */
+  readonly logged: () => string;
+  readonly stop: () => Promise<void>;
+}
+
+export interface Answer {
+  readonly status: number;
+  readonly body: string;
+  readonly headers: IncomingHttpHeaders;
+}
+
+/** The bearer of this token is `admin`. */
+export const adminToken = "let-me-in";
+
+const serving = await makeSelfSigned("node", ["127.0.0.1"], Date.now());
+
+/** A kubelet API on a free port of loopback; `admin` by token, and everything allowed, unless `deps` say otherwise. */
+export async function start({ config: changed = {}, pods = [], statuses = new Map(), deps = {} }: World = {}): Promise<Running> {
+  let logged = "";
+  const server = createKubeletServer({
+    config: { ...config, ...changed },
+    certificate: settable(serving),
+    clientCA: settable<string | undefined>(undefined),
+    authenticator: { byToken: (token) => Promise.resolve(token === adminToken ? { name: "admin", groups: [] } : undefined) },
+    authorizer: { allowed: () => Promise.resolve(true) },
+    pods: {
+      get: (uid) => pods.find((pod) => pod.metadata.uid === uid),
+      byName: (namespace, name) => pods.find(({ metadata }) => metadata.namespace === namespace && metadata.name === name),
+      list: () => pods,
+    },
+    statuses: { get: (uid) => statuses.get(uid) },
+    runtimePods: { get: () => undefined, list: () => [] },
+    runtime: runtimeOf({}),
+    logs: { read: unused("logs") },
+    syncLoop: () => undefined,
+    configz: () => ({}),
+    clock: systemClock(),
+    log: createLogger(5, { write: (line: string) => void (logged += line) }),
+    ...deps,
+  });
+  const stopped = new AbortController();
+  const done = server.run(stopped.signal);
+  await Promise.race([server.ready(stopped.signal), done]);
+  const stop = async () => {
+    stopped.abort();
+    await done;
+  };
+  return { port: server.address()?.port ?? 0, server, logged: () => logged, stop, [Symbol.asyncDispose]: stop };
+}
+
+/** One request on a connection of its own. Sends the admin's token unless `headers` say otherwise. */
+export function ask({ port }: { readonly port: number }, path: string, options: RequestOptions = {}): Promise<Answer> {
+  const { promise, resolve, reject } = Promise.withResolvers<Answer>();
+  const sent = request({
+    host: "127.0.0.1",
+    port,
+    path,
+    rejectUnauthorized: false,
+    agent: false,
+    headers: { authorization: `Bearer ${adminToken}` },
+    ...options,
+  });
+  sent.once("error", reject);
+  sent.once("response", (response) => {
+    response.toArray().then((parts) => resolve({ status: response.statusCode ?? 0, body: Buffer.concat(parts).toString(), headers: response.headers }), reject);
+  });
+  sent.end();
+  return promise;
+}

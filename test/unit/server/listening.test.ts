@@ -1,0 +1,74 @@
+import assert from "node:assert/strict";
+import { get } from "node:http";
+import { connect } from "node:tls";
+import { once } from "node:events";
+import { test } from "node:test";
+import { systemClock } from "../../../src/lib/clock.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import { createHealthzServer } from "../../../src/server/healthz.ts";
+import { tlsOptions } from "../../../src/server/tls.ts";
+import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
+import { ask, settable, start } from "./harness.ts";
+
+const quiet = createLogger(0, { write: () => {} });
+
+test("a port that is taken, an address that is not here: one sentence with field, value and remedy", async () => {
+  await using server = await start();
+  const taken = new RegExp(`^port ${server.port} is taken on 127\\.0\\.0\\.1: stop the program that listens there .* or set another port$`);
+  await assert.rejects(start({ config: { port: server.port } }), { code: "already_exists", message: taken });
+  await assert.rejects(start({ config: { address: "192.0.2.1" } }), { code: "invalid_argument", message: /^address "192\.0\.2\.1" is no address of this machine/ });
+});
+
+test("TLS settings: names are translated, unknown ones refused", async () => {
+  const suites = ["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", "TLS_RSA_WITH_AES_256_CBC_SHA", "TLS_AES_128_GCM_SHA256"];
+  assert.deepEqual(tlsOptions({ tlsMinVersion: "VersionTLS13", tlsCipherSuites: [] }), { minVersion: "TLSv1.3" });
+  assert.equal(
+    tlsOptions({ tlsMinVersion: "", tlsCipherSuites: suites }).ciphers,
+    "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256:ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-CHACHA20-POLY1305:AES256-SHA",
+  );
+  assert.throws(() => tlsOptions({ tlsMinVersion: "", tlsCipherSuites: ["TLS_NONE"] }), { code: "invalid_argument", message: /^tlsCipherSuites "TLS_NONE"/ });
+  assert.throws(() => tlsOptions({ tlsMinVersion: "VersionTLS10", tlsCipherSuites: [] }), { code: "invalid_argument", message: /^tlsMinVersion "VersionTLS10"/ });
+});
+
+test("the minimum version is enforced", async () => {
+  await using server = await start({ config: { tlsMinVersion: "VersionTLS13" } });
+  assert.equal((await ask(server, "/healthz")).status, 200);
+  await assert.rejects(ask(server, "/healthz", { maxVersion: "TLSv1.2" }));
+});
+
+test("a new serving certificate is shown at once", async () => {
+  const [old, fresh] = [await makeSelfSigned("old", [], Date.now()), await makeSelfSigned("fresh", [], Date.now())];
+  const certificate = settable(old);
+  await using server = await start({ deps: { certificate } });
+  assert.match(await shown(server.port), /DNS:old/);
+  certificate.set(fresh);
+  assert.match(await shown(server.port), /DNS:fresh/);
+});
+
+async function shown(port: number): Promise<string> {
+  const socket = connect({ port, host: "127.0.0.1", rejectUnauthorized: false });
+  await once(socket, "secureConnect");
+  const names = socket.getPeerX509Certificate()?.subjectAltName ?? "";
+  socket.destroy();
+  return names;
+}
+
+test("the local health endpoint", async () => {
+  const server = createHealthzServer({ address: "127.0.0.1", port: 0, clock: systemClock(), log: quiet });
+  const stop = new AbortController();
+  const done = server.run(stop.signal);
+  await server.ready(stop.signal);
+  const port = server.address()?.port ?? 0;
+  const fetched = async (path: string) => {
+    const [response] = await once(get({ port, host: "127.0.0.1", path, agent: false }), "response");
+    return [response.statusCode, Buffer.concat(await response.toArray()).toString()];
+  };
+  assert.deepEqual(await fetched("/healthz"), [200, "ok"]);
+  assert.deepEqual(await fetched("/healthz/ping"), [200, "ok"]);
+  assert.equal((await fetched("/pods"))[0], 404);
+  const taken = createHealthzServer({ address: "127.0.0.1", port, clock: systemClock(), log: quiet });
+  await assert.rejects(taken.run(stop.signal), { code: "already_exists", message: /^healthzPort \d+ is taken/ });
+  stop.abort();
+  await done;
+  assert.equal(server.address(), undefined);
+});

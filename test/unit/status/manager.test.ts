@@ -1,0 +1,281 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { CodedError } from "../../../src/lib/errors.ts";
+import type { Logger } from "../../../src/lib/log.ts";
+import type { Pod, PodStatus } from "../../../src/objects.ts";
+import { createStatusManager } from "../../../src/status/manager.ts";
+import { createPodApi, type PodApi } from "../../../src/status/pod-api.ts";
+import { type FakeClock, fakeClock } from "../../fakes/clock.ts";
+import { aPod } from "../../fakes/pods.ts";
+
+const quiet: Logger = { trace() {}, debug() {}, info() {}, warn() {}, error() {}, child: () => quiet };
+
+/** An API server with one pod, and the manager that writes to it. Conditions and lists are not merged: patches are asserted. */
+function world(start: Partial<Pod> = {}, mayRun = { now: false }) {
+  const clock = fakeClock();
+  let version = 10;
+  const server: { pod: Pod | undefined } = { pod: { ...aPod({}, { resourceVersion: "10" }), ...start } };
+  const store: { pod: Pod | undefined } = { pod: server.pod };
+  const patches: object[] = [];
+  const removed: string[] = [];
+  const fail: unknown[] = [];
+  const check = (uid: string): Pod => {
+    const error = fail.shift();
+    if (error) throw error;
+    if (!server.pod) throw new CodedError("not_found", "gone");
+    if (server.pod.metadata.uid !== uid) throw new CodedError("conflict", "Precondition failed: UID");
+    return server.pod;
+  };
+  const api: PodApi = {
+    async get() {
+      if (!server.pod) throw new CodedError("not_found", "gone");
+      return server.pod;
+    },
+    async patchStatus({ uid }, status) {
+      const pod = check(uid);
+      patches.push(status);
+      version += 1;
+      server.pod = { ...pod, metadata: { ...pod.metadata, resourceVersion: String(version) }, status: { ...pod.status, ...status } };
+      return server.pod;
+    },
+    async remove({ uid }) {
+      check(uid);
+      removed.push(uid);
+      server.pod = undefined;
+    },
+  };
+  const manager = createStatusManager({ api, pods: { get: (uid) => (store.pod?.metadata.uid === uid ? store.pod : undefined) }, mayRun: () => mayRun.now, clock, log: quiet });
+  const stop = new AbortController();
+  const done = manager.run(stop.signal);
+  const end = async () => {
+    stop.abort();
+    await done;
+  };
+  return { clock, server, store, patches, removed, fail, manager, mayRun, end, settle: () => clock.advance(0) };
+}
+
+const withStatus = (status: PodStatus, metadata: Partial<Pod["metadata"]> = {}): Pod => ({ ...aPod({}, { resourceVersion: "10", ...metadata }), status });
+const nowText = "2026-01-01T00:00:00Z";
+
+test("a status leaves at once, and nothing is sent when nothing changed", async () => {
+  const w = world();
+  const pod = aPod();
+  w.manager.set(pod, { phase: "Running" });
+  await w.settle();
+  assert.deepEqual(w.patches, [{ phase: "Running", startTime: nowText }]);
+  w.manager.set(pod, { phase: "Running" });
+  w.manager.reconcile(pod);
+  await w.settle();
+  assert.equal(w.patches.length, 1);
+  assert.deepEqual(w.manager.get("uid-1"), { phase: "Running", startTime: nowText });
+  await w.end();
+});
+
+test("nothing is sent after a restart when the API server shows it all", async () => {
+  const shown: PodStatus = { phase: "Running", startTime: "2025-01-01T00:00:00Z", conditions: [{ type: "Ready", status: "True", lastTransitionTime: "2025-01-01T00:00:09Z" }] };
+  const w = world({ status: shown });
+  w.manager.set(withStatus(shown), { phase: "Running", conditions: [{ type: "Ready", status: "True" }] });
+  await w.settle();
+  assert.deepEqual(w.patches, []);
+  await w.end();
+});
+
+test("what is set before the start leaves at the start", async () => {
+  const w = world();
+  await w.end();
+  w.manager.set(aPod(), { phase: "Running" });
+  await w.settle();
+  assert.deepEqual(w.patches, []);
+  const stop = new AbortController();
+  const again = w.manager.run(stop.signal);
+  await w.settle();
+  assert.equal(w.patches.length, 1);
+  stop.abort();
+  await again;
+});
+
+test("the API server's edits by others are put right", async () => {
+  const w = world();
+  w.manager.set(aPod(), { phase: "Running" });
+  await w.settle();
+  w.store.pod = withStatus({ phase: "Pending", startTime: nowText }, { resourceVersion: "15" });
+  w.manager.reconcile(w.store.pod);
+  await w.settle();
+  assert.deepEqual(w.patches.at(-1), { phase: "Running" });
+  await w.end();
+});
+
+test("a watch that lags behind does not bring a patch back", async () => {
+  const w = world();
+  w.manager.set(aPod(), { phase: "Running" });
+  await w.settle();
+  w.store.pod = withStatus({ phase: "Pending" }, { resourceVersion: "9" });
+  w.manager.reconcile(w.store.pod);
+  await w.settle();
+  assert.equal(w.patches.length, 1);
+  await w.end();
+});
+
+test("while the API server is away the newest status waits, and is retried with growing pauses", async () => {
+  const w = world();
+  w.fail.push(...Array.from({ length: 3 }, () => new CodedError("unavailable", "refused")));
+  w.manager.set(aPod(), { phase: "Pending" });
+  await w.settle();
+  w.manager.set(aPod(), { phase: "Running" });
+  await w.clock.advance(199);
+  assert.equal(w.fail.length, 1);
+  await w.clock.advance(1);
+  assert.equal(w.fail.length, 0);
+  await w.clock.advance(1_000);
+  assert.deepEqual(w.patches, [{ phase: "Running", startTime: nowText }]);
+  assert.equal(w.clock.pending, 0);
+  await w.end();
+});
+
+test("a final phase waits until no container may run, then the finished pod is deleted", async () => {
+  const w = world({}, { now: true });
+  const pod = withStatus({ phase: "Running", startTime: nowText }, { deletionTimestamp: nowText });
+  w.server.pod = pod;
+  w.store.pod = pod;
+  w.manager.set(pod, { phase: "Succeeded" });
+  await w.settle();
+  assert.deepEqual([w.patches, w.removed], [[], []]);
+  w.mayRun.now = false;
+  w.manager.reconcile(pod);
+  await w.settle();
+  assert.deepEqual([w.patches, w.removed], [[{ phase: "Succeeded" }], []]);
+  w.manager.terminated(pod);
+  await w.settle();
+  assert.deepEqual(w.removed, ["uid-1"]);
+  assert.equal(w.patches.length, 1);
+  assert.equal(w.manager.get("uid-1"), undefined);
+  await w.end();
+});
+
+test("a finished pod that nobody deletes stays, until somebody does", async () => {
+  const w = world();
+  w.manager.set(aPod(), { phase: "Failed" });
+  w.manager.terminated(aPod());
+  await w.settle();
+  assert.deepEqual(w.removed, []);
+  w.store.pod = withStatus(w.server.pod?.status ?? {}, { deletionTimestamp: nowText, resourceVersion: "20" });
+  w.manager.reconcile(w.store.pod);
+  await w.settle();
+  assert.deepEqual(w.removed, ["uid-1"]);
+  await w.end();
+});
+
+test("a mirror pod's object is not deleted", async () => {
+  const w = world();
+  const mirror = withStatus({ phase: "Failed" }, { deletionTimestamp: nowText, annotations: { "kubernetes.io/config.mirror": "h" } });
+  w.server.pod = mirror;
+  w.store.pod = mirror;
+  w.manager.terminated(mirror);
+  await w.settle();
+  assert.deepEqual(w.removed, []);
+  await w.end();
+});
+
+test("a pod made anew under the same name, or gone, is left alone", async () => {
+  const replaced = world();
+  replaced.server.pod = aPod({}, { uid: "uid-2" });
+  replaced.manager.set(aPod(), { phase: "Running" });
+  await replaced.clock.advance(60_000);
+  assert.deepEqual([replaced.patches, replaced.manager.get("uid-1")], [[], undefined]);
+  await replaced.end();
+  const gone = world();
+  gone.server.pod = undefined;
+  gone.manager.set(aPod(), { phase: "Running" });
+  await gone.clock.advance(60_000);
+  assert.equal(gone.manager.get("uid-1"), undefined);
+  await gone.end();
+});
+
+test("a conflict of versions is resolved by looking, and tried again", async () => {
+  const w = world();
+  w.fail.push(new CodedError("conflict", "modified"));
+  w.manager.set(aPod(), { phase: "Running" });
+  await w.clock.advance(200);
+  assert.equal(w.patches.length, 1);
+  await w.end();
+});
+
+test("a patch that the API server does not take up is not sent again and again", async () => {
+  const w = world();
+  const store = w.store.pod;
+  assert.ok(store);
+  const sent: object[] = [];
+  const api: PodApi = { get: async () => store, remove: async () => undefined, patchStatus: async (_pod, status) => (sent.push(status), store) };
+  const manager = createStatusManager({ api, pods: { get: () => store }, mayRun: () => false, clock: w.clock, log: quiet });
+  const stop = new AbortController();
+  const done = manager.run(stop.signal);
+  for (let round = 0; round < 3; round++) {
+    manager.set(store, { phase: "Running" });
+    await w.settle();
+  }
+  assert.equal(sent.length, 1);
+  manager.set(store, { phase: "Running", podIP: "10.0.0.1", podIPs: [{ ip: "10.0.0.1" }] });
+  await w.settle();
+  assert.equal(sent.length, 2);
+  stop.abort();
+  await done;
+  await w.end();
+});
+
+test("a status that revives an ended container is dropped", async () => {
+  const w = world();
+  const pod = aPod({ restartPolicy: "Never" });
+  const status = (state: object): PodStatus => ({ phase: "Running", containerStatuses: [{ name: "c", image: "i", imageID: "", ready: false, restartCount: 0, state }] });
+  w.manager.set(pod, status({ terminated: { exitCode: 1 } }));
+  w.manager.set(pod, status({ running: {} }));
+  assert.ok(w.manager.get("uid-1")?.containerStatuses?.[0]?.state?.terminated);
+  await w.end();
+});
+
+test("many pods are written side by side, a bounded number at once", async () => {
+  const clock: FakeClock = fakeClock();
+  const pods = new Map(Array.from({ length: 25 }, (_, index) => [`uid-${index}`, aPod({}, { uid: `uid-${index}`, name: `p${index}` })]));
+  const gates: PromiseWithResolvers<void>[] = [];
+  const patchStatus: PodApi["patchStatus"] = async ({ uid }) => {
+    const gate = Promise.withResolvers<void>();
+    gates.push(gate);
+    await gate.promise;
+    const pod = pods.get(uid);
+    assert.ok(pod);
+    return pod;
+  };
+  const api: PodApi = { get: () => Promise.reject(new Error("not asked")), remove: async () => undefined, patchStatus };
+  const manager = createStatusManager({ api, pods: { get: (uid) => pods.get(uid) }, mayRun: () => true, clock, log: quiet });
+  const stop = new AbortController();
+  const done = manager.run(stop.signal);
+  for (const pod of pods.values()) manager.set(pod, { phase: "Running" });
+  await clock.advance(0);
+  assert.equal(gates.length, 10);
+  for (let index = 0; index < 25; index++) {
+    gates[index]?.resolve();
+    await clock.advance(0);
+  }
+  assert.equal(gates.length, 25);
+  stop.abort();
+  await done;
+});
+
+test("calls go to the status subresource with the UID as precondition", async () => {
+  const calls: unknown[] = [];
+  const pod = aPod();
+  const client = {
+    get: async <T>(path: string) => (calls.push(["get", path]), pod as T),
+    patch: async <T>(path: string, patch: unknown) => (calls.push(["patch", path, patch]), pod as T),
+    delete: async (path: string, body: object | undefined) => void calls.push(["delete", path, body]),
+  };
+  const api = createPodApi(client);
+  const { signal } = new AbortController();
+  await api.get("default", "p", signal);
+  await api.patchStatus(pod.metadata, { phase: "Running" }, signal);
+  await api.remove(pod.metadata, signal);
+  assert.deepEqual(calls, [
+    ["get", "/api/v1/namespaces/default/pods/p"],
+    ["patch", "/api/v1/namespaces/default/pods/p/status", { type: "strategic", body: { metadata: { uid: "uid-1" }, status: { phase: "Running" } } }],
+    ["delete", "/api/v1/namespaces/default/pods/p", { gracePeriodSeconds: 0, preconditions: { uid: "uid-1" } }],
+  ]);
+});

@@ -1,0 +1,144 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { ContainerStatus, PodStatus } from "../../../src/objects.ts";
+import { mergeStatus } from "../../../src/status/merge.ts";
+import { normalizeStatus } from "../../../src/status/normalize.ts";
+import { statusPatch } from "../../../src/status/patch.ts";
+import { terminatedStatus } from "../../../src/status/terminate.ts";
+import { carryOn, illegalRevival } from "../../../src/status/transition.ts";
+import { aContainer, aPod } from "../../fakes/pods.ts";
+
+const now = "2026-02-02T00:00:00Z";
+const long = "2026-01-01T00:00:00Z";
+const aContainerStatus = (name: string, more: Partial<ContainerStatus> = {}): ContainerStatus => ({ name, image: "i", imageID: "", ready: false, restartCount: 0, ...more });
+
+test("transition times move only when a condition flips; the start time never does", () => {
+  const before: PodStatus = {
+    startTime: long,
+    conditions: [{ type: "Ready", status: "False", lastTransitionTime: long }, { type: "Initialized", status: "True", lastTransitionTime: long }],
+  };
+  const next: PodStatus = {
+    conditions: [{ type: "Ready", status: "True" }, { type: "Initialized", status: "True" }, { type: "PodScheduled", status: "True" }, { type: "my/own", status: "True" }],
+  };
+  const status = carryOn(aPod(), before, next, now);
+  assert.deepEqual(status.conditions?.map(({ lastTransitionTime }) => lastTransitionTime), [now, long, now, undefined]);
+  assert.equal(status.startTime, long);
+  assert.equal(carryOn(aPod(), undefined, next, now).startTime, now);
+});
+
+test("the observed generation follows the pod and never falls", () => {
+  const pod = aPod({}, { generation: 4 });
+  assert.equal(carryOn(pod, undefined, {}, now).observedGeneration, 4);
+  assert.equal(carryOn(pod, { observedGeneration: 7 }, {}, now).observedGeneration, 7);
+});
+
+test("a pod in a final phase is not ready", () => {
+  const ready: PodStatus = { phase: "Failed", conditions: [{ type: "Ready", status: "True" }, { type: "ContainersReady", status: "True" }, { type: "Initialized", status: "True" }] };
+  const conditions = carryOn(aPod(), ready, ready, now).conditions ?? [];
+  assert.deepEqual(conditions.map(({ status, reason }) => [status, reason]), [["False", "PodFailed"], ["False", "PodFailed"], ["True", undefined]]);
+  assert.equal(conditions[0]?.lastTransitionTime, now);
+});
+
+test("a container that has ended for good does not come back", () => {
+  const ended = { containerStatuses: [aContainerStatus("c", { state: { terminated: { exitCode: 0 } } })] };
+  const back = { containerStatuses: [aContainerStatus("c", { state: { running: {} } })] };
+  const failed = { containerStatuses: [aContainerStatus("c", { state: { terminated: { exitCode: 1 } } })] };
+  assert.equal(illegalRevival(aPod({ restartPolicy: "Always" }), ended, back), undefined);
+  assert.equal(illegalRevival(aPod({ restartPolicy: "OnFailure" }), ended, back), "c");
+  assert.equal(illegalRevival(aPod({ restartPolicy: "OnFailure" }), failed, back), undefined);
+  assert.equal(illegalRevival(aPod({ restartPolicy: "Never" }), failed, back), "c");
+  const init = aPod({ restartPolicy: "Never", initContainers: [aContainer("i")] });
+  const initOf = (state: ContainerStatus["state"]) => ({ initContainerStatuses: [aContainerStatus("i", state && { state })] });
+  assert.equal(illegalRevival(init, initOf({ terminated: { exitCode: 1 } }), initOf({ running: {} })), "i");
+});
+
+test("messages share 12 KiB and are cut between characters; times lose their fractions", () => {
+  const pod = aPod({ containers: [aContainer("a"), aContainer("b")] });
+  const message = `${"x".repeat(6143)}ü`;
+  const status = normalizeStatus(pod, {
+    startTime: "2026-01-01T00:00:00.987Z",
+    containerStatuses: [aContainerStatus("b"), aContainerStatus("a", { state: { terminated: { exitCode: 1, message, finishedAt: "2026-01-01T00:00:01.5Z" } } })],
+  });
+  assert.deepEqual(status.containerStatuses?.map(({ name }) => name), ["a", "b"]);
+  assert.equal(status.containerStatuses?.[0]?.state?.terminated?.message, "x".repeat(6143));
+  assert.equal(status.containerStatuses?.[0]?.state?.terminated?.finishedAt, "2026-01-01T00:00:01Z");
+  assert.equal(status.startTime, "2026-01-01T00:00:00Z");
+});
+
+test("a final phase is held back while containers may run; a shown one is never taken back", () => {
+  const running: PodStatus = { phase: "Running", conditions: [{ type: "x/y", status: "True" }, { type: "Ready", status: "True" }] };
+  const done: PodStatus = { phase: "Failed", reason: "R", message: "M", conditions: [{ type: "Ready", status: "False" }, { type: "x/y", status: "False" }] };
+  const held = mergeStatus(running, done, true);
+  assert.deepEqual([held.phase, held.reason, held.message], ["Running", undefined, undefined]);
+  assert.deepEqual(held.conditions, [{ type: "x/y", status: "True" }, { type: "Ready", status: "False" }]);
+  assert.deepEqual([mergeStatus(running, done, false).phase, mergeStatus(running, done, false).reason], ["Failed", "R"]);
+  assert.equal(mergeStatus({ phase: "Failed" }, { phase: "Running" }, true).phase, "Failed");
+});
+
+test("the patch holds what differs, and nulls what is gone", () => {
+  const shown: PodStatus = {
+    phase: "Pending",
+    reason: "Waits",
+    nominatedNodeName: "other",
+    podIPs: [{ ip: "10.0.0.1" }],
+    podIP: "10.0.0.1",
+    containerStatuses: [aContainerStatus("c", { lastState: {} })],
+    conditions: [
+      { type: "Ready", status: "False", reason: "X", message: "m", lastTransitionTime: long },
+      { type: "Initialized", status: "True", lastTransitionTime: long },
+      { type: "PodResizePending", status: "True" },
+      { type: "x/y", status: "True" },
+    ],
+  };
+  const wanted: PodStatus = {
+    phase: "Running",
+    podIP: "10.0.0.2",
+    podIPs: [{ ip: "10.0.0.2" }],
+    containerStatuses: [aContainerStatus("c")],
+    conditions: [{ type: "Ready", status: "True", lastTransitionTime: now }, { type: "Initialized", status: "True", lastTransitionTime: long }],
+  };
+  assert.deepEqual(statusPatch(shown, wanted), {
+    phase: "Running",
+    reason: null,
+    podIP: "10.0.0.2",
+    podIPs: [{ $patch: "replace" }, { ip: "10.0.0.2" }],
+    conditions: [
+      { type: "Ready", status: "True", reason: null, message: null, lastTransitionTime: now },
+      { $patch: "delete", type: "PodResizePending" },
+    ],
+  });
+});
+
+test("nothing differs between absent, null and empty", () => {
+  const shown = { phase: "Running", podIPs: [], conditions: [{ type: "Ready", status: "True", lastProbeTime: null }], containerStatuses: [aContainerStatus("c", { lastState: {} })] };
+  const wanted: PodStatus = { phase: "Running", conditions: [{ type: "Ready", status: "True" }], containerStatuses: [aContainerStatus("c")] };
+  assert.equal(statusPatch(shown as unknown as PodStatus, wanted), undefined);
+  assert.deepEqual(statusPatch({ podIPs: [{ ip: "1.2.3.4" }] }, {}), { podIPs: null });
+  const waits = aContainerStatus("c", { state: { waiting: {} } });
+  assert.deepEqual(statusPatch({ containerStatuses: [aContainerStatus("c")] }, { containerStatuses: [waits] }), { containerStatuses: [waits] });
+});
+
+test("a pod whose containers are gone has ended, and so have they", () => {
+  const lost = { exitCode: 137, reason: "ContainerStatusUnknown", message: "The container could not be located when the pod was terminated" };
+  const status: PodStatus = { phase: "Running", containerStatuses: [aContainerStatus("c", { state: { running: {} } }), aContainerStatus("d", { state: { terminated: { exitCode: 0 } } })] };
+  const ended = terminatedStatus(aPod(), status);
+  assert.equal(ended.phase, "Failed");
+  assert.deepEqual(ended.containerStatuses?.map(({ state }) => state), [{ terminated: lost }, { terminated: { exitCode: 0 } }]);
+  assert.equal(terminatedStatus(aPod(), { phase: "Succeeded" }).phase, "Succeeded");
+});
+
+test("containers that were never to start keep waiting", () => {
+  const pod = aPod({ initContainers: [aContainer("i"), aContainer("j")] });
+  const waiting = { state: { waiting: { reason: "PodInitializing" } } };
+  const status: PodStatus = {
+    phase: "Pending",
+    initContainerStatuses: [aContainerStatus("i", { state: { running: {} } }), aContainerStatus("j", waiting)],
+    containerStatuses: [aContainerStatus("c", waiting)],
+  };
+  const ended = terminatedStatus({ ...pod, status }, status);
+  assert.equal(ended.initContainerStatuses?.[0]?.state?.terminated?.exitCode, 137);
+  assert.deepEqual(ended.initContainerStatuses?.[1]?.state, waiting.state);
+  assert.deepEqual(ended.containerStatuses?.[0]?.state, waiting.state);
+  const done = { ...status, initContainerStatuses: [aContainerStatus("i", { state: { terminated: { exitCode: 0 } } }), aContainerStatus("j", { state: { terminated: { exitCode: 0 } } })] };
+  assert.equal(terminatedStatus({ ...pod, status: done }, done).containerStatuses?.[0]?.state?.terminated?.exitCode, 137);
+});

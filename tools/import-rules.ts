@@ -1,0 +1,127 @@
+import { posix } from "node:path";
+
+/** Which part of the tree may import which; a part is a folder or a file of src, or `providers`. Imports point down:
+ *  main ▷ kubelet ▷ stages ▷ pod host api ▷ pipeline seams ▷ lib, and stages never import each other. */
+
+const ground = ["pipeline", "objects", "seams", "lib", "gen", "version"];
+const stage = ["pod", "host", "api", ...ground];
+const stages = [
+  "sources",
+  "admission",
+  "sync",
+  "runtime",
+  "pleg",
+  "status",
+  "probes",
+  "volumes",
+  "node",
+  "resources",
+  "eviction",
+  "gc",
+  "stats",
+  "certificates",
+  "plugin-registry",
+];
+const parts: Readonly<Record<string, readonly string[]>> = {
+  lib: [],
+  gen: [],
+  version: [],
+  objects: [],
+  seams: ["lib", "gen"],
+  pipeline: ["objects", "seams", "lib", "gen"],
+  config: ["objects", "lib", "version"],
+  pod: ground,
+  host: ground,
+  api: ["pod", ...ground],
+  streams: ["lib", "seams"],
+  server: [...stage, "streams"],
+  ...Object.fromEntries(stages.map((name) => [name, stage])),
+  kubelet: [...stages, ...stage, "server", "streams", "config"],
+  providers: ["seams", "host", "lib", "gen", "streams", "objects"],
+};
+
+/** Packages that only one part may import as values; types are free. */
+const fenced: Readonly<Record<string, string>> = { "@kubernetes/client-node": "api", express: "server", "@grpc/grpc-js": "providers" };
+
+/** Parts that may still import a fenced package, with the reason. */
+const alsoAllowed: Readonly<Record<string, readonly string[]>> = {
+  // A gRPC probe speaks the health protocol itself.
+  probes: ["@grpc/grpc-js"],
+};
+
+interface Import {
+  readonly line: number;
+  readonly from: string;
+  readonly typeOnly: boolean;
+}
+
+/** What is wrong with a source file, a line each: `path:line: reason`. Pure.
+ *  @param path relative to the repository, with forward slashes; only files under src and providers are judged. */
+export function faultsOf(path: string, source: string): string[] {
+  const part = partOf(path);
+  if (part === undefined || path.startsWith("src/gen/")) return [];
+  const code = withoutComments(source);
+  const faults = importsOf(code).flatMap((found) => {
+    const reason = importFault(path, part, found);
+    return reason === undefined ? [] : [`${path}:${found.line}: ${reason}`];
+  });
+  return path === "src/lib/clock.ts" ? faults : [...faults, ...clockFaults(path, code)];
+}
+
+/** The part that a file belongs to; undefined outside src and providers. */
+function partOf(path: string): string | undefined {
+  if (path.startsWith("providers/")) return "providers";
+  return /^src\/([^/]+?)(?:\.ts)?(?:\/|$)/.exec(path)?.[1];
+}
+
+function importFault(path: string, part: string, found: Import): string | undefined {
+  if (!found.from.startsWith(".")) return packageFault(part, found);
+  const target = posix.join(posix.dirname(path), found.from);
+  const other = partOf(target);
+  if (other === undefined) return `${found.from} lies outside src and providers`;
+  if (other === part || part === "main") return undefined;
+  const allowed = parts[part];
+  if (!allowed) return `src/${part} is not in the table of tools/import-rules.ts; add it with what it may import`;
+  if (other === "config" && found.typeOnly) return undefined;
+  return allowed.includes(other) ? undefined : `${part} must not import ${other}${hint(part, other)}`;
+}
+
+function hint(part: string, other: string): string {
+  if (other === "providers") return "; only src/main.ts knows the providers";
+  return stages.includes(part) && parts[other] ? "; hand in a port of src/pipeline.ts instead" : "";
+}
+
+function packageFault(part: string, found: Import): string | undefined {
+  if (found.from === "node:timers" || found.from === "node:timers/promises") return "timers come from the Clock that is given";
+  const name = /^(?:@[^/]+\/)?[^/]+/.exec(found.from)?.[0] ?? found.from;
+  const owner = fenced[name];
+  if (owner === undefined || owner === part || found.typeOnly || alsoAllowed[part]?.includes(name)) return undefined;
+  return `only ${owner} imports ${name} as a value; use import type or a seam`;
+}
+
+const statement = /\b(import|export)\b(\s+type\b)?(?:[^"';()]*?\bfrom)?\s*\(?\s*"([^"\n]+)"/g;
+
+function importsOf(code: string): Import[] {
+  return [...code.matchAll(statement)].map((match) => ({
+    line: lineAt(code, match.index),
+    from: match[3] ?? "",
+    typeOnly: match[2] !== undefined,
+  }));
+}
+
+const clockUse = /\bDate\.now\b|\bnew Date\(\s*\)|\bset(?:Timeout|Interval|Immediate)\s*\(|\bMath\.random\b|\bperformance\.now\b|\bAbortSignal\.timeout\b/g;
+
+function clockFaults(path: string, code: string): string[] {
+  const bare = code.replaceAll(/"(?:\\.|[^"\\\n])*"/g, '""');
+  return [...bare.matchAll(clockUse)].map((match) => `${path}:${lineAt(bare, match.index)}: ${match[0]} belongs in src/lib/clock.ts; use the Clock that is given`);
+}
+
+/** The source with comments blanked and lines kept; what looks like a comment inside a text stays. */
+function withoutComments(source: string): string {
+  const tokens = /"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`(?:\\.|[^`\\])*`|\/\*[\s\S]*?\*\/|\/\/[^\n]*/g;
+  return source.replaceAll(tokens, (token) => (token.startsWith("/") ? token.replaceAll(/[^\n]/g, " ") : token));
+}
+
+function lineAt(text: string, index: number): number {
+  return text.slice(0, index).split("\n").length;
+}
