@@ -68,10 +68,13 @@ export function faultsOf(path: string, source: string): string[] {
   return path === "src/lib/clock.ts" ? faults : [...faults, ...clockFaults(path, code)];
 }
 
-/** The part that a file belongs to; undefined outside src and providers. */
+/** The part that a file belongs to; undefined outside src and providers. Files of src itself that are not vocabulary belong to
+ *  the composition of a node, beside kubelet.ts. */
 function partOf(path: string): string | undefined {
   if (path.startsWith("providers/")) return "providers";
-  return /^src\/([^/]+?)(?:\.ts)?(?:\/|$)/.exec(path)?.[1];
+  const file = /^src\/([^/]+)\.ts$/.exec(path)?.[1];
+  if (file !== undefined) return file === "main" || ground.includes(file) ? file : "kubelet";
+  return /^src\/([^/]+)\//.exec(path)?.[1];
 }
 
 function importFault(path: string, part: string, found: Import): string | undefined {

@@ -86,11 +86,12 @@ export function createReflector<T extends ApiObject>(options: ReflectorOptions<T
   const cycle = async (signal: AbortSignal, onProgress: () => void) => {
     const listed = stale;
     if (stale) await listAll(signal);
+    const since = clock.monotonic();
     try {
       await watchOnce(signal, onProgress);
     } catch (error) {
       stale = isExpired(error);
-      if (!stale || listed) throw error;
+      if (!stale || (listed && clock.monotonic() - since < shortWatchMs)) throw error;
       log.debug({ path, version }, "the watched version is too old, listing anew");
     }
   };

@@ -14,12 +14,13 @@ export interface GateSpec {
 
 export type GateSettings = Readonly<Record<string, boolean>>;
 
-/** Gates whose setting graftlet heeds, in what it accepts as configuration. */
+/** Gates whose setting graftlet heeds: in the configuration it accepts, or in what it serves. */
 const heeded = new Set([
   "KubeletCrashLoopBackOffMax",
   "CustomCPUCFSQuotaPeriod",
   "RotateKubeletServerCertificate",
   "GracefulNodeShutdown",
+  "PodLogsQuerySplitStreams",
 ]);
 
 /** Gates that set all gates of a stage, by that stage. */

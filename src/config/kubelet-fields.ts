@@ -110,7 +110,7 @@ export const kubeletFields = {
   cgroupsPerQOS: pointer(bool, true, { flag: "cgroups-per-qos" }),
   cgroupDriver: field(oneOf("cgroupfs", "systemd"), "cgroupfs", { flag: "cgroup-driver" }),
   cpuManagerPolicy: field(oneOf("none", "static"), "none", { flag: "cpu-manager-policy", instead: sharedCpus }),
-  singleProcessOOMKill: optional(bool, { instead: "the runtime's own choice stays" }),
+  singleProcessOOMKill: optional(bool),
   cpuManagerPolicyOptions: field(
     textMap({ sign: "=", split: false }),
     {},
@@ -137,7 +137,7 @@ export const kubeletFields = {
   }),
   maxPods: field(int32, 110, { flag: "max-pods", check: notNegative }),
   podCIDR: field(text, "", { flag: "pod-cidr", instead: "pods get their addresses from the runtime's network" }),
-  podPidsLimit: pointer(int64, -1, { flag: "pod-max-pids", instead: "pods have no limit of processes of their own" }),
+  podPidsLimit: pointer(int64, -1, { flag: "pod-max-pids" }),
   resolvConf: pointer(text, "/etc/resolv.conf", { flag: "resolv-conf" }),
   runOnce: field(bool, false, {
     flag: "runonce",

@@ -1,3 +1,4 @@
+import { ContainerState, PodSandboxState } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
@@ -39,8 +40,10 @@ export function createPleg(given: PlegDeps): Pleg {
   const { reader, writer } = createPodCache();
   const deps: PlegDeps = { ...given, known: reader.get };
   const podOfId = new Map<string, string>();
-  const looks = new Map<string, Mailbox<number>>();
+  const looks = new Map<string, Mailbox<ReadonlySet<string>>>();
   const retry = new Set<string>();
+  /** Ended already when nobody had looked at them: what a worker has just started may be over before it looks. */
+  const strangers = new Set<string>();
   const first = Promise.withResolvers<void>();
   let relistDue = Promise.withResolvers<void>();
   let lastRelist = clock.monotonic();
@@ -51,6 +54,7 @@ export function createPleg(given: PlegDeps): Pleg {
     for (const { id } of [...(reader.get(pod.uid)?.sandboxes ?? []), ...(reader.get(pod.uid)?.containers ?? [])]) podOfId.delete(id);
     for (const { id } of [...pod.sandboxes, ...pod.containers]) podOfId.set(id, pod.uid);
     writer.put(pod);
+    for (const id of strangers) if (podOfId.get(id) === pod.uid) lookSoon(pod.uid, id);
   };
 
   const inspect = async (uid: string, signal: AbortSignal): Promise<RuntimePod> => {
@@ -61,14 +65,12 @@ export function createPleg(given: PlegDeps): Pleg {
   };
 
   /** Looks at one pod and wakes its worker when it differs from what the cache showed. */
-  const look = async (listing: PodListing, signal: AbortSignal): Promise<boolean> => {
+  const look = async (listing: PodListing, signal: AbortSignal) => {
     const before = reader.get(listing.uid);
     const after = await observePod(deps, listing, signal);
     keep(after);
     retry.delete(listing.uid);
-    const changed = !before || podFingerprint(before) !== podFingerprint(after);
-    if (changed) waker.wake(listing.uid, "pleg");
-    return changed;
+    if (!before || podFingerprint(before) !== podFingerprint(after)) waker.wake(listing.uid, "pleg");
   };
 
   const relist = async (signal: AbortSignal) => {
@@ -90,23 +92,25 @@ export function createPleg(given: PlegDeps): Pleg {
         }
       }),
     );
+    strangers.clear();
     lastRelist = clock.monotonic();
     first.resolve();
   };
 
-  /** One pod's looks are serial; `tries` looks again while the answer has not changed. */
-  const lookSoon = (uid: string, tries: number) => {
-    const box = looks.get(uid) ?? new Mailbox<number>((n) => lookUntilChanged(uid, n), (error) => onLookError(uid, error));
+  /** One pod's looks are serial. @param exited the container whose end was announced. */
+  const lookSoon = (uid: string, exited: string | undefined) => {
+    if (exited !== undefined) strangers.delete(exited);
+    const box = looks.get(uid) ?? new Mailbox<ReadonlySet<string>>((ids) => lookUntilEnded(uid, ids), (error) => onLookError(uid, error));
     looks.set(uid, box);
-    box.put(Math.max(tries, box.waiting ?? 0));
+    box.put(new Set([...(box.waiting ?? []), ...(exited === undefined ? [] : [exited])]));
     void box.idle().then(() => void (box.busy || looks.delete(uid)));
   };
-  const lookUntilChanged = async (uid: string, tries: number) => {
-    for (let attempt = 0; ; attempt++) {
+  /** Looks again while the runtime shows as running what it has announced the end of. */
+  const lookUntilEnded = async (uid: string, ids: ReadonlySet<string>) => {
+    for (const pause of [...lookAgainMs, undefined]) {
       const listing = (await listPods(deps, uid, stopping)).get(uid);
-      if (await look(listing ?? { uid, sandboxes: [], containers: [], listedAt: clock.monotonic() }, stopping)) return;
-      const pause = lookAgainMs[attempt];
-      if (attempt >= tries || pause === undefined) return;
+      await look(listing ?? { uid, sandboxes: [], containers: [], listedAt: clock.monotonic() }, stopping);
+      if (pause === undefined || !isAnyAlive(reader.get(uid), ids)) return;
       await clock.sleep(pause, stopping);
     }
   };
@@ -122,8 +126,10 @@ export function createPleg(given: PlegDeps): Pleg {
     }
     const id = event.containerId ?? event.sandboxId;
     const uid = event.podUid ?? (id === undefined ? undefined : podOfId.get(id));
-    if (uid !== undefined) return lookSoon(uid, event.exited ? lookAgainMs.length : 0);
-    clock.after(strangerMs, () => void (id !== undefined && !podOfId.has(id) && relistDue.resolve()));
+    if (uid !== undefined) return lookSoon(uid, event.exited ? id : undefined);
+    if (id === undefined) return;
+    if (event.exited) strangers.add(id);
+    clock.after(strangerMs, () => void (podOfId.has(id) || relistDue.resolve()));
   };
 
   const follow = async (signal: AbortSignal) => {
@@ -175,4 +181,10 @@ export function createPleg(given: PlegDeps): Pleg {
       await Promise.all([relistForever(signal), follow(signal)]);
     },
   };
+}
+
+/** True when any of the containers or sandboxes of these IDs is shown as running. */
+function isAnyAlive(pod: RuntimePod | undefined, ids: ReadonlySet<string>): boolean {
+  const containers = pod?.containers.some(({ id, state }) => ids.has(id) && state === ContainerState.CONTAINER_RUNNING);
+  return containers || (pod?.sandboxes.some(({ id, state }) => ids.has(id) && state === PodSandboxState.SANDBOX_READY) ?? false);
 }

@@ -1,0 +1,127 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import * as models from "@kubernetes/client-node/dist/gen/models/all.js";
+import * as container from "../../../src/admission/container-decisions.ts";
+import * as pod from "../../../src/admission/pod-decisions.ts";
+import { createServed } from "../../../src/admission/served.ts";
+import * as volume from "../../../src/admission/volume-decisions.ts";
+import type { Container, PodSpec } from "../../../src/objects.ts";
+import { aContainer, aPod } from "../../fakes/pods.ts";
+
+/** Every field of the API's own model, by the table that decides on it. */
+const tables: [keyof typeof models, object][] = [
+  ["V1PodSpec", pod.podSpec],
+  ["V1PodSecurityContext", pod.podSecurity],
+  ["V1Container", container.container],
+  ["V1SecurityContext", container.containerSecurity],
+  ["V1Lifecycle", container.lifecycle],
+  ["V1ResourceRequirements", container.resources],
+  ["V1VolumeMount", container.volumeMount],
+  ["V1EnvVarSource", container.envSource],
+  ["V1Volume", volume.volume],
+  ["V1VolumeProjection", volume.projection],
+];
+
+for (const [name, decisions] of tables) {
+  test(`every field of ${name} is decided on`, () => {
+    const model = models[name] as { getAttributeTypeMap?: () => { baseName: string }[] };
+    const fields = model.getAttributeTypeMap?.().map(({ baseName }) => baseName) ?? [];
+    assert.ok(fields.length > 2);
+    assert.deepEqual(Object.keys(decisions).sort(), fields.sort());
+  });
+}
+
+const served = createServed();
+const fieldsOf = (spec: Partial<PodSpec>) => served.unserved(aPod(spec)).map(({ field }) => field);
+const main = (more: Partial<Container>) => ({ containers: [aContainer("c", more)] });
+const exec = { exec: { command: ["true"] } };
+const mount = { name: "v", mountPath: "/v" };
+
+test("a pod as the API server defaults it is served", () => {
+  assert.deepEqual(
+    fieldsOf({
+      dnsPolicy: "ClusterFirst",
+      restartPolicy: "Always",
+      schedulerName: "default-scheduler",
+      securityContext: {},
+      serviceAccountName: "default",
+      terminationGracePeriodSeconds: 30,
+      enableServiceLinks: true,
+      hostUsers: true,
+      setHostnameAsFQDN: false,
+      preemptionPolicy: "PreemptLowerPriority",
+      readinessGates: [{ conditionType: "a/b" }],
+      ephemeralContainers: [],
+      initContainers: [aContainer("i")],
+      containers: [
+        aContainer("c", {
+          imagePullPolicy: "IfNotPresent",
+          resources: { requests: { cpu: "1", "ephemeral-storage": "1Gi" }, limits: { memory: "1Gi" } },
+          readinessProbe: exec,
+          lifecycle: {},
+          env: [{ name: "A", value: "b" }, { name: "B", valueFrom: { fieldRef: { fieldPath: "metadata.name" } } }],
+          terminationMessagePath: "/dev/termination-log",
+          terminationMessagePolicy: "FallbackToLogsOnError",
+          securityContext: { privileged: true, capabilities: { add: ["NET_ADMIN"] }, seccompProfile: { type: "RuntimeDefault" } },
+          volumeMounts: [{ ...mount, readOnly: true, mountPropagation: "None", recursiveReadOnly: "IfPossible", subPath: "" }],
+        }),
+      ],
+      volumes: [
+        { name: "a", emptyDir: {} },
+        { name: "b", emptyDir: { medium: "Memory", sizeLimit: "1Gi" } },
+        { name: "c", hostPath: { path: "/" } },
+        { name: "d", configMap: { name: "x" } },
+        { name: "e", secret: { secretName: "x" } },
+        { name: "f", projected: { sources: [{ serviceAccountToken: { path: "token" } }, { configMap: {} }, { downwardAPI: {} }, { secret: {} }] } },
+      ],
+    }),
+    [],
+  );
+});
+
+const heldFields: [string, Partial<PodSpec>][] = [
+  ["spec.containers[0].lifecycle.preStop", main({ lifecycle: { preStop: exec } })],
+  ["spec.containers[0].lifecycle.postStart", main({ lifecycle: { postStart: exec } })],
+  ["spec.containers[0].lifecycle.stopSignal", main({ lifecycle: { stopSignal: "SIGUSR1" } })],
+  ["spec.containers[0].livenessProbe", main({ livenessProbe: exec })],
+  ["spec.containers[0].startupProbe", main({ startupProbe: exec })],
+  ["spec.containers[0].restartPolicy", main({ restartPolicy: "Never" })],
+  ["spec.containers[0].restartPolicyRules", main({ restartPolicyRules: [{ action: "Restart" }] })],
+  ["spec.containers[0].volumeDevices", main({ volumeDevices: [{ name: "v", devicePath: "/dev/v" }] })],
+  ["spec.containers[0].volumeMounts[0].subPath", main({ volumeMounts: [{ ...mount, subPath: "a" }] })],
+  ["spec.containers[0].volumeMounts[0].subPathExpr", main({ volumeMounts: [{ ...mount, subPathExpr: "$(A)" }] })],
+  ["spec.containers[0].volumeMounts[0].mountPropagation", main({ volumeMounts: [{ ...mount, mountPropagation: "Bidirectional" }] })],
+  ["spec.containers[0].volumeMounts[0].recursiveReadOnly", main({ volumeMounts: [{ ...mount, recursiveReadOnly: "Enabled" }] })],
+  ["spec.containers[0].resources.claims", main({ resources: { claims: [{ name: "x" }] } })],
+  ["spec.containers[0].resources.limits", main({ resources: { limits: { "ephemeral-storage": "1Gi" } } })],
+  ["spec.containers[0].env[0].valueFrom.fileKeyRef", main({ env: [{ name: "A", valueFrom: { fileKeyRef: { key: "k", path: "p", volumeName: "v" } } }] })],
+  ["spec.initContainers[0].restartPolicy", { initContainers: [aContainer("s", { restartPolicy: "Always" })] }],
+  ["spec.ephemeralContainers", { ephemeralContainers: [aContainer("e")] }],
+  ["spec.activeDeadlineSeconds", { activeDeadlineSeconds: 5 }],
+  ["spec.hostUsers", { hostUsers: false }],
+  ["spec.hostnameOverride", { hostnameOverride: "h" }],
+  ["spec.setHostnameAsFQDN", { setHostnameAsFQDN: true }],
+  ["spec.resourceClaims", { resourceClaims: [{ name: "x" }] }],
+  ["spec.resources", { resources: { limits: { cpu: "1" } } }],
+  ["spec.runtimeClassName", { runtimeClassName: "kata" }],
+  ["spec.securityContext.fsGroup", { securityContext: { fsGroup: 0 } }],
+  ["spec.securityContext.sysctls", { securityContext: { sysctls: [{ name: "a", value: "b" }] } }],
+  ["spec.volumes[0].emptyDir.sizeLimit", { volumes: [{ name: "v", emptyDir: { sizeLimit: "1Gi" } }] }],
+  ["spec.volumes[0].emptyDir.medium", { volumes: [{ name: "v", emptyDir: { medium: "HugePages-2Mi" } }] }],
+  ["spec.volumes[0].downwardAPI", { volumes: [{ name: "v", downwardAPI: {} }] }],
+  ["spec.volumes[0].image", { volumes: [{ name: "v", image: {} }] }],
+  ["spec.volumes[0].persistentVolumeClaim", { volumes: [{ name: "v", persistentVolumeClaim: { claimName: "x" } }] }],
+  ["spec.volumes[0].projected.sources[1].clusterTrustBundle", { volumes: [{ name: "v", projected: { sources: [{}, { clusterTrustBundle: { path: "p" } }] } }] }],
+];
+
+for (const [field, spec] of heldFields) {
+  test(`${field} is named`, () => {
+    assert.deepEqual(fieldsOf(spec), [field]);
+    for (const { why } of served.unserved(aPod(spec))) assert.match(why, /^[a-z].* [a-z]/);
+  });
+}
+
+test("all fields that are not served are named", () => {
+  const spec = { ...main({ livenessProbe: exec }), activeDeadlineSeconds: 1, volumes: [{ name: "v", nfs: { path: "/", server: "s" } }] };
+  assert.deepEqual(fieldsOf(spec), ["spec.activeDeadlineSeconds", "spec.containers[0].livenessProbe", "spec.volumes[0].nfs"]);
+});

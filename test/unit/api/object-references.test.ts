@@ -1,0 +1,28 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { referencedObjects } from "../../../src/pod/object-references.ts";
+import { pod } from "./pods.ts";
+
+test("finds secrets and config maps wherever a pod may name them, each once", () => {
+  const found = referencedObjects(
+    pod("p", {
+      imagePullSecrets: [{ name: "pull" }],
+      initContainers: [{ name: "i", envFrom: [{ secretRef: { name: "all" } }, { configMapRef: { name: "settings" } }] }],
+      containers: [
+        { name: "c", env: [{ name: "A", valueFrom: { secretKeyRef: { name: "one", key: "k" } } }, { name: "B", valueFrom: { configMapKeyRef: { name: "settings", key: "k" } } }, { name: "C", value: "v" }] },
+      ],
+      ephemeralContainers: [{ name: "e", envFrom: [{ configMapRef: { name: "debug" } }] }],
+      volumes: [
+        { name: "s", secret: { secretName: "mounted" } },
+        { name: "c", configMap: { name: "files" } },
+        { name: "p", projected: { sources: [{ secret: { name: "part" } }, { configMap: { name: "kube-root-ca.crt" } }, { serviceAccountToken: { path: "token" } }] } },
+      ],
+    }),
+  );
+  assert.deepEqual(found.secrets.toSorted(), ["all", "mounted", "one", "part", "pull"]);
+  assert.deepEqual(found.configMaps.toSorted(), ["debug", "files", "kube-root-ca.crt", "settings"]);
+});
+
+test("a pod that names nothing references nothing", () => {
+  assert.deepEqual(referencedObjects(pod("p")), { secrets: [], configMaps: [] });
+});

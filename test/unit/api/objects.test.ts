@@ -1,0 +1,140 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { apiError } from "../../../src/api/api-error.ts";
+import { createObjectCaches } from "../../../src/api/objects.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { type Call, fakeClient, settle, silent, type WatchFeed, watchFeed } from "./fake-client.ts";
+import { pod } from "./pods.ts";
+
+const secret = (resourceVersion: string, more: object = {}) => ({ metadata: { name: "s", namespace: "ns", uid: "u", resourceVersion }, data: { v: resourceVersion }, ...more });
+const wanting = (name: string) => pod(name, { volumes: [{ name: "v", secret: { secretName: "s" } }] });
+const notFound = () => {
+  throw apiError(404, "");
+};
+
+/** A server that holds secret `s` as long as `stored` is set. */
+function start(stored: object | undefined, options: { listing?: () => Promise<never> } = {}) {
+  const clock = fakeClock();
+  const stop = new AbortController();
+  const feeds: WatchFeed[] = [];
+  const aborted: boolean[] = [];
+  let now = stored;
+  const client = fakeClient((call, signal) => {
+    if (call.verb === "list") return options.listing ? options.listing() : { metadata: { resourceVersion: "5" }, items: now ? [now] : [] };
+    if (call.verb === "get") return now ?? notFound();
+    const feed = watchFeed(signal);
+    const index = feeds.push(feed) - 1;
+    signal.addEventListener("abort", () => (aborted[index] = true));
+    return feed;
+  });
+  const caches = createObjectCaches({ client, clock, log: silent });
+  const running = caches.run(stop.signal);
+  const changes: string[] = [];
+  caches.onChange((...what) => changes.push(what.join("/")));
+  return {
+    clock,
+    caches,
+    changes,
+    feeds,
+    aborted,
+    store: (object: object | undefined) => void (now = object),
+    count: (verb: Call["verb"]) => client.calls.filter((call) => call.verb === verb).length,
+    calls: client.calls,
+    read: () => caches.secret("ns", "s", new AbortController().signal),
+    async [Symbol.asyncDispose]() {
+      stop.abort();
+      await clock.advance(60_000);
+      await running;
+    },
+  };
+}
+
+test("one watch by name serves every pod and every read", async () => {
+  await using t = start(secret("1"));
+  t.caches.register(wanting("a"));
+  t.caches.register(wanting("b"));
+  assert.deepEqual((await t.read()).data, { v: "1" });
+  await t.read();
+  assert.equal(t.count("list"), 1);
+  assert.equal(t.count("get"), 0);
+  assert.equal(t.calls[0]?.path, "/api/v1/namespaces/ns/secrets");
+  assert.equal(t.calls[0]?.query["fieldSelector"], "metadata.name=s");
+});
+
+test("the watch ends with the last pod that references the object", async () => {
+  await using t = start(secret("1"));
+  t.caches.register(wanting("a"));
+  t.caches.register(wanting("b"));
+  await t.read();
+  t.caches.unregister("a-uid");
+  await settle();
+  assert.deepEqual(t.aborted, []);
+  t.caches.unregister("b-uid");
+  await settle();
+  assert.deepEqual(t.aborted, [true]);
+  await t.read();
+  assert.equal(t.count("get"), 1, "without a watch a read asks the server");
+});
+
+test("a changed pod releases what it no longer names", async () => {
+  await using t = start(secret("1"));
+  t.caches.register(wanting("a"));
+  await t.read();
+  t.caches.register(pod("a"));
+  await settle();
+  assert.deepEqual(t.aborted, [true]);
+});
+
+test("tells of changes to what has been read, and only of those", async () => {
+  await using t = start(secret("1"));
+  t.caches.register(wanting("a"));
+  await settle();
+  t.feeds[0]?.send("MODIFIED", secret("2"));
+  await settle();
+  assert.deepEqual(t.changes, [], "nobody has read it yet");
+  assert.deepEqual((await t.read()).data, { v: "2" });
+  t.feeds[0]?.send("MODIFIED", secret("3"));
+  await settle();
+  assert.deepEqual(t.changes, ["secret/ns/s"]);
+  assert.deepEqual((await t.read()).data, { v: "3" });
+});
+
+test("an object that is not there is not_found in the kubelet's words, and its coming is told", async () => {
+  await using t = start(undefined);
+  t.caches.register(wanting("a"));
+  await assert.rejects(t.read(), { code: "not_found", message: 'secret "s" not found' });
+  await assert.rejects(t.caches.configMap("ns", "c", new AbortController().signal), { message: 'configmap "c" not found' });
+  t.feeds[0]?.send("ADDED", secret("7"));
+  await settle();
+  assert.deepEqual(t.changes, ["secret/ns/s"]);
+});
+
+test("what a watch does not show yet is asked for before it counts as missing", async () => {
+  await using t = start(undefined);
+  t.caches.register(wanting("a"));
+  await settle();
+  t.store(secret("9"));
+  assert.deepEqual((await t.read()).data, { v: "9" });
+});
+
+test("a read waits one second for the watch's first answer, then asks by itself", async () => {
+  await using t = start(secret("1"), { listing: () => Promise.reject(new CodedError("permission_denied", "not yet")) });
+  t.caches.register(wanting("a"));
+  const reading = t.read();
+  await t.clock.advance(900);
+  assert.equal(t.count("get"), 0);
+  await t.clock.advance(200);
+  assert.deepEqual((await reading).data, { v: "1" });
+});
+
+test("an immutable object is read once and then watched no more", async () => {
+  await using t = start(secret("1", { immutable: true }));
+  t.caches.register(wanting("a"));
+  await t.read();
+  await t.clock.advance(700_000);
+  assert.deepEqual((await t.read()).data, { v: "1" });
+  assert.equal(t.count("list"), 1);
+  assert.equal(t.count("get"), 0);
+  assert.ok(t.count("watch") <= 1);
+});

@@ -1,0 +1,98 @@
+import { join } from "node:path";
+import { localFs } from "../../../providers/local/fs.ts";
+import { PodSandboxConfig } from "../../../src/gen/cri.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import type { Container, Pod } from "../../../src/objects.ts";
+import type { MountedVolume } from "../../../src/pipeline.ts";
+import { type PrepareDeps, createPreparer } from "../../../src/runtime/prepare.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { aContainer, aPod, observe } from "../../fakes/pods.ts";
+import { fakeRuntime } from "../../fakes/runtime.ts";
+
+export const { signal } = new AbortController();
+
+/** A preparer whose target is a directory, with one config map, one service and two volumes. */
+export function preparerIn(
+  root: string,
+  more: Partial<PrepareDeps> = {},
+  settings: Partial<PrepareDeps["settings"]> = {},
+) {
+  const clock = fakeClock();
+  const runtime = fakeRuntime({ clock });
+  const events: string[] = [];
+  const mounted = new Map<string, MountedVolume>([
+    ["data", { hostPath: "/vol/data", readOnly: false }],
+    ["config", { hostPath: "/vol/config", readOnly: true }],
+  ]);
+  const deps: PrepareDeps = {
+    settings: {
+      nodeName: "node",
+      rootDirectory: join(root, "kubelet"),
+      podLogsDirectory: join(root, "logs"),
+      logLinksDirectory: join(root, "links"),
+      resolvConf: join(root, "resolv.conf"),
+      clusterDNS: ["10.96.0.10"],
+      clusterDomain: "cluster.local",
+      seccompDefault: false,
+      singleProcessOomKill: false,
+      ownerLabels: {},
+      cpuCfsQuota: true,
+      cpuCfsPeriodUs: 100_000,
+      ...settings,
+    },
+    fs: localFs(),
+    images: runtime,
+    objects: {
+      secret: (_namespace, name) => Promise.reject(new CodedError("not_found", `secret "${name}" not found`)),
+      configMap: async (namespace, name) => {
+        if (name !== "settings") throw new CodedError("not_found", `configmap "${name}" not found`);
+        return { metadata: { name, namespace, uid: "u" }, data: { MODE: "fast" } };
+      },
+    },
+    services: {
+      list: () => [
+        {
+          metadata: { name: "kubernetes", namespace: "default", uid: "s" },
+          spec: { clusterIP: "10.96.0.1", ports: [{ port: 443 }] },
+        },
+      ],
+    },
+    addresses: { hostIPs: () => ["192.0.2.1"] },
+    volumes: { mounted: () => mounted },
+    facts: async () => ({
+      memoryBytes: 2 ** 32,
+      hugePageSizes: [],
+      cgroupV2: false,
+      swapController: false,
+      thermalPaths: [],
+      selinux: false,
+    }),
+    cgroups: async () => ({ driver: "cgroupfs", root: "", perQos: true }),
+    allocatable: () => ({ cpu: "2", memory: "3Gi" }),
+    events: { event: ({ kind }, type, reason, message) => void events.push(`${kind} ${type} ${reason}: ${message}`) },
+    clock,
+    log: createLogger(0, { write: () => {} }),
+    ...more,
+  };
+  const preparer = createPreparer(deps);
+  const configure = (pod: Pod, container: Container, ips: readonly string[] = ["10.0.0.2"]) => {
+    const sandbox = {
+      id: "sandbox",
+      config: PodSandboxConfig.fromPartial({ logDirectory: join(root, "logs", "default_p_uid-1") }),
+      ips,
+    };
+    return preparer.configure({ pod, container, observed: observe([], []), sandbox }, "sha256:abc", 2, signal);
+  };
+  return { preparer, configure, events };
+}
+
+/** A pod of one container. */
+export function podOf(
+  more: Partial<Container>,
+  spec: Partial<Pod["spec"]> = {},
+  metadata: Partial<Pod["metadata"]> = {},
+): [Pod, Container] {
+  const container = aContainer("c", more);
+  return [aPod({ containers: [container], ...spec }, metadata), container];
+}
