@@ -9,9 +9,8 @@ const root = join(import.meta.dirname, "..");
 const [entry = join(root, "src/main.ts"), directory = join(root, "dist")] = process.argv.slice(2);
 const outfile = join(directory, "graftlet.mjs");
 
-/** CommonJS packages in the bundle call require and read their own place. */
-const banner = `#!/usr/bin/env node
-import { createRequire as __createRequire } from "node:module";
+/** CommonJS packages in the bundle call require and read their own place. The entry's own #! line stays before it. */
+const banner = `import { createRequire as __createRequire } from "node:module";
 const require = __createRequire(import.meta.url);
 const __filename = import.meta.filename;
 const __dirname = import.meta.dirname;`;

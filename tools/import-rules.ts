@@ -41,7 +41,11 @@ const parts: Readonly<Record<string, readonly string[]>> = {
 };
 
 /** Packages that only one part may import as values; types are free. */
-const fenced: Readonly<Record<string, string>> = { "@kubernetes/client-node": "api", express: "server", "@grpc/grpc-js": "providers" };
+const fenced: Readonly<Record<string, string>> = {
+  "@kubernetes/client-node": "api",
+  express: "server",
+  "@grpc/grpc-js": "providers",
+};
 
 /** Parts that may still import a fenced package, with the reason. */
 const alsoAllowed: Readonly<Record<string, readonly string[]>> = {
@@ -95,7 +99,8 @@ function hint(part: string, other: string): string {
 }
 
 function packageFault(part: string, found: Import): string | undefined {
-  if (found.from === "node:timers" || found.from === "node:timers/promises") return "timers come from the Clock that is given";
+  if (found.from === "node:timers" || found.from === "node:timers/promises")
+    return "timers come from the Clock that is given";
   const name = /^(?:@[^/]+\/)?[^/]+/.exec(found.from)?.[0] ?? found.from;
   const owner = fenced[name];
   if (owner === undefined || owner === part || found.typeOnly || alsoAllowed[part]?.includes(name)) return undefined;
@@ -112,11 +117,15 @@ function importsOf(code: string): Import[] {
   }));
 }
 
-const clockUse = /\bDate\.now\b|\bnew Date\(\s*\)|\bset(?:Timeout|Interval|Immediate)\s*\(|\bMath\.random\b|\bperformance\.now\b|\bAbortSignal\.timeout\b/g;
+const clockUse =
+  /\bDate\.now\b|\bnew Date\(\s*\)|\bset(?:Timeout|Interval|Immediate)\s*\(|\bMath\.random\b|\bperformance\.now\b|\bAbortSignal\.timeout\b/g;
 
 function clockFaults(path: string, code: string): string[] {
   const bare = code.replaceAll(/"(?:\\.|[^"\\\n])*"/g, '""');
-  return [...bare.matchAll(clockUse)].map((match) => `${path}:${lineAt(bare, match.index)}: ${match[0]} belongs in src/lib/clock.ts; use the Clock that is given`);
+  return [...bare.matchAll(clockUse)].map(
+    (match) =>
+      `${path}:${lineAt(bare, match.index)}: ${match[0]} belongs in src/lib/clock.ts; use the Clock that is given`,
+  );
 }
 
 /** The source with comments blanked and lines kept; what looks like a comment inside a text stays. */

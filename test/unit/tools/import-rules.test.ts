@@ -3,7 +3,12 @@ import { test } from "node:test";
 import { faultsOf } from "../../../tools/import-rules.ts";
 
 const cases: readonly [name: string, path: string, source: string, faults: readonly string[]][] = [
-  ["a stage may import what lies below it", "src/sync/a.ts", 'import { x } from "../pod/x.ts";\nimport type { Pod } from "../objects.ts";', []],
+  [
+    "a stage may import what lies below it",
+    "src/sync/a.ts",
+    'import { x } from "../pod/x.ts";\nimport type { Pod } from "../objects.ts";',
+    [],
+  ],
   ["a stage may import itself", "src/sync/a.ts", 'export * from "./b.ts";', []],
   [
     "a stage must not import another",
@@ -21,39 +26,84 @@ const cases: readonly [name: string, path: string, source: string, faults: reado
       "src/status/a.ts:3: status must not import probes; hand in a port of src/pipeline.ts instead",
     ],
   ],
-  ["imports do not point up", "src/lib/a.ts", 'import { x } from "../pod/x.ts";', ["src/lib/a.ts:1: lib must not import pod"]],
+  [
+    "imports do not point up",
+    "src/lib/a.ts",
+    'import { x } from "../pod/x.ts";',
+    ["src/lib/a.ts:1: lib must not import pod"],
+  ],
   [
     "only main knows the providers",
     "src/kubelet.ts",
     'import { x } from "../providers/cri/x.ts";',
     ["src/kubelet.ts:1: kubelet must not import providers; only src/main.ts knows the providers"],
   ],
-  ["main may import all", "src/main.ts", 'import { x } from "../providers/index.ts";\nconst k = await import("./kubelet.ts");', []],
+  [
+    "main may import all",
+    "src/main.ts",
+    'import { x } from "../providers/index.ts";\nconst k = await import("./kubelet.ts");',
+    [],
+  ],
   [
     "providers stay off the pipeline",
     "providers/cri/a.ts",
     'import { x } from "../../src/pod/x.ts";\nimport { y } from "../../src/lib/y.ts";\nimport { z } from "../local/z.ts";',
     ["providers/cri/a.ts:1: providers must not import pod"],
   ],
-  ["only the kubelet API and the providers stream", "src/sync/a.ts", 'import { x } from "../streams/x.ts";', ["src/sync/a.ts:1: sync must not import streams; hand in a port of src/pipeline.ts instead"]],
-  ["configuration is imported by type alone", "src/node/a.ts", 'import type { C } from "../config/c.ts";\nimport { d } from "../config/d.ts";', ["src/node/a.ts:2: node must not import config; hand in a port of src/pipeline.ts instead"]],
-  ["product code does not reach into tests", "src/lib/a.ts", 'import { x } from "../../test/fakes/x.ts";', ["src/lib/a.ts:1: ../../test/fakes/x.ts lies outside src and providers"]],
+  [
+    "only the kubelet API and the providers stream",
+    "src/sync/a.ts",
+    'import { x } from "../streams/x.ts";',
+    ["src/sync/a.ts:1: sync must not import streams; hand in a port of src/pipeline.ts instead"],
+  ],
+  [
+    "configuration is imported by type alone",
+    "src/node/a.ts",
+    'import type { C } from "../config/c.ts";\nimport { d } from "../config/d.ts";',
+    ["src/node/a.ts:2: node must not import config; hand in a port of src/pipeline.ts instead"],
+  ],
+  [
+    "product code does not reach into tests",
+    "src/lib/a.ts",
+    'import { x } from "../../test/fakes/x.ts";',
+    ["src/lib/a.ts:1: ../../test/fakes/x.ts lies outside src and providers"],
+  ],
   [
     "client-node is a value to api alone",
     "src/pod/a.ts",
     'import type { V1Pod } from "@kubernetes/client-node";\nimport { KubeConfig } from "@kubernetes/client-node/dist/config.js";',
     ["src/pod/a.ts:2: only api imports @kubernetes/client-node as a value; use import type or a seam"],
   ],
-  ["a new folder must be in the table", "src/extras/a.ts", 'import { x } from "../lib/x.ts";', ["src/extras/a.ts:1: src/extras is not in the table of tools/import-rules.ts; add it with what it may import"]],
-  ["time and chance come from the clock", "src/sync/a.ts", "const a = Date.now();\nsetTimeout(f, 1);\nconst b = `${Math.random()}`;", [
-    "src/sync/a.ts:1: Date.now belongs in src/lib/clock.ts; use the Clock that is given",
-    "src/sync/a.ts:2: setTimeout( belongs in src/lib/clock.ts; use the Clock that is given",
-    "src/sync/a.ts:3: Math.random belongs in src/lib/clock.ts; use the Clock that is given",
-  ]],
+  [
+    "a new folder must be in the table",
+    "src/extras/a.ts",
+    'import { x } from "../lib/x.ts";',
+    ["src/extras/a.ts:1: src/extras is not in the table of tools/import-rules.ts; add it with what it may import"],
+  ],
+  [
+    "time and chance come from the clock",
+    "src/sync/a.ts",
+    "const a = Date.now();\nsetTimeout(f, 1);\nconst b = `${Math.random()}`;",
+    [
+      "src/sync/a.ts:1: Date.now belongs in src/lib/clock.ts; use the Clock that is given",
+      "src/sync/a.ts:2: setTimeout( belongs in src/lib/clock.ts; use the Clock that is given",
+      "src/sync/a.ts:3: Math.random belongs in src/lib/clock.ts; use the Clock that is given",
+    ],
+  ],
   ["the clock itself may read the time", "src/lib/clock.ts", "const a = Date.now();", []],
   ["a given date is no reading of the clock", "src/sync/a.ts", "const a = new Date(now);", []],
-  ["timers are not imported", "src/sync/a.ts", 'import { setTimeout as sleep } from "node:timers/promises";', ["src/sync/a.ts:1: timers come from the Clock that is given"]],
-  ["comments and texts are no code", "src/sync/a.ts", '// import { x } from "../runtime/x.ts"; Date.now()\n/* setTimeout( */ const a = "Date.now() // x";', []],
+  [
+    "timers are not imported",
+    "src/sync/a.ts",
+    'import { setTimeout as sleep } from "node:timers/promises";',
+    ["src/sync/a.ts:1: timers come from the Clock that is given"],
+  ],
+  [
+    "comments and texts are no code",
+    "src/sync/a.ts",
+    '// import { x } from "../runtime/x.ts"; Date.now()\n/* setTimeout( */ const a = "Date.now() // x";',
+    [],
+  ],
   ["tests may do as they like", "test/unit/a.ts", "Date.now();", []],
   ["generated code is left alone", "src/gen/cri.ts", "Date.now();", []],
 ];

@@ -38,7 +38,8 @@ test("a notice names the package and carries its licence; none at all is an erro
   put("node_modules/two/node_modules/three", { "package.json": '{"name":"three","version":"3.0.0","license":"ISC"}' });
   const { text, count } = await noticesOf(bundle, root);
   assert.equal(count, 2);
-  for (const part of ["@scope/one 1.2.3 (MIT)", "The text of the licence.", "A notice.", "three 3.0.0 (ISC)"]) assert.ok(text.includes(part), part);
+  for (const part of ["@scope/one 1.2.3 (MIT)", "The text of the licence.", "A notice.", "three 3.0.0 (ISC)"])
+    assert.ok(text.includes(part), part);
   put("node_modules/two/node_modules/three", { "package.json": '{"name":"three","version":"3.0.0"}' });
   await assert.rejects(noticesOf(bundle, root), /three 3\.0\.0 names no licence/);
 });

@@ -1,0 +1,28 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { graftletVersion, kubeletVersion } from "../../../src/version.ts";
+
+const root = join(import.meta.dirname, "../../..");
+
+test("the built file runs alone, answers in under 0.3 s, and names the licences of what is in it", (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "graftlet-build-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const node = (...argv: readonly string[]): string =>
+    execFileSync(process.execPath, argv, { cwd: folder, encoding: "utf8", env: { PATH: process.env["PATH"] } });
+  node(join(root, "tools/build.ts"), join(root, "src/main.ts"), folder);
+  const built = join(folder, "graftlet.mjs");
+  assert.equal(node(built, "--version").trim(), `Kubernetes ${kubeletVersion} (graftlet ${graftletVersion})`);
+  const elapsedMs = Array.from({ length: 5 }, () => {
+    const start = process.hrtime.bigint();
+    assert.match(node(built, "--help"), /--kubeconfig FILE/);
+    return Number(process.hrtime.bigint() - start) / 1e6;
+  });
+  assert.ok(Math.min(...elapsedMs) < 300, `the quickest of five took ${Math.min(...elapsedMs)} ms`);
+  assert.ok(readFileSync(built, "utf8").startsWith("#!/usr/bin/env node\n"));
+  const notices = readFileSync(join(folder, "THIRD-PARTY-NOTICES.txt"), "utf8");
+  for (const name of ["@grpc/grpc-js", "pino", "yaml"]) assert.match(notices, new RegExp(`^${name} \\d`, "m"));
+});
