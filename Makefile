@@ -83,7 +83,7 @@ $(deps): package-lock.json
 
 $(tools): tools/package-lock.json
 	$(call say,installing lint and format)
-	@npm install --prefix tools --no-save --loglevel=error
+	@npm install --prefix tools --no-save --ignore-scripts --loglevel=error
 	@touch $@
 
 root:

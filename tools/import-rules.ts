@@ -47,12 +47,6 @@ const fenced: Readonly<Record<string, string>> = {
   "@grpc/grpc-js": "providers",
 };
 
-/** Parts that may still import a fenced package, with the reason. */
-const alsoAllowed: Readonly<Record<string, readonly string[]>> = {
-  // A gRPC probe speaks the health protocol itself.
-  probes: ["@grpc/grpc-js"],
-};
-
 interface Import {
   readonly line: number;
   readonly from: string;
@@ -103,7 +97,7 @@ function packageFault(part: string, found: Import): string | undefined {
     return "timers come from the Clock that is given";
   const name = /^(?:@[^/]+\/)?[^/]+/.exec(found.from)?.[0] ?? found.from;
   const owner = fenced[name];
-  if (owner === undefined || owner === part || found.typeOnly || alsoAllowed[part]?.includes(name)) return undefined;
+  if (owner === undefined || owner === part || found.typeOnly) return undefined;
   return `only ${owner} imports ${name} as a value; use import type or a seam`;
 }
 

@@ -15,25 +15,35 @@ export function held(why: string): (value: unknown, path: string) => readonly Un
   return heldWhen((value) => !saysNothing(value), why);
 }
 
-export function heldWhen<Value>(isUnserved: (value: Value) => boolean, why: string): (value: Value, path: string) => readonly Unserved[] {
+export function heldWhen<Value>(
+  isUnserved: (value: Value) => boolean,
+  why: string,
+): (value: Value, path: string) => readonly Unserved[] {
   return (value, path) => (isUnserved(value) ? [{ field: path, why }] : []);
 }
 
 /** Decides for each field of an object. A field that the type does not know is for a newer kubelet, and is not looked at. */
-export function fieldsOf<Type extends object>(decisions: Decisions<Type>): (value: Type, path: string) => readonly Unserved[] {
+export function fieldsOf<Type extends object>(
+  decisions: Decisions<Type>,
+): (value: Type, path: string) => readonly Unserved[] {
   return (value, path) =>
     (Object.keys(decisions) as (keyof Type & string)[]).flatMap((field) => {
       const decision: Decision<Type[typeof field]> = decisions[field];
       const content = value[field];
-      return decision === "served" || content === undefined || content === null ? [] : decision(content as NonNullable<typeof content>, `${path}.${field}`);
+      return decision === "served" || content === undefined || content === null
+        ? []
+        : decision(content, `${path}.${field}`);
     });
 }
 
-export function eachOf<Item>(decide: (item: Item, path: string) => readonly Unserved[]): (list: readonly Item[], path: string) => readonly Unserved[] {
+export function eachOf<Item>(
+  decide: (item: Item, path: string) => readonly Unserved[],
+): (list: readonly Item[], path: string) => readonly Unserved[] {
   return (list, path) => list.flatMap((item, index) => decide(item, `${path}[${index}]`));
 }
 
 function saysNothing(value: unknown): boolean {
-  if (typeof value !== "object" || value === null) return value === undefined || value === null || value === false || value === "";
+  if (typeof value !== "object" || value === null)
+    return value === undefined || value === null || value === false || value === "";
   return Object.keys(value).length === 0;
 }

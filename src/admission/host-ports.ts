@@ -25,6 +25,8 @@ function overlap(a: HostPort, b: HostPort): boolean {
 /** Ports of containers that run at the same time. */
 function hostPorts({ spec }: Pod): readonly HostPort[] {
   return [...(spec.initContainers ?? []).filter(isSidecar), ...spec.containers].flatMap(({ ports = [] }) =>
-    ports.flatMap(({ hostIP, hostPort, protocol }) => (hostPort ? [{ ip: hostIP || anyAddress, protocol: protocol || "TCP", port: hostPort }] : [])),
+    ports.flatMap(({ hostIP, hostPort, protocol }) =>
+      hostPort ? [{ ip: hostIP || anyAddress, protocol: protocol || "TCP", port: hostPort }] : [],
+    ),
   );
 }

@@ -46,9 +46,14 @@ function labelMatches({ operator, values = [] }: V1NodeSelectorRequirement, labe
   }
 }
 
-function compare(label: string | undefined, [limit, ...more]: readonly string[], holds: (a: bigint, b: bigint) => boolean): boolean {
+function compare(
+  label: string | undefined,
+  [limit, ...more]: readonly string[],
+  holds: (a: bigint, b: bigint) => boolean,
+): boolean {
   const whole = /^[+-]?[0-9]+$/;
-  if (label === undefined || limit === undefined || more.length > 0 || !whole.test(label) || !whole.test(limit)) return false;
+  if (label === undefined || limit === undefined || more.length > 0 || !whole.test(label) || !whole.test(limit))
+    return false;
   return holds(BigInt(label), BigInt(limit));
 }
 

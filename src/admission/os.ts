@@ -7,7 +7,10 @@ const nodeOs = "linux";
 export const osLabelMatches: Handler = ({ pod }) => {
   const wanted = pod.metadata.labels?.[osLabel];
   if (wanted === undefined || wanted === nodeOs) return undefined;
-  return { reason: "PodOSSelectorNodeLabelDoesNotMatch", message: "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label" };
+  return {
+    reason: "PodOSSelectorNodeLabelDoesNotMatch",
+    message: "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
+  };
 };
 
 /** @see https://kubernetes.io/docs/concepts/workloads/pods/#pod-os */

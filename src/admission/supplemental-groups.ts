@@ -5,5 +5,8 @@ import type { Handler } from "./candidate.ts";
 export const supplementalGroupsServed: Handler = ({ pod, node }) => {
   if (pod.spec.securityContext?.supplementalGroupsPolicy !== "Strict") return undefined;
   if (node.status?.features?.supplementalGroupsPolicy === true) return undefined;
-  return { reason: "SupplementalGroupsPolicyNotSupported", message: "SupplementalGroupsPolicy=Strict is not supported in this node" };
+  return {
+    reason: "SupplementalGroupsPolicyNotSupported",
+    message: "SupplementalGroupsPolicy=Strict is not supported in this node",
+  };
 };

@@ -8,14 +8,19 @@ type Fields<Type> = Decisions<Wire<Type>>;
 const otherType = heldWhen(() => true, "volumes of this type are not served yet");
 
 const emptyDirFields: Fields<k8s.V1EmptyDirVolumeSource> = {
-  medium: heldWhen((medium: string) => medium !== "" && medium !== "Memory", "volumes on huge pages are not served yet"),
+  medium: heldWhen(
+    (medium: string) => medium !== "" && medium !== "Memory",
+    "volumes on huge pages are not served yet",
+  ),
   sizeLimit: "served",
 };
 
 /** In memory the size is the file system's own; on disk somebody would have to watch it. */
 function emptyDir(source: Wire<k8s.V1EmptyDirVolumeSource>, path: string): readonly Unserved[] {
   const unlimited = !source.sizeLimit || source.medium === "Memory";
-  const size = unlimited ? [] : [{ field: `${path}.sizeLimit`, why: "the size of an emptyDir on disk is not limited yet" }];
+  const size = unlimited
+    ? []
+    : [{ field: `${path}.sizeLimit`, why: "the size of an emptyDir on disk is not limited yet" }];
   return [...fieldsOf(emptyDirFields)(source, path), ...size];
 }
 

@@ -47,7 +47,14 @@ export function podConditions(input: ConditionsInput): PodCondition[] {
     ["PodScheduled", yes],
   ];
   const { generation } = pod.metadata;
-  return [...foreign, ...own.map(([type, verdict]) => ({ type, ...(generation !== undefined && { observedGeneration: generation }), ...verdict }))];
+  return [
+    ...foreign,
+    ...own.map(([type, verdict]) => ({
+      type,
+      ...(generation !== undefined && { observedGeneration: generation }),
+      ...verdict,
+    })),
+  ];
 }
 
 /** What Ready and ContainersReady say of a pod whose phase is final. */
@@ -60,7 +67,11 @@ function judgeContainersReady({ pod, statuses, phase }: ConditionsInput): Verdic
   const sidecars = (pod.spec.initContainers ?? []).filter(isSidecar);
   const unready = [...sidecars, ...pod.spec.containers].filter(({ name }) => !statusOf(statuses, name)?.ready);
   if (unready.length === 0) return yes;
-  return { status: "False", reason: "ContainersNotReady", message: `containers with unready status: ${nameList(unready)}` };
+  return {
+    status: "False",
+    reason: "ContainersNotReady",
+    message: `containers with unready status: ${nameList(unready)}`,
+  };
 }
 
 function judgeGates(pod: Pod, conditions: readonly PodCondition[]): Verdict {
@@ -70,7 +81,9 @@ function judgeGates(pod: Pod, conditions: readonly PodCondition[]): Verdict {
     if (condition.status === "True") return [];
     return [`the status of pod readiness gate "${conditionType}" is not "True", but ${condition.status}`];
   });
-  return complaints.length === 0 ? yes : { status: "False", reason: "ReadinessGatesNotReady", message: complaints.join(", ") };
+  return complaints.length === 0
+    ? yes
+    : { status: "False", reason: "ReadinessGatesNotReady", message: complaints.join(", ") };
 }
 
 /** Once a main container has started, or the condition has been True, the pod stays initialized. */
@@ -87,7 +100,11 @@ function judgeInitialized({ pod, statuses, phase, previous }: ConditionsInput): 
   });
   const before = previous?.conditions?.some(({ type, status }) => type === "Initialized" && status === "True");
   if (incomplete.length === 0 || before) return yes;
-  return { status: "False", reason: "ContainersNotInitialized", message: `containers with incomplete status: ${nameList(incomplete)}` };
+  return {
+    status: "False",
+    reason: "ContainersNotInitialized",
+    message: `containers with incomplete status: ${nameList(incomplete)}`,
+  };
 }
 
 function statusOf(statuses: readonly ContainerStatus[], name: string): ContainerStatus | undefined {

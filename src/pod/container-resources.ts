@@ -12,10 +12,16 @@ const leastCpuRequestMilli = 2;
 /** What a container has been given: its spec's amounts, and over them what the runtime says is in force while it runs.
  *  @param before the status that was last shown, for a runtime that does not tell.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/resize-container-resources/ */
-export function resourcesInForce(container: Container, runtime: RuntimeStatus, running: boolean, before: ContainerStatus | undefined): Resources {
+export function resourcesInForce(
+  container: Container,
+  runtime: RuntimeStatus,
+  running: boolean,
+  before: ContainerStatus | undefined,
+): Resources {
   const { limits, requests, ...rest } = container.resources ?? {};
   const linux = running ? runtime.resources?.linux : undefined;
-  const told = running && before?.state?.running && before.containerID?.endsWith(`//${runtime.id}`) ? before.resources : undefined;
+  const told =
+    running && before?.state?.running && before.containerID?.endsWith(`//${runtime.id}`) ? before.resources : undefined;
   return {
     ...rest,
     ...(limits && { limits: { ...limits, ...limitsInForce(limits, linux, told?.limits) } }),
@@ -23,7 +29,11 @@ export function resourcesInForce(container: Container, runtime: RuntimeStatus, r
   };
 }
 
-function limitsInForce(wanted: Amounts, linux: LinuxContainerResources | undefined, told: Amounts | undefined): Amounts {
+function limitsInForce(
+  wanted: Amounts,
+  linux: LinuxContainerResources | undefined,
+  told: Amounts | undefined,
+): Amounts {
   const milli = linux && linux.cpuPeriod > 0n ? Number((linux.cpuQuota * 1000n) / linux.cpuPeriod) : 0;
   const cpu = milli > 0 ? cpuText(milli, wanted["cpu"], leastCpuLimitMilli) : told?.["cpu"];
   const bytes = linux && linux.memoryLimitInBytes > 0n ? Number(linux.memoryLimitInBytes) : 0;
@@ -31,7 +41,11 @@ function limitsInForce(wanted: Amounts, linux: LinuxContainerResources | undefin
   return { ...(cpu && { cpu }), ...(memory && { memory }) };
 }
 
-function requestsInForce(wanted: Amounts, linux: LinuxContainerResources | undefined, told: Amounts | undefined): Amounts {
+function requestsInForce(
+  wanted: Amounts,
+  linux: LinuxContainerResources | undefined,
+  told: Amounts | undefined,
+): Amounts {
   const milli = linux && linux.cpuShares > 0n ? Math.ceil((Number(linux.cpuShares) * 1000) / 1024) : 0;
   const cpu = milli > 0 ? cpuText(milli, wanted["cpu"], leastCpuRequestMilli) : told?.["cpu"];
   const memory = told?.["memory"];

@@ -22,7 +22,11 @@ export interface ContainerStatusInput {
 /** Exit code of a container that was killed; also given to one whose end nobody saw. */
 const killedExitCode = 137;
 
-const listOf = { containers: "containerStatuses", initContainers: "initContainerStatuses", ephemeralContainers: "ephemeralContainerStatuses" } as const;
+const listOf = {
+  containers: "containerStatuses",
+  initContainers: "initContainerStatuses",
+  ephemeralContainers: "ephemeralContainerStatuses",
+} as const;
 
 /** Statuses of the containers in one list of the spec: init containers in its order, others by name.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#container-states */
@@ -35,18 +39,36 @@ export function containerStatuses(kind: ContainerKind, input: ContainerStatusInp
 function statusOf(kind: ContainerKind, container: Container, input: ContainerStatusInput): ContainerStatus {
   const before = input.previous?.[listOf[kind]]?.find(({ name }) => name === container.name);
   const [newest, older] = runsOf(input.observed, container.name);
-  const seen = newest ? fromRuntime(container, newest, older, before, input) : fromMemory(container, before, input);
-  const status = withFailure(kind, container, seen, newest, input);
-  return kind === "ephemeralContainers" ? status : withReadiness(kind, container, status, before, input);
+  const known: Known = { kind, container, before, newest, input };
+  const seen = newest ? fromRuntime(known, newest, older) : fromMemory(container, before, input);
+  const status = withFailure(known, seen);
+  return kind === "ephemeralContainers" ? status : withReadiness(known, status);
+}
+
+/** All that is known of one container. */
+interface Known {
+  readonly kind: ContainerKind;
+  readonly container: Container;
+  /** As it was last shown. */
+  readonly before: ContainerStatus | undefined;
+  /** The runtime's newest of this name. */
+  readonly newest: RuntimeStatus | undefined;
+  readonly input: ContainerStatusInput;
 }
 
 /** The runtime's containers of this name, newest first. */
 function runsOf(observed: RuntimePod | undefined, name: string): readonly RuntimeStatus[] {
-  return (observed?.containers ?? []).filter((status) => (status.labels[containerNameLabel] ?? status.metadata?.name) === name);
+  return (observed?.containers ?? []).filter(
+    (status) => (status.labels[containerNameLabel] ?? status.metadata?.name) === name,
+  );
 }
 
 /** The status of a container that the runtime has not (any more). */
-function fromMemory(container: Container, before: ContainerStatus | undefined, { pod }: ContainerStatusInput): ContainerStatus {
+function fromMemory(
+  container: Container,
+  before: ContainerStatus | undefined,
+  { pod }: ContainerStatusInput,
+): ContainerStatus {
   if (before?.state?.terminated) return before;
   const reason = pod.spec.initContainers?.length ? "PodInitializing" : "ContainerCreating";
   const waiting: ContainerStatus = {
@@ -70,13 +92,21 @@ export function lost(message: string): NonNullable<ContainerState["terminated"]>
   return { exitCode: killedExitCode, reason: "ContainerStatusUnknown", message };
 }
 
-function fromRuntime(container: Container, newest: RuntimeStatus, older: RuntimeStatus | undefined, before: ContainerStatus | undefined, input: ContainerStatusInput): ContainerStatus {
+function fromRuntime(
+  { container, before, input }: Known,
+  newest: RuntimeStatus,
+  older: RuntimeStatus | undefined,
+): ContainerStatus {
   const containerID = `${input.runtimeName}://${newest.id}`;
   const state = stateOf(newest, before, input.runtimeName);
   const running = newest.state === RuntimeState.CONTAINER_RUNNING;
   const requests = container.resources?.requests;
   const linux = newest.user?.linux;
-  const user = linux && { uid: Number(linux.uid), gid: Number(linux.gid), supplementalGroups: linux.supplementalGroups.map(Number) };
+  const user = linux && {
+    uid: Number(linux.uid),
+    gid: Number(linux.gid),
+    supplementalGroups: linux.supplementalGroups.map(Number),
+  };
   return {
     name: container.name,
     image: newest.image?.image ?? "",
@@ -124,7 +154,9 @@ function stateOf(run: RuntimeStatus, before: ContainerStatus | undefined, runtim
         },
       };
     case RuntimeState.CONTAINER_UNKNOWN:
-      return before?.state?.running ? { terminated: lost("The container could not be located when the pod was terminated") } : { waiting: {} };
+      return before?.state?.running
+        ? { terminated: lost("The container could not be located when the pod was terminated") }
+        : { waiting: {} };
     default:
       return { waiting: {} };
   }
@@ -136,12 +168,13 @@ function time(nanoseconds: bigint): string {
 }
 
 /** A container that is to be started and could not be is Waiting, with the reason; its last run moves to lastState. */
-function withFailure(kind: ContainerKind, container: Container, status: ContainerStatus, newest: RuntimeStatus | undefined, input: ContainerStatusInput): ContainerStatus {
+function withFailure({ kind, container, newest, input }: Known, status: ContainerStatus): ContainerStatus {
   const { pod, observed, failures } = input;
   const exited = newest?.state === RuntimeState.CONTAINER_EXITED;
   if (kind === "initContainers") {
     if (exited && newest.exitCode === 0) return status;
-    if (!newest && !isSidecar(container) && status.state?.waiting && mainContainerMade(pod, observed)) return { ...status, state: { terminated: forgottenInit } };
+    if (!newest && !isSidecar(container) && status.state?.waiting && mainContainerMade(pod, observed))
+      return { ...status, state: { terminated: forgottenInit } };
   }
   const wanted =
     !pod.metadata.deletionTimestamp &&
@@ -150,14 +183,19 @@ function withFailure(kind: ContainerKind, container: Container, status: Containe
   const failure = wanted ? failures.get(container.name) : undefined;
   if (!failure) return status;
   const lastState = status.state?.terminated ? status.state : status.lastState;
-  return { ...status, state: { waiting: { reason: failure.reason, message: failure.message } }, ...(lastState && { lastState }) };
+  return {
+    ...status,
+    state: { waiting: { reason: failure.reason, message: failure.message } },
+    ...(lastState && { lastState }),
+  };
 }
 
 /** Main containers are made only after every init container has succeeded. */
 const forgottenInit = {
   exitCode: 0,
   reason: "Completed",
-  message: "Unable to get init container status from container runtime and pod has been initialized, treat it as exited normally",
+  message:
+    "Unable to get init container status from container runtime and pod has been initialized, treat it as exited normally",
 } as const;
 
 function mainContainerMade({ spec }: Pod, observed: RuntimePod | undefined): boolean {
@@ -168,11 +206,12 @@ function mainContainerMade({ spec }: Pod, observed: RuntimePod | undefined): boo
 }
 
 /** What probes say, and before they have spoken what was shown of the same container: an agent's restart flips nothing. */
-function withReadiness(kind: ContainerKind, container: Container, status: ContainerStatus, before: ContainerStatus | undefined, input: ContainerStatusInput): ContainerStatus {
+function withReadiness({ kind, container, before, input }: Known, status: ContainerStatus): ContainerStatus {
   const running = status.state?.running !== undefined;
   const same = before !== undefined && before.containerID === status.containerID ? before : undefined;
   const started = running && (!container.startupProbe || same?.started === true);
-  if (kind === "initContainers" && !isSidecar(container)) return { ...status, started, ready: status.state?.terminated?.exitCode === 0 };
+  if (kind === "initContainers" && !isSidecar(container))
+    return { ...status, started, ready: status.state?.terminated?.exitCode === 0 };
   if (!started) return { ...status, started, ready: false };
   const verdict = container.readinessProbe ? input.readiness(container.name, idOf(status)) : "Success";
   const ready = verdict === "Success" || (verdict !== "Failure" && same?.ready === true);
@@ -184,7 +223,10 @@ function idOf({ containerID = "" }: ContainerStatus): string {
 }
 
 /** Mounts as the spec has them; what was shown before stands, since a container's mounts never change. */
-function volumeMounts(container: Container, before: ContainerStatus | undefined): Pick<ContainerStatus, "volumeMounts"> {
+function volumeMounts(
+  container: Container,
+  before: ContainerStatus | undefined,
+): Pick<ContainerStatus, "volumeMounts"> {
   if (before?.volumeMounts) return { volumeMounts: before.volumeMounts };
   if (!container.volumeMounts?.length) return {};
   return {

@@ -23,14 +23,17 @@ export function isTerminal(phase: string | undefined): boolean {
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-phase */
 export function podPhase({ pod, statuses, ending, initialized }: PhaseInput): Phase {
   const init = pod.spec.initContainers ?? [];
-  const look = (containers: readonly Container[]) => containers.map((container) => situationOf(pod, container, statuses));
+  const look = (containers: readonly Container[]) =>
+    containers.map((container) => situationOf(pod, container, statuses));
   const plainInit = look(init.filter((container) => !isSidecar(container)));
   const sidecars = look(init.filter(isSidecar));
   const main = look(pod.spec.containers);
 
   if (plainInit.some((one) => one.is === "stopped" && one.exitCode !== 0 && !one.restartable)) return "Failed";
   const initPending = plainInit.some(({ is }) => is !== "stopped");
-  const sidecarPending = sidecars.some((one) => one.is === "waiting" || one.is === "odd" || (one.is === "running" && !one.started));
+  const sidecarPending = sidecars.some(
+    (one) => one.is === "waiting" || one.is === "odd" || (one.is === "running" && !one.started),
+  );
   if (initPending || (sidecarPending && !initialized)) return "Pending";
   // A sidecar that has stopped says nothing about the phase.
   const counted = [...sidecars.filter(({ is }) => is !== "stopped"), ...main];

@@ -7,9 +7,15 @@ const binary: Readonly<Record<string, number>> = { Ki: 10, Mi: 20, Gi: 30, Ti: 4
 /** A quantity in its own unit, not rounded. @throws CodedError invalid_argument.
  *  @see https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/ */
 export function quantityNumber(quantity: string): number {
-  const match = /^([+-]?[0-9]*\.?[0-9]+|[+-]?[0-9]+\.)(?:[eE]([+-]?[0-9]+)|([numkMGTPE]|[KMGTPE]i)?)$/.exec(quantity.trim());
+  const match = /^([+-]?[0-9]*\.?[0-9]+|[+-]?[0-9]+\.)(?:[eE]([+-]?[0-9]+)|([numkMGTPE]|[KMGTPE]i)?)$/.exec(
+    quantity.trim(),
+  );
   const [, digits, exponent, suffix = ""] = match ?? [];
-  if (digits === undefined) throw new CodedError("invalid_argument", `${JSON.stringify(quantity)} is not a quantity: write a number with a suffix such as m, k, Ki, Mi or Gi`);
+  if (digits === undefined)
+    throw new CodedError(
+      "invalid_argument",
+      `${JSON.stringify(quantity)} is not a quantity: write a number with a suffix such as m, k, Ki, Mi or Gi`,
+    );
   if (exponent !== undefined) return Number(`${digits}e${exponent}`);
   const power = binary[suffix];
   return power === undefined ? Number(`${digits}e${decimal[suffix] ?? 0}`) : Number(digits) * 2 ** power;

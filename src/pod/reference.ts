@@ -4,7 +4,15 @@ import { allContainers } from "./containers.ts";
 /** A pod as events name it. @param fieldPath a part of it, such as `spec.containers{web}`. */
 export function podReference(pod: Pod, fieldPath?: string): ObjectReference {
   const { namespace, name, uid, resourceVersion } = pod.metadata;
-  return { kind: "Pod", apiVersion: "v1", namespace, name, uid, ...(resourceVersion && { resourceVersion }), ...(fieldPath && { fieldPath }) };
+  return {
+    kind: "Pod",
+    apiVersion: "v1",
+    namespace,
+    name,
+    uid,
+    ...(resourceVersion && { resourceVersion }),
+    ...(fieldPath && { fieldPath }),
+  };
 }
 
 /** A container of a pod as events name it; the pod itself when it has no such container. */

@@ -48,7 +48,9 @@ function mainContainerInSandbox({ spec }: Pod, observed: RuntimePod | undefined)
   const sandbox = observed?.sandboxes[0];
   if (!observed || !sandbox) return false;
   const names = new Set(spec.containers.map(({ name }) => name));
-  return observed.containers.some(({ labels, createdAt }) => names.has(labels[containerNameLabel] ?? "") && createdAt >= sandbox.createdAt);
+  return observed.containers.some(
+    ({ labels, createdAt }) => names.has(labels[containerNameLabel] ?? "") && createdAt >= sandbox.createdAt,
+  );
 }
 
 /** Reason and message belong to the phase: they stay as long as it does. */

@@ -8,7 +8,9 @@ const messageBytes = 12 * 1024;
 /** A status as the API server keeps it: whole seconds, termination messages cut to the pod's share, lists in order. */
 export function normalizeStatus(pod: Pod, status: PodStatus): PodStatus {
   const { containers, initContainers = [], ephemeralContainers = [] } = pod.spec;
-  const share = Math.floor(messageBytes / Math.max(1, containers.length + initContainers.length + ephemeralContainers.length));
+  const share = Math.floor(
+    messageBytes / Math.max(1, containers.length + initContainers.length + ephemeralContainers.length),
+  );
   const order = new Map(initContainers.map(({ name }, index) => [name, index]));
   const each = (list: readonly ContainerStatus[]) => list.map((one) => normalizeContainer(one, share));
   const byName = (a: ContainerStatus, b: ContainerStatus) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0);
@@ -18,7 +20,9 @@ export function normalizeStatus(pod: Pod, status: PodStatus): PodStatus {
     ...(status.startTime && { startTime: wholeSeconds(status.startTime) }),
     ...(status.containerStatuses && { containerStatuses: each(status.containerStatuses).sort(byName) }),
     ...(status.initContainerStatuses && { initContainerStatuses: each(status.initContainerStatuses).sort(bySpec) }),
-    ...(status.ephemeralContainerStatuses && { ephemeralContainerStatuses: each(status.ephemeralContainerStatuses).sort(byName) }),
+    ...(status.ephemeralContainerStatuses && {
+      ephemeralContainerStatuses: each(status.ephemeralContainerStatuses).sort(byName),
+    }),
   };
 }
 

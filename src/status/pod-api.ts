@@ -1,8 +1,8 @@
 import type { ApiClient } from "../api/client.ts";
 import type { Pod } from "../objects.ts";
 
-/** What the status manager asks of the API server. Errors are coded: not_found when there is no such pod, conflict when one of
- *  that name has another UID. */
+/** What the status manager asks of the API server. Errors are coded: not_found when there is no such pod; when one of that name
+ *  has another UID, invalid_argument for a patch and conflict for a removal. */
 export interface PodApi {
   get(namespace: string, name: string, signal: AbortSignal): Promise<Pod>;
   /** Patches the status subresource by a strategic merge. @param uid a precondition. @returns the pod as it is now. */
@@ -20,7 +20,8 @@ export interface PodKey {
 
 /** @see https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ */
 export function createPodApi(client: Pick<ApiClient, "get" | "patch" | "delete">): PodApi {
-  const path = (namespace: string, name: string) => `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods/${encodeURIComponent(name)}`;
+  const path = (namespace: string, name: string) =>
+    `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods/${encodeURIComponent(name)}`;
   return {
     get: (namespace, name, signal) => client.get<Pod>(path(namespace, name), { signal }),
     patchStatus({ namespace, name, uid }, status, signal) {

@@ -14,7 +14,9 @@ export function terminatedStatus(pod: Pod, status: PodStatus): PodStatus {
   return {
     ...status,
     ...(containerStatuses && hasInitialized(pod) && { containerStatuses: containerStatuses.map(ended) }),
-    ...(initContainerStatuses && { initContainerStatuses: initContainerStatuses.map((one, index) => (index < tried ? ended(one) : one)) }),
+    ...(initContainerStatuses && {
+      initContainerStatuses: initContainerStatuses.map((one, index) => (index < tried ? ended(one) : one)),
+    }),
     ...(!isTerminal(phase) && !isStaticPod(pod) && { phase: "Failed" }),
   };
 }

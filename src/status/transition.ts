@@ -39,11 +39,21 @@ export function illegalRevival(pod: Pod, before: PodStatus | undefined, next: Po
   const { containers, initContainers = [] } = pod.spec;
   return (
     revived(pod, containers, before?.containerStatuses, next.containerStatuses) ??
-    revived(pod, initContainers.filter((container) => !isSidecar(container)), before?.initContainerStatuses, next.initContainerStatuses)
+    revived(
+      pod,
+      initContainers.filter((container) => !isSidecar(container)),
+      before?.initContainerStatuses,
+      next.initContainerStatuses,
+    )
   );
 }
 
-function revived(pod: Pod, containers: readonly Container[], before: readonly ContainerStatus[] = [], next: readonly ContainerStatus[] = []): string | undefined {
+function revived(
+  pod: Pod,
+  containers: readonly Container[],
+  before: readonly ContainerStatus[] = [],
+  next: readonly ContainerStatus[] = [],
+): string | undefined {
   if ((pod.spec.restartPolicy ?? "Always") === "Always") return undefined;
   return containers.find((container) => {
     const ended = before.find(({ name }) => name === container.name)?.state?.terminated;

@@ -54,14 +54,15 @@ export function createStatusWriter({ api, pods, mayRun, clock, log }: WriterDeps
     const patch = statusPatch(shown.status ?? {}, mergeStatus(shown.status ?? {}, status, mayRun(uid)));
     const text = patch && JSON.stringify(patch);
     const last = answers.get(uid);
-    if (!patch || (last?.futile === text && last?.pod.metadata.resourceVersion === shown.metadata.resourceVersion)) return shown;
+    if (!patch || (last?.futile === text && last?.pod.metadata.resourceVersion === shown.metadata.resourceVersion))
+      return shown;
     const pod = await api.patchStatus(shown.metadata, patch, clock.within(answerMs, signal));
     const changed = pod.metadata.resourceVersion !== shown.metadata.resourceVersion;
     answers.set(uid, { pod, ...(!changed && text && { futile: text }) });
     return pod;
   };
 
-  /** True when the pod of this UID is no more; else the conflict is only one of versions. */
+  /** True when the pod of this UID is no more; else what is shown was out of date, and is newer now. */
   const isReplaced = async (shown: Pod, signal: AbortSignal): Promise<boolean> => {
     const { namespace, name, uid } = shown.metadata;
     const pod = await api.get(namespace, name, clock.within(answerMs, signal));
@@ -86,7 +87,8 @@ export function createStatusWriter({ api, pods, mayRun, clock, log }: WriterDeps
         return await attempt(outgoing, shown, signal);
       } catch (error) {
         if (hasCode(error, "not_found")) return true;
-        if (hasCode(error, "conflict") && (await isReplaced(shown, signal))) return true;
+        // The API server calls another UID in a patch invalid, and in a deletion a conflict.
+        if (hasCode(error, "conflict", "invalid_argument") && (await isReplaced(shown, signal))) return true;
         throw error;
       }
     },

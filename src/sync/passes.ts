@@ -88,7 +88,7 @@ export function createPasses(deps: PassDeps): Passes {
     async terminating(uid, pod, graceSeconds, signal) {
       unseen.add(uid);
       const observed = await look(uid, signal);
-      if (pod) report(pod, observed, true);
+      if (pod) report(pod, observed, false);
       await deps.runtime.kill(observed, pod, pod ? graceSeconds : 1, signal);
       deps.prober.remove(uid);
       const after = await look(uid, signal);

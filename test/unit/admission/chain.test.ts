@@ -14,21 +14,37 @@ interface Given {
   readonly allocatable?: Record<string, string>;
 }
 
-const aNode = (more: Partial<Node> = {}, labels: Record<string, string> = {}): Node => ({ metadata: { name: "node", labels }, ...more });
+const aNode = (more: Partial<Node> = {}, labels: Record<string, string> = {}): Node => ({
+  metadata: { name: "node", labels },
+  ...more,
+});
 
 async function admit(given: Given): Promise<Rejection | undefined> {
-  const { pod = aPod(), others = [], fresh, allocatable = { cpu: "4", memory: "8Gi", pods: "10", "ephemeral-storage": "10Gi" } } = given;
+  const {
+    pod = aPod(),
+    others = [],
+    fresh,
+    allocatable = { cpu: "4", memory: "8Gi", pods: "10", "ephemeral-storage": "10Gi" },
+  } = given;
   const node = "node" in given ? given.node : aNode();
   const freshNode = async () => {
     if (!fresh) throw new Error("API server is away");
     return fresh;
   };
   const log = createLogger(0, { write() {} });
-  return createAdmission({ node: { node: () => node }, freshNode, allocatable: () => allocatable, log }).admit(pod, others, new AbortController().signal);
+  return createAdmission({ node: { node: () => node }, freshNode, allocatable: () => allocatable, log }).admit(
+    pod,
+    others,
+    new AbortController().signal,
+  );
 }
 
-const requesting = (requests: Record<string, string>, more: Partial<PodSpec> = {}) => aPod({ containers: [aContainer("c", { resources: { requests } })], ...more });
-const predicate = (name: string, why: string): Rejection => ({ reason: name, message: `Predicate ${name} failed: ${why}` });
+const requesting = (requests: Record<string, string>, more: Partial<PodSpec> = {}) =>
+  aPod({ containers: [aContainer("c", { resources: { requests } })], ...more });
+const predicate = (name: string, why: string): Rejection => ({
+  reason: name,
+  message: `Predicate ${name} failed: ${why}`,
+});
 const affinityRefusal = predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector");
 
 test("a pod that fits is admitted", async () => {
@@ -36,22 +52,37 @@ test("a pod that fits is admitted", async () => {
 });
 
 test("without a node there is nothing to go by; a fresh one will do", async () => {
-  assert.deepEqual(await admit({ node: undefined }), { reason: "InvalidNodeInfo", message: "Kubelet cannot get node info." });
+  assert.deepEqual(await admit({ node: undefined }), {
+    reason: "InvalidNodeInfo",
+    message: "Kubelet cannot get node info.",
+  });
   assert.equal(await admit({ node: undefined, fresh: aNode() }), undefined);
 });
 
 test("the operating system has to be the node's", async () => {
   const labelled = await admit({ pod: aPod({}, { labels: { "kubernetes.io/os": "windows" } }) });
-  assert.deepEqual(labelled, { reason: "PodOSSelectorNodeLabelDoesNotMatch", message: "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label" });
+  assert.deepEqual(labelled, {
+    reason: "PodOSSelectorNodeLabelDoesNotMatch",
+    message: "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
+  });
   const field = await admit({ pod: aPod({ os: { name: "windows" } }) });
-  assert.deepEqual(field, { reason: "PodOSNotSupported", message: "Failed to admit pod as the OS field doesn't match node OS" });
-  assert.equal(await admit({ pod: aPod({ os: { name: "linux" } }, { labels: { "kubernetes.io/os": "linux" } }) }), undefined);
+  assert.deepEqual(field, {
+    reason: "PodOSNotSupported",
+    message: "Failed to admit pod as the OS field doesn't match node OS",
+  });
+  assert.equal(
+    await admit({ pod: aPod({ os: { name: "linux" } }, { labels: { "kubernetes.io/os": "linux" } }) }),
+    undefined,
+  );
 });
 
 test("strict supplemental groups need a runtime that can", async () => {
   const pod = aPod({ securityContext: { supplementalGroupsPolicy: "Strict" } });
   assert.equal((await admit({ pod }))?.reason, "SupplementalGroupsPolicyNotSupported");
-  assert.equal(await admit({ pod, node: aNode({ status: { features: { supplementalGroupsPolicy: true } } }) }), undefined);
+  assert.equal(
+    await admit({ pod, node: aNode({ status: { features: { supplementalGroupsPolicy: true } } }) }),
+    undefined,
+  );
 });
 
 test("resources: the first that does not fit is told with numbers", async () => {
@@ -78,15 +109,25 @@ test("resources: init containers count by the largest, sidecars and overhead add
   const init = (cpu: string, more = {}) => aContainer("i", { resources: { requests: { cpu } }, ...more });
   assert.equal((await admit({ pod: requesting({ cpu: "1" }, { initContainers: [init("5")] }) }))?.reason, "OutOfcpu");
   assert.equal(await admit({ pod: requesting({ cpu: "3" }, { initContainers: [init("4")] }) }), undefined);
-  assert.equal((await admit({ pod: requesting({ cpu: "3" }, { initContainers: [init("2", { restartPolicy: "Always" })] }) }))?.reason, "OutOfcpu");
+  assert.equal(
+    (await admit({ pod: requesting({ cpu: "3" }, { initContainers: [init("2", { restartPolicy: "Always" })] }) }))
+      ?.reason,
+    "OutOfcpu",
+  );
   assert.equal((await admit({ pod: requesting({ cpu: "3" }, { overhead: { cpu: "2" } }) }))?.reason, "OutOfcpu");
 });
 
 test("extended resources count where the node has them; huge pages always", async () => {
   const allocatable = { cpu: "4", pods: "10", "example.com/gpu": "1" };
-  assert.equal((await admit({ pod: requesting({ "example.com/gpu": "2" }), allocatable }))?.reason, "OutOfexample.com/gpu");
+  assert.equal(
+    (await admit({ pod: requesting({ "example.com/gpu": "2" }), allocatable }))?.reason,
+    "OutOfexample.com/gpu",
+  );
   assert.equal(await admit({ pod: requesting({ "example.com/other": "2" }), allocatable }), undefined);
-  assert.equal((await admit({ pod: requesting({ "hugepages-2Mi": "2Mi" }), allocatable }))?.reason, "OutOfhugepages-2Mi");
+  assert.equal(
+    (await admit({ pod: requesting({ "hugepages-2Mi": "2Mi" }), allocatable }))?.reason,
+    "OutOfhugepages-2Mi",
+  );
 });
 
 test("node selector and affinity, looked at again with a fresh node", async () => {
@@ -97,8 +138,12 @@ test("node selector and affinity, looked at again with a fresh node", async () =
   assert.deepEqual(await admit({ pod, fresh: aNode({}, { disk: "hdd" }) }), affinityRefusal);
 });
 
-const byLabel = (operator: string, values?: string[], key = "zone") => ({ matchExpressions: [{ key, operator, ...(values && { values }) }] });
-const byField = (operator: string, ...values: string[]) => ({ matchFields: [{ key: "metadata.name", operator, values }] });
+const byLabel = (operator: string, values?: string[], key = "zone") => ({
+  matchExpressions: [{ key, operator, ...(values && { values }) }],
+});
+const byField = (operator: string, ...values: string[]) => ({
+  matchFields: [{ key: "metadata.name", operator, values }],
+});
 const terms: [string, object[], boolean][] = [
   ["In", [byLabel("In", ["a", "b"])], true],
   ["In, other", [byLabel("In", ["c"])], false],
@@ -130,15 +175,22 @@ for (const [name, nodeSelectorTerms, matches] of terms) {
 }
 
 test("the pod has to be bound to this node", async () => {
-  assert.deepEqual(await admit({ pod: aPod({ nodeName: "other" }) }), predicate("NodeName", "node(s) didn't match the requested node name"));
+  assert.deepEqual(
+    await admit({ pod: aPod({ nodeName: "other" }) }),
+    predicate("NodeName", "node(s) didn't match the requested node name"),
+  );
 });
 
 test("host ports clash by address, protocol and number", async () => {
-  const withPort = (port: { hostIP?: string; protocol?: string; hostPort?: number }) => aPod({ containers: [aContainer("c", { ports: [{ containerPort: 80, ...port }] })] });
+  const withPort = (port: { hostIP?: string; protocol?: string; hostPort?: number }) =>
+    aPod({ containers: [aContainer("c", { ports: [{ containerPort: 80, ...port }] })] });
   const clash = predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports");
   const others = [withPort({ hostPort: 80, hostIP: "10.0.0.1" })];
   assert.deepEqual(await admit({ pod: withPort({ hostPort: 80 }), others }), clash);
-  assert.deepEqual(await admit({ pod: withPort({ hostPort: 80, hostIP: "10.0.0.1", protocol: "TCP" }), others }), clash);
+  assert.deepEqual(
+    await admit({ pod: withPort({ hostPort: 80, hostIP: "10.0.0.1", protocol: "TCP" }), others }),
+    clash,
+  );
   assert.equal(await admit({ pod: withPort({ hostPort: 80, hostIP: "10.0.0.2" }), others }), undefined);
   assert.equal(await admit({ pod: withPort({ hostPort: 80, protocol: "UDP" }), others }), undefined);
   assert.equal(await admit({ pod: withPort({ hostPort: 81 }), others }), undefined);
@@ -150,14 +202,31 @@ test("NoExecute taints have to be tolerated, others are the scheduler's", async 
   const refusal = predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate");
   assert.deepEqual(await admit({ node: tainted("NoExecute") }), refusal);
   assert.equal(await admit({ node: tainted("NoSchedule") }), undefined);
-  const tolerating = (toleration: object) => admit({ node: tainted("NoExecute"), pod: aPod({ tolerations: [toleration] }) });
-  for (const yes of [{ operator: "Exists" }, { key: "k", operator: "Exists" }, { key: "k", value: "v" }, { key: "k", operator: "Equal", value: "v", effect: "NoExecute" }]) {
+  const tolerating = (toleration: object) =>
+    admit({ node: tainted("NoExecute"), pod: aPod({ tolerations: [toleration] }) });
+  for (const yes of [
+    { operator: "Exists" },
+    { key: "k", operator: "Exists" },
+    { key: "k", value: "v" },
+    { key: "k", operator: "Equal", value: "v", effect: "NoExecute" },
+  ]) {
     assert.equal(await tolerating(yes), undefined, JSON.stringify(yes));
   }
-  for (const no of [{ key: "k", value: "w" }, { key: "other", operator: "Exists" }, { operator: "Exists", effect: "NoSchedule" }, { key: "k", operator: "Gt", value: "1" }]) {
+  for (const no of [
+    { key: "k", value: "w" },
+    { key: "other", operator: "Exists" },
+    { operator: "Exists", effect: "NoSchedule" },
+    { key: "k", operator: "Gt", value: "1" },
+  ]) {
     assert.deepEqual(await tolerating(no), refusal, JSON.stringify(no));
   }
-  assert.equal(await admit({ node: tainted("NoExecute"), pod: aPod({}, { annotations: { "kubernetes.io/config.source": "file" } }) }), undefined);
+  assert.equal(
+    await admit({
+      node: tainted("NoExecute"),
+      pod: aPod({}, { annotations: { "kubernetes.io/config.source": "file" } }),
+    }),
+    undefined,
+  );
 });
 
 test("the first of several refusals is told, and a fresh node is not asked for in vain", async () => {

@@ -1,6 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { abortError, CodedError, codeOf, codeOfErrno, hasCode, messageOf, throwIfAborted } from "../../../src/lib/errors.ts";
+import {
+  abortError,
+  CodedError,
+  codeOf,
+  codeOfErrno,
+  hasCode,
+  messageOf,
+  throwIfAborted,
+} from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 
 test("codes are told apart, everything else is unknown", () => {
@@ -10,15 +18,10 @@ test("codes are told apart, everything else is unknown", () => {
   assert.equal(hasCode(error, "conflict", "not_found"), true);
   assert.equal(hasCode(new Error("not_found"), "not_found"), false);
   assert.equal(messageOf("text"), "text");
-  assert.deepEqual(["ENOENT", "EEXIST", "EACCES", "ECONNREFUSED", "ETIMEDOUT", "ABORT_ERR", undefined].map(codeOfErrno), [
-    "not_found",
-    "already_exists",
-    "permission_denied",
-    "unavailable",
-    "deadline_exceeded",
-    "cancelled",
-    "unknown",
-  ]);
+  assert.deepEqual(
+    ["ENOENT", "EEXIST", "EACCES", "ECONNREFUSED", "ETIMEDOUT", "ABORT_ERR", undefined].map(codeOfErrno),
+    ["not_found", "already_exists", "permission_denied", "unavailable", "deadline_exceeded", "cancelled", "unknown"],
+  );
 });
 
 test("an aborted signal throws its own coded reason, or cancelled", () => {
@@ -33,7 +36,9 @@ test("secrets do not reach the log, and errors show their chain of causes", () =
   const lines: string[] = [];
   const log = createLogger(5, { write: (line: string) => void lines.push(line) });
   const error = new CodedError("unavailable", "outer", { cause: new CodedError("not_found", "inner") });
-  log.child({ pod: "a/b" }).error({ err: error, token: "s3cret-a", request: { password: "s3cret-b", auth: { token: "s3cret-c" } } }, "failed");
+  log
+    .child({ pod: "a/b" })
+    .error({ err: error, token: "s3cret-a", request: { password: "s3cret-b", auth: { token: "s3cret-c" } } }, "failed");
   const [line = ""] = lines;
   assert.equal(line.includes("s3cret"), false);
   const { err, pod } = JSON.parse(line) as { err: unknown; pod: string };
@@ -48,5 +53,8 @@ test("verbosity chooses the level", () => {
   createLogger(3, destination).debug({}, "shown");
   createLogger(4, destination).trace({}, "hidden");
   createLogger(5, destination).trace({}, "traced");
-  assert.deepEqual(lines.map((line) => (JSON.parse(line) as { msg: string }).msg), ["shown", "traced"]);
+  assert.deepEqual(
+    lines.map((line) => (JSON.parse(line) as { msg: string }).msg),
+    ["shown", "traced"],
+  );
 });

@@ -55,7 +55,10 @@ test("callers of one key share a call; the next one after it makes its own", asy
   };
   assert.deepEqual(await Promise.all([flight("k", call), flight("k", call), flight("other", call)]), [2, 2, 2]);
   assert.equal(await flight("k", call), 3);
-  await assert.rejects(flight("k", () => Promise.reject(new Error("no"))), /no/);
+  await assert.rejects(
+    flight("k", () => Promise.reject(new Error("no"))),
+    /no/,
+  );
   assert.equal(await flight("k", call), 4);
 });
 
@@ -76,5 +79,8 @@ test("no more than the limit runs at once, in order, failures included", async (
   const results = await Promise.allSettled([0, 1, 2, 3, 4].map((id) => turn(work(id))));
   assert.equal(most, 2);
   assert.deepEqual(order, [0, 1, 2, 3, 4]);
-  assert.deepEqual(results.map(({ status }) => status), ["fulfilled", "rejected", "fulfilled", "fulfilled", "fulfilled"]);
+  assert.deepEqual(
+    results.map(({ status }) => status),
+    ["fulfilled", "rejected", "fulfilled", "fulfilled", "fulfilled"],
+  );
 });

@@ -19,7 +19,14 @@ interface Given {
 
 function statuses(kind: "containers" | "initContainers" | "ephemeralContainers", given: Given): ContainerStatus[] {
   const { pod = aPod(), observed, previous, failures = {}, verdict } = given;
-  return containerStatuses(kind, { pod, observed, previous, failures: new Map(Object.entries(failures)), readiness: () => verdict, runtimeName: "containerd" });
+  return containerStatuses(kind, {
+    pod,
+    observed,
+    previous,
+    failures: new Map(Object.entries(failures)),
+    readiness: () => verdict,
+    runtimeName: "containerd",
+  });
 }
 
 function only(given: Given): ContainerStatus {
@@ -33,9 +40,17 @@ const before = (more: Partial<ContainerStatus>): PodStatus => ({
   containerStatuses: [{ name: "c", image: "busybox", imageID: "", ready: false, restartCount: 0, ...more }],
 });
 const c = aContainer("c");
-const running = (id: string, more: object = {}) => aStatus(c, ContainerState.CONTAINER_RUNNING, { id, startedAt: 5n * second, ...more });
+const running = (id: string, more: object = {}) =>
+  aStatus(c, ContainerState.CONTAINER_RUNNING, { id, startedAt: 5n * second, ...more });
 const exited = (id: string, exitCode: number, more: object = {}) =>
-  aStatus(c, ContainerState.CONTAINER_EXITED, { id, exitCode, startedAt: 5n * second, finishedAt: 9n * second, reason: exitCode ? "Error" : "Completed", ...more });
+  aStatus(c, ContainerState.CONTAINER_EXITED, {
+    id,
+    exitCode,
+    startedAt: 5n * second,
+    finishedAt: 9n * second,
+    reason: exitCode ? "Error" : "Completed",
+    ...more,
+  });
 
 test("a container that is not made yet waits", () => {
   assert.deepEqual(only({}), {
@@ -48,13 +63,18 @@ test("a container that is not made yet waits", () => {
     state: { waiting: { reason: "ContainerCreating" } },
     lastState: {},
   });
-  assert.deepEqual(only({ pod: aPod({ initContainers: [aContainer("i")] }) }).state, { waiting: { reason: "PodInitializing" } });
+  assert.deepEqual(only({ pod: aPod({ initContainers: [aContainer("i")] }) }).state, {
+    waiting: { reason: "PodInitializing" },
+  });
 });
 
 test("what runs shows image, ID, start, user, resources and mounts", () => {
   const container = aContainer("c", {
     resources: { requests: { cpu: "100m", memory: "64Mi" }, limits: { cpu: "0.5", memory: "64Mi" } },
-    volumeMounts: [{ name: "v", mountPath: "/v" }, { name: "w", mountPath: "/w", readOnly: true }],
+    volumeMounts: [
+      { name: "v", mountPath: "/v" },
+      { name: "w", mountPath: "/w", readOnly: true },
+    ],
   });
   const run = running("id", {
     annotations: restarts(2),
@@ -76,16 +96,24 @@ test("what runs shows image, ID, start, user, resources and mounts", () => {
     resources: { requests: { cpu: "100m", memory: "64Mi" }, limits: { cpu: "0.5", memory: "64Mi" } },
     allocatedResources: { cpu: "100m", memory: "64Mi" },
     user: { linux: { uid: 1, gid: 2, supplementalGroups: [3] } },
-    volumeMounts: [{ name: "v", mountPath: "/v" }, { name: "w", mountPath: "/w", readOnly: true, recursiveReadOnly: "Disabled" }],
+    volumeMounts: [
+      { name: "v", mountPath: "/v" },
+      { name: "w", mountPath: "/w", readOnly: true, recursiveReadOnly: "Disabled" },
+    ],
   });
 });
 
 test("resources in force are the runtime's while it runs, else the spec's", () => {
-  const container = aContainer("c", { resources: { requests: { cpu: "100m" }, limits: { cpu: "500m", memory: "64Mi" } } });
+  const container = aContainer("c", {
+    resources: { requests: { cpu: "100m" }, limits: { cpu: "500m", memory: "64Mi" } },
+  });
   const pod = aPod({ containers: [container] });
   const linux = { cpuShares: 204n, cpuQuota: 150_000n, cpuPeriod: 100_000n, memoryLimitInBytes: 128n * 2n ** 20n };
   const of = (run: ReturnType<typeof running>) => only({ pod, observed: observe([aSandbox()], [run]) }).resources;
-  assert.deepEqual(of(running("a", { resources: { linux } })), { requests: { cpu: "200m" }, limits: { cpu: "1500m", memory: "128Mi" } });
+  assert.deepEqual(of(running("a", { resources: { linux } })), {
+    requests: { cpu: "200m" },
+    limits: { cpu: "1500m", memory: "128Mi" },
+  });
   assert.deepEqual(of(exited("a", 1, { resources: { linux } })), container.resources);
   assert.deepEqual(of(running("a")), container.resources);
 });
@@ -106,7 +134,14 @@ test("the newest run is the state, the one before the last state", () => {
   const status = only({ observed: observe([aSandbox()], [first, running("b", { annotations: restarts(1) })]) });
   assert.ok(status.state?.running);
   assert.deepEqual(status.lastState, {
-    terminated: { exitCode: 1, reason: "Error", message: "boom", startedAt: "1970-01-01T00:00:05Z", finishedAt: "1970-01-01T00:00:09Z", containerID: "containerd://a" },
+    terminated: {
+      exitCode: 1,
+      reason: "Error",
+      message: "boom",
+      startedAt: "1970-01-01T00:00:05Z",
+      finishedAt: "1970-01-01T00:00:09Z",
+      containerID: "containerd://a",
+    },
   });
 });
 
@@ -116,7 +151,10 @@ test("memory bridges what the runtime has forgotten: last state and restart coun
   const status = only({ previous, observed: observe([aSandbox()], [running("b", { annotations: restarts(0) })]) });
   assert.deepEqual(status.lastState, { terminated });
   assert.equal(status.restartCount, 7);
-  const again = only({ previous: { containerStatuses: [status] }, observed: observe([aSandbox()], [running("b", { annotations: restarts(0) })]) });
+  const again = only({
+    previous: { containerStatuses: [status] },
+    observed: observe([aSandbox()], [running("b", { annotations: restarts(0) })]),
+  });
   assert.equal(again.restartCount, 7);
   assert.deepEqual(again.lastState, { terminated });
 });
@@ -125,7 +163,11 @@ test("a vanished container that ran has ended unseen; one that had ended keeps i
   const gone = only({ previous: before({ state: { running: {} }, restartCount: 1 }) });
   assert.deepEqual(gone.state, { waiting: { reason: "ContainerCreating" } });
   assert.deepEqual(gone.lastState, {
-    terminated: { exitCode: 137, reason: "ContainerStatusUnknown", message: "The container could not be located when the pod was deleted.  The container used to be Running" },
+    terminated: {
+      exitCode: 137,
+      reason: "ContainerStatusUnknown",
+      message: "The container could not be located when the pod was deleted.  The container used to be Running",
+    },
   });
   assert.equal(gone.restartCount, 2);
   const deleted = aPod({}, { deletionTimestamp: "2026-01-01T00:00:00Z" });
@@ -142,8 +184,13 @@ test("a container that could not be started waits with the reason, its end moves
   assert.equal(status.lastState?.terminated?.exitCode, 1);
   assert.ok(only({ observed: observe([aSandbox()], [running("a")]), failures }).state?.running);
   assert.ok(only({ observed, failures, pod: aPod({ restartPolicy: "Never" }) }).state?.terminated);
-  assert.ok(only({ observed, failures, pod: aPod({}, { deletionTimestamp: "2026-01-01T00:00:00Z" }) }).state?.terminated);
-  assert.equal(only({ failures: { c: { reason: "ErrImagePull", message: "no" } } }).state?.waiting?.reason, "ErrImagePull");
+  assert.ok(
+    only({ observed, failures, pod: aPod({}, { deletionTimestamp: "2026-01-01T00:00:00Z" }) }).state?.terminated,
+  );
+  assert.equal(
+    only({ failures: { c: { reason: "ErrImagePull", message: "no" } } }).state?.waiting?.reason,
+    "ErrImagePull",
+  );
 });
 
 test("ready is what the readiness probe says; without one, running", () => {
@@ -153,7 +200,10 @@ test("ready is what the readiness probe says; without one, running", () => {
   assert.equal(ready({}), true);
   assert.equal(ready({ pod: probed }), false);
   assert.equal(ready({ pod: probed, verdict: "Success" }), true);
-  assert.equal(ready({ pod: probed, verdict: "Failure", previous: before({ containerID: "containerd://a", ready: true }) }), false);
+  assert.equal(
+    ready({ pod: probed, verdict: "Failure", previous: before({ containerID: "containerd://a", ready: true }) }),
+    false,
+  );
   // After an agent's restart the probe has not spoken yet: nothing flips, unless it is another container.
   assert.equal(ready({ pod: probed, previous: before({ containerID: "containerd://a", ready: true }) }), true);
   assert.equal(ready({ pod: probed, previous: before({ containerID: "containerd://old", ready: true }) }), false);
@@ -171,12 +221,28 @@ test("init containers: done is ready, forgotten is done, order is the spec's", (
   const init: Container[] = [aContainer("z"), aContainer("a")];
   const pod = aPod({ initContainers: init });
   const done = aStatus(aContainer("z"), ContainerState.CONTAINER_EXITED, { exitCode: 0, reason: "Completed" });
-  const half = statuses("initContainers", { pod, observed: observe([aSandbox()], [done]), failures: { z: { reason: "X", message: "" } } });
-  assert.deepEqual(half.map(({ name, ready }) => [name, ready]), [["z", true], ["a", false]]);
+  const half = statuses("initContainers", {
+    pod,
+    observed: observe([aSandbox()], [done]),
+    failures: { z: { reason: "X", message: "" } },
+  });
+  assert.deepEqual(
+    half.map(({ name, ready }) => [name, ready]),
+    [
+      ["z", true],
+      ["a", false],
+    ],
+  );
   assert.ok(half[0]?.state?.terminated);
   const forgotten = statuses("initContainers", { pod, observed: observe([aSandbox()], [running("m")]) });
-  assert.deepEqual(forgotten.map(({ state }) => state?.terminated?.reason), ["Completed", "Completed"]);
-  assert.equal(forgotten[0]?.state?.terminated?.message, "Unable to get init container status from container runtime and pod has been initialized, treat it as exited normally");
+  assert.deepEqual(
+    forgotten.map(({ state }) => state?.terminated?.reason),
+    ["Completed", "Completed"],
+  );
+  assert.equal(
+    forgotten[0]?.state?.terminated?.message,
+    "Unable to get init container status from container runtime and pod has been initialized, treat it as exited normally",
+  );
 });
 
 test("a sidecar is ready and started like a main container; a forgotten one waits", () => {
@@ -194,7 +260,13 @@ test("a sidecar is ready and started like a main container; a forgotten one wait
 
 test("ephemeral containers have neither ready nor started of their own; others are in order of name", () => {
   const pod = aPod({ containers: [aContainer("b"), aContainer("a")], ephemeralContainers: [aContainer("e")] });
-  const [status] = statuses("ephemeralContainers", { pod, observed: observe([aSandbox()], [aStatus(aContainer("e"), ContainerState.CONTAINER_RUNNING)]) });
+  const [status] = statuses("ephemeralContainers", {
+    pod,
+    observed: observe([aSandbox()], [aStatus(aContainer("e"), ContainerState.CONTAINER_RUNNING)]),
+  });
   assert.deepEqual([status?.ready, status?.started], [false, undefined]);
-  assert.deepEqual(statuses("containers", { pod }).map(({ name }) => name), ["a", "b"]);
+  assert.deepEqual(
+    statuses("containers", { pod }).map(({ name }) => name),
+    ["a", "b"],
+  );
 });

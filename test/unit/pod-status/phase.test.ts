@@ -11,7 +11,8 @@ function shown(name: string, as: Shown): ContainerStatus[] {
   const base = { name, image: "i", imageID: "", ready: false, restartCount: 0 };
   const exitCode = Number(as.split(" ")[1]);
   if (as === "absent") return [];
-  if (as === "running" || as === "started") return [{ ...base, started: as === "started", state: { running: { startedAt: "2026-01-01T00:00:00Z" } } }];
+  if (as === "running" || as === "started")
+    return [{ ...base, started: as === "started", state: { running: { startedAt: "2026-01-01T00:00:00Z" } } }];
   if (as === "waiting") return [{ ...base, state: { waiting: { reason: "ContainerCreating" } }, lastState: {} }];
   if (as.startsWith("exit")) return [{ ...base, state: { terminated: { exitCode } } }];
   return [{ ...base, state: { waiting: { reason: "CrashLoopBackOff" } }, lastState: { terminated: { exitCode } } }];
@@ -51,20 +52,40 @@ const cases: Record<string, Case> = {
   "init done, main runs": { main: ["running"], init: ["exit 0"], phase: "Running" },
   "sidecar not started": { main: ["waiting"], sidecars: ["running"], phase: "Pending" },
   "sidecar restarts while main runs": { main: ["running"], sidecars: ["running"], initialized: true, phase: "Running" },
-  "sidecar runs, main done": { policy: "Never", main: ["exit 0"], sidecars: ["started"], initialized: true, phase: "Running" },
-  "sidecar ended badly, main done": { policy: "Never", main: ["exit 0"], sidecars: ["exit 1"], initialized: true, phase: "Succeeded" },
+  "sidecar runs, main done": {
+    policy: "Never",
+    main: ["exit 0"],
+    sidecars: ["started"],
+    initialized: true,
+    phase: "Running",
+  },
+  "sidecar ended badly, main done": {
+    policy: "Never",
+    main: ["exit 0"],
+    sidecars: ["exit 1"],
+    initialized: true,
+    phase: "Succeeded",
+  },
   "sidecar never started again": { main: ["running"], sidecars: ["waiting"], initialized: true, phase: "Pending" },
 };
 
-for (const [name, { policy = "Always", main, init = [], sidecars = [], ending = false, initialized = false, phase }] of Object.entries(cases)) {
+for (const [
+  name,
+  { policy = "Always", main, init = [], sidecars = [], ending = false, initialized = false, phase },
+] of Object.entries(cases)) {
   test(`${name}: ${phase}`, () => {
-    const named = (prefix: string, list: readonly Shown[], more: Partial<Container> = {}) => list.map((_, index) => aContainer(`${prefix}${index}`, more));
+    const named = (prefix: string, list: readonly Shown[], more: Partial<Container> = {}) =>
+      list.map((_, index) => aContainer(`${prefix}${index}`, more));
     const pod = aPod({
       restartPolicy: policy,
       containers: named("m", main),
       initContainers: [...named("i", init), ...named("s", sidecars, { restartPolicy: "Always" })],
     });
-    const statuses = [["m", main], ["i", init], ["s", sidecars]] as const;
+    const statuses = [
+      ["m", main],
+      ["i", init],
+      ["s", sidecars],
+    ] as const;
     const all = statuses.flatMap(([prefix, list]) => list.flatMap((as, index) => shown(`${prefix}${index}`, as)));
     assert.equal(podPhase({ pod, statuses: all, ending, initialized }), phase);
   });

@@ -1,18 +1,39 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { allContainers, findContainer, isCriticalPod, isMirrorPod, isSidecar, isStaticPod } from "../../../src/pod/containers.ts";
+import {
+  allContainers,
+  findContainer,
+  isCriticalPod,
+  isMirrorPod,
+  isSidecar,
+  isStaticPod,
+} from "../../../src/pod/containers.ts";
 import { qosClass } from "../../../src/pod/qos.ts";
 import { quantityMilli, quantityNumber, quantityValue } from "../../../src/pod/quantity.ts";
 import { containerReference, nodeReference, podReference } from "../../../src/pod/reference.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 
 test("quantities are read in every notation and rounded up", () => {
-  const cases: [string, number][] = [["1", 1], ["100m", 0.1], ["1.5Gi", 1.5 * 2 ** 30], ["2k", 2000], ["1e3", 1000], ["1E3", 1000], ["1E", 1e18], ["5u", 5e-6], ["+3", 3], ["-1", -1], [".5", 0.5], ["3.", 3]];
+  const cases: [string, number][] = [
+    ["1", 1],
+    ["100m", 0.1],
+    ["1.5Gi", 1.5 * 2 ** 30],
+    ["2k", 2000],
+    ["1e3", 1000],
+    ["1E3", 1000],
+    ["1E", 1e18],
+    ["5u", 5e-6],
+    ["+3", 3],
+    ["-1", -1],
+    [".5", 0.5],
+    ["3.", 3],
+  ];
   for (const [text, value] of cases) assert.equal(quantityNumber(text), value, text);
   assert.equal(quantityValue("1500m"), 2);
   assert.equal(quantityMilli("0.3"), 300);
   assert.equal(quantityMilli("1u"), 1);
-  for (const bad of ["", "abc", "1 Gi", "1KB", "--1"]) assert.throws(() => quantityNumber(bad), { code: "invalid_argument" }, bad);
+  for (const bad of ["", "abc", "1 Gi", "1KB", "--1"])
+    assert.throws(() => quantityNumber(bad), { code: "invalid_argument" }, bad);
 });
 
 test("quality of service follows requests and limits of all containers", () => {
@@ -29,8 +50,14 @@ test("quality of service follows requests and limits of all containers", () => {
 });
 
 test("containers are found with the list they stand in", () => {
-  const pod = aPod({ initContainers: [aContainer("i", { restartPolicy: "Always" })], ephemeralContainers: [aContainer("e")] });
-  assert.deepEqual(allContainers(pod).map(({ kind, container }) => `${kind}/${container.name}`), ["initContainers/i", "containers/c", "ephemeralContainers/e"]);
+  const pod = aPod({
+    initContainers: [aContainer("i", { restartPolicy: "Always" })],
+    ephemeralContainers: [aContainer("e")],
+  });
+  assert.deepEqual(
+    allContainers(pod).map(({ kind, container }) => `${kind}/${container.name}`),
+    ["initContainers/i", "containers/c", "ephemeralContainers/e"],
+  );
   assert.equal(findContainer(pod, "e")?.kind, "ephemeralContainers");
   assert.equal(findContainer(pod, "none"), undefined);
   assert.equal(pod.spec.initContainers?.every(isSidecar), true);
@@ -47,7 +74,14 @@ test("static, mirror and critical pods are told by annotation and priority", () 
 
 test("references name what an event is about", () => {
   const pod = aPod({ initContainers: [aContainer("i")] }, { resourceVersion: "7" });
-  assert.deepEqual(podReference(pod), { kind: "Pod", apiVersion: "v1", namespace: "default", name: "p", uid: "uid-1", resourceVersion: "7" });
+  assert.deepEqual(podReference(pod), {
+    kind: "Pod",
+    apiVersion: "v1",
+    namespace: "default",
+    name: "p",
+    uid: "uid-1",
+    resourceVersion: "7",
+  });
   assert.equal(containerReference(pod, "c").fieldPath, "spec.containers{c}");
   assert.equal(containerReference(pod, "i").fieldPath, "spec.initContainers{i}");
   assert.equal(containerReference(pod, "none").fieldPath, undefined);

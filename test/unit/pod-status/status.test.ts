@@ -36,9 +36,27 @@ test("a fresh pod: Pending, nothing ready, scheduled", () => {
   assert.equal(status.phase, "Pending");
   assert.deepEqual(status.conditions, [
     { type: "PodReadyToStartContainers", observedGeneration: 3, status: "False" },
-    { type: "Initialized", observedGeneration: 3, status: "False", reason: "ContainersNotInitialized", message: "containers with incomplete status: [i]" },
-    { type: "Ready", observedGeneration: 3, status: "False", reason: "ContainersNotReady", message: "containers with unready status: [c]" },
-    { type: "ContainersReady", observedGeneration: 3, status: "False", reason: "ContainersNotReady", message: "containers with unready status: [c]" },
+    {
+      type: "Initialized",
+      observedGeneration: 3,
+      status: "False",
+      reason: "ContainersNotInitialized",
+      message: "containers with incomplete status: [i]",
+    },
+    {
+      type: "Ready",
+      observedGeneration: 3,
+      status: "False",
+      reason: "ContainersNotReady",
+      message: "containers with unready status: [c]",
+    },
+    {
+      type: "ContainersReady",
+      observedGeneration: 3,
+      status: "False",
+      reason: "ContainersNotReady",
+      message: "containers with unready status: [c]",
+    },
     { type: "PodScheduled", observedGeneration: 3, status: "True" },
   ]);
   assert.equal(status.qosClass, "BestEffort");
@@ -54,29 +72,58 @@ test("a running pod: Running, all True, addresses", () => {
 
 test("a sandbox that has to be replaced is not ready to start containers", () => {
   const ready = (...sandboxes: Parameters<typeof aSandbox>[0][]) =>
-    condition(generate({ observed: observe(sandboxes.map((one) => aSandbox(one)), []) }), "PodReadyToStartContainers")?.status;
+    condition(
+      generate({
+        observed: observe(
+          sandboxes.map((one) => aSandbox(one)),
+          [],
+        ),
+      }),
+      "PodReadyToStartContainers",
+    )?.status;
   assert.equal(ready({}), "True");
   assert.equal(ready({ state: PodSandboxState.SANDBOX_NOTREADY }), "False");
   assert.equal(ready({}, {}), "False");
   assert.equal(ready({ network: { ip: "", additionalIps: [] } }), "False");
-  const hostMode = aSandbox(PodSandboxStatus.fromPartial({ state: PodSandboxState.SANDBOX_READY, linux: { namespaces: { options: { network: NamespaceMode.NODE } } } }));
-  assert.equal(condition(generate({ observed: observe([hostMode], []) }), "PodReadyToStartContainers")?.status, "False");
-  assert.equal(condition(generate({ pod: aPod({ hostNetwork: true }), observed: observe([hostMode], []) }), "PodReadyToStartContainers")?.status, "True");
+  const hostMode = aSandbox(
+    PodSandboxStatus.fromPartial({
+      state: PodSandboxState.SANDBOX_READY,
+      linux: { namespaces: { options: { network: NamespaceMode.NODE } } },
+    }),
+  );
+  assert.equal(
+    condition(generate({ observed: observe([hostMode], []) }), "PodReadyToStartContainers")?.status,
+    "False",
+  );
+  assert.equal(
+    condition(
+      generate({ pod: aPod({ hostNetwork: true }), observed: observe([hostMode], []) }),
+      "PodReadyToStartContainers",
+    )?.status,
+    "True",
+  );
 });
 
 test("readiness gates hold Ready back, and others' conditions come first", () => {
   const pod = aPod({ readinessGates: [{ conditionType: "a/b" }, { conditionType: "c/d" }] });
   const observed = observe([aSandbox()], [up()]);
   const foreign = { type: "c/d", status: "False" };
-  const status = generate({ pod: withStatus(pod, { conditions: [foreign, { type: "Ready", status: "True" }] }), observed });
+  const status = generate({
+    pod: withStatus(pod, { conditions: [foreign, { type: "Ready", status: "True" }] }),
+    observed,
+  });
   assert.deepEqual(status.conditions?.[0], foreign);
   assert.deepEqual(condition(status, "Ready"), {
     status: "False",
     reason: "ReadinessGatesNotReady",
-    message: 'corresponding condition of pod readiness gate "a/b" does not exist., the status of pod readiness gate "c/d" is not "True", but False',
+    message:
+      'corresponding condition of pod readiness gate "a/b" does not exist., the status of pod readiness gate "c/d" is not "True", but False',
   });
   assert.equal(condition(status, "ContainersReady")?.status, "True");
-  const open = [{ type: "a/b", status: "True" }, { type: "c/d", status: "True" }];
+  const open = [
+    { type: "a/b", status: "True" },
+    { type: "c/d", status: "True" },
+  ];
   assert.equal(condition(generate({ pod: withStatus(pod, { conditions: open }), observed }), "Ready")?.status, "True");
 });
 
@@ -97,7 +144,10 @@ test("a final phase stands, with its reason and message", () => {
   const final: PodStatus = { phase: "Failed", reason: "Evicted", message: "no room" };
   const kept = generate({ pod: aPod(), previous: final, observed });
   assert.deepEqual([kept.phase, kept.reason, kept.message], ["Failed", "Evicted", "no room"]);
-  assert.equal(generate({ pod: withStatus(aPod(), { phase: "Succeeded" }), previous: final, observed }).phase, "Succeeded");
+  assert.equal(
+    generate({ pod: withStatus(aPod(), { phase: "Succeeded" }), previous: final, observed }).phase,
+    "Succeeded",
+  );
   const moved = generate({ previous: { phase: "Pending", reason: "Waits" }, observed });
   assert.deepEqual([moved.phase, moved.reason], ["Running", undefined]);
 });
@@ -113,9 +163,15 @@ test("an initialized pod stays initialized while its init containers run again",
 test("addresses: one a family, the host's family first, the last known while no sandbox is ready", () => {
   const dual = { ...observe([aSandbox()], [up()]), ips: ["fd00::2", "10.0.0.2", "10.0.0.3"] };
   assert.deepEqual(generate({ observed: dual }).podIPs, [{ ip: "10.0.0.2" }, { ip: "fd00::2" }]);
-  assert.deepEqual(generate({ observed: dual, hostIPs: ["fd00::1", "10.1.0.1"] }).podIPs, [{ ip: "fd00::2" }, { ip: "10.0.0.2" }]);
+  assert.deepEqual(generate({ observed: dual, hostIPs: ["fd00::1", "10.1.0.1"] }).podIPs, [
+    { ip: "fd00::2" },
+    { ip: "10.0.0.2" },
+  ]);
   const gone = observe([aSandbox({ state: PodSandboxState.SANDBOX_NOTREADY, network: undefined })], []);
-  assert.equal(generate({ observed: gone, previous: { podIP: "10.0.0.9", podIPs: [{ ip: "10.0.0.9" }] } }).podIP, "10.0.0.9");
+  assert.equal(
+    generate({ observed: gone, previous: { podIP: "10.0.0.9", podIPs: [{ ip: "10.0.0.9" }] } }).podIP,
+    "10.0.0.9",
+  );
 });
 
 test("a pod in the host's network has the host's addresses and keeps them", () => {
@@ -123,11 +179,17 @@ test("a pod in the host's network has the host's addresses and keeps them", () =
   assert.deepEqual(generate({ pod, hostIPs: ["10.1.0.1", "fd00::1"] }).podIPs, [{ ip: "10.1.0.1" }, { ip: "fd00::1" }]);
   const previous = { podIPs: [{ ip: "10.1.0.9" }] };
   assert.deepEqual(generate({ pod, previous }).podIPs, [{ ip: "10.1.0.9" }]);
-  assert.deepEqual(generate({ pod, previous, hostIPs: ["10.1.0.1", "fd00::1"] }).podIPs, [{ ip: "10.1.0.9" }, { ip: "fd00::1" }]);
+  assert.deepEqual(generate({ pod, previous, hostIPs: ["10.1.0.1", "fd00::1"] }).podIPs, [
+    { ip: "10.1.0.9" },
+    { ip: "fd00::1" },
+  ]);
 });
 
 test("the same world gives the same status: what was shown before is carried on unchanged", () => {
-  const observed = observe([aSandbox()], [aStatus(c, ContainerState.CONTAINER_EXITED, { id: "old", exitCode: 1 }), up()]);
+  const observed = observe(
+    [aSandbox()],
+    [aStatus(c, ContainerState.CONTAINER_EXITED, { id: "old", exitCode: 1 }), up()],
+  );
   const first = generate({ observed });
   assert.deepEqual(generate({ observed, previous: first }), first);
 });

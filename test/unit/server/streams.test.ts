@@ -9,6 +9,7 @@ import { type TestContext, test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
 import type { ContainerFilter, PodSandboxFilter } from "../../../src/gen/cri.ts";
 import type { Endpoint } from "../../../src/seams/runtime.ts";
+import { fakeClock } from "../../fakes/clock.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 import { type Running, adminToken, ask, runtimeOf, start } from "./harness.ts";
 
@@ -19,11 +20,14 @@ interface Backend {
   readonly endpoint: Endpoint;
   readonly requests: IncomingMessage[];
   readonly connections: Socket[];
+  /** Our ends of them. */
+  readonly dialed: Socket[];
 }
 
 /** A streaming server such as a runtime has: it accepts every upgrade and hands the connection to `serve`. */
 async function backend(t: TestContext, serve: (socket: Duplex, head: Buffer) => void, otherwise?: RequestListener): Promise<Backend> {
-  const [requests, connections]: [IncomingMessage[], Socket[]] = [[], []];
+  const requests: IncomingMessage[] = [];
+  const [connections, dialed]: [Socket[], Socket[]] = [[], []];
   const server = createServer(otherwise);
   server.on("connection", (socket) => connections.push(socket));
   if (!otherwise) {
@@ -46,9 +50,10 @@ async function backend(t: TestContext, serve: (socket: Duplex, head: Buffer) => 
   const dial = async () => {
     const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true });
     await once(socket, "connect");
+    dialed.push(socket);
     return socket;
   };
-  return { endpoint: { path: "/exec/token-1?x=%20y", host: `127.0.0.1:${port}`, dial }, requests, connections };
+  return { endpoint: { path: "/exec/token-1?x=%20y", host: `127.0.0.1:${port}`, dial }, requests, connections, dialed };
 }
 
 interface Upgraded {
@@ -256,6 +261,39 @@ test("a client that vanishes takes the backend's connection with it", async (t) 
   socket.write("something");
   socket.destroy();
   await ended.promise;
+});
+
+test("a backend that goes on after the client's end is given ten seconds", async (t) => {
+  const ended = Promise.withResolvers<void>();
+  const served = await backend(t, (socket) => {
+    socket.on("end", () => ended.resolve());
+    socket.resume();
+  });
+  const clock = fakeClock();
+  await using server = await start({ pods: [pod], deps: { clock, runtime: runtimeOf({ ...running, exec: () => Promise.resolve(served.endpoint) }) } });
+  const { socket } = await upgrade(server, everywhere);
+  socket.on("error", () => {});
+  socket.end();
+  await ended.promise;
+  // The handshake's deadline and the ten seconds.
+  while (clock.pending < 2) await new Promise((resolve) => setImmediate(resolve));
+  await clock.advance(9_999);
+  assert.equal(served.dialed[0]?.destroyed, false);
+  await clock.advance(1);
+  assert.equal(served.dialed[0]?.destroyed, true);
+});
+
+test("a backend that does not answer the handshake is given thirty seconds", async (t) => {
+  const silent = await backend(t, () => {}, () => {});
+  const clock = fakeClock();
+  await using server = await start({ pods: [pod], deps: { clock, runtime: runtimeOf({ ...running, exec: () => Promise.resolve(silent.endpoint) }) } });
+  const answer = ask(server, everywhere, { method: "POST", headers: { ...spdy, authorization: `Bearer ${adminToken}` } });
+  while (silent.connections.length === 0) await new Promise((resolve) => setImmediate(resolve));
+  await clock.advance(30_000);
+  assert.deepEqual([(await answer).status, (await answer).body], [500, "no answer within 30000 ms\n"]);
+  const [connection] = silent.connections;
+  assert.ok(connection);
+  if (!connection.destroyed) await once(connection.resume(), "close");
 });
 
 test("stopping the server ends its streams at once", async (t) => {

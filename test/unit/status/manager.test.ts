@@ -18,12 +18,12 @@ function world(start: Partial<Pod> = {}, mayRun = { now: false }) {
   const store: { pod: Pod | undefined } = { pod: server.pod };
   const patches: object[] = [];
   const removed: string[] = [];
-  const fail: unknown[] = [];
-  const check = (uid: string): Pod => {
+  const fail: Error[] = [];
+  const check = (uid: string, code: "invalid_argument" | "conflict"): Pod => {
     const error = fail.shift();
     if (error) throw error;
     if (!server.pod) throw new CodedError("not_found", "gone");
-    if (server.pod.metadata.uid !== uid) throw new CodedError("conflict", "Precondition failed: UID");
+    if (server.pod.metadata.uid !== uid) throw new CodedError(code, "metadata.uid");
     return server.pod;
   };
   const api: PodApi = {
@@ -32,19 +32,29 @@ function world(start: Partial<Pod> = {}, mayRun = { now: false }) {
       return server.pod;
     },
     async patchStatus({ uid }, status) {
-      const pod = check(uid);
+      const pod = check(uid, "invalid_argument");
       patches.push(status);
       version += 1;
-      server.pod = { ...pod, metadata: { ...pod.metadata, resourceVersion: String(version) }, status: { ...pod.status, ...status } };
+      server.pod = {
+        ...pod,
+        metadata: { ...pod.metadata, resourceVersion: String(version) },
+        status: { ...pod.status, ...status },
+      };
       return server.pod;
     },
     async remove({ uid }) {
-      check(uid);
+      check(uid, "conflict");
       removed.push(uid);
       server.pod = undefined;
     },
   };
-  const manager = createStatusManager({ api, pods: { get: (uid) => (store.pod?.metadata.uid === uid ? store.pod : undefined) }, mayRun: () => mayRun.now, clock, log: quiet });
+  const manager = createStatusManager({
+    api,
+    pods: { get: (uid) => (store.pod?.metadata.uid === uid ? store.pod : undefined) },
+    mayRun: () => mayRun.now,
+    clock,
+    log: quiet,
+  });
   const stop = new AbortController();
   const done = manager.run(stop.signal);
   const end = async () => {
@@ -54,7 +64,10 @@ function world(start: Partial<Pod> = {}, mayRun = { now: false }) {
   return { clock, server, store, patches, removed, fail, manager, mayRun, end, settle: () => clock.advance(0) };
 }
 
-const withStatus = (status: PodStatus, metadata: Partial<Pod["metadata"]> = {}): Pod => ({ ...aPod({}, { resourceVersion: "10", ...metadata }), status });
+const withStatus = (status: PodStatus, metadata: Partial<Pod["metadata"]> = {}): Pod => ({
+  ...aPod({}, { resourceVersion: "10", ...metadata }),
+  status,
+});
 const nowText = "2026-01-01T00:00:00Z";
 
 test("a status leaves at once, and nothing is sent when nothing changed", async () => {
@@ -72,7 +85,11 @@ test("a status leaves at once, and nothing is sent when nothing changed", async 
 });
 
 test("nothing is sent after a restart when the API server shows it all", async () => {
-  const shown: PodStatus = { phase: "Running", startTime: "2025-01-01T00:00:00Z", conditions: [{ type: "Ready", status: "True", lastTransitionTime: "2025-01-01T00:00:09Z" }] };
+  const shown: PodStatus = {
+    phase: "Running",
+    startTime: "2025-01-01T00:00:00Z",
+    conditions: [{ type: "Ready", status: "True", lastTransitionTime: "2025-01-01T00:00:09Z" }],
+  };
   const w = world({ status: shown });
   w.manager.set(withStatus(shown), { phase: "Running", conditions: [{ type: "Ready", status: "True" }] });
   await w.settle();
@@ -166,7 +183,10 @@ test("a finished pod that nobody deletes stays, until somebody does", async () =
 
 test("a mirror pod's object is not deleted", async () => {
   const w = world();
-  const mirror = withStatus({ phase: "Failed" }, { deletionTimestamp: nowText, annotations: { "kubernetes.io/config.mirror": "h" } });
+  const mirror = withStatus(
+    { phase: "Failed" },
+    { deletionTimestamp: nowText, annotations: { "kubernetes.io/config.mirror": "h" } },
+  );
   w.server.pod = mirror;
   w.store.pod = mirror;
   w.manager.terminated(mirror);
@@ -204,8 +224,18 @@ test("a patch that the API server does not take up is not sent again and again",
   const store = w.store.pod;
   assert.ok(store);
   const sent: object[] = [];
-  const api: PodApi = { get: async () => store, remove: async () => undefined, patchStatus: async (_pod, status) => (sent.push(status), store) };
-  const manager = createStatusManager({ api, pods: { get: () => store }, mayRun: () => false, clock: w.clock, log: quiet });
+  const api: PodApi = {
+    get: async () => store,
+    remove: async () => undefined,
+    patchStatus: async (_pod, status) => (sent.push(status), store),
+  };
+  const manager = createStatusManager({
+    api,
+    pods: { get: () => store },
+    mayRun: () => false,
+    clock: w.clock,
+    log: quiet,
+  });
   const stop = new AbortController();
   const done = manager.run(stop.signal);
   for (let round = 0; round < 3; round++) {
@@ -224,7 +254,10 @@ test("a patch that the API server does not take up is not sent again and again",
 test("a status that revives an ended container is dropped", async () => {
   const w = world();
   const pod = aPod({ restartPolicy: "Never" });
-  const status = (state: object): PodStatus => ({ phase: "Running", containerStatuses: [{ name: "c", image: "i", imageID: "", ready: false, restartCount: 0, state }] });
+  const status = (state: object): PodStatus => ({
+    phase: "Running",
+    containerStatuses: [{ name: "c", image: "i", imageID: "", ready: false, restartCount: 0, state }],
+  });
   w.manager.set(pod, status({ terminated: { exitCode: 1 } }));
   w.manager.set(pod, status({ running: {} }));
   assert.ok(w.manager.get("uid-1")?.containerStatuses?.[0]?.state?.terminated);
@@ -233,7 +266,9 @@ test("a status that revives an ended container is dropped", async () => {
 
 test("many pods are written side by side, a bounded number at once", async () => {
   const clock: FakeClock = fakeClock();
-  const pods = new Map(Array.from({ length: 25 }, (_, index) => [`uid-${index}`, aPod({}, { uid: `uid-${index}`, name: `p${index}` })]));
+  const pods = new Map(
+    Array.from({ length: 25 }, (_, index) => [`uid-${index}`, aPod({}, { uid: `uid-${index}`, name: `p${index}` })]),
+  );
   const gates: PromiseWithResolvers<void>[] = [];
   const patchStatus: PodApi["patchStatus"] = async ({ uid }) => {
     const gate = Promise.withResolvers<void>();
@@ -244,7 +279,13 @@ test("many pods are written side by side, a bounded number at once", async () =>
     return pod;
   };
   const api: PodApi = { get: () => Promise.reject(new Error("not asked")), remove: async () => undefined, patchStatus };
-  const manager = createStatusManager({ api, pods: { get: (uid) => pods.get(uid) }, mayRun: () => true, clock, log: quiet });
+  const manager = createStatusManager({
+    api,
+    pods: { get: (uid) => pods.get(uid) },
+    mayRun: () => true,
+    clock,
+    log: quiet,
+  });
   const stop = new AbortController();
   const done = manager.run(stop.signal);
   for (const pod of pods.values()) manager.set(pod, { phase: "Running" });
@@ -274,7 +315,11 @@ test("calls go to the status subresource with the UID as precondition", async ()
   await api.remove(pod.metadata, signal);
   assert.deepEqual(calls, [
     ["get", "/api/v1/namespaces/default/pods/p"],
-    ["patch", "/api/v1/namespaces/default/pods/p/status", { type: "strategic", body: { metadata: { uid: "uid-1" }, status: { phase: "Running" } } }],
+    [
+      "patch",
+      "/api/v1/namespaces/default/pods/p/status",
+      { type: "strategic", body: { metadata: { uid: "uid-1" }, status: { phase: "Running" } } },
+    ],
     ["delete", "/api/v1/namespaces/default/pods/p", { gracePeriodSeconds: 0, preconditions: { uid: "uid-1" } }],
   ]);
 });

@@ -10,18 +10,36 @@ import { aContainer, aPod } from "../../fakes/pods.ts";
 
 const now = "2026-02-02T00:00:00Z";
 const long = "2026-01-01T00:00:00Z";
-const aContainerStatus = (name: string, more: Partial<ContainerStatus> = {}): ContainerStatus => ({ name, image: "i", imageID: "", ready: false, restartCount: 0, ...more });
+const aContainerStatus = (name: string, more: Partial<ContainerStatus> = {}): ContainerStatus => ({
+  name,
+  image: "i",
+  imageID: "",
+  ready: false,
+  restartCount: 0,
+  ...more,
+});
 
 test("transition times move only when a condition flips; the start time never does", () => {
   const before: PodStatus = {
     startTime: long,
-    conditions: [{ type: "Ready", status: "False", lastTransitionTime: long }, { type: "Initialized", status: "True", lastTransitionTime: long }],
+    conditions: [
+      { type: "Ready", status: "False", lastTransitionTime: long },
+      { type: "Initialized", status: "True", lastTransitionTime: long },
+    ],
   };
   const next: PodStatus = {
-    conditions: [{ type: "Ready", status: "True" }, { type: "Initialized", status: "True" }, { type: "PodScheduled", status: "True" }, { type: "my/own", status: "True" }],
+    conditions: [
+      { type: "Ready", status: "True" },
+      { type: "Initialized", status: "True" },
+      { type: "PodScheduled", status: "True" },
+      { type: "my/own", status: "True" },
+    ],
   };
   const status = carryOn(aPod(), before, next, now);
-  assert.deepEqual(status.conditions?.map(({ lastTransitionTime }) => lastTransitionTime), [now, long, now, undefined]);
+  assert.deepEqual(
+    status.conditions?.map(({ lastTransitionTime }) => lastTransitionTime),
+    [now, long, now, undefined],
+  );
   assert.equal(status.startTime, long);
   assert.equal(carryOn(aPod(), undefined, next, now).startTime, now);
 });
@@ -33,9 +51,23 @@ test("the observed generation follows the pod and never falls", () => {
 });
 
 test("a pod in a final phase is not ready", () => {
-  const ready: PodStatus = { phase: "Failed", conditions: [{ type: "Ready", status: "True" }, { type: "ContainersReady", status: "True" }, { type: "Initialized", status: "True" }] };
+  const ready: PodStatus = {
+    phase: "Failed",
+    conditions: [
+      { type: "Ready", status: "True" },
+      { type: "ContainersReady", status: "True" },
+      { type: "Initialized", status: "True" },
+    ],
+  };
   const conditions = carryOn(aPod(), ready, ready, now).conditions ?? [];
-  assert.deepEqual(conditions.map(({ status, reason }) => [status, reason]), [["False", "PodFailed"], ["False", "PodFailed"], ["True", undefined]]);
+  assert.deepEqual(
+    conditions.map(({ status, reason }) => [status, reason]),
+    [
+      ["False", "PodFailed"],
+      ["False", "PodFailed"],
+      ["True", undefined],
+    ],
+  );
   assert.equal(conditions[0]?.lastTransitionTime, now);
 });
 
@@ -48,7 +80,9 @@ test("a container that has ended for good does not come back", () => {
   assert.equal(illegalRevival(aPod({ restartPolicy: "OnFailure" }), failed, back), undefined);
   assert.equal(illegalRevival(aPod({ restartPolicy: "Never" }), failed, back), "c");
   const init = aPod({ restartPolicy: "Never", initContainers: [aContainer("i")] });
-  const initOf = (state: ContainerStatus["state"]) => ({ initContainerStatuses: [aContainerStatus("i", state && { state })] });
+  const initOf = (state: ContainerStatus["state"]) => ({
+    initContainerStatuses: [aContainerStatus("i", state && { state })],
+  });
   assert.equal(illegalRevival(init, initOf({ terminated: { exitCode: 1 } }), initOf({ running: {} })), "i");
 });
 
@@ -57,21 +91,47 @@ test("messages share 12 KiB and are cut between characters; times lose their fra
   const message = `${"x".repeat(6143)}ü`;
   const status = normalizeStatus(pod, {
     startTime: "2026-01-01T00:00:00.987Z",
-    containerStatuses: [aContainerStatus("b"), aContainerStatus("a", { state: { terminated: { exitCode: 1, message, finishedAt: "2026-01-01T00:00:01.5Z" } } })],
+    containerStatuses: [
+      aContainerStatus("b"),
+      aContainerStatus("a", { state: { terminated: { exitCode: 1, message, finishedAt: "2026-01-01T00:00:01.5Z" } } }),
+    ],
   });
-  assert.deepEqual(status.containerStatuses?.map(({ name }) => name), ["a", "b"]);
+  assert.deepEqual(
+    status.containerStatuses?.map(({ name }) => name),
+    ["a", "b"],
+  );
   assert.equal(status.containerStatuses?.[0]?.state?.terminated?.message, "x".repeat(6143));
   assert.equal(status.containerStatuses?.[0]?.state?.terminated?.finishedAt, "2026-01-01T00:00:01Z");
   assert.equal(status.startTime, "2026-01-01T00:00:00Z");
 });
 
 test("a final phase is held back while containers may run; a shown one is never taken back", () => {
-  const running: PodStatus = { phase: "Running", conditions: [{ type: "x/y", status: "True" }, { type: "Ready", status: "True" }] };
-  const done: PodStatus = { phase: "Failed", reason: "R", message: "M", conditions: [{ type: "Ready", status: "False" }, { type: "x/y", status: "False" }] };
+  const running: PodStatus = {
+    phase: "Running",
+    conditions: [
+      { type: "x/y", status: "True" },
+      { type: "Ready", status: "True" },
+    ],
+  };
+  const done: PodStatus = {
+    phase: "Failed",
+    reason: "R",
+    message: "M",
+    conditions: [
+      { type: "Ready", status: "False" },
+      { type: "x/y", status: "False" },
+    ],
+  };
   const held = mergeStatus(running, done, true);
   assert.deepEqual([held.phase, held.reason, held.message], ["Running", undefined, undefined]);
-  assert.deepEqual(held.conditions, [{ type: "x/y", status: "True" }, { type: "Ready", status: "False" }]);
-  assert.deepEqual([mergeStatus(running, done, false).phase, mergeStatus(running, done, false).reason], ["Failed", "R"]);
+  assert.deepEqual(held.conditions, [
+    { type: "x/y", status: "True" },
+    { type: "Ready", status: "False" },
+  ]);
+  assert.deepEqual(
+    [mergeStatus(running, done, false).phase, mergeStatus(running, done, false).reason],
+    ["Failed", "R"],
+  );
   assert.equal(mergeStatus({ phase: "Failed" }, { phase: "Running" }, true).phase, "Failed");
 });
 
@@ -95,7 +155,10 @@ test("the patch holds what differs, and nulls what is gone", () => {
     podIP: "10.0.0.2",
     podIPs: [{ ip: "10.0.0.2" }],
     containerStatuses: [aContainerStatus("c")],
-    conditions: [{ type: "Ready", status: "True", lastTransitionTime: now }, { type: "Initialized", status: "True", lastTransitionTime: long }],
+    conditions: [
+      { type: "Ready", status: "True", lastTransitionTime: now },
+      { type: "Initialized", status: "True", lastTransitionTime: long },
+    ],
   };
   assert.deepEqual(statusPatch(shown, wanted), {
     phase: "Running",
@@ -110,20 +173,44 @@ test("the patch holds what differs, and nulls what is gone", () => {
 });
 
 test("nothing differs between absent, null and empty", () => {
-  const shown = { phase: "Running", podIPs: [], conditions: [{ type: "Ready", status: "True", lastProbeTime: null }], containerStatuses: [aContainerStatus("c", { lastState: {} })] };
-  const wanted: PodStatus = { phase: "Running", conditions: [{ type: "Ready", status: "True" }], containerStatuses: [aContainerStatus("c")] };
+  const shown = {
+    phase: "Running",
+    podIPs: [],
+    conditions: [{ type: "Ready", status: "True", lastProbeTime: null }],
+    containerStatuses: [aContainerStatus("c", { lastState: {} })],
+  };
+  const wanted: PodStatus = {
+    phase: "Running",
+    conditions: [{ type: "Ready", status: "True" }],
+    containerStatuses: [aContainerStatus("c")],
+  };
   assert.equal(statusPatch(shown as unknown as PodStatus, wanted), undefined);
   assert.deepEqual(statusPatch({ podIPs: [{ ip: "1.2.3.4" }] }, {}), { podIPs: null });
   const waits = aContainerStatus("c", { state: { waiting: {} } });
-  assert.deepEqual(statusPatch({ containerStatuses: [aContainerStatus("c")] }, { containerStatuses: [waits] }), { containerStatuses: [waits] });
+  assert.deepEqual(statusPatch({ containerStatuses: [aContainerStatus("c")] }, { containerStatuses: [waits] }), {
+    containerStatuses: [waits],
+  });
 });
 
 test("a pod whose containers are gone has ended, and so have they", () => {
-  const lost = { exitCode: 137, reason: "ContainerStatusUnknown", message: "The container could not be located when the pod was terminated" };
-  const status: PodStatus = { phase: "Running", containerStatuses: [aContainerStatus("c", { state: { running: {} } }), aContainerStatus("d", { state: { terminated: { exitCode: 0 } } })] };
+  const lost = {
+    exitCode: 137,
+    reason: "ContainerStatusUnknown",
+    message: "The container could not be located when the pod was terminated",
+  };
+  const status: PodStatus = {
+    phase: "Running",
+    containerStatuses: [
+      aContainerStatus("c", { state: { running: {} } }),
+      aContainerStatus("d", { state: { terminated: { exitCode: 0 } } }),
+    ],
+  };
   const ended = terminatedStatus(aPod(), status);
   assert.equal(ended.phase, "Failed");
-  assert.deepEqual(ended.containerStatuses?.map(({ state }) => state), [{ terminated: lost }, { terminated: { exitCode: 0 } }]);
+  assert.deepEqual(
+    ended.containerStatuses?.map(({ state }) => state),
+    [{ terminated: lost }, { terminated: { exitCode: 0 } }],
+  );
   assert.equal(terminatedStatus(aPod(), { phase: "Succeeded" }).phase, "Succeeded");
 });
 
@@ -139,6 +226,15 @@ test("containers that were never to start keep waiting", () => {
   assert.equal(ended.initContainerStatuses?.[0]?.state?.terminated?.exitCode, 137);
   assert.deepEqual(ended.initContainerStatuses?.[1]?.state, waiting.state);
   assert.deepEqual(ended.containerStatuses?.[0]?.state, waiting.state);
-  const done = { ...status, initContainerStatuses: [aContainerStatus("i", { state: { terminated: { exitCode: 0 } } }), aContainerStatus("j", { state: { terminated: { exitCode: 0 } } })] };
-  assert.equal(terminatedStatus({ ...pod, status: done }, done).containerStatuses?.[0]?.state?.terminated?.exitCode, 137);
+  const done = {
+    ...status,
+    initContainerStatuses: [
+      aContainerStatus("i", { state: { terminated: { exitCode: 0 } } }),
+      aContainerStatus("j", { state: { terminated: { exitCode: 0 } } }),
+    ],
+  };
+  assert.equal(
+    terminatedStatus({ ...pod, status: done }, done).containerStatuses?.[0]?.state?.terminated?.exitCode,
+    137,
+  );
 });

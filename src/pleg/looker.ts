@@ -1,0 +1,104 @@
+import { ContainerState, PodSandboxState } from "../gen/cri.ts";
+import type { Logger } from "../lib/log.ts";
+import { Mailbox } from "../lib/mailbox.ts";
+import type { PodCache, PodInspector, RuntimePod, Waker } from "../pipeline.ts";
+import { type ObserveDeps, type PodListing, listPods, listingFingerprint, observePod, podFingerprint } from "./observe.ts";
+import { createPodCache } from "./pod-cache.ts";
+
+export interface LookerDeps extends ObserveDeps {
+  readonly log: Logger;
+  readonly waker: Waker;
+}
+
+/** Looks at pods in the runtime, keeps the pod cache true, and wakes the workers of pods that changed. */
+export interface Looker extends PodInspector {
+  readonly cache: PodCache;
+  /** Looks at a pod whose listing differs from the cache; a failed look is tried again by the next relist. */
+  check(listing: PodListing, signal: AbortSignal): Promise<void>;
+  /** Looks at a pod soon, one look after another. @param exited a container or sandbox whose end was announced. */
+  soon(uid: string, exited: string | undefined): void;
+  /** An end was announced of something nobody has looked at yet: its pod is looked at as soon as it is known. */
+  expect(id: string): void;
+  /** Drops what was expected: a relist has seen everything. */
+  settle(): void;
+  podOf(id: string): string | undefined;
+}
+
+/** containerd announces an exit some 25 ms before its status shows it: looks after an exit event, until they agree. */
+const lookAgainMs = [10, 20, 40, 80, 160, 320, 640, undefined];
+
+/** @param stop ends the looks under way. */
+export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
+  const { clock, log, waker } = given;
+  const { reader, writer } = createPodCache();
+  const deps: LookerDeps = { ...given, known: reader.get };
+  const podOfId = new Map<string, string>();
+  const boxes = new Map<string, Mailbox<ReadonlySet<string>>>();
+  const failed = new Set<string>();
+  const expected = new Set<string>();
+
+  const keep = (pod: RuntimePod) => {
+    for (const id of idsOf(reader.get(pod.uid))) podOfId.delete(id);
+    for (const id of idsOf(pod)) podOfId.set(id, pod.uid);
+    writer.put(pod);
+    for (const id of expected) if (podOfId.get(id) === pod.uid) soon(pod.uid, id);
+  };
+  const look = async (listing: PodListing, signal: AbortSignal) => {
+    const before = reader.get(listing.uid);
+    const after = await observePod(deps, listing, signal);
+    keep(after);
+    failed.delete(listing.uid);
+    if (!before || podFingerprint(before) !== podFingerprint(after)) waker.wake(listing.uid, "pleg");
+  };
+  const list = async (uid: string, signal: AbortSignal): Promise<PodListing> =>
+    (await listPods(deps, uid, signal)).get(uid) ?? { uid, sandboxes: [], containers: [], listedAt: clock.monotonic() };
+
+  /** Looks again while the runtime shows as running what it has announced the end of. */
+  const lookUntilEnded = async (uid: string, ids: ReadonlySet<string>) => {
+    for (const pause of lookAgainMs) {
+      await look(await list(uid, stop), stop);
+      if (pause === undefined || !isAnyAlive(reader.get(uid), ids)) return;
+      await clock.sleep(pause, stop);
+    }
+  };
+  const onError = (uid: string, error: unknown) => {
+    failed.add(uid);
+    if (!stop.aborted) log.debug({ err: error, uid }, "pod could not be inspected, the relist will look again");
+  };
+  const soon = (uid: string, exited: string | undefined) => {
+    if (exited !== undefined) expected.delete(exited);
+    const box = boxes.get(uid) ?? new Mailbox<ReadonlySet<string>>((ids) => lookUntilEnded(uid, ids), (error) => onError(uid, error));
+    boxes.set(uid, box);
+    box.put(new Set([...(box.waiting ?? []), ...(exited === undefined ? [] : [exited])]));
+    void box.idle().then(() => void (box.busy || boxes.delete(uid)));
+  };
+
+  return {
+    cache: reader,
+    soon,
+    expect: (id) => void expected.add(id),
+    settle: () => expected.clear(),
+    podOf: (id) => podOfId.get(id),
+    async inspect(uid, signal) {
+      const pod = await observePod(deps, await list(uid, signal), signal);
+      keep(pod);
+      return pod;
+    },
+    async check(listing, signal) {
+      const known = reader.get(listing.uid);
+      if (known && known.observedAt > listing.listedAt) return;
+      if (known && podFingerprint(known) === listingFingerprint(listing) && !failed.has(listing.uid)) return;
+      await look(listing, signal).catch((error: unknown) => onError(listing.uid, error));
+    },
+  };
+}
+
+function idsOf(pod: RuntimePod | undefined): readonly string[] {
+  return [...(pod?.sandboxes ?? []), ...(pod?.containers ?? [])].map(({ id }) => id);
+}
+
+/** True when any of the containers or sandboxes of these IDs is shown as running. */
+function isAnyAlive(pod: RuntimePod | undefined, ids: ReadonlySet<string>): boolean {
+  const containers = pod?.containers.some(({ id, state }) => ids.has(id) && state === ContainerState.CONTAINER_RUNNING);
+  return containers || (pod?.sandboxes.some(({ id, state }) => ids.has(id) && state === PodSandboxState.SANDBOX_READY) ?? false);
+}

@@ -1,0 +1,94 @@
+import { createBackoff } from "../lib/backoff.ts";
+import { hasCode } from "../lib/errors.ts";
+import { Mailbox } from "../lib/mailbox.ts";
+import { onAbort } from "../lib/service-group.ts";
+import { createTurns } from "../lib/turns.ts";
+import { createWorkQueue } from "../lib/work-queue.ts";
+import type { PodStatus } from "../objects.ts";
+import { createStatusWriter, type WriterDeps } from "./writer.ts";
+
+/** Pods whose statuses are written at the same time. */
+const parallelWrites = 10;
+const firstRetryMs = 200;
+const longestRetryMs = 5_000;
+
+/** What the node wants the API server to show of a pod. */
+export interface Held {
+  readonly status: PodStatus;
+  /** The pod's containers are gone and its volumes unmounted. */
+  readonly finished: boolean;
+}
+
+export interface DeliveryDeps extends WriterDeps {
+  /** The newest wish for a pod; undefined when there is none any more. */
+  readonly held: (uid: string) => Held | undefined;
+  /** The API server has no such pod any more. */
+  readonly onGone: (uid: string) => void;
+}
+
+/** Brings statuses to the API server: a pod at a time has one writer, many pods are written side by side, and what fails is
+ *  tried again with growing pauses. */
+export interface Delivery {
+  /** Writes what is held for the pod, now or once running. */
+  send(uid: string): void;
+  forget(uid: string): void;
+  /** Delivers until the signal aborts. @param waiting pods whose statuses were held before. */
+  run(waiting: readonly string[], signal: AbortSignal): Promise<void>;
+}
+
+export function createDelivery(deps: DeliveryDeps): Delivery {
+  const { clock, log, held } = deps;
+  const boxes = new Map<string, Mailbox<string>>();
+  const writer = createStatusWriter(deps);
+  const turn = createTurns(parallelWrites);
+  const backoff = createBackoff({ clock, initialMs: firstRetryMs, maxMs: longestRetryMs });
+  const later = createWorkQueue(clock, (uid) => send(uid));
+  let running: AbortSignal | undefined;
+
+  const send = (uid: string) => {
+    if (!running || running.aborted || !held(uid)) return;
+    const box =
+      boxes.get(uid) ??
+      new Mailbox<string>(
+        (key) => turn(() => write(key)),
+        (error) => log.error({ err: error, uid }, "status writer failed"),
+      );
+    boxes.set(uid, box);
+    box.put(uid);
+  };
+
+  const write = async (uid: string): Promise<void> => {
+    const newest = held(uid);
+    if (!newest || !running || running.aborted) return;
+    try {
+      const gone = await writer.write({ uid, ...newest }, running);
+      backoff.reset(uid);
+      if (gone) deps.onGone(uid);
+    } catch (error) {
+      if (running.aborted) return;
+      const unreachable = hasCode(error, "unavailable", "deadline_exceeded", "conflict");
+      log[unreachable ? "debug" : "warn"]({ err: error, uid }, "status was not written, will retry");
+      if (held(uid)) later.add(uid, backoff.next(uid) * clock.jitter(1, 1.5));
+    } finally {
+      if (!held(uid)) boxes.delete(uid);
+    }
+  };
+
+  return {
+    send,
+    forget(uid) {
+      // A box at work stays until it is done: one pod never has two writers.
+      if (!boxes.get(uid)?.busy) boxes.delete(uid);
+      later.drop(uid);
+      backoff.reset(uid);
+      writer.forget(uid);
+    },
+    async run(waiting, signal) {
+      running = signal;
+      for (const uid of waiting) send(uid);
+      await onAbort(signal);
+      later.stop();
+      await Promise.all([...boxes.values()].map((box) => box.idle()));
+    },
+  };
+}

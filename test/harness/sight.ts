@@ -1,0 +1,101 @@
+import { existsSync, readFileSync, readdirSync } from "node:fs";
+import { basename, join } from "node:path";
+import type { ContainerStatus, PodSandbox } from "../../src/gen/cri.ts";
+import { hasCode } from "../../src/lib/errors.ts";
+import type { Pod } from "../../src/objects.ts";
+import type { Runtime } from "../../src/seams/runtime.ts";
+import { cgroupHierarchies } from "./cgroups.ts";
+import type { Cluster } from "./cluster.ts";
+
+/** A node at one moment, from all sides: what the API server says, what the runtime has, what lies on the machine. */
+export interface Sight {
+  /** The node's pods as the API server has them. */
+  readonly pods: readonly Pod[];
+  readonly sandboxes: readonly PodSandbox[];
+  /** Newest first. */
+  readonly containers: readonly ContainerStatus[];
+  /** The first process of each running container, by container ID. */
+  readonly processes: ReadonlyMap<string, string>;
+  /** What the machine keeps for a pod, by the pod's UID: directories, mounts, cgroups. */
+  readonly traces: ReadonlyMap<string, readonly string[]>;
+  /** Links to container logs that lead nowhere. */
+  readonly brokenLinks: readonly string[];
+}
+
+/** Looks at a node from all sides: the API server before and after everything else, so that `undefined` means that it changed
+ *  meanwhile. */
+export async function lookAt(cluster: Cluster, runtime: Runtime, signal: AbortSignal): Promise<Sight | undefined> {
+  const before = await podsOf(cluster);
+  const [sandboxes, listed] = await Promise.all([runtime.listPodSandbox(undefined, signal), runtime.listContainers(undefined, signal)]);
+  const containers = await Promise.all(listed.map(async ({ id }) => (await runtime.containerStatus(id, signal).catch(goneIsNothing))?.status));
+  const there = containers.filter((status) => status !== undefined).sort((a, b) => Number(b.createdAt - a.createdAt));
+  const sight = { sandboxes, containers: there, processes: processesOf(cluster, there), traces: tracesOf(cluster), brokenLinks: brokenLinksOf(cluster) };
+  const pods = await podsOf(cluster);
+  return versionsOf(before) === versionsOf(pods) ? { pods, ...sight } : undefined;
+}
+
+function goneIsNothing(error: unknown): undefined {
+  if (!hasCode(error, "not_found")) throw error;
+}
+
+async function podsOf({ mustKubectl, nodeName }: Cluster): Promise<readonly Pod[]> {
+  const text = await mustKubectl(["get", "pods", "--all-namespaces", `--field-selector=spec.nodeName=${nodeName}`, "--output=json"]);
+  return (JSON.parse(text) as { items: Pod[] }).items;
+}
+
+function versionsOf(pods: readonly Pod[]): string {
+  return pods.map(({ metadata }) => `${metadata.uid}=${metadata.resourceVersion}`).sort().join(" ");
+}
+
+/** containerd's shim writes the pid of a container's first process next to its bundle. */
+function processesOf({ layout }: Cluster, containers: readonly ContainerStatus[]): Map<string, string> {
+  const tasks = join(layout.containerd, "state", "io.containerd.runtime.v2.task", "k8s.io");
+  return new Map(containers.flatMap(({ id }) => {
+    const file = join(tasks, id, "init.pid");
+    return existsSync(file) ? [[id, readFileSync(file, "utf8").trim()] as const] : [];
+  }));
+}
+
+const uidPattern = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/;
+
+function tracesOf({ layout, root }: Cluster): Map<string, string[]> {
+  const traces = new Map<string, string[]>();
+  const note = (text: string, what: string) => {
+    const uid = uidPattern.exec(text)?.[0];
+    if (uid !== undefined) traces.set(uid, [...(traces.get(uid) ?? []), what]);
+  };
+  for (const name of namesIn(join(layout.kubeletRoot, "pods"))) note(name, `directory ${join(layout.kubeletRoot, "pods", name)}`);
+  for (const name of namesIn(layout.podLogs)) note(name, `logs ${join(layout.podLogs, name)}`);
+  for (const line of readFileSync(join(root, "..", "mountinfo"), "utf8").split("\n")) {
+    const path = line.split(" ")[4] ?? "";
+    if (path.startsWith(`${layout.kubeletRoot}/`)) note(path, `mount ${path}`);
+  }
+  for (const cgroup of cgroupHierarchies().flatMap((hierarchy) => podCgroups(join(hierarchy, layout.cgroup)))) note(basename(cgroup), `cgroup ${cgroup}`);
+  return traces;
+}
+
+/** The cgroups of pods below one of QoS classes, at whatever depth. */
+function podCgroups(folder: string): string[] {
+  return foldersIn(folder).flatMap((name) => (name.startsWith("pod") ? [join(folder, name)] : podCgroups(join(folder, name))));
+}
+
+function brokenLinksOf({ root, layout }: Cluster): string[] {
+  const folder = join(root, "var/log/containers");
+  const logs = new Set(namesIn(layout.podLogs));
+  // The links name paths inside the cluster, all below the pod logs, which are the same outside.
+  return namesIn(folder).filter((name) => !logs.has(podOfLink(name, logs)));
+}
+
+/** The log directory that a link `POD_NAMESPACE_CONTAINER-ID.log` belongs to: `NAMESPACE_POD_UID`; empty without one. */
+function podOfLink(link: string, logs: ReadonlySet<string>): string {
+  const [pod, namespace] = link.split("_");
+  return [...logs].find((name) => name.startsWith(`${namespace}_${pod}_`)) ?? "";
+}
+
+function namesIn(folder: string): string[] {
+  return existsSync(folder) ? readdirSync(folder) : [];
+}
+
+function foldersIn(folder: string): string[] {
+  return existsSync(folder) ? readdirSync(folder, { withFileTypes: true }).filter((entry) => entry.isDirectory()).map(({ name }) => name) : [];
+}

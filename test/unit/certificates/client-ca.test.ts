@@ -1,0 +1,56 @@
+import assert from "node:assert/strict";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { clientCAFromCluster, clientCAFromFile } from "../../../src/certificates/client-ca.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+
+const pem = (name: string) => `-----BEGIN CERTIFICATE-----\n${name}\n-----END CERTIFICATE-----\n`;
+
+test("the cluster's CA: none before the first answer, changes are told, a failure keeps what is known and is logged once", async () => {
+  const clock = fakeClock();
+  let logged = "";
+  const log = createLogger(0, { write: (line: string) => void (logged += line) });
+  let answer: () => Promise<string | undefined> = () => Promise.resolve(pem("one"));
+  const ca = clientCAFromCluster(() => answer(), { clock, log });
+  let told = 0;
+  const forget = ca.onChange(() => told++);
+  assert.equal(ca.current(), undefined);
+  const stop = new AbortController();
+  const done = ca.run(stop.signal);
+  await clock.advance(0);
+  assert.deepEqual([ca.current(), told], [pem("one"), 1]);
+  await clock.advance(60_000);
+  assert.equal(told, 1);
+  answer = () => Promise.reject(new Error("API server away"));
+  await clock.advance(180_000);
+  assert.deepEqual([ca.current(), told], [pem("one"), 1]);
+  assert.equal(logged.match(/cannot reload/g)?.length, 1);
+  answer = () => Promise.resolve(pem("two"));
+  await clock.advance(60_000);
+  assert.deepEqual([ca.current(), told], [pem("two"), 2]);
+  forget();
+  answer = () => Promise.resolve(undefined);
+  await clock.advance(60_000);
+  assert.deepEqual([ca.current(), told], [undefined, 2]);
+  stop.abort();
+  await done;
+  assert.equal(clock.pending, 0);
+});
+
+test("a configured file that cannot be used ends the start with its field", async () => {
+  const dir = await mkdtemp(join(tmpdir(), "graftlet-ca-"));
+  const deps = { clock: fakeClock(), log: createLogger(0, { write: () => {} }) };
+  const path = join(dir, "ca.crt");
+  try {
+    await assert.rejects(clientCAFromFile(path, deps), { code: "invalid_argument", message: /^authentication\.x509\.clientCAFile ".*ca\.crt" cannot be used/ });
+    await writeFile(path, "no certificate");
+    await assert.rejects(clientCAFromFile(path, deps), { code: "invalid_argument", message: /no certificate in PEM/ });
+    await writeFile(path, pem("one"));
+    assert.equal((await clientCAFromFile(path, deps)).current(), pem("one"));
+  } finally {
+    await rm(dir, { recursive: true });
+  }
+});

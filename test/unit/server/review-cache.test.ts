@@ -1,0 +1,61 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { cachedAuthenticator, cachedAuthorizer } from "../../../src/server/review-cache.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+
+const signal = new AbortController().signal;
+
+test("whose a token is, is remembered for its time, a nobody's too; failures are not", async () => {
+  const clock = fakeClock();
+  const asked: string[] = [];
+  const inner = {
+    byToken: (token: string) => {
+      asked.push(token);
+      if (token === "broken") return Promise.reject(new Error("away"));
+      return Promise.resolve(token === "good" ? { name: "alice", groups: [] } : undefined);
+    },
+  };
+  const cached = cachedAuthenticator(inner, clock, 120_000);
+  for (const token of ["good", "bad", "good", "bad"]) await cached.byToken(token, signal);
+  assert.deepEqual(asked, ["good", "bad"]);
+  assert.equal((await cached.byToken("good", signal))?.name, "alice");
+  await assert.rejects(cached.byToken("broken", signal));
+  await assert.rejects(cached.byToken("broken", signal));
+  await clock.advance(120_000);
+  await cached.byToken("good", signal);
+  assert.deepEqual(asked, ["good", "bad", "broken", "broken", "good"]);
+});
+
+test("yes holds longer than no; everything that decides is part of the question", async () => {
+  const clock = fakeClock();
+  let asked = 0;
+  let answer = true;
+  const cached = cachedAuthorizer({ allowed: () => (asked++, Promise.resolve(answer)) }, clock, { allowedMs: 300_000, deniedMs: 30_000 });
+  const alice = { name: "alice", groups: ["a"] };
+  const ask = (user = alice, verb = "get", subresource = "proxy") => cached.allowed(user, verb, subresource, "/pods", signal);
+  assert.ok(await ask());
+  answer = false;
+  assert.ok(await ask());
+  assert.equal(asked, 1);
+  assert.equal(await ask({ name: "alice", groups: ["b"] }), false);
+  assert.equal(await ask(alice, "create"), false);
+  assert.equal(await ask(alice, "get", "stats"), false);
+  assert.equal(asked, 4);
+  answer = true;
+  assert.equal(await ask(alice, "create"), false);
+  await clock.advance(30_000);
+  assert.equal(await ask(alice, "create"), true);
+  answer = false;
+  await clock.advance(270_000);
+  assert.equal(await ask(), false);
+});
+
+test("no more than a bounded number of answers is kept", async () => {
+  let asked = 0;
+  const cached = cachedAuthenticator({ byToken: () => (asked++, Promise.resolve(undefined)) }, fakeClock(), 120_000);
+  for (let index = 0; index < 5000; index++) await cached.byToken(`${index}`, signal);
+  await cached.byToken("4999", signal);
+  assert.equal(asked, 5000);
+  await cached.byToken("0", signal);
+  assert.equal(asked, 5001);
+});
