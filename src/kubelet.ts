@@ -1,4 +1,3 @@
-import { createAccessReview, readClusterClientCA } from "./api/access.ts";
 import { createAdmission } from "./admission/chain.ts";
 import { createServed } from "./admission/served.ts";
 import type { ApiClient } from "./api/client.ts";
@@ -6,38 +5,27 @@ import { createEventRecorder } from "./api/events.ts";
 import { createNodeWatch, createServiceLister } from "./api/listers.ts";
 import { createObjectCaches } from "./api/objects.ts";
 import { createTokenSource } from "./api/tokens.ts";
-import { clientCAFromCluster, clientCAFromFile } from "./certificates/client-ca.ts";
-import { createServingCertificate } from "./certificates/serving.ts";
-import { configurationDocument } from "./config/kubelet-configuration.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { createGarbage } from "./gc/garbage.ts";
 import { ContainerState } from "./gen/cri.ts";
+import { composeRuntime } from "./kubelet-runtime.ts";
+import { composeServer } from "./kubelet-server.ts";
 import type { Clock } from "./lib/clock.ts";
 import type { Logger } from "./lib/log.ts";
 import { rfc3339 } from "./lib/rfc3339.ts";
-import { type Service, runGroup } from "./lib/service-group.ts";
+import { type Service, onAbort, runGroup } from "./lib/service-group.ts";
 import { createNodeAgent } from "./node/node-agent.ts";
 import { createRuntimeHealth } from "./node/runtime-health.ts";
-import { nodeSettings, podSettings, serverConfig } from "./node-setup.ts";
+import { nodeSettings } from "./node-setup.ts";
 import type { Node, Pod, PodStatus } from "./objects.ts";
 import type { RuntimePod, Waker } from "./pipeline.ts";
 import { createPleg } from "./pleg/pleg.ts";
 import { nodeLabel } from "./pod/labels.ts";
 import { generateStatus } from "./pod/status.ts";
 import { createProbes } from "./probes/probes.ts";
-import { createPodGround } from "./resources/pod-ground.ts";
-import { createCrashLoop } from "./runtime/crash-loop.ts";
-import { createImagePuller } from "./runtime/images/puller.ts";
 import { createLogReader } from "./runtime/logs/reader.ts";
-import { createPodRuntime } from "./runtime/pod-runtime.ts";
-import { createPreparer } from "./runtime/prepare.ts";
-import { createTargetFacts } from "./runtime/target-facts.ts";
 import { readTerminationMessage } from "./runtime/termination-message.ts";
 import type { Target } from "./seams/provider.ts";
-import { createHealthzServer } from "./server/healthz.ts";
-import { alwaysAllow } from "./server/ports.ts";
-import { cachedAuthenticator, cachedAuthorizer } from "./server/review-cache.ts";
-import { createKubeletServer } from "./server/server.ts";
 import { createApiServerSource } from "./sources/apiserver.ts";
 import { createPodConfig } from "./sources/pod-config.ts";
 import { createStatusManager } from "./status/manager.ts";
@@ -47,8 +35,6 @@ import { createPasses } from "./sync/passes.ts";
 import { createPodManager } from "./sync/pod-manager.ts";
 import { createPodWorkers } from "./sync/pod-workers.ts";
 import { createSyncLoop } from "./sync/sync-loop.ts";
-import { createCgroupLayout } from "./resources/cgroup-layout.ts";
-import { createVolumes } from "./volumes/volumes.ts";
 
 export interface KubeletDeps {
   readonly config: NodeConfig;
@@ -67,125 +53,107 @@ const drainMs = 20_000;
  *  others, and starts them. Pods stay as they are when it ends.
  *  @throws the first failure of a service, such as a port that is taken, in one sentence. */
 export async function runKubelet(deps: KubeletDeps, signal: AbortSignal): Promise<void> {
-  const { config, target, client, clock, log } = deps;
-  const { kubelet, nodeName, rootDir } = config;
-  const { host, runtime } = target;
-  const ownerLabels: Record<string, string> = target.sharing === "shared" ? { [nodeLabel]: nodeName } : {};
-  const uninterrupted = new AbortController().signal;
-  const common = { client, clock, log };
+  const cluster = observeCluster(deps);
+  const waker: Waker = { wake: (uid, cause) => sync.workers.wake(uid, cause) };
+  const target = await observeTarget(deps, cluster, waker, signal);
+  const sync = composeSync(deps, cluster, target, waker);
+  const { pods, statuses } = sync;
+  const server = await composeServer({ ...deps, ...target, runtime: deps.target.runtime, addresses: target.agent, pods, statuses });
+  await runGroup([...server, ...cluster.running, ...target.running, ...sync.running], signal);
+}
 
-  // What the cluster says.
+/** What the cluster says: this node's object, services, the objects that pods refer to; and where events go. */
+function observeCluster({ config, client, clock, log }: KubeletDeps) {
+  const { kubelet, nodeName } = config;
+  const common = { client, clock, log };
   const events = createEventRecorder({ ...common, component: "kubelet", host: nodeName, qps: kubelet.eventRecordQPS, burst: kubelet.eventBurst });
   const nodes = createNodeWatch({ ...common, nodeName });
   const services = createServiceLister(common);
   const objects = createObjectCaches(common);
   const tokens = createTokenSource(common);
+  const running: readonly Service[] = [events, nodes, services, objects, tokens];
+  return { events, nodes, services, objects, tokens, running };
+}
 
-  // What the target shows.
-  const waker: Waker = { wake: (uid, cause) => workers.wake(uid, cause) };
+type Cluster = ReturnType<typeof observeCluster>;
+
+/** What the target shows: its pods, its logs, its health; and the Node that tells the cluster of it. */
+async function observeTarget({ config, target, client, clock, log }: KubeletDeps, { events, nodes }: Cluster, waker: Waker, signal: AbortSignal) {
+  const { host, runtime, sharing } = target;
+  const ownerLabels: Record<string, string> = sharing === "shared" ? { [nodeLabel]: config.nodeName } : {};
   const isRunning = async (id: string, stop: AbortSignal) => (await runtime.containerStatus(id, stop)).status?.state === ContainerState.CONTAINER_RUNNING;
-  const logs = createLogReader({ host, clock, log, roots: [kubelet.podLogsDir], isRunning });
-  const pleg = createPleg({ runtime, clock, log, ownerLabels, waker, terminationMessage: (status, stop) => readTerminationMessage({ fs: host.fs, logs }, status, stop) });
+  const logs = createLogReader({ host, clock, log, roots: [config.kubelet.podLogsDir], isRunning });
+  const pleg = createPleg({
+    runtime, clock, log, ownerLabels, waker,
+    terminationMessage: (status, stop) => readTerminationMessage({ fs: host.fs, logs }, status, stop),
+  });
   const health = createRuntimeHealth({ runtime, clock, log, onChange: () => agent.hurry() });
-  const plegProblems = () => [pleg.unhealthy()].filter((problem) => problem !== undefined);
-  const agent = await createNodeAgent({ ...common, settings: nodeSettings(config), nodes, host, images: runtime, runtime: health, problems: plegProblems, events }, signal);
+  const problems = () => [pleg.unhealthy()].filter((problem) => problem !== undefined);
+  const agent = await createNodeAgent({ settings: nodeSettings(config), client, nodes, host, images: runtime, runtime: health, problems, events, clock, log }, signal);
+  // Pods are taken in once the runtime has shown what it holds and said its name, which is part of containers' IDs.
+  const shown: Service = { ...pleg, ready: async (stop) => void (await Promise.all([pleg.ready(stop), health.answered(stop)])) };
+  const running: readonly Service[] = [health, ...agent.services, shown];
+  return { ownerLabels, logs, pleg, health, agent, running };
+}
 
-  // What pods get.
+type Observed = Awaited<ReturnType<typeof observeTarget>>;
+
+/** What becomes of pods: sources, admission, workers, status, and what cleans up after them. */
+function composeSync(deps: KubeletDeps, cluster: Cluster, observed: Observed, waker: Waker) {
+  const { config, target, client, clock, log } = deps;
+  const { events, nodes } = cluster;
+  const { pleg, health, agent } = observed;
+  const { host, runtime } = target;
   const pods = createPodManager();
-  const volumes = createVolumes({ host, objects, tokens, events, clock, log, nodeName, rootDir, allocatable: agent.allocatable });
-  objects.onChange(volumes.objectChanged);
-  const layout = createCgroupLayout({ runtime, kubelet, log });
-  const settings = podSettings(config, ownerLabels, containerLogsDir);
-  const ground = createPodGround({ host, rootDir, layout, settings, podPidsLimit: kubelet.podPidsLimit, pods });
-  const preparer = createPreparer({
-    settings, fs: host.fs, images: runtime, objects, services, addresses: agent, volumes,
-    facts: createTargetFacts(host.fs), cgroups: layout, allocatable: agent.allocatable, events, clock, log,
-  });
-  const puller = createImagePuller({
-    images: runtime, objects, events, clock, log, serialize: kubelet.serializeImagePulls, maxParallel: kubelet.maxParallelImagePulls,
-    qps: kubelet.registryPullQPS, burst: kubelet.registryBurst,
-  });
-  const podRuntime = createPodRuntime({
-    ...preparer, runtime, fs: host.fs, events, log, uninterrupted,
-    crashLoop: createCrashLoop({ clock, events, maxMs: kubelet.crashLoopBackOff.maxContainerRestartPeriod }),
-    ensureImage: async ({ pod, container, sandbox }, stop) => (await puller.ensure(pod, container, sandbox.config, stop)).imageRef,
-    onSandboxReady: async (pod) => statuses.set(pod, statusOf(pod, await pleg.inspect(pod.metadata.uid, uninterrupted), false)),
-  });
-
-  // What becomes of pods.
-  const statuses = createStatusManager({ api: createPodApi(client), pods, mayRun: (uid) => isActive(workers.get(uid)?.phase), clock, log });
+  const stop = new AbortController();
+  const statuses = createStatusManager({ api: createPodApi(client), pods, mayRun: (uid) => mayRun(workers.get(uid)?.phase), clock, log });
+  const onSandboxReady = async ({ metadata: { uid } }: Pod) => {
+    const pod = pods.get(uid);
+    if (pod) statuses.set(pod, statusOf(pod, await pleg.inspect(uid, stop.signal), false));
+  };
+  const { volumes, ground, podRuntime } = composeRuntime({ ...deps, ...cluster, ...observed, pods, containerLogsDir, onSandboxReady });
+  cluster.objects.onChange(volumes.objectChanged);
   const probes = createProbes({ host, runtime, clock, log, events, cache: pleg.cache, pods, status: statuses, waker, agentStartedAt: clock.now() });
-  const statusOf = (pod: Pod, observed: RuntimePod, ending: boolean): PodStatus =>
-    generateStatus({
-      pod, observed, ending,
-      previous: statuses.get(pod.metadata.uid),
-      failures: podRuntime.failures(pod.metadata.uid),
-      readiness: (name, id) => probes.readiness(pod.metadata.uid, name, id),
-      hostIPs: agent.hostIPs(),
-      runtimeName: health.version()?.runtimeName ?? "",
-    });
+  const statusOf = (pod: Pod, seen: RuntimePod, ending: boolean): PodStatus => {
+    const { uid } = pod.metadata;
+    const readiness = (name: string, id: string) => probes.readiness(uid, name, id);
+    const runtimeName = health.version()?.runtimeName ?? "";
+    return generateStatus({ pod, observed: seen, ending, previous: statuses.get(uid), failures: podRuntime.failures(uid), readiness, hostIPs: agent.hostIPs(), runtimeName });
+  };
   const passes = createPasses({
-    cache: pleg.cache, inspector: pleg, runtime: podRuntime, volumes, objects, prober: probes, served: createServed(), status: statuses, events, ground, statusOf,
-    networkError: health.networkError, clock, log,
+    cache: pleg.cache, inspector: pleg, runtime: podRuntime, volumes, objects: cluster.objects, prober: probes, served: createServed(), status: statuses,
+    events, ground, statusOf, networkError: health.networkError, clock, log,
   });
-  const stopWorkers = new AbortController();
-  const workers = createPodWorkers({ passes, clock, log, stop: stopWorkers.signal });
-  const freshNode = (stop: AbortSignal) => client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal: stop });
+  const workers = createPodWorkers({ passes, clock, log, stop: stop.signal });
+  const freshNode = (signal: AbortSignal) => client.get<Node>(`/api/v1/nodes/${config.nodeName}`, { signal });
   const admission = createAdmission({ node: nodes, freshNode, allocatable: agent.allocatable, log });
   const syncLoop = createSyncLoop({ pods, workers, admission, status: statuses, events, nowText: () => rfc3339(clock.now()), log });
   const podConfig = createPodConfig({ expected: ["api"], emit: syncLoop.push, events, clock });
-  const source = createApiServerSource({ ...common, nodeName, set: (all) => podConfig.set("api", all), after: nodes.ready });
-  const garbage = createGarbage({ runtime, fs: host.fs, cache: pleg.cache, inspector: pleg, podLogsDir: kubelet.podLogsDir, containerLogsDir, clock, log });
+  const source = createApiServerSource({ client, clock, log, nodeName: config.nodeName, set: (all) => podConfig.set("api", all), after: nodes.ready });
+  const garbage = createGarbage({ runtime, fs: host.fs, cache: pleg.cache, inspector: pleg, podLogsDir: config.kubelet.podLogsDir, containerLogsDir, clock, log });
   const housekeeping = createHousekeeping({
-    pods, workers, cache: pleg.cache, clock, log,
-    sourcesSeen: podConfig.allSeen,
-    directories: volumes.podDirectories,
-    forgetExcept: probes.collect,
-    async sweep(uid, stop) {
-      await garbage.podGone(uid, stop);
-      await volumes.removePodDirectory(uid, stop);
+    pods, workers, cache: pleg.cache, sourcesSeen: podConfig.allSeen, directories: volumes.podDirectories, forgetExcept: probes.collect, clock, log,
+    async sweep(uid, signal) {
+      await garbage.podGone(uid, signal);
+      await volumes.removePodDirectory(uid, signal);
       podRuntime.forget(uid);
       statuses.forget(uid);
     },
   });
-
-  // Who may look in.
-  const certificate = await createServingCertificate({
-    certDir: config.certDir, nodeName, addresses: [nodeName, ...agent.hostIPs()], clock, log,
-    ...(kubelet.tlsCertFile && { certFile: kubelet.tlsCertFile }), ...(kubelet.tlsPrivateKeyFile && { keyFile: kubelet.tlsPrivateKeyFile }),
-  });
-  const { x509, webhook } = kubelet.authentication;
-  const clientCA = x509.clientCAFile ? await clientCAFromFile(x509.clientCAFile, { clock, log }) : clientCAFromCluster((stop) => readClusterClientCA(client, stop), { clock, log });
-  const reviews = createAccessReview({ client, clock, nodeName });
-  const { mode, webhook: ttl } = kubelet.authorization;
-  const authorizer = mode === "AlwaysAllow" ? alwaysAllow : cachedAuthorizer(reviews, clock, { allowedMs: ttl.cacheAuthorizedTTL, deniedMs: ttl.cacheUnauthorizedTTL });
-  const server = createKubeletServer({
-    config: serverConfig(config), certificate, clientCA, authorizer, pods, statuses, runtimePods: pleg.cache, runtime, logs, clock, log,
-    ...(webhook.enabled && { authenticator: cachedAuthenticator(reviews, clock, webhook.cacheTTL) }),
-    syncLoop: pleg.unhealthy,
-    configz: () => configurationDocument(kubelet),
-  });
-  const healthz = kubelet.healthzPort > 0 ? [createHealthzServer({ address: kubelet.healthzBindAddress, port: kubelet.healthzPort, clock, log })] : [];
-
-  const runtimeUp: Service = { ...pleg, ready: async (stop) => void (await Promise.all([pleg.ready(stop), health.answered(stop)])) };
-  const draining: Service = { name: "pod-workers", run: (stop) => drain(stop, stopWorkers, workers.idle, clock) };
-  const stopVolumes: Service = { name: "volumes", run: (stop) => new Promise((resolve) => stop.addEventListener("abort", () => resolve(volumes.stop()), { once: true })) };
-  await runGroup(
-    [
-      events, ...healthz, ...(kubelet.enableServer ? [certificate, clientCA, server] : []), nodes, services, objects, tokens, health, ...agent.services,
-      runtimeUp, statuses, stopVolumes, probes, draining, syncLoop, source, housekeeping, garbage,
-    ],
-    signal,
-  );
+  const draining: Service = { name: "pod-workers", run: (signal) => drain(signal, stop, workers.idle, clock) };
+  const stoppingVolumes: Service = { name: "volumes", run: async (signal) => onAbort(signal).then(volumes.stop) };
+  const running: readonly Service[] = [statuses, stoppingVolumes, probes, draining, syncLoop, source, housekeeping, garbage];
+  return { pods, statuses, workers, running };
 }
 
-function isActive(phase: string | undefined): boolean {
+/** A worker that has not taken its pod down yet may have containers running. */
+function mayRun(phase: string | undefined): boolean {
   return phase === "syncing" || phase === "terminating";
 }
 
 /** Ends the workers' passes and waits for calls to the runtime that must not be cut off. */
 async function drain(signal: AbortSignal, workers: AbortController, idle: () => Promise<void>, clock: Clock): Promise<void> {
-  await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve(), { once: true }));
+  await onAbort(signal);
   workers.abort();
   const patience = new AbortController();
   await Promise.race([idle(), clock.sleep(drainMs, patience.signal).catch(() => undefined)]);

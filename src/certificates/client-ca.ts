@@ -15,14 +15,22 @@ const everyMs = 60_000;
 export async function clientCAFromFile(path: string, deps: { clock: Clock; log: Logger }): Promise<ClientCA & Service> {
   const read = async () => {
     const text = await readFile(path, "utf8");
-    if (!text.includes("-----BEGIN CERTIFICATE-----")) throw new CodedError("invalid_argument", "it holds no certificate in PEM");
+    if (!text.includes("-----BEGIN CERTIFICATE-----"))
+      throw new CodedError("invalid_argument", "it holds no certificate in PEM");
     return text;
   };
   const initial = await read().catch((cause: unknown) => {
     const sentence = `authentication.x509.clientCAFile "${path}" cannot be used (${messageOf(cause)}): name a readable PEM file, or leave the field out`;
     throw new CodedError("invalid_argument", sentence, { cause });
   });
-  return createReloading<string | undefined>({ name: "client-ca-file", initial, read, same: Object.is, everyMs, ...deps });
+  return createReloading<string | undefined>({
+    name: "client-ca-file",
+    initial,
+    read,
+    same: Object.is,
+    everyMs,
+    ...deps,
+  });
 }
 
 /** The cluster's client CA as the API server publishes it in the ConfigMap kube-system/extension-apiserver-authentication,
@@ -33,5 +41,12 @@ export function clientCAFromCluster(
   read: (signal: AbortSignal) => Promise<string | undefined>,
   deps: { clock: Clock; log: Logger },
 ): ClientCA & Service {
-  return createReloading<string | undefined>({ name: "cluster-client-ca", initial: undefined, read, same: Object.is, everyMs, ...deps });
+  return createReloading<string | undefined>({
+    name: "cluster-client-ca",
+    initial: undefined,
+    read,
+    same: Object.is,
+    everyMs,
+    ...deps,
+  });
 }

@@ -19,7 +19,10 @@ export async function makeSelfSigned(nodeName: string, addresses: readonly strin
   const x509 = await import("@peculiar/x509");
   const algorithm = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" };
   const keys = await crypto.subtle.generateKey(algorithm, true, ["sign", "verify"]);
-  const names = [...new Set([nodeName, ...addresses])].map((name) => ({ type: isIP(name) ? ("ip" as const) : ("dns" as const), value: name }));
+  const names = [...new Set([nodeName, ...addresses])].map((name) => ({
+    type: isIP(name) ? ("ip" as const) : ("dns" as const),
+    value: name,
+  }));
   const certificate = await x509.X509CertificateGenerator.createSelfSigned({
     name: [{ CN: [`${nodeName}@${Math.floor(now / 1000)}`] }],
     keys,

@@ -27,15 +27,24 @@ const everyMs = 60_000;
  *  machine that is kept and used while it is valid. Nothing renews the self-signed pair but a start, as with the kubelet.
  *  @throws CodedError invalid_argument, one sentence that names the field and the remedy.
  *  @see https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/ (tlsCertFile) */
-export async function createServingCertificate(options: ServingCertificateOptions): Promise<Reloading<KeyPair> & Service> {
+export async function createServingCertificate(
+  options: ServingCertificateOptions,
+): Promise<Reloading<KeyPair> & Service> {
   const { clock, log } = options;
   const configured = configuredFiles(options);
-  const files = configured ?? { certFile: join(options.certDir, "kubelet.crt"), keyFile: join(options.certDir, "kubelet.key") };
+  const files = configured ?? {
+    certFile: join(options.certDir, "kubelet.crt"),
+    keyFile: join(options.certDir, "kubelet.key"),
+  };
   const read = () => readPair(files.certFile, files.keyFile);
   const initial = configured
     ? await read().catch((cause: unknown) => {
         const what = `tlsCertFile "${files.certFile}" with tlsPrivateKeyFile "${files.keyFile}" cannot be used (${messageOf(cause)})`;
-        throw new CodedError("invalid_argument", `${what}: name a readable PEM certificate and its key, or leave both fields out`, { cause });
+        throw new CodedError(
+          "invalid_argument",
+          `${what}: name a readable PEM certificate and its key, or leave both fields out`,
+          { cause },
+        );
       })
     : await keptOrNew(options, files);
   const same = (one: KeyPair, other: KeyPair) => one.certificate === other.certificate && one.key === other.key;
@@ -51,7 +60,10 @@ function configuredFiles({ certFile, keyFile }: ServingCertificateOptions): File
   if (certFile && keyFile) return { certFile, keyFile };
   if (!certFile && !keyFile) return undefined;
   const [given, missing] = certFile ? ["tlsCertFile", "tlsPrivateKeyFile"] : ["tlsPrivateKeyFile", "tlsCertFile"];
-  throw new CodedError("invalid_argument", `${given} "${certFile || keyFile}" stands alone: set ${missing} too, or leave both out`);
+  throw new CodedError(
+    "invalid_argument",
+    `${given} "${certFile || keyFile}" stands alone: set ${missing} too, or leave both out`,
+  );
 }
 
 /** @throws CodedError invalid_argument when the certificate and the key do not belong together. */
@@ -63,7 +75,10 @@ async function readPair(certFile: string, keyFile: string): Promise<KeyPair> {
   return { certificate, key };
 }
 
-async function keptOrNew({ certDir, nodeName, addresses, clock, log }: ServingCertificateOptions, { certFile, keyFile }: Files): Promise<KeyPair> {
+async function keptOrNew(
+  { certDir, nodeName, addresses, clock, log }: ServingCertificateOptions,
+  { certFile, keyFile }: Files,
+): Promise<KeyPair> {
   const kept = await readPair(certFile, keyFile).catch(() => undefined);
   if (kept && isValid(kept.certificate, clock.now())) return kept;
   const made = await makeSelfSigned(nodeName, addresses, clock.now());

@@ -30,7 +30,7 @@ function errorFields(error: unknown): unknown {
   const code = "code" in error ? error.code : undefined;
   return {
     message: error.message,
-    ...(code !== undefined && { code: String(code) }),
+    ...(typeof code === "string" && { code }),
     ...(error.stack && code === undefined && { stack: error.stack }),
     ...(error.cause !== undefined && { cause: errorFields(error.cause) }),
   };

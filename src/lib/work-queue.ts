@@ -31,7 +31,7 @@ export function createWorkQueue(clock: Clock, onDue: (key: string) => void): Wor
     },
     drop,
     stop() {
-      for (const key of [...waiting.keys()]) drop(key);
+      for (const key of waiting.keys()) drop(key);
     },
   };
 }

@@ -15,7 +15,7 @@ export interface CapacityInput {
 /** What the target has. @see https://kubernetes.io/docs/reference/node/node-status/#capacity */
 export function nodeCapacity({ facts, storageBytes, maxPods, podsPerCore }: CapacityInput): ResourceList {
   const pods = podsPerCore > 0 ? Math.min(maxPods, podsPerCore * facts.cpus) : maxPods;
-  const pages = Object.entries(facts.hugepages).map(([name, bytes]) => [name, formatBytes(bytes)]);
+  const pages = Object.entries(facts.hugepages).map(([name, bytes]) => [name, formatBytes(bytes)] as const);
   return {
     cpu: String(facts.cpus),
     memory: `${Math.floor(facts.memoryBytes / 1024)}Ki`,

@@ -1,7 +1,7 @@
 import { ContainerState } from "../gen/cri.ts";
 import { abortError, hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import type { Container, Pod } from "../objects.ts";
+import type { Pod } from "../objects.ts";
 import type { EventSink, PodRuntime, RuntimePod, StartFailure, SyncOutcome } from "../pipeline.ts";
 import { podReference } from "../pod/reference.ts";
 import type { Runtime } from "../seams/runtime.ts";
@@ -9,7 +9,7 @@ import type { CrashLoop } from "./crash-loop.ts";
 import { killContainer, killPod } from "./kill.ts";
 import { type Plan, nameOf, planPod } from "./plan.ts";
 import { type SandboxDeps, runSandbox } from "./run-sandbox.ts";
-import { type ReadySandbox, type StartDeps, startContainer } from "./start-container.ts";
+import { type ContainerStart, type ReadySandbox, type StartDeps, startContainer } from "./start-container.ts";
 import { StartError } from "./start-error.ts";
 
 export interface PodRuntimeDeps extends SandboxDeps, StartDeps {
@@ -19,48 +19,25 @@ export interface PodRuntimeDeps extends SandboxDeps, StartDeps {
   readonly log: Logger;
   readonly uninterrupted: AbortSignal;
   /** The sandbox and its network stand; containers, and maybe long pulls, follow. */
-  readonly onSandboxReady: (pod: Pod, signal: AbortSignal) => Promise<void>;
+  readonly onSandboxReady: (pod: Pod) => Promise<void>;
 }
 
 /** Carries out what planPod decides. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ */
 export function createPodRuntime(deps: PodRuntimeDeps): PodRuntime & { forget(uid: string): void } {
   const failures = new Map<string, Map<string, StartFailure>>();
-
   const note = (uid: string, name: string, failure: StartFailure | undefined) => {
     const known = failures.get(uid) ?? new Map<string, StartFailure>();
     if (failure) failures.set(uid, known.set(name, failure));
     else known.delete(name);
   };
 
-  const clearTheWay = async (pod: Pod, observed: RuntimePod, plan: Plan, signal: AbortSignal) => {
-    if (plan.killPod) {
-      await killPod(deps, { observed, pod, graceSeconds: undefined }, signal);
-      if (plan.createSandbox) await purgeInitContainers(deps, pod, observed);
-      return;
-    }
-    for (const { containerId, message } of plan.kill) {
-      const status = observed.containers.find(({ id }) => id === containerId);
-      if (status) await killContainer(deps, { status, pod, message, graceSeconds: undefined }, signal);
-    }
-    await pruneInitContainers(deps, pod, observed);
-  };
-
-  const sandboxFor = async (pod: Pod, observed: RuntimePod, plan: Plan, signal: AbortSignal): Promise<ReadySandbox | undefined> => {
-    if (plan.createSandbox) {
-      const sandbox = await runSandbox(deps, pod, plan.attempt, signal);
-      await deps.onSandboxReady(pod, signal);
-      return sandbox;
-    }
-    if (plan.killPod || plan.sandboxId === undefined || plan.startInit.length + plan.start.length === 0) return undefined;
-    return { id: plan.sandboxId, config: await deps.configureSandbox(pod, plan.attempt, signal), ips: observed.ips };
-  };
-
   /** @returns why the container was not started, or undefined. */
-  const tryStart = async (pod: Pod, container: Container, observed: RuntimePod, sandbox: ReadySandbox, signal: AbortSignal) => {
+  const tryStart = async (start: ContainerStart, signal: AbortSignal): Promise<StartError | undefined> => {
     if (signal.aborted) throw abortError(signal);
+    const { pod, container, observed } = start;
     try {
       deps.crashLoop.check(pod, container, observed);
-      await startContainer(deps, { pod, container, observed, sandbox }, signal);
+      await startContainer(deps, start, signal);
       note(pod.metadata.uid, container.name, undefined);
       return undefined;
     } catch (error) {
@@ -68,6 +45,20 @@ export function createPodRuntime(deps: PodRuntimeDeps): PodRuntime & { forget(ui
       note(pod.metadata.uid, container.name, { reason: error.reason, message: error.message });
       return error;
     }
+  };
+
+  /** Init containers one after another, then the others, of which one that fails does not stop the next. */
+  const startAll = async (plan: Plan, place: Omit<ContainerStart, "container">, signal: AbortSignal): Promise<readonly Error[]> => {
+    for (const container of plan.startInit) {
+      const error = await tryStart({ ...place, container }, signal);
+      if (error) return [error];
+    }
+    const errors: Error[] = [];
+    for (const container of plan.start) {
+      const error = await tryStart({ ...place, container }, signal);
+      if (error) errors.push(error);
+    }
+    return errors;
   };
 
   return {
@@ -79,26 +70,42 @@ export function createPodRuntime(deps: PodRuntimeDeps): PodRuntime & { forget(ui
       if (plan.createSandbox && plan.sandboxId !== undefined) {
         deps.events.event(podReference(pod), "Normal", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.");
       }
-      const errors: Error[] = [];
       try {
-        await clearTheWay(pod, observed, plan, signal);
-        const sandbox = await sandboxFor(pod, observed, plan, signal);
-        if (!sandbox) return {};
-        for (const container of plan.startInit) {
-          const error = await tryStart(pod, container, observed, sandbox, signal);
-          if (error) return outcomeOf([error]);
-        }
-        for (const container of plan.start) {
-          const error = await tryStart(pod, container, observed, sandbox, signal);
-          if (error) errors.push(error);
-        }
+        await clearTheWay(deps, pod, observed, plan, signal);
+        const sandbox = await sandboxFor(deps, pod, observed, plan, signal);
+        return outcomeOf(sandbox ? await startAll(plan, { pod, observed, sandbox }, signal) : []);
       } catch (error) {
         if (signal.aborted) throw abortError(signal);
-        errors.push(error instanceof Error ? error : new Error(String(error)));
+        return outcomeOf([error instanceof Error ? error : new Error(String(error))]);
       }
-      return outcomeOf(errors);
     },
   };
+}
+
+async function clearTheWay(deps: PodRuntimeDeps, pod: Pod, observed: RuntimePod, plan: Plan, signal: AbortSignal): Promise<void> {
+  if (plan.killPod) {
+    await killPod(deps, { observed, pod, graceSeconds: undefined }, signal);
+    if (plan.createSandbox) await purgeInitContainers(deps, pod, observed);
+    return;
+  }
+  for (const { containerId, message } of plan.kill) {
+    const status = observed.containers.find(({ id }) => id === containerId);
+    if (status) await killContainer(deps, { status, pod, message, graceSeconds: undefined }, signal);
+  }
+  await pruneInitContainers(deps, pod, observed);
+}
+
+/** The sandbox to start containers in, made where the plan says so; undefined when nothing is to be started. */
+async function sandboxFor(deps: PodRuntimeDeps, pod: Pod, observed: RuntimePod, plan: Plan, signal: AbortSignal): Promise<ReadySandbox | undefined> {
+  if (plan.createSandbox) {
+    const sandbox = await runSandbox(deps, pod, plan.attempt, signal);
+    await deps.onSandboxReady(pod).catch((error: unknown) => {
+      if (!signal.aborted) deps.log.debug({ err: error, uid: pod.metadata.uid }, "new sandbox could not be reported, the pass goes on");
+    });
+    return sandbox;
+  }
+  if (plan.killPod || plan.sandboxId === undefined || plan.startInit.length + plan.start.length === 0) return undefined;
+  return { id: plan.sandboxId, config: await deps.configureSandbox(pod, plan.attempt, signal), ips: observed.ips };
 }
 
 /** Only when every error is a crash loop's does the earliest end of a back-off decide when to try again. */

@@ -37,12 +37,14 @@ export function createApp(deps: AppDeps): Express {
     signals.set(response, AbortSignal.any([deps.stopped, gone.signal]));
     response.once("close", () => gone.abort(new CodedError("cancelled", "the client went away")));
     if (deps.certificates.isStale(request.socket)) response.set("Connection", "close");
-    await admit(deps, request, response, next, signalOf(response));
+    await admit(deps, { request, response, signal: signalOf(response) }, next);
   });
   const handlers = createHandlers(deps);
   for (const route of routes) {
     if (route.debugging && !deps.config.enableDebuggingHandlers) continue;
-    app.all(route.path, (request, response) => serve(route, handlers[route.handler], request, response, signalOf(response)));
+    app.all(route.path, (request, response) =>
+      serve(route, handlers[route.handler], { request, response, signal: signalOf(response) }),
+    );
   }
   if (!deps.config.enableDebuggingHandlers) {
     for (const area of debuggingAreas) {
@@ -58,7 +60,13 @@ export function createApp(deps: AppDeps): Express {
   return app;
 }
 
-async function admit(deps: AppDeps, request: Request, response: Response, next: NextFunction, signal: AbortSignal): Promise<void> {
+interface Exchange {
+  readonly request: Request;
+  readonly response: Response;
+  readonly signal: AbortSignal;
+}
+
+async function admit(deps: AppDeps, { request, response, signal }: Exchange, next: NextFunction): Promise<void> {
   const authentication = { ...deps, anonymous: deps.config.anonymous };
   const user = await authenticate(authentication, request, signal).catch((error: unknown) => {
     deps.log.warn({ why: messageOf(error) }, "cannot find out who is calling");
@@ -68,18 +76,25 @@ async function admit(deps: AppDeps, request: Request, response: Response, next: 
   if (!segments) return sendText(response, 404, "404: Page Not Found");
   const verdict = await authorize(deps.authorizer, user, { method: request.method, segments }, signal);
   if (verdict.is === "allowed") return next();
-  deps.log.debug({ user: user.name, method: request.method, area: segments[0] ?? "", why: verdict.why ?? "forbidden" }, "request refused");
+  deps.log.debug(
+    { user: user.name, method: request.method, area: segments[0] ?? "", why: verdict.why ?? "forbidden" },
+    "request refused",
+  );
   sendText(response, verdict.status, verdict.text);
 }
 
-async function serve(route: Route, handler: Handler, request: Request, response: Response, signal: AbortSignal): Promise<void> {
+async function serve(route: Route, handler: Handler, { request, response, signal }: Exchange): Promise<void> {
   if (route.methods.some((method) => method.toUpperCase() === request.method)) await handler(request, response, signal);
   else sendText(response, 405, "405: Method Not Allowed");
 }
 
 function createHandlers(deps: AppDeps): Readonly<Record<HandlerName, Handler>> {
   const join = createJoin(deps);
-  const checks: readonly HealthCheck[] = [ping, { name: "log", check: ping.check }, { name: "syncloop", check: deps.syncLoop }];
+  const checks: readonly HealthCheck[] = [
+    ping,
+    { name: "log", check: ping.check },
+    { name: "syncloop", check: deps.syncLoop },
+  ];
   return {
     healthz: healthz(checks),
     healthCheck: healthCheck(checks),

@@ -17,7 +17,11 @@ const authenticatedGroup = "system:authenticated";
  *  @returns undefined when the request is to be answered with 401.
  *  @throws what the token's authenticator throws.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-authn-authz/#kubelet-authentication */
-export async function authenticate(deps: AuthenticationDeps, request: IncomingMessage, signal: AbortSignal): Promise<User | undefined> {
+export async function authenticate(
+  deps: AuthenticationDeps,
+  request: IncomingMessage,
+  signal: AbortSignal,
+): Promise<User | undefined> {
   const peer = deps.certificates.identify(request.socket);
   if (peer.is === "known") return authenticated(peer.user);
   const tokens = deps.authenticator ? tokensOf(request) : [];

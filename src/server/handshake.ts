@@ -16,7 +16,11 @@ const forwarded = /^(connection|upgrade|user-agent|origin|x-stream-protocol-vers
  *  own path and host.
  *  @param signal ends the handshake only; an upgraded stream is the caller's.
  *  @throws CodedError unavailable when the endpoint cannot be reached or breaks off; the signal's reason. */
-export async function handshake(endpoint: Endpoint, client: IncomingMessage, signal: AbortSignal): Promise<HandshakeAnswer> {
+export async function handshake(
+  endpoint: Endpoint,
+  client: IncomingMessage,
+  signal: AbortSignal,
+): Promise<HandshakeAnswer> {
   const connection = await endpoint.dial(signal);
   const answered = Promise.withResolvers<HandshakeAnswer>();
   const onAbort = () => connection.destroy(abortError(signal));

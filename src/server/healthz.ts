@@ -1,6 +1,6 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import express from "express";
+import express, { type NextFunction, type Request, type Response } from "express";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import { sendText } from "./answer.ts";
@@ -31,13 +31,17 @@ export function createHealthzServer({ address, port, clock, log }: HealthzServer
       app.all("/healthz", healthz([ping]));
       app.all("/healthz/:check", healthCheck([ping]));
       app.use((_request, response) => sendText(response, 404, "404 page not found\n"));
+      app.use((_error: unknown, _request: Request, response: Response, _next: NextFunction) =>
+        sendText(response, 400, "400 Bad Request\n"),
+      );
       const at = { address, port, addressField: "healthzBindAddress", portField: "healthzPort" };
       try {
-        await serve(createServer(app), at, clock, (where) => {
+        const onListening = (where: AddressInfo) => {
           bound = where;
           log.info({ address: where.address, port: where.port }, "healthz listening");
           listening.resolve();
-        }, signal);
+        };
+        await serve({ server: createServer(app), at, clock, onListening }, signal);
       } finally {
         bound = undefined;
       }

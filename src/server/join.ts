@@ -11,7 +11,12 @@ import { sendText } from "./answer.ts";
 import { handshake } from "./handshake.ts";
 
 /** Joins the client of a request to an endpoint; resolves when both are done with each other. */
-export type Join = (endpoint: Endpoint, request: IncomingMessage, response: Response, signal: AbortSignal) => Promise<void>;
+export type Join = (
+  endpoint: Endpoint,
+  request: IncomingMessage,
+  response: Response,
+  signal: AbortSignal,
+) => Promise<void>;
 
 /** A connection that has left HTTP, as it came with the request that asks for another protocol. */
 export interface Upgrade {
@@ -74,7 +79,12 @@ async function passOn(from: IncomingMessage, to: Response, signal: AbortSignal):
   }
 }
 
-const passedHeaders = ["content-type", "retry-after", "x-stream-protocol-version", "x-accepted-stream-protocol-versions"];
+const passedHeaders = [
+  "content-type",
+  "retry-after",
+  "x-stream-protocol-version",
+  "x-accepted-stream-protocol-versions",
+];
 
 /** The answer's head, as it came. */
 function headOf({ statusMessage, rawHeaders }: IncomingMessage): string {

@@ -14,10 +14,17 @@ export interface ListenAt {
 /** How long requests under way may go on once the server stops, milliseconds. */
 const graceMs = 1000;
 
+export interface Serving {
+  readonly server: Server;
+  readonly at: ListenAt;
+  readonly clock: Clock;
+  /** Told the address once it listens. */
+  readonly onListening: (at: AddressInfo) => void;
+}
+
 /** Serves until the signal aborts, then closes every connection.
- *  @param onListening is told the address once it listens.
  *  @throws CodedError, one sentence that names the field, the value and the remedy, when it cannot listen. */
-export async function serve(server: Server, at: ListenAt, clock: Clock, onListening: (at: AddressInfo) => void, signal: AbortSignal): Promise<void> {
+export async function serve({ server, at, clock, onListening }: Serving, signal: AbortSignal): Promise<void> {
   const sockets = new Set<Socket>();
   server.on("connection", (socket) => {
     sockets.add(socket);
@@ -48,18 +55,34 @@ async function listen(server: Server, { address, port, addressField, portField }
   }
 }
 
-function listenError(errno: string | undefined, { address, port, addressField, portField }: ListenAt, cause: unknown): CodedError {
+function listenError(
+  errno: string | undefined,
+  { address, port, addressField, portField }: ListenAt,
+  cause: unknown,
+): CodedError {
   switch (errno) {
     case "EADDRINUSE": {
       const remedy = `stop the program that listens there (another kubelet?) or set another ${portField}`;
       return new CodedError("already_exists", `${portField} ${port} is taken on ${address}: ${remedy}`, { cause });
     }
     case "EACCES":
-      return new CodedError("permission_denied", `${portField} ${port} may not be listened on: run as root or set a ${portField} above 1023`, { cause });
+      return new CodedError(
+        "permission_denied",
+        `${portField} ${port} may not be listened on: run as root or set a ${portField} above 1023`,
+        { cause },
+      );
     case "EADDRNOTAVAIL":
     case "ENOTFOUND":
-      return new CodedError("invalid_argument", `${addressField} "${address}" is no address of this machine: set one that is, or 0.0.0.0`, { cause });
+      return new CodedError(
+        "invalid_argument",
+        `${addressField} "${address}" is no address of this machine: set one that is, or 0.0.0.0`,
+        { cause },
+      );
     default:
-      return new CodedError(codeOfErrno(errno), `${portField} ${port} on ${address} cannot be listened on: ${messageOf(cause)}`, { cause });
+      return new CodedError(
+        codeOfErrno(errno),
+        `${portField} ${port} on ${address} cannot be listened on: ${messageOf(cause)}`,
+        { cause },
+      );
   }
 }

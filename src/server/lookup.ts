@@ -11,25 +11,45 @@ export function containerSpec(pod: Pod, name: string): Container | EphemeralCont
 }
 
 /** ID of the running container of that name, the newest when there are several; undefined when none runs. */
-export async function runningContainer(runtime: ServedRuntime, pod: Pod, name: string, signal: AbortSignal): Promise<string | undefined> {
+export async function runningContainer(
+  runtime: ServedRuntime,
+  pod: Pod,
+  name: string,
+  signal: AbortSignal,
+): Promise<string | undefined> {
   const labelSelector = { [podUidLabel]: pod.metadata.uid, [containerNameLabel]: name };
-  const found = await runtime.listContainers({ id: "", podSandboxId: "", state: { state: ContainerState.CONTAINER_RUNNING }, labelSelector }, signal);
+  const found = await runtime.listContainers(
+    { id: "", podSandboxId: "", state: { state: ContainerState.CONTAINER_RUNNING }, labelSelector },
+    signal,
+  );
   return newest(found)?.id;
 }
 
 /** ID of the pod's ready sandbox, the newest when there are several; undefined when none is ready. */
 export async function readySandbox(runtime: ServedRuntime, pod: Pod, signal: AbortSignal): Promise<string | undefined> {
-  const filter = { id: "", state: { state: PodSandboxState.SANDBOX_READY }, labelSelector: { [podUidLabel]: pod.metadata.uid } };
+  const filter = {
+    id: "",
+    state: { state: PodSandboxState.SANDBOX_READY },
+    labelSelector: { [podUidLabel]: pod.metadata.uid },
+  };
   return newest(await runtime.listPodSandbox(filter, signal))?.id;
 }
 
 function newest<T extends { readonly createdAt: bigint }>(items: readonly T[]): T | undefined {
-  return items.reduce<T | undefined>((best, item) => (best && best.createdAt >= item.createdAt ? best : item), undefined);
+  return items.reduce<T | undefined>(
+    (best, item) => (best && best.createdAt >= item.createdAt ? best : item),
+    undefined,
+  );
 }
 
 /** ID, as Kubernetes writes it (`containerd://…`), of the container whose log is meant.
  *  @throws CodedError failed_precondition with the kubelet's text when there is no such log yet. */
-export function loggedContainer(podName: string, status: PodStatus | undefined, name: string, previous: boolean): string {
+export function loggedContainer(
+  podName: string,
+  status: PodStatus | undefined,
+  name: string,
+  previous: boolean,
+): string {
   const fail = (text: string): never => {
     throw new CodedError("failed_precondition", text);
   };
@@ -47,7 +67,9 @@ export function loggedContainer(podName: string, status: PodStatus | undefined, 
 
 function containerStatus(status: PodStatus | undefined, name: string): ContainerStatus | undefined {
   const { containerStatuses = [], initContainerStatuses = [], ephemeralContainerStatuses = [] } = status ?? {};
-  return [...containerStatuses, ...initContainerStatuses, ...ephemeralContainerStatuses].find((one) => one.name === name);
+  return [...containerStatuses, ...initContainerStatuses, ...ephemeralContainerStatuses].find(
+    (one) => one.name === name,
+  );
 }
 
 function waitingText(reason: string): string {

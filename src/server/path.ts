@@ -10,7 +10,8 @@ export function pathSegments(target: string): readonly string[] | undefined {
   const segments: string[] = [];
   for (const part of raw) {
     const segment = decode(part);
-    if (segment === undefined || segment === "" || segment === "." || segment === ".." || /[/\\\0]/.test(segment)) return undefined;
+    if (segment === undefined || segment === "" || segment === "." || segment === ".." || /[/\\\0]/.test(segment))
+      return undefined;
     segments.push(segment);
   }
   return segments;

@@ -1,5 +1,5 @@
 import type { Socket } from "node:net";
-import { TLSSocket } from "node:tls";
+import type { TLSSocket } from "node:tls";
 import type { Clock } from "../lib/clock.ts";
 import type { User } from "./ports.ts";
 

@@ -36,7 +36,12 @@ export interface ServedRuntime extends Streams {
   listPodSandbox(filter: cri.PodSandboxFilter | undefined, signal: AbortSignal): Promise<readonly cri.PodSandbox[]>;
   listContainers(filter: cri.ContainerFilter | undefined, signal: AbortSignal): Promise<readonly cri.Container[]>;
   containerStatus(containerId: string, signal: AbortSignal): Promise<cri.ContainerStatusResponse>;
-  execSync(containerId: string, argv: readonly string[], timeoutSeconds: number, signal: AbortSignal): Promise<cri.ExecSyncResponse>;
+  execSync(
+    containerId: string,
+    argv: readonly string[],
+    timeoutSeconds: number,
+    signal: AbortSignal,
+  ): Promise<cri.ExecSyncResponse>;
 }
 
 /** What of the configuration the kubelet API needs; names and values as in KubeletConfiguration where it has them. */

@@ -11,7 +11,10 @@ interface Kept<T> {
 }
 
 /** Answers that hold for a while. */
-function createAnswers<T>(clock: Clock): { get(key: string): T | undefined; put(key: string, value: T, ttlMs: number): void } {
+function createAnswers<T>(clock: Clock): {
+  get(key: string): T | undefined;
+  put(key: string, value: T, ttlMs: number): void;
+} {
   const kept = new Map<string, Kept<T>>();
   return {
     get(key) {
@@ -55,11 +58,12 @@ export interface AuthorizerTtl {
 export function cachedAuthorizer(inner: Authorizer, clock: Clock, ttl: AuthorizerTtl): Authorizer {
   const answers = createAnswers<boolean>(clock);
   return {
-    async allowed(user, verb, subresource, path, signal) {
+    async allowed(...question) {
+      const [user, verb, subresource] = question;
       const key = JSON.stringify([user.name, user.uid, user.groups, user.extra, verb, subresource]);
       const known = answers.get(key);
       if (known !== undefined) return known;
-      const allowed = await inner.allowed(user, verb, subresource, path, signal);
+      const allowed = await inner.allowed(...question);
       answers.put(key, allowed, allowed ? ttl.allowedMs : ttl.deniedMs);
       return allowed;
     },

@@ -67,4 +67,13 @@ export const routes: readonly Route[] = [
 ];
 
 /** Areas that answer 405 while enableDebuggingHandlers is false. */
-export const debuggingAreas: readonly string[] = ["run", "exec", "attach", "portForward", "containerLogs", "runningpods", "debug", "logs"];
+export const debuggingAreas: readonly string[] = [
+  "run",
+  "exec",
+  "attach",
+  "portForward",
+  "containerLogs",
+  "runningpods",
+  "debug",
+  "logs",
+];

@@ -63,11 +63,12 @@ export function createKubeletServer(deps: KubeletServerDeps): KubeletServer {
       const forget = [deps.certificate.onChange(renew), deps.clientCA.onChange(renew)];
       try {
         const at = { address: config.address, port: config.port, addressField: "address", portField: "port" };
-        await serve(server, at, clock, (bound) => {
+        const onListening = (bound: AddressInfo) => {
           address = bound;
           log.info({ address: bound.address, port: bound.port }, "kubelet API listening");
           listening.resolve();
-        }, signal);
+        };
+        await serve({ server, at, clock, onListening }, signal);
       } finally {
         for (const stop of forget) stop();
         address = undefined;
@@ -83,7 +84,12 @@ function secrets({ certificate, clientCA }: KubeletServerDeps): { cert: string; 
   return { cert, key, ca: ca === undefined ? [] : [ca] };
 }
 
-function serveRequests(server: Server, deps: KubeletServerDeps, certificates: PeerCertificates, stopped: AbortSignal): void {
+function serveRequests(
+  server: Server,
+  deps: KubeletServerDeps,
+  certificates: PeerCertificates,
+  stopped: AbortSignal,
+): void {
   const upgrades = new WeakMap<IncomingMessage, Upgrade>();
   const app = createApp({ ...deps, certificates, stopped, upgradeOf: (request) => upgrades.get(request) });
   server.prependListener("secureConnection", (socket) => certificates.accept(socket));

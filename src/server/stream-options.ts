@@ -35,7 +35,8 @@ export function forwardedPorts(headers: IncomingHttpHeaders, query: URLSearchPar
     if (value === "") return { is: "invalid", text: 'query parameter "port" cannot be empty' };
     for (const one of value.split(",")) {
       const port = /^\d+$/.test(one) ? Number(one) : NaN;
-      if (Number.isNaN(port) || port > 65535) return { is: "invalid", text: `unable to parse ${JSON.stringify(value)} as a port` };
+      if (Number.isNaN(port) || port > 65535)
+        return { is: "invalid", text: `unable to parse ${JSON.stringify(value)} as a port` };
       if (port < 1) return { is: "invalid", text: `port ${JSON.stringify(value)} must be > 0` };
       ports.push(port);
     }

@@ -13,10 +13,16 @@ const tls13Suites = ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CH
 /** Translates TLS settings into Node's.
  *  @throws CodedError invalid_argument, one sentence that names the field, the value and the remedy.
  *  @see https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/ (tlsCipherSuites, tlsMinVersion) */
-export function tlsOptions({ tlsMinVersion, tlsCipherSuites }: TlsSettings): Pick<SecureContextOptions, "minVersion" | "ciphers"> {
+export function tlsOptions({
+  tlsMinVersion,
+  tlsCipherSuites,
+}: TlsSettings): Pick<SecureContextOptions, "minVersion" | "ciphers"> {
   const minVersion = minVersions.get(tlsMinVersion);
   if (!minVersion) {
-    throw new CodedError("invalid_argument", `tlsMinVersion "${tlsMinVersion}" is not served: use VersionTLS12 or VersionTLS13, or leave it out`);
+    throw new CodedError(
+      "invalid_argument",
+      `tlsMinVersion "${tlsMinVersion}" is not served: use VersionTLS12 or VersionTLS13, or leave it out`,
+    );
   }
   if (tlsCipherSuites.length === 0) return { minVersion };
   const older = tlsCipherSuites.filter((suite) => !tls13Suites.includes(suite)).map(opensslName);
@@ -41,5 +47,8 @@ function opensslName(suite: string): string {
     .replace("_CBC_", "_")
     .replaceAll("_", "-");
   if (getCiphers().includes(name.toLowerCase())) return name;
-  throw new CodedError("invalid_argument", `tlsCipherSuites "${suite}" is not served: use suites that this build offers, or leave the field out`);
+  throw new CodedError(
+    "invalid_argument",
+    `tlsCipherSuites "${suite}" is not served: use suites that this build offers, or leave the field out`,
+  );
 }

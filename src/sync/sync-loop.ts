@@ -1,7 +1,7 @@
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Pod } from "../objects.ts";
-import type { Admission, EventSink, PodUpdate, StatusReader, StatusSink } from "../pipeline.ts";
+import type { Admission, EventSink, PodUpdate, Rejection, StatusSink } from "../pipeline.ts";
 import { podReference } from "../pod/reference.ts";
 import { qosClass } from "../pod/qos.ts";
 import type { PodManager } from "./pod-manager.ts";
@@ -12,7 +12,7 @@ export interface SyncLoopDeps {
   readonly pods: PodManager;
   readonly workers: PodWorkers;
   readonly admission: Admission;
-  readonly status: StatusSink & StatusReader & { reconcile(pod: Pod): void };
+  readonly status: StatusSink & { reconcile(pod: Pod): void };
   readonly events: EventSink;
   readonly nowText: () => string;
   readonly log: Logger;
@@ -36,8 +36,7 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
     for (const pod of update.pods) {
       if (update.op === "RECONCILE") reconcile(pod);
       else if (update.op === "REMOVE") workers.terminate(pod.metadata.uid, pod.metadata.deletionGracePeriodSeconds);
-      else if (workers.get(pod.metadata.uid)) workers.update(pod);
-      else if (pod.metadata.deletionTimestamp) workers.update(pod);
+      else if (workers.get(pod.metadata.uid) || pod.metadata.deletionTimestamp) workers.update(pod);
     }
   };
 
@@ -54,7 +53,7 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
       if (!isEnding(pod) && !workers.get(pod.metadata.uid)) {
         const rejection = await deps.admission.admit(pod, others, signal);
         if (rejection) {
-          reject(pod, rejection.reason, rejection.message);
+          reject(deps, pod, rejection);
           continue;
         }
       }
@@ -68,19 +67,6 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
       const pod = pods.get(uid);
       return pod && (worker.phase === "syncing" || worker.phase === "terminating") ? [pod] : [];
     });
-
-  const reject = (pod: Pod, reason: string, message: string) => {
-    log.info({ pod: `${pod.metadata.namespace}/${pod.metadata.name}`, reason }, "pod refused");
-    deps.events.event(podReference(pod), "Warning", reason, message);
-    status.set(pod, {
-      phase: "Failed",
-      reason,
-      message: `Pod was rejected: ${message}`,
-      qosClass: pod.status?.qosClass ?? qosClass(pod.spec),
-      startTime: deps.nowText(),
-    });
-    status.terminated(pod);
-  };
 
   return {
     name: "sync-loop",
@@ -103,6 +89,15 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
       }
     },
   };
+}
+
+/** A refused pod is Failed for good and gets no worker. */
+function reject({ log, events, status, nowText }: SyncLoopDeps, pod: Pod, { reason, message }: Rejection): void {
+  log.info({ pod: `${pod.metadata.namespace}/${pod.metadata.name}`, reason }, "pod refused");
+  events.event(podReference(pod), "Warning", reason, message);
+  const qos = pod.status?.qosClass ?? qosClass(pod.spec);
+  status.set(pod, { phase: "Failed", reason, message: `Pod was rejected: ${message}`, qosClass: qos, startTime: nowText() });
+  status.terminated(pod);
 }
 
 function byCreation(a: Pod, b: Pod): number {

@@ -1,4 +1,4 @@
-import { ContainerState, ContainerStatus, NamespaceMode, PodSandboxState, PodSandboxStatus } from "../../src/gen/cri.ts";
+import { type ContainerState, ContainerStatus, NamespaceMode, PodSandboxState, PodSandboxStatus } from "../../src/gen/cri.ts";
 import type { Container, Pod, PodSpec } from "../../src/objects.ts";
 import type { RuntimePod } from "../../src/pipeline.ts";
 import { containerHash } from "../../src/pod/hash.ts";

@@ -1,6 +1,6 @@
-import { existsSync, readFileSync, readdirSync } from "node:fs";
+import { existsSync, readFileSync, readdirSync, readlinkSync } from "node:fs";
 import { basename, join } from "node:path";
-import type { ContainerStatus, PodSandbox } from "../../src/gen/cri.ts";
+import type { ContainerStatus, PodSandboxStatus } from "../../src/gen/cri.ts";
 import { hasCode } from "../../src/lib/errors.ts";
 import type { Pod } from "../../src/objects.ts";
 import type { Runtime } from "../../src/seams/runtime.ts";
@@ -11,7 +11,7 @@ import type { Cluster } from "./cluster.ts";
 export interface Sight {
   /** The node's pods as the API server has them. */
   readonly pods: readonly Pod[];
-  readonly sandboxes: readonly PodSandbox[];
+  readonly sandboxes: readonly PodSandboxStatus[];
   /** Newest first. */
   readonly containers: readonly ContainerStatus[];
   /** The first process of each running container, by container ID. */
@@ -26,12 +26,17 @@ export interface Sight {
  *  meanwhile. */
 export async function lookAt(cluster: Cluster, runtime: Runtime, signal: AbortSignal): Promise<Sight | undefined> {
   const before = await podsOf(cluster);
-  const [sandboxes, listed] = await Promise.all([runtime.listPodSandbox(undefined, signal), runtime.listContainers(undefined, signal)]);
-  const containers = await Promise.all(listed.map(async ({ id }) => (await runtime.containerStatus(id, signal).catch(goneIsNothing))?.status));
-  const there = containers.filter((status) => status !== undefined).sort((a, b) => Number(b.createdAt - a.createdAt));
-  const sight = { sandboxes, containers: there, processes: processesOf(cluster, there), traces: tracesOf(cluster), brokenLinks: brokenLinksOf(cluster) };
-  const pods = await podsOf(cluster);
-  return versionsOf(before) === versionsOf(pods) ? { pods, ...sight } : undefined;
+  const [pods, listed] = await Promise.all([runtime.listPodSandbox(undefined, signal), runtime.listContainers(undefined, signal)]);
+  const sandboxes = present(await Promise.all(pods.map(async ({ id }) => (await runtime.podSandboxStatus(id, signal).catch(goneIsNothing))?.status)));
+  const statuses = present(await Promise.all(listed.map(async ({ id }) => (await runtime.containerStatus(id, signal).catch(goneIsNothing))?.status)));
+  const containers = statuses.sort((a, b) => Number(b.createdAt - a.createdAt));
+  const sight = { sandboxes, containers, processes: processesOf(cluster, containers), traces: tracesOf(cluster), brokenLinks: brokenLinksOf(cluster) };
+  const after = await podsOf(cluster);
+  return versionsOf(before) === versionsOf(after) ? { pods: after, ...sight } : undefined;
+}
+
+function present<T>(list: readonly (T | undefined)[]): T[] {
+  return list.filter((item) => item !== undefined);
 }
 
 function goneIsNothing(error: unknown): undefined {
@@ -79,17 +84,9 @@ function podCgroups(folder: string): string[] {
   return foldersIn(folder).flatMap((name) => (name.startsWith("pod") ? [join(folder, name)] : podCgroups(join(folder, name))));
 }
 
-function brokenLinksOf({ root, layout }: Cluster): string[] {
+function brokenLinksOf({ root }: Cluster): string[] {
   const folder = join(root, "var/log/containers");
-  const logs = new Set(namesIn(layout.podLogs));
-  // The links name paths inside the cluster, all below the pod logs, which are the same outside.
-  return namesIn(folder).filter((name) => !logs.has(podOfLink(name, logs)));
-}
-
-/** The log directory that a link `POD_NAMESPACE_CONTAINER-ID.log` belongs to: `NAMESPACE_POD_UID`; empty without one. */
-function podOfLink(link: string, logs: ReadonlySet<string>): string {
-  const [pod, namespace] = link.split("_");
-  return [...logs].find((name) => name.startsWith(`${namespace}_${pod}_`)) ?? "";
+  return namesIn(folder).filter((name) => !existsSync(join(root, readlinkSync(join(folder, name)))));
 }
 
 function namesIn(folder: string): string[] {

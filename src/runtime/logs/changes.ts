@@ -14,7 +14,11 @@ export interface Changes extends AsyncDisposable {
 }
 
 /** Watches a directory of the target where its host can watch, and looks every second besides. */
-export function watchChanges(deps: { host: LogHost; clock: Clock; log: Logger }, directory: string, signal: AbortSignal): Changes {
+export function watchChanges(
+  deps: { host: LogHost; clock: Clock; log: Logger },
+  directory: string,
+  signal: AbortSignal,
+): Changes {
   const { host, clock, log } = deps;
   const stop = new AbortController();
   const until = AbortSignal.any([signal, stop.signal]);
@@ -27,7 +31,8 @@ export function watchChanges(deps: { host: LogHost; clock: Clock; log: Logger },
       wake();
     }
   })().catch((error: unknown) => {
-    if (!until.aborted) log.debug({ directory, why: messageOf(error) }, "cannot watch log directory, looking every second");
+    if (!until.aborted)
+      log.debug({ directory, why: messageOf(error) }, "cannot watch log directory, looking every second");
   });
   return {
     async next() {

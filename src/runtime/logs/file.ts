@@ -8,15 +8,27 @@ export type LogHost = Pick<Host, "watch"> & { readonly fs: Pick<HostFs, "realpat
  *  a pod managed to put there must not lead a reader out.
  *  @param roots absolute directories on the target.
  *  @throws CodedError with the kubelet's text when links cannot be followed; permission_denied when it leads elsewhere. */
-export async function resolveLog(host: LogHost, roots: readonly string[], path: string, signal: AbortSignal): Promise<string> {
+export async function resolveLog(
+  host: LogHost,
+  roots: readonly string[],
+  path: string,
+  signal: AbortSignal,
+): Promise<string> {
   const real = await host.fs.realpath(path, signal).catch((error: unknown) => {
-    throw new CodedError(codeOf(error), `failed to try resolving symlinks in path ${JSON.stringify(path)}: ${messageOf(error)}`, { cause: error });
+    throw new CodedError(
+      codeOf(error),
+      `failed to try resolving symlinks in path ${JSON.stringify(path)}: ${messageOf(error)}`,
+      { cause: error },
+    );
   });
   for (const root of roots) {
     const realRoot = await host.fs.realpath(root, signal).catch(() => undefined);
     if (realRoot !== undefined && real.startsWith(realRoot.endsWith("/") ? realRoot : `${realRoot}/`)) return real;
   }
-  throw new CodedError("permission_denied", `failed to open log file ${JSON.stringify(path)}: it leads outside of the log directories`);
+  throw new CodedError(
+    "permission_denied",
+    `failed to open log file ${JSON.stringify(path)}: it leads outside of the log directories`,
+  );
 }
 
 /** Opens the log file that stands at a resolved path: never through a link, never anything but a regular file.
@@ -25,6 +37,8 @@ export async function openLog(host: LogHost, path: string, signal: AbortSignal):
   try {
     return await host.fs.open(path, { noFollow: true, signal });
   } catch (error) {
-    throw new CodedError(codeOf(error), `failed to open log file ${JSON.stringify(path)}: ${messageOf(error)}`, { cause: error });
+    throw new CodedError(codeOf(error), `failed to open log file ${JSON.stringify(path)}: ${messageOf(error)}`, {
+      cause: error,
+    });
   }
 }

@@ -18,7 +18,12 @@ export interface Followed {
 
 /** Reads a log as it grows, also across rotation, until its container is gone and the file is read to its end, the output
  *  wants no more, or the signal aborts (then it throws). Closes the files that it opens, not the first. */
-export async function followLog(deps: LogReaderDeps, log: Followed, first: Reading, signal: AbortSignal): Promise<void> {
+export async function followLog(
+  deps: LogReaderDeps,
+  log: Followed,
+  first: Reading,
+  signal: AbortSignal,
+): Promise<void> {
   await using changes = watchChanges(deps, log.directory, signal);
   const liveness = createLiveness(deps, log.containerId);
   let reading = first;
@@ -42,9 +47,19 @@ export async function followLog(deps: LogReaderDeps, log: Followed, first: Readi
 }
 
 /** The reading to go on with when another file has taken the name, or the file was cut short; undefined when neither. */
-async function rotated(deps: LogReaderDeps, log: Followed, reading: Reading, signal: AbortSignal): Promise<Reading | undefined> {
+async function rotated(
+  deps: LogReaderDeps,
+  log: Followed,
+  reading: Reading,
+  signal: AbortSignal,
+): Promise<Reading | undefined> {
   const { host } = deps;
-  const fresh = (file: Reading["file"]): Reading => ({ ...reading, file, position: 0, cutter: createLineCutter(() => {}) });
+  const fresh = (file: Reading["file"]): Reading => ({
+    ...reading,
+    file,
+    position: 0,
+    cutter: createLineCutter(() => {}),
+  });
   const [there, mine] = [await statLog(host.fs.lstat(log.path, signal)), await reading.file.stat(signal)];
   if (there === undefined) return undefined;
   if (there.inode === mine.inode) return mine.size < reading.position ? fresh(reading.file) : undefined;
@@ -64,7 +79,10 @@ function statLog(asked: Promise<FileInfo>): Promise<FileInfo | undefined> {
 }
 
 /** Asks the runtime at most once a second. */
-function createLiveness({ clock, isRunning }: LogReaderDeps, containerId: string): (signal: AbortSignal) => Promise<boolean> {
+function createLiveness(
+  { clock, isRunning }: LogReaderDeps,
+  containerId: string,
+): (signal: AbortSignal) => Promise<boolean> {
   let askedAt = -Infinity;
   return async (signal) => {
     if (clock.monotonic() - askedAt < livenessMs) return true;

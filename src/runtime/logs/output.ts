@@ -39,7 +39,11 @@ export function createLogOutput(options: LogOptions, out: Writable, onBadLine: (
     add(raw) {
       if (linesLeft <= 0) return false;
       parse ??= parserFor(raw);
-      if (!parse) throw new CodedError("unknown", `failed to get parse function: unsupported log format: ${JSON.stringify(raw.toString())}`);
+      if (!parse)
+        throw new CodedError(
+          "unknown",
+          `failed to get parse function: unsupported log format: ${JSON.stringify(raw.toString())}`,
+        );
       const line = parse(raw);
       if (!line) {
         onBadLine();

@@ -38,7 +38,12 @@ export function createLogReader(deps: LogReaderDeps): LogReader {
         output: createLogOutput(options, out, bad("log line does not parse, left out")),
       };
       if (options.follow) {
-        await followLog(deps, { path, directory: posix.dirname(path), containerId: container.containerId }, reading, signal);
+        await followLog(
+          deps,
+          { path, directory: posix.dirname(path), containerId: container.containerId },
+          reading,
+          signal,
+        );
         return;
       }
       if (!(await readToEnd(reading, signal))) return;

@@ -25,7 +25,8 @@ export function healthz(checks: readonly HealthCheck[]): (request: Request, resp
       return { failed, text: failed ? `[-]${name} failed: reason withheld\n` : `[+]${name} ok\n` };
     });
     const unknown = [...excluded].sort().map((name) => JSON.stringify(name));
-    const warning = unknown.length === 0 ? "" : `warn: some health checks cannot be excluded: no matches for ${unknown.join(", ")}\n`;
+    const warning =
+      unknown.length === 0 ? "" : `warn: some health checks cannot be excluded: no matches for ${unknown.join(", ")}\n`;
     const details = verdicts.map(({ text }) => text).join("") + warning;
     if (verdicts.some(({ failed }) => failed)) sendText(response, 500, `${details}healthz check failed\n`);
     else sendText(response, 200, query.has("verbose") ? `${details}healthz check passed\n` : "ok");

@@ -11,7 +11,9 @@ import type { KubeletServerDeps } from "../ports.ts";
 /** /containerLogs: a container's log as a chunked stream. What goes wrong after the first byte is told in the stream itself,
  *  for the status is out by then.
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/logging/ */
-export function containerLogs(deps: KubeletServerDeps): (request: Request, response: Response, signal: AbortSignal) => Promise<void> {
+export function containerLogs(
+  deps: KubeletServerDeps,
+): (request: Request, response: Response, signal: AbortSignal) => Promise<void> {
   return async (request, response, signal) => {
     const { namespace = "", pod: podName = "", container = "" } = request.params as Record<string, string>;
     const decoded = decodeLogOptions(queryOf(request.originalUrl), deps.clock.now());
@@ -21,7 +23,11 @@ export function containerLogs(deps: KubeletServerDeps): (request: Request, respo
     const pod = deps.pods.byName(namespace, podName);
     if (!pod) return sendText(response, 404, `pod ${JSON.stringify(podName)} does not exist`);
     if (!containerSpec(pod, container)) {
-      return sendText(response, 404, `container ${JSON.stringify(container)} not found in pod ${JSON.stringify(podName)}`);
+      return sendText(
+        response,
+        404,
+        `container ${JSON.stringify(container)} not found in pod ${JSON.stringify(podName)}`,
+      );
     }
     if (options.stream !== "All" && !deps.config.splitLogStreams) {
       const text = `unable to return the given log stream: "${options.stream}". Please enable PodLogsQuerySplitStreams feature gate in kubelet`;
@@ -37,7 +43,12 @@ interface Wanted {
   readonly options: LogOptions;
 }
 
-async function stream(deps: KubeletServerDeps, { pod, container, options }: Wanted, response: Response, signal: AbortSignal): Promise<void> {
+async function stream(
+  deps: KubeletServerDeps,
+  { pod, container, options }: Wanted,
+  response: Response,
+  signal: AbortSignal,
+): Promise<void> {
   let id: string;
   try {
     const status = deps.statuses.get(pod.metadata.uid) ?? pod.status;
@@ -51,20 +62,20 @@ async function stream(deps: KubeletServerDeps, { pod, container, options }: Want
     await deps.logs.read(await logSource(deps, id, signal), options, response, signal);
     response.end();
   } catch (error) {
-    if (signal.aborted) response.destroy();
-    else response.end(messageOf(error));
+    if (signal.aborted) return void response.destroy();
+    deps.log.warn({ container: id, err: error }, "log stream failed");
+    response.end(messageOf(error));
   }
 }
 
 /** @param id as Kubernetes writes it: `runtime://id`.
  *  @throws with the kubelet's text when the runtime does not tell. */
-async function logSource({ runtime, log }: KubeletServerDeps, id: string, signal: AbortSignal): Promise<LogSource> {
+async function logSource({ runtime }: KubeletServerDeps, id: string, signal: AbortSignal): Promise<LogSource> {
   const containerId = id.replace(/^[^:]*:\/\//, "");
   try {
     const { status } = await runtime.containerStatus(containerId, signal);
     return { containerId, logPath: status?.logPath ?? "" };
   } catch (cause) {
-    log.debug({ containerId, err: cause }, "no container status for its log");
     throw new Error(`unable to retrieve container logs for ${id}`, { cause });
   }
 }

@@ -5,7 +5,13 @@ import { sendJson } from "../answer.ts";
 
 /** /pods: the pods that this node should run, with the statuses that it holds for them.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-authn-authz/ */
-export function pods({ pods, statuses }: { pods: PodStore; statuses: StatusReader }): (request: Request, response: Response) => void {
+export function pods({
+  pods,
+  statuses,
+}: {
+  pods: PodStore;
+  statuses: StatusReader;
+}): (request: Request, response: Response) => void {
   return (_request, response) => {
     const items = pods.list().map((pod) => ({ ...pod, status: statuses.get(pod.metadata.uid) ?? pod.status ?? {} }));
     sendJson(response, podList(items));
@@ -25,6 +31,10 @@ function runningPod(pod: RuntimePod): object[] {
   const running = pod.containers.filter(({ state }) => state === ContainerState.CONTAINER_RUNNING);
   const ready = pod.sandboxes.some(({ state }) => state === PodSandboxState.SANDBOX_READY);
   if (running.length === 0 && !ready) return [];
-  const containers = running.map(({ metadata, image }) => ({ name: metadata?.name ?? "", image: image?.image ?? "", resources: {} }));
+  const containers = running.map(({ metadata, image }) => ({
+    name: metadata?.name ?? "",
+    image: image?.image ?? "",
+    resources: {},
+  }));
   return [{ metadata: { name: pod.name, namespace: pod.namespace, uid: pod.uid }, spec: { containers }, status: {} }];
 }

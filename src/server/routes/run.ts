@@ -6,7 +6,9 @@ import { queryOf } from "../path.ts";
 import type { KubeletServerDeps } from "../ports.ts";
 
 /** POST /run: runs `cmd`, split at its spaces, to its end and answers with all that it wrote. */
-export function run(deps: KubeletServerDeps): (request: Request, response: Response, signal: AbortSignal) => Promise<void> {
+export function run(
+  deps: KubeletServerDeps,
+): (request: Request, response: Response, signal: AbortSignal) => Promise<void> {
   return async (request, response, signal) => {
     const { namespace = "", pod: podName = "", container = "" } = request.params as Record<string, string>;
     const pod = deps.pods.byName(namespace, podName);
@@ -20,7 +22,10 @@ export function run(deps: KubeletServerDeps): (request: Request, response: Respo
         const said = Buffer.from(stderr).toString();
         return sendText(response, 500, `command '${argv.join(" ")}' exited with ${exitCode}: ${said}`);
       }
-      response.status(200).type("application/json").end(Buffer.concat([stdout, stderr]));
+      response
+        .status(200)
+        .type("application/json")
+        .end(Buffer.concat([stdout, stderr]));
     } catch (error) {
       sendText(response, 500, messageOf(error));
     }

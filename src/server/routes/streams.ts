@@ -52,7 +52,8 @@ export const portForward = streaming(async ({ runtime, pods }, request, signal) 
   const { pod, uid } = podOf(pods, request);
   if (uid !== "" && uid !== pod.metadata.uid) throw new Refused(404, "pod not found");
   const podSandboxId = await readySandbox(runtime, pod, signal);
-  if (podSandboxId === undefined) throw new Refused(500, `pod not found ("${pod.metadata.name}_${pod.metadata.namespace}")`);
+  if (podSandboxId === undefined)
+    throw new Refused(500, `pod not found ("${pod.metadata.name}_${pod.metadata.namespace}")`);
   return runtime.portForward({ podSandboxId, port: [...ports.ports] }, signal);
 });
 

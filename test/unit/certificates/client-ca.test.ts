@@ -45,7 +45,10 @@ test("a configured file that cannot be used ends the start with its field", asyn
   const deps = { clock: fakeClock(), log: createLogger(0, { write: () => {} }) };
   const path = join(dir, "ca.crt");
   try {
-    await assert.rejects(clientCAFromFile(path, deps), { code: "invalid_argument", message: /^authentication\.x509\.clientCAFile ".*ca\.crt" cannot be used/ });
+    await assert.rejects(clientCAFromFile(path, deps), {
+      code: "invalid_argument",
+      message: /^authentication\.x509\.clientCAFile ".*ca\.crt" cannot be used/,
+    });
     await writeFile(path, "no certificate");
     await assert.rejects(clientCAFromFile(path, deps), { code: "invalid_argument", message: /no certificate in PEM/ });
     await writeFile(path, pem("one"));

@@ -24,7 +24,15 @@ async function place(): Promise<Place> {
   return {
     dir,
     clock,
-    make: (more = {}) => createServingCertificate({ certDir: join(dir, "pki"), nodeName: "node", addresses: ["10.0.0.1", "fd00::1"], clock, log, ...more }),
+    make: (more = {}) =>
+      createServingCertificate({
+        certDir: join(dir, "pki"),
+        nodeName: "node",
+        addresses: ["10.0.0.1", "fd00::1"],
+        clock,
+        log,
+        ...more,
+      }),
     [Symbol.asyncDispose]: () => rm(dir, { recursive: true }),
   };
 }
@@ -67,25 +75,28 @@ test("configured files are used, and read again when they change; a torn pair ch
     await writeFile(keyFile, key);
     await writeFile(certFile, certificate);
   };
-  const [old, fresh] = [await makeSelfSigned("old", [], at.clock.now()), await makeSelfSigned("fresh", [], at.clock.now())];
+  const [old, fresh] = [
+    await makeSelfSigned("old", [], at.clock.now()),
+    await makeSelfSigned("fresh", [], at.clock.now()),
+  ];
   await write(old);
   const serving = await at.make({ certFile, keyFile });
   assert.deepEqual(serving.current(), old);
   const changed = Promise.withResolvers<void>();
-  let changes = 0;
+  const told = { changes: 0 };
   serving.onChange(() => {
-    changes++;
+    told.changes++;
     changed.resolve();
   });
   const stop = new AbortController();
   const done = serving.run(stop.signal);
   await writeFile(keyFile, fresh.key);
   for (let minute = 0; minute < 3; minute++) await passMinute(at.clock);
-  assert.deepEqual([serving.current(), changes], [old, 0]);
+  assert.deepEqual([serving.current(), told.changes], [old, 0]);
   await write(fresh);
-  for (let minute = 0; minute < 50 && changes === 0; minute++) await passMinute(at.clock);
+  for (let minute = 0; minute < 50 && told.changes === 0; minute++) await passMinute(at.clock);
   await changed.promise;
-  assert.deepEqual([serving.current(), changes], [fresh, 1]);
+  assert.deepEqual([serving.current(), told.changes], [fresh, 1]);
   stop.abort();
   await done;
 });
@@ -99,12 +110,24 @@ async function passMinute(clock: FakeClock): Promise<void> {
 test("what cannot be used is told in one sentence with the field", async () => {
   await using at = await place();
   const [certFile, keyFile] = [join(at.dir, "none.crt"), join(at.dir, "none.key")];
-  await assert.rejects(at.make({ certFile }), { code: "invalid_argument", message: /^tlsCertFile ".*none\.crt" stands alone: set tlsPrivateKeyFile too/ });
-  await assert.rejects(at.make({ keyFile }), { code: "invalid_argument", message: /^tlsPrivateKeyFile ".*none\.key" stands alone/ });
-  await assert.rejects(at.make({ certFile, keyFile }), { code: "invalid_argument", message: /^tlsCertFile ".*none\.crt" with tlsPrivateKeyFile .* cannot be used/ });
+  await assert.rejects(at.make({ certFile }), {
+    code: "invalid_argument",
+    message: /^tlsCertFile ".*none\.crt" stands alone: set tlsPrivateKeyFile too/,
+  });
+  await assert.rejects(at.make({ keyFile }), {
+    code: "invalid_argument",
+    message: /^tlsPrivateKeyFile ".*none\.key" stands alone/,
+  });
+  await assert.rejects(at.make({ certFile, keyFile }), {
+    code: "invalid_argument",
+    message: /^tlsCertFile ".*none\.crt" with tlsPrivateKeyFile .* cannot be used/,
+  });
   await writeFile(certFile, (await makeSelfSigned("a", [], at.clock.now())).certificate);
   await writeFile(keyFile, (await makeSelfSigned("b", [], at.clock.now())).key);
   await assert.rejects(at.make({ certFile, keyFile }), { message: /the key is not the certificate's/ });
   await writeFile(join(at.dir, "file"), "");
-  await assert.rejects(at.make({ certDir: join(at.dir, "file") }), { code: "permission_denied", message: /^cert-dir ".*file" is not writable/ });
+  await assert.rejects(at.make({ certDir: join(at.dir, "file") }), {
+    code: "permission_denied",
+    message: /^cert-dir ".*file" is not writable/,
+  });
 });

@@ -71,7 +71,15 @@ function fileOf(handle: FileHandle, onClose: () => void): HostFile {
 }
 
 function infoOf(stat: { size: number; ino: number; mode: number; mtimeMs: number }): FileInfo {
-  return { kind: "file", mode: stat.mode & 0o7777, uid: 0, gid: 0, size: stat.size, modifiedAt: stat.mtimeMs, inode: stat.ino };
+  return {
+    kind: "file",
+    mode: stat.mode & 0o7777,
+    uid: 0,
+    gid: 0,
+    size: stat.size,
+    modifiedAt: stat.mtimeMs,
+    inode: stat.ino,
+  };
 }
 
 function coded(error: NodeJS.ErrnoException): never {

@@ -34,11 +34,11 @@ function following(on: Disk, host: LogHost = on.host) {
 
 /** Moves time on until the reading has ended. */
 async function ended({ clock, done }: ReturnType<typeof following>): Promise<void> {
-  let over = false;
-  const noted = done.finally(() => (over = true));
+  const state = { over: false };
+  const noted = done.finally(() => (state.over = true));
   noted.catch(() => {});
-  for (let turn = 0; turn < 2000 && !over; turn++) await clock.advance(turn % 50 === 49 ? 1000 : 0);
-  assert.ok(over, "still reading");
+  for (let turn = 0; turn < 2000 && !state.over; turn++) await clock.advance(turn % 50 === 49 ? 1000 : 0);
+  assert.ok(state.over, "still reading");
   await noted;
 }
 

@@ -111,13 +111,19 @@ test("a file of no known format is an error; an empty one is empty", async () =>
 
 test("a line of more than 1 MiB is left out, and the next one read", async () => {
   await using on = await disk();
-  await writeFile(on.log, `2026-01-01T00:00:01Z stdout F one\n${"x".repeat(3_000_000)}\n2026-01-01T00:00:02Z stdout F two\n`);
+  await writeFile(
+    on.log,
+    `2026-01-01T00:00:01Z stdout F one\n${"x".repeat(3_000_000)}\n2026-01-01T00:00:02Z stdout F two\n`,
+  );
   assert.equal(await read(on), "one\ntwo\n");
 });
 
 test("a missing file is told in the kubelet's words", async () => {
   await using on = await disk();
-  await assert.rejects(read(on), { code: "not_found", message: /^failed to try resolving symlinks in path ".*0\.log": / });
+  await assert.rejects(read(on), {
+    code: "not_found",
+    message: /^failed to try resolving symlinks in path ".*0\.log": /,
+  });
 });
 
 test("a link out of the log directories is refused, one within is followed, a FIFO is not opened", async () => {

@@ -76,17 +76,26 @@ test("bearer tokens: a good one, a bad one, none, one as a WebSocket subprotocol
   await using server = await start({ deps: { authorizer } });
   assert.equal((await ask(server, "/healthz")).status, 200);
   assert.deepEqual(authorizer.users, [{ name: "admin", groups: ["system:authenticated"] }]);
-  assert.deepEqual(await answered(ask(server, "/healthz", { headers: { authorization: "Bearer wrong" } })), [401, "Unauthorized"]);
+  assert.deepEqual(await answered(ask(server, "/healthz", { headers: { authorization: "Bearer wrong" } })), [
+    401,
+    "Unauthorized",
+  ]);
   assert.equal((await ask(server, "/healthz", { headers: { authorization: "Basic let-me-in" } })).status, 401);
   assert.equal((await ask(server, "/healthz", nobody)).status, 401);
   const token = `base64url.bearer.authorization.k8s.io.${Buffer.from("let-me-in").toString("base64url")}`;
-  const upgrade = (protocols: string) => ({ connection: "Upgrade", upgrade: "websocket", "sec-websocket-protocol": protocols });
+  const upgrade = (protocols: string) => ({
+    connection: "Upgrade",
+    upgrade: "websocket",
+    "sec-websocket-protocol": protocols,
+  });
   assert.equal((await ask(server, "/healthz", { headers: upgrade(`${token}, v4.channel.k8s.io`) })).status, 200);
   assert.equal((await ask(server, "/healthz", { headers: upgrade(token) })).status, 401);
 });
 
 test("a token's authenticator that fails is a 401, logged without the token", async () => {
-  await using server = await start({ deps: { authenticator: { byToken: () => Promise.reject(new Error("API server away")) } } });
+  await using server = await start({
+    deps: { authenticator: { byToken: () => Promise.reject(new Error("API server away")) } },
+  });
   assert.equal((await ask(server, "/healthz")).status, 401);
   assert.match(server.logged(), /API server away/);
   assert.doesNotMatch(server.logged(), /let-me-in/);

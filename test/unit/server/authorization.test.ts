@@ -54,11 +54,21 @@ test("every path asks for its subresources in order, upgrades too, and is refuse
   for (const [method, path, verb, subresources] of table) {
     for (const extra of [{}, upgrade]) {
       asked.length = 0;
-      const { status, body } = await ask(server, `${path}?command=x`, { method, headers: { authorization: "Bearer let-me-in", ...extra } });
+      const { status, body } = await ask(server, `${path}?command=x`, {
+        method,
+        headers: { authorization: "Bearer let-me-in", ...extra },
+      });
       const trimmed = path === "/" ? "/" : path.replace(/\/$/, "");
-      assert.deepEqual(asked, subresources.map((subresource) => `admin ${verb} ${subresource} ${trimmed}`), `${method} ${path}`);
+      assert.deepEqual(
+        asked,
+        subresources.map((subresource) => `admin ${verb} ${subresource} ${trimmed}`),
+        `${method} ${path}`,
+      );
       assert.equal(status, 403, `${method} ${path}`);
-      assert.equal(body, `Forbidden (user=admin, verb=${verb}, resource=nodes, subresource(s)=[${subresources.join(" ")}])\n`);
+      assert.equal(
+        body,
+        `Forbidden (user=admin, verb=${verb}, resource=nodes, subresource(s)=[${subresources.join(" ")}])\n`,
+      );
     }
   }
 });
@@ -74,22 +84,38 @@ test("without a credential every path is 401, upgrades too", async () => {
 });
 
 test("one subresource that is allowed is enough", async () => {
-  await using server = await start({ deps: { authorizer: { allowed: (_user, _verb, subresource) => Promise.resolve(subresource === "proxy") } } });
+  await using server = await start({
+    deps: { authorizer: { allowed: (_user, _verb, subresource) => Promise.resolve(subresource === "proxy") } },
+  });
   assert.equal((await ask(server, "/pods")).status, 200);
   assert.equal((await ask(server, "/metrics")).status, 403);
 });
 
 test("an authorizer that fails is a 500", async () => {
-  await using server = await start({ deps: { authorizer: { allowed: () => Promise.reject(new Error("API server away")) } } });
+  await using server = await start({
+    deps: { authorizer: { allowed: () => Promise.reject(new Error("API server away")) } },
+  });
   const { status, body } = await ask(server, "/pods");
-  assert.deepEqual([status, body], [500, "Authorization error (user=admin, verb=get, resource=nodes, subresource=pods)"]);
+  assert.deepEqual(
+    [status, body],
+    [500, "Authorization error (user=admin, verb=get, resource=nodes, subresource=pods)"],
+  );
 });
 
 test("paths that no honest client sends are 404 before anything is asked", async () => {
   let asked = 0;
   const authorizer: Authorizer = { allowed: () => Promise.resolve(++asked > 0) };
   await using server = await start({ deps: { authorizer } });
-  const paths = ["/pods/../exec/ns/p/c", "/healthz/%2e%2e/pods", "//pods", "/pods%2f", "/healthz/%00", "/healthz/%zz", "/exec/ns//c", "/exec/ns/p%5Cq/c"];
+  const paths = [
+    "/pods/../exec/ns/p/c",
+    "/healthz/%2e%2e/pods",
+    "//pods",
+    "/pods%2f",
+    "/healthz/%00",
+    "/healthz/%zz",
+    "/exec/ns//c",
+    "/exec/ns/p%5Cq/c",
+  ];
   for (const path of paths) assert.equal((await ask(server, path)).status, 404, path);
   assert.equal(asked, 0);
 });
@@ -106,7 +132,15 @@ test("what is not there is 404, what is not done that way 405", async () => {
 
 test("without debugging handlers only health and pods are served", async () => {
   await using server = await start({ config: { enableDebuggingHandlers: false } });
-  for (const path of ["/run/ns/p/c", "/exec/ns/p/c", "/attach/ns/p/c", "/portForward/ns/p", "/containerLogs/ns/p/c", "/runningpods/", "/logs/"]) {
+  for (const path of [
+    "/run/ns/p/c",
+    "/exec/ns/p/c",
+    "/attach/ns/p/c",
+    "/portForward/ns/p",
+    "/containerLogs/ns/p/c",
+    "/runningpods/",
+    "/logs/",
+  ]) {
     assert.deepEqual(await statusAndBody(server, path), [405, "Debug endpoints are disabled.\n"], path);
   }
   assert.equal((await ask(server, "/configz")).status, 404);
@@ -114,7 +148,11 @@ test("without debugging handlers only health and pods are served", async () => {
   assert.equal((await ask(server, "/healthz")).status, 200);
 });
 
-async function statusAndBody(server: { readonly port: number }, path: string, method = "GET"): Promise<[number, string]> {
+async function statusAndBody(
+  server: { readonly port: number },
+  path: string,
+  method = "GET",
+): Promise<[number, string]> {
   const { status, body } = await ask(server, path, { method });
   return [status, body];
 }

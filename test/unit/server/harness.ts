@@ -26,7 +26,8 @@ export function settable<T>(initial: T): Reloading<T> & { set(next: T): void } {
   };
 }
 
-const unused = (name: string) => () => Promise.reject(new CodedError("unimplemented", `the test does not expect ${name}`));
+const unused = (name: string) => () =>
+  Promise.reject(new CodedError("unimplemented", `the test does not expect ${name}`));
 
 export function runtimeOf(parts: Partial<ServedRuntime>): ServedRuntime {
   return {
@@ -79,17 +80,25 @@ export const adminToken = "let-me-in";
 const serving = await makeSelfSigned("node", ["127.0.0.1"], Date.now());
 
 /** A kubelet API on a free port of loopback; `admin` by token, and everything allowed, unless `deps` say otherwise. */
-export async function start({ config: changed = {}, pods = [], statuses = new Map(), deps = {} }: World = {}): Promise<Running> {
+export async function start({
+  config: changed = {},
+  pods = [],
+  statuses = new Map(),
+  deps = {},
+}: World = {}): Promise<Running> {
   let logged = "";
   const server = createKubeletServer({
     config: { ...config, ...changed },
     certificate: settable(serving),
     clientCA: settable<string | undefined>(undefined),
-    authenticator: { byToken: (token) => Promise.resolve(token === adminToken ? { name: "admin", groups: [] } : undefined) },
+    authenticator: {
+      byToken: (token) => Promise.resolve(token === adminToken ? { name: "admin", groups: [] } : undefined),
+    },
     authorizer: { allowed: () => Promise.resolve(true) },
     pods: {
       get: (uid) => pods.find((pod) => pod.metadata.uid === uid),
-      byName: (namespace, name) => pods.find(({ metadata }) => metadata.namespace === namespace && metadata.name === name),
+      byName: (namespace, name) =>
+        pods.find(({ metadata }) => metadata.namespace === namespace && metadata.name === name),
       list: () => pods,
     },
     statuses: { get: (uid) => statuses.get(uid) },
@@ -126,7 +135,15 @@ export function ask({ port }: { readonly port: number }, path: string, options: 
   });
   sent.once("error", reject);
   sent.once("response", (response) => {
-    response.toArray().then((parts) => resolve({ status: response.statusCode ?? 0, body: Buffer.concat(parts).toString(), headers: response.headers }), reject);
+    response.toArray().then(
+      (parts) =>
+        resolve({
+          status: response.statusCode ?? 0,
+          body: Buffer.concat(parts).toString(),
+          headers: response.headers,
+        }),
+      reject,
+    );
   });
   sent.end();
   return promise;

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { get } from "node:http";
+import { type IncomingMessage, get } from "node:http";
+import { text } from "node:stream/consumers";
 import { connect } from "node:tls";
 import { once } from "node:events";
 import { test } from "node:test";
@@ -14,20 +15,36 @@ const quiet = createLogger(0, { write: () => {} });
 
 test("a port that is taken, an address that is not here: one sentence with field, value and remedy", async () => {
   await using server = await start();
-  const taken = new RegExp(`^port ${server.port} is taken on 127\\.0\\.0\\.1: stop the program that listens there .* or set another port$`);
+  const taken = new RegExp(
+    `^port ${server.port} is taken on 127\\.0\\.0\\.1: stop the program that listens there .* or set another port$`,
+  );
   await assert.rejects(start({ config: { port: server.port } }), { code: "already_exists", message: taken });
-  await assert.rejects(start({ config: { address: "192.0.2.1" } }), { code: "invalid_argument", message: /^address "192\.0\.2\.1" is no address of this machine/ });
+  await assert.rejects(start({ config: { address: "192.0.2.1" } }), {
+    code: "invalid_argument",
+    message: /^address "192\.0\.2\.1" is no address of this machine/,
+  });
 });
 
 test("TLS settings: names are translated, unknown ones refused", async () => {
-  const suites = ["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", "TLS_RSA_WITH_AES_256_CBC_SHA", "TLS_AES_128_GCM_SHA256"];
+  const suites = [
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+    "TLS_RSA_WITH_AES_256_CBC_SHA",
+    "TLS_AES_128_GCM_SHA256",
+  ];
   assert.deepEqual(tlsOptions({ tlsMinVersion: "VersionTLS13", tlsCipherSuites: [] }), { minVersion: "TLSv1.3" });
   assert.equal(
     tlsOptions({ tlsMinVersion: "", tlsCipherSuites: suites }).ciphers,
     "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256:ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-CHACHA20-POLY1305:AES256-SHA",
   );
-  assert.throws(() => tlsOptions({ tlsMinVersion: "", tlsCipherSuites: ["TLS_NONE"] }), { code: "invalid_argument", message: /^tlsCipherSuites "TLS_NONE"/ });
-  assert.throws(() => tlsOptions({ tlsMinVersion: "VersionTLS10", tlsCipherSuites: [] }), { code: "invalid_argument", message: /^tlsMinVersion "VersionTLS10"/ });
+  assert.throws(() => tlsOptions({ tlsMinVersion: "", tlsCipherSuites: ["TLS_NONE"] }), {
+    code: "invalid_argument",
+    message: /^tlsCipherSuites "TLS_NONE"/,
+  });
+  assert.throws(() => tlsOptions({ tlsMinVersion: "VersionTLS10", tlsCipherSuites: [] }), {
+    code: "invalid_argument",
+    message: /^tlsMinVersion "VersionTLS10"/,
+  });
 });
 
 test("the minimum version is enforced", async () => {
@@ -60,12 +77,15 @@ test("the local health endpoint", async () => {
   await server.ready(stop.signal);
   const port = server.address()?.port ?? 0;
   const fetched = async (path: string) => {
-    const [response] = await once(get({ port, host: "127.0.0.1", path, agent: false }), "response");
-    return [response.statusCode, Buffer.concat(await response.toArray()).toString()];
+    const [response] = (await once(get({ port, host: "127.0.0.1", path, agent: false }), "response")) as [
+      IncomingMessage,
+    ];
+    return [response.statusCode, await text(response)];
   };
   assert.deepEqual(await fetched("/healthz"), [200, "ok"]);
   assert.deepEqual(await fetched("/healthz/ping"), [200, "ok"]);
   assert.equal((await fetched("/pods"))[0], 404);
+  assert.deepEqual(await fetched("/healthz/%zz"), [400, "400 Bad Request\n"]);
   const taken = createHealthzServer({ address: "127.0.0.1", port, clock: systemClock(), log: quiet });
   await assert.rejects(taken.run(stop.signal), { code: "already_exists", message: /^healthzPort \d+ is taken/ });
   stop.abort();

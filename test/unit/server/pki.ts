@@ -27,7 +27,10 @@ export async function testCA(name: string): Promise<TestCA> {
     signingAlgorithm: algorithm,
     notBefore: new Date(Date.now() - 30 * dayMs),
     notAfter: new Date(Date.now() + 30 * dayMs),
-    extensions: [new x509.BasicConstraintsExtension(true, undefined, true), new x509.KeyUsagesExtension(x509.KeyUsageFlags.keyCertSign, true)],
+    extensions: [
+      new x509.BasicConstraintsExtension(true, undefined, true),
+      new x509.KeyUsagesExtension(x509.KeyUsageFlags.keyCertSign, true),
+    ],
   });
   return {
     certificate: ca.toString("pem"),

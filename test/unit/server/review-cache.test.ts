@@ -30,9 +30,13 @@ test("yes holds longer than no; everything that decides is part of the question"
   const clock = fakeClock();
   let asked = 0;
   let answer = true;
-  const cached = cachedAuthorizer({ allowed: () => (asked++, Promise.resolve(answer)) }, clock, { allowedMs: 300_000, deniedMs: 30_000 });
+  const cached = cachedAuthorizer({ allowed: () => (asked++, Promise.resolve(answer)) }, clock, {
+    allowedMs: 300_000,
+    deniedMs: 30_000,
+  });
   const alice = { name: "alice", groups: ["a"] };
-  const ask = (user = alice, verb = "get", subresource = "proxy") => cached.allowed(user, verb, subresource, "/pods", signal);
+  const ask = (user = alice, verb = "get", subresource = "proxy") =>
+    cached.allowed(user, verb, subresource, "/pods", signal);
   assert.ok(await ask());
   answer = false;
   assert.ok(await ask());

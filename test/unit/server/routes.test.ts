@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import type { IncomingMessage } from "node:http";
 import { request } from "node:https";
 import { test } from "node:test";
 import { once } from "node:events";
@@ -8,7 +9,10 @@ import type { LogOptions, LogSource } from "../../../src/pipeline.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 import { type World, adminToken, ask, runtimeOf, start } from "./harness.ts";
 
-const pod = aPod({ containers: [aContainer("c")], initContainers: [aContainer("init")] }, { name: "p", namespace: "ns", uid: "uid-1" });
+const pod = aPod(
+  { containers: [aContainer("c")], initContainers: [aContainer("init")] },
+  { name: "p", namespace: "ns", uid: "uid-1" },
+);
 const terminated = (containerID: string) => ({ exitCode: 1, containerID });
 
 async function answer(world: World, path: string, method = "GET"): Promise<[number, string]> {
@@ -21,9 +25,18 @@ test("healthz: ok, details on failure, on request, with checks left out", async 
   const sick = { deps: { syncLoop: () => "sync Loop took longer than expected" } };
   assert.deepEqual(await answer({}, "/healthz"), [200, "ok"]);
   assert.deepEqual(await answer({}, "/healthz/syncloop"), [200, "ok"]);
-  assert.deepEqual(await answer({}, "/healthz?verbose"), [200, "[+]ping ok\n[+]log ok\n[+]syncloop ok\nhealthz check passed\n"]);
-  assert.deepEqual(await answer(sick, "/healthz"), [500, "[+]ping ok\n[+]log ok\n[-]syncloop failed: reason withheld\nhealthz check failed\n"]);
-  assert.deepEqual(await answer(sick, "/healthz/syncloop"), [500, "internal server error: sync Loop took longer than expected\n"]);
+  assert.deepEqual(await answer({}, "/healthz?verbose"), [
+    200,
+    "[+]ping ok\n[+]log ok\n[+]syncloop ok\nhealthz check passed\n",
+  ]);
+  assert.deepEqual(await answer(sick, "/healthz"), [
+    500,
+    "[+]ping ok\n[+]log ok\n[-]syncloop failed: reason withheld\nhealthz check failed\n",
+  ]);
+  assert.deepEqual(await answer(sick, "/healthz/syncloop"), [
+    500,
+    "internal server error: sync Loop took longer than expected\n",
+  ]);
   assert.deepEqual(await answer(sick, "/healthz?exclude=syncloop"), [200, "ok"]);
   assert.deepEqual(await answer({}, "/healthz?verbose&exclude=ping&exclude=x"), [
     200,
@@ -34,15 +47,25 @@ test("healthz: ok, details on failure, on request, with checks left out", async 
 
 test("pods: what the node should run, with the statuses it holds", async () => {
   const other = aPod({}, { name: "q", uid: "uid-2" });
-  const world = { pods: [pod, { ...other, status: { phase: "Pending" } }], statuses: new Map([["uid-1", { phase: "Running" }]]) };
+  const world = {
+    pods: [pod, { ...other, status: { phase: "Pending" } }],
+    statuses: new Map([["uid-1", { phase: "Running" }]]),
+  };
   const [status, body] = await answer(world, "/pods");
   assert.equal(status, 200);
-  const list = JSON.parse(body);
+  const list = JSON.parse(body) as {
+    kind: string;
+    apiVersion: string;
+    items: { metadata: { name: string }; status: unknown }[];
+  };
   assert.deepEqual([list.kind, list.apiVersion], ["PodList", "v1"]);
-  assert.deepEqual(list.items.map((item: { metadata: { name: string }; status: unknown }) => [item.metadata.name, item.status]), [
-    ["p", { phase: "Running" }],
-    ["q", { phase: "Pending" }],
-  ]);
+  assert.deepEqual(
+    list.items.map((item) => [item.metadata.name, item.status]),
+    [
+      ["p", { phase: "Running" }],
+      ["q", { phase: "Pending" }],
+    ],
+  );
 });
 
 test("runningpods: names and images of what runs", async () => {
@@ -50,20 +73,32 @@ test("runningpods: names and images of what runs", async () => {
   const image = { image: "busybox:1" } as never;
   const seen = observe(
     [aSandbox()],
-    [aStatus(up, ContainerState.CONTAINER_RUNNING, { image }), aStatus(down, ContainerState.CONTAINER_EXITED, { image })],
+    [
+      aStatus(up, ContainerState.CONTAINER_RUNNING, { image }),
+      aStatus(down, ContainerState.CONTAINER_EXITED, { image }),
+    ],
   );
-  const gone = observe([aSandbox({ state: PodSandboxState.SANDBOX_NOTREADY })], [aStatus(down, ContainerState.CONTAINER_EXITED)]);
+  const gone = observe(
+    [aSandbox({ state: PodSandboxState.SANDBOX_NOTREADY })],
+    [aStatus(down, ContainerState.CONTAINER_EXITED)],
+  );
   const world = { deps: { runtimePods: { get: () => undefined, list: () => [seen, gone] } } };
   const [, body] = await answer(world, "/runningpods/");
   assert.deepEqual(JSON.parse(body).items, [
-    { metadata: { name: "p", namespace: "default", uid: "uid-1" }, spec: { containers: [{ name: "up", image: "busybox:1", resources: {} }] }, status: {} },
+    {
+      metadata: { name: "p", namespace: "default", uid: "uid-1" },
+      spec: { containers: [{ name: "up", image: "busybox:1", resources: {} }] },
+      status: {},
+    },
   ]);
 });
 
 test("configz: the configuration, without what may be secret", async () => {
   const configz = () => ({ kind: "KubeletConfiguration", port: 10250, staticPodURLHeader: { "X-Key": ["secret"] } });
   const [, body] = await answer({ deps: { configz } }, "/configz");
-  assert.deepEqual(JSON.parse(body), { kubeletconfig: { kind: "KubeletConfiguration", port: 10250, staticPodURLHeader: { "X-Key": ["<masked>"] } } });
+  assert.deepEqual(JSON.parse(body), {
+    kubeletconfig: { kind: "KubeletConfiguration", port: 10250, staticPodURLHeader: { "X-Key": ["<masked>"] } },
+  });
 });
 
 test("run: a command's whole output, its failure in words", async () => {
@@ -82,7 +117,10 @@ test("run: a command's whole output, its failure in words", async () => {
   });
   assert.deepEqual(await answer(world(0), "/run/ns/p/c?cmd=ls%20-l", "POST"), [200, "outerr"]);
   assert.deepEqual(asked, [["cid", ["ls", "-l"], 0]]);
-  assert.deepEqual(await answer(world(3), "/run/ns/p/uid-1/c?cmd=ls%20-l", "POST"), [500, "command 'ls -l' exited with 3: err"]);
+  assert.deepEqual(await answer(world(3), "/run/ns/p/uid-1/c?cmd=ls%20-l", "POST"), [
+    500,
+    "command 'ls -l' exited with 3: err",
+  ]);
   assert.deepEqual(await answer(world(0), "/run/ns/q/c?cmd=ls", "POST"), [404, "pod does not exist"]);
   assert.deepEqual(await answer({ pods: [pod] }, "/run/ns/p/c?cmd=ls", "POST"), [500, 'container not found ("c")']);
 });
@@ -93,7 +131,9 @@ function logging(status: PodStatus | undefined): World {
     pods: [pod],
     statuses: status ? new Map([["uid-1", status]]) : new Map(),
     deps: {
-      runtime: runtimeOf({ containerStatus: (id) => Promise.resolve({ status: { logPath: `/var/log/pods/${id}` }, info: {} } as never) }),
+      runtime: runtimeOf({
+        containerStatus: (id) => Promise.resolve({ status: { logPath: `/var/log/pods/${id}` }, info: {} } as never),
+      }),
       logs: {
         read(source: LogSource, options: LogOptions, out) {
           out.write(JSON.stringify({ ...source, ...options }));
@@ -104,10 +144,22 @@ function logging(status: PodStatus | undefined): World {
   };
 }
 
-const runningStatus = { containerStatuses: [{ name: "c", state: { running: {} }, containerID: "containerd://now", lastState: { terminated: terminated("containerd://before") } }] } as unknown as PodStatus;
+const runningStatus = {
+  containerStatuses: [
+    {
+      name: "c",
+      state: { running: {} },
+      containerID: "containerd://now",
+      lastState: { terminated: terminated("containerd://before") },
+    },
+  ],
+} as unknown as PodStatus;
 
 test("containerLogs: options reach the reader, with the running container or the previous one", async () => {
-  const [status, body] = await answer(logging(runningStatus), "/containerLogs/ns/p/c?follow=true&timestamps=1&tailLines=5&limitBytes=9&sinceTime=2026-01-01T00:00:00Z");
+  const [status, body] = await answer(
+    logging(runningStatus),
+    "/containerLogs/ns/p/c?follow=true&timestamps=1&tailLines=5&limitBytes=9&sinceTime=2026-01-01T00:00:00Z",
+  );
   assert.equal(status, 200);
   assert.deepEqual(JSON.parse(body), {
     containerId: "now",
@@ -122,7 +174,9 @@ test("containerLogs: options reach the reader, with the running container or the
   });
   const previous = JSON.parse((await answer(logging(runningStatus), "/containerLogs/ns/p/c?previous=true&tail=7"))[1]);
   assert.deepEqual([previous.containerId, previous.tailLines, previous.follow], ["before", 7, false]);
-  const all = JSON.parse((await answer(logging(runningStatus), "/containerLogs/ns/p/c?tail=all&tailLines=3&sinceSeconds=60"))[1]);
+  const all = JSON.parse(
+    (await answer(logging(runningStatus), "/containerLogs/ns/p/c?tail=all&tailLines=3&sinceSeconds=60"))[1],
+  );
   assert.equal(all.tailLines, undefined);
   assert.ok(Math.abs(Date.now() - 60_000 - all.since) < 30_000);
 });
@@ -134,9 +188,24 @@ test("containerLogs: which container's log, or why none", async () => {
     [{ state: { terminated: terminated("") }, ...last }, "", 200, /"containerId":"last"/],
     [{ state: { terminated: terminated("") } }, "", 400, 'container "c" in pod "p" is terminated'],
     [{ state: { waiting: { reason: "CrashLoopBackOff" } }, ...last }, "", 200, /"containerId":"last"/],
-    [{ state: { waiting: { reason: "ContainerCreating" } } }, "", 400, 'container "c" in pod "p" is waiting to start: ContainerCreating'],
-    [{ state: { waiting: { reason: "ErrImagePull" } } }, "", 400, `container "c" in pod "p" is waiting to start: image can't be pulled`],
-    [{ state: { waiting: { reason: "ImagePullBackOff" } } }, "", 400, 'container "c" in pod "p" is waiting to start: trying and failing to pull image'],
+    [
+      { state: { waiting: { reason: "ContainerCreating" } } },
+      "",
+      400,
+      'container "c" in pod "p" is waiting to start: ContainerCreating',
+    ],
+    [
+      { state: { waiting: { reason: "ErrImagePull" } } },
+      "",
+      400,
+      `container "c" in pod "p" is waiting to start: image can't be pulled`,
+    ],
+    [
+      { state: { waiting: { reason: "ImagePullBackOff" } } },
+      "",
+      400,
+      'container "c" in pod "p" is waiting to start: trying and failing to pull image',
+    ],
     [{ state: {} }, "", 400, 'container "c" in pod "p" is waiting to start - no logs yet'],
     [{ state: { running: {} } }, "?previous=true", 400, 'previous terminated container "c" in pod "p" not found'],
     [{ name: "other" }, "", 400, 'container "c" in pod "p" is not available'],
@@ -166,24 +235,37 @@ test("containerLogs: what is wrong with the request", async () => {
     ["q/c", 404, 'pod "q" does not exist'],
     ["p/d", 404, 'container "d" not found in pod "p"'],
     ["p/init", 400, 'container "init" in pod "p" is not available'],
-    ["p/c?stream=Stdout", 400, 'unable to return the given log stream: "Stdout". Please enable PodLogsQuerySplitStreams feature gate in kubelet'],
+    [
+      "p/c?stream=Stdout",
+      400,
+      'unable to return the given log stream: "Stdout". Please enable PodLogsQuerySplitStreams feature gate in kubelet',
+    ],
   ] as const;
-  for (const [rest, status, text] of cases) assert.deepEqual(await answer(world, `/containerLogs/ns/${rest}`), [status, text], rest);
-  const split = JSON.parse((await answer({ ...world, config: { splitLogStreams: true } }, "/containerLogs/ns/p/c?stream=Stdout"))[1]);
+  for (const [rest, status, text] of cases)
+    assert.deepEqual(await answer(world, `/containerLogs/ns/${rest}`), [status, text], rest);
+  const split = JSON.parse(
+    (await answer({ ...world, config: { splitLogStreams: true } }, "/containerLogs/ns/p/c?stream=Stdout"))[1],
+  );
   assert.equal(split.stream, "Stdout");
 });
 
 test("containerLogs: what fails once the stream has begun is told in the stream", async () => {
   const world = logging(runningStatus);
   const noStatus = { ...world, deps: { ...world.deps, runtime: runtimeOf({}) } };
-  assert.deepEqual(await answer(noStatus, "/containerLogs/ns/p/c"), [200, "unable to retrieve container logs for containerd://now"]);
+  assert.deepEqual(await answer(noStatus, "/containerLogs/ns/p/c"), [
+    200,
+    "unable to retrieve container logs for containerd://now",
+  ]);
   const logs = {
     read(_source: LogSource, _options: LogOptions, out: NodeJS.WritableStream) {
       out.write("line\n");
       return Promise.reject(new Error("failed to open log file"));
     },
   };
-  assert.deepEqual(await answer({ ...world, deps: { ...world.deps, logs } }, "/containerLogs/ns/p/c"), [200, "line\nfailed to open log file"]);
+  assert.deepEqual(await answer({ ...world, deps: { ...world.deps, logs } }, "/containerLogs/ns/p/c"), [
+    200,
+    "line\nfailed to open log file",
+  ]);
 });
 
 test("containerLogs: a follower is connected before the first line, and its leaving ends the reading", async () => {
@@ -194,7 +276,7 @@ test("containerLogs: a follower is connected before the first line, and its leav
       new Promise<void>((_resolve, reject) => {
         signal.addEventListener("abort", () => {
           over.resolve();
-          reject(signal.reason);
+          reject(new Error("called off"));
         });
       }),
   };
@@ -209,7 +291,7 @@ test("containerLogs: a follower is connected before the first line, and its leav
   });
   sent.on("error", () => {});
   sent.end();
-  const [response] = await once(sent, "response");
+  const [response] = (await once(sent, "response")) as [IncomingMessage];
   assert.equal(response.statusCode, 200);
   assert.equal(response.headers["transfer-encoding"], "chunked");
   response.on("error", () => {});

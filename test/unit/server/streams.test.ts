@@ -1,77 +1,19 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
-import { type IncomingMessage, type RequestListener, createServer } from "node:http";
-import { request } from "node:https";
-import { type Socket, connect } from "node:net";
-import { type Duplex, Readable } from "node:stream";
-import { type TestContext, test } from "node:test";
+import { Readable } from "node:stream";
+import { test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
 import type { ContainerFilter, PodSandboxFilter } from "../../../src/gen/cri.ts";
-import type { Endpoint } from "../../../src/seams/runtime.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
-import { type Running, adminToken, ask, runtimeOf, start } from "./harness.ts";
+import { backend, spdy, upgrade } from "./backend.ts";
+import { adminToken, ask, runtimeOf, start } from "./harness.ts";
 
-const pod = aPod({ containers: [aContainer("c"), aContainer("term", { tty: true })] }, { name: "p", namespace: "ns", uid: "uid-1" });
-const spdy = { connection: "Upgrade", upgrade: "SPDY/3.1", "x-stream-protocol-version": "v4.channel.k8s.io" };
-
-interface Backend {
-  readonly endpoint: Endpoint;
-  readonly requests: IncomingMessage[];
-  readonly connections: Socket[];
-  /** Our ends of them. */
-  readonly dialed: Socket[];
-}
-
-/** A streaming server such as a runtime has: it accepts every upgrade and hands the connection to `serve`. */
-async function backend(t: TestContext, serve: (socket: Duplex, head: Buffer) => void, otherwise?: RequestListener): Promise<Backend> {
-  const requests: IncomingMessage[] = [];
-  const [connections, dialed]: [Socket[], Socket[]] = [[], []];
-  const server = createServer(otherwise);
-  server.on("connection", (socket) => connections.push(socket));
-  if (!otherwise) {
-    server.on("upgrade", (received, socket, head) => {
-      requests.push(received);
-      socket.on("error", () => socket.destroy());
-      socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\n");
-      serve(socket, head);
-    });
-  }
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  t.after(() => {
-    server.close();
-    for (const socket of connections) socket.destroy();
-  });
-  const address = server.address();
-  assert.ok(typeof address === "object" && address);
-  const { port } = address;
-  const dial = async () => {
-    const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true });
-    await once(socket, "connect");
-    dialed.push(socket);
-    return socket;
-  };
-  return { endpoint: { path: "/exec/token-1?x=%20y", host: `127.0.0.1:${port}`, dial }, requests, connections, dialed };
-}
-
-interface Upgraded {
-  readonly response: IncomingMessage;
-  readonly socket: Duplex;
-  readonly head: Buffer;
-}
-
-function upgrade({ port }: Running, path: string, headers: Record<string, string> = spdy, method = "POST"): Promise<Upgraded> {
-  const { promise, resolve, reject } = Promise.withResolvers<Upgraded>();
-  const all = { authorization: `Bearer ${adminToken}`, cookie: "secret=1", ...headers };
-  const sent = request({ host: "127.0.0.1", port, path, method, rejectUnauthorized: false, agent: false, headers: all });
-  sent.once("upgrade", (response, socket, head) => resolve({ response, socket, head }));
-  sent.once("response", (response) => reject(new Error(`answered ${response.statusCode}`)));
-  sent.once("error", reject);
-  sent.end();
-  return promise;
-}
+const pod = aPod(
+  { containers: [aContainer("c"), aContainer("term", { tty: true })] },
+  { name: "p", namespace: "ns", uid: "uid-1" },
+);
 
 const running = { listContainers: () => Promise.resolve([{ id: "cid", createdAt: 1n }] as never) };
 const everywhere = "/exec/ns/p/c?command=sh&command=-c&input=1&output=1&error=1";
@@ -91,24 +33,44 @@ test("exec: the handshake is rewritten, the bytes pass both ways, half-closed in
   assert.equal(response.statusCode, 101);
   assert.equal(response.headers["x-stream-protocol-version"], "v4.channel.k8s.io");
   const parts: Buffer[] = [];
-  socket.on("data", (part) => parts.push(part));
+  socket.on("data", (part: Buffer) => parts.push(part));
   socket.write("hello");
   await once(socket, "data");
   socket.end();
   await once(socket, "end");
   assert.equal(Buffer.concat(parts).toString(), "echo hellobye");
-  assert.deepEqual(execs, [{ containerId: "cid", cmd: ["sh", "-c"], tty: false, stdin: true, stdout: true, stderr: true }]);
+  assert.deepEqual(execs, [
+    { containerId: "cid", cmd: ["sh", "-c"], tty: false, stdin: true, stdout: true, stderr: true },
+  ]);
   const [received] = served.requests;
   assert.ok(received);
-  assert.deepEqual([received.method, received.url, received.headers.host], ["POST", served.endpoint.path, served.endpoint.host]);
-  assert.deepEqual(Object.keys(received.headers).sort(), ["connection", "content-length", "host", "upgrade", "x-stream-protocol-version"]);
+  assert.deepEqual(
+    [received.method, received.url, received.headers.host],
+    ["POST", served.endpoint.path, served.endpoint.host],
+  );
+  assert.deepEqual(Object.keys(received.headers).sort(), [
+    "connection",
+    "content-length",
+    "host",
+    "upgrade",
+    "x-stream-protocol-version",
+  ]);
 });
 
 test("exec over WebSocket by GET: its headers go onward, a token among its subprotocols does not", async (t) => {
   const served = await backend(t, (socket) => socket.end("hi"));
-  await using server = await start({ pods: [pod], deps: { runtime: runtimeOf({ ...running, exec: () => Promise.resolve(served.endpoint) }) } });
+  await using server = await start({
+    pods: [pod],
+    deps: { runtime: runtimeOf({ ...running, exec: () => Promise.resolve(served.endpoint) }) },
+  });
   const token = `base64url.bearer.authorization.k8s.io.${Buffer.from(adminToken).toString("base64url")}`;
-  const headers = { connection: "Upgrade", upgrade: "websocket", "sec-websocket-key": "a2V5", "sec-websocket-version": "13", "sec-websocket-protocol": `${token}, v4.channel.k8s.io` };
+  const headers = {
+    connection: "Upgrade",
+    upgrade: "websocket",
+    "sec-websocket-key": "a2V5",
+    "sec-websocket-version": "13",
+    "sec-websocket-protocol": `${token}, v4.channel.k8s.io`,
+  };
   const { socket, head } = await upgrade(server, everywhere, headers, "GET");
   assert.equal(String(head.length > 0 ? head : (await once(socket, "data"))[0]), "hi");
   socket.end();
@@ -126,7 +88,11 @@ test("the running container is asked for by pod and name, and the newest one is 
   const runtime = runtimeOf({
     listContainers: (filter) => {
       filters.push(filter);
-      return Promise.resolve([{ id: "old", createdAt: 1n }, { id: "new", createdAt: 3n }, { id: "mid", createdAt: 2n }] as never);
+      return Promise.resolve([
+        { id: "old", createdAt: 1n },
+        { id: "new", createdAt: 3n },
+        { id: "mid", createdAt: 2n },
+      ] as never);
     },
     exec: ({ containerId }) => {
       ids.push(containerId);
@@ -137,7 +103,10 @@ test("the running container is asked for by pod and name, and the newest one is 
   const { socket } = await upgrade(server, "/exec/ns/p/some-uid/c?command=id&output=1");
   socket.destroy();
   assert.deepEqual(ids, ["new"]);
-  assert.deepEqual(filters[0]?.labelSelector, { "io.kubernetes.pod.uid": "uid-1", "io.kubernetes.container.name": "c" });
+  assert.deepEqual(filters[0]?.labelSelector, {
+    "io.kubernetes.pod.uid": "uid-1",
+    "io.kubernetes.container.name": "c",
+  });
   assert.equal(filters[0]?.state?.state, 1);
 });
 
@@ -149,7 +118,8 @@ test("attach takes the terminal from the container", async (t) => {
     return Promise.resolve(served.endpoint);
   };
   await using server = await start({ pods: [pod], deps: { runtime: runtimeOf({ ...running, attach }) } });
-  for (const path of ["/attach/ns/p/term?input=1&output=1&error=1", "/attach/ns/p/uid-1/c?output=1&error=1"]) (await upgrade(server, path)).socket.destroy();
+  for (const path of ["/attach/ns/p/term?input=1&output=1&error=1", "/attach/ns/p/uid-1/c?output=1&error=1"])
+    (await upgrade(server, path)).socket.destroy();
   assert.deepEqual(attached, [
     { containerId: "cid", tty: true, stdin: true, stdout: true, stderr: false },
     { containerId: "cid", tty: false, stdin: false, stdout: true, stderr: true },
@@ -174,8 +144,16 @@ test("port-forward asks the newest ready sandbox; ports come from the query over
   const websocket = { connection: "Upgrade", upgrade: "websocket" };
   (await upgrade(server, "/portForward/ns/p?port=80")).socket.destroy();
   (await upgrade(server, "/portForward/ns/p/uid-1?port=80,81&port=82", websocket)).socket.destroy();
-  (await upgrade(server, "/portForward/ns/p", { ...websocket, "sec-websocket-protocol": "SPDY/3.1+portforward.k8s.io" })).socket.destroy();
-  assert.deepEqual(forwarded, [[], [80, 81, 82], []].map((port) => ({ podSandboxId: "sb", port })));
+  (
+    await upgrade(server, "/portForward/ns/p", {
+      ...websocket,
+      "sec-websocket-protocol": "SPDY/3.1+portforward.k8s.io",
+    })
+  ).socket.destroy();
+  assert.deepEqual(
+    forwarded,
+    [[], [80, 81, 82], []].map((port) => ({ podSandboxId: "sb", port })),
+  );
   assert.deepEqual(filters[0]?.labelSelector, { "io.kubernetes.pod.uid": "uid-1" });
   assert.equal(filters[0]?.state?.state, 0);
   for (const [query, text] of [
@@ -184,7 +162,9 @@ test("port-forward asks the newest ready sandbox; ports come from the query over
     ["?port=0", 'port "0" must be > 0'],
     ["?port=99999", 'unable to parse "99999" as a port'],
   ] as const) {
-    const { status, body } = await ask(server, `/portForward/ns/p${query}`, { headers: { ...websocket, authorization: `Bearer ${adminToken}` } });
+    const { status, body } = await ask(server, `/portForward/ns/p${query}`, {
+      headers: { ...websocket, authorization: `Bearer ${adminToken}` },
+    });
     assert.deepEqual([status, body], [400, text]);
   }
 });
@@ -194,11 +174,20 @@ test("what cannot be streamed is refused in the kubelet's words", async (t) => {
   const missing = runtimeOf({ exec: () => Promise.resolve(served.endpoint) });
   await using server = await start({ pods: [pod], deps: { runtime: missing } });
   const refused = async (path: string) => {
-    const { status, body } = await ask(server, path, { method: "POST", headers: { ...spdy, authorization: `Bearer ${adminToken}` } });
+    const { status, body } = await ask(server, path, {
+      method: "POST",
+      headers: { ...spdy, authorization: `Bearer ${adminToken}` },
+    });
     return [status, body];
   };
-  assert.deepEqual(await refused("/exec/ns/p/c?command=id"), [400, "you must specify at least 1 of stdin, stdout, stderr"]);
-  assert.deepEqual(await refused("/exec/ns/p/c?command=id&tty=1&error=1"), [400, "you must specify at least 1 of stdin, stdout, stderr"]);
+  assert.deepEqual(await refused("/exec/ns/p/c?command=id"), [
+    400,
+    "you must specify at least 1 of stdin, stdout, stderr",
+  ]);
+  assert.deepEqual(await refused("/exec/ns/p/c?command=id&tty=1&error=1"), [
+    400,
+    "you must specify at least 1 of stdin, stdout, stderr",
+  ]);
   assert.deepEqual(await refused("/exec/ns/other/c?command=id&output=1"), [404, "pod does not exist"]);
   assert.deepEqual(await refused("/exec/ns/p/c?command=id&output=1"), [500, 'container not found ("c")']);
   assert.deepEqual(await refused("/attach/ns/p/c?output=1"), [500, "container c not found in pod p_ns"]);
@@ -209,7 +198,7 @@ test("what cannot be streamed is refused in the kubelet's words", async (t) => {
 });
 
 test("the runtime's refusals keep their meaning, and a request without upgrade asks it for nothing it would leave behind", async () => {
-  const failing = (error: Error) => runtimeOf({ ...running, exec: () => Promise.reject(error) });
+  const failing = (reason: Error) => runtimeOf({ ...running, exec: () => Promise.reject(reason) });
   const cases = [
     [new CodedError("not_found", "no such container"), 404, "no such container"],
     [new CodedError("resource_exhausted", "too many"), 429, "too many"],
@@ -217,24 +206,46 @@ test("the runtime's refusals keep their meaning, and a request without upgrade a
   ] as const;
   for (const [error, status, text] of cases) {
     await using server = await start({ pods: [pod], deps: { runtime: failing(error) } });
-    const answer = await ask(server, everywhere, { method: "POST", headers: { ...spdy, authorization: `Bearer ${adminToken}` } });
+    const answer = await ask(server, everywhere, {
+      method: "POST",
+      headers: { ...spdy, authorization: `Bearer ${adminToken}` },
+    });
     assert.deepEqual([answer.status, answer.body], [status, text]);
     assert.equal(answer.headers["retry-after"], status === 429 ? "60" : undefined);
   }
 });
 
 test("an answer other than 101 is passed on with its body; no answer is told", async (t) => {
-  const forbidding = await backend(t, () => {}, (_request, response) => response.writeHead(403, { "x-stream-protocol-version": "v1" }).end("unable to negotiate protocol"));
-  const redirecting = await backend(t, () => {}, (_request, response) => response.writeHead(302, { location: "http://elsewhere" }).end());
-  const silent = await backend(t, () => {}, (request) => request.socket.destroy());
+  const forbidding = await backend(
+    t,
+    () => {},
+    (_request, response) =>
+      response.writeHead(403, { "x-stream-protocol-version": "v1" }).end("unable to negotiate protocol"),
+  );
+  const redirecting = await backend(
+    t,
+    () => {},
+    (_request, response) => response.writeHead(302, { location: "http://elsewhere" }).end(),
+  );
+  const silent = await backend(
+    t,
+    () => {},
+    (request) => request.socket.destroy(),
+  );
   const expected = [
     [forbidding, 403, /^unable to negotiate protocol$/],
     [redirecting, 500, /^invalid upgrade response: status code 302\n$/],
     [silent, 500, /^error dialing backend: /],
   ] as const;
   for (const [served, status, body] of expected) {
-    await using server = await start({ pods: [pod], deps: { runtime: runtimeOf({ ...running, exec: () => Promise.resolve(served.endpoint) }) } });
-    const answer = await ask(server, everywhere, { method: "POST", headers: { ...spdy, authorization: `Bearer ${adminToken}` } });
+    await using server = await start({
+      pods: [pod],
+      deps: { runtime: runtimeOf({ ...running, exec: () => Promise.resolve(served.endpoint) }) },
+    });
+    const answer = await ask(server, everywhere, {
+      method: "POST",
+      headers: { ...spdy, authorization: `Bearer ${adminToken}` },
+    });
     assert.equal(answer.status, status);
     assert.match(answer.body, body);
   }
@@ -243,7 +254,10 @@ test("an answer other than 101 is passed on with its body; no answer is told", a
 
 test("without an upgrade an exec is refused", async (t) => {
   const served = await backend(t, (socket) => socket.end());
-  await using server = await start({ pods: [pod], deps: { runtime: runtimeOf({ ...running, exec: () => Promise.resolve(served.endpoint) }) } });
+  await using server = await start({
+    pods: [pod],
+    deps: { runtime: runtimeOf({ ...running, exec: () => Promise.resolve(served.endpoint) }) },
+  });
   const { status, body } = await ask(server, everywhere, { method: "POST" });
   assert.deepEqual([status, body], [500, "Upgrade request required\n"]);
   assert.equal(served.connections.length, 0);
@@ -256,7 +270,10 @@ test("a client that vanishes takes the backend's connection with it", async (t) 
     socket.on("end", () => socket.end());
     socket.on("close", () => ended.resolve());
   });
-  await using server = await start({ pods: [pod], deps: { runtime: runtimeOf({ ...running, exec: () => Promise.resolve(served.endpoint) }) } });
+  await using server = await start({
+    pods: [pod],
+    deps: { runtime: runtimeOf({ ...running, exec: () => Promise.resolve(served.endpoint) }) },
+  });
   const { socket } = await upgrade(server, everywhere);
   socket.write("something");
   socket.destroy();
@@ -270,7 +287,10 @@ test("a backend that goes on after the client's end is given ten seconds", async
     socket.resume();
   });
   const clock = fakeClock();
-  await using server = await start({ pods: [pod], deps: { clock, runtime: runtimeOf({ ...running, exec: () => Promise.resolve(served.endpoint) }) } });
+  await using server = await start({
+    pods: [pod],
+    deps: { clock, runtime: runtimeOf({ ...running, exec: () => Promise.resolve(served.endpoint) }) },
+  });
   const { socket } = await upgrade(server, everywhere);
   socket.on("error", () => {});
   socket.end();
@@ -284,10 +304,20 @@ test("a backend that goes on after the client's end is given ten seconds", async
 });
 
 test("a backend that does not answer the handshake is given thirty seconds", async (t) => {
-  const silent = await backend(t, () => {}, () => {});
+  const silent = await backend(
+    t,
+    () => {},
+    () => {},
+  );
   const clock = fakeClock();
-  await using server = await start({ pods: [pod], deps: { clock, runtime: runtimeOf({ ...running, exec: () => Promise.resolve(silent.endpoint) }) } });
-  const answer = ask(server, everywhere, { method: "POST", headers: { ...spdy, authorization: `Bearer ${adminToken}` } });
+  await using server = await start({
+    pods: [pod],
+    deps: { clock, runtime: runtimeOf({ ...running, exec: () => Promise.resolve(silent.endpoint) }) },
+  });
+  const answer = ask(server, everywhere, {
+    method: "POST",
+    headers: { ...spdy, authorization: `Bearer ${adminToken}` },
+  });
   while (silent.connections.length === 0) await new Promise((resolve) => setImmediate(resolve));
   await clock.advance(30_000);
   assert.deepEqual([(await answer).status, (await answer).body], [500, "no answer within 30000 ms\n"]);
@@ -298,7 +328,10 @@ test("a backend that does not answer the handshake is given thirty seconds", asy
 
 test("stopping the server ends its streams at once", async (t) => {
   const served = await backend(t, (socket) => socket.on("data", () => {}));
-  const server = await start({ pods: [pod], deps: { runtime: runtimeOf({ ...running, exec: () => Promise.resolve(served.endpoint) }) } });
+  const server = await start({
+    pods: [pod],
+    deps: { runtime: runtimeOf({ ...running, exec: () => Promise.resolve(served.endpoint) }) },
+  });
   const { socket } = await upgrade(server, everywhere);
   socket.on("error", () => {});
   const closed = once(socket.resume(), "close");
@@ -311,17 +344,20 @@ test("64 MiB each way arrive unchanged", async (t) => {
   const received = createHash("sha256");
   const served = await backend(t, (socket, head) => {
     received.update(head);
-    socket.on("data", (part) => received.update(part));
+    socket.on("data", (part: Buffer) => received.update(part));
     socket.once("end", () => bytes(total).pipe(socket));
   });
-  await using server = await start({ pods: [pod], deps: { runtime: runtimeOf({ ...running, exec: () => Promise.resolve(served.endpoint) }) } });
+  await using server = await start({
+    pods: [pod],
+    deps: { runtime: runtimeOf({ ...running, exec: () => Promise.resolve(served.endpoint) }) },
+  });
   const { socket, head } = await upgrade(server, everywhere);
   const back = createHash("sha256").update(head);
-  socket.on("data", (part) => back.update(part));
+  socket.on("data", (part: Buffer) => back.update(part));
   bytes(total).pipe(socket);
   await once(socket, "end");
   const expected = createHash("sha256");
-  for await (const part of bytes(total)) expected.update(part);
+  for await (const part of bytes(total)) expected.update(part as Buffer);
   const sum = expected.digest("hex");
   assert.equal(received.digest("hex"), sum);
   assert.equal(back.digest("hex"), sum);

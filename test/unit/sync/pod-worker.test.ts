@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { abortError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Pod } from "../../../src/objects.ts";
 import { type Passes, type PassResult, createPodWorker } from "../../../src/sync/pod-worker.ts";
@@ -72,7 +73,7 @@ describe("a pod worker", () => {
 
   it("interrupts a pass when the pod is to end, and a slow end when the grace period shrinks; it never grows", async () => {
     const graces: (number | undefined)[] = [];
-    const untilAborted = (signal: AbortSignal) => new Promise<never>((_, reject) => signal.addEventListener("abort", () => reject(signal.reason), { once: true }));
+    const untilAborted = (signal: AbortSignal) => new Promise<never>((_, reject) => signal.addEventListener("abort", () => reject(abortError(signal)), { once: true }));
     const { worker } = rig({
       sync: (_pod, signal) => untilAborted(signal),
       terminating: async (_uid, _pod, grace, signal) => {

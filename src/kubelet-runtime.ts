@@ -1,0 +1,79 @@
+import type { NodeConfig } from "./config/node-config.ts";
+import type { Clock } from "./lib/clock.ts";
+import type { Logger } from "./lib/log.ts";
+import type { NodeAgent } from "./node/node-agent.ts";
+import { podSettings } from "./node-setup.ts";
+import type { Pod } from "./objects.ts";
+import type { EventSink, ObjectCache, PodRuntime, PodStore, ServiceLister, TokenSource } from "./pipeline.ts";
+import { createCgroupLayout } from "./resources/cgroup-layout.ts";
+import { createPodGround } from "./resources/pod-ground.ts";
+import { createCrashLoop } from "./runtime/crash-loop.ts";
+import { createImagePuller } from "./runtime/images/puller.ts";
+import { createPodRuntime } from "./runtime/pod-runtime.ts";
+import { createPreparer } from "./runtime/prepare.ts";
+import { createTargetFacts } from "./runtime/target-facts.ts";
+import type { Target } from "./seams/provider.ts";
+import type { PodGround } from "./sync/passes.ts";
+import { type Volumes, createVolumes } from "./volumes/volumes.ts";
+
+export interface RuntimeParts {
+  readonly config: NodeConfig;
+  readonly target: Target;
+  readonly ownerLabels: Readonly<Record<string, string>>;
+  /** Where log collectors look for links to container logs, on the target. */
+  readonly containerLogsDir: string;
+  readonly objects: ObjectCache;
+  readonly tokens: TokenSource;
+  readonly services: ServiceLister;
+  readonly agent: NodeAgent;
+  readonly pods: PodStore;
+  readonly events: EventSink;
+  readonly onSandboxReady: (pod: Pod) => Promise<void>;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+export interface RuntimeStages {
+  readonly volumes: Volumes;
+  readonly ground: PodGround;
+  readonly podRuntime: PodRuntime & { forget(uid: string): void };
+}
+
+/** What turns a pod's spec into volumes, cgroups, images and containers on the target. */
+export function composeRuntime(parts: RuntimeParts): RuntimeStages {
+  const { config, target, agent, events, objects, clock, log } = parts;
+  const { host, runtime } = target;
+  const { kubelet, nodeName, rootDir } = config;
+  const { allocatable } = agent;
+  const common = { host, runtime, fs: host.fs, images: runtime, objects, events, clock, log };
+  const volumes = createVolumes({ ...common, tokens: parts.tokens, nodeName, rootDir, allocatable });
+  const layout = createCgroupLayout({ runtime, kubelet, log });
+  const settings = podSettings(config, parts.ownerLabels, parts.containerLogsDir);
+  const preparer = createPreparer({
+    ...common,
+    settings,
+    services: parts.services,
+    addresses: agent,
+    volumes,
+    facts: createTargetFacts(host.fs),
+    cgroups: layout,
+    allocatable,
+  });
+  const puller = createImagePuller({
+    ...common,
+    serialize: kubelet.serializeImagePulls,
+    maxParallel: kubelet.maxParallelImagePulls,
+    qps: kubelet.registryPullQPS,
+    burst: kubelet.registryBurst,
+  });
+  const podRuntime = createPodRuntime({
+    ...common,
+    ...preparer,
+    uninterrupted: new AbortController().signal,
+    crashLoop: createCrashLoop({ clock, events, maxMs: kubelet.crashLoopBackOff.maxContainerRestartPeriod }),
+    ensureImage: async ({ pod, container, sandbox }, signal) => (await puller.ensure(pod, container, sandbox.config, signal)).imageRef,
+    onSandboxReady: parts.onSandboxReady,
+  });
+  const ground = createPodGround({ host, rootDir, layout, settings, podPidsLimit: kubelet.podPidsLimit, pods: parts.pods });
+  return { volumes, ground, podRuntime };
+}

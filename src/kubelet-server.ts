@@ -1,0 +1,75 @@
+import { createAccessReview, readClusterClientCA } from "./api/access.ts";
+import type { ApiClient } from "./api/client.ts";
+import { clientCAFromCluster, clientCAFromFile } from "./certificates/client-ca.ts";
+import { createServingCertificate } from "./certificates/serving.ts";
+import { configurationDocument } from "./config/kubelet-configuration.ts";
+import type { NodeConfig } from "./config/node-config.ts";
+import type { Clock } from "./lib/clock.ts";
+import type { Logger } from "./lib/log.ts";
+import type { Service } from "./lib/service-group.ts";
+import { serverConfig } from "./node-setup.ts";
+import type { HostAddresses, LogReader, PodStore, StatusReader } from "./pipeline.ts";
+import type { Pleg } from "./pleg/pleg.ts";
+import type { Runtime } from "./seams/runtime.ts";
+import { createHealthzServer } from "./server/healthz.ts";
+import { type Authenticator, type Authorizer, alwaysAllow } from "./server/ports.ts";
+import { cachedAuthenticator, cachedAuthorizer } from "./server/review-cache.ts";
+import { createKubeletServer } from "./server/server.ts";
+
+export interface ServerParts {
+  readonly config: NodeConfig;
+  readonly client: ApiClient;
+  readonly runtime: Runtime;
+  readonly addresses: HostAddresses;
+  readonly pods: PodStore;
+  readonly statuses: StatusReader;
+  readonly pleg: Pleg;
+  readonly logs: LogReader;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** The kubelet API and the local health endpoint of a node, as its configuration wants them.
+ *  @throws CodedError, one sentence, for certificates that cannot be used. */
+export async function composeServer(parts: ServerParts): Promise<readonly Service[]> {
+  const { config, client, pleg, clock, log } = parts;
+  const { kubelet, nodeName } = config;
+  const { healthzPort, healthzBindAddress } = kubelet;
+  const healthz = healthzPort > 0 ? [createHealthzServer({ address: healthzBindAddress, port: healthzPort, clock, log })] : [];
+  if (!kubelet.enableServer) return healthz;
+  const certificate = await createServingCertificate({
+    certDir: config.certDir,
+    nodeName,
+    addresses: [nodeName, ...parts.addresses.hostIPs()],
+    clock,
+    log,
+    ...(kubelet.tlsCertFile && { certFile: kubelet.tlsCertFile }),
+    ...(kubelet.tlsPrivateKeyFile && { keyFile: kubelet.tlsPrivateKeyFile }),
+  });
+  const { clientCAFile } = kubelet.authentication.x509;
+  const clientCA = clientCAFile
+    ? await clientCAFromFile(clientCAFile, { clock, log })
+    : clientCAFromCluster((signal) => readClusterClientCA(client, signal), { clock, log });
+  const server = createKubeletServer({
+    ...parts,
+    ...access(parts),
+    config: serverConfig(config),
+    certificate,
+    clientCA,
+    runtimePods: pleg.cache,
+    syncLoop: pleg.unhealthy,
+    configz: () => configurationDocument(kubelet),
+  });
+  return [...healthz, certificate, clientCA, server];
+}
+
+/** Who callers are and what they may do, by the API server's word. */
+function access({ config, client, clock }: ServerParts): { readonly authenticator?: Authenticator; readonly authorizer: Authorizer } {
+  const { authentication, authorization } = config.kubelet;
+  const reviews = createAccessReview({ client, clock, nodeName: config.nodeName });
+  const { cacheAuthorizedTTL: allowedMs, cacheUnauthorizedTTL: deniedMs } = authorization.webhook;
+  return {
+    authorizer: authorization.mode === "AlwaysAllow" ? alwaysAllow : cachedAuthorizer(reviews, clock, { allowedMs, deniedMs }),
+    ...(authentication.webhook.enabled && { authenticator: cachedAuthenticator(reviews, clock, authentication.webhook.cacheTTL) }),
+  };
+}

@@ -1,0 +1,144 @@
+import { criRuntime } from "../../providers/cri/runtime.ts";
+import { ContainerState, type ContainerStatus, PodSandboxState } from "../../src/gen/cri.ts";
+import { systemClock } from "../../src/lib/clock.ts";
+import { createLogger } from "../../src/lib/log.ts";
+import type { ContainerStatus as ShownStatus, Pod } from "../../src/objects.ts";
+import { containerNameLabel, containerRestartCountAnnotation, podNameLabel, podUidLabel } from "../../src/pod/labels.ts";
+import type { Cluster } from "./cluster.ts";
+import { type Sight, lookAt } from "./sight.ts";
+import { Hopeless, waitFor } from "./wait.ts";
+
+/** What runs and must go on running: containers by `POD/CONTAINER`. */
+export type Baseline = ReadonlyMap<string, Standing>;
+
+/** A running container as it was. */
+interface Standing {
+  readonly id: string;
+  readonly restartCount: number;
+  readonly process: string | undefined;
+}
+
+/** The node's truth and what must hold of it after every fault. */
+export interface Invariants extends AsyncDisposable {
+  /** The running containers of these pods, for `hold` to find them undisturbed. */
+  standing(...pods: readonly string[]): Promise<Baseline>;
+  /** Waits until the node is at rest and right: no container of `undisturbed` restarted, none runs twice (not even for a
+   *  moment), nothing is left of pods that are gone, and the API server shows what the runtime has.
+   *  @throws naming what is wrong when it still is after `withinMs` (10 s unless given). */
+  hold(undisturbed: Baseline, withinMs?: number): Promise<void>;
+}
+
+/** @param cluster its containerd is asked on its own socket, past the agent. */
+export function createInvariants(cluster: Cluster): Invariants {
+  const stop = new AbortController();
+  const noStreams = { dial: () => Promise.reject(new Error("the runtime's streams are not looked at")) };
+  const runtime = criRuntime({ runtimeSocket: cluster.containerdSocket, imageSocket: cluster.containerdSocket, requestTimeoutMs: 10_000, host: noStreams, clock: systemClock(), log: createLogger(0) });
+  const look = () => lookAt(cluster, runtime, stop.signal);
+  return {
+    async standing(...pods) {
+      const sight = await waitFor("the node to hold still", look);
+      const all = standingOf(sight);
+      return new Map(pods.flatMap((pod) => {
+        const own = [...all].filter(([key]) => key.startsWith(`${pod}/`));
+        if (own.length === 0) throw new Error(`nothing of pod ${pod} runs`);
+        return own;
+      }));
+    },
+    async hold(undisturbed, withinMs = 10_000) {
+      let wrong: readonly string[] = [];
+      await waitFor("the node to be at rest and right", async () => {
+        const sight = await look();
+        if (!sight) return false;
+        const never = [...twice(sight), ...disturbed(sight, undisturbed)];
+        if (never.length > 0) throw new Hopeless(never.join("\n"));
+        wrong = [...leftOver(sight), ...untold(sight)];
+        return wrong.length === 0;
+      }, { timeoutMs: withinMs, everyMs: 200, explain: () => wrong.join("\n") });
+    },
+    async [Symbol.asyncDispose]() {
+      stop.abort();
+      await runtime[Symbol.asyncDispose]();
+    },
+  };
+}
+
+const isRunning = ({ state }: ContainerStatus): boolean => state === ContainerState.CONTAINER_RUNNING;
+const isReady = ({ state }: { state: PodSandboxState }): boolean => state === PodSandboxState.SANDBOX_READY;
+const uidOf = ({ labels }: { labels: { [key: string]: string } }): string => labels[podUidLabel] ?? "";
+const nameOf = (container: ContainerStatus): string => container.labels[containerNameLabel] ?? "";
+const countOf = (container: ContainerStatus): number => Number(container.annotations[containerRestartCountAnnotation] ?? 0);
+
+function standingOf({ containers, processes }: Sight): Map<string, Standing> {
+  return new Map(containers.filter(isRunning).map((container) => {
+    const { id, labels } = container;
+    return [`${labels[podNameLabel]}/${nameOf(container)}`, { id, restartCount: countOf(container), process: processes.get(id) }];
+  }));
+}
+
+/** Pods with two sandboxes or two containers of one name at the same time. */
+function twice({ sandboxes, containers }: Sight): string[] {
+  const keys = [...sandboxes.filter(isReady).map((sandbox) => `sandbox of ${sandbox.labels[podNameLabel]} ${uidOf(sandbox)}`), ...containers.filter(isRunning).map((container) => `container ${nameOf(container)} of ${container.labels[podNameLabel]} ${uidOf(container)}`)];
+  return [...new Set(keys.filter((key, index) => keys.indexOf(key) !== index))].map((key) => `${key} is there twice`);
+}
+
+/** Containers that no longer are the ones they were. */
+function disturbed(sight: Sight, undisturbed: Baseline): string[] {
+  const now = standingOf(sight);
+  return [...undisturbed].flatMap(([key, before]) => {
+    const after = now.get(key);
+    return JSON.stringify(after) === JSON.stringify(before) ? [] : [`${key} was ${JSON.stringify(before)} and is ${JSON.stringify(after)}`];
+  });
+}
+
+/** What belongs to pods that do not exist, or will never run. */
+function leftOver({ pods, sandboxes, containers, traces, brokenLinks }: Sight): string[] {
+  const known = new Set(pods.map(({ metadata }) => metadata.uid));
+  return [
+    ...sandboxes.filter((sandbox) => !known.has(uidOf(sandbox))).map(({ id, labels }) => `sandbox ${id} of ${labels[podNameLabel]} is left over`),
+    ...containers.filter((container) => !known.has(uidOf(container))).map(({ id, labels }) => `container ${id} of ${labels[podNameLabel]} is left over`),
+    ...containers.filter(({ state }) => state === ContainerState.CONTAINER_CREATED).map((container) => `container ${container.id} (${nameOf(container)}) was made and never started`),
+    ...[...traces].filter(([uid]) => !known.has(uid)).flatMap(([, left]) => left.map((what) => `${what} is left over`)),
+    ...brokenLinks.map((name) => `/var/log/containers/${name} leads nowhere`),
+  ];
+}
+
+/** What the API server shows otherwise than the runtime has it. */
+function untold(sight: Sight): string[] {
+  return sight.pods.flatMap((pod) => {
+    const own = sight.containers.filter((container) => uidOf(container) === pod.metadata.uid);
+    const statuses = [...(pod.status?.initContainerStatuses ?? []), ...(pod.status?.containerStatuses ?? [])];
+    const wrong = statuses.flatMap((shown) => untoldOf(shown, own.find((container) => nameOf(container) === shown.name)));
+    return [...wrong, ...untoldAddress(pod, sight)].map((text) => `pod ${pod.metadata.name}: ${text}`);
+  });
+}
+
+/** @param real the runtime's newest container of that name. */
+function untoldOf(shown: ShownStatus, real: ContainerStatus | undefined): string[] {
+  const { running, terminated, waiting } = shown.state ?? {};
+  const ended = terminated ?? (waiting && shown.lastState?.terminated);
+  // Containers that have ended may be collected; what never ran the runtime cannot have.
+  if (!real) return running ? [`${shown.name} is shown as running, the runtime has none`] : [];
+  const says = `${shown.name} is shown as ${JSON.stringify(shown)}`;
+  const has = `the runtime has ${JSON.stringify({ id: real.id, state: real.state, restartCount: countOf(real), exitCode: real.exitCode, finishedAt: String(real.finishedAt) })}`;
+  const right = isRunning(real)
+    ? running !== undefined && Date.parse(running.startedAt ?? "") === wholeSeconds(real.startedAt)
+    : ended?.exitCode === real.exitCode && Date.parse(ended.finishedAt ?? "") === wholeSeconds(real.finishedAt) && idOf(ended.containerID) === real.id;
+  const same = idOf(shown.containerID) === real.id && shown.restartCount === countOf(real);
+  return right && same ? [] : [`${says}; ${has}`];
+}
+
+function untoldAddress({ metadata, spec, status }: Pod, { sandboxes, containers }: Sight): string[] {
+  const sandbox = sandboxes.find((one) => uidOf(one) === metadata.uid && isReady(one));
+  const runs = containers.some((container) => uidOf(container) === metadata.uid && isRunning(container));
+  if (!sandbox || !runs || spec.hostNetwork || status?.podIP === sandbox.network?.ip) return [];
+  return [`its address is shown as ${status?.podIP}, the runtime has ${sandbox.network?.ip}`];
+}
+
+/** Milliseconds of a time in nanoseconds, as the API shows times: to the second. */
+function wholeSeconds(nanoseconds: bigint): number {
+  return Number(nanoseconds / 1_000_000_000n) * 1000;
+}
+
+function idOf(containerID = ""): string {
+  return containerID.slice(containerID.indexOf("://") + 3);
+}
