@@ -86,6 +86,8 @@ export function createReflector<T extends ApiObject>(options: ReflectorOptions<T
   const cycle = async (signal: AbortSignal, onProgress: () => void) => {
     const listed = stale;
     if (stale) await listAll(signal);
+    // A handler may have ended the reflector.
+    if (signal.aborted) return;
     const since = clock.monotonic();
     try {
       await watchOnce(signal, onProgress);

@@ -1,5 +1,5 @@
 import { gateEnabled } from "./feature-gates.ts";
-import { formatDuration } from "./go-values.ts";
+import { goDuration } from "../lib/go-duration.ts";
 import type { KubeletConfiguration } from "./kubelet-fields.ts";
 import { refuse } from "./refusal.ts";
 
@@ -16,10 +16,10 @@ const imageGc: Rule = (config) => {
     );
   }
   if (config.imageMaximumGCAge > 0 && config.imageMaximumGCAge <= config.imageMinimumGCAge) {
-    const least = formatDuration(config.imageMinimumGCAge);
+    const least = goDuration(config.imageMinimumGCAge);
     throw refuse(
       "imageMaximumGCAge",
-      formatDuration(config.imageMaximumGCAge),
+      goDuration(config.imageMaximumGCAge),
       `give more than imageMinimumGCAge, which is ${least}`,
     );
   }
@@ -109,13 +109,13 @@ const shutdown: Rule = (config) => {
     ["shutdownGracePeriod", all],
     ["shutdownGracePeriodCriticalPods", critical],
   ] as const) {
-    if (value !== 0 && value < 1000) throw refuse(name, formatDuration(value), "give 0s, or 1s or longer");
+    if (value !== 0 && value < 1000) throw refuse(name, goDuration(value), "give 0s, or 1s or longer");
   }
   if (critical > all) {
     throw refuse(
       "shutdownGracePeriodCriticalPods",
-      formatDuration(critical),
-      `give at most shutdownGracePeriod, which is ${formatDuration(all)}`,
+      goDuration(critical),
+      `give at most shutdownGracePeriod, which is ${goDuration(all)}`,
     );
   }
   if (config.shutdownGracePeriodByPodPriority.length > 0 && all + critical > 0) {
@@ -126,7 +126,7 @@ const shutdown: Rule = (config) => {
     );
   }
   if (all > 0 && !gateEnabled(config.featureGates, "GracefulNodeShutdown")) {
-    throw refuse("shutdownGracePeriod", formatDuration(all), "do not turn feature gate GracefulNodeShutdown off");
+    throw refuse("shutdownGracePeriod", goDuration(all), "do not turn feature gate GracefulNodeShutdown off");
   }
 };
 
@@ -134,7 +134,7 @@ const gated: Rule = (config) => {
   if (config.cpuCFSQuotaPeriod !== 100 && !gateEnabled(config.featureGates, "CustomCPUCFSQuotaPeriod")) {
     throw refuse(
       "cpuCFSQuotaPeriod (--cpu-cfs-quota-period)",
-      formatDuration(config.cpuCFSQuotaPeriod),
+      goDuration(config.cpuCFSQuotaPeriod),
       "do not turn feature gate CustomCPUCFSQuotaPeriod off",
     );
   }
@@ -144,7 +144,7 @@ const gated: Rule = (config) => {
   ) {
     throw refuse(
       "crashLoopBackOff.maxContainerRestartPeriod",
-      formatDuration(config.crashLoopBackOff.maxContainerRestartPeriod),
+      goDuration(config.crashLoopBackOff.maxContainerRestartPeriod),
       "do not turn feature gate KubeletCrashLoopBackOffMax off",
     );
   }

@@ -1,5 +1,6 @@
 import { isIP } from "node:net";
-import { formatDuration, parseBool, parseDuration, parseInteger, quantitySign } from "./go-values.ts";
+import { goDuration } from "../lib/go-duration.ts";
+import { parseBool, parseDuration, parseInteger, quantitySign } from "./go-values.ts";
 
 /** How a value is written in a file and on the command line. `undefined` as an answer means: not of this type. */
 export interface ValueType<T> {
@@ -46,7 +47,7 @@ export const duration: ValueType<number> = {
   zero: 0,
   decode: (wire) => (typeof wire === "string" ? parseDuration(wire) : undefined),
   parse: parseDuration,
-  encode: formatDuration,
+  encode: goDuration,
 };
 
 /** A duration that may also be a number of nanoseconds, as the logging configuration has it. */

@@ -1,6 +1,7 @@
 import { ContainerState } from "../gen/cri.ts";
 import { type Backoff, createBackoff } from "../lib/backoff.ts";
 import type { Clock } from "../lib/clock.ts";
+import { goDuration } from "../lib/go-duration.ts";
 import type { Container, Pod } from "../objects.ts";
 import type { EventSink, RuntimePod } from "../pipeline.ts";
 import { backoffKey } from "../pod/hash.ts";
@@ -39,10 +40,4 @@ export function createCrashLoop({ clock, events, maxMs }: { clock: Clock; events
       });
     },
   };
-}
-
-/** Milliseconds as Go prints durations of whole seconds: 10s, 1m20s, 5m0s. */
-function goDuration(ms: number): string {
-  const seconds = Math.round(ms / 1000);
-  return seconds < 60 ? `${seconds}s` : `${Math.floor(seconds / 60)}m${seconds % 60}s`;
 }

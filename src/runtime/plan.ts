@@ -1,8 +1,9 @@
-import { type ContainerStatus, ContainerState, NamespaceMode, PodSandboxState } from "../gen/cri.ts";
+import { type ContainerStatus, ContainerState } from "../gen/cri.ts";
 import type { Container, Pod } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
 import { containerHash } from "../pod/hash.ts";
 import { containerHashAnnotation, containerNameLabel } from "../pod/labels.ts";
+import { sandboxIsCurrent } from "../pod/sandbox.ts";
 
 export interface PlannedKill {
   readonly containerId: string;
@@ -61,19 +62,12 @@ export function nameOf(status: ContainerStatus): string {
 
 type SandboxVerdict = Pick<Plan, "createSandbox" | "sandboxId" | "attempt">;
 
-/** Whether the newest sandbox can go on: exactly one ready, and it the newest, with the right network and an address. */
+/** Whether the newest sandbox can go on; a replacement counts its attempt on. */
 function judgeSandbox(pod: Pod, observed: RuntimePod): SandboxVerdict {
   const newest = observed.sandboxes[0];
-  if (!newest) return { createSandbox: true, sandboxId: undefined, attempt: 0 };
-  const attempt = newest.metadata?.attempt ?? 0;
-  const ready = observed.sandboxes.filter(({ state }) => state === PodSandboxState.SANDBOX_READY).length;
-  const again = { createSandbox: true, sandboxId: newest.id, attempt: attempt + 1 };
-  if (ready > 1 || newest.state !== PodSandboxState.SANDBOX_READY) return again;
-  const hostNetwork = pod.spec.hostNetwork === true;
-  const wanted = hostNetwork ? NamespaceMode.NODE : NamespaceMode.POD;
-  if ((newest.linux?.namespaces?.options?.network ?? NamespaceMode.POD) !== wanted) return { ...again, sandboxId: undefined };
-  if (!hostNetwork && newest.network && newest.network.ip === "") return again;
-  return { createSandbox: false, sandboxId: newest.id, attempt };
+  const attempt = newest?.metadata?.attempt ?? 0;
+  if (sandboxIsCurrent(pod, observed)) return { createSandbox: false, sandboxId: newest?.id, attempt };
+  return { createSandbox: true, sandboxId: newest?.id, attempt: newest ? attempt + 1 : 0 };
 }
 
 function planNewSandbox(pod: Pod, observed: RuntimePod, plan: Plan): Plan {

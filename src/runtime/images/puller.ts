@@ -2,6 +2,7 @@ import { AuthConfig, type Image, ImageSpec, type PodSandboxConfig, PullImageRequ
 import { type Backoff, createBackoff } from "../../lib/backoff.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { abortError, messageOf } from "../../lib/errors.ts";
+import { goDuration } from "../../lib/go-duration.ts";
 import type { Logger } from "../../lib/log.ts";
 import type { Container, ObjectReference, Pod, Secret } from "../../objects.ts";
 import type { EventSink, ObjectCache } from "../../pipeline.ts";
@@ -9,7 +10,6 @@ import { defaultPullPolicy, parseImageName, withDefaultTag } from "../../pod/ima
 import { containerReference, podReference } from "../../pod/reference.ts";
 import type { Images } from "../../seams/runtime.ts";
 import { StartError } from "../start-error.ts";
-import { goDuration } from "./go-duration.ts";
 import { type Credentials, credentialsFor } from "./keyring.ts";
 import { joinedErrorText, pullFailure, runtimeErrorText } from "./pull-error.ts";
 import { type PullGate, createPullGate, createTokenBucket } from "./pull-gate.ts";
@@ -171,7 +171,7 @@ async function pull(puller: Puller, wanted: Wanted, signal: AbortSignal): Promis
   const askedAt = clock.monotonic();
   const { imageRef, pullMs, size, errors } = await gate.run(() => pullNow(puller, wanted, credentials, signal), signal);
   if (imageRef === undefined) throw failed(puller, wanted, key, errors);
-  const took = `${goDuration(pullMs)} (${goDuration(clock.monotonic() - askedAt)} including waiting)`;
+  const took = `${goDuration(Math.trunc(pullMs))} (${goDuration(Math.trunc(clock.monotonic() - askedAt))} including waiting)`;
   events.event(
     about,
     "Normal",

@@ -53,7 +53,9 @@ export function watchFeed(signal: AbortSignal): WatchFeed {
     ended ??= { error };
     wake.resolve();
   };
-  signal.addEventListener("abort", () => end(new CodedError("cancelled", "aborted")));
+  const abort = () => end(new CodedError("cancelled", "aborted"));
+  if (signal.aborted) abort();
+  signal.addEventListener("abort", abort);
   return {
     send(type, object) {
       waiting.push({ type, object });

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { formatDuration, parseBool, parseDuration, parseInteger, quantitySign } from "../../../src/config/go-values.ts";
+import { goDuration } from "../../../src/lib/go-duration.ts";
+import { parseBool, parseDuration, parseInteger, quantitySign } from "../../../src/config/go-values.ts";
 
 test("durations are read as Go reads them", () => {
   const cases: readonly [string, number | undefined][] = [
@@ -32,7 +33,7 @@ test("durations are written as Go writes them", () => {
     [-2000, "-2s"],
   ];
   for (const [ms, text] of cases) {
-    assert.equal(formatDuration(ms), text);
+    assert.equal(goDuration(ms), text);
     assert.equal(parseDuration(text), ms, `${text} reads back`);
   }
 });

@@ -4,7 +4,7 @@ import { PodSandboxConfig, type PullImageRequest } from "../../../src/gen/cri.ts
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Container, Pod, PodSpec, Secret } from "../../../src/objects.ts";
-import { goDuration } from "../../../src/runtime/images/go-duration.ts";
+import { goDuration } from "../../../src/lib/go-duration.ts";
 import { type ImagePullerDeps, createImagePuller } from "../../../src/runtime/images/puller.ts";
 import { StartError } from "../../../src/runtime/start-error.ts";
 import { fakeClock } from "../../fakes/clock.ts";

@@ -1,0 +1,51 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createAccessReview, readClusterClientCA } from "../../../src/api/access.ts";
+import { apiError } from "../../../src/api/api-error.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { type Call, fakeClient } from "./fake-client.ts";
+
+const { signal } = new AbortController();
+
+function start(answer: (call: Call) => unknown) {
+  const client = fakeClient(answer);
+  return { client, review: createAccessReview({ client, clock: fakeClock(), nodeName: "n1" }) };
+}
+
+test("a token's holder as the API server names them", async () => {
+  const user = { username: "jane", uid: "7", groups: ["devs"], extra: { scope: ["a"] } };
+  const { review, client } = start(() => ({ status: { authenticated: true, user } }));
+  assert.deepEqual(await review.byToken("secret", signal), { name: "jane", uid: "7", groups: ["devs"], extra: { scope: ["a"] } });
+  assert.deepEqual((client.calls[0]?.body as { spec: object }).spec, { token: "secret" });
+});
+
+test("a token that is not authenticated is nobody's", async () => {
+  const { review } = start(() => ({ status: { authenticated: false, user: { username: "jane" }, error: "expired" } }));
+  assert.equal(await review.byToken("secret", signal), undefined);
+});
+
+test("asks for this node's subresource, and a denial wins", async () => {
+  let status: object = { allowed: true };
+  const { review, client } = start(() => ({ status }));
+  const jane = { name: "jane", groups: ["devs"] };
+  assert.equal(await review.allowed(jane, "create", "proxy", "/exec", signal), true);
+  const { spec } = client.calls[0]?.body as { spec: { resourceAttributes: object; user: string } };
+  assert.equal(spec.user, "jane");
+  assert.deepEqual(spec.resourceAttributes, { verb: "create", group: "", version: "v1", resource: "nodes", name: "n1", subresource: "proxy" });
+  status = { allowed: false };
+  assert.equal(await review.allowed(jane, "create", "proxy", "/exec", signal), false);
+  status = { allowed: true, denied: true };
+  assert.equal(await review.allowed(jane, "create", "proxy", "/exec", signal), false);
+});
+
+test("the cluster's client CA, where it publishes one", async () => {
+  assert.equal(await readClusterClientCA(fakeClient(() => ({ data: { "client-ca-file": "PEM" } })), signal), "PEM");
+  const missing = fakeClient(() => {
+    throw apiError(404, "");
+  });
+  assert.equal(await readClusterClientCA(missing, signal), undefined);
+  const refused = fakeClient(() => {
+    throw apiError(403, "");
+  });
+  await assert.rejects(readClusterClientCA(refused, signal), { code: "permission_denied" });
+});

@@ -1,0 +1,218 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer, type RequestListener } from "node:http";
+import { createSecureServer, type Http2ServerRequest, type Http2ServerResponse, type ServerHttp2Session } from "node:http2";
+import type { AddressInfo, Server } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { createApiClient } from "../../../src/api/client.ts";
+import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
+import { systemClock } from "../../../src/lib/clock.ts";
+import { silent } from "./fake-client.ts";
+
+const { signal } = new AbortController();
+
+/** A client of a server on loopback. */
+async function connected(server: Server, cluster: object, scheme: "http" | "https", port?: number) {
+  await new Promise<void>((resolve) => server.listen(port ?? 0, "127.0.0.1", resolve));
+  const dir = mkdtempSync(join(tmpdir(), "client-"));
+  const kubeconfig = join(dir, "config");
+  const url = `${scheme}://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  writeFileSync(join(dir, "token"), "one");
+  writeFileSync(
+    kubeconfig,
+    JSON.stringify({
+      "current-context": "x",
+      clusters: [{ name: "x", cluster: { server: url, ...cluster } }],
+      contexts: [{ name: "x", context: { cluster: "x", user: "x" } }],
+      users: [{ name: "x", user: { tokenFile: join(dir, "token") } }],
+    }),
+  );
+  const client = createApiClient({ kubeconfig, clock: systemClock(), log: silent, userAgent: "graftlet/test", qps: 0, burst: 0 });
+  return {
+    client,
+    setToken: (token: string) => writeFileSync(join(dir, "token"), token),
+    async [Symbol.asyncDispose]() {
+      await client[Symbol.asyncDispose]();
+      await new Promise((resolve) => server.close(resolve));
+      rmSync(dir, { recursive: true });
+    },
+  };
+}
+
+const overHttp = (listener: RequestListener) => connected(createServer(listener), {}, "http");
+const json = JSON.stringify;
+
+test("requests carry method, query, body, type and who asks", async () => {
+  const seen: unknown[] = [];
+  await using t = await overHttp((request, response) => {
+    let body = "";
+    request.on("data", (chunk) => (body += chunk));
+    request.on("end", () => {
+      const { authorization, "content-type": type, "user-agent": agent } = request.headers;
+      seen.push([request.method, request.url, type, body, authorization, agent]);
+      response.end(json({ kind: "Thing" }));
+    });
+  });
+  assert.deepEqual(await t.client.get("/a", { signal, query: { x: "1&2", y: undefined } }), { kind: "Thing" });
+  await t.client.patch("/a", { type: "strategic", body: { p: 1 } }, { signal });
+  await t.client.patch("/a", { type: "json", body: [{ op: "remove" }] }, { signal });
+  await t.client.delete("/a", { gracePeriodSeconds: 0 }, { signal });
+  const who = ["Bearer one", "graftlet/test"];
+  assert.deepEqual(seen, [
+    ["GET", "/a?x=1%262", undefined, "", ...who],
+    ["PATCH", "/a", "application/strategic-merge-patch+json", '{"p":1}', ...who],
+    ["PATCH", "/a", "application/json-patch+json", '[{"op":"remove"}]', ...who],
+    ["DELETE", "/a", "application/json", '{"gracePeriodSeconds":0}', ...who],
+  ]);
+});
+
+test("refusals are coded, with the server's message", async () => {
+  const cases: readonly [number, string, string][] = [
+    [400, "BadRequest", "invalid_argument"],
+    [403, "Forbidden", "permission_denied"],
+    [404, "NotFound", "not_found"],
+    [409, "AlreadyExists", "already_exists"],
+    [409, "Conflict", "conflict"],
+    [422, "Invalid", "invalid_argument"],
+    [429, "TooManyRequests", "resource_exhausted"],
+    [500, "InternalError", "unavailable"],
+  ];
+  let next = 0;
+  await using t = await overHttp((_request, response) => {
+    const [status, reason] = cases[next] ?? assert.fail();
+    response.statusCode = status;
+    response.end(json({ kind: "Status", reason, message: `it is ${reason}` }));
+  });
+  for (next = 0; next < cases.length; next++) {
+    const [status, reason, code] = cases[next] ?? assert.fail();
+    await assert.rejects(t.client.get("/a", { signal }), { code, status, reason, message: `it is ${reason}` });
+  }
+});
+
+test("what the server asks to repeat is repeated; a 401 is tried once more with fresh credentials", async () => {
+  let busy = 2;
+  await using t = await overHttp((request, response) => {
+    if (request.headers.authorization === "Bearer one") response.statusCode = 401;
+    else if (busy-- > 0) response.writeHead(429, { "retry-after": "0" });
+    response.end(json({ kind: "Thing" }));
+  });
+  await assert.rejects(t.client.get("/a", { signal }), { code: "unauthenticated" });
+  t.setToken("two");
+  assert.deepEqual(await t.client.get("/a", { signal }), { kind: "Thing" });
+  assert.equal(busy, -1);
+});
+
+test("health tells when the server goes and when it is back", async () => {
+  const server = createServer((_request, response) => response.end("{}"));
+  await using t = await connected(server, {}, "http");
+  const states: string[] = [];
+  t.client.health.onChange((state) => states.push(state.is));
+  assert.equal(t.client.health.state().is, "unknown");
+  await t.client.get("/a", { signal });
+  const { port } = server.address() as AddressInfo;
+  server.closeAllConnections();
+  await new Promise((resolve) => server.close(resolve));
+  await assert.rejects(t.client.get("/a", { signal }), { code: "unavailable" });
+  await assert.rejects(t.client.get("/a", { signal }), { code: "unavailable" });
+  await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
+  await t.client.get("/a", { signal });
+  assert.deepEqual(states, ["up", "down", "up"]);
+});
+
+test("a call is given up when its signal aborts", async () => {
+  await using t = await overHttp((_request, response) => void setTimeout(() => response.end("{}"), 1_000).unref());
+  const stop = new AbortController();
+  const call = t.client.get("/a", { signal: stop.signal });
+  stop.abort();
+  await assert.rejects(call, { code: "cancelled" });
+});
+
+const line = (type: string, name: string) => `${json({ type, object: { metadata: { name } } })}\n`;
+
+test("a watch over HTTP/1.1: events across chunks, an error event is thrown", async () => {
+  await using t = await overHttp((request, response) => {
+    assert.equal(request.url, "/a?watch=true");
+    const text = line("ADDED", "ä") + line("MODIFIED", "b") + json({ type: "ERROR", object: { code: 410, reason: "Expired", message: "too old" } });
+    const bytes = Buffer.from(text);
+    // The first cut falls inside a character.
+    response.write(bytes.subarray(0, text.indexOf("ä") + 1), () => response.end(bytes.subarray(text.indexOf("ä") + 1)));
+  });
+  const seen: unknown[] = [];
+  const watching = async () => {
+    for await (const { type, object } of t.client.watch<{ metadata: { name: string } }>("/a", { signal })) seen.push([type, object.metadata.name]);
+  };
+  await assert.rejects(watching(), { status: 410, message: "too old" });
+  assert.deepEqual(seen, [["ADDED", "ä"], ["MODIFIED", "b"]]);
+});
+
+/** A TLS server with HTTP/2 that keeps its watches open. */
+async function overHttp2() {
+  const pair = await makeSelfSigned("localhost", ["127.0.0.1"], Date.now());
+  const sessions: ServerHttp2Session[] = [];
+  const watches: Http2ServerResponse[] = [];
+  const server = createSecureServer({ cert: pair.certificate, key: pair.key, allowHTTP1: true, settings: { maxConcurrentStreams: 2 } }, (request: Http2ServerRequest, response: Http2ServerResponse) => {
+    if (!request.url.includes("watch=true")) return void response.end(json({ version: request.httpVersion }));
+    if (request.url.startsWith("/forbidden")) return void response.writeHead(403).end(json({ kind: "Status", reason: "Forbidden", message: "no" }));
+    response.write(line("ADDED", String(watches.push(response) - 1)));
+  });
+  server.on("session", (session) => sessions.push(session));
+  const ca = Buffer.from(pair.certificate).toString("base64");
+  const t = await connected(server, { "certificate-authority-data": ca, "tls-server-name": "localhost" }, "https");
+  return { ...t, sessions, watches, [Symbol.asyncDispose]: t[Symbol.asyncDispose] };
+}
+
+/** A watch that has delivered its first event. */
+async function opened(client: ReturnType<typeof createApiClient>, stop = signal) {
+  const events = client.watch<{ metadata: { name: string } }>("/a", { signal: stop });
+  const first = await events.next();
+  assert.equal(first.done, false);
+  return events;
+}
+
+test("watches share HTTP/2 connections up to the server's limit; calls go over HTTP/1.1", async () => {
+  await using t = await overHttp2();
+  assert.deepEqual(await t.client.get("/a", { signal }), { version: "1.1" });
+  const first = await opened(t.client);
+  const second = await opened(t.client);
+  assert.equal(t.sessions.length, 1);
+  const third = await opened(t.client);
+  assert.equal(t.sessions.length, 2);
+  for (const watch of [first, second, third]) await watch.return();
+});
+
+test("after a GOAWAY open watches go on and new ones take another connection", async () => {
+  await using t = await overHttp2();
+  const first = await opened(t.client);
+  t.sessions[0]?.goaway();
+  await new Promise((resolve) => setImmediate(resolve));
+  await t.client.get("/a", { signal });
+  const second = await opened(t.client);
+  assert.equal(t.sessions.length, 2);
+  t.watches[0]?.write(line("MODIFIED", "still here"));
+  assert.equal((await first.next()).value?.object.metadata.name, "still here");
+  t.watches[0]?.end();
+  assert.equal((await first.next()).done, true);
+  await second.return();
+});
+
+test("a broken connection fails its watches, and the next watch dials anew", async () => {
+  await using t = await overHttp2();
+  const first = await opened(t.client);
+  t.sessions[0]?.destroy();
+  await assert.rejects(first.next(), { code: "unavailable" });
+  const second = await opened(t.client);
+  assert.equal(t.sessions.length, 2);
+  await second.return();
+});
+
+test("a watch ends with its signal, and a refused one with the server's words", async () => {
+  await using t = await overHttp2();
+  const stop = new AbortController();
+  const events = await opened(t.client, stop.signal);
+  const next = events.next();
+  stop.abort();
+  await assert.rejects(next, { code: "cancelled" });
+  await assert.rejects(t.client.watch("/forbidden", { signal }).next(), { code: "permission_denied", message: "no" });
+});

@@ -1,0 +1,41 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createBoundedMap } from "../../../src/api/bounded-map.ts";
+import { createRateLimit } from "../../../src/api/rate-limit.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+
+test("a burst passes at once, then so many a second, in order", async () => {
+  const clock = fakeClock();
+  const limit = createRateLimit(clock, { qps: 10, burst: 3 });
+  const passed: number[] = [];
+  for (let i = 0; i < 6; i++) void limit.wait().then(() => passed.push(i));
+  await clock.advance(0);
+  assert.deepEqual(passed, [0, 1, 2]);
+  await clock.advance(100);
+  assert.deepEqual(passed, [0, 1, 2, 3]);
+  await clock.advance(200);
+  assert.deepEqual(passed, [0, 1, 2, 3, 4, 5]);
+});
+
+test("who gives up waiting gives back its place", async () => {
+  const clock = fakeClock();
+  const limit = createRateLimit(clock, { qps: 1, burst: 1 });
+  await limit.wait();
+  const stop = new AbortController();
+  const waiting = limit.wait(stop.signal);
+  stop.abort();
+  await assert.rejects(waiting);
+  let passed = false;
+  void limit.wait().then(() => (passed = true));
+  await clock.advance(1_000);
+  assert.equal(passed, true);
+});
+
+test("a bounded map forgets what was least recently used", () => {
+  const map = createBoundedMap<number>(2);
+  map.set("a", 1);
+  map.set("b", 2);
+  assert.equal(map.get("a"), 1);
+  map.set("c", 3);
+  assert.deepEqual([map.get("a"), map.get("b"), map.get("c")], [1, undefined, 3]);
+});

@@ -1,0 +1,68 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createTokenSource } from "../../../src/api/tokens.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { fakeClient, silent } from "./fake-client.ts";
+import { pod } from "./pods.ts";
+
+const request = { audience: "", expirationSeconds: 3600 };
+const owner = pod("p", { serviceAccountName: "sa" });
+
+/** A server that grants `grantSeconds`, or what was asked for. */
+function start(grantSeconds?: number) {
+  const clock = fakeClock();
+  let issued = 0;
+  let down = false;
+  const client = fakeClient((call) => {
+    if (down) throw new CodedError("unavailable", "refused");
+    issued += 1;
+    const { spec } = call.body as { spec: { expirationSeconds: number } };
+    const expirationSeconds = grantSeconds ?? spec.expirationSeconds;
+    return { spec: { expirationSeconds }, status: { token: `t${issued}`, expirationTimestamp: new Date(clock.now() + expirationSeconds * 1000).toISOString() } };
+  });
+  const source = createTokenSource({ client, clock, log: silent });
+  const token = async (ask = request) => (await source.token(owner, ask, new AbortController().signal)).token;
+  return { clock, client, source, token, setDown: (value: boolean) => void (down = value) };
+}
+
+test("a token is bound to the pod and asked for once while it is fresh", async () => {
+  const t = start();
+  assert.equal(await t.token(), "t1");
+  assert.equal(await t.token(), "t1");
+  assert.equal(t.client.calls[0]?.path, "/api/v1/namespaces/ns/serviceaccounts/sa/token");
+  assert.deepEqual((t.client.calls[0]?.body as { spec: object }).spec, {
+    audiences: [],
+    expirationSeconds: 3600,
+    boundObjectRef: { apiVersion: "v1", kind: "Pod", name: "p", uid: "p-uid" },
+  });
+  assert.equal(await t.token({ audience: "vault", expirationSeconds: 600 }), "t2", "another audience is another token");
+});
+
+test("refreshed when a fifth of its life is left", async () => {
+  const t = start();
+  await t.token();
+  await t.clock.advance(2_879_000);
+  assert.equal(await t.token(), "t1");
+  await t.clock.advance(1_000);
+  assert.equal(await t.token(), "t2");
+});
+
+test("refreshed after a day, however long it lives", async () => {
+  const t = start(30 * 86_400);
+  await t.token();
+  await t.clock.advance(86_399_000);
+  assert.equal(await t.token(), "t1");
+  await t.clock.advance(1_000);
+  assert.equal(await t.token(), "t2");
+});
+
+test("an old token serves while it cannot be refreshed, until it expires", async () => {
+  const t = start();
+  await t.token();
+  t.setDown(true);
+  await t.clock.advance(3_000_000);
+  assert.equal(await t.token(), "t1");
+  await t.clock.advance(600_000);
+  await assert.rejects(t.token(), { code: "unavailable", message: "failed to fetch token: refused" });
+});

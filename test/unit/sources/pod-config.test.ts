@@ -1,0 +1,118 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Pod } from "../../../src/objects.ts";
+import type { PodUpdate } from "../../../src/pipeline.ts";
+import { createPodConfig } from "../../../src/sources/pod-config.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+
+function pod(uid: string, more: { metadata?: object; spec?: object; status?: object } = {}): Pod {
+  return {
+    metadata: { name: uid, namespace: "ns", uid, ...more.metadata },
+    spec: { containers: [{ name: "c", image: "i" }], ...more.spec },
+    ...(more.status && { status: more.status }),
+  } as Pod;
+}
+
+function start(expected: readonly ("api" | "file")[] = ["api"]) {
+  const clock = fakeClock();
+  const emitted: PodUpdate[] = [];
+  const events: string[] = [];
+  const config = createPodConfig({
+    expected,
+    clock,
+    emit: (update) => emitted.push(update),
+    events: { event: (about, type, reason, message) => events.push([about.uid, type, reason, message].join(" ")) },
+  });
+  const take = () => emitted.splice(0).map(({ op, pods }) => `${op} ${pods.map(({ metadata }) => metadata.uid)}`);
+  return { clock, config, emitted, events, take };
+}
+
+test("new pods are added, with where they come from and when they were first seen", () => {
+  const t = start();
+  t.config.set("api", [pod("a")]);
+  const [update] = t.emitted;
+  assert.equal(update?.op, "ADD");
+  assert.equal(update?.source, "api");
+  assert.deepEqual(update?.pods[0]?.metadata.annotations, {
+    "kubernetes.io/config.source": "api",
+    "kubernetes.io/config.seen": "2026-01-01T00:00:00.000Z",
+  });
+});
+
+test("changes are told apart", () => {
+  const cases: readonly [string, Parameters<typeof pod>[1], string[]][] = [
+    ["nothing", {}, []],
+    ["spec", { spec: { activeDeadlineSeconds: 5 } }, ["UPDATE a"]],
+    ["labels", { metadata: { labels: { x: "y" } } }, ["UPDATE a"]],
+    ["annotations", { metadata: { annotations: { x: "y" } } }, ["UPDATE a"]],
+    ["a local annotation", { metadata: { annotations: { "kubernetes.io/config.mirror": "y" } } }, []],
+    ["other metadata", { metadata: { generateName: "a-" } }, []],
+    ["status", { status: { phase: "Running" } }, ["RECONCILE a"]],
+    ["deletion", { metadata: { deletionTimestamp: "2026-01-01T00:00:00Z" } }, ["DELETE a"]],
+  ];
+  for (const [what, change, expected] of cases) {
+    const t = start();
+    t.config.set("api", [pod("a", { status: { phase: "Pending" } })]);
+    t.take();
+    t.config.set("api", [pod("a", { status: { phase: "Pending" }, ...change })]);
+    assert.deepEqual(t.take(), expected, what);
+  }
+});
+
+test("the time of first sight stays", async () => {
+  const t = start();
+  t.config.set("api", [pod("a")]);
+  await t.clock.advance(60_000);
+  t.config.set("api", [pod("a", { metadata: { labels: { x: "y" } } })]);
+  assert.equal(t.emitted[1]?.pods[0]?.metadata.annotations?.["kubernetes.io/config.seen"], "2026-01-01T00:00:00.000Z");
+});
+
+test("what goes is told before what comes, and status last", () => {
+  const t = start();
+  t.config.set("api", [pod("gone"), pod("changed"), pod("deleted"), pod("same")]);
+  t.take();
+  t.config.set("api", [
+    pod("same", { status: { phase: "Running" } }),
+    pod("deleted", { metadata: { deletionTimestamp: "2026-01-01T00:00:00Z" } }),
+    pod("changed", { metadata: { labels: { x: "y" } } }),
+    pod("new"),
+  ]);
+  assert.deepEqual(t.take(), ["REMOVE gone", "ADD new", "UPDATE changed", "DELETE deleted", "RECONCILE same"]);
+});
+
+test("a pod recreated under the same name is another pod", () => {
+  const t = start();
+  t.config.set("api", [pod("one", { metadata: { name: "web" } })]);
+  t.take();
+  t.config.set("api", [pod("two", { metadata: { name: "web" } })]);
+  assert.deepEqual(t.take(), ["REMOVE one", "ADD two"]);
+});
+
+test("the second of two pods with one name is ignored, with an event", () => {
+  const t = start();
+  t.config.set("api", [pod("one", { metadata: { name: "web" } }), pod("two", { metadata: { name: "web" } })]);
+  assert.deepEqual(t.take(), ["ADD one"]);
+  assert.deepEqual(t.events, ['two Warning FailedValidation Error validating pod web_ns(two) from api due to duplicate pod name "web", ignoring']);
+});
+
+test("an empty source speaks once, and all must have spoken", () => {
+  const t = start(["api", "file"]);
+  assert.equal(t.config.allSeen(), false);
+  t.config.set("file", []);
+  assert.deepEqual(t.take(), ["ADD "]);
+  assert.deepEqual([t.config.sourceSeen("file"), t.config.sourceSeen("api"), t.config.allSeen()], [true, false, false]);
+  t.config.set("file", []);
+  assert.deepEqual(t.take(), []);
+  t.config.set("api", [pod("a")]);
+  assert.equal(t.config.allSeen(), true);
+});
+
+test("sources do not touch each other's pods", () => {
+  const t = start(["api", "file"]);
+  t.config.set("api", [pod("a")]);
+  t.take();
+  t.config.set("file", [pod("f")]);
+  assert.deepEqual(t.take(), ["ADD f"]);
+  t.config.set("api", []);
+  assert.deepEqual(t.take(), ["REMOVE a"]);
+});
