@@ -122,7 +122,7 @@ function composeSync(deps: KubeletDeps, cluster: Cluster, observed: Observed, wa
   };
   const passes = createPasses({
     cache: pleg.cache, inspector: pleg, runtime: podRuntime, volumes, objects: cluster.objects, prober: probes, served: createServed(), status: statuses,
-    events, ground, statusOf, networkError: health.networkError, clock, log,
+    events, ground, statusOf, networkError: health.networkError, syncMs: config.kubelet.syncFrequency, clock, log,
   });
   const workers = createPodWorkers({ passes, clock, log, stop: stop.signal });
   const freshNode = (signal: AbortSignal) => client.get<Node>(`/api/v1/nodes/${config.nodeName}`, { signal });
@@ -132,7 +132,7 @@ function composeSync(deps: KubeletDeps, cluster: Cluster, observed: Observed, wa
   const source = createApiServerSource({ client, clock, log, nodeName: config.nodeName, set: (all) => podConfig.set("api", all), after: nodes.ready });
   const garbage = createGarbage({ runtime, fs: host.fs, cache: pleg.cache, inspector: pleg, podLogsDir: config.kubelet.podLogsDir, containerLogsDir, clock, log });
   const housekeeping = createHousekeeping({
-    pods, workers, cache: pleg.cache, sourcesSeen: podConfig.allSeen, directories: volumes.podDirectories, forgetExcept: probes.collect, clock, log,
+    pods, workers, cache: pleg.cache, sourcesSeen: () => podConfig.allSeen() && syncLoop.caughtUp(), directories: volumes.podDirectories, forgetExcept: probes.collect, clock, log,
     async sweep(uid, signal) {
       await garbage.podGone(uid, signal);
       await volumes.removePodDirectory(uid, signal);

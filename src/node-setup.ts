@@ -24,6 +24,8 @@ export function nodeSettings({ kubelet, ...config }: NodeConfig): NodeSettings {
     reportMs: kubelet.nodeStatusReportFrequency,
     leaseSeconds: kubelet.nodeLeaseDurationSeconds,
     pressureTransitionMs: kubelet.evictionPressureTransitionPeriod,
+    failSwapOn: kubelet.failSwapOn,
+    failCgroupV1: kubelet.failCgroupV1,
     kubeReserved: kubelet.kubeReserved,
     systemReserved: kubelet.systemReserved,
     evictionHard: kubelet.evictionHard,

@@ -1,6 +1,6 @@
 import type { Readable } from "node:stream";
 import type { Clock } from "../lib/clock.ts";
-import { hasCode } from "../lib/errors.ts";
+import { CodedError, hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { ApiError, apiError, watchError } from "./api-error.ts";
 import { createCredentials, type CredentialSource } from "./credentials.ts";
@@ -173,6 +173,7 @@ async function* watch<T>(parts: Parts, limit: RateLimit | undefined, call: Call 
       if (event.type === "ERROR") throw watchError(event.object as Parameters<typeof watchError>[0]);
       yield { type: event.type, object: event.object };
     }
+    if (answer.cut?.()) throw new CodedError("unavailable", `${credentials.server.origin}: the connection was lost`);
   } catch (error) {
     throw lost(parts, unreachable(credentials.server, error, call.signal));
   } finally {

@@ -17,6 +17,8 @@ export interface RawAnswer {
   readonly status: number;
   readonly retryAfter?: string | undefined;
   readonly body: Readable;
+  /** True when the body ended because the connection did, where the body itself does not tell. */
+  readonly cut?: () => boolean;
 }
 
 /** HTTP/1.1 over pooled connections, for whoever the credentials say. */

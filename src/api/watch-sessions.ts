@@ -1,4 +1,4 @@
-import type { ClientHttp2Stream } from "node:http2";
+import { type ClientHttp2Stream, constants } from "node:http2";
 import type { Clock } from "../lib/clock.ts";
 import { abortError, throwIfAborted } from "../lib/errors.ts";
 import type { Credentials } from "./credentials.ts";
@@ -78,7 +78,12 @@ function answerOf(stream: ClientHttp2Stream, signal: AbortSignal): Promise<RawAn
   stream.on("error", reject);
   stream.once("response", (headers) => {
     const retryAfter = headers["retry-after"];
-    resolve({ status: Number(headers[":status"]), retryAfter: typeof retryAfter === "string" ? retryAfter : undefined, body: stream });
+    resolve({
+      status: Number(headers[":status"]),
+      retryAfter: typeof retryAfter === "string" ? retryAfter : undefined,
+      body: stream,
+      cut: () => stream.rstCode !== constants.NGHTTP2_NO_ERROR,
+    });
   });
   if (signal.aborted) onAbort();
   return promise;

@@ -4,7 +4,7 @@ import type { ApiClient } from "../api/client.ts";
 import { type HostFacts, readFacts } from "../host/facts.ts";
 import { readUsage } from "../host/usage.ts";
 import type { Clock } from "../lib/clock.ts";
-import { messageOf } from "../lib/errors.ts";
+import { CodedError, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { NodeStatus } from "../objects.ts";
@@ -37,6 +37,9 @@ export interface NodeSettings extends ReservedInput, NodeIdentity {
   readonly reportMs: number;
   readonly leaseSeconds: number;
   readonly pressureTransitionMs: number;
+  /** KubeletConfiguration.failSwapOn and failCgroupV1: what the target must not have. */
+  readonly failSwapOn: boolean;
+  readonly failCgroupV1: boolean;
 }
 
 export interface NodeAgentDeps {
@@ -71,6 +74,7 @@ export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal):
   const { settings, host, runtime, clock, log, events } = deps;
   const { nodeName } = settings;
   const facts = await readFacts(host, signal);
+  refuseUnfit(settings, facts);
   const ips = chooseAddresses(settings.nodeIPs, facts.addresses);
   const addresses = await addressList(nodeName, ips);
   const linger = createLinger(settings.pressureTransitionMs);
@@ -137,6 +141,16 @@ export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal):
     hostIPs: () => ips,
     hurry: () => heartbeat.hurry(),
   };
+}
+
+/** @throws failed_precondition, one sentence, for a target that the configuration does not want. */
+function refuseUnfit({ failSwapOn, failCgroupV1 }: NodeSettings, { swapBytes, cgroupVersion }: HostFacts): void {
+  if (failSwapOn && swapBytes > 0) {
+    throw new CodedError("failed_precondition", "failSwapOn is true and the target has swap on: turn swap off, or set failSwapOn to false");
+  }
+  if (failCgroupV1 && cgroupVersion === 1) {
+    throw new CodedError("failed_precondition", "failCgroupV1 is true and the target has cgroup v1: move it to cgroup v2, or set failCgroupV1 to false");
+  }
 }
 
 async function capacityOf({ settings, host }: NodeAgentDeps, facts: HostFacts, signal: AbortSignal): Promise<ResourceList> {

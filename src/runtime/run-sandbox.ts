@@ -1,10 +1,10 @@
 import { PodSandboxState, type PodSandboxConfig, RunPodSandboxRequest } from "../gen/cri.ts";
-import { messageOf } from "../lib/errors.ts";
 import type { Pod } from "../objects.ts";
 import type { EventSink } from "../pipeline.ts";
 import { podReference } from "../pod/reference.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { Sandboxes } from "../seams/runtime.ts";
+import { runtimeErrorText } from "./error-text.ts";
 import type { ReadySandbox } from "./start-container.ts";
 
 export interface SandboxDeps {
@@ -26,7 +26,7 @@ export async function runSandbox(deps: SandboxDeps, pod: Pod, attempt: number, s
     const ips = network?.ip ? [network.ip, ...network.additionalIps.map(({ ip }) => ip)] : [];
     return { ...config, ips };
   } catch (error) {
-    events.event(podReference(pod), "Warning", "FailedPodSandBoxStatus", `Unable to get pod sandbox status: ${messageOf(error)}`);
+    events.event(podReference(pod), "Warning", "FailedPodSandBoxStatus", `Unable to get pod sandbox status: ${runtimeErrorText(error)}`);
     throw error;
   }
 }
@@ -39,7 +39,7 @@ async function makeSandbox(deps: SandboxDeps, pod: Pod, attempt: number, signal:
     const { podSandboxId } = await deps.runtime.runPodSandbox(request, deps.uninterrupted);
     return { id: podSandboxId, config };
   } catch (error) {
-    if (!signal.aborted) deps.events.event(podReference(pod), "Warning", "FailedCreatePodSandBox", `Failed to create pod sandbox: ${messageOf(error)}`);
+    if (!signal.aborted) deps.events.event(podReference(pod), "Warning", "FailedCreatePodSandBox", `Failed to create pod sandbox: ${runtimeErrorText(error)}`);
     throw error;
   }
 }

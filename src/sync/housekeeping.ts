@@ -1,7 +1,8 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { PodCache, PodStore } from "../pipeline.ts";
+import type { PodCache, PodStore, RuntimePod } from "../pipeline.ts";
+import { configSourceAnnotation } from "../pod/labels.ts";
 import type { PodWorkers } from "./pod-workers.ts";
 
 export interface HousekeepingDeps {
@@ -43,11 +44,12 @@ export function createHousekeeping(deps: HousekeepingDeps): Service {
     }
   };
 
+  /** Nobody wants this pod. A kubelet's static pods are not known here, and are not ours to stop. */
+  const isStray = (uid: string) => !pods.get(uid) && !workers.get(uid) && !isStatic(cache.get(uid));
+
   const tidy = async (signal: AbortSignal) => {
     if (!deps.sourcesSeen()) return;
-    for (const { uid } of cache.list()) {
-      if (!pods.get(uid) && !workers.get(uid)) workers.terminate(uid, undefined);
-    }
+    for (const { uid } of cache.list()) if (isStray(uid)) workers.terminate(uid, undefined);
     const gone = workers.list().filter(({ uid, worker }) => !pods.get(uid) && worker.phase === "finished");
     for (const { uid, worker } of workers.list()) if (!pods.get(uid) && worker.phase === "syncing") workers.terminate(uid, undefined);
     const known = new Set([...pods.list().map(({ metadata }) => metadata.uid), ...workers.list().map(({ uid }) => uid)]);
@@ -55,7 +57,7 @@ export function createHousekeeping(deps: HousekeepingDeps): Service {
     if (gone.length === 0 && clock.monotonic() < directoriesDue) return;
     directoriesDue = clock.monotonic() + directoriesEveryMs;
     deps.forgetExcept(known);
-    for (const uid of await deps.directories(signal)) if (!known.has(uid) && !pods.get(uid)) workers.terminate(uid, undefined);
+    for (const uid of await deps.directories(signal)) if (isStray(uid)) workers.terminate(uid, undefined);
   };
 
   return {
@@ -69,4 +71,9 @@ export function createHousekeeping(deps: HousekeepingDeps): Service {
       }
     },
   };
+}
+
+/** A pod that a kubelet before us started from a file or a URL: its sandbox says so. */
+function isStatic(pod: RuntimePod | undefined): boolean {
+  return pod?.sandboxes.some(({ annotations }) => (annotations[configSourceAnnotation] ?? "api") !== "api") ?? false;
 }

@@ -40,12 +40,14 @@ export interface PassDeps {
   readonly statusOf: (pod: Pod, observed: RuntimePod, ending: boolean) => PodStatus;
   /** Why pods cannot get a network, or undefined. */
   readonly networkError: () => string | undefined;
+  /** KubeletConfiguration.syncFrequency, milliseconds: a pod at rest is looked at again after this, times 1 to 1.5. */
+  readonly syncMs: number;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** A pod at rest is looked at again after a minute to a minute and a half; syncFrequency of the kubelet. */
-const syncMs = 60_000;
+/** A pod that waits for a back-off is looked at again after this long at the latest, milliseconds. */
+const longestWaitMs = 60_000;
 const networkRetryMs = 1_000;
 const retryMs = 10_000;
 
@@ -82,7 +84,7 @@ export function createPasses(deps: PassDeps): Passes {
       const final = report(pod, after, false);
       const terminal = final.phase === "Failed" || final.phase === "Succeeded";
       if (outcome.error) deps.log.debug({ err: outcome.error, pod: `${pod.metadata.namespace}/${pod.metadata.name}` }, "pass did not start all containers");
-      return { terminal, againMs: nextPassMs(deps.clock, outcome, endedDuring(observed, after)) };
+      return { terminal, againMs: nextPassMs(deps, outcome, endedDuring(observed, after)) };
     },
 
     async terminating(uid, pod, graceSeconds, signal) {
@@ -109,7 +111,7 @@ export function createPasses(deps: PassDeps): Passes {
 }
 
 /** What keeps a pod from being started, told by an event. @returns milliseconds until it is worth another look. */
-function announceHoldUp({ served, events, networkError }: PassDeps, pod: Pod): number | undefined {
+function announceHoldUp({ served, events, networkError, syncMs }: PassDeps, pod: Pod): number | undefined {
   const missing = served.unserved(pod);
   if (missing.length > 0) {
     const fields = missing.map(({ field, why }) => `${field} (${why})`).join(", ");
@@ -128,10 +130,10 @@ function endedDuring(before: RuntimePod, after: RuntimePod): boolean {
   return after.containers.some(({ id, state }) => state === ContainerState.CONTAINER_EXITED && !ended.has(id));
 }
 
-function nextPassMs(clock: Clock, outcome: SyncOutcome, ended: boolean): number {
+function nextPassMs({ clock, syncMs }: PassDeps, outcome: SyncOutcome, ended: boolean): number {
   if (ended) return 0;
   if (outcome.networkNotReady) return networkRetryMs * clock.jitter(1, 1.5);
-  if (outcome.retryAt !== undefined) return Math.min(syncMs, Math.max(0, outcome.retryAt - clock.now()));
+  if (outcome.retryAt !== undefined) return Math.min(longestWaitMs, Math.max(0, outcome.retryAt - clock.now()));
   return (outcome.error ? retryMs : syncMs) * clock.jitter(1, 1.5);
 }
 

@@ -2,6 +2,7 @@ import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Pod } from "../objects.ts";
 import type { Admission, EventSink, PodUpdate, Rejection, StatusSink } from "../pipeline.ts";
+import { isMirrorPod } from "../pod/containers.ts";
 import { podReference } from "../pod/reference.ts";
 import { qosClass } from "../pod/qos.ts";
 import type { PodManager } from "./pod-manager.ts";
@@ -21,6 +22,8 @@ export interface SyncLoopDeps {
 export interface SyncLoop extends Service {
   /** Takes an update in; never waits. */
   push(update: PodUpdate): void;
+  /** False while an update waits or is being handled: until then a pod may be wanted that nobody has heard of yet. */
+  caughtUp(): boolean;
 }
 
 /** Turns what sources say into work for pod workers. Admission is decided here, one pod at a time and in order of creation,
@@ -29,11 +32,13 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
   const { pods, workers, status, log } = deps;
   const queue: PodUpdate[] = [];
   let wakeUp = Promise.withResolvers<void>();
+  let busy = false;
 
   const handle = async (update: PodUpdate, signal: AbortSignal) => {
-    if (update.op === "ADD") return addAll(update.pods, signal);
     pods.take(update);
+    if (update.op === "ADD") return addAll(update.pods, signal);
     for (const pod of update.pods) {
+      if (isMirrorPod(pod)) continue;
       if (update.op === "RECONCILE") reconcile(pod);
       else if (update.op === "REMOVE") workers.terminate(pod.metadata.uid, pod.metadata.deletionGracePeriodSeconds);
       else if (workers.get(pod.metadata.uid) || pod.metadata.deletionTimestamp) workers.update(pod);
@@ -49,7 +54,8 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
   const addAll = async (added: readonly Pod[], signal: AbortSignal) => {
     for (const pod of [...added].sort(byCreation)) {
       const others = admitted();
-      pods.take({ op: "ADD", source: "api", pods: [pod] });
+      // The picture of a static pod that a kubelet runs: nothing is started for it.
+      if (isMirrorPod(pod)) continue;
       if (!isEnding(pod) && !workers.get(pod.metadata.uid)) {
         const rejection = await deps.admission.admit(pod, others, signal);
         if (rejection) {
@@ -70,6 +76,7 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
 
   return {
     name: "sync-loop",
+    caughtUp: () => queue.length === 0 && !busy,
     push(update) {
       queue.push(update);
       wakeUp.resolve();
@@ -79,9 +86,11 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
       while (!signal.aborted) {
         const update = queue.shift();
         if (update) {
+          busy = true;
           await handle(update, signal).catch((error: unknown) => {
             if (!signal.aborted) log.error({ err: error, op: update.op }, "update could not be handled");
           });
+          busy = false;
         } else {
           wakeUp = Promise.withResolvers<void>();
           if (queue.length === 0 && !signal.aborted) await wakeUp.promise;

@@ -3,6 +3,8 @@ import { CodedError, hasCode } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import { podDirectory } from "./paths.ts";
 
+const uidPattern = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
+
 /** Unmounts and removes the volumes of a pod, known by its UID alone: what lies on the disk tells the rest. Nothing is deleted
  *  through a mount, and no link is followed. Safe to repeat. */
 export async function unmountAll(host: Host, rootDir: string, uid: string, signal: AbortSignal): Promise<void> {
@@ -24,7 +26,7 @@ export async function removePodDirectory(host: Host, rootDir: string, uid: strin
 export async function listPodDirectories(host: Host, rootDir: string, signal: AbortSignal): Promise<readonly string[]> {
   try {
     const entries = await host.fs.list(`${rootDir}/pods`, signal);
-    return entries.filter(({ kind }) => kind === "directory").map(({ name }) => name);
+    return entries.filter(({ kind, name }) => kind === "directory" && uidPattern.test(name)).map(({ name }) => name);
   } catch (error) {
     if (hasCode(error, "not_found")) return [];
     throw error;
@@ -33,6 +35,6 @@ export async function listPodDirectories(host: Host, rootDir: string, signal: Ab
 
 /** A UID may come from a label in the runtime: as a path it must name a directory right below pods/. */
 function checkUid(uid: string): string {
-  if (!/^[A-Za-z0-9][A-Za-z0-9._-]*$/.test(uid)) throw new CodedError("invalid_argument", `${JSON.stringify(uid)} is not the UID of a pod`);
+  if (!uidPattern.test(uid)) throw new CodedError("invalid_argument", `${JSON.stringify(uid)} is not the UID of a pod`);
   return uid;
 }

@@ -1,20 +1,4 @@
-import { CodedError, type ErrorCode, messageOf } from "../../lib/errors.ts";
-
-const grpcNames: Readonly<Record<ErrorCode, string>> = {
-  cancelled: "Canceled",
-  not_found: "NotFound",
-  already_exists: "AlreadyExists",
-  unavailable: "Unavailable",
-  unauthenticated: "Unauthenticated",
-  permission_denied: "PermissionDenied",
-  invalid_argument: "InvalidArgument",
-  failed_precondition: "FailedPrecondition",
-  resource_exhausted: "ResourceExhausted",
-  deadline_exceeded: "DeadlineExceeded",
-  conflict: "Aborted",
-  unimplemented: "Unimplemented",
-  unknown: "Unknown",
-};
+import { runtimeErrorText } from "../error-text.ts";
 
 /** Errors that CRI defines by the word with which their text begins: it has no codes for them.
  *  @see https://github.com/kubernetes/cri-api/blob/master/pkg/errors/errors.go */
@@ -22,13 +6,6 @@ const named: Readonly<Record<string, string>> = {
   RegistryUnavailable: "because the registry is unavailable",
   SignatureValidationFailed: "because the signature validation failed",
 };
-
-/** A runtime's error as kubelets show it to users. */
-export function runtimeErrorText(error: unknown): string {
-  return error instanceof CodedError
-    ? `rpc error: code = ${grpcNames[error.code]} desc = ${error.message}`
-    : messageOf(error);
-}
 
 /** Several attempts' errors as one, each text once. */
 export function joinedErrorText(errors: readonly unknown[]): string {

@@ -9,9 +9,10 @@ import type { EventSink, ObjectCache } from "../../pipeline.ts";
 import { defaultPullPolicy, parseImageName, withDefaultTag } from "../../pod/image-name.ts";
 import { containerReference, podReference } from "../../pod/reference.ts";
 import type { Images } from "../../seams/runtime.ts";
+import { runtimeErrorText } from "../error-text.ts";
 import { StartError } from "../start-error.ts";
 import { type Credentials, credentialsFor } from "./keyring.ts";
-import { joinedErrorText, pullFailure, runtimeErrorText } from "./pull-error.ts";
+import { joinedErrorText, pullFailure } from "./pull-error.ts";
 import { type PullGate, createPullGate, createTokenBucket } from "./pull-gate.ts";
 
 export interface ImagePullerDeps {

@@ -4,7 +4,6 @@ import { PodSandboxConfig, type PullImageRequest } from "../../../src/gen/cri.ts
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Container, Pod, PodSpec, Secret } from "../../../src/objects.ts";
-import { goDuration } from "../../../src/lib/go-duration.ts";
 import { type ImagePullerDeps, createImagePuller } from "../../../src/runtime/images/puller.ts";
 import { StartError } from "../../../src/runtime/start-error.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -336,22 +335,5 @@ describe("pull secrets", () => {
       undefined,
     ]);
     assert.doesNotMatch([...lines, ...events].join(), /hunter2/);
-  });
-});
-
-describe("durations", () => {
-  it("print as Go's", () => {
-    assert.deepEqual([0, 0.4, 7.9, 999, 1000, 1200, 61_000, 123_456, 3_600_000, 7_384_005].map(goDuration), [
-      "0s",
-      "0s",
-      "7ms",
-      "999ms",
-      "1s",
-      "1.2s",
-      "1m1s",
-      "2m3.456s",
-      "1h0m0s",
-      "2h3m4.005s",
-    ]);
   });
 });

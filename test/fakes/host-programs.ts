@@ -1,0 +1,88 @@
+import { PassThrough, type Readable, type Writable } from "node:stream";
+import { text } from "node:stream/consumers";
+import type { Clock } from "../../src/lib/clock.ts";
+import { CodedError, abortError, throwIfAborted } from "../../src/lib/errors.ts";
+import { onAbort } from "../../src/lib/service-group.ts";
+import type { Host, HostProcess } from "../../src/seams/host.ts";
+import type { FakeFiles } from "./host-fs.ts";
+
+export interface ProgramIo {
+  readonly stdin: Readable;
+  readonly stdout: Writable;
+  readonly stderr: Writable;
+  /** Aborts when the command is killed. */
+  readonly killed: AbortSignal;
+}
+
+/** A program of the fake: its arguments and streams in, its exit code out. */
+export type Program = (args: readonly string[], io: ProgramIo) => number | Promise<number>;
+
+/** Programs that the fake has from the start: those of a machine that the pipeline uses. */
+export function machinePrograms(clock: Clock, files: FakeFiles): Map<string, Program> {
+  return new Map<string, Program>([
+    ["true", () => 0],
+    ["false", () => 1],
+    ["echo", (args, { stdout }) => said(stdout, `${args.join(" ")}\n`)],
+    ["cat", (_args, { stdin, stdout }) => new Promise((resolve) => stdin.on("end", () => resolve(0)).pipe(stdout, { end: false }))],
+    ["sleep", (args, { killed }) => clock.sleep(Number(args[0]) * 1000, killed).then(() => 0, () => 143)],
+    ["mount", (args, { stderr }) => orRefused(stderr, () => files.mount(args.at(-1) ?? "", args[args.indexOf("-t") + 1] ?? ""))],
+    ["umount", (args, { stderr }) => orRefused(stderr, () => files.unmount(args[0] ?? ""))],
+  ]);
+}
+
+function said(out: Writable, line: string): number {
+  out.write(line);
+  return 0;
+}
+
+function orRefused(stderr: Writable, work: () => void): number {
+  try {
+    work();
+    return 0;
+  } catch (error) {
+    said(stderr, `${String(error)}\n`);
+    return 32;
+  }
+}
+
+/** Host's run and spawn over a table of programs. */
+export function createRunner(clock: Clock, programs: ReadonlyMap<string, Program>): { readonly commands: readonly (readonly string[])[]; readonly run: Host["run"]; readonly spawn: Host["spawn"] } {
+  const commands: (readonly string[])[] = [];
+  const start = (argv: readonly string[], signal: AbortSignal | undefined): HostProcess => {
+    throwIfAborted(signal);
+    commands.push(argv);
+    const program = programs.get(argv[0] ?? "");
+    if (!program) throw new CodedError("not_found", `${argv[0]}: no such program`);
+    const killer = new AbortController();
+    const [stdin, stdout, stderr] = [new PassThrough(), new PassThrough(), new PassThrough()];
+    let killCode: number | undefined;
+    const kill = (how: "SIGTERM" | "SIGKILL" = "SIGTERM") => {
+      killCode ??= how === "SIGKILL" ? 137 : 143;
+      killer.abort();
+    };
+    signal?.addEventListener("abort", () => kill("SIGKILL"), { once: true });
+    const ended = Promise.resolve(program(argv.slice(1), { stdin, stdout, stderr, killed: killer.signal }));
+    const exited = Promise.race([ended, onAbort(killer.signal).then(() => killCode ?? 137)]);
+    void exited.then(() => {
+      stdout.end();
+      stderr.end();
+    });
+    return { pid: commands.length, stdin, stdout, stderr, exited, kill, [Symbol.asyncDispose]: async () => { kill("SIGKILL"); await exited; } };
+  };
+  return {
+    commands,
+    spawn: async (argv, signal) => start(argv, signal),
+    async run(argv, { stdin, timeoutMs = 30_000, maxOutputBytes = 2 ** 20, signal } = {}) {
+      const stop = clock.within(timeoutMs, signal);
+      const running = start(argv, stop);
+      running.stdin.end(stdin);
+      const outputs = [text(running.stdout), text(running.stderr)] as const;
+      const code = await running.exited;
+      const [stdout, stderr] = await Promise.all(outputs);
+      if (signal?.aborted) throw abortError(signal);
+      if (stop.aborted) throw new CodedError("deadline_exceeded", `${argv[0]} did not end within ${timeoutMs} ms and was killed`);
+      const cut = (all: string) => Buffer.from(all).subarray(0, maxOutputBytes).toString();
+      return { code, stdout: cut(stdout), stderr: cut(stderr), truncated: Math.max(stdout.length, stderr.length) > maxOutputBytes };
+    },
+  };
+}

@@ -1,0 +1,95 @@
+import { type Duplex, duplexPair } from "node:stream";
+import type { Clock } from "../../src/lib/clock.ts";
+import { CodedError, throwIfAborted } from "../../src/lib/errors.ts";
+import { onAbort } from "../../src/lib/service-group.ts";
+import type { Address, Host } from "../../src/seams/host.ts";
+import { type FakeFiles, createFakeFiles } from "./host-fs.ts";
+import { type Program, createRunner, machinePrograms } from "./host-programs.ts";
+
+/** How tests steer the fake and what they see of it. */
+export interface FakeControls {
+  readonly files: FakeFiles;
+  /** Every command so far. */
+  readonly commands: readonly (readonly string[])[];
+  /** What a program does; undefined takes it away. */
+  program(name: string, does: Program | undefined): void;
+}
+
+export type FakeHost = Required<Pick<Host, "listen" | "watch">> & Host & FakeControls;
+
+/** A machine in memory: files, scripted programs, sockets that reach each other. */
+export function fakeHost({ clock }: { readonly clock: Clock }): FakeHost {
+  const watchers = new Set<(path: string) => void>();
+  const files = createFakeFiles(clock, (path) => {
+    for (const watcher of watchers) watcher(path);
+  });
+  files.put("/proc/sys/kernel/random/boot_id", { data: "00000000-fake\n" });
+  const programs = machinePrograms(clock, files);
+  const runner = createRunner(clock, programs);
+  return {
+    files,
+    fs: files.fs,
+    ...runner,
+    ...createSockets(),
+    program: (name, does) => void (does ? programs.set(name, does) : programs.delete(name)),
+    clock: { offsetMs: async () => 0, bootId: async () => "00000000-fake" },
+    async *watch(path, signal) {
+      await files.fs.stat(path);
+      const seen: string[] = [];
+      let wake = Promise.withResolvers<void>();
+      const watcher = (changed: string) => {
+        if (changed === path || changed.startsWith(`${path}/`)) seen.push(changed);
+        wake.resolve();
+      };
+      watchers.add(watcher);
+      const aborted = onAbort(signal);
+      try {
+        while (!signal.aborted) {
+          yield* seen.splice(0);
+          await Promise.race([wake.promise, aborted]);
+          wake = Promise.withResolvers<void>();
+        }
+      } finally {
+        watchers.delete(watcher);
+      }
+    },
+    async [Symbol.asyncDispose]() {},
+  };
+}
+
+/** Host's dial and listen within one memory. */
+function createSockets(): Required<Pick<Host, "dial" | "listen">> {
+  const listeners = new Map<string, (connection: Duplex) => void>();
+  let port = 40_000;
+  return {
+    async dial(to, signal) {
+      throwIfAborted(signal);
+      const accept = listeners.get(keyOf(to));
+      if (!accept) throw new CodedError("unavailable", `${keyOf(to)}: connection refused`);
+      const [near, far] = duplexPair();
+      accept(far);
+      return near;
+    },
+    async listen(at, onConnection, signal) {
+      throwIfAborted(signal);
+      const address = "unix" in at || at.port !== 0 ? at : { ...at, port: port++ };
+      const key = keyOf(address);
+      if (listeners.has(key)) throw new CodedError("already_exists", `${key}: address already in use`);
+      const open = new Set<Duplex>();
+      listeners.set(key, (connection) => {
+        open.add(connection);
+        onConnection(connection);
+      });
+      const close = async () => {
+        listeners.delete(key);
+        for (const connection of open) connection.destroy();
+      };
+      signal?.addEventListener("abort", () => void close(), { once: true });
+      return { address, [Symbol.asyncDispose]: close };
+    },
+  };
+}
+
+function keyOf(address: Address): string {
+  return "unix" in address ? address.unix : `${address.host}:${address.port}`;
+}
