@@ -1,3 +1,4 @@
+import { messageOf } from "../../lib/errors.ts";
 import { runtimeErrorText } from "../error-text.ts";
 
 /** Errors that CRI defines by the word with which their text begins: it has no codes for them.
