@@ -90,6 +90,8 @@ async function observeTarget({ config, target, client, clock, log }: KubeletDeps
   const health = createRuntimeHealth({ runtime, clock, log, onChange: () => agent.hurry() });
   const problems = () => [pleg.unhealthy()].filter((problem) => problem !== undefined);
   const agent = await createNodeAgent({ settings: nodeSettings(config), client, nodes, host, images: runtime, runtime: health, problems, events, clock, log }, signal);
+  // A Node that somebody deletes is registered again at once.
+  nodes.onChange((node) => node ?? agent.hurry());
   // Pods are taken in once the runtime has shown what it holds and said its name, which is part of containers' IDs.
   const shown: Service = { ...pleg, ready: async (stop) => void (await Promise.all([pleg.ready(stop), health.answered(stop)])) };
   const running: readonly Service[] = [health, ...agent.services, shown];

@@ -52,7 +52,7 @@ async function runNode({ config, providers, clock, log, signal }: NodeRun): Prom
     const { kubeconfig } = config;
     if (kubeconfig === undefined) throw new CodedError("invalid_argument", "--kubeconfig is not given: graftlet needs the path of a kubeconfig, also where it runs in a Pod");
     await using client = createApiClient({ kubeconfig, clock, log, userAgent: `graftlet/${graftletVersion}`, qps: kubelet.kubeAPIQPS, burst: kubelet.kubeAPIBurst });
-    await using _claim = await claimTarget(target.host, config, signal);
+    await using _claim = await claimTarget({ host: target.host, clock }, config, signal);
     await runKubelet({ config, target, client, clock, log }, signal);
     log.info({}, "graftlet has stopped, its pods run on");
     return true;

@@ -1,5 +1,6 @@
 import * as fsp from "node:fs/promises";
-import { dirname } from "node:path";
+import { basename, dirname } from "node:path";
+import { parseMounts } from "../../src/host/mounts.ts";
 import { CodedError, hasCode } from "../../src/lib/errors.ts";
 import type { FileChange } from "../../src/seams/host.ts";
 import { coded } from "./errors.ts";
@@ -15,7 +16,7 @@ export async function applyChange(change: FileChange): Promise<void> {
     case "write":
       return coded(change.path, () => writeFile(change.path, change.data, change.mode ?? fileMode));
     case "symlink":
-      return coded(change.path, () => fsp.symlink(change.target, change.path));
+      return makeLink(change.path, change.target);
     case "rename":
       return coded(change.from, () => fsp.rename(change.from, change.to));
     case "chmod":
@@ -39,7 +40,17 @@ async function makeDirectory(path: string, mode: number, parents: boolean): Prom
     }
     if (!hasCode(error, "already_exists")) throw error;
     const existing = await coded(path, () => fsp.stat(path));
-    if (!existing.isDirectory()) throw new CodedError("already_exists", `${path} exists and is not a directory`, { cause: error });
+    if (!existing.isDirectory())
+      throw new CodedError("already_exists", `${path} exists and is not a directory`, { cause: error });
+  }
+}
+
+async function makeLink(path: string, target: string): Promise<void> {
+  try {
+    await coded(path, () => fsp.symlink(target, path));
+  } catch (error) {
+    const same = hasCode(error, "already_exists") && (await fsp.readlink(path).catch(() => undefined)) === target;
+    if (!same) throw error;
   }
 }
 
@@ -53,31 +64,48 @@ async function writeFile(path: string, data: Uint8Array | string, mode: number):
   }
 }
 
+/** What is gone already, or goes meanwhile, is removed. */
 async function remove(path: string, recursive: boolean): Promise<void> {
-  try {
-    const { dev } = await coded(path, () => fsp.lstat(path));
-    const parent = await coded(path, () => fsp.stat(dirname(path)));
-    await (recursive ? removeTree(path, parent.dev) : coded(path, () => removeOne(path, dev, parent.dev)));
-  } catch (error) {
-    if (!hasCode(error, "not_found")) throw error;
-  }
+  await unlessGone(async () => {
+    const parent = await coded(path, () => fsp.realpath(dirname(path)));
+    const { dev } = await coded(path, () => fsp.stat(parent));
+    const own = `${parent}/${basename(path)}`;
+    if (!recursive) return removeOne(own, dev);
+    const mount = (await mountPoints()).find((each) => each === own || each.startsWith(`${own}/`));
+    if (mount !== undefined) throw mounted(mount);
+    await removeTree(own, dev);
+  });
 }
 
 /** Removes depth first; a directory on another device is a mount, and what lies behind it is somebody's. */
 async function removeTree(path: string, device: number): Promise<void> {
-  const stats = await coded(path, () => fsp.lstat(path));
-  if (stats.dev !== device) throw mounted(path);
-  if (stats.isDirectory()) {
-    for (const name of await coded(path, () => fsp.readdir(path))) await removeTree(`${path}/${name}`, device);
-    return coded(path, () => fsp.rmdir(path));
-  }
-  return coded(path, () => fsp.unlink(path));
+  await unlessGone(async () => {
+    const stats = await coded(path, () => fsp.lstat(path));
+    if (stats.isDirectory() && stats.dev === device) {
+      for (const name of await coded(path, () => fsp.readdir(path))) await removeTree(`${path}/${name}`, device);
+    }
+    await removeOne(path, device);
+  });
 }
 
-async function removeOne(path: string, device: number, parentDevice: number): Promise<void> {
-  if (device !== parentDevice) throw mounted(path);
-  const stats = await fsp.lstat(path);
-  await (stats.isDirectory() ? fsp.rmdir(path) : fsp.unlink(path));
+async function removeOne(path: string, device: number): Promise<void> {
+  const stats = await coded(path, () => fsp.lstat(path));
+  if (stats.dev !== device) throw mounted(path);
+  await coded(path, () => (stats.isDirectory() ? fsp.rmdir(path) : fsp.unlink(path)));
+}
+
+/** Paths on which something is mounted, bind mounts of the same file system included. */
+async function mountPoints(): Promise<readonly string[]> {
+  const table = await coded("/proc/self/mountinfo", () => fsp.readFile("/proc/self/mountinfo", "utf8"));
+  return parseMounts(table).map(({ path }) => path);
+}
+
+async function unlessGone(work: () => Promise<void>): Promise<void> {
+  try {
+    await work();
+  } catch (error) {
+    if (!hasCode(error, "not_found")) throw error;
+  }
 }
 
 function mounted(path: string): CodedError {

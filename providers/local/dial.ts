@@ -1,13 +1,16 @@
 import { type Socket, createServer, connect } from "node:net";
 import type { Duplex } from "node:stream";
-import { abortError, throwIfAborted } from "../../src/lib/errors.ts";
+import { CodedError, abortError, throwIfAborted } from "../../src/lib/errors.ts";
 import type { Address, HostListener } from "../../src/seams/host.ts";
 import { codedError } from "./errors.ts";
 
 /** Connects from this machine. @see Host.dial */
 export async function dialLocal(to: Address, signal?: AbortSignal): Promise<Duplex> {
   throwIfAborted(signal);
-  const socket = "unix" in to ? connect({ path: to.unix, allowHalfOpen: true }) : connect({ host: to.host, port: to.port, allowHalfOpen: true, noDelay: true });
+  const socket =
+    "unix" in to
+      ? connect({ path: to.unix, allowHalfOpen: true })
+      : connect({ host: to.host, port: to.port, allowHalfOpen: true, noDelay: true });
   return new Promise((resolve, reject) => {
     const onAbort = () => {
       socket.destroy();
@@ -17,7 +20,7 @@ export async function dialLocal(to: Address, signal?: AbortSignal): Promise<Dupl
     signal?.addEventListener("abort", onAbort, { once: true });
     socket.once("error", (error) => {
       done();
-      reject(codedError(nameOf(to), error));
+      reject(dialError(to, error));
     });
     socket.once("connect", () => {
       done();
@@ -27,7 +30,11 @@ export async function dialLocal(to: Address, signal?: AbortSignal): Promise<Dupl
 }
 
 /** Listens on this machine. @see Host.listen */
-export async function listenLocal(at: Address, onConnection: (connection: Duplex) => void, signal?: AbortSignal): Promise<HostListener> {
+export async function listenLocal(
+  at: Address,
+  onConnection: (connection: Duplex) => void,
+  signal?: AbortSignal,
+): Promise<HostListener> {
   throwIfAborted(signal);
   const open = new Set<Socket>();
   const server = createServer({ allowHalfOpen: true }, (socket) => {
@@ -48,6 +55,12 @@ export async function listenLocal(at: Address, onConnection: (connection: Duplex
   const bound = server.address();
   const address = typeof bound === "object" && bound ? { host: bound.address, port: bound.port } : at;
   return { address, [Symbol.asyncDispose]: close };
+}
+
+/** A unix socket that is not there is an address where nobody listens. */
+function dialError(to: Address, error: unknown): CodedError {
+  const coded = codedError(nameOf(to), error);
+  return coded.code === "not_found" ? new CodedError("unavailable", coded.message, { cause: error }) : coded;
 }
 
 function nameOf(address: Address): string {

@@ -29,7 +29,12 @@ export function localFs(): HostFs {
       throwIfAborted(signal);
       return openFile(path, noFollow);
     },
-    list: (path) => coded(path, async () => (await fsp.readdir(path, { withFileTypes: true })).map((entry): DirectoryEntry => ({ name: entry.name, kind: kindOf(entry) }))),
+    list: (path) =>
+      coded(path, async () =>
+        (await fsp.readdir(path, { withFileTypes: true })).map(
+          (entry): DirectoryEntry => ({ name: entry.name, kind: kindOf(entry) }),
+        ),
+      ),
     stat: (path) => coded(path, async () => infoOf(await fsp.stat(path))),
     lstat: (path) => coded(path, async () => infoOf(await fsp.lstat(path))),
     readlink: (path) => coded(path, () => fsp.readlink(path)),
@@ -91,4 +96,3 @@ function infoOf(stats: Stats): FileInfo {
   const { mode, uid, gid, size, mtimeMs, ino } = stats;
   return { kind: kindOf(stats), mode: mode & 0o7777, uid, gid, size, modifiedAt: mtimeMs, inode: ino };
 }
-

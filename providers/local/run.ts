@@ -22,19 +22,32 @@ async function start(argv: readonly string[]): Promise<ChildProcessWithoutNullSt
   return child;
 }
 
-function killGroup(child: ChildProcess, signal: "SIGTERM" | "SIGKILL"): void {
-  if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return;
+function killGroup({ pid }: ChildProcess, signal: "SIGTERM" | "SIGKILL"): void {
+  if (pid === undefined) return;
   try {
-    process.kill(-child.pid, signal);
+    process.kill(-pid, signal);
   } catch {
-    child.kill(signal);
+    // Gone already, or become another user's: the caller does not wait for it.
   }
+}
+
+function hasEnded({ exitCode, signalCode }: ChildProcess): boolean {
+  return exitCode !== null || signalCode !== null;
+}
+
+/** Calls `stopped` once the signal aborts, also when it has already. @returns what forgets it. */
+function whenAborted(signal: AbortSignal | undefined, stopped: () => void): () => void {
+  if (signal?.aborted) stopped();
+  signal?.addEventListener("abort", stopped, { once: true });
+  return () => signal?.removeEventListener("abort", stopped);
 }
 
 /** Exit code, or 128 + the signal's number, once the command has ended. */
 function exitOf(child: ChildProcess, event: "exit" | "close"): Promise<number> {
   return new Promise((resolve) => {
-    child.once(event, (code: number | null, signal: NodeJS.Signals | null) => resolve(code ?? 128 + (signal ? constants.signals[signal] : 0)));
+    child.once(event, (code: number | null, signal: NodeJS.Signals | null) =>
+      resolve(code ?? 128 + (signal ? constants.signals[signal] : 0)),
+    );
   });
 }
 
@@ -45,15 +58,20 @@ export async function runLocal(clock: Clock, argv: readonly string[], options: R
   const limit = options.maxOutputBytes ?? defaultMaxOutput;
   const child = await start(argv);
   const stop = clock.within(timeoutMs, options.signal);
-  const onStop = () => killGroup(child, "SIGKILL");
-  stop.addEventListener("abort", onStop, { once: true });
+  // What the command left behind may hold its output, even in a session of its own: that is not waited for.
+  const forget = whenAborted(stop, () => {
+    killGroup(child, "SIGKILL");
+    child.stdout.destroy();
+    child.stderr.destroy();
+  });
   const stdout = collect(child.stdout, limit);
   const stderr = collect(child.stderr, limit);
   child.stdin.end(options.stdin);
   const code = await exitOf(child, "close");
-  stop.removeEventListener("abort", onStop);
+  forget();
   if (options.signal?.aborted) throw abortError(options.signal);
-  if (stop.aborted) throw new CodedError("deadline_exceeded", `${argv[0]} did not end within ${timeoutMs} ms and was killed`);
+  if (stop.aborted)
+    throw new CodedError("deadline_exceeded", `${argv[0]} did not end within ${timeoutMs} ms and was killed`);
   return { code, stdout: stdout.text(), stderr: stderr.text(), truncated: stdout.truncated() || stderr.truncated() };
 }
 
@@ -72,18 +90,20 @@ export async function spawnLocal(argv: readonly string[], signal?: AbortSignal):
   throwIfAborted(signal);
   const child = await start(argv);
   const exited = exitOf(child, "exit");
-  const onAbort = () => killGroup(child, "SIGKILL");
-  signal?.addEventListener("abort", onAbort, { once: true });
-  void exited.then(() => signal?.removeEventListener("abort", onAbort));
+  const kill = (how: "SIGTERM" | "SIGKILL" = "SIGTERM") => {
+    if (!hasEnded(child)) killGroup(child, how);
+  };
+  const forget = whenAborted(signal, () => kill("SIGKILL"));
+  void exited.then(forget);
   return {
     pid: child.pid ?? 0,
     stdin: child.stdin,
     stdout: child.stdout,
     stderr: child.stderr,
     exited,
-    kill: (how = "SIGTERM") => killGroup(child, how),
+    kill,
     async [Symbol.asyncDispose]() {
-      killGroup(child, "SIGKILL");
+      kill("SIGKILL");
       await exited;
     },
   };

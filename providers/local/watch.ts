@@ -5,7 +5,8 @@ import { codedError } from "./errors.ts";
 /** Hints of changes at a path of this machine. @see Host.watch */
 export async function* watchLocal(path: string, signal: AbortSignal): AsyncGenerator<string> {
   try {
-    for await (const { filename } of fsp.watch(path, { signal, persistent: false })) yield filename ? join(path, filename) : path;
+    for await (const { filename } of fsp.watch(path, { signal, persistent: false }))
+      yield filename ? join(path, filename) : path;
   } catch (error) {
     if (!signal.aborted) throw codedError(path, error);
   }

@@ -23,22 +23,35 @@ export interface AccessReview {
 const answerMs = 10_000;
 
 /** @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-authn-authz/ */
-export function createAccessReview(deps: { readonly client: ApiClient; readonly clock: Clock; readonly nodeName: string }): AccessReview {
+export function createAccessReview(deps: {
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly nodeName: string;
+}): AccessReview {
   const { client, clock, nodeName } = deps;
   return {
     async byToken(token, signal) {
       const body = { apiVersion: "authentication.k8s.io/v1", kind: "TokenReview", spec: { token } };
-      const review = await client.create<Wire<k8s.V1TokenReview>>("/apis/authentication.k8s.io/v1/tokenreviews", body, { signal: clock.within(answerMs, signal) });
+      const review = await client.create<Wire<k8s.V1TokenReview>>("/apis/authentication.k8s.io/v1/tokenreviews", body, {
+        signal: clock.within(answerMs, signal),
+      });
       const user = review.status?.authenticated ? review.status.user : undefined;
       if (!user?.username) return undefined;
-      return { name: user.username, groups: user.groups ?? [], ...(user.uid && { uid: user.uid }), ...(user.extra && { extra: user.extra }) };
+      return {
+        name: user.username,
+        groups: user.groups ?? [],
+        ...(user.uid && { uid: user.uid }),
+        ...(user.extra && { extra: user.extra }),
+      };
     },
     async allowed(user, verb, subresource, _path, signal) {
       const resourceAttributes = { verb, group: "", version: "v1", resource: "nodes", name: nodeName, subresource };
       const spec = { user: user.name, uid: user.uid, groups: user.groups, extra: user.extra, resourceAttributes };
       const body = { apiVersion: "authorization.k8s.io/v1", kind: "SubjectAccessReview", spec };
       const path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-      const review = await client.create<Wire<k8s.V1SubjectAccessReview>>(path, body, { signal: clock.within(answerMs, signal) });
+      const review = await client.create<Wire<k8s.V1SubjectAccessReview>>(path, body, {
+        signal: clock.within(answerMs, signal),
+      });
       if (!review.status) throw new CodedError("unknown", "the access review came back without an answer");
       return review.status.allowed && !review.status.denied;
     },
@@ -49,7 +62,10 @@ export function createAccessReview(deps: { readonly client: ApiClient; readonly 
  *  @see https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/ */
 export async function readClusterClientCA(client: ApiClient, signal: AbortSignal): Promise<string | undefined> {
   try {
-    const map = await client.get<ConfigMap>("/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication", { signal });
+    const map = await client.get<ConfigMap>(
+      "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication",
+      { signal },
+    );
     return map.data?.["client-ca-file"] || undefined;
   } catch (error) {
     if (hasCode(error, "not_found")) return undefined;

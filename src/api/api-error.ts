@@ -9,7 +9,11 @@ export class ApiError extends CodedError {
   /** Milliseconds that the server asks to wait before trying again. */
   readonly retryAfterMs: number | undefined;
 
-  constructor(code: ErrorCode, message: string, details: { status: number; reason: string; retryAfterMs?: number | undefined }) {
+  constructor(
+    code: ErrorCode,
+    message: string,
+    details: { status: number; reason: string; retryAfterMs?: number | undefined },
+  ) {
     super(code, message);
     this.name = "ApiError";
     this.status = details.status;
@@ -33,7 +37,11 @@ export function apiError(status: number, body: string, retryAfter?: string): Api
   const reason = parsed?.reason ?? "";
   const message = parsed?.message || body.trim().slice(0, 1024) || `the server answered ${status}`;
   const seconds = retryAfter === undefined ? Number.NaN : Number(retryAfter);
-  return new ApiError(codeOfStatus(status, reason), message, { status, reason, retryAfterMs: seconds >= 0 ? seconds * 1000 : undefined });
+  return new ApiError(codeOfStatus(status, reason), message, {
+    status,
+    reason,
+    retryAfterMs: seconds >= 0 ? seconds * 1000 : undefined,
+  });
 }
 
 /** The error that a Status object inside a watch stands for. */

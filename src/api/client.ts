@@ -102,7 +102,8 @@ export function createApiClient(deps: ApiClientDeps): ApiClient & AsyncDisposabl
 }
 
 function clientOf(parts: Parts, limit: RateLimit | undefined): ApiClient {
-  const send = async <T>(call: Call, options: CallOptions) => JSON.parse(await attempt(parts, limit, { ...call, ...options })) as T;
+  const send = async <T>(call: Call, options: CallOptions) =>
+    JSON.parse(await attempt(parts, limit, { ...call, ...options })) as T;
   const json = "application/json";
   return {
     get: (path, options) => send({ method: "GET", path }, options),
@@ -158,7 +159,11 @@ async function once(parts: Parts, call: Call & CallOptions): Promise<string | Ap
   }
 }
 
-async function* watch<T>(parts: Parts, limit: RateLimit | undefined, call: Call & CallOptions): AsyncGenerator<WatchEvent<T>, void, undefined> {
+async function* watch<T>(
+  parts: Parts,
+  limit: RateLimit | undefined,
+  call: Call & CallOptions,
+): AsyncGenerator<WatchEvent<T>, void, undefined> {
   await limit?.wait(call.signal);
   const query = { ...call.query, watch: true };
   const credentials = await parts.credentials.current();
@@ -195,7 +200,7 @@ function rawRequest(userAgent: string, { method, path, query, type, signal }: Ca
   const search = new URLSearchParams();
   for (const [key, value] of Object.entries(query ?? {})) if (value !== undefined) search.set(key, String(value));
   const headers = { accept: "application/json", "user-agent": userAgent, ...(type && { "content-type": type }) };
-  return { method, path: search.size > 0 ? `${path}?${search}` : path, headers, signal };
+  return { method, path: search.size > 0 ? `${path}?${search.toString()}` : path, headers, signal };
 }
 
 async function textOf(body: Readable): Promise<string> {

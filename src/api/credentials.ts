@@ -104,7 +104,11 @@ function load(path: string, now: number | undefined): Loaded {
   const cert = read(path, "client-certificate", user.certFile, user.certData);
   const key = read(path, "client-key", user.keyFile, user.keyData);
   if (cert) checkCertificate({ path, file: user.certFile ?? "client-certificate-data", cert, now });
-  if (cert && !key) throw new CodedError("invalid_argument", `kubeconfig ${path}: user ${JSON.stringify(user.name)} has a client-certificate and no client-key`);
+  if (cert && !key)
+    throw new CodedError(
+      "invalid_argument",
+      `kubeconfig ${path}: user ${JSON.stringify(user.name)} has a client-certificate and no client-key`,
+    );
   const tls = { ca, cert, key, servername: cluster.tlsServerName, rejectUnauthorized: !cluster.skipTLSVerify };
   return { access, tls, stamp: stampOf(path, access) };
 }
@@ -115,11 +119,25 @@ function read(path: string, field: string, file: string | undefined, data: strin
   try {
     return readFileSync(file);
   } catch (error) {
-    throw new CodedError("invalid_argument", `kubeconfig ${path}: ${field} ${file} cannot be read: ${messageOf(error)}`, { cause: error });
+    throw new CodedError(
+      "invalid_argument",
+      `kubeconfig ${path}: ${field} ${file} cannot be read: ${messageOf(error)}`,
+      { cause: error },
+    );
   }
 }
 
-function checkCertificate({ path, file, cert, now }: { path: string; file: string; cert: Buffer; now: number | undefined }): void {
+function checkCertificate({
+  path,
+  file,
+  cert,
+  now,
+}: {
+  path: string;
+  file: string;
+  cert: Buffer;
+  now: number | undefined;
+}): void {
   let certificate: X509Certificate;
   try {
     certificate = new X509Certificate(cert);
@@ -128,24 +146,34 @@ function checkCertificate({ path, file, cert, now }: { path: string; file: strin
   }
   const end = certificate.validToDate;
   if (now !== undefined && end.getTime() <= now) {
-    throw new CodedError("invalid_argument", `kubeconfig ${path}: the client certificate (${file}) expired at ${end.toISOString()}; renew it`);
+    throw new CodedError(
+      "invalid_argument",
+      `kubeconfig ${path}: the client certificate (${file}) expired at ${end.toISOString()}; renew it`,
+    );
   }
 }
 
 /** Changes when any of the files does; a file that is gone counts as one that did not change. */
 function stampOf(path: string, { cluster, user }: ClusterAccess): string {
-  const files = [path, cluster.caFile, user.certFile, user.keyFile].filter((file) => file !== undefined && file !== null);
-  return files.map((file) => {
-    const info = statSync(file, { throwIfNoEntry: false });
-    return info ? `${info.ino}:${info.mtimeMs}:${info.size}` : "";
-  }).join(" ");
+  const files = [path, cluster.caFile, user.certFile, user.keyFile].filter(
+    (file) => file !== undefined && file !== null,
+  );
+  return files
+    .map((file) => {
+      const info = statSync(file, { throwIfNoEntry: false });
+      return info ? `${info.ino}:${info.mtimeMs}:${info.size}` : "";
+    })
+    .join(" ");
 }
 
 function headersOf({ user }: ClusterAccess, fileToken: string | undefined): Record<string, string> {
   const token = fileToken ?? user.token;
   const basic = user.username && `Basic ${Buffer.from(`${user.username}:${user.password ?? ""}`).toString("base64")}`;
   const authorization = token ? `Bearer ${token}` : basic;
-  return { ...(authorization && { authorization }), ...(user.impersonateUser && { "impersonate-user": user.impersonateUser }) };
+  return {
+    ...(authorization && { authorization }),
+    ...(user.impersonateUser && { "impersonate-user": user.impersonateUser }),
+  };
 }
 
 type PluginAnswer = Pick<TlsOptions, "cert" | "key"> & { readonly headers: Readonly<Record<string, string>> };
@@ -154,13 +182,21 @@ type PluginAnswer = Pick<TlsOptions, "cert" | "key"> & { readonly headers: Reado
 async function askPlugin(plugin: ExecAuth, { cluster, user }: ClusterAccess): Promise<PluginAnswer> {
   if (!user.exec) return { headers: {} };
   const exec = user.exec as { apiVersion?: string; env?: { name: string; value: string }[] };
-  const info = { apiVersion: exec.apiVersion, kind: "ExecCredential", spec: { interactive: false, cluster: { server: cluster.server, "certificate-authority-data": cluster.caData } } };
+  const info = {
+    apiVersion: exec.apiVersion,
+    kind: "ExecCredential",
+    spec: { interactive: false, cluster: { server: cluster.server, "certificate-authority-data": cluster.caData } },
+  };
   const env = [...(exec.env ?? []), { name: "KUBERNETES_EXEC_INFO", value: JSON.stringify(info) }];
   const options: RequestOptions = {};
   try {
     await plugin.applyAuthentication({ ...user, exec: { ...exec, env } }, options);
   } catch (error) {
-    throw new CodedError("unauthenticated", `the credential plugin of user ${JSON.stringify(user.name)} failed: ${messageOf(error)}`, { cause: error });
+    throw new CodedError(
+      "unauthenticated",
+      `the credential plugin of user ${JSON.stringify(user.name)} failed: ${messageOf(error)}`,
+      { cause: error },
+    );
   }
   const headers = options.headers as Record<string, string> | undefined;
   const { cert, key } = options as { cert?: string; key?: string };
@@ -175,7 +211,10 @@ function createTokenFile(clock: Clock): { read(file: string): string; forget(): 
       try {
         known = { token: readFileSync(file, "utf8").trim(), at: clock.monotonic() };
       } catch (error) {
-        if (!known) throw new CodedError("unauthenticated", `token file ${file} cannot be read: ${messageOf(error)}`, { cause: error });
+        if (!known)
+          throw new CodedError("unauthenticated", `token file ${file} cannot be read: ${messageOf(error)}`, {
+            cause: error,
+          });
       }
       return known.token;
     },

@@ -66,7 +66,9 @@ export function createEventCorrelator(clock: Clock): EventCorrelator {
   };
 }
 
-function createAggregator(clock: Clock): (happening: Happening) => Pick<Happening, "about" | "message"> & { key: string } {
+function createAggregator(
+  clock: Clock,
+): (happening: Happening) => Pick<Happening, "about" | "message"> & { key: string } {
   const records = createBoundedMap<{ messages: Set<string>; at: number }>(cacheEntries);
   return ({ about, type, reason, message }) => {
     const group = [...identity(about), type, reason].join("\n");
@@ -76,7 +78,8 @@ function createAggregator(clock: Clock): (happening: Happening) => Pick<Happenin
     record.messages.add(message);
     record.at = now;
     records.set(group, record);
-    if (record.messages.size < similarMax) return { about, message, key: [group, about.fieldPath ?? "", message].join("\n") };
+    if (record.messages.size < similarMax)
+      return { about, message, key: [group, about.fieldPath ?? "", message].join("\n") };
     const oldest = record.messages.values().next();
     if (!oldest.done) record.messages.delete(oldest.value);
     return { about, message: combinedPrefix + message, key: group };

@@ -46,7 +46,10 @@ export function createEventRecorder(deps: EventRecorderDeps): EventSink & Servic
       } catch (err) {
         if (signal.aborted) return;
         if (err instanceof ApiError || tried >= maxTries) {
-          return log.debug({ err, reason: observation.reason, about: observation.about.name }, "event was not recorded");
+          return log.debug(
+            { err, reason: observation.reason, about: observation.about.name },
+            "event was not recorded",
+          );
         }
       }
       await clock.sleep(tried === 1 ? retryMs * clock.jitter(0, 1) : retryMs, signal).catch(() => undefined);
@@ -60,7 +63,8 @@ export function createEventRecorder(deps: EventRecorderDeps): EventSink & Servic
       queue.push(observation);
       if (queue.length > queueMax) {
         queue.shift();
-        if (dropped++ === 0) log.warn({ queued: queueMax }, "events come faster than the API server takes them, dropping the oldest");
+        if (dropped++ === 0)
+          log.warn({ queued: queueMax }, "events come faster than the API server takes them, dropping the oldest");
       }
       wake.resolve();
     },
@@ -77,7 +81,12 @@ export function createEventRecorder(deps: EventRecorderDeps): EventSink & Servic
 }
 
 /** One event: new, or one more of a kind that is there. */
-async function record(deps: EventRecorderDeps, client: ApiClient, observation: Observation, parent: AbortSignal): Promise<void> {
+async function record(
+  deps: EventRecorderDeps,
+  client: ApiClient,
+  observation: Observation,
+  parent: AbortSignal,
+): Promise<void> {
   const { name, namespace, count, lastTimestamp, message } = observation;
   const signal = deps.clock.within(answerMs, parent);
   const path = `/api/v1/namespaces/${namespace}/events`;

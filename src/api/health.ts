@@ -2,7 +2,10 @@ import { messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 
 /** Whether the API server answers. `unknown` until the first request has ended. */
-export type ApiHealth = { readonly is: "unknown" } | { readonly is: "up" } | { readonly is: "down"; readonly why: string };
+export type ApiHealth =
+  | { readonly is: "unknown" }
+  | { readonly is: "up" }
+  | { readonly is: "down"; readonly why: string };
 
 export interface HealthReader {
   state(): ApiHealth;

@@ -44,8 +44,15 @@ export async function dialHttp2(credentials: Credentials, deps: SessionDeps): Pr
 function dialTls({ server, tls }: Credentials, { clock, connectMs }: SessionDeps): Promise<TLSSocket> {
   const { promise, resolve, reject } = Promise.withResolvers<TLSSocket>();
   const host = server.hostname.replace(/^\[|\]$/g, "");
-  const socket = tlsConnect({ ...tls, servername: tls.servername ?? serverName(host), host, port: Number(server.port || 443), ALPNProtocols: ["h2", "http/1.1"] });
-  const failed = (cause: Error) => reject(new CodedError("unavailable", `${server.origin}: ${cause.message}`, { cause }));
+  const socket = tlsConnect({
+    ...tls,
+    servername: tls.servername ?? serverName(host),
+    host,
+    port: Number(server.port || 443),
+    ALPNProtocols: ["h2", "http/1.1"],
+  });
+  const failed = (cause: Error) =>
+    reject(new CodedError("unavailable", `${server.origin}: ${cause.message}`, { cause }));
   const timer = clock.after(connectMs, () => socket.destroy(new Error(`no connection within ${connectMs} ms`)));
   socket.setNoDelay(true);
   socket.once("error", failed);
@@ -61,7 +68,11 @@ function dialTls({ server, tls }: Credentials, { clock, connectMs }: SessionDeps
 /** An IP address is no server name (RFC 6066). */
 const serverName = (host: string) => (/^[\d.]+$|:/.test(host) ? "" : host);
 
-function manage(session: ClientHttp2Session, generation: number, { clock, maxStreams, pingMs, idleMs }: SessionDeps): Http2Session {
+function manage(
+  session: ClientHttp2Session,
+  generation: number,
+  { clock, maxStreams, pingMs, idleMs }: SessionDeps,
+): Http2Session {
   let streams = 0;
   let retired = false;
   let idle: Timer | undefined;
@@ -84,7 +95,12 @@ function manage(session: ClientHttp2Session, generation: number, { clock, maxStr
       return session.closed || session.destroyed;
     },
     get hasRoom() {
-      return !retired && !session.closed && !session.destroyed && streams < Math.min(maxStreams, session.remoteSettings.maxConcurrentStreams ?? maxStreams);
+      return (
+        !retired &&
+        !session.closed &&
+        !session.destroyed &&
+        streams < Math.min(maxStreams, session.remoteSettings.maxConcurrentStreams ?? maxStreams)
+      );
     },
     open(headers) {
       idle?.cancel();
@@ -108,7 +124,9 @@ function manage(session: ClientHttp2Session, generation: number, { clock, maxStr
 function keepAlive(session: ClientHttp2Session, clock: Clock, pingMs: number): () => void {
   let timer: Timer;
   const beat = () => {
-    timer = clock.after(pingMs, () => session.destroy(new CodedError("unavailable", `the API server did not answer a ping within ${pingMs} ms`)));
+    timer = clock.after(pingMs, () =>
+      session.destroy(new CodedError("unavailable", `the API server did not answer a ping within ${pingMs} ms`)),
+    );
     const sent = session.ping((error) => {
       if (error || session.destroyed) return;
       timer.cancel();

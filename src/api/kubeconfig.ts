@@ -1,7 +1,14 @@
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 // Of the package only what reads a kubeconfig: its KubeConfig class would load every API model with it, some 40 MB.
-import { type Cluster, type Context, newClusters, newContexts, newUsers, type User } from "@kubernetes/client-node/dist/config_types.js";
+import {
+  type Cluster,
+  type Context,
+  newClusters,
+  newContexts,
+  newUsers,
+  type User,
+} from "@kubernetes/client-node/dist/config_types.js";
 import { parse } from "yaml";
 import { CodedError, codeOfErrno, messageOf } from "../lib/errors.ts";
 
@@ -27,10 +34,24 @@ interface RawKubeconfig {
 export function readKubeconfig(path: string): ClusterAccess {
   const raw = parseFile(path);
   const context = currentContext(path, raw);
-  const cluster = named(path, "clusters", entries(path, () => newClusters(raw.clusters)), context.cluster);
-  const user = named(path, "users", entries(path, () => newUsers(withoutTokenFiles(raw.users))), context.user);
+  const cluster = named(
+    path,
+    "clusters",
+    entries(path, () => newClusters(raw.clusters)),
+    context.cluster,
+  );
+  const user = named(
+    path,
+    "users",
+    entries(path, () => newUsers(withoutTokenFiles(raw.users))),
+    context.user,
+  );
   checkServer(path, cluster);
-  if (user.authProvider) throw invalid(path, `user ${quote(user.name)} has an auth-provider, which is not served; use exec, a token or a client certificate`);
+  if (user.authProvider)
+    throw invalid(
+      path,
+      `user ${quote(user.name)} has an auth-provider, which is not served; use exec, a token or a client certificate`,
+    );
   return absolute(dirname(resolve(path)), cluster, user, tokenFileOf(raw.users, user.name));
 }
 
@@ -40,7 +61,8 @@ function parseFile(path: string): RawKubeconfig {
     text = readFileSync(path, "utf8");
   } catch (error) {
     const code = codeOfErrno((error as NodeJS.ErrnoException).code);
-    if (code === "not_found") throw new CodedError(code, `kubeconfig ${path} does not exist; name one with --kubeconfig`, { cause: error });
+    if (code === "not_found")
+      throw new CodedError(code, `kubeconfig ${path} does not exist; name one with --kubeconfig`, { cause: error });
     throw new CodedError(code, `kubeconfig ${path} cannot be read: ${messageOf(error)}`, { cause: error });
   }
   try {
@@ -56,10 +78,17 @@ function currentContext(path: string, raw: RawKubeconfig): Context {
   const contexts = entries(path, () => newContexts(raw.contexts));
   const name = raw["current-context"];
   if (typeof name !== "string" || name === "") {
-    throw invalid(path, `has no current-context; set it to one of its contexts (${contexts.map((context) => context.name).join(", ") || "there are none"})`);
+    throw invalid(
+      path,
+      `has no current-context; set it to one of its contexts (${contexts.map((context) => context.name).join(", ") || "there are none"})`,
+    );
   }
   const context = contexts.find((one) => one.name === name);
-  if (!context) throw invalid(path, `current-context ${quote(name)} is not among its contexts (${contexts.map((one) => one.name).join(", ") || "there are none"})`);
+  if (!context)
+    throw invalid(
+      path,
+      `current-context ${quote(name)} is not among its contexts (${contexts.map((one) => one.name).join(", ") || "there are none"})`,
+    );
   return context;
 }
 
@@ -80,10 +109,17 @@ function entries<T>(path: string, read: () => T[]): T[] {
 function checkServer(path: string, cluster: Cluster): void {
   const url = URL.canParse(cluster.server) ? new URL(cluster.server) : undefined;
   if (url?.protocol !== "https:" && url?.protocol !== "http:") {
-    throw invalid(path, `cluster ${quote(cluster.name)} has server ${quote(cluster.server)}, which is not an http or https URL`);
+    throw invalid(
+      path,
+      `cluster ${quote(cluster.name)} has server ${quote(cluster.server)}, which is not an http or https URL`,
+    );
   }
   const proxy = cluster.proxyUrl;
-  if (proxy && !/^https?:/.test(proxy)) throw invalid(path, `cluster ${quote(cluster.name)} has proxy-url ${quote(proxy)}; only http and https proxies are served`);
+  if (proxy && !/^https?:/.test(proxy))
+    throw invalid(
+      path,
+      `cluster ${quote(cluster.name)} has proxy-url ${quote(proxy)}; only http and https proxies are served`,
+    );
 }
 
 /** The package knows the field under another name than Kubernetes, so token files are read here. */
@@ -96,7 +132,9 @@ function withoutTokenFiles(users: unknown): unknown {
 
 function tokenFileOf(users: unknown, name: string): string | undefined {
   if (!Array.isArray(users)) return undefined;
-  const entry = users.find((one: { name?: unknown }) => one?.name === name) as { user?: { tokenFile?: unknown } | null } | undefined;
+  const entry = users.find((one: { name?: unknown }) => one?.name === name) as
+    | { user?: { tokenFile?: unknown } | null }
+    | undefined;
   const file = entry?.user?.tokenFile;
   return typeof file === "string" && file !== "" ? file : undefined;
 }

@@ -14,7 +14,11 @@ export interface ListerDeps {
 
 /** Services with a cluster IP, for the environment of containers. */
 export function createServiceLister(deps: ListerDeps): ServiceLister & Running {
-  const reflector = createReflector<Service>({ ...deps, path: "/api/v1/services", fieldSelector: "spec.clusterIP!=None" });
+  const reflector = createReflector<Service>({
+    ...deps,
+    path: "/api/v1/services",
+    fieldSelector: "spec.clusterIP!=None",
+  });
   return { name: "services", run: reflector.run, list: () => (reflector.synced() ? reflector.list() : undefined) };
 }
 
@@ -61,5 +65,10 @@ export interface RuntimeClassLister {
 /** @see https://kubernetes.io/docs/concepts/containers/runtime-class/ */
 export function createRuntimeClassLister(deps: ListerDeps): RuntimeClassLister & Running {
   const reflector = createReflector<RuntimeClass>({ ...deps, path: "/apis/node.k8s.io/v1/runtimeclasses" });
-  return { name: "runtime classes", run: reflector.run, synced: reflector.synced, runtimeClass: (name) => reflector.get(undefined, name) };
+  return {
+    name: "runtime classes",
+    run: reflector.run,
+    synced: reflector.synced,
+    runtimeClass: (name) => reflector.get(undefined, name),
+  };
 }

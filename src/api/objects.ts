@@ -8,9 +8,17 @@ import { referencedObjects } from "../pod/object-references.ts";
 import type { ApiClient } from "./client.ts";
 import { type ObjectKind, type StoredObject, type WatchedObject, watchObject } from "./watched-object.ts";
 
+type ChangeListener = (kind: ObjectKind, namespace: string, name: string) => void;
+
+export interface ObjectCachesDeps {
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
 export interface ObjectCaches extends ObjectCache, ObjectRegistry, Service {
   /** Calls back when an object that somebody has read changed, appeared or went. @returns what stops that. */
-  onChange(listener: (kind: ObjectKind, namespace: string, name: string) => void): () => void;
+  onChange(listener: ChangeListener): () => void;
 }
 
 interface Entry {
@@ -26,40 +34,19 @@ const firstAnswerMs = 1_000;
  *  the pods that reference it, ended with the last of them, and ended early for an immutable object.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/node/
  *  @see https://kubernetes.io/docs/concepts/configuration/secret/#secret-immutable */
-export function createObjectCaches(deps: { readonly client: ApiClient; readonly clock: Clock; readonly log: Logger }): ObjectCaches {
+export function createObjectCaches(deps: ObjectCachesDeps): ObjectCaches {
   const { client, clock } = deps;
-  const entries = new Map<string, Entry>();
-  const keysOfPod = new Map<string, ReadonlySet<string>>();
-  const listeners = new Set<(kind: ObjectKind, namespace: string, name: string) => void>();
-  const ending = new Set<Promise<void>>();
-
-  const reference = (key: string, uid: string) => {
-    let entry = entries.get(key);
-    if (!entry) {
-      const [kind, namespace, name] = parts(key);
-      const onChange = () => {
-        for (const listener of listeners) listener(kind, namespace, name);
-      };
-      entry = { pods: new Set(), watched: watchObject({ ...deps, path: pathOf(kind, namespace), namespace, name, onChange }) };
-      entries.set(key, entry);
-    }
-    entry.pods.add(uid);
-  };
-  const release = (key: string, uid: string) => {
-    const entry = entries.get(key);
-    if (!entry?.pods.delete(uid) || entry.pods.size > 0) return;
-    entries.delete(key);
-    const ended = entry.watched.stop().finally(() => ending.delete(ended));
-    ending.add(ended);
-  };
-  const setKeys = (uid: string, keys: ReadonlySet<string>) => {
-    for (const key of keys) reference(key, uid);
-    for (const key of keysOfPod.get(uid) ?? []) if (!keys.has(key)) release(key, uid);
-    if (keys.size > 0) keysOfPod.set(uid, keys);
-    else keysOfPod.delete(uid);
-  };
-  const read = async <T extends StoredObject>(kind: ObjectKind, namespace: string, name: string, signal: AbortSignal): Promise<T> => {
-    const watched = entries.get(keyOf(kind, namespace, name))?.watched;
+  const listeners = new Set<ChangeListener>();
+  const references = createReferences(deps, (...what) => {
+    for (const listener of listeners) listener(...what);
+  });
+  const read = async <T extends StoredObject>(
+    kind: ObjectKind,
+    namespace: string,
+    name: string,
+    signal: AbortSignal,
+  ): Promise<T> => {
+    const watched = references.watched(keyOf(kind, namespace, name));
     const known = await watched?.read(clock.within(firstAnswerMs, signal));
     if (known) return known as T;
     // Not there, or not known yet: the API server's own answer decides, for a watch may lag behind.
@@ -77,15 +64,61 @@ export function createObjectCaches(deps: { readonly client: ApiClient; readonly 
     name: "secrets and config maps",
     secret: (namespace, name, signal) => read<Secret>("secret", namespace, name, signal),
     configMap: (namespace, name, signal) => read<ConfigMap>("configmap", namespace, name, signal),
-    register: (pod) => setKeys(pod.metadata.uid, keysOf(pod)),
-    unregister: (uid) => setKeys(uid, new Set()),
+    register: (pod) => references.set(pod.metadata.uid, keysOf(pod)),
+    unregister: (uid) => references.set(uid, new Set()),
     onChange(listener) {
       listeners.add(listener);
       return () => void listeners.delete(listener);
     },
     async run(signal) {
       await onAbort(signal);
-      for (const uid of [...keysOfPod.keys()]) setKeys(uid, new Set());
+      await references.stop();
+    },
+  };
+}
+
+/** Which pods reference which objects, and the watches that follow from it. */
+interface References {
+  /** The objects that a pod references now, by key. */
+  set(uid: string, keys: ReadonlySet<string>): void;
+  watched(key: string): WatchedObject | undefined;
+  /** Ends every watch. */
+  stop(): Promise<void>;
+}
+
+function createReferences(deps: ObjectCachesDeps, onChange: ChangeListener): References {
+  const entries = new Map<string, Entry>();
+  const keysOfPod = new Map<string, ReadonlySet<string>>();
+  const ending = new Set<Promise<void>>();
+  const watch = (key: string): Entry => {
+    const [kind, namespace, name] = parts(key);
+    const path = pathOf(kind, namespace);
+    const watched = watchObject({ ...deps, path, namespace, name, onChange: () => onChange(kind, namespace, name) });
+    return { pods: new Set(), watched };
+  };
+  const reference = (key: string, uid: string) => {
+    const entry = entries.get(key) ?? watch(key);
+    entries.set(key, entry);
+    entry.pods.add(uid);
+  };
+  const release = (key: string, uid: string) => {
+    const entry = entries.get(key);
+    if (!entry?.pods.delete(uid) || entry.pods.size > 0) return;
+    entries.delete(key);
+    const ended = entry.watched.stop().finally(() => ending.delete(ended));
+    ending.add(ended);
+  };
+  const set = (uid: string, keys: ReadonlySet<string>) => {
+    for (const key of keys) reference(key, uid);
+    for (const key of keysOfPod.get(uid) ?? []) if (!keys.has(key)) release(key, uid);
+    if (keys.size > 0) keysOfPod.set(uid, keys);
+    else keysOfPod.delete(uid);
+  };
+  return {
+    set,
+    watched: (key) => entries.get(key)?.watched,
+    async stop() {
+      for (const uid of keysOfPod.keys()) set(uid, new Set());
       await Promise.all(ending);
     },
   };

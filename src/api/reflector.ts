@@ -81,7 +81,8 @@ export function createReflector<T extends ApiObject>(options: ReflectorOptions<T
       version = event.object.metadata.resourceVersion ?? version;
       if (event.type !== "BOOKMARK") apply(objects, event, options.handler);
     }
-    if (events === 0 && clock.monotonic() - since < shortWatchMs) throw new CodedError("unavailable", "the watch ended at once");
+    if (events === 0 && clock.monotonic() - since < shortWatchMs)
+      throw new CodedError("unavailable", "the watch ended at once");
   };
   const cycle = async (signal: AbortSignal, onProgress: () => void) => {
     const listed = stale;
@@ -106,20 +107,30 @@ export function createReflector<T extends ApiObject>(options: ReflectorOptions<T
     },
     get: (namespace, name) => objects.get(namespace ? `${namespace}/${name}` : name),
     list: () => [...objects.values()],
-    async run(signal) {
-      for (let failures = 0; !signal.aborted; ) {
-        try {
-          await cycle(signal, () => void (failures = 0));
-        } catch (err) {
-          if (signal.aborted) break;
-          log.debug({ err, path, failures }, "list or watch failed, trying again");
-          const delay = delayAfter(failures, err);
-          failures += 1;
-          await clock.sleep(clock.jitter(delay, 2 * delay), signal).catch(() => undefined);
-        }
-      }
-    },
+    run: (signal) => retrying(options, cycle, signal),
   };
+}
+
+/** Repeats the cycle until the signal aborts, with growing pauses while it fails. */
+async function retrying<T>(
+  { clock, log, path }: ReflectorOptions<T>,
+  cycle: (signal: AbortSignal, onProgress: () => void) => Promise<void>,
+  signal: AbortSignal,
+): Promise<void> {
+  let failures = 0;
+  const succeeded = () => void (failures = 0);
+  while (!signal.aborted) {
+    try {
+      await cycle(signal, succeeded);
+      succeeded();
+    } catch (err) {
+      if (signal.aborted) return;
+      log.debug({ err, path, failures }, "list or watch failed, trying again");
+      const delay = delayAfter(failures, err);
+      failures += 1;
+      await clock.sleep(clock.jitter(delay, 2 * delay), signal).catch(() => undefined);
+    }
+  }
 }
 
 function delayAfter(failures: number, error: unknown): number {
@@ -127,7 +138,11 @@ function delayAfter(failures: number, error: unknown): number {
   return Math.min(firstDelayMs * 2 ** failures, longest);
 }
 
-async function listPages<T extends ApiObject>(options: ReflectorOptions<T>, resourceVersion: string | undefined, signal: AbortSignal) {
+async function listPages<T extends ApiObject>(
+  options: ReflectorOptions<T>,
+  resourceVersion: string | undefined,
+  signal: AbortSignal,
+) {
   const { client, path, fieldSelector, labelSelector } = options;
   const query = { fieldSelector, labelSelector, resourceVersion };
   const items: T[] = [];
@@ -156,14 +171,22 @@ async function listPages<T extends ApiObject>(options: ReflectorOptions<T>, reso
   }
 }
 
-async function* openWatch<T extends ApiObject>(options: ReflectorOptions<T>, resourceVersion: string, signal: AbortSignal): AsyncGenerator<WatchEvent<T>> {
+async function* openWatch<T extends ApiObject>(
+  options: ReflectorOptions<T>,
+  resourceVersion: string,
+  signal: AbortSignal,
+): AsyncGenerator<WatchEvent<T>> {
   const { client, clock, path, fieldSelector, labelSelector } = options;
   const timeoutSeconds = Math.floor(clock.jitter(watchSeconds, 2 * watchSeconds));
   const query = { fieldSelector, labelSelector, resourceVersion, timeoutSeconds, allowWatchBookmarks: true };
   yield* client.watch<T>(path, { signal: clock.within(timeoutSeconds * 1000 + watchGraceMs, signal), query });
 }
 
-function apply<T extends ApiObject>(objects: Map<string, T>, event: WatchEvent<T>, handler: ReflectorHandler<T> | undefined): void {
+function apply<T extends ApiObject>(
+  objects: Map<string, T>,
+  event: WatchEvent<T>,
+  handler: ReflectorHandler<T> | undefined,
+): void {
   const object = withoutManagedFields(event.object);
   const key = keyOf(object);
   const known = objects.get(key);

@@ -1,4 +1,4 @@
-import { Readable } from "node:stream";
+import type { Readable } from "node:stream";
 import { Agent, type Dispatcher, ProxyAgent, request } from "undici";
 import { abortError, CodedError, messageOf } from "../lib/errors.ts";
 import type { Credentials } from "./credentials.ts";
@@ -46,7 +46,11 @@ export function createRequests(): Requests {
     }
     return pool.dispatcher;
   };
-  const send = async (credentials: Credentials, { method, path, headers, body, signal }: RawRequest, bodyTimeout: number): Promise<RawAnswer> => {
+  const send = async (
+    credentials: Credentials,
+    { method, path, headers, body, signal }: RawRequest,
+    bodyTimeout: number,
+  ): Promise<RawAnswer> => {
     const dispatcher = poolFor(credentials);
     try {
       const answer = await request(new URL(path, credentials.server), {
@@ -59,7 +63,11 @@ export function createRequests(): Requests {
         bodyTimeout,
       });
       const retryAfter = answer.headers["retry-after"];
-      return { status: answer.statusCode, retryAfter: Array.isArray(retryAfter) ? retryAfter[0] : retryAfter, body: answer.body };
+      return {
+        status: answer.statusCode,
+        retryAfter: Array.isArray(retryAfter) ? retryAfter[0] : retryAfter,
+        body: answer.body,
+      };
     } catch (error) {
       throw unreachable(credentials.server, error, signal);
     }
@@ -77,17 +85,25 @@ export function createRequests(): Requests {
 export function unreachable(server: URL, error: unknown, signal: AbortSignal | undefined): CodedError {
   if (signal?.aborted) return abortError(signal);
   if (error instanceof CodedError) return error;
-  return new CodedError("unavailable", `${server.origin}: ${messageOf(error) || "connection failed"}`, { cause: error });
+  return new CodedError("unavailable", `${server.origin}: ${messageOf(error) || "connection failed"}`, {
+    cause: error,
+  });
 }
 
 function dispatcherFor({ server, proxy, tls }: Credentials): Dispatcher {
   const pool = { allowH2: false, keepAliveTimeout: keepAliveMs, keepAliveMaxTimeout: keepAliveMs };
   if (proxy) return new ProxyAgent({ ...pool, uri: proxy, requestTls: { ...tls, timeout: connectMs } });
-  return new Agent({ ...pool, connect: server.protocol === "https:" ? { ...tls, timeout: connectMs } : { timeout: connectMs } });
+  return new Agent({
+    ...pool,
+    connect: server.protocol === "https:" ? { ...tls, timeout: connectMs } : { timeout: connectMs },
+  });
 }
 
 /** Lets requests under way end, then closes the connections. */
 function retire(dispatcher: Dispatcher, old: Set<Promise<void>>): void {
-  const closed = dispatcher.close().catch(() => undefined).finally(() => old.delete(closed));
+  const closed = dispatcher
+    .close()
+    .catch(() => undefined)
+    .finally(() => old.delete(closed));
   old.add(closed);
 }

@@ -23,7 +23,11 @@ const collectMs = 60_000;
 /** Service account tokens bound to the pod that mounts them: asked for again when four fifths of their life, or a day, are
  *  over. A token that cannot be refreshed is used until it expires.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/#bound-service-account-tokens */
-export function createTokenSource(deps: { readonly client: ApiClient; readonly clock: Clock; readonly log: Logger }): TokenSource & Service {
+export function createTokenSource(deps: {
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly log: Logger;
+}): TokenSource & Service {
   const { client, clock, log } = deps;
   const held = new Map<string, Held>();
   const once = createSingleFlight<Held>();
@@ -31,17 +35,26 @@ export function createTokenSource(deps: { readonly client: ApiClient; readonly c
   const fetch = async (pod: Pod, request: TokenRequest, signal: AbortSignal): Promise<Held> => {
     const account = pod.spec.serviceAccountName || "default";
     const path = `/api/v1/namespaces/${pod.metadata.namespace}/serviceaccounts/${account}/token`;
-    const answer = await client.create<Wire<k8s.AuthenticationV1TokenRequest>>(path, tokenRequest(pod, request), { signal });
+    const answer = await client.create<Wire<k8s.AuthenticationV1TokenRequest>>(path, tokenRequest(pod, request), {
+      signal,
+    });
     const token = answer.status?.token;
     const expiresAt = Date.parse(answer.status?.expirationTimestamp ?? "");
-    if (!token || Number.isNaN(expiresAt)) throw new CodedError("unknown", `the token request for service account ${account} came back without a token`);
+    if (!token || Number.isNaN(expiresAt))
+      throw new CodedError("unknown", `the token request for service account ${account} came back without a token`);
     const lifeMs = (answer.spec?.expirationSeconds ?? request.expirationSeconds) * 1000;
     return { token, expiresAt, refreshAt: refreshTime(clock, expiresAt, lifeMs) };
   };
   return {
     name: "service account tokens",
     async token(pod, request, signal): Promise<Token> {
-      const key = JSON.stringify([pod.metadata.namespace, pod.spec.serviceAccountName, pod.metadata.uid, request.audience, request.expirationSeconds]);
+      const key = JSON.stringify([
+        pod.metadata.namespace,
+        pod.spec.serviceAccountName,
+        pod.metadata.uid,
+        request.audience,
+        request.expirationSeconds,
+      ]);
       const known = held.get(key);
       if (known && clock.now() < known.refreshAt) return known;
       try {
@@ -50,7 +63,10 @@ export function createTokenSource(deps: { readonly client: ApiClient; readonly c
         return fresh;
       } catch (err) {
         if (signal.aborted || !known || clock.now() >= known.expiresAt) throw fetchError(err);
-        log.warn({ err, pod: `${pod.metadata.namespace}/${pod.metadata.name}` }, "service account token could not be refreshed, keeping the old one");
+        log.warn(
+          { err, pod: `${pod.metadata.namespace}/${pod.metadata.name}` },
+          "service account token could not be refreshed, keeping the old one",
+        );
         return known;
       }
     },
@@ -80,5 +96,7 @@ function refreshTime(clock: Clock, expiresAt: number, lifeMs: number): number {
 }
 
 function fetchError(error: unknown): unknown {
-  return error instanceof CodedError ? new CodedError(error.code, `failed to fetch token: ${messageOf(error)}`, { cause: error }) : error;
+  return error instanceof CodedError
+    ? new CodedError(error.code, `failed to fetch token: ${messageOf(error)}`, { cause: error })
+    : error;
 }

@@ -9,7 +9,10 @@ import { type RawAnswer, type RawRequest, type Requests, unreachable } from "./r
  *  the server has no HTTP/2. */
 export interface WatchSessions extends AsyncDisposable {
   /** @throws CodedError unavailable, or the signal's reason. */
-  open(credentials: Credentials, request: Omit<RawRequest, "method" | "body"> & { readonly signal: AbortSignal }): Promise<RawAnswer>;
+  open(
+    credentials: Credentials,
+    request: Omit<RawRequest, "method" | "body"> & { readonly signal: AbortSignal },
+  ): Promise<RawAnswer>;
 }
 
 /** API servers allow 100 streams a connection (older ones 250); some room is left. */
@@ -40,7 +43,8 @@ export function createWatchSessions(deps: { readonly clock: Clock; readonly http
     if (!sessions.includes(made)) sessions.push(made);
     return made.hasRoom ? made : sessionFor(credentials);
   };
-  const wantsHttp2 = ({ server, proxy, generation }: Credentials) => server.protocol === "https:" && !proxy && generation !== http1Generation;
+  const wantsHttp2 = ({ server, proxy, generation }: Credentials) =>
+    server.protocol === "https:" && !proxy && generation !== http1Generation;
 
   return {
     async open(credentials, request) {
@@ -61,7 +65,10 @@ export function createWatchSessions(deps: { readonly clock: Clock; readonly http
   };
 }
 
-function http2Headers(credentials: Credentials, { path, headers }: Pick<RawRequest, "path" | "headers">): Record<string, string> {
+function http2Headers(
+  credentials: Credentials,
+  { path, headers }: Pick<RawRequest, "path" | "headers">,
+): Record<string, string> {
   const { pathname, search } = new URL(path, credentials.server);
   return { ":method": "GET", ":path": pathname + search, ...headers, ...credentials.headers };
 }

@@ -39,7 +39,9 @@ export function createGarbage(deps: GarbageDeps): Garbage {
   };
 
   const collect = async (pod: RuntimePod, signal: AbortSignal) => {
-    for (const status of deadContainers(pod)) await removeContainer(status, signal);
+    const dead = deadContainers(pod);
+    for (const status of dead) await removeContainer(status, signal);
+    if (dead.length > 0) await removeDanglingLinks(fs, deps.containerLogsDir, signal);
     const old = pod.sandboxes.slice(1).filter(({ state }) => state !== PodSandboxState.SANDBOX_READY);
     if (old.length === 0) return;
     const filter = ContainerFilter.fromPartial({ labelSelector: { [podUidLabel]: pod.uid } });

@@ -1,4 +1,4 @@
-import { CodedError, hasCode } from "../lib/errors.ts";
+import { CodedError, hasCode, throwIfAborted } from "../lib/errors.ts";
 import type { FileChange, Host } from "../seams/host.ts";
 
 /** Limits of a cgroup; what is undefined stays as it is. */
@@ -22,8 +22,9 @@ export interface Cgroups {
 }
 
 const mount = "/sys/fs/cgroup";
-/** Hierarchies of version 1 in which the kubelet makes a pod's cgroup. */
-const controllers = ["cpu", "cpuacct", "cpuset", "memory", "pids", "blkio", "hugetlb", "devices", "freezer", "net_cls", "net_prio", "perf_event", "systemd"];
+/** Hierarchies of version 1 in which the kubelet makes a pod's cgroup; and version 2's where a machine has both, since runc puts
+ *  containers there too and leaves what leads to them behind. */
+const controllers = ["cpu", "cpuacct", "cpuset", "memory", "pids", "blkio", "hugetlb", "devices", "freezer", "net_cls", "net_prio", "perf_event", "systemd", "unified"];
 
 /** @see https://kubernetes.io/docs/concepts/architecture/cgroups/ */
 export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSignal): Promise<Cgroups> {
@@ -34,6 +35,7 @@ export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSigna
       const missing = [];
       for (const root of roots) if (!(await exists(host, root + path, stop))) missing.push(root);
       await host.fs.apply(missing.map((root) => ({ do: "mkdir", path: root + path, parents: true })), stop);
+      if (version === 2 && missing.length > 0) await delegateControllers(host, path, stop);
       if (version === 1 && missing.some((root) => root.endsWith("/cpuset"))) await inheritCpuset(host, path, stop);
       await host.fs.apply(write(path, limits), stop);
     },
@@ -70,6 +72,31 @@ async function inheritCpuset(host: Host, path: string, signal: AbortSignal): Pro
       const read = async (directory: string) => (await host.fs.readFile(`${directory}/${file}`, { signal })).toString("utf8").trim();
       if ((await read(own)) === "") await host.fs.apply([{ do: "write", path: `${own}/${file}`, data: await read(parent) }], signal);
     }
+  }
+}
+
+/** A cgroup of version 2 has only the files of controllers that each cgroup above it hands down: they are told to.
+ *  @see https://docs.kernel.org/admin-guide/cgroup-v2.html#controlling-controllers */
+async function delegateControllers(host: Host, path: string, signal: AbortSignal): Promise<void> {
+  const names = path.split("/").filter((name) => name !== "");
+  for (let depth = 0; depth < names.length; depth++) {
+    const above = [mount, ...names.slice(0, depth)].join("/");
+    const delegated = new Set(await wordsOf(host, `${above}/cgroup.subtree_control`, signal));
+    const missing = (await wordsOf(host, `${above}/cgroup.controllers`, signal)).filter((name) => !delegated.has(name));
+    for (const name of missing) {
+      // One that the kernel refuses to hand down is missed only where a limit of it is set, and then that says so.
+      await host.fs.apply([{ do: "write", path: `${above}/cgroup.subtree_control`, data: `+${name}` }], signal).catch(() => throwIfAborted(signal));
+    }
+  }
+}
+
+/** Words of a file; none where it is not there. */
+async function wordsOf(host: Host, path: string, signal: AbortSignal): Promise<readonly string[]> {
+  try {
+    return (await host.fs.readFile(path, { signal })).toString("utf8").split(/\s+/).filter((word) => word !== "");
+  } catch (error) {
+    if (hasCode(error, "not_found")) return [];
+    throw error;
   }
 }
 

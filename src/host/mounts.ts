@@ -9,8 +9,12 @@ export interface Mount {
 
 /** What is mounted on the target, in the order of mounting. @see https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html */
 export async function listMounts(host: Host, signal?: AbortSignal): Promise<readonly Mount[]> {
-  const text = (await host.fs.readFile("/proc/self/mountinfo", { ...(signal && { signal }) })).toString("utf8");
-  return text.split("\n").flatMap((line) => {
+  return parseMounts(await readProc(host, "/proc/self/mountinfo", signal));
+}
+
+/** The mounts in a table of the form of /proc/self/mountinfo. */
+export function parseMounts(table: string): readonly Mount[] {
+  return table.split("\n").flatMap((line) => {
     const [left, right] = line.split(" - ");
     const path = left?.split(" ")[4];
     const [fsType, source] = right?.split(" ") ?? [];
@@ -28,18 +32,47 @@ export function mountsBelow(mounts: readonly Mount[], root: string): readonly st
   return mounts.map(({ path }) => path).filter((path) => path === root || path.startsWith(`${root}/`)).reverse();
 }
 
+/** Whether something is mounted on a directory, whatever links lead to it. @throws not_found when it is not there. */
+export async function isMountPoint(host: Host, path: string, signal?: AbortSignal): Promise<boolean> {
+  const real = await host.fs.realpath(path, signal);
+  return (await listMounts(host, signal)).some((mount) => mount.path === real);
+}
+
 export interface TmpfsOptions {
   /** Bytes; without it the kernel's default, half of memory. */
   readonly sizeBytes?: number;
-  readonly mode?: number;
 }
 
-/** Mounts a tmpfs on a directory. @throws permission_denied where the host's user may not. */
-export async function mountTmpfs(host: Host, path: string, options: TmpfsOptions = {}, signal?: AbortSignal): Promise<void> {
-  const flags = [options.sizeBytes === undefined ? [] : [`size=${options.sizeBytes}`], options.mode === undefined ? [] : [`mode=${options.mode.toString(8)}`]].flat();
-  const argv = ["mount", "-t", "tmpfs", ...(flags.length > 0 ? ["-o", flags.join(",")] : []), "tmpfs", path];
-  const { code, stderr } = await host.run(argv, { ...(signal && { signal }) });
-  if (code !== 0) throw new CodedError("permission_denied", `mounting a tmpfs on ${path} failed: ${stderr.trim() || `exit code ${code}`}`);
+/** Mounts a tmpfs on a directory, kept out of swap where the kernel can.
+ *  @throws permission_denied where the host's user may not mount, failed_precondition when mounting fails otherwise.
+ *  @see https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management/#memory-backed-volumes */
+export async function mountTmpfs(host: Host, path: string, { sizeBytes }: TmpfsOptions = {}, signal?: AbortSignal): Promise<void> {
+  const size = sizeBytes === undefined ? [] : [`size=${sizeBytes}`];
+  const mount = (options: readonly string[]) =>
+    host.run(["mount", "-t", "tmpfs", ...(options.length > 0 ? ["-o", options.join(",")] : []), "tmpfs", path], { ...(signal && { signal }) });
+  // In a user namespace the option is refused although the kernel knows it: then without.
+  if ((await kernelHasNoswap(host, signal)) && (await mount([...size, "noswap"])).code === 0) return;
+  const { code, stderr } = await mount(size);
+  if (code === 0) return;
+  const why = (await mayMount(host, signal)) ? "failed_precondition" : "permission_denied";
+  throw new CodedError(why, `mounting a tmpfs on ${path} failed: ${stderr.trim() || `exit code ${code}`}`);
+}
+
+/** tmpfs can stay out of swap since Linux 6.4. */
+async function kernelHasNoswap(host: Host, signal?: AbortSignal): Promise<boolean> {
+  const release = await readProc(host, "/proc/sys/kernel/osrelease", signal);
+  const [major = 0, minor = 0] = release.split(".").map((part) => Number.parseInt(part, 10));
+  return major > 6 || (major === 6 && minor >= 4);
+}
+
+/** Whether the user that commands run as holds CAP_SYS_ADMIN. */
+async function mayMount(host: Host, signal?: AbortSignal): Promise<boolean> {
+  const capabilities = /^CapEff:\s*([0-9a-f]+)$/m.exec(await readProc(host, "/proc/self/status", signal))?.[1] ?? "0";
+  return ((BigInt(`0x${capabilities}`) >> 21n) & 1n) === 1n;
+}
+
+async function readProc(host: Host, path: string, signal?: AbortSignal): Promise<string> {
+  return (await host.fs.readFile(path, { ...(signal && { signal }) })).toString("utf8");
 }
 
 /** Unmounts a path; what is not mounted is left alone. */

@@ -47,11 +47,13 @@ export function codeOfErrno(errno: string | undefined): ErrorCode {
     case "ENOTDIR":
       return "not_found";
     case "EEXIST":
+    case "EADDRINUSE":
       return "already_exists";
     case "ENOTEMPTY":
     case "EISDIR":
     case "EBUSY":
     case "ELOOP":
+    case "ENXIO":
       return "failed_precondition";
     case "EACCES":
     case "EPERM":

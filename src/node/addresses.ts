@@ -11,6 +11,10 @@ export function chooseAddresses(wanted: readonly string[], found: readonly strin
   const four = found.find((address) => isIPv4(address));
   const six = found.find((address) => isIPv6(address));
   const first = preferSix ? (six ?? four) : (four ?? six);
-  if (first === undefined) throw new CodedError("failed_precondition", "--node-ip is not given and the target has no address but loopback: give --node-ip");
+  if (first === undefined)
+    throw new CodedError(
+      "failed_precondition",
+      "--node-ip is not given and the target has no address but loopback: give --node-ip",
+    );
   return [first];
 }

@@ -35,14 +35,24 @@ export interface ReservedInput {
 /** What pods may use: capacity less what is reserved and what hard eviction keeps free; huge pages come out of memory.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/ */
 export function nodeAllocatable(capacity: ResourceList, reserved: ReservedInput): ResourceList {
-  const taken = (name: string) => quantityMilli(reserved.kubeReserved[name] ?? "0") + quantityMilli(reserved.systemReserved[name] ?? "0");
-  const pages = Object.entries(capacity).filter(([name]) => name.startsWith("hugepages-")).reduce((sum, [, bytes]) => sum + quantityValue(bytes), 0);
+  const taken = (name: string) =>
+    quantityMilli(reserved.kubeReserved[name] ?? "0") + quantityMilli(reserved.systemReserved[name] ?? "0");
+  const pages = Object.entries(capacity)
+    .filter(([name]) => name.startsWith("hugepages-"))
+    .reduce((sum, [, bytes]) => sum + quantityValue(bytes), 0);
   return Object.fromEntries(
     Object.entries(capacity).map(([name, total]) => {
       if (name === "cpu") return [name, formatMilli(Math.max(0, quantityMilli(total) - taken(name)))];
       const size = quantityValue(total);
-      const left = size - Math.ceil(taken(name) / 1000) - keptFree(name, size, reserved.evictionHard) - (name === "memory" ? pages : 0);
-      return [name, name === "memory" || name.startsWith("hugepages-") ? formatBytes(Math.max(0, left)) : String(Math.max(0, left))];
+      const left =
+        size -
+        Math.ceil(taken(name) / 1000) -
+        keptFree(name, size, reserved.evictionHard) -
+        (name === "memory" ? pages : 0);
+      return [
+        name,
+        name === "memory" || name.startsWith("hugepages-") ? formatBytes(Math.max(0, left)) : String(Math.max(0, left)),
+      ];
     }),
   );
 }
@@ -55,7 +65,9 @@ function keptFree(name: string, size: number, evictionHard: ResourceList): numbe
 /** An eviction threshold in units of its signal; a percentage is of `total`, 0 for none. */
 export function thresholdValue(threshold: string | undefined, total: number): number {
   if (threshold === undefined) return 0;
-  return threshold.endsWith("%") ? Math.floor((total * Number(threshold.slice(0, -1))) / 100) : quantityValue(threshold);
+  return threshold.endsWith("%")
+    ? Math.floor((total * Number(threshold.slice(0, -1))) / 100)
+    : quantityValue(threshold);
 }
 
 function formatMilli(milli: number): string {

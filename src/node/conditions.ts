@@ -10,9 +10,24 @@ export type Verdict = Pick<NodeCondition, "type" | "status" | "reason" | "messag
 export function nodeVerdicts(pressure: Pressure | undefined, problems: readonly string[]): readonly Verdict[] {
   const pressures = pressure
     ? [
-        verdict("MemoryPressure", pressure.memory, ["KubeletHasSufficientMemory", "kubelet has sufficient memory available"], ["KubeletHasInsufficientMemory", "kubelet has insufficient memory available"]),
-        verdict("DiskPressure", pressure.disk, ["KubeletHasNoDiskPressure", "kubelet has no disk pressure"], ["KubeletHasDiskPressure", "kubelet has disk pressure"]),
-        verdict("PIDPressure", pressure.pid, ["KubeletHasSufficientPID", "kubelet has sufficient PID available"], ["KubeletHasInsufficientPID", "kubelet has insufficient PID available"]),
+        verdict(
+          "MemoryPressure",
+          pressure.memory,
+          ["KubeletHasSufficientMemory", "kubelet has sufficient memory available"],
+          ["KubeletHasInsufficientMemory", "kubelet has insufficient memory available"],
+        ),
+        verdict(
+          "DiskPressure",
+          pressure.disk,
+          ["KubeletHasNoDiskPressure", "kubelet has no disk pressure"],
+          ["KubeletHasDiskPressure", "kubelet has disk pressure"],
+        ),
+        verdict(
+          "PIDPressure",
+          pressure.pid,
+          ["KubeletHasSufficientPID", "kubelet has sufficient PID available"],
+          ["KubeletHasInsufficientPID", "kubelet has insufficient PID available"],
+        ),
       ]
     : [];
   return [...pressures, readyVerdict(problems)];
@@ -24,13 +39,18 @@ function verdict(type: string, bad: boolean, good: readonly [string, string], il
 }
 
 function readyVerdict(problems: readonly string[]): Verdict {
-  if (problems.length === 0) return { type: "Ready", status: "True", reason: "KubeletReady", message: "kubelet is posting ready status" };
+  if (problems.length === 0)
+    return { type: "Ready", status: "True", reason: "KubeletReady", message: "kubelet is posting ready status" };
   const message = problems.length === 1 ? problems[0] : `[${problems.join(", ")}]`;
   return { type: "Ready", status: "False", reason: "KubeletNotReady", message: message ?? "" };
 }
 
 /** Verdicts with their times: the transition time moves only when the status does. @param now RFC 3339. */
-export function withTimes(verdicts: readonly Verdict[], before: readonly NodeCondition[], now: string): NodeCondition[] {
+export function withTimes(
+  verdicts: readonly Verdict[],
+  before: readonly NodeCondition[],
+  now: string,
+): NodeCondition[] {
   return verdicts.map((each) => {
     const old = before.find(({ type }) => type === each.type);
     const lastTransitionTime = old?.status === each.status && old.lastTransitionTime ? old.lastTransitionTime : now;

@@ -6,6 +6,7 @@ import { rfc3339 } from "../lib/rfc3339.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Node, NodeStatus } from "../objects.ts";
 import type { EventSink, NodeSource } from "../pipeline.ts";
+import { quantityNumber } from "../pod/quantity.ts";
 import { nodeReference } from "../pod/reference.ts";
 import { type Verdict, flips, withTimes } from "./conditions.ts";
 
@@ -39,65 +40,86 @@ export interface Heartbeat extends Service {
 /** At the start, and after a change, the status is looked at this often until the node is ready. */
 const fastMs = 100;
 const fastForMs = 120_000;
+/** An agent that has just started has yet to hear from the runtime: a node that was ready stays so for this long. */
+const settleMs = 5_000;
 
 /** Keeps the Node object there and its status true: looked at every ten seconds, written when it changed or five minutes have
  *  passed. @see https://kubernetes.io/docs/reference/node/node-status/#heartbeats */
 export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
-  const { client, nodes, nodeName, clock, events, log } = deps;
+  const { client, nodes, nodeName, clock, log } = deps;
   let reportedAt = Number.NEGATIVE_INFINITY;
   let hurried = Promise.withResolvers<void>();
   let missing = 0;
+  let startedAt = 0;
+  let registered = !deps.registerNode;
 
   const beat = async (signal: AbortSignal): Promise<boolean> => {
     const node = nodes.node();
-    if (!node) {
-      if (deps.registerNode) await deps.register(signal);
-      return false;
-    }
+    // Also a Node that is there already: what a kubelet keeps right on it is looked at once.
+    if (!registered || (!node && deps.registerNode)) await deps.register(signal);
+    registered = true;
+    if (!node) return false;
     const { status, verdicts } = await deps.wanted(signal);
-    const before = node.status?.conditions ?? [];
-    const conditions = withTimes(verdicts, before, rfc3339(clock.now()));
+    const conditions = withTimes(verdicts, node.status?.conditions ?? [], rfc3339(clock.now()));
     const ready = verdicts.some(({ type, status: value }) => type === "Ready" && value === "True");
+    if (!ready && showsReady(node) && clock.monotonic() - startedAt < settleMs) return false;
     const changed = differs(node, status, verdicts);
     if (!changed && clock.monotonic() - reportedAt < deps.reportMs) return ready;
     const patch = { status: { ...patchOf(node, status), conditions } };
     await client.patch(`/api/v1/nodes/${nodeName}/status`, { type: "strategic", body: patch }, { signal });
     reportedAt = clock.monotonic();
-    for (const reason of flips(before, conditions)) events.event(nodeReference(nodeName), "Normal", reason, `Node ${nodeName} status is now: ${reason}`);
-    announceBoot(node, status);
+    announce(deps, node, { ...status, conditions });
     return ready;
   };
 
-  const announceBoot = (node: Node, status: NodeStatus) => {
-    const before = node.status?.nodeInfo?.bootID;
-    const now = status.nodeInfo?.bootID;
-    if (before && now && before !== now) events.event(nodeReference(nodeName), "Warning", "Rebooted", `Node ${nodeName} has been rebooted, boot id: ${now}`);
+  /** Waits for the next look, or until somebody is in a hurry. */
+  const rest = async (ms: number, signal: AbortSignal) => {
+    const wait = new AbortController();
+    const pause = clock.sleep(ms, AbortSignal.any([signal, wait.signal])).catch(() => undefined);
+    const hurry = hurried.promise.then(() => clock.sleep(fastMs, signal).catch(() => undefined));
+    await Promise.race([pause, hurry]);
+    wait.abort();
   };
 
   return {
     name: "node-status",
     hurry: () => hurried.resolve(),
     async run(signal) {
-      let fastUntil = clock.monotonic() + fastForMs;
+      startedAt = clock.monotonic();
+      let fastUntil = startedAt + fastForMs;
       while (!signal.aborted) {
         let ready = false;
+        if (deps.registerNode && !nodes.node()) fastUntil = clock.monotonic() + fastForMs;
         hurried = Promise.withResolvers<void>();
         try {
           ready = await beat(signal);
           missing = 0;
         } catch (error) {
           if (signal.aborted) return;
-          if (missing++ === 0 && !hasCode(error, "not_found")) log.warn({ err: error }, "node status was not written, will retry");
+          if (missing++ === 0 && !hasCode(error, "not_found"))
+            log.warn({ err: error }, "node status was not written, will retry");
         }
         if (ready) fastUntil = 0;
         const fast = clock.monotonic() < fastUntil && missing === 0;
-        const wait = new AbortController();
-        const pause = clock.sleep(fast ? fastMs : deps.updateMs * clock.jitter(1, 1.04), AbortSignal.any([signal, wait.signal])).catch(() => undefined);
-        await Promise.race([pause, hurried.promise.then(() => clock.sleep(fastMs, signal).catch(() => undefined))]);
-        wait.abort();
+        await rest(fast ? fastMs : deps.updateMs * clock.jitter(1, 1.04), signal);
       }
     },
   };
+}
+
+/** Events for conditions that flipped, and for a machine that has booted since the node was last written. */
+function announce({ events, nodeName }: HeartbeatDeps, before: Node, now: NodeStatus): void {
+  const about = nodeReference(nodeName);
+  for (const reason of flips(before.status?.conditions ?? [], now.conditions ?? []))
+    events.event(about, "Normal", reason, `Node ${nodeName} status is now: ${reason}`);
+  const boot = before.status?.nodeInfo?.bootID;
+  const booted = now.nodeInfo?.bootID;
+  if (boot && booted && boot !== booted)
+    events.event(about, "Warning", "Rebooted", `Node ${nodeName} has been rebooted, boot id: ${booted}`);
+}
+
+function showsReady(node: Node): boolean {
+  return node.status?.conditions?.some(({ type, status }) => type === "Ready" && status === "True") ?? false;
 }
 
 /** True when the API server shows another status, heartbeat times aside. */
@@ -108,7 +130,23 @@ function differs(node: Node, wanted: NodeStatus, verdicts: readonly Verdict[]): 
     return old?.status === status && old.reason === reason && old.message === message;
   });
   if (conditions.includes(false)) return true;
-  return Object.entries(wanted).some(([field, value]) => !equal(value, shown[field as keyof NodeStatus]));
+  const { capacity, allocatable, ...rest } = wanted;
+  if (!sameAmounts(capacity, shown.capacity) || !sameAmounts(allocatable, shown.allocatable)) return true;
+  return Object.entries(rest).some(([field, value]) => !equal(value, shown[field as keyof NodeStatus]));
+}
+
+/** The API server writes quantities in a form of its own: 1048576Ki comes back as 1Gi. Other people's resources do not count. */
+function sameAmounts(wanted: NodeStatus["capacity"] = {}, shown: NodeStatus["capacity"] = {}): boolean {
+  const own = Object.keys(shown).filter((name) => name in wanted || isOwn(name));
+  return (
+    own.length === Object.keys(wanted).length &&
+    own.every((name) => quantityNumber(wanted[name] ?? "0") === quantityNumber(shown[name] ?? "0"))
+  );
+}
+
+/** Extended resources, which others put on the node, have a domain in their name. */
+function isOwn(resource: string): boolean {
+  return !resource.includes("/");
 }
 
 function equal(a: unknown, b: unknown): boolean {
@@ -127,7 +165,11 @@ function isEmpty(value: unknown): boolean {
 /** A strategic merge patch: the list of addresses is replaced as a whole, and resources that are gone are removed. */
 function patchOf(node: Node, wanted: NodeStatus): object {
   const gone = (name: "capacity" | "allocatable") =>
-    Object.fromEntries(Object.keys(node.status?.[name] ?? {}).filter((key) => !(key in (wanted[name] ?? {})) && !key.includes("/")).map((key) => [key, null]));
+    Object.fromEntries(
+      Object.keys(node.status?.[name] ?? {})
+        .filter((key) => !(key in (wanted[name] ?? {})) && isOwn(key))
+        .map((key) => [key, null]),
+    );
   return {
     ...wanted,
     capacity: { ...gone("capacity"), ...wanted.capacity },

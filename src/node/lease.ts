@@ -26,7 +26,11 @@ export function createLease({ client, nodes, nodeName, durationSeconds, clock, l
   let known: Lease | undefined;
   let failures = 0;
 
-  const spec = () => ({ holderIdentity: nodeName, leaseDurationSeconds: durationSeconds, renewTime: microTime(clock.now()) });
+  const spec = () => ({
+    holderIdentity: nodeName,
+    leaseDurationSeconds: durationSeconds,
+    renewTime: microTime(clock.now()),
+  });
 
   const renew = async (signal: AbortSignal) => {
     known ??= await client.get<Lease>(`${leases}/${nodeName}`, { signal }).catch((error: unknown) => {
@@ -37,11 +41,20 @@ export function createLease({ client, nodes, nodeName, durationSeconds, clock, l
     if (!known) {
       if (!owner?.metadata.uid) return;
       const ownerReferences = [{ apiVersion: "v1", kind: "Node", name: nodeName, uid: owner.metadata.uid }];
-      const body = { apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata: { name: nodeName, namespace: "kube-node-lease", ownerReferences }, spec: spec() };
+      const body = {
+        apiVersion: "coordination.k8s.io/v1",
+        kind: "Lease",
+        metadata: { name: nodeName, namespace: "kube-node-lease", ownerReferences },
+        spec: spec(),
+      };
       known = await client.create<Lease>(leases, body, { signal });
       return;
     }
-    known = await client.update<Lease>(`${leases}/${nodeName}`, { ...known, spec: { ...known.spec, ...spec() } }, { signal });
+    known = await client.update<Lease>(
+      `${leases}/${nodeName}`,
+      { ...known, spec: { ...known.spec, ...spec() } },
+      { signal },
+    );
   };
 
   return {
@@ -54,9 +67,11 @@ export function createLease({ client, nodes, nodeName, durationSeconds, clock, l
           failures = 0;
         } catch (error) {
           known = undefined;
-          if (failures++ === 0 && !signal.aborted && !hasCode(error, "unavailable", "conflict")) log.warn({ err: error }, "lease was not renewed, will retry");
+          if (failures++ === 0 && !signal.aborted && !hasCode(error, "unavailable", "conflict"))
+            log.warn({ err: error }, "lease was not renewed, will retry");
         }
-        const pause = failures > 0 || !known ? Math.min(longestRetryMs, retryMs * 2 ** failures) : periodMs * clock.jitter(1, 1.04);
+        const pause =
+          failures > 0 || !known ? Math.min(longestRetryMs, retryMs * 2 ** failures) : periodMs * clock.jitter(1, 1.04);
         await clock.sleep(pause, signal).catch(() => undefined);
       }
     },

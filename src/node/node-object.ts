@@ -14,7 +14,10 @@ export interface NodeIdentity {
 }
 
 /** Labels that every node has. @see https://kubernetes.io/docs/reference/node/node-labels/ */
-export function defaultLabels(nodeName: string, { operatingSystem, architecture }: Pick<HostFacts, "operatingSystem" | "architecture">): Record<string, string> {
+export function defaultLabels(
+  nodeName: string,
+  { operatingSystem, architecture }: Pick<HostFacts, "operatingSystem" | "architecture">,
+): Record<string, string> {
   return {
     "beta.kubernetes.io/arch": architecture,
     "beta.kubernetes.io/os": operatingSystem,
@@ -25,12 +28,20 @@ export function defaultLabels(nodeName: string, { operatingSystem, architecture 
 }
 
 /** The Node object with which a node registers. */
-export function newNode({ nodeName, labels, taints, providerID }: NodeIdentity, facts: HostFacts, status: NodeStatus): Node {
+export function newNode(
+  { nodeName, labels, taints, providerID }: NodeIdentity,
+  facts: HostFacts,
+  status: NodeStatus,
+): Node {
   const spec = { ...(providerID && { providerID }), ...(taints.length > 0 && { taints: [...taints] }) };
   return {
     apiVersion: "v1",
     kind: "Node",
-    metadata: { name: nodeName, labels: { ...defaultLabels(nodeName, facts), ...labels }, annotations: { [attachAnnotation]: "true" } },
+    metadata: {
+      name: nodeName,
+      labels: { ...defaultLabels(nodeName, facts), ...labels },
+      annotations: { [attachAnnotation]: "true" },
+    },
     spec,
     status,
   };
@@ -77,7 +88,10 @@ const namesPerImage = 5;
 
 /** The largest images, digests before tags. @param most -1 for all. */
 export function nodeImages(images: readonly Image[], most: number): NonNullable<NodeStatus["images"]> {
-  const list = images.map(({ repoDigests, repoTags, size }) => ({ names: [...repoDigests, ...repoTags].slice(0, namesPerImage), sizeBytes: Number(size) }));
+  const list = images.map(({ repoDigests, repoTags, size }) => ({
+    names: [...repoDigests, ...repoTags].slice(0, namesPerImage),
+    sizeBytes: Number(size),
+  }));
   const named = list.filter(({ names }) => names.length > 0).sort((a, b) => b.sizeBytes - a.sizeBytes);
   return most < 0 ? named : named.slice(0, most);
 }

@@ -22,10 +22,13 @@ export interface Pressure {
 /** Which resources are below their hard eviction threshold.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#hard-eviction-thresholds */
 export function pressureOf(readings: Readings, evictionHard: ResourceList): Pressure {
-  const below = (signal: string, available: number, total: number) => available < thresholdValue(evictionHard[signal], total);
+  const below = (signal: string, available: number, total: number) =>
+    available < thresholdValue(evictionHard[signal], total);
   const { memoryBytes, workingSetBytes, processes, maxPid } = readings;
   const full = (name: string, fs: FileSystemInfo | undefined) =>
-    fs !== undefined && (below(`${name}.available`, fs.availableBytes, fs.capacityBytes) || below(`${name}.inodesFree`, fs.inodesFree, fs.inodes));
+    fs !== undefined &&
+    (below(`${name}.available`, fs.availableBytes, fs.capacityBytes) ||
+      below(`${name}.inodesFree`, fs.inodesFree, fs.inodes));
   return {
     memory: below("memory.available", memoryBytes - workingSetBytes, memoryBytes),
     disk: full("nodefs", readings.nodeFs) || full("imagefs", readings.imageFs),
@@ -43,6 +46,10 @@ export function createLinger(transitionMs: number): (pressure: Pressure, nowMs: 
       const since = last.get(name);
       return since !== undefined && nowMs - since < transitionMs;
     };
-    return { memory: stands("memory") || pressure.memory, disk: stands("disk") || pressure.disk, pid: stands("pid") || pressure.pid };
+    return {
+      memory: stands("memory") || pressure.memory,
+      disk: stands("disk") || pressure.disk,
+      pid: stands("pid") || pressure.pid,
+    };
   };
 }

@@ -19,7 +19,12 @@ const longestRetryMs = 7_000;
 /** Creates the Node object, or takes over one that is there: default labels and the attach annotation are set right, labels
  *  and taints of the command line are left as they are. Tries until it works or the signal aborts.
  *  @see https://kubernetes.io/docs/concepts/architecture/nodes/#self-registration-of-nodes */
-export async function register(deps: RegistrationDeps, facts: HostFacts, status: () => NodeStatus, signal: AbortSignal): Promise<void> {
+export async function register(
+  deps: RegistrationDeps,
+  facts: HostFacts,
+  status: () => NodeStatus,
+  signal: AbortSignal,
+): Promise<void> {
   const { clock, log, identity } = deps;
   for (let failures = 0; !signal.aborted; failures++) {
     try {
@@ -28,13 +33,19 @@ export async function register(deps: RegistrationDeps, facts: HostFacts, status:
       return;
     } catch (error) {
       if (signal.aborted) return;
-      if (failures === 0) log.warn({ err: error, node: identity.nodeName }, "node could not be registered, will keep trying");
+      if (failures === 0)
+        log.warn({ err: error, node: identity.nodeName }, "node could not be registered, will keep trying");
       await clock.sleep(Math.min(longestRetryMs, retryMs * 2 ** failures), signal).catch(() => undefined);
     }
   }
 }
 
-async function registerOnce({ client, identity }: RegistrationDeps, facts: HostFacts, status: NodeStatus, signal: AbortSignal): Promise<void> {
+async function registerOnce(
+  { client, identity }: RegistrationDeps,
+  facts: HostFacts,
+  status: NodeStatus,
+  signal: AbortSignal,
+): Promise<void> {
   try {
     await client.create("/api/v1/nodes", newNode(identity, facts, status), { signal });
   } catch (error) {
@@ -48,7 +59,9 @@ async function registerOnce({ client, identity }: RegistrationDeps, facts: HostF
 /** What has to change in the metadata of a Node that is already there; undefined for nothing. */
 function reconcile(node: Node, { nodeName }: NodeIdentity, facts: HostFacts): object | undefined {
   const wanted = defaultLabels(nodeName, facts);
-  const labels = Object.fromEntries(Object.entries(wanted).filter(([key, value]) => node.metadata.labels?.[key] !== value));
+  const labels = Object.fromEntries(
+    Object.entries(wanted).filter(([key, value]) => node.metadata.labels?.[key] !== value),
+  );
   const annotated = node.metadata.annotations?.[attachAnnotation] === "true";
   if (Object.keys(labels).length === 0 && annotated) return undefined;
   return { metadata: { labels, ...(!annotated && { annotations: { [attachAnnotation]: "true" } }) } };

@@ -23,14 +23,21 @@ export interface RuntimeHealth extends Service {
   supplementalGroupsPolicy(): boolean;
 }
 
-/** Asks the runtime every five seconds how it is. @param onChange is told when the answer changed. */
-export function createRuntimeHealth({ runtime, clock, log, onChange }: { runtime: Pick<Runtime, "status" | "version">; clock: Clock; log: Logger; onChange: () => void }): RuntimeHealth {
+export interface RuntimeHealthDeps {
+  readonly runtime: Pick<Runtime, "status" | "version">;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Is told when the answer changed. */
+  readonly onChange: () => void;
+}
+
+/** Asks the runtime every five seconds how it is. */
+export function createRuntimeHealth({ runtime, clock, log, onChange }: RuntimeHealthDeps): RuntimeHealth {
   let status: StatusResponse | undefined;
   let version: VersionResponse | undefined;
   let lastAnswer: number | undefined;
   let failure: string | undefined;
   const first = Promise.withResolvers<void>();
-  const condition = (type: string) => status?.status?.conditions.find((each) => each.type === type);
 
   const check = async (signal: AbortSignal) => {
     const before = problems().join();
@@ -39,7 +46,8 @@ export function createRuntimeHealth({ runtime, clock, log, onChange }: { runtime
       status = await runtime.status(signal);
       lastAnswer = clock.monotonic();
       first.resolve();
-      if (failure !== undefined) log.info({ version: `${version.runtimeName} ${version.runtimeVersion}` }, "container runtime answers");
+      if (failure !== undefined)
+        log.info({ version: `${version.runtimeName} ${version.runtimeVersion}` }, "container runtime answers");
       failure = undefined;
     } catch (error) {
       if (signal.aborted) return;
@@ -48,21 +56,14 @@ export function createRuntimeHealth({ runtime, clock, log, onChange }: { runtime
     }
     if (problems().join() !== before) onChange();
   };
-
   const problems = (): readonly string[] => {
-    if (lastAnswer === undefined) return [failure === undefined ? "container runtime status check may not have completed yet" : `container runtime is down: ${failure}`];
-    if (clock.monotonic() - lastAnswer > downAfterMs) return [`container runtime is down${failure === undefined ? "" : `: ${failure}`}`];
-    const ready = condition("RuntimeReady");
-    const unready = ready?.status ? [] : [`container runtime not ready: RuntimeReady=false reason:${ready?.reason ?? ""} message:${ready?.message ?? ""}`];
-    const network = networkError();
-    return [...unready, ...(network === undefined ? [] : [network])];
+    const down = `container runtime is down${failure === undefined ? "" : `: ${failure}`}`;
+    if (lastAnswer === undefined)
+      return [failure === undefined ? "container runtime status check may not have completed yet" : down];
+    if (clock.monotonic() - lastAnswer > downAfterMs) return [down];
+    return [unmet(status, "RuntimeReady", "container runtime"), networkError()].filter((text) => text !== undefined);
   };
-
-  const networkError = () => {
-    const network = condition("NetworkReady");
-    if (status === undefined || network?.status) return undefined;
-    return `container runtime network not ready: NetworkReady=false reason:${network?.reason ?? ""} message:${network?.message ?? ""}`;
-  };
+  const networkError = () => (status ? unmet(status, "NetworkReady", "container runtime network") : undefined);
 
   return {
     name: "runtime-health",
@@ -79,4 +80,11 @@ export function createRuntimeHealth({ runtime, clock, log, onChange }: { runtime
       }
     },
   };
+}
+
+/** The kubelet's sentence for a condition that the runtime does not report as met; undefined when it does. */
+function unmet(status: StatusResponse | undefined, type: string, what: string): string | undefined {
+  const condition = status?.status?.conditions.find((each) => each.type === type);
+  if (condition?.status) return undefined;
+  return `${what} not ready: ${type}=false reason:${condition?.reason ?? ""} message:${condition?.message ?? ""}`;
 }

@@ -11,29 +11,43 @@ export interface ObjectReferences {
  *  imagePullSecrets. Pure. The Node authorizer lets a node read exactly those.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/node/ */
 export function referencedObjects(pod: Pod): ObjectReferences {
-  const secrets = new Set<string>();
-  const configMaps = new Set<string>();
-  const take = (into: Set<string>, name: string | undefined) => {
-    if (name) into.add(name);
+  const named: readonly Named[] = [
+    ...(pod.spec.imagePullSecrets ?? []).map(({ name }) => ({ secret: name })),
+    ...ofContainers(pod),
+    ...ofVolumes(pod),
+  ];
+  return {
+    secrets: once(named.map(({ secret }) => secret)),
+    configMaps: once(named.map(({ configMap }) => configMap)),
   };
-  for (const { name } of pod.spec.imagePullSecrets ?? []) take(secrets, name);
-  for (const { container } of allContainers(pod)) {
-    for (const source of container.envFrom ?? []) {
-      take(secrets, source.secretRef?.name);
-      take(configMaps, source.configMapRef?.name);
-    }
-    for (const { valueFrom } of (container.env ?? []) as readonly EnvVar[]) {
-      take(secrets, valueFrom?.secretKeyRef?.name);
-      take(configMaps, valueFrom?.configMapKeyRef?.name);
-    }
-  }
-  for (const volume of (pod.spec.volumes ?? []) as readonly Volume[]) {
-    take(secrets, volume.secret?.secretName);
-    take(configMaps, volume.configMap?.name);
-    for (const source of volume.projected?.sources ?? []) {
-      take(secrets, source.secret?.name);
-      take(configMaps, source.configMap?.name);
-    }
-  }
-  return { secrets: [...secrets], configMaps: [...configMaps] };
+}
+
+/** Names at one place of a spec. */
+interface Named {
+  readonly secret?: string | undefined;
+  readonly configMap?: string | undefined;
+}
+
+function ofContainers(pod: Pod): Named[] {
+  return allContainers(pod).flatMap(({ container }) => [
+    ...(container.envFrom ?? []).map((source) => ({
+      secret: source.secretRef?.name,
+      configMap: source.configMapRef?.name,
+    })),
+    ...((container.env ?? []) as readonly EnvVar[]).map(({ valueFrom }) => ({
+      secret: valueFrom?.secretKeyRef?.name,
+      configMap: valueFrom?.configMapKeyRef?.name,
+    })),
+  ]);
+}
+
+function ofVolumes(pod: Pod): Named[] {
+  return ((pod.spec.volumes ?? []) as readonly Volume[]).flatMap(({ secret, configMap, projected }) => [
+    { secret: secret?.secretName, configMap: configMap?.name },
+    ...(projected?.sources ?? []).map((source) => ({ secret: source.secret?.name, configMap: source.configMap?.name })),
+  ]);
+}
+
+function once(names: readonly (string | undefined)[]): string[] {
+  return [...new Set(names.filter((name): name is string => name !== undefined && name !== ""))];
 }

@@ -27,7 +27,11 @@ export function createApiServerSource(deps: ApiServerSourceDeps): Service {
     log,
     path: "/api/v1/pods",
     fieldSelector: `spec.nodeName=${nodeName}`,
-    handler: { replace: push, changed: (pod, type) => (type === "deleted" && reflector.get(pod.metadata.namespace, pod.metadata.name) ? undefined : push()) },
+    handler: {
+      replace: push,
+      changed: (pod, type) =>
+        type === "deleted" && reflector.get(pod.metadata.namespace, pod.metadata.name) ? undefined : push(),
+    },
   });
   return {
     name: "pods of the API server",

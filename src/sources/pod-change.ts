@@ -21,7 +21,8 @@ export function firstSeen(pod: Pod): string {
 /** What became of a pod between two readings of its source: DELETE or UPDATE when what should run differs, RECONCILE when only
  *  its status does, undefined when nothing that matters does. Source: kubelet. */
 export function changeOf(old: Pod, now: Pod): Exclude<PodOperation, "ADD" | "REMOVE"> | undefined {
-  if (old.metadata.resourceVersion !== undefined && old.metadata.resourceVersion === now.metadata.resourceVersion) return undefined;
+  if (old.metadata.resourceVersion !== undefined && old.metadata.resourceVersion === now.metadata.resourceVersion)
+    return undefined;
   if (differs(old, now)) return now.metadata.deletionTimestamp ? "DELETE" : "UPDATE";
   return isDeepStrictEqual(old.status, now.status) ? undefined : "RECONCILE";
 }

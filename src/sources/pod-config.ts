@@ -55,7 +55,10 @@ interface Comparison {
   readonly seenAt: number;
 }
 
-function compare({ source, before, pods, seenAt }: Comparison): { now: Map<string, Pod>; changes: Map<PodOperation, Pod[]> } {
+function compare({ source, before, pods, seenAt }: Comparison): {
+  now: Map<string, Pod>;
+  changes: Map<PodOperation, Pod[]>;
+} {
   const now = new Map<string, Pod>();
   const changes = new Map<PodOperation, Pod[]>();
   const add = (op: PodOperation, pod: Pod) => changes.set(op, [...(changes.get(op) ?? []), pod]);

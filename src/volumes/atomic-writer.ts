@@ -17,21 +17,39 @@ const newDataLink = "..data_tmp";
  *  Nothing is written when nothing differs.
  *  @returns whether something was written.
  *  @see https://kubernetes.io/docs/concepts/configuration/configmap/#mounted-configmaps-are-updated-automatically */
-export async function writeAtomically({ host, clock }: AtomicWriterDeps, directory: string, payload: Payload, signal: AbortSignal): Promise<boolean> {
+export async function writeAtomically(
+  { host, clock }: AtomicWriterDeps,
+  directory: string,
+  payload: Payload,
+  signal: AbortSignal,
+): Promise<boolean> {
   const current = await currentTarget(host, directory, signal);
-  const names = (await host.fs.list(directory, signal)).map(({ name }) => name);
+  const entries = await host.fs.list(directory, signal);
+  const names = entries.map(({ name }) => name);
   const wanted = new Set([...payload.keys()].map((path) => path.split("/")[0] ?? path));
-  const stale = names.filter((name) => !name.startsWith("..") && !wanted.has(name));
+  // Directories here are mount points of other volumes: only links are ours to take away.
+  const stale = entries
+    .filter(({ name, kind }) => kind === "symlink" && !name.startsWith("..") && !wanted.has(name))
+    .map(({ name }) => name);
   const linked = stale.length === 0 && [...wanted].every((name) => names.includes(name));
-  if (current !== undefined && linked && (await isSame(host, `${directory}/${current}`, payload, signal))) return false;
-  const target = versionName(clock);
-  const old = names.filter((name) => name.startsWith("..") && name !== dataLink);
+  const leftOver = names.filter((name) => name.startsWith("..") && name !== dataLink && name !== current);
+  const tidy = leftOver.map((name): FileChange => ({ do: "remove", path: `${directory}/${name}`, recursive: true }));
+  if (current !== undefined && linked && (await isSame(host, `${directory}/${current}`, payload, signal))) {
+    if (tidy.length > 0) await host.fs.apply(tidy, signal);
+    return false;
+  }
+  const target = versionName(clock, names);
+  const missing = [...wanted].filter((name) => !names.includes(name));
   const changes: FileChange[] = [
-    ...old.filter((name) => name !== current).map((name): FileChange => ({ do: "remove", path: `${directory}/${name}`, recursive: true })),
+    ...tidy,
     ...filesOf(`${directory}/${target}`, payload),
+    // Before the rename, so that it brings the new names too: until then their links lead nowhere.
+    // A new name leads nowhere until the rename: with it all names change at once.
+    ...missing.map(
+      (name): FileChange => ({ do: "symlink", path: `${directory}/${name}`, target: `${dataLink}/${name}` }),
+    ),
     { do: "symlink", path: `${directory}/${newDataLink}`, target },
     { do: "rename", from: `${directory}/${newDataLink}`, to: `${directory}/${dataLink}` },
-    ...[...wanted].filter((name) => !names.includes(name)).map((name): FileChange => ({ do: "symlink", path: `${directory}/${name}`, target: `${dataLink}/${name}` })),
     ...stale.map((name): FileChange => ({ do: "remove", path: `${directory}/${name}` })),
     ...(current === undefined ? [] : [{ do: "remove", path: `${directory}/${current}`, recursive: true } as const]),
   ];
@@ -39,10 +57,12 @@ export async function writeAtomically({ host, clock }: AtomicWriterDeps, directo
   return true;
 }
 
-/** `..2026_01_31_12_00_00.123456789`: UTC and a random number. */
-function versionName(clock: Clock): string {
+/** `..2026_01_31_12_00_00.123456789`: UTC and a random number, none of the names taken. */
+function versionName(clock: Clock, taken: readonly string[]): string {
   const time = rfc3339(clock.now()).slice(0, 19).replace(/[-T:]/g, "_");
-  return `..${time}.${Math.floor(clock.jitter(1, 4_294_967_296))}`;
+  let number = Math.floor(clock.jitter(1, 4_294_967_296));
+  while (taken.includes(`..${time}.${number}`)) number += 1;
+  return `..${time}.${number}`;
 }
 
 function filesOf(root: string, payload: Payload): FileChange[] {
@@ -80,7 +100,7 @@ async function isSame(host: Host, root: string, payload: Payload, signal: AbortS
       const wanted = payload.get(path);
       if (!wanted) return false;
       const { mode, uid } = await host.fs.lstat(`${root}/${path}`, signal);
-      if (mode !== wanted.mode || uid !== (wanted.uid ?? 0)) return false;
+      if (mode !== wanted.mode || (wanted.uid !== undefined && uid !== wanted.uid)) return false;
       if (!(await host.fs.readFile(`${root}/${path}`, { signal })).equals(wanted.data)) return false;
     }
     return true;

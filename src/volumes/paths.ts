@@ -10,6 +10,11 @@ export function volumeDirectory(rootDir: string, uid: string, plugin: string, na
   return `${podDirectory(rootDir, uid)}/volumes/kubernetes.io~${plugin}/${name}`;
 }
 
+/** Directory of the file `ready`, which says that an emptyDir was made; a kubelet that takes over looks for it. */
+export function emptyDirMarker(rootDir: string, uid: string, name: string): string {
+  return `${podDirectory(rootDir, uid)}/plugins/kubernetes.io~empty-dir/${name}`;
+}
+
 /** The volumes that some container of the pod mounts; the others are never set up, as in the kubelet. */
 export function usedVolumes({ spec }: Pod): readonly Volume[] {
   const containers = [...spec.containers, ...(spec.initContainers ?? []), ...(spec.ephemeralContainers ?? [])];

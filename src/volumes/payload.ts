@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { posix } from "node:path";
 import { CodedError } from "../lib/errors.ts";
 import type { ConfigMap, Secret } from "../objects.ts";
 
@@ -29,8 +30,14 @@ export interface KeySelection {
 /** The files that a config map makes. @throws not_found when a key is missing, in the kubelet's words. */
 export function configMapPayload(map: ConfigMap | undefined, selection: KeySelection): Payload {
   const text = Object.entries(map?.data ?? {}).map(([key, value]) => [key, Buffer.from(value)] as const);
-  const binary = Object.entries(map?.binaryData ?? {}).map(([key, value]) => [key, Buffer.from(value, "base64")] as const);
-  return select(new Map([...text, ...binary]), selection, (key) => `configmap references non-existent config key: ${key}`);
+  const binary = Object.entries(map?.binaryData ?? {}).map(
+    ([key, value]) => [key, Buffer.from(value, "base64")] as const,
+  );
+  return select(
+    new Map([...text, ...binary]),
+    selection,
+    (key) => `configmap references non-existent config key: ${key}`,
+  );
 }
 
 /** The files that a secret makes. @throws not_found when a key is missing, in the kubelet's words. */
@@ -39,12 +46,17 @@ export function secretPayload(secret: Secret | undefined, selection: KeySelectio
   return select(new Map(data), selection, (key) => `references non-existent secret key: ${key}`);
 }
 
-function select(data: ReadonlyMap<string, Buffer>, { items, defaultMode, optional }: KeySelection, missing: (key: string) => string): Payload {
-  if (!items) return new Map([...data].map(([key, bytes]) => [key, { data: bytes, mode: defaultMode }]));
+function select(
+  data: ReadonlyMap<string, Buffer>,
+  { items, defaultMode, optional }: KeySelection,
+  missing: (key: string) => string,
+): Payload {
+  if (!items?.length)
+    return new Map([...data].map(([key, bytes]) => [cleanPath(key), { data: bytes, mode: defaultMode }]));
   const files = new Map<string, PayloadFile>();
   for (const { key, path, mode } of items) {
     const bytes = data.get(key);
-    if (bytes) files.set(checkPath(path), { data: bytes, mode: mode ?? defaultMode });
+    if (bytes) files.set(cleanPath(path), { data: bytes, mode: mode ?? defaultMode });
     else if (!optional) throw new CodedError("not_found", missing(key));
   }
   return files;
@@ -53,13 +65,24 @@ function select(data: ReadonlyMap<string, Buffer>, { items, defaultMode, optiona
 const longestPath = 4096;
 const longestName = 255;
 
-/** A path inside a volume, from outside: relative, without `..`, and no name that the atomic writer uses itself.
- *  @throws invalid_argument. */
-export function checkPath(path: string): string {
+/** A path inside a volume, from outside, in its shortest form: relative, without `..`, and no name that the atomic writer
+ *  uses itself. @throws invalid_argument, in the kubelet's words. */
+export function cleanPath(path: string): string {
   const names = path.split("/");
-  const fine = path !== "" && path.length <= longestPath && !path.startsWith("/") && names.every((name) => name !== ".." && name !== "" && name.length <= longestName);
-  if (!fine || names[0]?.startsWith("..")) throw new CodedError("invalid_argument", `invalid path ${JSON.stringify(path)}: it must be relative, without "..", and not start with ".."`);
-  return path;
+  if (path === "") throw invalid(`must not be empty: ""`);
+  if (path.startsWith("/")) throw invalid(`must be relative path: ${path}`);
+  if (Buffer.byteLength(path) > longestPath) throw invalid(`must be less than or equal to ${longestPath} characters`);
+  if (names.includes("..")) throw invalid(`must not contain '..': ${path}`);
+  if (names.some((name) => Buffer.byteLength(name) > longestName))
+    throw invalid(`filenames must be less than or equal to ${longestName} characters`);
+  const clean = posix.normalize(path).replace(/\/$/, "");
+  if (clean.startsWith("..")) throw invalid(`must not start with '..': ${path}`);
+  if (clean === ".") throw invalid(`must name a file: ${path}`);
+  return clean;
+}
+
+function invalid(why: string): CodedError {
+  return new CodedError("invalid_argument", `invalid path: ${why}`);
 }
 
 /** Tells one payload from another without keeping it: what secrets hold stays out of memory. */

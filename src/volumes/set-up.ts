@@ -1,5 +1,7 @@
-import { createBackoff } from "../lib/backoff.ts";
-import { CodedError, messageOf } from "../lib/errors.ts";
+import { type Backoff, createBackoff } from "../lib/backoff.ts";
+import { coalesce } from "../lib/coalesce.ts";
+import { CodedError, abortError, messageOf, throwIfAborted } from "../lib/errors.ts";
+import { onAbort } from "../lib/service-group.ts";
 import type { Pod, Volume } from "../objects.ts";
 import { podReference } from "../pod/reference.ts";
 import { kindOf } from "./kinds/index.ts";
@@ -10,65 +12,124 @@ import { podDirectory } from "./paths.ts";
 export interface PodVolumes {
   pod: Pod;
   readonly mounted: Map<string, VolumeReady>;
+  /** Set-up of each volume by its name, one at a time: two writers in one directory would undo each other. */
+  readonly setUps: Map<string, () => Promise<void>>;
+  /** Set-ups under way. */
+  readonly running: Set<Promise<unknown>>;
   /** Ends waits between tries, so that a changed object is tried at once. */
   kick: AbortController;
+  /** Aborts when the volumes are to go: nothing is made any more. */
+  readonly ended: AbortController;
+}
+
+export function newPodVolumes(pod: Pod): PodVolumes {
+  return {
+    pod,
+    mounted: new Map<string, VolumeReady>(),
+    setUps: new Map<string, () => Promise<void>>(),
+    running: new Set<Promise<unknown>>(),
+    kick: new AbortController(),
+    ended: new AbortController(),
+  };
 }
 
 /** Between tries of a failed volume, milliseconds: the kubelet's. */
 const firstRetryMs = 500;
 export const longestRetryMs = 122_000;
+/** One try, milliseconds: an API server that does not answer holds up no later one. */
+const longestTryMs = 123_000;
 
 export interface SetUp {
-  /** One try at a volume that is not ready, or may not be current. @throws with the text that the event shows. */
+  /** One try at a volume that is not ready, or may not be current. The try goes on when the signal aborts; only the end of the
+   *  pod's volumes ends it. @throws with the text that the event shows. */
   once(state: PodVolumes, volume: Volume, signal: AbortSignal): Promise<void>;
   /** Tries until it works or the signal aborts; a volume that stood before may stay as it was. */
   untilReady(state: PodVolumes, volume: Volume, signal: AbortSignal): Promise<void>;
-  /** Forgets what the pod's directories hold. */
-  forget(uid: string): void;
+  /** Ends what is under way for a pod, and forgets what its directories hold. */
+  end(state: PodVolumes, signal: AbortSignal): Promise<void>;
 }
 
 /** Sets up volumes by their kinds, with an event for each failure and a growing pause between tries. */
 export function createSetUp(given: VolumeDeps): SetUp {
-  const { clock, events, log } = given;
+  const { clock, log } = given;
   const deps: SetUpDeps = { ...given, written: new Map<string, string>() };
   const retries = createBackoff({ clock, initialMs: firstRetryMs, maxMs: longestRetryMs });
 
+  const attempt = createAttempt(deps, retries);
+
   const once = async (state: PodVolumes, volume: Volume, signal: AbortSignal) => {
-    const kind = kindOf(volume);
-    if (!kind) throw new CodedError("unimplemented", `no volume plugin matched: ${volume.name}`);
-    if (state.mounted.has(volume.name) && !kind.refreshes) return;
-    const key = keyOf(state, volume);
-    try {
-      state.mounted.set(volume.name, await kind.setUp(deps, state.pod, volume, signal));
-      retries.reset(key);
-    } catch (error) {
-      if (signal.aborted) throw error;
-      retries.next(key);
-      events.event(podReference(state.pod), "Warning", "FailedMount", `MountVolume.SetUp failed for volume "${volume.name}" : ${messageOf(error)}`);
-      throw error;
-    }
+    const setUp = state.setUps.get(volume.name) ?? coalesce(() => attempt(state, volume));
+    state.setUps.set(volume.name, setUp);
+    const done = setUp();
+    const forget = () => void state.running.delete(settled);
+    const settled: Promise<unknown> = done.then(forget, forget);
+    state.running.add(settled);
+    await unlessAborted(done, signal);
   };
 
   return {
     once,
     async untilReady(state, volume, signal) {
-      while (!signal.aborted) {
+      while (!signal.aborted && !state.ended.signal.aborted) {
+        // Taken before the try: a change during it counts too.
+        const kicked = state.kick.signal;
         try {
           return await once(state, volume, signal);
         } catch (error) {
           if (state.mounted.has(volume.name)) return;
-          log.debug({ err: error, uid: state.pod.metadata.uid, volume: volume.name }, "volume is not ready, will try again");
-          await clock.sleep(retries.remaining(keyOf(state, volume)), AbortSignal.any([signal, state.kick.signal])).catch(() => undefined);
+          log.debug(
+            { err: error, uid: state.pod.metadata.uid, volume: volume.name },
+            "volume is not ready, will try again",
+          );
+          await clock
+            .sleep(retries.remaining(keyOf(state, volume)), AbortSignal.any([signal, kicked]))
+            .catch(() => undefined);
         }
       }
     },
-    forget(uid) {
-      const below = `${podDirectory(deps.rootDir, uid)}/`;
+    async end(state, signal) {
+      state.ended.abort();
+      await unlessAborted(Promise.all(state.running), signal);
+      for (const { name } of state.pod.spec.volumes ?? []) retries.reset(`${state.pod.metadata.uid}/${name}`);
+      const below = `${podDirectory(deps.rootDir, state.pod.metadata.uid)}/`;
       for (const path of deps.written.keys()) if (path.startsWith(below)) deps.written.delete(path);
     },
   };
 }
 
+/** One try at one volume; never two at once. */
+function createAttempt(deps: SetUpDeps, retries: Backoff) {
+  return async (state: PodVolumes, volume: Volume): Promise<void> => {
+    const { signal: ended } = state.ended;
+    const kind = kindOf(volume);
+    if (state.mounted.has(volume.name) && !kind?.refreshes) return;
+    try {
+      throwIfAborted(ended);
+      if (!kind) throw new CodedError("unimplemented", `no volume plugin matched: ${volume.name}`);
+      const patience = deps.clock.within(longestTryMs, ended);
+      state.mounted.set(volume.name, await kind.setUp(deps, state.pod, volume, patience));
+      retries.reset(keyOf(state, volume));
+    } catch (error) {
+      if (ended.aborted) throw error;
+      retries.next(keyOf(state, volume));
+      const message = `MountVolume.SetUp failed for volume "${volume.name}" : ${messageOf(error)}`;
+      deps.events.event(podReference(state.pod), "Warning", "FailedMount", message);
+      throw error;
+    }
+  };
+}
+
 function keyOf({ pod }: PodVolumes, volume: Volume): string {
   return `${pod.metadata.uid}/${volume.name}`;
+}
+
+/** The promise's outcome, or the signal's error when that comes first. */
+async function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  const forget = new AbortController();
+  const aborted = onAbort(signal, forget.signal).then(() => Promise.reject(abortError(signal)));
+  try {
+    return await Promise.race([promise, aborted]);
+  } finally {
+    forget.abort();
+  }
 }

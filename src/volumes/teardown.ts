@@ -6,14 +6,30 @@ import { podDirectory } from "./paths.ts";
 const uidPattern = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
 
 /** Unmounts and removes the volumes of a pod, known by its UID alone: what lies on the disk tells the rest. Nothing is deleted
- *  through a mount, and no link is followed. Safe to repeat. */
+ *  through a mount, and no link is followed. Safe to repeat.
+ *  @throws failed_precondition when something stays mounted. */
 export async function unmountAll(host: Host, rootDir: string, uid: string, signal: AbortSignal): Promise<void> {
-  const directory = podDirectory(rootDir, checkUid(uid));
-  for (const path of mountsBelow(await listMounts(host, signal), directory)) await unmount(host, path, signal);
-  await host.fs.apply([
-    { do: "remove", path: `${directory}/volumes`, recursive: true },
-    { do: "remove", path: `${directory}/plugins`, recursive: true },
-  ], signal);
+  const directory = await realDirectory(host, podDirectory(rootDir, checkUid(uid)), signal);
+  if (directory === undefined) return;
+  const mounted = async () => mountsBelow(await listMounts(host, signal), directory);
+  for (const path of await mounted()) await unmount(host, path, signal);
+  const [left] = await mounted();
+  if (left !== undefined) throw new CodedError("failed_precondition", `${left} is still mounted`);
+  const below = ["volumes", "plugins"].map((name) => `${directory}/${name}`);
+  await host.fs.apply(
+    below.map((path) => ({ do: "remove", path, recursive: true })),
+    signal,
+  );
+}
+
+/** A pod's directory without links, as the kernel lists mounts; undefined when there is none. */
+async function realDirectory(host: Host, path: string, signal: AbortSignal): Promise<string | undefined> {
+  try {
+    return await host.fs.realpath(path, signal);
+  } catch (error) {
+    if (hasCode(error, "not_found")) return undefined;
+    throw error;
+  }
 }
 
 /** Removes what is left of a pod's directory once its volumes are gone. */

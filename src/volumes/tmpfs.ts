@@ -1,18 +1,51 @@
-import { type TmpfsOptions, listMounts, mountTmpfs } from "../host/mounts.ts";
+import { dirname } from "node:path";
+import { type TmpfsOptions, isMountPoint, mountTmpfs } from "../host/mounts.ts";
 import { hasCode } from "../lib/errors.ts";
+import type { Pod } from "../objects.ts";
+import { allContainers } from "../pod/containers.ts";
+import { quantityValue } from "../pod/quantity.ts";
 import { nodeReference } from "../pod/reference.ts";
+import { podLimits } from "../pod/resources.ts";
 import type { VolumeDeps } from "./kinds/kind.ts";
 
-/** A directory in memory. Where the target's user may not mount one, a directory 0700 on disk takes its place, and an event on
- *  the node says so. */
-export async function memoryDirectory({ host, events, nodeName }: VolumeDeps, path: string, options: TmpfsOptions, signal: AbortSignal): Promise<void> {
-  await host.fs.apply([{ do: "mkdir", path, mode: 0o700, parents: true }], signal);
-  if ((await listMounts(host, signal)).some((mount) => mount.path === path)) return;
+const openToAll = 0o777;
+const onlyOwner = 0o700;
+
+/** A directory in memory. Where the target's user may not mount one, a directory on disk takes its place, in one of mode 0700,
+ *  and an event on the node says so. */
+export async function memoryDirectory(
+  { host, events, nodeName }: VolumeDeps,
+  path: string,
+  options: TmpfsOptions,
+  signal: AbortSignal,
+): Promise<void> {
+  await host.fs.apply([{ do: "mkdir", path, mode: openToAll, parents: true }], signal);
+  if (await isMountPoint(host, path, signal)) return;
   try {
     await mountTmpfs(host, path, options, signal);
   } catch (error) {
     if (!hasCode(error, "permission_denied", "not_found")) throw error;
-    const message = "tmpfs cannot be mounted on the target: memory-backed volumes (secrets, tokens, emptyDirs) lie on disk, in directories of mode 0700.";
+    await host.fs.apply([{ do: "chmod", path: dirname(path), mode: onlyOwner }], signal);
+    const message =
+      "tmpfs cannot be mounted on the target: memory-backed volumes (secrets, tokens, emptyDirs) lie on disk, in directories of mode 0700.";
     events.event(nodeReference(nodeName), "Warning", "PossibleMemoryBackedVolumesOnDisk", message);
   }
+}
+
+/** How large a volume in memory may grow: the least of its own limit, of what the pod's containers may use together where each
+ *  has a limit, and of what the node has.
+ *  @see https://kubernetes.io/docs/concepts/storage/volumes/#emptydir */
+export function memoryBound(
+  { allocatable }: Pick<VolumeDeps, "allocatable">,
+  pod: Pod,
+  sizeLimit?: string,
+): TmpfsOptions {
+  const limits = allContainers(pod).flatMap(({ kind, container }) =>
+    kind === "ephemeralContainers" ? [] : [container.resources?.limits?.["memory"] ?? "0"],
+  );
+  const podLimit = limits.every((limit) => quantityValue(limit) > 0) ? podLimits(pod)["memory"] : undefined;
+  const bounds = [podLimit, sizeLimit, allocatable()["memory"]]
+    .map((bound) => quantityValue(bound ?? "0"))
+    .filter((bound) => bound > 0);
+  return bounds.length > 0 ? { sizeBytes: Math.min(...bounds) } : {};
 }

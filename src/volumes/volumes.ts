@@ -6,7 +6,7 @@ import { referencedObjects } from "../pod/object-references.ts";
 import { podReference } from "../pod/reference.ts";
 import type { VolumeDeps } from "./kinds/kind.ts";
 import { usedVolumes } from "./paths.ts";
-import { type PodVolumes, type SetUp, createSetUp, longestRetryMs } from "./set-up.ts";
+import { type PodVolumes, type SetUp, createSetUp, longestRetryMs, newPodVolumes } from "./set-up.ts";
 import { listPodDirectories, removePodDirectory, unmountAll } from "./teardown.ts";
 
 /** How long a pass waits for its volumes, milliseconds: the kubelet's. */
@@ -32,7 +32,7 @@ export function createVolumes(deps: VolumeDeps): Volumes {
   const refresher = createRefresher(deps, known, setUp);
 
   const stateOf = (pod: Pod): PodVolumes => {
-    const state = known.get(pod.metadata.uid) ?? { pod, mounted: new Map(), kick: new AbortController() };
+    const state = known.get(pod.metadata.uid) ?? newPodVolumes(pod);
     state.pod = pod;
     known.set(pod.metadata.uid, state);
     return state;
@@ -46,7 +46,8 @@ export function createVolumes(deps: VolumeDeps): Volumes {
       await Promise.all(volumes.map((volume) => setUp.untilReady(state, volume, deadline)));
       const missing = volumes.filter(({ name }) => !state.mounted.has(name)).map(({ name }) => name);
       if (missing.length === 0) return refresher.schedule(state);
-      if (signal.aborted) throw new CodedError("cancelled", "waiting for volumes was interrupted");
+      if (signal.aborted || state.ended.signal.aborted)
+        throw new CodedError("cancelled", "waiting for volumes was interrupted");
       const message = `Unable to attach or mount volumes: unmounted volumes=[${missing.join(" ")}], unattached volumes=[], failed to process volumes=[]: context deadline exceeded`;
       deps.events.event(podReference(pod), "Warning", "FailedMount", message);
       throw new CodedError("deadline_exceeded", message);
@@ -54,8 +55,9 @@ export function createVolumes(deps: VolumeDeps): Volumes {
     mounted: (uid): ReadonlyMap<string, MountedVolume> => known.get(uid)?.mounted ?? new Map(),
     async unmount(uid, signal) {
       refresher.cancel(uid);
+      const state = known.get(uid);
+      if (state) await setUp.end(state, signal);
       known.delete(uid);
-      setUp.forget(uid);
       await unmountAll(deps.host, deps.rootDir, uid, signal);
     },
     objectChanged(kind, namespace, name) {
@@ -67,7 +69,10 @@ export function createVolumes(deps: VolumeDeps): Volumes {
     },
     podDirectories: (signal) => listPodDirectories(deps.host, deps.rootDir, signal),
     removePodDirectory: (uid, signal) => removePodDirectory(deps.host, deps.rootDir, uid, signal),
-    stop: refresher.stop,
+    stop() {
+      refresher.stop();
+      for (const state of known.values()) state.ended.abort();
+    },
   };
 }
 
@@ -78,20 +83,29 @@ function createRefresher({ clock, log }: VolumeDeps, known: ReadonlyMap<string, 
   const at = (state: PodVolumes, delayMs: number) => {
     const { uid } = state.pod.metadata;
     timers.get(uid)?.cancel();
-    timers.set(uid, clock.after(delayMs, () => void refresh(state)));
+    timers.set(
+      uid,
+      clock.after(delayMs, () => void refresh(state)),
+    );
   };
-  const isCurrent = (state: PodVolumes) => known.get(state.pod.metadata.uid) === state && !stopped.signal.aborted;
+  const isCurrent = (state: PodVolumes) =>
+    known.get(state.pod.metadata.uid) === state && !state.ended.signal.aborted && !stopped.signal.aborted;
   const schedule = (state: PodVolumes) => {
     const due = [...state.mounted.values()].map(({ refreshAt }) => refreshAt).filter((time) => time !== undefined);
     if (due.length > 0) at(state, Math.max(soonestRefreshMs, Math.min(...due) - clock.now()));
   };
   const refresh = async (state: PodVolumes) => {
     if (!isCurrent(state)) return;
-    const results = await Promise.allSettled(usedVolumes(state.pod).map((volume) => setUp.once(state, volume, stopped.signal)));
+    const results = await Promise.allSettled(
+      usedVolumes(state.pod).map((volume) => setUp.once(state, volume, stopped.signal)),
+    );
     if (!isCurrent(state)) return;
     const failed = results.find((result) => result.status === "rejected");
     if (!failed) return schedule(state);
-    log.warn({ err: failed.reason as unknown, uid: state.pod.metadata.uid }, "volume could not be brought up to date, will try again");
+    log.warn(
+      { err: failed.reason as unknown, uid: state.pod.metadata.uid },
+      "volume could not be brought up to date, will try again",
+    );
     at(state, longestRetryMs);
   };
   return {

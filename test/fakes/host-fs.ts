@@ -42,7 +42,15 @@ export function createFakeFiles(clock: Clock, changed: (path: string) => void): 
   let made = 0;
   let hook: ((change: FileChange) => void | Promise<void>) | undefined;
   const newNode = (kind: FileKind, mode: number, target = ""): Inode => ({
-    inode: ++made, kind, mode, uid: 0, gid: 0, modifiedAt: clock.now(), data: Buffer.alloc(0), target, children: new Map<string, Inode>(),
+    inode: ++made,
+    kind,
+    mode,
+    uid: 0,
+    gid: 0,
+    modifiedAt: clock.now(),
+    data: Buffer.alloc(0),
+    target,
+    children: new Map<string, Inode>(),
   });
   const root = newNode("directory", 0o755);
   const tree = createResolver(root, mounts);
@@ -55,7 +63,8 @@ export function createFakeFiles(clock: Clock, changed: (path: string) => void): 
   const mkdir = (path: string, mode: number, parents: boolean): void => {
     if (parents && path !== "/") mkdir(dirname(path), 0o755, true);
     const entry = tree.entry(path, true);
-    if (entry.node && entry.node.kind !== "directory") throw new CodedError("already_exists", `${path} exists and is not a directory`);
+    if (entry.node && entry.node.kind !== "directory")
+      throw new CodedError("already_exists", `${path} exists and is not a directory`);
     if (!entry.node) link(entry, newNode("directory", mode));
   };
   const write = (path: string, data: Uint8Array | string, mode: number) => {
@@ -77,8 +86,10 @@ export function createFakeFiles(clock: Clock, changed: (path: string) => void): 
     const source = tree.entry(from, false);
     const node = tree.at(from);
     const goal = tree.entry(to, false);
-    if (goal.node?.kind === "directory" && goal.node.children.size > 0) throw new CodedError("failed_precondition", `${to} is not empty`);
-    if (goal.node?.kind === "directory" && node.kind !== "directory") throw new CodedError("failed_precondition", `${to} is a directory`);
+    if (goal.node?.kind === "directory" && goal.node.children.size > 0)
+      throw new CodedError("failed_precondition", `${to} is not empty`);
+    if (goal.node?.kind === "directory" && node.kind !== "directory")
+      throw new CodedError("failed_precondition", `${to} is a directory`);
     link(source, undefined);
     link(goal, node);
   };
@@ -88,7 +99,8 @@ export function createFakeFiles(clock: Clock, changed: (path: string) => void): 
     const below = `${entry.path}/`;
     const mount = [...mounts.keys()].find((each) => each === entry.path || (recursive && each.startsWith(below)));
     if (mount !== undefined) throw new CodedError("failed_precondition", `${mount} is a mount point: unmount it first`);
-    if (entry.node.kind === "directory" && entry.node.children.size > 0 && !recursive) throw new CodedError("failed_precondition", `${path} is not empty`);
+    if (entry.node.kind === "directory" && entry.node.children.size > 0 && !recursive)
+      throw new CodedError("failed_precondition", `${path} is not empty`);
     link(entry, undefined);
   };
 
@@ -118,8 +130,17 @@ export function createFakeFiles(clock: Clock, changed: (path: string) => void): 
     if (node.kind !== "file") throw new CodedError("failed_precondition", `${path} is not a regular file`);
     return node;
   };
-  const read = (path: string): Buffer => (path === "/proc/self/mountinfo" ? mountInfo() : regular(path, tree.follow(path)).data);
-  const mountInfo = () => Buffer.from([...types].map(([path, type], index) => `${index + 30} 1 0:${index + 40} / ${path.replaceAll(" ", "\\040")} rw - ${type} ${type} rw\n`).join(""));
+  const read = (path: string): Buffer =>
+    path === "/proc/self/mountinfo" ? mountInfo() : regular(path, tree.follow(path)).data;
+  const mountInfo = () =>
+    Buffer.from(
+      [...types]
+        .map(
+          ([path, type], index) =>
+            `${index + 30} 1 0:${index + 40} / ${path.replaceAll(" ", "\\040")} rw - ${type} ${type} rw\n`,
+        )
+        .join(""),
+    );
 
   const files: FakeFiles = {
     changes,
@@ -137,14 +158,16 @@ export function createFakeFiles(clock: Clock, changed: (path: string) => void): 
       types.set(tree.realpath(path), fsType);
     },
     unmount(path) {
-      if (!mounts.delete(path) || !types.delete(path)) throw new CodedError("failed_precondition", `${path} is not mounted`);
+      if (!mounts.delete(path) || !types.delete(path))
+        throw new CodedError("failed_precondition", `${path} is not mounted`);
     },
     mounted: () => [...types].map(([path, fsType]) => ({ path, fsType })),
     fs: {
       async readFile(path, { maxBytes = 16 * 2 ** 20, signal } = {}) {
         throwIfAborted(signal);
         const data = read(path);
-        if (data.length > maxBytes) throw new CodedError("resource_exhausted", `${path} is larger than ${maxBytes} bytes`);
+        if (data.length > maxBytes)
+          throw new CodedError("resource_exhausted", `${path} is larger than ${maxBytes} bytes`);
         return Buffer.from(data);
       },
       async open(path, { noFollow = false, signal } = {}) {

@@ -23,9 +23,23 @@ export function machinePrograms(clock: Clock, files: FakeFiles): Map<string, Pro
     ["true", () => 0],
     ["false", () => 1],
     ["echo", (args, { stdout }) => said(stdout, `${args.join(" ")}\n`)],
-    ["cat", (_args, { stdin, stdout }) => new Promise((resolve) => stdin.on("end", () => resolve(0)).pipe(stdout, { end: false }))],
-    ["sleep", (args, { killed }) => clock.sleep(Number(args[0]) * 1000, killed).then(() => 0, () => 143)],
-    ["mount", (args, { stderr }) => orRefused(stderr, () => files.mount(args.at(-1) ?? "", args[args.indexOf("-t") + 1] ?? ""))],
+    [
+      "cat",
+      (_args, { stdin, stdout }) =>
+        new Promise((resolve) => stdin.on("end", () => resolve(0)).pipe(stdout, { end: false })),
+    ],
+    [
+      "sleep",
+      (args, { killed }) =>
+        clock.sleep(Number(args[0]) * 1000, killed).then(
+          () => 0,
+          () => 143,
+        ),
+    ],
+    [
+      "mount",
+      (args, { stderr }) => orRefused(stderr, () => files.mount(args.at(-1) ?? "", args[args.indexOf("-t") + 1] ?? "")),
+    ],
     ["umount", (args, { stderr }) => orRefused(stderr, () => files.unmount(args[0] ?? ""))],
   ]);
 }
@@ -46,7 +60,10 @@ function orRefused(stderr: Writable, work: () => void): number {
 }
 
 /** Host's run and spawn over a table of programs. */
-export function createRunner(clock: Clock, programs: ReadonlyMap<string, Program>): { readonly commands: readonly (readonly string[])[]; readonly run: Host["run"]; readonly spawn: Host["spawn"] } {
+export function createRunner(
+  clock: Clock,
+  programs: ReadonlyMap<string, Program>,
+): { readonly commands: readonly (readonly string[])[]; readonly run: Host["run"]; readonly spawn: Host["spawn"] } {
   const commands: (readonly string[])[] = [];
   const start = (argv: readonly string[], signal: AbortSignal | undefined): HostProcess => {
     throwIfAborted(signal);
@@ -61,13 +78,26 @@ export function createRunner(clock: Clock, programs: ReadonlyMap<string, Program
       killer.abort();
     };
     signal?.addEventListener("abort", () => kill("SIGKILL"), { once: true });
-    const ended = Promise.resolve(program(argv.slice(1), { stdin, stdout, stderr, killed: killer.signal }));
+    const ended = Promise.resolve(program(argv.slice(1), { stdin, stdout, stderr, killed: killer.signal })).then(
+      (code) => killCode ?? code,
+    );
     const exited = Promise.race([ended, onAbort(killer.signal).then(() => killCode ?? 137)]);
     void exited.then(() => {
       stdout.end();
       stderr.end();
     });
-    return { pid: commands.length, stdin, stdout, stderr, exited, kill, [Symbol.asyncDispose]: async () => { kill("SIGKILL"); await exited; } };
+    return {
+      pid: commands.length,
+      stdin,
+      stdout,
+      stderr,
+      exited,
+      kill,
+      [Symbol.asyncDispose]: async () => {
+        kill("SIGKILL");
+        await exited;
+      },
+    };
   };
   return {
     commands,
@@ -80,9 +110,15 @@ export function createRunner(clock: Clock, programs: ReadonlyMap<string, Program
       const code = await running.exited;
       const [stdout, stderr] = await Promise.all(outputs);
       if (signal?.aborted) throw abortError(signal);
-      if (stop.aborted) throw new CodedError("deadline_exceeded", `${argv[0]} did not end within ${timeoutMs} ms and was killed`);
+      if (stop.aborted)
+        throw new CodedError("deadline_exceeded", `${argv[0]} did not end within ${timeoutMs} ms and was killed`);
       const cut = (all: string) => Buffer.from(all).subarray(0, maxOutputBytes).toString();
-      return { code, stdout: cut(stdout), stderr: cut(stderr), truncated: Math.max(stdout.length, stderr.length) > maxOutputBytes };
+      return {
+        code,
+        stdout: cut(stdout),
+        stderr: cut(stderr),
+        truncated: Math.max(stdout.length, stderr.length) > maxOutputBytes,
+      };
     },
   };
 }

@@ -24,6 +24,8 @@ export function fakeHost({ clock }: { readonly clock: Clock }): FakeHost {
     for (const watcher of watchers) watcher(path);
   });
   files.put("/proc/sys/kernel/random/boot_id", { data: "00000000-fake\n" });
+  files.put("/proc/sys/kernel/osrelease", { data: "6.1.0-fake\n" });
+  files.put("/proc/self/status", { data: "Name:\tfake\nCapEff:\t000001ffffffffff\n" });
   const programs = machinePrograms(clock, files);
   const runner = createRunner(clock, programs);
   return {
@@ -67,6 +69,8 @@ function createSockets(): Required<Pick<Host, "dial" | "listen">> {
       const accept = listeners.get(keyOf(to));
       if (!accept) throw new CodedError("unavailable", `${keyOf(to)}: connection refused`);
       const [near, far] = duplexPair();
+      far.once("close", () => near.destroy());
+      near.once("close", () => far.destroy());
       accept(far);
       return near;
     },

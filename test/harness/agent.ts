@@ -31,6 +31,8 @@ export interface Agent extends AsyncDisposable {
   /** All that it has logged so far. */
   log(): string;
   isRunning(): boolean;
+  /** Its end: the exit code, or null with the signal that killed it. */
+  readonly ended: Promise<{ readonly code: number | null; readonly signal: NodeJS.Signals | null }>;
   /** Sends a signal and waits for the end. */
   kill(signal: NodeJS.Signals): Promise<void>;
   /** SIGTERM; SIGKILL when it has not ended after `graceMs` (20 s unless given). Returns whether it ended by itself. */
@@ -91,8 +93,8 @@ async function startAgent(cluster: Cluster, program: string, command: readonly s
   const kubeconfig = options.kubeconfig ?? await cluster.kubeconfigFor(nodeName);
   const argv = [...command, `--config=${config}`, `--kubeconfig=${kubeconfig}`, `--hostname-override=${nodeName}`, `--root-dir=${layout.kubeletRoot}`, `--node-ip=${addresses.node}`, ...(options.args ?? [])];
   const logFile = join(layout.logs, `${program}-${nodeName}.log`);
-  const id = await spawnAgent(cluster, argv, logFile, options.env);
-  const agent = agentOf(layout.kubeletRoot, nodeName, id, logFile);
+  const spawned = await spawnAgent(cluster, argv, logFile, options.env);
+  const agent = agentOf(layout.kubeletRoot, nodeName, spawned, logFile);
   if (!untilReady) return agent;
   try {
     await waitFor(`${program} to make node ${nodeName} Ready`, async () => {
@@ -106,24 +108,30 @@ async function startAgent(cluster: Cluster, program: string, command: readonly s
   }
 }
 
-async function spawnAgent(cluster: Cluster, argv: readonly string[], logFile: string, env: AgentOptions["env"]): Promise<ProcessId> {
+interface Spawned extends Pick<Agent, "ended"> {
+  readonly id: ProcessId;
+}
+
+async function spawnAgent(cluster: Cluster, argv: readonly string[], logFile: string, env: AgentOptions["env"]): Promise<Spawned> {
   const log = openSync(logFile, "a");
   const child = cluster.spawnInside(argv, { stdio: ["ignore", log, log], detached: true, ...(env ? { env } : {}) });
   closeSync(log);
   await new Promise<void>((resolve, reject) => { child.once("spawn", resolve); child.once("error", reject); });
+  const ended: Agent["ended"] = new Promise((resolve) => child.once("exit", (code, signal) => resolve({ code, signal })));
   child.unref();
   const id = child.pid === undefined ? undefined : identify(child.pid);
   if (!id) throw new Error(`${argv.join(" ")} ended at once:\n${tailOf(logFile, 20)}`);
-  return id;
+  return { id, ended };
 }
 
-function agentOf(rootDir: string, nodeName: string, id: ProcessId, logFile: string): Agent {
+function agentOf(rootDir: string, nodeName: string, { id, ended }: Spawned, logFile: string): Agent {
   const gone = (timeoutMs: number): Promise<true> => waitFor(`the end of process ${id.pid}`, () => !isAlive(id), { timeoutMs, everyMs: 20 });
   const kill = async (signal: NodeJS.Signals): Promise<void> => { if (signalProcess(id, signal)) await gone(20_000); };
   return {
     nodeName, pid: id.pid, logFile, rootDir, kill,
     log: () => readFileSync(logFile, "utf8"),
     isRunning: () => isAlive(id),
+    ended,
     signal: (signal) => void signalProcess(id, signal),
     async stop(graceMs = 20_000) {
       signalProcess(id, "SIGTERM");

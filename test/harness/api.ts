@@ -47,8 +47,10 @@ export async function openApi(cluster: Cluster): Promise<Api> {
     get: async <T>(path: string) => JSON.parse(await answer("GET", path)) as T,
     text: (path) => answer("GET", path),
     create: async <T>(path: string, object: object) => JSON.parse(await answer("POST", path, object)) as T,
-    patch: async <T>(path: string, patch: object, type: PatchType = "strategic-merge-patch") => JSON.parse(await answer("PATCH", path, patch, `application/${type}+json`)) as T,
-    remove: async (path, options = {}) => void (await answer("DELETE", path, { kind: "DeleteOptions", apiVersion: "v1", ...options })),
+    patch: async <T>(path: string, patch: object, type: PatchType = "strategic-merge-patch") =>
+      JSON.parse(await answer("PATCH", path, patch, `application/${type}+json`)) as T,
+    remove: async (path, options = {}) =>
+      void (await answer("DELETE", path, { kind: "DeleteOptions", apiVersion: "v1", ...options })),
     async watch<T>(path: string, heard: (type: string, object: T) => void, signal: AbortSignal) {
       const response = await send("GET", path, undefined, undefined, signal);
       for await (const line of createInterface({ input: response })) {
@@ -59,18 +61,30 @@ export async function openApi(cluster: Cluster): Promise<Api> {
     async [Symbol.asyncDispose]() {
       const { pid } = proxy;
       proxy.kill("SIGKILL");
-      if (pid !== undefined) await waitFor("the end of kubectl proxy", () => proxy.exitCode !== null || proxy.signalCode !== null, { everyMs: 20 });
+      if (pid !== undefined)
+        await waitFor("the end of kubectl proxy", () => proxy.exitCode !== null || proxy.signalCode !== null, {
+          everyMs: 20,
+        });
     },
   };
 }
 
-type Send = (method: string, path: string, body?: string, type?: string, signal?: AbortSignal) => Promise<IncomingMessage>;
+type Send = (
+  method: string,
+  path: string,
+  body?: string,
+  type?: string,
+  signal?: AbortSignal,
+) => Promise<IncomingMessage>;
 
 function sender(socketPath: string): Send {
   return (method, path, body, type, signal) =>
     new Promise((resolve, reject) => {
       const headers = body === undefined ? {} : { "content-type": type, "content-length": Buffer.byteLength(body) };
-      const request = httpRequest({ socketPath, method, path, headers, agent: false, ...(signal && { signal }) }, resolve);
+      const request = httpRequest(
+        { socketPath, method, path, headers, agent: false, ...(signal && { signal }) },
+        resolve,
+      );
       request.once("error", reject);
       request.end(body);
     });

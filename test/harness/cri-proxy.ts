@@ -1,6 +1,15 @@
 import {
-  Client, Metadata, Server, ServerCredentials, type ServerUnaryCall, type ServerWritableStream, type ServiceDefinition, type ServiceError,
-  type UntypedServiceImplementation, credentials, type sendUnaryData,
+  Client,
+  Metadata,
+  Server,
+  ServerCredentials,
+  type ServerUnaryCall,
+  type ServerWritableStream,
+  type ServiceDefinition,
+  type ServiceError,
+  type UntypedServiceImplementation,
+  credentials,
+  type sendUnaryData,
 } from "@grpc/grpc-js";
 import { rmSync } from "node:fs";
 import { EventsService } from "../../src/gen/containerd-events.ts";
@@ -30,12 +39,26 @@ type Bytes = Buffer;
 type Raw = { readonly path: string; readonly responseStream: boolean };
 
 const asIs = (bytes: Bytes): Bytes => bytes;
-const options = { "grpc.max_receive_message_length": 16 << 20, "grpc.max_send_message_length": 16 << 20, "grpc.use_local_subchannel_pool": 1 };
+const options = {
+  "grpc.max_receive_message_length": 16 << 20,
+  "grpc.max_send_message_length": 16 << 20,
+  "grpc.use_local_subchannel_pool": 1,
+};
 
 /** Starts a proxy to the runtime at `upstream` that listens on the unix socket `socket`. It ends when it is disposed of. */
-export async function startCriProxy({ socket, upstream }: { readonly socket: string; readonly upstream: string }): Promise<CriProxy> {
+export async function startCriProxy({
+  socket,
+  upstream,
+}: {
+  readonly socket: string;
+  readonly upstream: string;
+}): Promise<CriProxy> {
   rmSync(socket, { force: true });
-  const client = new Client(`unix:${upstream}`, credentials.createInsecure(), { ...options, "grpc.initial_reconnect_backoff_ms": 100, "grpc.max_reconnect_backoff_ms": 500 });
+  const client = new Client(`unix:${upstream}`, credentials.createInsecure(), {
+    ...options,
+    "grpc.initial_reconnect_backoff_ms": 100,
+    "grpc.max_reconnect_backoff_ms": 500,
+  });
   const calls: string[] = [];
   let trap: Trap | undefined;
   /** Springs the trap if it is set for this moment. @returns whether it was. */
@@ -48,16 +71,29 @@ export async function startCriProxy({ socket, upstream }: { readonly socket: str
   };
   const server = new Server(options);
   for (const service of [RuntimeServiceService, ImageServiceService, EventsService]) {
-    const [definition, implementation] = passingOn(Object.values(service), client, { at, called: (method) => void calls.push(method) });
+    const [definition, implementation] = passingOn(Object.values(service), client, {
+      at,
+      called: (method) => void calls.push(method),
+    });
     server.addService(definition, implementation);
   }
-  await new Promise<void>((resolve, reject) => server.bindAsync(`unix:${socket}`, ServerCredentials.createInsecure(), (error) => (error ? reject(error) : resolve())));
+  await new Promise<void>((resolve, reject) =>
+    server.bindAsync(`unix:${socket}`, ServerCredentials.createInsecure(), (error) =>
+      error ? reject(error) : resolve(),
+    ),
+  );
   return {
-    socket, calls,
+    socket,
+    calls,
     stopAt(moment, act) {
       if (trap) throw new Error(`the proxy waits for "${trap.moment}" already`);
       return new Promise((resolve, reject) => {
-        trap = { moment, spring: async () => { await act().then(resolve, reject); } };
+        trap = {
+          moment,
+          spring: async () => {
+            await act().then(resolve, reject);
+          },
+        };
       });
     },
     async [Symbol.asyncDispose]() {
@@ -74,12 +110,24 @@ interface Watch {
 }
 
 /** The same methods with bytes in place of messages, each passed on. */
-function passingOn(methods: readonly Raw[], client: Client, watch: Watch): [ServiceDefinition, UntypedServiceImplementation] {
+function passingOn(
+  methods: readonly Raw[],
+  client: Client,
+  watch: Watch,
+): [ServiceDefinition, UntypedServiceImplementation] {
   const definition: Record<string, ServiceDefinition[string]> = {};
   const implementation: UntypedServiceImplementation = {};
   for (const { path, responseStream } of methods) {
     const name = path.slice(path.lastIndexOf("/") + 1);
-    definition[name] = { path, requestStream: false, responseStream, requestSerialize: asIs, requestDeserialize: asIs, responseSerialize: asIs, responseDeserialize: asIs };
+    definition[name] = {
+      path,
+      requestStream: false,
+      responseStream,
+      requestSerialize: asIs,
+      requestDeserialize: asIs,
+      responseSerialize: asIs,
+      responseDeserialize: asIs,
+    };
     implementation[name] = responseStream
       ? (call: ServerWritableStream<Bytes, Bytes>) => passStream(client, path, call)
       : (call: ServerUnaryCall<Bytes, Bytes>, answer: sendUnaryData<Bytes>) => {
@@ -104,7 +152,9 @@ async function passCall(client: Client, path: string, { call, answer, at }: Pass
   const deadline = call.getDeadline();
   const limit = deadline === Number.POSITIVE_INFINITY ? {} : { deadline };
   const passed = new Promise<{ error: ServiceError | null; response?: Bytes }>((resolve) => {
-    const upstream = client.makeUnaryRequest(path, asIs, asIs, call.request, call.metadata, limit, (error, response) => resolve({ error, ...(response && { response }) }));
+    const upstream = client.makeUnaryRequest(path, asIs, asIs, call.request, call.metadata, limit, (error, response) =>
+      resolve({ error, ...(response && { response }) }),
+    );
     call.on("cancelled", () => upstream.cancel());
   });
   await at("during");
@@ -117,7 +167,9 @@ async function passCall(client: Client, path: string, { call, answer, at }: Pass
 function passStream(client: Client, path: string, call: ServerWritableStream<Bytes, Bytes>): void {
   const upstream = client.makeServerStreamRequest(path, asIs, asIs, call.request, call.metadata);
   upstream.on("data", (message: Bytes) => call.write(message));
-  upstream.on("error", (error: ServiceError) => call.emit("error", { code: error.code, details: error.details, metadata: error.metadata ?? new Metadata() }));
+  upstream.on("error", (error: ServiceError) =>
+    call.emit("error", { code: error.code, details: error.details, metadata: error.metadata ?? new Metadata() }),
+  );
   upstream.on("end", () => call.end());
   call.on("cancelled", () => upstream.cancel());
 }

@@ -3,7 +3,12 @@ import { ContainerState, type ContainerStatus, PodSandboxState } from "../../src
 import { systemClock } from "../../src/lib/clock.ts";
 import { createLogger } from "../../src/lib/log.ts";
 import type { ContainerStatus as ShownStatus, Pod } from "../../src/objects.ts";
-import { containerNameLabel, containerRestartCountAnnotation, podNameLabel, podUidLabel } from "../../src/pod/labels.ts";
+import {
+  containerNameLabel,
+  containerRestartCountAnnotation,
+  podNameLabel,
+  podUidLabel,
+} from "../../src/pod/labels.ts";
 import type { Cluster } from "./cluster.ts";
 import { type Sight, lookAt } from "./sight.ts";
 import { Hopeless, waitFor } from "./wait.ts";
@@ -23,37 +28,55 @@ export interface Invariants extends AsyncDisposable {
   /** The running containers of these pods, for `hold` to find them undisturbed. */
   standing(...pods: readonly string[]): Promise<Baseline>;
   /** Waits until the node is at rest and right: no container of `undisturbed` restarted, none runs twice (not even for a
-   *  moment), nothing is left of pods that are gone, and the API server shows what the runtime has.
-   *  @throws naming what is wrong when it still is after `withinMs` (10 s unless given). */
-  hold(undisturbed: Baseline, withinMs?: number): Promise<void>;
+   *  moment), nothing is left of pods that are gone, and within 10 s the API server shows what the runtime has.
+   *  @throws naming what is wrong. */
+  hold(undisturbed: Baseline): Promise<void>;
 }
+
+/** Within this the API server shows what the runtime has, and within this nothing is left of what is gone, milliseconds. */
+const truthMs = 10_000;
+const cleanMs = 30_000;
 
 /** @param cluster its containerd is asked on its own socket, past the agent. */
 export function createInvariants(cluster: Cluster): Invariants {
   const stop = new AbortController();
   const noStreams = { dial: () => Promise.reject(new Error("the runtime's streams are not looked at")) };
-  const runtime = criRuntime({ runtimeSocket: cluster.containerdSocket, imageSocket: cluster.containerdSocket, requestTimeoutMs: 10_000, host: noStreams, clock: systemClock(), log: createLogger(0) });
+  const runtime = criRuntime({
+    runtimeSocket: cluster.containerdSocket,
+    imageSocket: cluster.containerdSocket,
+    requestTimeoutMs: 10_000,
+    host: noStreams,
+    clock: systemClock(),
+    log: createLogger(0),
+  });
   const look = () => lookAt(cluster, runtime, stop.signal);
   return {
     async standing(...pods) {
       const sight = await waitFor("the node to hold still", look);
       const all = standingOf(sight);
-      return new Map(pods.flatMap((pod) => {
-        const own = [...all].filter(([key]) => key.startsWith(`${pod}/`));
-        if (own.length === 0) throw new Error(`nothing of pod ${pod} runs`);
-        return own;
-      }));
+      return new Map(
+        pods.flatMap((pod) => {
+          const own = [...all].filter(([key]) => key.startsWith(`${pod}/`));
+          if (own.length === 0) throw new Error(`nothing of pod ${pod} runs`);
+          return own;
+        }),
+      );
     },
-    async hold(undisturbed, withinMs = 10_000) {
+    async hold(undisturbed) {
+      const since = performance.now();
       let wrong: readonly string[] = [];
-      await waitFor("the node to be at rest and right", async () => {
+      const check = async () => {
         const sight = await look();
         if (!sight) return false;
         const never = [...twice(sight), ...disturbed(sight, undisturbed)];
-        if (never.length > 0) throw new Hopeless(never.join("\n"));
-        wrong = [...leftOver(sight), ...untold(sight)];
+        const untrue = untold(sight);
+        const late = performance.now() - since > truthMs ? untrue : [];
+        if (never.length + late.length > 0) throw new Hopeless([...never, ...late].join("\n"));
+        wrong = [...leftOver(sight), ...untrue];
         return wrong.length === 0;
-      }, { timeoutMs: withinMs, everyMs: 200, explain: () => wrong.join("\n") });
+      };
+      const explain = () => wrong.join("\n");
+      await waitFor("the node to be at rest and right", check, { timeoutMs: cleanMs, everyMs: 200, explain });
     },
     async [Symbol.asyncDispose]() {
       stop.abort();
@@ -66,18 +89,29 @@ const isRunning = ({ state }: ContainerStatus): boolean => state === ContainerSt
 const isReady = ({ state }: { state: PodSandboxState }): boolean => state === PodSandboxState.SANDBOX_READY;
 const uidOf = ({ labels }: { labels: { [key: string]: string } }): string => labels[podUidLabel] ?? "";
 const nameOf = (container: ContainerStatus): string => container.labels[containerNameLabel] ?? "";
-const countOf = (container: ContainerStatus): number => Number(container.annotations[containerRestartCountAnnotation] ?? 0);
+const countOf = (container: ContainerStatus): number =>
+  Number(container.annotations[containerRestartCountAnnotation] ?? 0);
 
 function standingOf({ containers, processes }: Sight): Map<string, Standing> {
-  return new Map(containers.filter(isRunning).map((container) => {
-    const { id, labels } = container;
-    return [`${labels[podNameLabel]}/${nameOf(container)}`, { id, restartCount: countOf(container), process: processes.get(id) }];
-  }));
+  return new Map(
+    containers.filter(isRunning).map((container) => {
+      const { id, labels } = container;
+      return [
+        `${labels[podNameLabel]}/${nameOf(container)}`,
+        { id, restartCount: countOf(container), process: processes.get(id) },
+      ];
+    }),
+  );
 }
 
 /** Pods with two sandboxes or two containers of one name at the same time. */
 function twice({ sandboxes, containers }: Sight): string[] {
-  const keys = [...sandboxes.filter(isReady).map((sandbox) => `sandbox of ${sandbox.labels[podNameLabel]} ${uidOf(sandbox)}`), ...containers.filter(isRunning).map((container) => `container ${nameOf(container)} of ${container.labels[podNameLabel]} ${uidOf(container)}`)];
+  const keys = [
+    ...sandboxes.filter(isReady).map((sandbox) => `sandbox of ${sandbox.labels[podNameLabel]} ${uidOf(sandbox)}`),
+    ...containers
+      .filter(isRunning)
+      .map((container) => `container ${nameOf(container)} of ${container.labels[podNameLabel]} ${uidOf(container)}`),
+  ];
   return [...new Set(keys.filter((key, index) => keys.indexOf(key) !== index))].map((key) => `${key} is there twice`);
 }
 
@@ -86,7 +120,9 @@ function disturbed(sight: Sight, undisturbed: Baseline): string[] {
   const now = standingOf(sight);
   return [...undisturbed].flatMap(([key, before]) => {
     const after = now.get(key);
-    return JSON.stringify(after) === JSON.stringify(before) ? [] : [`${key} was ${JSON.stringify(before)} and is ${JSON.stringify(after)}`];
+    return JSON.stringify(after) === JSON.stringify(before)
+      ? []
+      : [`${key} was ${JSON.stringify(before)} and is ${JSON.stringify(after)}`];
   });
 }
 
@@ -94,9 +130,15 @@ function disturbed(sight: Sight, undisturbed: Baseline): string[] {
 function leftOver({ pods, sandboxes, containers, traces, brokenLinks }: Sight): string[] {
   const known = new Set(pods.map(({ metadata }) => metadata.uid));
   return [
-    ...sandboxes.filter((sandbox) => !known.has(uidOf(sandbox))).map(({ id, labels }) => `sandbox ${id} of ${labels[podNameLabel]} is left over`),
-    ...containers.filter((container) => !known.has(uidOf(container))).map(({ id, labels }) => `container ${id} of ${labels[podNameLabel]} is left over`),
-    ...containers.filter(({ state }) => state === ContainerState.CONTAINER_CREATED).map((container) => `container ${container.id} (${nameOf(container)}) was made and never started`),
+    ...sandboxes
+      .filter((sandbox) => !known.has(uidOf(sandbox)))
+      .map(({ id, labels }) => `sandbox ${id} of ${labels[podNameLabel]} is left over`),
+    ...containers
+      .filter((container) => !known.has(uidOf(container)))
+      .map(({ id, labels }) => `container ${id} of ${labels[podNameLabel]} is left over`),
+    ...containers
+      .filter(({ state }) => state === ContainerState.CONTAINER_CREATED)
+      .map((container) => `container ${container.id} (${nameOf(container)}) was made and never started`),
     ...[...traces].filter(([uid]) => !known.has(uid)).flatMap(([, left]) => left.map((what) => `${what} is left over`)),
     ...brokenLinks.map((name) => `/var/log/containers/${name} leads nowhere`),
   ];
@@ -107,7 +149,12 @@ function untold(sight: Sight): string[] {
   return sight.pods.flatMap((pod) => {
     const own = sight.containers.filter((container) => uidOf(container) === pod.metadata.uid);
     const statuses = [...(pod.status?.initContainerStatuses ?? []), ...(pod.status?.containerStatuses ?? [])];
-    const wrong = statuses.flatMap((shown) => untoldOf(shown, own.find((container) => nameOf(container) === shown.name)));
+    const wrong = statuses.flatMap((shown) =>
+      untoldOf(
+        shown,
+        own.find((container) => nameOf(container) === shown.name),
+      ),
+    );
     return [...wrong, ...untoldAddress(pod, sight)].map((text) => `pod ${pod.metadata.name}: ${text}`);
   });
 }
@@ -122,7 +169,9 @@ function untoldOf(shown: ShownStatus, real: ContainerStatus | undefined): string
   const has = `the runtime has ${JSON.stringify({ id: real.id, state: real.state, restartCount: countOf(real), exitCode: real.exitCode, finishedAt: String(real.finishedAt) })}`;
   const right = isRunning(real)
     ? running !== undefined && Date.parse(running.startedAt ?? "") === wholeSeconds(real.startedAt)
-    : ended?.exitCode === real.exitCode && Date.parse(ended.finishedAt ?? "") === wholeSeconds(real.finishedAt) && idOf(ended.containerID) === real.id;
+    : ended?.exitCode === real.exitCode &&
+      Date.parse(ended.finishedAt ?? "") === wholeSeconds(real.finishedAt) &&
+      idOf(ended.containerID) === real.id;
   const same = idOf(shown.containerID) === real.id && shown.restartCount === countOf(real);
   return right && same ? [] : [`${says}; ${has}`];
 }

@@ -1,10 +1,8 @@
-import { existsSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Container, ContainerStatus, CoreEvent, Pod, PodCondition, PodSpec } from "../../src/objects.ts";
 import { type Api, openApi, Refused } from "./api.ts";
-import { cgroupHierarchies } from "./cgroups.ts";
 import type { Cluster } from "./cluster.ts";
-import { listProcesses } from "./processes.ts";
 import { waitFor } from "./wait.ts";
 
 export const images = {
@@ -13,8 +11,14 @@ export const images = {
   nonroot: "registry.k8s.io/e2e-test-images/nonroot:1.5",
 } as const;
 
-/** A pod's spec as a test writes it: what it leaves out is filled in. */
-export type SpecDraft = Partial<Omit<PodSpec, "containers" | "initContainers">> & { readonly containers?: readonly Partial<Container>[]; readonly initContainers?: readonly Partial<Container>[] };
+/** A container as a test writes it: what it leaves out is filled in, what it gives as undefined stays away. */
+export type ContainerDraft = { readonly [Field in keyof Container]?: Container[Field] | undefined };
+
+/** A pod's spec as a test writes it. */
+export type SpecDraft = Partial<Omit<PodSpec, "containers" | "initContainers">> & {
+  readonly containers?: readonly ContainerDraft[];
+  readonly initContainers?: readonly ContainerDraft[];
+};
 
 /** The pods of one namespace, seen from outside: every version that the API server stored is remembered. */
 export interface Pods extends AsyncDisposable {
@@ -35,6 +39,8 @@ export interface Pods extends AsyncDisposable {
   log(name: string, query?: string): Promise<string>;
   /** Waits for a container to end and returns its log. */
   outputOf(name: string, container?: string): Promise<string>;
+  /** Runs a pod of one container, never restarted unless the spec says so, to its end, and returns the container's log. */
+  output(name: string, container: ContainerDraft, spec?: SpecDraft, metadata?: object): Promise<string>;
   events(name: string): Promise<readonly CoreEvent[]>;
   /** Waits for an event about the pod. */
   event(name: string, reason: string, message?: string | RegExp, timeoutMs?: number): Promise<CoreEvent>;
@@ -59,7 +65,9 @@ export async function openPods(cluster: Cluster, namespace = "default"): Promise
     versions.set(name, known[0]?.metadata.uid === pod.metadata.uid ? [...known, pod] : [pod]);
     for (const watcher of watchers) watcher.heard(type, pod);
   };
-  const watching = api.watch<Pod>(`${base}/pods?watch=true`, heard, stop.signal).catch((error: unknown) => { if (!stop.signal.aborted) throw error; });
+  const watching = api.watch<Pod>(`${base}/pods?watch=true`, heard, stop.signal).catch((error: unknown) => {
+    if (!stop.signal.aborted) throw error;
+  });
 
   const newest = (name: string): Pod | undefined => versions.get(name)?.at(-1);
   const events = async (name: string): Promise<readonly CoreEvent[]> => {
@@ -69,15 +77,26 @@ export async function openPods(cluster: Cluster, namespace = "default"): Promise
   };
   const explain = async (name: string): Promise<string> => {
     const pod = newest(name);
-    const told = (await events(name)).map(({ type, reason, message, count }) => `  ${type} ${reason} x${count ?? 1}: ${message}`);
+    const told = (await events(name)).map(
+      ({ type, reason, message, count }) => `  ${type} ${reason} x${count ?? 1}: ${message}`,
+    );
     return `${name} is ${JSON.stringify(pod?.status ?? "not there", undefined, 1)}\nevents:\n${told.join("\n")}`;
   };
 
   const pods: Pods = {
-    api, namespace, events,
-    create: (name, spec, metadata = {}) => api.create<Pod>(`${base}/pods`, { apiVersion: "v1", kind: "Pod", metadata: { name, ...metadata }, spec: completed(spec) }),
+    api,
+    namespace,
+    events,
+    create: (name, spec, metadata = {}) =>
+      api.create<Pod>(`${base}/pods`, {
+        apiVersion: "v1",
+        kind: "Pod",
+        metadata: { name, ...metadata },
+        spec: completed(spec),
+      }),
     patch: (name, patch) => api.patch<Pod>(`${base}/pods/${name}`, patch),
-    remove: (name, gracePeriodSeconds) => api.remove(`${base}/pods/${name}`, gracePeriodSeconds === undefined ? {} : { gracePeriodSeconds }),
+    remove: (name, gracePeriodSeconds) =>
+      api.remove(`${base}/pods/${name}`, gracePeriodSeconds === undefined ? {} : { gracePeriodSeconds }),
     history: (name) => versions.get(name) ?? [],
     until(name, what, holds, timeoutMs = 60_000) {
       const { promise, resolve, reject } = Promise.withResolvers<Pod>();
@@ -86,29 +105,67 @@ export async function openPods(cluster: Cluster, namespace = "default"): Promise
         try {
           if (holds(pod)) resolve(pod);
         } catch (error) {
-          reject(error as Error);
+          reject(error);
         }
       };
       const watcher = { heard: (_: string, pod: Pod) => look(pod) };
-      const timer = setTimeout(() => void explain(name).then((why) => reject(new Error(`waited ${timeoutMs / 1000} s in vain for ${name}: ${what}\n${why}`)), reject), timeoutMs);
+      const timer = setTimeout(
+        () =>
+          void explain(name).then(
+            (why) => reject(new Error(`waited ${timeoutMs / 1000} s in vain for ${name}: ${what}\n${why}`)),
+            reject,
+          ),
+        timeoutMs,
+      );
       watchers.add(watcher);
       look(newest(name));
-      return promise.finally(() => { clearTimeout(timer); watchers.delete(watcher); });
+      return promise.finally(() => {
+        clearTimeout(timer);
+        watchers.delete(watcher);
+      });
     },
     ready: (name) => pods.until(name, "to be Ready", (pod) => condition(pod, "Ready")?.status === "True"),
     gone<T>(name: string, atOnce?: (last: Pod) => T) {
       const { promise, resolve, reject } = Promise.withResolvers<{ last: Pod; found: T }>();
-      const watcher = { heard: (type: string, pod: Pod) => { if (type === "DELETED" && pod.metadata.name === name) resolve({ last: pod, found: atOnce?.(pod) as T }); } };
-      const timer = setTimeout(() => void explain(name).then((why) => reject(new Error(`waited 60 s in vain for the end of ${name}\n${why}`)), reject), 60_000);
+      const watcher = {
+        heard: (type: string, pod: Pod) => {
+          if (type === "DELETED" && pod.metadata.name === name) resolve({ last: pod, found: atOnce?.(pod) as T });
+        },
+      };
+      const timer = setTimeout(
+        () =>
+          void explain(name).then(
+            (why) => reject(new Error(`waited 60 s in vain for the end of ${name}\n${why}`)),
+            reject,
+          ),
+        60_000,
+      );
       watchers.add(watcher);
-      return promise.finally(() => { clearTimeout(timer); watchers.delete(watcher); });
+      return promise.finally(() => {
+        clearTimeout(timer);
+        watchers.delete(watcher);
+      });
     },
     log: (name, query = "") => api.text(`${base}/pods/${name}/log?${query}`),
     async outputOf(name, container = "main") {
       await pods.until(name, `${container} to end`, (pod) => statusOf(pod, container)?.state?.terminated !== undefined);
       return pods.log(name, `container=${container}`);
     },
-    event: (name, reason, message = /^/, timeoutMs = 60_000) => waitFor(`an event ${reason} ${String(message)} of ${name}`, async () => (await events(name)).find((event) => event.reason === reason && (typeof message === "string" ? event.message === message : message.test(event.message ?? ""))), { timeoutMs, everyMs: 250, explain: () => explain(name) }),
+    async output(name, container, spec = {}, metadata = {}) {
+      await pods.create(name, { restartPolicy: "Never", ...spec, containers: [container] }, metadata);
+      return pods.outputOf(name);
+    },
+    event: (name, reason, message = /^/, timeoutMs = 60_000) =>
+      waitFor(
+        `an event ${reason} ${String(message)} of ${name}`,
+        async () =>
+          (await events(name)).find(
+            (event) =>
+              event.reason === reason &&
+              (typeof message === "string" ? event.message === message : message.test(event.message ?? "")),
+          ),
+        { timeoutMs, everyMs: 250, explain: () => explain(name) },
+      ),
     async [Symbol.asyncDispose]() {
       stop.abort();
       await watching;
@@ -119,13 +176,28 @@ export async function openPods(cluster: Cluster, namespace = "default"): Promise
 }
 
 function completed(spec: SpecDraft): object {
-  const fill = (container: Partial<Container>, index: number): object => ({ name: index === 0 ? "main" : `extra-${index}`, image: images.busybox, command: ["sleep", "infinity"], ...container });
+  const fill = (container: ContainerDraft, index: number): object => ({
+    name: index === 0 ? "main" : `extra-${index}`,
+    image: images.busybox,
+    command: ["sleep", "infinity"],
+    ...container,
+  });
   const { containers = [{}], initContainers } = spec;
-  return { terminationGracePeriodSeconds: 1, ...spec, containers: containers.map(fill), ...(initContainers && { initContainers: initContainers.map((container, index) => ({ ...fill(container, index), name: container.name ?? `init-${index}` })) }) };
+  return {
+    terminationGracePeriodSeconds: 1,
+    ...spec,
+    containers: containers.map(fill),
+    ...(initContainers && {
+      initContainers: initContainers.map((container, index) => ({
+        ...fill(container, index),
+        name: container.name ?? `init-${index}`,
+      })),
+    }),
+  };
 }
 
 /** A container that runs a shell script. */
-export function shell(script: string, more: Partial<Container> = {}): Partial<Container> {
+export function shell(script: string, more: ContainerDraft = {}): ContainerDraft {
   return { command: ["sh", "-c", script], ...more };
 }
 
@@ -148,46 +220,15 @@ export function containerId(pod: Pod, name = "main"): string {
 
 /** The machine's number of a running container's first process, as containerd's shim wrote it down. */
 export function firstProcess({ layout }: Cluster, pod: Pod, name = "main"): number {
-  return Number(readFileSync(join(layout.containerd, "state", "io.containerd.runtime.v2.task", "k8s.io", containerId(pod, name), "init.pid"), "utf8"));
-}
-
-/** All processes that run in a pod's cgroup, the sandbox's included. */
-export function processesOf(uid: string): number[] {
-  return listProcesses().map(({ pid }) => pid).filter((pid) => textOf(`/proc/${pid}/cgroup`).includes(`/pod${uid}`));
-}
-
-/** The process that holds a pod's sandbox. */
-export function sandboxProcess(uid: string): number {
-  const found = processesOf(uid).find((pid) => textOf(`/proc/${pid}/cmdline`).startsWith("/pause"));
-  if (found === undefined) throw new Error(`pod ${uid} has no sandbox process`);
-  return found;
-}
-
-/** A value of the cgroup that a process is in: `controller` names the hierarchy of version 1. Levels go up towards the root. */
-export function cgroupValue(pid: number, controller: string, file: string, levelsUp = 0): string {
-  for (const line of textOf(`/proc/${pid}/cgroup`).trim().split("\n")) {
-    const [, controllers = "", path = ""] = line.split(":");
-    if (!controllers.split(",").includes(controller)) continue;
-    const found = cgroupHierarchies().map((hierarchy) => join(hierarchy, path, ...Array<string>(levelsUp).fill(".."), file)).find(existsSync);
-    if (found) return readFileSync(found, "utf8").trim();
-  }
-  throw new Error(`process ${pid} has no ${file} of cgroup controller ${controller}`);
-}
-
-/** The folder of one of a pod's volumes on the machine. */
-export function volumeFolder({ layout, root }: Cluster, pod: Pod, kind: string, volume: string): string {
-  return join(root, layout.kubeletRoot, "pods", pod.metadata.uid, "volumes", `kubernetes.io~${kind}`, volume);
+  return Number(
+    readFileSync(
+      join(layout.containerd, "state", "io.containerd.runtime.v2.task", "k8s.io", containerId(pod, name), "init.pid"),
+      "utf8",
+    ),
+  );
 }
 
 /** Whether an error is the API server's word that there is no such object. */
 export function isNotFound(error: unknown): boolean {
   return error instanceof Refused && error.status === 404;
-}
-
-function textOf(path: string): string {
-  try {
-    return readFileSync(path, "utf8");
-  } catch {
-    return "";
-  }
 }

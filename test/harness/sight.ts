@@ -26,11 +26,28 @@ export interface Sight {
  *  meanwhile. */
 export async function lookAt(cluster: Cluster, runtime: Runtime, signal: AbortSignal): Promise<Sight | undefined> {
   const before = await podsOf(cluster);
-  const [pods, listed] = await Promise.all([runtime.listPodSandbox(undefined, signal), runtime.listContainers(undefined, signal)]);
-  const sandboxes = present(await Promise.all(pods.map(async ({ id }) => (await runtime.podSandboxStatus(id, signal).catch(goneIsNothing))?.status)));
-  const statuses = present(await Promise.all(listed.map(async ({ id }) => (await runtime.containerStatus(id, signal).catch(goneIsNothing))?.status)));
+  const [pods, listed] = await Promise.all([
+    runtime.listPodSandbox(undefined, signal),
+    runtime.listContainers(undefined, signal),
+  ]);
+  const sandboxes = present(
+    await Promise.all(
+      pods.map(async ({ id }) => (await runtime.podSandboxStatus(id, signal).catch(goneIsNothing))?.status),
+    ),
+  );
+  const statuses = present(
+    await Promise.all(
+      listed.map(async ({ id }) => (await runtime.containerStatus(id, signal).catch(goneIsNothing))?.status),
+    ),
+  );
   const containers = statuses.sort((a, b) => Number(b.createdAt - a.createdAt));
-  const sight = { sandboxes, containers, processes: processesOf(cluster, containers), traces: tracesOf(cluster), brokenLinks: brokenLinksOf(cluster) };
+  const sight = {
+    sandboxes,
+    containers,
+    processes: processesOf(cluster, containers),
+    traces: tracesOf(cluster),
+    brokenLinks: brokenLinksOf(cluster),
+  };
   const after = await podsOf(cluster);
   return versionsOf(before) === versionsOf(after) ? { pods: after, ...sight } : undefined;
 }
@@ -44,21 +61,32 @@ function goneIsNothing(error: unknown): undefined {
 }
 
 async function podsOf({ mustKubectl, nodeName }: Cluster): Promise<readonly Pod[]> {
-  const text = await mustKubectl(["get", "pods", "--all-namespaces", `--field-selector=spec.nodeName=${nodeName}`, "--output=json"]);
+  const text = await mustKubectl([
+    "get",
+    "pods",
+    "--all-namespaces",
+    `--field-selector=spec.nodeName=${nodeName}`,
+    "--output=json",
+  ]);
   return (JSON.parse(text) as { items: Pod[] }).items;
 }
 
 function versionsOf(pods: readonly Pod[]): string {
-  return pods.map(({ metadata }) => `${metadata.uid}=${metadata.resourceVersion}`).sort().join(" ");
+  return pods
+    .map(({ metadata }) => `${metadata.uid}=${metadata.resourceVersion}`)
+    .sort()
+    .join(" ");
 }
 
 /** containerd's shim writes the pid of a container's first process next to its bundle. */
 function processesOf({ layout }: Cluster, containers: readonly ContainerStatus[]): Map<string, string> {
   const tasks = join(layout.containerd, "state", "io.containerd.runtime.v2.task", "k8s.io");
-  return new Map(containers.flatMap(({ id }) => {
-    const file = join(tasks, id, "init.pid");
-    return existsSync(file) ? [[id, readFileSync(file, "utf8").trim()] as const] : [];
-  }));
+  return new Map(
+    containers.flatMap(({ id }) => {
+      const file = join(tasks, id, "init.pid");
+      return existsSync(file) ? [[id, readFileSync(file, "utf8").trim()] as const] : [];
+    }),
+  );
 }
 
 const uidPattern = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/;
@@ -69,19 +97,23 @@ function tracesOf({ layout, root }: Cluster): Map<string, string[]> {
     const uid = uidPattern.exec(text)?.[0];
     if (uid !== undefined) traces.set(uid, [...(traces.get(uid) ?? []), what]);
   };
-  for (const name of namesIn(join(layout.kubeletRoot, "pods"))) note(name, `directory ${join(layout.kubeletRoot, "pods", name)}`);
+  for (const name of namesIn(join(layout.kubeletRoot, "pods")))
+    note(name, `directory ${join(layout.kubeletRoot, "pods", name)}`);
   for (const name of namesIn(layout.podLogs)) note(name, `logs ${join(layout.podLogs, name)}`);
   for (const line of readFileSync(join(root, "..", "mountinfo"), "utf8").split("\n")) {
     const path = line.split(" ")[4] ?? "";
     if (path.startsWith(`${layout.kubeletRoot}/`)) note(path, `mount ${path}`);
   }
-  for (const cgroup of cgroupHierarchies().flatMap((hierarchy) => podCgroups(join(hierarchy, layout.cgroup)))) note(basename(cgroup), `cgroup ${cgroup}`);
+  for (const cgroup of cgroupHierarchies().flatMap((hierarchy) => podCgroups(join(hierarchy, layout.cgroup))))
+    note(basename(cgroup), `cgroup ${cgroup}`);
   return traces;
 }
 
 /** The cgroups of pods below one of QoS classes, at whatever depth. */
 function podCgroups(folder: string): string[] {
-  return foldersIn(folder).flatMap((name) => (name.startsWith("pod") ? [join(folder, name)] : podCgroups(join(folder, name))));
+  return foldersIn(folder).flatMap((name) =>
+    name.startsWith("pod") ? [join(folder, name)] : podCgroups(join(folder, name)),
+  );
 }
 
 function brokenLinksOf({ root }: Cluster): string[] {
@@ -94,5 +126,9 @@ function namesIn(folder: string): string[] {
 }
 
 function foldersIn(folder: string): string[] {
-  return existsSync(folder) ? readdirSync(folder, { withFileTypes: true }).filter((entry) => entry.isDirectory()).map(({ name }) => name) : [];
+  return existsSync(folder)
+    ? readdirSync(folder, { withFileTypes: true })
+        .filter((entry) => entry.isDirectory())
+        .map(({ name }) => name)
+    : [];
 }

@@ -18,17 +18,24 @@ describe("graftlet killed", { timeout: 600_000 }, () => {
   let agent: Agent;
 
   const startAgent = async () => {
-    agent = await startGraftlet(cluster, { args: ["-v=4"], config: { containerRuntimeEndpoint: `unix://${proxy.socket}` } });
+    agent = await startGraftlet(cluster, {
+      args: ["-v=4"],
+      config: { containerRuntimeEndpoint: `unix://${proxy.socket}` },
+    });
   };
   const killAgent = () => agent.kill("SIGKILL");
-  const until = (name: string, condition: string) => cluster.mustKubectl(["wait", `--for=${condition}`, `pod/${name}`, "--timeout=30s"]);
+  const until = (name: string, condition: string) =>
+    cluster.mustKubectl(["wait", `--for=${condition}`, `pod/${name}`, "--timeout=30s"]);
 
   before(async () => {
     cluster = await startCluster({ name: "faults-crash" });
     proxy = await startCriProxy({ socket: join(cluster.layout.dir, "cri.sock"), upstream: cluster.containerdSocket });
     invariants = createInvariants(cluster);
     await startAgent();
-    await cluster.apply([{ apiVersion: "v1", kind: "Secret", metadata: { name: "settings" }, stringData: { key: "value" } }, podThatCounts(cluster, "bystander")]);
+    await cluster.apply([
+      { apiVersion: "v1", kind: "Secret", metadata: { name: "settings" }, stringData: { key: "value" } },
+      podThatCounts(cluster, "bystander"),
+    ]);
     await until("bystander", "condition=Ready");
   });
   after(async () => {
@@ -37,7 +44,15 @@ describe("graftlet killed", { timeout: 600_000 }, () => {
     await proxy?.[Symbol.asyncDispose]();
   });
 
-  const startMoments: readonly Moment[] = ["before RunPodSandbox", "during RunPodSandbox", "after RunPodSandbox", "before PullImage", "during PullImage", "before CreateContainer", "during CreateContainer", "after CreateContainer", "before StartContainer", "after StartContainer"];
+  const startMoments: readonly Moment[] = [
+    "before RunPodSandbox",
+    "during RunPodSandbox",
+    "after RunPodSandbox",
+    "before PullImage",
+    "during CreateContainer",
+    "after CreateContainer",
+    "after StartContainer",
+  ];
   for (const moment of startMoments) {
     it(`${moment} of a pod's start: the next one finishes the start, once`, async () => {
       const name = moment.replace(" ", "-").toLowerCase();
@@ -54,7 +69,15 @@ describe("graftlet killed", { timeout: 600_000 }, () => {
     });
   }
 
-  const endMoments: readonly Moment[] = ["before StopContainer", "during StopContainer", "after StopContainer", "before StopPodSandbox", "during StopPodSandbox", "after StopPodSandbox", "before RemoveContainer", "after RemoveContainer", "before RemovePodSandbox", "after RemovePodSandbox"];
+  const endMoments: readonly Moment[] = [
+    "before StopContainer",
+    "during StopContainer",
+    "after StopContainer",
+    "before StopPodSandbox",
+    "after StopPodSandbox",
+    "before RemoveContainer",
+    "after RemovePodSandbox",
+  ];
   for (const moment of endMoments) {
     it(`${moment} of a pod's end: the next one finishes the end`, async () => {
       const name = moment.replace(" ", "-").toLowerCase();
@@ -76,9 +99,24 @@ describe("graftlet killed", { timeout: 600_000 }, () => {
     await until("kept", "condition=Ready");
     const standing = await invariants.standing("bystander");
     // Asked until it binds: a policy takes a moment to be in force.
-    await cluster.waitFor("the policy to refuse nodes", async () => /kept for the test/.test((await cluster.kubectl(["delete", "pod", "kept", "--dry-run=server", `--as=system:node:${cluster.nodeName}`, "--as-group=system:nodes"])).stderr));
+    await cluster.waitFor("the policy to refuse nodes", async () =>
+      /kept for the test/.test(
+        (
+          await cluster.kubectl([
+            "delete",
+            "pod",
+            "kept",
+            "--dry-run=server",
+            `--as=system:node:${cluster.nodeName}`,
+            "--as-group=system:nodes",
+          ])
+        ).stderr,
+      ),
+    );
     await cluster.mustKubectl(["delete", "pod", "kept", "--wait=false"]);
-    await cluster.waitFor("graftlet to try to delete the object", () => /kept for the test/.test(agent.log()), { timeoutMs: 30_000 });
+    await cluster.waitFor("graftlet to try to delete the object", () => /kept for the test/.test(agent.log()), {
+      timeoutMs: 30_000,
+    });
     await killAgent();
     assert.equal((await cluster.get<Pod>("pod", "kept"))?.status?.phase, "Succeeded");
     await cluster.mustKubectl(["delete", "validatingadmissionpolicybindings,validatingadmissionpolicies", "kept"]);
@@ -94,12 +132,20 @@ function podThatCounts({ nodeName, layout }: Cluster, name: string): object {
   const command = `trap 'echo ended >> /runs/${name}; exit 0' TERM; echo started >> /runs/${name}; sleep 3600 & wait`;
   const mounts = ["runs", "scratch", "settings"].map((volume) => ({ name: volume, mountPath: `/${volume}` }));
   return {
-    apiVersion: "v1", kind: "Pod", metadata: { name, labels: { name } },
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: { name, labels: { name } },
     spec: {
       nodeName,
       terminationGracePeriodSeconds: 10,
-      containers: [{ name: "main", image, imagePullPolicy: "Always", command: ["sh", "-c", command], volumeMounts: mounts }],
-      volumes: [{ name: "runs", hostPath: { path: join(layout.dir, "runs"), type: "DirectoryOrCreate" } }, { name: "scratch", emptyDir: { medium: "Memory" } }, { name: "settings", secret: { secretName: "settings" } }],
+      containers: [
+        { name: "main", image, imagePullPolicy: "Always", command: ["sh", "-c", command], volumeMounts: mounts },
+      ],
+      volumes: [
+        { name: "runs", hostPath: { path: join(layout.dir, "runs"), type: "DirectoryOrCreate" } },
+        { name: "scratch", emptyDir: { medium: "Memory" } },
+        { name: "settings", secret: { secretName: "settings" } },
+      ],
     },
   };
 }
@@ -107,7 +153,10 @@ function podThatCounts({ nodeName, layout }: Cluster, name: string): object {
 async function startsOf(cluster: Cluster, name: string): Promise<{ runs: string[]; restartCount: number | undefined }> {
   const file = join(cluster.layout.dir, "runs", name);
   const pod = await cluster.get<Pod>("pod", name);
-  return { runs: existsSync(file) ? readFileSync(file, "utf8").trim().split("\n") : [], restartCount: pod?.status?.containerStatuses?.[0]?.restartCount };
+  return {
+    runs: existsSync(file) ? readFileSync(file, "utf8").trim().split("\n") : [],
+    restartCount: pod?.status?.containerStatuses?.[0]?.restartCount,
+  };
 }
 
 /** Nodes may not delete the pod: the object stays although everything else of it is gone. */
@@ -115,10 +164,18 @@ function noDeletionOf(name: string): object[] {
   const api = { apiVersion: "admissionregistration.k8s.io/v1", metadata: { name } };
   return [
     {
-      ...api, kind: "ValidatingAdmissionPolicy",
+      ...api,
+      kind: "ValidatingAdmissionPolicy",
       spec: {
-        matchConstraints: { resourceRules: [{ apiGroups: [""], apiVersions: ["v1"], operations: ["DELETE"], resources: ["pods"] }] },
-        validations: [{ expression: `!(request.name == "${name}" && "system:nodes" in request.userInfo.groups)`, message: `${name} for the test` }],
+        matchConstraints: {
+          resourceRules: [{ apiGroups: [""], apiVersions: ["v1"], operations: ["DELETE"], resources: ["pods"] }],
+        },
+        validations: [
+          {
+            expression: `!(request.name == "${name}" && "system:nodes" in request.userInfo.groups)`,
+            message: `${name} for the test`,
+          },
+        ],
       },
     },
     { ...api, kind: "ValidatingAdmissionPolicyBinding", spec: { policyName: name, validationActions: ["Deny"] } },

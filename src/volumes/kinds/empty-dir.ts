@@ -1,31 +1,56 @@
-import type { Pod } from "../../objects.ts";
-import { quantityValue } from "../../pod/quantity.ts";
-import { volumeDirectory } from "../paths.ts";
-import { memoryDirectory } from "../tmpfs.ts";
-import type { VolumeKind } from "./kind.ts";
+import { isMountPoint } from "../../host/mounts.ts";
+import { CodedError, hasCode } from "../../lib/errors.ts";
+import { emptyDirMarker, volumeDirectory } from "../paths.ts";
+import { memoryBound, memoryDirectory } from "../tmpfs.ts";
+import type { VolumeDeps, VolumeKind } from "./kind.ts";
 
 const openToAll = 0o777;
+const markerMode = 0o750;
 
-/** A directory that lives as long as the pod, on disk or in memory. @see https://kubernetes.io/docs/concepts/storage/volumes/#emptydir */
+/** A directory that lives as long as the pod, on disk or in memory. Once made it belongs to the pod: its mode is not set again.
+ *  @see https://kubernetes.io/docs/concepts/storage/volumes/#emptydir */
 export const emptyDir: VolumeKind = {
   refreshes: false,
   async setUp(deps, pod, volume, signal) {
+    const { medium = "", sizeLimit } = volume.emptyDir ?? {};
+    if (medium !== "" && medium !== "Memory")
+      throw new CodedError("unimplemented", `unknown storage medium ${JSON.stringify(medium)}`);
     const path = volumeDirectory(deps.rootDir, pod.metadata.uid, "empty-dir", volume.name);
-    if (volume.emptyDir?.medium === "Memory") {
-      const sizeBytes = memorySize(pod, volume.emptyDir.sizeLimit, deps.allocatable()["memory"]);
-      await memoryDirectory(deps, path, { mode: openToAll, ...(sizeBytes > 0 && { sizeBytes }) }, signal);
-    } else {
-      await deps.host.fs.apply([{ do: "mkdir", path, mode: openToAll, parents: true }], signal);
-    }
-    await deps.host.fs.apply([{ do: "chmod", path, mode: openToAll }], signal);
-    return { hostPath: path, readOnly: false };
+    const marker = emptyDirMarker(deps.rootDir, pod.metadata.uid, volume.name);
+    const ready = { hostPath: path, readOnly: false };
+    if (
+      (await stands(deps, path, `${marker}/ready`, signal)) &&
+      (medium === "" || (await isMountPoint(deps.host, path, signal)))
+    )
+      return ready;
+    if (medium === "Memory") await memoryDirectory(deps, path, memoryBound(deps, pod, sizeLimit), signal);
+    else
+      await deps.host.fs.apply(
+        [
+          { do: "mkdir", path, parents: true },
+          { do: "chmod", path, mode: openToAll },
+        ],
+        signal,
+      );
+    await deps.host.fs.apply(
+      [
+        { do: "mkdir", path: marker, mode: markerMode, parents: true },
+        { do: "write", path: `${marker}/ready`, data: "" },
+      ],
+      signal,
+    );
+    return ready;
   },
 };
 
-/** The least of the volume's own limit, what the pod's containers may use together, and what the node has; 0 for none. */
-function memorySize(pod: Pod, sizeLimit: string | undefined, allocatable: string | undefined): number {
-  const limits = pod.spec.containers.map(({ resources }) => resources?.limits?.["memory"]);
-  const podLimit = limits.every((limit) => limit !== undefined) ? limits.reduce((sum, limit) => sum + quantityValue(limit), 0) : 0;
-  const bounds = [podLimit, quantityValue(sizeLimit ?? "0"), quantityValue(allocatable ?? "0")].filter((bound) => bound > 0);
-  return bounds.length > 0 ? Math.min(...bounds) : 0;
+/** Both are there: the directory, and the file that a kubelet leaves too once it is done. */
+async function stands({ host }: VolumeDeps, path: string, marker: string, signal: AbortSignal): Promise<boolean> {
+  try {
+    await host.fs.lstat(marker, signal);
+    await host.fs.lstat(path, signal);
+    return true;
+  } catch (error) {
+    if (hasCode(error, "not_found")) return false;
+    throw error;
+  }
 }

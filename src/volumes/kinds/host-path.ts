@@ -19,25 +19,33 @@ export const hostPath: VolumeKind = {
   async setUp({ host }, _pod, volume, signal) {
     const path = volume.hostPath?.path ?? "";
     const type = volume.hostPath?.type ?? "";
-    if (path.split("/").includes("..")) throw new CodedError("invalid_argument", `path ${path} must not contain '..'`);
+    if (path.split("/").includes(".."))
+      throw new CodedError("invalid_argument", `invalid HostPath \`${path}\`: must not contain '..'`);
+    if (type === "") return { hostPath: path, readOnly: false };
     const want = expected[type];
-    if (!want) return { hostPath: path, readOnly: false };
+    if (!want) throw new CodedError("invalid_argument", `${type} is an invalid volume type`);
     const kindAt = () =>
-      host.fs.stat(path, signal).then(({ kind }) => kind, (error: unknown) => {
-        if (hasCode(error, "not_found")) return undefined;
-        throw error;
-      });
+      host.fs.stat(path, signal).then(
+        ({ kind }) => kind,
+        (error: unknown) => {
+          if (hasCode(error, "not_found")) return undefined;
+          throw error;
+        },
+      );
     let kind = await kindAt();
     if (kind === undefined && type.endsWith("OrCreate")) {
       await host.fs.apply([creation(type, path)], signal);
       kind = await kindAt();
     }
-    if (kind !== want[0]) throw new CodedError("failed_precondition", `hostPath type check failed: ${path} is not a ${want[1]}`);
+    if (kind !== want[0])
+      throw new CodedError("failed_precondition", `hostPath type check failed: ${path} is not a ${want[1]}`);
     return { hostPath: path, readOnly: false };
   },
 };
 
 /** A file's parents have to be there; a directory's are made. */
 function creation(type: string, path: string): FileChange {
-  return type === "FileOrCreate" ? { do: "write", path, data: "", mode: 0o644 } : { do: "mkdir", path, mode: 0o755, parents: true };
+  return type === "FileOrCreate"
+    ? { do: "write", path, data: "", mode: 0o644 }
+    : { do: "mkdir", path, mode: 0o755, parents: true };
 }

@@ -5,7 +5,9 @@ import type { VolumeKind } from "./kind.ts";
 import { configMap, secret } from "./objects.ts";
 import { projected } from "./projected.ts";
 
-const kinds = { emptyDir, hostPath, configMap, secret, projected } as const satisfies Readonly<Record<string, VolumeKind>>;
+const kinds = { emptyDir, hostPath, configMap, secret, projected } as const satisfies Readonly<
+  Record<string, VolumeKind>
+>;
 
 /** The code for a volume's type; undefined for a type that is not served. */
 export function kindOf(volume: Volume): VolumeKind | undefined {

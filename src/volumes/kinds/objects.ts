@@ -3,7 +3,7 @@ import type { ConfigMap, Pod, Secret } from "../../objects.ts";
 import { volumeDirectory } from "../paths.ts";
 import { type KeyItem, type KeySelection, configMapPayload, secretPayload } from "../payload.ts";
 import { place } from "../place.ts";
-import { memoryDirectory } from "../tmpfs.ts";
+import { memoryBound, memoryDirectory } from "../tmpfs.ts";
 import type { VolumeDeps, VolumeKind } from "./kind.ts";
 
 const defaultMode = 0o644;
@@ -17,7 +17,8 @@ export const configMap: VolumeKind = {
     const selection = selectionOf(source, source.defaultMode);
     const payload = configMapPayload(await readConfigMap(deps, pod, source, signal), selection);
     const path = volumeDirectory(deps.rootDir, pod.metadata.uid, "configmap", volume.name);
-    await place(deps, path, payload, () => deps.host.fs.apply([{ do: "mkdir", path, mode: openToAll, parents: true }], signal), signal);
+    const prepare = () => deps.host.fs.apply([{ do: "mkdir", path, mode: openToAll, parents: true }], signal);
+    await place(deps, { pod, volumeName: volume.name, path, prepare }, payload, signal);
     return { hostPath: path, readOnly: true };
   },
 };
@@ -28,9 +29,13 @@ export const secret: VolumeKind = {
   async setUp(deps, pod, volume, signal) {
     const source = volume.secret ?? {};
     const reference = { name: source.secretName, optional: source.optional };
-    const payload = secretPayload(await readSecret(deps, pod, reference, signal), selectionOf(source, source.defaultMode));
+    const payload = secretPayload(
+      await readSecret(deps, pod, reference, signal),
+      selectionOf(source, source.defaultMode),
+    );
     const path = volumeDirectory(deps.rootDir, pod.metadata.uid, "secret", volume.name);
-    await place(deps, path, payload, () => memoryDirectory(deps, path, { mode: openToAll }, signal), signal);
+    const prepare = () => memoryDirectory(deps, path, memoryBound(deps, pod), signal);
+    await place(deps, { pod, volumeName: volume.name, path, prepare }, payload, signal);
     return { hostPath: path, readOnly: true };
   },
 };
@@ -41,17 +46,30 @@ interface Reference {
 }
 
 /** The modes and keys that a source asks for. */
-export function selectionOf(source: { readonly items?: readonly KeyItem[]; readonly optional?: boolean }, mode: number | undefined): KeySelection {
+export function selectionOf(
+  source: { readonly items?: readonly KeyItem[]; readonly optional?: boolean },
+  mode: number | undefined,
+): KeySelection {
   return { items: source.items, optional: source.optional === true, defaultMode: mode ?? defaultMode };
 }
 
 /** Undefined when the source is optional and not there. */
-export function readConfigMap({ objects }: VolumeDeps, pod: Pod, { name = "", optional }: Reference, signal: AbortSignal): Promise<ConfigMap | undefined> {
+export function readConfigMap(
+  { objects }: VolumeDeps,
+  pod: Pod,
+  { name = "", optional }: Reference,
+  signal: AbortSignal,
+): Promise<ConfigMap | undefined> {
   return orNone(objects.configMap(pod.metadata.namespace, name, signal), optional);
 }
 
 /** Undefined when the source is optional and not there. */
-export function readSecret({ objects }: VolumeDeps, pod: Pod, { name = "", optional }: Reference, signal: AbortSignal): Promise<Secret | undefined> {
+export function readSecret(
+  { objects }: VolumeDeps,
+  pod: Pod,
+  { name = "", optional }: Reference,
+  signal: AbortSignal,
+): Promise<Secret | undefined> {
   return orNone(objects.secret(pod.metadata.namespace, name, signal), optional);
 }
 

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { createAccessReview, readClusterClientCA } from "../../../src/api/access.ts";
 import { apiError } from "../../../src/api/api-error.ts";
 import { fakeClock } from "../../fakes/clock.ts";
-import { type Call, fakeClient } from "./fake-client.ts";
+import { bodyOf, type Call, fakeClient } from "./fake-client.ts";
 
 const { signal } = new AbortController();
 
@@ -15,8 +15,13 @@ function start(answer: (call: Call) => unknown) {
 test("a token's holder as the API server names them", async () => {
   const user = { username: "jane", uid: "7", groups: ["devs"], extra: { scope: ["a"] } };
   const { review, client } = start(() => ({ status: { authenticated: true, user } }));
-  assert.deepEqual(await review.byToken("secret", signal), { name: "jane", uid: "7", groups: ["devs"], extra: { scope: ["a"] } });
-  assert.deepEqual((client.calls[0]?.body as { spec: object }).spec, { token: "secret" });
+  assert.deepEqual(await review.byToken("secret", signal), {
+    name: "jane",
+    uid: "7",
+    groups: ["devs"],
+    extra: { scope: ["a"] },
+  });
+  assert.deepEqual(bodyOf<{ spec: object }>(client, 0).spec, { token: "secret" });
 });
 
 test("a token that is not authenticated is nobody's", async () => {
@@ -29,9 +34,16 @@ test("asks for this node's subresource, and a denial wins", async () => {
   const { review, client } = start(() => ({ status }));
   const jane = { name: "jane", groups: ["devs"] };
   assert.equal(await review.allowed(jane, "create", "proxy", "/exec", signal), true);
-  const { spec } = client.calls[0]?.body as { spec: { resourceAttributes: object; user: string } };
+  const { spec } = bodyOf<{ spec: { resourceAttributes: object; user: string } }>(client, 0);
   assert.equal(spec.user, "jane");
-  assert.deepEqual(spec.resourceAttributes, { verb: "create", group: "", version: "v1", resource: "nodes", name: "n1", subresource: "proxy" });
+  assert.deepEqual(spec.resourceAttributes, {
+    verb: "create",
+    group: "",
+    version: "v1",
+    resource: "nodes",
+    name: "n1",
+    subresource: "proxy",
+  });
   status = { allowed: false };
   assert.equal(await review.allowed(jane, "create", "proxy", "/exec", signal), false);
   status = { allowed: true, denied: true };
@@ -39,7 +51,13 @@ test("asks for this node's subresource, and a denial wins", async () => {
 });
 
 test("the cluster's client CA, where it publishes one", async () => {
-  assert.equal(await readClusterClientCA(fakeClient(() => ({ data: { "client-ca-file": "PEM" } })), signal), "PEM");
+  assert.equal(
+    await readClusterClientCA(
+      fakeClient(() => ({ data: { "client-ca-file": "PEM" } })),
+      signal,
+    ),
+    "PEM",
+  );
   const missing = fakeClient(() => {
     throw apiError(404, "");
   });

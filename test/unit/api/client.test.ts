@@ -1,7 +1,12 @@
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type RequestListener } from "node:http";
-import { createSecureServer, type Http2ServerRequest, type Http2ServerResponse, type ServerHttp2Session } from "node:http2";
+import {
+  createSecureServer,
+  type Http2ServerRequest,
+  type Http2ServerResponse,
+  type ServerHttp2Session,
+} from "node:http2";
 import type { AddressInfo, Server } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -29,7 +34,14 @@ async function connected(server: Server, cluster: object, scheme: "http" | "http
       users: [{ name: "x", user: { tokenFile: join(dir, "token") } }],
     }),
   );
-  const client = createApiClient({ kubeconfig, clock: systemClock(), log: silent, userAgent: "graftlet/test", qps: 0, burst: 0 });
+  const client = createApiClient({
+    kubeconfig,
+    clock: systemClock(),
+    log: silent,
+    userAgent: "graftlet/test",
+    qps: 0,
+    burst: 0,
+  });
   return {
     client,
     setToken: (token: string) => writeFileSync(join(dir, "token"), token),
@@ -134,17 +146,24 @@ const line = (type: string, name: string) => `${json({ type, object: { metadata:
 test("a watch over HTTP/1.1: events across chunks, an error event is thrown", async () => {
   await using t = await overHttp((request, response) => {
     assert.equal(request.url, "/a?watch=true");
-    const text = line("ADDED", "ä") + line("MODIFIED", "b") + json({ type: "ERROR", object: { code: 410, reason: "Expired", message: "too old" } });
+    const text =
+      line("ADDED", "ä") +
+      line("MODIFIED", "b") +
+      json({ type: "ERROR", object: { code: 410, reason: "Expired", message: "too old" } });
     const bytes = Buffer.from(text);
     // The first cut falls inside a character.
     response.write(bytes.subarray(0, text.indexOf("ä") + 1), () => response.end(bytes.subarray(text.indexOf("ä") + 1)));
   });
   const seen: unknown[] = [];
   const watching = async () => {
-    for await (const { type, object } of t.client.watch<{ metadata: { name: string } }>("/a", { signal })) seen.push([type, object.metadata.name]);
+    for await (const { type, object } of t.client.watch<{ metadata: { name: string } }>("/a", { signal }))
+      seen.push([type, object.metadata.name]);
   };
   await assert.rejects(watching(), { status: 410, message: "too old" });
-  assert.deepEqual(seen, [["ADDED", "ä"], ["MODIFIED", "b"]]);
+  assert.deepEqual(seen, [
+    ["ADDED", "ä"],
+    ["MODIFIED", "b"],
+  ]);
 });
 
 /** A TLS server with HTTP/2 that keeps its watches open. */
@@ -152,11 +171,15 @@ async function overHttp2() {
   const pair = await makeSelfSigned("localhost", ["127.0.0.1"], Date.now());
   const sessions: ServerHttp2Session[] = [];
   const watches: Http2ServerResponse[] = [];
-  const server = createSecureServer({ cert: pair.certificate, key: pair.key, allowHTTP1: true, settings: { maxConcurrentStreams: 2 } }, (request: Http2ServerRequest, response: Http2ServerResponse) => {
-    if (!request.url.includes("watch=true")) return void response.end(json({ version: request.httpVersion }));
-    if (request.url.startsWith("/forbidden")) return void response.writeHead(403).end(json({ kind: "Status", reason: "Forbidden", message: "no" }));
-    response.write(line("ADDED", String(watches.push(response) - 1)));
-  });
+  const server = createSecureServer(
+    { cert: pair.certificate, key: pair.key, allowHTTP1: true, settings: { maxConcurrentStreams: 2 } },
+    (request: Http2ServerRequest, response: Http2ServerResponse) => {
+      if (!request.url.includes("watch=true")) return void response.end(json({ version: request.httpVersion }));
+      if (request.url.startsWith("/forbidden"))
+        return void response.writeHead(403).end(json({ kind: "Status", reason: "Forbidden", message: "no" }));
+      response.write(line("ADDED", String(watches.push(response) - 1)));
+    },
+  );
   server.on("session", (session) => sessions.push(session));
   const ca = Buffer.from(pair.certificate).toString("base64");
   const t = await connected(server, { "certificate-authority-data": ca, "tls-server-name": "localhost" }, "https");

@@ -5,7 +5,7 @@ import { createEventCorrelator } from "../../../src/api/event-correlator.ts";
 import { createEventRecorder } from "../../../src/api/events.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { fakeClock } from "../../fakes/clock.ts";
-import { type Call, fakeClient, settle, silent } from "./fake-client.ts";
+import { bodyOf, type Call, fakeClient, settle, silent } from "./fake-client.ts";
 
 const about = { kind: "Pod", apiVersion: "v1", namespace: "ns", name: "p", uid: "u" };
 const happening = (message: string, reason = "Failed") => ({ about, type: "Warning" as const, reason, message });
@@ -26,11 +26,14 @@ test("from the tenth different message on, similar events are combined into one"
   const correlator = createEventCorrelator(fakeClock());
   const seen = Array.from({ length: 12 }, (_, i) => correlator.observe(happening(`m${i}`)));
   assert.equal(seen[8]?.message, "m8");
-  assert.deepEqual(seen.slice(9).map((one) => [one?.message, one?.count]), [
-    ["(combined from similar events): m9", 1],
-    ["(combined from similar events): m10", 2],
-    ["(combined from similar events): m11", 3],
-  ]);
+  assert.deepEqual(
+    seen.slice(9).map((one) => [one?.message, one?.count]),
+    [
+      ["(combined from similar events): m9", 1],
+      ["(combined from similar events): m10", 2],
+      ["(combined from similar events): m11", 3],
+    ],
+  );
 });
 
 test("messages more than ten minutes apart are not combined", async () => {
@@ -51,13 +54,25 @@ test("an object has 25 events at once and then one in five minutes", async () =>
   await clock.advance(1_000);
   assert.equal(admitted(), true);
   assert.equal(admitted(), false);
-  assert.notEqual(correlator.observe({ ...happening("m"), about: { ...about, name: "q", uid: "v" } }), undefined, "other objects have their own share");
+  assert.notEqual(
+    correlator.observe({ ...happening("m"), about: { ...about, name: "q", uid: "v" } }),
+    undefined,
+    "other objects have their own share",
+  );
 });
 
 function start(answer: (call: Call) => unknown = () => ({})) {
   const clock = fakeClock(Date.UTC(2026, 0, 2, 3, 4, 5));
   const client = fakeClient(answer);
-  const recorder = createEventRecorder({ client, clock, log: silent, component: "kubelet", host: "n1", qps: 50, burst: 100 });
+  const recorder = createEventRecorder({
+    client,
+    clock,
+    log: silent,
+    component: "kubelet",
+    host: "n1",
+    qps: 50,
+    burst: 100,
+  });
   const stop = new AbortController();
   const running = recorder.run(stop.signal);
   return {
@@ -117,7 +132,10 @@ test("a repeated event that the server has forgotten is created again", async ()
   t.recorder.event(about, "Normal", "Pulled", "hello");
   t.recorder.event(about, "Normal", "Pulled", "hello");
   await settle();
-  assert.deepEqual(t.client.calls.map((call) => call.verb), ["create", "patch", "create"]);
+  assert.deepEqual(
+    t.client.calls.map((call) => call.verb),
+    ["create", "patch", "create"],
+  );
 });
 
 test("a server that is away is tried again, one that refuses is not", async () => {
@@ -147,7 +165,15 @@ test("a server that is away is tried again, one that refuses is not", async () =
 test("at most a thousand events wait; the oldest go", async () => {
   const clock = fakeClock();
   const client = fakeClient(() => ({}));
-  const recorder = createEventRecorder({ client, clock, log: silent, component: "kubelet", host: "n1", qps: 0, burst: 0 });
+  const recorder = createEventRecorder({
+    client,
+    clock,
+    log: silent,
+    component: "kubelet",
+    host: "n1",
+    qps: 0,
+    burst: 0,
+  });
   for (let i = 0; i < 1100; i++) recorder.event({ ...about, name: `p${i}`, uid: `u${i}` }, "Normal", "Pulled", "hello");
   const stop = new AbortController();
   const running = recorder.run(stop.signal);
@@ -156,5 +182,5 @@ test("at most a thousand events wait; the oldest go", async () => {
   stop.abort();
   await running;
   assert.equal(client.calls.length, 1000);
-  assert.match((client.calls[0]?.body as { metadata: { name: string } }).metadata.name, /^p100\./);
+  assert.match(bodyOf<{ metadata: { name: string } }>(client, 0).metadata.name, /^p100\./);
 });

@@ -1,3 +1,4 @@
+import assert from "node:assert/strict";
 import type { ApiClient, CallOptions, Patch, Query, WatchEvent } from "../../../src/api/client.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 
@@ -36,6 +37,13 @@ export function fakeClient(answer: (call: Call, signal: AbortSignal) => unknown)
     health: { state: () => ({ is: "up" }), onChange: () => () => undefined },
   };
   return client;
+}
+
+/** The body of the call of that number. */
+export function bodyOf<T>(client: FakeClient, index: number): T {
+  const call = client.calls[index];
+  assert.ok(call, `there was no call ${index}`);
+  return call.body as T;
 }
 
 /** The server's end of one watch. */

@@ -39,7 +39,10 @@ const credentialsOf = (path: string, clock = fakeClock(Date.now())) => createCre
 
 test("each mistake is one sentence that names the file and the field", () => {
   using at = folder();
-  assert.throws(() => readKubeconfig(at.path), { code: "not_found", message: `kubeconfig ${at.path} does not exist; name one with --kubeconfig` });
+  assert.throws(() => readKubeconfig(at.path), {
+    code: "not_found",
+    message: `kubeconfig ${at.path} does not exist; name one with --kubeconfig`,
+  });
   const cases: readonly [Parts, string][] = [
     [{ current: "" }, "has no current-context; set it to one of its contexts (main)"],
     [{ current: "other" }, 'current-context "other" is not among its contexts (main)'],
@@ -47,22 +50,35 @@ test("each mistake is one sentence that names the file and the field", () => {
     [{ context: { user: "v" } }, 'the current context names "v", which is not among its users'],
     [{ cluster: { server: "" } }, "clusters[0].cluster.server is missing"],
     [{ cluster: { server: "here:80" } }, 'cluster "c" has server "here:80", which is not an http or https URL'],
-    [{ user: { "auth-provider": { name: "gcp" } } }, 'user "u" has an auth-provider, which is not served; use exec, a token or a client certificate'],
+    [
+      { user: { "auth-provider": { name: "gcp" } } },
+      'user "u" has an auth-provider, which is not served; use exec, a token or a client certificate',
+    ],
   ];
   for (const [parts, sentence] of cases) {
-    assert.throws(() => readKubeconfig(at.write(parts)), { code: "invalid_argument", message: `kubeconfig ${at.path}: ${sentence}` });
+    assert.throws(() => readKubeconfig(at.write(parts)), {
+      code: "invalid_argument",
+      message: `kubeconfig ${at.path}: ${sentence}`,
+    });
   }
   writeFileSync(at.path, "");
-  assert.throws(() => readKubeconfig(at.path), { message: `kubeconfig ${at.path}: holds no configuration; write one with \`kubectl config\`` });
+  assert.throws(() => readKubeconfig(at.path), {
+    message: `kubeconfig ${at.path}: holds no configuration; write one with \`kubectl config\``,
+  });
 });
 
 test("files are relative to the kubeconfig, and one that cannot be read is named", () => {
   using at = folder();
-  const path = at.write({ cluster: { "certificate-authority": "ca.crt" }, user: { "client-certificate": "pki/c.pem" } });
+  const path = at.write({
+    cluster: { "certificate-authority": "ca.crt" },
+    user: { "client-certificate": "pki/c.pem" },
+  });
   const { cluster, user } = readKubeconfig(path);
   assert.equal(cluster.caFile, join(at.dir, "ca.crt"));
   assert.equal(user.certFile, join(at.dir, "pki/c.pem"));
-  assert.throws(() => credentialsOf(path), { message: new RegExp(`^kubeconfig ${path}: certificate-authority ${at.dir}/ca.crt cannot be read: `) });
+  assert.throws(() => credentialsOf(path), {
+    message: new RegExp(`^kubeconfig ${path}: certificate-authority ${at.dir}/ca.crt cannot be read: `),
+  });
 });
 
 test("an expired client certificate ends the start; a certificate and key in one file do", async () => {
@@ -73,7 +89,10 @@ test("an expired client certificate ends the start; a certificate and key in one
   const { tls } = await credentialsOf(path).current();
   assert.equal(String(tls.cert), made.certificate + made.key);
   const later = fakeClock(Date.now() + 400 * 86_400_000);
-  assert.throws(() => credentialsOf(path, later), { code: "invalid_argument", message: /: the client certificate \(.*current\.pem\) expired at 20\d\d-.*; renew it$/ });
+  assert.throws(() => credentialsOf(path, later), {
+    code: "invalid_argument",
+    message: /: the client certificate \(.*current\.pem\) expired at 20\d\d-.*; renew it$/,
+  });
 });
 
 test("a rotated certificate is taken up within seconds, a broken one is not", async () => {
@@ -82,7 +101,10 @@ test("a rotated certificate is taken up within seconds, a broken one is not", as
   const pem = join(at.dir, "current.pem");
   writeFileSync(pem, first.certificate + first.key);
   const clock = fakeClock(Date.now());
-  const credentials = credentialsOf(at.write({ user: { "client-certificate": "current.pem", "client-key": "current.pem" } }), clock);
+  const credentials = credentialsOf(
+    at.write({ user: { "client-certificate": "current.pem", "client-key": "current.pem" } }),
+    clock,
+  );
   const before = await credentials.current();
   writeFileSync(pem, "broken");
   await clock.advance(11_000);
@@ -96,15 +118,23 @@ test("a rotated certificate is taken up within seconds, a broken one is not", as
 
 test("tokens of the kubeconfig, of a file, of a plugin; and basic credentials", async () => {
   using at = folder();
-  const authorization = async (user: object) => (await credentialsOf(at.write({ user })).current()).headers["authorization"];
+  const authorization = async (user: object) =>
+    (await credentialsOf(at.write({ user })).current()).headers["authorization"];
   assert.equal(await authorization({ token: "t" }), "Bearer t");
   assert.equal(await authorization({ username: "u", password: "p" }), `Basic ${Buffer.from("u:p").toString("base64")}`);
   writeFileSync(join(at.dir, "token"), "from-file\n");
   assert.equal(await authorization({ tokenFile: "token", token: "t" }), "Bearer from-file");
   const answer = JSON.stringify({ kind: "ExecCredential", status: { token: "from-plugin" } });
-  const exec = { apiVersion: "client.authentication.k8s.io/v1", command: "sh", args: ["-c", `[ -n "$KUBERNETES_EXEC_INFO" ] && echo '${answer}'`] };
+  const exec = {
+    apiVersion: "client.authentication.k8s.io/v1",
+    command: "sh",
+    args: ["-c", `[ -n "$KUBERNETES_EXEC_INFO" ] && echo '${answer}'`],
+  };
   assert.equal(await authorization({ exec }), "Bearer from-plugin");
-  await assert.rejects(authorization({ exec: { ...exec, args: ["-c", "echo no >&2; exit 1"] } }), { code: "unauthenticated", message: /^the credential plugin of user "u" failed: no/ });
+  await assert.rejects(authorization({ exec: { ...exec, args: ["-c", "echo no >&2; exit 1"] } }), {
+    code: "unauthenticated",
+    message: /^the credential plugin of user "u" failed: no/,
+  });
 });
 
 test("a token file is read again after a minute, and at once when the server refused it", async () => {

@@ -7,15 +7,33 @@ test("finds secrets and config maps wherever a pod may name them, each once", ()
   const found = referencedObjects(
     pod("p", {
       imagePullSecrets: [{ name: "pull" }],
-      initContainers: [{ name: "i", envFrom: [{ secretRef: { name: "all" } }, { configMapRef: { name: "settings" } }] }],
+      initContainers: [
+        { name: "i", envFrom: [{ secretRef: { name: "all" } }, { configMapRef: { name: "settings" } }] },
+      ],
       containers: [
-        { name: "c", env: [{ name: "A", valueFrom: { secretKeyRef: { name: "one", key: "k" } } }, { name: "B", valueFrom: { configMapKeyRef: { name: "settings", key: "k" } } }, { name: "C", value: "v" }] },
+        {
+          name: "c",
+          env: [
+            { name: "A", valueFrom: { secretKeyRef: { name: "one", key: "k" } } },
+            { name: "B", valueFrom: { configMapKeyRef: { name: "settings", key: "k" } } },
+            { name: "C", value: "v" },
+          ],
+        },
       ],
       ephemeralContainers: [{ name: "e", envFrom: [{ configMapRef: { name: "debug" } }] }],
       volumes: [
         { name: "s", secret: { secretName: "mounted" } },
         { name: "c", configMap: { name: "files" } },
-        { name: "p", projected: { sources: [{ secret: { name: "part" } }, { configMap: { name: "kube-root-ca.crt" } }, { serviceAccountToken: { path: "token" } }] } },
+        {
+          name: "p",
+          projected: {
+            sources: [
+              { secret: { name: "part" } },
+              { configMap: { name: "kube-root-ca.crt" } },
+              { serviceAccountToken: { path: "token" } },
+            ],
+          },
+        },
       ],
     }),
   );

@@ -7,7 +7,11 @@ import { fakeClock } from "../../fakes/clock.ts";
 import { type Call, fakeClient, settle, silent, type WatchFeed, watchFeed } from "./fake-client.ts";
 import { pod } from "./pods.ts";
 
-const secret = (resourceVersion: string, more: object = {}) => ({ metadata: { name: "s", namespace: "ns", uid: "u", resourceVersion }, data: { v: resourceVersion }, ...more });
+const secret = (resourceVersion: string, more: object = {}) => ({
+  metadata: { name: "s", namespace: "ns", uid: "u", resourceVersion },
+  data: { v: resourceVersion },
+  ...more,
+});
 const wanting = (name: string) => pod(name, { volumes: [{ name: "v", secret: { secretName: "s" } }] });
 const notFound = () => {
   throw apiError(404, "");
@@ -21,7 +25,8 @@ function start(stored: object | undefined, options: { listing?: () => Promise<ne
   const aborted: boolean[] = [];
   let now = stored;
   const client = fakeClient((call, signal) => {
-    if (call.verb === "list") return options.listing ? options.listing() : { metadata: { resourceVersion: "5" }, items: now ? [now] : [] };
+    if (call.verb === "list")
+      return options.listing ? options.listing() : { metadata: { resourceVersion: "5" }, items: now ? [now] : [] };
     if (call.verb === "get") return now ?? notFound();
     const feed = watchFeed(signal);
     const index = feeds.push(feed) - 1;
@@ -104,7 +109,9 @@ test("an object that is not there is not_found in the kubelet's words, and its c
   await using t = start(undefined);
   t.caches.register(wanting("a"));
   await assert.rejects(t.read(), { code: "not_found", message: 'secret "s" not found' });
-  await assert.rejects(t.caches.configMap("ns", "c", new AbortController().signal), { message: 'configmap "c" not found' });
+  await assert.rejects(t.caches.configMap("ns", "c", new AbortController().signal), {
+    message: 'configmap "c" not found',
+  });
   t.feeds[0]?.send("ADDED", secret("7"));
   await settle();
   assert.deepEqual(t.changes, ["secret/ns/s"]);

@@ -10,7 +10,9 @@ interface Thing {
   metadata: { name: string; namespace: string; uid: string; resourceVersion: string; managedFields?: [] };
 }
 
-const thing = (name: string, uid: string, resourceVersion: string): Thing => ({ metadata: { name, namespace: "ns", uid, resourceVersion } });
+const thing = (name: string, uid: string, resourceVersion: string): Thing => ({
+  metadata: { name, namespace: "ns", uid, resourceVersion },
+});
 
 /** A reflector on a server whose lists are `lists` in order and whose watches are handed to the test. */
 function start(lists: readonly (() => unknown)[]) {
@@ -27,10 +29,17 @@ function start(lists: readonly (() => unknown)[]) {
     return watches(feed);
   });
   const handler = {
-    replace: (all: readonly Thing[]) => said.push(`replace ${all.map(({ metadata }) => metadata.uid)}`),
+    replace: (all: readonly Thing[]) => said.push(`replace ${all.map(({ metadata }) => metadata.uid).join(",")}`),
     changed: ({ metadata }: Thing, type: string) => said.push(`${type} ${metadata.uid}`),
   };
-  const reflector = createReflector<Thing>({ client, clock, log: silent, path: "/things", fieldSelector: "a=b", handler });
+  const reflector = createReflector<Thing>({
+    client,
+    clock,
+    log: silent,
+    path: "/things",
+    fieldSelector: "a=b",
+    handler,
+  });
   const running = reflector.run(stop.signal);
   return {
     clock,
@@ -48,12 +57,16 @@ function start(lists: readonly (() => unknown)[]) {
   };
 }
 
-const page = (resourceVersion: string, ...items: Thing[]) => () => ({ metadata: { resourceVersion }, items });
+const page =
+  (resourceVersion: string, ...items: Thing[]) =>
+  () => ({ metadata: { resourceVersion }, items });
 
 test("lists from the cache, then watches from there and delivers changes", async () => {
   await using t = start([page("10", thing("a", "a1", "3"))]);
   await settle();
-  assert.deepEqual(t.queries("list"), [{ fieldSelector: "a=b", labelSelector: undefined, resourceVersion: "0", limit: 500 }]);
+  assert.deepEqual(t.queries("list"), [
+    { fieldSelector: "a=b", labelSelector: undefined, resourceVersion: "0", limit: 500 },
+  ]);
   assert.equal(t.queries("watch")[0]?.["resourceVersion"], "10");
   assert.equal(t.queries("watch")[0]?.["allowWatchBookmarks"], true);
   t.feed(0).send("ADDED", thing("b", "b1", "11"));
@@ -100,7 +113,10 @@ test("a version that is too old is listed anew, from the newest state", async ()
   await settle();
   assert.equal(t.queries("list")[1]?.["resourceVersion"], undefined);
   assert.deepEqual(t.said, ["replace a1", "replace b1"]);
-  assert.deepEqual(t.reflector.list().map(({ metadata }) => metadata.uid), ["b1"]);
+  assert.deepEqual(
+    t.reflector.list().map(({ metadata }) => metadata.uid),
+    ["b1"],
+  );
   assert.equal(t.queries("watch").at(-1)?.["resourceVersion"], "30");
 });
 
@@ -112,12 +128,21 @@ test("pages are joined; a page token that expired gives way to one whole list", 
   await using t = start(lists);
   await settle();
   assert.deepEqual(t.said, ["replace a1,b1"]);
-  assert.deepEqual(t.queries("list")[1], { fieldSelector: "a=b", labelSelector: undefined, limit: 500, continue: "next" });
+  assert.deepEqual(t.queries("list")[1], {
+    fieldSelector: "a=b",
+    labelSelector: undefined,
+    limit: 500,
+    continue: "next",
+  });
 
   const expired = () => {
     throw apiError(410, "token expired");
   };
-  await using u = start([() => ({ metadata: { continue: "next" }, items: [thing("a", "a1", "1")] }), expired, page("10", thing("c", "c1", "2"))]);
+  await using u = start([
+    () => ({ metadata: { continue: "next" }, items: [thing("a", "a1", "1")] }),
+    expired,
+    page("10", thing("c", "c1", "2")),
+  ]);
   await settle();
   assert.deepEqual(u.said, ["replace c1"]);
 });

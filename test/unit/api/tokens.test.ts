@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { createTokenSource } from "../../../src/api/tokens.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { fakeClock } from "../../fakes/clock.ts";
-import { fakeClient, silent } from "./fake-client.ts";
+import { bodyOf, fakeClient, silent } from "./fake-client.ts";
 import { pod } from "./pods.ts";
 
 const request = { audience: "", expirationSeconds: 3600 };
@@ -19,7 +19,13 @@ function start(grantSeconds?: number) {
     issued += 1;
     const { spec } = call.body as { spec: { expirationSeconds: number } };
     const expirationSeconds = grantSeconds ?? spec.expirationSeconds;
-    return { spec: { expirationSeconds }, status: { token: `t${issued}`, expirationTimestamp: new Date(clock.now() + expirationSeconds * 1000).toISOString() } };
+    return {
+      spec: { expirationSeconds },
+      status: {
+        token: `t${issued}`,
+        expirationTimestamp: new Date(clock.now() + expirationSeconds * 1000).toISOString(),
+      },
+    };
   });
   const source = createTokenSource({ client, clock, log: silent });
   const token = async (ask = request) => (await source.token(owner, ask, new AbortController().signal)).token;
@@ -31,7 +37,7 @@ test("a token is bound to the pod and asked for once while it is fresh", async (
   assert.equal(await t.token(), "t1");
   assert.equal(await t.token(), "t1");
   assert.equal(t.client.calls[0]?.path, "/api/v1/namespaces/ns/serviceaccounts/sa/token");
-  assert.deepEqual((t.client.calls[0]?.body as { spec: object }).spec, {
+  assert.deepEqual(bodyOf<{ spec: object }>(t.client, 0).spec, {
     audiences: [],
     expirationSeconds: 3600,
     boundObjectRef: { apiVersion: "v1", kind: "Pod", name: "p", uid: "p-uid" },

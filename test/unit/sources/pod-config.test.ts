@@ -10,7 +10,7 @@ function pod(uid: string, more: { metadata?: object; spec?: object; status?: obj
     metadata: { name: uid, namespace: "ns", uid, ...more.metadata },
     spec: { containers: [{ name: "c", image: "i" }], ...more.spec },
     ...(more.status && { status: more.status }),
-  } as Pod;
+  };
 }
 
 function start(expected: readonly ("api" | "file")[] = ["api"]) {
@@ -23,7 +23,8 @@ function start(expected: readonly ("api" | "file")[] = ["api"]) {
     emit: (update) => emitted.push(update),
     events: { event: (about, type, reason, message) => events.push([about.uid, type, reason, message].join(" ")) },
   });
-  const take = () => emitted.splice(0).map(({ op, pods }) => `${op} ${pods.map(({ metadata }) => metadata.uid)}`);
+  const take = () =>
+    emitted.splice(0).map(({ op, pods }) => `${op} ${pods.map(({ metadata }) => metadata.uid).join(",")}`);
   return { clock, config, emitted, events, take };
 }
 
@@ -92,7 +93,9 @@ test("the second of two pods with one name is ignored, with an event", () => {
   const t = start();
   t.config.set("api", [pod("one", { metadata: { name: "web" } }), pod("two", { metadata: { name: "web" } })]);
   assert.deepEqual(t.take(), ["ADD one"]);
-  assert.deepEqual(t.events, ['two Warning FailedValidation Error validating pod web_ns(two) from api due to duplicate pod name "web", ignoring']);
+  assert.deepEqual(t.events, [
+    'two Warning FailedValidation Error validating pod web_ns(two) from api due to duplicate pod name "web", ignoring',
+  ]);
 });
 
 test("an empty source speaks once, and all must have spoken", () => {

@@ -1,0 +1,129 @@
+import type { HostFacts } from "../host/facts.ts";
+import { readUsage } from "../host/usage.ts";
+import type { Clock } from "../lib/clock.ts";
+import { messageOf } from "../lib/errors.ts";
+import type { NodeStatus } from "../objects.ts";
+import type { Host } from "../seams/host.ts";
+import type { Images } from "../seams/runtime.ts";
+import type { ReservedInput, ResourceList } from "./capacity.ts";
+import { nodeVerdicts } from "./conditions.ts";
+import type { WantedStatus } from "./heartbeat.ts";
+import { nodeImages, nodeStatus } from "./node-object.ts";
+import { createLinger, type Pressure, pressureOf, type Readings } from "./pressure.ts";
+import type { RuntimeHealth } from "./runtime-health.ts";
+
+export interface TargetStatusDeps {
+  readonly settings: Pick<ReservedInput, "evictionHard"> & {
+    readonly rootDir: string;
+    readonly port: number;
+    readonly kubeletVersion: string;
+    /** KubeletConfiguration.nodeStatusMaxImages; -1 for all. */
+    readonly maxImages: number;
+    readonly pressureTransitionMs: number;
+  };
+  readonly host: Host;
+  readonly images: Pick<Images, "listImages" | "imageFsInfo">;
+  readonly runtime: RuntimeHealth;
+  /** Other reasons for the node not to be ready, such as PLEG's. */
+  readonly problems: () => readonly string[];
+  readonly clock: Clock;
+}
+
+/** What does not change while the target is up. */
+export interface TargetConstants {
+  readonly facts: HostFacts;
+  readonly addresses: readonly { readonly type: string; readonly address: string }[];
+  readonly capacity: ResourceList;
+  readonly allocatable: ResourceList;
+}
+
+export interface TargetStatus {
+  /** The status without images and conditions, as a node registers with it. */
+  bare(): NodeStatus;
+  /** Reads the target and says what the status should be. A target that cannot be read is a reason not to be ready. */
+  wanted(signal: AbortSignal): Promise<WantedStatus>;
+}
+
+/** The list of images is read this often at most. */
+const imagesEveryMs = 30_000;
+
+/** The node's status as the target shows it. */
+export function createTargetStatus(deps: TargetStatusDeps, constants: TargetConstants): TargetStatus {
+  const { settings, runtime, clock } = deps;
+  const linger = createLinger(settings.pressureTransitionMs);
+  const images = createImageList(deps);
+  const pressure = async (signal: AbortSignal): Promise<Pressure | string> => {
+    try {
+      const readings = await takeReadings(deps, constants.facts, signal);
+      return linger(pressureOf(readings, settings.evictionHard), clock.monotonic());
+    } catch (error) {
+      return `target cannot be read: ${messageOf(error)}`;
+    }
+  };
+  const status = (list: NodeStatus["images"]): NodeStatus => {
+    const version = runtime.version();
+    const handlers = runtime
+      .handlers()
+      .map(({ name, features }) => ({ name, ...(features && { features: { ...features } }) }));
+    const runtimeVersion = version ? `${version.runtimeName}://${version.runtimeVersion}` : "";
+    const { port, kubeletVersion } = settings;
+    return {
+      ...nodeStatus({ ...constants, port, kubeletVersion, runtimeVersion, images: list }),
+      ...(handlers.length > 0 && { runtimeHandlers: handlers }),
+      ...(runtime.supplementalGroupsPolicy() && { features: { supplementalGroupsPolicy: true } }),
+    };
+  };
+  return {
+    bare: () => status([]),
+    async wanted(signal) {
+      const read = await pressure(signal);
+      const list = await images(signal);
+      const problems = [...runtime.problems(), ...deps.problems()];
+      const verdicts =
+        typeof read === "string" ? nodeVerdicts(undefined, [...problems, read]) : nodeVerdicts(read, problems);
+      return { status: status(list), verdicts };
+    },
+  };
+}
+
+type ImageList = NonNullable<NodeStatus["images"]>;
+
+/** The images, read now and then; the last list when the runtime does not answer. */
+function createImageList({
+  settings,
+  images,
+  runtime,
+  clock,
+}: TargetStatusDeps): (signal: AbortSignal) => Promise<ImageList> {
+  let known: { readonly at: number; readonly list: ImageList } | undefined;
+  return async (signal) => {
+    if (known && clock.monotonic() - known.at < imagesEveryMs) return known.list;
+    if (runtime.version() === undefined) return [];
+    const list = await images.listImages(signal).then(
+      (all) => nodeImages(all, settings.maxImages),
+      () => known?.list ?? [],
+    );
+    known = { at: clock.monotonic(), list };
+    return list;
+  };
+}
+
+async function takeReadings(
+  { settings, host, images, runtime }: TargetStatusDeps,
+  facts: HostFacts,
+  signal: AbortSignal,
+): Promise<Readings> {
+  const imagePath = runtime.version() === undefined ? undefined : await imageDirectory(images, signal);
+  const [usage, nodeFs, imageFs] = await Promise.all([
+    readUsage(host, signal),
+    host.fs.freeSpace(settings.rootDir, signal),
+    imagePath === undefined ? undefined : host.fs.freeSpace(imagePath, signal).catch(() => undefined),
+  ]);
+  return { ...usage, maxPid: facts.maxPid, nodeFs, imageFs };
+}
+
+/** Where the runtime keeps its images on the target. */
+async function imageDirectory(images: Pick<Images, "imageFsInfo">, signal: AbortSignal): Promise<string | undefined> {
+  const info = await images.imageFsInfo(signal).catch(() => undefined);
+  return info?.imageFilesystems[0]?.fsId?.mountpoint || undefined;
+}

@@ -1,0 +1,34 @@
+import { posix } from "node:path";
+import { CodedError } from "../lib/errors.ts";
+import type { Pod } from "../objects.ts";
+import { allContainers } from "../pod/containers.ts";
+
+/** Directories, relative to a volume, on which the pod's containers mount other volumes. They have to be there beforehand: the
+ *  runtime cannot make them in a volume that is mounted read-only.
+ *  @throws CodedError invalid_argument for a mount path that leads out of the container. */
+export function nestedMountPoints(pod: Pod, volumeName: string): readonly string[] {
+  const nested = allContainers(pod).flatMap(({ container }) => {
+    const mounts = (container.volumeMounts ?? []).map(({ name, mountPath }) => ({
+      name,
+      path: cleanMountPath(mountPath),
+    }));
+    const all = mounts.map(({ path }) => path);
+    return mounts.filter(({ name }) => name === volumeName).flatMap(({ path }) => outermostBelow(path, all));
+  });
+  return [...new Set(nested)].sort();
+}
+
+/** Of paths below `root` those that lie below no other of them, relative to `root`. */
+function outermostBelow(root: string, paths: readonly string[]): readonly string[] {
+  const prefix = root.endsWith("/") ? root : `${root}/`;
+  const inside = paths.filter((path) => path.startsWith(prefix) && path !== prefix);
+  const outermost = inside.filter((path) => !inside.some((other) => path.startsWith(`${other}/`)));
+  return outermost.map((path) => path.slice(prefix.length));
+}
+
+function cleanMountPath(path: string): string {
+  const clean = posix.normalize(path).replace(/(?<=.)\/$/, "");
+  if (clean === ".." || clean.startsWith("../"))
+    throw new CodedError("invalid_argument", `invalid container mount point ${clean}`);
+  return clean;
+}

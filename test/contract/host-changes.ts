@@ -1,0 +1,166 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { FileChange } from "../../src/seams/host.ts";
+import type { Bench } from "./host.ts";
+
+/** Changes to files. */
+export function changeContract({ current, folder }: Bench): void {
+  const apply = (...changes: readonly FileChange[]) => current().host.fs.apply(changes);
+  const modeOf = async (path: string) => (await current().host.fs.lstat(path)).mode;
+  const text = async (path: string) => (await current().host.fs.readFile(path)).toString();
+  const names = async (path: string) => (await current().host.fs.list(path)).map(({ name }) => name).sort();
+
+  test("mkdir gives the exact mode, makes parents of 0755 when asked, leaves what is there", async () => {
+    const dir = await folder();
+    await apply({ do: "mkdir", path: `${dir}/a/b/c`, mode: 0o1777, parents: true });
+    assert.deepEqual(
+      [await modeOf(`${dir}/a`), await modeOf(`${dir}/a/b`), await modeOf(`${dir}/a/b/c`)],
+      [0o755, 0o755, 0o1777],
+    );
+    await apply({ do: "mkdir", path: `${dir}/a/b/c`, mode: 0o700 });
+    assert.equal(await modeOf(`${dir}/a/b/c`), 0o1777);
+    await apply({ do: "mkdir", path: `${dir}/plain` });
+    assert.equal(await modeOf(`${dir}/plain`), 0o755);
+    await assert.rejects(apply({ do: "mkdir", path: `${dir}/x/y` }), { code: "not_found" });
+    await apply({ do: "write", path: `${dir}/f`, data: "" });
+    await assert.rejects(apply({ do: "mkdir", path: `${dir}/f` }), { code: "already_exists" });
+  });
+
+  test("mkdir accepts a link to a directory for one", async () => {
+    const dir = await folder();
+    await apply(
+      { do: "mkdir", path: `${dir}/d` },
+      { do: "symlink", path: `${dir}/l`, target: "d" },
+      { do: "mkdir", path: `${dir}/l/below`, parents: true },
+    );
+    assert.deepEqual(await names(`${dir}/d`), ["below"]);
+  });
+
+  test("write gives the exact mode and content, to new files and to those that are there", async () => {
+    const dir = await folder();
+    await apply({ do: "write", path: `${dir}/f`, data: "long text", mode: 0o666 });
+    assert.deepEqual([await text(`${dir}/f`), await modeOf(`${dir}/f`)], ["long text", 0o666]);
+    await apply({ do: "write", path: `${dir}/f`, data: Buffer.from("short"), mode: 0o400 });
+    assert.deepEqual([await text(`${dir}/f`), await modeOf(`${dir}/f`)], ["short", 0o400]);
+    await apply({ do: "write", path: `${dir}/default`, data: "" });
+    assert.equal(await modeOf(`${dir}/default`), 0o644);
+    await assert.rejects(apply({ do: "write", path: `${dir}/none/f`, data: "" }), { code: "not_found" });
+    await assert.rejects(apply({ do: "write", path: dir, data: "" }), { code: "failed_precondition" });
+  });
+
+  test("symlink may be repeated; over anything else it is already_exists", async () => {
+    const dir = await folder();
+    const link = { do: "symlink", path: `${dir}/l`, target: "somewhere" } as const;
+    await apply(link, link);
+    assert.equal(await current().host.fs.readlink(`${dir}/l`), "somewhere");
+    await assert.rejects(apply({ ...link, target: "elsewhere" }), { code: "already_exists" });
+    await apply({ do: "write", path: `${dir}/f`, data: "" });
+    await assert.rejects(apply({ ...link, path: `${dir}/f` }), { code: "already_exists" });
+  });
+
+  test("rename replaces files and links in one step", async () => {
+    const dir = await folder();
+    await apply(
+      { do: "write", path: `${dir}/old`, data: "old" },
+      { do: "write", path: `${dir}/new`, data: "new" },
+      { do: "rename", from: `${dir}/new`, to: `${dir}/old` },
+      { do: "symlink", path: `${dir}/l`, target: "1" },
+      { do: "symlink", path: `${dir}/l2`, target: "2" },
+      { do: "rename", from: `${dir}/l2`, to: `${dir}/l` },
+    );
+    assert.deepEqual(
+      [await text(`${dir}/old`), await current().host.fs.readlink(`${dir}/l`), await names(dir)],
+      ["new", "2", ["l", "old"]],
+    );
+    await assert.rejects(apply({ do: "rename", from: `${dir}/none`, to: `${dir}/x` }), { code: "not_found" });
+  });
+
+  test("a file put in another's place has an inode of its own", async () => {
+    const dir = await folder();
+    await apply({ do: "write", path: `${dir}/f`, data: "1" }, { do: "write", path: `${dir}/g`, data: "2" });
+    const before = (await current().host.fs.lstat(`${dir}/f`)).inode;
+    await apply({ do: "rename", from: `${dir}/g`, to: `${dir}/f` });
+    assert.notEqual((await current().host.fs.lstat(`${dir}/f`)).inode, before);
+  });
+
+  test("chmod sets all bits, chown changes the link itself", async () => {
+    const dir = await folder();
+    await apply(
+      { do: "write", path: `${dir}/f`, data: "" },
+      { do: "symlink", path: `${dir}/l`, target: "f" },
+      { do: "chmod", path: `${dir}/f`, mode: 0o6751 },
+      { do: "chown", path: `${dir}/l`, uid: 1234, gid: 4321 },
+    );
+    const { fs } = current().host;
+    assert.equal(await modeOf(`${dir}/f`), 0o6751);
+    const [link, file] = [await fs.lstat(`${dir}/l`), await fs.lstat(`${dir}/f`)];
+    assert.deepEqual([link.uid, link.gid], [1234, 4321]);
+    assert.notEqual(file.uid, 1234);
+    await assert.rejects(apply({ do: "chmod", path: `${dir}/none`, mode: 0 }), { code: "not_found" });
+  });
+
+  test("changes are made in order, up to the first that fails", async () => {
+    const dir = await folder();
+    const changes: readonly FileChange[] = [
+      { do: "mkdir", path: `${dir}/a` },
+      { do: "write", path: `${dir}/a/f`, data: "" },
+      { do: "rename", from: `${dir}/none`, to: `${dir}/b` },
+      { do: "mkdir", path: `${dir}/c` },
+    ];
+    await assert.rejects(apply(...changes), { code: "not_found" });
+    assert.deepEqual([await names(dir), await names(`${dir}/a`)], [["a"], ["f"]]);
+    await assert.rejects(current().host.fs.apply([{ do: "mkdir", path: `${dir}/d` }], AbortSignal.abort()), {
+      code: "cancelled",
+    });
+    assert.deepEqual(await names(dir), ["a"]);
+  });
+
+  test("remove takes files, links, empty directories, whole trees when asked; what is not there is gone already", async () => {
+    const dir = await folder();
+    await apply(
+      { do: "mkdir", path: `${dir}/tree/a/b`, parents: true },
+      { do: "write", path: `${dir}/tree/a/b/f`, data: "", mode: 0o000 },
+      { do: "write", path: `${dir}/f`, data: "" },
+      { do: "mkdir", path: `${dir}/empty` },
+    );
+    await assert.rejects(apply({ do: "remove", path: `${dir}/tree` }), { code: "failed_precondition" });
+    assert.deepEqual(await names(`${dir}/tree/a/b`), ["f"]);
+    await apply(
+      { do: "remove", path: `${dir}/f` },
+      { do: "remove", path: `${dir}/empty` },
+      { do: "remove", path: `${dir}/tree`, recursive: true },
+      { do: "remove", path: `${dir}/none` },
+      { do: "remove", path: `${dir}/none/deeper`, recursive: true },
+    );
+    assert.deepEqual(await names(dir), []);
+  });
+
+  test("remove follows no link, at the top or below", async () => {
+    const dir = await folder();
+    await apply(
+      { do: "mkdir", path: `${dir}/precious` },
+      { do: "write", path: `${dir}/precious/f`, data: "" },
+      { do: "mkdir", path: `${dir}/tree` },
+      { do: "symlink", path: `${dir}/tree/l`, target: "../precious" },
+      { do: "symlink", path: `${dir}/top`, target: "precious" },
+      { do: "remove", path: `${dir}/tree`, recursive: true },
+      { do: "remove", path: `${dir}/top`, recursive: true },
+    );
+    assert.deepEqual([await names(dir), await names(`${dir}/precious`)], [["precious"], ["f"]]);
+  });
+
+  test("remove crosses into no other file system, and removes no mount point", async () => {
+    const dir = await folder();
+    await apply({ do: "mkdir", path: `${dir}/tree/mounted`, parents: true });
+    {
+      await using _mounted = await current().mount(`${dir}/tree/mounted`);
+      await apply({ do: "write", path: `${dir}/tree/mounted/f`, data: "theirs" });
+      for (const path of [`${dir}/tree`, `${dir}/tree/mounted`])
+        await assert.rejects(apply({ do: "remove", path, recursive: true }), { code: "failed_precondition" });
+      await assert.rejects(apply({ do: "remove", path: `${dir}/tree/mounted` }), { code: "failed_precondition" });
+      assert.equal(await text(`${dir}/tree/mounted/f`), "theirs");
+    }
+    await apply({ do: "remove", path: `${dir}/tree`, recursive: true });
+    assert.deepEqual(await names(dir), []);
+  });
+}

@@ -1,0 +1,154 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { waitFor } from "../harness/wait.ts";
+import type { Bench } from "./host.ts";
+import { within } from "./waiting.ts";
+
+/** Reading files, and being told of their changes. */
+export function fileContract({ current, folder }: Bench): void {
+  test("readFile gives the whole file, refuses one that is too large, a directory, a FIFO, one that is not there", async () => {
+    const { host, makeFifo } = current();
+    const dir = await folder();
+    const data = Buffer.alloc(200_000, "é");
+    await host.fs.apply([{ do: "write", path: `${dir}/f`, data }]);
+    assert.ok((await host.fs.readFile(`${dir}/f`)).equals(data));
+    assert.equal((await host.fs.readFile(`${dir}/f`, { maxBytes: data.length })).length, data.length);
+    await assert.rejects(host.fs.readFile(`${dir}/f`, { maxBytes: data.length - 1 }), { code: "resource_exhausted" });
+    await assert.rejects(host.fs.readFile(dir), { code: "failed_precondition" });
+    await makeFifo(`${dir}/fifo`);
+    await assert.rejects(within(host.fs.readFile(`${dir}/fifo`)), { code: "failed_precondition" });
+    await assert.rejects(host.fs.readFile(`${dir}/none`), { code: "not_found" });
+    await assert.rejects(host.fs.readFile(`${dir}/f`, { signal: AbortSignal.abort() }), { code: "cancelled" });
+  });
+
+  test("open reads anywhere, an empty buffer at the end", async () => {
+    const { host } = current();
+    const dir = await folder();
+    await host.fs.apply([{ do: "write", path: `${dir}/f`, data: "0123456789" }]);
+    await using file = await host.fs.open(`${dir}/f`);
+    assert.equal((await file.read(3, 4)).toString(), "3456");
+    assert.equal((await file.read(8, 100)).toString(), "89");
+    assert.equal((await file.read(10, 100)).length, 0);
+    const { size, kind } = await file.stat();
+    assert.deepEqual({ size, kind }, { size: 10, kind: "file" });
+  });
+
+  test("open never blocks: a FIFO, a socket, a directory are failed_precondition at once; a link is followed unless noFollow", async () => {
+    const { host, makeFifo, makeSocket } = current();
+    const dir = await folder();
+    await makeFifo(`${dir}/fifo`);
+    await makeSocket(`${dir}/socket`);
+    await host.fs.apply([
+      { do: "write", path: `${dir}/f`, data: "x" },
+      { do: "symlink", path: `${dir}/link`, target: "f" },
+    ]);
+    for (const path of [`${dir}/fifo`, `${dir}/socket`, dir])
+      await assert.rejects(within(host.fs.open(path)), { code: "failed_precondition" }, path);
+    await assert.rejects(host.fs.open(`${dir}/link`, { noFollow: true }), { code: "failed_precondition" });
+    await using followed = await host.fs.open(`${dir}/link`);
+    assert.equal((await followed.read(0, 10)).toString(), "x");
+  });
+
+  test("list names what is in a directory and of what kind it is; links are links", async () => {
+    const { host, makeFifo, makeSocket } = current();
+    const dir = await folder();
+    await makeFifo(`${dir}/fifo`);
+    await makeSocket(`${dir}/socket`);
+    await host.fs.apply([
+      { do: "mkdir", path: `${dir}/d` },
+      { do: "write", path: `${dir}/f`, data: "" },
+      { do: "symlink", path: `${dir}/l`, target: "d" },
+    ]);
+    const kinds = Object.fromEntries((await host.fs.list(dir)).map(({ name, kind }) => [name, kind]));
+    assert.deepEqual(kinds, { d: "directory", f: "file", l: "symlink", fifo: "fifo", socket: "socket" });
+    assert.deepEqual(await host.fs.list(`${dir}/l`), []);
+    await assert.rejects(host.fs.list(`${dir}/none`), { code: "not_found" });
+  });
+
+  test("stat follows links, lstat does not; a dangling link leads to nothing", async () => {
+    const { host } = current();
+    const dir = await folder();
+    await host.fs.apply([
+      { do: "write", path: `${dir}/f`, data: "four", mode: 0o4640 },
+      { do: "symlink", path: `${dir}/l`, target: `${dir}/f` },
+      { do: "symlink", path: `${dir}/dangling`, target: "nowhere" },
+    ]);
+    const { kind, mode, uid, gid, size, inode } = await host.fs.stat(`${dir}/l`);
+    assert.deepEqual({ kind, mode, size }, { kind: "file", mode: 0o4640, size: 4 });
+    assert.deepEqual([uid, gid], [(await host.fs.lstat(`${dir}/f`)).uid, (await host.fs.lstat(`${dir}/f`)).gid]);
+    assert.equal((await host.fs.lstat(`${dir}/l`)).kind, "symlink");
+    assert.notEqual((await host.fs.lstat(`${dir}/l`)).inode, inode);
+    assert.equal((await host.fs.lstat(`${dir}/dangling`)).kind, "symlink");
+    await assert.rejects(host.fs.stat(`${dir}/dangling`), { code: "not_found" });
+  });
+
+  test("readlink tells a link's text, realpath where a path leads", async () => {
+    const { host } = current();
+    const dir = await folder();
+    await host.fs.apply([
+      { do: "mkdir", path: `${dir}/d/e`, parents: true },
+      { do: "symlink", path: `${dir}/l`, target: "d/../d/e" },
+    ]);
+    assert.equal(await host.fs.readlink(`${dir}/l`), "d/../d/e");
+    assert.equal(await host.fs.realpath(`${dir}/l/..`), `${dir}/d`);
+    await assert.rejects(host.fs.readlink(`${dir}/d`), { code: "invalid_argument" });
+    await assert.rejects(host.fs.realpath(`${dir}/none`), { code: "not_found" });
+  });
+
+  test("links in a circle are an error, not a loop", async () => {
+    const { host } = current();
+    const dir = await folder();
+    await host.fs.apply([
+      { do: "symlink", path: `${dir}/a`, target: "b" },
+      { do: "symlink", path: `${dir}/b`, target: "a" },
+    ]);
+    await assert.rejects(within(host.fs.stat(`${dir}/a`)), { code: "failed_precondition" });
+  });
+
+  test("freeSpace tells the room of the file system that holds a path", async () => {
+    const { host } = current();
+    const { capacityBytes, availableBytes, inodes, inodesFree } = await host.fs.freeSpace(await folder());
+    assert.ok(
+      capacityBytes > 0 && availableBytes >= 0 && availableBytes <= capacityBytes,
+      `${availableBytes} of ${capacityBytes}`,
+    );
+    assert.ok(inodesFree <= inodes, `${inodesFree} of ${inodes}`);
+    await assert.rejects(host.fs.freeSpace("/no/such/path"), { code: "not_found" });
+  });
+
+  test("watch tells of a file made, changed and removed in a directory, and ends with its signal", async () => {
+    const { host } = current();
+    if (!host.watch) return;
+    const dir = await folder();
+    const stop = new AbortController();
+    const seen: string[] = [];
+    const watching = (async () => {
+      for await (const path of host.watch?.(dir, stop.signal) ?? []) seen.push(path);
+    })();
+    for (const change of [
+      { do: "write", path: `${dir}/f`, data: "1" },
+      { do: "chmod", path: `${dir}/f`, mode: 0o600 },
+      { do: "remove", path: `${dir}/f` },
+    ] as const) {
+      seen.length = 0;
+      await host.fs.apply([change]);
+      await waitFor(`a hint of ${change.do}`, () => seen.includes(`${dir}/f`), { timeoutMs: 5000, everyMs: 5 });
+    }
+    stop.abort();
+    await within(watching);
+  });
+
+  test("watching what is not there rejects", async () => {
+    const { host } = current();
+    const dir = await folder();
+    const iterator = host.watch?.(`${dir}/none`, new AbortController().signal)[Symbol.asyncIterator]();
+    if (iterator) await assert.rejects(within(iterator.next()), { code: "not_found" });
+  });
+
+  test("the target's clock is near ours, and its boot has a name that stays", async () => {
+    const { host } = current();
+    assert.ok(Math.abs(await host.clock.offsetMs()) < 24 * 3_600_000);
+    assert.match(await host.clock.bootId(), /^[0-9a-z-]+$/);
+    assert.equal(await host.clock.bootId(), await host.clock.bootId());
+  });
+}

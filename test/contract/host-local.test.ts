@@ -1,0 +1,113 @@
+import assert from "node:assert/strict";
+import { mkdtemp, readFile, realpath, rm } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { localHost } from "../../providers/local/host.ts";
+import { systemClock } from "../../src/lib/clock.ts";
+import { identify, must } from "../harness/processes.ts";
+import { waitFor } from "../harness/wait.ts";
+import { type HostUnderTest, hostContract } from "./host.ts";
+import { within } from "./waiting.ts";
+
+async function localUnderTest(): Promise<HostUnderTest> {
+  const dir = await realpath(await mkdtemp(join(tmpdir(), "graftlet-host-")));
+  const servers = new AsyncDisposableStack();
+  return {
+    host: localHost({ clock: systemClock() }),
+    dir,
+    makeFifo: async (path) => void (await must(["mkfifo", path])),
+    async makeSocket(path) {
+      const server = createServer().listen(path);
+      servers.defer(() => new Promise((resolve) => server.close(() => resolve())));
+      await new Promise((resolve) => server.once("listening", resolve));
+    },
+    async mount(path) {
+      await must(["mount", "-t", "tmpfs", "tmpfs", path]);
+      return { [Symbol.asyncDispose]: async () => void (await must(["umount", path])) };
+    },
+    async [Symbol.asyncDispose]() {
+      await servers.disposeAsync();
+      await rm(dir, { recursive: true });
+    },
+  };
+}
+
+hostContract("this machine", localUnderTest);
+
+/** The process ID that a command wrote to a file. */
+async function pidIn(file: string): Promise<number> {
+  return waitFor("a process ID", async () => Number(await readFile(file, "utf8")) || undefined, {
+    timeoutMs: 5000,
+    everyMs: 10,
+  });
+}
+
+const gone = (pid: number) =>
+  waitFor(`the end of process ${pid}`, () => !identify(pid), { timeoutMs: 5000, everyMs: 10 });
+
+test("a command that is too late is killed with all that it started, also when it has ended itself and its child holds the output", async () => {
+  await using made = await localUnderTest();
+  const { host, dir } = made;
+  const waits = `sleep 300 & echo $! > ${dir}/child; wait`;
+  await assert.rejects(within(host.run(["sh", "-c", waits], { timeoutMs: 500 })), { code: "deadline_exceeded" });
+  await gone(await pidIn(`${dir}/child`));
+  const leaves = `sleep 301 & echo $! > ${dir}/orphan`;
+  await assert.rejects(within(host.run(["sh", "-c", leaves], { timeoutMs: 500 })), { code: "deadline_exceeded" });
+  await gone(await pidIn(`${dir}/orphan`));
+});
+
+test("a child in a session of its own that holds the output does not hold up the caller", async () => {
+  await using made = await localUnderTest();
+  const { host, dir } = made;
+  await assert.rejects(
+    within(host.run(["sh", "-c", `setsid sh -c 'echo $$ > ${dir}/free; exec sleep 302' &`], { timeoutMs: 500 })),
+    { code: "deadline_exceeded" },
+  );
+  process.kill(await pidIn(`${dir}/free`), "SIGKILL");
+});
+
+test("a command ended by a signal has 128 and its number for a code", async () => {
+  await using made = await localUnderTest();
+  assert.equal((await made.host.run(["sh", "-c", "kill -KILL $$"])).code, 137);
+});
+
+test("remove does not go through a bind mount of the same file system", async () => {
+  await using made = await localUnderTest();
+  const { host, dir } = made;
+  await host.fs.apply([
+    { do: "mkdir", path: `${dir}/precious` },
+    { do: "write", path: `${dir}/precious/f`, data: "" },
+    { do: "mkdir", path: `${dir}/tree/bound`, parents: true },
+  ]);
+  await must(["mount", "--bind", `${dir}/precious`, `${dir}/tree/bound`]);
+  try {
+    await assert.rejects(host.fs.apply([{ do: "remove", path: `${dir}/tree`, recursive: true }]), {
+      code: "failed_precondition",
+    });
+    assert.deepEqual(
+      (await host.fs.list(`${dir}/precious`)).map(({ name }) => name),
+      ["f"],
+    );
+  } finally {
+    await must(["umount", `${dir}/tree/bound`]);
+  }
+});
+
+test("two removals of one tree at the same time both succeed, and nothing is left", async () => {
+  await using made = await localUnderTest();
+  const { host, dir } = made;
+  const paths = Array.from({ length: 60 }, (_, index) => `${dir}/tree/${index % 6}/${index}`);
+  await host.fs.apply(
+    paths.flatMap(
+      (path) =>
+        [
+          { do: "mkdir", path, parents: true },
+          { do: "write", path: `${path}/f`, data: "" },
+        ] as const,
+    ),
+  );
+  await Promise.all([1, 2, 3].map(() => host.fs.apply([{ do: "remove", path: `${dir}/tree`, recursive: true }])));
+  assert.deepEqual(await host.fs.list(dir), []);
+});

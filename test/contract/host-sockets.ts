@@ -1,0 +1,74 @@
+import assert from "node:assert/strict";
+import type { Duplex } from "node:stream";
+import { test } from "node:test";
+import type { Address, HostListener } from "../../src/seams/host.ts";
+import type { Bench } from "./host.ts";
+import { allOf, within } from "./waiting.ts";
+
+/** Connections from the target, and to it. */
+export function socketContract({ current, folder }: Bench): void {
+  const listen = async (
+    at: Address,
+    onConnection: (connection: Duplex) => void,
+    signal?: AbortSignal,
+  ): Promise<HostListener> => {
+    const listener = await current().host.listen?.(at, onConnection, signal);
+    assert.ok(listener, "this contract needs a host that listens");
+    return listener;
+  };
+  const loopback = { host: "127.0.0.1", port: 0 };
+
+  test("dial reaches a TCP port; either side may close its half and still be heard", async () => {
+    await using listener = await listen(loopback, (connection) => {
+      void allOf(connection).then((asked) => connection.end(`you said ${asked}`));
+    });
+    const connection = await current().host.dial(listener.address);
+    const answer = allOf(connection);
+    connection.end("hello");
+    assert.equal(await within(answer), "you said hello");
+
+    const asked = Promise.withResolvers<string>();
+    await using greeter = await listen(loopback, (far) => {
+      far.end("welcome");
+      void allOf(far).then(asked.resolve);
+    });
+    const near = await current().host.dial(greeter.address);
+    assert.equal(await within(allOf(near)), "welcome");
+    near.end("thanks");
+    assert.equal(await within(asked.promise), "thanks");
+  });
+
+  test("dial reaches a unix socket", async () => {
+    const path = `${await folder()}/s`;
+    await using _listener = await listen({ unix: path }, (connection) => connection.end("unix"));
+    assert.equal(await within(allOf(await current().host.dial({ unix: path }))), "unix");
+  });
+
+  test("dial rejects: unavailable where nobody listens, cancelled", async () => {
+    const { host } = current();
+    const listener = await listen(loopback, () => undefined);
+    await listener[Symbol.asyncDispose]();
+    await assert.rejects(host.dial(listener.address), { code: "unavailable" });
+    await assert.rejects(host.dial({ unix: `${await folder()}/none` }), { code: "unavailable" });
+    await assert.rejects(host.dial(listener.address, AbortSignal.abort()), { code: "cancelled" });
+  });
+
+  test("an address is taken once; disposal frees it and ends its connections, so does the signal", async () => {
+    const stop = new AbortController();
+    const first = await listen(loopback, (connection) => connection.on("error", () => undefined));
+    await assert.rejects(
+      listen(first.address, () => undefined),
+      { code: "already_exists" },
+    );
+    const connection = await current().host.dial(first.address);
+    connection.on("error", () => undefined).resume();
+    const closed = new Promise((resolve) => connection.once("close", resolve));
+    await within(Promise.resolve(first[Symbol.asyncDispose]()));
+    connection.end();
+    await within(closed);
+    const second = await listen(first.address, () => undefined, stop.signal);
+    stop.abort();
+    await within(Promise.resolve(second[Symbol.asyncDispose]()));
+    await assert.rejects(current().host.dial(first.address), { code: "unavailable" });
+  });
+}

@@ -1,0 +1,209 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import type { Node } from "../../src/objects.ts";
+import { type Lab, startLab } from "../harness/lab.ts";
+import { processesOf } from "../harness/pod-machine.ts";
+import { type SpecDraft, statusOf } from "../harness/pods.ts";
+
+let lab: Lab;
+before(async () => {
+  lab = await startLab("admission", { config: { systemReserved: { cpu: "200m" }, kubeReserved: { cpu: "300m" } } });
+});
+after(() => lab?.[Symbol.asyncDispose]());
+
+const nodePath = () => `/api/v1/nodes/${lab.cluster.nodeName}`;
+
+/** Binds a pod to the node past the scheduler, and expects the node's refusal. */
+async function refused(
+  name: string,
+  spec: SpecDraft,
+  reason: string,
+  message: string,
+  metadata: object = {},
+): Promise<void> {
+  const { pods, cluster } = lab;
+  await pods.create(name, { nodeName: cluster.nodeName, ...spec }, metadata);
+  const {
+    status,
+    metadata: { uid },
+  } = await pods.until(name, "to be refused", (pod) => pod.status?.phase === "Failed");
+  assert.deepEqual(
+    { ...status, startTime: "", qosClass: "", observedGeneration: 0 },
+    {
+      phase: "Failed",
+      reason,
+      message: `Pod was rejected: ${message}`,
+      startTime: "",
+      qosClass: "",
+      observedGeneration: 0,
+    },
+  );
+  assert.ok(status?.startTime && status.qosClass);
+  const event = await pods.event(name, reason, message);
+  assert.equal(event.type, "Warning");
+  assert.deepEqual(processesOf(uid), []);
+}
+
+describe("what the node refuses fails, with the kubelet's words", { concurrency: 4 }, () => {
+  test("more CPU, memory or pods than it has", async () => {
+    const { pods } = lab;
+    const { status } = await pods.api.get<Node>(nodePath());
+    const cpu = Math.round(Number(status?.capacity?.["cpu"]) * 1000) - 500;
+    assert.ok(
+      [`${cpu}m`, String(cpu / 1000)].includes(status?.allocatable?.["cpu"] ?? ""),
+      `allocatable is what is not reserved: ${status?.allocatable?.["cpu"]}`,
+    );
+    await pods.create("modest", { containers: [{ resources: { requests: { cpu: "100m" } } }] });
+    await pods.ready("modest");
+    await refused(
+      "cpu",
+      { containers: [{ resources: { requests: { cpu: `${cpu - 50}m` } } }] },
+      "OutOfcpu",
+      `Node didn't have enough resource: cpu, requested: ${cpu - 50}, used: 100, capacity: ${cpu}`,
+    );
+    const bytes = Number.parseInt(status?.allocatable?.["memory"] ?? "", 10) * 1024;
+    await refused(
+      "memory",
+      { containers: [{ resources: { requests: { memory: "64Ti" } } }] },
+      "OutOfmemory",
+      `Node didn't have enough resource: memory, requested: ${64 * 2 ** 40}, used: 0, capacity: ${bytes}`,
+    );
+  });
+
+  test("a node selector or an affinity that does not fit", async () => {
+    const message = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector";
+    await refused("selector", { nodeSelector: { disk: "fast" } }, "NodeAffinity", message);
+    const nodeSelectorTerms = [
+      { matchExpressions: [{ key: "kubernetes.io/hostname", operator: "NotIn", values: [lab.cluster.nodeName] }] },
+    ];
+    await refused(
+      "affinity",
+      { affinity: { nodeAffinity: { requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms } } } },
+      "NodeAffinity",
+      message,
+    );
+  });
+
+  test("a host port that another pod has, until that one is gone", async () => {
+    const { pods, cluster } = lab;
+    const spec = (hostPort: number): SpecDraft => ({
+      nodeName: cluster.nodeName,
+      containers: [{ ports: [{ containerPort: 80, hostPort }] }],
+    });
+    await pods.create("port", spec(18081));
+    await pods.ready("port");
+    await refused(
+      "same-port",
+      spec(18081),
+      "NodePorts",
+      "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports",
+    );
+    const gone = pods.gone("port");
+    await pods.remove("port");
+    await gone;
+    await pods.create("port-again", spec(18081));
+    await pods.ready("port-again");
+  });
+
+  test("another operating system", async () => {
+    await refused(
+      "windows",
+      { os: { name: "windows" } },
+      "PodOSNotSupported",
+      "Failed to admit pod as the OS field doesn't match node OS",
+    );
+    await refused(
+      "windows-label",
+      { nodeSelector: {} },
+      "PodOSSelectorNodeLabelDoesNotMatch",
+      "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
+      { labels: { "kubernetes.io/os": "windows" } },
+    );
+  });
+});
+
+test("a NoExecute taint refuses pods that do not tolerate it; a NoSchedule taint does not", async () => {
+  const { pods, cluster } = lab;
+  const taint = (effect: string) =>
+    pods.api.patch(nodePath(), { spec: { taints: [{ key: "lab", value: "closed", effect }] } }, "merge-patch");
+  await taint("NoSchedule");
+  await pods.create("bound", { nodeName: cluster.nodeName });
+  await pods.ready("bound");
+  await taint("NoExecute");
+  // The taint reaches graftlet by a watch: what is bound before it arrives may still be let in.
+  await cluster.waitFor("the taint to be known to the node", async () => {
+    await pods.create("scout", { nodeName: cluster.nodeName });
+    const { status } = await pods.until(
+      "scout",
+      "to be decided on",
+      (pod) => pod.status?.phase !== "Pending" || pod.metadata.deletionTimestamp !== undefined,
+    );
+    const gone = pods.gone("scout");
+    await pods.remove("scout", 0);
+    await gone;
+    return status?.reason === "TaintToleration";
+  });
+  await refused(
+    "tainted",
+    {},
+    "TaintToleration",
+    "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate",
+  );
+  await pods.create("tolerant", {
+    nodeName: cluster.nodeName,
+    tolerations: [{ key: "lab", operator: "Exists", effect: "NoExecute" }],
+  });
+  await pods.ready("tolerant");
+  await pods.api.patch(nodePath(), { spec: { taints: null } }, "merge-patch");
+});
+
+describe("what is not served is held, by name, and nothing of it starts", { concurrency: 4 }, () => {
+  const probe = { exec: { command: ["true"] } };
+  const cases: readonly (readonly [string, SpecDraft, string])[] = [
+    [
+      "hook",
+      { containers: [{ lifecycle: { preStop: { exec: { command: ["true"] } } } }] },
+      "spec.containers[0].lifecycle.preStop (lifecycle hooks are not run yet)",
+    ],
+    [
+      "sidecar",
+      { initContainers: [{ restartPolicy: "Always" }] },
+      "spec.initContainers[0].restartPolicy (sidecars and restart policies of containers are not served yet)",
+    ],
+    [
+      "claim",
+      { volumes: [{ name: "data", persistentVolumeClaim: { claimName: "data" } }] },
+      "spec.volumes[0].persistentVolumeClaim (volumes of this type are not served yet)",
+    ],
+    [
+      "liveness",
+      { containers: [{}, { name: "second", livenessProbe: probe }] },
+      "spec.containers[1].livenessProbe (liveness probes are not run yet)",
+    ],
+    [
+      "startup",
+      { containers: [{ startupProbe: probe, lifecycle: { postStart: probe } }] },
+      "spec.containers[0].lifecycle.postStart (lifecycle hooks are not run yet), spec.containers[0].startupProbe (startup probes are not run yet)",
+    ],
+  ];
+  for (const [name, spec, fields] of cases) {
+    test(name, async () => {
+      const { pods, cluster } = lab;
+      await pods.create(name, { nodeName: cluster.nodeName, ...spec });
+      const event = await pods.event(name, "FieldNotServed", `pod is held: this node does not serve ${fields}`);
+      assert.equal(event.type, "Warning");
+      // A pod that came later runs: this one had its turn.
+      await pods.create(`after-${name}`, { nodeName: cluster.nodeName });
+      await pods.ready(`after-${name}`);
+      const held = await pods.until(name, "to be Pending", ({ status }) => status?.startTime !== undefined);
+      assert.deepEqual(
+        [held.status?.phase, statusOf(held)?.containerID, statusOf(held)?.state?.running],
+        ["Pending", undefined, undefined],
+      );
+      assert.deepEqual(processesOf(held.metadata.uid), []);
+      const gone = pods.gone(name);
+      await pods.remove(name);
+      await gone;
+    });
+  }
+});

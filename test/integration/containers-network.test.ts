@@ -1,0 +1,180 @@
+import assert from "node:assert/strict";
+import { readFileSync, readlinkSync, statSync, writeFileSync } from "node:fs";
+import { hostname } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { type Lab, startLab } from "../harness/lab.ts";
+import { containerId, images, shell, statusOf } from "../harness/pods.ts";
+
+let lab: Lab;
+before(async () => {
+  lab = await startLab("containers-network");
+  writeFileSync(
+    lab.cluster.layout.resolvConf,
+    "nameserver 10.96.0.10\nsearch example.org\noptions timeout:1 attempts:1\n",
+  );
+});
+after(() => lab?.[Symbol.asyncDispose]());
+
+describe("a container's names and networks", { concurrency: 4 }, () => {
+  test("resolv.conf follows the DNS policy", async () => {
+    const show = shell("cat /etc/resolv.conf");
+    const dnsConfig = {
+      nameservers: ["10.1.2.3"],
+      searches: ["corp.test"],
+      options: [{ name: "ndots", value: "2" }, { name: "edns0" }],
+    };
+    const [cluster, node, none, extended, host, hostCluster] = await Promise.all([
+      lab.pods.output("dns-cluster", show),
+      lab.pods.output("dns-default", show, { dnsPolicy: "Default" }),
+      lab.pods.output("dns-none", show, { dnsPolicy: "None", dnsConfig }),
+      lab.pods.output("dns-extended", show, { dnsConfig }),
+      lab.pods.output("dns-host", show, { hostNetwork: true }),
+      lab.pods.output("dns-host-cluster", show, { hostNetwork: true, dnsPolicy: "ClusterFirstWithHostNet" }),
+    ]);
+    const clusterWide =
+      "search default.svc.cluster.local svc.cluster.local cluster.local example.org\nnameserver 10.96.0.10\noptions ndots:5\n";
+    const ofNode = "search example.org\nnameserver 10.96.0.10\noptions timeout:1 attempts:1\n";
+    assert.deepEqual([cluster, node, host, hostCluster], [clusterWide, ofNode, ofNode, clusterWide]);
+    assert.equal(none, "search corp.test\nnameserver 10.1.2.3\noptions ndots:2 edns0\n");
+    assert.match(
+      extended,
+      /^search default\.svc\.cluster\.local svc\.cluster\.local cluster\.local example\.org corp\.test\nnameserver 10\.96\.0\.10\nnameserver 10\.1\.2\.3\noptions (ndots:2 edns0|edns0 ndots:2)\n$/,
+    );
+  });
+
+  test("hostname and /etc/hosts", async () => {
+    const { pods } = lab;
+    const show = shell("hostname; cat /etc/hosts");
+    const managed = [
+      "# Kubernetes-managed hosts file.",
+      "127.0.0.1\tlocalhost",
+      "::1\tlocalhost ip6-localhost ip6-loopback",
+      "fe00::0\tip6-localnet",
+      "fe00::0\tip6-mcastprefix",
+      "fe00::1\tip6-allnodes",
+      "fe00::2\tip6-allrouters",
+    ];
+    const hostAliases = [{ ip: "10.9.8.7", hostnames: ["one", "two.test"] }];
+    const [plain, named] = await Promise.all([
+      lab.pods.output("hosts", show, { hostAliases }),
+      lab.pods.output("hosts-named", show, { hostname: "desk", subdomain: "office" }),
+    ]);
+    const ip = (name: string) => pods.history(name).at(-1)?.status?.podIP;
+    assert.deepEqual(plain.split("\n"), [
+      "hosts",
+      ...managed,
+      `${ip("hosts")}\thosts`,
+      "",
+      "# Entries added by HostAliases.",
+      "10.9.8.7\tone\ttwo.test",
+      "",
+    ]);
+    assert.deepEqual(named.split("\n"), [
+      "desk",
+      ...managed,
+      `${ip("hosts-named")}\tdesk.office.default.svc.cluster.local\tdesk`,
+      "",
+    ]);
+  });
+
+  test("a host port leads from the node to the pod", async () => {
+    const { pods, cluster } = lab;
+    await pods.create("reached", {
+      containers: [
+        { image: images.agnhost, command: ["/agnhost", "netexec"], ports: [{ containerPort: 8080, hostPort: 18080 }] },
+      ],
+    });
+    await pods.ready("reached");
+    const said = await cluster.waitFor("an answer at the host port", async () => {
+      const { code, stdout } = await cluster.runInside([
+        cluster.tools.path("curl"),
+        "--silent",
+        "--max-time",
+        "5",
+        `http://${cluster.nodeAddress}:18080/hostname`,
+      ]);
+      return code === 0 && stdout;
+    });
+    assert.equal(said, "reached");
+  });
+
+  test("namespaces are the pod's own unless it asks for the host's", async () => {
+    const { pods, cluster } = lab;
+    const show = shell(
+      "for ns in net ipc pid; do readlink /proc/self/ns/$ns; done; hostname; head -n 1 /etc/hosts; ps",
+    );
+    const [own, host, shared] = await Promise.all([
+      lab.pods.output("own-namespaces", show),
+      lab.pods.output("host-namespaces", show, { hostNetwork: true, hostIPC: true, hostPID: true }),
+      lab.pods.output("shared-processes", show, { shareProcessNamespace: true }),
+    ]);
+    const machine = [
+      `net:[${statSync(cluster.ns).ino}]`,
+      readlinkSync("/proc/self/ns/ipc"),
+      readlinkSync("/proc/self/ns/pid"),
+    ];
+    assert.deepEqual(host.split("\n").slice(0, 5), [
+      ...machine,
+      hostname(),
+      "# Kubernetes-managed hosts file (host network).",
+    ]);
+    assert.match(host, new RegExp(`^ *${lab.agent.pid} `, "m"));
+    assert.equal(pods.history("host-namespaces").at(-1)?.status?.podIP, cluster.nodeAddress);
+    for (const [index, namespace] of own.split("\n").slice(0, 3).entries()) assert.notEqual(namespace, machine[index]);
+    assert.doesNotMatch(own, /\/pause/);
+    assert.match(shared, /\/pause/);
+    assert.doesNotMatch(shared, new RegExp(`^ *${lab.agent.pid} `, "m"));
+  });
+});
+
+describe("what a container leaves behind", { concurrency: 4 }, () => {
+  test("logs lie where log collectors look, a file for each run", async () => {
+    const { pods, cluster } = lab;
+    await pods.create("logging", {
+      restartPolicy: "OnFailure",
+      volumes: [{ name: "work", emptyDir: {} }],
+      containers: [
+        shell("echo out; echo err >&2; test -e /work/again && exec sleep infinity; touch /work/again; exit 1", {
+          volumeMounts: [{ name: "work", mountPath: "/work" }],
+        }),
+      ],
+    });
+    const pod = await pods.until(
+      "logging",
+      "the second run",
+      (one) => statusOf(one)?.restartCount === 1 && statusOf(one)?.state?.running !== undefined,
+    );
+    const folder = join(cluster.layout.podLogs, `default_logging_${pod.metadata.uid}`, "main");
+    const line = String.raw`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+(Z|[+-]\d\d:\d\d)`;
+    const both = new RegExp(`^${line} (stdout F out|stderr F err)\n${line} (stdout F out|stderr F err)\n$`);
+    for (const run of ["0.log", "1.log"])
+      await cluster.waitFor(`both lines in ${run}`, () => both.test(readFileSync(join(folder, run), "utf8")));
+    assert.equal(
+      readlinkSync(join(cluster.root, "var/log/containers", `logging_default_main-${containerId(pod)}.log`)),
+      join(folder, "1.log"),
+    );
+    assert.deepEqual((await pods.log("logging", "previous=true")).split("\n").sort(), ["", "err", "out"]);
+  });
+
+  test("a termination message comes from its file, or from the log of a failure", async () => {
+    const { pods } = lab;
+    const message = async (name: string) =>
+      statusOf(await pods.until(name, "to end", (pod) => statusOf(pod)?.state?.terminated !== undefined))?.state
+        ?.terminated?.message;
+    const end = (name: string, container: object) =>
+      pods.create(name, { restartPolicy: "Never", containers: [container] });
+    await Promise.all([
+      end("last-word", shell("echo -n done > /dev/termination-log")),
+      end("own-path", shell("echo -n there > /var/said; exit 1", { terminationMessagePath: "/var/said" })),
+      end("from-log", shell("echo it broke; exit 2", { terminationMessagePolicy: "FallbackToLogsOnError" })),
+      end("log-unasked", shell("echo it worked", { terminationMessagePolicy: "FallbackToLogsOnError" })),
+    ]);
+    assert.deepEqual(await Promise.all(["last-word", "own-path", "from-log", "log-unasked"].map(message)), [
+      "done",
+      "there",
+      "it broke\n",
+      undefined,
+    ]);
+  });
+});

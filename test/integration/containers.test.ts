@@ -1,0 +1,320 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { after, before, describe, test } from "node:test";
+import { type Lab, startLab } from "../harness/lab.ts";
+import { cgroupsOf, cgroupValue } from "../harness/pod-machine.ts";
+import { firstProcess, images, shell, statusOf } from "../harness/pods.ts";
+
+let lab: Lab;
+before(async () => {
+  lab = await startLab("containers");
+});
+after(() => lab?.[Symbol.asyncDispose]());
+
+/** `NAME=value` lines as an object. */
+const variables = (text: string): Record<string, string> =>
+  Object.fromEntries(
+    text
+      .trimEnd()
+      .split("\n")
+      .map((line) => [line.slice(0, line.indexOf("=")), line.slice(line.indexOf("=") + 1)]),
+  );
+const printEnv = { command: ["/bin/busybox", "env"] };
+const kubernetesService = {
+  KUBERNETES_SERVICE_HOST: "10.96.0.1",
+  KUBERNETES_SERVICE_PORT: "443",
+  KUBERNETES_SERVICE_PORT_HTTPS: "443",
+  KUBERNETES_PORT: "tcp://10.96.0.1:443",
+  KUBERNETES_PORT_443_TCP: "tcp://10.96.0.1:443",
+  KUBERNETES_PORT_443_TCP_PROTO: "tcp",
+  KUBERNETES_PORT_443_TCP_PORT: "443",
+  KUBERNETES_PORT_443_TCP_ADDR: "10.96.0.1",
+};
+
+describe("a container's environment", { concurrency: 4 }, () => {
+  test("has variables of every kind, and no others", async () => {
+    const { pods, cluster } = lab;
+    await cluster.apply([
+      {
+        apiVersion: "v1",
+        kind: "ConfigMap",
+        metadata: { name: "settings" },
+        data: { colour: "blue", "log.level": "debug" },
+      },
+      {
+        apiVersion: "v1",
+        kind: "Secret",
+        metadata: { name: "keys" },
+        stringData: { password: "s3cret word", token: "t0ken" },
+      },
+      {
+        apiVersion: "v1",
+        kind: "Service",
+        metadata: { name: "my-db" },
+        spec: { clusterIP: "10.96.5.5", ports: [{ name: "sql", port: 5432 }] },
+      },
+    ]);
+    const field = (name: string, fieldPath: string) => ({ name, valueFrom: { fieldRef: { fieldPath } } });
+    const resource = (name: string, of: string, divisor = "0") => ({
+      name,
+      valueFrom: { resourceFieldRef: { resource: of, divisor } },
+    });
+    const text = await lab.pods.output(
+      "environment",
+      {
+        ...printEnv,
+        resources: { requests: { cpu: "100m", memory: "16Mi" }, limits: { cpu: "250m", memory: "32Mi" } },
+        envFrom: [
+          { prefix: "CM_", configMapRef: { name: "settings" } },
+          { secretRef: { name: "keys" } },
+          { configMapRef: { name: "absent", optional: true } },
+        ],
+        env: [
+          { name: "PLAIN", value: "a value" },
+          { name: "COMPOSED", value: "$(PLAIN) of $(MY_DB_SERVICE_HOST), $$(PLAIN), $(NOBODY)" },
+          { name: "COLOUR", valueFrom: { configMapKeyRef: { name: "settings", key: "colour" } } },
+          { name: "PASSWORD", valueFrom: { secretKeyRef: { name: "keys", key: "password" } } },
+          { name: "ABSENT", valueFrom: { secretKeyRef: { name: "keys", key: "absent", optional: true } } },
+          { name: "MY_DB_PORT", value: "own" },
+          field("POD", "metadata.name"),
+          field("NAMESPACE", "metadata.namespace"),
+          field("UID", "metadata.uid"),
+          field("LABEL", "metadata.labels['app']"),
+          field("NOTE", "metadata.annotations['note']"),
+          field("NODE", "spec.nodeName"),
+          field("ACCOUNT", "spec.serviceAccountName"),
+          field("HOST", "status.hostIP"),
+          field("IP", "status.podIP"),
+          field("IPS", "status.podIPs"),
+          resource("CPU", "limits.cpu"),
+          resource("CPU_MILLI", "requests.cpu", "1m"),
+          resource("MEMORY", "limits.memory"),
+          resource("MEMORY_MI", "requests.memory", "1Mi"),
+        ],
+      },
+      {},
+      { labels: { app: "env" }, annotations: { note: "a note" } },
+    );
+    const pod = pods.history("environment").at(-1);
+    assert.deepEqual(variables(text), {
+      PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+      HOSTNAME: "environment",
+      HOME: "/root",
+      ...kubernetesService,
+      MY_DB_SERVICE_HOST: "10.96.5.5",
+      MY_DB_SERVICE_PORT: "5432",
+      MY_DB_SERVICE_PORT_SQL: "5432",
+      MY_DB_PORT: "own",
+      MY_DB_PORT_5432_TCP: "tcp://10.96.5.5:5432",
+      MY_DB_PORT_5432_TCP_PROTO: "tcp",
+      MY_DB_PORT_5432_TCP_PORT: "5432",
+      MY_DB_PORT_5432_TCP_ADDR: "10.96.5.5",
+      CM_colour: "blue",
+      "CM_log.level": "debug",
+      password: "s3cret word",
+      token: "t0ken",
+      PLAIN: "a value",
+      COMPOSED: "a value of 10.96.5.5, $(PLAIN), $(NOBODY)",
+      COLOUR: "blue",
+      PASSWORD: "s3cret word",
+      POD: "environment",
+      NAMESPACE: "default",
+      UID: pod?.metadata.uid,
+      LABEL: "env",
+      NOTE: "a note",
+      NODE: cluster.nodeName,
+      ACCOUNT: "default",
+      HOST: cluster.nodeAddress,
+      IP: pod?.status?.podIP,
+      IPS: pod?.status?.podIP,
+      CPU: "1",
+      CPU_MILLI: "100",
+      MEMORY: String(32 * 2 ** 20),
+      MEMORY_MI: "16",
+    });
+    const unlinked = variables(await lab.pods.output("unlinked", printEnv, { enableServiceLinks: false }));
+    assert.deepEqual(unlinked, { PATH: unlinked["PATH"], HOSTNAME: "unlinked", HOME: "/root", ...kubernetesService });
+  });
+
+  test("without what it refers to keeps the container waiting, until it is there", async () => {
+    const { pods, cluster } = lab;
+    const from = { configMapKeyRef: { name: "late", key: "wanted" } };
+    await pods.create("without", {
+      restartPolicy: "Never",
+      containers: [{ ...printEnv, env: [{ name: "LATE", valueFrom: from }] }],
+    });
+    const waiting = (message: string) =>
+      pods.until("without", message, (pod) => {
+        const state = statusOf(pod)?.state?.waiting;
+        return state?.reason === "CreateContainerConfigError" && state.message === message;
+      });
+    await waiting('configmap "late" not found');
+    await pods.event("without", "Failed", 'Error: configmap "late" not found');
+    await cluster.apply({ apiVersion: "v1", kind: "ConfigMap", metadata: { name: "late" }, data: { other: "x" } });
+    await waiting("couldn't find key wanted in ConfigMap default/late");
+    await cluster.apply({
+      apiVersion: "v1",
+      kind: "ConfigMap",
+      metadata: { name: "late" },
+      data: { wanted: "at last" },
+    });
+    assert.equal(variables(await pods.outputOf("without"))["LATE"], "at last");
+    assert.equal(
+      statusOf(await pods.until("without", "to succeed", ({ status }) => status?.phase === "Succeeded"))?.restartCount,
+      0,
+    );
+  });
+
+  test("command and args take the place of the image's own, with variables filled in", async () => {
+    const env = [{ name: "WHO", value: "you" }];
+    const agnhost = { image: images.agnhost, env };
+    const [args, command, both] = await Promise.all([
+      lab.pods.output("args", {
+        ...agnhost,
+        command: undefined,
+        args: ["entrypoint-tester", "$(WHO)", "$$(WHO)", "$(NOBODY)"],
+      }),
+      lab.pods.output("command", { ...agnhost, command: ["/agnhost", "entrypoint-tester"] }),
+      lab.pods.output("both", {
+        env,
+        command: ["sh", "-c", 'pwd; echo "$0 $@"', "$(WHO)"],
+        args: ["$(WHO)", "two words"],
+        workingDir: "/var/log",
+      }),
+    ]);
+    assert.equal(args, "[/agnhost entrypoint-tester you $(WHO) $(NOBODY)]\n");
+    assert.equal(command, "[/agnhost entrypoint-tester]\n");
+    assert.equal(both, "/var/log\nyou you two words\n");
+  });
+});
+
+describe("a container's security", { concurrency: 4 }, () => {
+  const whoAmI =
+    "id -u; id -g; id -G; grep -E '^(CapEff|NoNewPrivs|Seccomp):' /proc/self/status; touch /here 2>&1; true";
+
+  test("user, groups, capabilities, privileges and a read-only root are as asked for", async () => {
+    const groups = { runAsUser: 1234, runAsGroup: 2345, supplementalGroups: [3456] };
+    const [plain, limited, capable, privileged] = await Promise.all([
+      lab.pods.output("plain", shell(whoAmI)),
+      lab.pods.output(
+        "limited",
+        shell(whoAmI, {
+          securityContext: {
+            runAsUser: 4321,
+            allowPrivilegeEscalation: false,
+            seccompProfile: { type: "RuntimeDefault" },
+          },
+        }),
+        { securityContext: groups },
+      ),
+      lab.pods.output(
+        "capable",
+        shell(whoAmI, {
+          securityContext: { capabilities: { add: ["NET_ADMIN"], drop: ["ALL"] }, readOnlyRootFilesystem: true },
+        }),
+      ),
+      lab.pods.output("privileged", shell(whoAmI, { securityContext: { privileged: true } })),
+    ]);
+    const status = (caps: string, noNewPrivs: number, seccomp: number) =>
+      `CapEff:\t${caps}\nNoNewPrivs:\t${noNewPrivs}\nSeccomp:\t${seccomp}\n`;
+    // containerd's own set of 14 capabilities.
+    assert.equal(plain, `0\n0\n0\n${status("00000000a80425fb", 0, 0)}`);
+    assert.equal(
+      limited,
+      `4321\n2345\n2345 3456\n${status("0000000000000000", 1, 2)}touch: /here: Permission denied\n`,
+    );
+    assert.equal(capable, `0\n0\n0\n${status("0000000000001000", 0, 0)}touch: /here: Read-only file system\n`);
+    assert.equal(
+      privileged,
+      `0\n0\n0\n${status(/^CapEff:\s*(\w+)$/m.exec(readFileSync("/proc/self/status", "utf8"))?.[1] ?? "", 0, 0)}`,
+    );
+  });
+
+  test("runAsNonRoot refuses root, and lets others run", async () => {
+    const { pods } = lab;
+    const refusal = async (name: string, what: string) => {
+      const pod = await pods.until(
+        name,
+        "to be refused",
+        (one) => statusOf(one)?.state?.waiting?.reason === "CreateContainerConfigError",
+      );
+      const message = `${what} (pod: "${name}_default(${pod.metadata.uid})", container: main)`;
+      assert.equal(statusOf(pod)?.state?.waiting?.message, message);
+      await pods.event(name, "Failed", `Error: ${message}`);
+    };
+    await pods.create("root-image", { containers: [{ securityContext: { runAsNonRoot: true } }] });
+    await pods.create("root-user", {
+      securityContext: { runAsNonRoot: true },
+      containers: [{ image: images.nonroot, securityContext: { runAsUser: 0 } }],
+    });
+    await Promise.all([
+      refusal("root-image", "container has runAsNonRoot and image will run as root"),
+      refusal("root-user", "container's runAsUser breaks non-root policy"),
+    ]);
+    assert.equal(
+      await lab.pods.output(
+        "nonroot",
+        { image: images.nonroot, command: ["id", "-u"] },
+        { securityContext: { runAsNonRoot: true } },
+      ),
+      "1234\n",
+    );
+  });
+});
+
+describe("a container's resources", { concurrency: 4 }, () => {
+  const cpuLimit = (pid: number, levelsUp = 0) =>
+    cgroupValue(pid, ["cpu.cfs_quota_us", "cpu.max"], levelsUp).split(" ")[0];
+  const memoryLimit = (pid: number, levelsUp = 0) =>
+    cgroupValue(pid, ["memory.limit_in_bytes", "memory.max"], levelsUp);
+  const cpuShare = (pid: number, levelsUp = 0) => Number(cgroupValue(pid, ["cpu.shares", "cpu.weight"], levelsUp));
+
+  test("its requests and limits are its cgroup's and its pod's, below its QoS class", async () => {
+    const { pods, cluster } = lab;
+    const limits = (cpu: string, memory: string) => ({ limits: { cpu, memory } });
+    await Promise.all([
+      pods.create("limits", {
+        containers: [
+          { resources: { requests: { cpu: "250m", memory: "32Mi" }, limits: { cpu: "500m", memory: "64Mi" } } },
+          { name: "small", resources: { requests: { cpu: "10m" }, limits: { cpu: "20m", memory: "16Mi" } } },
+        ],
+      }),
+      pods.create("all-limits", { containers: [{ resources: limits("100m", "32Mi") }] }),
+      pods.create("no-limits", {}),
+    ]);
+    const [burstable, guaranteed, besteffort] = await Promise.all(
+      ["limits", "all-limits", "no-limits"].map((name) => pods.ready(name)),
+    );
+    assert.ok(burstable && guaranteed && besteffort);
+    const [main, small] = [firstProcess(cluster, burstable), firstProcess(cluster, burstable, "small")];
+    assert.deepEqual(
+      [cpuLimit(main), memoryLimit(main), cpuLimit(small), memoryLimit(small)],
+      ["50000", String(64 * 2 ** 20), "2000", String(16 * 2 ** 20)],
+    );
+    assert.deepEqual([cpuLimit(main, 1), memoryLimit(main, 1)], ["52000", String(80 * 2 ** 20)]);
+    assert.ok(cpuShare(main) > cpuShare(small) && cpuShare(main, 1) >= cpuShare(main));
+    const below = (pod: typeof burstable, path: string) => {
+      const parent = `${cluster.layout.cgroup}/kubepods${path}/pod${pod.metadata.uid}/`;
+      assert.ok(
+        cgroupsOf(firstProcess(cluster, pod)).some((cgroup) => cgroup.startsWith(parent)),
+        `${cgroupsOf(firstProcess(cluster, pod)).join(" ")} is below ${parent}`,
+      );
+    };
+    below(burstable, "/burstable");
+    below(guaranteed, "");
+    below(besteffort, "/besteffort");
+  });
+
+  test("more memory than its limit gets it killed, with the reason", async () => {
+    const { pods } = lab;
+    await pods.create("greedy", {
+      restartPolicy: "Never",
+      containers: [{ command: ["tail", "/dev/zero"], resources: { limits: { memory: "24Mi" } } }],
+    });
+    const pod = await pods.until("greedy", "to be killed", (one) => statusOf(one)?.state?.terminated !== undefined);
+    assert.deepEqual(
+      [statusOf(pod)?.state?.terminated?.reason, statusOf(pod)?.state?.terminated?.exitCode],
+      ["OOMKilled", 137],
+    );
+  });
+});

@@ -1,0 +1,24 @@
+import { after, before } from "node:test";
+import { type Lab, startLab } from "../harness/lab.ts";
+import { attachTests } from "./kubectl/attach.ts";
+import { execTests } from "./kubectl/exec.ts";
+import { logTests } from "./kubectl/logs.ts";
+import { portForwardTests } from "./kubectl/port-forward.ts";
+import { transferTests } from "./kubectl/transfer.ts";
+import { vanishTests } from "./kubectl/vanish.ts";
+
+/** The kubelet API as users meet it: the real kubectl, through the real API server. */
+let running: Lab | undefined;
+const lab = (): Lab => {
+  if (!running) throw new Error("the lab is not up");
+  return running;
+};
+before(async () => { running = await startLab("kubectl"); });
+after(() => running?.[Symbol.asyncDispose]());
+
+logTests(lab);
+execTests(lab);
+attachTests(lab);
+portForwardTests(lab);
+transferTests(lab);
+vanishTests(lab);

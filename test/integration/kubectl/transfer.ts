@@ -1,0 +1,101 @@
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { once } from "node:events";
+import { before, describe, test } from "node:test";
+import { converse } from "../../harness/conversation.ts";
+import { bytesRead, forgetPeak, memoryOf } from "../../harness/holdings.ts";
+import type { Lab } from "../../harness/lab.ts";
+import { shell } from "../../harness/pods.ts";
+
+const gibibyte = 1 << 30;
+const lineBytes = 4096;
+/** 1 GiB of numbered lines, so that a lost, doubled or moved piece changes the checksum. */
+const writeLines = `pad=$(head -c ${lineBytes - 10} /dev/zero | tr '\\0' x); awk -v pad=$pad 'BEGIN { for (i = 0; i < ${gibibyte / lineBytes}; i++) printf "%08d %s\\n", i, pad }'`;
+/** How much more memory a transfer of whatever length may take than a short one, MiB. */
+const allowance = 64;
+
+/** The bytes of `writeLines` in blocks. */
+function* lines(): Generator<Buffer> {
+  const perBlock = 256;
+  const pad = "x".repeat(lineBytes - 10);
+  for (let first = 0; first < gibibyte / lineBytes; first += perBlock) {
+    yield Buffer.from(Array.from({ length: perBlock }, (_, index) => `${String(first + index).padStart(8, "0")} ${pad}\n`).join(""));
+  }
+}
+
+function expectedSum(): string {
+  const hash = createHash("md5");
+  for (const block of lines()) hash.update(block);
+  return hash.digest("hex");
+}
+
+/** 1 GiB through graftlet, in memory that does not depend on the amount. */
+export function transferTests(lab: () => Lab): void {
+  describe("1 GiB through graftlet", { timeout: 300_000 }, () => {
+    let expected = "";
+    before(async () => {
+      expected = expectedSum();
+      const { cluster, pods } = lab();
+      await pods.create("transfer", {});
+      await pods.ready("transfer");
+      for (let round = 0; round < 4; round++) await cluster.kubectl(["exec", "-i", "transfer", "--", "cat"], { stdin: Buffer.alloc(32 << 20) });
+    });
+
+    /** Does something, and asserts that graftlet's memory never grew by more than the allowance meanwhile. */
+    async function bounded(what: () => Promise<void>): Promise<void> {
+      const { pid } = lab().agent;
+      forgetPeak(pid);
+      const level = memoryOf(pid).now;
+      await what();
+      const { peak } = memoryOf(pid);
+      assert.ok(peak - level < allowance, `graftlet grew from ${level.toFixed()} to ${peak.toFixed()} MiB`);
+    }
+
+    /** The checksum of what kubectl writes. */
+    async function received(args: readonly string[]): Promise<string> {
+      const child = lab().cluster.startKubectl(args, { stdio: ["ignore", "pipe", "inherit"] });
+      const hash = createHash("md5");
+      child.stdout?.on("data", (chunk: Buffer) => hash.update(chunk));
+      const [code] = await once(child, "close");
+      assert.equal(code, 0);
+      return hash.digest("hex");
+    }
+
+    test("out of a command", () => bounded(async () => assert.equal(await received(["exec", "transfer", "--", "sh", "-c", writeLines]), expected)));
+
+    test("into a command", () => bounded(async () => {
+      await using talk = converse(lab().cluster.startKubectl(["exec", "-i", "transfer", "--", "md5sum"]));
+      const input = talk.child.stdin;
+      assert.ok(input);
+      for (const block of lines()) if (!input.write(block)) await once(input, "drain");
+      talk.endInput();
+      assert.equal(await talk.ended(), 0);
+      assert.equal(talk.stdout(), `${expected}  -\n`);
+    }));
+
+    test("through a container's log, followed while it is written", () => bounded(async () => {
+      const { pods } = lab();
+      await pods.create("talkative", { restartPolicy: "Never", containers: [shell(writeLines)] });
+      await pods.until("talkative", "to have started", (pod) => pod.status?.phase === "Running" || pod.status?.phase === "Succeeded");
+      assert.equal(await received(["logs", "--follow", "talkative"]), expected);
+    }));
+
+    test("to a client that does not read: graftlet stops reading too", () => bounded(async () => {
+      const { cluster, agent } = lab();
+      const silent = cluster.startKubectl(["exec", "transfer", "--", "cat", "/dev/zero"], { stdio: ["ignore", "pipe", "inherit"] });
+      try {
+        const start = bytesRead(agent.pid);
+        await cluster.waitFor("the stream to begin", () => bytesRead(agent.pid) - start > 1 << 20);
+        let last = -Infinity;
+        await cluster.waitFor("graftlet to read no more", () => {
+          const now = bytesRead(agent.pid);
+          const moved = now - last;
+          last = now;
+          return moved < 1 << 20;
+        }, { everyMs: 1000 });
+      } finally {
+        silent.kill("SIGKILL");
+      }
+    }));
+  });
+}

@@ -1,0 +1,107 @@
+import assert from "node:assert/strict";
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { type Lab, startLab } from "../harness/lab.ts";
+import { processesOf, volumeFolder } from "../harness/pod-machine.ts";
+import { isNotFound, shell, statusOf } from "../harness/pods.ts";
+
+let lab: Lab;
+before(async () => {
+  lab = await startLab("pods-end");
+});
+after(() => lab?.[Symbol.asyncDispose]());
+
+describe("a pod's end", { concurrency: 4 }, () => {
+  test("deletion: SIGTERM is handled, then the object goes, when runtime and machine are clean", async () => {
+    const { pods, cluster } = lab;
+    const folder = join(cluster.layout.dir, "farewell");
+    const volumes = [
+      { name: "host", hostPath: { path: folder, type: "DirectoryOrCreate" } },
+      { name: "memory", emptyDir: { medium: "Memory" } },
+    ];
+    const volumeMounts = [
+      { name: "host", mountPath: "/host" },
+      { name: "memory", mountPath: "/memory" },
+    ];
+    const script = "trap 'sleep 1; echo goodbye > /host/said; exit 0' TERM; while :; do sleep 0.1; done";
+    await pods.create("polite", {
+      terminationGracePeriodSeconds: 30,
+      volumes,
+      containers: [shell(script, { volumeMounts })],
+    });
+    const pod = await pods.ready("polite");
+    const memory = volumeFolder(cluster, pod, "empty-dir", "memory");
+    assert.ok(existsSync(memory) && processesOf(pod.metadata.uid).length >= 2);
+    const gone = pods.gone("polite", ({ metadata: { uid } }) => ({
+      processes: processesOf(uid),
+      volume: existsSync(memory),
+    }));
+    await pods.remove("polite");
+    const { last, found } = await gone;
+    assert.deepEqual(found, { processes: [], volume: false });
+    assert.equal(readFileSync(join(folder, "said"), "utf8"), "goodbye\n");
+    assert.deepEqual(
+      [last.status?.phase, statusOf(last)?.state?.terminated?.exitCode, last.metadata.deletionGracePeriodSeconds],
+      ["Succeeded", 0, 0],
+    );
+    await pods.event("polite", "Killing", "Stopping container main");
+  });
+
+  test("deletion: what ignores SIGTERM is killed when its grace period is over, and not before", async () => {
+    const { pods } = lab;
+    await pods.create("stubborn", {
+      terminationGracePeriodSeconds: 4,
+      containers: [shell("trap '' TERM; while :; do sleep 0.1; done")],
+    });
+    await pods.ready("stubborn");
+    const began = performance.now();
+    const gone = pods.gone("stubborn", ({ metadata: { uid } }) => processesOf(uid));
+    await pods.remove("stubborn");
+    const { last, found } = await gone;
+    assert.ok(performance.now() - began >= 3_900, "the grace period of 4 s was cut short");
+    assert.deepEqual(found, []);
+    assert.equal(statusOf(last)?.state?.terminated?.exitCode, 137);
+    assert.equal(last.status?.phase, "Failed");
+  });
+
+  test("deletion by force: the object goes at once, the processes and directories follow", async () => {
+    const { pods, cluster } = lab;
+    await pods.create("forced", {
+      terminationGracePeriodSeconds: 600,
+      containers: [shell("trap '' TERM; while :; do sleep 0.1; done")],
+    });
+    const {
+      metadata: { uid },
+    } = await pods.ready("forced");
+    await cluster.mustKubectl(["delete", "pod", "forced", "--force", "--grace-period=0", "--wait=false"]);
+    await assert.rejects(pods.api.get("/api/v1/namespaces/default/pods/forced"), isNotFound);
+    await cluster.waitFor("the processes of the forced pod to end", () => processesOf(uid).length === 0, 30_000);
+    await cluster.waitFor(
+      "the directory of the forced pod to go",
+      () => !existsSync(join(cluster.layout.kubeletRoot, "pods", uid)),
+      30_000,
+    );
+  });
+
+  test("a grace period may be shortened while a pod ends", async () => {
+    const { pods } = lab;
+    await pods.create("hurried", {
+      terminationGracePeriodSeconds: 600,
+      containers: [shell("trap '' TERM; while :; do sleep 0.1; done")],
+    });
+    await pods.ready("hurried");
+    const gone = pods.gone("hurried");
+    await pods.remove("hurried");
+    await pods.until(
+      "hurried",
+      "to be deleted with its own grace period",
+      ({ metadata }) => metadata.deletionGracePeriodSeconds === 600,
+    );
+    await pods.event("hurried", "Killing", "Stopping container main");
+    await pods.remove("hurried", 2);
+    const { last } = await gone;
+    assert.equal(statusOf(last)?.state?.terminated?.exitCode, 137);
+    assert.equal(last.metadata.deletionGracePeriodSeconds, 2);
+  });
+});

@@ -1,0 +1,173 @@
+import assert from "node:assert/strict";
+import { rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import type { Pod, Probe } from "../../src/objects.ts";
+import { type Lab, startLab } from "../harness/lab.ts";
+import { volumeFolder } from "../harness/pod-machine.ts";
+import { condition, images, shell, statusOf } from "../harness/pods.ts";
+
+let lab: Lab;
+before(async () => {
+  lab = await startLab("probes");
+});
+after(() => lab?.[Symbol.asyncDispose]());
+
+const quick = { periodSeconds: 1, failureThreshold: 1 };
+const isReady = (pod: Pod): boolean => condition(pod, "Ready")?.status === "True";
+
+/** A pod whose readiness hangs on the file /work/up, which the test makes and removes on the machine. */
+async function switchable(name: string, container: object): Promise<{ on(): void; off(): void }> {
+  const { pods, cluster } = lab;
+  await pods.create(
+    name,
+    {
+      volumes: [{ name: "work", emptyDir: {} }],
+      containers: [{ ...container, volumeMounts: [{ name: "work", mountPath: "/work" }] }],
+    },
+    { labels: { app: name } },
+  );
+  const pod = await pods.until(name, "to run unready", (one) => statusOf(one)?.state?.running !== undefined);
+  const file = join(volumeFolder(cluster, pod, "empty-dir", "work"), "up");
+  return { on: () => writeFileSync(file, "up"), off: () => rmSync(file) };
+}
+
+/** Unready, ready, unready: in the conditions, in the container's status and in an event that says why. */
+async function flips(
+  name: string,
+  probed: { on(): void | Promise<void>; off(): void | Promise<void> },
+  why: RegExp,
+): Promise<void> {
+  const { pods } = lab;
+  await probed.on();
+  const ready = await pods.ready(name);
+  assert.deepEqual(
+    [statusOf(ready)?.ready, statusOf(ready)?.started, condition(ready, "ContainersReady")?.status],
+    [true, true, "True"],
+  );
+  await probed.off();
+  const unready = await pods.until(name, "to become unready", (pod) => !isReady(pod));
+  for (const type of ["Ready", "ContainersReady"]) {
+    const { status, reason, message } = condition(unready, type) ?? {};
+    assert.deepEqual(
+      [status, reason, message],
+      ["False", "ContainersNotReady", "containers with unready status: [main]"],
+    );
+  }
+  assert.deepEqual(
+    [statusOf(unready)?.ready, statusOf(unready)?.started, unready.status?.phase, statusOf(unready)?.restartCount],
+    [false, true, "Running", 0],
+  );
+  await pods.event(name, "Unhealthy", why);
+}
+
+describe("readiness", { concurrency: 4 }, () => {
+  test("by a command, and a Service sends traffic accordingly", async () => {
+    const { pods, cluster } = lab;
+    await cluster.apply({
+      apiVersion: "v1",
+      kind: "Service",
+      metadata: { name: "front" },
+      spec: { selector: { app: "by-exec" }, ports: [{ port: 80 }] },
+    });
+    const probed = await switchable("by-exec", {
+      readinessProbe: { ...quick, exec: { command: ["cat", "/work/up"] } },
+    });
+    const before = await pods.until(
+      "by-exec",
+      "to be seen unready",
+      (pod) => condition(pod, "Ready")?.status === "False" && statusOf(pod)?.state?.running !== undefined,
+    );
+    assert.equal(statusOf(before)?.ready, false);
+    await flips("by-exec", probed, /^Readiness probe failed: cat: .*No such file or directory/);
+    const serves = (wanted: boolean) =>
+      cluster.waitFor(`the Service to count the pod as ${wanted ? "ready" : "unready"}`, async () => {
+        const { items } = await pods.api.get<{ items: { endpoints?: { conditions: { ready: boolean } }[] }[] }>(
+          "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=kubernetes.io/service-name=front",
+        );
+        return items.flatMap(({ endpoints }) => endpoints ?? []).some(({ conditions }) => conditions.ready === wanted);
+      });
+    await serves(false);
+    probed.on();
+    await serves(true);
+  });
+
+  test("by HTTP at a named port", async () => {
+    const probed = await switchable("by-http", {
+      command: ["httpd", "-f", "-p", "8080", "-h", "/work"],
+      ports: [{ name: "web", containerPort: 8080 }],
+      readinessProbe: { ...quick, httpGet: { path: "/up", port: "web" } },
+    });
+    await flips("by-http", probed, /^Readiness probe failed: HTTP probe failed with statuscode: 404$/);
+  });
+
+  test("by a TCP connection", async () => {
+    const script =
+      "while :; do until [ -e /work/up ]; do sleep 0.1; done; httpd -f -p 8080 & while [ -e /work/up ]; do sleep 0.1; done; kill $!; done";
+    const probed = await switchable(
+      "by-tcp",
+      shell(script, { readinessProbe: { ...quick, tcpSocket: { port: 8080 } } }),
+    );
+    await flips(
+      "by-tcp",
+      probed,
+      /^Readiness probe failed: dial tcp 10\.244\.0\.\d+:8080: connect: connection refused$/,
+    );
+  });
+
+  test("by gRPC health", async () => {
+    const { pods, cluster } = lab;
+    await pods.create("by-grpc", {
+      containers: [
+        {
+          image: images.agnhost,
+          command: ["/agnhost", "grpc-health-checking"],
+          readinessProbe: { ...quick, grpc: { port: 5000 } },
+        },
+      ],
+    });
+    const { status } = await pods.ready("by-grpc");
+    const tell = async (what: string) => {
+      const { code, stderr } = await cluster.runInside([
+        cluster.tools.path("curl"),
+        "--silent",
+        "--show-error",
+        "--max-time",
+        "5",
+        `http://${status?.podIP}:8080/${what}`,
+      ]);
+      assert.equal(code, 0, stderr);
+    };
+    await flips(
+      "by-grpc",
+      { on: () => tell("make-serving"), off: () => tell("make-not-serving") },
+      /^Readiness probe failed: service unhealthy \(responded with "NOT_SERVING"\)$/,
+    );
+  });
+
+  test("waits for its initial delay and for as many successes as it is told", async () => {
+    const { pods } = lab;
+    const works: Probe = { exec: { command: ["true"] }, periodSeconds: 1 };
+    await pods.create("delayed", { containers: [{ readinessProbe: { ...works, initialDelaySeconds: 4 } }] });
+    await pods.create("repeated", { containers: [{ readinessProbe: { ...works, successThreshold: 4 } }] });
+    for (const [name, leastMs] of [
+      ["delayed", 3_000],
+      ["repeated", 2_000],
+    ] as const) {
+      const pod = await pods.ready(name);
+      const waitedMs =
+        Date.parse(condition(pod, "Ready")?.lastTransitionTime ?? "") -
+        Date.parse(statusOf(pod)?.state?.running?.startedAt ?? "");
+      assert.ok(waitedMs >= leastMs, `${name} became Ready ${waitedMs} ms after its start, in whole seconds of status`);
+    }
+  });
+
+  test("a command that takes too long is a failure", async () => {
+    const { pods } = lab;
+    await pods.create("slow", {
+      containers: [{ readinessProbe: { ...quick, exec: { command: ["sleep", "20"] }, timeoutSeconds: 1 } }],
+    });
+    await pods.event("slow", "Unhealthy", 'Readiness probe failed: command timed out: "sleep 20" timed out after 1s');
+    assert.ok(!pods.history("slow").some(isReady));
+  });
+});

@@ -1,0 +1,263 @@
+import assert from "node:assert/strict";
+import { webcrypto } from "node:crypto";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import "reflect-metadata";
+import * as x509 from "@peculiar/x509";
+import { parse, stringify } from "yaml";
+import type { Node } from "../../src/objects.ts";
+import { type Agent, kubeletConfiguration, startGraftlet } from "../harness/agent.ts";
+import { certificatesIn } from "../harness/certificates.ts";
+import { type Cluster, startCluster } from "../harness/cluster.ts";
+import { addresses } from "../harness/namespaces.ts";
+import { must } from "../harness/processes.ts";
+import { runToEnd } from "../harness/graftlet-run.ts";
+
+const project = join(import.meta.dirname, "..", "..");
+const built = join(project, "dist", "graftlet.mjs");
+
+describe("start-up", { timeout: 600_000 }, () => {
+  let cluster: Cluster;
+  let kubeconfig: string;
+  /** The arguments of a node that would start. */
+  let sound: readonly string[];
+
+  const writeConfig = (name: string, fields: object): string => {
+    const path = join(cluster.layout.dir, name);
+    writeFileSync(path, stringify({ ...kubeletConfiguration(cluster), ...fields }));
+    return path;
+  };
+  const readyCondition = async () => {
+    const node = await cluster.get<Node>("node", cluster.nodeName);
+    return node?.status?.conditions?.find(({ type }) => type === "Ready");
+  };
+  const untilReady = (agent: Agent) =>
+    cluster.waitFor("the node to be Ready", async () => (await readyCondition())?.status === "True", {
+      timeoutMs: 60_000,
+      explain: () => agent.log(),
+    });
+  /** Exit code 1 and one sentence. */
+  const refused = async (args: readonly string[], sentence: RegExp) => {
+    const { code, said } = await runToEnd(cluster, args);
+    assert.equal(said.length, 1, said.join("\n"));
+    assert.match(said[0] ?? "", sentence);
+    assert.equal(code, 1);
+  };
+
+  before(async () => {
+    await must([process.execPath, join(project, "tools", "build.ts")], { timeoutMs: 120_000 });
+    cluster = await startCluster({ name: "startup" });
+    kubeconfig = await cluster.kubeconfigFor(cluster.nodeName);
+    sound = [
+      `--config=${writeConfig("sound.yaml", {})}`,
+      `--kubeconfig=${kubeconfig}`,
+      `--hostname-override=${cluster.nodeName}`,
+      `--root-dir=${cluster.layout.kubeletRoot}`,
+      `--node-ip=${addresses.node}`,
+    ];
+  });
+  after(async () => cluster?.[Symbol.asyncDispose]());
+
+  test("--version and --help answer from source and from the built file, from that in under 0.3 s", async () => {
+    for (const file of [join(project, "src", "main.ts"), built]) {
+      assert.match(await must([process.execPath, file, "--version"]), /^Kubernetes v1\.36\.\d+ \(graftlet [\d.]+\)\n$/);
+      const help = await must([process.execPath, file, "--help"]);
+      for (const flag of ["--config", "--kubeconfig", "--provider", "--nodes", "--node-labels", "--feature-gates"])
+        assert.ok(help.includes(flag), flag);
+    }
+    for (const flag of ["--version", "--help"]) {
+      let best = Number.POSITIVE_INFINITY;
+      for (let round = 0; round < 5; round++) {
+        const began = performance.now();
+        await must([process.execPath, built, flag]);
+        best = Math.min(best, performance.now() - began);
+      }
+      assert.ok(best < 300, `${flag} took ${Math.round(best)} ms at best`);
+    }
+  });
+
+  test("the built file is one that needs nothing beside it, with the notices of what is in it", async () => {
+    assert.match(readFileSync(join(project, "dist", "THIRD-PARTY-NOTICES.txt"), "utf8"), /@grpc\/grpc-js/);
+    const alone = join(cluster.layout.dir, "graftlet.mjs");
+    writeFileSync(alone, readFileSync(built));
+    assert.match(await must([process.execPath, alone, "--version"]), /graftlet/);
+  });
+
+  test("a command line that cannot be served ends the start with one sentence: setting, value, remedy", async () => {
+    const late = (...args: readonly string[]) => [...sound, ...args];
+    await refused([], /^graftlet: --kubeconfig is not given: .*; give --kubeconfig with the path of a kubeconfig$/);
+    await refused(
+      ["--kubeconfig=/no/such"],
+      /^graftlet: --kubeconfig is "\/no\/such": there is no such file; give the path of one$/,
+    );
+    await refused(
+      late("--no-such-flag=1"),
+      /^graftlet: --no-such-flag is not a flag of graftlet; --help lists the flags$/,
+    );
+    await refused(
+      late("--feature-gates=NoSuchGate=true"),
+      /^graftlet: featureGates\.NoSuchGate \(--feature-gates\) is true: .*no such feature gate; leave it out$/,
+    );
+    await refused(late("--provider=nowhere"), /^graftlet: .*--provider "nowhere" is not known: use one of cri/);
+  });
+
+  test("so does a configuration: an unknown field, a wrong type, an impossible value", async () => {
+    const withField = (fields: object) => [...sound.slice(1), `--config=${writeConfig("wrong.yaml", fields)}`];
+    await refused(withField({ maxPodz: 5 }), /wrong\.yaml: maxPodz .*(no such field|not a field|unknown)/);
+    await refused(
+      withField({ maxPods: "many" }),
+      /wrong\.yaml: maxPods \(--max-pods\) is "many": expected a whole number/,
+    );
+    await refused(withField({ port: 70_000 }), /port.* is 70000: /);
+  });
+
+  test("so does a client certificate that has expired", async () => {
+    await refused(
+      [...sound, `--kubeconfig=${await expired(cluster, kubeconfig)}`],
+      /the client certificate \(.*\) expired at 2020-01-02T00:00:00\.000Z; renew it$/,
+    );
+  });
+
+  test("so does a root directory that cannot be written", async () => {
+    await refused(
+      [...sound, "--root-dir=/sys/graftlet"],
+      /--root-dir "\/sys\/graftlet" is not writable \(.*\): make it so, or name another directory$/,
+    );
+  });
+
+  test("so does a port that is taken, by whatever says nothing there", async () => {
+    for (const [port, field] of [
+      [10_250, "port"],
+      [10_248, "healthzPort"],
+    ] as const) {
+      await using _other = await listen(cluster, port, "");
+      await refused(
+        sound,
+        new RegExp(
+          `: ${field} ${port} is taken on .*: stop the program that listens there .* or set another ${field}$`,
+        ),
+      );
+    }
+  });
+
+  test("so does another agent's health endpoint", async () => {
+    await using _kubelet = await listen(cluster, 10_248, "HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok");
+    await refused(sound, /another agent answers on the target's port 10248 \(RuntimeInUse\): stop /);
+  });
+
+  test("the API server need not be there: said once, tried again, the node registers when it comes; the built file runs it", async () => {
+    await cluster.stopApiServer();
+    await using agent = await startGraftlet(cluster, { built: true, untilReady: false });
+    const complaints = () =>
+      agent
+        .log()
+        .split("\n")
+        .filter((line) => /"level":[45]0/.test(line) && /API server|registered/.test(line));
+    await cluster.waitFor("a word about the API server", () => complaints().length > 0, {
+      timeoutMs: 30_000,
+      explain: () => agent.log(),
+    });
+    await cluster.startApiServer();
+    await untilReady(agent);
+    assert.equal(complaints().length, 1, complaints().join("\n"));
+
+    await refused(
+      [...sound, "--hostname-override=other"],
+      /--root-dir ".*" is in use by another graftlet \(RuntimeInUse\): stop that one, or name another directory$/,
+    );
+    await refused(
+      [...sound, `--root-dir=${join(cluster.layout.dir, "elsewhere")}`],
+      /another agent answers on the target's port 10248 \(RuntimeInUse\)/,
+    );
+    assert.equal((await readyCondition())?.status, "True");
+    assert.equal(await agent.stop(), true);
+    assert.deepEqual(await agent.ended, { code: 0, signal: null });
+  });
+
+  test("the runtime need not be there: the node is NotReady with the reason, said once; Ready when it comes. Drop-ins win over the file, flags over both, and what is not served is named", async () => {
+    const dropIns = join(cluster.layout.dir, "drop-ins");
+    mkdirSync(dropIns);
+    const part = (fields: object) =>
+      stringify({ apiVersion: "kubelet.config.k8s.io/v1beta1", kind: "KubeletConfiguration", ...fields });
+    writeFileSync(join(dropIns, "20.conf"), part({ maxPods: 31, podPidsLimit: 200 }));
+    writeFileSync(join(dropIns, "10.conf"), part({ maxPods: 32, nodeStatusMaxImages: 3 }));
+    writeFileSync(join(dropIns, "30.txt"), part({ maxPods: 33 }));
+    await cluster.killContainerd();
+    await using agent = await startGraftlet(cluster, {
+      untilReady: false,
+      config: {
+        maxPods: 30,
+        evictionSoft: { "memory.available": "1Gi" },
+        evictionSoftGracePeriod: { "memory.available": "1m" },
+      },
+      args: [`--config-dir=${dropIns}`, "--pod-max-pids=300"],
+    });
+    const why = await cluster.waitFor(
+      "the node to say that its runtime is down",
+      async () => {
+        const condition = await readyCondition();
+        return condition?.status === "False" && /container runtime is down/.test(condition.message ?? "") && condition;
+      },
+      { timeoutMs: 60_000, explain: () => agent.log() },
+    );
+    assert.equal(why.reason, "KubeletNotReady");
+    await cluster.startContainerd();
+    await untilReady(agent);
+    const said = agent.log().split("\n");
+    assert.equal(said.filter((line) => line.includes("container runtime does not answer")).length, 1);
+    const warnings = said.filter((line) => line.includes('"level":40') && /evictionSoft\b/.test(line));
+    assert.equal(warnings.length, 1, warnings.join("\n"));
+    assert.match(warnings[0] ?? "", /evictionSoft .*not (served|heeded)/);
+    const { kubeletconfig } = JSON.parse(
+      await cluster.mustKubectl(["get", "--raw", `/api/v1/nodes/${cluster.nodeName}/proxy/configz`]),
+    ) as { kubeletconfig: Record<string, unknown> };
+    assert.deepEqual(
+      [kubeletconfig["maxPods"], kubeletconfig["nodeStatusMaxImages"], kubeletconfig["podPidsLimit"]],
+      [31, 3, 300],
+    );
+    assert.equal((await cluster.get<Node>("node", cluster.nodeName))?.status?.capacity?.["pods"], "31");
+  });
+});
+
+/** A program that listens on a port of the cluster's machine and answers what is said to it with `answer`. */
+async function listen(cluster: Cluster, port: number, answer: string): Promise<AsyncDisposable> {
+  const script = `require("net").createServer((c) => c.on("error", () => {}).on("data", () => ${answer ? `c.end("${answer}")` : "undefined"})).listen(${port}, "0.0.0.0", () => console.log("listening"))`;
+  const child = cluster.spawnInside([process.execPath, "--eval", script], { stdio: ["ignore", "pipe", "inherit"] });
+  const ended = new Promise<void>((resolve) => child.once("exit", () => resolve()));
+  await new Promise((resolve) => child.stdout?.once("data", resolve));
+  return {
+    async [Symbol.asyncDispose]() {
+      child.kill("SIGKILL");
+      await ended;
+    },
+  };
+}
+
+/** A copy of a kubeconfig whose client certificate, by the cluster's own authority, ended in 2020. */
+async function expired(cluster: Cluster, kubeconfig: string): Promise<string> {
+  const { ca } = certificatesIn(cluster.layout.pki);
+  const algorithm = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" };
+  x509.cryptoProvider.set(webcrypto as never);
+  const issuerKey = x509.PemConverter.decodeFirst(readFileSync(ca.key, "utf8"));
+  const keys = await webcrypto.subtle.generateKey(algorithm, true, ["sign", "verify"]);
+  const certificate = await x509.X509CertificateGenerator.create({
+    subject: `O=system:nodes, CN=system:node:${cluster.nodeName}`,
+    issuer: new x509.X509Certificate(readFileSync(ca.cert, "utf8")).subject,
+    notBefore: new Date("2020-01-01T00:00:00Z"),
+    notAfter: new Date("2020-01-02T00:00:00Z"),
+    publicKey: keys.publicKey as never,
+    signingKey: (await webcrypto.subtle.importKey("pkcs8", issuerKey, algorithm, false, ["sign"])) as never,
+    signingAlgorithm: algorithm,
+  });
+  const key = x509.PemConverter.encode(await webcrypto.subtle.exportKey("pkcs8", keys.privateKey), "PRIVATE KEY");
+  const base64 = (text: string) => Buffer.from(text).toString("base64");
+  const config = parse(readFileSync(kubeconfig, "utf8")) as { users: { user: object }[] };
+  config.users = config.users.map((user) => ({
+    ...user,
+    user: { "client-certificate-data": base64(certificate.toString("pem")), "client-key-data": base64(key) },
+  }));
+  const path = join(cluster.layout.dir, "expired.kubeconfig");
+  writeFileSync(path, stringify(config), { mode: 0o600 });
+  return path;
+}

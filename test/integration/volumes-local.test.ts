@@ -1,0 +1,100 @@
+import assert from "node:assert/strict";
+import { mkdir, mkdtemp, readFile, readdir, realpath, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { after, before, test } from "node:test";
+import { localHost } from "../../providers/local/host.ts";
+import { listMounts } from "../../src/host/mounts.ts";
+import { systemClock } from "../../src/lib/clock.ts";
+import { createLogger } from "../../src/lib/log.ts";
+import type { Pod } from "../../src/objects.ts";
+import { createVolumes } from "../../src/volumes/volumes.ts";
+
+const clock = systemClock();
+const host = localHost({ clock });
+const patience = AbortSignal.timeout(60_000);
+const metadata = { name: "o", namespace: "default", uid: "o" };
+let directory = "";
+let rootDir = "";
+
+before(async () => {
+  directory = await realpath(await mkdtemp("/var/tmp/graftlet-volumes-"));
+  rootDir = `${directory}/link`;
+  await mkdir(`${directory}/root`);
+  await symlink(`${directory}/root`, rootDir);
+});
+
+after(() => rm(directory, { recursive: true }));
+
+/** The stage as a graftlet that has just started has it. */
+function start(content: string) {
+  const base64 = Buffer.from(content).toString("base64");
+  return createVolumes({
+    host,
+    clock,
+    rootDir,
+    nodeName: "node",
+    log: createLogger(0, { write: () => {} }),
+    events: { event: (_about, _type, reason, message) => assert.fail(`${reason}: ${message}`) },
+    objects: {
+      configMap: async () => ({ metadata, data: { key: content } }),
+      secret: async () => ({ metadata, data: { key: base64 } }),
+    },
+    tokens: { token: async () => ({ token: content, refreshAt: clock.now() + 3_600_000 }) },
+    allocatable: () => ({ memory: "1Gi" }),
+  });
+}
+
+const volumes = [
+  { name: "disk", emptyDir: {} },
+  { name: "memory", emptyDir: { medium: "Memory", sizeLimit: "8Mi" } },
+  { name: "map", configMap: { name: "o" } },
+  { name: "secret", secret: { secretName: "o", defaultMode: 0o400 } },
+  { name: "token", projected: { sources: [{ serviceAccountToken: { path: "token" } }] } },
+];
+const mounts = [
+  ...volumes.map(({ name }) => ({ name, mountPath: `/${name}` })),
+  { name: "disk", mountPath: "/map/inside" },
+];
+const pod: Pod = {
+  metadata: { name: "p", namespace: "default", uid: "pod-1" },
+  spec: { volumes, containers: [{ name: "c", image: "i", volumeMounts: mounts }] },
+};
+
+const at = (plugin: string, name: string) => `${rootDir}/pods/pod-1/volumes/kubernetes.io~${plugin}/${name}`;
+const mountedHere = async () => (await listMounts(host)).filter(({ path }) => path.startsWith(`${directory}/`));
+
+test("volumes of every kind on this machine: made, adopted, brought up to date, removed", async () => {
+  const first = start("one");
+  await first.mount(pod, patience);
+  assert.deepEqual(
+    (await mountedHere()).map(({ fsType }) => fsType),
+    ["tmpfs", "tmpfs", "tmpfs"],
+  );
+  assert.equal(await readFile(`${at("configmap", "map")}/key`, "utf8"), "one");
+  assert.equal(await readFile(`${at("projected", "token")}/token`, "utf8"), "one");
+  assert.equal((await stat(`${at("secret", "secret")}/key`)).mode & 0o777, 0o400);
+  assert.ok((await stat(`${at("configmap", "map")}/inside`)).isDirectory());
+  assert.equal((await host.fs.freeSpace(at("empty-dir", "memory"))).capacityBytes, 8 * 2 ** 20);
+  await writeFile(`${at("empty-dir", "memory")}/kept`, "");
+  first.stop();
+
+  const versions = () => Promise.all([readdir(at("configmap", "map")), readdir(at("secret", "secret"))]);
+  const before = await versions();
+  const second = start("one");
+  await second.mount(pod, patience);
+  assert.deepEqual(await versions(), before);
+  assert.equal((await mountedHere()).length, 3);
+  assert.deepEqual(await readdir(at("empty-dir", "memory")), ["kept"]);
+  second.stop();
+
+  const third = start("two");
+  await third.mount(pod, patience);
+  assert.equal(await readFile(`${at("secret", "secret")}/key`, "utf8"), "two");
+  third.stop();
+
+  const fourth = start("two");
+  assert.deepEqual(await fourth.podDirectories(patience), ["pod-1"]);
+  await fourth.unmount("pod-1", patience);
+  assert.deepEqual(await mountedHere(), []);
+  await fourth.removePodDirectory("pod-1", patience);
+  assert.deepEqual(await readdir(`${rootDir}/pods`), []);
+});

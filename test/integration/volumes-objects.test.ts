@@ -1,0 +1,272 @@
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync, readlinkSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { type Lab, startLab } from "../harness/lab.ts";
+import { configMap, mount, mounts, secret } from "../harness/manifests.ts";
+import { volumeFolder } from "../harness/pod-machine.ts";
+import { images, shell, statusOf } from "../harness/pods.ts";
+import { shown, waitsForVolume } from "../harness/volumes.ts";
+
+let lab: Lab;
+before(async () => {
+  lab = await startLab("volumes-objects", { args: ["-v=6"] });
+});
+after(() => lab?.[Symbol.asyncDispose]());
+
+describe("volumes of objects", { concurrency: 4 }, () => {
+  test("configMap and secret: keys as files, in the places and with the modes asked for", async () => {
+    const { cluster } = lab;
+    await cluster.apply([
+      configMap(
+        "texts",
+        { plain: "one", other: "two" },
+        { binaryData: { binary: Buffer.from([0, 255, 10]).toString("base64") } },
+      ),
+      secret("words", { password: "s3cret-w0rd" }),
+    ]);
+    const volumes = [
+      { name: "all", configMap: { name: "texts" } },
+      {
+        name: "some",
+        configMap: {
+          name: "texts",
+          defaultMode: 0o440,
+          items: [
+            { key: "plain", path: "deep/er/plain" },
+            { key: "other", path: "other", mode: 0o600 },
+          ],
+        },
+      },
+      { name: "secret", secret: { secretName: "words", defaultMode: 0o400 } },
+    ];
+    const text = await shown(
+      lab.pods,
+      "objects",
+      volumes,
+      "cd /; find -L all some secret -type f | grep -v '\\.\\.' | sort | xargs stat -L -c '%n %a'; cat some/deep/er/plain secret/password; od -An -tx1 all/binary; grep ' /secret ' /proc/mounts | cut -d ' ' -f 3; readlink all/plain",
+    );
+    assert.equal(
+      text,
+      "all/binary 644\nall/other 644\nall/plain 644\nsecret/password 400\nsome/deep/er/plain 440\nsome/other 600\nones3cret-w0rd 00 ff 0a\ntmpfs\n..data/plain\n",
+    );
+    assert.ok(!lab.agent.log().includes("s3cret-w0rd"));
+  });
+
+  test("changes of ConfigMaps and Secrets reach running pods within seconds, in one step; what stays the same is not written", async () => {
+    const { cluster, pods } = lab;
+    await cluster.apply([
+      configMap("live", { a: "1", b: "1" }),
+      secret("live", { a: "1" }),
+      configMap("still", { a: "1" }),
+    ]);
+    const volumes = [
+      { name: "map", configMap: { name: "live" } },
+      { name: "secret", secret: { secretName: "live" } },
+      {
+        name: "both",
+        projected: {
+          sources: [
+            { configMap: { name: "live" } },
+            { secret: { name: "live", items: [{ key: "a", path: "secret-a" }] } },
+          ],
+        },
+      },
+      { name: "still", configMap: { name: "still" } },
+      { name: "later", configMap: { name: "later", optional: true } },
+    ];
+    await pods.create("live", { volumes, containers: [{ volumeMounts: mounts(volumes) }] });
+    const pod = await pods.ready("live");
+    const at = (kind: string, volume: string) => volumeFolder(cluster, pod, kind, volume);
+    const [map, secrets, both, still, later] = [
+      at("configmap", "map"),
+      at("secret", "secret"),
+      at("projected", "both"),
+      at("configmap", "still"),
+      at("configmap", "later"),
+    ];
+    const stillBefore = readlinkSync(join(still, "..data"));
+    assert.deepEqual(readdirSync(later), ["..data", readlinkSync(join(later, "..data"))].sort());
+    await cluster.apply([
+      configMap("still", { a: "1" }, { metadata: { name: "still", annotations: { touched: "again" } } }),
+      configMap("later", { now: "here" }),
+    ]);
+    await pods.api.patch(
+      "/api/v1/namespaces/default/configmaps/live",
+      { data: { a: "2", b: null, c: "3" } },
+      "merge-patch",
+    );
+    await pods.api.patch("/api/v1/namespaces/default/secrets/live", { stringData: { a: "2" } }, "merge-patch");
+    const files = (path: string) =>
+      Object.fromEntries(
+        readdirSync(path)
+          .filter((name) => !name.startsWith(".."))
+          .sort()
+          .map((name) => [name, readFileSync(join(path, name), "utf8")]),
+      );
+    const arrived = (path: string, wanted: object) =>
+      cluster.waitFor(
+        `${path} to be ${JSON.stringify(wanted)}`,
+        () => {
+          assert.deepEqual(files(path), wanted);
+          return true;
+        },
+        10_000,
+      );
+    await Promise.all([
+      arrived(map, { a: "2", c: "3" }),
+      arrived(secrets, { a: "2" }),
+      arrived(both, { a: "2", c: "3", "secret-a": "2" }),
+      arrived(later, { now: "here" }),
+    ]);
+    assert.equal(readlinkSync(join(still, "..data")), stillBefore);
+    assert.deepEqual(
+      readdirSync(map).filter((name) => /^\.\.\d/.test(name)),
+      [readlinkSync(join(map, "..data"))],
+    );
+    assert.equal(
+      await cluster.mustKubectl([
+        "exec",
+        "live",
+        "--",
+        "sh",
+        "-c",
+        "cat /map/a /map/c /secret/a /both/secret-a /later/now; ls /map",
+      ]),
+      "2322herea\nc\n",
+    );
+    assert.equal(statusOf(await pods.ready("live"))?.restartCount, 0);
+  });
+
+  test("a missing object or key keeps the pod waiting, until it is there; an optional one does not", async () => {
+    const { cluster, pods } = lab;
+    await cluster.apply([configMap("partial", { there: "x" }), secret("partial", { there: "x" })]);
+    const items = [{ key: "gone", path: "gone" }];
+    await Promise.all([
+      waitsForVolume(
+        lab.pods,
+        "no-map",
+        { name: "v", configMap: { name: "to-come" } },
+        'configmap "to-come" not found',
+      ),
+      waitsForVolume(
+        lab.pods,
+        "no-secret",
+        { name: "v", secret: { secretName: "to-come" } },
+        'secret "to-come" not found',
+      ),
+      waitsForVolume(
+        lab.pods,
+        "no-projected",
+        { name: "v", projected: { sources: [{ configMap: { name: "to-come" } }] } },
+        'configmap "to-come" not found',
+      ),
+      waitsForVolume(
+        lab.pods,
+        "no-map-key",
+        { name: "v", configMap: { name: "partial", items } },
+        "configmap references non-existent config key: gone",
+      ),
+      waitsForVolume(
+        lab.pods,
+        "no-secret-key",
+        { name: "v", secret: { secretName: "partial", items } },
+        "references non-existent secret key: gone",
+      ),
+    ]);
+    const optional = true;
+    const volumes = [
+      { name: "map", configMap: { name: "never", optional } },
+      { name: "secret", secret: { secretName: "never", optional } },
+      { name: "key", configMap: { name: "partial", items, optional } },
+      { name: "all", projected: { sources: [{ secret: { name: "never", optional } }] } },
+    ];
+    assert.equal(
+      await shown(lab.pods, "optional", volumes, "ls /map /secret /key /all"),
+      "/all:\n\n/key:\n\n/map:\n\n/secret:\n",
+    );
+    await cluster.apply([
+      configMap("to-come", { a: "b" }),
+      secret("to-come", { a: "b" }),
+      configMap("partial", { gone: "back" }),
+      secret("partial", { gone: "back" }),
+    ]);
+    await Promise.all(
+      ["no-map", "no-secret", "no-projected", "no-map-key", "no-secret-key"].map((name) => pods.ready(name)),
+    );
+  });
+
+  test("projected: a token that the API server knows, its CA, the namespace, pod fields", async () => {
+    const { cluster, pods } = lab;
+    await cluster.apply([configMap("part", { m: "map" }), secret("part", { s: "secret" })]);
+    const sources = [
+      { serviceAccountToken: { path: "token", audience: "vault", expirationSeconds: 600 } },
+      { configMap: { name: "part" } },
+      { secret: { name: "part", items: [{ key: "s", path: "s", mode: 0o444 }] } },
+      {
+        downwardAPI: {
+          items: [
+            { path: "labels", fieldRef: { fieldPath: "metadata.labels" } },
+            { path: "name", fieldRef: { fieldPath: "metadata.name" } },
+            { path: "cpu", resourceFieldRef: { containerName: "main", resource: "limits.cpu", divisor: "1m" } },
+          ],
+        },
+      },
+    ];
+    const account = "/var/run/secrets/kubernetes.io/serviceaccount";
+    const script = `cd ${account}; cat namespace; echo; curl -sS --max-time 10 --cacert ca.crt -H "Authorization: Bearer $(cat token)" -H 'Content-Type: application/json' -d '{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}' https://$KUBERNETES_SERVICE_HOST/apis/authentication.k8s.io/v1/selfsubjectreviews | grep '"username"'; stat -L -c '%a %u' /mixed/token /mixed/s /mixed/m; cat /mixed/m /mixed/s /mixed/name; echo; cat /mixed/cpu; echo; cat /mixed/labels; echo; cat /mixed/token`;
+    await pods.create(
+      "projected",
+      {
+        restartPolicy: "Never",
+        securityContext: { runAsUser: 1234 },
+        volumes: [{ name: "mixed", projected: { sources } }],
+        containers: [
+          shell(script, {
+            image: images.agnhost,
+            resources: { limits: { cpu: "50m" } },
+            volumeMounts: [mount("mixed")],
+          }),
+        ],
+      },
+      { labels: { app: "projected", tier: "back" } },
+    );
+    const lines = (await pods.outputOf("projected")).split("\n");
+    const pod = pods.history("projected").at(-1);
+    assert.ok(pod);
+    assert.equal(lines[0], "default");
+    assert.match(lines[1] ?? "", /"username": ?"system:serviceaccount:default:default"/);
+    assert.deepEqual(lines.slice(2, -1), [
+      "600 1234",
+      "444 0",
+      "644 0",
+      "mapsecretprojected",
+      "50",
+      'app="projected"',
+      'tier="back"',
+    ]);
+    const token = lines.at(-1) ?? "";
+    const claims = JSON.parse(Buffer.from(token.split(".")[1] ?? "", "base64url").toString()) as {
+      exp: number;
+      iat: number;
+      aud: string[];
+    };
+    assert.deepEqual([claims.exp - claims.iat, claims.aud], [600, ["vault"]]);
+    await pods.create("token-holder", {
+      volumes: [{ name: "mixed", projected: { sources: sources.slice(0, 1) } }],
+      containers: [{ volumeMounts: [mount("mixed")] }],
+    });
+    const holder = await pods.ready("token-holder");
+    const held = readFileSync(join(volumeFolder(cluster, holder, "projected", "mixed"), "token"), "utf8");
+    const review = await pods.api.create<{
+      status: { authenticated?: boolean; user?: { extra?: Record<string, string[]> } };
+    }>("/apis/authentication.k8s.io/v1/tokenreviews", {
+      apiVersion: "authentication.k8s.io/v1",
+      kind: "TokenReview",
+      spec: { token: held, audiences: ["vault"] },
+    });
+    assert.equal(review.status.authenticated, true);
+    assert.deepEqual(review.status.user?.extra?.["authentication.kubernetes.io/pod-uid"], [holder.metadata.uid]);
+    assert.ok(!lab.agent.log().includes(held));
+  });
+});

@@ -1,0 +1,132 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createGarbage } from "../../../src/gc/garbage.ts";
+import { ContainerState, PodSandboxState } from "../../../src/gen/cri.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import type { RuntimePod } from "../../../src/pipeline.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { fakeHost } from "../../fakes/host.ts";
+import { aContainer, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+
+const { CONTAINER_EXITED: exited, CONTAINER_RUNNING: running, CONTAINER_CREATED: created } = ContainerState;
+const { SANDBOX_NOTREADY: notReady } = PodSandboxState;
+const never = new AbortController().signal;
+
+/** @param inUse the sandbox of each container that the runtime still has. */
+function rig(pod: RuntimePod, inUse: readonly string[] = []) {
+  const clock = fakeClock();
+  const host = fakeHost({ clock });
+  const calls: string[] = [];
+  const said = (what: string) => async (id: string) => void calls.push(`${what} ${id}`);
+  const runtime = {
+    removeContainer: said("remove"),
+    stopPodSandbox: said("stop sandbox"),
+    removePodSandbox: said("remove sandbox"),
+    listContainers: async () => inUse.map((podSandboxId) => ({ podSandboxId })) as never,
+  };
+  const deps = {
+    runtime,
+    fs: host.fs,
+    clock,
+    cache: { get: () => pod, list: () => [pod] },
+    inspector: { inspect: async () => pod },
+    podLogsDir: "/pods",
+    containerLogsDir: "/links",
+    log: createLogger(0, { write: () => undefined }),
+  };
+  return { clock, host, calls, runtime, garbage: createGarbage(deps) };
+}
+
+const c = aContainer("c");
+
+test("each minute dead containers go, all but the newest of a name; their logs and the links to them go too, rotated ones as well", async () => {
+  const [first, second, last] = [0, 1, 2].map((attempt) =>
+    aStatus(c, exited, { logPath: `/pods/ns_p_uid-1/c/${attempt}.log` }),
+  );
+  const other = aStatus(aContainer("d"), exited);
+  const { clock, host, calls, garbage } = rig(
+    observe(
+      [aSandbox()],
+      [first, second, last, other].filter((each) => each !== undefined),
+    ),
+  );
+  for (const name of ["0.log", "0.log.20260101-000000", "0.log.20260101-000000.gz", "1.log", "10.log", "2.log"])
+    host.files.put(`/pods/ns_p_uid-1/c/${name}`);
+  await host.fs.apply([{ do: "mkdir", path: "/links" }]);
+  await host.fs.apply(
+    ["0.log", "2.log"].map((name) => ({ do: "symlink", path: `/links/${name}`, target: `/pods/ns_p_uid-1/c/${name}` })),
+  );
+  const stop = new AbortController();
+  const work = garbage.run(stop.signal);
+  await clock.advance(59_000);
+  assert.deepEqual(calls, []);
+  await clock.advance(1_000);
+  stop.abort();
+  await work;
+  assert.deepEqual(calls.sort(), [`remove ${first?.id}`, `remove ${second?.id}`].sort());
+  assert.deepEqual(host.files.tree("/pods/ns_p_uid-1/c"), ["/pods/ns_p_uid-1/c/10.log", "/pods/ns_p_uid-1/c/2.log"]);
+  assert.deepEqual(host.files.tree("/links"), ["/links/2.log"]);
+});
+
+test("running and created containers stay, however old", async () => {
+  const { clock, calls, garbage } = rig(
+    observe([aSandbox()], [aStatus(c, running), aStatus(c, created), aStatus(c, exited)]),
+  );
+  const stop = new AbortController();
+  const work = garbage.run(stop.signal);
+  await clock.advance(60_000);
+  stop.abort();
+  await work;
+  assert.deepEqual(calls, []);
+});
+
+test("old sandboxes go when they are not ready and no container is theirs; the newest stays", async () => {
+  const [used, spare, ready, newest] = [
+    aSandbox({ state: notReady }),
+    aSandbox({ state: notReady }),
+    aSandbox(),
+    aSandbox({ state: notReady }),
+  ];
+  const { clock, calls, garbage } = rig(observe([used, spare, ready, newest], []), [used.id]);
+  const stop = new AbortController();
+  const work = garbage.run(stop.signal);
+  await clock.advance(60_000);
+  stop.abort();
+  await work;
+  assert.deepEqual(calls, [`remove sandbox ${spare.id}`]);
+});
+
+test("a pod that is gone leaves nothing: containers, sandboxes, logs of its UID alone, dangling links", async () => {
+  const sandbox = aSandbox();
+  const status = aStatus(c, exited, { logPath: "/pods/ns_p_uid-1/c/0.log" });
+  const { host, calls, runtime, garbage } = rig(observe([sandbox], [status]));
+  host.files.put("/pods/ns_p_uid-1/c/0.log");
+  host.files.put("/pods/ns_p_uid-2/c/0.log");
+  await host.fs.apply([
+    { do: "mkdir", path: "/links" },
+    { do: "symlink", path: "/links/gone.log", target: "/pods/ns_p_uid-1/c/0.log" },
+    { do: "symlink", path: "/links/stays.log", target: "/pods/ns_p_uid-2/c/0.log" },
+  ]);
+  runtime.removeContainer = async () => Promise.reject(new CodedError("not_found", "gone already"));
+  await garbage.podGone("uid-1", never);
+  assert.deepEqual(calls, [`stop sandbox ${sandbox.id}`, `remove sandbox ${sandbox.id}`]);
+  assert.deepEqual(
+    [host.files.tree("/pods"), host.files.tree("/links")],
+    [["/pods/ns_p_uid-2", "/pods/ns_p_uid-2/c", "/pods/ns_p_uid-2/c/0.log"], ["/links/stays.log"]],
+  );
+});
+
+test("one pod whose leftovers cannot be removed holds up no other round", async () => {
+  const { clock, calls, runtime, garbage } = rig(observe([aSandbox()], [aStatus(c, exited), aStatus(c, exited)]));
+  const remove = runtime.removeContainer;
+  runtime.removeContainer = async () => Promise.reject(new CodedError("unavailable", "down"));
+  const stop = new AbortController();
+  const work = garbage.run(stop.signal);
+  await clock.advance(60_000);
+  runtime.removeContainer = remove;
+  await clock.advance(60_000);
+  stop.abort();
+  await work;
+  assert.equal(calls.length, 1);
+});

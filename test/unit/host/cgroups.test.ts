@@ -1,0 +1,89 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { openCgroups, weightOf } from "../../../src/host/cgroups.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { type FakeHost, fakeHost } from "../../fakes/host.ts";
+
+const never = new AbortController().signal;
+const limits = { cpuShares: 512, cpuQuotaUs: 50_000, cpuPeriodUs: 100_000, memoryBytes: 1 << 20, pids: 42 };
+
+async function withVersion1(): Promise<FakeHost> {
+  const host = fakeHost({ clock: fakeClock() });
+  for (const name of ["cpu", "memory", "pids", "cpuset"])
+    await host.fs.apply([{ do: "mkdir", path: `/sys/fs/cgroup/${name}`, parents: true }]);
+  // The kernel makes a cgroup's files with its directory.
+  const kernel = (directory: string, cpus: string) => {
+    host.files.put(`${directory}/cpuset.cpus`, { data: cpus });
+    host.files.put(`${directory}/cpuset.mems`, { data: cpus === "" ? "" : "0\n" });
+  };
+  kernel("/sys/fs/cgroup/cpuset", "0-1\n");
+  host.files.onChange(async (change) => {
+    if (change.do !== "mkdir" || !change.path.startsWith("/sys/fs/cgroup/cpuset/")) return;
+    const parts = change.path.slice("/sys/fs/cgroup/cpuset/".length).split("/");
+    for (let depth = 1; depth <= parts.length; depth++)
+      kernel(`/sys/fs/cgroup/cpuset/${parts.slice(0, depth).join("/")}`, "");
+  });
+  return host;
+}
+
+test("version 1: a directory in each hierarchy that is there, limits in the files of each controller", async () => {
+  const host = await withVersion1();
+  const cgroups = await openCgroups(host, 1, never);
+  await cgroups.ensure("/kubepods/pod1", limits, never);
+  const read = (path: string) => host.files.text(`/sys/fs/cgroup/${path}`);
+  assert.deepEqual(
+    [
+      "cpu/kubepods/pod1/cpu.shares",
+      "cpu/kubepods/pod1/cpu.cfs_quota_us",
+      "cpu/kubepods/pod1/cpu.cfs_period_us",
+      "memory/kubepods/pod1/memory.limit_in_bytes",
+      "pids/kubepods/pod1/pids.max",
+    ].map(read),
+    ["512", "50000", "100000", String(1 << 20), "42"],
+  );
+  assert.deepEqual(host.files.tree("/sys/fs/cgroup").filter((path) => path.endsWith("/pod1")).length, 4);
+});
+
+test("version 1: a new cpuset takes its parent's CPUs and memory nodes, at every depth", async () => {
+  const host = await withVersion1();
+  await (await openCgroups(host, 1, never)).ensure("/kubepods/burstable/pod1", {}, never);
+  for (const path of ["kubepods", "kubepods/burstable", "kubepods/burstable/pod1"]) {
+    assert.equal(host.files.text(`/sys/fs/cgroup/cpuset/${path}/cpuset.cpus`).trim(), "0-1");
+    assert.equal(host.files.text(`/sys/fs/cgroup/cpuset/${path}/cpuset.mems`).trim(), "0");
+  }
+});
+
+test("version 2: one directory, shares as a weight, a quota of -1 as max", async () => {
+  const host = fakeHost({ clock: fakeClock() });
+  const cgroups = await openCgroups(host, 2, never);
+  await cgroups.ensure("/kubepods/pod1", limits, never);
+  const read = (file: string) => host.files.text(`/sys/fs/cgroup/kubepods/pod1/${file}`);
+  assert.deepEqual(["cpu.weight", "cpu.max", "memory.max", "pids.max"].map(read), [
+    "20",
+    "50000 100000",
+    String(1 << 20),
+    "42",
+  ]);
+  await cgroups.ensure("/kubepods/pod1", { cpuQuotaUs: -1 }, never);
+  assert.equal(read("cpu.max"), "max 100000");
+  assert.deepEqual([weightOf(2), weightOf(1024), weightOf(262_144)], [1, 39, 10_000]);
+});
+
+test("removal goes depth first, through directories only, and names a cgroup that still has processes", async () => {
+  const host = fakeHost({ clock: fakeClock() });
+  const cgroups = await openCgroups(host, 2, never);
+  await cgroups.ensure("/kubepods/pod1/c1", {}, never);
+  await cgroups.ensure("/kubepods/pod2", {}, never);
+  assert.deepEqual([...(await cgroups.children("/kubepods", never))].sort(), ["pod1", "pod2"]);
+  await cgroups.remove("/kubepods/pod1", never);
+  await cgroups.remove("/kubepods/pod1", never);
+  assert.deepEqual(
+    [await cgroups.children("/kubepods", never), await cgroups.children("/none", never)],
+    [["pod2"], []],
+  );
+  host.files.put("/sys/fs/cgroup/kubepods/pod2/cgroup.procs", { data: "1\n" });
+  await assert.rejects(cgroups.remove("/kubepods/pod2", never), {
+    code: "failed_precondition",
+    message: "/sys/fs/cgroup/kubepods/pod2 still has processes in it",
+  });
+});

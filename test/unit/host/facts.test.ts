@@ -1,0 +1,118 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { defaultInterface, localIPv4, targetAddresses } from "../../../src/host/addresses.ts";
+import { readFacts } from "../../../src/host/facts.ts";
+import { readUsage } from "../../../src/host/usage.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { type FakeHost, fakeHost } from "../../fakes/host.ts";
+
+const never = new AbortController().signal;
+
+const route = `Iface	Destination	Gateway 	Flags	RefCnt	Use	Metric	Mask		MTU	Window	IRTT
+docker0	000011AC	00000000	0001	0	0	0	0000FFFF	0	0	0
+eth1	00000000	0100A8C0	0003	0	0	100	00000000	0	0	0
+eth1	0000A8C0	00000000	0001	0	0	100	00FFFFFF	0	0	0
+`;
+const trie = `Main:
+  +-- 0.0.0.0/0 3 0 4
+     |-- 127.0.0.1
+        /32 host LOCAL
+     |-- 169.254.7.7
+        /32 host LOCAL
+     |-- 172.17.0.1
+        /32 host LOCAL
+     |-- 172.17.255.255
+        /32 link BROADCAST
+     |-- 192.168.0.12
+        /32 host LOCAL
+     |-- 192.168.0.255
+        /32 link BROADCAST
+`;
+const six = `00000000000000000000000000000001 01 80 10 80       lo
+fe80000000000000021122fffe334455 02 40 20 80     eth1
+20010db8000000000000000000000099 03 40 00 80  docker0
+20010db8000000000000000000000012 02 40 00 80     eth1
+`;
+
+function machine(files: Readonly<Record<string, string>> = {}): FakeHost {
+  const host = fakeHost({ clock: fakeClock() });
+  const all = {
+    "/proc/net/route": route,
+    "/proc/net/fib_trie": trie,
+    "/proc/net/if_inet6": six,
+    "/proc/cpuinfo": "processor\t: 0\nmodel name\t: x\n\nprocessor\t: 1\nmodel name\t: x\n",
+    "/proc/meminfo":
+      "MemTotal:        4045432 kB\nMemFree:         1000000 kB\nInactive(file):   500000 kB\nSwapTotal:       1024 kB\n",
+    "/proc/loadavg": "0.00 0.01 0.05 3/245 12345\n",
+    "/proc/sys/kernel/pid_max": "4194304\n",
+    "/etc/machine-id": "abc123\n",
+    "/etc/os-release": 'NAME="Debian"\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n',
+    "/sys/class/dmi/id/product_uuid": "UUID-1\n",
+    ...files,
+  };
+  for (const [path, data] of Object.entries(all)) host.files.put(path, { data });
+  host.program("uname", (_args, { stdout }) => {
+    stdout.write("box 6.1.0-18-amd64 x86_64\n");
+    return 0;
+  });
+  return host;
+}
+
+test("addresses: the default route's interface first, IPv4 before IPv6; no loopback, link-local or broadcast ones", async () => {
+  assert.equal(defaultInterface(route), "eth1");
+  assert.deepEqual(localIPv4(trie), ["172.17.0.1", "192.168.0.12"]);
+  assert.deepEqual(await targetAddresses(machine(), never), [
+    "192.168.0.12",
+    "172.17.0.1",
+    "2001:db8::12",
+    "2001:db8::99",
+  ]);
+});
+
+test("addresses of a machine without IPv6 and without a default route", async () => {
+  const host = machine({ "/proc/net/route": "Iface\tDestination\n" });
+  await host.fs.apply([{ do: "remove", path: "/proc/net/if_inet6" }]);
+  assert.deepEqual(await targetAddresses(host, never), ["172.17.0.1", "192.168.0.12"]);
+});
+
+test("facts are read from the target's files, in Kubernetes' units and Go's names", async () => {
+  const host = machine({
+    "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "3\n",
+    "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages": "0\n",
+  });
+  assert.deepEqual(await readFacts(host, never), {
+    hostname: "box",
+    machineID: "abc123",
+    systemUUID: "UUID-1",
+    bootID: "00000000-fake",
+    kernelVersion: "6.1.0-18-amd64",
+    osImage: "Debian GNU/Linux 12 (bookworm)",
+    operatingSystem: "linux",
+    architecture: "amd64",
+    cpus: 2,
+    memoryBytes: 4_045_432 * 1024,
+    swapBytes: 1024 * 1024,
+    hugepages: { "hugepages-2Mi": 6 * 2 ** 20, "hugepages-1Gi": 0 },
+    addresses: ["192.168.0.12", "172.17.0.1", "2001:db8::12", "2001:db8::99"],
+    maxPid: 4_194_304,
+    cgroupVersion: 1,
+  });
+  assert.equal(
+    (await readFacts(machine({ "/sys/fs/cgroup/cgroup.controllers": "cpu memory\n" }), never)).cgroupVersion,
+    2,
+  );
+});
+
+test("usage: memory from the root cgroup less inactive files, or from meminfo; processes from loadavg", async () => {
+  const v2 = await readUsage(machine(), never);
+  assert.deepEqual(v2, {
+    workingSetBytes: (4_045_432 - 1_000_000 - 500_000) * 1024,
+    memoryBytes: 4_045_432 * 1024,
+    processes: 245,
+  });
+  const v1 = machine({
+    "/sys/fs/cgroup/memory/memory.usage_in_bytes": "1000\n",
+    "/sys/fs/cgroup/memory/memory.stat": "cache 7\ntotal_inactive_file 300\n",
+  });
+  assert.equal((await readUsage(v1, never)).workingSetBytes, 700);
+});

@@ -1,0 +1,45 @@
+import assert from "node:assert/strict";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { localHost } from "../../../providers/local/host.ts";
+import { acquireLock } from "../../../src/host/lock.ts";
+import { systemClock } from "../../../src/lib/clock.ts";
+
+const never = new AbortController().signal;
+
+async function lockFile(t: TestContext): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), "graftlet-lock-"));
+  t.after(() => rm(directory, { recursive: true }));
+  return join(directory, "lock");
+}
+
+test("a lock is one holder's until it gives it back", async (t) => {
+  const host = localHost({ clock: systemClock() });
+  const path = await lockFile(t);
+  const held = await acquireLock(host, path, never);
+  await assert.rejects(acquireLock(host, path, never), {
+    code: "failed_precondition",
+    message: `${path} is locked by another agent`,
+  });
+  await held[Symbol.asyncDispose]();
+  await using _again = await acquireLock(host, path, never);
+});
+
+test("a lock goes with the connection of its holder", async (t) => {
+  const host = localHost({ clock: systemClock() });
+  const path = await lockFile(t);
+  const stop = new AbortController();
+  const first = await acquireLock(host, path, stop.signal);
+  stop.abort();
+  await first[Symbol.asyncDispose]();
+  await using _next = await acquireLock(host, path, never);
+});
+
+test("a lock file that cannot be opened is no other agent's lock", async (t) => {
+  const host = localHost({ clock: systemClock() });
+  const path = `${await lockFile(t)}/below/nothing`;
+  const refused = await acquireLock(host, path, never).catch((error: unknown) => error);
+  assert.ok(refused instanceof Error && !refused.message.includes("another agent"), String(refused));
+});

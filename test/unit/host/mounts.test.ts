@@ -1,0 +1,98 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { isMountPoint, listMounts, mountTmpfs, mountsBelow, parseMounts, unmount } from "../../../src/host/mounts.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { fakeHost } from "../../fakes/host.ts";
+
+const table = [
+  "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw",
+  "30 22 0:25 / /proc rw - proc proc rw",
+  "40 22 0:44 / /var/lib/kubelet/pods/u/volumes/kubernetes.io~secret/s rw,relatime shared:9 master:2 - tmpfs tmpfs rw,size=64k",
+  "41 40 8:1 /srv/a\\040b /var/lib/kubelet/pods/u/volumes/kubernetes.io~secret/s/with\\040blank rw - ext4 /dev/disk\\134x rw",
+  "42 22 0:45 / /var/lib/kubelet/pods/u2/volumes/v rw - tmpfs tmpfs rw",
+  "",
+].join("\n");
+
+test("the kernel's table of mounts is read with optional fields and octal escapes", () => {
+  assert.deepEqual(parseMounts(table)[2], {
+    path: "/var/lib/kubelet/pods/u/volumes/kubernetes.io~secret/s",
+    fsType: "tmpfs",
+    source: "tmpfs",
+  });
+  assert.deepEqual(parseMounts(table)[3], {
+    path: "/var/lib/kubelet/pods/u/volumes/kubernetes.io~secret/s/with blank",
+    fsType: "ext4",
+    source: "/dev/disk\\x",
+  });
+  assert.equal(parseMounts(table).length, 5);
+});
+
+test("mounts below a directory come in the order of unmounting; a name that only begins alike is not below", () => {
+  const below = mountsBelow(parseMounts(table), "/var/lib/kubelet/pods/u");
+  assert.deepEqual(below, [
+    "/var/lib/kubelet/pods/u/volumes/kubernetes.io~secret/s/with blank",
+    "/var/lib/kubelet/pods/u/volumes/kubernetes.io~secret/s",
+  ]);
+  assert.deepEqual(mountsBelow(parseMounts(table), "/var/lib/kubelet/pods/u2/volumes/v"), [
+    "/var/lib/kubelet/pods/u2/volumes/v",
+  ]);
+});
+
+async function machine(kernel = "6.1.0") {
+  const host = fakeHost({ clock: fakeClock() });
+  host.files.put("/proc/sys/kernel/osrelease", { data: `${kernel}\n` });
+  await host.fs.apply([
+    { do: "mkdir", path: "/m" },
+    { do: "symlink", path: "/l", target: "m" },
+  ]);
+  return host;
+}
+
+test("a tmpfs is mounted with its size, and out of swap where the kernel can", async () => {
+  const old = await machine("5.10.0");
+  await mountTmpfs(old, "/m", { sizeBytes: 4096 });
+  assert.deepEqual(old.commands, [["mount", "-t", "tmpfs", "-o", "size=4096", "tmpfs", "/m"]]);
+  assert.deepEqual(
+    (await listMounts(old)).map(({ path, fsType }) => [path, fsType]),
+    [["/m", "tmpfs"]],
+  );
+  assert.deepEqual([await isMountPoint(old, "/l"), await isMountPoint(old, "/proc")], [true, false]);
+  const young = await machine("6.4.0-rc1");
+  await mountTmpfs(young, "/m");
+  assert.deepEqual(young.commands, [["mount", "-t", "tmpfs", "-o", "noswap", "tmpfs", "/m"]]);
+});
+
+test("a kernel that refuses noswap gets none", async () => {
+  const host = await machine("6.8.0");
+  host.program("mount", (args) => (args.includes("noswap") ? 32 : 0));
+  await mountTmpfs(host, "/m");
+  assert.equal(host.commands.length, 2);
+});
+
+test("a mount that fails is permission_denied only where the user may not mount at all", async () => {
+  const host = await machine();
+  host.program("mount", (_args, { stderr }) => {
+    stderr.write("mount: nope\n");
+    return 32;
+  });
+  await assert.rejects(mountTmpfs(host, "/m"), {
+    code: "failed_precondition",
+    message: "mounting a tmpfs on /m failed: mount: nope",
+  });
+  host.files.put("/proc/self/status", { data: "Name:\tsh\nCapEff:\t0000000000000000\n" });
+  await assert.rejects(mountTmpfs(host, "/m"), { code: "permission_denied" });
+});
+
+test("unmounting what is not mounted is success; what is busy is an error that names it", async () => {
+  const host = await machine();
+  await unmount(host, "/m");
+  await mountTmpfs(host, "/m");
+  host.program("umount", (_args, { stderr }) => {
+    stderr.write("target is busy\n");
+    return 32;
+  });
+  await assert.rejects(unmount(host, "/m"), {
+    code: "failed_precondition",
+    message: "unmounting /m failed: target is busy",
+  });
+});

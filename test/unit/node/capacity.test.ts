@@ -1,0 +1,60 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { nodeAllocatable, nodeCapacity } from "../../../src/node/capacity.ts";
+
+const gi = 1024 ** 3;
+const facts = { cpus: 4, memoryBytes: 8 * gi, hugepages: {} };
+const nothing = { kubeReserved: {}, systemReserved: {}, evictionHard: {} };
+
+test("capacity as the kubelet writes it", () => {
+  assert.deepEqual(nodeCapacity({ facts, storageBytes: 100 * gi, maxPods: 110, podsPerCore: 0 }), {
+    cpu: "4",
+    memory: "8388608Ki",
+    "ephemeral-storage": "104857600Ki",
+    pods: "110",
+  });
+  const small = nodeCapacity({
+    facts: { ...facts, hugepages: { "hugepages-2Mi": 1024 * 1024 * 4 } },
+    storageBytes: gi,
+    maxPods: 110,
+    podsPerCore: 10,
+  });
+  assert.deepEqual([small["pods"], small["hugepages-2Mi"]], ["40", "4096Ki"]);
+});
+
+test("allocatable is what reservations and hard eviction leave", () => {
+  const capacity = nodeCapacity({ facts, storageBytes: 100 * gi, maxPods: 110, podsPerCore: 0 });
+  const left = nodeAllocatable(capacity, {
+    kubeReserved: { cpu: "100m", memory: "1Gi", "ephemeral-storage": "1Gi" },
+    systemReserved: { cpu: "1", memory: "100Mi" },
+    evictionHard: { "memory.available": "100Mi", "nodefs.available": "10%" },
+  });
+  assert.deepEqual(left, {
+    cpu: "2900m",
+    memory: `${8388608 - 1048576 - 204800}Ki`,
+    "ephemeral-storage": String(89 * gi),
+    pods: "110",
+  });
+});
+
+test("nothing reserved leaves everything, and nothing goes below zero", () => {
+  const capacity = nodeCapacity({ facts, storageBytes: gi, maxPods: 110, podsPerCore: 0 });
+  assert.deepEqual(nodeAllocatable(capacity, nothing), {
+    cpu: "4",
+    memory: "8388608Ki",
+    "ephemeral-storage": String(gi),
+    pods: "110",
+  });
+  const left = nodeAllocatable(capacity, { ...nothing, kubeReserved: { cpu: "5", memory: "9Gi" } });
+  assert.deepEqual([left["cpu"], left["memory"]], ["0", "0"]);
+});
+
+test("huge pages come out of memory", () => {
+  const capacity = nodeCapacity({
+    facts: { ...facts, hugepages: { "hugepages-1Gi": 2 * gi } },
+    storageBytes: gi,
+    maxPods: 110,
+    podsPerCore: 0,
+  });
+  assert.equal(nodeAllocatable(capacity, nothing)["memory"], `${6 * 1024 * 1024}Ki`);
+});

@@ -1,0 +1,178 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { nodeVerdicts } from "../../../src/node/conditions.ts";
+import { createHeartbeat } from "../../../src/node/heartbeat.ts";
+import type { Node } from "../../../src/objects.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { fakeClient, silent } from "../api/fake-client.ts";
+
+/** A heartbeat beside an API server that keeps what it is sent. */
+function start(options: { readonly shown?: Node; readonly register?: boolean; readonly problems?: string[] } = {}) {
+  const clock = fakeClock();
+  const events: string[] = [];
+  let node: Node | undefined = options.shown;
+  let problems = options.problems ?? [];
+  let registered = 0;
+  let allocatable: Record<string, string> = { cpu: "1" };
+  const client = fakeClient((call) => {
+    const { status } = call.body as { status: NonNullable<Node["status"]> };
+    const addresses = status.addresses?.filter((address) => !("$patch" in address)) ?? [];
+    const allocatable = Object.fromEntries(
+      Object.entries(status.allocatable ?? {}).filter(([, value]) => value !== null),
+    );
+    if (node) node = { ...node, status: { ...status, addresses, allocatable } };
+    return node;
+  });
+  const heartbeat = createHeartbeat({
+    client,
+    nodes: { node: () => node },
+    nodeName: "n1",
+    wanted: async () => ({
+      status: {
+        addresses: [{ type: "InternalIP", address: "10.0.0.1" }],
+        allocatable,
+        nodeInfo: { bootID: "b2" } as NonNullable<NonNullable<Node["status"]>["nodeInfo"]>,
+      },
+      verdicts: nodeVerdicts({ memory: false, disk: false, pid: false }, problems),
+    }),
+    register: async () => {
+      registered += 1;
+      node ??= { metadata: { name: "n1" } };
+    },
+    registerNode: options.register ?? true,
+    updateMs: 10_000,
+    reportMs: 300_000,
+    events: { event: (_about, type, reason, message) => events.push(`${type} ${reason} ${message}`) },
+    clock,
+    log: silent,
+  });
+  const stop = new AbortController();
+  const running = heartbeat.run(stop.signal);
+  return {
+    clock,
+    events,
+    heartbeat,
+    patches: () => client.calls.length,
+    ready: () => node?.status?.conditions?.find(({ type }) => type === "Ready")?.status,
+    registered: () => registered,
+    setProblems: (...now: string[]) => void (problems = now),
+    setAllocatable: (now: Record<string, string>) => void (allocatable = now),
+    remove: () => void (node = undefined),
+    /** What the API server shows of the status in place of what it was sent. */
+    show: (status: Partial<NonNullable<Node["status"]>>) =>
+      void (node = node && { ...node, status: { ...node.status, ...status } }),
+    lastPatch: () => client.calls.at(-1)?.body as { status: { allocatable: object } },
+    async [Symbol.asyncDispose]() {
+      stop.abort();
+      await clock.advance(20_000);
+      await running;
+    },
+  };
+}
+
+const shownReady: Node = {
+  metadata: { name: "n1" },
+  status: {
+    conditions: [{ type: "Ready", status: "True" }],
+    nodeInfo: { bootID: "b1" } as NonNullable<NonNullable<Node["status"]>["nodeInfo"]>,
+  },
+};
+
+test("registers, then posts the first status at once and says that the node is ready", async () => {
+  await using t = start();
+  await t.clock.advance(500);
+  assert.deepEqual([t.registered(), t.ready()], [1, "True"]);
+  assert.ok(t.events.includes("Normal NodeReady Node n1 status is now: NodeReady"));
+});
+
+test("writes when something changed, and every five minutes", async () => {
+  await using t = start();
+  await t.clock.advance(60_000);
+  assert.equal(t.patches(), 1);
+  t.setAllocatable({ memory: "1Ki" });
+  await t.clock.advance(10_000);
+  assert.equal(t.patches(), 2);
+  assert.deepEqual(t.lastPatch().status.allocatable, { cpu: null, memory: "1Ki" });
+  await t.clock.advance(250_000);
+  assert.equal(t.patches(), 2);
+  await t.clock.advance(60_000);
+  assert.equal(t.patches(), 3);
+});
+
+test("a problem is shown when hurried, and its end too", async () => {
+  await using t = start();
+  await t.clock.advance(20_000);
+  t.setProblems("container runtime is down");
+  t.heartbeat.hurry();
+  await t.clock.advance(200);
+  assert.equal(t.ready(), "False");
+  t.setProblems();
+  t.heartbeat.hurry();
+  await t.clock.advance(200);
+  assert.equal(t.ready(), "True");
+  assert.deepEqual(
+    t.events.filter((text) => /Ready/.test(text)).map((text) => text.split(" ")[1]),
+    ["NodeReady", "NodeNotReady", "NodeReady"],
+  );
+});
+
+test("an agent that has just started does not unready its node before it knows", async () => {
+  await using t = start({ shown: shownReady, problems: ["container runtime status check may not have completed yet"] });
+  await t.clock.advance(2_000);
+  assert.equal(t.patches(), 0);
+  t.setProblems();
+  await t.clock.advance(200);
+  assert.deepEqual([t.patches(), t.ready()], [1, "True"]);
+  assert.deepEqual(
+    t.events.filter((text) => /NotReady/.test(text)),
+    [],
+  );
+
+  await using u = start({ shown: shownReady, problems: ["container runtime is down"] });
+  await u.clock.advance(6_000);
+  assert.equal(u.ready(), "False");
+});
+
+test("another boot id is a reboot", async () => {
+  await using t = start({ shown: shownReady });
+  await t.clock.advance(500);
+  assert.ok(t.events.includes("Warning Rebooted Node n1 has been rebooted, boot id: b2"));
+});
+
+test("a deleted node is registered again, and is ready soon after", async () => {
+  await using t = start();
+  await t.clock.advance(30_000);
+  t.remove();
+  t.heartbeat.hurry();
+  await t.clock.advance(1_000);
+  assert.deepEqual([t.registered(), t.ready()], [2, "True"]);
+});
+
+test("without registration a missing node stays missing", async () => {
+  await using t = start({ register: false });
+  await t.clock.advance(60_000);
+  assert.deepEqual([t.registered(), t.patches()], [0, 0]);
+});
+
+test("a node that is there at the start is set right, once", async () => {
+  await using t = start({ shown: shownReady });
+  await t.clock.advance(60_000);
+  assert.equal(t.registered(), 1);
+  await using other = start({ shown: shownReady, register: false });
+  await other.clock.advance(60_000);
+  assert.equal(other.registered(), 0);
+});
+
+test("amounts that the API server writes in another way, and resources of others, are no change", async () => {
+  const allocatable = { cpu: "1", memory: "1Gi", "example.com/gpu": "2" };
+  await using t = start({ shown: { ...shownReady, status: { ...shownReady.status, allocatable } } });
+  t.setAllocatable({ cpu: "1000m", memory: "1048576Ki" });
+  await t.clock.advance(500);
+  const before = t.patches();
+  t.show({ allocatable });
+  await t.clock.advance(30_000);
+  assert.equal(t.patches(), before);
+  t.show({ allocatable: { ...allocatable, "hugepages-2Mi": "0" } });
+  await t.clock.advance(10_000);
+  assert.equal(t.patches(), before + 1);
+});

@@ -1,0 +1,103 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { apiError } from "../../../src/api/api-error.ts";
+import type { HostFacts } from "../../../src/host/facts.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { chooseAddresses } from "../../../src/node/addresses.ts";
+import { nodeImages } from "../../../src/node/node-object.ts";
+import { register } from "../../../src/node/registration.ts";
+import type { Node } from "../../../src/objects.ts";
+import { Image } from "../../../src/gen/cri.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { type Call, fakeClient, silent } from "../api/fake-client.ts";
+
+const facts = { operatingSystem: "linux", architecture: "amd64" } as HostFacts;
+const identity = {
+  nodeName: "n1",
+  labels: { zone: "a" },
+  taints: [{ key: "k", effect: "NoSchedule" }],
+  providerID: "",
+};
+const labels = {
+  "beta.kubernetes.io/arch": "amd64",
+  "beta.kubernetes.io/os": "linux",
+  "kubernetes.io/arch": "amd64",
+  "kubernetes.io/hostname": "n1",
+  "kubernetes.io/os": "linux",
+};
+const annotations = { "volumes.kubernetes.io/controller-managed-attach-detach": "true" };
+
+async function run(answer: (call: Call) => unknown, clock = fakeClock()) {
+  const client = fakeClient(answer);
+  const done = register({ client, identity, clock, log: silent }, facts, () => ({}), new AbortController().signal);
+  await clock.advance(20_000);
+  await done;
+  return client.calls;
+}
+
+test("creates the node with its labels, taints and annotation", async () => {
+  const [create] = await run(() => ({}));
+  assert.ok(create);
+  const { metadata, spec } = create.body as Node;
+  assert.deepEqual(metadata, { name: "n1", labels: { ...labels, zone: "a" }, annotations });
+  assert.deepEqual(spec, { taints: [{ key: "k", effect: "NoSchedule" }] });
+});
+
+for (const [why, status, reason] of [
+  ["is there already", 409, "AlreadyExists"],
+  ["may not be created", 403, "Forbidden"],
+] as const) {
+  test(`a node that ${why} is set right: default labels and annotation, nothing of the command line`, async () => {
+    const calls = await run((call) => {
+      if (call.verb === "create") throw apiError(status, JSON.stringify({ kind: "Status", reason }));
+      if (call.verb === "get")
+        return { metadata: { name: "n1", labels: { ...labels, "kubernetes.io/hostname": "other", mine: "stays" } } };
+      return {};
+    });
+    assert.deepEqual(
+      calls.map(({ verb }) => verb),
+      ["create", "get", "patch"],
+    );
+    assert.deepEqual(calls[2]?.body, { metadata: { labels: { "kubernetes.io/hostname": "n1" }, annotations } });
+  });
+}
+
+test("a node that is right already is left alone", async () => {
+  const calls = await run((call) => {
+    if (call.verb === "create") throw apiError(409, JSON.stringify({ kind: "Status", reason: "AlreadyExists" }));
+    return { metadata: { name: "n1", labels, annotations } };
+  });
+  assert.deepEqual(
+    calls.map(({ verb }) => verb),
+    ["create", "get"],
+  );
+});
+
+test("tries again until the API server is there", async () => {
+  let tries = 0;
+  await run(() => {
+    if (++tries < 5) throw new CodedError("unavailable", "refused");
+    return {};
+  });
+  assert.equal(tries, 5);
+});
+
+test("addresses: what is asked for, else one of the target's, by the family that is asked for", () => {
+  assert.deepEqual(chooseAddresses(["10.1.1.1", "fd00::1"], []), ["10.1.1.1", "fd00::1"]);
+  assert.deepEqual(chooseAddresses([], ["fd00::2", "10.0.0.2", "10.0.0.3"]), ["10.0.0.2"]);
+  assert.deepEqual(chooseAddresses(["::"], ["10.0.0.2", "fd00::2"]), ["fd00::2"]);
+  assert.deepEqual(chooseAddresses(["0.0.0.0"], ["10.0.0.2"]), ["10.0.0.2"]);
+  assert.throws(() => chooseAddresses([], []), { code: "failed_precondition" });
+});
+
+test("images: the largest first, digests before tags, five names each, nameless ones left out", () => {
+  const image = (size: bigint, repoTags: string[], repoDigests: string[] = []) =>
+    Image.fromPartial({ size, repoTags, repoDigests });
+  const images = [image(1n, ["small"]), image(9n, ["t1", "t2", "t3", "t4", "t5"], ["d1"]), image(5n, [])];
+  assert.deepEqual(nodeImages(images, 50), [
+    { names: ["d1", "t1", "t2", "t3", "t4"], sizeBytes: 9 },
+    { names: ["small"], sizeBytes: 1 },
+  ]);
+  assert.equal(nodeImages(images, 1).length, 1);
+  assert.equal(nodeImages(images, -1).length, 2);
+});

@@ -1,0 +1,85 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type RuntimeCondition, StatusResponse, VersionResponse } from "../../../src/gen/cri.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { createRuntimeHealth } from "../../../src/node/runtime-health.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { silent } from "../api/fake-client.ts";
+
+const ready = (type: string, status = true): RuntimeCondition => ({
+  type,
+  status,
+  reason: status ? "" : "NotYet",
+  message: status ? "" : "wait",
+});
+
+function start(options: { readonly down?: boolean } = {}) {
+  const clock = fakeClock();
+  let down = options.down ?? false;
+  let conditions = [ready("RuntimeReady"), ready("NetworkReady")];
+  let changes = 0;
+  const answer = async <T>(value: () => T): Promise<T> => {
+    if (down) throw new CodedError("unavailable", "no socket");
+    return value();
+  };
+  const runtime = {
+    version: () => answer(() => VersionResponse.fromPartial({ runtimeName: "containerd", runtimeVersion: "1.6.20" })),
+    status: () => answer(() => StatusResponse.fromPartial({ status: { conditions } })),
+  };
+  const health = createRuntimeHealth({ runtime, clock, log: silent, onChange: () => void (changes += 1) });
+  const stop = new AbortController();
+  const running = health.run(stop.signal);
+  return {
+    clock,
+    health,
+    changes: () => changes,
+    setDown: (value: boolean) => void (down = value),
+    setConditions: (...now: RuntimeCondition[]) => void (conditions = now),
+    async [Symbol.asyncDispose]() {
+      stop.abort();
+      await clock.advance(10_000);
+      await running;
+    },
+  };
+}
+
+test("a runtime that answers and is ready has no problems", async () => {
+  await using t = start();
+  await t.clock.advance(0);
+  assert.deepEqual(t.health.problems(), []);
+  assert.equal(t.health.version()?.runtimeVersion, "1.6.20");
+  assert.equal(t.changes(), 1);
+});
+
+test("a runtime that is not there at the start is down, with the reason, until it comes", async () => {
+  await using t = start({ down: true });
+  await t.clock.advance(0);
+  assert.deepEqual(t.health.problems(), ["container runtime is down: no socket"]);
+  t.setDown(false);
+  await t.clock.advance(1_000);
+  assert.deepEqual(t.health.problems(), []);
+});
+
+test("a silence of half a minute is forgiven, a longer one is not", async () => {
+  await using t = start();
+  await t.clock.advance(0);
+  t.setDown(true);
+  await t.clock.advance(29_000);
+  assert.deepEqual(t.health.problems(), []);
+  await t.clock.advance(3_000);
+  assert.deepEqual(t.health.problems(), ["container runtime is down: no socket"]);
+});
+
+test("what the runtime says of itself and of its network", async () => {
+  await using t = start();
+  await t.clock.advance(0);
+  t.setConditions(ready("RuntimeReady"), ready("NetworkReady", false));
+  await t.clock.advance(5_000);
+  const network = "container runtime network not ready: NetworkReady=false reason:NotYet message:wait";
+  assert.deepEqual(t.health.problems(), [network]);
+  assert.equal(t.health.networkError(), network);
+  t.setConditions(ready("RuntimeReady", false), ready("NetworkReady"));
+  await t.clock.advance(5_000);
+  assert.deepEqual(t.health.problems(), ["container runtime not ready: RuntimeReady=false reason:NotYet message:wait"]);
+  assert.equal(t.health.networkError(), undefined);
+});

@@ -1,0 +1,136 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { CgroupDriver, RuntimeConfigResponse } from "../../../src/gen/cri.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import type { Pod } from "../../../src/objects.ts";
+import { createCgroupLayout } from "../../../src/resources/cgroup-layout.ts";
+import { createPodGround } from "../../../src/resources/pod-ground.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { fakeHost } from "../../fakes/host.ts";
+import { aContainer, aPod } from "../../fakes/pods.ts";
+
+const never = new AbortController().signal;
+const log = createLogger(0, { write: () => undefined });
+const cgroupfs = { driver: "cgroupfs", root: "/lab", perQos: true } as const;
+
+function rig(
+  pods: readonly Pod[],
+  layout: { readonly driver: "cgroupfs" | "systemd"; readonly root: string; readonly perQos: boolean } = cgroupfs,
+) {
+  const host = fakeHost({ clock: fakeClock() });
+  host.files.put("/sys/fs/cgroup/cgroup.controllers", { data: "cpu memory pids\n" });
+  const store = { get: () => undefined, byName: () => undefined, list: () => pods };
+  const ground = createPodGround({
+    host,
+    rootDir: "/root",
+    layout: async () => layout,
+    settings: { cpuCfsQuota: true, cpuCfsPeriodUs: 100_000 } as never,
+    podPidsLimit: 100,
+    pods: store,
+  });
+  const read = (path: string) => host.files.text(`/sys/fs/cgroup/lab/kubepods${path}`);
+  return { host, ground, read };
+}
+
+const withResources = (requests: Record<string, string>, limits: Record<string, string> = {}) =>
+  aPod({ containers: [aContainer("c", { resources: { requests, limits } })] });
+
+test("a pod's directories are private to the node and made once", async () => {
+  const pod = aPod();
+  const { host, ground } = rig([pod]);
+  await ground.prepare(pod, never);
+  for (const path of ["", "/volumes", "/plugins", "/containers"])
+    assert.equal((await host.fs.stat(`/root/pods/uid-1${path}`)).mode, 0o750);
+  const made = host.files.changes.length;
+  await ground.prepare(pod, never);
+  assert.equal(host.files.changes.length, made);
+});
+
+test("a pod that may use no more than its limits has them on its cgroup: cpu, memory, process IDs", async () => {
+  const pod = withResources({ cpu: "250m", memory: "64Mi" }, { cpu: "500m", memory: "128Mi" });
+  const { ground, read } = rig([pod]);
+  await ground.prepare(pod, never);
+  const own = "/burstable/poduid-1";
+  assert.deepEqual(
+    [read(`${own}/cpu.max`), read(`${own}/memory.max`), read(`${own}/pids.max`)],
+    ["50000 100000", String(128 * 2 ** 20), "100"],
+  );
+  assert.equal(read(`${own}/cpu.weight`), "10");
+});
+
+test("a pod with one container without a limit has none as a whole; best effort gets the least of the CPU", async () => {
+  const open = aPod({
+    containers: [
+      aContainer("a", { resources: { requests: { cpu: "1" }, limits: { cpu: "1", memory: "1Gi" } } }),
+      aContainer("b"),
+    ],
+  });
+  const { host, ground } = rig([open]);
+  await ground.prepare(open, never);
+  const files = host.files.tree("/sys/fs/cgroup/lab/kubepods/burstable/poduid-1").map((path) => path.split("/").at(-1));
+  assert.deepEqual(files, ["cpu.weight", "pids.max"]);
+  const nothing = aPod();
+  const second = rig([nothing]);
+  await second.ground.prepare(nothing, never);
+  assert.deepEqual([second.read("/besteffort/cpu.weight"), second.read("/besteffort/poduid-1/cpu.weight")], ["1", "1"]);
+});
+
+test("the Burstable tier weighs what its pods ask for together", async () => {
+  const [one, two] = [
+    withResources({ cpu: "1" }),
+    { ...withResources({ cpu: "3" }), metadata: { ...aPod().metadata, uid: "uid-2" } },
+  ];
+  const pods = [one];
+  const { ground, read } = rig(pods);
+  await ground.prepare(one, never);
+  assert.equal(read("/burstable/cpu.weight"), "39");
+  pods.push(two);
+  await ground.prepare(two, never);
+  assert.equal(read("/burstable/cpu.weight"), "157");
+});
+
+test("what a pod used is given back, whatever tier it was in, and may be taken again", async () => {
+  const pod = withResources({ cpu: "1" });
+  const { host, ground } = rig([pod]);
+  await ground.prepare(pod, never);
+  // A cgroup's files go with it in the kernel.
+  await host.fs.apply(
+    host.files.tree("/sys/fs/cgroup/lab/kubepods/burstable/poduid-1").map((path) => ({ do: "remove", path })),
+  );
+  await ground.release("uid-1", never);
+  await ground.release("uid-1", never);
+  assert.ok(!host.files.tree("/sys/fs/cgroup/lab").some((path) => path.includes("poduid-1")));
+  await ground.prepare(pod, never);
+  assert.ok(host.files.tree("/sys/fs/cgroup/lab").some((path) => path.endsWith("/burstable/poduid-1")));
+});
+
+test("under systemd the runtime's slices do it", async () => {
+  const pod = aPod();
+  const { host, ground } = rig([pod], { driver: "systemd", root: "/", perQos: true });
+  await ground.prepare(pod, never);
+  await ground.release("uid-1", never);
+  assert.deepEqual(host.files.tree("/sys/fs/cgroup"), ["/sys/fs/cgroup/cgroup.controllers"]);
+});
+
+test("the cgroup driver is the runtime's to say; an older runtime leaves it to the configuration; one that is down says nothing yet", async () => {
+  const kubelet = { cgroupDriver: "cgroupfs", cgroupRoot: "/", cgroupsPerQOS: true } as const;
+  const answers: (() => Promise<RuntimeConfigResponse>)[] = [
+    () => Promise.reject(new CodedError("unavailable", "down")),
+    async () => RuntimeConfigResponse.fromPartial({ linux: { cgroupDriver: CgroupDriver.SYSTEMD } }),
+  ];
+  const layout = createCgroupLayout({
+    runtime: { runtimeConfig: () => answers.shift()?.() ?? assert.fail("asked again") },
+    kubelet,
+    log,
+  });
+  await assert.rejects(layout(never), { code: "unavailable" });
+  assert.equal((await layout(never)).driver, "systemd");
+  assert.equal((await layout(never)).driver, "systemd");
+  const old = createCgroupLayout({
+    runtime: { runtimeConfig: () => Promise.reject(new CodedError("unimplemented", "no")) },
+    kubelet,
+    log,
+  });
+  assert.deepEqual(await old(never), { driver: "cgroupfs", root: "/", perQos: true });
+});

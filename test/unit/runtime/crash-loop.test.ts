@@ -1,0 +1,84 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ContainerState } from "../../../src/gen/cri.ts";
+import type { Pod } from "../../../src/objects.ts";
+import { createCrashLoop } from "../../../src/runtime/crash-loop.ts";
+import { StartError } from "../../../src/runtime/start-error.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { eventLines } from "../../fakes/events.ts";
+import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+
+const c = aContainer("c");
+const minutes = 60_000;
+
+function rig() {
+  const clock = fakeClock();
+  const events = eventLines();
+  const loop = createCrashLoop({ clock, events, maxMs: 5 * minutes });
+  /** The container ended now; says after how long it may start, milliseconds. */
+  const endsAndWaits = async (pod: Pod = aPod()): Promise<number> => {
+    const endedAt = clock.now();
+    const seen = observe(
+      [aSandbox()],
+      [aStatus(c, ContainerState.CONTAINER_EXITED, { finishedAt: BigInt(endedAt) * 1_000_000n })],
+    );
+    for (;;) {
+      try {
+        loop.check(pod, c, seen);
+        return clock.now() - endedAt;
+      } catch (error) {
+        assert.ok(error instanceof StartError && error.retryAt !== undefined);
+        await clock.advance(error.retryAt - clock.now());
+      }
+    }
+  };
+  return { clock, events, loop, endsAndWaits };
+}
+
+test("the first restart is at once, then 10 s, 20 s, 40 s … five minutes after each end", async () => {
+  const { endsAndWaits } = rig();
+  const waits = [];
+  for (let restart = 0; restart < 8; restart++) waits.push(await endsAndWaits());
+  assert.deepEqual(waits, [0, 10_000, 20_000, 40_000, 80_000, 160_000, 300_000, 300_000]);
+});
+
+test("what ended long ago need not wait again: the time since its end counts", async () => {
+  const { clock, loop, endsAndWaits } = rig();
+  await endsAndWaits();
+  await endsAndWaits();
+  const seen = observe(
+    [aSandbox()],
+    [aStatus(c, ContainerState.CONTAINER_EXITED, { finishedAt: BigInt(clock.now()) * 1_000_000n })],
+  );
+  await clock.advance(20_000);
+  loop.check(aPod(), c, seen);
+});
+
+test("ten minutes of running forget it", async () => {
+  const { clock, endsAndWaits } = rig();
+  for (let restart = 0; restart < 4; restart++) await endsAndWaits();
+  await clock.advance(10 * minutes + 1);
+  assert.deepEqual([await endsAndWaits(), await endsAndWaits()], [0, 10_000]);
+});
+
+test("a refusal says so in the kubelet's words, in the status and by an event", async () => {
+  const { clock, events, loop, endsAndWaits } = rig();
+  for (let restart = 0; restart < 4; restart++) await endsAndWaits();
+  const seen = observe(
+    [aSandbox()],
+    [aStatus(c, ContainerState.CONTAINER_EXITED, { finishedAt: BigInt(clock.now()) * 1_000_000n })],
+  );
+  assert.throws(() => loop.check(aPod(), c, seen), {
+    reason: "CrashLoopBackOff",
+    message: "back-off 1m20s restarting failed container=c pod=p_default(uid-1)",
+    retryAt: clock.now() + 80_000,
+  });
+  assert.equal(events.lines.at(-1), "Warning BackOff Back-off restarting failed container c in pod p_default(uid-1)");
+});
+
+test("a container that never ended, and another pod of the same name, are not held", async () => {
+  const { loop, endsAndWaits } = rig();
+  for (let restart = 0; restart < 3; restart++) await endsAndWaits();
+  loop.check(aPod(), c, observe([aSandbox()], [aStatus(c, ContainerState.CONTAINER_CREATED)]));
+  assert.equal(await endsAndWaits(aPod({}, { uid: "uid-2" })), 0);
+});

@@ -1,0 +1,189 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ContainerConfig, ContainerState, PodSandboxConfig } from "../../../src/gen/cri.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import type { Pod } from "../../../src/objects.ts";
+import type { RuntimePod } from "../../../src/pipeline.ts";
+import { containerHash } from "../../../src/pod/hash.ts";
+import { containerHashAnnotation, containerNameLabel, podUidLabel } from "../../../src/pod/labels.ts";
+import { createCrashLoop } from "../../../src/runtime/crash-loop.ts";
+import { createPodRuntime } from "../../../src/runtime/pod-runtime.ts";
+import { StartError } from "../../../src/runtime/start-error.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { eventLines } from "../../fakes/events.ts";
+import { fakeHost } from "../../fakes/host.ts";
+import { aContainer, aPod, observe } from "../../fakes/pods.ts";
+import { fakeRuntime } from "../../fakes/runtime.ts";
+
+const never = new AbortController().signal;
+
+/** Passes over one pod on the fake runtime, each seeing what the one before left. */
+function rig() {
+  const clock = fakeClock();
+  const runtime = fakeRuntime({ clock });
+  runtime.addImage("busybox");
+  const events = eventLines();
+  const ready: string[] = [];
+  const podRuntime = createPodRuntime({
+    runtime,
+    fs: fakeHost({ clock }).fs,
+    events,
+    log: createLogger(0, { write: () => undefined }),
+    uninterrupted: never,
+    crashLoop: createCrashLoop({ clock, events, maxMs: 300_000 }),
+    ensureImage: async ({ container }) => {
+      if (container.image === "none") throw new StartError("ErrImagePull", "not there");
+      return "busybox";
+    },
+    configureSandbox: async ({ metadata: { name, namespace, uid } }, attempt) =>
+      PodSandboxConfig.fromPartial({
+        metadata: { name, namespace, uid, attempt },
+        labels: { [podUidLabel]: uid },
+        logDirectory: "/logs",
+      }),
+    configure: async ({ container }, image, restartCount) =>
+      ContainerConfig.fromPartial({
+        metadata: { name: container.name, attempt: restartCount },
+        image: { image },
+        command: container.command ?? ["sleep", "3600"],
+        labels: { [containerNameLabel]: container.name },
+        annotations: { [containerHashAnnotation]: containerHash(container) },
+      }),
+    restartCountFromLogs: async () => 0,
+    linkLog: async () => undefined,
+    onSandboxReady: async ({ metadata }) => void ready.push(metadata.uid),
+  });
+  const see = async (): Promise<RuntimePod> => {
+    const sandboxes = await Promise.all(
+      (await runtime.listPodSandbox(undefined, never)).map(
+        async ({ id }) => (await runtime.podSandboxStatus(id, never)).status,
+      ),
+    );
+    const containers = await Promise.all(
+      (await runtime.listContainers(undefined, never)).map(
+        async ({ id }) => (await runtime.containerStatus(id, never)).status,
+      ),
+    );
+    return observe(
+      sandboxes.filter((each) => each !== undefined),
+      containers.filter((each) => each !== undefined),
+    );
+  };
+  const pass = async (pod: Pod, signal = never) => podRuntime.sync(pod, await see(), signal);
+  const states = async () =>
+    (await see()).containers
+      .map(({ labels, state, metadata }) => `${labels[containerNameLabel]}/${metadata?.attempt} ${state}`)
+      .sort();
+  return { clock, runtime, events, ready, podRuntime, see, pass, states };
+}
+
+const running = (name: string, attempt = 0) => `${name}/${attempt} ${ContainerState.CONTAINER_RUNNING}`;
+const exited = (name: string, attempt = 0) => `${name}/${attempt} ${ContainerState.CONTAINER_EXITED}`;
+
+test("a new pod gets its sandbox, which is told before containers start, and all its containers; the next pass does nothing", async () => {
+  const { runtime, ready, pass, states, podRuntime } = rig();
+  const pod = aPod({ containers: [aContainer("a"), aContainer("b")] });
+  assert.deepEqual(await pass(pod), {});
+  assert.deepEqual([await states(), ready], [[running("a"), running("b")], ["uid-1"]]);
+  const before = runtime.calls.filter(({ verb }) => !/^(list|.*Status$)/.test(verb)).length;
+  assert.deepEqual(await pass(pod), {});
+  assert.equal(runtime.calls.filter(({ verb }) => !/^(list|.*Status$)/.test(verb)).length, before);
+  assert.equal(podRuntime.failures("uid-1").size, 0);
+});
+
+test("init containers run one after another, the others after the last", async () => {
+  const { runtime, see, pass, states } = rig();
+  const pod = aPod({ initContainers: [aContainer("one"), aContainer("two")] });
+  const end = async (name: string) =>
+    runtime.exitContainer(
+      (await see()).containers.find(({ labels }) => labels[containerNameLabel] === name)?.id ?? "",
+      0,
+    );
+  await pass(pod);
+  await pass(pod);
+  assert.deepEqual(await states(), [running("one")]);
+  await end("one");
+  await pass(pod);
+  assert.deepEqual(await states(), [exited("one"), running("two")]);
+  await end("two");
+  await pass(pod);
+  assert.deepEqual(await states(), [running("c"), exited("one"), exited("two")]);
+});
+
+test("one container that cannot start does not keep the others from it; its reason is kept until it does", async () => {
+  const { pass, states, podRuntime } = rig();
+  const pod = aPod({ containers: [aContainer("a", { image: "none" }), aContainer("b")] });
+  const { error, retryAt } = await pass(pod);
+  assert.deepEqual(
+    [(error as StartError).reason, retryAt, await states()],
+    ["ErrImagePull", undefined, [running("b")]],
+  );
+  assert.deepEqual(podRuntime.failures("uid-1").get("a"), { reason: "ErrImagePull", message: "not there" });
+  await pass(aPod({ containers: [aContainer("a"), aContainer("b")] }));
+  assert.deepEqual([await states(), podRuntime.failures("uid-1").size], [[running("a"), running("b")], 0]);
+});
+
+test("a container that keeps ending waits for its back-off, and the pass says until when", async () => {
+  const { clock, runtime, see, pass, states } = rig();
+  const pod = aPod();
+  const endNewest = async () => runtime.exitContainer((await see()).containers[0]?.id ?? "", 1);
+  await pass(pod);
+  await endNewest();
+  assert.deepEqual(await pass(pod), {});
+  await clock.advance(1000);
+  await endNewest();
+  const { error, retryAt } = await pass(pod);
+  assert.deepEqual([(error as StartError).reason, retryAt], ["CrashLoopBackOff", clock.now() + 10_000]);
+  await clock.advance(10_000);
+  await pass(pod);
+  assert.deepEqual((await states()).at(-1), running("c", 2));
+});
+
+test("a changed container is stopped and replaced, the other stays", async () => {
+  const { runtime, events, see, pass, states } = rig();
+  await pass(aPod({ containers: [aContainer("a"), aContainer("b")] }));
+  const kept = (await see()).containers.find(({ labels }) => labels[containerNameLabel] === "b")?.id;
+  await pass(aPod({ containers: [aContainer("a", { image: "busybox:2" }), aContainer("b")] }));
+  assert.deepEqual(await states(), [exited("a"), running("a", 1), running("b")]);
+  assert.ok(
+    (await see()).containers.some(({ id, state }) => id === kept && state === ContainerState.CONTAINER_RUNNING),
+  );
+  assert.ok(events.lines.includes("Normal Killing Container a definition changed, will be restarted"));
+  assert.equal(runtime.calls.filter(({ verb }) => verb === "stopContainer").length, 1);
+});
+
+test("a sandbox that died is replaced under its next attempt, and everything in it starts anew", async () => {
+  const { runtime, events, see, pass, states } = rig();
+  await pass(aPod());
+  runtime.killSandbox((await see()).sandboxes[0]?.id ?? "");
+  await pass(aPod());
+  assert.deepEqual(
+    (await see()).sandboxes.map(({ metadata, state }) => [metadata?.attempt, state]),
+    [
+      [1, 0],
+      [0, 1],
+    ],
+  );
+  assert.ok((await states()).includes(running("c", 1)));
+  assert.ok(events.lines.includes("Normal SandboxChanged Pod sandbox changed, it will be killed and re-created."));
+});
+
+test("a pass that is cut off rejects, and leaves nothing half-made behind", async () => {
+  const { runtime, pass, see } = rig();
+  const stop = new AbortController();
+  const release = runtime.hold("runPodSandbox");
+  const cut = assert.rejects(pass(aPod(), stop.signal), { code: "cancelled" });
+  await new Promise(setImmediate);
+  stop.abort();
+  release();
+  await cut;
+  const { sandboxes, containers } = await see();
+  assert.deepEqual([sandboxes.length, containers.length], [1, 0]);
+});
+
+test("a pod that is killed has no running container and no ready sandbox", async () => {
+  const { podRuntime, see, pass, states } = rig();
+  await pass(aPod());
+  await podRuntime.kill(await see(), aPod(), 5, never);
+  assert.deepEqual([await states(), (await see()).sandboxes.map(({ state }) => state)], [[exited("c")], [1]]);
+});

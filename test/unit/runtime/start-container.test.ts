@@ -1,0 +1,165 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import {
+  ContainerConfig,
+  ContainerState,
+  type ContainerStatus,
+  PodSandboxConfig,
+  PodSandboxState,
+} from "../../../src/gen/cri.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import { containerRestartCountAnnotation } from "../../../src/pod/labels.ts";
+import { type SandboxDeps, runSandbox } from "../../../src/runtime/run-sandbox.ts";
+import { type StartDeps, startContainer } from "../../../src/runtime/start-container.ts";
+import { StartError } from "../../../src/runtime/start-error.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { eventLines } from "../../fakes/events.ts";
+import { fakeHost } from "../../fakes/host.ts";
+import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+
+const never = new AbortController().signal;
+const c = aContainer("c");
+
+function rig(
+  over: Partial<StartDeps> = {},
+  runtime: Partial<StartDeps["runtime"]> = {},
+  history: readonly ContainerStatus[] = [],
+) {
+  const calls: string[] = [];
+  const events = eventLines();
+  const deps: StartDeps = {
+    runtime: {
+      createContainer: async ({ podSandboxId, config }) => {
+        calls.push(`create in ${podSandboxId} ${config?.image?.image}`);
+        return { containerId: "new" };
+      },
+      startContainer: async (id) => void calls.push(`start ${id}`),
+      removeContainer: async (id) => void calls.push(`remove ${id}`),
+      ...runtime,
+    },
+    ensureImage: async () => "sha256:1",
+    configure: async (_start, image, restartCount) => {
+      calls.push(`configure ${restartCount}`);
+      return ContainerConfig.fromPartial({ image: { image } });
+    },
+    restartCountFromLogs: async () => 3,
+    linkLog: async (_start, _config, id) => void calls.push(`link ${id}`),
+    events,
+    log: createLogger(0, { write: () => undefined }),
+    uninterrupted: never,
+    ...over,
+  };
+  const start = {
+    pod: aPod(),
+    container: c,
+    observed: observe([aSandbox()], history),
+    sandbox: { id: "box", config: PodSandboxConfig.fromPartial({}), ips: [] },
+  };
+  return { calls, events, go: (signal = never) => startContainer(deps, start, signal) };
+}
+
+test("a container is configured, created, started and its log linked, with an event each", async () => {
+  const { calls, events, go } = rig();
+  await go();
+  assert.deepEqual(calls, ["configure 3", "create in box sha256:1", "start new", "link new"]);
+  assert.deepEqual(events.lines, ["Normal Created Container created", "Normal Started Container started"]);
+});
+
+test("the restart count goes on from the last container; one that never started is replaced by one of the same count", async () => {
+  const ended = aStatus(c, ContainerState.CONTAINER_EXITED, {
+    annotations: { [containerRestartCountAnnotation]: "4" },
+  });
+  const after = rig({}, {}, [ended]);
+  await after.go();
+  assert.equal(after.calls[0], "configure 5");
+  const unstarted = aStatus(c, ContainerState.CONTAINER_CREATED, {
+    annotations: { [containerRestartCountAnnotation]: "4" },
+  });
+  const again = rig({}, {}, [ended, unstarted]);
+  await again.go();
+  assert.deepEqual(again.calls.slice(0, 2), [`remove ${unstarted.id}`, "configure 4"]);
+});
+
+const bad = async () => Promise.reject(new CodedError("unknown", "no good"));
+const failures: readonly (readonly [string, Partial<StartDeps>, Partial<StartDeps["runtime"]>])[] = [
+  ["CreateContainerConfigError", { configure: bad }, {}],
+  ["CreateContainerError", {}, { createContainer: bad }],
+  ["RunContainerError", {}, { startContainer: bad }],
+];
+for (const [reason, over, runtime] of failures) {
+  test(`${reason} is what the status shows, with the error's text, and an event`, async () => {
+    const { events, go } = rig(over, runtime);
+    await assert.rejects(
+      go(),
+      (error: unknown) => error instanceof StartError && error.reason === reason && error.message === "no good",
+    );
+    assert.equal(events.lines.at(-1), "Warning Failed Error: no good");
+  });
+}
+
+test("an image that cannot be had ends it before anything is made", async () => {
+  const { calls, events, go } = rig({
+    ensureImage: async () => Promise.reject(new StartError("ImagePullBackOff", "Back-off pulling image")),
+  });
+  await assert.rejects(go(), { reason: "ImagePullBackOff" });
+  assert.deepEqual([calls, events.lines], [[], ["Warning Failed Error: ImagePullBackOff"]]);
+});
+
+test("termination stops it between steps, never inside one", async () => {
+  const stop = new AbortController();
+  const { calls, go } = rig(
+    {},
+    {
+      createContainer: async (_request, signal) => {
+        stop.abort(new CodedError("cancelled", "pod is being terminated"));
+        assert.equal(signal.aborted, false);
+        return { containerId: "new" };
+      },
+    },
+  );
+  await assert.rejects(go(stop.signal), { code: "cancelled" });
+  assert.deepEqual(calls, ["configure 3"]);
+});
+
+test("a log that cannot be linked is no reason not to run", async () => {
+  const { events, go } = rig({ linkLog: bad });
+  await go();
+  assert.equal(events.lines.at(-1), "Normal Started Container started");
+});
+
+function sandboxRig(over: Partial<SandboxDeps["runtime"]> = {}) {
+  const host = fakeHost({ clock: fakeClock() });
+  const events = eventLines();
+  const status = aSandbox({ id: "box", network: { ip: "10.0.0.2", additionalIps: [{ ip: "fd00::2" }] } });
+  const deps: SandboxDeps = {
+    runtime: {
+      runPodSandbox: async () => ({ podSandboxId: "box" }),
+      podSandboxStatus: async () => ({ status, info: {}, containersStatuses: [], timestamp: 0n }),
+      ...over,
+    },
+    fs: host.fs,
+    configureSandbox: async () => PodSandboxConfig.fromPartial({ logDirectory: "/logs/pod" }),
+    events,
+    uninterrupted: never,
+  };
+  return { host, events, status, run: () => runSandbox(deps, aPod(), 0, never) };
+}
+
+test("a sandbox is made with its log directory there, and its addresses are read back, primary first", async () => {
+  const { host, run } = sandboxRig();
+  assert.deepEqual((await run()).ips, ["10.0.0.2", "fd00::2"]);
+  assert.equal((await host.fs.stat("/logs/pod")).mode, 0o755);
+});
+
+test("a sandbox that cannot be made, or ends at once, is told by the kubelet's events", async () => {
+  const refused = sandboxRig({ runPodSandbox: bad });
+  await assert.rejects(refused.run(), { message: "no good" });
+  assert.deepEqual(refused.events.lines, [
+    "Warning FailedCreatePodSandBox Failed to create pod sandbox: rpc error: code = Unknown desc = no good",
+  ]);
+  const short = sandboxRig();
+  short.status.state = PodSandboxState.SANDBOX_NOTREADY;
+  await assert.rejects(short.run(), /ended right after its start/);
+  assert.match(short.events.lines.join(), /^Warning FailedPodSandBoxStatus Unable to get pod sandbox status: /);
+});

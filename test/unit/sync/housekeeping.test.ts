@@ -1,0 +1,188 @@
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import { createLogger } from "../../../src/lib/log.ts";
+import type { Pod } from "../../../src/objects.ts";
+import type { Passes } from "../../../src/sync/pod-worker.ts";
+import { createHousekeeping } from "../../../src/sync/housekeeping.ts";
+import { createPodWorkers } from "../../../src/sync/pod-workers.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { aPod, aSandbox, observe } from "../../fakes/pods.ts";
+
+const log = createLogger(0, { write: () => undefined });
+const named = (uid: string): Pod => aPod({}, { uid, name: uid });
+
+/** Real workers over passes that write down what they do. */
+function rig(t: TestContext, over: Partial<Passes> = {}) {
+  const clock = fakeClock();
+  const stop = new AbortController();
+  const calls: string[] = [];
+  const world = {
+    wanted: [] as Pod[],
+    inRuntime: [] as string[],
+    onDisk: [] as string[],
+    seen: true,
+    sweepFails: false,
+  };
+  // Nothing is seen before the test has set the scene.
+  let started = false;
+  const passes: Passes = {
+    sync: async (pod) => (calls.push(`sync ${pod.metadata.uid}`), { terminal: false, againMs: 60_000 }),
+    terminating: async (uid) => void calls.push(`terminating ${uid}`),
+    terminated: async (uid) => void calls.push(`terminated ${uid}`),
+    settled: () => undefined,
+    ...over,
+  };
+  const workers = createPodWorkers({ passes, clock, log, stop: stop.signal });
+  const housekeeping = createHousekeeping({
+    pods: {
+      get: (uid) => world.wanted.find(({ metadata }) => metadata.uid === uid),
+      byName: () => undefined,
+      list: () => world.wanted,
+    },
+    workers,
+    clock,
+    log,
+    cache: { get: () => undefined, list: () => world.inRuntime.map((uid) => ({ ...observe([aSandbox()], []), uid })) },
+    sourcesSeen: () => started && world.seen,
+    directories: async () => world.onDisk,
+    forgetExcept: (known) => void calls.push(`keep ${[...known].sort().join()}`),
+    async sweep(uid) {
+      calls.push(`sweep ${uid}`);
+      if (world.sweepFails) throw new Error("busy");
+      world.inRuntime = world.inRuntime.filter((each) => each !== uid);
+      world.onDisk = world.onDisk.filter((each) => each !== uid);
+    },
+  });
+  const done = housekeeping.run(stop.signal);
+  t.after(async () => {
+    stop.abort();
+    await done;
+  });
+  const advance = async (ms: number) => {
+    started = true;
+    await clock.advance(ms);
+  };
+  return { advance, calls, world, workers };
+}
+
+test("nothing unknown is touched before every source has spoken", async (t) => {
+  const { advance, calls, world } = rig(t);
+  Object.assign(world, { inRuntime: ["x"], onDisk: ["y"], seen: false });
+  await advance(10_000);
+  assert.equal(calls.length, 0);
+  world.seen = true;
+  await advance(2_000);
+  assert.ok(calls.includes("terminating x") && calls.includes("terminating y"));
+});
+
+test("a pod that only the runtime knows is taken down, swept, and forgotten", async (t) => {
+  const { advance, calls, world, workers } = rig(t);
+  world.wanted = [named("wanted")];
+  world.inRuntime = ["stray", "wanted"];
+  await advance(2_000);
+  assert.deepEqual(
+    calls.filter((call) => call.endsWith("stray")),
+    ["terminating stray", "terminated stray"],
+  );
+  await advance(2_000);
+  assert.deepEqual(
+    [calls.filter((call) => call.startsWith("sweep")), workers.get("stray")],
+    [["sweep stray"], undefined],
+  );
+  await advance(10_000);
+  assert.equal(calls.filter((call) => call.endsWith(" stray")).length, 3);
+});
+
+test("a directory that no pod has is taken down too", async (t) => {
+  const { advance, calls, world } = rig(t);
+  world.wanted = [named("wanted")];
+  await advance(2_000);
+  world.onDisk = ["left", "wanted"];
+  await advance(64_000);
+  assert.deepEqual(
+    calls.filter((call) => call.endsWith("left")),
+    ["terminating left", "terminated left", "sweep left"],
+  );
+  assert.ok(!calls.includes("terminating wanted"));
+});
+
+test("a pod that left the sources without a word is terminated", async (t) => {
+  const { advance, calls, world, workers } = rig(t);
+  workers.update(named("p"));
+  world.wanted = [named("p")];
+  await advance(4_000);
+  assert.deepEqual(
+    calls.filter((call) => !call.startsWith("keep")),
+    ["sync p"],
+  );
+  world.wanted = [];
+  await advance(2_000);
+  assert.ok(calls.includes("terminating p"));
+});
+
+test("a finished pod that is still wanted is neither swept nor forgotten", async (t) => {
+  const { advance, calls, world, workers } = rig(t);
+  world.wanted = [named("p")];
+  workers.update({ ...named("p"), status: { phase: "Succeeded" } });
+  await advance(10_000);
+  assert.equal(workers.get("p")?.phase, "finished");
+  assert.ok(!calls.includes("sweep p"));
+});
+
+test("a sweep that fails is tried again, and holds up no other", async (t) => {
+  const { advance, calls, world, workers } = rig(t);
+  world.inRuntime = ["a", "b"];
+  world.sweepFails = true;
+  await advance(4_000);
+  assert.deepEqual(calls.filter((call) => call.startsWith("sweep")).sort(), ["sweep a", "sweep b"]);
+  world.sweepFails = false;
+  await advance(2_000);
+  assert.deepEqual(workers.list(), []);
+});
+
+test("what keeps something for each pod is told which still exist, finished ones included", async (t) => {
+  const { advance, calls, world, workers } = rig(t);
+  world.wanted = [named("a")];
+  workers.update(named("a"));
+  await advance(2_000);
+  assert.ok(calls.includes("keep a"), calls.join());
+});
+
+test("pod workers: a wake for a pod without a worker is nothing, later passes come when due, and stopping ends them", async (t) => {
+  const { advance, calls, world, workers } = rig(t);
+  workers.wake("nobody", "pleg");
+  assert.deepEqual(workers.list(), []);
+  world.wanted = [named("a")];
+  workers.update(named("a"));
+  await advance(60_000);
+  assert.equal(calls.filter((call) => call === "sync a").length, 2);
+  workers.forget("a");
+  await advance(200_000);
+  assert.equal(calls.filter((call) => call === "sync a").length, 2);
+});
+
+test("pods do not wait for each other", async (t) => {
+  const gate = Promise.withResolvers<void>();
+  const begun: string[] = [];
+  const { advance, world, workers } = rig(t, {
+    async sync(pod) {
+      begun.push(pod.metadata.uid);
+      await gate.promise;
+      return { terminal: false, againMs: 60_000 };
+    },
+  });
+  world.wanted = [named("a"), named("b")];
+  workers.update(named("a"));
+  workers.update(named("b"));
+  await advance(0);
+  assert.deepEqual(begun, ["a", "b"]);
+  let idle = false;
+  void workers.idle().then(() => {
+    idle = true;
+  });
+  await advance(0);
+  assert.equal(idle, false);
+  gate.resolve();
+  await advance(0);
+  assert.equal(idle, true);
+});

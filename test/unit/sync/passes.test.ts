@@ -1,0 +1,198 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ContainerState } from "../../../src/gen/cri.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import type { Pod, PodStatus } from "../../../src/objects.ts";
+import type { RuntimePod, SyncOutcome } from "../../../src/pipeline.ts";
+import { type PassDeps, createPasses } from "../../../src/sync/passes.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { eventLines } from "../../fakes/events.ts";
+import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+
+const never = new AbortController().signal;
+const c = aContainer("c");
+
+/** Passes whose ports write down what they are asked, over a runtime that shows `seen`. */
+function rig(over: Partial<PassDeps> = {}) {
+  const clock = fakeClock();
+  const events = eventLines();
+  const calls: string[] = [];
+  const said = (what: string) => (subject?: Pod | string) =>
+    void calls.push(`${what} ${typeof subject === "string" ? subject : (subject?.metadata.uid ?? "")}`.trim());
+  const asked = (what: string) => async (subject?: Pod | string) => said(what)(subject);
+  const world = { seen: observe([], []), phase: "Running", outcome: {} as SyncOutcome };
+  const deps: PassDeps = {
+    cache: { get: () => world.seen, list: () => [world.seen] },
+    inspector: { inspect: async () => (calls.push("inspect"), world.seen) },
+    runtime: {
+      sync: async () => (calls.push("sync"), world.outcome),
+      kill: async (_observed, pod, grace) => void calls.push(`kill ${pod?.metadata.uid} ${grace}`),
+      failures: () => new Map(),
+    },
+    volumes: { mount: asked("mount"), unmount: asked("unmount"), mounted: () => new Map() },
+    objects: { register: said("register"), unregister: said("unregister") },
+    prober: { add: said("probe"), remove: said("stop probing") },
+    served: { unserved: () => [] },
+    status: {
+      get: () => undefined,
+      set: (_pod, status) => void calls.push(`status ${status.phase}`),
+      terminated: said("terminated"),
+      reconcile: said("reconcile"),
+    },
+    events,
+    ground: { prepare: asked("prepare"), release: asked("release") },
+    statusOf: (_pod, _observed, ending): PodStatus => ({ phase: ending ? "Failed" : world.phase }),
+    networkError: () => undefined,
+    syncMs: 60_000,
+    clock,
+    log: createLogger(0, { write: () => undefined }),
+    ...over,
+  };
+  return { clock, events, calls, world, passes: createPasses(deps) };
+}
+
+test("a sync pass: status, objects, ground, volumes, probes, runtime; then it looks, and reports what it sees", async () => {
+  const { calls, passes } = rig();
+  assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, againMs: 60_000 });
+  assert.deepEqual(calls, [
+    "status Running",
+    "register uid-1",
+    "prepare uid-1",
+    "mount uid-1",
+    "probe uid-1",
+    "sync",
+    "inspect",
+    "status Running",
+  ]);
+});
+
+test("a pod that has reached its end is not touched", async () => {
+  for (const phase of ["Failed", "Succeeded"]) {
+    const { calls, world, passes } = rig();
+    world.phase = phase;
+    assert.deepEqual(await passes.sync(aPod(), never), { terminal: true, againMs: 0 });
+    assert.deepEqual(calls, [`status ${phase}`]);
+  }
+});
+
+test("a pod that needs what is not served is held: an event names the field, nothing is made", async () => {
+  const { calls, events, passes } = rig({
+    served: { unserved: () => [{ field: "spec.containers[0].lifecycle.preStop", why: "hooks are not served" }] },
+  });
+  assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, againMs: 60_000 });
+  assert.deepEqual(calls, ["status Running"]);
+  assert.deepEqual(events.lines, [
+    "Warning FieldNotServed pod is held: this node does not serve spec.containers[0].lifecycle.preStop (hooks are not served)",
+  ]);
+});
+
+test("without a network a pod waits a second, unless it uses the node's", async () => {
+  const networkError = () => "container runtime network not ready: NetworkReady=false reason:X message:Y";
+  const waiting = rig({ networkError });
+  assert.deepEqual(await waiting.passes.sync(aPod(), never), { terminal: false, againMs: 1_000 });
+  assert.deepEqual(
+    [waiting.calls, waiting.events.lines],
+    [["status Running"], [`Warning NetworkNotReady network is not ready: ${networkError()}`]],
+  );
+  const host = rig({ networkError });
+  await host.passes.sync(aPod({ hostNetwork: true }), never);
+  assert.ok(host.calls.includes("sync"));
+});
+
+const outcomes: readonly (readonly [string, SyncOutcome, number])[] = [
+  ["all went well: after the sync period", {}, 60_000],
+  ["something failed: after ten seconds", { error: new Error("x") }, 10_000],
+  [
+    "only a crash loop is in the way: when its back-off ends",
+    { error: new Error("x"), retryAt: Date.UTC(2026, 0, 1) + 20_000 },
+    20_000,
+  ],
+  [
+    "a back-off longer than a minute: after a minute",
+    { error: new Error("x"), retryAt: Date.UTC(2026, 0, 1) + 300_000 },
+    60_000,
+  ],
+  ["a back-off that has ended: at once", { error: new Error("x"), retryAt: Date.UTC(2026, 0, 1) - 1 }, 0],
+];
+for (const [what, outcome, againMs] of outcomes) {
+  test(`the next pass when ${what}`, async () => {
+    const { world, passes } = rig();
+    world.outcome = outcome;
+    assert.equal((await passes.sync(aPod(), never)).againMs, againMs);
+  });
+}
+
+test("what ended during a pass is seen to at once: its event may be spent already", async () => {
+  const running = aStatus(c, ContainerState.CONTAINER_RUNNING);
+  const views: RuntimePod[] = [
+    observe([aSandbox()], [running]),
+    observe([aSandbox()], [{ ...running, state: ContainerState.CONTAINER_EXITED }]),
+  ];
+  const { passes } = rig({
+    cache: { get: () => views[0], list: () => [] },
+    inspector: { inspect: async () => views[1] ?? assert.fail() },
+  });
+  assert.equal((await passes.sync(aPod(), never)).againMs, 0);
+});
+
+test("a pass that was cut off after it acted makes the next one look before it believes the cache", async () => {
+  const { calls, passes } = rig({
+    runtime: {
+      sync: async () => Promise.reject(new Error("cut off")),
+      kill: async () => undefined,
+      failures: () => new Map(),
+    },
+  });
+  await assert.rejects(passes.sync(aPod(), never), /cut off/);
+  calls.length = 0;
+  await assert.rejects(passes.sync(aPod(), never), /cut off/);
+  assert.equal(calls[0], "inspect");
+});
+
+test("terminating looks, kills with the grace period, stops probing, looks again and reports the end", async () => {
+  const { calls, passes } = rig();
+  await passes.terminating("uid-1", aPod(), 5, never);
+  assert.deepEqual(calls, [
+    "inspect",
+    "status Running",
+    "kill uid-1 5",
+    "stop probing uid-1",
+    "inspect",
+    "status Failed",
+  ]);
+});
+
+test("a pod that only the runtime knows gets a second, and no status", async () => {
+  const { calls, passes } = rig();
+  await passes.terminating("uid-1", undefined, undefined, never);
+  assert.deepEqual(calls, ["inspect", "kill undefined 1", "stop probing uid-1", "inspect"]);
+});
+
+test("termination is not over while something runs", async () => {
+  for (const seen of [observe([], [aStatus(c, ContainerState.CONTAINER_RUNNING)]), observe([aSandbox()], [])]) {
+    const { world, passes } = rig();
+    world.seen = seen;
+    await assert.rejects(passes.terminating("uid-1", aPod(), 5, never), /still run/);
+  }
+});
+
+test("a terminated pod's volumes, objects and ground are given back before its object may go", async () => {
+  const { calls, passes } = rig();
+  await passes.terminated("uid-1", aPod(), never);
+  assert.deepEqual(calls, [
+    "reconcile uid-1",
+    "unmount uid-1",
+    "unregister uid-1",
+    "release uid-1",
+    "terminated uid-1",
+  ]);
+  const failing = rig({
+    volumes: {
+      mount: async () => undefined,
+      unmount: async () => Promise.reject(new Error("busy")),
+      mounted: () => new Map(),
+    },
+  });
+  await assert.rejects(failing.passes.terminated("uid-1", aPod(), never), /busy/);
+  assert.ok(!failing.calls.includes("terminated uid-1"));
+});

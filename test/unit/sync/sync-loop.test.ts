@@ -1,0 +1,183 @@
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import { createLogger } from "../../../src/lib/log.ts";
+import type { Pod, PodStatus } from "../../../src/objects.ts";
+import type { Rejection } from "../../../src/pipeline.ts";
+import { createPodManager } from "../../../src/sync/pod-manager.ts";
+import type { WorkerPhase } from "../../../src/sync/pod-worker.ts";
+import type { PodWorkers } from "../../../src/sync/pod-workers.ts";
+import { createSyncLoop } from "../../../src/sync/sync-loop.ts";
+import { eventLines } from "../../fakes/events.ts";
+import { aPod } from "../../fakes/pods.ts";
+
+const named = (uid: string, more: Partial<Pod["metadata"]> = {}, status: PodStatus = {}): Pod => ({
+  ...aPod({}, { uid, name: uid, ...more }),
+  status,
+});
+
+/** A loop over workers that only write down what they are told. */
+function rig(
+  t: TestContext,
+  admit: (pod: Pod, others: readonly Pod[]) => Promise<Rejection | undefined> = async () => undefined,
+) {
+  const calls: string[] = [];
+  const phases = new Map<string, WorkerPhase>();
+  const events = eventLines();
+  const statuses: PodStatus[] = [];
+  const pods = createPodManager();
+  const workers: PodWorkers = {
+    get: (uid) =>
+      phases.has(uid)
+        ? ({
+            phase: phases.get(uid),
+            update: (pod: Pod) => calls.push(`reconcile worker ${pod.metadata.uid}`),
+          } as never)
+        : undefined,
+    list: () => [...phases].map(([uid, phase]) => ({ uid, worker: { phase } as never })),
+    update(pod) {
+      phases.set(pod.metadata.uid, phases.get(pod.metadata.uid) ?? "syncing");
+      calls.push(`update ${pod.metadata.uid}`);
+    },
+    wake: () => undefined,
+    terminate: (uid, grace) => void calls.push(`terminate ${uid} ${grace}`),
+    forget: () => undefined,
+    idle: async () => undefined,
+  };
+  const loop = createSyncLoop({
+    pods,
+    workers,
+    events,
+    log: createLogger(0, { write: () => undefined }),
+    nowText: () => "2026-01-01T00:00:00Z",
+    admission: {
+      admit: async (pod, others) => (
+        calls.push(`admit ${pod.metadata.uid} beside ${others.map(({ metadata }) => metadata.uid).join()}`),
+        admit(pod, others)
+      ),
+    },
+    status: {
+      get: () => undefined,
+      set: (_pod, status) => void statuses.push(status),
+      terminated: ({ metadata }) => void calls.push(`terminated ${metadata.uid}`),
+      reconcile: ({ metadata }) => void calls.push(`reconcile ${metadata.uid}`),
+    },
+  });
+  const stop = new AbortController();
+  const done = loop.run(stop.signal);
+  t.after(async () => {
+    stop.abort();
+    await done;
+  });
+  const push = async (op: "ADD" | "UPDATE" | "DELETE" | "REMOVE" | "RECONCILE", ...list: readonly Pod[]) => {
+    loop.push({ op, source: "api", pods: list });
+    for (let turn = 0; !loop.caughtUp() || turn < 2; turn++) await new Promise(setImmediate);
+  };
+  return { calls, phases, events, statuses, pods, loop, push };
+}
+
+test("new pods are admitted one at a time in order of creation, each beside those before it", async (t) => {
+  const { calls, push } = rig(t);
+  await push(
+    "ADD",
+    named("young", { creationTimestamp: "2026-01-01T00:00:02Z" }),
+    named("old", { creationTimestamp: "2026-01-01T00:00:01Z" }),
+  );
+  assert.deepEqual(calls, ["admit old beside ", "update old", "admit young beside old", "update young"]);
+});
+
+test("a pod whose worker has finished counts no longer", async (t) => {
+  const { calls, phases, push } = rig(t);
+  await push("ADD", named("first"), named("second"));
+  phases.set("first", "terminated");
+  phases.set("second", "terminating");
+  calls.length = 0;
+  await push("ADD", named("third"));
+  assert.equal(calls[0], "admit third beside second");
+});
+
+test("a refused pod is Failed with the reason, gets no worker, and may be deleted", async (t) => {
+  const { calls, events, statuses, push } = rig(t, async () => ({
+    reason: "OutOfcpu",
+    message: "Node didn't have enough resource: cpu",
+  }));
+  await push("ADD", named("p"));
+  assert.deepEqual(calls.slice(1), ["terminated p"]);
+  assert.deepEqual(statuses, [
+    {
+      phase: "Failed",
+      reason: "OutOfcpu",
+      message: "Pod was rejected: Node didn't have enough resource: cpu",
+      qosClass: "BestEffort",
+      startTime: "2026-01-01T00:00:00Z",
+    },
+  ]);
+  assert.deepEqual(events.lines, ["Warning OutOfcpu Node didn't have enough resource: cpu"]);
+  calls.length = 0;
+  await push("UPDATE", named("p"));
+  assert.deepEqual(calls, []);
+  await push("DELETE", named("p", { deletionTimestamp: "2026-01-01T00:00:00Z" }));
+  assert.deepEqual(calls, ["update p"]);
+});
+
+test("a pod that is ending already is not judged: it goes to its worker to be taken down", async (t) => {
+  const { calls, push } = rig(t, async () => ({ reason: "No", message: "no" }));
+  await push(
+    "ADD",
+    named("deleted", { deletionTimestamp: "2026-01-01T00:00:00Z" }),
+    named("failed", {}, { phase: "Failed" }),
+  );
+  assert.deepEqual(calls, ["update deleted", "update failed"]);
+});
+
+test("a pod that is gone is terminated within its grace period", async (t) => {
+  const { calls, pods, push } = rig(t);
+  await push("ADD", named("p"));
+  calls.length = 0;
+  await push("REMOVE", named("p", { deletionGracePeriodSeconds: 30 }));
+  assert.deepEqual([calls, pods.get("p")], [["terminate p 30"], undefined]);
+});
+
+test("a status that somebody else changed is compared again; the worker hears of it when the pod is ending", async (t) => {
+  const { calls, push } = rig(t);
+  await push("ADD", named("p"));
+  calls.length = 0;
+  await push("RECONCILE", named("p", {}, { phase: "Running" }));
+  assert.deepEqual(calls, ["reconcile p"]);
+  await push("RECONCILE", named("p", {}, { phase: "Failed" }));
+  assert.deepEqual(calls.slice(1), ["reconcile p", "reconcile worker p"]);
+});
+
+test("the picture of a kubelet's static pod starts nothing", async (t) => {
+  const { calls, push } = rig(t);
+  const mirror = named("m", { annotations: { "kubernetes.io/config.mirror": "x" } });
+  await push("ADD", mirror);
+  await push("UPDATE", mirror);
+  assert.deepEqual(calls, []);
+});
+
+test("updates are handled in the order they came, while admission is slow, and only then is it caught up", async (t) => {
+  const gate = Promise.withResolvers<void>();
+  const { calls, loop, push } = rig(t, async () => {
+    await gate.promise;
+    return undefined;
+  });
+  const pushing = push("ADD", named("p"));
+  loop.push({ op: "UPDATE", source: "api", pods: [named("p", { resourceVersion: "2" })] });
+  await new Promise(setImmediate);
+  assert.deepEqual([calls, loop.caughtUp()], [["admit p beside "], false]);
+  gate.resolve();
+  await pushing;
+  assert.deepEqual(calls, ["admit p beside ", "update p", "update p"]);
+});
+
+test("an update that cannot be handled does not end the loop", async (t) => {
+  let broken = true;
+  const { calls, push } = rig(t, async () => {
+    if (broken) throw new Error("broken");
+    return undefined;
+  });
+  await push("ADD", named("a"));
+  broken = false;
+  await push("ADD", named("b"));
+  assert.equal(calls.at(-1), "update b");
+});

@@ -1,0 +1,68 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Host } from "../../../src/seams/host.ts";
+import { writeAtomically } from "../../../src/volumes/atomic-writer.ts";
+import type { Payload } from "../../../src/volumes/payload.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { fakeHost } from "../../fakes/host.ts";
+
+type Files = Readonly<Record<string, string>>;
+
+const never = new AbortController().signal;
+const payloadOf = (files: Files): Payload =>
+  new Map(Object.entries(files).map(([path, text]) => [path, { data: Buffer.from(text), mode: 0o644 }]));
+
+/** What somebody who opens every name in the volume reads. */
+async function readable({ fs }: Host, names: readonly string[]): Promise<Files> {
+  const read = async (name: string) =>
+    [
+      name,
+      await fs.readFile(`/v/${name}`).then(
+        (data) => data.toString(),
+        () => undefined,
+      ),
+    ] as const;
+  return Object.fromEntries((await Promise.all(names.map(read))).filter(([, text]) => text !== undefined)) as Files;
+}
+
+/** Writes `before`, then `after`, and breaks off when `broken` changes of the second write are made. */
+async function breakOff(before: Files | undefined, after: Files, broken: number) {
+  const clock = fakeClock();
+  const host = fakeHost({ clock });
+  await host.fs.apply([{ do: "mkdir", path: "/v" }]);
+  if (before) await writeAtomically({ host, clock }, "/v", payloadOf(before), never);
+  await clock.advance(1000);
+  let left = broken;
+  host.files.onChange(() => {
+    if (left-- === 0) throw new Error("killed");
+  });
+  const whole = await writeAtomically({ host, clock }, "/v", payloadOf(after), never).catch(() => false);
+  host.files.onChange(undefined);
+  return { host, clock, whole };
+}
+
+const rewrites: readonly (readonly [string, Files | undefined, Files])[] = [
+  ["the first write", undefined, { a: "new", b: "new" }],
+  ["other content", { a: "old", b: "old" }, { a: "new", b: "new" }],
+  ["names that come and go", { a: "old", gone: "old", "d/x": "old" }, { a: "new", come: "new", "e/y": "new" }],
+];
+
+for (const [what, before, after] of rewrites) {
+  test(`killed between any two changes, a volume shows the old set or the new one, never a mixture, and the next write mends it: ${what}`, async () => {
+    const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after)])];
+    for (let broken = 0; ; broken++) {
+      const { host, clock, whole } = await breakOff(before, after, broken);
+      const seen = await readable(host, names);
+      const matches = [before ?? {}, after].some((set) => JSON.stringify(sorted(set)) === JSON.stringify(sorted(seen)));
+      assert.ok(matches, `after ${broken} changes: ${JSON.stringify(seen)}`);
+      await clock.advance(1000);
+      await writeAtomically({ host, clock }, "/v", payloadOf(after), never);
+      assert.deepEqual(await readable(host, names), after);
+      if (whole) break;
+    }
+  });
+}
+
+function sorted(files: Files): readonly (readonly [string, string])[] {
+  return Object.entries(files).sort(([a], [b]) => (a < b ? -1 : 1));
+}

@@ -1,0 +1,125 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { writeAtomically } from "../../../src/volumes/atomic-writer.ts";
+import type { Payload } from "../../../src/volumes/payload.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { fakeHost } from "../../fakes/host.ts";
+import { never } from "./volume-bench.ts";
+
+const directory = "/v";
+const payloadOf = (files: Readonly<Record<string, string>>, mode = 0o644): Payload =>
+  new Map(Object.entries(files).map(([path, text]) => [path, { data: Buffer.from(text), mode }]));
+
+async function writer() {
+  const clock = fakeClock(Date.UTC(2026, 0, 31, 12, 0, 0));
+  const host = fakeHost({ clock });
+  await host.fs.apply([{ do: "mkdir", path: directory }]);
+  return { host, clock, write: (payload: Payload) => writeAtomically({ host, clock }, directory, payload, never) };
+}
+
+test("files lie in a dated directory behind ..data, and each top name leads through it", async () => {
+  const { host, write } = await writer();
+  assert.equal(await write(payloadOf({ a: "1", "d/e/f": "2", "d/g": "3" })), true);
+  const version = await host.fs.readlink("/v/..data");
+  assert.match(version, /^\.\.2026_01_31_12_00_00\.\d+$/);
+  assert.equal((await host.fs.lstat(`/v/${version}`)).mode, 0o755);
+  assert.deepEqual(
+    (await host.fs.list(directory)).map(({ name }) => name).sort(),
+    ["..data", version, "a", "d"].sort(),
+  );
+  assert.equal(await host.fs.readlink("/v/a"), "..data/a");
+  assert.equal(await host.fs.readlink("/v/d"), "..data/d");
+  assert.equal((await host.fs.readFile("/v/d/e/f")).toString(), "2");
+});
+
+test("nothing is written when nothing differs, also by a writer that starts anew", async () => {
+  const { host, clock, write } = await writer();
+  await write(payloadOf({ a: "1", "d/g": "3" }));
+  const before = host.files.changes.length;
+  assert.equal(await write(payloadOf({ "d/g": "3", a: "1" })), false);
+  assert.equal(await writeAtomically({ host, clock }, directory, payloadOf({ a: "1", "d/g": "3" }), never), false);
+  assert.equal(host.files.changes.length, before);
+});
+
+test("a change of content or of mode makes a new version and takes the old one away", async () => {
+  const { host, clock, write } = await writer();
+  await write(payloadOf({ a: "1" }));
+  for (const next of [payloadOf({ a: "2" }), payloadOf({ a: "2" }, 0o400)]) {
+    const old = await host.fs.readlink("/v/..data");
+    await clock.advance(1000);
+    assert.equal(await write(next), true);
+    await assert.rejects(host.fs.lstat(`/v/${old}`), { code: "not_found" });
+  }
+  assert.equal((await host.fs.readFile("/v/a")).toString(), "2");
+  assert.equal((await host.fs.stat("/v/a")).mode, 0o400);
+});
+
+test("readers see the old set or the new one, whatever change comes last", async () => {
+  const { host, clock, write } = await writer();
+  await write(payloadOf({ a: "old", b: "old" }));
+  await clock.advance(1000);
+  const seen: string[] = [];
+  host.files.onChange(async () => {
+    seen.push(`${(await host.fs.readFile("/v/a")).toString()} ${(await host.fs.readFile("/v/b")).toString()}`);
+  });
+  await write(payloadOf({ a: "new", b: "new" }));
+  assert.deepEqual([...new Set(seen)], ["old old", "new new"]);
+});
+
+test("names that are gone lose their link; directories for other mounts stay", async () => {
+  const { host, clock, write } = await writer();
+  await write(payloadOf({ a: "1", "d/e": "2" }));
+  await host.fs.apply([{ do: "mkdir", path: "/v/nested" }]);
+  await clock.advance(1000);
+  await write(payloadOf({ b: "1" }));
+  const names = (await host.fs.list(directory)).map(({ name }) => name).filter((name) => !name.startsWith(".."));
+  assert.deepEqual(names.sort(), ["b", "nested"]);
+});
+
+test("a write that broke off at any change is made good by the next", async () => {
+  const payload = payloadOf({ a: "2", "d/e": "2" });
+  const countOf = async () => {
+    const { host, clock, write } = await writer();
+    await write(payloadOf({ a: "1", c: "1" }));
+    await clock.advance(1000);
+    const before = host.files.changes.length;
+    await write(payload);
+    return host.files.changes.length - before;
+  };
+  const total = await countOf();
+  for (let broken = 0; broken < total; broken++) {
+    const { host, clock, write } = await writer();
+    await write(payloadOf({ a: "1", c: "1" }));
+    await clock.advance(1000);
+    let left = broken;
+    host.files.onChange(() => {
+      if (left-- === 0) throw new Error("killed");
+    });
+    await assert.rejects(write(payload), /killed/);
+    host.files.onChange(undefined);
+    await clock.advance(1000);
+    await write(payload);
+    const version = await host.fs.readlink("/v/..data");
+    assert.deepEqual(
+      (await host.fs.list(directory)).map(({ name }) => name).sort(),
+      ["..data", version, "a", "d"].sort(),
+      `broken at change ${broken}`,
+    );
+    assert.equal((await host.fs.readFile("/v/d/e")).toString(), "2");
+  }
+});
+
+test("an empty payload still has its ..data", async () => {
+  const { host, write } = await writer();
+  assert.equal(await write(new Map()), true);
+  assert.match(await host.fs.readlink("/v/..data"), /^\.\./);
+  assert.equal(await write(new Map()), false);
+});
+
+test("a file belongs to the user that its payload names", async () => {
+  const { host, write } = await writer();
+  const payload: Payload = new Map([["token", { data: Buffer.from("t"), mode: 0o600, uid: 1000 }]]);
+  await write(payload);
+  assert.equal((await host.fs.stat("/v/token")).uid, 1000);
+  assert.equal(await write(payload), false);
+});

@@ -1,0 +1,317 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Volume } from "../../../src/objects.ts";
+import { directoryOf, never, podWith, rootDir, volumeBench } from "./volume-bench.ts";
+
+type Bench = ReturnType<typeof volumeBench>;
+
+/** Sets the volumes up on a fresh stage. */
+async function mounted(
+  bench: Bench,
+  volumes: readonly Volume[],
+  spec: Parameters<typeof podWith>[1] = {},
+  metadata: Parameters<typeof podWith>[2] = {},
+) {
+  const stage = bench.start();
+  await stage.mount(podWith(volumes, spec, metadata), never);
+  return stage.mounted("uid-1");
+}
+
+/** The event of a volume that cannot be set up. */
+async function refusal(bench: Bench, volume: Volume): Promise<string> {
+  const giveUp = new AbortController();
+  const mounting = bench.start().mount(podWith([volume]), giveUp.signal);
+  await bench.clock.advance(0);
+  giveUp.abort();
+  await assert.rejects(mounting, { code: "cancelled" });
+  return bench.events.join("\n");
+}
+
+const failed = (text: string) => `Pod Warning FailedMount: MountVolume.SetUp failed for volume "v" : ${text}`;
+
+test("an emptyDir on disk is open to all, and marked as a kubelet marks it", async () => {
+  const bench = volumeBench();
+  const volumes = await mounted(bench, [{ name: "v", emptyDir: {} }]);
+  const path = directoryOf("empty-dir");
+  assert.deepEqual(volumes.get("v"), { hostPath: path, readOnly: false });
+  assert.equal((await bench.host.fs.lstat(path)).mode, 0o777);
+  assert.equal(bench.host.files.text(`${rootDir}/pods/uid-1/plugins/kubernetes.io~empty-dir/v/ready`), "");
+});
+
+test("an emptyDir that stands keeps the mode that the pod gave it, also after a restart", async () => {
+  const bench = volumeBench();
+  const path = directoryOf("empty-dir");
+  await mounted(bench, [{ name: "v", emptyDir: {} }]);
+  await bench.host.fs.apply([
+    { do: "chmod", path, mode: 0o700 },
+    { do: "write", path: `${path}/data`, data: "kept" },
+  ]);
+  await mounted(bench, [{ name: "v", emptyDir: {} }]);
+  assert.equal((await bench.host.fs.lstat(path)).mode, 0o700);
+  assert.equal(await bench.text(`${path}/data`), "kept");
+});
+
+test("an emptyDir in memory is bounded by its own limit, the containers' together, and the node's", async () => {
+  const limited = (memory: string) => ({
+    name: memory,
+    image: "i",
+    volumeMounts: [{ name: "v", mountPath: "/v" }],
+    resources: { limits: { memory } },
+  });
+  const cases: readonly (readonly [limit: string | undefined, containers: readonly string[], size: number])[] = [
+    [undefined, [], 2 ** 30],
+    ["64Mi", [], 64 * 2 ** 20],
+    ["2Gi", [], 2 ** 30],
+    [undefined, ["100Mi", "28Mi"], 128 * 2 ** 20],
+    [undefined, ["100Mi", "0"], 2 ** 30],
+    ["16Mi", ["100Mi"], 16 * 2 ** 20],
+  ];
+  for (const [sizeLimit, limits, size] of cases) {
+    const bench = volumeBench();
+    const volume: Volume = { name: "v", emptyDir: { medium: "Memory", ...(sizeLimit !== undefined && { sizeLimit }) } };
+    await mounted(bench, [volume], limits.length > 0 ? { containers: limits.map(limited) } : {});
+    assert.deepEqual(
+      bench.host.commands,
+      [["mount", "-t", "tmpfs", "-o", `size=${size}`, "tmpfs", directoryOf("empty-dir")]],
+      `${sizeLimit} ${limits.join()}`,
+    );
+  }
+});
+
+test("what is mounted in memory is not mounted again after a restart", async () => {
+  const bench = volumeBench();
+  bench.setSecret("s", { a: "1" });
+  const volumes: Volume[] = [
+    { name: "v", emptyDir: { medium: "Memory" } },
+    { name: "w", secret: { secretName: "s" } },
+  ];
+  await mounted(bench, volumes);
+  const [commands, changes] = [
+    bench.host.commands.length,
+    bench.host.files.changes.filter(({ do: verb }) => verb !== "mkdir").length,
+  ];
+  await mounted(bench, volumes);
+  assert.equal(bench.host.commands.length, commands);
+  assert.equal(bench.host.files.changes.filter(({ do: verb }) => verb !== "mkdir").length, changes);
+});
+
+test("memory stays out of swap where the kernel can", async () => {
+  const bench = volumeBench();
+  bench.host.files.put("/proc/sys/kernel/osrelease", { data: "6.4.2-x\n" });
+  await mounted(bench, [{ name: "v", emptyDir: { medium: "Memory" } }]);
+  assert.equal(bench.host.commands[0]?.[4], `size=${2 ** 30},noswap`);
+});
+
+test("where nothing may be mounted, memory becomes a directory on disk that others cannot reach, with an event", async () => {
+  const bench = volumeBench();
+  bench.host.program("mount", () => 1);
+  bench.host.files.put("/proc/self/status", { data: "CapEff:\t0000000000000000\n" });
+  bench.setSecret("s", { a: "1" });
+  await mounted(bench, [{ name: "v", secret: { secretName: "s" } }]);
+  assert.equal((await bench.host.fs.lstat(directoryOf("secret").slice(0, -2))).mode, 0o700);
+  assert.equal(await bench.text(`${directoryOf("secret")}/a`), "1");
+  assert.match(bench.events.join("\n"), /^Node Warning PossibleMemoryBackedVolumesOnDisk: tmpfs cannot be mounted/);
+});
+
+test("a secret does not go to disk when mounting fails for another reason", async () => {
+  const bench = volumeBench();
+  bench.host.program("mount", () => 32);
+  bench.setSecret("s", { a: "1" });
+  assert.match(
+    await refusal(bench, { name: "v", secret: { secretName: "s" } }),
+    /mounting a tmpfs on .* failed: exit code 32/,
+  );
+  assert.deepEqual(bench.host.files.tree(directoryOf("secret")), []);
+});
+
+test("a medium that is not served is refused", async () => {
+  assert.equal(
+    await refusal(volumeBench(), { name: "v", emptyDir: { medium: "HugePages" } }),
+    failed('unknown storage medium "HugePages"'),
+  );
+});
+
+test("hostPath: each type takes what it names", async () => {
+  const bench = volumeBench();
+  bench.host.files.put("/at/file");
+  bench.host.files.put("/at/socket", { kind: "socket" });
+  bench.host.files.put("/at/char", { kind: "characterDevice" });
+  bench.host.files.put("/at/block", { kind: "blockDevice" });
+  const types = {
+    Directory: "/at",
+    DirectoryOrCreate: "/new/deep",
+    File: "/at/file",
+    FileOrCreate: "/at/new",
+    Socket: "/at/socket",
+    CharDevice: "/at/char",
+    BlockDevice: "/at/block",
+  };
+  for (const [type, path] of Object.entries({ ...types, "": "/not/there" })) {
+    assert.deepEqual((await mounted(bench, [{ name: "v", hostPath: { path, type } }])).get("v"), {
+      hostPath: path,
+      readOnly: false,
+    });
+  }
+  assert.deepEqual(
+    [(await bench.host.fs.lstat("/new/deep")).mode, (await bench.host.fs.lstat("/at/new")).mode],
+    [0o755, 0o644],
+  );
+  await assert.rejects(bench.host.fs.lstat("/not"), { code: "not_found" });
+});
+
+test("hostPath: each type refuses the rest in the kubelet's words", async () => {
+  const words = {
+    Directory: "directory",
+    DirectoryOrCreate: "directory",
+    File: "file",
+    FileOrCreate: "file",
+    Socket: "socket file",
+    CharDevice: "character device",
+    BlockDevice: "block device",
+  };
+  for (const [type, word] of Object.entries(words)) {
+    const bench = volumeBench();
+    const path = "/at/it";
+    bench.host.files.put(path, { kind: type.startsWith("Socket") ? "fifo" : "socket" });
+    assert.equal(
+      await refusal(bench, { name: "v", hostPath: { path, type } }),
+      failed(`hostPath type check failed: ${path} is not a ${word}`),
+    );
+  }
+  assert.equal(
+    await refusal(volumeBench(), { name: "v", hostPath: { path: "/a/../b", type: "" } }),
+    failed("invalid HostPath `/a/../b`: must not contain '..'"),
+  );
+  assert.equal(
+    await refusal(volumeBench(), { name: "v", hostPath: { path: "/a", type: "Pipe" } }),
+    failed("Pipe is an invalid volume type"),
+  );
+  assert.equal(
+    await refusal(volumeBench(), { name: "v", hostPath: { path: "/a/b", type: "Directory" } }),
+    failed("hostPath type check failed: /a/b is not a directory"),
+  );
+  assert.match(
+    await refusal(volumeBench(), { name: "v", hostPath: { path: "/no/parent/file", type: "FileOrCreate" } }),
+    /no such file or directory/,
+  );
+});
+
+test("a config map lies on disk, a secret in memory, both read-only", async () => {
+  const bench = volumeBench();
+  bench.setConfigMap("m", { a: "map" });
+  bench.setSecret("s", { b: "secret" });
+  const volumes = await mounted(bench, [
+    { name: "v", configMap: { name: "m", defaultMode: 0o600 } },
+    { name: "w", secret: { secretName: "s", items: [{ key: "b", path: "deep/b", mode: 0o440 }] } },
+  ]);
+  assert.deepEqual([volumes.get("v")?.readOnly, volumes.get("w")?.readOnly], [true, true]);
+  assert.equal(await bench.text(`${directoryOf("configmap")}/a`), "map");
+  assert.equal((await bench.host.fs.stat(`${directoryOf("configmap")}/a`)).mode, 0o600);
+  assert.equal(await bench.text(`${directoryOf("secret", "w")}/deep/b`), "secret");
+  assert.equal((await bench.host.fs.stat(`${directoryOf("secret", "w")}/deep/b`)).mode, 0o440);
+  assert.deepEqual(bench.host.files.mounted(), [{ path: directoryOf("secret", "w"), fsType: "tmpfs" }]);
+});
+
+test("objects that are optional may be missing; others are named", async () => {
+  const bench = volumeBench();
+  await mounted(bench, [
+    { name: "v", configMap: { name: "none", optional: true } },
+    { name: "w", secret: { secretName: "none", optional: true } },
+  ]);
+  assert.equal(
+    await refusal(volumeBench(), { name: "v", configMap: { name: "none" } }),
+    failed('configmap "none" not found'),
+  );
+  assert.equal(
+    await refusal(volumeBench(), { name: "v", secret: { secretName: "none" } }),
+    failed('secret "none" not found'),
+  );
+});
+
+test("directories for volumes mounted inside a config map are made", async () => {
+  const bench = volumeBench();
+  bench.setConfigMap("m", { a: "1" });
+  const volumeMounts = [
+    { name: "v", mountPath: "/etc/app" },
+    { name: "w", mountPath: "/etc/app/cache" },
+  ];
+  await mounted(
+    bench,
+    [
+      { name: "v", configMap: { name: "m" } },
+      { name: "w", emptyDir: {} },
+    ],
+    { containers: [{ name: "c", image: "i", volumeMounts }] },
+  );
+  assert.equal((await bench.host.fs.lstat(`${directoryOf("configmap")}/cache`)).kind, "directory");
+});
+
+test("projected sources share a directory, and the later one counts", async () => {
+  const bench = volumeBench();
+  bench.setConfigMap("m", { "ca.crt": "CA", same: "map" });
+  bench.setSecret("s", { same: "secret" });
+  const sources = [
+    { configMap: { name: "m" } },
+    { secret: { name: "s" } },
+    { serviceAccountToken: { path: "token", expirationSeconds: 3607 } },
+    {
+      downwardAPI: {
+        items: [
+          { path: "info/labels", fieldRef: { fieldPath: "metadata.labels" } },
+          { path: "info/cpu", mode: 0o400, resourceFieldRef: { containerName: "c", resource: "requests.cpu" } },
+        ],
+      },
+    },
+  ];
+  await mounted(bench, [{ name: "v", projected: { sources, defaultMode: 0o640 } }], {}, { labels: { app: "web" } });
+  const path = directoryOf("projected");
+  assert.deepEqual(
+    [await bench.text(`${path}/ca.crt`), await bench.text(`${path}/same`), await bench.text(`${path}/token`)],
+    ["CA", "secret", "token-1"],
+  );
+  assert.deepEqual([await bench.text(`${path}/info/labels`), await bench.text(`${path}/info/cpu`)], ['app="web"', "0"]);
+  assert.deepEqual(
+    [(await bench.host.fs.stat(`${path}/token`)).mode, (await bench.host.fs.stat(`${path}/info/cpu`)).mode],
+    [0o640, 0o400],
+  );
+  assert.deepEqual(bench.requests, [{ audience: "", expirationSeconds: 3607 }]);
+});
+
+test("a token belongs to the user of all containers, where they have one in common", async () => {
+  const sources = [{ serviceAccountToken: { path: "token", audience: "vault" } }];
+  const container = (runAsUser?: number) => ({
+    name: `c${runAsUser}`,
+    image: "i",
+    volumeMounts: [{ name: "v", mountPath: "/v" }],
+    ...(runAsUser !== undefined && { securityContext: { runAsUser } }),
+  });
+  const cases: readonly (readonly [
+    containers: readonly (number | undefined)[],
+    podUser: number | undefined,
+    owner: number,
+    mode: number,
+  ])[] = [
+    [[1000, 1000], undefined, 1000, 0o600],
+    [[1000, undefined], 1000, 1000, 0o600],
+    [[1000, undefined], undefined, 0, 0o644],
+    [[1000, 2000], undefined, 0, 0o644],
+  ];
+  for (const [users, runAsUser, owner, mode] of cases) {
+    const bench = volumeBench();
+    await mounted(bench, [{ name: "v", projected: { sources } }], {
+      containers: users.map(container),
+      ...(runAsUser !== undefined && { securityContext: { runAsUser } }),
+    });
+    const stat = await bench.host.fs.stat(`${directoryOf("projected")}/token`);
+    assert.deepEqual([stat.uid, stat.mode], [owner, mode], users.join());
+    assert.deepEqual(bench.requests, [{ audience: "vault", expirationSeconds: 3600 }]);
+  }
+});
+
+test("everything that is wrong with a projected volume is told at once", async () => {
+  const sources = [{ configMap: { name: "none" } }, { secret: { name: "none" } }];
+  assert.equal(
+    await refusal(volumeBench(), { name: "v", projected: { sources } }),
+    failed('[configmap "none" not found, secret "none" not found]'),
+  );
+});

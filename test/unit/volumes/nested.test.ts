@@ -1,0 +1,43 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { nestedMountPoints } from "../../../src/volumes/nested.ts";
+import { aContainer, aPod } from "../../fakes/pods.ts";
+
+const nestedIn = (...mounts: readonly (readonly [name: string, mountPath: string])[]) =>
+  nestedMountPoints(
+    aPod({ containers: [aContainer("c", { volumeMounts: mounts.map(([name, mountPath]) => ({ name, mountPath })) })] }),
+    "v",
+  );
+
+test("mounts below a volume are named once, and only the outermost", () => {
+  assert.deepEqual(
+    nestedIn(
+      ["v", "/dir"],
+      ["a", "/dir/nested"],
+      ["b", "/dir/nested/double"],
+      ["c", "/dir/nested-vol"],
+      ["d", "/dir2"],
+      ["e", "/dir/x/y/"],
+    ),
+    ["nested", "nested-vol", "x/y"],
+  );
+  assert.deepEqual(nestedIn(["a", "/dir"], ["v", "/dir/nested"]), []);
+  assert.deepEqual(nestedIn(["v", "/dir/"], ["v", "/dir/again"]), ["again"]);
+});
+
+test("init containers count, and each container by itself", () => {
+  const mountsOf = (...paths: readonly (readonly [string, string])[]) =>
+    paths.map(([name, mountPath]) => ({ name, mountPath }));
+  const pod = aPod({
+    containers: [aContainer("c", { volumeMounts: mountsOf(["v", "/data"]) })],
+    initContainers: [aContainer("i", { volumeMounts: mountsOf(["v", "/in"], ["w", "/in/side"], ["w", "/data/not"]) })],
+  });
+  assert.deepEqual(nestedMountPoints(pod, "v"), ["side"]);
+});
+
+test("a mount path that leads out of the container is refused", () => {
+  assert.throws(() => nestedIn(["v", "../../etc"]), {
+    code: "invalid_argument",
+    message: "invalid container mount point ../../etc",
+  });
+});

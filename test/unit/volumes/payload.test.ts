@@ -1,0 +1,99 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { ConfigMap, Secret } from "../../../src/objects.ts";
+import { cleanPath, configMapPayload, payloadDigest, secretPayload } from "../../../src/volumes/payload.ts";
+
+const metadata = { name: "x", namespace: "default", uid: "x" };
+const map: ConfigMap = { metadata, data: { a: "text" }, binaryData: { b: Buffer.from([0, 255]).toString("base64") } };
+const secret: Secret = { metadata, data: { password: Buffer.from("hidden").toString("base64") } };
+const all = { items: undefined, defaultMode: 0o644, optional: false };
+
+test("every key is a file where no items are named, and with an empty list of them", () => {
+  for (const items of [undefined, []]) {
+    const payload = configMapPayload(map, { ...all, items });
+    assert.deepEqual(
+      [...payload].map(([path, { data, mode }]) => [path, Buffer.from(data).toString("hex"), mode]),
+      [
+        ["a", Buffer.from("text").toString("hex"), 0o644],
+        ["b", "00ff", 0o644],
+      ],
+    );
+  }
+});
+
+test("items choose keys, paths and modes", () => {
+  const payload = secretPayload(secret, { ...all, items: [{ key: "password", path: "deep/./er//pw", mode: 0o400 }] });
+  assert.deepEqual([...payload.keys()], ["deep/er/pw"]);
+  assert.equal(payload.get("deep/er/pw")?.mode, 0o400);
+  assert.equal(Buffer.from(payload.get("deep/er/pw")?.data ?? []).toString(), "hidden");
+});
+
+test("a missing key is named as the kubelet names it, unless the source is optional", () => {
+  const items = [{ key: "nope", path: "p" }];
+  assert.throws(() => configMapPayload(map, { ...all, items }), {
+    code: "not_found",
+    message: "configmap references non-existent config key: nope",
+  });
+  assert.throws(() => secretPayload(secret, { ...all, items }), {
+    code: "not_found",
+    message: "references non-existent secret key: nope",
+  });
+  assert.equal(configMapPayload(map, { ...all, items, optional: true }).size, 0);
+  assert.equal(secretPayload(undefined, { ...all, items, optional: true }).size, 0);
+});
+
+test("paths that lead out of the volume or into the writer's own names are refused", () => {
+  const cases: readonly (readonly [path: string, why: RegExp])[] = [
+    ["", /must not be empty/],
+    ["/etc/passwd", /must be relative path: \/etc\/passwd/],
+    ["a/../../b", /must not contain '\.\.'/],
+    ["..", /must not contain '\.\.'/],
+    ["..data", /must not start with '\.\.'/],
+    ["./..data", /must not start with '\.\.'/],
+    [".", /must name a file/],
+    ["x".repeat(256), /filenames must be less than or equal to 255/],
+    ["x/".repeat(2049), /must be less than or equal to 4096/],
+  ];
+  for (const [path, why] of cases)
+    assert.throws(() => cleanPath(path), { code: "invalid_argument", message: why }, path);
+  assert.equal(cleanPath("a/..b"), "a/..b");
+});
+
+test("a digest tells content, names, modes and owners apart, and not order", () => {
+  const file = (text: string, mode = 0o644, uid?: number) => ({
+    data: Buffer.from(text),
+    mode,
+    ...(uid !== undefined && { uid }),
+  });
+  const same = payloadDigest(
+    new Map([
+      ["a", file("1")],
+      ["b", file("2")],
+    ]),
+  );
+  assert.equal(
+    payloadDigest(
+      new Map([
+        ["b", file("2")],
+        ["a", file("1")],
+      ]),
+    ),
+    same,
+  );
+  const others = [
+    new Map([
+      ["a", file("12")],
+      ["b", file("")],
+    ]),
+    new Map([["a", file("1")]]),
+    new Map([
+      ["a", file("1", 0o600)],
+      ["b", file("2")],
+    ]),
+    new Map([
+      ["a", file("1", 0o644, 5)],
+      ["b", file("2")],
+    ]),
+  ];
+  assert.equal(new Set([same, ...others.map((payload) => payloadDigest(payload))]).size, 5);
+});

@@ -1,0 +1,83 @@
+import { CodedError } from "../../../src/lib/errors.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import type { ConfigMap, Pod, Secret, Volume } from "../../../src/objects.ts";
+import type { Token, TokenRequest } from "../../../src/pipeline.ts";
+import { createVolumes } from "../../../src/volumes/volumes.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { fakeHost } from "../../fakes/host.ts";
+import { aContainer, aPod } from "../../fakes/pods.ts";
+
+export const rootDir = "/var/lib/kubelet";
+export const never = new AbortController().signal;
+
+/** Where a volume of the bench's pod lies. */
+export const directoryOf = (plugin: string, name = "v") =>
+  `${rootDir}/pods/uid-1/volumes/kubernetes.io~${plugin}/${name}`;
+
+/** A pod whose container mounts every volume given. */
+export function podWith(
+  volumes: readonly Volume[],
+  spec: Partial<Pod["spec"]> = {},
+  metadata: Partial<Pod["metadata"]> = {},
+): Pod {
+  const container = aContainer("c", { volumeMounts: volumes.map(({ name }) => ({ name, mountPath: `/mnt/${name}` })) });
+  return aPod({ volumes: [...volumes], containers: [container], ...spec }, metadata);
+}
+
+/** The volumes stage on a machine in memory, with objects that a test can change. */
+export function volumeBench() {
+  const clock = fakeClock();
+  const host = fakeHost({ clock });
+  const configMaps = new Map<string, ConfigMap>();
+  const secrets = new Map<string, Secret>();
+  const events: string[] = [];
+  const requests: TokenRequest[] = [];
+  let tokens = 0;
+  const read = <T>(from: ReadonlyMap<string, T>, kind: string, name: string): T => {
+    const found = from.get(name);
+    if (!found) throw new CodedError("not_found", `${kind} "${name}" not found`);
+    return found;
+  };
+  const identity = (name: string) => ({ name, namespace: "default", uid: name });
+  const issue = async (request: TokenRequest): Promise<Token> => {
+    requests.push(request);
+    return { token: `token-${++tokens}`, refreshAt: clock.now() + 60_000 };
+  };
+  const bench = {
+    clock,
+    host,
+    events,
+    requests,
+    /** How tokens are made; a test may put its own in its place. */
+    issue,
+    allocatable: { memory: "1Gi" } as Record<string, string>,
+    setConfigMap: (name: string, data: Record<string, string>) =>
+      void configMaps.set(name, { metadata: identity(name), data }),
+    dropConfigMap: (name: string) => void configMaps.delete(name),
+    setSecret(name: string, data: Record<string, string>) {
+      const encoded = Object.entries(data).map(([key, value]) => [key, Buffer.from(value).toString("base64")] as const);
+      secrets.set(name, { metadata: identity(name), data: Object.fromEntries(encoded) });
+    },
+    /** What the volume shows at a path, links followed. */
+    text: async (path: string) => (await host.fs.readFile(path)).toString("utf8"),
+    /** A fresh stage on the same machine: graftlet after a restart. */
+    start: () =>
+      createVolumes({
+        host,
+        clock,
+        rootDir,
+        nodeName: "node",
+        log: createLogger(0, { write: () => {} }),
+        events: {
+          event: (about, type, reason, message) => void events.push(`${about.kind} ${type} ${reason}: ${message}`),
+        },
+        objects: {
+          configMap: async (_namespace, name) => read(configMaps, "configmap", name),
+          secret: async (_namespace, name) => read(secrets, "secret", name),
+        },
+        tokens: { token: (_pod, request) => bench.issue(request) },
+        allocatable: () => bench.allocatable,
+      }),
+  };
+  return bench;
+}

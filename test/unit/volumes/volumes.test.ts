@@ -1,0 +1,274 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { CodedError } from "../../../src/lib/errors.ts";
+import type { Volume } from "../../../src/objects.ts";
+import { directoryOf, never, podWith, rootDir, volumeBench } from "./volume-bench.ts";
+
+const configMap: Volume = { name: "v", configMap: { name: "m" } };
+const token: Volume = { name: "v", projected: { sources: [{ serviceAccountToken: { path: "token" } }] } };
+const failures = (events: readonly string[]) =>
+  events.filter((event) => event.includes("MountVolume.SetUp failed")).length;
+
+test("volumes that no container mounts are left alone", async () => {
+  const bench = volumeBench();
+  const pod = podWith([{ name: "v", emptyDir: {} }]);
+  const stage = bench.start();
+  await stage.mount(
+    {
+      ...pod,
+      spec: {
+        ...pod.spec,
+        volumes: [...(pod.spec.volumes ?? []), configMap, { name: "unused", secret: { secretName: "none" } }].filter(
+          ({ name, emptyDir }) => name !== "v" || emptyDir,
+        ),
+      },
+    },
+    never,
+  );
+  assert.deepEqual([...stage.mounted("uid-1").keys()], ["v"]);
+});
+
+test("a volume that fails is tried again after 0.5, 1, 2 s and so on, with an event each time", async () => {
+  const bench = volumeBench();
+  const mounting = bench.start().mount(podWith([configMap]), never);
+  await bench.clock.advance(0);
+  const counts: number[] = [];
+  for (const ms of [499, 1, 999, 1, 1999, 1]) {
+    await bench.clock.advance(ms);
+    counts.push(failures(bench.events));
+  }
+  assert.deepEqual(counts, [1, 2, 2, 3, 3, 4]);
+  bench.setConfigMap("m", { a: "1" });
+  await bench.clock.advance(4000);
+  await mounting;
+  assert.equal(await bench.text(`${directoryOf("configmap")}/a`), "1");
+});
+
+test("after 2m3s the pass fails with the kubelet's text and names what is missing", async () => {
+  const bench = volumeBench();
+  const stage = bench.start();
+  const mounting = stage.mount(
+    podWith([configMap, { name: "fine", emptyDir: {} }, { name: "w", secret: { secretName: "s" } }]),
+    never,
+  );
+  const outcome = assert.rejects(mounting, { code: "deadline_exceeded" });
+  await bench.clock.advance(122_999);
+  assert.equal(
+    bench.events.some((event) => event.includes("Unable to attach")),
+    false,
+  );
+  await bench.clock.advance(1);
+  await outcome;
+  assert.equal(
+    bench.events.at(-1),
+    "Pod Warning FailedMount: Unable to attach or mount volumes: unmounted volumes=[v w], unattached volumes=[], failed to process volumes=[]: context deadline exceeded",
+  );
+  assert.deepEqual([...stage.mounted("uid-1").keys()], ["fine"]);
+});
+
+test("an object that appears ends the wait at once", async () => {
+  const bench = volumeBench();
+  const stage = bench.start();
+  const mounting = stage.mount(podWith([configMap]), never);
+  await bench.clock.advance(100_000);
+  const tries = failures(bench.events);
+  bench.setConfigMap("m", { a: "1" });
+  stage.objectChanged("configmap", "default", "m");
+  await mounting;
+  assert.equal(failures(bench.events), tries);
+});
+
+test("a change of an object reaches the volumes of running pods without waiting", async () => {
+  const bench = volumeBench();
+  bench.setConfigMap("m", { a: "1" });
+  const stage = bench.start();
+  await stage.mount(podWith([configMap]), never);
+  bench.setConfigMap("m", { a: "2" });
+  stage.objectChanged("configmap", "elsewhere", "m");
+  stage.objectChanged("secret", "default", "m");
+  await bench.clock.advance(0);
+  assert.equal(await bench.text(`${directoryOf("configmap")}/a`), "1");
+  stage.objectChanged("configmap", "default", "m");
+  await bench.clock.advance(0);
+  assert.equal(await bench.text(`${directoryOf("configmap")}/a`), "2");
+});
+
+test("changes in quick succession never write at once, and the last one stays", async () => {
+  const bench = volumeBench();
+  bench.setConfigMap("m", { a: "0" });
+  const stage = bench.start();
+  const pod = podWith([configMap]);
+  await stage.mount(pod, never);
+  const gate = Promise.withResolvers<void>();
+  bench.host.files.onChange(() => gate.promise);
+  for (const a of ["1", "2", "3"]) {
+    bench.setConfigMap("m", { a });
+    stage.objectChanged("configmap", "default", "m");
+  }
+  const mounting = stage.mount(pod, never);
+  await bench.clock.advance(0);
+  gate.resolve();
+  await mounting;
+  await bench.clock.advance(0);
+  assert.equal(await bench.text(`${directoryOf("configmap")}/a`), "3");
+  const versions = (await bench.host.fs.list(directoryOf("configmap"))).filter(({ name }) => /^\.\.\d/.test(name));
+  assert.equal(versions.length, 1);
+  assert.deepEqual(bench.events, []);
+});
+
+test("a pass over a pod at rest writes nothing", async () => {
+  const bench = volumeBench();
+  bench.setConfigMap("m", { a: "1" });
+  const stage = bench.start();
+  const pod = podWith([configMap, { ...token, name: "w" }, { name: "x", emptyDir: {} }]);
+  bench.issue = async () => ({ token: "same", refreshAt: bench.clock.now() + 60_000 });
+  await stage.mount(pod, never);
+  const [changes, commands] = [bench.host.files.changes.length, bench.host.commands.length];
+  await stage.mount(pod, never);
+  assert.deepEqual([bench.host.files.changes.length, bench.host.commands.length], [changes, commands]);
+});
+
+test("a volume that stood stays when its object is gone, and the pass goes on", async () => {
+  const bench = volumeBench();
+  bench.setConfigMap("m", { a: "1" });
+  const stage = bench.start();
+  await stage.mount(podWith([configMap]), never);
+  bench.dropConfigMap("m");
+  await stage.mount(podWith([configMap]), never);
+  assert.equal(failures(bench.events), 1);
+  assert.equal(await bench.text(`${directoryOf("configmap")}/a`), "1");
+});
+
+test("a token is renewed when it is time, without a pass", async () => {
+  const bench = volumeBench();
+  const stage = bench.start();
+  await stage.mount(podWith([token]), never);
+  const path = `${directoryOf("projected")}/token`;
+  await bench.clock.advance(59_999);
+  assert.equal(await bench.text(path), "token-1");
+  await bench.clock.advance(1);
+  assert.equal(await bench.text(path), "token-2");
+  await bench.clock.advance(60_000);
+  assert.equal(await bench.text(path), "token-3");
+  stage.stop();
+  await bench.clock.advance(120_000);
+  assert.equal(bench.requests.length, 3);
+});
+
+test("a token that cannot be renewed is asked for again", async () => {
+  const bench = volumeBench();
+  const { issue } = bench;
+  const stage = bench.start();
+  await stage.mount(podWith([token]), never);
+  bench.issue = async () => {
+    throw new CodedError("unavailable", "the API server is away");
+  };
+  await bench.clock.advance(60_000);
+  assert.equal(
+    bench.events.at(-1),
+    'Pod Warning FailedMount: MountVolume.SetUp failed for volume "v" : the API server is away',
+  );
+  bench.issue = issue;
+  await bench.clock.advance(122_000);
+  assert.equal(await bench.text(`${directoryOf("projected")}/token`), "token-2");
+});
+
+test("unmounting takes away what was made, mounts first, and can be repeated", async () => {
+  const bench = volumeBench();
+  bench.setSecret("s", { a: "1" });
+  const stage = bench.start();
+  bench.host.files.put("/data/precious", { data: "kept" });
+  await stage.mount(
+    podWith([
+      { name: "v", secret: { secretName: "s" } },
+      { name: "w", emptyDir: {} },
+      { name: "x", hostPath: { path: "/data", type: "" } },
+    ]),
+    never,
+  );
+  await bench.host.fs.apply([{ do: "symlink", path: `${directoryOf("empty-dir", "w")}/out`, target: "/data" }]);
+  bench.host.files.put(`${rootDir}/pods/uid-1/etc-hosts`);
+  for (const _ of ["once", "again"]) {
+    await stage.unmount("uid-1", never);
+    assert.deepEqual(bench.host.files.mounted(), []);
+    assert.deepEqual(bench.host.files.tree(`${rootDir}/pods/uid-1`), [`${rootDir}/pods/uid-1/etc-hosts`]);
+    assert.equal(stage.mounted("uid-1").size, 0);
+  }
+  assert.equal(bench.host.files.text("/data/precious"), "kept");
+});
+
+test("a pod known by its UID alone is unmounted from what lies on the disk", async () => {
+  const bench = volumeBench();
+  bench.setSecret("s", { a: "1" });
+  await bench.start().mount(podWith([{ name: "v", secret: { secretName: "s" } }]), never);
+  const next = bench.start();
+  assert.deepEqual(await next.podDirectories(never), ["uid-1"]);
+  await next.unmount("uid-1", never);
+  await next.removePodDirectory("uid-1", never);
+  assert.deepEqual(await next.podDirectories(never), []);
+  assert.deepEqual(bench.host.files.mounted(), []);
+});
+
+test("nothing is deleted while something stays mounted", async () => {
+  const bench = volumeBench();
+  bench.host.files.put("/data/precious", { data: "kept" });
+  const path = directoryOf("nfs");
+  bench.host.files.put(`${path}/file`);
+  bench.host.files.mount(path, "nfs4");
+  bench.host.program("umount", () => 32);
+  const stage = bench.start();
+  const before = bench.host.files.changes.length;
+  await assert.rejects(stage.unmount("uid-1", never), { code: "failed_precondition" });
+  await assert.rejects(stage.removePodDirectory("uid-1", never), { code: "failed_precondition" });
+  assert.equal(bench.host.files.changes.length, before);
+});
+
+test("mounts are found where the root directory is a link", async () => {
+  const bench = volumeBench();
+  await bench.host.fs.apply([
+    { do: "mkdir", path: "/disk/kubelet", parents: true },
+    { do: "mkdir", path: "/var/lib", parents: true },
+    { do: "symlink", path: rootDir, target: "/disk/kubelet" },
+  ]);
+  const pod = podWith([{ name: "v", emptyDir: { medium: "Memory" } }]);
+  await bench.start().mount(pod, never);
+  const stage = bench.start();
+  await stage.mount(pod, never);
+  assert.equal(bench.host.commands.length, 1);
+  await stage.unmount("uid-1", never);
+  assert.deepEqual(bench.host.files.mounted(), []);
+});
+
+test("a set-up under way ends before the volumes are removed, and makes nothing afterwards", async () => {
+  const bench = volumeBench();
+  bench.setConfigMap("m", { a: "1" });
+  const stage = bench.start();
+  await stage.mount(podWith([configMap]), never);
+  const gate = Promise.withResolvers<void>();
+  bench.setConfigMap("m", { a: "2" });
+  bench.host.files.onChange((change) => (change.do === "write" ? gate.promise : undefined));
+  stage.objectChanged("configmap", "default", "m");
+  await bench.clock.advance(0);
+  const unmounting = stage.unmount("uid-1", never);
+  await bench.clock.advance(0);
+  gate.resolve();
+  await unmounting;
+  stage.objectChanged("configmap", "default", "m");
+  await bench.clock.advance(200_000);
+  assert.deepEqual(bench.host.files.tree(`${rootDir}/pods/uid-1`), []);
+});
+
+test("a UID that is no name of a directory is refused", async () => {
+  const stage = volumeBench().start();
+  for (const uid of ["", "..", ".", "a/b", "../../etc"])
+    await assert.rejects(stage.unmount(uid, never), { code: "invalid_argument" });
+});
+
+test("an API server that does not answer holds a pass up for 2m3s, and not the next one for ever", async () => {
+  const bench = volumeBench();
+  bench.issue = () => new Promise(() => {});
+  const stage = bench.start();
+  const first = assert.rejects(stage.mount(podWith([token]), never), { code: "deadline_exceeded" });
+  await bench.clock.advance(123_000);
+  await first;
+});
