@@ -129,7 +129,7 @@ function composeSync(deps: KubeletDeps, cluster: Cluster, observed: Observed, wa
   const workers = createPodWorkers({ passes, clock, log, stop: stop.signal });
   const freshNode = (signal: AbortSignal) => client.get<Node>(`/api/v1/nodes/${config.nodeName}`, { signal });
   const admission = createAdmission({ node: nodes, freshNode, allocatable: agent.allocatable, log });
-  const syncLoop = createSyncLoop({ pods, workers, admission, status: statuses, events, nowText: () => rfc3339(clock.now()), log });
+  const syncLoop = createSyncLoop({ pods, workers, cache: pleg.cache, admission, status: statuses, events, nowText: () => rfc3339(clock.now()), log });
   const podConfig = createPodConfig({ expected: ["api"], emit: syncLoop.push, events, clock });
   const source = createApiServerSource({ client, clock, log, nodeName: config.nodeName, set: (all) => podConfig.set("api", all), after: nodes.ready });
   const garbage = createGarbage({ runtime, fs: host.fs, cache: pleg.cache, inspector: pleg, podLogsDir: config.kubelet.podLogsDir, containerLogsDir, clock, log });

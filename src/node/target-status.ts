@@ -46,6 +46,8 @@ export interface TargetStatus {
 
 /** The list of images is read this often at most. */
 const imagesEveryMs = 30_000;
+/** A runtime that hangs must not keep the status from saying so: it is waited for this long, milliseconds. */
+const patienceMs = 2_000;
 
 /** The node's status as the target shows it. */
 export function createTargetStatus(deps: TargetStatusDeps, constants: TargetConstants): TargetStatus {
@@ -99,7 +101,7 @@ function createImageList({
   return async (signal) => {
     if (known && clock.monotonic() - known.at < imagesEveryMs) return known.list;
     if (runtime.version() === undefined) return [];
-    const list = await images.listImages(signal).then(
+    const list = await images.listImages(clock.within(patienceMs, signal)).then(
       (all) => nodeImages(all, settings.maxImages),
       () => known?.list ?? [],
     );
@@ -109,11 +111,12 @@ function createImageList({
 }
 
 async function takeReadings(
-  { settings, host, images, runtime }: TargetStatusDeps,
+  { settings, host, images, runtime, clock }: TargetStatusDeps,
   facts: HostFacts,
   signal: AbortSignal,
 ): Promise<Readings> {
-  const imagePath = runtime.version() === undefined ? undefined : await imageDirectory(images, signal);
+  const imagePath =
+    runtime.version() === undefined ? undefined : await imageDirectory(images, clock.within(patienceMs, signal));
   const [usage, nodeFs, imageFs] = await Promise.all([
     readUsage(host, signal),
     host.fs.freeSpace(settings.rootDir, signal),

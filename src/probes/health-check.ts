@@ -59,6 +59,7 @@ function servingStatus(framed: Buffer): string {
   while (reader.pos < reader.len) {
     const tag = reader.uint32();
     if (tag === 8) status = reader.int32();
+    // oxlint-disable-next-line typescript/no-unsafe-enum-assignment -- the low three bits of a tag are its wire type
     else reader.skip(tag & 7);
   }
   return servingStatuses[status] ?? String(status);

@@ -89,7 +89,7 @@ export function createProbes(deps: ProbesDeps): Probes {
     },
     async run(signal) {
       await onAbort(signal);
-      for (const uid of [...loops.keys()]) remove(uid);
+      for (const uid of loops.keys()) remove(uid);
       await Promise.all(ending);
     },
   };

@@ -68,8 +68,8 @@ export interface HostFs {
   realpath(path: string, signal?: AbortSignal): Promise<string>;
   freeSpace(path: string, signal?: AbortSignal): Promise<FileSystemInfo>;
   /** Makes the changes in order, in one round trip where the host can; stops at the first that fails. `mkdir` of a
-   *  directory that exists and `remove` of what does not succeed; every change is safe to repeat. `remove` never
-   *  follows a link and never crosses into another file system. */
+   *  directory that exists and `remove` of what does not succeed; so does a `symlink` that stands
+   *  already; every change but `rename` is safe to repeat. `remove` never follows a link and never crosses a mount. */
   apply(changes: readonly FileChange[], signal?: AbortSignal): Promise<void>;
 }
 

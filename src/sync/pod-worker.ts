@@ -72,20 +72,18 @@ export function createPodWorker({ uid, passes, clock, log, later, stop }: PodWor
   const box = new Mailbox<WakeCause>(step, (error) => log.error({ err: error, uid }, "pod worker failed"));
 
   const work = async (signal: AbortSignal) => {
-    if (phase === "syncing") return syncOnce(signal);
     if (phase === "terminating") {
       await passes.terminating(uid, pod, grace, signal);
       phase = "terminated";
-      return box.put("kill");
+      box.put("kill");
+    } else if (phase === "terminated") {
+      await passes.terminated(uid, pod, signal);
+      phase = "finished";
+    } else if (pod) {
+      const { terminal, againMs } = await passes.sync(pod, signal);
+      if (terminal) terminate(undefined);
+      else if (phase === "syncing") later(uid, againMs);
     }
-    await passes.terminated(uid, pod, signal);
-    phase = "finished";
-  };
-  const syncOnce = async (signal: AbortSignal) => {
-    if (!pod) return;
-    const { terminal, againMs } = await passes.sync(pod, signal);
-    if (terminal) terminate(undefined);
-    else if (phase === "syncing") later(uid, againMs);
   };
 
   const terminate = (graceSeconds: number | undefined) => {

@@ -1,7 +1,7 @@
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Pod } from "../objects.ts";
-import type { Admission, EventSink, PodUpdate, Rejection, StatusSink } from "../pipeline.ts";
+import type { Admission, EventSink, PodCache, PodUpdate, Rejection, StatusSink } from "../pipeline.ts";
 import { isMirrorPod } from "../pod/containers.ts";
 import { podReference } from "../pod/reference.ts";
 import { qosClass } from "../pod/qos.ts";
@@ -14,6 +14,7 @@ export interface SyncLoopDeps {
   readonly workers: PodWorkers;
   readonly admission: Admission;
   readonly status: StatusSink & { reconcile(pod: Pod): void };
+  readonly cache: PodCache;
   readonly events: EventSink;
   readonly nowText: () => string;
   readonly log: Logger;
@@ -53,26 +54,14 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
 
   const addAll = async (added: readonly Pod[], signal: AbortSignal) => {
     for (const pod of [...added].sort(byCreation)) {
-      const others = admitted();
       // The picture of a static pod that a kubelet runs: nothing is started for it.
       if (isMirrorPod(pod)) continue;
-      if (!isEnding(pod) && !workers.get(pod.metadata.uid)) {
-        const rejection = await deps.admission.admit(pod, others, signal);
-        if (rejection) {
-          reject(deps, pod, rejection);
-          continue;
-        }
-      }
-      workers.update(pod);
+      const decided = isEnding(pod) || workers.get(pod.metadata.uid) !== undefined;
+      const rejection = decided ? undefined : await deps.admission.admit(pod, admitted(deps), signal);
+      if (rejection) reject(deps, pod, rejection);
+      else workers.update(pod);
     }
   };
-
-  /** Pods that hold resources: admitted and not yet at their end. */
-  const admitted = (): readonly Pod[] =>
-    workers.list().flatMap(({ uid, worker }) => {
-      const pod = pods.get(uid);
-      return pod && (worker.phase === "syncing" || worker.phase === "terminating") ? [pod] : [];
-    });
 
   return {
     name: "sync-loop",
@@ -100,13 +89,22 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
   };
 }
 
-/** A refused pod is Failed for good and gets no worker. */
-function reject({ log, events, status, nowText }: SyncLoopDeps, pod: Pod, { reason, message }: Rejection): void {
+/** Pods that hold resources: admitted and not yet at their end. */
+function admitted({ workers, pods }: SyncLoopDeps): readonly Pod[] {
+  return workers.list().flatMap(({ uid, worker }) => {
+    const pod = pods.get(uid);
+    return pod && (worker.phase === "syncing" || worker.phase === "terminating") ? [pod] : [];
+  });
+}
+
+/** A refused pod is Failed for good and gets no worker; one that runs already (it was admitted before a restart) is ended. */
+function reject({ log, events, status, cache, workers, nowText }: SyncLoopDeps, pod: Pod, { reason, message }: Rejection): void {
   log.info({ pod: `${pod.metadata.namespace}/${pod.metadata.name}`, reason }, "pod refused");
   events.event(podReference(pod), "Warning", reason, message);
   const qos = pod.status?.qosClass ?? qosClass(pod.spec);
   status.set(pod, { phase: "Failed", reason, message: `Pod was rejected: ${message}`, qosClass: qos, startTime: nowText() });
-  status.terminated(pod);
+  if (cache.get(pod.metadata.uid)) workers.update({ ...pod, status: { ...pod.status, phase: "Failed" } });
+  else status.terminated(pod);
 }
 
 function byCreation(a: Pod, b: Pod): number {

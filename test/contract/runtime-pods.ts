@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
-import { ContainerConfig, ContainerState, type ContainerStatus, CreateContainerRequest, type PodSandboxConfig, PullImageRequest, RunPodSandboxRequest } from "../../src/gen/cri.ts";
+import { ContainerConfig, type ContainerState, type ContainerStatus, CreateContainerRequest, type PodSandboxConfig, PullImageRequest, RunPodSandboxRequest } from "../../src/gen/cri.ts";
 import { hasCode } from "../../src/lib/errors.ts";
 import type { Runtime } from "../../src/seams/runtime.ts";
 import { waitFor } from "../harness/wait.ts";

@@ -29,7 +29,7 @@ export function createGate(): Gate {
   return {
     calls,
     failNext(verb, error, times = 1) {
-      failures.set(verb, [...(failures.get(verb) ?? []), ...new Array<Error>(times).fill(error)]);
+      failures.set(verb, [...(failures.get(verb) ?? []), ...Array.from({ length: times }, () => error)]);
     },
     hold(verb) {
       const { promise, resolve } = Promise.withResolvers<void>();

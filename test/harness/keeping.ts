@@ -1,3 +1,4 @@
+import { Socket } from "node:net";
 import { closeSync, openSync } from "node:fs";
 import { join } from "node:path";
 import { start } from "./processes.ts";
@@ -19,6 +20,6 @@ export async function startKeeper(layout: Layout): Promise<Keeper> {
   const input = child.stdin;
   if (!input) throw new Error("the keeper has no standard input");
   input.on("error", () => { /* it was killed: the next start under this name removes what is left */ });
-  if ("unref" in input && typeof input.unref === "function") input.unref();
+  if (input instanceof Socket) input.unref();
   return { release: () => void input.end("released\n") };
 }

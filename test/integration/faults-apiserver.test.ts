@@ -7,7 +7,8 @@ import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { type Invariants, createInvariants } from "../harness/invariants.ts";
 import { condition, firstProcess, images, statusOf } from "../harness/pods.ts";
-import { must } from "../harness/processes.ts";
+import { must, signalProcess } from "../harness/processes.ts";
+import { readState } from "../harness/state.ts";
 
 /** How long the API server is away, seconds. */
 const awaySeconds = 60;
@@ -106,6 +107,9 @@ describe("the API server is away for a minute", { timeout: 300_000 }, () => {
     );
     // Its end is asked for in the last moment; graftlet may learn of it only when the API server is back.
     await cluster.mustKubectl(["delete", "pod", "leaves", "--wait=false"]);
+    // It would call the node and all its pods not ready, by a Lease that nobody could renew.
+    const nodeController = readState(cluster.layout)?.daemons["kube-controller-manager"];
+    assert.ok(nodeController && signalProcess(nodeController, "SIGSTOP"));
     await cluster.stopApiServer();
     const awaySince = Date.now();
 

@@ -292,15 +292,33 @@ describe("a pod's life", { concurrency: 6 }, () => {
   });
 });
 
-test("nothing is written of a pod to which nothing happens", async () => {
-  const { pods, cluster } = lab;
-  const { metadata, status } = await pods.ready("guaranteed");
-  const readySince = time(status?.conditions?.find(({ type }) => type === "Ready")?.lastTransitionTime);
-  await cluster.waitFor("20 s to pass since the pod became Ready", () => Date.now() - readySince > 20_000);
-  const now = await pods.api.get<Pod>("/api/v1/namespaces/default/pods/guaranteed");
-  assert.equal(now.metadata.resourceVersion, metadata.resourceVersion);
-  assert.ok(
-    pods.history("guaranteed").length <= 6,
-    `one version for each change: ${pods.history("guaranteed").length}`,
+/** How many times anybody has asked the API server to change a pod's status. */
+async function statusWrites(): Promise<number> {
+  const metrics = (await lab.pods.api.text("/metrics")).split("\n");
+  const writes = metrics.filter((line) =>
+    /^apiserver_request_total\{.*resource="pods".*subresource="status"/.test(line),
   );
+  return writes.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(" "))), 0);
+}
+
+test("nothing is written, nor asked to be written, of pods to which nothing happens", async () => {
+  const { pods, cluster } = lab;
+  const gone = ["always", "crashing"].map((name) => pods.gone(name));
+  await Promise.all(["always", "crashing"].map((name) => pods.remove(name)));
+  await Promise.all(gone);
+  const before = await statusWrites();
+  assert.ok(before > 0);
+  // Each change of an annotation makes graftlet look at the pod anew.
+  for (const note of ["one", "two", "three"]) await pods.patch("guaranteed", { metadata: { annotations: { note } } });
+  const touched = await pods.until(
+    "guaranteed",
+    "its last note",
+    ({ metadata }) => metadata.annotations?.note === "three",
+  );
+  const since = performance.now();
+  await cluster.waitFor("15 s without an event", () => performance.now() - since > 15_000);
+  assert.equal(await statusWrites(), before);
+  const now = await pods.api.get<Pod>("/api/v1/namespaces/default/pods/guaranteed");
+  assert.equal(now.metadata.resourceVersion, touched.metadata.resourceVersion);
+  assert.ok(pods.history("guaranteed").length <= 9, "one version for each change");
 });

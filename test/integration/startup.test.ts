@@ -246,8 +246,8 @@ async function expired(cluster: Cluster, kubeconfig: string): Promise<string> {
     issuer: new x509.X509Certificate(readFileSync(ca.cert, "utf8")).subject,
     notBefore: new Date("2020-01-01T00:00:00Z"),
     notAfter: new Date("2020-01-02T00:00:00Z"),
-    publicKey: keys.publicKey as never,
-    signingKey: (await webcrypto.subtle.importKey("pkcs8", issuerKey, algorithm, false, ["sign"])) as never,
+    publicKey: keys.publicKey,
+    signingKey: await webcrypto.subtle.importKey("pkcs8", issuerKey, algorithm, false, ["sign"]),
     signingAlgorithm: algorithm,
   });
   const key = x509.PemConverter.encode(await webcrypto.subtle.exportKey("pkcs8", keys.privateKey), "PRIVATE KEY");

@@ -23,7 +23,9 @@ async function attempt(probe: Probe, answers: readonly ((ran: Ran) => { exitCode
     runtime: {
       async execSync(_id, argv, timeoutSeconds) {
         ran.push({ argv, timeoutSeconds });
-        const { exitCode, stdout = "", stderr = "" } = (answers[ran.length - 1] ?? answers.at(-1))!({ argv, timeoutSeconds });
+        const answer = answers[ran.length - 1] ?? answers.at(-1);
+        assert.ok(answer, "the script has no answer left");
+        const { exitCode, stdout = "", stderr = "" } = answer({ argv, timeoutSeconds });
         return { exitCode, stdout: Buffer.from(stdout), stderr: Buffer.from(stderr) };
       },
     },

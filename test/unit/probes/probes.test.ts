@@ -152,7 +152,9 @@ test("a container that does not run is not ready, without a wake or a probe; one
     const id = run();
     probes.add(pod);
     await clock.advance(0);
-    state.cached = observe([aSandbox()], [{ ...state.cached!.containers[0]!, state: ContainerState.CONTAINER_EXITED, exitCode }]);
+    const last = state.cached?.containers[0];
+    assert.ok(last);
+    state.cached = observe([aSandbox()], [{ ...last, state: ContainerState.CONTAINER_EXITED, exitCode }]);
     const before = { woken: state.woken.length, probed: state.probed.length };
     await clock.advance(60_000);
     assert.equal(ready(id), "Failure");
@@ -166,7 +168,7 @@ test("a container that does not run is not ready, without a wake or a probe; one
 });
 
 test("a probe that could not be made changes nothing", async () => {
-  const { probes, pod, clock, state, run, ready } = rig({ probe: { failureThreshold: 1, exec: undefined, tcpSocket: { port: "nameless" } } as Partial<Probe> });
+  const { probes, pod, clock, state, run, ready } = rig({ probe: { failureThreshold: 1, exec: undefined, tcpSocket: { port: "nameless" } } });
   const id = run();
   probes.add(pod);
   await clock.advance(30_000);
@@ -175,9 +177,10 @@ test("a probe that could not be made changes nothing", async () => {
 });
 
 test("a network probe waits for the pod's address; failing then is a failure", async () => {
-  const { probes, pod, clock, state, run } = rig({ probe: { exec: undefined, tcpSocket: { port: 80 } } as Partial<Probe> });
+  const { probes, pod, clock, state, run } = rig({ probe: { exec: undefined, tcpSocket: { port: 80 } } });
   run();
-  state.cached = { ...state.cached!, ips: [] };
+  assert.ok(state.cached);
+  state.cached = { ...state.cached, ips: [] };
   probes.add(pod);
   await clock.advance(10_000);
   assert.deepEqual(state.told, []);

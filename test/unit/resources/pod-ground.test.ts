@@ -25,7 +25,7 @@ function rig(
     host,
     rootDir: "/root",
     layout: async () => layout,
-    settings: { cpuCfsQuota: true, cpuCfsPeriodUs: 100_000 } as never,
+    settings: { cpuCfsQuota: true, cpuCfsPeriodUs: 100_000 },
     podPidsLimit: 100,
     pods: store,
   });

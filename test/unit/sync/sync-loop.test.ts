@@ -8,7 +8,7 @@ import type { WorkerPhase } from "../../../src/sync/pod-worker.ts";
 import type { PodWorkers } from "../../../src/sync/pod-workers.ts";
 import { createSyncLoop } from "../../../src/sync/sync-loop.ts";
 import { eventLines } from "../../fakes/events.ts";
-import { aPod } from "../../fakes/pods.ts";
+import { aPod, aSandbox, observe } from "../../fakes/pods.ts";
 
 const named = (uid: string, more: Partial<Pod["metadata"]> = {}, status: PodStatus = {}): Pod => ({
   ...aPod({}, { uid, name: uid, ...more }),
@@ -23,6 +23,7 @@ function rig(
   const calls: string[] = [];
   const phases = new Map<string, WorkerPhase>();
   const events = eventLines();
+  const running = new Set<string>();
   const statuses: PodStatus[] = [];
   const pods = createPodManager();
   const workers: PodWorkers = {
@@ -46,6 +47,7 @@ function rig(
   const loop = createSyncLoop({
     pods,
     workers,
+    cache: { get: (uid) => (running.has(uid) ? observe([aSandbox()], []) : undefined), list: () => [] },
     events,
     log: createLogger(0, { write: () => undefined }),
     nowText: () => "2026-01-01T00:00:00Z",
@@ -72,7 +74,7 @@ function rig(
     loop.push({ op, source: "api", pods: list });
     for (let turn = 0; !loop.caughtUp() || turn < 2; turn++) await new Promise(setImmediate);
   };
-  return { calls, phases, events, statuses, pods, loop, push };
+  return { calls, phases, running, events, statuses, pods, loop, push };
 }
 
 test("new pods are admitted one at a time in order of creation, each beside those before it", async (t) => {
@@ -93,6 +95,15 @@ test("a pod whose worker has finished counts no longer", async (t) => {
   calls.length = 0;
   await push("ADD", named("third"));
   assert.equal(calls[0], "admit third beside second");
+});
+
+test("a pod that is refused while it runs, after a restart, is ended by its worker", async (t) => {
+  const { calls, running, statuses, pods, push } = rig(t, async () => ({ reason: "NodeAffinity", message: "no" }));
+  running.add("p");
+  await push("ADD", named("p"));
+  assert.deepEqual(calls.slice(1), ["update p"]);
+  assert.equal(statuses[0]?.phase, "Failed");
+  assert.equal(pods.get("p")?.status?.phase, undefined, "what the API server said stays as it is");
 });
 
 test("a refused pod is Failed with the reason, gets no worker, and may be deleted", async (t) => {

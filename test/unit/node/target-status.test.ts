@@ -1,0 +1,100 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { HostFacts } from "../../../src/host/facts.ts";
+import type { RuntimeHealth } from "../../../src/node/runtime-health.ts";
+import { createTargetStatus } from "../../../src/node/target-status.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { fakeHost } from "../../fakes/host.ts";
+import { fakeRuntime } from "../../fakes/runtime.ts";
+
+const never = new AbortController().signal;
+
+function rig(version: "known" | "unknown" = "known") {
+  const clock = fakeClock();
+  const host = fakeHost({ clock });
+  host.files.put("/proc/meminfo", { data: "MemTotal: 1000 kB\nMemFree: 900 kB\nInactive(file): 0 kB\n" });
+  host.files.put("/proc/loadavg", { data: "0.00 0.01 0.05 3/245 12345\n" });
+  host.files.put("/root/file");
+  host.files.put("/var/lib/fake/file");
+  const runtime = fakeRuntime({ clock });
+  runtime.addImage("busybox:1", { size: 5n });
+  runtime.addImage("nginx:1", { size: 7n });
+  const answer = { version: "0.1.0", runtimeName: "fake", runtimeVersion: "1.0.0", runtimeApiVersion: "v1" };
+  const health = {
+    problems: () => [],
+    version: () => (version === "known" ? answer : undefined),
+    handlers: () => [],
+    supplementalGroupsPolicy: () => false,
+  } satisfies Partial<RuntimeHealth>;
+  const settings = {
+    rootDir: "/root",
+    port: 10_250,
+    kubeletVersion: "v1.36.3",
+    maxImages: 1,
+    pressureTransitionMs: 300_000,
+    evictionHard: { "imagefs.available": "60%" },
+  };
+  const problems: string[] = [];
+  const facts = { maxPid: 1000, swapBytes: 0 } as HostFacts;
+  const target = createTargetStatus(
+    { settings, host, images: runtime, runtime: health as unknown as RuntimeHealth, problems: () => problems, clock },
+    { facts, addresses: [], capacity: { cpu: "1" }, allocatable: { cpu: "1" } },
+  );
+  const lines = async () => {
+    const { verdicts } = await target.wanted(never);
+    return verdicts.map(({ type, status }) => `${type} ${status}`).join(", ");
+  };
+  return { clock, host, runtime, problems, target, lines };
+}
+
+test("the status shows the runtime's name and its largest images, and pressure on the images' file system too", async () => {
+  const { target, lines } = rig();
+  const { status } = await target.wanted(never);
+  assert.equal(status.nodeInfo?.containerRuntimeVersion, "fake://1.0.0");
+  assert.deepEqual(
+    status.images?.map(({ sizeBytes }) => sizeBytes),
+    [7],
+  );
+  assert.equal(await lines(), "MemoryPressure False, DiskPressure True, PIDPressure False, Ready True");
+});
+
+test("images are read every half minute at most", async () => {
+  const { clock, runtime, target } = rig();
+  const reads = () => runtime.calls.filter(({ verb }) => verb === "listImages").length;
+  for (let beat = 0; beat < 3; beat++) {
+    await target.wanted(never);
+    await clock.advance(10_000);
+  }
+  assert.equal(reads(), 1);
+  await target.wanted(never);
+  assert.equal(reads(), 2);
+});
+
+test("a runtime that hangs holds the status up for seconds, not for minutes, and its images stay", async () => {
+  const { clock, runtime, target } = rig();
+  await target.wanted(never);
+  await clock.advance(30_000);
+  const releases = [runtime.hold("imageFsInfo"), runtime.hold("listImages")];
+  const looking = target.wanted(never);
+  await clock.advance(2_000);
+  await clock.advance(2_000);
+  const { status, verdicts } = await looking;
+  assert.equal(status.images?.length, 1);
+  assert.equal(verdicts.length, 4);
+  for (const release of releases) release();
+});
+
+test("before the runtime has answered it is not asked, and nothing is said of it", async () => {
+  const { runtime, target } = rig("unknown");
+  const { status } = await target.wanted(never);
+  assert.deepEqual([status.images, status.nodeInfo?.containerRuntimeVersion, runtime.calls], [[], "", []]);
+});
+
+test("a target that cannot be read is a reason not to be ready, beside the others; its pressures are not known", async () => {
+  const { host, problems, target } = rig();
+  await host.fs.apply([{ do: "remove", path: "/proc/meminfo" }]);
+  problems.push("PLEG is not healthy");
+  const { verdicts } = await target.wanted(never);
+  assert.equal(verdicts.length, 1);
+  assert.match(verdicts[0]?.message ?? "", /^\[PLEG is not healthy, target cannot be read: \/proc\/meminfo.*\]$/);
+});
