@@ -65,7 +65,7 @@ integration: $(deps) packages cluster-tools ## features on a real cluster (ONLY=
 	  echo "make integration: no test/integration/$(ONLY)*.test.ts; ONLY is one of:" $$(cd test/integration && ls | sed -n 's/\.test\.ts$$//p') >&2
 	  exit 1
 	fi
-	$(call tests,30) --test-concurrency=1 --test-timeout=900000 "$${files[@]}"
+	$(call tests,30) --test-concurrency=2 --test-timeout=900000 "$${files[@]}"
 
 build: $(deps) ## dist/graftlet.mjs: one self-contained file, with third-party notices
 	$(call say,build)

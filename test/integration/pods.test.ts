@@ -11,7 +11,6 @@ before(async () => {
 });
 after(() => lab?.[Symbol.asyncDispose]());
 
-const otherBusybox = "docker.io/library/busybox:1.37";
 const time = (text: string | undefined): number => Date.parse(text ?? "");
 const phases = (history: readonly Pod[]): string[] =>
   history.map((pod) => pod.status?.phase ?? "").filter((phase, index, all) => phase !== all[index - 1]);
@@ -256,11 +255,11 @@ describe("a pod's life", { concurrency: 6 }, () => {
       metadata: { labels: { colour: "blue" }, annotations: { note: "new" } },
       spec: { tolerations: [{ key: "a", operator: "Exists" }] },
     });
-    await pods.patch("changed", { spec: { containers: [{ name: "main", image: otherBusybox }] } });
+    await pods.patch("changed", { spec: { containers: [{ name: "main", image: images.agnhost }] } });
     const next = await pods.until(
       "changed",
       "the new image to run",
-      (pod) => statusOf(pod)?.image === otherBusybox && condition(pod, "Ready")?.status === "True",
+      (pod) => statusOf(pod)?.image === images.agnhost && condition(pod, "Ready")?.status === "True",
     );
     assert.notEqual(containerId(next), containerId(old));
     assert.equal(statusOf(next)?.restartCount, 1);
