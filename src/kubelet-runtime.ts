@@ -71,9 +71,17 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
     ...preparer,
     uninterrupted: new AbortController().signal,
     crashLoop: createCrashLoop({ clock, events, maxMs: kubelet.crashLoopBackOff.maxContainerRestartPeriod }),
-    ensureImage: async ({ pod, container, sandbox }, signal) => (await puller.ensure(pod, container, sandbox.config, signal)).imageRef,
+    ensureImage: async ({ pod, container, sandbox }, signal) =>
+      (await puller.ensure(pod, container, sandbox.config, signal)).imageRef,
     onSandboxReady: parts.onSandboxReady,
   });
-  const ground = createPodGround({ host, rootDir, layout, settings, podPidsLimit: kubelet.podPidsLimit, pods: parts.pods });
+  const ground = createPodGround({
+    host,
+    rootDir,
+    layout,
+    settings,
+    podPidsLimit: kubelet.podPidsLimit,
+    pods: parts.pods,
+  });
   return { volumes, ground, podRuntime };
 }

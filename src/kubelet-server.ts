@@ -35,7 +35,8 @@ export async function composeServer(parts: ServerParts): Promise<readonly Servic
   const { config, client, pleg, clock, log } = parts;
   const { kubelet, nodeName } = config;
   const { healthzPort, healthzBindAddress } = kubelet;
-  const healthz = healthzPort > 0 ? [createHealthzServer({ address: healthzBindAddress, port: healthzPort, clock, log })] : [];
+  const healthz =
+    healthzPort > 0 ? [createHealthzServer({ address: healthzBindAddress, port: healthzPort, clock, log })] : [];
   if (!kubelet.enableServer) return healthz;
   const certificate = await createServingCertificate({
     certDir: config.certDir,
@@ -64,12 +65,18 @@ export async function composeServer(parts: ServerParts): Promise<readonly Servic
 }
 
 /** Who callers are and what they may do, by the API server's word. */
-function access({ config, client, clock }: ServerParts): { readonly authenticator?: Authenticator; readonly authorizer: Authorizer } {
+function access({ config, client, clock }: ServerParts): {
+  readonly authenticator?: Authenticator;
+  readonly authorizer: Authorizer;
+} {
   const { authentication, authorization } = config.kubelet;
   const reviews = createAccessReview({ client, clock, nodeName: config.nodeName });
   const { cacheAuthorizedTTL: allowedMs, cacheUnauthorizedTTL: deniedMs } = authorization.webhook;
   return {
-    authorizer: authorization.mode === "AlwaysAllow" ? alwaysAllow : cachedAuthorizer(reviews, clock, { allowedMs, deniedMs }),
-    ...(authentication.webhook.enabled && { authenticator: cachedAuthenticator(reviews, clock, authentication.webhook.cacheTTL) }),
+    authorizer:
+      authorization.mode === "AlwaysAllow" ? alwaysAllow : cachedAuthorizer(reviews, clock, { allowedMs, deniedMs }),
+    ...(authentication.webhook.enabled && {
+      authenticator: cachedAuthenticator(reviews, clock, authentication.webhook.cacheTTL),
+    }),
   };
 }

@@ -58,7 +58,14 @@ export async function runKubelet(deps: KubeletDeps, signal: AbortSignal): Promis
   const target = await observeTarget(deps, cluster, waker, signal);
   const sync = composeSync(deps, cluster, target, waker);
   const { pods, statuses } = sync;
-  const server = await composeServer({ ...deps, ...target, runtime: deps.target.runtime, addresses: target.agent, pods, statuses });
+  const server = await composeServer({
+    ...deps,
+    ...target,
+    runtime: deps.target.runtime,
+    addresses: target.agent,
+    pods,
+    statuses,
+  });
   await runGroup([...server, ...cluster.running, ...target.running, ...sync.running], signal);
 }
 
@@ -66,7 +73,13 @@ export async function runKubelet(deps: KubeletDeps, signal: AbortSignal): Promis
 function observeCluster({ config, client, clock, log }: KubeletDeps) {
   const { kubelet, nodeName } = config;
   const common = { client, clock, log };
-  const events = createEventRecorder({ ...common, component: "kubelet", host: nodeName, qps: kubelet.eventRecordQPS, burst: kubelet.eventBurst });
+  const events = createEventRecorder({
+    ...common,
+    component: "kubelet",
+    host: nodeName,
+    qps: kubelet.eventRecordQPS,
+    burst: kubelet.eventBurst,
+  });
   const nodes = createNodeWatch({ ...common, nodeName });
   const services = createServiceLister(common);
   const objects = createObjectCaches(common);
@@ -78,22 +91,49 @@ function observeCluster({ config, client, clock, log }: KubeletDeps) {
 type Cluster = ReturnType<typeof observeCluster>;
 
 /** What the target shows: its pods, its logs, its health; and the Node that tells the cluster of it. */
-async function observeTarget({ config, target, client, clock, log }: KubeletDeps, { events, nodes }: Cluster, waker: Waker, signal: AbortSignal) {
+async function observeTarget(
+  { config, target, client, clock, log }: KubeletDeps,
+  { events, nodes }: Cluster,
+  waker: Waker,
+  signal: AbortSignal,
+) {
   const { host, runtime, sharing } = target;
   const ownerLabels: Record<string, string> = sharing === "shared" ? { [nodeLabel]: config.nodeName } : {};
-  const isRunning = async (id: string, stop: AbortSignal) => (await runtime.containerStatus(id, stop)).status?.state === ContainerState.CONTAINER_RUNNING;
+  const isRunning = async (id: string, stop: AbortSignal) =>
+    (await runtime.containerStatus(id, stop)).status?.state === ContainerState.CONTAINER_RUNNING;
   const logs = createLogReader({ host, clock, log, roots: [config.kubelet.podLogsDir], isRunning });
   const pleg = createPleg({
-    runtime, clock, log, ownerLabels, waker,
+    runtime,
+    clock,
+    log,
+    ownerLabels,
+    waker,
     terminationMessage: (status, stop) => readTerminationMessage({ fs: host.fs, logs }, status, stop),
   });
   const health = createRuntimeHealth({ runtime, clock, log, onChange: () => agent.hurry() });
   const problems = () => [pleg.unhealthy()].filter((problem) => problem !== undefined);
-  const agent = await createNodeAgent({ settings: nodeSettings(config), client, nodes, host, images: runtime, runtime: health, problems, events, clock, log }, signal);
+  const agent = await createNodeAgent(
+    {
+      settings: nodeSettings(config),
+      client,
+      nodes,
+      host,
+      images: runtime,
+      runtime: health,
+      problems,
+      events,
+      clock,
+      log,
+    },
+    signal,
+  );
   // A Node that somebody deletes is registered again at once.
   nodes.onChange((node) => node ?? agent.hurry());
   // Pods are taken in once the runtime has shown what it holds and said its name, which is part of containers' IDs.
-  const shown: Service = { ...pleg, ready: async (stop) => void (await Promise.all([pleg.ready(stop), health.answered(stop)])) };
+  const shown: Service = {
+    ...pleg,
+    ready: async (stop) => void (await Promise.all([pleg.ready(stop), health.answered(stop)])),
+  };
   const running: readonly Service[] = [health, ...agent.services, shown];
   return { ownerLabels, logs, pleg, health, agent, running };
 }
@@ -108,33 +148,111 @@ function composeSync(deps: KubeletDeps, cluster: Cluster, observed: Observed, wa
   const { host, runtime } = target;
   const pods = createPodManager();
   const stop = new AbortController();
-  const statuses = createStatusManager({ api: createPodApi(client), pods, mayRun: (uid) => mayRun(workers.get(uid)?.phase), clock, log });
+  const statuses = createStatusManager({
+    api: createPodApi(client),
+    pods,
+    mayRun: (uid) => mayRun(workers.get(uid)?.phase),
+    clock,
+    log,
+  });
   const onSandboxReady = async ({ metadata: { uid } }: Pod) => {
     const pod = pods.get(uid);
     if (pod) statuses.set(pod, statusOf(pod, await pleg.inspect(uid, stop.signal), false));
   };
-  const { volumes, ground, podRuntime } = composeRuntime({ ...deps, ...cluster, ...observed, pods, containerLogsDir, onSandboxReady });
+  const { volumes, ground, podRuntime } = composeRuntime({
+    ...deps,
+    ...cluster,
+    ...observed,
+    pods,
+    containerLogsDir,
+    onSandboxReady,
+  });
   cluster.objects.onChange(volumes.objectChanged);
-  const probes = createProbes({ host, runtime, clock, log, events, cache: pleg.cache, pods, status: statuses, waker, agentStartedAt: clock.now() });
+  const probes = createProbes({
+    host,
+    runtime,
+    clock,
+    log,
+    events,
+    cache: pleg.cache,
+    pods,
+    status: statuses,
+    waker,
+    agentStartedAt: clock.now(),
+  });
   const statusOf = (pod: Pod, seen: RuntimePod, ending: boolean): PodStatus => {
     const { uid } = pod.metadata;
     const readiness = (name: string, id: string) => probes.readiness(uid, name, id);
     const runtimeName = health.version()?.runtimeName ?? "";
-    return generateStatus({ pod, observed: seen, ending, previous: statuses.get(uid), failures: podRuntime.failures(uid), readiness, hostIPs: agent.hostIPs(), runtimeName });
+    return generateStatus({
+      pod,
+      observed: seen,
+      ending,
+      previous: statuses.get(uid),
+      failures: podRuntime.failures(uid),
+      readiness,
+      hostIPs: agent.hostIPs(),
+      runtimeName,
+    });
   };
   const passes = createPasses({
-    cache: pleg.cache, inspector: pleg, runtime: podRuntime, volumes, objects: cluster.objects, prober: probes, served: createServed(), status: statuses,
-    events, ground, statusOf, networkError: health.networkError, syncMs: config.kubelet.syncFrequency, clock, log,
+    cache: pleg.cache,
+    inspector: pleg,
+    runtime: podRuntime,
+    volumes,
+    objects: cluster.objects,
+    prober: probes,
+    served: createServed(),
+    status: statuses,
+    events,
+    ground,
+    statusOf,
+    networkError: health.networkError,
+    syncMs: config.kubelet.syncFrequency,
+    clock,
+    log,
   });
   const workers = createPodWorkers({ passes, clock, log, stop: stop.signal });
   const freshNode = (signal: AbortSignal) => client.get<Node>(`/api/v1/nodes/${config.nodeName}`, { signal });
   const admission = createAdmission({ node: nodes, freshNode, allocatable: agent.allocatable, log });
-  const syncLoop = createSyncLoop({ pods, workers, cache: pleg.cache, admission, status: statuses, events, nowText: () => rfc3339(clock.now()), log });
+  const syncLoop = createSyncLoop({
+    pods,
+    workers,
+    cache: pleg.cache,
+    admission,
+    status: statuses,
+    events,
+    nowText: () => rfc3339(clock.now()),
+    log,
+  });
   const podConfig = createPodConfig({ expected: ["api"], emit: syncLoop.push, events, clock });
-  const source = createApiServerSource({ client, clock, log, nodeName: config.nodeName, set: (all) => podConfig.set("api", all), after: nodes.ready });
-  const garbage = createGarbage({ runtime, fs: host.fs, cache: pleg.cache, inspector: pleg, podLogsDir: config.kubelet.podLogsDir, containerLogsDir, clock, log });
+  const source = createApiServerSource({
+    client,
+    clock,
+    log,
+    nodeName: config.nodeName,
+    set: (all) => podConfig.set("api", all),
+    after: nodes.ready,
+  });
+  const garbage = createGarbage({
+    runtime,
+    fs: host.fs,
+    cache: pleg.cache,
+    inspector: pleg,
+    podLogsDir: config.kubelet.podLogsDir,
+    containerLogsDir,
+    clock,
+    log,
+  });
   const housekeeping = createHousekeeping({
-    pods, workers, cache: pleg.cache, sourcesSeen: () => podConfig.allSeen() && syncLoop.caughtUp(), directories: volumes.podDirectories, forgetExcept: probes.collect, clock, log,
+    pods,
+    workers,
+    cache: pleg.cache,
+    sourcesSeen: () => podConfig.allSeen() && syncLoop.caughtUp(),
+    directories: volumes.podDirectories,
+    forgetExcept: probes.collect,
+    clock,
+    log,
     async sweep(uid, signal) {
       await garbage.podGone(uid, signal);
       await volumes.removePodDirectory(uid, signal);
@@ -144,7 +262,16 @@ function composeSync(deps: KubeletDeps, cluster: Cluster, observed: Observed, wa
   });
   const draining: Service = { name: "pod-workers", run: (signal) => drain(signal, stop, workers.idle, clock) };
   const stoppingVolumes: Service = { name: "volumes", run: async (signal) => onAbort(signal).then(volumes.stop) };
-  const running: readonly Service[] = [statuses, stoppingVolumes, probes, draining, syncLoop, source, housekeeping, garbage];
+  const running: readonly Service[] = [
+    statuses,
+    stoppingVolumes,
+    probes,
+    draining,
+    syncLoop,
+    source,
+    housekeeping,
+    garbage,
+  ];
   return { pods, statuses, workers, running };
 }
 
@@ -154,7 +281,12 @@ function mayRun(phase: string | undefined): boolean {
 }
 
 /** Ends the workers' passes and waits for calls to the runtime that must not be cut off. */
-async function drain(signal: AbortSignal, workers: AbortController, idle: () => Promise<void>, clock: Clock): Promise<void> {
+async function drain(
+  signal: AbortSignal,
+  workers: AbortController,
+  idle: () => Promise<void>,
+  clock: Clock,
+): Promise<void> {
   await onAbort(signal);
   workers.abort();
   const patience = new AbortController();

@@ -12,14 +12,17 @@ async function main(): Promise<number> {
   }
   const [{ runNodes }, { providers }] = await Promise.all([import("./nodes.ts"), import("../providers/index.ts")]);
   const stop = new AbortController();
-  for (const name of ["SIGTERM", "SIGINT"] as const) process.once(name, () => stop.abort(new CodedError("cancelled", `stopped by ${name}`)));
+  for (const name of ["SIGTERM", "SIGINT"] as const)
+    process.once(name, () => stop.abort(new CodedError("cancelled", `stopped by ${name}`)));
   return (await runNodes({ ...asked, providers, signal: stop.signal })) ? 0 : 1;
 }
 
 main().then(
   (code) => process.exit(code),
   (error: unknown) => {
-    process.stderr.write(`graftlet: ${error instanceof CodedError ? error.message : error instanceof Error ? error.stack : messageOf(error)}\n`);
+    process.stderr.write(
+      `graftlet: ${error instanceof CodedError ? error.message : error instanceof Error ? error.stack : messageOf(error)}\n`,
+    );
     process.exit(1);
   },
 );

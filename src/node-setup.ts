@@ -33,7 +33,11 @@ export function nodeSettings({ kubelet, ...config }: NodeConfig): NodeSettings {
 }
 
 /** The node's part in what its pods get. */
-export function podSettings({ kubelet, nodeName, rootDir }: NodeConfig, ownerLabels: Readonly<Record<string, string>>, logLinksDirectory: string): PodSettings {
+export function podSettings(
+  { kubelet, nodeName, rootDir }: NodeConfig,
+  ownerLabels: Readonly<Record<string, string>>,
+  logLinksDirectory: string,
+): PodSettings {
   return {
     nodeName,
     rootDirectory: rootDir,

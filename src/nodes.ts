@@ -21,9 +21,16 @@ export interface RunNodesOptions {
 export async function runNodes({ nodes, verbosity, warnings, providers, signal }: RunNodesOptions): Promise<boolean> {
   const clock = systemClock();
   const log = createLogger(verbosity);
-  log.info({ version: graftletVersion, kubelet: kubeletVersion, nodes: nodes.map(({ nodeName }) => nodeName) }, "graftlet starts");
+  log.info(
+    { version: graftletVersion, kubelet: kubeletVersion, nodes: nodes.map(({ nodeName }) => nodeName) },
+    "graftlet starts",
+  );
   for (const warning of warnings) log.warn({}, warning);
-  const ends = await Promise.all(nodes.map((config) => runNode({ config, providers, clock, log: nodes.length > 1 ? log.child({ node: config.nodeName }) : log, signal })));
+  const ends = await Promise.all(
+    nodes.map((config) =>
+      runNode({ config, providers, clock, log: nodes.length > 1 ? log.child({ node: config.nodeName }) : log, signal }),
+    ),
+  );
   return !ends.includes(false);
 }
 
@@ -39,7 +46,11 @@ async function runNode({ config, providers, clock, log, signal }: NodeRun): Prom
   const { kubelet, nodeName } = config;
   try {
     const provider = providers[config.provider];
-    if (!provider) throw new CodedError("invalid_argument", `--provider ${JSON.stringify(config.provider)} is not known: use one of ${Object.keys(providers).join(", ")}`);
+    if (!provider)
+      throw new CodedError(
+        "invalid_argument",
+        `--provider ${JSON.stringify(config.provider)} is not known: use one of ${Object.keys(providers).join(", ")}`,
+      );
     await using target = await provider({
       config: config.providerConfig,
       containerRuntimeEndpoint: kubelet.containerRuntimeEndpoint,
@@ -50,8 +61,19 @@ async function runNode({ config, providers, clock, log, signal }: NodeRun): Prom
       log,
     });
     const { kubeconfig } = config;
-    if (kubeconfig === undefined) throw new CodedError("invalid_argument", "--kubeconfig is not given: graftlet needs the path of a kubeconfig, also where it runs in a Pod");
-    await using client = createApiClient({ kubeconfig, clock, log, userAgent: `graftlet/${graftletVersion}`, qps: kubelet.kubeAPIQPS, burst: kubelet.kubeAPIBurst });
+    if (kubeconfig === undefined)
+      throw new CodedError(
+        "invalid_argument",
+        "--kubeconfig is not given: graftlet needs the path of a kubeconfig, also where it runs in a Pod",
+      );
+    await using client = createApiClient({
+      kubeconfig,
+      clock,
+      log,
+      userAgent: `graftlet/${graftletVersion}`,
+      qps: kubelet.kubeAPIQPS,
+      burst: kubelet.kubeAPIBurst,
+    });
     await using _claim = await claimTarget({ host: target.host, clock }, config, signal);
     await runKubelet({ config, target, client, clock, log }, signal);
     log.info({}, "graftlet has stopped, its pods run on");
@@ -59,7 +81,9 @@ async function runNode({ config, providers, clock, log, signal }: NodeRun): Prom
   } catch (error) {
     if (signal.aborted && codeOf(error) === "cancelled") return true;
     const prefix = `graftlet: node ${nodeName}: `;
-    process.stderr.write(`${prefix}${error instanceof Error && codeOf(error) === "unknown" ? (error.stack ?? error.message) : messageOf(error)}\n`);
+    process.stderr.write(
+      `${prefix}${error instanceof Error && codeOf(error) === "unknown" ? (error.stack ?? error.message) : messageOf(error)}\n`,
+    );
     return false;
   }
 }

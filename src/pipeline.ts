@@ -193,7 +193,12 @@ export interface PodRuntime {
    *  pulls, never a call that makes or starts something. Rejects only when the signal aborts. */
   sync(pod: Pod, observed: RuntimePod, signal: AbortSignal): Promise<SyncOutcome>;
   /** Stops all containers, then the sandboxes. `pod` is undefined for one that only the runtime knows. */
-  kill(observed: RuntimePod, pod: Pod | undefined, graceSeconds: number | undefined, signal: AbortSignal): Promise<void>;
+  kill(
+    observed: RuntimePod,
+    pod: Pod | undefined,
+    graceSeconds: number | undefined,
+    signal: AbortSignal,
+  ): Promise<void>;
   /** Why containers of this pod could not be started, by name. */
   failures(uid: string): ReadonlyMap<string, StartFailure>;
 }

@@ -18,9 +18,19 @@ export type Limit = number | "none";
 export interface Channel {
   /** @param limit the call's deadline; the channel's own when left out.
    *  @throws CodedError with the server's words as its message. */
-  call<Request, Response>(method: Method<Request, Response>, request: Request, signal: AbortSignal, limit?: Limit): Promise<Response>;
+  call<Request, Response>(
+    method: Method<Request, Response>,
+    request: Request,
+    signal: AbortSignal,
+    limit?: Limit,
+  ): Promise<Response>;
   /** Messages as they come. Ends when the signal aborts; throws when the stream breaks or the server ends it. */
-  stream<Request, Response>(method: Method<Request, Response>, request: Request, signal: AbortSignal, headers?: Readonly<Record<string, string>>): AsyncGenerator<Response>;
+  stream<Request, Response>(
+    method: Method<Request, Response>,
+    request: Request,
+    signal: AbortSignal,
+    headers?: Readonly<Record<string, string>>,
+  ): AsyncGenerator<Response>;
   close(): void;
 }
 
@@ -62,7 +72,13 @@ export function createChannel({ path, requestTimeoutMs, clock }: ChannelOptions)
       if (signal.aborted) return;
       const metadata = new Metadata();
       for (const [name, value] of Object.entries(headers)) metadata.set(name, value);
-      const messages = client.makeServerStreamRequest(method.path, method.requestSerialize, method.responseDeserialize, request, metadata);
+      const messages = client.makeServerStreamRequest(
+        method.path,
+        method.requestSerialize,
+        method.responseDeserialize,
+        request,
+        metadata,
+      );
       // The iteration below reports errors; one that comes after it ended has no reader left.
       messages.on("error", () => {});
       const cancel = () => messages.cancel();
@@ -87,14 +103,27 @@ interface UnaryOptions {
   readonly signal: AbortSignal;
 }
 
-function unary<Request, Response>(client: Client, method: Method<Request, Response>, request: Request, { deadline, signal }: UnaryOptions): Promise<Response> {
+function unary<Request, Response>(
+  client: Client,
+  method: Method<Request, Response>,
+  request: Request,
+  { deadline, signal }: UnaryOptions,
+): Promise<Response> {
   return new Promise((resolve, reject) => {
     const options = deadline === undefined ? {} : { deadline };
-    const call = client.makeUnaryRequest(method.path, method.requestSerialize, method.responseDeserialize, request, new Metadata(), options, (error, response) => {
-      signal.removeEventListener("abort", cancel);
-      if (response !== undefined && !error) resolve(response);
-      else reject(error ?? new CodedError("unknown", `${method.path} answered without a message`));
-    });
+    const call = client.makeUnaryRequest(
+      method.path,
+      method.requestSerialize,
+      method.responseDeserialize,
+      request,
+      new Metadata(),
+      options,
+      (error, response) => {
+        signal.removeEventListener("abort", cancel);
+        if (response !== undefined && !error) resolve(response);
+        else reject(error ?? new CodedError("unknown", `${method.path} answered without a message`));
+      },
+    );
     const cancel = () => call.cancel();
     signal.addEventListener("abort", cancel, { once: true });
   });

@@ -20,27 +20,45 @@ const fields = ["endpoint", "imageEndpoint", "sharing"];
 
 /** Reads the cri provider's `providerConfig`: `endpoint`, `imageEndpoint`, `sharing`, all optional.
  *  @throws CodedError invalid_argument, a sentence that names the field and the remedy. */
-export function readCriConfig(config: unknown, { containerRuntimeEndpoint, imageServiceEndpoint }: CriDefaults): CriConfig {
+export function readCriConfig(
+  config: unknown,
+  { containerRuntimeEndpoint, imageServiceEndpoint }: CriDefaults,
+): CriConfig {
   const given = recordOf(config);
   const unknown = Object.keys(given).find((name) => !fields.includes(name));
-  if (unknown !== undefined) throw invalid(`providerConfig.${unknown} is not a field of the cri provider: remove it (it knows ${fields.join(", ")}).`);
-  const runtimeSocket = given.endpoint === undefined ? socketOf("containerRuntimeEndpoint", containerRuntimeEndpoint) : socketOf("providerConfig.endpoint", given.endpoint);
-  const imageSocket = given.imageEndpoint !== undefined
-    ? socketOf("providerConfig.imageEndpoint", given.imageEndpoint)
-    : imageServiceEndpoint === "" || given.endpoint !== undefined ? runtimeSocket : socketOf("imageServiceEndpoint", imageServiceEndpoint);
+  if (unknown !== undefined)
+    throw invalid(
+      `providerConfig.${unknown} is not a field of the cri provider: remove it (it knows ${fields.join(", ")}).`,
+    );
+  const runtimeSocket =
+    given.endpoint === undefined
+      ? socketOf("containerRuntimeEndpoint", containerRuntimeEndpoint)
+      : socketOf("providerConfig.endpoint", given.endpoint);
+  const imageSocket =
+    given.imageEndpoint !== undefined
+      ? socketOf("providerConfig.imageEndpoint", given.imageEndpoint)
+      : imageServiceEndpoint === "" || given.endpoint !== undefined
+        ? runtimeSocket
+        : socketOf("imageServiceEndpoint", imageServiceEndpoint);
   return { runtimeSocket, imageSocket, sharing: sharingOf(given.sharing) };
 }
 
 function recordOf(config: unknown): Readonly<Record<string, unknown>> {
   if (config === undefined || config === null) return {};
-  if (typeof config !== "object" || Array.isArray(config)) throw invalid("providerConfig of the cri provider is not a map of fields: write `endpoint: unix:///run/containerd/containerd.sock`.");
+  if (typeof config !== "object" || Array.isArray(config))
+    throw invalid(
+      "providerConfig of the cri provider is not a map of fields: write `endpoint: unix:///run/containerd/containerd.sock`.",
+    );
   return { ...config };
 }
 
 /** Kubelets still take a bare path for an endpoint. */
 function socketOf(field: string, value: unknown): string {
   const path = typeof value === "string" ? value.replace(/^unix:(\/\/)?/, "") : "";
-  if (!path.startsWith("/")) throw invalid(`${field} is ${JSON.stringify(value)}, not the address of a unix socket: write it as unix:///run/containerd/containerd.sock.`);
+  if (!path.startsWith("/"))
+    throw invalid(
+      `${field} is ${JSON.stringify(value)}, not the address of a unix socket: write it as unix:///run/containerd/containerd.sock.`,
+    );
   return path;
 }
 

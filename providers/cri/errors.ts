@@ -22,10 +22,17 @@ const codes: Readonly<Partial<Record<status, ErrorCode>>> = {
 export function codedCallError(error: unknown, signal: AbortSignal): CodedError {
   if (signal.aborted) return abortError(signal);
   if (error instanceof CodedError) return error;
-  if (!isServiceError(error)) return new CodedError("unknown", error instanceof Error ? error.message : String(error), { cause: error });
+  if (!isServiceError(error))
+    return new CodedError("unknown", error instanceof Error ? error.message : String(error), { cause: error });
   return new CodedError(codes[error.code] ?? "unknown", error.details, { cause: error });
 }
 
 function isServiceError(error: unknown): error is ServiceError {
-  return error instanceof Error && "code" in error && typeof error.code === "number" && "details" in error && typeof error.details === "string";
+  return (
+    error instanceof Error &&
+    "code" in error &&
+    typeof error.code === "number" &&
+    "details" in error &&
+    typeof error.details === "string"
+  );
 }

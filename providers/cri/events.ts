@@ -1,5 +1,16 @@
-import { type ContainerEventResponse, ContainerEventType, GetEventsRequest, RuntimeServiceService as runtimeService, VersionRequest } from "../../src/gen/cri.ts";
-import { ContainerEvent, type Envelope, EventsService as containerdEvents, TaskEvent } from "../../src/gen/containerd-events.ts";
+import {
+  type ContainerEventResponse,
+  ContainerEventType,
+  GetEventsRequest,
+  RuntimeServiceService as runtimeService,
+  VersionRequest,
+} from "../../src/gen/cri.ts";
+import {
+  ContainerEvent,
+  type Envelope,
+  EventsService as containerdEvents,
+  TaskEvent,
+} from "../../src/gen/containerd-events.ts";
 import type { Clock } from "../../src/lib/clock.ts";
 import { CodedError, hasCode } from "../../src/lib/errors.ts";
 import type { Logger } from "../../src/lib/log.ts";
@@ -32,7 +43,8 @@ export function criEvents(options: CriEventsOptions): (signal: AbortSignal) => A
         return;
       } catch (error) {
         if (!hasCode(error, "unimplemented")) throw error;
-        if (!lacking.has(source.name)) log.info({ source: source.name }, "the runtime does not have this source of events");
+        if (!lacking.has(source.name))
+          log.info({ source: source.name }, "the runtime does not have this source of events");
         lacking.add(source.name);
       }
     }
@@ -45,12 +57,18 @@ const settleMs = 50;
 
 /** `listening`, then what the source tells. Servers written in Go send nothing on a stream before its first message: that a
  *  subscription stands shows in the answer to a later call on the same connection, and in no refusal coming with it. */
-async function* standing(source: Source, { runtime, clock }: CriEventsOptions, signal: AbortSignal): AsyncGenerator<RuntimeEvent> {
+async function* standing(
+  source: Source,
+  { runtime, clock }: CriEventsOptions,
+  signal: AbortSignal,
+): AsyncGenerator<RuntimeEvent> {
   const stop = new AbortController();
   const either = AbortSignal.any([signal, stop.signal]);
   const stream = source.events(either);
   let first = stream.next();
-  const stands = runtime.call(runtimeService.version, VersionRequest.fromPartial({}), either).then(() => clock.sleep(settleMs, either));
+  const stands = runtime
+    .call(runtimeService.version, VersionRequest.fromPartial({}), either)
+    .then(() => clock.sleep(settleMs, either));
   try {
     await Promise.race([first, stands]);
     yield { is: "listening" };
@@ -89,14 +107,23 @@ export function criEvent({ containerId, containerEventType, podSandboxStatus }: 
   };
 }
 
-const topics = ["/tasks/start", "/tasks/exit", "/tasks/oom", "/tasks/delete", "/containers/create", "/containers/delete"];
+const topics = [
+  "/tasks/start",
+  "/tasks/exit",
+  "/tasks/oom",
+  "/tasks/delete",
+  "/containers/create",
+  "/containers/delete",
+];
 
 function containerdSource(runtime: Channel): Source {
   return {
     name: "containerd events",
     async *events(signal) {
       const filters = topics.map((topic) => `namespace==k8s.io,topic=="${topic}"`);
-      const messages = runtime.stream(containerdEvents.subscribe, { filters }, signal, { "containerd-namespace": "k8s.io" });
+      const messages = runtime.stream(containerdEvents.subscribe, { filters }, signal, {
+        "containerd-namespace": "k8s.io",
+      });
       for await (const message of messages) yield containerdEvent(message);
     },
   };

@@ -1,4 +1,9 @@
-import { ImageFsInfoRequest, ListImagesRequest, type ImageSpec, ImageServiceService as imageService } from "../../src/gen/cri.ts";
+import {
+  ImageFsInfoRequest,
+  ListImagesRequest,
+  type ImageSpec,
+  ImageServiceService as imageService,
+} from "../../src/gen/cri.ts";
 import { hasCode } from "../../src/lib/errors.ts";
 import type { Images } from "../../src/seams/runtime.ts";
 import type { Channel } from "./client.ts";

@@ -1,20 +1,32 @@
-import { type ContainerFilter, ListContainersRequest, ListPodSandboxRequest, type PodSandboxFilter, RuntimeServiceService as runtimeService } from "../../src/gen/cri.ts";
+import {
+  type ContainerFilter,
+  ListContainersRequest,
+  ListPodSandboxRequest,
+  type PodSandboxFilter,
+  RuntimeServiceService as runtimeService,
+} from "../../src/gen/cri.ts";
 import type { Containers, Sandboxes } from "../../src/seams/runtime.ts";
 import type { Channel } from "./client.ts";
 
 /** Pod sandboxes over CRI. @param requestTimeoutMs deadline of an ordinary call; running a sandbox takes twice that. */
 export function criSandboxes(runtime: Channel, requestTimeoutMs: number): Sandboxes {
   return {
-    runPodSandbox: (request, signal) => runtime.call(runtimeService.runPodSandbox, request, signal, 2 * requestTimeoutMs),
+    runPodSandbox: (request, signal) =>
+      runtime.call(runtimeService.runPodSandbox, request, signal, 2 * requestTimeoutMs),
     async stopPodSandbox(podSandboxId, signal) {
       await runtime.call(runtimeService.stopPodSandbox, { podSandboxId }, signal);
     },
     async removePodSandbox(podSandboxId, signal) {
       await runtime.call(runtimeService.removePodSandbox, { podSandboxId }, signal);
     },
-    podSandboxStatus: (podSandboxId, signal) => runtime.call(runtimeService.podSandboxStatus, { podSandboxId, verbose: false }, signal),
+    podSandboxStatus: (podSandboxId, signal) =>
+      runtime.call(runtimeService.podSandboxStatus, { podSandboxId, verbose: false }, signal),
     async listPodSandbox(filter: PodSandboxFilter | undefined, signal) {
-      const { items } = await runtime.call(runtimeService.listPodSandbox, ListPodSandboxRequest.fromPartial({ filter }), signal);
+      const { items } = await runtime.call(
+        runtimeService.listPodSandbox,
+        ListPodSandboxRequest.fromPartial({ filter }),
+        signal,
+      );
       return items;
     },
   };
@@ -28,16 +40,26 @@ export function criContainers(runtime: Channel, requestTimeoutMs: number): Conta
       await runtime.call(runtimeService.startContainer, { containerId }, signal);
     },
     async stopContainer(containerId, graceSeconds, signal) {
-      await runtime.call(runtimeService.stopContainer, { containerId, timeout: wholeSeconds(graceSeconds) }, signal, requestTimeoutMs + graceSeconds * 1000);
+      await runtime.call(
+        runtimeService.stopContainer,
+        { containerId, timeout: wholeSeconds(graceSeconds) },
+        signal,
+        requestTimeoutMs + graceSeconds * 1000,
+      );
     },
     async removeContainer(containerId, signal) {
       await runtime.call(runtimeService.removeContainer, { containerId }, signal);
     },
     async listContainers(filter: ContainerFilter | undefined, signal) {
-      const { containers } = await runtime.call(runtimeService.listContainers, ListContainersRequest.fromPartial({ filter }), signal);
+      const { containers } = await runtime.call(
+        runtimeService.listContainers,
+        ListContainersRequest.fromPartial({ filter }),
+        signal,
+      );
       return containers;
     },
-    containerStatus: (containerId, signal) => runtime.call(runtimeService.containerStatus, { containerId, verbose: false }, signal),
+    containerStatus: (containerId, signal) =>
+      runtime.call(runtimeService.containerStatus, { containerId, verbose: false }, signal),
     async updateContainerResources(request, signal) {
       await runtime.call(runtimeService.updateContainerResources, request, signal);
     },
@@ -46,7 +68,12 @@ export function criContainers(runtime: Channel, requestTimeoutMs: number): Conta
     },
     execSync(containerId, argv, timeoutSeconds, signal) {
       const limit = timeoutSeconds === 0 ? "none" : requestTimeoutMs + timeoutSeconds * 1000;
-      return runtime.call(runtimeService.execSync, { containerId, cmd: [...argv], timeout: wholeSeconds(timeoutSeconds) }, signal, limit);
+      return runtime.call(
+        runtimeService.execSync,
+        { containerId, cmd: [...argv], timeout: wholeSeconds(timeoutSeconds) },
+        signal,
+        limit,
+      );
     },
   };
 }

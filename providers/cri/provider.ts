@@ -5,8 +5,18 @@ import { criRuntime } from "./runtime.ts";
 
 /** The machine graftlet runs on, with a CRI runtime on a unix socket of it. Unless `sharing` says otherwise the runtime is
  *  this node's alone, as it is a kubelet's. */
-export const criProvider: ProviderFactory = async ({ config, containerRuntimeEndpoint, imageServiceEndpoint, requestTimeoutMs, clock, log }) => {
-  const { runtimeSocket, imageSocket, sharing } = readCriConfig(config, { containerRuntimeEndpoint, imageServiceEndpoint });
+export const criProvider: ProviderFactory = async ({
+  config,
+  containerRuntimeEndpoint,
+  imageServiceEndpoint,
+  requestTimeoutMs,
+  clock,
+  log,
+}) => {
+  const { runtimeSocket, imageSocket, sharing } = readCriConfig(config, {
+    containerRuntimeEndpoint,
+    imageServiceEndpoint,
+  });
   const host = localHost({ clock });
   const runtime = criRuntime({ runtimeSocket, imageSocket, requestTimeoutMs, host, clock, log });
   return {

@@ -23,7 +23,14 @@ export interface CriRuntimeOptions {
 }
 
 /** The Runtime seam over a CRI v1 socket. Connects when first asked; disposing of it closes the connections. */
-export function criRuntime({ runtimeSocket, imageSocket, requestTimeoutMs, host, clock, log }: CriRuntimeOptions): Runtime {
+export function criRuntime({
+  runtimeSocket,
+  imageSocket,
+  requestTimeoutMs,
+  host,
+  clock,
+  log,
+}: CriRuntimeOptions): Runtime {
   const runtime = createChannel({ path: runtimeSocket, requestTimeoutMs, clock });
   const images = createChannel({ path: imageSocket, requestTimeoutMs, clock });
   return {

@@ -1,4 +1,10 @@
-import { type ContainerStatsFilter, ListContainerStatsRequest, ListPodSandboxStatsRequest, type PodSandboxStatsFilter, RuntimeServiceService as runtimeService } from "../../src/gen/cri.ts";
+import {
+  type ContainerStatsFilter,
+  ListContainerStatsRequest,
+  ListPodSandboxStatsRequest,
+  type PodSandboxStatsFilter,
+  RuntimeServiceService as runtimeService,
+} from "../../src/gen/cri.ts";
 import type { Stats } from "../../src/seams/runtime.ts";
 import type { Channel } from "./client.ts";
 
@@ -9,13 +15,21 @@ export function criStats(runtime: Channel): Required<Stats> {
       return (await runtime.call(runtimeService.containerStats, { containerId }, signal)).stats;
     },
     async listContainerStats(filter: ContainerStatsFilter | undefined, signal) {
-      return (await runtime.call(runtimeService.listContainerStats, ListContainerStatsRequest.fromPartial({ filter }), signal)).stats;
+      return (
+        await runtime.call(runtimeService.listContainerStats, ListContainerStatsRequest.fromPartial({ filter }), signal)
+      ).stats;
     },
     async podSandboxStats(podSandboxId, signal) {
       return (await runtime.call(runtimeService.podSandboxStats, { podSandboxId }, signal)).stats;
     },
     async listPodSandboxStats(filter: PodSandboxStatsFilter | undefined, signal) {
-      return (await runtime.call(runtimeService.listPodSandboxStats, ListPodSandboxStatsRequest.fromPartial({ filter }), signal)).stats;
+      return (
+        await runtime.call(
+          runtimeService.listPodSandboxStats,
+          ListPodSandboxStatsRequest.fromPartial({ filter }),
+          signal,
+        )
+      ).stats;
     },
   };
 }

@@ -11,8 +11,10 @@ import type { Channel } from "./client.ts";
 export function criStreams(runtime: Channel, host: Pick<Host, "dial">): Streams {
   return {
     exec: async (request, signal) => endpointOf((await runtime.call(runtimeService.exec, request, signal)).url, host),
-    attach: async (request, signal) => endpointOf((await runtime.call(runtimeService.attach, request, signal)).url, host),
-    portForward: async (request, signal) => endpointOf((await runtime.call(runtimeService.portForward, request, signal)).url, host),
+    attach: async (request, signal) =>
+      endpointOf((await runtime.call(runtimeService.attach, request, signal)).url, host),
+    portForward: async (request, signal) =>
+      endpointOf((await runtime.call(runtimeService.portForward, request, signal)).url, host),
   };
 }
 
@@ -20,7 +22,8 @@ export function criStreams(runtime: Channel, host: Pick<Host, "dial">): Streams 
  *  @throws CodedError unknown when the runtime named no such URL. */
 export function endpointOf(text: string, host: Pick<Host, "dial">): Endpoint {
   const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url?.protocol !== "http:" && url?.protocol !== "https:") throw new CodedError("unknown", `the runtime named a stream URL that is neither http nor https: ${text}`);
+  if (url?.protocol !== "http:" && url?.protocol !== "https:")
+    throw new CodedError("unknown", `the runtime named a stream URL that is neither http nor https: ${text}`);
   const tls = url.protocol === "https:";
   const address = { host: reachable(url.hostname.replace(/^\[|\]$/g, "")), port: Number(url.port || (tls ? 443 : 80)) };
   return {
@@ -54,7 +57,8 @@ function secure(connection: Duplex, signal: AbortSignal): Promise<TLSSocket> {
       connection.destroy();
       reject(error);
     };
-    const onError = (cause: Error) => fail(new CodedError("unavailable", `TLS with the runtime's streaming server: ${cause.message}`, { cause }));
+    const onError = (cause: Error) =>
+      fail(new CodedError("unavailable", `TLS with the runtime's streaming server: ${cause.message}`, { cause }));
     const onAbort = () => fail(abortError(signal));
     socket.once("error", onError);
     socket.once("secureConnect", () => {

@@ -9,7 +9,8 @@ import type { HostFs } from "../seams/host.ts";
 import type { Containers, Sandboxes } from "../seams/runtime.ts";
 
 export interface GarbageDeps {
-  readonly runtime: Pick<Containers, "removeContainer" | "listContainers"> & Pick<Sandboxes, "stopPodSandbox" | "removePodSandbox">;
+  readonly runtime: Pick<Containers, "removeContainer" | "listContainers"> &
+    Pick<Sandboxes, "stopPodSandbox" | "removePodSandbox">;
   readonly fs: HostFs;
   readonly cache: PodCache;
   readonly inspector: PodInspector;
@@ -58,7 +59,8 @@ export function createGarbage(deps: GarbageDeps): Garbage {
     }
     await deps.inspector.inspect(uid, signal);
     for (const { name } of await fs.list(deps.podLogsDir, signal).catch(() => [])) {
-      if (name.endsWith(`_${uid}`)) await fs.apply([{ do: "remove", path: `${deps.podLogsDir}/${name}`, recursive: true }], signal);
+      if (name.endsWith(`_${uid}`))
+        await fs.apply([{ do: "remove", path: `${deps.podLogsDir}/${name}`, recursive: true }], signal);
     }
     await removeDanglingLinks(fs, deps.containerLogsDir, signal);
   };
@@ -72,7 +74,11 @@ export function createGarbage(deps: GarbageDeps): Garbage {
         for (const pod of cache.list()) {
           if (signal.aborted) return;
           await collect(pod, signal).catch((error: unknown) => {
-            if (!signal.aborted) log.warn({ err: error, uid: pod.uid }, "ContainerGCFailed: dead containers could not be removed, will try again");
+            if (!signal.aborted)
+              log.warn(
+                { err: error, uid: pod.uid },
+                "ContainerGCFailed: dead containers could not be removed, will try again",
+              );
           });
         }
       }
@@ -84,7 +90,8 @@ export function createGarbage(deps: GarbageDeps): Garbage {
 function deadContainers(pod: RuntimePod): readonly ContainerStatus[] {
   const seen = new Set<string>();
   return pod.containers.filter((status) => {
-    if (status.state === ContainerState.CONTAINER_RUNNING || status.state === ContainerState.CONTAINER_CREATED) return false;
+    if (status.state === ContainerState.CONTAINER_RUNNING || status.state === ContainerState.CONTAINER_CREATED)
+      return false;
     const name = status.labels[containerNameLabel] ?? "";
     if (!seen.has(name)) {
       seen.add(name);
@@ -100,7 +107,10 @@ async function removeLogs(fs: HostFs, logPath: string, signal: AbortSignal): Pro
   const file = logPath.slice(directory.length + 1);
   const entries = await fs.list(directory, signal).catch(() => []);
   const own = entries.filter(({ name }) => name === file || name.startsWith(`${file}.`));
-  await fs.apply(own.map(({ name }) => ({ do: "remove", path: `${directory}/${name}` })), signal);
+  await fs.apply(
+    own.map(({ name }) => ({ do: "remove", path: `${directory}/${name}` })),
+    signal,
+  );
 }
 
 /** Links for log collectors whose log is gone. */
@@ -108,7 +118,10 @@ async function removeDanglingLinks(fs: HostFs, directory: string, signal: AbortS
   for (const { name, kind } of await fs.list(directory, signal).catch(() => [])) {
     const path = `${directory}/${name}`;
     if (kind !== "symlink") continue;
-    const dangling = await fs.stat(path, signal).then(() => false, (error: unknown) => hasCode(error, "not_found"));
+    const dangling = await fs.stat(path, signal).then(
+      () => false,
+      (error: unknown) => hasCode(error, "not_found"),
+    );
     if (dangling) await fs.apply([{ do: "remove", path }], signal);
   }
 }

@@ -5,7 +5,10 @@ import type { Host } from "../seams/host.ts";
 export async function targetAddresses(host: Host, signal: AbortSignal): Promise<readonly string[]> {
   const route = (await host.fs.readFile("/proc/net/route", { signal })).toString("utf8");
   const trie = (await host.fs.readFile("/proc/net/fib_trie", { signal })).toString("utf8");
-  const six = await host.fs.readFile("/proc/net/if_inet6", { signal }).then((text) => text.toString("utf8"), () => "");
+  const six = await host.fs.readFile("/proc/net/if_inet6", { signal }).then(
+    (text) => text.toString("utf8"),
+    () => "",
+  );
   const locals = localIPv4(trie);
   const main = defaultInterface(route);
   const ofMain = main ? subnetsOf(route, main) : [];
@@ -31,11 +34,18 @@ interface Subnet {
   readonly mask: number;
 }
 
-function routes(table: string): readonly { readonly name: string; readonly destination: number; readonly mask: number }[] {
-  return table.split("\n").slice(1).flatMap((line) => {
-    const [name, destination, , , , , , mask] = line.trim().split(/\s+/);
-    return name && destination && mask ? [{ name, destination: littleEndian(destination), mask: littleEndian(mask) }] : [];
-  });
+function routes(
+  table: string,
+): readonly { readonly name: string; readonly destination: number; readonly mask: number }[] {
+  return table
+    .split("\n")
+    .slice(1)
+    .flatMap((line) => {
+      const [name, destination, , , , , , mask] = line.trim().split(/\s+/);
+      return name && destination && mask
+        ? [{ name, destination: littleEndian(destination), mask: littleEndian(mask) }]
+        : [];
+    });
 }
 
 function littleEndian(hex: string): number {
@@ -48,7 +58,9 @@ export function defaultInterface(table: string): string | undefined {
 }
 
 function subnetsOf(table: string, name: string): readonly Subnet[] {
-  return routes(table).filter((route) => route.name === name && route.mask !== 0).map(({ destination, mask }) => ({ network: destination, mask }));
+  return routes(table)
+    .filter((route) => route.name === name && route.mask !== 0)
+    .map(({ destination, mask }) => ({ network: destination, mask }));
 }
 
 function contains({ network, mask }: Subnet, address: string): boolean {

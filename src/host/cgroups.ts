@@ -24,7 +24,22 @@ export interface Cgroups {
 const mount = "/sys/fs/cgroup";
 /** Hierarchies of version 1 in which the kubelet makes a pod's cgroup; and version 2's where a machine has both, since runc puts
  *  containers there too and leaves what leads to them behind. */
-const controllers = ["cpu", "cpuacct", "cpuset", "memory", "pids", "blkio", "hugetlb", "devices", "freezer", "net_cls", "net_prio", "perf_event", "systemd", "unified"];
+const controllers = [
+  "cpu",
+  "cpuacct",
+  "cpuset",
+  "memory",
+  "pids",
+  "blkio",
+  "hugetlb",
+  "devices",
+  "freezer",
+  "net_cls",
+  "net_prio",
+  "perf_event",
+  "systemd",
+  "unified",
+];
 
 /** @see https://kubernetes.io/docs/concepts/architecture/cgroups/ */
 export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSignal): Promise<Cgroups> {
@@ -34,7 +49,10 @@ export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSigna
     async ensure(path, limits, stop) {
       const missing = [];
       for (const root of roots) if (!(await exists(host, root + path, stop))) missing.push(root);
-      await host.fs.apply(missing.map((root) => ({ do: "mkdir", path: root + path, parents: true })), stop);
+      await host.fs.apply(
+        missing.map((root) => ({ do: "mkdir", path: root + path, parents: true })),
+        stop,
+      );
       if (version === 2 && missing.length > 0) await delegateControllers(host, path, stop);
       if (version === 1 && missing.some((root) => root.endsWith("/cpuset"))) await inheritCpuset(host, path, stop);
       await host.fs.apply(write(path, limits), stop);
@@ -56,10 +74,13 @@ async function hierarchies(host: Host, signal: AbortSignal): Promise<readonly st
 }
 
 async function exists(host: Host, path: string, signal: AbortSignal): Promise<boolean> {
-  return host.fs.stat(path, signal).then(() => true, (error: unknown) => {
-    if (hasCode(error, "not_found")) return false;
-    throw error;
-  });
+  return host.fs.stat(path, signal).then(
+    () => true,
+    (error: unknown) => {
+      if (hasCode(error, "not_found")) return false;
+      throw error;
+    },
+  );
 }
 
 /** A new cpuset of version 1 starts empty, and nothing runs in it until it has CPUs and memory nodes: take the parent's. */
@@ -69,8 +90,10 @@ async function inheritCpuset(host: Host, path: string, signal: AbortSignal): Pro
     const own = `${mount}/cpuset/${names.slice(0, depth).join("/")}`;
     const parent = `${mount}/cpuset/${names.slice(0, depth - 1).join("/")}`;
     for (const file of ["cpuset.cpus", "cpuset.mems"]) {
-      const read = async (directory: string) => (await host.fs.readFile(`${directory}/${file}`, { signal })).toString("utf8").trim();
-      if ((await read(own)) === "") await host.fs.apply([{ do: "write", path: `${own}/${file}`, data: await read(parent) }], signal);
+      const read = async (directory: string) =>
+        (await host.fs.readFile(`${directory}/${file}`, { signal })).toString("utf8").trim();
+      if ((await read(own)) === "")
+        await host.fs.apply([{ do: "write", path: `${own}/${file}`, data: await read(parent) }], signal);
     }
   }
 }
@@ -85,7 +108,9 @@ async function delegateControllers(host: Host, path: string, signal: AbortSignal
     const missing = (await wordsOf(host, `${above}/cgroup.controllers`, signal)).filter((name) => !delegated.has(name));
     for (const name of missing) {
       // One that the kernel refuses to hand down is missed only where a limit of it is set, and then that says so.
-      await host.fs.apply([{ do: "write", path: `${above}/cgroup.subtree_control`, data: `+${name}` }], signal).catch(() => throwIfAborted(signal));
+      await host.fs
+        .apply([{ do: "write", path: `${above}/cgroup.subtree_control`, data: `+${name}` }], signal)
+        .catch(() => throwIfAborted(signal));
     }
   }
 }
@@ -93,7 +118,10 @@ async function delegateControllers(host: Host, path: string, signal: AbortSignal
 /** Words of a file; none where it is not there. */
 async function wordsOf(host: Host, path: string, signal: AbortSignal): Promise<readonly string[]> {
   try {
-    return (await host.fs.readFile(path, { signal })).toString("utf8").split(/\s+/).filter((word) => word !== "");
+    return (await host.fs.readFile(path, { signal }))
+      .toString("utf8")
+      .split(/\s+/)
+      .filter((word) => word !== "");
   } catch (error) {
     if (hasCode(error, "not_found")) return [];
     throw error;
@@ -118,7 +146,10 @@ function limitsV2(path: string, limits: CgroupLimits): readonly FileChange[] {
   const quota = limits.cpuQuotaUs;
   return [
     ...set("cpu.weight", limits.cpuShares === undefined ? undefined : String(weightOf(limits.cpuShares))),
-    ...set("cpu.max", quota === undefined ? undefined : `${quota <= 0 ? "max" : quota} ${limits.cpuPeriodUs ?? 100_000}`),
+    ...set(
+      "cpu.max",
+      quota === undefined ? undefined : `${quota <= 0 ? "max" : quota} ${limits.cpuPeriodUs ?? 100_000}`,
+    ),
     ...set("memory.max", limits.memoryBytes === undefined ? undefined : String(limits.memoryBytes)),
     ...set("pids.max", limits.pids === undefined ? undefined : String(limits.pids)),
   ];
@@ -144,7 +175,8 @@ async function removeTree(host: Host, path: string, signal: AbortSignal): Promis
   try {
     await host.fs.apply([{ do: "remove", path }], signal);
   } catch (error) {
-    if (hasCode(error, "failed_precondition")) throw new CodedError("failed_precondition", `${path} still has processes in it`, { cause: error });
+    if (hasCode(error, "failed_precondition"))
+      throw new CodedError("failed_precondition", `${path} still has processes in it`, { cause: error });
     throw error;
   }
 }

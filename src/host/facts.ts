@@ -25,12 +25,21 @@ export interface HostFacts {
   readonly cgroupVersion: 1 | 2;
 }
 
-const architectures: Readonly<Record<string, string>> = { x86_64: "amd64", aarch64: "arm64", armv7l: "arm", i686: "386" };
+const architectures: Readonly<Record<string, string>> = {
+  x86_64: "amd64",
+  aarch64: "arm64",
+  armv7l: "arm",
+  i686: "386",
+};
 
 /** Reads the target's facts from its files and uname. @throws CodedError unavailable when the target is out of reach. */
 export async function readFacts(host: Host, signal: AbortSignal): Promise<HostFacts> {
   const read = async (path: string) => (await readText(host, path, signal)) ?? "";
-  const [cpuinfo, meminfo, uname] = await Promise.all([read("/proc/cpuinfo"), read("/proc/meminfo"), host.run(["uname", "-n", "-r", "-m"], { signal })]);
+  const [cpuinfo, meminfo, uname] = await Promise.all([
+    read("/proc/cpuinfo"),
+    read("/proc/meminfo"),
+    host.run(["uname", "-n", "-r", "-m"], { signal }),
+  ]);
   const [hostname = "", kernelVersion = "", machine = ""] = uname.stdout.trim().split(" ");
   const memory = parseMeminfo(meminfo);
   const machineID = ((await read("/etc/machine-id")) || (await read("/var/lib/dbus/machine-id"))).trim();
@@ -65,7 +74,9 @@ async function readText(host: Host, path: string, signal: AbortSignal): Promise<
 
 /** Fields of /proc/meminfo in bytes. */
 export function parseMeminfo(text: string): Readonly<Record<string, number>> {
-  return Object.fromEntries([...text.matchAll(/^([\w()]+):\s+(\d+) kB$/gm)].map(([, name, kib]) => [name ?? "", Number(kib) * 1024]));
+  return Object.fromEntries(
+    [...text.matchAll(/^([\w()]+):\s+(\d+) kB$/gm)].map(([, name, kib]) => [name ?? "", Number(kib) * 1024]),
+  );
 }
 
 function prettyName(osRelease: string): string {

@@ -29,7 +29,10 @@ function unescape(text: string): string {
 
 /** Mounts at a path or below it, deepest first: the order in which to unmount them. */
 export function mountsBelow(mounts: readonly Mount[], root: string): readonly string[] {
-  return mounts.map(({ path }) => path).filter((path) => path === root || path.startsWith(`${root}/`)).reverse();
+  return mounts
+    .map(({ path }) => path)
+    .filter((path) => path === root || path.startsWith(`${root}/`))
+    .reverse();
 }
 
 /** Whether something is mounted on a directory, whatever links lead to it. @throws not_found when it is not there. */
@@ -46,10 +49,17 @@ export interface TmpfsOptions {
 /** Mounts a tmpfs on a directory, kept out of swap where the kernel can.
  *  @throws permission_denied where the host's user may not mount, failed_precondition when mounting fails otherwise.
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management/#memory-backed-volumes */
-export async function mountTmpfs(host: Host, path: string, { sizeBytes }: TmpfsOptions = {}, signal?: AbortSignal): Promise<void> {
+export async function mountTmpfs(
+  host: Host,
+  path: string,
+  { sizeBytes }: TmpfsOptions = {},
+  signal?: AbortSignal,
+): Promise<void> {
   const size = sizeBytes === undefined ? [] : [`size=${sizeBytes}`];
   const mount = (options: readonly string[]) =>
-    host.run(["mount", "-t", "tmpfs", ...(options.length > 0 ? ["-o", options.join(",")] : []), "tmpfs", path], { ...(signal && { signal }) });
+    host.run(["mount", "-t", "tmpfs", ...(options.length > 0 ? ["-o", options.join(",")] : []), "tmpfs", path], {
+      ...(signal && { signal }),
+    });
   // In a user namespace the option is refused although the kernel knows it: then without.
   if ((await kernelHasNoswap(host, signal)) && (await mount([...size, "noswap"])).code === 0) return;
   const { code, stderr } = await mount(size);

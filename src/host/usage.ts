@@ -26,7 +26,9 @@ export async function readUsage(host: Host, signal: AbortSignal): Promise<HostUs
 async function rootCgroupWorkingSet(read: (path: string) => Promise<string>): Promise<number | undefined> {
   try {
     const usage = Number(await read("/sys/fs/cgroup/memory/memory.usage_in_bytes"));
-    const inactive = Number(/^total_inactive_file (\d+)$/m.exec(await read("/sys/fs/cgroup/memory/memory.stat"))?.[1] ?? 0);
+    const inactive = Number(
+      /^total_inactive_file (\d+)$/m.exec(await read("/sys/fs/cgroup/memory/memory.stat"))?.[1] ?? 0,
+    );
     return Math.max(0, usage - inactive);
   } catch (error) {
     if (hasCode(error, "not_found", "permission_denied")) return undefined;

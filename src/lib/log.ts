@@ -11,7 +11,16 @@ export interface Logger {
 }
 
 /** Field names whose values never reach a log, wherever they stand. */
-const secretFields = ["token", "password", "auth", "identityToken", "registryToken", "authorization", "data", "stringData"];
+const secretFields = [
+  "token",
+  "password",
+  "auth",
+  "identityToken",
+  "registryToken",
+  "authorization",
+  "data",
+  "stringData",
+];
 
 /** @param verbosity the kubelet's `-v`: 0 to 2 logs info and above, 3 to 4 debug, 5 and more trace.
  *  @param destination where lines go; standard error by default. */
@@ -19,7 +28,13 @@ export function createLogger(verbosity: number, destination: DestinationStream =
   const level = verbosity >= 5 ? "trace" : verbosity >= 3 ? "debug" : "info";
   const paths = secretFields.flatMap((field) => [field, `*.${field}`, `*.*.${field}`]);
   return pino(
-    { level, redact: { paths, censor: "[redacted]" }, base: null, timestamp: pino.stdTimeFunctions.isoTime, serializers: { err: errorFields } },
+    {
+      level,
+      redact: { paths, censor: "[redacted]" },
+      base: null,
+      timestamp: pino.stdTimeFunctions.isoTime,
+      serializers: { err: errorFields },
+    },
     destination,
   );
 }

@@ -2,7 +2,14 @@ import { ContainerState, PodSandboxState } from "../gen/cri.ts";
 import type { Logger } from "../lib/log.ts";
 import { Mailbox } from "../lib/mailbox.ts";
 import type { PodCache, PodInspector, RuntimePod, Waker } from "../pipeline.ts";
-import { type ObserveDeps, type PodListing, listPods, listingFingerprint, observePod, podFingerprint } from "./observe.ts";
+import {
+  type ObserveDeps,
+  type PodListing,
+  listPods,
+  listingFingerprint,
+  observePod,
+  podFingerprint,
+} from "./observe.ts";
 import { createPodCache } from "./pod-cache.ts";
 
 export interface LookerDeps extends ObserveDeps {
@@ -67,7 +74,12 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
   };
   const soon = (uid: string, exited: string | undefined) => {
     if (exited !== undefined) expected.delete(exited);
-    const box = boxes.get(uid) ?? new Mailbox<ReadonlySet<string>>((ids) => lookUntilEnded(uid, ids), (error) => onError(uid, error));
+    const box =
+      boxes.get(uid) ??
+      new Mailbox<ReadonlySet<string>>(
+        (ids) => lookUntilEnded(uid, ids),
+        (error) => onError(uid, error),
+      );
     boxes.set(uid, box);
     box.put(new Set([...(box.waiting ?? []), ...(exited === undefined ? [] : [exited])]));
     void box.idle().then(() => void (box.busy || boxes.delete(uid)));
@@ -100,5 +112,8 @@ function idsOf(pod: RuntimePod | undefined): readonly string[] {
 /** True when any of the containers or sandboxes of these IDs is shown as running. */
 function isAnyAlive(pod: RuntimePod | undefined, ids: ReadonlySet<string>): boolean {
   const containers = pod?.containers.some(({ id, state }) => ids.has(id) && state === ContainerState.CONTAINER_RUNNING);
-  return containers || (pod?.sandboxes.some(({ id, state }) => ids.has(id) && state === PodSandboxState.SANDBOX_READY) ?? false);
+  return (
+    containers ||
+    (pod?.sandboxes.some(({ id, state }) => ids.has(id) && state === PodSandboxState.SANDBOX_READY) ?? false)
+  );
 }

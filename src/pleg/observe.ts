@@ -35,7 +35,11 @@ export interface PodListing {
 }
 
 /** The runtime's pods, by UID, from two list calls. @param uid narrows both to one pod. */
-export async function listPods(deps: ObserveDeps, uid: string | undefined, signal: AbortSignal): Promise<ReadonlyMap<string, PodListing>> {
+export async function listPods(
+  deps: ObserveDeps,
+  uid: string | undefined,
+  signal: AbortSignal,
+): Promise<ReadonlyMap<string, PodListing>> {
   const { runtime, clock, ownerLabels } = deps;
   const listedAt = clock.monotonic();
   const labelSelector = { ...ownerLabels, ...(uid !== undefined && { [podUidLabel]: uid }) };
@@ -69,7 +73,11 @@ export async function observePod(deps: ObserveDeps, listing: PodListing, signal:
   };
   const [sandboxes, containers] = await Promise.all([
     Promise.all(listing.sandboxes.map(async ({ id }) => (await present(runtime.podSandboxStatus(id, signal)))?.status)),
-    Promise.all(listing.containers.map(async ({ id }) => withMessage((await present(runtime.containerStatus(id, signal)))?.status))),
+    Promise.all(
+      listing.containers.map(async ({ id }) =>
+        withMessage((await present(runtime.containerStatus(id, signal)))?.status),
+      ),
+    ),
   ]);
   const statuses = sandboxes.filter((status) => status !== undefined).sort(newestFirst);
   const containerStatuses = containers.filter((status) => status !== undefined).sort(newestFirst);
@@ -118,5 +126,8 @@ function fingerprint(
   sandboxes: readonly Pick<PodSandboxStatus, "id" | "state">[],
   containers: readonly Pick<ContainerStatus, "id" | "state">[],
 ): string {
-  return [...sandboxes, ...containers].map(({ id, state }) => `${id}=${state}`).sort().join(" ");
+  return [...sandboxes, ...containers]
+    .map(({ id, state }) => `${id}=${state}`)
+    .sort()
+    .join(" ");
 }

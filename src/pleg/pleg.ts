@@ -57,12 +57,21 @@ export function createPleg(deps: PlegDeps): Pleg {
     ready: (signal) => Promise.race([first.promise, onAbort(signal)]),
     async run(signal) {
       signal.addEventListener("abort", () => stop.abort(signal.reason), { once: true });
-      await Promise.all([relistForever(deps, looker, pulse, onRelist, signal), followEvents(deps, looker, pulse, signal)]);
+      await Promise.all([
+        relistForever(deps, looker, pulse, onRelist, signal),
+        followEvents(deps, looker, pulse, signal),
+      ]);
     },
   };
 }
 
-async function relistForever(deps: PlegDeps, looker: Looker, pulse: Pulse, onRelist: () => void, signal: AbortSignal): Promise<void> {
+async function relistForever(
+  deps: PlegDeps,
+  looker: Looker,
+  pulse: Pulse,
+  onRelist: () => void,
+  signal: AbortSignal,
+): Promise<void> {
   const { clock, log } = deps;
   let down = false;
   while (!signal.aborted) {
@@ -82,7 +91,13 @@ async function relistForever(deps: PlegDeps, looker: Looker, pulse: Pulse, onRel
 }
 
 /** While the runtime is down nothing hurries the next try. */
-async function pauseUntilDue(clock: Clock, pulse: Pulse, ms: number, down: boolean, signal: AbortSignal): Promise<void> {
+async function pauseUntilDue(
+  clock: Clock,
+  pulse: Pulse,
+  ms: number,
+  down: boolean,
+  signal: AbortSignal,
+): Promise<void> {
   const cut = new AbortController();
   const pause = clock.sleep(ms, AbortSignal.any([signal, cut.signal])).catch(() => undefined);
   await (down ? pause : Promise.race([pause, pulse.due.promise]));
@@ -100,7 +115,12 @@ async function relist(deps: PlegDeps, looker: Looker, signal: AbortSignal): Prom
   looker.settle();
 }
 
-async function followEvents({ runtime, clock, log }: PlegDeps, looker: Looker, pulse: Pulse, signal: AbortSignal): Promise<void> {
+async function followEvents(
+  { runtime, clock, log }: PlegDeps,
+  looker: Looker,
+  pulse: Pulse,
+  signal: AbortSignal,
+): Promise<void> {
   while (runtime.events && !signal.aborted) {
     try {
       for await (const event of runtime.events(signal)) onEvent(clock, looker, pulse, event);

@@ -37,11 +37,16 @@ const maxTries = 3;
 
 /** Probes a container once. @returns undefined when the probe could not be made (that counts for nothing), or when `signal`
  *  aborted. Failures, warnings and errors become events of the container. */
-export async function attemptProbe(deps: AttemptDeps, attempt: Attempt, signal: AbortSignal): Promise<"Success" | "Failure" | undefined> {
+export async function attemptProbe(
+  deps: AttemptDeps,
+  attempt: Attempt,
+  signal: AbortSignal,
+): Promise<"Success" | "Failure" | undefined> {
   const outcome = await tryProbe(deps, attempt, signal);
   if (signal.aborted) return undefined;
   const { title, pod, container } = attempt;
-  const warn = (reason: string, message: string) => deps.events.event(containerReference(pod, container.name), "Warning", reason, message);
+  const warn = (reason: string, message: string) =>
+    deps.events.event(containerReference(pod, container.name), "Warning", reason, message);
   switch (outcome.is) {
     case "success":
       return "Success";
@@ -59,15 +64,26 @@ export async function attemptProbe(deps: AttemptDeps, attempt: Attempt, signal: 
 
 async function tryProbe(deps: AttemptDeps, attempt: Attempt, signal: AbortSignal): Promise<Outcome> {
   let outcome = await runProbe(deps, attempt, signal);
-  for (let tries = 1; outcome.is === "error" && tries < maxTries && !signal.aborted; tries++) outcome = await runProbe(deps, attempt, signal);
+  for (let tries = 1; outcome.is === "error" && tries < maxTries && !signal.aborted; tries++)
+    outcome = await runProbe(deps, attempt, signal);
   return outcome;
 }
 
-async function runProbe({ host, runtime, clock }: AttemptDeps, { probe, container, containerId, podIP }: Attempt, signal: AbortSignal): Promise<Outcome> {
+async function runProbe(
+  { host, runtime, clock }: AttemptDeps,
+  { probe, container, containerId, podIP }: Attempt,
+  signal: AbortSignal,
+): Promise<Outcome> {
   const timeoutSeconds = probe.timeoutSeconds ?? 1;
-  if (probe.exec) return probeExec(runtime, probe.exec.command ?? [], { container, containerId, timeoutSeconds, signal });
+  if (probe.exec)
+    return probeExec(runtime, probe.exec.command ?? [], { container, containerId, timeoutSeconds, signal });
   try {
-    return await probeNetwork(host, probe, { container, podIP: podIP ?? "", timeoutSeconds, signal: clock.within(timeoutSeconds * 1000, signal) });
+    return await probeNetwork(host, probe, {
+      container,
+      podIP: podIP ?? "",
+      timeoutSeconds,
+      signal: clock.within(timeoutSeconds * 1000, signal),
+    });
   } catch (error) {
     return { is: "error", state: "unknown", error };
   }
@@ -82,13 +98,25 @@ interface NetworkTarget {
 }
 
 /** @throws Error for a port that cannot be resolved, or for a probe of no known kind. */
-function probeNetwork(host: Pick<Host, "dial">, probe: Probe, { container, podIP, timeoutSeconds, signal }: NetworkTarget): Promise<Outcome> {
+function probeNetwork(
+  host: Pick<Host, "dial">,
+  probe: Probe,
+  { container, podIP, timeoutSeconds, signal }: NetworkTarget,
+): Promise<Outcome> {
   if (probe.httpGet) {
     const action = probe.httpGet;
     return probeHttp(host, firstRequest(action, action.host || podIP, resolvePort(action.port, container)), signal);
   }
-  if (probe.tcpSocket) return probeTcp(host, probe.tcpSocket.host || podIP, resolvePort(probe.tcpSocket.port, container), signal);
-  if (probe.grpc) return probeGrpc(host, { host: podIP, port: probe.grpc.port, service: probe.grpc.service ?? "", timeoutSeconds, signal });
+  if (probe.tcpSocket)
+    return probeTcp(host, probe.tcpSocket.host || podIP, resolvePort(probe.tcpSocket.port, container), signal);
+  if (probe.grpc)
+    return probeGrpc(host, {
+      host: podIP,
+      port: probe.grpc.port,
+      service: probe.grpc.service ?? "",
+      timeoutSeconds,
+      signal,
+    });
   throw new Error(`missing probe handler for ${container.name}`);
 }
 

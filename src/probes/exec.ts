@@ -15,7 +15,11 @@ export interface ExecTarget {
 /** Runs a command in the container: exit code 0 is a success, another one, or running over time, a failure. `$(VAR)` in it
  *  stands for the values that the container's spec itself gives.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#probe-check-methods */
-export async function probeExec(runtime: Pick<Containers, "execSync">, command: readonly string[], target: ExecTarget): Promise<Outcome> {
+export async function probeExec(
+  runtime: Pick<Containers, "execSync">,
+  command: readonly string[],
+  target: ExecTarget,
+): Promise<Outcome> {
   const { container, containerId, timeoutSeconds, signal } = target;
   const values = new Map((container.env ?? []).map(({ name, value }) => [name, value ?? ""]));
   const argv = command.map((word) => expand(word, (name) => values.get(name)));
@@ -25,6 +29,9 @@ export async function probeExec(runtime: Pick<Containers, "execSync">, command: 
     return { is: exitCode === 0 ? "success" : "failure", output };
   } catch (error) {
     if (!hasCode(error, "deadline_exceeded")) return { is: "error", state: "unknown", error };
-    return { is: "failure", output: `command timed out: ${JSON.stringify(argv.join(" "))} timed out after ${goDuration(timeoutSeconds)}` };
+    return {
+      is: "failure",
+      output: `command timed out: ${JSON.stringify(argv.join(" "))} timed out after ${goDuration(timeoutSeconds)}`,
+    };
   }
 }

@@ -10,7 +10,7 @@ const errnoTexts: Readonly<Record<string, string>> = {
 
 /** Why a connection could not be made, in the words that users know from kubelets (Go's). */
 export function dialFailure(error: unknown, host: string, port: number): string {
-  const why = hasCode(error, "deadline_exceeded") ? "i/o timeout" : errnoText(error, errnoTexts) ?? messageOf(error);
+  const why = hasCode(error, "deadline_exceeded") ? "i/o timeout" : (errnoText(error, errnoTexts) ?? messageOf(error));
   return `dial tcp ${joinHostPort(host, port)}: ${why}`;
 }
 
@@ -18,7 +18,9 @@ export function dialFailure(error: unknown, host: string, port: number): string 
 export function brokenConnection(error: unknown): string {
   // Node's own word for a connection that was closed in good order, but too early: no system call failed.
   if (error instanceof Error && "code" in error && error.code === "ECONNRESET" && !("syscall" in error)) return "EOF";
-  return errnoText(error, { ECONNRESET: "read: connection reset by peer", EPIPE: "write: broken pipe" }) ?? messageOf(error);
+  return (
+    errnoText(error, { ECONNRESET: "read: connection reset by peer", EPIPE: "write: broken pipe" }) ?? messageOf(error)
+  );
 }
 
 /** The text of the first error along the causes whose system code the table knows. */

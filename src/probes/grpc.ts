@@ -28,7 +28,11 @@ export async function probeGrpc(dialer: Pick<Host, "dial">, probe: GrpcProbe): P
   try {
     connection = await dialer.dial({ host, port }, signal);
   } catch (error) {
-    return failure(signal.aborted ? tooLate : `error: failed to connect service at ${address}: connection error: desc = "transport: Error while dialing: ${dialFailure(error, host, port)}"`);
+    return failure(
+      signal.aborted
+        ? tooLate
+        : `error: failed to connect service at ${address}: connection error: desc = "transport: Error while dialing: ${dialFailure(error, host, port)}"`,
+    );
   }
   const session = connect(`http://${joinHostPort(host, port)}`, { createConnection: () => connection });
   session.on("error", () => {});
@@ -38,11 +42,17 @@ export async function probeGrpc(dialer: Pick<Host, "dial">, probe: GrpcProbe): P
       // The connection stands once the server has told its settings.
       await once(session, "remoteSettings", { signal });
     } catch (error) {
-      return failure(signal.aborted ? tooLate : `error: failed to connect service at ${address}: ${brokenConnection(error)}`);
+      return failure(
+        signal.aborted ? tooLate : `error: failed to connect service at ${address}: ${brokenConnection(error)}`,
+      );
     }
     return judge(await checkHealth(session, probe.service, timeoutSeconds * 1000, signal), within);
   } catch (error) {
-    return failure(signal.aborted ? `timeout: health rpc did not complete within ${within}` : `error: health rpc probe failed: ${messageOf(error)}`);
+    return failure(
+      signal.aborted
+        ? `timeout: health rpc did not complete within ${within}`
+        : `error: health rpc probe failed: ${messageOf(error)}`,
+    );
   } finally {
     session.destroy();
     connection.destroy();
@@ -55,7 +65,10 @@ function judge(answer: HealthAnswer, within: string): Outcome {
     return failure(`service unhealthy (responded with "${answer.status}")`);
   }
   const { code, message } = answer;
-  if (code === "Unimplemented") return failure(`error: this server does not implement the grpc health protocol (grpc.health.v1.Health): ${message}`);
+  if (code === "Unimplemented")
+    return failure(
+      `error: this server does not implement the grpc health protocol (grpc.health.v1.Health): ${message}`,
+    );
   if (code === "DeadlineExceeded") return failure(`timeout: health rpc did not complete within ${within}`);
   return failure(`error: health rpc probe failed: rpc error: code = ${code} desc = ${message}`);
 }

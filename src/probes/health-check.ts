@@ -11,19 +11,46 @@ const servingStatuses = ["UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"]
 
 /** gRPC's codes by number, as Go names them. @see https://grpc.io/docs/guides/status-codes/ */
 const codeNames = [
-  "OK", "Canceled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound", "AlreadyExists", "PermissionDenied", "ResourceExhausted",
-  "FailedPrecondition", "Aborted", "OutOfRange", "Unimplemented", "Internal", "Unavailable", "DataLoss", "Unauthenticated",
+  "OK",
+  "Canceled",
+  "Unknown",
+  "InvalidArgument",
+  "DeadlineExceeded",
+  "NotFound",
+  "AlreadyExists",
+  "PermissionDenied",
+  "ResourceExhausted",
+  "FailedPrecondition",
+  "Aborted",
+  "OutOfRange",
+  "Unimplemented",
+  "Internal",
+  "Unavailable",
+  "DataLoss",
+  "Unauthenticated",
 ];
 
 /** One `grpc.health.v1.Health/Check`. @param timeoutMs told to the server.
  *  @throws when the connection breaks, or `signal` aborts, before an answer.
  *  @see https://github.com/grpc/grpc/blob/master/doc/health-checking.md
  *  @see https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md */
-export async function checkHealth(session: ClientHttp2Session, service: string, timeoutMs: number, signal: AbortSignal): Promise<HealthAnswer> {
-  const stream = session.request({
-    ":method": "POST", ":path": "/grpc.health.v1.Health/Check", te: "trailers",
-    "content-type": "application/grpc", "user-agent": userAgent, "grpc-timeout": `${Math.round(timeoutMs)}m`,
-  }, { signal });
+export async function checkHealth(
+  session: ClientHttp2Session,
+  service: string,
+  timeoutMs: number,
+  signal: AbortSignal,
+): Promise<HealthAnswer> {
+  const stream = session.request(
+    {
+      ":method": "POST",
+      ":path": "/grpc.health.v1.Health/Check",
+      te: "trailers",
+      "content-type": "application/grpc",
+      "user-agent": userAgent,
+      "grpc-timeout": `${Math.round(timeoutMs)}m`,
+    },
+    { signal },
+  );
   let headers: IncomingHttpHeaders = {};
   let trailers: IncomingHttpHeaders = {};
   stream.on("response", (received) => (headers = received));
@@ -36,7 +63,11 @@ export async function checkHealth(session: ClientHttp2Session, service: string, 
   const message = trailers["grpc-message"] ?? headers["grpc-message"];
   if (status === "0") return { is: "answered", status: servingStatus(Buffer.concat(chunks)) };
   if (status === undefined) return withoutStatus(headers);
-  return { is: "failed", code: codeNames[Number(status)] ?? `Code(${String(status)})`, message: decode(String(message ?? "")) };
+  return {
+    is: "failed",
+    code: codeNames[Number(status)] ?? `Code(${String(status)})`,
+    message: decode(String(message ?? "")),
+  };
 }
 
 /** A server that speaks HTTP/2 but not gRPC. */

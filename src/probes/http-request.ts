@@ -27,7 +27,14 @@ export function firstRequest(action: HttpGet, host: string, port: number): Probe
   const scheme = action.scheme?.toLowerCase() === "https" ? "https" : "http";
   const given = (action.httpHeaders ?? []).map(({ name, value }) => [name, value ?? ""] as const);
   const hostHeader = given.find(([name]) => name.toLowerCase() === "host")?.[1];
-  return { scheme, host, port, target: requestTarget(action.path ?? ""), hostHeader: hostHeader || joinHostPort(host, port), headers: probeHeaders(given) };
+  return {
+    scheme,
+    host,
+    port,
+    target: requestTarget(action.path ?? ""),
+    hostHeader: hostHeader || joinHostPort(host, port),
+    headers: probeHeaders(given),
+  };
 }
 
 /** The request's URL, as failures show it. */
@@ -42,7 +49,10 @@ function probeHeaders(given: readonly (readonly [string, string])[]): Map<string
     const known = [...headers.keys()].find((other) => other.toLowerCase() === name.toLowerCase());
     if (name.toLowerCase() !== "host") headers.set(known ?? name, [...(headers.get(known ?? name) ?? []), value]);
   }
-  for (const [name, value] of [["User-Agent", userAgent], ["Accept", "*/*"]] as const) {
+  for (const [name, value] of [
+    ["User-Agent", userAgent],
+    ["Accept", "*/*"],
+  ] as const) {
     const known = [...headers.keys()].find((other) => other.toLowerCase() === name.toLowerCase());
     if (known === undefined) headers.set(name, [value]);
     else if (headers.get(known)?.[0] === "") headers.delete(known);
@@ -57,7 +67,9 @@ function requestTarget(path: string): string {
   const [beforeFragment = ""] = path.split("#", 1);
   const relative = beforeFragment.replace(/^([a-z][a-z0-9+.-]*:)?\/\/[^/?]*/i, "");
   const [pathname = ""] = relative.split("?", 1);
-  return rooted(escape(pathname, /[^\w\-.~!$&'()*+,;=:@/%]/gu)) + escape(relative.slice(pathname.length), /[^\x21-\x7e]/gu);
+  return (
+    rooted(escape(pathname, /[^\w\-.~!$&'()*+,;=:@/%]/gu)) + escape(relative.slice(pathname.length), /[^\x21-\x7e]/gu)
+  );
 }
 
 function rooted(path: string): string {

@@ -23,7 +23,11 @@ class BodyError extends Error {}
 /** GET from the target, on a connection of its own, over TLS without verification for https. 200 to 399 is a success.
  *  Redirects are followed as long as they stay on the host; where they leave it the probe ends with a warning.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/#http-probes */
-export async function probeHttp(dialer: Pick<Host, "dial">, first: ProbeRequest, signal: AbortSignal): Promise<Outcome> {
+export async function probeHttp(
+  dialer: Pick<Host, "dial">,
+  first: ProbeRequest,
+  signal: AbortSignal,
+): Promise<Outcome> {
   let hop = first;
   try {
     for (let redirects = 0; ; redirects++) {
@@ -34,7 +38,8 @@ export async function probeHttp(dialer: Pick<Host, "dial">, first: ProbeRequest,
       if (redirects + 1 >= maxRedirects) return failed(hop, `stopped after ${maxRedirects} redirects`);
     }
   } catch (error) {
-    if (error instanceof BodyError) return { is: "error", state: "failure", error: timedOutOr(signal, "while reading body", error) };
+    if (error instanceof BodyError)
+      return { is: "error", state: "failure", error: timedOutOr(signal, "while reading body", error) };
     return failed(hop, messageOf(timedOutOr(signal, "while awaiting headers", error)));
   }
 }
@@ -45,7 +50,8 @@ function failed(hop: ProbeRequest, why: string): Outcome {
 
 function judge({ status, body }: Answer): Outcome {
   if (status >= 200 && status < 300) return { is: "success", output: body };
-  if (status >= 300 && status < 400) return { is: "warning", output: `Probe terminated redirects, Response body: ${body}` };
+  if (status >= 300 && status < 400)
+    return { is: "warning", output: `Probe terminated redirects, Response body: ${body}` };
   return { is: "failure", output: `HTTP probe failed with statuscode: ${status}` };
 }
 
@@ -58,7 +64,14 @@ function redirected(hop: ProbeRequest, { status, location }: Answer): ProbeReque
   const scheme = url.protocol === "https:" ? "https" : "http";
   // A Host header of the probe's own stays only where the server named no host.
   const hostHeader = URL.canParse(location) ? url.host : hop.hostHeader;
-  return { scheme, host: url.hostname.replace(/^\[|\]$/g, ""), port: Number(url.port || (scheme === "https" ? 443 : 80)), target: url.pathname + url.search, hostHeader, headers: hop.headers };
+  return {
+    scheme,
+    host: url.hostname.replace(/^\[|\]$/g, ""),
+    port: Number(url.port || (scheme === "https" ? 443 : 80)),
+    target: url.pathname + url.search,
+    hostHeader,
+    headers: hop.headers,
+  };
 }
 
 async function exchange(dialer: Pick<Host, "dial">, hop: ProbeRequest, signal: AbortSignal): Promise<Answer> {
@@ -120,5 +133,8 @@ async function readBody(response: IncomingMessage): Promise<string> {
 
 function timedOutOr(signal: AbortSignal, when: string, error: unknown): unknown {
   if (!signal.aborted) return error;
-  return new Error(`context deadline exceeded (Client.Timeout ${when === "while reading body" ? "or context cancellation" : "exceeded"} ${when})`, { cause: error });
+  return new Error(
+    `context deadline exceeded (Client.Timeout ${when === "while reading body" ? "or context cancellation" : "exceeded"} ${when})`,
+    { cause: error },
+  );
 }

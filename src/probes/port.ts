@@ -3,7 +3,8 @@ import type { Container } from "../objects.ts";
 /** The port that a probe means: a number, a name of one of the container's ports, or a number written as text.
  *  @throws Error with the kubelet's text. */
 export function resolvePort(port: number | string, container: Container): number {
-  const named = typeof port === "string" ? container.ports?.find(({ name }) => name === port)?.containerPort : undefined;
+  const named =
+    typeof port === "string" ? container.ports?.find(({ name }) => name === port)?.containerPort : undefined;
   const resolved = named ?? (typeof port === "string" ? parsePort(port) : port);
   if (resolved <= 0 || resolved > 65535) throw new Error(`invalid port number: ${resolved}`);
   return resolved;

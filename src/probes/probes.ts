@@ -3,7 +3,16 @@ import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
 import type { Container, Pod, PodStatus, Probe } from "../objects.ts";
-import type { EventSink, PodCache, PodStore, ProbeResults, ProbeVerdict, Prober, StatusReader, Waker } from "../pipeline.ts";
+import type {
+  EventSink,
+  PodCache,
+  PodStore,
+  ProbeResults,
+  ProbeVerdict,
+  Prober,
+  StatusReader,
+  Waker,
+} from "../pipeline.ts";
 import { allContainers, isSidecar } from "../pod/containers.ts";
 import type { Host } from "../seams/host.ts";
 import type { Containers } from "../seams/runtime.ts";
@@ -43,19 +52,26 @@ export function createProbes(deps: ProbesDeps): Probes {
   const start = (pod: Pod, container: Container, probe: Probe, signal: AbortSignal): ProbeWorker => {
     const { uid, namespace, name } = pod.metadata;
     const own = log.child({ pod: `${namespace}/${name}`, uid, container: container.name });
-    return startWorker({
-      clock: deps.clock, log: own, agentStartedAt: deps.agentStartedAt,
-      offsetMs: (given) => deps.host.clock.offsetMs(given),
-      pod: () => pods.get(uid) ?? pod,
-      observe: () => observe(uid, container.name),
-      podIP: () => cache.get(uid)?.ips[0] ?? statusOf(uid)?.podIP,
-      initially: (containerId) => initially(uid, container.name, containerId),
-      probe: (attempt, given) => attemptProbe(deps, { title: "Readiness", ...attempt }, given),
-      onFlip(verdict) {
-        own.debug({ verdict }, "readiness changed");
-        deps.waker.wake(uid, "probe");
+    return startWorker(
+      {
+        clock: deps.clock,
+        log: own,
+        agentStartedAt: deps.agentStartedAt,
+        offsetMs: (given) => deps.host.clock.offsetMs(given),
+        pod: () => pods.get(uid) ?? pod,
+        observe: () => observe(uid, container.name),
+        podIP: () => cache.get(uid)?.ips[0] ?? statusOf(uid)?.podIP,
+        initially: (containerId) => initially(uid, container.name, containerId),
+        probe: (attempt, given) => attemptProbe(deps, { title: "Readiness", ...attempt }, given),
+        onFlip(verdict) {
+          own.debug({ verdict }, "readiness changed");
+          deps.waker.wake(uid, "probe");
+        },
       },
-    }, container, probe, signal);
+      container,
+      probe,
+      signal,
+    );
   };
   const remove = (uid: string) => {
     const loop = loops.get(uid);
@@ -72,7 +88,9 @@ export function createProbes(deps: ProbesDeps): Probes {
       const { uid } = pod.metadata;
       if (loops.has(uid)) return;
       const stop = new AbortController();
-      const workers = probed(pod).map(({ container, probe }) => [container.name, start(pod, container, probe, stop.signal)] as const);
+      const workers = probed(pod).map(
+        ({ container, probe }) => [container.name, start(pod, container, probe, stop.signal)] as const,
+      );
       if (workers.length > 0) loops.set(uid, { stop, workers: new Map(workers) });
     },
     remove,
@@ -96,7 +114,11 @@ export function createProbes(deps: ProbesDeps): Probes {
 }
 
 /** What a pod's status says of a runtime container; not ready when it speaks of another. */
-function verdictIn({ containerStatuses = [], initContainerStatuses = [] }: PodStatus = {}, name: string, containerId: string): ProbeVerdict {
+function verdictIn(
+  { containerStatuses = [], initContainerStatuses = [] }: PodStatus = {},
+  name: string,
+  containerId: string,
+): ProbeVerdict {
   const known = [...containerStatuses, ...initContainerStatuses].find((one) => one.name === name);
   return known?.ready && bareId(known.containerID) === containerId ? "Success" : "Failure";
 }

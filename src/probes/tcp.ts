@@ -3,7 +3,12 @@ import { dialFailure } from "./failure-text.ts";
 import type { Outcome } from "./outcome.ts";
 
 /** Opens a connection from the target and closes it: a connection is a success. */
-export async function probeTcp(dialer: Pick<Host, "dial">, host: string, port: number, signal: AbortSignal): Promise<Outcome> {
+export async function probeTcp(
+  dialer: Pick<Host, "dial">,
+  host: string,
+  port: number,
+  signal: AbortSignal,
+): Promise<Outcome> {
   try {
     const connection = await dialer.dial({ host, port }, signal);
     connection.on("error", () => {});

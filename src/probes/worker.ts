@@ -90,7 +90,9 @@ function createLooker(deps: WorkerDeps, container: Container, probe: Probe): Loo
       const current = meet(status.id);
       if (status.state !== ContainerState.CONTAINER_RUNNING) {
         current.verdict = "Failure";
-        return status.state === ContainerState.CONTAINER_EXITED && !restarts(container, pod, status.exitCode) ? undefined : periodMs;
+        return status.state === ContainerState.CONTAINER_EXITED && !restarts(container, pod, status.exitCode)
+          ? undefined
+          : periodMs;
       }
       const delayMs = await delayLeft(deps, probe, status, signal);
       if (delayMs > 0) return delayMs;
@@ -106,7 +108,12 @@ function createLooker(deps: WorkerDeps, container: Container, probe: Probe): Loo
 }
 
 /** Milliseconds that are left of the initial delay, counted by the target's clock, which also says when it started. */
-async function delayLeft(deps: WorkerDeps, { initialDelaySeconds = 0 }: Probe, { startedAt }: ContainerStatus, signal: AbortSignal): Promise<number> {
+async function delayLeft(
+  deps: WorkerDeps,
+  { initialDelaySeconds = 0 }: Probe,
+  { startedAt }: ContainerStatus,
+  signal: AbortSignal,
+): Promise<number> {
   if (initialDelaySeconds === 0) return 0;
   const targetNow = deps.clock.now() + (await deps.offsetMs(signal));
   return Number(startedAt / 1_000_000n) + initialDelaySeconds * 1000 - targetNow;

@@ -7,21 +7,38 @@ import type { Runtime } from "../seams/runtime.ts";
 export interface LayoutDeps {
   readonly runtime: Pick<Runtime, "runtimeConfig">;
   /** cgroupDriver, cgroupRoot and cgroupsPerQOS of the KubeletConfiguration. */
-  readonly kubelet: { readonly cgroupDriver: CgroupDriver; readonly cgroupRoot: string; readonly cgroupsPerQOS: boolean };
+  readonly kubelet: {
+    readonly cgroupDriver: CgroupDriver;
+    readonly cgroupRoot: string;
+    readonly cgroupsPerQOS: boolean;
+  };
   readonly log: Logger;
 }
 
 /** Where pods' cgroups lie. The driver is the runtime's to say where it can, else the configuration's; asked once.
  *  @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/4033-group-driver-detection-over-cri */
-export function createCgroupLayout({ runtime, kubelet, log }: LayoutDeps): (signal: AbortSignal) => Promise<CgroupLayout> {
+export function createCgroupLayout({
+  runtime,
+  kubelet,
+  log,
+}: LayoutDeps): (signal: AbortSignal) => Promise<CgroupLayout> {
   let known: CgroupLayout | undefined;
   return async (signal) => {
-    known ??= { driver: await driverOf(runtime, kubelet.cgroupDriver, log, signal), root: kubelet.cgroupRoot, perQos: kubelet.cgroupsPerQOS };
+    known ??= {
+      driver: await driverOf(runtime, kubelet.cgroupDriver, log, signal),
+      root: kubelet.cgroupRoot,
+      perQos: kubelet.cgroupsPerQOS,
+    };
     return known;
   };
 }
 
-async function driverOf(runtime: LayoutDeps["runtime"], configured: CgroupDriver, log: Logger, signal: AbortSignal): Promise<CgroupDriver> {
+async function driverOf(
+  runtime: LayoutDeps["runtime"],
+  configured: CgroupDriver,
+  log: Logger,
+  signal: AbortSignal,
+): Promise<CgroupDriver> {
   try {
     const { linux } = await runtime.runtimeConfig(signal);
     if (!linux) return configured;

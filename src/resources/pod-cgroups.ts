@@ -28,14 +28,18 @@ const minShares = 2;
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/ */
 export function createPodCgroups({ cgroups, layout, settings, podPidsLimit, pods }: PodCgroupsDeps): PodCgroups {
   if (!layout.perQos || layout.driver === "systemd") return { ensure: async () => {}, remove: async () => {} };
-  const tierPath = (tier: string) => cgroupPath([...layout.root.split("/").filter((name) => name !== ""), "kubepods", tier], layout.driver);
+  const tierPath = (tier: string) =>
+    cgroupPath([...layout.root.split("/").filter((name) => name !== ""), "kubepods", tier], layout.driver);
   const made = new Set<string>();
   let burstableShares = 0;
 
   const ensureTiers = async (signal: AbortSignal) => {
     if (!made.has("besteffort")) await cgroups.ensure(tierPath("besteffort"), { cpuShares: minShares }, signal);
     made.add("besteffort");
-    const milli = pods.list().filter(({ spec }) => qosClass(spec) === "Burstable").map((pod) => quantityMilli(podRequests(pod, { overhead: true })["cpu"] ?? "0"));
+    const milli = pods
+      .list()
+      .filter(({ spec }) => qosClass(spec) === "Burstable")
+      .map((pod) => quantityMilli(podRequests(pod, { overhead: true })["cpu"] ?? "0"));
     const shares = milliCpuToShares(milli.reduce((sum, each) => sum + each, 0));
     if (shares !== burstableShares) await cgroups.ensure(tierPath("burstable"), { cpuShares: shares }, signal);
     burstableShares = shares;
@@ -65,10 +69,14 @@ function podLimitsOf(pod: Pod, settings: ResourceSettings, podPidsLimit: number)
   const qos = qosClass(pod.spec);
   const limits = podLimits(pod);
   const all = [...pod.spec.containers, ...(pod.spec.initContainers ?? [])];
-  const declared = (name: "cpu" | "memory") => qos !== "BestEffort" && all.every(({ resources }) => quantityValue(resources?.limits?.[name] ?? "0") > 0);
+  const declared = (name: "cpu" | "memory") =>
+    qos !== "BestEffort" && all.every(({ resources }) => quantityValue(resources?.limits?.[name] ?? "0") > 0);
   const quota = milliCpuToQuota(quantityMilli(limits["cpu"] ?? "0"), settings.cpuCfsPeriodUs);
   return {
-    cpuShares: qos === "BestEffort" ? minShares : milliCpuToShares(quantityMilli(podRequests(pod, { overhead: true })["cpu"] ?? "0")),
+    cpuShares:
+      qos === "BestEffort"
+        ? minShares
+        : milliCpuToShares(quantityMilli(podRequests(pod, { overhead: true })["cpu"] ?? "0")),
     ...(declared("cpu") && settings.cpuCfsQuota && { cpuPeriodUs: settings.cpuCfsPeriodUs, cpuQuotaUs: quota }),
     ...(declared("memory") && { memoryBytes: quantityValue(limits["memory"] ?? "0") }),
     ...(podPidsLimit > 0 && { pids: podPidsLimit }),

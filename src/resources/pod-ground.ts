@@ -23,7 +23,13 @@ export function createPodGround({ host, rootDir, layout, settings, podPidsLimit,
   let cgroups: PodCgroups | undefined;
   const made = new Set<string>();
   const open = async (signal: AbortSignal): Promise<PodCgroups> => {
-    cgroups ??= createPodCgroups({ cgroups: await openCgroups(host, await cgroupVersion(host, signal), signal), layout: await layout(signal), settings, podPidsLimit, pods });
+    cgroups ??= createPodCgroups({
+      cgroups: await openCgroups(host, await cgroupVersion(host, signal), signal),
+      layout: await layout(signal),
+      settings,
+      podPidsLimit,
+      pods,
+    });
     return cgroups;
   };
   return {
@@ -32,7 +38,15 @@ export function createPodGround({ host, rootDir, layout, settings, podPidsLimit,
       const { uid } = pod.metadata;
       if (made.has(uid)) return;
       const directory = `${rootDir}/pods/${uid}`;
-      await host.fs.apply(["", "/volumes", "/plugins", "/containers"].map((below) => ({ do: "mkdir", path: directory + below, mode: podMode, parents: true })), signal);
+      await host.fs.apply(
+        ["", "/volumes", "/plugins", "/containers"].map((below) => ({
+          do: "mkdir",
+          path: directory + below,
+          mode: podMode,
+          parents: true,
+        })),
+        signal,
+      );
       await (await open(signal)).ensure(pod, signal);
       made.add(uid);
     },
@@ -45,8 +59,11 @@ export function createPodGround({ host, rootDir, layout, settings, podPidsLimit,
 }
 
 async function cgroupVersion(host: Host, signal: AbortSignal): Promise<1 | 2> {
-  return host.fs.stat("/sys/fs/cgroup/cgroup.controllers", signal).then(() => 2, (error: unknown) => {
-    if (hasCode(error, "not_found")) return 1;
-    throw error;
-  });
+  return host.fs.stat("/sys/fs/cgroup/cgroup.controllers", signal).then(
+    () => 2,
+    (error: unknown) => {
+      if (hasCode(error, "not_found")) return 1;
+      throw error;
+    },
+  );
 }

@@ -19,11 +19,21 @@ export interface CrashLoop {
 
 /** The back-off of containers that keep ending: the first restart at once, then 10 s, 20 s … `maxMs` after each end; forgotten
  *  after ten minutes of running. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy */
-export function createCrashLoop({ clock, events, maxMs }: { clock: Clock; events: EventSink; maxMs: number }): CrashLoop {
+export function createCrashLoop({
+  clock,
+  events,
+  maxMs,
+}: {
+  clock: Clock;
+  events: EventSink;
+  maxMs: number;
+}): CrashLoop {
   const backoff: Backoff = createBackoff({ clock, initialMs, maxMs });
   return {
     check(pod, container, observed) {
-      const last = observed.containers.find((status) => nameOf(status) === container.name && status.state === ContainerState.CONTAINER_EXITED);
+      const last = observed.containers.find(
+        (status) => nameOf(status) === container.name && status.state === ContainerState.CONTAINER_EXITED,
+      );
       if (!last) return;
       const key = backoffKey(pod, container);
       const endedAt = Number(last.finishedAt / 1_000_000n);
@@ -34,10 +44,19 @@ export function createCrashLoop({ clock, events, maxMs }: { clock: Clock; events
       }
       const { name, namespace, uid } = pod.metadata;
       const who = `${name}_${namespace}(${uid})`;
-      events.event(containerReference(pod, container.name), "Warning", "BackOff", `Back-off restarting failed container ${container.name} in pod ${who}`);
-      throw new StartError("CrashLoopBackOff", `back-off ${goDuration(backoff.delay(key))} restarting failed container=${container.name} pod=${who}`, {
-        retryAt: clock.now() + waitMs,
-      });
+      events.event(
+        containerReference(pod, container.name),
+        "Warning",
+        "BackOff",
+        `Back-off restarting failed container ${container.name} in pod ${who}`,
+      );
+      throw new StartError(
+        "CrashLoopBackOff",
+        `back-off ${goDuration(backoff.delay(key))} restarting failed container=${container.name} pod=${who}`,
+        {
+          retryAt: clock.now() + waitMs,
+        },
+      );
     },
   };
 }

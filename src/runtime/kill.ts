@@ -26,7 +26,11 @@ export interface KillRequest {
 }
 
 /** Stops one container: gone already is success. */
-export async function killContainer({ runtime, events }: KillDeps, request: KillRequest, signal: AbortSignal): Promise<void> {
+export async function killContainer(
+  { runtime, events }: KillDeps,
+  request: KillRequest,
+  signal: AbortSignal,
+): Promise<void> {
   const { status, pod, message } = request;
   if (pod) events.event(containerReference(pod, nameOf(status)), "Normal", "Killing", message);
   const grace = request.graceSeconds ?? ownGrace(pod, status);
@@ -45,12 +49,15 @@ export async function killPod(
   signal: AbortSignal,
 ): Promise<void> {
   const running = observed.containers.filter(({ state }) => state === ContainerState.CONTAINER_RUNNING);
-  const stops = running.map((status) => killContainer(deps, { status, pod, message: `Stopping container ${nameOf(status)}`, graceSeconds }, signal));
+  const stops = running.map((status) =>
+    killContainer(deps, { status, pod, message: `Stopping container ${nameOf(status)}`, graceSeconds }, signal),
+  );
   const failures = [...(await failuresOf(stops))];
   failures.push(...(await failuresOf(observed.sandboxes.map(({ id }) => stopSandbox(deps, id, signal)))));
   if (failures.length === 0) return;
   const text = failures.map(messageOf).join("; ");
-  if (pod && !signal.aborted) deps.events.event(podReference(pod), "Warning", "FailedKillPod", `error killing pod: ${text}`);
+  if (pod && !signal.aborted)
+    deps.events.event(podReference(pod), "Warning", "FailedKillPod", `error killing pod: ${text}`);
   throw failures[0];
 }
 
@@ -69,6 +76,7 @@ async function failuresOf(work: readonly Promise<void>[]): Promise<unknown[]> {
 
 /** The grace period of a pod, in seconds; one that only the runtime knows kept it in an annotation. */
 function ownGrace(pod: Pod | undefined, status: ContainerStatus): number {
-  if (pod) return pod.metadata.deletionGracePeriodSeconds ?? pod.spec.terminationGracePeriodSeconds ?? leastGraceSeconds;
+  if (pod)
+    return pod.metadata.deletionGracePeriodSeconds ?? pod.spec.terminationGracePeriodSeconds ?? leastGraceSeconds;
   return Number.parseInt(status.annotations[podTerminationGraceAnnotation] ?? "", 10) || leastGraceSeconds;
 }

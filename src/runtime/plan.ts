@@ -74,7 +74,9 @@ function planNewSandbox(pod: Pod, observed: RuntimePod, plan: Plan): Plan {
   const policy = pod.spec.restartPolicy ?? "Always";
   const over = { ...plan, createSandbox: false };
   if (policy === "Never" && plan.attempt !== 0 && observed.containers.length > 0) return over;
-  const start = pod.spec.containers.filter((container) => !(policy === "OnFailure" && succeeded(newestOf(observed, container.name))));
+  const start = pod.spec.containers.filter(
+    (container) => !(policy === "OnFailure" && succeeded(newestOf(observed, container.name))),
+  );
   const initialized = pod.spec.containers.some(({ name }) => {
     const state = newestOf(observed, name)?.state;
     return state !== undefined && state !== ContainerState.CONTAINER_UNKNOWN;
@@ -111,7 +113,8 @@ function planInit(pod: Pod, observed: RuntimePod): InitVerdict {
       return next ? { ...verdict, start: [next] } : { ...verdict, initialized: true };
     }
     if (pod.spec.restartPolicy === "Never") return { ...verdict, failed: true };
-    const kill = status.state === ContainerState.CONTAINER_UNKNOWN ? [killUnknown("Init container", container, status)] : [];
+    const kill =
+      status.state === ContainerState.CONTAINER_UNKNOWN ? [killUnknown("Init container", container, status)] : [];
     return { ...verdict, start: [container], kill };
   }
   return { ...verdict, start: init.slice(0, 1) };
@@ -125,7 +128,10 @@ function mainHasRun(pod: Pod, observed: RuntimePod): boolean {
   });
 }
 
-function planMain(pod: Pod, observed: RuntimePod): { keep: number; start: readonly Container[]; kill: readonly PlannedKill[] } {
+function planMain(
+  pod: Pod,
+  observed: RuntimePod,
+): { keep: number; start: readonly Container[]; kill: readonly PlannedKill[] } {
   const start: Container[] = [];
   const kill: PlannedKill[] = [];
   let keep = 0;
@@ -137,7 +143,11 @@ function planMain(pod: Pod, observed: RuntimePod): { keep: number; start: readon
       if (status?.state === ContainerState.CONTAINER_UNKNOWN) kill.push(killUnknown("Container", container, status));
     } else if (isChanged(container, status)) {
       start.push(container);
-      kill.push({ containerId: status.id, name: container.name, message: `Container ${container.name} definition changed, will be restarted` });
+      kill.push({
+        containerId: status.id,
+        name: container.name,
+        message: `Container ${container.name} definition changed, will be restarted`,
+      });
     } else {
       keep++;
     }
@@ -160,5 +170,9 @@ function isChanged(container: Container, status: ContainerStatus): boolean {
 }
 
 function killUnknown(what: string, container: Container, status: ContainerStatus): PlannedKill {
-  return { containerId: status.id, name: container.name, message: `${what} is in "unknown" state, try killing it before restart` };
+  return {
+    containerId: status.id,
+    name: container.name,
+    message: `${what} is in "unknown" state, try killing it before restart`,
+  };
 }

@@ -48,7 +48,11 @@ export function createPodRuntime(deps: PodRuntimeDeps): PodRuntime & { forget(ui
   };
 
   /** Init containers one after another, then the others, of which one that fails does not stop the next. */
-  const startAll = async (plan: Plan, place: Omit<ContainerStart, "container">, signal: AbortSignal): Promise<readonly Error[]> => {
+  const startAll = async (
+    plan: Plan,
+    place: Omit<ContainerStart, "container">,
+    signal: AbortSignal,
+  ): Promise<readonly Error[]> => {
     for (const container of plan.startInit) {
       const error = await tryStart({ ...place, container }, signal);
       if (error) return [error];
@@ -68,7 +72,12 @@ export function createPodRuntime(deps: PodRuntimeDeps): PodRuntime & { forget(ui
     async sync(pod, observed, signal) {
       const plan = planPod(pod, observed);
       if (plan.createSandbox && plan.sandboxId !== undefined) {
-        deps.events.event(podReference(pod), "Normal", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.");
+        deps.events.event(
+          podReference(pod),
+          "Normal",
+          "SandboxChanged",
+          "Pod sandbox changed, it will be killed and re-created.",
+        );
       }
       try {
         await clearTheWay(deps, pod, observed, plan, signal);
@@ -82,7 +91,13 @@ export function createPodRuntime(deps: PodRuntimeDeps): PodRuntime & { forget(ui
   };
 }
 
-async function clearTheWay(deps: PodRuntimeDeps, pod: Pod, observed: RuntimePod, plan: Plan, signal: AbortSignal): Promise<void> {
+async function clearTheWay(
+  deps: PodRuntimeDeps,
+  pod: Pod,
+  observed: RuntimePod,
+  plan: Plan,
+  signal: AbortSignal,
+): Promise<void> {
   if (plan.killPod) {
     await killPod(deps, { observed, pod, graceSeconds: undefined }, signal);
     if (plan.createSandbox) await purgeInitContainers(deps, pod, observed);
@@ -96,11 +111,18 @@ async function clearTheWay(deps: PodRuntimeDeps, pod: Pod, observed: RuntimePod,
 }
 
 /** The sandbox to start containers in, made where the plan says so; undefined when nothing is to be started. */
-async function sandboxFor(deps: PodRuntimeDeps, pod: Pod, observed: RuntimePod, plan: Plan, signal: AbortSignal): Promise<ReadySandbox | undefined> {
+async function sandboxFor(
+  deps: PodRuntimeDeps,
+  pod: Pod,
+  observed: RuntimePod,
+  plan: Plan,
+  signal: AbortSignal,
+): Promise<ReadySandbox | undefined> {
   if (plan.createSandbox) {
     const sandbox = await runSandbox(deps, pod, plan.attempt, signal);
     await deps.onSandboxReady(pod).catch((error: unknown) => {
-      if (!signal.aborted) deps.log.debug({ err: error, uid: pod.metadata.uid }, "new sandbox could not be reported, the pass goes on");
+      if (!signal.aborted)
+        deps.log.debug({ err: error, uid: pod.metadata.uid }, "new sandbox could not be reported, the pass goes on");
     });
     return sandbox;
   }
@@ -112,7 +134,9 @@ async function sandboxFor(deps: PodRuntimeDeps, pod: Pod, observed: RuntimePod, 
 function outcomeOf(errors: readonly Error[]): SyncOutcome {
   const error = errors[0];
   if (!error) return {};
-  const ends = errors.map((each) => (each instanceof StartError && each.reason === "CrashLoopBackOff" ? each.retryAt : undefined));
+  const ends = errors.map((each) =>
+    each instanceof StartError && each.reason === "CrashLoopBackOff" ? each.retryAt : undefined,
+  );
   const known = ends.filter((end) => end !== undefined);
   return known.length === errors.length ? { error, retryAt: Math.min(...known) } : { error };
 }
@@ -122,14 +146,20 @@ type Remover = Pick<PodRuntimeDeps, "runtime" | "uninterrupted" | "log">;
 /** A new sandbox starts from the first init container again: what the old one had run is removed. */
 async function purgeInitContainers(deps: Remover, pod: Pod, observed: RuntimePod): Promise<void> {
   const names = new Set(pod.spec.initContainers?.map(({ name }) => name));
-  await removeAll(deps, observed.containers.filter((status) => names.has(nameOf(status))).map(({ id }) => id));
+  await removeAll(
+    deps,
+    observed.containers.filter((status) => names.has(nameOf(status))).map(({ id }) => id),
+  );
 }
 
 /** Of each init container only the newest ended one is kept. */
 async function pruneInitContainers(deps: Remover, pod: Pod, observed: RuntimePod): Promise<void> {
   for (const { name } of pod.spec.initContainers ?? []) {
     const ended = observed.containers.filter((status) => nameOf(status) === name && isOver(status.state));
-    await removeAll(deps, ended.slice(1).map(({ id }) => id));
+    await removeAll(
+      deps,
+      ended.slice(1).map(({ id }) => id),
+    );
   }
 }
 
@@ -140,7 +170,8 @@ function isOver(state: ContainerState): boolean {
 async function removeAll({ runtime, uninterrupted, log }: Remover, ids: readonly string[]): Promise<void> {
   for (const id of ids) {
     await runtime.removeContainer(id, uninterrupted).catch((error: unknown) => {
-      if (!hasCode(error, "not_found")) log.warn({ err: error, containerId: id }, "init container could not be removed, left to garbage collection");
+      if (!hasCode(error, "not_found"))
+        log.warn({ err: error, containerId: id }, "init container could not be removed, left to garbage collection");
     });
   }
 }

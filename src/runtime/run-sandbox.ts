@@ -16,7 +16,12 @@ export interface SandboxDeps {
 }
 
 /** Makes a pod's sandbox and reads back its addresses. @throws what the runtime said, after the event that shows it. */
-export async function runSandbox(deps: SandboxDeps, pod: Pod, attempt: number, signal: AbortSignal): Promise<ReadySandbox> {
+export async function runSandbox(
+  deps: SandboxDeps,
+  pod: Pod,
+  attempt: number,
+  signal: AbortSignal,
+): Promise<ReadySandbox> {
   const { runtime, events, uninterrupted } = deps;
   const config = await makeSandbox(deps, pod, attempt, signal);
   try {
@@ -26,20 +31,37 @@ export async function runSandbox(deps: SandboxDeps, pod: Pod, attempt: number, s
     const ips = network?.ip ? [network.ip, ...network.additionalIps.map(({ ip }) => ip)] : [];
     return { ...config, ips };
   } catch (error) {
-    events.event(podReference(pod), "Warning", "FailedPodSandBoxStatus", `Unable to get pod sandbox status: ${runtimeErrorText(error)}`);
+    events.event(
+      podReference(pod),
+      "Warning",
+      "FailedPodSandBoxStatus",
+      `Unable to get pod sandbox status: ${runtimeErrorText(error)}`,
+    );
     throw error;
   }
 }
 
-async function makeSandbox(deps: SandboxDeps, pod: Pod, attempt: number, signal: AbortSignal): Promise<{ id: string; config: PodSandboxConfig }> {
+async function makeSandbox(
+  deps: SandboxDeps,
+  pod: Pod,
+  attempt: number,
+  signal: AbortSignal,
+): Promise<{ id: string; config: PodSandboxConfig }> {
   try {
     const config = await deps.configureSandbox(pod, attempt, signal);
-    if (config.logDirectory) await deps.fs.apply([{ do: "mkdir", path: config.logDirectory, mode: 0o755, parents: true }], signal);
+    if (config.logDirectory)
+      await deps.fs.apply([{ do: "mkdir", path: config.logDirectory, mode: 0o755, parents: true }], signal);
     const request = RunPodSandboxRequest.fromPartial({ config });
     const { podSandboxId } = await deps.runtime.runPodSandbox(request, deps.uninterrupted);
     return { id: podSandboxId, config };
   } catch (error) {
-    if (!signal.aborted) deps.events.event(podReference(pod), "Warning", "FailedCreatePodSandBox", `Failed to create pod sandbox: ${runtimeErrorText(error)}`);
+    if (!signal.aborted)
+      deps.events.event(
+        podReference(pod),
+        "Warning",
+        "FailedCreatePodSandBox",
+        `Failed to create pod sandbox: ${runtimeErrorText(error)}`,
+      );
     throw error;
   }
 }

@@ -1,4 +1,10 @@
-import { type ContainerConfig, ContainerState, type ContainerStatus, CreateContainerRequest, type PodSandboxConfig } from "../gen/cri.ts";
+import {
+  type ContainerConfig,
+  ContainerState,
+  type ContainerStatus,
+  CreateContainerRequest,
+  type PodSandboxConfig,
+} from "../gen/cri.ts";
 import { abortError, hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Container, Pod } from "../objects.ts";
@@ -29,7 +35,12 @@ export interface StartDeps {
   /** Makes sure that the image is there. @throws StartError. @returns what CreateContainer calls it. */
   readonly ensureImage: (start: ContainerStart, signal: AbortSignal) => Promise<string>;
   /** Gathers what the container needs into its configuration, files on the target included. @throws StartError. */
-  readonly configure: (start: ContainerStart, image: string, restartCount: number, signal: AbortSignal) => Promise<ContainerConfig>;
+  readonly configure: (
+    start: ContainerStart,
+    image: string,
+    restartCount: number,
+    signal: AbortSignal,
+  ) => Promise<ContainerConfig>;
   /** One more than the highest restart count that the container's log directory shows; 0 without one. */
   readonly restartCountFromLogs: (pod: Pod, container: Container, signal: AbortSignal) => Promise<number>;
   /** Links the log where log collectors look. */
@@ -61,7 +72,11 @@ export async function startContainer(deps: StartDeps, start: ContainerStart, sig
     throw failed("CreateContainerConfigError", error);
   });
   stopIfAborted(signal);
-  const request = CreateContainerRequest.fromPartial({ podSandboxId: start.sandbox.id, config, sandboxConfig: start.sandbox.config });
+  const request = CreateContainerRequest.fromPartial({
+    podSandboxId: start.sandbox.id,
+    config,
+    sandboxConfig: start.sandbox.config,
+  });
   const { containerId } = await runtime.createContainer(request, uninterrupted).catch((error: unknown) => {
     throw failed("CreateContainerError", error);
   });
@@ -78,7 +93,11 @@ export async function startContainer(deps: StartDeps, start: ContainerStart, sig
 
 /** The restart count of the container to make. One that was created and never started (graftlet ended in between) is replaced
  *  by one of the same count: nothing of it has run. */
-async function nextCount(deps: StartDeps, { pod, container, observed }: ContainerStart, signal: AbortSignal): Promise<number> {
+async function nextCount(
+  deps: StartDeps,
+  { pod, container, observed }: ContainerStart,
+  signal: AbortSignal,
+): Promise<number> {
   const last = newestOf(observed, container.name);
   if (!last) return deps.restartCountFromLogs(pod, container, signal);
   if (last.state !== ContainerState.CONTAINER_CREATED) return restartCountOf(last) + 1;

@@ -22,7 +22,13 @@ export interface Runtime extends Sandboxes, Containers, Images, Stats, Streams, 
  *  `listening` says that the stream stands: relist once. */
 export type RuntimeEvent =
   | { readonly is: "listening" }
-  | { readonly is: "changed"; readonly sandboxId?: string; readonly containerId?: string; readonly podUid?: string; readonly exited?: boolean };
+  | {
+      readonly is: "changed";
+      readonly sandboxId?: string;
+      readonly containerId?: string;
+      readonly podUid?: string;
+      readonly exited?: boolean;
+    };
 
 export interface Sandboxes {
   runPodSandbox(request: cri.RunPodSandboxRequest, signal: AbortSignal): Promise<cri.RunPodSandboxResponse>;
@@ -44,7 +50,12 @@ export interface Containers {
   reopenContainerLog(containerId: string, signal: AbortSignal): Promise<void>;
   /** Runs a command to its end. `timeoutSeconds` 0: no limit.
    *  @throws deadline_exceeded when the command outlived its timeout. */
-  execSync(containerId: string, argv: readonly string[], timeoutSeconds: number, signal: AbortSignal): Promise<cri.ExecSyncResponse>;
+  execSync(
+    containerId: string,
+    argv: readonly string[],
+    timeoutSeconds: number,
+    signal: AbortSignal,
+  ): Promise<cri.ExecSyncResponse>;
 }
 
 export interface Images {
@@ -59,9 +70,15 @@ export interface Images {
 
 export interface Stats {
   containerStats(containerId: string, signal: AbortSignal): Promise<cri.ContainerStats | undefined>;
-  listContainerStats(filter: cri.ContainerStatsFilter | undefined, signal: AbortSignal): Promise<readonly cri.ContainerStats[]>;
+  listContainerStats(
+    filter: cri.ContainerStatsFilter | undefined,
+    signal: AbortSignal,
+  ): Promise<readonly cri.ContainerStats[]>;
   podSandboxStats?(sandboxId: string, signal: AbortSignal): Promise<cri.PodSandboxStats | undefined>;
-  listPodSandboxStats?(filter: cri.PodSandboxStatsFilter | undefined, signal: AbortSignal): Promise<readonly cri.PodSandboxStats[]>;
+  listPodSandboxStats?(
+    filter: cri.PodSandboxStatsFilter | undefined,
+    signal: AbortSignal,
+  ): Promise<readonly cri.PodSandboxStats[]>;
 }
 
 /** Where a stream is served: something to dial, and what to ask for there. Used once. */

@@ -51,8 +51,12 @@ export function createHousekeeping(deps: HousekeepingDeps): Service {
     if (!deps.sourcesSeen()) return;
     for (const { uid } of cache.list()) if (isStray(uid)) workers.terminate(uid, undefined);
     const gone = workers.list().filter(({ uid, worker }) => !pods.get(uid) && worker.phase === "finished");
-    for (const { uid, worker } of workers.list()) if (!pods.get(uid) && worker.phase === "syncing") workers.terminate(uid, undefined);
-    const known = new Set([...pods.list().map(({ metadata }) => metadata.uid), ...workers.list().map(({ uid }) => uid)]);
+    for (const { uid, worker } of workers.list())
+      if (!pods.get(uid) && worker.phase === "syncing") workers.terminate(uid, undefined);
+    const known = new Set([
+      ...pods.list().map(({ metadata }) => metadata.uid),
+      ...workers.list().map(({ uid }) => uid),
+    ]);
     await Promise.all(gone.map(({ uid }) => sweep(uid, signal)));
     if (gone.length === 0 && clock.monotonic() < directoriesDue) return;
     directoriesDue = clock.monotonic() + directoriesEveryMs;

@@ -83,7 +83,11 @@ export function createPasses(deps: PassDeps): Passes {
       const after = await look(uid, signal);
       const final = report(pod, after, false);
       const terminal = final.phase === "Failed" || final.phase === "Succeeded";
-      if (outcome.error) deps.log.debug({ err: outcome.error, pod: `${pod.metadata.namespace}/${pod.metadata.name}` }, "pass did not start all containers");
+      if (outcome.error)
+        deps.log.debug(
+          { err: outcome.error, pod: `${pod.metadata.namespace}/${pod.metadata.name}` },
+          "pass did not start all containers",
+        );
       return { terminal, againMs: nextPassMs(deps, outcome, endedDuring(observed, after)) };
     },
 
@@ -126,7 +130,9 @@ function announceHoldUp({ served, events, networkError, syncMs }: PassDeps, pod:
 
 /** Something ended between the look before the pass and the one after it: its event may already have been spent. */
 function endedDuring(before: RuntimePod, after: RuntimePod): boolean {
-  const ended = new Set(before.containers.filter(({ state }) => state === ContainerState.CONTAINER_EXITED).map(({ id }) => id));
+  const ended = new Set(
+    before.containers.filter(({ state }) => state === ContainerState.CONTAINER_EXITED).map(({ id }) => id),
+  );
   return after.containers.some(({ id, state }) => state === ContainerState.CONTAINER_EXITED && !ended.has(id));
 }
 

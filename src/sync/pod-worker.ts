@@ -117,7 +117,9 @@ export function createPodWorker({ uid, passes, clock, log, later, stop }: PodWor
 
 /** A pod ends when its object is being deleted or its phase is final. */
 export function isEnding(pod: Pod): boolean {
-  return pod.metadata.deletionTimestamp !== undefined || pod.status?.phase === "Failed" || pod.status?.phase === "Succeeded";
+  return (
+    pod.metadata.deletionTimestamp !== undefined || pod.status?.phase === "Failed" || pod.status?.phase === "Succeeded"
+  );
 }
 
 /** The shorter of two grace periods in seconds, at least 1; undefined leaves the pod's own. */

@@ -33,7 +33,14 @@ export function createPodWorkers({ passes, clock, log, stop }: PodWorkersDeps): 
   const workerFor = (uid: string) => {
     const known = workers.get(uid);
     if (known) return known;
-    const made = createPodWorker({ uid, passes, clock, log, stop, later: (key, ms) => void (stop.aborted || queue.add(key, ms)) });
+    const made = createPodWorker({
+      uid,
+      passes,
+      clock,
+      log,
+      stop,
+      later: (key, ms) => void (stop.aborted || queue.add(key, ms)),
+    });
     workers.set(uid, made);
     return made;
   };

@@ -98,11 +98,21 @@ function admitted({ workers, pods }: SyncLoopDeps): readonly Pod[] {
 }
 
 /** A refused pod is Failed for good and gets no worker; one that runs already (it was admitted before a restart) is ended. */
-function reject({ log, events, status, cache, workers, nowText }: SyncLoopDeps, pod: Pod, { reason, message }: Rejection): void {
+function reject(
+  { log, events, status, cache, workers, nowText }: SyncLoopDeps,
+  pod: Pod,
+  { reason, message }: Rejection,
+): void {
   log.info({ pod: `${pod.metadata.namespace}/${pod.metadata.name}`, reason }, "pod refused");
   events.event(podReference(pod), "Warning", reason, message);
   const qos = pod.status?.qosClass ?? qosClass(pod.spec);
-  status.set(pod, { phase: "Failed", reason, message: `Pod was rejected: ${message}`, qosClass: qos, startTime: nowText() });
+  status.set(pod, {
+    phase: "Failed",
+    reason,
+    message: `Pod was rejected: ${message}`,
+    qosClass: qos,
+    startTime: nowText(),
+  });
   if (cache.get(pod.metadata.uid)) workers.update({ ...pod, status: { ...pod.status, phase: "Failed" } });
   else status.terminated(pod);
 }

@@ -22,7 +22,9 @@ const commands: Readonly<Record<string, (name: string, node: string | undefined)
   async up(name, nodeName) {
     const cluster = await startCluster({ name, say, ...(nodeName ? { nodeName } : {}) });
     cluster.release();
-    say(`cluster ${name} is up. kubectl: eval "$(node test/cluster/cluster.ts env --name ${name})"; removal: node test/cluster/cluster.ts down --name ${name}`);
+    say(
+      `cluster ${name} is up. kubectl: eval "$(node test/cluster/cluster.ts env --name ${name})"; removal: node test/cluster/cluster.ts down --name ${name}`,
+    );
     return 0;
   },
   async down(name) {
@@ -34,16 +36,25 @@ const commands: Readonly<Record<string, (name: string, node: string | undefined)
     for (const name of clusterNames()) {
       const layout = layoutOf(name);
       const state = readState(layout);
-      const daemons = Object.entries(state?.daemons ?? {}).map(([role, id]) => `${role} ${isAlive(id) ? "runs" : "has ended"}`);
-      console.log(`${name}: ${isHeld(layout) ? "up" : "left over by a crash"}, ${clusterProcesses(layout, state?.holder).length} processes; ${daemons.join(", ")}`);
+      const daemons = Object.entries(state?.daemons ?? {}).map(
+        ([role, id]) => `${role} ${isAlive(id) ? "runs" : "has ended"}`,
+      );
+      console.log(
+        `${name}: ${isHeld(layout) ? "up" : "left over by a crash"}, ${clusterProcesses(layout, state?.holder).length} processes; ${daemons.join(", ")}`,
+      );
     }
     if (clusterNames().length === 0) console.log("no cluster is up");
     return 0;
   },
   async env(name) {
     const cluster = await openCluster(name);
-    const kubectl = networkArgv(cluster.layout, [cluster.tools.path("kubectl"), `--kubeconfig=${cluster.adminKubeconfig}`]).join(" ");
-    console.log(`alias kubectl='${kubectl}'\nexport GRAFTLET_NETNS=${cluster.ns} CONTAINER_RUNTIME_ENDPOINT=unix://${cluster.containerdSocket}`);
+    const kubectl = networkArgv(cluster.layout, [
+      cluster.tools.path("kubectl"),
+      `--kubeconfig=${cluster.adminKubeconfig}`,
+    ]).join(" ");
+    console.log(
+      `alias kubectl='${kubectl}'\nexport GRAFTLET_NETNS=${cluster.ns} CONTAINER_RUNTIME_ENDPOINT=unix://${cluster.containerdSocket}`,
+    );
     return 0;
   },
   async kubeconfig(name) {
@@ -52,13 +63,20 @@ const commands: Readonly<Record<string, (name: string, node: string | undefined)
   },
   async shell(name) {
     const cluster = await openCluster(name);
-    const env = { KUBECONFIG: cluster.adminKubeconfig, CONTAINER_RUNTIME_ENDPOINT: `unix://${cluster.containerdSocket}`, PATH: `${join(cluster.tools.path("kubectl"), "..")}:${process.env.PATH ?? ""}` };
+    const env = {
+      KUBECONFIG: cluster.adminKubeconfig,
+      CONTAINER_RUNTIME_ENDPOINT: `unix://${cluster.containerdSocket}`,
+      PATH: `${join(cluster.tools.path("kubectl"), "..")}:${process.env.PATH ?? ""}`,
+    };
     const child = cluster.spawnInside([process.env.SHELL ?? "/bin/sh"], { stdio: "inherit", cwd: process.cwd(), env });
     return await new Promise((resolve) => child.once("close", (code) => resolve(code ?? 1)));
   },
 };
 
-const { values, positionals } = parseArgs({ allowPositionals: true, options: { name: { type: "string", default: "demo" }, node: { type: "string" } } });
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { name: { type: "string", default: "demo" }, node: { type: "string" } },
+});
 const command = commands[positionals[0] ?? ""];
 if (!command || positionals.length !== 1) {
   console.error(usage);

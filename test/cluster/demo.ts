@@ -8,8 +8,14 @@ const { values } = parseArgs({ options: { agent: { type: "string", default: "gra
 const keep = (process.env.KEEP ?? "") !== "" && process.env.KEEP !== "0";
 const kubeconfig = process.env.KUBECONFIG;
 try {
-  if (values.agent !== "graftlet" && values.agent !== "kubelet") throw new Error(`--agent is graftlet or kubelet, not ${values.agent}`);
-  if (kubeconfig) await demoInExistingCluster({ kubeconfig, containerd: process.env.CONTAINERD ?? "unix:///run/containerd/containerd.sock", keep });
+  if (values.agent !== "graftlet" && values.agent !== "kubelet")
+    throw new Error(`--agent is graftlet or kubelet, not ${values.agent}`);
+  if (kubeconfig)
+    await demoInExistingCluster({
+      kubeconfig,
+      containerd: process.env.CONTAINERD ?? "unix:///run/containerd/containerd.sock",
+      keep,
+    });
   else await demoInOwnCluster({ keep, agent: values.agent });
 } catch (error) {
   console.error(error instanceof Error ? error.message : String(error));

@@ -56,7 +56,8 @@ export async function startContainerdRig(name: string): Promise<ContainerdRig> {
 
 /** The far end is socat in the rig's network: its standard input and output are the connection. */
 async function dialInside(layout: Layout, to: Address): Promise<Duplex> {
-  const target = "unix" in to ? `UNIX-CONNECT:${to.unix}` : `TCP:${to.host.includes(":") ? `[${to.host}]` : to.host}:${to.port}`;
+  const target =
+    "unix" in to ? `UNIX-CONNECT:${to.unix}` : `TCP:${to.host.includes(":") ? `[${to.host}]` : to.host}:${to.port}`;
   const socat = start(networkArgv(layout, ["socat", "-", target]), { stdio: ["pipe", "pipe", "inherit"] });
   if (!socat.stdin || !socat.stdout) throw new Error("socat has no standard streams");
   const [near, far] = duplexPair();

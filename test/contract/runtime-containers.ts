@@ -22,10 +22,19 @@ function lifeContract(current: () => RuntimeUnderTest): void {
     const sandboxId = await pods.run(config);
     const labels = { "io.kubernetes.container.name": "main", tier: "front" };
     const annotations = { "io.kubernetes.container.restartCount": "2" };
-    const id = await pods.create(sandboxId, config, { metadata: { name: "main", attempt: 2 }, command: ["sh", "-c", "sleep 0.3; exit 3"], labels, annotations, logPath: "main/2.log" });
+    const id = await pods.create(sandboxId, config, {
+      metadata: { name: "main", attempt: 2 },
+      command: ["sh", "-c", "sleep 0.3; exit 3"],
+      labels,
+      annotations,
+      logPath: "main/2.log",
+    });
     const created = (await runtime.containerStatus(id, patience())).status;
     assert.equal(created?.state, ContainerState.CONTAINER_CREATED);
-    assert.deepEqual({ labels: created.labels, annotations: created.annotations, metadata: created.metadata }, { labels, annotations, metadata: { name: "main", attempt: 2 } });
+    assert.deepEqual(
+      { labels: created.labels, annotations: created.annotations, metadata: created.metadata },
+      { labels, annotations, metadata: { name: "main", attempt: 2 } },
+    );
     assert.equal(created.logPath, `${logDirectory}/default_contract_${config.metadata?.uid}/main/2.log`);
     assert.equal(created.startedAt, 0n);
 
@@ -38,7 +47,10 @@ function lifeContract(current: () => RuntimeUnderTest): void {
     const exited = await pods.until(id, ContainerState.CONTAINER_EXITED);
     assert.equal(exited.exitCode, 3);
     assert.equal(exited.reason, "Error");
-    assert.ok(exited.createdAt > 0n && exited.createdAt <= exited.startedAt && exited.startedAt < exited.finishedAt, "createdAt ≤ startedAt < finishedAt");
+    assert.ok(
+      exited.createdAt > 0n && exited.createdAt <= exited.startedAt && exited.startedAt < exited.finishedAt,
+      "createdAt ≤ startedAt < finishedAt",
+    );
   });
 
   test("a container that ends well says Completed", async () => {
@@ -53,7 +65,10 @@ function lifeContract(current: () => RuntimeUnderTest): void {
     await using pods = podsOf(current());
     const { containerId } = await pods.runOne(["sleep", "3600"]);
     await assert.rejects(runtime.startContainer(containerId, patience()));
-    assert.equal((await runtime.containerStatus(containerId, patience())).status?.state, ContainerState.CONTAINER_RUNNING);
+    assert.equal(
+      (await runtime.containerStatus(containerId, patience())).status?.state,
+      ContainerState.CONTAINER_RUNNING,
+    );
   });
 }
 
@@ -62,7 +77,8 @@ function nameContract(current: () => RuntimeUnderTest): void {
     await using pods = podsOf(current());
     const config = pods.config();
     const sandboxId = await pods.run(config);
-    const create = (attempt: number) => pods.create(sandboxId, config, { metadata: { name: "main", attempt }, command: ["true"] });
+    const create = (attempt: number) =>
+      pods.create(sandboxId, config, { metadata: { name: "main", attempt }, command: ["true"] });
     const first = await create(0);
     await assert.rejects(create(0));
     assert.notEqual(await create(1), first);
@@ -73,10 +89,19 @@ function nameContract(current: () => RuntimeUnderTest): void {
     await using pods = podsOf(current());
     const config = pods.config();
     const sandboxId = await pods.run(config);
-    await assert.rejects(pods.create(nowhere, config, { metadata: { name: "main", attempt: 0 } }), { code: "not_found" });
-    const missing = CreateContainerRequest.fromPartial({ podSandboxId: sandboxId, sandboxConfig: config, config: { metadata: { name: "main", attempt: 0 }, image: { image: "registry.k8s.io/contract/absent:1" } } });
+    await assert.rejects(pods.create(nowhere, config, { metadata: { name: "main", attempt: 0 } }), {
+      code: "not_found",
+    });
+    const missing = CreateContainerRequest.fromPartial({
+      podSandboxId: sandboxId,
+      sandboxConfig: config,
+      config: { metadata: { name: "main", attempt: 0 }, image: { image: "registry.k8s.io/contract/absent:1" } },
+    });
     await assert.rejects(runtime.createContainer(missing, patience()), { code: "not_found" });
-    assert.deepEqual(await runtime.listContainers(ContainerFilter.fromPartial({ podSandboxId: sandboxId }), patience()), []);
+    assert.deepEqual(
+      await runtime.listContainers(ContainerFilter.fromPartial({ podSandboxId: sandboxId }), patience()),
+      [],
+    );
   });
 }
 
@@ -87,14 +112,25 @@ function listContract(current: () => RuntimeUnderTest): void {
     const config = pods.config();
     const sandboxId = await pods.run(config);
     const [a, b] = [
-      await pods.create(sandboxId, config, { metadata: { name: "a", attempt: 0 }, command: ["sleep", "3600"], labels: { which: "a" } }),
-      await pods.create(sandboxId, config, { metadata: { name: "b", attempt: 0 }, command: ["sleep", "3600"], labels: { which: "b" } }),
+      await pods.create(sandboxId, config, {
+        metadata: { name: "a", attempt: 0 },
+        command: ["sleep", "3600"],
+        labels: { which: "a" },
+      }),
+      await pods.create(sandboxId, config, {
+        metadata: { name: "b", attempt: 0 },
+        command: ["sleep", "3600"],
+        labels: { which: "b" },
+      }),
     ];
     const other = await pods.runOne(["sleep", "3600"]);
     await runtime.startContainer(a, patience());
     const list = async (filter: Parameters<typeof ContainerFilter.fromPartial>[0]) => {
       const found = await runtime.listContainers(ContainerFilter.fromPartial(filter), patience());
-      return found.map(({ id }) => id).filter((id) => [a, b, other.containerId].includes(id)).sort();
+      return found
+        .map(({ id }) => id)
+        .filter((id) => [a, b, other.containerId].includes(id))
+        .sort();
     };
     assert.deepEqual(await list({}), [a, b, other.containerId].sort());
     assert.deepEqual(await list({ id: b }), [b]);
@@ -144,8 +180,16 @@ function execContract(current: () => RuntimeUnderTest): void {
     const { runtime } = current();
     await using pods = podsOf(current());
     const { containerId } = await pods.runOne(["sleep", "3600"]);
-    const { exitCode, stdout, stderr } = await runtime.execSync(containerId, ["sh", "-c", "echo out; echo err >&2; exit 7"], 10, patience());
-    assert.deepEqual({ exitCode, stdout: stdout.toString(), stderr: stderr.toString() }, { exitCode: 7, stdout: "out\n", stderr: "err\n" });
+    const { exitCode, stdout, stderr } = await runtime.execSync(
+      containerId,
+      ["sh", "-c", "echo out; echo err >&2; exit 7"],
+      10,
+      patience(),
+    );
+    assert.deepEqual(
+      { exitCode, stdout: stdout.toString(), stderr: stderr.toString() },
+      { exitCode: 7, stdout: "out\n", stderr: "err\n" },
+    );
     assert.equal((await runtime.execSync(containerId, ["true"], 0, patience())).exitCode, 0);
   });
 
@@ -154,7 +198,10 @@ function execContract(current: () => RuntimeUnderTest): void {
     await using pods = podsOf(current());
     const { containerId } = await pods.runOne(["sleep", "3600"]);
     await assert.rejects(runtime.execSync(containerId, ["sleep", "30"], 1, patience()), { code: "deadline_exceeded" });
-    assert.equal((await runtime.containerStatus(containerId, patience())).status?.state, ContainerState.CONTAINER_RUNNING);
+    assert.equal(
+      (await runtime.containerStatus(containerId, patience())).status?.state,
+      ContainerState.CONTAINER_RUNNING,
+    );
   });
 
   test("execSync ends with its signal", async () => {

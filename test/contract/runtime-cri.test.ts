@@ -13,8 +13,12 @@ import { type RuntimeUnderTest, patience, podsOf } from "./runtime-pods.ts";
 function runtimeOn(rig: ContainerdRig): Runtime {
   const { containerdSocket } = rig.layout;
   return criRuntime({
-    runtimeSocket: containerdSocket, imageSocket: containerdSocket, requestTimeoutMs: 120_000,
-    host: rig, clock: systemClock(), log: createLogger(0),
+    runtimeSocket: containerdSocket,
+    imageSocket: containerdSocket,
+    requestTimeoutMs: 120_000,
+    host: rig,
+    clock: systemClock(),
+    log: createLogger(0),
   });
 }
 
@@ -51,7 +55,13 @@ test("containerd killed: calls fail at once, the event stream breaks; back again
   assert.ok(performance.now() - asked < 500, "fails fast");
   await rig.daemons.startContainerd();
   const back = performance.now();
-  await waitFor("the runtime to answer", () => runtime.containerStatus(containerId, patience()), { timeoutMs: 10_000, everyMs: 20 });
+  await waitFor("the runtime to answer", () => runtime.containerStatus(containerId, patience()), {
+    timeoutMs: 10_000,
+    everyMs: 20,
+  });
   assert.ok(performance.now() - back < 2500, `answered after ${Math.round(performance.now() - back)} ms`);
-  assert.equal((await runtime.containerStatus(containerId, patience())).status?.state, ContainerState.CONTAINER_RUNNING);
+  assert.equal(
+    (await runtime.containerStatus(containerId, patience())).status?.state,
+    ContainerState.CONTAINER_RUNNING,
+  );
 });

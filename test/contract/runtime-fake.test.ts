@@ -6,5 +6,11 @@ runtimeContract("the fake", async () => {
   const runtime = fakeRuntime({ clock: systemClock() });
   const image = "registry.k8s.io/contract/busybox:1";
   runtime.offerImage(image);
-  return { runtime, image, missingImage: "registry.k8s.io/contract/no-such:1", logDirectory: "/var/log/pods", [Symbol.asyncDispose]: () => runtime[Symbol.asyncDispose]() };
+  return {
+    runtime,
+    image,
+    missingImage: "registry.k8s.io/contract/no-such:1",
+    logDirectory: "/var/log/pods",
+    [Symbol.asyncDispose]: () => runtime[Symbol.asyncDispose](),
+  };
 });

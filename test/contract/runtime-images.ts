@@ -22,11 +22,14 @@ export function imageContract(current: () => RuntimeUnderTest): void {
 
   test("an image that no registry has is not_found, and has no status", async () => {
     const { runtime, missingImage } = current();
-    await assert.rejects(runtime.pullImage(PullImageRequest.fromPartial({ image: { image: missingImage } }), patience()), (error: Error) => {
-      assert.equal("code" in error && error.code, "not_found");
-      assert.ok(error.message.includes(missingImage), error.message);
-      return true;
-    });
+    await assert.rejects(
+      runtime.pullImage(PullImageRequest.fromPartial({ image: { image: missingImage } }), patience()),
+      (error: Error) => {
+        assert.equal("code" in error && error.code, "not_found");
+        assert.ok(error.message.includes(missingImage), error.message);
+        return true;
+      },
+    );
     assert.equal(await runtime.imageStatus({ ...emptySpec, image: missingImage }, patience()), undefined);
   });
 

@@ -1,6 +1,14 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
-import { ContainerConfig, type ContainerState, type ContainerStatus, CreateContainerRequest, type PodSandboxConfig, PullImageRequest, RunPodSandboxRequest } from "../../src/gen/cri.ts";
+import {
+  ContainerConfig,
+  type ContainerState,
+  type ContainerStatus,
+  CreateContainerRequest,
+  type PodSandboxConfig,
+  PullImageRequest,
+  RunPodSandboxRequest,
+} from "../../src/gen/cri.ts";
 import { hasCode } from "../../src/lib/errors.ts";
 import type { Runtime } from "../../src/seams/runtime.ts";
 import { waitFor } from "../harness/wait.ts";
@@ -34,9 +42,15 @@ export interface Pods extends AsyncDisposable {
   /** Runs a sandbox, and returns its ID. */
   run(config: PodSandboxConfig): Promise<string>;
   /** Creates a container in the sandbox, and returns its ID. */
-  create(sandboxId: string, config: PodSandboxConfig, container: Parameters<typeof ContainerConfig.fromPartial>[0]): Promise<string>;
+  create(
+    sandboxId: string,
+    config: PodSandboxConfig,
+    container: Parameters<typeof ContainerConfig.fromPartial>[0],
+  ): Promise<string>;
   /** A pod with one running container. */
-  runOne(command: readonly string[]): Promise<{ readonly sandboxId: string; readonly containerId: string; readonly config: PodSandboxConfig }>;
+  runOne(
+    command: readonly string[],
+  ): Promise<{ readonly sandboxId: string; readonly containerId: string; readonly config: PodSandboxConfig }>;
   until(containerId: string, state: ContainerState): Promise<ContainerStatus>;
 }
 
@@ -64,22 +78,39 @@ export function podsOf({ runtime, image, logDirectory }: RuntimeUnderTest): Pods
     },
     async create(podSandboxId, sandboxConfig, container) {
       const present = await runtime.imageStatus({ ...emptySpec, image }, patience());
-      const imageRef = present?.id ?? (await runtime.pullImage(PullImageRequest.fromPartial({ image: { image } }), patience()));
-      const config = ContainerConfig.fromPartial({ image: { image: imageRef }, linux: { securityContext: { namespaceOptions: { pid: 1 } } }, ...container });
-      const { containerId } = await runtime.createContainer(CreateContainerRequest.fromPartial({ podSandboxId, config, sandboxConfig }), patience());
+      const imageRef =
+        present?.id ?? (await runtime.pullImage(PullImageRequest.fromPartial({ image: { image } }), patience()));
+      const config = ContainerConfig.fromPartial({
+        image: { image: imageRef },
+        linux: { securityContext: { namespaceOptions: { pid: 1 } } },
+        ...container,
+      });
+      const { containerId } = await runtime.createContainer(
+        CreateContainerRequest.fromPartial({ podSandboxId, config, sandboxConfig }),
+        patience(),
+      );
       return containerId;
     },
     async runOne(command) {
       const config = pods.config();
       const sandboxId = await pods.run(config);
-      const containerId = await pods.create(sandboxId, config, { metadata: { name: "main", attempt: 0 }, command: [...command], logPath: "main/0.log" });
+      const containerId = await pods.create(sandboxId, config, {
+        metadata: { name: "main", attempt: 0 },
+        command: [...command],
+        logPath: "main/0.log",
+      });
       await runtime.startContainer(containerId, patience());
       return { sandboxId, containerId, config };
     },
-    until: (containerId, state) => waitFor(`container in state ${state}`, async () => {
-      const { status } = await runtime.containerStatus(containerId, patience());
-      return status?.state === state && status;
-    }, 20_000),
+    until: (containerId, state) =>
+      waitFor(
+        `container in state ${state}`,
+        async () => {
+          const { status } = await runtime.containerStatus(containerId, patience());
+          return status?.state === state && status;
+        },
+        20_000,
+      ),
     async [Symbol.asyncDispose]() {
       for (const id of made) {
         await gone(runtime.stopPodSandbox(id, patience()));

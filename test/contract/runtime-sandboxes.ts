@@ -27,14 +27,26 @@ export function sandboxContract(current: () => RuntimeUnderTest): void {
   test("sandboxes are listed by ID, state and label", async () => {
     const { runtime } = current();
     await using pods = podsOf(current());
-    const [red, blue] = [await pods.run(pods.config({ labels: { colour: "red" } })), await pods.run(pods.config({ labels: { colour: "blue" } }))];
+    const [red, blue] = [
+      await pods.run(pods.config({ labels: { colour: "red" } })),
+      await pods.run(pods.config({ labels: { colour: "blue" } })),
+    ];
     await runtime.stopPodSandbox(blue, patience());
     const list = async (filter: Parameters<typeof PodSandboxFilter.fromPartial>[0]) => {
       const found = await runtime.listPodSandbox(PodSandboxFilter.fromPartial(filter), patience());
-      return found.map(({ id }) => id).filter((id) => id === red || id === blue).sort();
+      return found
+        .map(({ id }) => id)
+        .filter((id) => id === red || id === blue)
+        .sort();
     };
     assert.deepEqual(await list({}), [red, blue].sort());
-    assert.deepEqual((await runtime.listPodSandbox(undefined, patience())).map(({ id }) => id).filter((id) => id === red || id === blue).sort(), [red, blue].sort());
+    assert.deepEqual(
+      (await runtime.listPodSandbox(undefined, patience()))
+        .map(({ id }) => id)
+        .filter((id) => id === red || id === blue)
+        .sort(),
+      [red, blue].sort(),
+    );
     assert.deepEqual(await list({ id: red }), [red]);
     assert.deepEqual(await list({ labelSelector: { colour: "blue" } }), [blue]);
     assert.deepEqual(await list({ labelSelector: { colour: "blue", absent: "yes" } }), []);
@@ -63,7 +75,10 @@ function endContract(current: () => RuntimeUnderTest): void {
     const { sandboxId, containerId } = await pods.runOne(["sleep", "3600"]);
     await runtime.stopPodSandbox(sandboxId, patience());
     await runtime.stopPodSandbox(sandboxId, patience());
-    assert.equal((await runtime.podSandboxStatus(sandboxId, patience())).status?.state, PodSandboxState.SANDBOX_NOTREADY);
+    assert.equal(
+      (await runtime.podSandboxStatus(sandboxId, patience())).status?.state,
+      PodSandboxState.SANDBOX_NOTREADY,
+    );
     const { exitCode, finishedAt } = await pods.until(containerId, ContainerState.CONTAINER_EXITED);
     assert.notEqual(exitCode, 0);
     assert.ok(finishedAt > 0n);

@@ -12,9 +12,13 @@ export function streamContract(current: () => RuntimeUnderTest): void {
     const { runtime } = current();
     await using pods = podsOf(current());
     const { sandboxId, containerId } = await pods.runOne(["sleep", "3600"]);
-    await speaksHttp(await runtime.exec(ExecRequest.fromPartial({ containerId, cmd: ["true"], stdout: true }), patience()));
+    await speaksHttp(
+      await runtime.exec(ExecRequest.fromPartial({ containerId, cmd: ["true"], stdout: true }), patience()),
+    );
     await speaksHttp(await runtime.attach(AttachRequest.fromPartial({ containerId, stdout: true }), patience()));
-    await speaksHttp(await runtime.portForward(PortForwardRequest.fromPartial({ podSandboxId: sandboxId, port: [80] }), patience()));
+    await speaksHttp(
+      await runtime.portForward(PortForwardRequest.fromPartial({ podSandboxId: sandboxId, port: [80] }), patience()),
+    );
   });
 
   test("exec into what does not run is refused before any connection", async () => {
@@ -22,7 +26,9 @@ export function streamContract(current: () => RuntimeUnderTest): void {
     await using pods = podsOf(current());
     const { containerId } = await pods.runOne(["true"]);
     await pods.until(containerId, ContainerState.CONTAINER_EXITED);
-    await assert.rejects(runtime.exec(ExecRequest.fromPartial({ containerId, cmd: ["true"], stdout: true }), patience()));
+    await assert.rejects(
+      runtime.exec(ExecRequest.fromPartial({ containerId, cmd: ["true"], stdout: true }), patience()),
+    );
   });
 
   test("events begin with listening and name the container that starts and exits", async (t) => {
@@ -35,8 +41,16 @@ export function streamContract(current: () => RuntimeUnderTest): void {
     await waitFor("the event stream to stand", () => seen.length > 0, 10_000);
     assert.deepEqual(seen[0], { is: "listening" });
     const { containerId } = await pods.runOne(["sh", "-c", "sleep 0.2; exit 1"]);
-    await waitFor("an event that names the container", () => seen.some((event) => event.is === "changed" && event.containerId === containerId), 10_000);
-    await waitFor("the event of its exit", () => seen.some((event) => event.is === "changed" && event.containerId === containerId && event.exited === true), 10_000);
+    await waitFor(
+      "an event that names the container",
+      () => seen.some((event) => event.is === "changed" && event.containerId === containerId),
+      10_000,
+    );
+    await waitFor(
+      "the event of its exit",
+      () => seen.some((event) => event.is === "changed" && event.containerId === containerId && event.exited === true),
+      10_000,
+    );
     stop.abort();
     await listening;
   });
@@ -52,8 +66,16 @@ export function streamContract(current: () => RuntimeUnderTest): void {
     await waitFor("the event stream to stand", () => seen.length > 0, 10_000);
     await runtime.execSync(containerId, ["true"], 10, patience());
     await runtime.stopContainer(containerId, 0, patience());
-    await waitFor("the event of the container's exit", () => seen.some((event) => event.is === "changed" && event.exited === true), 10_000);
-    assert.equal(seen.filter((event) => event.is === "changed" && event.containerId === containerId && event.exited === true).length, 1);
+    await waitFor(
+      "the event of the container's exit",
+      () => seen.some((event) => event.is === "changed" && event.exited === true),
+      10_000,
+    );
+    assert.equal(
+      seen.filter((event) => event.is === "changed" && event.containerId === containerId && event.exited === true)
+        .length,
+      1,
+    );
     stop.abort();
     await listening;
   });

@@ -38,7 +38,10 @@ function serviceContract(current: () => RuntimeUnderTest): void {
   test("status says whether runtime and network are ready", async () => {
     const { status } = await current().runtime.status(patience());
     const ready = Object.fromEntries((status?.conditions ?? []).map((condition) => [condition.type, condition.status]));
-    assert.deepEqual({ RuntimeReady: ready.RuntimeReady, NetworkReady: ready.NetworkReady }, { RuntimeReady: true, NetworkReady: true });
+    assert.deepEqual(
+      { RuntimeReady: ready.RuntimeReady, NetworkReady: ready.NetworkReady },
+      { RuntimeReady: true, NetworkReady: true },
+    );
   });
 
   test("a call whose signal has aborted rejects as cancelled", async () => {

@@ -1,4 +1,10 @@
-import { type ContainerState, ContainerStatus, NamespaceMode, PodSandboxState, PodSandboxStatus } from "../../src/gen/cri.ts";
+import {
+  type ContainerState,
+  ContainerStatus,
+  NamespaceMode,
+  PodSandboxState,
+  PodSandboxStatus,
+} from "../../src/gen/cri.ts";
 import type { Container, Pod, PodSpec } from "../../src/objects.ts";
 import type { RuntimePod } from "../../src/pipeline.ts";
 import { containerHash } from "../../src/pod/hash.ts";
@@ -33,7 +39,11 @@ export function aSandbox(more: Partial<PodSandboxStatus> = {}): PodSandboxStatus
 }
 
 /** A status as the runtime shows it for a container of the pod; later calls make newer ones. */
-export function aStatus(container: Container, state: ContainerState, more: Partial<ContainerStatus> = {}): ContainerStatus {
+export function aStatus(
+  container: Container,
+  state: ContainerState,
+  more: Partial<ContainerStatus> = {},
+): ContainerStatus {
   created += 1n;
   return ContainerStatus.fromPartial({
     id: `container-${created}`,
@@ -48,8 +58,17 @@ export function aStatus(container: Container, state: ContainerState, more: Parti
 
 /** What the runtime shows of a pod: lists are put in order, newest first. */
 export function observe(sandboxes: readonly PodSandboxStatus[], containers: readonly ContainerStatus[]): RuntimePod {
-  const newest = <T extends { createdAt: bigint }>(list: readonly T[]) => [...list].sort((a, b) => (a.createdAt < b.createdAt ? 1 : -1));
+  const newest = <T extends { createdAt: bigint }>(list: readonly T[]) =>
+    [...list].sort((a, b) => (a.createdAt < b.createdAt ? 1 : -1));
   const ordered = newest(sandboxes);
   const ip = ordered[0]?.network?.ip;
-  return { uid: "uid-1", name: "p", namespace: "default", sandboxes: ordered, containers: newest(containers), ips: ip ? [ip] : [], observedAt: 0 };
+  return {
+    uid: "uid-1",
+    name: "p",
+    namespace: "default",
+    sandboxes: ordered,
+    containers: newest(containers),
+    ips: ip ? [ip] : [],
+    observedAt: 0,
+  };
 }

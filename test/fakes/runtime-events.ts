@@ -25,7 +25,10 @@ export function createFakeEvents(): FakeEvents {
   };
   return {
     emit: (event) => tell(({ waiting }) => waiting.push(event)),
-    breakAll: (error) => tell((listener) => { listener.error = error; }),
+    breakAll: (error) =>
+      tell((listener) => {
+        listener.error = error;
+      }),
     async *listen(signal) {
       const listener: Listener = { waiting: [{ is: "listening" }], wake: () => {} };
       listeners.add(listener);

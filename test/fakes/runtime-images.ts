@@ -22,13 +22,18 @@ export function createFakeImages(clock: Clock): FakeImages {
   const offered = new Set<string>();
   const find = (reference: string) => {
     const name = fullName(reference);
-    return [...store.values()].find(({ id, repoTags, repoDigests }) => id === reference || repoTags.includes(name) || repoDigests.includes(name));
+    return [...store.values()].find(
+      ({ id, repoTags, repoDigests }) => id === reference || repoTags.includes(name) || repoDigests.includes(name),
+    );
   };
   const add = (reference: string, details: Partial<cri.Image> = {}) => {
     const name = fullName(reference);
     const id = `sha256:${createHash("sha256").update(name).digest("hex")}`;
     const repository = name.replace(/[@:][^/]*$/, "");
-    store.set(id, Image.fromPartial({ id, repoTags: [name], repoDigests: [`${repository}@${id}`], size: 1000n, ...details }));
+    store.set(
+      id,
+      Image.fromPartial({ id, repoTags: [name], repoDigests: [`${repository}@${id}`], size: 1000n, ...details }),
+    );
     return id;
   };
   return {
@@ -39,14 +44,22 @@ export function createFakeImages(clock: Clock): FakeImages {
     pull(reference) {
       const name = fullName(reference);
       if (offered.has(name) || find(reference)) return add(name);
-      throw new CodedError("not_found", `failed to pull and unpack image "${name}": failed to resolve reference "${name}": ${name}: not found`);
+      throw new CodedError(
+        "not_found",
+        `failed to pull and unpack image "${name}": failed to resolve reference "${name}": ${name}: not found`,
+      );
     },
     remove(reference) {
       const image = find(reference);
       if (image) store.delete(image.id);
     },
     fsInfo: () => {
-      const usage = { timestamp: BigInt(clock.now()) * 1_000_000n, fsId: { mountpoint: "/var/lib/fake" }, usedBytes: { value: BigInt(store.size) * 1000n }, inodesUsed: { value: BigInt(store.size) } };
+      const usage = {
+        timestamp: BigInt(clock.now()) * 1_000_000n,
+        fsId: { mountpoint: "/var/lib/fake" },
+        usedBytes: { value: BigInt(store.size) * 1000n },
+        inodesUsed: { value: BigInt(store.size) },
+      };
       return ImageFsInfoResponse.fromPartial({ imageFilesystems: [usage], containerFilesystems: [usage] });
     },
   };

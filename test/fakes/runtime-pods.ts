@@ -1,6 +1,14 @@
 import { createHash } from "node:crypto";
 import type * as cri from "../../src/gen/cri.ts";
-import { Container, ContainerState, ContainerStatus, NamespaceMode, PodSandbox, PodSandboxState, PodSandboxStatus } from "../../src/gen/cri.ts";
+import {
+  Container,
+  ContainerState,
+  ContainerStatus,
+  NamespaceMode,
+  PodSandbox,
+  PodSandboxState,
+  PodSandboxStatus,
+} from "../../src/gen/cri.ts";
 import type { Clock, Timer } from "../../src/lib/clock.ts";
 import { CodedError } from "../../src/lib/errors.ts";
 import type { RuntimeEvent } from "../../src/seams/runtime.ts";
@@ -41,8 +49,10 @@ export function createFakePods({ clock, images, emit, programOf }: FakePodsOptio
   const nowNanos = () => BigInt(Math.round(clock.now())) * 1_000_000n + ++ticks;
   const newId = () => createHash("sha256").update(`fake ${++made}`).digest("hex");
 
-  const sandbox = (id: string) => found(sandboxes.get(id), `an error occurred when try to find sandbox: not found: ${id}`);
-  const container = (id: string) => found(containers.get(id), `an error occurred when try to find container "${id}": not found`);
+  const sandbox = (id: string) =>
+    found(sandboxes.get(id), `an error occurred when try to find sandbox: not found: ${id}`);
+  const container = (id: string) =>
+    found(containers.get(id), `an error occurred when try to find container "${id}": not found`);
   const ofSandbox = (id: string) => [...containers.values()].filter(({ sandboxId }) => sandboxId === id);
 
   const life = containerLife({ clock, emit, programOf, nowNanos });
@@ -69,10 +79,17 @@ export function createFakePods({ clock, images, emit, programOf }: FakePodsOptio
     runSandbox(config: cri.PodSandboxConfig, runtimeHandler: string): string {
       const name = nameOf(config);
       const taken = [...sandboxes.values()].find((one) => nameOf(one.config) === name);
-      if (taken) throw new CodedError("unknown", `failed to reserve sandbox name "${name}": name is reserved for "${taken.status.id}"`);
+      if (taken)
+        throw new CodedError(
+          "unknown",
+          `failed to reserve sandbox name "${name}": name is reserved for "${taken.status.id}"`,
+        );
       const id = newId();
       const ip = `10.88.${Math.trunc(made / 250)}.${(made % 250) + 2}`;
-      sandboxes.set(id, { config, status: newSandboxStatus({ id, config, runtimeHandler, ip, createdAt: nowNanos() }) });
+      sandboxes.set(id, {
+        config,
+        status: newSandboxStatus({ id, config, runtimeHandler, ip, createdAt: nowNanos() }),
+      });
       emit({ is: "changed", sandboxId: id });
       return id;
     },
@@ -84,14 +101,34 @@ export function createFakePods({ clock, images, emit, programOf }: FakePodsOptio
     },
     create(sandboxId: string, config: cri.ContainerConfig): string {
       const { status, config: sandboxConfig } = sandbox(sandboxId);
-      if (status.state !== PodSandboxState.SANDBOX_READY) throw new CodedError("unknown", `sandbox container "${sandboxId}" is not running`);
+      if (status.state !== PodSandboxState.SANDBOX_READY)
+        throw new CodedError("unknown", `sandbox container "${sandboxId}" is not running`);
       const { name, attempt } = found(config.metadata, "container config has no metadata", "invalid_argument");
-      const taken = ofSandbox(sandboxId).find(({ config: { metadata } }) => metadata?.name === name && metadata.attempt === attempt);
-      if (taken) throw new CodedError("unknown", `failed to reserve container name "${name}": name is reserved for "${taken.status.id}"`);
+      const taken = ofSandbox(sandboxId).find(
+        ({ config: { metadata } }) => metadata?.name === name && metadata.attempt === attempt,
+      );
+      if (taken)
+        throw new CodedError(
+          "unknown",
+          `failed to reserve container name "${name}": name is reserved for "${taken.status.id}"`,
+        );
       const reference = config.image?.image ?? "";
-      const image = found(images.find(reference), `failed to get image from containerd "${reference}": image "${reference}": not found`);
+      const image = found(
+        images.find(reference),
+        `failed to get image from containerd "${reference}": image "${reference}": not found`,
+      );
       const id = newId();
-      containers.set(id, { sandboxId, config, status: newContainerStatus({ id, config, image, logDirectory: sandboxConfig.logDirectory, createdAt: nowNanos() }) });
+      containers.set(id, {
+        sandboxId,
+        config,
+        status: newContainerStatus({
+          id,
+          config,
+          image,
+          logDirectory: sandboxConfig.logDirectory,
+          createdAt: nowNanos(),
+        }),
+      });
       emit({ is: "changed", containerId: id });
       return id;
     },
@@ -113,7 +150,8 @@ function containerLife({ clock, emit, programOf, nowNanos }: LifeOptions) {
   return {
     exit,
     start(it: FakeContainer) {
-      if (it.status.state !== ContainerState.CONTAINER_CREATED) throw new CodedError("unknown", `container "${it.status.id}" is not in created state`);
+      if (it.status.state !== ContainerState.CONTAINER_CREATED)
+        throw new CodedError("unknown", `container "${it.status.id}" is not in created state`);
       const program = programOf(it.config);
       it.program = program;
       Object.assign(it.status, { state: ContainerState.CONTAINER_RUNNING, startedAt: nowNanos() });
@@ -123,7 +161,14 @@ function containerLife({ clock, emit, programOf, nowNanos }: LifeOptions) {
     },
     /** A start that the runtime could not do leaves the container exited with 128, as containerd does. */
     failStart(it: FakeContainer, message: string) {
-      Object.assign(it.status, { state: ContainerState.CONTAINER_EXITED, exitCode: 128, reason: "StartError", message, startedAt: 0n, finishedAt: nowNanos() });
+      Object.assign(it.status, {
+        state: ContainerState.CONTAINER_EXITED,
+        exitCode: 128,
+        reason: "StartError",
+        message,
+        startedAt: 0n,
+        finishedAt: nowNanos(),
+      });
       emit({ is: "changed", containerId: it.status.id });
     },
   };
@@ -131,13 +176,18 @@ function containerLife({ clock, emit, programOf, nowNanos }: LifeOptions) {
 
 /** The sandboxes that a filter wants, as list shows them. */
 export function listSandboxes({ sandboxes }: FakePods, filter: cri.PodSandboxFilter | undefined): cri.PodSandbox[] {
-  return [...sandboxes.values()].filter(({ status }) => matches(filter, status)).map(({ status }) => PodSandbox.fromPartial(status));
+  return [...sandboxes.values()]
+    .filter(({ status }) => matches(filter, status))
+    .map(({ status }) => PodSandbox.fromPartial(status));
 }
 
 /** The containers that a filter wants, as list shows them. */
 export function listContainers({ containers }: FakePods, filter: cri.ContainerFilter | undefined): cri.Container[] {
   return [...containers.values()]
-    .filter(({ status, sandboxId }) => matches(filter, status) && (!filter?.podSandboxId || sandboxId.startsWith(filter.podSandboxId)))
+    .filter(
+      ({ status, sandboxId }) =>
+        matches(filter, status) && (!filter?.podSandboxId || sandboxId.startsWith(filter.podSandboxId)),
+    )
     .map(({ status, sandboxId }) => Container.fromPartial({ ...status, podSandboxId: sandboxId }));
 }
 
@@ -160,7 +210,13 @@ function newSandboxStatus({ id, config, runtimeHandler, ip, createdAt }: NewSand
   const { metadata, labels, annotations, linux } = config;
   const options = linux?.securityContext?.namespaceOptions;
   return PodSandboxStatus.fromPartial({
-    id, metadata, labels, annotations, runtimeHandler, createdAt, state: PodSandboxState.SANDBOX_READY,
+    id,
+    metadata,
+    labels,
+    annotations,
+    runtimeHandler,
+    createdAt,
+    state: PodSandboxState.SANDBOX_READY,
     network: { ip: options?.network === NamespaceMode.NODE ? "" : ip },
     linux: { namespaces: { options } },
   });
@@ -177,9 +233,16 @@ interface NewContainer {
 function newContainerStatus({ id, config, image, logDirectory, createdAt }: NewContainer): cri.ContainerStatus {
   const { metadata, labels, annotations, mounts, logPath } = config;
   return ContainerStatus.fromPartial({
-    id, metadata, labels, annotations, mounts, createdAt, state: ContainerState.CONTAINER_CREATED,
+    id,
+    metadata,
+    labels,
+    annotations,
+    mounts,
+    createdAt,
+    state: ContainerState.CONTAINER_CREATED,
     image: { image: image.repoTags[0] ?? image.id, userSpecifiedImage: config.image?.userSpecifiedImage ?? "" },
-    imageRef: image.repoDigests[0] ?? image.id, imageId: image.id,
+    imageRef: image.repoDigests[0] ?? image.id,
+    imageId: image.id,
     logPath: logPath && `${logDirectory}/${logPath}`,
   });
 }
@@ -190,7 +253,10 @@ interface Filter {
   readonly labelSelector: { readonly [key: string]: string };
 }
 
-function matches(filter: Filter | undefined, status: { id: string; state: number; labels: { [key: string]: string } }): boolean {
+function matches(
+  filter: Filter | undefined,
+  status: { id: string; state: number; labels: { [key: string]: string } },
+): boolean {
   if (!filter) return true;
   if (!status.id.startsWith(filter.id)) return false;
   if (filter.state && filter.state.state !== status.state) return false;

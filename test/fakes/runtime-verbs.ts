@@ -1,6 +1,15 @@
 import { type Duplex, duplexPair } from "node:stream";
 import type * as cri from "../../src/gen/cri.ts";
-import { ContainerState, ContainerStats, ContainerStatus, ContainerStatusResponse, ExecSyncResponse, Image, PodSandboxStatus, PodSandboxStatusResponse } from "../../src/gen/cri.ts";
+import {
+  ContainerState,
+  ContainerStats,
+  ContainerStatus,
+  ContainerStatusResponse,
+  ExecSyncResponse,
+  Image,
+  PodSandboxStatus,
+  PodSandboxStatusResponse,
+} from "../../src/gen/cri.ts";
 import type { Clock } from "../../src/lib/clock.ts";
 import { CodedError, abortError, throwIfAborted } from "../../src/lib/errors.ts";
 import { onAbort } from "../../src/lib/service-group.ts";
@@ -111,7 +120,11 @@ export function execVerb(world: World): Pick<Containers, "execSync"> {
       const limitMs = timeoutSeconds > 0 ? timeoutSeconds * 1000 : Infinity;
       const lastsMs = exitCode === undefined ? Infinity : afterMs;
       await elapse(world.clock, Math.min(limitMs, lastsMs), signal);
-      if (lastsMs > limitMs) throw new CodedError("deadline_exceeded", `failed to exec in container: timeout ${timeoutSeconds}s exceeded: context deadline exceeded`);
+      if (lastsMs > limitMs)
+        throw new CodedError(
+          "deadline_exceeded",
+          `failed to exec in container: timeout ${timeoutSeconds}s exceeded: context deadline exceeded`,
+        );
       return { exitCode: exitCode ?? 0, stdout: Buffer.from(stdout), stderr: Buffer.from(stderr) };
     },
   };

@@ -9,7 +9,17 @@ import { type Call, type Gate, type Verb, createGate } from "./runtime-gate.ts";
 import { createFakeImages } from "./runtime-images.ts";
 import { createFakePods } from "./runtime-pods.ts";
 import { type Program, interpret } from "./runtime-programs.ts";
-import { type ExecScript, type StreamServer, type World, containerVerbs, execVerb, imageVerbs, sandboxVerbs, statsVerbs, streamVerbs } from "./runtime-verbs.ts";
+import {
+  type ExecScript,
+  type StreamServer,
+  type World,
+  containerVerbs,
+  execVerb,
+  imageVerbs,
+  sandboxVerbs,
+  statsVerbs,
+  streamVerbs,
+} from "./runtime-verbs.ts";
 
 /** How tests steer the fake. */
 export interface FakeControls {
@@ -56,10 +66,15 @@ export function fakeRuntime({ clock, events = true }: FakeRuntimeOptions): FakeR
   const gate = createGate();
   const bus = createFakeEvents();
   const images = createFakeImages(clock);
-  const script = { programOf: (config: cri.ContainerConfig): Program => interpret([...config.command, ...config.args]) };
+  const script = {
+    programOf: (config: cri.ContainerConfig): Program => interpret([...config.command, ...config.args]),
+  };
   const pods = createFakePods({ clock, images, emit: bus.emit, programOf: (config) => script.programOf(config) });
   const world: World = { clock, gate, pods, images, badStarts: new Map(), runExec: undefined, serve: answerNotFound };
-  const conditions = new Map([["RuntimeReady", condition(true)], ["NetworkReady", condition(true)]]);
+  const conditions = new Map([
+    ["RuntimeReady", condition(true)],
+    ["NetworkReady", condition(true)],
+  ]);
   return {
     ...serviceVerbs(gate, conditions),
     ...sandboxVerbs(world),
@@ -98,7 +113,10 @@ function condition(status: boolean, reason = "", message = ""): Condition {
   return { status, reason, message };
 }
 
-function serviceVerbs(gate: Gate, conditions: ReadonlyMap<string, Condition>): Pick<Runtime, "version" | "status" | "runtimeConfig" | "updateRuntimeConfig"> {
+function serviceVerbs(
+  gate: Gate,
+  conditions: ReadonlyMap<string, Condition>,
+): Pick<Runtime, "version" | "status" | "runtimeConfig" | "updateRuntimeConfig"> {
   return {
     async version(signal) {
       await gate.enter("version", {}, signal);
@@ -106,7 +124,9 @@ function serviceVerbs(gate: Gate, conditions: ReadonlyMap<string, Condition>): P
     },
     async status(signal) {
       await gate.enter("status", {}, signal);
-      return StatusResponse.fromPartial({ status: { conditions: [...conditions].map(([type, rest]) => ({ type, ...rest })) } });
+      return StatusResponse.fromPartial({
+        status: { conditions: [...conditions].map(([type, rest]) => ({ type, ...rest })) },
+      });
     },
     async runtimeConfig(signal) {
       await gate.enter("runtimeConfig", {}, signal);

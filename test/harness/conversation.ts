@@ -24,8 +24,12 @@ export function converse(child: ChildProcess): Conversation {
   let code: number | undefined;
   child.stdout?.on("data", (chunk: Buffer) => out.push(chunk));
   child.stderr?.on("data", (chunk: Buffer) => err.push(chunk));
-  child.stdin?.on("error", () => { /* it ended without reading: its exit code tells */ });
-  child.once("close", (ended) => { code = ended ?? 128; });
+  child.stdin?.on("error", () => {
+    /* it ended without reading: its exit code tells */
+  });
+  child.once("close", (ended) => {
+    code = ended ?? 128;
+  });
   const stdout = (): string => Buffer.concat(out).toString();
   const stderr = (): string => Buffer.concat(err).toString();
   const said = (): string => `ended with ${code}; stdout: ${stdout().slice(-2000)}; stderr: ${stderr().slice(-2000)}`;
@@ -33,16 +37,28 @@ export function converse(child: ChildProcess): Conversation {
     await waitFor("the end of a program", () => code !== undefined, { timeoutMs, everyMs: 20, explain: said });
     return code ?? 128;
   };
-  const kill = async (): Promise<void> => { child.kill("SIGKILL"); await ended(); };
+  const kill = async (): Promise<void> => {
+    child.kill("SIGKILL");
+    await ended();
+  };
   return {
-    child, stdout, stderr, ended, kill,
+    child,
+    stdout,
+    stderr,
+    ended,
+    kill,
     write: (text) => void child.stdin?.write(text),
     endInput: () => void child.stdin?.end(),
-    says: async (text, timeoutMs = 60_000) => void await waitFor(`a program to say ${String(text)}`, () => {
-      if (typeof text === "string" ? stdout().includes(text) : text.test(stdout())) return true;
-      if (code !== undefined) throw new Hopeless(`it did not say ${String(text)}: ${said()}`);
-      return false;
-    }, { timeoutMs, everyMs: 20, explain: said }),
+    says: async (text, timeoutMs = 60_000) =>
+      void (await waitFor(
+        `a program to say ${String(text)}`,
+        () => {
+          if (typeof text === "string" ? stdout().includes(text) : text.test(stdout())) return true;
+          if (code !== undefined) throw new Hopeless(`it did not say ${String(text)}: ${said()}`);
+          return false;
+        },
+        { timeoutMs, everyMs: 20, explain: said },
+      )),
     [Symbol.asyncDispose]: kill,
   };
 }

@@ -49,7 +49,10 @@ function linkOf(path: string): string | undefined {
 
 function watchesOf(pid: number, fd: string): string[] {
   const info = readFileSync(join(`/proc/${pid}/fdinfo`, fd), "utf8");
-  return info.split("\n").filter((line) => line.startsWith("inotify ")).map((line) => `watch ${/ino:\S+ sdev:\S+/.exec(line)?.[0] ?? line}`);
+  return info
+    .split("\n")
+    .filter((line) => line.startsWith("inotify "))
+    .map((line) => `watch ${/ino:\S+ sdev:\S+/.exec(line)?.[0] ?? line}`);
 }
 
 /** The TCP connections of a process's network, `LOCAL -> REMOTE` by inode. */

@@ -27,7 +27,16 @@ const base = `https://${addresses.node}:10250`;
  *  protocol is its status alone. */
 export async function askKubelet(cluster: Cluster, path: string, asking: Asking = {}): Promise<Answer> {
   const { method = "GET", headers = [] } = asking;
-  const argv = curlArgv(cluster, asking, ["--max-time", headers.length > 0 ? "3" : "30", "--request", method, ...headers.flatMap((header) => ["--header", header]), "--write-out", "\n%{http_code}", `${base}${path}`]);
+  const argv = curlArgv(cluster, asking, [
+    "--max-time",
+    headers.length > 0 ? "3" : "30",
+    "--request",
+    method,
+    ...headers.flatMap((header) => ["--header", header]),
+    "--write-out",
+    "\n%{http_code}",
+    `${base}${path}`,
+  ]);
   const { stdout, stderr } = await run(argv);
   const at = stdout.lastIndexOf("\n");
   const status = Number(stdout.slice(at + 1));
@@ -36,7 +45,11 @@ export async function askKubelet(cluster: Cluster, path: string, asking: Asking 
 }
 
 /** The statuses of many paths, asked for over one connection. */
-export async function kubeletStatuses(cluster: Cluster, paths: readonly string[], caller: Caller): Promise<Record<string, number>> {
+export async function kubeletStatuses(
+  cluster: Cluster,
+  paths: readonly string[],
+  caller: Caller,
+): Promise<Record<string, number>> {
   const targets = paths.flatMap((path) => ["--output", "/dev/null", `${base}${path}`]);
   const said = await must(curlArgv(cluster, caller, ["--max-time", "60", "--write-out", "%{http_code}\n", ...targets]));
   const statuses = said.trim().split("\n").map(Number);
@@ -44,6 +57,19 @@ export async function kubeletStatuses(cluster: Cluster, paths: readonly string[]
 }
 
 function curlArgv(cluster: Cluster, { certificate, token }: Caller, args: readonly string[]): string[] {
-  const credentials = certificate ? ["--cert", certificate.cert, "--key", certificate.key] : token === undefined ? [] : ["--header", `Authorization: Bearer ${token}`];
-  return networkArgv(cluster.layout, [cluster.tools.path("curl"), "--silent", "--show-error", "--http1.1", "--insecure", "--path-as-is", ...credentials, ...args]);
+  const credentials = certificate
+    ? ["--cert", certificate.cert, "--key", certificate.key]
+    : token === undefined
+      ? []
+      : ["--header", `Authorization: Bearer ${token}`];
+  return networkArgv(cluster.layout, [
+    cluster.tools.path("curl"),
+    "--silent",
+    "--show-error",
+    "--http1.1",
+    "--insecure",
+    "--path-as-is",
+    ...credentials,
+    ...args,
+  ]);
 }

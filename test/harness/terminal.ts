@@ -15,9 +15,21 @@ export interface Terminal extends Conversation {
 /** Starts a program at a terminal of a size. @see https://man7.org/linux/man-pages/man1/script.1.html */
 export async function openTerminal(argv: readonly string[], { rows, columns }: Size): Promise<Terminal> {
   const command = argv.map((word) => `'${word.replaceAll("'", "'\\''")}'`).join(" ");
-  const child = start(["script", "--quiet", "--return", "--flush", "--command", `echo terminal $(tty); stty rows ${rows} cols ${columns}; exec ${command}`, "/dev/null"]);
+  const child = start([
+    "script",
+    "--quiet",
+    "--return",
+    "--flush",
+    "--command",
+    `echo terminal $(tty); stty rows ${rows} cols ${columns}; exec ${command}`,
+    "/dev/null",
+  ]);
   const conversation = converse(child);
   await conversation.says(/^terminal \S+\r?\n/);
   const device = /^terminal (\S+)/.exec(conversation.stdout())?.[1] ?? "";
-  return { ...conversation, resize: async (size) => void await must(["stty", "-F", device, "rows", String(size.rows), "cols", String(size.columns)]) };
+  return {
+    ...conversation,
+    resize: async (size) =>
+      void (await must(["stty", "-F", device, "rows", String(size.rows), "cols", String(size.columns)])),
+  };
 }

@@ -13,7 +13,9 @@ const lab = (): Lab => {
   if (!running) throw new Error("the lab is not up");
   return running;
 };
-before(async () => { running = await startLab("kubectl"); });
+before(async () => {
+  running = await startLab("kubectl");
+});
 after(() => running?.[Symbol.asyncDispose]());
 
 logTests(lab);

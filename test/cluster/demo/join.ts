@@ -1,4 +1,14 @@
-import { accessSync, closeSync, constants, existsSync, mkdirSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  accessSync,
+  closeSync,
+  constants,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { stringify } from "yaml";
@@ -25,12 +35,16 @@ export interface JoinOptions {
 export async function demoInExistingCluster({ kubeconfig, containerd, keep }: JoinOptions): Promise<void> {
   await checkMachine(kubeconfig, containerd);
   const kubectl = (...args: string[]): string[] => ["kubectl", `--kubeconfig=${kubeconfig}`, ...args];
-  const screen = createScreen({ argv: (program, args) => (program === "kubectl" ? kubectl(...args) : [program, ...args]) });
+  const screen = createScreen({
+    argv: (program, args) => (program === "kubectl" ? kubectl(...args) : [program, ...args]),
+  });
   const pid = await startAgent(kubeconfig, containerd);
   try {
     await tour(screen, nodeName);
     if (keep) {
-      screen.note(`Node ${nodeName} stays. Its process is ${pid.pid}, its log ${logFile}. To remove it: kubectl delete namespace ${namespace}; kubectl delete node ${nodeName}; kill ${pid.pid}`);
+      screen.note(
+        `Node ${nodeName} stays. Its process is ${pid.pid}, its log ${logFile}. To remove it: kubectl delete namespace ${namespace}; kubectl delete node ${nodeName}; kill ${pid.pid}`,
+      );
       return;
     }
   } catch (error) {
@@ -46,8 +60,13 @@ export async function demoInExistingCluster({ kubeconfig, containerd, keep }: Jo
     signalProcess(pid, "SIGTERM");
     await waitFor("graftlet to end", () => !isAlive(pid), { timeoutMs: 20_000 });
     await run(kubectl("delete", "node", nodeName, "--ignore-not-found"));
-    const mounts = readFileSync("/proc/self/mountinfo", "utf8").split("\n").filter((line) => line.includes(` ${dataDir}/`));
-    if (mounts.length > 0) throw new Error(`${dataDir} stays, because pods' volumes are still mounted there: remove it once ${namespace} is gone from the cluster`);
+    const mounts = readFileSync("/proc/self/mountinfo", "utf8")
+      .split("\n")
+      .filter((line) => line.includes(` ${dataDir}/`));
+    if (mounts.length > 0)
+      throw new Error(
+        `${dataDir} stays, because pods' volumes are still mounted there: remove it once ${namespace} is gone from the cluster`,
+      );
     rmSync(dataDir, { recursive: true, force: true });
   }
 }
@@ -56,15 +75,23 @@ const logFile = join(dataDir, "graftlet.log");
 
 async function checkMachine(kubeconfig: string, containerd: string): Promise<void> {
   if (process.getuid?.() !== 0) throw new Error("running pods on this machine needs root: run make demo as root");
-  if (!existsSync(kubeconfig)) throw new Error(`KUBECONFIG=${kubeconfig} is missing: name the kubeconfig of the cluster to join`);
-  if ((await run(["sh", "-c", "command -v kubectl"])).code !== 0) throw new Error("kubectl is missing: install it, it shows the demo in your cluster");
+  if (!existsSync(kubeconfig))
+    throw new Error(`KUBECONFIG=${kubeconfig} is missing: name the kubeconfig of the cluster to join`);
+  if ((await run(["sh", "-c", "command -v kubectl"])).code !== 0)
+    throw new Error("kubectl is missing: install it, it shows the demo in your cluster");
   const socket = containerd.replace(/^unix:\/\//, "");
   try {
     accessSync(socket, constants.W_OK);
   } catch (error) {
-    throw new Error(`no container runtime answers at ${containerd}: install containerd, or name its socket by CONTAINERD=unix:///path`, { cause: error });
+    throw new Error(
+      `no container runtime answers at ${containerd}: install containerd, or name its socket by CONTAINERD=unix:///path`,
+      { cause: error },
+    );
   }
-  if (await answers(10248)) throw new Error("a kubelet answers on this machine's port 10248: a container runtime serves one agent, so stop it first or use another machine");
+  if (await answers(10248))
+    throw new Error(
+      "a kubelet answers on this machine's port 10248: a container runtime serves one agent, so stop it first or use another machine",
+    );
   await must(["kubectl", `--kubeconfig=${kubeconfig}`, "version", "--request-timeout=10s"]);
 }
 
@@ -72,15 +99,35 @@ async function startAgent(kubeconfig: string, containerd: string): ReturnType<ty
   mkdirSync(dataDir, { recursive: true });
   const config = join(dataDir, "config.yaml");
   // The client CA comes from the cluster itself (kube-system/extension-apiserver-authentication).
-  writeFileSync(config, stringify({ apiVersion: "kubelet.config.k8s.io/v1beta1", kind: "KubeletConfiguration", containerRuntimeEndpoint: containerd, cgroupDriver: "cgroupfs", failCgroupV1: false, failSwapOn: false }));
+  writeFileSync(
+    config,
+    stringify({
+      apiVersion: "kubelet.config.k8s.io/v1beta1",
+      kind: "KubeletConfiguration",
+      containerRuntimeEndpoint: containerd,
+      cgroupDriver: "cgroupfs",
+      failCgroupV1: false,
+      failSwapOn: false,
+    }),
+  );
   const provider = join(dataDir, "provider.yaml");
   // Shared: whatever else runs in that runtime is not ours and stays as it is.
   writeFileSync(provider, stringify({ endpoint: containerd, sharing: "shared" }));
   const log = openSync(logFile, "w");
-  const child = start([
-    process.execPath, join(import.meta.dirname, "..", "..", "..", "src", "main.ts"), `--config=${config}`, `--kubeconfig=${kubeconfig}`, `--hostname-override=${nodeName}`, `--root-dir=${join(dataDir, "kubelet")}`,
-    `--provider-config=${provider}`, `--node-labels=${nodeLabel}`, `--register-with-taints=${nodeLabel}:NoSchedule`,
-  ], { stdio: ["ignore", log, log], detached: true });
+  const child = start(
+    [
+      process.execPath,
+      join(import.meta.dirname, "..", "..", "..", "src", "main.ts"),
+      `--config=${config}`,
+      `--kubeconfig=${kubeconfig}`,
+      `--hostname-override=${nodeName}`,
+      `--root-dir=${join(dataDir, "kubelet")}`,
+      `--provider-config=${provider}`,
+      `--node-labels=${nodeLabel}`,
+      `--register-with-taints=${nodeLabel}:NoSchedule`,
+    ],
+    { stdio: ["ignore", log, log], detached: true },
+  );
   closeSync(log);
   child.unref();
   return await awaitReady(child.pid, kubeconfig);
@@ -89,18 +136,33 @@ async function startAgent(kubeconfig: string, containerd: string): ReturnType<ty
 async function awaitReady(pid: number | undefined, kubeconfig: string): Promise<{ pid: number; startTicks: string }> {
   const id = pid === undefined ? undefined : identify(pid);
   if (!id) throw new Error(`graftlet ended at once: ${readFileSync(logFile, "utf8")}`);
-  await waitFor(`node ${nodeName} to be Ready`, async () => {
-    if (!isAlive(id)) throw new Hopeless(`graftlet ended:\n${tailOf(logFile, 20)}`);
-    const { stdout } = await run(["kubectl", `--kubeconfig=${kubeconfig}`, "get", "node", nodeName, "--ignore-not-found", '--output=jsonpath={.status.conditions[?(@.type=="Ready")].status}']);
-    return stdout === "True";
-  }, { timeoutMs: 120_000, everyMs: 500, explain: () => tailOf(logFile, 20) });
+  await waitFor(
+    `node ${nodeName} to be Ready`,
+    async () => {
+      if (!isAlive(id)) throw new Hopeless(`graftlet ended:\n${tailOf(logFile, 20)}`);
+      const { stdout } = await run([
+        "kubectl",
+        `--kubeconfig=${kubeconfig}`,
+        "get",
+        "node",
+        nodeName,
+        "--ignore-not-found",
+        '--output=jsonpath={.status.conditions[?(@.type=="Ready")].status}',
+      ]);
+      return stdout === "True";
+    },
+    { timeoutMs: 120_000, everyMs: 500, explain: () => tailOf(logFile, 20) },
+  );
   return id;
 }
 
 function answers(port: number): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(port, "127.0.0.1");
-    socket.once("connect", () => { socket.destroy(); resolve(true); });
+    socket.once("connect", () => {
+      socket.destroy();
+      resolve(true);
+    });
     socket.once("error", () => resolve(false));
   });
 }

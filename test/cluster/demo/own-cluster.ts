@@ -21,7 +21,15 @@ export async function demoInOwnCluster({ keep, agent }: DemoOptions): Promise<vo
   const began = performance.now();
   const say = (line: string): void => console.log(`· ${line}`);
   await using cluster = await startCluster({ name: clusterName, nodeName, say });
-  const screen = createScreen({ argv: (program, args) => networkArgv(cluster.layout, program === "kubectl" ? [cluster.tools.path("kubectl"), `--kubeconfig=${cluster.adminKubeconfig}`, ...args] : [cluster.tools.path(program), ...args]) });
+  const screen = createScreen({
+    argv: (program, args) =>
+      networkArgv(
+        cluster.layout,
+        program === "kubectl"
+          ? [cluster.tools.path("kubectl"), `--kubeconfig=${cluster.adminKubeconfig}`, ...args]
+          : [cluster.tools.path(program), ...args],
+      ),
+  });
   say(`starting ${agent} as node ${nodeName}`);
   const start = agent === "graftlet" ? startGraftlet : startKubelet;
   const running: Agent = await start(cluster, { args: [`--node-labels=${nodeLabel}`] });
@@ -32,7 +40,9 @@ export async function demoInOwnCluster({ keep, agent }: DemoOptions): Promise<vo
     throw error;
   }
   screen.heading("done");
-  screen.note(`A real scheduler placed the pods, a real containerd ran them through ${agent}; ${Math.round((performance.now() - began) / 1000)} s.`);
+  screen.note(
+    `A real scheduler placed the pods, a real containerd ran them through ${agent}; ${Math.round((performance.now() - began) / 1000)} s.`,
+  );
   if (!keep) {
     screen.note("Removing the cluster. (make demo KEEP=1 leaves it running.)");
     return;

@@ -18,7 +18,11 @@ export interface Screen {
   heading(text: string): void;
   note(text: string): void;
   /** Runs a command to its end with its output shown. Throws when it fails. `before` is shown before the command (`echo hi |`). */
-  show(program: "kubectl" | "curl", args: readonly string[], options?: { readonly stdin?: string; readonly before?: string }): Promise<Shown>;
+  show(
+    program: "kubectl" | "curl",
+    args: readonly string[],
+    options?: { readonly stdin?: string; readonly before?: string },
+  ): Promise<Shown>;
   /** Starts a command that stays; resolves when its output contains `until`. */
   hold(program: "kubectl", args: readonly string[], until: string): Promise<ChildProcess>;
 }
@@ -26,7 +30,8 @@ export interface Screen {
 /** A screen on this process's standard output. */
 export function createScreen(reach: Reach): Screen {
   const bold = (text: string): string => (process.stdout.isTTY ? `\u001b[1m${text}\u001b[0m` : text);
-  const prompt = (program: string, args: readonly string[], before = ""): void => console.log(bold(`$ ${before}${[program, ...args.map(quoted)].join(" ")}`));
+  const prompt = (program: string, args: readonly string[], before = ""): void =>
+    console.log(bold(`$ ${before}${[program, ...args.map(quoted)].join(" ")}`));
   return {
     heading: (text) => console.log(`\n${bold(`── ${text} ${"─".repeat(Math.max(0, 76 - text.length))}`)}`),
     note: (text) => console.log(text),
@@ -42,8 +47,15 @@ export function createScreen(reach: Reach): Screen {
       prompt(program, args, "");
       const child = start(reach.argv(program, args), { stdio: ["ignore", "pipe", "pipe"] });
       let output = "";
-      for (const stream of [child.stdout, child.stderr]) stream?.on("data", (chunk: Buffer) => { output += chunk.toString(); process.stdout.write(chunk); });
-      await waitFor(`"${until}" from ${program} ${args.join(" ")}`, () => output.includes(until), { timeoutMs: 30_000, explain: () => output });
+      for (const stream of [child.stdout, child.stderr])
+        stream?.on("data", (chunk: Buffer) => {
+          output += chunk.toString();
+          process.stdout.write(chunk);
+        });
+      await waitFor(`"${until}" from ${program} ${args.join(" ")}`, () => output.includes(until), {
+        timeoutMs: 30_000,
+        explain: () => output,
+      });
       return child;
     },
   };

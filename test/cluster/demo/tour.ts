@@ -28,13 +28,19 @@ export async function tour(screen: Screen, nodeName: string): Promise<void> {
   expect(pods.output.split(nodeName).length > 3, `all pods to run on ${nodeName}`);
 
   screen.heading("logs");
-  expect((await kubectl("logs", "job/greeter")).output.includes("hello from a ConfigMap"), "the Job's log to hold the greeting");
+  expect(
+    (await kubectl("logs", "job/greeter")).output.includes("hello from a ConfigMap"),
+    "the Job's log to hold the greeting",
+  );
 
   screen.heading("exec");
   await kubectl("exec", "deployment/web", "--", "sh", "-c", "hostname; id -un; ls /usr/share/nginx/html");
 
   screen.heading("attach");
-  const attached = await screen.show("kubectl", [...inNamespace, "attach", "-i", "parrot"], { stdin: "good morning\n", before: "echo good morning | " });
+  const attached = await screen.show("kubectl", [...inNamespace, "attach", "-i", "parrot"], {
+    stdin: "good morning\n",
+    before: "echo good morning | ",
+  });
   expect(attached.output.includes("you said: good morning"), "the pod to answer");
 
   await forward(screen);
@@ -43,7 +49,11 @@ export async function tour(screen: Screen, nodeName: string): Promise<void> {
 
 async function forward(screen: Screen): Promise<void> {
   screen.heading("port-forward, and curl through it");
-  const forwarding = await screen.hold("kubectl", [...inNamespace, "port-forward", "service/web", "18080:80"], "Forwarding from");
+  const forwarding = await screen.hold(
+    "kubectl",
+    [...inNamespace, "port-forward", "service/web", "18080:80"],
+    "Forwarding from",
+  );
   try {
     const page = await screen.show("curl", ["--silent", "--show-error", "--max-time", "10", "http://127.0.0.1:18080/"]);
     expect(page.output.includes("graftlet runs"), "the page from the ConfigMap");
@@ -59,7 +69,17 @@ async function copyBothWays(screen: Screen): Promise<void> {
     const there = join(folder, "there");
     const back = join(folder, "back");
     writeFileSync(there, randomBytes(4 * 1024 * 1024));
-    const pod = (await screen.show("kubectl", [...inNamespace, "get", "pods", "-l", "app=web", "-o", "jsonpath={.items[0].metadata.name}"])).output.trim();
+    const pod = (
+      await screen.show("kubectl", [
+        ...inNamespace,
+        "get",
+        "pods",
+        "-l",
+        "app=web",
+        "-o",
+        "jsonpath={.items[0].metadata.name}",
+      ])
+    ).output.trim();
     await screen.show("kubectl", ["cp", there, `${namespace}/${pod}:/tmp/copied`]);
     await screen.show("kubectl", ["cp", `${namespace}/${pod}:/tmp/copied`, back]);
     expect(digest(there) === digest(back), "the file to come back as it went");

@@ -34,7 +34,7 @@ async function fillStore(folder: string, work: string, tools: Tools): Promise<vo
   for (const image of catalog) {
     const layers: Blob[] = [];
     for (const recipe of image.layers) {
-      const blob = built.get(recipe) ?? await store.addLayer(await packLayer(recipe, join(work, recipe.name), tools));
+      const blob = built.get(recipe) ?? (await store.addLayer(await packLayer(recipe, join(work, recipe.name), tools)));
       built.set(recipe, blob);
       layers.push(blob);
     }
@@ -51,10 +51,25 @@ async function packLayer(recipe: LayerRecipe, folder: string, tools: Tools): Pro
 
 async function cacheKey(tools: Tools): Promise<string> {
   const hash = createHash("sha256");
-  for (const source of ["catalog.ts", "rootfs.ts", "registry-store.ts", "pause/main.go"]) hash.update(readFileSync(join(import.meta.dirname, source)));
+  for (const source of ["catalog.ts", "rootfs.ts", "registry-store.ts", "pause/main.go"])
+    hash.update(readFileSync(join(import.meta.dirname, source)));
   // The cache folder of the tools is named by their versions.
   hash.update(tools.path("agnhost"));
-  hash.update(await must(["dpkg-query", "-W", "-f", "${Package} ${Version}\n", "busybox-static", "bash", "curl", "bind9-dnsutils", "netcat-openbsd", "iproute2", "iperf"]));
+  hash.update(
+    await must([
+      "dpkg-query",
+      "-W",
+      "-f",
+      "${Package} ${Version}\n",
+      "busybox-static",
+      "bash",
+      "curl",
+      "bind9-dnsutils",
+      "netcat-openbsd",
+      "iproute2",
+      "iperf",
+    ]),
+  );
   return hash.digest("hex").slice(0, 16);
 }
 

@@ -22,20 +22,36 @@ export interface ImageRecipe {
 
 const path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-const accounts = ["root:x:0:0:root:/root:/bin/sh", "daemon:x:1:1:daemon:/usr/sbin:/bin/false", "nobody:x:65534:65534:nobody:/home:/bin/false"];
+const accounts = [
+  "root:x:0:0:root:/root:/bin/sh",
+  "daemon:x:1:1:daemon:/usr/sbin:/bin/false",
+  "nobody:x:65534:65534:nobody:/home:/bin/false",
+];
 const groups = ["root:x:0:", "daemon:x:1:", "nogroup:x:65534:"];
 
 /** busybox under every name it answers to, and bash as the shell: busybox's drops variables whose names are no identifiers. */
 const shell: LayerRecipe = {
   name: "shell",
   async fill(root) {
-    for (const [dir, mode] of [["/etc", 0o755], ["/root", 0o700], ["/home", 0o755], ["/var/log", 0o755], ["/var/run", 0o755], ["/tmp", 0o1777], ["/dev", 0o755], ["/proc", 0o755], ["/sys", 0o755]] as const) root.directory(dir, mode);
+    for (const [dir, mode] of [
+      ["/etc", 0o755],
+      ["/root", 0o700],
+      ["/home", 0o755],
+      ["/var/log", 0o755],
+      ["/var/run", 0o755],
+      ["/tmp", 0o1777],
+      ["/dev", 0o755],
+      ["/proc", 0o755],
+      ["/sys", 0o755],
+    ] as const)
+      root.directory(dir, mode);
     root.file("/etc/passwd", `${accounts.join("\n")}\n`);
     root.file("/etc/group", `${groups.join("\n")}\n`);
     root.file("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n");
     const busybox = (await must(["sh", "-c", "command -v busybox"])).trim();
     await root.program(busybox, "/bin/busybox");
-    for (const applet of (await must([busybox, "--list"])).trim().split("\n")) if (applet !== "busybox") root.link(`/bin/${applet}`, "busybox");
+    for (const applet of (await must([busybox, "--list"])).trim().split("\n"))
+      if (applet !== "busybox") root.link(`/bin/${applet}`, "busybox");
     await root.program("/bin/bash", "/bin/bash");
     root.link("/bin/sh", "bash");
   },
@@ -44,7 +60,19 @@ const shell: LayerRecipe = {
 const pause: LayerRecipe = {
   name: "pause",
   async fill(root) {
-    await must(["go", "build", "-trimpath", "-ldflags", "-s -w", "-o", join(root.folder, "pause"), join(import.meta.dirname, "pause", "main.go")], { env: { CGO_ENABLED: "0", GO111MODULE: "off" }, timeoutMs: 600_000 });
+    await must(
+      [
+        "go",
+        "build",
+        "-trimpath",
+        "-ldflags",
+        "-s -w",
+        "-o",
+        join(root.folder, "pause"),
+        join(import.meta.dirname, "pause", "main.go"),
+      ],
+      { env: { CGO_ENABLED: "0", GO111MODULE: "off" }, timeoutMs: 600_000 },
+    );
   },
 };
 
@@ -56,8 +84,14 @@ const agnhost: LayerRecipe = {
     await root.program(tools.path("agnhost"), "/agnhost");
     root.link("/agnhost-2", "agnhost");
     root.directory("/uploads");
-    root.file("/etc/passwd", `${[...accounts, "user-defined-in-image:x:1000:1000::/home/user-defined-in-image:/bin/sh"].join("\n")}\n`);
-    root.file("/etc/group", `${[...groups, "user-defined-in-image:x:1000:", "group-defined-in-image:x:50000:user-defined-in-image"].join("\n")}\n`);
+    root.file(
+      "/etc/passwd",
+      `${[...accounts, "user-defined-in-image:x:1000:1000::/home/user-defined-in-image:/bin/sh"].join("\n")}\n`,
+    );
+    root.file(
+      "/etc/group",
+      `${[...groups, "user-defined-in-image:x:1000:", "group-defined-in-image:x:50000:user-defined-in-image"].join("\n")}\n`,
+    );
     root.directory("/home/user-defined-in-image");
   },
 };
@@ -81,11 +115,21 @@ const nginx: LayerRecipe = {
   async fill(root) {
     const scratch = mkdtempSync(join(tmpdir(), "graftlet-nginx-"));
     try {
-      await must(["sh", "-ec", 'apt-get -o APT::Sandbox::User=root download nginx nginx-common || { apt-get update && apt-get -o APT::Sandbox::User=root download nginx nginx-common; }; for deb in *.deb; do dpkg-deb -x "$deb" tree; done'], { cwd: scratch, timeoutMs: 300_000 });
+      await must(
+        [
+          "sh",
+          "-ec",
+          'apt-get -o APT::Sandbox::User=root download nginx nginx-common || { apt-get update && apt-get -o APT::Sandbox::User=root download nginx nginx-common; }; for deb in *.deb; do dpkg-deb -x "$deb" tree; done',
+        ],
+        { cwd: scratch, timeoutMs: 300_000 },
+      );
       await root.program(join(scratch, "tree", "usr/sbin/nginx"), "/usr/sbin/nginx");
       mkdirSync(join(root.folder, "etc/nginx"), { recursive: true });
       copyFileSync(join(scratch, "tree", "etc/nginx/mime.types"), join(root.folder, "etc/nginx/mime.types"));
-      root.file("/usr/share/nginx/html/index.html", readFileSync(join(scratch, "tree", "usr/share/nginx/html/index.html"), "utf8"));
+      root.file(
+        "/usr/share/nginx/html/index.html",
+        readFileSync(join(scratch, "tree", "usr/share/nginx/html/index.html"), "utf8"),
+      );
     } finally {
       rmSync(scratch, { recursive: true, force: true });
     }
@@ -94,18 +138,43 @@ const nginx: LayerRecipe = {
   },
 };
 
-const agnhostConfig: ImageConfig = { Entrypoint: ["/agnhost"], Cmd: ["pause"], Env: [path], ExposedPorts: { "80/tcp": {}, "8080/tcp": {}, "8081/tcp": {}, "9376/tcp": {}, "5000/tcp": {} } };
+const agnhostConfig: ImageConfig = {
+  Entrypoint: ["/agnhost"],
+  Cmd: ["pause"],
+  Env: [path],
+  ExposedPorts: { "80/tcp": {}, "8080/tcp": {}, "8081/tcp": {}, "9376/tcp": {}, "5000/tcp": {} },
+};
 const busyboxConfig: ImageConfig = { Cmd: ["sh"], Env: [path] };
-const nginxConfig: ImageConfig = { Cmd: ["nginx", "-g", "daemon off;"], Env: [path], ExposedPorts: { "80/tcp": {} }, StopSignal: "SIGQUIT" };
+const nginxConfig: ImageConfig = {
+  Cmd: ["nginx", "-g", "daemon off;"],
+  Env: [path],
+  ExposedPorts: { "80/tcp": {} },
+  StopSignal: "SIGQUIT",
+};
 
 /** All images of the test cluster, under the names that upstream's tests and Docker Hub use. */
 export const catalog: readonly ImageRecipe[] = [
-  { name: "pause", tags: ["3.10.2"], layers: [pause], config: { Entrypoint: ["/pause"], Env: [path], User: "65535:65535" } },
+  {
+    name: "pause",
+    tags: ["3.10.2"],
+    layers: [pause],
+    config: { Entrypoint: ["/pause"], Env: [path], User: "65535:65535" },
+  },
   { name: "e2e-test-images/busybox", tags: ["1.37.0-1"], layers: [shell], config: busyboxConfig },
   { name: "library/busybox", tags: ["1.37", "latest"], layers: [shell], config: busyboxConfig },
-  { name: "private/busybox", tags: ["1.37"], layers: [shell], config: { ...busyboxConfig, Env: [path, "FROM=private"] } },
+  {
+    name: "private/busybox",
+    tags: ["1.37"],
+    layers: [shell],
+    config: { ...busyboxConfig, Env: [path, "FROM=private"] },
+  },
   { name: "e2e-test-images/agnhost", tags: ["2.63.0", "2.55"], layers: [shell, agnhost], config: agnhostConfig },
-  { name: "e2e-test-images/nonroot", tags: ["1.5"], layers: [shell, agnhost], config: { ...agnhostConfig, User: "1234" } },
+  {
+    name: "e2e-test-images/nonroot",
+    tags: ["1.5"],
+    layers: [shell, agnhost],
+    config: { ...agnhostConfig, User: "1234" },
+  },
   { name: "e2e-test-images/nginx", tags: ["1.27-0", "1.15-4"], layers: [shell, nginx], config: nginxConfig },
   { name: "library/nginx", tags: ["1.27", "latest"], layers: [shell, nginx], config: nginxConfig },
 ];

@@ -25,13 +25,18 @@ export interface RegistryStore {
   /** Moves a finished tar archive into the store as a layer. */
   addLayer(tarFile: string): Promise<Blob>;
   /** Stores an image of these layers under `name:tag`, e.g. `e2e-test-images/busybox` and `1.37.0-1`. */
-  addImage(reference: { readonly name: string; readonly tags: readonly string[] }, layers: readonly Blob[], config: ImageConfig): void;
+  addImage(
+    reference: { readonly name: string; readonly tags: readonly string[] },
+    layers: readonly Blob[],
+    config: ImageConfig,
+  ): void;
 }
 
 /** @see https://github.com/distribution/distribution/blob/v2.8.2/registry/storage/paths.go for the layout */
 export function openRegistryStore(folder: string): RegistryStore {
   const root = join(folder, "docker", "registry", "v2");
-  const blobFile = (digest: string): string => join(root, "blobs", "sha256", digest.slice(7, 9), digest.slice(7), "data");
+  const blobFile = (digest: string): string =>
+    join(root, "blobs", "sha256", digest.slice(7, 9), digest.slice(7), "data");
   const addBlob = (content: string): Blob => {
     const digest = `sha256:${createHash("sha256").update(content).digest("hex")}`;
     write(blobFile(digest), content);
@@ -43,7 +48,10 @@ export function openRegistryStore(folder: string): RegistryStore {
       const hash = createHash("sha256");
       let size = 0;
       await pipeline(createReadStream(tarFile), async (chunks: AsyncIterable<Buffer>) => {
-        for await (const chunk of chunks) { hash.update(chunk); size += chunk.length; }
+        for await (const chunk of chunks) {
+          hash.update(chunk);
+          size += chunk.length;
+        }
       });
       const digest = `sha256:${hash.digest("hex")}`;
       mkdirSync(dirname(blobFile(digest)), { recursive: true });
@@ -65,7 +73,14 @@ export function openRegistryStore(folder: string): RegistryStore {
 }
 
 function imageConfig(layers: readonly Blob[], config: ImageConfig): object {
-  return { architecture: process.arch === "arm64" ? "arm64" : "amd64", os: "linux", created: "1970-01-01T00:00:00Z", config, rootfs: { type: "layers", diff_ids: layers.map((layer) => layer.digest) }, history: layers.map(() => ({ created: "1970-01-01T00:00:00Z" })) };
+  return {
+    architecture: process.arch === "arm64" ? "arm64" : "amd64",
+    os: "linux",
+    created: "1970-01-01T00:00:00Z",
+    config,
+    rootfs: { type: "layers", diff_ids: layers.map((layer) => layer.digest) },
+    history: layers.map(() => ({ created: "1970-01-01T00:00:00Z" })),
+  };
 }
 
 /** Layers are plain tar: on one machine compressing costs more than it saves. */

@@ -41,7 +41,23 @@ export function createRootFs(folder: string): RootFs {
       for (const library of await librariesOf(source)) if (!existsSync(at(library))) copy(library, at(library));
     },
     async pack(tarFile) {
-      await must(["tar", "--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner", "--format=gnu", "-C", folder, "-cf", tarFile, "."], { timeoutMs: 300_000 });
+      await must(
+        [
+          "tar",
+          "--sort=name",
+          "--mtime=@0",
+          "--owner=0",
+          "--group=0",
+          "--numeric-owner",
+          "--format=gnu",
+          "-C",
+          folder,
+          "-cf",
+          tarFile,
+          ".",
+        ],
+        { timeoutMs: 300_000 },
+      );
     },
   };
 }

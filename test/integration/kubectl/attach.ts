@@ -16,7 +16,15 @@ export function attachTests(lab: () => Lab): void {
       test("-i talks to the container's process; the end of input is its end", async () => {
         const { cluster, pods } = lab();
         const pod = named("input");
-        await pods.create(pod, { restartPolicy: "Never", containers: [shell("while read -r line; do echo got $line; echo aside >&2; done; echo no more", { stdin: true, stdinOnce: true })] });
+        await pods.create(pod, {
+          restartPolicy: "Never",
+          containers: [
+            shell("while read -r line; do echo got $line; echo aside >&2; done; echo no more", {
+              stdin: true,
+              stdinOnce: true,
+            }),
+          ],
+        });
         await pods.ready(pod);
         await using talk = converse(cluster.startKubectl(["attach", "-i", pod], { env }));
         talk.write("one\n");
@@ -31,7 +39,10 @@ export function attachTests(lab: () => Lab): void {
       test("without -i shows the output from now on to several at once, until the container ends", async () => {
         const { cluster, pods } = lab();
         const pod = named("output");
-        await pods.create(pod, { restartPolicy: "Never", containers: [shell("echo before; while [ ! -e /tmp/go ]; do echo tick; sleep 0.1; done; echo last")] });
+        await pods.create(pod, {
+          restartPolicy: "Never",
+          containers: [shell("echo before; while [ ! -e /tmp/go ]; do echo tick; sleep 0.1; done; echo last")],
+        });
         await pods.ready(pod);
         await using first = converse(cluster.startKubectl(["attach", pod], { env }));
         await using second = converse(cluster.startKubectl(["attach", pod], { env }));
@@ -48,7 +59,11 @@ export function attachTests(lab: () => Lab): void {
         const pod = named("terminal");
         await pods.create(pod, { restartPolicy: "Never", containers: [{ command: ["sh"], stdin: true, tty: true }] });
         await pods.ready(pod);
-        const argv = ["env", ...Object.entries(env).map(([key, value]) => `${key}=${value}`), ...kubectlArgv(cluster.layout, cluster.tools, ["attach", "-it", pod])];
+        const argv = [
+          "env",
+          ...Object.entries(env).map(([key, value]) => `${key}=${value}`),
+          ...kubectlArgv(cluster.layout, cluster.tools, ["attach", "-it", pod]),
+        ];
         await using terminal = await openTerminal(argv, { rows: 41, columns: 101 });
         await terminal.says("try pressing enter");
         terminal.write("while [ \"$(stty size)\" != '41 101' ]; do sleep 0.1; done; echo first $((20 + 1))\n");
@@ -58,11 +73,30 @@ export function attachTests(lab: () => Lab): void {
         await terminal.says("second 22");
         terminal.write("exit 6\n");
         await terminal.ended();
-        await pods.until(pod, "to end with the shell's exit code", (seen) => seen.status?.containerStatuses?.[0]?.state?.terminated?.exitCode === 6);
+        await pods.until(
+          pod,
+          "to end with the shell's exit code",
+          (seen) => seen.status?.containerStatuses?.[0]?.state?.terminated?.exitCode === 6,
+        );
       });
 
       test("lets kubectl run -i --rm behave like the command itself", async () => {
-        const done = await lab().cluster.kubectl(["run", named("run"), "-i", "--rm", "--quiet", "--restart=Never", `--image=${images.busybox}`, "--", "sh", "-c", "cat; exit 3"], { stdin: "through a pod\n", env });
+        const done = await lab().cluster.kubectl(
+          [
+            "run",
+            named("run"),
+            "-i",
+            "--rm",
+            "--quiet",
+            "--restart=Never",
+            `--image=${images.busybox}`,
+            "--",
+            "sh",
+            "-c",
+            "cat; exit 3",
+          ],
+          { stdin: "through a pod\n", env },
+        );
         assert.equal(done.stdout, "through a pod\n", done.stderr);
         assert.equal(done.code, 3, done.stderr);
       });

@@ -15,7 +15,8 @@ export function execTests(lab: () => Lab): void {
   for (const { name: transport, env } of transports) {
     describe(`kubectl exec over ${transport}`, { concurrency: 4 }, () => {
       const pod = `exec-${transport.toLowerCase()}`;
-      const exec = (args: readonly string[], options: RunOptions = {}): Promise<Finished> => lab().cluster.kubectl(["exec", ...args], { ...options, env });
+      const exec = (args: readonly string[], options: RunOptions = {}): Promise<Finished> =>
+        lab().cluster.kubectl(["exec", ...args], { ...options, env });
       before(async () => {
         await lab().pods.create(pod, {});
         await lab().pods.ready(pod);
@@ -23,18 +24,34 @@ export function execTests(lab: () => Lab): void {
 
       test("gives the command's exit code, and its output apart from its errors", async () => {
         const done = await exec([pod, "--", "sh", "-c", "echo to stdout; echo to stderr >&2; exit 42"]);
-        assert.deepEqual(done, { code: 42, stdout: "to stdout\n", stderr: "to stderr\ncommand terminated with exit code 42\n" });
+        assert.deepEqual(done, {
+          code: 42,
+          stdout: "to stdout\n",
+          stderr: "to stderr\ncommand terminated with exit code 42\n",
+        });
         assert.deepEqual(await exec([pod, "--", "true"]), { code: 0, stdout: "", stderr: "" });
       });
 
       test("hands arguments over as they are", async () => {
         const words = ["a", "b c", "", "ü & = ? # % +", "'\"\\$(x)\n"];
-        assert.equal((await exec([pod, "--", "printf", "[%s]", ...words])).stdout, words.map((word) => `[${word}]`).join(""));
+        assert.equal(
+          (await exec([pod, "--", "printf", "[%s]", ...words])).stdout,
+          words.map((word) => `[${word}]`).join(""),
+        );
       });
 
       test("hands standard input over, and its end", async () => {
-        assert.deepEqual(await exec(["-i", pod, "--", "sh", "-c", "cat; echo the end"], { stdin: "typed\n" }), { code: 0, stdout: "typed\nthe end\n", stderr: "" });
-        await using talk = converse(lab().cluster.startKubectl(["exec", "-i", pod, "--", "sh", "-c", "while read -r line; do echo got $line; done; echo no more; exit 5"], { env }));
+        assert.deepEqual(await exec(["-i", pod, "--", "sh", "-c", "cat; echo the end"], { stdin: "typed\n" }), {
+          code: 0,
+          stdout: "typed\nthe end\n",
+          stderr: "",
+        });
+        await using talk = converse(
+          lab().cluster.startKubectl(
+            ["exec", "-i", pod, "--", "sh", "-c", "while read -r line; do echo got $line; done; echo no more; exit 5"],
+            { env },
+          ),
+        );
         for (const line of ["one", "two"]) {
           talk.write(`${line}\n`);
           await talk.says(`got ${line}\n`);
@@ -57,7 +74,11 @@ export function execTests(lab: () => Lab): void {
       test("has a terminal of the client's size, which follows the client's", async () => {
         const { cluster } = lab();
         const script = "stty size; trap 'echo interrupted; exit 9' INT; while :; do stty size; sleep 0.1; done";
-        const argv = ["env", ...Object.entries(env).map(([key, value]) => `${key}=${value}`), ...kubectlArgv(cluster.layout, cluster.tools, ["exec", "-it", pod, "--", "sh", "-c", script])];
+        const argv = [
+          "env",
+          ...Object.entries(env).map(([key, value]) => `${key}=${value}`),
+          ...kubectlArgv(cluster.layout, cluster.tools, ["exec", "-it", pod, "--", "sh", "-c", script]),
+        ];
         await using terminal = await openTerminal(argv, { rows: 40, columns: 100 });
         await terminal.says(/^40 100\r?$/m);
         await terminal.resize({ rows: 25, columns: 132 });
@@ -70,14 +91,28 @@ export function execTests(lab: () => Lab): void {
       test("carries files both ways for kubectl cp", async () => {
         const { cluster } = lab();
         const [there, back] = [join(cluster.layout.dir, `${pod}-there`), join(cluster.layout.dir, `${pod}-back`)];
-        const files = { "random.bin": randomBytes(8 << 20), "deep/er/text": Buffer.from("text\n"), "empty": Buffer.alloc(0) };
+        const files = {
+          "random.bin": randomBytes(8 << 20),
+          "deep/er/text": Buffer.from("text\n"),
+          empty: Buffer.alloc(0),
+        };
         mkdirSync(join(there, "deep", "er"), { recursive: true });
         for (const [name, content] of Object.entries(files)) writeFileSync(join(there, name), content);
-        assert.deepEqual(await cluster.kubectl(["cp", there, `${pod}:/tmp/copied`], { env }), { code: 0, stdout: "", stderr: "" });
+        assert.deepEqual(await cluster.kubectl(["cp", there, `${pod}:/tmp/copied`], { env }), {
+          code: 0,
+          stdout: "",
+          stderr: "",
+        });
         const sums = await exec([pod, "--", "sha256sum", ...Object.keys(files).map((name) => `/tmp/copied/${name}`)]);
-        assert.deepEqual(sums.stdout.trimEnd().split("\n"), Object.entries(files).map(([name, content]) => `${createHash("sha256").update(content).digest("hex")}  /tmp/copied/${name}`));
+        assert.deepEqual(
+          sums.stdout.trimEnd().split("\n"),
+          Object.entries(files).map(
+            ([name, content]) => `${createHash("sha256").update(content).digest("hex")}  /tmp/copied/${name}`,
+          ),
+        );
         assert.equal((await cluster.kubectl(["cp", `${pod}:/tmp/copied`, back], { env })).code, 0);
-        for (const [name, content] of Object.entries(files)) assert.ok(readFileSync(join(back, name)).equals(content), name);
+        for (const [name, content] of Object.entries(files))
+          assert.ok(readFileSync(join(back, name)).equals(content), name);
       });
     });
   }

@@ -16,7 +16,10 @@ export function logTests(lab: () => Lab): void {
   describe("kubectl logs", { concurrency: 4 }, () => {
     test("--follow shows lines as they are written and ends with the container", async () => {
       const { cluster, pods } = lab();
-      await pods.create("followed", { restartPolicy: "Never", containers: [shell("echo first; while [ ! -e /tmp/go ]; do sleep 0.1; done; echo last; exit 3")] });
+      await pods.create("followed", {
+        restartPolicy: "Never",
+        containers: [shell("echo first; while [ ! -e /tmp/go ]; do sleep 0.1; done; echo last; exit 3")],
+      });
       await pods.ready("followed");
       await using follower = converse(cluster.startKubectl(["logs", "--follow", "followed"]));
       await follower.says("first\n");
@@ -30,14 +33,20 @@ export function logTests(lab: () => Lab): void {
 
     test("--tail, --limit-bytes, --timestamps, --since and --since-time cut as asked", async () => {
       const { pods } = lab();
-      await pods.create("lines", { restartPolicy: "Never", containers: [shell("echo old; sleep 8; echo middle >&2; sleep 0.2; echo; printf unfinished")] });
+      await pods.create("lines", {
+        restartPolicy: "Never",
+        containers: [shell("echo old; sleep 8; echo middle >&2; sleep 0.2; echo; printf unfinished")],
+      });
       assert.equal(await pods.outputOf("lines"), "old\nmiddle\n\nunfinished");
       assert.equal(await logs("lines", "--tail=0"), "");
       assert.equal(await logs("lines", "--tail=2"), "\nunfinished");
       assert.equal(await logs("lines", "--limit-bytes=6"), "old\nmi");
       const stamped = (await logs("lines", "--timestamps")).split("\n");
       const [old = "", middle = ""] = stamped.map((line) => line.split(" ")[0] ?? "");
-      assert.deepEqual(stamped.map((line) => line.replace(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z /, "")), ["old", "middle", "", "unfinished"]);
+      assert.deepEqual(
+        stamped.map((line) => line.replace(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z /, "")),
+        ["old", "middle", "", "unfinished"],
+      );
       assert.ok(Date.parse(middle) - Date.parse(old) >= 8000);
       const afterOld = new Date(Date.parse(old) + 1000).toISOString();
       assert.equal(await logs("lines", `--since-time=${afterOld}`), "middle\n\nunfinished");
@@ -48,7 +57,10 @@ export function logTests(lab: () => Lab): void {
 
     test("a line longer than the runtime's buffer comes out whole", async () => {
       const { pods } = lab();
-      await pods.create("long-line", { restartPolicy: "Never", containers: [shell("head -c 100000 /dev/zero | tr '\\0' x; echo; echo end")] });
+      await pods.create("long-line", {
+        restartPolicy: "Never",
+        containers: [shell("head -c 100000 /dev/zero | tr '\\0' x; echo; echo end")],
+      });
       assert.equal(await pods.outputOf("long-line"), `${"x".repeat(100_000)}\nend\n`);
       const stamped = await logs("long-line", "--timestamps");
       assert.equal(stamped.replaceAll(/^\S+Z /gm, ""), `${"x".repeat(100_000)}\nend\n`);
@@ -59,8 +71,15 @@ export function logTests(lab: () => Lab): void {
       await pods.create("second-run", counting("if [ $n = 1 ]; then exit 1; fi; exec sleep infinity"));
       await pods.create("never-ended", {});
       await pods.ready("never-ended");
-      assert.equal(await refused("never-ended", "--previous"), 'Error from server (BadRequest): previous terminated container "main" in pod "never-ended" not found\n');
-      await pods.until("second-run", "to run a second time", (pod) => statusOf(pod)?.restartCount === 1 && statusOf(pod)?.state?.running !== undefined);
+      assert.equal(
+        await refused("never-ended", "--previous"),
+        'Error from server (BadRequest): previous terminated container "main" in pod "never-ended" not found\n',
+      );
+      await pods.until(
+        "second-run",
+        "to run a second time",
+        (pod) => statusOf(pod)?.restartCount === 1 && statusOf(pod)?.state?.running !== undefined,
+      );
       assert.equal(await logs("second-run"), "run 2\n");
       assert.equal(await logs("second-run", "--previous"), "run 1\n");
     });
@@ -68,7 +87,11 @@ export function logTests(lab: () => Lab): void {
     test("a container that waits in its crash loop shows what its last run wrote", async () => {
       const { pods } = lab();
       await pods.create("crashing", counting("exit 3"));
-      const waiting = await pods.until("crashing", "to wait after its second run", (pod) => statusOf(pod)?.restartCount === 1 && statusOf(pod)?.state?.waiting?.reason === "CrashLoopBackOff");
+      const waiting = await pods.until(
+        "crashing",
+        "to wait after its second run",
+        (pod) => statusOf(pod)?.restartCount === 1 && statusOf(pod)?.state?.waiting?.reason === "CrashLoopBackOff",
+      );
       assert.equal(statusOf(waiting)?.lastState?.terminated?.exitCode, 3);
       assert.equal(await logs("crashing"), "run 2\n");
       assert.equal(await logs("crashing", "--previous"), "run 2\n");
@@ -77,11 +100,21 @@ export function logTests(lab: () => Lab): void {
     test("init containers have logs, while they run and afterwards; the main container waits for them", async () => {
       const { cluster, pods } = lab();
       const hold = shell("echo preparing; while [ ! -e /tmp/go ]; do sleep 0.1; done; echo prepared");
-      await pods.create("initialised", { initContainers: [{ name: "prepare", ...hold }], containers: [shell("echo main; exec sleep infinity")] });
-      await pods.until("initialised", "its init container to run", (pod) => statusOf(pod, "prepare")?.state?.running !== undefined);
+      await pods.create("initialised", {
+        initContainers: [{ name: "prepare", ...hold }],
+        containers: [shell("echo main; exec sleep infinity")],
+      });
+      await pods.until(
+        "initialised",
+        "its init container to run",
+        (pod) => statusOf(pod, "prepare")?.state?.running !== undefined,
+      );
       await using follower = converse(cluster.startKubectl(["logs", "--follow", "initialised", "--container=prepare"]));
       await follower.says("preparing\n");
-      assert.match(await refused("initialised", "--container=main"), /\(BadRequest\): container "main" in pod "initialised" is waiting to start: PodInitializing\n$/);
+      assert.match(
+        await refused("initialised", "--container=main"),
+        /\(BadRequest\): container "main" in pod "initialised" is waiting to start: PodInitializing\n$/,
+      );
       await cluster.mustKubectl(["exec", "initialised", "--container=prepare", "--", "touch", "/tmp/go"]);
       assert.equal(await follower.ended(), 0);
       assert.equal(follower.stdout(), "preparing\nprepared\n");
@@ -93,13 +126,24 @@ export function logTests(lab: () => Lab): void {
 
     test("a container that has not started yet has no log, and says what it waits for", async () => {
       const { pods } = lab();
-      await pods.create("creating", { volumes: [{ name: "settings", configMap: { name: "never-there" } }], containers: [{ volumeMounts: [{ name: "settings", mountPath: "/settings" }] }] });
+      await pods.create("creating", {
+        volumes: [{ name: "settings", configMap: { name: "never-there" } }],
+        containers: [{ volumeMounts: [{ name: "settings", mountPath: "/settings" }] }],
+      });
       await pods.create("pulling", { containers: [{ image: "registry.k8s.io/e2e-test-images/no-such-image:1" }] });
       await pods.event("creating", "FailedMount");
-      assert.equal(await refused("creating"), 'Error from server (BadRequest): container "main" in pod "creating" is waiting to start: ContainerCreating\n');
+      assert.equal(
+        await refused("creating"),
+        'Error from server (BadRequest): container "main" in pod "creating" is waiting to start: ContainerCreating\n',
+      );
       await pods.event("pulling", "Failed");
-      await pods.until("pulling", "to be told to wait", (pod) => /ErrImagePull|ImagePullBackOff/.test(statusOf(pod)?.state?.waiting?.reason ?? ""));
-      assert.match(await refused("pulling"), /^Error from server \(BadRequest\): container "main" in pod "pulling" is waiting to start: (image can't be pulled|trying and failing to pull image)\n$/);
+      await pods.until("pulling", "to be told to wait", (pod) =>
+        /ErrImagePull|ImagePullBackOff/.test(statusOf(pod)?.state?.waiting?.reason ?? ""),
+      );
+      assert.match(
+        await refused("pulling"),
+        /^Error from server \(BadRequest\): container "main" in pod "pulling" is waiting to start: (image can't be pulled|trying and failing to pull image)\n$/,
+      );
     });
   });
 }
@@ -108,6 +152,10 @@ export function logTests(lab: () => Lab): void {
 function counting(script: string) {
   return {
     volumes: [{ name: "count", emptyDir: {} }],
-    containers: [shell(`n=$(($(cat /count/n 2>/dev/null || echo 0) + 1)); echo $n > /count/n; echo run $n; ${script}`, { volumeMounts: [{ name: "count", mountPath: "/count" }] })],
+    containers: [
+      shell(`n=$(($(cat /count/n 2>/dev/null || echo 0) + 1)); echo $n > /count/n; echo run $n; ${script}`, {
+        volumeMounts: [{ name: "count", mountPath: "/count" }],
+      }),
+    ],
   };
 }

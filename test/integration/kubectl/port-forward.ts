@@ -17,7 +17,12 @@ export const echoServer = shell(
 );
 
 /** A running kubectl port-forward and its port on the client's loopback. */
-export async function forward({ cluster }: Lab, pod: string, env: Transport["env"], port = 9000): Promise<Conversation & { readonly port: number }> {
+export async function forward(
+  { cluster }: Lab,
+  pod: string,
+  env: Transport["env"],
+  port = 9000,
+): Promise<Conversation & { readonly port: number }> {
   const talk = converse(cluster.startKubectl(["port-forward", `pod/${pod}`, `:${port}`], { env }));
   const shown = /Forwarding from 127\.0\.0\.1:(\d+) ->/;
   await talk.says(shown);
@@ -26,7 +31,9 @@ export async function forward({ cluster }: Lab, pod: string, env: Transport["env
 
 /** curl in the cluster's network. */
 export function curl({ cluster }: Lab, args: readonly string[]): Promise<Finished> {
-  return run(networkArgv(cluster.layout, [cluster.tools.path("curl"), "--silent", "--show-error", "--max-time", "60", ...args]));
+  return run(
+    networkArgv(cluster.layout, [cluster.tools.path("curl"), "--silent", "--show-error", "--max-time", "60", ...args]),
+  );
 }
 
 /** kubectl port-forward. */
@@ -47,7 +54,15 @@ export function portForwardTests(lab: () => Lab): void {
         await using tunnel = await forward(lab(), pod, env);
         const echoes = [1, 2, 3, 4].map(async (number) => {
           const received = join(cluster.layout.dir, `${pod}-received-${number}`);
-          const done = await curl(lab(), ["--header", "Expect:", "--data-binary", `@${sent}`, "--output", received, `http://127.0.0.1:${tunnel.port}/cgi-bin/echo`]);
+          const done = await curl(lab(), [
+            "--header",
+            "Expect:",
+            "--data-binary",
+            `@${sent}`,
+            "--output",
+            received,
+            `http://127.0.0.1:${tunnel.port}/cgi-bin/echo`,
+          ]);
           assert.equal(done.code, 0, `${done.stderr}${tunnel.stderr()}`);
           return createHash("sha256").update(readFileSync(received)).digest("hex");
         });
@@ -62,7 +77,11 @@ export function portForwardTests(lab: () => Lab): void {
       test("tells when nobody listens on the port", async () => {
         await using tunnel = await forward(lab(), pod, env, 9);
         assert.notEqual((await curl(lab(), [`http://127.0.0.1:${tunnel.port}/`])).code, 0);
-        await lab().cluster.waitFor("kubectl to tell of the refusal", () => /connection refused/.test(tunnel.stderr()), { explain: tunnel.stderr });
+        await lab().cluster.waitFor(
+          "kubectl to tell of the refusal",
+          () => /connection refused/.test(tunnel.stderr()),
+          { explain: tunnel.stderr },
+        );
       });
     });
   }

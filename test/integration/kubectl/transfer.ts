@@ -19,7 +19,9 @@ function* lines(): Generator<Buffer> {
   const perBlock = 256;
   const pad = "x".repeat(lineBytes - 10);
   for (let first = 0; first < gibibyte / lineBytes; first += perBlock) {
-    yield Buffer.from(Array.from({ length: perBlock }, (_, index) => `${String(first + index).padStart(8, "0")} ${pad}\n`).join(""));
+    yield Buffer.from(
+      Array.from({ length: perBlock }, (_, index) => `${String(first + index).padStart(8, "0")} ${pad}\n`).join(""),
+    );
   }
 }
 
@@ -38,7 +40,8 @@ export function transferTests(lab: () => Lab): void {
       const { cluster, pods } = lab();
       await pods.create("transfer", {});
       await pods.ready("transfer");
-      for (let round = 0; round < 4; round++) await cluster.kubectl(["exec", "-i", "transfer", "--", "cat"], { stdin: Buffer.alloc(32 << 20) });
+      for (let round = 0; round < 4; round++)
+        await cluster.kubectl(["exec", "-i", "transfer", "--", "cat"], { stdin: Buffer.alloc(32 << 20) });
     });
 
     /** Does something, and asserts that graftlet's memory never grew by more than the allowance meanwhile. */
@@ -61,41 +64,55 @@ export function transferTests(lab: () => Lab): void {
       return hash.digest("hex");
     }
 
-    test("out of a command", () => bounded(async () => assert.equal(await received(["exec", "transfer", "--", "sh", "-c", writeLines]), expected)));
+    test("out of a command", () =>
+      bounded(async () => assert.equal(await received(["exec", "transfer", "--", "sh", "-c", writeLines]), expected)));
 
-    test("into a command", () => bounded(async () => {
-      await using talk = converse(lab().cluster.startKubectl(["exec", "-i", "transfer", "--", "md5sum"]));
-      const input = talk.child.stdin;
-      assert.ok(input);
-      for (const block of lines()) if (!input.write(block)) await once(input, "drain");
-      talk.endInput();
-      assert.equal(await talk.ended(), 0);
-      assert.equal(talk.stdout(), `${expected}  -\n`);
-    }));
+    test("into a command", () =>
+      bounded(async () => {
+        await using talk = converse(lab().cluster.startKubectl(["exec", "-i", "transfer", "--", "md5sum"]));
+        const input = talk.child.stdin;
+        assert.ok(input);
+        for (const block of lines()) if (!input.write(block)) await once(input, "drain");
+        talk.endInput();
+        assert.equal(await talk.ended(), 0);
+        assert.equal(talk.stdout(), `${expected}  -\n`);
+      }));
 
-    test("through a container's log, followed while it is written", () => bounded(async () => {
-      const { pods } = lab();
-      await pods.create("talkative", { restartPolicy: "Never", containers: [shell(writeLines)] });
-      await pods.until("talkative", "to have started", (pod) => pod.status?.phase === "Running" || pod.status?.phase === "Succeeded");
-      assert.equal(await received(["logs", "--follow", "talkative"]), expected);
-    }));
+    test("through a container's log, followed while it is written", () =>
+      bounded(async () => {
+        const { pods } = lab();
+        await pods.create("talkative", { restartPolicy: "Never", containers: [shell(writeLines)] });
+        await pods.until(
+          "talkative",
+          "to have started",
+          (pod) => pod.status?.phase === "Running" || pod.status?.phase === "Succeeded",
+        );
+        assert.equal(await received(["logs", "--follow", "talkative"]), expected);
+      }));
 
-    test("to a client that does not read: graftlet stops reading too", () => bounded(async () => {
-      const { cluster, agent } = lab();
-      const silent = cluster.startKubectl(["exec", "transfer", "--", "cat", "/dev/zero"], { stdio: ["ignore", "pipe", "inherit"] });
-      try {
-        const start = bytesRead(agent.pid);
-        await cluster.waitFor("the stream to begin", () => bytesRead(agent.pid) - start > 1 << 20);
-        let last = -Infinity;
-        await cluster.waitFor("graftlet to read no more", () => {
-          const now = bytesRead(agent.pid);
-          const moved = now - last;
-          last = now;
-          return moved < 1 << 20;
-        }, { everyMs: 1000 });
-      } finally {
-        silent.kill("SIGKILL");
-      }
-    }));
+    test("to a client that does not read: graftlet stops reading too", () =>
+      bounded(async () => {
+        const { cluster, agent } = lab();
+        const silent = cluster.startKubectl(["exec", "transfer", "--", "cat", "/dev/zero"], {
+          stdio: ["ignore", "pipe", "inherit"],
+        });
+        try {
+          const start = bytesRead(agent.pid);
+          await cluster.waitFor("the stream to begin", () => bytesRead(agent.pid) - start > 1 << 20);
+          let last = -Infinity;
+          await cluster.waitFor(
+            "graftlet to read no more",
+            () => {
+              const now = bytesRead(agent.pid);
+              const moved = now - last;
+              last = now;
+              return moved < 1 << 20;
+            },
+            { everyMs: 1000 },
+          );
+        } finally {
+          silent.kill("SIGKILL");
+        }
+      }));
   });
 }

@@ -17,7 +17,9 @@ export function vanishTests(lab: () => Lab): void {
     before(async () => {
       const { pods } = lab();
       await pods.create("quiet", {});
-      await pods.create("chatty", { containers: [shell("yes $(head -c 4000 /dev/zero | tr '\\0' x) | head -c 67108864; exec sleep infinity")] });
+      await pods.create("chatty", {
+        containers: [shell("yes $(head -c 4000 /dev/zero | tr '\\0' x) | head -c 67108864; exec sleep infinity")],
+      });
       await pods.create("served", { containers: [echoServer] });
       for (const name of ["quiet", "chatty", "served"]) await pods.ready(name);
     });
@@ -29,7 +31,8 @@ export function vanishTests(lab: () => Lab): void {
         const before = holdings(agent.pid);
         const explain = (): string => gained(before, holdings(agent.pid)).join("\n");
         const clients: ChildProcess[] = [];
-        const begin = (...args: string[]): void => void clients.push(cluster.startKubectl(args, { env, stdio: ["pipe", "pipe", "ignore"] }));
+        const begin = (...args: string[]): void =>
+          void clients.push(cluster.startKubectl(args, { env, stdio: ["pipe", "pipe", "ignore"] }));
         try {
           begin("exec", "-i", "quiet", "--", "cat");
           begin("attach", "quiet");
@@ -40,18 +43,43 @@ export function vanishTests(lab: () => Lab): void {
           const tunnel = await forward(lab(), "served", env);
           clients.push(tunnel.child);
           const zeros = join(cluster.layout.dir, `zeros-${transport}`);
-          clients.push(start(networkArgv(cluster.layout, [cluster.tools.path("curl"), "--silent", "--limit-rate", "10K", "--output", zeros, `http://127.0.0.1:${tunnel.port}/zeros`]), { stdio: "ignore" }));
+          clients.push(
+            start(
+              networkArgv(cluster.layout, [
+                cluster.tools.path("curl"),
+                "--silent",
+                "--limit-rate",
+                "10K",
+                "--output",
+                zeros,
+                `http://127.0.0.1:${tunnel.port}/zeros`,
+              ]),
+              { stdio: "ignore" },
+            ),
+          );
           await cluster.waitFor("a download to be under way", () => existsSync(zeros) && statSync(zeros).size > 0);
-          await cluster.waitFor("all streams to stand", () => {
-            const now = holdings(agent.pid);
-            const many = (lines: Iterable<string>, what: RegExp): number => [...lines].filter((line) => what.test(line)).length;
-            // One from the API server for each, to the runtime for all but logs. The API server may use one again that stood before.
-            return many(now, /:10250 -> /) >= 6 && many(gained(before, now), /(?<!:10250) -> /) >= 4 && many(gained(before, now), /\/0\.log/) === 2;
-          }, { explain });
+          await cluster.waitFor(
+            "all streams to stand",
+            () => {
+              const now = holdings(agent.pid);
+              const many = (lines: Iterable<string>, what: RegExp): number =>
+                [...lines].filter((line) => what.test(line)).length;
+              // One from the API server for each, to the runtime for all but logs. The API server may use one again that stood before.
+              return (
+                many(now, /:10250 -> /) >= 6 &&
+                many(gained(before, now), /(?<!:10250) -> /) >= 4 &&
+                many(gained(before, now), /\/0\.log/) === 2
+              );
+            },
+            { explain },
+          );
         } finally {
           for (const client of clients) client.kill("SIGKILL");
         }
-        await cluster.waitFor("nothing to be held for them", () => gained(before, holdings(agent.pid)).length === 0, { timeoutMs: 20_000, explain });
+        await cluster.waitFor("nothing to be held for them", () => gained(before, holdings(agent.pid)).length === 0, {
+          timeoutMs: 20_000,
+          explain,
+        });
         assert.ok(agent.isRunning());
       });
     }

@@ -24,7 +24,9 @@ const tables: [string, object][] = [
 
 for (const [name, decisions] of tables) {
   test(`every field of ${name} is decided on`, () => {
-    const model: { getAttributeTypeMap?: () => { baseName: string }[] } | undefined = new Map<string, object>(Object.entries(models)).get(name);
+    const model: { getAttributeTypeMap?: () => { baseName: string }[] } | undefined = new Map<string, object>(
+      Object.entries(models),
+    ).get(name);
     const fields = model?.getAttributeTypeMap?.().map(({ baseName }) => baseName) ?? [];
     assert.ok(fields.length > 2);
     assert.deepEqual(Object.keys(decisions).sort(), fields.sort());

@@ -1,6 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
-import { ContainerConfig, ContainerState, CreateContainerRequest, PodSandboxConfig, RunPodSandboxRequest } from "../../../src/gen/cri.ts";
+import {
+  ContainerConfig,
+  ContainerState,
+  CreateContainerRequest,
+  PodSandboxConfig,
+  RunPodSandboxRequest,
+} from "../../../src/gen/cri.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import { createPleg } from "../../../src/pleg/pleg.ts";
 import { containerNameLabel, podNameLabel, podNamespaceLabel, podUidLabel } from "../../../src/pod/labels.ts";
@@ -15,7 +21,14 @@ function rig(t: TestContext, events: boolean) {
   runtime.addImage("busybox");
   const wakes: string[] = [];
   const log = createLogger(0, { write: () => undefined });
-  const pleg = createPleg({ runtime, clock, log, ownerLabels: {}, terminationMessage: async ({ message }) => message, waker: { wake: (uid) => void wakes.push(uid) } });
+  const pleg = createPleg({
+    runtime,
+    clock,
+    log,
+    ownerLabels: {},
+    terminationMessage: async ({ message }) => message,
+    waker: { wake: (uid) => void wakes.push(uid) },
+  });
   const stop = new AbortController();
   const running = pleg.run(stop.signal);
   t.after(async () => {
@@ -28,7 +41,10 @@ function rig(t: TestContext, events: boolean) {
 
 async function startPod(runtime: ReturnType<typeof fakeRuntime>, uid: string): Promise<string> {
   const labels = { [podUidLabel]: uid, [podNameLabel]: "p", [podNamespaceLabel]: "default" };
-  const config = PodSandboxConfig.fromPartial({ metadata: { name: "p", namespace: "default", uid, attempt: 0 }, labels });
+  const config = PodSandboxConfig.fromPartial({
+    metadata: { name: "p", namespace: "default", uid, attempt: 0 },
+    labels,
+  });
   const { podSandboxId } = await runtime.runPodSandbox(RunPodSandboxRequest.fromPartial({ config }), never);
   const container = ContainerConfig.fromPartial({
     metadata: { name: "c", attempt: 0 },
@@ -36,7 +52,10 @@ async function startPod(runtime: ReturnType<typeof fakeRuntime>, uid: string): P
     command: ["sleep", "1000000"],
     labels: { ...labels, [containerNameLabel]: "c" },
   });
-  const { containerId } = await runtime.createContainer(CreateContainerRequest.fromPartial({ podSandboxId, config: container, sandboxConfig: config }), never);
+  const { containerId } = await runtime.createContainer(
+    CreateContainerRequest.fromPartial({ podSandboxId, config: container, sandboxConfig: config }),
+    never,
+  );
   await runtime.startContainer(containerId, never);
   return containerId;
 }
@@ -91,7 +110,10 @@ for (const events of [false, true]) {
       await clock.advance(60_000);
       assert.equal(pleg.unhealthy(), undefined);
       await clock.advance(150_000);
-      assert.match(pleg.unhealthy() ?? "", /^PLEG is not healthy: pleg was last seen active .* ago; threshold is 3m0s$/);
+      assert.match(
+        pleg.unhealthy() ?? "",
+        /^PLEG is not healthy: pleg was last seen active .* ago; threshold is 3m0s$/,
+      );
       runtime.comeUp();
       await clock.advance(5_000);
       assert.equal(pleg.unhealthy(), undefined);

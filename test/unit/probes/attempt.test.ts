@@ -9,56 +9,103 @@ import { fakeClock } from "../../fakes/clock.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 import { loopbackHost } from "./loopback.ts";
 
-interface Ran { readonly argv: readonly string[]; readonly timeoutSeconds: number }
+interface Ran {
+  readonly argv: readonly string[];
+  readonly timeoutSeconds: number;
+}
 
 /** Runs one exec attempt; each execSync is answered by the next of `answers` (the last one stays). */
-async function attempt(probe: Probe, answers: readonly ((ran: Ran) => { exitCode: number; stdout?: string; stderr?: string })[], container: Container = aContainer("c")) {
+async function attempt(
+  probe: Probe,
+  answers: readonly ((ran: Ran) => { exitCode: number; stdout?: string; stderr?: string })[],
+  container: Container = aContainer("c"),
+) {
   const ran: Ran[] = [];
   const told: string[] = [];
   const references: (string | undefined)[] = [];
-  const result = await attemptProbe({
-    host: loopbackHost(),
-    clock: fakeClock(),
-    events: { event: (about, type, reason, message) => { references.push(about.fieldPath); told.push(`${type} ${reason} ${message}`); } },
-    runtime: {
-      async execSync(_id, argv, timeoutSeconds) {
-        ran.push({ argv, timeoutSeconds });
-        const answer = answers[ran.length - 1] ?? answers.at(-1);
-        assert.ok(answer, "the script has no answer left");
-        const { exitCode, stdout = "", stderr = "" } = answer({ argv, timeoutSeconds });
-        return { exitCode, stdout: Buffer.from(stdout), stderr: Buffer.from(stderr) };
+  const result = await attemptProbe(
+    {
+      host: loopbackHost(),
+      clock: fakeClock(),
+      events: {
+        event: (about, type, reason, message) => {
+          references.push(about.fieldPath);
+          told.push(`${type} ${reason} ${message}`);
+        },
+      },
+      runtime: {
+        async execSync(_id, argv, timeoutSeconds) {
+          ran.push({ argv, timeoutSeconds });
+          const answer = answers[ran.length - 1] ?? answers.at(-1);
+          assert.ok(answer, "the script has no answer left");
+          const { exitCode, stdout = "", stderr = "" } = answer({ argv, timeoutSeconds });
+          return { exitCode, stdout: Buffer.from(stdout), stderr: Buffer.from(stderr) };
+        },
       },
     },
-  }, { title: "Readiness", pod: aPod({ containers: [container] }), container, probe, containerId: "id", podIP: "10.0.0.7" }, new AbortController().signal);
+    {
+      title: "Readiness",
+      pod: aPod({ containers: [container] }),
+      container,
+      probe,
+      containerId: "id",
+      podIP: "10.0.0.7",
+    },
+    new AbortController().signal,
+  );
   return { result, ran, told, references };
 }
 
 const exec = (...command: string[]): Probe => ({ exec: { command } });
-const broken = () => { throw new CodedError("unknown", "no such task"); };
+const broken = () => {
+  throw new CodedError("unknown", "no such task");
+};
 
 test("exec: 0 is a success and tells nothing", async () => {
-  const { result, ran, told } = await attempt({ ...exec("true"), timeoutSeconds: 4 }, [() => ({ exitCode: 0, stdout: "fine" })]);
-  assert.deepEqual({ result, ran, told }, { result: "Success", ran: [{ argv: ["true"], timeoutSeconds: 4 }], told: [] });
+  const { result, ran, told } = await attempt({ ...exec("true"), timeoutSeconds: 4 }, [
+    () => ({ exitCode: 0, stdout: "fine" }),
+  ]);
+  assert.deepEqual(
+    { result, ran, told },
+    { result: "Success", ran: [{ argv: ["true"], timeoutSeconds: 4 }], told: [] },
+  );
 });
 
 test("exec: another code fails with both outputs, 10 KiB of them, as an event of the container", async () => {
-  const { result, told, references } = await attempt(exec("check"), [() => ({ exitCode: 2, stdout: "out ", stderr: "err" })]);
-  assert.deepEqual({ result, told, references }, { result: "Failure", told: ["Warning Unhealthy Readiness probe failed: out err"], references: ["spec.containers{c}"] });
+  const { result, told, references } = await attempt(exec("check"), [
+    () => ({ exitCode: 2, stdout: "out ", stderr: "err" }),
+  ]);
+  assert.deepEqual(
+    { result, told, references },
+    {
+      result: "Failure",
+      told: ["Warning Unhealthy Readiness probe failed: out err"],
+      references: ["spec.containers{c}"],
+    },
+  );
   const long = await attempt(exec("check"), [() => ({ exitCode: 1, stdout: "x".repeat(20_000) })]);
   assert.equal(long.told[0]?.length, "Warning Unhealthy Readiness probe failed: ".length + 10_240);
 });
 
 test("exec: running over time is a failure", async () => {
-  const { result, told } = await attempt(exec("sh", "-c", "sleep 9"), [() => { throw new CodedError("deadline_exceeded", "too late"); }]);
+  const { result, told } = await attempt(exec("sh", "-c", "sleep 9"), [
+    () => {
+      throw new CodedError("deadline_exceeded", "too late");
+    },
+  ]);
   assert.equal(result, "Failure");
-  assert.deepEqual(told, ['Warning Unhealthy Readiness probe failed: command timed out: "sh -c sleep 9" timed out after 1s']);
+  assert.deepEqual(told, [
+    'Warning Unhealthy Readiness probe failed: command timed out: "sh -c sleep 9" timed out after 1s',
+  ]);
 });
 
 test("a probe that cannot be made is tried three times, then counts for nothing", async () => {
   const failing = await attempt(exec("x"), [broken]);
   assert.equal(failing.result, undefined);
   assert.equal(failing.ran.length, 3);
-  assert.deepEqual(failing.told, ["Warning Unhealthy Readiness probe errored and resulted in unknown state: no such task"]);
+  assert.deepEqual(failing.told, [
+    "Warning Unhealthy Readiness probe errored and resulted in unknown state: no such task",
+  ]);
   const recovering = await attempt(exec("x"), [broken, broken, () => ({ exitCode: 0 })]);
   assert.deepEqual({ result: recovering.result, told: recovering.told }, { result: "Success", told: [] });
 });
@@ -66,12 +113,21 @@ test("a probe that cannot be made is tried three times, then counts for nothing"
 test("a port that cannot be resolved is such an error", async () => {
   const { result, told } = await attempt({ tcpSocket: { port: "web" } }, []);
   assert.equal(result, undefined);
-  assert.deepEqual(told, ['Warning Unhealthy Readiness probe errored and resulted in unknown state: strconv.Atoi: parsing "web": invalid syntax']);
+  assert.deepEqual(told, [
+    'Warning Unhealthy Readiness probe errored and resulted in unknown state: strconv.Atoi: parsing "web": invalid syntax',
+  ]);
 });
 
 test("exec: $(VAR) stands for what the spec itself gives", async () => {
-  const env = [{ name: "A", value: "1" }, { name: "FROM", valueFrom: { fieldRef: { fieldPath: "metadata.name" } } }];
-  const { ran } = await attempt(exec("echo", "$(A) $(FROM) $(NONE) $$(A)"), [() => ({ exitCode: 0 })], aContainer("c", { env }));
+  const env = [
+    { name: "A", value: "1" },
+    { name: "FROM", valueFrom: { fieldRef: { fieldPath: "metadata.name" } } },
+  ];
+  const { ran } = await attempt(
+    exec("echo", "$(A) $(FROM) $(NONE) $$(A)"),
+    [() => ({ exitCode: 0 })],
+    aContainer("c", { env }),
+  );
   assert.deepEqual(ran[0]?.argv, ["echo", "1  $(NONE) $(A)"]);
 });
 

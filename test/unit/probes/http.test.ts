@@ -26,32 +26,70 @@ function probe(port: number, action: Partial<HttpGet> = {}) {
 }
 
 test("200 to 399 is a success, anything else fails with the code and without the body", async (t) => {
-  const port = await serve(t, (request, response) => void response.writeHead(Number(request.url?.slice(1))).end("the body"));
+  const port = await serve(
+    t,
+    (request, response) => void response.writeHead(Number(request.url?.slice(1))).end("the body"),
+  );
   assert.deepEqual(await probe(port, { path: "/200" }), { is: "success", output: "the body" });
   assert.deepEqual(await probe(port, { path: "/299" }), { is: "success", output: "the body" });
-  for (const code of [400, 404, 500, 503]) assert.deepEqual(await probe(port, { path: `/${code}` }), { is: "failure", output: `HTTP probe failed with statuscode: ${code}` });
-  assert.deepEqual(await probe(port, { path: "/304" }), { is: "warning", output: "Probe terminated redirects, Response body: " });
+  for (const code of [400, 404, 500, 503])
+    assert.deepEqual(await probe(port, { path: `/${code}` }), {
+      is: "failure",
+      output: `HTTP probe failed with statuscode: ${code}`,
+    });
+  assert.deepEqual(await probe(port, { path: "/304" }), {
+    is: "warning",
+    output: "Probe terminated redirects, Response body: ",
+  });
 });
 
 test("a probe asks as a kubelet does, on a connection that is not kept", async (t) => {
   const seen: IncomingMessage[] = [];
-  const port = await serve(t, (request, response) => { seen.push(request); response.end(); });
+  const port = await serve(t, (request, response) => {
+    seen.push(request);
+    response.end();
+  });
   const host = loopbackHost();
   await probeHttp(host, firstRequest({ port, path: "/healthz?full=1" }, podIP, port), patience());
   assert.equal(seen[0]?.method, "GET");
   assert.equal(seen[0].url, "/healthz?full=1");
-  assert.deepEqual(seen[0].headers, { "user-agent": "kube-probe/1.36", accept: "*/*", host: `${podIP}:${port}`, connection: "close" });
+  assert.deepEqual(seen[0].headers, {
+    "user-agent": "kube-probe/1.36",
+    accept: "*/*",
+    host: `${podIP}:${port}`,
+    connection: "close",
+  });
   assert.deepEqual(host.dialled, [{ host: podIP, port }]);
 });
 
 test("headers of the probe: repeated ones stay, empty User-Agent and Accept are not sent, Host is honoured", async (t) => {
   const seen: IncomingMessage[] = [];
-  const port = await serve(t, (request, response) => { seen.push(request); response.end(); });
-  const httpHeaders = [["X-One", "1"], ["x-one", "2"], ["user-agent", ""], ["Accept", ""], ["host", "example.com"]].map(([name = "", value = ""]) => ({ name, value }));
+  const port = await serve(t, (request, response) => {
+    seen.push(request);
+    response.end();
+  });
+  const httpHeaders = [
+    ["X-One", "1"],
+    ["x-one", "2"],
+    ["user-agent", ""],
+    ["Accept", ""],
+    ["host", "example.com"],
+  ].map(([name = "", value = ""]) => ({ name, value }));
   await probe(port, { httpHeaders });
-  assert.deepEqual({ ...seen[0]?.headersDistinct }, { "x-one": ["1", "2"], host: ["example.com"], connection: ["close"] });
-  await probe(port, { httpHeaders: [{ name: "User-Agent", value: "mine" }, { name: "accept", value: "text/plain" }] });
-  assert.deepEqual({ agent: seen[1]?.headers["user-agent"], accept: seen[1]?.headers.accept }, { agent: "mine", accept: "text/plain" });
+  assert.deepEqual(
+    { ...seen[0]?.headersDistinct },
+    { "x-one": ["1", "2"], host: ["example.com"], connection: ["close"] },
+  );
+  await probe(port, {
+    httpHeaders: [
+      { name: "User-Agent", value: "mine" },
+      { name: "accept", value: "text/plain" },
+    ],
+  });
+  assert.deepEqual(
+    { agent: seen[1]?.headers["user-agent"], accept: seen[1]?.headers.accept },
+    { agent: "mine", accept: "text/plain" },
+  );
 });
 
 test("a path becomes a request line", () => {
@@ -84,16 +122,27 @@ test("redirects are followed on the host, end with a warning off it, and end aft
   await probe(port, { path: "/local", httpHeaders: [{ name: "Host", value: "mine" }] });
   await probe(port, { path: "/absolute", httpHeaders: [{ name: "Host", value: "mine" }] });
   assert.deepEqual(paths.splice(0), ["mine /local", "mine /target?x=1", "mine /absolute", `${podIP}:${port} /target`]);
-  assert.deepEqual(await probe(port, { path: "/away" }), { is: "warning", output: "Probe terminated redirects, Response body: go away" });
-  assert.deepEqual(await probe(port, { path: "/nowhere" }), { is: "warning", output: "Probe terminated redirects, Response body: no location" });
+  assert.deepEqual(await probe(port, { path: "/away" }), {
+    is: "warning",
+    output: "Probe terminated redirects, Response body: go away",
+  });
+  assert.deepEqual(await probe(port, { path: "/nowhere" }), {
+    is: "warning",
+    output: "Probe terminated redirects, Response body: no location",
+  });
   paths.length = 0;
-  assert.deepEqual(await probe(port, { path: "/loop" }), { is: "failure", output: `Get "http://${podIP}:${port}/loop": stopped after 10 redirects` });
+  assert.deepEqual(await probe(port, { path: "/loop" }), {
+    is: "failure",
+    output: `Get "http://${podIP}:${port}/loop": stopped after 10 redirects`,
+  });
   assert.equal(paths.length, 10);
 });
 
 test("no more than 10 KiB of a body are read, however long it is", async (t) => {
   const port = await serve(t, (_request, response) => {
-    const more = () => { while (response.write(Buffer.alloc(4096, "x"))); };
+    const more = () => {
+      while (response.write(Buffer.alloc(4096, "x")));
+    };
     response.on("drain", more);
     more();
   });
@@ -104,13 +153,19 @@ test("no more than 10 KiB of a body are read, however long it is", async (t) => 
 
 test("what goes wrong is told in the words that users know", async (t) => {
   const closed = await freePort();
-  assert.deepEqual(await probe(closed, { path: "/x" }), { is: "failure", output: `Get "http://${podIP}:${closed}/x": dial tcp ${podIP}:${closed}: connect: connection refused` });
+  assert.deepEqual(await probe(closed, { path: "/x" }), {
+    is: "failure",
+    output: `Get "http://${podIP}:${closed}/x": dial tcp ${podIP}:${closed}: connect: connection refused`,
+  });
 
   const silent = await serve(t, () => {});
   const stop = new AbortController();
   const waiting = probeHttp(loopbackHost(), firstRequest({ port: silent }, podIP, silent), stop.signal);
   setTimeout(() => stop.abort(), 50);
-  assert.deepEqual(await waiting, { is: "failure", output: `Get "http://${podIP}:${silent}/": context deadline exceeded (Client.Timeout exceeded while awaiting headers)` });
+  assert.deepEqual(await waiting, {
+    is: "failure",
+    output: `Get "http://${podIP}:${silent}/": context deadline exceeded (Client.Timeout exceeded while awaiting headers)`,
+  });
 
   const hangsUp = createTcp((socket) => void socket.once("data", () => socket.end()));
   t.after(() => hangsUp.close());
@@ -132,8 +187,31 @@ test("an answer that breaks off in its body is an error, not a failure", async (
 test("https is asked whoever signed the certificate", async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "graftlet-probe-"));
   t.after(() => rmSync(folder, { recursive: true }));
-  execFileSync("openssl", ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1", "-subj", "/CN=any", "-keyout", join(folder, "key"), "-out", join(folder, "cert")], { stdio: "ignore" });
-  const server = createHttps({ key: readFileSync(join(folder, "key")), cert: readFileSync(join(folder, "cert")) }, (_request, response) => response.end("safe"));
+  execFileSync(
+    "openssl",
+    [
+      "req",
+      "-x509",
+      "-newkey",
+      "ec",
+      "-pkeyopt",
+      "ec_paramgen_curve:P-256",
+      "-nodes",
+      "-days",
+      "1",
+      "-subj",
+      "/CN=any",
+      "-keyout",
+      join(folder, "key"),
+      "-out",
+      join(folder, "cert"),
+    ],
+    { stdio: "ignore" },
+  );
+  const server = createHttps(
+    { key: readFileSync(join(folder, "key")), cert: readFileSync(join(folder, "cert")) },
+    (_request, response) => response.end("safe"),
+  );
   t.after(() => server.close());
   const port = await listen(server);
   assert.deepEqual(await probe(port, { scheme: "HTTPS" }), { is: "success", output: "safe" });

@@ -30,10 +30,23 @@ function rig({ probe = {}, spec, agentAgeMs = 3_600_000, offsetMs = async () => 
   const clock = { ...still, ...(jitter && { jitter }) };
   const container = aContainer("c", { readinessProbe: { exec: { command: ["check"] }, periodSeconds: 10, ...probe } });
   const pod: Pod = { ...aPod({ containers: [container], ...spec }), ...(status && { status }) };
-  const state = { pods: [pod], cached: undefined as RuntimePod | undefined, held: undefined as PodStatus | undefined, exitCode: 0, probed: [] as { at: number; id: string }[], woken: [] as string[], told: [] as string[] };
+  const state = {
+    pods: [pod],
+    cached: undefined as RuntimePod | undefined,
+    held: undefined as PodStatus | undefined,
+    exitCode: 0,
+    probed: [] as { at: number; id: string }[],
+    woken: [] as string[],
+    told: [] as string[],
+  };
   const begun = still.now();
   const probes = createProbes({
-    host: { dial: async () => { throw new CodedError("unavailable", "nobody there"); }, clock: { offsetMs, bootId: async () => "" } },
+    host: {
+      dial: async () => {
+        throw new CodedError("unavailable", "nobody there");
+      },
+      clock: { offsetMs, bootId: async () => "" },
+    },
     runtime: {
       async execSync(id) {
         state.probed.push({ at: still.now() - begun, id });
@@ -44,12 +57,19 @@ function rig({ probe = {}, spec, agentAgeMs = 3_600_000, offsetMs = async () => 
     log: silent,
     events: { event: (_about, _type, reason) => void state.told.push(reason) },
     cache: { get: () => state.cached, list: () => (state.cached ? [state.cached] : []) },
-    pods: { get: (id) => state.pods.find((one) => one.metadata.uid === id), byName: () => undefined, list: () => state.pods },
+    pods: {
+      get: (id) => state.pods.find((one) => one.metadata.uid === id),
+      byName: () => undefined,
+      list: () => state.pods,
+    },
     status: { get: () => state.held },
     waker: { wake: (id, cause) => void state.woken.push(`${id} ${cause}`) },
     agentStartedAt: begun - agentAgeMs,
   });
-  const run = (containerState: ContainerState = ContainerState.CONTAINER_RUNNING, more: Partial<ContainerStatus> = {}): string => {
+  const run = (
+    containerState: ContainerState = ContainerState.CONTAINER_RUNNING,
+    more: Partial<ContainerStatus> = {},
+  ): string => {
     const shown = aStatus(container, containerState, { startedAt: BigInt(still.now()) * 1_000_000n, ...more });
     state.cached = observe([aSandbox()], [shown, ...(state.cached?.containers ?? [])]);
     return shown.id;
@@ -68,7 +88,10 @@ test("a container is probed as soon as it is asked about, then every period; not
   assert.equal(ready(id), "Success");
   assert.deepEqual(state.woken, ["uid-1 probe"]);
   await clock.advance(20_000);
-  assert.deepEqual(state.probed.map(({ at }) => at), [1000, 11_000, 21_000]);
+  assert.deepEqual(
+    state.probed.map(({ at }) => at),
+    [1000, 11_000, 21_000],
+  );
   assert.deepEqual(state.woken, ["uid-1 probe"], "nothing when nothing flips");
 });
 
@@ -104,7 +127,10 @@ test("verdicts flip at their thresholds only", async () => {
 });
 
 test("the first probe comes when the initial delay is over, by the target's clock", async () => {
-  const { probes, pod, clock, state, run, ready } = rig({ probe: { initialDelaySeconds: 25, periodSeconds: 10 }, offsetMs: async () => 5000 });
+  const { probes, pod, clock, state, run, ready } = rig({
+    probe: { initialDelaySeconds: 25, periodSeconds: 10 },
+    offsetMs: async () => 5000,
+  });
   probes.add(pod);
   const id = run(ContainerState.CONTAINER_RUNNING, { startedAt: BigInt(clock.now() + 5000) * 1_000_000n });
   ready(id);
@@ -113,12 +139,21 @@ test("the first probe comes when the initial delay is over, by the target's cloc
   await clock.advance(100);
   assert.equal(ready(id), "Success");
   await clock.advance(10_000);
-  assert.deepEqual(state.probed.map(({ at }) => at), [25_000, 35_000]);
+  assert.deepEqual(
+    state.probed.map(({ at }) => at),
+    [25_000, 35_000],
+  );
 });
 
 test("a target whose clock cannot be read is tried again", async () => {
   let reachable = false;
-  const { probes, pod, clock, run, ready } = rig({ probe: { initialDelaySeconds: 1 }, offsetMs: async () => { if (!reachable) throw new CodedError("unavailable", "gone"); return 0; } });
+  const { probes, pod, clock, run, ready } = rig({
+    probe: { initialDelaySeconds: 1 },
+    offsetMs: async () => {
+      if (!reachable) throw new CodedError("unavailable", "gone");
+      return 0;
+    },
+  });
   const id = run();
   probes.add(pod);
   await clock.advance(10_000);
@@ -147,7 +182,11 @@ test("a new container starts anew, with nothing of the old one's run", async () 
 });
 
 test("a container that does not run is not ready, without a wake or a probe; one that comes back is", async () => {
-  for (const [restartPolicy, exitCode] of [["Always", 0], ["Never", 1], ["OnFailure", 0]] as const) {
+  for (const [restartPolicy, exitCode] of [
+    ["Always", 0],
+    ["Never", 1],
+    ["OnFailure", 0],
+  ] as const) {
     const { probes, pod, clock, state, run, ready } = rig({ spec: { restartPolicy } });
     const id = run();
     probes.add(pod);
@@ -159,7 +198,11 @@ test("a container that does not run is not ready, without a wake or a probe; one
     await clock.advance(60_000);
     assert.equal(ready(id), "Failure");
     assert.deepEqual({ woken: state.woken.length, probed: state.probed.length }, before);
-    assert.equal(clock.pending, restartPolicy === "Always" ? 1 : 0, `${restartPolicy}: timers only where it will run again`);
+    assert.equal(
+      clock.pending,
+      restartPolicy === "Always" ? 1 : 0,
+      `${restartPolicy}: timers only where it will run again`,
+    );
     const next = run();
     ready(next);
     await clock.advance(0);
@@ -168,7 +211,9 @@ test("a container that does not run is not ready, without a wake or a probe; one
 });
 
 test("a probe that could not be made changes nothing", async () => {
-  const { probes, pod, clock, state, run, ready } = rig({ probe: { failureThreshold: 1, exec: undefined, tcpSocket: { port: "nameless" } } });
+  const { probes, pod, clock, state, run, ready } = rig({
+    probe: { failureThreshold: 1, exec: undefined, tcpSocket: { port: "nameless" } },
+  });
   const id = run();
   probes.add(pod);
   await clock.advance(30_000);
@@ -189,10 +234,18 @@ test("a network probe waits for the pod's address; failing then is a failure", a
   assert.deepEqual(state.told, ["Unhealthy"]);
 });
 
-const wasReady = (id: string): PodStatus => ({ containerStatuses: [{ name: "c", containerID: `containerd://${id}`, ready: true, image: "", imageID: "", restartCount: 0 }] });
+const wasReady = (id: string): PodStatus => ({
+  containerStatuses: [
+    { name: "c", containerID: `containerd://${id}`, ready: true, image: "", imageID: "", restartCount: 0 },
+  ],
+});
 
 test("after an agent's restart what was ready stays ready until a verdict, and does not flap", async () => {
-  const { probes, pod, clock, state, run, ready } = rig({ agentAgeMs: 0, jitter: (low, high) => (low + high) / 2, probe: { failureThreshold: 2 } });
+  const { probes, pod, clock, state, run, ready } = rig({
+    agentAgeMs: 0,
+    jitter: (low, high) => (low + high) / 2,
+    probe: { failureThreshold: 2 },
+  });
   const id = run(ContainerState.CONTAINER_RUNNING, { startedAt: 1n });
   pod.status = wasReady(id);
   assert.equal(ready(id), "Success", "before the pod is added");
@@ -217,7 +270,11 @@ test("what was ready was another container, or was not ready: not carried over",
   const id = other.run();
   other.pod.status = wasReady("another");
   assert.equal(other.ready(id), "Failure");
-  other.state.held = { containerStatuses: [{ name: "c", containerID: `containerd://${id}`, ready: false, image: "", imageID: "", restartCount: 0 }] };
+  other.state.held = {
+    containerStatuses: [
+      { name: "c", containerID: `containerd://${id}`, ready: false, image: "", imageID: "", restartCount: 0 },
+    ],
+  };
   other.pod.status = wasReady(id);
   assert.equal(other.ready(id), "Failure", "the status that this node holds wins");
 });

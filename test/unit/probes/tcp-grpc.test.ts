@@ -15,20 +15,41 @@ test("tcp: a connection is a success, a refusal fails in words that users know",
   const port = await listen(server);
   assert.deepEqual(await probeTcp(loopbackHost(), host, port, patience()), { is: "success", output: "" });
   const closed = await freePort();
-  assert.deepEqual(await probeTcp(loopbackHost(), host, closed, patience()), { is: "failure", output: `dial tcp ${host}:${closed}: connect: connection refused` });
-  assert.deepEqual(await probeTcp(loopbackHost(), "fd00::1", closed, patience()), { is: "failure", output: `dial tcp [fd00::1]:${closed}: connect: connection refused` });
+  assert.deepEqual(await probeTcp(loopbackHost(), host, closed, patience()), {
+    is: "failure",
+    output: `dial tcp ${host}:${closed}: connect: connection refused`,
+  });
+  assert.deepEqual(await probeTcp(loopbackHost(), "fd00::1", closed, patience()), {
+    is: "failure",
+    output: `dial tcp [fd00::1]:${closed}: connect: connection refused`,
+  });
 });
 
-interface Call { readonly request: Buffer; readonly metadata: { get(name: string): unknown[] } }
+interface Call {
+  readonly request: Buffer;
+  readonly metadata: { get(name: string): unknown[] };
+}
 type Reply = (error: { code: number; details: string } | null, answer?: Buffer) => void;
 
 /** A gRPC server whose only method is the health check, messages as they are on the wire. */
 async function healthServer(t: TestContext, check: (call: Call, reply: Reply) => void): Promise<number> {
   const server = new Server();
-  const bytes = { requestSerialize: (it: Buffer) => it, requestDeserialize: (it: Buffer) => it, responseSerialize: (it: Buffer) => it, responseDeserialize: (it: Buffer) => it };
-  server.addService({ check: { path: "/grpc.health.v1.Health/Check", requestStream: false, responseStream: false, ...bytes } }, { check });
+  const bytes = {
+    requestSerialize: (it: Buffer) => it,
+    requestDeserialize: (it: Buffer) => it,
+    responseSerialize: (it: Buffer) => it,
+    responseDeserialize: (it: Buffer) => it,
+  };
+  server.addService(
+    { check: { path: "/grpc.health.v1.Health/Check", requestStream: false, responseStream: false, ...bytes } },
+    { check },
+  );
   t.after(() => server.forceShutdown());
-  return new Promise((resolve, reject) => server.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, port) => (error ? reject(error) : resolve(port))));
+  return new Promise((resolve, reject) =>
+    server.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, port) =>
+      error ? reject(error) : resolve(port),
+    ),
+  );
 }
 
 const ask = (port: number, more: { service?: string; timeoutSeconds?: number; signal?: AbortSignal } = {}) =>
@@ -36,7 +57,10 @@ const ask = (port: number, more: { service?: string; timeoutSeconds?: number; si
 
 test("grpc: SERVING is a success; the service is named, and who asks", async (t) => {
   const calls: Call[] = [];
-  const port = await healthServer(t, (call, reply) => { calls.push(call); reply(null, Buffer.from([8, 1])); });
+  const port = await healthServer(t, (call, reply) => {
+    calls.push(call);
+    reply(null, Buffer.from([8, 1]));
+  });
   assert.deepEqual(await ask(port, { service: "db" }), { is: "success", output: "service healthy" });
   assert.deepEqual(calls[0]?.request, Buffer.from([10, 2, 100, 98]));
   assert.deepEqual(calls[0].metadata.get("user-agent"), ["kube-probe/1.36"]);
@@ -44,8 +68,14 @@ test("grpc: SERVING is a success; the service is named, and who asks", async (t)
 
 test("grpc: another word than SERVING fails", async (t) => {
   let word = 0;
-  const port = await healthServer(t, (_call, reply) => reply(null, word === 0 ? Buffer.alloc(0) : Buffer.from([8, word])));
-  for (const [number, name] of [[0, "UNKNOWN"], [2, "NOT_SERVING"], [3, "SERVICE_UNKNOWN"]] as const) {
+  const port = await healthServer(t, (_call, reply) =>
+    reply(null, word === 0 ? Buffer.alloc(0) : Buffer.from([8, word])),
+  );
+  for (const [number, name] of [
+    [0, "UNKNOWN"],
+    [2, "NOT_SERVING"],
+    [3, "SERVICE_UNKNOWN"],
+  ] as const) {
     word = number;
     assert.deepEqual(await ask(port), { is: "failure", output: `service unhealthy (responded with "${name}")` });
   }
@@ -54,29 +84,48 @@ test("grpc: another word than SERVING fails", async (t) => {
 test("grpc: the server's refusals", async (t) => {
   let code: number = status.NOT_FOUND;
   const port = await healthServer(t, (_call, reply) => reply({ code, details: "unknown service: ä" }));
-  assert.deepEqual(await ask(port), { is: "failure", output: "error: health rpc probe failed: rpc error: code = NotFound desc = unknown service: ä" });
+  assert.deepEqual(await ask(port), {
+    is: "failure",
+    output: "error: health rpc probe failed: rpc error: code = NotFound desc = unknown service: ä",
+  });
   code = status.DEADLINE_EXCEEDED;
   assert.deepEqual(await ask(port), { is: "failure", output: "timeout: health rpc did not complete within 1s" });
   const bare = new Server();
   t.after(() => bare.forceShutdown());
-  const other = await new Promise<number>((resolve, reject) => bare.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, bound) => (error ? reject(error) : resolve(bound))));
+  const other = await new Promise<number>((resolve, reject) =>
+    bare.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, bound) =>
+      error ? reject(error) : resolve(bound),
+    ),
+  );
   const { output } = (await ask(other)) as { output: string };
-  assert.match(output, /^error: this server does not implement the grpc health protocol \(grpc\.health\.v1\.Health\): /);
+  assert.match(
+    output,
+    /^error: this server does not implement the grpc health protocol \(grpc\.health\.v1\.Health\): /,
+  );
 });
 
 test("grpc: refused, silent before and silent after the connection stands", async (t) => {
   const closed = await freePort();
   const refused = (await ask(closed)) as { is: string; output: string };
   assert.equal(refused.is, "failure");
-  assert.match(refused.output, new RegExp(`^error: failed to connect service at "${host}:${closed}": .*connection refused`));
+  assert.match(
+    refused.output,
+    new RegExp(`^error: failed to connect service at "${host}:${closed}": .*connection refused`),
+  );
 
   const mute = createServer((socket) => socket.on("error", () => {}).resume());
   t.after(() => mute.close());
   const port = await listen(mute);
-  assert.deepEqual(await ask(port, { signal: AbortSignal.timeout(50) }), { is: "failure", output: `timeout: failed to connect service "${host}:${port}" within 1s: context deadline exceeded` });
+  assert.deepEqual(await ask(port, { signal: AbortSignal.timeout(50) }), {
+    is: "failure",
+    output: `timeout: failed to connect service "${host}:${port}" within 1s: context deadline exceeded`,
+  });
 
   const slow = await healthServer(t, () => {});
-  assert.deepEqual(await ask(slow, { timeoutSeconds: 90, signal: AbortSignal.timeout(100) }), { is: "failure", output: "timeout: health rpc did not complete within 1m30s" });
+  assert.deepEqual(await ask(slow, { timeoutSeconds: 90, signal: AbortSignal.timeout(100) }), {
+    is: "failure",
+    output: "timeout: health rpc did not complete within 1m30s",
+  });
 });
 
 test("grpc: a server of another kind fails", async (t) => {

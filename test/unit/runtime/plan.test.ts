@@ -4,7 +4,12 @@ import { ContainerState, NamespaceMode, PodSandboxState } from "../../../src/gen
 import { isIdle, planPod } from "../../../src/runtime/plan.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 
-const { CONTAINER_RUNNING: running, CONTAINER_EXITED: exited, CONTAINER_CREATED: created, CONTAINER_UNKNOWN: unknown } = ContainerState;
+const {
+  CONTAINER_RUNNING: running,
+  CONTAINER_EXITED: exited,
+  CONTAINER_CREATED: created,
+  CONTAINER_UNKNOWN: unknown,
+} = ContainerState;
 const names = (containers: readonly { name: string }[]) => containers.map(({ name }) => name);
 
 describe("the sandbox", () => {
@@ -14,15 +19,28 @@ describe("the sandbox", () => {
     assert.deepEqual(names(plan.start), ["a", "b"]);
   });
   it("is replaced when it is not ready, counting attempts", () => {
-    const dead = aSandbox({ state: PodSandboxState.SANDBOX_NOTREADY, metadata: { name: "p", namespace: "default", uid: "uid-1", attempt: 4 } });
+    const dead = aSandbox({
+      state: PodSandboxState.SANDBOX_NOTREADY,
+      metadata: { name: "p", namespace: "default", uid: "uid-1", attempt: 4 },
+    });
     const plan = planPod(aPod(), observe([dead], []));
     assert.deepEqual([plan.killPod, plan.createSandbox, plan.attempt, plan.sandboxId], [true, true, 5, dead.id]);
   });
   it("is replaced when two are ready, when the network mode changed, when it has no address", () => {
     assert.equal(planPod(aPod(), observe([aSandbox(), aSandbox()], [])).createSandbox, true);
     assert.equal(planPod(aPod({ hostNetwork: true }), observe([aSandbox()], [])).createSandbox, true);
-    assert.equal(planPod(aPod(), observe([aSandbox({ network: { ip: "", additionalIps: [] } })], [])).createSandbox, true);
-    const onHost = aSandbox({ network: { ip: "", additionalIps: [] }, linux: { namespaces: { options: { network: NamespaceMode.NODE, pid: 0, ipc: 0, targetId: "", usernsOptions: undefined } } } });
+    assert.equal(
+      planPod(aPod(), observe([aSandbox({ network: { ip: "", additionalIps: [] } })], [])).createSandbox,
+      true,
+    );
+    const onHost = aSandbox({
+      network: { ip: "", additionalIps: [] },
+      linux: {
+        namespaces: {
+          options: { network: NamespaceMode.NODE, pid: 0, ipc: 0, targetId: "", usernsOptions: undefined },
+        },
+      },
+    });
     assert.equal(planPod(aPod({ hostNetwork: true }), observe([onHost], [])).createSandbox, false);
   });
   it("is not made again for a pod that never restarts and has run", () => {
@@ -42,7 +60,10 @@ describe("the sandbox", () => {
   });
   it("starts over from the first init container", () => {
     const pod = aPod({ initContainers: [aContainer("i1"), aContainer("i2")] });
-    const plan = planPod(pod, observe([aSandbox({ state: PodSandboxState.SANDBOX_NOTREADY })], [aStatus(aContainer("i1"), exited)]));
+    const plan = planPod(
+      pod,
+      observe([aSandbox({ state: PodSandboxState.SANDBOX_NOTREADY })], [aStatus(aContainer("i1"), exited)]),
+    );
     assert.deepEqual([names(plan.startInit), plan.start.length], [["i1"], 0]);
   });
 });
@@ -73,13 +94,21 @@ describe("init containers", () => {
 });
 
 describe("main containers", () => {
-  const on = (policy: string, ...statuses: Parameters<typeof observe>[1]) => planPod(aPod({ restartPolicy: policy }), observe([aSandbox()], statuses));
-  it("are left alone while they run", () => assert.equal(isIdle(on("Always", aStatus(aContainer("c"), running))), true));
+  const on = (policy: string, ...statuses: Parameters<typeof observe>[1]) =>
+    planPod(aPod({ restartPolicy: policy }), observe([aSandbox()], statuses));
+  it("are left alone while they run", () =>
+    assert.equal(isIdle(on("Always", aStatus(aContainer("c"), running))), true));
   it("start again as the restart policy says", () => {
     const good = aStatus(aContainer("c"), exited);
     const bad = aStatus(aContainer("c"), exited, { exitCode: 3 });
-    assert.deepEqual(["Always", "OnFailure", "Never"].map((policy) => on(policy, good).start.length), [1, 0, 0]);
-    assert.deepEqual(["Always", "OnFailure", "Never"].map((policy) => on(policy, bad).start.length), [1, 1, 0]);
+    assert.deepEqual(
+      ["Always", "OnFailure", "Never"].map((policy) => on(policy, good).start.length),
+      [1, 0, 0],
+    );
+    assert.deepEqual(
+      ["Always", "OnFailure", "Never"].map((policy) => on(policy, bad).start.length),
+      [1, 1, 0],
+    );
   });
   it("take the pod down when none is left to run", () => {
     const plan = on("Never", aStatus(aContainer("c"), exited));
@@ -88,7 +117,9 @@ describe("main containers", () => {
   it("are replaced when their image changed, and only then", () => {
     const old = aStatus(aContainer("c", { image: "busybox:1" }), running);
     const plan = on("Never", old);
-    assert.deepEqual(plan.kill, [{ containerId: old.id, name: "c", message: "Container c definition changed, will be restarted" }]);
+    assert.deepEqual(plan.kill, [
+      { containerId: old.id, name: "c", message: "Container c definition changed, will be restarted" },
+    ]);
     assert.deepEqual(names(plan.start), ["c"]);
     assert.equal(isIdle(on("Always", aStatus(aContainer("c", { args: ["other"] }), running))), true);
   });
@@ -96,7 +127,8 @@ describe("main containers", () => {
     const lost = aStatus(aContainer("c"), unknown);
     assert.equal(on("Never", lost).kill[0]?.containerId, lost.id);
   });
-  it("start when they were created and never started", () => assert.equal(on("Never", aStatus(aContainer("c"), created)).start.length, 1));
+  it("start when they were created and never started", () =>
+    assert.equal(on("Never", aStatus(aContainer("c"), created)).start.length, 1));
   it("are judged by their newest status", () => {
     const older = aStatus(aContainer("c"), running);
     assert.equal(on("Always", older, aStatus(aContainer("c"), exited)).start.length, 1);

@@ -34,7 +34,8 @@ function rig(over: Partial<Passes> = {}) {
 }
 
 const version = (resourceVersion: string): Pod => aPod({}, { resourceVersion });
-const deleted = (graceSeconds: number): Pod => aPod({}, { deletionTimestamp: "2026-01-01T00:00:00Z", deletionGracePeriodSeconds: graceSeconds });
+const deleted = (graceSeconds: number): Pod =>
+  aPod({}, { deletionTimestamp: "2026-01-01T00:00:00Z", deletionGracePeriodSeconds: graceSeconds });
 
 describe("a pod worker", () => {
   it("takes the newest version when several came while it worked", async () => {
@@ -73,7 +74,10 @@ describe("a pod worker", () => {
 
   it("interrupts a pass when the pod is to end, and a slow end when the grace period shrinks; it never grows", async () => {
     const graces: (number | undefined)[] = [];
-    const untilAborted = (signal: AbortSignal) => new Promise<never>((_, reject) => signal.addEventListener("abort", () => reject(abortError(signal)), { once: true }));
+    const untilAborted = (signal: AbortSignal) =>
+      new Promise<never>((_, reject) =>
+        signal.addEventListener("abort", () => reject(abortError(signal)), { once: true }),
+      );
     const { worker } = rig({
       sync: (_pod, signal) => untilAborted(signal),
       terminating: async (_uid, _pod, grace, signal) => {

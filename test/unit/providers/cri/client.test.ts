@@ -1,7 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { status } from "@grpc/grpc-js";
-import { ExecSyncRequest, ExecSyncResponse, RuntimeServiceService as runtimeService, VersionRequest, VersionResponse } from "../../../../src/gen/cri.ts";
+import {
+  ExecSyncRequest,
+  ExecSyncResponse,
+  RuntimeServiceService as runtimeService,
+  VersionRequest,
+  VersionResponse,
+} from "../../../../src/gen/cri.ts";
 import { onAbort } from "../../../../src/lib/service-group.ts";
 import { socketRig } from "./server.ts";
 
@@ -15,10 +21,21 @@ test("a socket that is not there: unavailable at once, and served as soon as it 
   await using rig = socketRig();
   await assert.rejects(rig.channel.call(version, request, never()), { code: "unavailable" });
   await assert.rejects(rig.channel.call(version, request, never()), { code: "unavailable" });
-  await rig.serve((server) => server.addService({ version }, { version: (_call: unknown, reply: (error: null, value: VersionResponse) => void) => reply(null, VersionResponse.fromPartial({ version: "v1" })) }));
+  await rig.serve((server) =>
+    server.addService(
+      { version },
+      {
+        version: (_call: unknown, reply: (error: null, value: VersionResponse) => void) =>
+          reply(null, VersionResponse.fromPartial({ version: "v1" })),
+      },
+    ),
+  );
   const started = process.hrtime.bigint();
   let answer: VersionResponse | undefined;
-  while (!answer) answer = await rig.channel.call(version, request, never()).catch(() => new Promise<undefined>((resolve) => setImmediate(resolve, undefined)));
+  while (!answer)
+    answer = await rig.channel
+      .call(version, request, never())
+      .catch(() => new Promise<undefined>((resolve) => setImmediate(resolve, undefined)));
   assert.equal(answer.version, "v1");
   assert.ok(process.hrtime.bigint() - started < 2_000_000_000n, "within two seconds");
 });
@@ -26,16 +43,36 @@ test("a socket that is not there: unavailable at once, and served as soon as it 
 test("a server's refusal keeps its words; its code is ours", async () => {
   await using rig = socketRig();
   const failures = [
-    [status.NOT_FOUND, "not_found"], [status.ALREADY_EXISTS, "already_exists"], [status.UNKNOWN, "unknown"], [status.INTERNAL, "unknown"],
-    [status.INVALID_ARGUMENT, "invalid_argument"], [status.UNAUTHENTICATED, "unauthenticated"], [status.PERMISSION_DENIED, "permission_denied"],
-    [status.RESOURCE_EXHAUSTED, "resource_exhausted"], [status.FAILED_PRECONDITION, "failed_precondition"], [status.DEADLINE_EXCEEDED, "deadline_exceeded"],
-    [status.UNIMPLEMENTED, "unimplemented"], [status.ABORTED, "conflict"], [status.CANCELLED, "unavailable"],
+    [status.NOT_FOUND, "not_found"],
+    [status.ALREADY_EXISTS, "already_exists"],
+    [status.UNKNOWN, "unknown"],
+    [status.INTERNAL, "unknown"],
+    [status.INVALID_ARGUMENT, "invalid_argument"],
+    [status.UNAUTHENTICATED, "unauthenticated"],
+    [status.PERMISSION_DENIED, "permission_denied"],
+    [status.RESOURCE_EXHAUSTED, "resource_exhausted"],
+    [status.FAILED_PRECONDITION, "failed_precondition"],
+    [status.DEADLINE_EXCEEDED, "deadline_exceeded"],
+    [status.UNIMPLEMENTED, "unimplemented"],
+    [status.ABORTED, "conflict"],
+    [status.CANCELLED, "unavailable"],
   ] as const;
   let next = 0;
-  await rig.serve((server) => server.addService({ version }, { version: (_call: unknown, reply: (error: object) => void) => reply({ code: failures[next]?.[0], details: `failed to do "x": no ${next}` }) }));
+  await rig.serve((server) =>
+    server.addService(
+      { version },
+      {
+        version: (_call: unknown, reply: (error: object) => void) =>
+          reply({ code: failures[next]?.[0], details: `failed to do "x": no ${next}` }),
+      },
+    ),
+  );
   for (const [index, [, code]] of failures.entries()) {
     next = index;
-    await assert.rejects(rig.channel.call(version, request, never()), { code, message: `failed to do "x": no ${index}` });
+    await assert.rejects(rig.channel.call(version, request, never()), {
+      code,
+      message: `failed to do "x": no ${index}`,
+    });
   }
 });
 
@@ -48,10 +85,16 @@ test("an operation that the server does not know is unimplemented", async () => 
 test("a call ends at its deadline, at its signal, and not before when it has no limit", async () => {
   await using rig = socketRig(50);
   const ended: string[] = [];
-  await rig.serve((server) => server.addService({ version, execSync }, {
-    version: (call: NodeJS.EventEmitter) => void call.on("cancelled", () => ended.push("cancelled")),
-    execSync: (_call: unknown, reply: (error: null, value: ExecSyncResponse) => void) => void setTimeout(() => reply(null, ExecSyncResponse.fromPartial({ exitCode: 4 })), 200),
-  }));
+  await rig.serve((server) =>
+    server.addService(
+      { version, execSync },
+      {
+        version: (call: NodeJS.EventEmitter) => void call.on("cancelled", () => ended.push("cancelled")),
+        execSync: (_call: unknown, reply: (error: null, value: ExecSyncResponse) => void) =>
+          void setTimeout(() => reply(null, ExecSyncResponse.fromPartial({ exitCode: 4 })), 200),
+      },
+    ),
+  );
   await assert.rejects(rig.channel.call(version, request, never()), { code: "deadline_exceeded" });
   await assert.rejects(rig.channel.call(execSync, exec, never()), { code: "deadline_exceeded" });
   assert.equal((await rig.channel.call(execSync, exec, never(), "none")).exitCode, 4);
@@ -67,7 +110,15 @@ test("a call ends at its deadline, at its signal, and not before when it has no 
 test("messages up to 16 MiB pass, larger ones are resource_exhausted", async () => {
   await using rig = socketRig();
   let bytes = 15 * 1024 * 1024;
-  await rig.serve((server) => server.addService({ execSync }, { execSync: (_call: unknown, reply: (error: null, value: ExecSyncResponse) => void) => reply(null, ExecSyncResponse.fromPartial({ stdout: Buffer.alloc(bytes) })) }));
+  await rig.serve((server) =>
+    server.addService(
+      { execSync },
+      {
+        execSync: (_call: unknown, reply: (error: null, value: ExecSyncResponse) => void) =>
+          reply(null, ExecSyncResponse.fromPartial({ stdout: Buffer.alloc(bytes) })),
+      },
+    ),
+  );
   assert.equal((await rig.channel.call(execSync, exec, never())).stdout.length, bytes);
   bytes = 17 * 1024 * 1024;
   await assert.rejects(rig.channel.call(execSync, exec, never()), { code: "resource_exhausted" });

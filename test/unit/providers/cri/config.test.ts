@@ -6,14 +6,28 @@ const defaults = { containerRuntimeEndpoint: "unix:///run/containerd/containerd.
 
 test("without fields of its own the provider takes the kubelet's endpoints", () => {
   const socket = "/run/containerd/containerd.sock";
-  assert.deepEqual(readCriConfig(undefined, defaults), { runtimeSocket: socket, imageSocket: socket, sharing: "exclusive" });
-  assert.equal(readCriConfig({}, { ...defaults, imageServiceEndpoint: "unix:///run/images.sock" }).imageSocket, "/run/images.sock");
-  assert.equal(readCriConfig({}, { ...defaults, containerRuntimeEndpoint: "/run/crio.sock" }).runtimeSocket, "/run/crio.sock");
+  assert.deepEqual(readCriConfig(undefined, defaults), {
+    runtimeSocket: socket,
+    imageSocket: socket,
+    sharing: "exclusive",
+  });
+  assert.equal(
+    readCriConfig({}, { ...defaults, imageServiceEndpoint: "unix:///run/images.sock" }).imageSocket,
+    "/run/images.sock",
+  );
+  assert.equal(
+    readCriConfig({}, { ...defaults, containerRuntimeEndpoint: "/run/crio.sock" }).runtimeSocket,
+    "/run/crio.sock",
+  );
 });
 
 test("the provider's own fields win", () => {
   const config = { endpoint: "unix:///a.sock", sharing: "shared" };
-  assert.deepEqual(readCriConfig(config, { ...defaults, imageServiceEndpoint: "unix:///old.sock" }), { runtimeSocket: "/a.sock", imageSocket: "/a.sock", sharing: "shared" });
+  assert.deepEqual(readCriConfig(config, { ...defaults, imageServiceEndpoint: "unix:///old.sock" }), {
+    runtimeSocket: "/a.sock",
+    imageSocket: "/a.sock",
+    sharing: "shared",
+  });
   assert.equal(readCriConfig({ ...config, imageEndpoint: "unix:/b.sock" }, defaults).imageSocket, "/b.sock");
 });
 
@@ -33,5 +47,8 @@ for (const [config, message] of wrong) {
 }
 
 test("a wrong endpoint of the kubelet's configuration is named as such", () => {
-  assert.throws(() => readCriConfig({}, { ...defaults, containerRuntimeEndpoint: "npipe:////./pipe/x" }), { code: "invalid_argument", message: /^containerRuntimeEndpoint is/ });
+  assert.throws(() => readCriConfig({}, { ...defaults, containerRuntimeEndpoint: "npipe:////./pipe/x" }), {
+    code: "invalid_argument",
+    message: /^containerRuntimeEndpoint is/,
+  });
 });

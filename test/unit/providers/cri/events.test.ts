@@ -2,15 +2,27 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ServerWritableStream } from "@grpc/grpc-js";
 import { containerdEvent, criEvent, criEvents } from "../../../../providers/cri/events.ts";
-import { ContainerEventResponse, ContainerEventType, RuntimeServiceService as runtimeService, VersionResponse } from "../../../../src/gen/cri.ts";
-import { ContainerEvent, Envelope, EventsService, type SubscribeRequest, TaskEvent } from "../../../../src/gen/containerd-events.ts";
+import {
+  ContainerEventResponse,
+  ContainerEventType,
+  RuntimeServiceService as runtimeService,
+  VersionResponse,
+} from "../../../../src/gen/cri.ts";
+import {
+  ContainerEvent,
+  Envelope,
+  EventsService,
+  type SubscribeRequest,
+  TaskEvent,
+} from "../../../../src/gen/containerd-events.ts";
 import { systemClock } from "../../../../src/lib/clock.ts";
 import type { Logger } from "../../../../src/lib/log.ts";
 import type { RuntimeEvent } from "../../../../src/seams/runtime.ts";
 import { type SocketRig, socketRig } from "./server.ts";
 
 const { version, getContainerEvents } = runtimeService;
-const answerVersion = (_call: unknown, reply: (error: null, value: VersionResponse) => void): void => reply(null, VersionResponse.fromPartial({ version: "0.1.0" }));
+const answerVersion = (_call: unknown, reply: (error: null, value: VersionResponse) => void): void =>
+  reply(null, VersionResponse.fromPartial({ version: "0.1.0" }));
 
 interface Told {
   readonly events: (signal: AbortSignal) => AsyncGenerator<RuntimeEvent>;
@@ -19,7 +31,14 @@ interface Told {
 
 function eventsOf(rig: SocketRig): Told {
   const logged: object[] = [];
-  const log: Logger = { trace() {}, debug() {}, info: (fields) => void logged.push(fields), warn() {}, error() {}, child: () => log };
+  const log: Logger = {
+    trace() {},
+    debug() {},
+    info: (fields) => void logged.push(fields),
+    warn() {},
+    error() {},
+    child: () => log,
+  };
   return { events: criEvents({ runtime: rig.channel, clock: systemClock(), log }), logged };
 }
 
@@ -33,16 +52,37 @@ async function take(count: number, events: AsyncGenerator<RuntimeEvent>): Promis
 }
 
 const exitEvent = (topic: string, containerId: string, id: string): Envelope =>
-  Envelope.fromPartial({ namespace: "k8s.io", topic, event: { typeUrl: "containerd.events.TaskExit", value: Buffer.from(TaskEvent.encode({ containerId, id }).finish()) } });
+  Envelope.fromPartial({
+    namespace: "k8s.io",
+    topic,
+    event: {
+      typeUrl: "containerd.events.TaskExit",
+      value: Buffer.from(TaskEvent.encode({ containerId, id }).finish()),
+    },
+  });
 
 test("CRI's own events come first where the runtime has them", async () => {
   await using rig = socketRig();
-  await rig.serve((server) => server.addService({ version, getContainerEvents }, {
-    version: answerVersion,
-    getContainerEvents: (stream: ServerWritableStream<unknown, ContainerEventResponse>) => void stream.write(ContainerEventResponse.fromPartial({ containerId: "c", podSandboxStatus: { id: "s", metadata: { uid: "u" } } })),
-  }));
+  await rig.serve((server) =>
+    server.addService(
+      { version, getContainerEvents },
+      {
+        version: answerVersion,
+        getContainerEvents: (stream: ServerWritableStream<unknown, ContainerEventResponse>) =>
+          void stream.write(
+            ContainerEventResponse.fromPartial({
+              containerId: "c",
+              podSandboxStatus: { id: "s", metadata: { uid: "u" } },
+            }),
+          ),
+      },
+    ),
+  );
   const { events, logged } = eventsOf(rig);
-  assert.deepEqual(await take(2, events(new AbortController().signal)), [{ is: "listening" }, { is: "changed", sandboxId: "s", containerId: "c", podUid: "u" }]);
+  assert.deepEqual(await take(2, events(new AbortController().signal)), [
+    { is: "listening" },
+    { is: "changed", sandboxId: "s", containerId: "c", podUid: "u" },
+  ]);
   assert.deepEqual(logged, []);
 });
 
@@ -63,7 +103,10 @@ test("containerd's event service otherwise; what is lacking is logged once", asy
   });
   const { events, logged } = eventsOf(rig);
   for (let round = 0; round < 2; round++) {
-    assert.deepEqual(await take(2, events(new AbortController().signal)), [{ is: "listening" }, { is: "changed", containerId: "c", exited: true }]);
+    assert.deepEqual(await take(2, events(new AbortController().signal)), [
+      { is: "listening" },
+      { is: "changed", containerId: "c", exited: true },
+    ]);
   }
   assert.ok(asked[0]?.filters.includes('namespace==k8s.io,topic=="/tasks/exit"'));
   assert.equal(namespaces[0], "k8s.io");
@@ -72,7 +115,9 @@ test("containerd's event service otherwise; what is lacking is logged once", asy
 
 test("a quiet stream says listening all the same, and ends with its signal", async () => {
   await using rig = socketRig();
-  await rig.serve((server) => server.addService({ version, getContainerEvents }, { version: answerVersion, getContainerEvents: () => {} }));
+  await rig.serve((server) =>
+    server.addService({ version, getContainerEvents }, { version: answerVersion, getContainerEvents: () => {} }),
+  );
   const stop = new AbortController();
   const seen: RuntimeEvent[] = [];
   for await (const event of eventsOf(rig).events(stop.signal)) {
@@ -90,7 +135,9 @@ test("a runtime without any events: unimplemented, without listening", async () 
 
 test("a stream that breaks throws unavailable", async () => {
   await using rig = socketRig();
-  const stop = await rig.serve((server) => server.addService({ version, getContainerEvents }, { version: answerVersion, getContainerEvents: () => {} }));
+  const stop = await rig.serve((server) =>
+    server.addService({ version, getContainerEvents }, { version: answerVersion, getContainerEvents: () => {} }),
+  );
   const events = eventsOf(rig).events(new AbortController().signal);
   assert.deepEqual(await events.next(), { done: false, value: { is: "listening" } });
   setImmediate(stop);
@@ -99,14 +146,24 @@ test("a stream that breaks throws unavailable", async () => {
 
 test("a CRI event of the sandbox itself has no container; a stop is marked", () => {
   const podSandboxStatus = { id: "s", metadata: { uid: "u" } };
-  assert.deepEqual(criEvent(ContainerEventResponse.fromPartial({ containerId: "s", podSandboxStatus })), { is: "changed", sandboxId: "s", podUid: "u" });
-  const stopped = ContainerEventResponse.fromPartial({ containerId: "c", containerEventType: ContainerEventType.CONTAINER_STOPPED_EVENT });
+  assert.deepEqual(criEvent(ContainerEventResponse.fromPartial({ containerId: "s", podSandboxStatus })), {
+    is: "changed",
+    sandboxId: "s",
+    podUid: "u",
+  });
+  const stopped = ContainerEventResponse.fromPartial({
+    containerId: "c",
+    containerEventType: ContainerEventType.CONTAINER_STOPPED_EVENT,
+  });
   assert.deepEqual(criEvent(stopped), { is: "changed", containerId: "c", exited: true });
 });
 
 test("containerd's events of tasks and containers name the container", () => {
   assert.deepEqual(containerdEvent(exitEvent("/tasks/start", "c", "")), { is: "changed", containerId: "c" });
-  const deleted = Envelope.fromPartial({ topic: "/containers/delete", event: { value: Buffer.from(ContainerEvent.encode({ id: "d" }).finish()) } });
+  const deleted = Envelope.fromPartial({
+    topic: "/containers/delete",
+    event: { value: Buffer.from(ContainerEvent.encode({ id: "d" }).finish()) },
+  });
   assert.deepEqual(containerdEvent(deleted), { is: "changed", containerId: "d" });
   assert.equal(containerdEvent(Envelope.fromPartial({ topic: "/tasks/start" })), undefined);
 });

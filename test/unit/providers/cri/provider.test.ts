@@ -9,8 +9,13 @@ import type { ProviderOptions } from "../../../../src/seams/provider.ts";
 
 const silent: Logger = { trace() {}, debug() {}, info() {}, warn() {}, error() {}, child: () => silent };
 const options: ProviderOptions = {
-  config: { sharing: "shared" }, containerRuntimeEndpoint: `unix://${join(tmpdir(), "graftlet-no-such.sock")}`, imageServiceEndpoint: "",
-  requestTimeoutMs: 1000, nodeName: "n", clock: systemClock(), log: silent,
+  config: { sharing: "shared" },
+  containerRuntimeEndpoint: `unix://${join(tmpdir(), "graftlet-no-such.sock")}`,
+  imageServiceEndpoint: "",
+  requestTimeoutMs: 1000,
+  nodeName: "n",
+  clock: systemClock(),
+  log: silent,
 };
 
 test("the cri provider gives a target without waiting for its runtime", async () => {
@@ -23,5 +28,8 @@ test("the cri provider gives a target without waiting for its runtime", async ()
 });
 
 test("a field that it does not know is refused", async () => {
-  await assert.rejects(async () => providers.cri?.({ ...options, config: { socket: "x" } }), { code: "invalid_argument", message: /providerConfig\.socket is not a field/ });
+  await assert.rejects(async () => providers.cri?.({ ...options, config: { socket: "x" } }), {
+    code: "invalid_argument",
+    message: /providerConfig\.socket is not a field/,
+  });
 });

@@ -26,7 +26,9 @@ export function socketRig(requestTimeoutMs = 5000): SocketRig {
       register(server);
       servers.push(server);
       const { promise, resolve, reject } = Promise.withResolvers<void>();
-      server.bindAsync(`unix:${path}`, ServerCredentials.createInsecure(), (error) => (error ? reject(error) : resolve()));
+      server.bindAsync(`unix:${path}`, ServerCredentials.createInsecure(), (error) =>
+        error ? reject(error) : resolve(),
+      );
       await promise;
       return () => server.forceShutdown();
     },

@@ -54,8 +54,31 @@ test("the URL's parts become path, Host header and address; unspecified addresse
 test("https endpoints are dialled with TLS, whoever signed the certificate", async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "graftlet-tls-"));
   t.after(() => rmSync(folder, { recursive: true }));
-  execFileSync("openssl", ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1", "-subj", "/CN=runtime", "-keyout", join(folder, "key"), "-out", join(folder, "cert")], { stdio: "ignore" });
-  const server = createTlsServer({ key: readFileSync(join(folder, "key")), cert: readFileSync(join(folder, "cert")) }, (socket) => socket.end("secret"));
+  execFileSync(
+    "openssl",
+    [
+      "req",
+      "-x509",
+      "-newkey",
+      "ec",
+      "-pkeyopt",
+      "ec_paramgen_curve:P-256",
+      "-nodes",
+      "-days",
+      "1",
+      "-subj",
+      "/CN=runtime",
+      "-keyout",
+      join(folder, "key"),
+      "-out",
+      join(folder, "cert"),
+    ],
+    { stdio: "ignore" },
+  );
+  const server = createTlsServer(
+    { key: readFileSync(join(folder, "key")), cert: readFileSync(join(folder, "cert")) },
+    (socket) => socket.end("secret"),
+  );
   const { dial } = hostOf(await listening(server));
   const connection = await endpointOf("https://127.0.0.1:1/exec/T", { dial }).dial(patience());
   assert.equal(String((await once(connection, "data"))[0]), "secret");

@@ -1,0 +1,143 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import type { Lab } from "../../harness/lab.ts";
+import { addresses, networkArgv } from "../../harness/namespaces.ts";
+import { run } from "../../harness/processes.ts";
+import { type Callers, log } from "./callers.ts";
+
+/** What those who may get. */
+export function servedTests(lab: () => Lab, callers: () => Callers): void {
+  describe("what is served", { concurrency: 4 }, () => {
+    test("health, pods, running pods and the configuration", async () => {
+      for (const path of ["/healthz", "/healthz/ping", "/healthz/log", "/healthz/syncloop"])
+        assert.deepEqual(await callers().ask(path, callers().admin), { status: 200, body: "ok" });
+      const list = async (path: string): Promise<PodList> =>
+        JSON.parse((await callers().ask(path, callers().admin)).body) as PodList;
+      const pods = await list("/pods");
+      assert.deepEqual([pods.kind, pods.apiVersion], ["PodList", "v1"]);
+      const [target] = pods.items;
+      assert.deepEqual(
+        [pods.items.length, target?.metadata.name, target?.spec.nodeName, target?.status.phase],
+        [1, "target", lab().cluster.nodeName, "Running"],
+      );
+      assert.deepEqual((await list("/pods/")).items.length, 1);
+      const running = await list("/runningpods/");
+      assert.deepEqual(
+        running.items.map(({ metadata, spec }) => [
+          metadata.namespace,
+          metadata.name,
+          metadata.uid,
+          spec.containers.map(({ name }) => name),
+        ]),
+        [["default", "target", target?.metadata.uid, ["main"]]],
+      );
+      const { kubeletconfig } = JSON.parse((await callers().ask("/configz", callers().admin)).body) as {
+        kubeletconfig: Record<string, unknown>;
+      };
+      assert.deepEqual(
+        [kubeletconfig["podLogsDir"], kubeletconfig["port"], kubeletconfig["cgroupRoot"]],
+        [lab().cluster.layout.podLogs, 10250, lab().cluster.layout.cgroup],
+      );
+    });
+
+    test("refusals in the kubelet's words", async () => {
+      const { status } = await callers().ask("/no/such/path", callers().admin);
+      assert.equal(status, 404);
+      assert.deepEqual(await callers().ask("/containerLogs/default/absent/main", callers().admin), {
+        status: 404,
+        body: 'pod "absent" does not exist',
+      });
+      assert.deepEqual(await callers().ask("/containerLogs/default/target/absent", callers().admin), {
+        status: 404,
+        body: 'container "absent" not found in pod "target"',
+      });
+      assert.deepEqual(await callers().ask(`${log}?tailLines=many`, callers().admin), {
+        status: 400,
+        body: '{"message": "Unable to decode query."}',
+      });
+      assert.deepEqual(await callers().ask(`${log}?limitBytes=0`, callers().admin), {
+        status: 422,
+        body: '{"message": "Invalid request."}',
+      });
+      assert.deepEqual(
+        await callers().ask("/exec/default/target/main?command=id", { ...callers().admin, method: "POST" }),
+        {
+          status: 400,
+          body: "you must specify at least 1 of stdin, stdout, stderr",
+        },
+      );
+      assert.deepEqual(
+        await callers().ask("/exec/default/absent/main?command=id&output=1", { ...callers().admin, method: "POST" }),
+        {
+          status: 404,
+          body: "pod does not exist",
+        },
+      );
+      assert.deepEqual(
+        await callers().ask("/exec/default/target/absent?command=id&output=1", { ...callers().admin, method: "POST" }),
+        {
+          status: 500,
+          body: 'container not found ("absent")',
+        },
+      );
+    });
+
+    test("no path leads out of what it names", async () => {
+      const outside = [
+        "/containerLogs/default/target/..%2f..%2f..%2fetc",
+        "/containerLogs/../../etc/passwd",
+        "/containerLogs/default/%2e%2e/main",
+        "/logs/../../etc/passwd",
+        "/logs/..%2f..%2fetc%2fpasswd",
+        "/%2e%2e/%2e%2e/etc/passwd",
+        "//etc/passwd",
+        "/../etc/passwd",
+        "/pods%00",
+        "/%zz",
+      ];
+      for (const path of outside) {
+        const { status, body } = await callers().ask(path, callers().admin);
+        assert.ok(status === 404 || status === 400, `${path}: ${status}`);
+        assert.doesNotMatch(body, /root:/);
+      }
+    });
+
+    test("no spelling of a path opens more than its area", async () => {
+      for (const path of [
+        "/healthz/../pods",
+        "/healthz/..%2fpods",
+        "/healthz/%2e%2e/pods",
+        "/healthz//../pods",
+        "/healthz/./../configz",
+        "/healthz%2f..%2fpods",
+        "//pods",
+        "/healthz/../containerLogs/default/target/main",
+      ]) {
+        const { status, body } = await callers().ask(path, callers().account("healthz"));
+        assert.ok(status === 404 || status === 403 || status === 400, `${path}: ${status}`);
+        assert.doesNotMatch(body, /PodList|kubeletconfig|hello from/);
+      }
+    });
+
+    test("10248 says ok on the loopback, and is nowhere else", async () => {
+      const { cluster } = lab();
+      const curl = (url: string): ReturnType<typeof run> =>
+        run(networkArgv(cluster.layout, [cluster.tools.path("curl"), "--silent", "--max-time", "10", url]));
+      assert.deepEqual(await curl("http://127.0.0.1:10248/healthz"), { code: 0, stdout: "ok", stderr: "" });
+      assert.equal((await curl("http://127.0.0.1:10248/pods")).stdout, "404 page not found\n");
+      assert.equal((await curl(`http://${addresses.node}:10248/healthz`)).code, 7);
+      assert.equal((await curl(`http://${addresses.node}:10255/pods`)).code, 7);
+      assert.equal((await curl("http://127.0.0.1:10255/pods")).code, 7);
+    });
+  });
+}
+
+interface PodList {
+  readonly kind: string;
+  readonly apiVersion: string;
+  readonly items: readonly {
+    metadata: { name: string; namespace: string; uid: string };
+    spec: { nodeName?: string; containers: { name: string }[] };
+    status: { phase?: string };
+  }[];
+}
