@@ -1,0 +1,176 @@
+import { createAdmission } from "./admission/chain.ts";
+import { createServed } from "./admission/served.ts";
+import { createGarbage } from "./gc/garbage.ts";
+import type { Cluster, KubeletDeps, Observed } from "./kubelet.ts";
+import { type RuntimeStages, composeRuntime } from "./kubelet-runtime.ts";
+import type { Clock } from "./lib/clock.ts";
+import { rfc3339 } from "./lib/rfc3339.ts";
+import { type Service, onAbort } from "./lib/service-group.ts";
+import type { Node, Pod, PodStatus } from "./objects.ts";
+import type { RuntimePod, Waker } from "./pipeline.ts";
+import { generateStatus } from "./pod/status.ts";
+import { type Probes, createProbes } from "./probes/probes.ts";
+import { createApiServerSource } from "./sources/apiserver.ts";
+import { createPodConfig } from "./sources/pod-config.ts";
+import { type StatusManager, createStatusManager } from "./status/manager.ts";
+import { createPodApi } from "./status/pod-api.ts";
+import { createHousekeeping } from "./sync/housekeeping.ts";
+import { createPasses } from "./sync/passes.ts";
+import { type PodManager, createPodManager } from "./sync/pod-manager.ts";
+import { type PodWorkers, createPodWorkers } from "./sync/pod-workers.ts";
+import { createSyncLoop } from "./sync/sync-loop.ts";
+
+/** Where log collectors look for links to container logs, on the target. */
+const containerLogsDir = "/var/log/containers";
+/** How long a stopping node waits for calls to the runtime that are under way, milliseconds. */
+const drainMs = 20_000;
+
+/** A pod's status from what the runtime shows of it. */
+type StatusOf = (pod: Pod, seen: RuntimePod, ending: boolean) => PodStatus;
+
+/** What the stages of one pod's work have in common. */
+interface Stages extends RuntimeStages {
+  readonly pods: PodManager;
+  readonly statuses: StatusManager;
+  readonly probes: Probes;
+  readonly statusOf: StatusOf;
+}
+
+/** What becomes of pods: sources, admission, workers, status, and what cleans up after them. */
+export function composeSync(deps: KubeletDeps, cluster: Cluster, observed: Observed, waker: Waker) {
+  const { clock, log } = deps;
+  const stop = new AbortController();
+  const stages = composeStages(deps, cluster, observed, waker, (uid) => mayRun(workers.get(uid)?.phase));
+  const { pods, statuses, probes, volumes } = stages;
+  cluster.objects.onChange(volumes.objectChanged);
+  const passes = createPasses({
+    ...stages,
+    cache: observed.pleg.cache,
+    inspector: observed.pleg,
+    runtime: stages.podRuntime,
+    objects: cluster.objects,
+    prober: probes,
+    served: createServed(),
+    status: statuses,
+    events: cluster.events,
+    networkError: observed.health.networkError,
+    syncMs: deps.config.kubelet.syncFrequency,
+    clock,
+    log,
+  });
+  const workers = createPodWorkers({ passes, clock, log, stop: stop.signal });
+  const draining: Service = { name: "pod-workers", run: (signal) => drain(signal, stop, workers.idle, clock) };
+  const stoppingVolumes: Service = { name: "volumes", run: async (signal) => onAbort(signal).then(volumes.stop) };
+  const flow = composeFlow(deps, cluster, observed, stages, workers);
+  const running: readonly Service[] = [statuses, stoppingVolumes, probes, draining, ...flow];
+  return { pods, statuses, workers, running };
+}
+
+/** What a pod worker works with. */
+function composeStages(
+  deps: KubeletDeps,
+  cluster: Cluster,
+  observed: Observed,
+  waker: Waker,
+  mayRunNow: (uid: string) => boolean,
+): Stages {
+  const { target, client, clock, log } = deps;
+  const { pleg, health, agent } = observed;
+  const pods = createPodManager();
+  const statuses = createStatusManager({ api: createPodApi(client), pods, mayRun: mayRunNow, clock, log });
+  const onSandboxReady = async ({ metadata: { uid } }: Pod) => {
+    const seen = await pleg.inspect(uid, new AbortController().signal);
+    const pod = pods.get(uid);
+    if (pod) statuses.set(pod, statusOf(pod, seen, false));
+  };
+  const stages = composeRuntime({ ...deps, ...cluster, ...observed, pods, containerLogsDir, onSandboxReady });
+  const probes = createProbes({
+    ...target,
+    clock,
+    log,
+    events: cluster.events,
+    cache: pleg.cache,
+    pods,
+    status: statuses,
+    waker,
+    agentStartedAt: clock.now(),
+  });
+  const statusOf: StatusOf = (pod, seen, ending) => {
+    const { uid } = pod.metadata;
+    return generateStatus({
+      pod,
+      observed: seen,
+      ending,
+      previous: statuses.get(uid),
+      failures: stages.podRuntime.failures(uid),
+      readiness: (name, id) => probes.readiness(uid, name, id),
+      hostIPs: agent.hostIPs(),
+      runtimeName: health.version()?.runtimeName ?? "",
+    });
+  };
+  return { ...stages, pods, statuses, probes, statusOf };
+}
+
+/** What brings pods in and clears away what they leave, in the order in which it starts. */
+function composeFlow(
+  { config, target, client, clock, log }: KubeletDeps,
+  { events, nodes }: Cluster,
+  { pleg, agent }: Observed,
+  { pods, statuses, probes, volumes, podRuntime }: Stages,
+  workers: PodWorkers,
+): readonly Service[] {
+  const { nodeName, kubelet } = config;
+  const common = { clock, log };
+  const cache = pleg.cache;
+  const freshNode = (signal: AbortSignal) => client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal });
+  const admission = createAdmission({ node: nodes, freshNode, allocatable: agent.allocatable, log });
+  const nowText = () => rfc3339(clock.now());
+  const syncLoop = createSyncLoop({ pods, workers, cache, admission, status: statuses, events, nowText, log });
+  const podConfig = createPodConfig({ expected: ["api"], emit: syncLoop.push, events, clock });
+  const set = (all: readonly Pod[]) => podConfig.set("api", all);
+  const source = createApiServerSource({ ...common, client, nodeName, set, after: nodes.ready });
+  const garbage = createGarbage({
+    ...common,
+    runtime: target.runtime,
+    fs: target.host.fs,
+    cache,
+    inspector: pleg,
+    podLogsDir: kubelet.podLogsDir,
+    containerLogsDir,
+  });
+  const housekeeping = createHousekeeping({
+    ...common,
+    pods,
+    workers,
+    cache,
+    sourcesSeen: () => podConfig.allSeen() && syncLoop.caughtUp(),
+    directories: volumes.podDirectories,
+    forgetExcept: probes.collect,
+    async sweep(uid, signal) {
+      await garbage.podGone(uid, signal);
+      await volumes.removePodDirectory(uid, signal);
+      podRuntime.forget(uid);
+      statuses.forget(uid);
+    },
+  });
+  return [syncLoop, source, housekeeping, garbage];
+}
+
+/** A worker that has not taken its pod down yet may have containers running. */
+function mayRun(phase: string | undefined): boolean {
+  return phase === "syncing" || phase === "terminating";
+}
+
+/** Ends the workers' passes and waits for calls to the runtime that must not be cut off. */
+async function drain(
+  signal: AbortSignal,
+  workers: AbortController,
+  idle: () => Promise<void>,
+  clock: Clock,
+): Promise<void> {
+  await onAbort(signal);
+  workers.abort();
+  const patience = new AbortController();
+  await Promise.race([idle(), clock.sleep(drainMs, patience.signal).catch(() => undefined)]);
+  patience.abort();
+}
