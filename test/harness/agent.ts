@@ -47,7 +47,10 @@ export function startKubelet(cluster: Cluster, options: AgentOptions = {}): Prom
 }
 
 /** Starts graftlet with the kubelet's command line: from source, or the built file where `built` is true. */
-export function startGraftlet(cluster: Cluster, { built = false, ...options }: AgentOptions & { readonly built?: boolean } = {}): Promise<Agent> {
+export function startGraftlet(
+  cluster: Cluster,
+  { built = false, ...options }: AgentOptions & { readonly built?: boolean } = {},
+): Promise<Agent> {
   const project = join(import.meta.dirname, "..", "..");
   const file = join(project, built ? "dist/graftlet.mjs" : "src/main.ts");
   if (!existsSync(file)) throw new Error(`${file} is missing${built ? ': run "npm run build" first' : ""}`);
@@ -56,7 +59,11 @@ export function startGraftlet(cluster: Cluster, { built = false, ...options }: A
 
 /** Waits until a node is Ready in the API server's eyes. */
 export async function nodeReady(cluster: Cluster, nodeName: string, timeoutMs = 60_000): Promise<void> {
-  await waitFor(`node ${nodeName} to be Ready`, async () => await readyStatus(cluster, nodeName) === "True", { timeoutMs, everyMs: 200, explain: async () => (await cluster.kubectl(["describe", "node", nodeName])).stdout });
+  await waitFor(`node ${nodeName} to be Ready`, async () => (await readyStatus(cluster, nodeName)) === "True", {
+    timeoutMs,
+    everyMs: 200,
+    explain: async () => (await cluster.kubectl(["describe", "node", nodeName])).stdout,
+  });
 }
 
 /** The KubeletConfiguration that fits the cluster's machine. @see https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/ */
@@ -64,7 +71,11 @@ export function kubeletConfiguration({ layout }: Cluster): Record<string, unknow
   return {
     apiVersion: "kubelet.config.k8s.io/v1beta1",
     kind: "KubeletConfiguration",
-    authentication: { anonymous: { enabled: false }, webhook: { enabled: true }, x509: { clientCAFile: join(layout.pki, "ca.crt") } },
+    authentication: {
+      anonymous: { enabled: false },
+      webhook: { enabled: true },
+      x509: { clientCAFile: join(layout.pki, "ca.crt") },
+    },
     authorization: { mode: "Webhook" },
     cgroupDriver: "cgroupfs",
     cgroupRoot: layout.cgroup,
@@ -73,7 +84,12 @@ export function kubeletConfiguration({ layout }: Cluster): Record<string, unknow
     containerRuntimeEndpoint: `unix://${layout.containerdSocket}`,
     enforceNodeAllocatable: ["pods"],
     // A developer's full disk is no reason to evict a test's pods or images.
-    evictionHard: { "memory.available": "100Mi", "nodefs.available": "1%", "nodefs.inodesFree": "1%", "imagefs.available": "1%" },
+    evictionHard: {
+      "memory.available": "100Mi",
+      "nodefs.available": "1%",
+      "nodefs.inodesFree": "1%",
+      "imagefs.available": "1%",
+    },
     imageGCHighThresholdPercent: 100,
     imageGCLowThresholdPercent: 99,
     failCgroupV1: false,
@@ -85,22 +101,39 @@ export function kubeletConfiguration({ layout }: Cluster): Record<string, unknow
   };
 }
 
-async function startAgent(cluster: Cluster, program: string, command: readonly string[], options: AgentOptions): Promise<Agent> {
+async function startAgent(
+  cluster: Cluster,
+  program: string,
+  command: readonly string[],
+  options: AgentOptions,
+): Promise<Agent> {
   const { nodeName = cluster.nodeName, untilReady = true } = options;
   const { layout } = cluster;
   const config = join(layout.dir, `${program}-${nodeName}.yaml`);
   writeFileSync(config, stringify({ ...kubeletConfiguration(cluster), ...options.config }));
-  const kubeconfig = options.kubeconfig ?? await cluster.kubeconfigFor(nodeName);
-  const argv = [...command, `--config=${config}`, `--kubeconfig=${kubeconfig}`, `--hostname-override=${nodeName}`, `--root-dir=${layout.kubeletRoot}`, `--node-ip=${addresses.node}`, ...(options.args ?? [])];
+  const kubeconfig = options.kubeconfig ?? (await cluster.kubeconfigFor(nodeName));
+  const argv = [
+    ...command,
+    `--config=${config}`,
+    `--kubeconfig=${kubeconfig}`,
+    `--hostname-override=${nodeName}`,
+    `--root-dir=${layout.kubeletRoot}`,
+    `--node-ip=${addresses.node}`,
+    ...(options.args ?? []),
+  ];
   const logFile = join(layout.logs, `${program}-${nodeName}.log`);
   const spawned = await spawnAgent(cluster, argv, logFile, options.env);
   const agent = agentOf(layout.kubeletRoot, nodeName, spawned, logFile);
   if (!untilReady) return agent;
   try {
-    await waitFor(`${program} to make node ${nodeName} Ready`, async () => {
-      if (!agent.isRunning()) throw new Hopeless(`${program} ended at its start:\n${tailOf(logFile, 20)}`);
-      return await readyStatus(cluster, nodeName) === "True";
-    }, { timeoutMs: 120_000, everyMs: 200, explain: () => tailOf(logFile, 20) });
+    await waitFor(
+      `${program} to make node ${nodeName} Ready`,
+      async () => {
+        if (!agent.isRunning()) throw new Hopeless(`${program} ended at its start:\n${tailOf(logFile, 20)}`);
+        return (await readyStatus(cluster, nodeName)) === "True";
+      },
+      { timeoutMs: 120_000, everyMs: 200, explain: () => tailOf(logFile, 20) },
+    );
     return agent;
   } catch (error) {
     await agent.kill("SIGKILL");
@@ -112,12 +145,22 @@ interface Spawned extends Pick<Agent, "ended"> {
   readonly id: ProcessId;
 }
 
-async function spawnAgent(cluster: Cluster, argv: readonly string[], logFile: string, env: AgentOptions["env"]): Promise<Spawned> {
+async function spawnAgent(
+  cluster: Cluster,
+  argv: readonly string[],
+  logFile: string,
+  env: AgentOptions["env"],
+): Promise<Spawned> {
   const log = openSync(logFile, "a");
   const child = cluster.spawnInside(argv, { stdio: ["ignore", log, log], detached: true, ...(env ? { env } : {}) });
   closeSync(log);
-  await new Promise<void>((resolve, reject) => { child.once("spawn", resolve); child.once("error", reject); });
-  const ended: Agent["ended"] = new Promise((resolve) => child.once("exit", (code, signal) => resolve({ code, signal })));
+  await new Promise<void>((resolve, reject) => {
+    child.once("spawn", resolve);
+    child.once("error", reject);
+  });
+  const ended: Agent["ended"] = new Promise((resolve) =>
+    child.once("exit", (code, signal) => resolve({ code, signal })),
+  );
   child.unref();
   const id = child.pid === undefined ? undefined : identify(child.pid);
   if (!id) throw new Error(`${argv.join(" ")} ended at once:\n${tailOf(logFile, 20)}`);
@@ -125,10 +168,17 @@ async function spawnAgent(cluster: Cluster, argv: readonly string[], logFile: st
 }
 
 function agentOf(rootDir: string, nodeName: string, { id, ended }: Spawned, logFile: string): Agent {
-  const gone = (timeoutMs: number): Promise<true> => waitFor(`the end of process ${id.pid}`, () => !isAlive(id), { timeoutMs, everyMs: 20 });
-  const kill = async (signal: NodeJS.Signals): Promise<void> => { if (signalProcess(id, signal)) await gone(20_000); };
+  const gone = (timeoutMs: number): Promise<true> =>
+    waitFor(`the end of process ${id.pid}`, () => !isAlive(id), { timeoutMs, everyMs: 20 });
+  const kill = async (signal: NodeJS.Signals): Promise<void> => {
+    if (signalProcess(id, signal)) await gone(20_000);
+  };
   return {
-    nodeName, pid: id.pid, logFile, rootDir, kill,
+    nodeName,
+    pid: id.pid,
+    logFile,
+    rootDir,
+    kill,
     log: () => readFileSync(logFile, "utf8"),
     isRunning: () => isAlive(id),
     ended,

@@ -2,7 +2,14 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createClusterCertificates } from "./certificates.ts";
 import { writeContainerdConfig } from "./containerd.ts";
-import { apiServerNames, apiServerUrl, controllerManagerArgv, etcdArgv, proxyArgv, schedulerArgv } from "./control-plane.ts";
+import {
+  apiServerNames,
+  apiServerUrl,
+  controllerManagerArgv,
+  etcdArgv,
+  proxyArgv,
+  schedulerArgv,
+} from "./control-plane.ts";
 import { createDaemons } from "./daemons.ts";
 import { writeKubeconfig } from "./kubeconfig.ts";
 import { addresses, createNetwork, startHolder } from "./namespaces.ts";
@@ -41,7 +48,8 @@ export async function bringUp({ layout, tools, images, say }: BringUp): Promise<
   writeContainerdConfig(layout);
   await registries;
   await daemons.start("etcd", etcdArgv(tools, layout));
-  for (const which of ["open", "private"] as const) await daemons.start(`registry-${which}`, registryArgv(tools, layout, which));
+  for (const which of ["open", "private"] as const)
+    await daemons.start(`registry-${which}`, registryArgv(tools, layout, which));
   const issued = await certificates;
 
   say("starting the API server");
@@ -54,12 +62,18 @@ export async function bringUp({ layout, tools, images, say }: BringUp): Promise<
   ]);
   say("starting the controller manager, the scheduler, the proxy and containerd");
   const kubeconfig = (name: string): string => join(layout.dir, `${name}.kubeconfig`);
-  await daemons.start("kube-controller-manager", controllerManagerArgv(tools, kubeconfig("controller-manager"), issued));
+  await daemons.start(
+    "kube-controller-manager",
+    controllerManagerArgv(tools, kubeconfig("controller-manager"), issued),
+  );
   await daemons.start("kube-scheduler", schedulerArgv(tools, kubeconfig("scheduler")));
   await daemons.start("kube-proxy", proxyArgv(tools, kubeconfig("proxy"), state.nodeName));
   await daemons.startContainerd();
   await must(kubectlArgv(layout, tools, ["apply", "--filename=-"]), { stdin: JSON.stringify(nameService) });
-  await waitFor("the default service account", async () => (await run(kubectlArgv(layout, tools, ["get", "serviceaccount", "default"]))).code === 0);
+  await waitFor(
+    "the default service account",
+    async () => (await run(kubectlArgv(layout, tools, ["get", "serviceaccount", "default"]))).code === 0,
+  );
   return holder;
 }
 
@@ -68,5 +82,11 @@ const nameService = {
   apiVersion: "v1",
   kind: "Service",
   metadata: { name: "kube-dns", namespace: "kube-system" },
-  spec: { clusterIP: addresses.dns, ports: [{ name: "dns", port: 53, protocol: "UDP" }, { name: "dns-tcp", port: 53, protocol: "TCP" }] },
+  spec: {
+    clusterIP: addresses.dns,
+    ports: [
+      { name: "dns", port: 53, protocol: "UDP" },
+      { name: "dns-tcp", port: 53, protocol: "TCP" },
+    ],
+  },
 };

@@ -30,15 +30,26 @@ export interface ClusterCertificates {
 const newKey = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
 
 /** Makes the certificate authorities and the control plane's certificates in `dir`. `apiServerNames`: see Subject.names. */
-export async function createClusterCertificates(dir: string, apiServerNames: readonly string[]): Promise<ClusterCertificates> {
+export async function createClusterCertificates(
+  dir: string,
+  apiServerNames: readonly string[],
+): Promise<ClusterCertificates> {
   mkdirSync(dir, { mode: 0o700 });
   const certificates = certificatesIn(dir);
   const { ca, frontProxyCa } = certificates;
-  await Promise.all([createAuthority(ca, "kubernetes-ca"), createAuthority(frontProxyCa, "front-proxy-ca"), createSigningKey(certificates.serviceAccounts)]);
+  await Promise.all([
+    createAuthority(ca, "kubernetes-ca"),
+    createAuthority(frontProxyCa, "front-proxy-ca"),
+    createSigningKey(certificates.serviceAccounts),
+  ]);
   await Promise.all([
     issue(certificates.frontProxyClient, frontProxyCa, { commonName: "front-proxy-client", usage: "clientAuth" }),
     issue(certificates.apiServer, ca, { commonName: "kube-apiserver", names: apiServerNames, usage: "serverAuth" }),
-    issue(certificates.apiServerKubeletClient, ca, { commonName: "kube-apiserver-kubelet-client", organization: "system:masters", usage: "clientAuth" }),
+    issue(certificates.apiServerKubeletClient, ca, {
+      commonName: "kube-apiserver-kubelet-client",
+      organization: "system:masters",
+      usage: "clientAuth",
+    }),
   ]);
   return certificates;
 }
@@ -65,18 +76,55 @@ export async function issue(pair: KeyPair, authority: KeyPair, subject: Subject)
   const organization = subject.organization ? `/O=${subject.organization}` : "";
   const names = subject.names?.length ? ["-addext", `subjectAltName=${subject.names.join(",")}`] : [];
   await must([
-    "openssl", "req", "-x509", ...newKey, "-CA", authority.cert, "-CAkey", authority.key, "-subj", `${organization}/CN=${subject.commonName}`, "-days", String(subject.days ?? 365),
-    "-addext", "basicConstraints=critical,CA:FALSE", "-addext", "keyUsage=critical,digitalSignature", "-addext", `extendedKeyUsage=${subject.usage}`, ...names,
-    "-keyout", pair.key, "-out", pair.cert,
+    "openssl",
+    "req",
+    "-x509",
+    ...newKey,
+    "-CA",
+    authority.cert,
+    "-CAkey",
+    authority.key,
+    "-subj",
+    `${organization}/CN=${subject.commonName}`,
+    "-days",
+    String(subject.days ?? 365),
+    "-addext",
+    "basicConstraints=critical,CA:FALSE",
+    "-addext",
+    "keyUsage=critical,digitalSignature",
+    "-addext",
+    `extendedKeyUsage=${subject.usage}`,
+    ...names,
+    "-keyout",
+    pair.key,
+    "-out",
+    pair.cert,
   ]);
   chmodSync(pair.key, 0o600);
 }
 
 async function createAuthority(pair: KeyPair, commonName: string): Promise<void> {
-  await must(["openssl", "req", "-x509", ...newKey, "-subj", `/CN=${commonName}`, "-days", "3650", "-addext", "keyUsage=critical,keyCertSign,cRLSign,digitalSignature", "-keyout", pair.key, "-out", pair.cert]);
+  await must([
+    "openssl",
+    "req",
+    "-x509",
+    ...newKey,
+    "-subj",
+    `/CN=${commonName}`,
+    "-days",
+    "3650",
+    "-addext",
+    "keyUsage=critical,keyCertSign,cRLSign,digitalSignature",
+    "-keyout",
+    pair.key,
+    "-out",
+    pair.cert,
+  ]);
 }
 
 async function createSigningKey({ privateKey, publicKey }: ClusterCertificates["serviceAccounts"]): Promise<void> {
-  writeFileSync(privateKey, await must(["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout"]), { mode: 0o600 });
+  writeFileSync(privateKey, await must(["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout"]), {
+    mode: 0o600,
+  });
   await must(["openssl", "ec", "-in", privateKey, "-pubout", "-out", publicKey]);
 }

@@ -23,8 +23,13 @@ function inheritCpuset(hierarchy: string, cgroup: string): void {
 
 /** In v2 a controller reaches below a cgroup only where the cgroup says so. */
 function passControllersOn(cgroup: string): void {
-  const controllers = readIfThere(join(cgroup, "cgroup.controllers"))?.trim().split(" ").filter((name) => name !== "") ?? [];
-  if (controllers.length > 0) writeFileSync(join(cgroup, "cgroup.subtree_control"), controllers.map((name) => `+${name}`).join(" "));
+  const controllers =
+    readIfThere(join(cgroup, "cgroup.controllers"))
+      ?.trim()
+      .split(" ")
+      .filter((name) => name !== "") ?? [];
+  if (controllers.length > 0)
+    writeFileSync(join(cgroup, "cgroup.subtree_control"), controllers.map((name) => `+${name}`).join(" "));
 }
 
 function readIfThere(path: string): string | undefined {
@@ -38,27 +43,36 @@ function readIfThere(path: string): string | undefined {
 /** Removes the cluster's cgroup with all below it, and those of `containers` with the parents that this leaves empty. */
 export async function removeCgroups(layout: Layout, containers: readonly string[]): Promise<void> {
   const hierarchies = cgroupHierarchies();
-  await waitFor(`the removal of the cgroups of cluster ${layout.name}`, () => {
-    for (const hierarchy of hierarchies) removeTree(join(hierarchy, layout.cgroup));
-    for (const path of containers) removeUpwards(path, hierarchies);
-    return hierarchies.every((hierarchy) => !existsSync(join(hierarchy, layout.cgroup)));
-  }, { timeoutMs: 10_000, everyMs: 100 });
+  await waitFor(
+    `the removal of the cgroups of cluster ${layout.name}`,
+    () => {
+      for (const hierarchy of hierarchies) removeTree(join(hierarchy, layout.cgroup));
+      for (const path of containers) removeUpwards(path, hierarchies);
+      return hierarchies.every((hierarchy) => !existsSync(join(hierarchy, layout.cgroup)));
+    },
+    { timeoutMs: 10_000, everyMs: 100 },
+  );
 }
 
 /** The mount points of all cgroup hierarchies of this machine, v1 and v2. */
 export function cgroupHierarchies(): string[] {
   const mounts = readFileSync("/proc/self/mountinfo", "utf8").split("\n");
-  return mounts.filter((line) => / - cgroup2? /.test(line)).map((line) => line.split(" ")[4] ?? "").filter((path) => path !== "");
+  return mounts
+    .filter((line) => / - cgroup2? /.test(line))
+    .map((line) => line.split(" ")[4] ?? "")
+    .filter((path) => path !== "");
 }
 
 function removeTree(cgroup: string): void {
   if (!existsSync(cgroup)) return;
-  for (const entry of readdirSync(cgroup, { withFileTypes: true })) if (entry.isDirectory()) removeTree(join(cgroup, entry.name));
+  for (const entry of readdirSync(cgroup, { withFileTypes: true }))
+    if (entry.isDirectory()) removeTree(join(cgroup, entry.name));
   removeEmpty(cgroup);
 }
 
 function removeUpwards(path: string, hierarchies: readonly string[]): void {
-  for (let current = path; current.length > 1 && !hierarchies.includes(current); current = join(current, "..")) if (!removeEmpty(current)) return;
+  for (let current = path; current.length > 1 && !hierarchies.includes(current); current = join(current, ".."))
+    if (!removeEmpty(current)) return;
 }
 
 /** Whether the cgroup is gone. One in use stays, and is not an error. */

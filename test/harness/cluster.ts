@@ -56,7 +56,11 @@ export interface Cluster extends Kubectl, AsyncDisposable {
   spawnInside(argv: readonly string[], options?: StartOptions): ChildProcess;
   /** Runs a program inside to its end. */
   runInside(argv: readonly string[], options?: RunOptions): Promise<Finished>;
-  waitFor<T>(description: string, poll: () => Promise<Polled<T>> | Polled<T>, options?: WaitOptions | number): Promise<T>;
+  waitFor<T>(
+    description: string,
+    poll: () => Promise<Polled<T>> | Polled<T>,
+    options?: WaitOptions | number,
+  ): Promise<T>;
   /** Kills the API server, and starts it again until it is ready. */
   stopApiServer(): Promise<void>;
   startApiServer(): Promise<void>;
@@ -82,8 +86,20 @@ export async function startCluster(options: ClusterOptions): Promise<Cluster> {
   const keeper = await startKeeper(layout);
   try {
     const holder = await bringUp({ layout, tools, images, say });
-    const end = async (): Promise<void> => { await tearDown(layout); keeper.release(); };
-    return clusterOf({ layout, tools, holder, end, release: () => { disown(layout); keeper.release(); } });
+    const end = async (): Promise<void> => {
+      await tearDown(layout);
+      keeper.release();
+    };
+    return clusterOf({
+      layout,
+      tools,
+      holder,
+      end,
+      release: () => {
+        disown(layout);
+        keeper.release();
+      },
+    });
   } catch (error) {
     await tearDown(layout);
     keeper.release();
@@ -95,13 +111,17 @@ export async function startCluster(options: ClusterOptions): Promise<Cluster> {
 export async function openCluster(name: string): Promise<Cluster> {
   const layout = layoutOf(name);
   const holder = readState(layout)?.holder;
-  if (!holder || !isHeld(layout)) throw new Error(`no cluster ${name} is up: start it with "node test/cluster/cluster.ts up --name ${name}"`);
+  if (!holder || !isHeld(layout))
+    throw new Error(`no cluster ${name} is up: start it with "node test/cluster/cluster.ts up --name ${name}"`);
   return clusterOf({ layout, tools: await findTools(() => {}), holder, end: async () => {}, release: () => {} });
 }
 
 async function lease(layout: Layout, first: Parameters<typeof takeLease>[1]): Promise<void> {
   if (takeLease(layout, first)) return;
-  if (isHeld(layout)) throw new Error(`a cluster ${layout.name} is up already: remove it with "node test/cluster/cluster.ts down --name ${layout.name}", or choose another name`);
+  if (isHeld(layout))
+    throw new Error(
+      `a cluster ${layout.name} is up already: remove it with "node test/cluster/cluster.ts down --name ${layout.name}", or choose another name`,
+    );
   await tearDown(layout);
   if (!takeLease(layout, first)) throw new Error(`a cluster ${layout.name} is being started by another process`);
 }
@@ -121,9 +141,17 @@ function clusterOf({ layout, tools, holder, end, release }: Parts): Cluster {
   let released = false;
   const server = `${privateRegistryHost}:${addresses.privateRegistryPort}`;
   return {
-    name: layout.name, nodeName: state.nodeName, nodeAddress: addresses.node, layout, tools, ns: layout.netns, root: `/proc/${holder.pid}/root`,
-    adminKubeconfig: join(layout.dir, "admin.kubeconfig"), containerdSocket: layout.containerdSocket,
-    privateImage: `${server}/${privateImageName}`, privateCredentials: { server, username: privateUser, password: state.privatePassword },
+    name: layout.name,
+    nodeName: state.nodeName,
+    nodeAddress: addresses.node,
+    layout,
+    tools,
+    ns: layout.netns,
+    root: `/proc/${holder.pid}/root`,
+    adminKubeconfig: join(layout.dir, "admin.kubeconfig"),
+    containerdSocket: layout.containerdSocket,
+    privateImage: `${server}/${privateImageName}`,
+    privateCredentials: { server, username: privateUser, password: state.privatePassword },
     ...kubectlOf(layout, tools),
     kubeconfigFor: (nodeName) => writeNodeKubeconfig(layout, apiServerUrl, nodeName),
     spawnInside: (argv, options = {}) => start(insideArgv(layout, holder, argv, options.cwd), { ...options, cwd: "/" }),
@@ -134,7 +162,13 @@ function clusterOf({ layout, tools, holder, end, release }: Parts): Cluster {
     killContainerd: () => daemons.kill("containerd"),
     startContainerd: () => daemons.startContainerd(),
     logTail: (daemon, lines = 20) => daemons.logTail(daemon, lines),
-    release: () => { released = true; release(); },
-    [Symbol.asyncDispose]: async () => { if (!released) await end(); released = true; },
+    release: () => {
+      released = true;
+      release();
+    },
+    [Symbol.asyncDispose]: async () => {
+      if (!released) await end();
+      released = true;
+    },
   };
 }

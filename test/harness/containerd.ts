@@ -12,13 +12,18 @@ export const secondRuntimeHandler = "test-handler";
 
 /** Writes the configuration of containerd and CNI below the cluster's folder. */
 export function writeContainerdConfig(layout: Layout): void {
-  for (const part of ["", "certs.d", "cni", "root", "state"]) mkdirSync(join(layout.containerd, part), { recursive: true });
+  for (const part of ["", "certs.d", "cni", "root", "state"])
+    mkdirSync(join(layout.containerd, part), { recursive: true });
   writeFileSync(join(layout.containerd, "config.toml"), containerdToml(layout));
   writeFileSync(join(layout.containerd, "cni", "10-bridge.conflist"), JSON.stringify(cniNetwork(layout), undefined, 2));
   const ownRegistry = `http://127.0.0.1:${addresses.registryPort}`;
   writeMirror(layout, "registry.k8s.io", ownRegistry);
   writeMirror(layout, "docker.io", ownRegistry);
-  writeMirror(layout, `${privateRegistryHost}:${addresses.privateRegistryPort}`, `http://${privateRegistryHost}:${addresses.privateRegistryPort}`);
+  writeMirror(
+    layout,
+    `${privateRegistryHost}:${addresses.privateRegistryPort}`,
+    `http://${privateRegistryHost}:${addresses.privateRegistryPort}`,
+  );
 }
 
 /** The command line of the cluster's containerd. */
@@ -71,7 +76,12 @@ ${handler("runc")}${handler(secondRuntimeHandler)}
 
 /** @see https://www.cni.dev/plugins/current/main/bridge/ and https://www.cni.dev/plugins/current/meta/portmap/ */
 function cniNetwork(layout: Layout): object {
-  const ipam = { type: "host-local", dataDir: join(layout.containerd, "ipam"), ranges: [[{ subnet: addresses.pods }]], routes: [{ dst: "0.0.0.0/0" }] };
+  const ipam = {
+    type: "host-local",
+    dataDir: join(layout.containerd, "ipam"),
+    ranges: [[{ subnet: addresses.pods }]],
+    routes: [{ dst: "0.0.0.0/0" }],
+  };
   return {
     cniVersion: "0.4.0",
     name: `graftlet-${layout.name}`,
@@ -86,11 +96,14 @@ function cniNetwork(layout: Layout): object {
 function writeMirror(layout: Layout, host: string, server: string): void {
   const dir = join(layout.containerd, "certs.d", host);
   mkdirSync(dir, { recursive: true });
-  writeFileSync(join(dir, "hosts.toml"), `server = "${server}"\n[host."${server}"]\n  capabilities = ["pull", "resolve"]\n`);
+  writeFileSync(
+    join(dir, "hosts.toml"),
+    `server = "${server}"\n[host."${server}"]\n  capabilities = ["pull", "resolve"]\n`,
+  );
 }
 
 /** CAP_SYS_RESOURCE (24): without it no process may lower its oom_score_adj, and runc fails where asked to. */
 function hasResourceCapability(): boolean {
   const effective = /^CapEff:\s*([0-9a-f]+)$/m.exec(readFileSync("/proc/self/status", "utf8"))?.[1] ?? "0";
-  return (BigInt(`0x${effective}`) >> 24n & 1n) === 1n;
+  return ((BigInt(`0x${effective}`) >> 24n) & 1n) === 1n;
 }

@@ -8,14 +8,30 @@ import type { Tools } from "./tools.ts";
 export const apiServerUrl = `https://${addresses.node}:${addresses.apiServerPort}`;
 
 /** The alternative names of the API server's certificate. */
-export const apiServerNames = ["DNS:kubernetes", "DNS:kubernetes.default", "DNS:kubernetes.default.svc", "DNS:kubernetes.default.svc.cluster.local", "DNS:localhost", "IP:127.0.0.1", `IP:${addresses.node}`, `IP:${addresses.apiServerService}`];
+export const apiServerNames = [
+  "DNS:kubernetes",
+  "DNS:kubernetes.default",
+  "DNS:kubernetes.default.svc",
+  "DNS:kubernetes.default.svc.cluster.local",
+  "DNS:localhost",
+  "IP:127.0.0.1",
+  `IP:${addresses.node}`,
+  `IP:${addresses.apiServerService}`,
+];
 
 /** The command line of etcd. Its data need not survive a power cut, so it does not wait for the disk. */
 export function etcdArgv(tools: Tools, layout: Layout): string[] {
   return [
-    tools.path("etcd"), "--name=lab", `--data-dir=${layout.etcd}`, "--unsafe-no-fsync", "--log-level=warn",
-    `--listen-client-urls=${addresses.etcd}`, `--advertise-client-urls=${addresses.etcd}`,
-    "--listen-peer-urls=http://127.0.0.1:2380", "--initial-advertise-peer-urls=http://127.0.0.1:2380", "--initial-cluster=lab=http://127.0.0.1:2380",
+    tools.path("etcd"),
+    "--name=lab",
+    `--data-dir=${layout.etcd}`,
+    "--unsafe-no-fsync",
+    "--log-level=warn",
+    `--listen-client-urls=${addresses.etcd}`,
+    `--advertise-client-urls=${addresses.etcd}`,
+    "--listen-peer-urls=http://127.0.0.1:2380",
+    "--initial-advertise-peer-urls=http://127.0.0.1:2380",
+    "--initial-cluster=lab=http://127.0.0.1:2380",
   ];
 }
 
@@ -24,29 +40,69 @@ export function apiServerArgv(tools: Tools, layout: Layout, certificates: Cluste
   const { ca, frontProxyCa, frontProxyClient, apiServer, apiServerKubeletClient, serviceAccounts } = certificates;
   return [
     tools.path("kube-apiserver"),
-    `--etcd-servers=${addresses.etcd}`, `--advertise-address=${addresses.node}`, `--secure-port=${addresses.apiServerPort}`, `--service-cluster-ip-range=${addresses.services}`,
-    "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--enable-bootstrap-token-auth=true", "--allow-privileged=true",
-    `--client-ca-file=${ca.cert}`, `--tls-cert-file=${apiServer.cert}`, `--tls-private-key-file=${apiServer.key}`,
-    `--kubelet-client-certificate=${apiServerKubeletClient.cert}`, `--kubelet-client-key=${apiServerKubeletClient.key}`, "--kubelet-preferred-address-types=InternalIP",
-    `--requestheader-client-ca-file=${frontProxyCa.cert}`, "--requestheader-allowed-names=front-proxy-client", "--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
-    `--proxy-client-cert-file=${frontProxyClient.cert}`, `--proxy-client-key-file=${frontProxyClient.key}`, "--enable-aggregator-routing=true",
-    `--service-account-key-file=${serviceAccounts.publicKey}`, `--service-account-signing-key-file=${serviceAccounts.privateKey}`, "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-    `--cert-dir=${join(layout.dir, "apiserver")}`, "--profiling=false",
+    `--etcd-servers=${addresses.etcd}`,
+    `--advertise-address=${addresses.node}`,
+    `--secure-port=${addresses.apiServerPort}`,
+    `--service-cluster-ip-range=${addresses.services}`,
+    "--authorization-mode=Node,RBAC",
+    "--enable-admission-plugins=NodeRestriction",
+    "--enable-bootstrap-token-auth=true",
+    "--allow-privileged=true",
+    `--client-ca-file=${ca.cert}`,
+    `--tls-cert-file=${apiServer.cert}`,
+    `--tls-private-key-file=${apiServer.key}`,
+    `--kubelet-client-certificate=${apiServerKubeletClient.cert}`,
+    `--kubelet-client-key=${apiServerKubeletClient.key}`,
+    "--kubelet-preferred-address-types=InternalIP",
+    `--requestheader-client-ca-file=${frontProxyCa.cert}`,
+    "--requestheader-allowed-names=front-proxy-client",
+    "--requestheader-username-headers=X-Remote-User",
+    "--requestheader-group-headers=X-Remote-Group",
+    "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+    `--proxy-client-cert-file=${frontProxyClient.cert}`,
+    `--proxy-client-key-file=${frontProxyClient.key}`,
+    "--enable-aggregator-routing=true",
+    `--service-account-key-file=${serviceAccounts.publicKey}`,
+    `--service-account-signing-key-file=${serviceAccounts.privateKey}`,
+    "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+    `--cert-dir=${join(layout.dir, "apiserver")}`,
+    "--profiling=false",
   ];
 }
 
 /** The command line of kube-controller-manager. @see https://kubernetes.io/docs/reference/command-line-tools-reference/kube-controller-manager/ */
-export function controllerManagerArgv(tools: Tools, kubeconfig: string, { ca, serviceAccounts }: ClusterCertificates): string[] {
+export function controllerManagerArgv(
+  tools: Tools,
+  kubeconfig: string,
+  { ca, serviceAccounts }: ClusterCertificates,
+): string[] {
   return [
-    tools.path("kube-controller-manager"), `--kubeconfig=${kubeconfig}`, `--authentication-kubeconfig=${kubeconfig}`, `--authorization-kubeconfig=${kubeconfig}`,
-    "--bind-address=127.0.0.1", "--leader-elect=false", "--use-service-account-credentials=true", `--service-account-private-key-file=${serviceAccounts.privateKey}`, `--root-ca-file=${ca.cert}`,
-    `--cluster-signing-cert-file=${ca.cert}`, `--cluster-signing-key-file=${ca.key}`, "--profiling=false",
+    tools.path("kube-controller-manager"),
+    `--kubeconfig=${kubeconfig}`,
+    `--authentication-kubeconfig=${kubeconfig}`,
+    `--authorization-kubeconfig=${kubeconfig}`,
+    "--bind-address=127.0.0.1",
+    "--leader-elect=false",
+    "--use-service-account-credentials=true",
+    `--service-account-private-key-file=${serviceAccounts.privateKey}`,
+    `--root-ca-file=${ca.cert}`,
+    `--cluster-signing-cert-file=${ca.cert}`,
+    `--cluster-signing-key-file=${ca.key}`,
+    "--profiling=false",
   ];
 }
 
 /** The command line of kube-scheduler. */
 export function schedulerArgv(tools: Tools, kubeconfig: string): string[] {
-  return [tools.path("kube-scheduler"), `--kubeconfig=${kubeconfig}`, `--authentication-kubeconfig=${kubeconfig}`, `--authorization-kubeconfig=${kubeconfig}`, "--bind-address=127.0.0.1", "--leader-elect=false", "--profiling=false"];
+  return [
+    tools.path("kube-scheduler"),
+    `--kubeconfig=${kubeconfig}`,
+    `--authentication-kubeconfig=${kubeconfig}`,
+    `--authorization-kubeconfig=${kubeconfig}`,
+    "--bind-address=127.0.0.1",
+    "--leader-elect=false",
+    "--profiling=false",
+  ];
 }
 
 /**
@@ -55,8 +111,17 @@ export function schedulerArgv(tools: Tools, kubeconfig: string): string[] {
  */
 export function proxyArgv(tools: Tools, kubeconfig: string, nodeName: string): string[] {
   const proxy = [
-    tools.path("kube-proxy"), `--kubeconfig=${kubeconfig}`, `--hostname-override=${nodeName}`, "--proxy-mode=iptables", `--cluster-cidr=${addresses.pods}`, "--bind-address=0.0.0.0", "--metrics-bind-address=127.0.0.1:10249", "--healthz-bind-address=127.0.0.1:10256",
-    "--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0",
+    tools.path("kube-proxy"),
+    `--kubeconfig=${kubeconfig}`,
+    `--hostname-override=${nodeName}`,
+    "--proxy-mode=iptables",
+    `--cluster-cidr=${addresses.pods}`,
+    "--bind-address=0.0.0.0",
+    "--metrics-bind-address=127.0.0.1:10249",
+    "--healthz-bind-address=127.0.0.1:10256",
+    "--conntrack-max-per-core=0",
+    "--conntrack-tcp-timeout-established=0",
+    "--conntrack-tcp-timeout-close-wait=0",
   ];
   return ["sh", "-c", 'while :; do "$@"; sleep 1; done', "kube-proxy", ...proxy];
 }

@@ -42,11 +42,15 @@ export function createDaemons({ layout, tools, holder }: { layout: Layout; tools
       await waitFor(`the end of ${role}`, () => !isAlive(id), { timeoutMs: 10_000, everyMs: 20 });
     },
     async ready(role, ready) {
-      await waitFor(`${role} to be ready`, async () => {
-        const id = find(role);
-        if (!id || !isAlive(id)) throw new Hopeless(`${role} ended at its start:\n${logTail(role, 15)}`);
-        return await ready();
-      }, { timeoutMs: 120_000, everyMs: 100, explain: () => logTail(role, 15) });
+      await waitFor(
+        `${role} to be ready`,
+        async () => {
+          const id = find(role);
+          if (!id || !isAlive(id)) throw new Hopeless(`${role} ended at its start:\n${logTail(role, 15)}`);
+          return await ready();
+        },
+        { timeoutMs: 120_000, everyMs: 100, explain: () => logTail(role, 15) },
+      );
     },
     async startApiServer() {
       await daemons.start("kube-apiserver", apiServerArgv(tools, layout, certificatesIn(layout.pki)));
@@ -62,14 +66,27 @@ export function createDaemons({ layout, tools, holder }: { layout: Layout; tools
 
 /** Whether the API server says that it is ready; anybody may ask. */
 async function answersOk(layout: Layout, tools: Tools): Promise<boolean> {
-  const { stdout } = await run(networkArgv(layout, [tools.path("curl"), "--silent", "--max-time", "3", "--cacert", join(layout.pki, "ca.crt"), `${apiServerUrl}/readyz`]));
+  const { stdout } = await run(
+    networkArgv(layout, [
+      tools.path("curl"),
+      "--silent",
+      "--max-time",
+      "3",
+      "--cacert",
+      join(layout.pki, "ca.crt"),
+      `${apiServerUrl}/readyz`,
+    ]),
+  );
   return stdout === "ok";
 }
 
 function accepts(socket: string): Promise<boolean> {
   return new Promise((resolve) => {
     const connection = connect(socket);
-    connection.once("connect", () => { connection.destroy(); resolve(true); });
+    connection.once("connect", () => {
+      connection.destroy();
+      resolve(true);
+    });
     connection.once("error", () => resolve(false));
   });
 }

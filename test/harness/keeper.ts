@@ -4,7 +4,10 @@ import { layoutOf } from "./state.ts";
 import { tearDown } from "./teardown.ts";
 
 const layout = layoutOf(process.argv[2] ?? "");
-for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => { /* the owner's end decides, not the terminal's */ });
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const)
+  process.on(signal, () => {
+    /* the owner's end decides, not the terminal's */
+  });
 
 let heard = "";
 for await (const chunk of process.stdin) heard += String(chunk);

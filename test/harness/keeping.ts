@@ -13,13 +13,22 @@ export interface Keeper {
 /** Starts the process that tears the cluster down when this one ends, by whatever cause. */
 export async function startKeeper(layout: Layout): Promise<Keeper> {
   const log = openSync(join(layout.dir, "keeper.log"), "a");
-  const child = start([process.execPath, join(import.meta.dirname, "keeper.ts"), layout.name], { stdio: ["pipe", log, log], detached: true, cwd: clustersFolder });
+  const child = start([process.execPath, join(import.meta.dirname, "keeper.ts"), layout.name], {
+    stdio: ["pipe", log, log],
+    detached: true,
+    cwd: clustersFolder,
+  });
   closeSync(log);
-  await new Promise<void>((resolve, reject) => { child.once("spawn", resolve); child.once("error", reject); });
+  await new Promise<void>((resolve, reject) => {
+    child.once("spawn", resolve);
+    child.once("error", reject);
+  });
   child.unref();
   const input = child.stdin;
   if (!input) throw new Error("the keeper has no standard input");
-  input.on("error", () => { /* it was killed: the next start under this name removes what is left */ });
+  input.on("error", () => {
+    /* it was killed: the next start under this name removes what is left */
+  });
   if (input instanceof Socket) input.unref();
   return { release: () => void input.end("released\n") };
 }

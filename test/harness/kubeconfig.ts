@@ -8,7 +8,12 @@ import type { Layout } from "./state.ts";
  * Issues a client certificate and writes a kubeconfig that holds it; returns the file's path.
  * @see https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/
  */
-export async function writeKubeconfig(layout: Layout, server: string, name: string, who: Pick<Subject, "commonName" | "organization">): Promise<string> {
+export async function writeKubeconfig(
+  layout: Layout,
+  server: string,
+  name: string,
+  who: Pick<Subject, "commonName" | "organization">,
+): Promise<string> {
   const { ca } = certificatesIn(layout.pki);
   const pair = pairIn(layout.pki, name);
   await issue(pair, ca, { ...who, usage: "clientAuth" });
@@ -29,5 +34,8 @@ export async function writeKubeconfig(layout: Layout, server: string, name: stri
 
 /** A kubeconfig for a node by the identity that the Node authorizer knows. @see https://kubernetes.io/docs/reference/access-authn-authz/node/ */
 export function writeNodeKubeconfig(layout: Layout, server: string, nodeName: string): Promise<string> {
-  return writeKubeconfig(layout, server, `node-${nodeName}`, { commonName: `system:node:${nodeName}`, organization: "system:nodes" });
+  return writeKubeconfig(layout, server, `node-${nodeName}`, {
+    commonName: `system:node:${nodeName}`,
+    organization: "system:nodes",
+  });
 }

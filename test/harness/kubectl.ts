@@ -22,7 +22,12 @@ export interface Kubectl {
 
 /** The command line of kubectl as the cluster's admin. */
 export function kubectlArgv(layout: Layout, tools: Tools, args: readonly string[]): string[] {
-  return networkArgv(layout, [tools.path("kubectl"), `--kubeconfig=${join(layout.dir, "admin.kubeconfig")}`, `--cache-dir=${join(layout.dir, "kubectl-cache")}`, ...args]);
+  return networkArgv(layout, [
+    tools.path("kubectl"),
+    `--kubeconfig=${join(layout.dir, "admin.kubeconfig")}`,
+    `--cache-dir=${join(layout.dir, "kubectl-cache")}`,
+    ...args,
+  ]);
 }
 
 /** kubectl for the cluster at `layout`. */
@@ -35,14 +40,29 @@ export function kubectlOf(layout: Layout, tools: Tools): Kubectl {
     return done.stdout;
   };
   return {
-    kubectl, mustKubectl,
+    kubectl,
+    mustKubectl,
     startKubectl: (args, options) => start(argv(args), options),
     async get<T>(kind: string, name: string, namespace = "default") {
-      const text = await mustKubectl(["get", kind, name, "--namespace", namespace, "--ignore-not-found", "--output=json"]);
-      return text.trim() === "" ? undefined : JSON.parse(text) as T;
+      const text = await mustKubectl([
+        "get",
+        kind,
+        name,
+        "--namespace",
+        namespace,
+        "--ignore-not-found",
+        "--output=json",
+      ]);
+      return text.trim() === "" ? undefined : (JSON.parse(text) as T);
     },
     async apply(manifests) {
-      const text = typeof manifests === "string" ? manifests : [manifests].flat().map((object) => stringify(object)).join("---\n");
+      const text =
+        typeof manifests === "string"
+          ? manifests
+          : [manifests]
+              .flat()
+              .map((object) => stringify(object))
+              .join("---\n");
       await mustKubectl(["apply", "--filename=-"], { stdin: text });
     },
   };

@@ -67,7 +67,10 @@ export async function startHolder(layout: Layout, hostname: string): Promise<Pro
   const lines = [
     ...copiedOnWrite.flatMap((path) => {
       const layer = join(own, path.slice(1).replaceAll("/", "-"));
-      return [`mkdir -p ${layer}/upper ${layer}/work`, `mount -t overlay overlay -o lowerdir=${path},upperdir=${layer}/upper,workdir=${layer}/work ${path}`];
+      return [
+        `mkdir -p ${layer}/upper ${layer}/work`,
+        `mount -t overlay overlay -o lowerdir=${path},upperdir=${layer}/upper,workdir=${layer}/work ${path}`,
+      ];
     }),
     ...["hosts", "resolv.conf"].flatMap((file) => [`rm -f /etc/${file}`, `cp ${own}/${file} /etc/${file}`]),
     ...Object.entries(settledSettings).flatMap(([path, value]) => {
@@ -79,11 +82,30 @@ export async function startHolder(layout: Layout, hostname: string): Promise<Pro
     "exec sleep infinity",
   ];
   const log = join(layout.logs, "holder.log");
-  const holder = await startDaemon(["nsenter", `--net=${layout.netns}`, "unshare", "--mount", "--propagation", "private", "sh", "-ec", lines.join("\n")], log, { cwd: "/" });
-  await waitFor("the cluster's mount namespace", async () => {
-    if (!isAlive(holder)) throw new Hopeless(`the mount namespace could not be made: ${await must(["tail", "-n", "5", log])}`);
-    return (await must(["sh", "-c", `test -e ${ready} && echo yes || true`])).trim() === "yes";
-  }, { timeoutMs: 20_000, everyMs: 20 });
+  const holder = await startDaemon(
+    [
+      "nsenter",
+      `--net=${layout.netns}`,
+      "unshare",
+      "--mount",
+      "--propagation",
+      "private",
+      "sh",
+      "-ec",
+      lines.join("\n"),
+    ],
+    log,
+    { cwd: "/" },
+  );
+  await waitFor(
+    "the cluster's mount namespace",
+    async () => {
+      if (!isAlive(holder))
+        throw new Hopeless(`the mount namespace could not be made: ${await must(["tail", "-n", "5", log])}`);
+      return (await must(["sh", "-c", `test -e ${ready} && echo yes || true`])).trim() === "yes";
+    },
+    { timeoutMs: 20_000, everyMs: 20 },
+  );
   return holder;
 }
 

@@ -30,16 +30,28 @@ export function run(argv: readonly string[], options: RunOptions = {}): Promise<
     const out: Buffer[] = [];
     const err: Buffer[] = [];
     let timedOut = false;
-    const timer = setTimeout(() => { timedOut = true; child.kill("SIGKILL"); }, timeoutMs);
+    const timer = setTimeout(() => {
+      timedOut = true;
+      child.kill("SIGKILL");
+    }, timeoutMs);
     child.stdout?.on("data", (chunk: Buffer) => out.push(chunk));
     child.stderr?.on("data", (chunk: Buffer) => err.push(chunk));
-    child.stdin?.on("error", () => { /* the command ended without reading: its exit code tells */ });
+    child.stdin?.on("error", () => {
+      /* the command ended without reading: its exit code tells */
+    });
     child.stdin?.end(options.stdin ?? "");
-    child.once("error", (error) => { clearTimeout(timer); reject(error); });
+    child.once("error", (error) => {
+      clearTimeout(timer);
+      reject(error);
+    });
     child.once("close", (code, signal) => {
       clearTimeout(timer);
       const late = timedOut ? `\nkilled after ${timeoutMs} ms: ${argv.join(" ")}` : "";
-      resolve({ code: timedOut ? 124 : code ?? (signal ? 128 : 1), stdout: Buffer.concat(out).toString(), stderr: Buffer.concat(err).toString() + late });
+      resolve({
+        code: timedOut ? 124 : (code ?? (signal ? 128 : 1)),
+        stdout: Buffer.concat(out).toString(),
+        stderr: Buffer.concat(err).toString() + late,
+      });
     });
   });
 }
@@ -47,7 +59,8 @@ export function run(argv: readonly string[], options: RunOptions = {}): Promise<
 /** Runs a command that must succeed and returns its standard output. Throws with its standard error otherwise. */
 export async function must(argv: readonly string[], options: RunOptions = {}): Promise<string> {
   const done = await run(argv, options);
-  if (done.code !== 0) throw new Error(`${argv.join(" ")} failed with ${done.code}: ${done.stderr.trim() || done.stdout.trim()}`);
+  if (done.code !== 0)
+    throw new Error(`${argv.join(" ")} failed with ${done.code}: ${done.stderr.trim() || done.stdout.trim()}`);
   return done.stdout;
 }
 
@@ -63,7 +76,12 @@ export interface StartOptions {
 export function start(argv: readonly string[], options: StartOptions = {}): ChildProcess {
   const [program, ...args] = argv;
   if (program === undefined) throw new Error("an empty command");
-  return spawn(program, args, { stdio: options.stdio ?? "pipe", detached: options.detached ?? false, env: { ...process.env, ...options.env }, ...(options.cwd === undefined ? {} : { cwd: options.cwd }) });
+  return spawn(program, args, {
+    stdio: options.stdio ?? "pipe",
+    detached: options.detached ?? false,
+    env: { ...process.env, ...options.env },
+    ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
+  });
 }
 
 /** Starts a command in a session of its own that outlives this process, its output appended to `logFile`. */
@@ -116,7 +134,8 @@ export function listProcesses(): ProcessEntry[] {
     if (!/^\d+$/.test(name)) continue;
     const pid = Number(name);
     const stat = readStat(pid);
-    if (stat && stat.state !== "Z") entries.push({ pid, startTicks: stat.startTicks, parent: stat.parent, netns: inodeOf(`/proc/${pid}/ns/net`) });
+    if (stat && stat.state !== "Z")
+      entries.push({ pid, startTicks: stat.startTicks, parent: stat.parent, netns: inodeOf(`/proc/${pid}/ns/net`) });
   }
   return entries;
 }

@@ -18,7 +18,14 @@ export async function writeRegistryConfigs(layout: Layout, store: string, passwo
   mkdirSync(layout.registry);
   const passwords = join(layout.registry, "htpasswd");
   // bcrypt is the only hash that the registry takes; perl's crypt is the machine's libxcrypt.
-  const hash = await must(["perl", "-e", 'chomp(my $p = <STDIN>); print crypt($p, q($2b$05$) . join "", map { ("a".."z")[rand 26] } 1..21, "u")'], { stdin: password });
+  const hash = await must(
+    [
+      "perl",
+      "-e",
+      'chomp(my $p = <STDIN>); print crypt($p, q($2b$05$) . join "", map { ("a".."z")[rand 26] } 1..21, "u")',
+    ],
+    { stdin: password },
+  );
   writeFileSync(passwords, `${privateUser}:${hash}\n`, { mode: 0o600 });
   const config = (port: number): object => ({
     version: 0.1,

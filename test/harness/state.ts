@@ -43,10 +43,14 @@ export const clustersFolder = "/var/tmp/graftlet-test";
 
 /** The paths of a cluster. Throws when the name could not be one of a namespace, a folder and a cgroup. */
 export function layoutOf(name: string): Layout {
-  if (!/^[a-z0-9][a-z0-9-]{0,23}$/.test(name)) throw new Error(`a cluster cannot be called ${JSON.stringify(name)}: at most 24 lower-case letters, digits and dashes`);
+  if (!/^[a-z0-9][a-z0-9-]{0,23}$/.test(name))
+    throw new Error(
+      `a cluster cannot be called ${JSON.stringify(name)}: at most 24 lower-case letters, digits and dashes`,
+    );
   const dir = join(clustersFolder, name);
   return {
-    name, dir,
+    name,
+    dir,
     stateFile: join(dir, "state.json"),
     pki: join(dir, "pki"),
     logs: join(dir, "logs"),

@@ -2,7 +2,15 @@ import { cpSync, existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { removeCgroups } from "./cgroups.ts";
 import { runcRoot } from "./containerd.ts";
-import { inodeOf, isAlive, listProcesses, must, type ProcessEntry, type ProcessId, signalProcess } from "./processes.ts";
+import {
+  inodeOf,
+  isAlive,
+  listProcesses,
+  must,
+  type ProcessEntry,
+  type ProcessId,
+  signalProcess,
+} from "./processes.ts";
 import { forgetClustersFolder, type Layout, readState } from "./state.ts";
 import { waitFor } from "./wait.ts";
 
@@ -31,7 +39,9 @@ export function clusterProcesses(layout: Layout, holder: ProcessId | undefined):
   // Any process inside sees the mounts; the holder is one, and others do when it has been killed.
   const insider = holder && isAlive(holder) ? holder : all.find((entry) => entry.netns === own && own !== undefined);
   for (const inode of insider ? podNetns(layout, insider) : []) spaces.add(inode);
-  const ours = new Set(all.filter((entry) => entry.netns !== undefined && spaces.has(entry.netns)).map((entry) => entry.pid));
+  const ours = new Set(
+    all.filter((entry) => entry.netns !== undefined && spaces.has(entry.netns)).map((entry) => entry.pid),
+  );
   for (let grew = true; grew; ) {
     grew = false;
     for (const entry of all) {
@@ -47,17 +57,28 @@ export function clusterProcesses(layout: Layout, holder: ProcessId | undefined):
 async function killAll(layout: Layout, holder: ProcessId | undefined, daemons: readonly ProcessId[]): Promise<void> {
   for (const daemon of daemons) signalProcess(daemon, "SIGKILL");
   // The holder goes last: through it the namespaces of the pods are found.
-  await waitFor(`the end of the processes of cluster ${layout.name}`, () => {
-    const left = clusterProcesses(layout, holder).filter((entry) => entry.pid !== holder?.pid);
-    for (const entry of left) signalProcess(entry, "SIGKILL");
-    return left.length === 0;
-  }, {
-    timeoutMs: 30_000, everyMs: 50,
-    explain: () => clusterProcesses(layout, holder).map((entry) => `${entry.pid} ${commandOf(entry.pid)}`).join("\n"),
-  });
+  await waitFor(
+    `the end of the processes of cluster ${layout.name}`,
+    () => {
+      const left = clusterProcesses(layout, holder).filter((entry) => entry.pid !== holder?.pid);
+      for (const entry of left) signalProcess(entry, "SIGKILL");
+      return left.length === 0;
+    },
+    {
+      timeoutMs: 30_000,
+      everyMs: 50,
+      explain: () =>
+        clusterProcesses(layout, holder)
+          .map((entry) => `${entry.pid} ${commandOf(entry.pid)}`)
+          .join("\n"),
+    },
+  );
   if (holder) {
     signalProcess(holder, "SIGKILL");
-    await waitFor("the end of the mount namespace's holder", () => !isAlive(holder), { timeoutMs: 10_000, everyMs: 20 });
+    await waitFor("the end of the mount namespace's holder", () => !isAlive(holder), {
+      timeoutMs: 10_000,
+      everyMs: 20,
+    });
   }
 }
 
@@ -71,7 +92,9 @@ function containerCgroups(layout: Layout): string[] {
   const containers = join(runcRoot(layout), "k8s.io");
   return namesIn(containers).flatMap((id) => {
     try {
-      const state = JSON.parse(readFileSync(join(containers, id, "state.json"), "utf8")) as { cgroup_paths?: Record<string, string> };
+      const state = JSON.parse(readFileSync(join(containers, id, "state.json"), "utf8")) as {
+        cgroup_paths?: Record<string, string>;
+      };
       return Object.values(state.cgroup_paths ?? {});
     } catch {
       return [];
@@ -87,8 +110,12 @@ function keepLogs(layout: Layout): void {
 
 /** Nothing is deleted through a mount that somebody made below the cluster's folder from outside. */
 function refuseMounts(layout: Layout): void {
-  const below = readFileSync("/proc/self/mountinfo", "utf8").split("\n").map((line) => line.split(" ")[4] ?? "").filter((path) => path.startsWith(`${layout.dir}/`));
-  if (below.length > 0) throw new Error(`cluster ${layout.name} cannot be removed while these are mounted: ${below.join(", ")}`);
+  const below = readFileSync("/proc/self/mountinfo", "utf8")
+    .split("\n")
+    .map((line) => line.split(" ")[4] ?? "")
+    .filter((path) => path.startsWith(`${layout.dir}/`));
+  if (below.length > 0)
+    throw new Error(`cluster ${layout.name} cannot be removed while these are mounted: ${below.join(", ")}`);
 }
 
 function namesIn(dir: string): string[] {

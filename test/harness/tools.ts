@@ -10,7 +10,15 @@ export interface Tools {
 const clusterFolder = join(import.meta.dirname, "..", "cluster");
 
 /** The programs built from the pinned Go module; `etcd` and others of the machine come from PATH. */
-const built = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl", "kubelet", "agnhost"] as const;
+const built = [
+  "kube-apiserver",
+  "kube-controller-manager",
+  "kube-scheduler",
+  "kube-proxy",
+  "kubectl",
+  "kubelet",
+  "agnhost",
+] as const;
 
 /**
  * Makes sure that every program of the cluster is there: installs the Debian packages that lack, builds
@@ -18,13 +26,20 @@ const built = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "k
  * programs in it come first. Throws with one sentence that says what is missing.
  */
 export async function findTools(say: (line: string) => void): Promise<Tools> {
-  if (process.platform !== "linux" || process.getuid?.() !== 0) throw new Error("the test cluster needs Linux and root: network namespaces, mounts and containers are made");
+  if (process.platform !== "linux" || process.getuid?.() !== 0)
+    throw new Error("the test cluster needs Linux and root: network namespaces, mounts and containers are made");
   await runVisibly([join(clusterFolder, "install-packages.sh")]);
   const folder = await buildTools(say);
   const assets = process.env.KUBEBUILDER_ASSETS;
   return {
     path(name) {
-      const candidates = [...(assets ? [join(assets, name)] : []), join(folder, name), ...["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"].map((dir) => join(dir, name))];
+      const candidates = [
+        ...(assets ? [join(assets, name)] : []),
+        join(folder, name),
+        ...["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"].map((dir) =>
+          join(dir, name),
+        ),
+      ];
       const found = candidates.find(isExecutable);
       if (!found) throw new Error(`the program ${name} is missing: looked at ${candidates.join(", ")}`);
       return found;
@@ -47,7 +62,9 @@ function runVisibly(argv: readonly string[]): Promise<void> {
   return new Promise((resolve, reject) => {
     const child = start(argv, { stdio: ["ignore", "ignore", "inherit"] });
     child.once("error", reject);
-    child.once("close", (code) => (code === 0 ? resolve() : reject(new Error(`${argv[0]} failed with ${code}: its own words are above`))));
+    child.once("close", (code) =>
+      code === 0 ? resolve() : reject(new Error(`${argv[0]} failed with ${code}: its own words are above`)),
+    );
   });
 }
 

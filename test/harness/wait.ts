@@ -18,7 +18,11 @@ export class Hopeless extends Error {}
  * Calls `poll` until it returns something, and returns that.
  * Throws after `timeoutMs` (default 60 s) with the description, the last error and the explanation.
  */
-export async function waitFor<T>(description: string, poll: () => Promise<Polled<T>> | Polled<T>, options: WaitOptions | number = {}): Promise<T> {
+export async function waitFor<T>(
+  description: string,
+  poll: () => Promise<Polled<T>> | Polled<T>,
+  options: WaitOptions | number = {},
+): Promise<T> {
   const { timeoutMs = 60_000, everyMs = 100, explain } = typeof options === "number" ? { timeoutMs: options } : options;
   const deadline = performance.now() + timeoutMs;
   let last = "nothing yet";

@@ -11,12 +11,16 @@ import { waitFor } from "../harness/wait.ts";
 
 /** Everything on this machine that names the cluster. */
 function traces(layout: Layout): string[] {
-  const found = [layout.dir, layout.netns, ...cgroupHierarchies().map((path) => join(path, layout.cgroup))].filter(existsSync);
-  for (const line of readFileSync("/proc/self/mountinfo", "utf8").split("\n")) if (line.includes(layout.dir) || line.includes(layout.netnsName)) found.push(`mount ${line}`);
+  const found = [layout.dir, layout.netns, ...cgroupHierarchies().map((path) => join(path, layout.cgroup))].filter(
+    existsSync,
+  );
+  for (const line of readFileSync("/proc/self/mountinfo", "utf8").split("\n"))
+    if (line.includes(layout.dir) || line.includes(layout.netnsName)) found.push(`mount ${line}`);
   for (const { pid } of listProcesses().filter((entry) => entry.pid !== process.pid)) {
     const command = textOf(`/proc/${pid}/cmdline`).replaceAll("\0", " ");
     if (command.includes(layout.dir) || command.includes(layout.netnsName)) found.push(`process ${pid} ${command}`);
-    if (textOf(`/proc/${pid}/cgroup`).includes(`${layout.cgroup}/`)) found.push(`process ${pid} in cgroup ${layout.cgroup}`);
+    if (textOf(`/proc/${pid}/cgroup`).includes(`${layout.cgroup}/`))
+      found.push(`process ${pid} in cgroup ${layout.cgroup}`);
   }
   return found;
 }
@@ -36,29 +40,57 @@ async function killAnOwner(layout: Layout): Promise<void> {
     await startCluster({ name: ${JSON.stringify(layout.name)} });
     console.log("up", Math.round(performance.now() - began), "ms");
     setInterval(() => {}, 1000);`;
-  const owner = start([process.execPath, "--input-type=module", "--eval", script], { stdio: ["ignore", "pipe", "inherit"] });
+  const owner = start([process.execPath, "--input-type=module", "--eval", script], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
   let said = "";
-  owner.stdout?.on("data", (chunk: Buffer) => { said += chunk.toString(); });
+  owner.stdout?.on("data", (chunk: Buffer) => {
+    said += chunk.toString();
+  });
   try {
     await waitFor("the second cluster", () => said.includes("ms"), { timeoutMs: 60_000 });
-    assert.ok(Number(said.split(" ")[1]) < 20_000, `a second start with a warm cache takes under 20 s, this one: ${said}`);
+    assert.ok(
+      Number(said.split(" ")[1]) < 20_000,
+      `a second start with a warm cache takes under 20 s, this one: ${said}`,
+    );
     assert.notDeepEqual(traces(layout), []);
     await assert.rejects(startCluster({ name: layout.name }), /is up already/);
   } finally {
     owner.kill("SIGKILL");
   }
-  await waitFor("nothing to be left of the second cluster", () => traces(layout).length === 0, { timeoutMs: 30_000, explain: () => traces(layout).join("\n") });
+  await waitFor("nothing to be left of the second cluster", () => traces(layout).length === 0, {
+    timeoutMs: 30_000,
+    explain: () => traces(layout).join("\n"),
+  });
 }
 
 /** The private image is refused without credentials and pulled with them. */
 async function pullsWithCredentials(cluster: Cluster): Promise<void> {
   const { server, username, password } = cluster.privateCredentials;
-  await cluster.mustKubectl(["create", "secret", "docker-registry", "puller", `--docker-server=${server}`, `--docker-username=${username}`, `--docker-password=${password}`]);
+  await cluster.mustKubectl([
+    "create",
+    "secret",
+    "docker-registry",
+    "puller",
+    `--docker-server=${server}`,
+    `--docker-username=${username}`,
+    `--docker-password=${password}`,
+  ]);
   await cluster.mustKubectl(["run", "refused", `--image=${cluster.privateImage}`, "--", "sleep", "3600"]);
-  await cluster.mustKubectl(["run", "pulled", `--image=${cluster.privateImage}`, '--overrides={"spec":{"imagePullSecrets":[{"name":"puller"}]}}', "--", "sleep", "3600"]);
+  await cluster.mustKubectl([
+    "run",
+    "pulled",
+    `--image=${cluster.privateImage}`,
+    '--overrides={"spec":{"imagePullSecrets":[{"name":"puller"}]}}',
+    "--",
+    "sleep",
+    "3600",
+  ]);
   await cluster.mustKubectl(["wait", "--for=condition=Ready", "pod/pulled", "--timeout=60s"]);
   const reason = ["get", "pod", "refused", "--output=jsonpath={.status.containerStatuses[0].state.waiting.reason}"];
-  await waitFor("the pull without credentials to be refused", async () => /ErrImagePull|ImagePullBackOff/.test(await cluster.mustKubectl(reason)));
+  await waitFor("the pull without credentials to be refused", async () =>
+    /ErrImagePull|ImagePullBackOff/.test(await cluster.mustKubectl(reason)),
+  );
 }
 
 async function survivesRestarts(cluster: Cluster): Promise<void> {
@@ -67,17 +99,39 @@ async function survivesRestarts(cluster: Cluster): Promise<void> {
   await cluster.stopApiServer();
   assert.notEqual((await cluster.kubectl(["get", "nodes", "--request-timeout=2s"])).code, 0);
   await cluster.startApiServer();
-  assert.equal(await (await openCluster(cluster.name)).mustKubectl(["get", "pod", "hello", "--output=jsonpath={.status.containerStatuses[0].restartCount}"]), "0");
-  await waitFor("exec after the restarts", async () => (await cluster.kubectl(["exec", "hello", "--", "true"])).code === 0);
+  assert.equal(
+    await (await openCluster(cluster.name)).mustKubectl([
+      "get",
+      "pod",
+      "hello",
+      "--output=jsonpath={.status.containerStatuses[0].restartCount}",
+    ]),
+    "0",
+  );
+  await waitFor(
+    "exec after the restarts",
+    async () => (await cluster.kubectl(["exec", "hello", "--", "true"])).code === 0,
+  );
 }
 
-test("two clusters side by side: the real kubelet runs pods on one, the other's owner is killed, nothing is left of either", { timeout: 900_000 }, async () => {
+test("two clusters side by side: the real kubelet runs pods on one, the other's owner is killed, nothing is left of either", {
+  timeout: 900_000,
+}, async () => {
   const links = await must(["ip", "-o", "link", "show"]);
   const first = layoutOf("harness-a");
   {
     await using cluster = await startCluster({ name: first.name });
     await using _kubelet = await startKubelet(cluster);
-    await cluster.mustKubectl(["run", "hello", "--image=registry.k8s.io/e2e-test-images/busybox:1.37.0-1", "--restart=Never", "--", "sh", "-c", "echo from the pod; exec sleep 3600"]);
+    await cluster.mustKubectl([
+      "run",
+      "hello",
+      "--image=registry.k8s.io/e2e-test-images/busybox:1.37.0-1",
+      "--restart=Never",
+      "--",
+      "sh",
+      "-c",
+      "echo from the pod; exec sleep 3600",
+    ]);
     await cluster.mustKubectl(["wait", "--for=condition=Ready", "pod/hello", "--timeout=60s"]);
     await killAnOwner(layoutOf("harness-b"));
     assert.equal(await cluster.mustKubectl(["logs", "hello"]), "from the pod\n");
