@@ -31,7 +31,6 @@ export type Toleration = Wire<k8s.V1Toleration>;
 export type Taint = Wire<k8s.V1Taint>;
 export type NodeStatus = Wire<k8s.V1NodeStatus>;
 export type NodeCondition = Wire<k8s.V1NodeCondition>;
-export type NodeSpec = Wire<k8s.V1NodeSpec>;
 export type ObjectReference = Wire<k8s.V1ObjectReference>;
 
 /** A pod as the sources hand it on: identity and spec are always there. */
@@ -40,6 +39,5 @@ export type Node = Omit<Wire<k8s.V1Node>, "metadata"> & { metadata: ClusterMeta 
 export type Secret = Omit<Wire<k8s.V1Secret>, "metadata"> & { metadata: NamespacedMeta };
 export type ConfigMap = Omit<Wire<k8s.V1ConfigMap>, "metadata"> & { metadata: NamespacedMeta };
 export type Service = Omit<Wire<k8s.V1Service>, "metadata"> & { metadata: NamespacedMeta };
-export type RuntimeClass = Omit<Wire<k8s.V1RuntimeClass>, "metadata"> & { metadata: ClusterMeta };
 export type Lease = Omit<Wire<k8s.V1Lease>, "metadata"> & { metadata: ObjectMeta };
 export type CoreEvent = Wire<k8s.CoreV1Event>;

@@ -59,8 +59,8 @@ export interface SyncOutcome {
   readonly error?: Error;
   /** Milliseconds since the epoch: the earliest end of a crash-loop back-off, when that is the only thing in the way. */
   readonly retryAt?: number;
-  /** The pod's network is not ready: try again in a second. */
-  readonly networkNotReady?: boolean;
+  /** Nothing was to be done, and the runtime's pod is as it was. */
+  readonly untouched?: true;
 }
 
 /** Options of a log request, as the kubelet API takes them. */

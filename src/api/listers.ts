@@ -1,7 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service as Running } from "../lib/service-group.ts";
-import type { Node, RuntimeClass, Service } from "../objects.ts";
+import type { Node, Service } from "../objects.ts";
 import type { NodeSource, ServiceLister } from "../pipeline.ts";
 import type { ApiClient } from "./client.ts";
 import { createReflector, type Reflector } from "./reflector.ts";
@@ -53,22 +53,5 @@ export function createNodeWatch(deps: ListerDeps & { readonly nodeName: string }
       listeners.add(listener);
       return () => void listeners.delete(listener);
     },
-  };
-}
-
-export interface RuntimeClassLister {
-  /** The class of that name; undefined when there is none. */
-  runtimeClass(name: string): RuntimeClass | undefined;
-  synced(): boolean;
-}
-
-/** @see https://kubernetes.io/docs/concepts/containers/runtime-class/ */
-export function createRuntimeClassLister(deps: ListerDeps): RuntimeClassLister & Running {
-  const reflector = createReflector<RuntimeClass>({ ...deps, path: "/apis/node.k8s.io/v1/runtimeclasses" });
-  return {
-    name: "runtime classes",
-    run: reflector.run,
-    synced: reflector.synced,
-    runtimeClass: (name) => reflector.get(undefined, name),
   };
 }

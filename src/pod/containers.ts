@@ -2,9 +2,6 @@ import type { Container, Pod } from "../objects.ts";
 import type { NamedContainer } from "../pipeline.ts";
 import { configMirrorAnnotation, configSourceAnnotation } from "./labels.ts";
 
-/** Priority from which on a pod is critical to the system. */
-const criticalPriority = 2_000_000_000;
-
 /** Every container of a pod: init containers first, then the main ones, then ephemeral ones. */
 export function allContainers({ spec }: Pod): readonly NamedContainer[] {
   return [
@@ -12,10 +9,6 @@ export function allContainers({ spec }: Pod): readonly NamedContainer[] {
     ...spec.containers.map((container) => ({ kind: "containers" as const, container })),
     ...(spec.ephemeralContainers ?? []).map((container) => ({ kind: "ephemeralContainers" as const, container })),
   ];
-}
-
-export function findContainer(pod: Pod, name: string): NamedContainer | undefined {
-  return allContainers(pod).find(({ container }) => container.name === name);
 }
 
 /** An init container that keeps running beside the main ones.
@@ -33,8 +26,4 @@ export function isStaticPod({ metadata }: Pod): boolean {
 /** The API server's picture of a static pod. */
 export function isMirrorPod({ metadata }: Pod): boolean {
   return metadata.annotations?.[configMirrorAnnotation] !== undefined;
-}
-
-export function isCriticalPod(pod: Pod): boolean {
-  return isStaticPod(pod) || isMirrorPod(pod) || (pod.spec.priority ?? 0) >= criticalPriority;
 }

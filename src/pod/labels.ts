@@ -18,7 +18,6 @@ export const podTerminationGraceAnnotation = "io.kubernetes.pod.terminationGrace
 export const configSourceAnnotation = "kubernetes.io/config.source";
 /** When the pod was first seen, RFC 3339. Stamped locally. */
 export const configSeenAnnotation = "kubernetes.io/config.seen";
-export const configHashAnnotation = "kubernetes.io/config.hash";
 export const configMirrorAnnotation = "kubernetes.io/config.mirror";
 
 /** Tells a node's pods from another's in a shared runtime. */

@@ -7,7 +7,7 @@ import { podReference } from "../pod/reference.ts";
 import type { Runtime } from "../seams/runtime.ts";
 import type { CrashLoop } from "./crash-loop.ts";
 import { killContainer, killPod } from "./kill.ts";
-import { type Plan, nameOf, planPod } from "./plan.ts";
+import { type Plan, isIdle, nameOf, planPod } from "./plan.ts";
 import { type SandboxDeps, runSandbox } from "./run-sandbox.ts";
 import { type ContainerStart, type ReadySandbox, type StartDeps, startContainer } from "./start-container.ts";
 import { StartError } from "./start-error.ts";
@@ -71,6 +71,7 @@ export function createPodRuntime(deps: PodRuntimeDeps): PodRuntime & { forget(ui
     kill: (observed, pod, graceSeconds, signal) => killPod(deps, { observed, pod, graceSeconds }, signal),
     async sync(pod, observed, signal) {
       const plan = planPod(pod, observed);
+      if (isIdle(plan)) return { untouched: true };
       if (plan.createSandbox && plan.sandboxId !== undefined) {
         deps.events.event(
           podReference(pod),

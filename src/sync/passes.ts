@@ -80,6 +80,10 @@ export function createPasses(deps: PassDeps): Passes {
       deps.prober.add(pod);
       unseen.add(uid);
       const outcome = await deps.runtime.sync(pod, observed, signal);
+      if (outcome.untouched) {
+        unseen.delete(uid);
+        return { terminal: false, againMs: nextPassMs(deps, outcome, false) };
+      }
       const after = await look(uid, signal);
       const final = report(pod, after, false);
       const terminal = final.phase === "Failed" || final.phase === "Succeeded";
@@ -138,7 +142,6 @@ function endedDuring(before: RuntimePod, after: RuntimePod): boolean {
 
 function nextPassMs({ clock, syncMs }: PassDeps, outcome: SyncOutcome, ended: boolean): number {
   if (ended) return 0;
-  if (outcome.networkNotReady) return networkRetryMs * clock.jitter(1, 1.5);
   if (outcome.retryAt !== undefined) return Math.min(longestWaitMs, Math.max(0, outcome.retryAt - clock.now()));
   return (outcome.error ? retryMs : syncMs) * clock.jitter(1, 1.5);
 }

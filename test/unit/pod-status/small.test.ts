@@ -1,13 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import {
-  allContainers,
-  findContainer,
-  isCriticalPod,
-  isMirrorPod,
-  isSidecar,
-  isStaticPod,
-} from "../../../src/pod/containers.ts";
+import { allContainers, isMirrorPod, isSidecar, isStaticPod } from "../../../src/pod/containers.ts";
 import { qosClass } from "../../../src/pod/qos.ts";
 import { quantityMilli, quantityNumber, quantityValue } from "../../../src/pod/quantity.ts";
 import { containerReference, nodeReference, podReference } from "../../../src/pod/reference.ts";
@@ -49,7 +42,7 @@ test("quality of service follows requests and limits of all containers", () => {
   assert.equal(qosClass({ containers: [given({ cpu: "1" })] }), "Burstable");
 });
 
-test("containers are found with the list they stand in", () => {
+test("containers come with the list they stand in", () => {
   const pod = aPod({
     initContainers: [aContainer("i", { restartPolicy: "Always" })],
     ephemeralContainers: [aContainer("e")],
@@ -58,18 +51,14 @@ test("containers are found with the list they stand in", () => {
     allContainers(pod).map(({ kind, container }) => `${kind}/${container.name}`),
     ["initContainers/i", "containers/c", "ephemeralContainers/e"],
   );
-  assert.equal(findContainer(pod, "e")?.kind, "ephemeralContainers");
-  assert.equal(findContainer(pod, "none"), undefined);
   assert.equal(pod.spec.initContainers?.every(isSidecar), true);
 });
 
-test("static, mirror and critical pods are told by annotation and priority", () => {
+test("static and mirror pods are told by annotation", () => {
   const annotated = (annotations: Record<string, string>) => aPod({}, { annotations });
   assert.equal(isStaticPod(annotated({ "kubernetes.io/config.source": "file" })), true);
   assert.equal(isStaticPod(annotated({ "kubernetes.io/config.source": "api" })), false);
   assert.equal(isMirrorPod(annotated({ "kubernetes.io/config.mirror": "hash" })), true);
-  assert.equal(isCriticalPod(aPod({ priority: 2_000_000_000 })), true);
-  assert.equal(isCriticalPod(aPod({ priority: 1_999_999_999 })), false);
 });
 
 test("references name what an event is about", () => {

@@ -66,6 +66,16 @@ test("a sync pass: status, objects, ground, volumes, probes, runtime; then it lo
   ]);
 });
 
+test("a pass that had nothing to do asks the runtime nothing more", async () => {
+  const { calls, world, passes } = rig();
+  world.outcome = { untouched: true };
+  assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, againMs: 60_000 });
+  assert.deepEqual(calls.slice(-2), ["probe uid-1", "sync"]);
+  calls.length = 0;
+  await passes.sync(aPod(), never);
+  assert.equal(calls.includes("inspect"), false);
+});
+
 test("a pod that has reached its end is not touched", async () => {
   for (const phase of ["Failed", "Succeeded"]) {
     const { calls, world, passes } = rig();
