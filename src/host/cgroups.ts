@@ -1,5 +1,6 @@
 import { CodedError, hasCode, throwIfAborted } from "../lib/errors.ts";
 import type { FileChange, Host } from "../seams/host.ts";
+import { exists } from "./exists.ts";
 
 /** Limits of a cgroup; what is undefined stays as it is. */
 export interface CgroupLimits {
@@ -48,7 +49,7 @@ export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSigna
   return {
     async ensure(path, limits, stop) {
       const missing = [];
-      for (const root of roots) if (!(await exists(host, root + path, stop))) missing.push(root);
+      for (const root of roots) if (!(await exists(host.fs, root + path, stop))) missing.push(root);
       await host.fs.apply(
         missing.map((root) => ({ do: "mkdir", path: root + path, parents: true })),
         stop,
@@ -71,16 +72,6 @@ export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSigna
 async function hierarchies(host: Host, signal: AbortSignal): Promise<readonly string[]> {
   const present = new Set((await host.fs.list(mount, signal)).map(({ name }) => name));
   return controllers.filter((name) => present.has(name)).map((name) => `${mount}/${name}`);
-}
-
-async function exists(host: Host, path: string, signal: AbortSignal): Promise<boolean> {
-  return host.fs.stat(path, signal).then(
-    () => true,
-    (error: unknown) => {
-      if (hasCode(error, "not_found")) return false;
-      throw error;
-    },
-  );
 }
 
 /** A new cpuset of version 1 starts empty, and nothing runs in it until it has CPUs and memory nodes: take the parent's. */

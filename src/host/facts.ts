@@ -1,6 +1,7 @@
 import { hasCode } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import { targetAddresses } from "./addresses.ts";
+import { cgroupVersion } from "./exists.ts";
 
 /** What does not change while the target is up. */
 export interface HostFacts {
@@ -58,7 +59,7 @@ export async function readFacts(host: Host, signal: AbortSignal): Promise<HostFa
     hugepages: await readHugepages(host, signal),
     addresses: await targetAddresses(host, signal),
     maxPid: Number.parseInt(await read("/proc/sys/kernel/pid_max"), 10) || 32_768,
-    cgroupVersion: (await readText(host, "/sys/fs/cgroup/cgroup.controllers", signal)) === undefined ? 1 : 2,
+    cgroupVersion: await cgroupVersion(host.fs, signal),
   };
 }
 

@@ -2,22 +2,18 @@ import { lookup } from "node:dns/promises";
 import { isIP } from "node:net";
 import type { ApiClient } from "../api/client.ts";
 import { type HostFacts, readFacts } from "../host/facts.ts";
-import type { Clock } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { EventSink, HostAddresses, NodeSource } from "../pipeline.ts";
 import { nodeReference } from "../pod/reference.ts";
-import type { Host } from "../seams/host.ts";
-import type { Images } from "../seams/runtime.ts";
 import { chooseAddresses } from "./addresses.ts";
 import { type ReservedInput, type ResourceList, nodeAllocatable, nodeCapacity } from "./capacity.ts";
 import { type Heartbeat, createHeartbeat } from "./heartbeat.ts";
 import { createLease } from "./lease.ts";
 import type { NodeIdentity } from "./node-object.ts";
 import { register } from "./registration.ts";
-import type { RuntimeHealth } from "./runtime-health.ts";
-import { createTargetStatus } from "./target-status.ts";
+import { type TargetStatusDeps, createTargetStatus } from "./target-status.ts";
 
 export interface NodeSettings extends ReservedInput, NodeIdentity {
   readonly rootDir: string;
@@ -39,17 +35,11 @@ export interface NodeSettings extends ReservedInput, NodeIdentity {
   readonly failCgroupV1: boolean;
 }
 
-export interface NodeAgentDeps {
+export interface NodeAgentDeps extends TargetStatusDeps {
   readonly settings: NodeSettings;
   readonly client: ApiClient;
   readonly nodes: NodeSource;
-  readonly host: Host;
-  readonly images: Pick<Images, "listImages" | "imageFsInfo">;
-  readonly runtime: RuntimeHealth;
-  /** Other reasons for the node not to be ready, such as PLEG's. */
-  readonly problems: () => readonly string[];
   readonly events: EventSink;
-  readonly clock: Clock;
   readonly log: Logger;
 }
 

@@ -14,9 +14,17 @@ export interface CgroupLayout {
  *  `/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<uid>.slice`. Guaranteed pods sit directly under kubepods.
  *  @see https://kubernetes.io/docs/concepts/architecture/cgroups/ */
 export function podCgroup(uid: string, qos: QosClass, layout: CgroupLayout): string {
-  if (!layout.perQos) return "";
-  const tier = qos === "Guaranteed" ? [] : [qos.toLowerCase()];
-  return cgroupPath([...splitRoot(layout.root), "kubepods", ...tier, `pod${uid}`], layout.driver);
+  return layout.perQos ? cgroupPath([...tierNames(qos, layout), `pod${uid}`], layout.driver) : "";
+}
+
+/** The cgroup that the pods of one quality of service class share. */
+export function tierCgroup(qos: QosClass, layout: CgroupLayout): string {
+  return cgroupPath(tierNames(qos, layout), layout.driver);
+}
+
+function tierNames(qos: QosClass, { root }: CgroupLayout): string[] {
+  const above = root.split("/").filter((name) => name !== "");
+  return [...above, "kubepods", ...(qos === "Guaranteed" ? [] : [qos.toLowerCase()])];
 }
 
 /** Path of a cgroup by the names of its ancestors and itself. A `-` within a name is escaped under systemd, where it separates
@@ -25,8 +33,4 @@ export function cgroupPath(names: readonly string[], driver: CgroupDriver): stri
   if (driver === "cgroupfs" || names.length === 0) return `/${names.join("/")}`;
   const escaped = names.map((name) => name.replaceAll("-", "_"));
   return escaped.map((_, depth) => `/${escaped.slice(0, depth + 1).join("-")}.slice`).join("");
-}
-
-function splitRoot(root: string): string[] {
-  return root.split("/").filter((name) => name !== "");
 }

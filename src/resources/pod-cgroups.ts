@@ -1,7 +1,7 @@
 import type { CgroupLimits, Cgroups } from "../host/cgroups.ts";
 import type { Pod } from "../objects.ts";
 import type { PodStore } from "../pipeline.ts";
-import { type CgroupLayout, cgroupPath, podCgroup } from "../pod/cgroup-path.ts";
+import { type CgroupLayout, podCgroup, tierCgroup } from "../pod/cgroup-path.ts";
 import { type QosClass, qosClass } from "../pod/qos.ts";
 import { quantityMilli, quantityValue } from "../pod/quantity.ts";
 import { type ResourceSettings, milliCpuToQuota, milliCpuToShares, podLimits, podRequests } from "../pod/resources.ts";
@@ -28,20 +28,20 @@ const minShares = 2;
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/ */
 export function createPodCgroups({ cgroups, layout, settings, podPidsLimit, pods }: PodCgroupsDeps): PodCgroups {
   if (!layout.perQos || layout.driver === "systemd") return { ensure: async () => {}, remove: async () => {} };
-  const tierPath = (tier: string) =>
-    cgroupPath([...layout.root.split("/").filter((name) => name !== ""), "kubepods", tier], layout.driver);
   const made = new Set<string>();
   let burstableShares = 0;
 
   const ensureTiers = async (signal: AbortSignal) => {
-    if (!made.has("besteffort")) await cgroups.ensure(tierPath("besteffort"), { cpuShares: minShares }, signal);
+    if (!made.has("besteffort"))
+      await cgroups.ensure(tierCgroup("BestEffort", layout), { cpuShares: minShares }, signal);
     made.add("besteffort");
     const milli = pods
       .list()
       .filter(({ spec }) => qosClass(spec) === "Burstable")
       .map((pod) => quantityMilli(podRequests(pod, { overhead: true })["cpu"] ?? "0"));
     const shares = milliCpuToShares(milli.reduce((sum, each) => sum + each, 0));
-    if (shares !== burstableShares) await cgroups.ensure(tierPath("burstable"), { cpuShares: shares }, signal);
+    if (shares !== burstableShares)
+      await cgroups.ensure(tierCgroup("Burstable", layout), { cpuShares: shares }, signal);
     burstableShares = shares;
   };
 

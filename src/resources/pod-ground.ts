@@ -1,5 +1,5 @@
 import { openCgroups } from "../host/cgroups.ts";
-import { hasCode } from "../lib/errors.ts";
+import { cgroupVersion } from "../host/exists.ts";
 import type { Pod } from "../objects.ts";
 import type { PodStore } from "../pipeline.ts";
 import type { CgroupLayout } from "../pod/cgroup-path.ts";
@@ -24,7 +24,7 @@ export function createPodGround({ host, rootDir, layout, settings, podPidsLimit,
   const made = new Set<string>();
   const open = async (signal: AbortSignal): Promise<PodCgroups> => {
     cgroups ??= createPodCgroups({
-      cgroups: await openCgroups(host, await cgroupVersion(host, signal), signal),
+      cgroups: await openCgroups(host, await cgroupVersion(host.fs, signal), signal),
       layout: await layout(signal),
       settings,
       podPidsLimit,
@@ -56,14 +56,4 @@ export function createPodGround({ host, rootDir, layout, settings, podPidsLimit,
       await (await open(signal)).remove(uid, signal);
     },
   };
-}
-
-async function cgroupVersion(host: Host, signal: AbortSignal): Promise<1 | 2> {
-  return host.fs.stat("/sys/fs/cgroup/cgroup.controllers", signal).then(
-    () => 2,
-    (error: unknown) => {
-      if (hasCode(error, "not_found")) return 1;
-      throw error;
-    },
-  );
 }

@@ -1,4 +1,5 @@
 import { posix } from "node:path";
+import { cgroupVersion, exists } from "../host/exists.ts";
 import { CodedError, hasCode } from "../lib/errors.ts";
 import { type TargetResources, pageSizeName } from "../pod/resources.ts";
 import type { Host } from "../seams/host.ts";
@@ -23,7 +24,7 @@ export function createTargetFacts(fs: Host["fs"]): (signal: AbortSignal) => Prom
 
 /** @throws CodedError unavailable and the like when the target cannot be read. */
 async function readTargetFacts(fs: Host["fs"], signal: AbortSignal): Promise<TargetFacts> {
-  const cgroupV2 = await exists(fs, `${cgroupRoot}/cgroup.controllers`, signal);
+  const cgroupV2 = (await cgroupVersion(fs, signal)) === 2;
   const [memoryBytes, hugePageSizes, swapController, thermalPaths, selinux] = await Promise.all([
     memoryOf(fs, signal),
     hugePageSizesOf(fs, signal),
@@ -64,16 +65,6 @@ async function namesIn(fs: Host["fs"], path: string, signal: AbortSignal): Promi
     return (await fs.list(path, signal)).map(({ name }) => name).sort();
   } catch (error) {
     if (hasCode(error, "not_found", "permission_denied")) return [];
-    throw error;
-  }
-}
-
-async function exists(fs: Host["fs"], path: string, signal: AbortSignal): Promise<boolean> {
-  try {
-    await fs.stat(path, signal);
-    return true;
-  } catch (error) {
-    if (hasCode(error, "not_found", "permission_denied")) return false;
     throw error;
   }
 }

@@ -71,6 +71,20 @@ const drafts: Readonly<Record<string, SpecDraft>> = {
   },
 };
 const names = Object.keys(drafts);
+/** Pods that run through every change of agents. */
+const lasting = [
+  "talks",
+  "host-network",
+  "memory",
+  "config",
+  "secret",
+  "http",
+  "exec",
+  "restarted",
+  "limited",
+  "stays",
+  "by-graftlet",
+];
 
 describe("graftlet and the kubelet take over from each other", { timeout: 420_000 }, () => {
   let cluster: Cluster;
@@ -222,20 +236,7 @@ describe("graftlet and the kubelet take over from each other", { timeout: 420_00
       run("finishes", { restartPolicy: "Never", containers: [shell("sleep 6; exit 7")] }),
     ]);
     const ending = firstProcess(cluster, finishes);
-    const rest = [
-      "talks",
-      "host-network",
-      "memory",
-      "config",
-      "secret",
-      "http",
-      "exec",
-      "restarted",
-      "limited",
-      "stays",
-      "by-graftlet",
-    ];
-    await undisturbed(rest, async () => {
+    await undisturbed(lasting, async () => {
       const crashing = await pods.ready("crashes");
       const began = performance.now();
       assert.ok(await agent.stop(), "it ended by itself");
@@ -272,21 +273,8 @@ describe("graftlet and the kubelet take over from each other", { timeout: 420_00
     const argv = readFileSync(`/proc/${agent.pid}/cmdline`, "utf8")
       .split("\0")
       .filter((word) => word !== "");
-    const rest = [
-      "talks",
-      "host-network",
-      "memory",
-      "config",
-      "secret",
-      "http",
-      "exec",
-      "restarted",
-      "limited",
-      "stays",
-      "by-graftlet",
-    ];
     await undisturbed(
-      rest.filter((name) => name !== "stays"),
+      lasting.filter((name) => name !== "stays"),
       async () => {
         await switchTo(() => startKubelet(cluster));
         await run("by-kubelet");
