@@ -42,6 +42,13 @@ export function transferTests(lab: () => Lab): void {
       await pods.ready("transfer");
       for (let round = 0; round < 4; round++)
         await cluster.kubectl(["exec", "-i", "transfer", "--", "cat"], { stdin: Buffer.alloc(32 << 20) });
+      // Logs are read another way than exec's streams: they are warmed up too.
+      await pods.create("warm", {
+        restartPolicy: "Never",
+        containers: [shell("yes 0123456789abcdef | head -c 134217728")],
+      });
+      await pods.until("warm", "to have ended", (pod) => pod.status?.phase === "Succeeded");
+      await received(["logs", "warm"]);
     });
 
     /** Does something, and asserts that graftlet's memory never grew by more than the allowance meanwhile. */
