@@ -3,6 +3,8 @@ import { acquireLock } from "./host/lock.ts";
 import type { Clock } from "./lib/clock.ts";
 import { CodedError, hasCode, messageOf } from "./lib/errors.ts";
 import type { Host } from "./seams/host.ts";
+import type { Sharing } from "./seams/provider.ts";
+import { serverName } from "./server/healthz.ts";
 
 const kubeletHealthPort = 10_248;
 /** Whoever listens there and says nothing for so long, milliseconds, is no kubelet. */
@@ -10,13 +12,15 @@ const answerWithinMs = 2_000;
 
 export interface ClaimDeps {
   readonly host: Host;
+  readonly sharing: Sharing;
   readonly clock: Clock;
 }
 
-/** Makes sure that this is the only agent on its root directory, and that no kubelet runs on the target.
+/** Makes sure that this is the only agent on its root directory, and that no kubelet runs on the target. Nodes that share
+ *  their runtime leave each other's pods alone, so they may stand side by side.
  *  @returns what gives the root directory back. @throws CodedError, one sentence, when it is in use or cannot be written. */
 export async function claimTarget(
-  { host, clock }: ClaimDeps,
+  { host, sharing, clock }: ClaimDeps,
   { rootDir }: Pick<NodeConfig, "rootDir">,
   signal: AbortSignal,
 ): Promise<AsyncDisposable> {
@@ -39,7 +43,8 @@ export async function claimTarget(
       { cause: error },
     );
   });
-  if (!(await kubeletAnswers(host, clock.within(answerWithinMs, signal)))) return lock;
+  const neighbour = await kubeletOn(host, clock.within(answerWithinMs, signal));
+  if (neighbour === "none" || (neighbour === "sharing graftlet" && sharing === "shared")) return lock;
   await lock[Symbol.asyncDispose]();
   throw new CodedError(
     "failed_precondition",
@@ -47,19 +52,21 @@ export async function claimTarget(
   );
 }
 
-/** True when something answers as a kubelet's health endpoint does. */
-async function kubeletAnswers(host: Host, signal: AbortSignal): Promise<boolean> {
+/** What answers on the health port as a kubelet's health endpoint does. */
+async function kubeletOn(host: Host, signal: AbortSignal): Promise<"none" | "kubelet" | "sharing graftlet"> {
   const connection = await host.dial({ host: "127.0.0.1", port: kubeletHealthPort }, signal).catch(() => undefined);
-  if (!connection) return false;
+  if (!connection) return "none";
   try {
     connection.setEncoding("utf8");
     connection.write("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-    const { promise, resolve } = Promise.withResolvers<boolean>();
-    connection.once("data", (text: string) => resolve(text.startsWith("HTTP/1.")));
-    connection.once("error", () => resolve(false));
-    connection.once("end", () => resolve(false));
-    signal.addEventListener("abort", () => resolve(false), { once: true });
-    return await promise;
+    const { promise, resolve } = Promise.withResolvers<string>();
+    connection.once("data", (text: string) => resolve(text));
+    connection.once("error", () => resolve(""));
+    connection.once("end", () => resolve(""));
+    signal.addEventListener("abort", () => resolve(""), { once: true });
+    const answer = await promise;
+    if (!answer.startsWith("HTTP/1.")) return "none";
+    return answer.toLowerCase().includes(`\r\nserver: ${serverName("shared")}\r\n`) ? "sharing graftlet" : "kubelet";
   } finally {
     connection.destroy();
   }

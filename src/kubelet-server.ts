@@ -10,7 +10,7 @@ import type { Service } from "./lib/service-group.ts";
 import { serverConfig } from "./node-setup.ts";
 import type { HostAddresses, LogReader, PodStore, StatusReader } from "./pipeline.ts";
 import type { Pleg } from "./pleg/pleg.ts";
-import type { Runtime } from "./seams/runtime.ts";
+import type { Target } from "./seams/provider.ts";
 import { createHealthzServer } from "./server/healthz.ts";
 import { type Authenticator, type Authorizer, alwaysAllow } from "./server/ports.ts";
 import { cachedAuthenticator, cachedAuthorizer } from "./server/review-cache.ts";
@@ -19,7 +19,7 @@ import { createKubeletServer } from "./server/server.ts";
 export interface ServerParts {
   readonly config: NodeConfig;
   readonly client: ApiClient;
-  readonly runtime: Runtime;
+  readonly target: Target;
   readonly addresses: HostAddresses;
   readonly pods: PodStore;
   readonly statuses: StatusReader;
@@ -34,9 +34,12 @@ export interface ServerParts {
 export async function composeServer(parts: ServerParts): Promise<readonly Service[]> {
   const { config, client, pleg, clock, log } = parts;
   const { kubelet, nodeName } = config;
+  const { sharing } = parts.target;
   const { healthzPort, healthzBindAddress } = kubelet;
   const healthz =
-    healthzPort > 0 ? [createHealthzServer({ address: healthzBindAddress, port: healthzPort, clock, log })] : [];
+    healthzPort > 0
+      ? [createHealthzServer({ address: healthzBindAddress, port: healthzPort, sharing, clock, log })]
+      : [];
   if (!kubelet.enableServer) return healthz;
   const certificate = await createServingCertificate({
     certDir: config.certDir,
@@ -54,6 +57,7 @@ export async function composeServer(parts: ServerParts): Promise<readonly Servic
   const server = createKubeletServer({
     ...parts,
     ...access(parts),
+    runtime: parts.target.runtime,
     config: serverConfig(config),
     certificate,
     clientCA,

@@ -11,6 +11,7 @@ import type { Clock } from "./lib/clock.ts";
 import type { Logger } from "./lib/log.ts";
 import { type Service, runGroup } from "./lib/service-group.ts";
 import { createNodeAgent } from "./node/node-agent.ts";
+import { createPodCidr } from "./node/pod-cidr.ts";
 import { createRuntimeHealth } from "./node/runtime-health.ts";
 import { nodeSettings } from "./node-setup.ts";
 import type { Waker } from "./pipeline.ts";
@@ -38,9 +39,8 @@ export async function runKubelet(deps: KubeletDeps, signal: AbortSignal): Promis
   const sync = composeSync(deps, cluster, target, waker);
   const { pods, statuses } = sync;
   const server = await composeServer({
-    ...deps,
     ...target,
-    runtime: deps.target.runtime,
+    ...deps,
     addresses: target.agent,
     pods,
     statuses,
@@ -113,7 +113,8 @@ async function observeTarget(
     ...pleg,
     ready: async (stop) => void (await Promise.all([pleg.ready(stop), health.answered(stop)])),
   };
-  const running: readonly Service[] = [health, ...agent.services, shown];
+  const podCidr = createPodCidr({ nodes, runtime, clock, log });
+  const running: readonly Service[] = [health, podCidr, ...agent.services, shown];
   return { ownerLabels, logs, pleg, health, agent, running };
 }
 

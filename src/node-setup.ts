@@ -2,6 +2,8 @@ import { gateEnabled } from "./config/feature-gates.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import type { NodeSettings } from "./node/node-agent.ts";
 import type { PodSettings } from "./runtime/prepare.ts";
+import { quantityValue } from "./pod/quantity.ts";
+import type { ContainerLogLimits } from "./seams/provider.ts";
 import type { ServerConfig } from "./server/ports.ts";
 import { kubeletVersion } from "./version.ts";
 
@@ -52,6 +54,11 @@ export function podSettings(
     cpuCfsPeriodUs: kubelet.cpuCFSQuotaPeriod * 1000,
     ownerLabels,
   };
+}
+
+/** How large a container's log grows, for runtimes that rotate logs themselves. */
+export function containerLogLimits({ kubelet }: Pick<NodeConfig, "kubelet">): ContainerLogLimits {
+  return { maxSizeBytes: quantityValue(kubelet.containerLogMaxSize), maxFiles: kubelet.containerLogMaxFiles };
 }
 
 /** What the kubelet API is served with. */

@@ -5,6 +5,7 @@ import { CodedError, codeOf, messageOf } from "./lib/errors.ts";
 import { type Logger, createLogger } from "./lib/log.ts";
 import { runKubelet } from "./kubelet.ts";
 import { claimTarget } from "./claim.ts";
+import { containerLogLimits } from "./node-setup.ts";
 import type { ProviderFactory } from "./seams/provider.ts";
 import { graftletVersion, kubeletVersion } from "./version.ts";
 
@@ -56,6 +57,7 @@ async function runNode({ config, providers, clock, log, signal }: NodeRun): Prom
       containerRuntimeEndpoint: kubelet.containerRuntimeEndpoint,
       imageServiceEndpoint: kubelet.imageServiceEndpoint,
       requestTimeoutMs: kubelet.runtimeRequestTimeout,
+      containerLogs: containerLogLimits(config),
       nodeName,
       clock,
       log,
@@ -74,7 +76,7 @@ async function runNode({ config, providers, clock, log, signal }: NodeRun): Prom
       qps: kubelet.kubeAPIQPS,
       burst: kubelet.kubeAPIBurst,
     });
-    await using _claim = await claimTarget({ host: target.host, clock }, config, signal);
+    await using _claim = await claimTarget({ ...target, clock }, config, signal);
     await runKubelet({ config, target, client, clock, log }, signal);
     log.info({}, "graftlet has stopped, its pods run on");
     return true;

@@ -28,7 +28,8 @@ import {
 const noStaticPods = "static pods are not started";
 const noImageGc = "images are not garbage-collected";
 const noEviction = "no pod is evicted when resources run short";
-const noLogRotation = "container logs are not rotated";
+const noLogRotation =
+  "container logs are rotated only by a runtime that does so itself (Docker, by containerLogMaxSize and containerLogMaxFiles)";
 const noShutdown = "pods are not ended in order when the machine shuts down";
 const sharedCpus = "containers share all CPUs";
 const noCgroupLimit = "only pods are held to the node's allocatable resources";

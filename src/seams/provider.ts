@@ -14,6 +14,11 @@ export interface Target extends AsyncDisposable {
   readonly sharing: Sharing;
 }
 
+export interface ContainerLogLimits {
+  readonly maxSizeBytes: number;
+  readonly maxFiles: number;
+}
+
 export interface ProviderOptions {
   /** The node's `providerConfig`, not yet validated: the provider knows its own fields. */
   readonly config: unknown;
@@ -22,6 +27,8 @@ export interface ProviderOptions {
   readonly imageServiceEndpoint: string;
   /** KubeletConfiguration.runtimeRequestTimeout, milliseconds: the deadline of an ordinary call. */
   readonly requestTimeoutMs: number;
+  /** KubeletConfiguration.containerLogMaxSize and containerLogMaxFiles, for runtimes that rotate logs themselves. */
+  readonly containerLogs: ContainerLogLimits;
   readonly nodeName: string;
   readonly clock: Clock;
   readonly log: Logger;

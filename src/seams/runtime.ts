@@ -15,7 +15,15 @@ export interface Runtime extends Sandboxes, Containers, Images, Stats, Streams, 
   events?(signal: AbortSignal): AsyncIterable<RuntimeEvent>;
   /** Container output read over the runtime's own interface, where its log files cannot be read. */
   logs?(containerId: string, options: RuntimeLogOptions, signal: AbortSignal): AsyncIterable<LogLine>;
+  /** Directories on the target, beside the pods' log directory, in which the runtime keeps the files that log paths link to. */
+  logRoots?(signal: AbortSignal): Promise<readonly string[]>;
+  /** Why this runtime cannot do what a pod may ask for: a sentence with the remedy; undefined where it can. Known once
+   *  `status` has answered. Absent where the runtime does everything. */
+  lacks?(feature: Feature): string | undefined;
 }
+
+/** What pods may ask for and not every runtime can do. */
+export type Feature = "privileged" | "seccomp" | "appArmor" | "memoryLimit" | "cpuLimit";
 
 /** Says where to look, never what is. An event of a sandbox has its ID in `sandboxId`; of a container, in `containerId`,
  *  with the sandbox only where the runtime tells. `exited` marks the end of a main process: look until the status shows it.

@@ -71,7 +71,13 @@ async function shown(port: number): Promise<string> {
 }
 
 test("the local health endpoint", async () => {
-  const server = createHealthzServer({ address: "127.0.0.1", port: 0, clock: systemClock(), log: quiet });
+  const server = createHealthzServer({
+    address: "127.0.0.1",
+    port: 0,
+    sharing: "shared",
+    clock: systemClock(),
+    log: quiet,
+  });
   const stop = new AbortController();
   const done = server.run(stop.signal);
   await server.ready(stop.signal);
@@ -86,7 +92,13 @@ test("the local health endpoint", async () => {
   assert.deepEqual(await fetched("/healthz/ping"), [200, "ok"]);
   assert.equal((await fetched("/pods"))[0], 404);
   assert.deepEqual(await fetched("/healthz/%zz"), [400, "400 Bad Request\n"]);
-  const taken = createHealthzServer({ address: "127.0.0.1", port, clock: systemClock(), log: quiet });
+  const taken = createHealthzServer({
+    address: "127.0.0.1",
+    port,
+    sharing: "shared",
+    clock: systemClock(),
+    log: quiet,
+  });
   await assert.rejects(taken.run(stop.signal), { code: "already_exists", message: /^healthzPort \d+ is taken/ });
   stop.abort();
   await done;

@@ -13,6 +13,7 @@ const options: ProviderOptions = {
   containerRuntimeEndpoint: `unix://${join(tmpdir(), "graftlet-no-such.sock")}`,
   imageServiceEndpoint: "",
   requestTimeoutMs: 1000,
+  containerLogs: { maxSizeBytes: 1, maxFiles: 2 },
   nodeName: "n",
   clock: systemClock(),
   log: silent,

@@ -1,0 +1,154 @@
+import { Agent } from "node:http";
+import type { Duplex } from "node:stream";
+import type Modem from "docker-modem";
+import Dockerode from "dockerode";
+import type { Clock } from "../../src/lib/clock.ts";
+import { CodedError, hasCode, throwIfAborted } from "../../src/lib/errors.ts";
+import type { Host } from "../../src/seams/host.ts";
+import { codedDockerError } from "./errors.ts";
+
+/** How long a call may take: milliseconds, milliseconds on top of an ordinary call's, or no limit but the signal's (streams,
+ *  pulls, waits). */
+export type Limit = number | { readonly beyondMs: number } | "none";
+
+/** A Docker daemon. It connects for each call; while the daemon does not answer, calls fail at once with `unavailable`. */
+export interface Docker {
+  /** Runs one API call. @param work gets dockerode at the version agreed on with the daemon, and the signal to hand on as
+   *  `abortSignal`. @param limit the call's deadline; the ordinary one when left out.
+   *  @throws CodedError with the daemon's words as its message. */
+  call<T>(
+    work: (engine: Dockerode, abortSignal: AbortSignal) => Promise<T>,
+    signal: AbortSignal,
+    limit?: Limit,
+  ): Promise<T>;
+  /** The API version agreed on, such as `1.41`. */
+  apiVersion(signal: AbortSignal): Promise<string>;
+  close(): void;
+}
+
+export interface DockerOptions {
+  /** Absolute path of the daemon's socket on the target. */
+  readonly socket: string;
+  readonly host: Pick<Host, "dial">;
+  /** Deadline of an ordinary call, milliseconds. */
+  readonly requestTimeoutMs: number;
+  readonly clock: Clock;
+}
+
+/** The oldest API that has what a kubelet needs (Docker Engine 20.10), and the newest that this provider speaks. Every daemon
+ *  from 20.10 on serves one of these. @see https://docs.docker.com/reference/api/engine/version-history/ */
+const oldest = "1.41";
+const newest = "1.44";
+
+interface Agreed {
+  readonly version: string;
+  readonly engine: Dockerode;
+}
+
+/** A daemon that comes back may be another version: what was agreed on holds until a call finds it out of reach. */
+export function createDocker({ socket, host, requestTimeoutMs, clock }: DockerOptions): Docker {
+  const agent = new DialAgent(host, socket);
+  const options: Dockerode.DockerOptions & { agent: Agent } = { socketPath: socket, agent };
+  const plain = new Dockerode(options);
+  let agreed: Agreed | undefined;
+  const agree = async (signal: AbortSignal): Promise<Agreed> => {
+    if (agreed) return agreed;
+    const version = agreedVersion(await ask<EngineVersion>(plain, { path: "/version", signal }), socket);
+    agreed = { version, engine: new Dockerode({ ...options, version: `v${version}` }) };
+    return agreed;
+  };
+  const within = async <T>(work: (signal: AbortSignal) => Promise<T>, signal: AbortSignal, limit: Limit) => {
+    throwIfAborted(signal);
+    const until = limit === "none" ? signal : clock.within(deadlineMs(limit, requestTimeoutMs), signal);
+    try {
+      return await work(until);
+    } catch (error) {
+      const coded = codedDockerError(error, socket, until);
+      if (hasCode(coded, "unavailable")) agreed = undefined;
+      throw coded;
+    }
+  };
+  return {
+    call: (work, signal, limit = requestTimeoutMs) =>
+      within(async (until) => work((await agree(until)).engine, until), signal, limit),
+    apiVersion: (signal) => within(async (until) => (await agree(until)).version, signal, requestTimeoutMs),
+    close: () => agent.destroy(),
+  };
+}
+
+function deadlineMs(limit: Exclude<Limit, "none">, requestTimeoutMs: number): number {
+  return typeof limit === "number" ? limit : requestTimeoutMs + limit.beyondMs;
+}
+
+export interface Question {
+  readonly method?: "GET" | "POST" | "DELETE";
+  /** Without version and query. */
+  readonly path: string;
+  readonly query?: Readonly<Record<string, string | number | boolean>>;
+  readonly body?: object;
+  readonly signal: AbortSignal;
+}
+
+/** Asks what dockerode has no method for that takes a signal. @returns the answer's JSON. */
+export function ask<T>(
+  engine: Dockerode,
+  { method = "GET", path, query = {}, body = {}, signal }: Question,
+): Promise<T> {
+  const modem: Modem = engine.modem;
+  return new Promise((resolve, reject) => {
+    modem.dial(
+      {
+        method,
+        path: `${path}?`,
+        options: { _query: query, _body: body },
+        statusCodes: { 200: true, 201: true, 204: true },
+        abortSignal: signal,
+      },
+      (error, answer) => (error ? reject(error) : resolve(answer as T)),
+    );
+  });
+}
+
+interface EngineVersion {
+  readonly ApiVersion: string;
+  readonly MinAPIVersion?: string;
+  readonly Version: string;
+}
+
+/** @throws CodedError failed_precondition, one sentence, when the daemon speaks no version that this provider does. */
+export function agreedVersion({ ApiVersion, MinAPIVersion, Version }: EngineVersion, socket: string): string {
+  const refuse = (what: string) =>
+    new CodedError(
+      "failed_precondition",
+      `the Docker Engine at ${socket} is version ${Version} with API ${MinAPIVersion ?? ApiVersion} to ${ApiVersion}: ${what}`,
+    );
+  if (compare(ApiVersion, oldest) < 0)
+    throw refuse(`upgrade it to Docker Engine 20.10 (API ${oldest}) or newer for graftlet to run pods on it.`);
+  if (MinAPIVersion && compare(MinAPIVersion, newest) > 0)
+    throw refuse(`it no longer serves API ${newest}, the newest that this graftlet speaks; use a newer graftlet.`);
+  return compare(ApiVersion, newest) < 0 ? ApiVersion : newest;
+}
+
+function compare(a: string, b: string): number {
+  const [aMajor = 0, aMinor = 0] = a.split(".").map(Number);
+  const [bMajor = 0, bMinor = 0] = b.split(".").map(Number);
+  return aMajor - bMajor || aMinor - bMinor;
+}
+
+/** Connections are opened by the target, one for each request: a daemon that restarted leaves no stale ones. */
+class DialAgent extends Agent {
+  readonly #host: Pick<Host, "dial">;
+  readonly #socket: string;
+  constructor(host: Pick<Host, "dial">, socket: string) {
+    super({ keepAlive: false });
+    this.#host = host;
+    this.#socket = socket;
+  }
+  override createConnection(_options: unknown, done?: (error: Error | null, connection: Duplex) => void): undefined {
+    this.#host.dial({ unix: this.#socket }).then(
+      (connection) => done?.(null, connection),
+      (error: Error) => done?.(error, undefined as unknown as Duplex),
+    );
+    return undefined;
+  }
+}

@@ -1,0 +1,93 @@
+import { CodedError } from "../../src/lib/errors.ts";
+
+export interface DockerConfig {
+  /** Absolute path of the daemon's socket. */
+  readonly socket: string;
+  /** Name of the Docker network that pods are in; made when it is not there. */
+  readonly network: string;
+  /** Subnet of that network where the node has no spec.podCIDR; Docker chooses when neither is given. */
+  readonly podCIDR?: string;
+  /** Image of the container that holds a pod's namespaces. */
+  readonly sandboxImage: string;
+}
+
+const fields = ["socket", "network", "podCIDR", "sandboxImage"];
+const defaultSocket = "/var/run/docker.sock";
+const defaultSandboxImage = "registry.k8s.io/pause:3.10.2";
+
+/** Reads the docker provider's `providerConfig`: `socket`, `network`, `podCIDR`, `sandboxImage`, all optional.
+ *  @throws CodedError invalid_argument, a sentence that names the field and the remedy. */
+export function readDockerConfig(config: unknown, nodeName: string): DockerConfig {
+  const given = recordOf(config);
+  const unknown = Object.keys(given).find((name) => !fields.includes(name));
+  if (unknown !== undefined)
+    throw invalid(
+      `providerConfig.${unknown} is not a field of the docker provider: remove it (it knows ${fields.join(", ")}).`,
+    );
+  const podCIDR = given.podCIDR === undefined ? undefined : cidrOf(given.podCIDR);
+  return {
+    socket: given.socket === undefined ? defaultSocket : socketOf(given.socket),
+    network: given.network === undefined ? `graftlet-${nodeName}` : networkOf(given.network),
+    sandboxImage: given.sandboxImage === undefined ? defaultSandboxImage : imageOf(given.sandboxImage),
+    ...(podCIDR !== undefined && { podCIDR }),
+  };
+}
+
+function recordOf(config: unknown): Readonly<Record<string, unknown>> {
+  if (config === undefined || config === null) return {};
+  if (typeof config !== "object" || Array.isArray(config))
+    throw invalid(
+      "providerConfig of the docker provider is not a map of fields: write `socket: unix:///var/run/docker.sock`.",
+    );
+  return { ...config };
+}
+
+function socketOf(value: unknown): string {
+  const path = typeof value === "string" ? value.replace(/^unix:(\/\/)?/, "") : "";
+  if (!path.startsWith("/"))
+    throw invalid(
+      `providerConfig.socket is ${JSON.stringify(value)}, not the address of a unix socket: write it as unix:///var/run/docker.sock (Docker on another machine is reached with --provider ssh).`,
+    );
+  return path;
+}
+
+/** @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Network/operation/NetworkCreate */
+function networkOf(value: unknown): string {
+  if (typeof value !== "string" || !/^[a-zA-Z0-9][a-zA-Z0-9_.-]+$/.test(value))
+    throw invalid(
+      `providerConfig.network is ${JSON.stringify(value)}, not the name of a Docker network: write letters, digits, dashes, dots and underscores.`,
+    );
+  if (["host", "none", "default"].includes(value))
+    throw invalid(
+      `providerConfig.network is ${JSON.stringify(value)}, on which pods have no addresses of their own: name a bridge network.`,
+    );
+  return value;
+}
+
+function cidrOf(value: unknown): string {
+  const [address, bits] = typeof value === "string" ? value.split("/") : [];
+  if (!address || !bits || !isIPv4Prefix(address, bits))
+    throw invalid(
+      `providerConfig.podCIDR is ${JSON.stringify(value)}, not an IPv4 subnet with room for pods: write it as 10.88.0.0/24.`,
+    );
+  return `${address}/${bits}`;
+}
+
+/** From /8 to /29: a smaller one has no room beside the gateway. */
+function isIPv4Prefix(address: string, bits: string): boolean {
+  const parts = /^(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})$/.exec(address)?.slice(1).map(Number);
+  if (!parts || parts.some((part) => part > 255) || !/^\d{1,2}$/.test(bits)) return false;
+  return Number(bits) >= 8 && Number(bits) <= 29;
+}
+
+function imageOf(value: unknown): string {
+  if (typeof value !== "string" || !/^[\w][\w.:/@-]+$/.test(value))
+    throw invalid(
+      `providerConfig.sandboxImage is ${JSON.stringify(value)}, not the name of an image: write it as ${defaultSandboxImage}.`,
+    );
+  return value;
+}
+
+function invalid(sentence: string): CodedError {
+  return new CodedError("invalid_argument", sentence);
+}

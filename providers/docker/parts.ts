@@ -1,0 +1,18 @@
+import type { Clock } from "../../src/lib/clock.ts";
+import type { Logger } from "../../src/lib/log.ts";
+import type { Host } from "../../src/seams/host.ts";
+import type { ContainerLogLimits } from "../../src/seams/provider.ts";
+import type { Docker } from "./client.ts";
+import type { DockerConfig } from "./config.ts";
+
+/** What the verbs of this provider work with. */
+export interface DockerParts {
+  readonly docker: Docker;
+  readonly config: DockerConfig;
+  readonly nodeName: string;
+  readonly containerLogs: ContainerLogLimits;
+  /** The machine on which the daemon runs. */
+  readonly host: Host;
+  readonly clock: Clock;
+  readonly log: Logger;
+}

@@ -1,0 +1,49 @@
+import type { Container, Pod, PodSpec } from "../objects.ts";
+import type { Feature } from "../seams/runtime.ts";
+import type { Unserved } from "./decisions.ts";
+
+/** Why the node's runtime lacks a feature; undefined where it has it. */
+export type Lacks = (feature: Feature) => string | undefined;
+
+/** A field that asks for what not every runtime can do. */
+interface Asked {
+  readonly field: string;
+  readonly feature: Feature;
+}
+
+/** The fields of a pod that its node's runtime cannot serve, each with the runtime's own sentence. */
+export function lacking({ spec }: Pod, lacks: Lacks): readonly Unserved[] {
+  const asked = [...askedByPod(spec), ...lists(spec).flatMap(([path, container]) => askedByContainer(path, container))];
+  return asked.flatMap(({ field, feature }) => {
+    const why = lacks(feature);
+    return why === undefined ? [] : [{ field, why }];
+  });
+}
+
+function lists({ initContainers = [], containers }: PodSpec): readonly (readonly [string, Container])[] {
+  return [
+    ...initContainers.map((container, at) => [`spec.initContainers[${at}]`, container] as const),
+    ...containers.map((container, at) => [`spec.containers[${at}]`, container] as const),
+  ];
+}
+
+function askedByPod({ securityContext }: PodSpec): readonly Asked[] {
+  return profiles("spec.securityContext", securityContext);
+}
+
+function askedByContainer(path: string, { securityContext, resources }: Container): readonly Asked[] {
+  const asked: Asked[] = [...profiles(`${path}.securityContext`, securityContext)];
+  if (securityContext?.privileged) asked.push({ field: `${path}.securityContext.privileged`, feature: "privileged" });
+  if (resources?.limits?.memory) asked.push({ field: `${path}.resources.limits.memory`, feature: "memoryLimit" });
+  if (resources?.limits?.cpu) asked.push({ field: `${path}.resources.limits.cpu`, feature: "cpuLimit" });
+  return asked;
+}
+
+function profiles(path: string, security: PodSpec["securityContext"] | Container["securityContext"]): readonly Asked[] {
+  const { seccompProfile, appArmorProfile } = security ?? {};
+  const confines = (profile: { readonly type: string } | undefined) => profile && profile.type !== "Unconfined";
+  return [
+    ...(confines(seccompProfile) ? [{ field: `${path}.seccompProfile`, feature: "seccomp" } as const] : []),
+    ...(confines(appArmorProfile) ? [{ field: `${path}.appArmorProfile`, feature: "appArmor" } as const] : []),
+  ];
+}

@@ -1,0 +1,62 @@
+import { UpdateRuntimeConfigRequest } from "../gen/cri.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { Logger } from "../lib/log.ts";
+import { type Service, onAbort } from "../lib/service-group.ts";
+import type { Node } from "../objects.ts";
+import type { Runtime } from "../seams/runtime.ts";
+
+export interface PodCidrDeps {
+  readonly nodes: { onChange(listener: (node: Node | undefined) => void): () => void; node(): Node | undefined };
+  readonly runtime: Pick<Runtime, "updateRuntimeConfig">;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** How long after a failure the runtime is told again, milliseconds. */
+const retryMs = 5_000;
+
+/** Tells the runtime which addresses the cluster assigned to this node's pods: the node's spec.podCIDRs, whenever they
+ *  change. @see https://kubernetes.io/docs/concepts/cluster-administration/networking/ */
+export function createPodCidr({ nodes, runtime, clock, log }: PodCidrDeps): Service {
+  let told = "";
+  const tell = async (signal: AbortSignal): Promise<boolean> => {
+    const podCidr = cidrsOf(nodes.node());
+    if (podCidr === told || podCidr === "") return true;
+    try {
+      const request = UpdateRuntimeConfigRequest.fromPartial({ runtimeConfig: { networkConfig: { podCidr } } });
+      await runtime.updateRuntimeConfig(request, signal);
+      told = podCidr;
+      log.info({ podCidr }, "the runtime knows the addresses for pods");
+      return true;
+    } catch (error) {
+      if (!signal.aborted) log.warn({ err: error, podCidr }, "the runtime cannot be told the addresses for pods yet");
+      return false;
+    }
+  };
+  const first = Promise.withResolvers<void>();
+  return {
+    name: "pod CIDR",
+    // Pods that come with the start get addresses from the right range.
+    ready: (signal) => Promise.race([first.promise, onAbort(signal)]),
+    async run(signal) {
+      let wake = () => {};
+      const unsubscribe = nodes.onChange(() => wake());
+      while (!signal.aborted) {
+        const changed = Promise.withResolvers<void>();
+        wake = changed.resolve;
+        const heard = await tell(signal);
+        first.resolve();
+        const woken = new AbortController();
+        const waits = [changed.promise, onAbort(signal, woken.signal)];
+        if (!heard) waits.push(clock.sleep(retryMs, woken.signal).catch(() => undefined));
+        await Promise.race(waits);
+        woken.abort();
+      }
+      unsubscribe();
+    },
+  };
+}
+
+function cidrsOf(node: Node | undefined): string {
+  return (node?.spec?.podCIDRs ?? [node?.spec?.podCIDR ?? ""]).join(",");
+}
