@@ -37,7 +37,7 @@ const parts: Readonly<Record<string, readonly string[]>> = {
   server: [...stage, "streams"],
   ...Object.fromEntries(stages.map((name) => [name, stage])),
   kubelet: [...stages, ...stage, "server", "streams", "config"],
-  providers: ["seams", "host", "lib", "gen", "streams", "objects"],
+  providers: ["seams", "host", "lib", "gen", "streams", "objects", "pod"],
 };
 
 /** Packages that only one part may import as values; types are free. */
@@ -45,6 +45,8 @@ const fenced: Readonly<Record<string, string>> = {
   "@kubernetes/client-node": "api",
   express: "server",
   "@grpc/grpc-js": "providers",
+  dockerode: "providers",
+  ws: "streams",
 };
 
 interface Import {

@@ -1,9 +1,9 @@
 import { Agent } from "node:http";
-import type { Duplex } from "node:stream";
+import { type Duplex, PassThrough } from "node:stream";
 import type Modem from "docker-modem";
 import Dockerode from "dockerode";
 import type { Clock } from "../../src/lib/clock.ts";
-import { CodedError, hasCode, throwIfAborted } from "../../src/lib/errors.ts";
+import { CodedError, hasCode, messageOf, throwIfAborted } from "../../src/lib/errors.ts";
 import type { Host } from "../../src/seams/host.ts";
 import { codedDockerError } from "./errors.ts";
 
@@ -144,11 +144,17 @@ class DialAgent extends Agent {
     this.#host = host;
     this.#socket = socket;
   }
-  override createConnection(_options: unknown, done?: (error: Error | null, connection: Duplex) => void): undefined {
-    this.#host.dial({ unix: this.#socket }).then(
-      (connection) => done?.(null, connection),
-      (error: Error) => done?.(error, undefined as unknown as Duplex),
-    );
-    return undefined;
+  override createConnection(_options: unknown, done?: Dialled): undefined {
+    void this.#dial(done ?? (() => {}));
+  }
+  async #dial(done: Dialled): Promise<void> {
+    try {
+      done(null, await this.#host.dial({ unix: this.#socket }));
+    } catch (error) {
+      done(error instanceof Error ? error : new Error(messageOf(error)), new PassThrough());
+    }
   }
 }
+
+/** Node's agents look at the connection only where there is no error. */
+type Dialled = (error: Error | null, connection: Duplex) => void;
