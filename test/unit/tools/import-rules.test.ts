@@ -47,8 +47,8 @@ const cases: readonly [name: string, path: string, source: string, faults: reado
   [
     "providers stay off the pipeline",
     "providers/cri/a.ts",
-    'import { x } from "../../src/pod/x.ts";\nimport { y } from "../../src/lib/y.ts";\nimport { z } from "../local/z.ts";',
-    ["providers/cri/a.ts:1: providers must not import pod"],
+    'import { x } from "../../src/runtime/x.ts";\nimport { y } from "../../src/lib/y.ts";\nimport { z } from "../local/z.ts";',
+    ["providers/cri/a.ts:1: providers must not import runtime"],
   ],
   [
     "only the kubelet API and the providers stream",
