@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check types lint imports format unit contract integration build clean packages cluster-tools root
+.PHONY: help demo test check types lint imports format unit contract integration churn build clean packages cluster-tools root
 MAKEFLAGS += --no-print-directory
 
 export PATH := $(CURDIR)/node_modules/.bin:$(CURDIR)/tools/node_modules/.bin:$(PATH)
@@ -17,9 +17,9 @@ tests = timeout --foreground --signal=INT --kill-after=60 $(1)m node --test
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(deps) packages cluster-tools ## a cluster, a node run by graftlet, pods, kubectl (KUBECONFIG=… joins yours, KEEP=1 leaves it up)
+demo: $(deps) packages cluster-tools ## a cluster, a node run by graftlet, pods, kubectl (PROVIDER=docker, KUBECONFIG=… joins yours, KEEP=1 leaves it up)
 	$(call say,demo)
-	@node test/cluster/demo.ts
+	@GRAFTLET_TEST_PROVIDER=$(or $(PROVIDER),cri) node test/cluster/demo.ts
 
 test: ## everything: check, unit, contract, integration
 	@started=$$SECONDS
@@ -57,15 +57,27 @@ contract: $(deps) packages cluster-tools ## every Host and Runtime against the c
 	$(call say,contract tests)
 	@$(call tests,15) --test-concurrency=1 --test-timeout=600000 "test/contract/**/*.test.ts"
 
-integration: $(deps) packages cluster-tools ## features on a real cluster (ONLY=logs runs test/integration/logs*.test.ts); root
-	@echo "==> integration tests$(if $(ONLY), of $(ONLY))"
-	shopt -s nullglob globstar
+# Files named after a provider are about that provider alone.
+integration: $(deps) packages cluster-tools ## features on a real cluster, with each provider (PROVIDER=docker: one of cri, docker; ONLY=logs: test/integration/logs*.test.ts); root
+	@shopt -s nullglob globstar
 	files=(test/integration/**/$(ONLY)*.test.ts)
 	if [ $${#files[@]} -eq 0 ]; then
 	  echo "make integration: no test/integration/$(ONLY)*.test.ts; ONLY is one of:" $$(cd test/integration && ls | sed -n 's/\.test\.ts$$//p') >&2
 	  exit 1
 	fi
-	$(call tests,30) --test-concurrency=2 --test-timeout=900000 "$${files[@]}"
+	for provider in $(or $(PROVIDER),cri docker); do
+	  fitting=()
+	  for file in "$${files[@]}"; do
+	    case "$$provider $$file" in "cri "*/docker-*) ;; *) fitting+=("$$file") ;; esac
+	  done
+	  if [ $${#fitting[@]} -eq 0 ]; then echo "==> no integration tests$(if $(ONLY), of $(ONLY)) for provider $$provider"; continue; fi
+	  echo "==> integration tests$(if $(ONLY), of $(ONLY)), provider $$provider"
+	  GRAFTLET_TEST_PROVIDER=$$provider $(call tests,45) --test-concurrency=2 --test-timeout=900000 "$${fitting[@]}"
+	done
+
+churn: $(deps) packages cluster-tools ## pods come and go on a Docker Engine, RATE=10 a second for SECONDS=180, and nothing of them is left; root
+	$(call say,churn)
+	@GRAFTLET_CHURN_RATE=$(or $(RATE),10) GRAFTLET_CHURN_SECONDS=$(or $(SECONDS),180) $(call tests,60) --test-timeout=3600000 test/integration/docker-churn.test.ts
 
 build: $(deps) ## dist/graftlet.mjs: one self-contained file, with third-party notices
 	$(call say,build)
@@ -87,7 +99,7 @@ $(tools): tools/package-lock.json
 	@touch $@
 
 root:
-	@[ "$$(id -u)" = 0 ] || { echo "make $(MAKECMDGOALS): root is needed for network namespaces, mounts and containerd; run it with sudo or in a container of its own" >&2; exit 1; }
+	@[ "$$(id -u)" = 0 ] || { echo "make $(MAKECMDGOALS): root is needed for network namespaces, mounts and containers; run it with sudo or in a container of its own" >&2; exit 1; }
 
 packages: root
 	@test/cluster/install-packages.sh

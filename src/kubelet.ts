@@ -80,7 +80,7 @@ async function observeTarget(
   const ownerLabels: Record<string, string> = sharing === "shared" ? { [nodeLabel]: config.nodeName } : {};
   const isRunning = async (id: string, stop: AbortSignal) =>
     (await runtime.containerStatus(id, stop)).status?.state === ContainerState.CONTAINER_RUNNING;
-  const logs = createLogReader({ host, clock, log, roots: [config.kubelet.podLogsDir], isRunning });
+  const logs = createLogReader({ host, clock, log, roots: [config.kubelet.podLogsDir], runtime, isRunning });
   const pleg = createPleg({
     runtime,
     clock,

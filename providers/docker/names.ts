@@ -6,10 +6,15 @@ export const sandboxType = "podsandbox";
 export const containerType = "container";
 export const sandboxIdLabel = "io.kubernetes.sandbox.id";
 export const logPathLabel = "io.kubernetes.container.logpath";
+/** The image as the pod names it: containers are created by its ID or digest. */
+export const imageLabel = "graftlet.dev/image";
+/** The runtime handler that a sandbox was asked for. */
+export const runtimeHandlerLabel = "graftlet.dev/runtime-handler";
 /** CRI annotations are kept as labels with this before their names. */
 export const annotationPrefix = "annotation.";
 
-const sandboxPart = "POD";
+/** In the place of a container's name. */
+export const sandboxPart = "POD";
 
 /** `k8s_POD_<pod>_<namespace>_<uid>_<attempt>`, as cri-dockerd names sandboxes. */
 export function sandboxName({ name, namespace, uid, attempt }: PodSandboxMetadata): string {

@@ -63,9 +63,9 @@ async function openFile(path: string, noFollow: boolean): Promise<HostFile> {
     throw new CodedError("failed_precondition", `${path} is not a regular file`);
   }
   return {
-    read: (position, length) =>
+    read: (position, length, _signal, into = Buffer.allocUnsafe(length)) =>
       coded(path, async () => {
-        const { buffer, bytesRead } = await handle.read(Buffer.allocUnsafe(length), 0, length, position);
+        const { buffer, bytesRead } = await handle.read(into, 0, length, position);
         return buffer.subarray(0, bytesRead);
       }),
     stat: () => coded(path, async () => infoOf(await handle.stat())),

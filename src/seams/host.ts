@@ -45,8 +45,9 @@ export type FileChange =
 
 /** An open file on the target. */
 export interface HostFile extends AsyncDisposable {
-  /** Up to `length` bytes from `position`; an empty buffer at the end. */
-  read(position: number, length: number, signal?: AbortSignal): Promise<Buffer>;
+  /** Up to `length` bytes from `position`; an empty buffer at the end. A host that can reads into `into`, at least `length`
+   *  bytes of memory, and answers with a part of it: for whoever reads a long file and is done with one block before the next. */
+  read(position: number, length: number, signal?: AbortSignal, into?: Buffer): Promise<Buffer>;
   stat(signal?: AbortSignal): Promise<FileInfo>;
   close(): Promise<void>;
 }

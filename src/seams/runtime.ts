@@ -70,10 +70,25 @@ export interface Images {
   listImages(signal: AbortSignal): Promise<readonly cri.Image[]>;
   /** Undefined when the image is not there. */
   imageStatus(image: cri.ImageSpec, signal: AbortSignal): Promise<cri.Image | undefined>;
-  /** No deadline but the signal. @returns the reference by which containers are created. */
-  pullImage(request: cri.PullImageRequest, signal: AbortSignal): Promise<string>;
+  /** No deadline but the signal. @param onProgress told how far the pull is, often, by runtimes that know.
+   *  @returns the reference by which containers are created. */
+  pullImage(
+    request: cri.PullImageRequest,
+    signal: AbortSignal,
+    onProgress?: (progress: PullProgress) => void,
+  ): Promise<string>;
   removeImage(image: cri.ImageSpec, signal: AbortSignal): Promise<void>;
   imageFsInfo(signal: AbortSignal): Promise<cri.ImageFsInfoResponse>;
+}
+
+export interface PullProgress {
+  /** Bytes that the registry has sent, as they travel. */
+  readonly bytes: number;
+  /** Of how many; undefined until every layer's size is known. */
+  readonly totalBytes?: number;
+  readonly layers: number;
+  /** Layers that are on the target, unpacked. */
+  readonly layersDone: number;
 }
 
 export interface Stats {

@@ -1,33 +1,49 @@
-// The test cluster by hand: node test/cluster/cluster.ts up|down|status|env|kubeconfig|shell [--name NAME]
+// The test cluster by hand: node test/cluster/cluster.ts up|down|status|env|kubeconfig|shell [--name NAME] [--provider cri|docker]
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { openCluster, startCluster } from "../harness/cluster.ts";
+import { clusterName, openCluster, startCluster } from "../harness/cluster.ts";
 import { networkArgv } from "../harness/namespaces.ts";
 import { isAlive } from "../harness/processes.ts";
+import { providerUnderTest, providerNamed, type ProviderName } from "../harness/runtime-daemon.ts";
 import { clusterNames, isHeld, layoutOf, readState } from "../harness/state.ts";
 import { clusterProcesses, tearDown } from "../harness/teardown.ts";
 
-const usage = `usage: node test/cluster/cluster.ts COMMAND [--name NAME] [--node NODE]
-  up          bring a cluster up and leave it running (etcd, API server, controllers, scheduler, proxy, containerd)
+const usage = `usage: node test/cluster/cluster.ts COMMAND [--name NAME] [--node NODE] [--provider cri|docker]
+  up          bring a cluster up and leave it running (etcd, API server, controllers, scheduler, proxy,
+              containerd, or dockerd with --provider docker)
   down        remove it without a trace, also one that a crash left behind
   status      say which clusters are up
   env         print shell commands that point kubectl at it: eval "$(node test/cluster/cluster.ts env)"
   kubeconfig  print the path of the admin's kubeconfig (valid inside the cluster's network)
   shell       a shell inside: its network, its mounts, KUBECONFIG set
-NAME is "demo" unless given.`;
+NAME is "demo" unless given. With --provider docker, "-docker" is appended to it.`;
+
+/** The variable by which each runtime's own tools find it. */
+const socketVariables: Readonly<Record<ProviderName, string>> = {
+  cri: "CONTAINER_RUNTIME_ENDPOINT",
+  docker: "DOCKER_HOST",
+};
 
 const say = (line: string): void => console.error(line);
 
-const commands: Readonly<Record<string, (name: string, node: string | undefined) => Promise<number>>> = {
-  async up(name, nodeName) {
-    const cluster = await startCluster({ name, say, ...(nodeName ? { nodeName } : {}) });
+/** What the command line names. `name` is the cluster's whole name. */
+interface Wanted {
+  readonly name: string;
+  readonly givenName: string;
+  readonly node: string | undefined;
+  readonly provider: ProviderName;
+}
+
+const commands: Readonly<Record<string, (wanted: Wanted) => Promise<number>>> = {
+  async up({ name, givenName, node, provider }) {
+    const cluster = await startCluster({ name: givenName, provider, say, ...(node ? { nodeName: node } : {}) });
     cluster.release();
     say(
       `cluster ${name} is up. kubectl: eval "$(node test/cluster/cluster.ts env --name ${name})"; removal: node test/cluster/cluster.ts down --name ${name}`,
     );
     return 0;
   },
-  async down(name) {
+  async down({ name }) {
     await tearDown(layoutOf(name));
     say(`cluster ${name} is gone`);
     return 0;
@@ -46,26 +62,26 @@ const commands: Readonly<Record<string, (name: string, node: string | undefined)
     if (clusterNames().length === 0) console.log("no cluster is up");
     return 0;
   },
-  async env(name) {
+  async env({ name }) {
     const cluster = await openCluster(name);
     const kubectl = networkArgv(cluster.layout, [
       cluster.tools.path("kubectl"),
       `--kubeconfig=${cluster.adminKubeconfig}`,
     ]).join(" ");
     console.log(
-      `alias kubectl='${kubectl}'\nexport GRAFTLET_NETNS=${cluster.ns} CONTAINER_RUNTIME_ENDPOINT=unix://${cluster.containerdSocket}`,
+      `alias kubectl='${kubectl}'\nexport GRAFTLET_NETNS=${cluster.ns} ${socketVariables[cluster.provider]}=unix://${cluster.runtimeSocket}`,
     );
     return 0;
   },
-  async kubeconfig(name) {
+  async kubeconfig({ name }) {
     console.log((await openCluster(name)).adminKubeconfig);
     return 0;
   },
-  async shell(name) {
+  async shell({ name }) {
     const cluster = await openCluster(name);
     const env = {
       KUBECONFIG: cluster.adminKubeconfig,
-      CONTAINER_RUNTIME_ENDPOINT: `unix://${cluster.containerdSocket}`,
+      [socketVariables[cluster.provider]]: `unix://${cluster.runtimeSocket}`,
       PATH: `${join(cluster.tools.path("kubectl"), "..")}:${process.env.PATH ?? ""}`,
     };
     const child = cluster.spawnInside([process.env.SHELL ?? "/bin/sh"], { stdio: "inherit", cwd: process.cwd(), env });
@@ -75,15 +91,19 @@ const commands: Readonly<Record<string, (name: string, node: string | undefined)
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { name: { type: "string", default: "demo" }, node: { type: "string" } },
+  options: { name: { type: "string", default: "demo" }, node: { type: "string" }, provider: { type: "string" } },
 });
 const command = commands[positionals[0] ?? ""];
 if (!command || positionals.length !== 1) {
   console.error(usage);
   process.exitCode = 2;
 } else {
-  process.exitCode = await command(values.name, values.node).catch((error: unknown) => {
+  try {
+    const provider = values.provider === undefined ? providerUnderTest() : providerNamed(values.provider, "--provider");
+    const name = clusterName(values.name, provider);
+    process.exitCode = await command({ name, givenName: values.name, node: values.node, provider });
+  } catch (error) {
     console.error(error instanceof Error ? error.message : String(error));
-    return 1;
-  });
+    process.exitCode = 1;
+  }
 }

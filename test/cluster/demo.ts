@@ -1,8 +1,10 @@
-// make demo: KUBECONFIG=… joins that cluster (CONTAINERD=unix:///… names the runtime); without it a
-// cluster is made and removed again. KEEP=1 leaves everything up. --agent kubelet shows the same with the real kubelet.
+// make demo: KUBECONFIG=… joins that cluster (CONTAINERD=unix:///…, or DOCKER=unix:///… with PROVIDER=docker, names the
+// runtime); without it a cluster is made and removed again. KEEP=1 leaves everything up. --agent kubelet shows the same with
+// the real kubelet.
 import { parseArgs } from "node:util";
-import { demoInExistingCluster } from "./demo/join.ts";
+import { demoInExistingCluster, runtimeToJoin } from "./demo/join.ts";
 import { demoInOwnCluster } from "./demo/own-cluster.ts";
+import { providerUnderTest } from "../harness/runtime-daemon.ts";
 
 const { values } = parseArgs({ options: { agent: { type: "string", default: "graftlet" } } });
 const keep = (process.env.KEEP ?? "") !== "" && process.env.KEEP !== "0";
@@ -10,12 +12,10 @@ const kubeconfig = process.env.KUBECONFIG;
 try {
   if (values.agent !== "graftlet" && values.agent !== "kubelet")
     throw new Error(`--agent is graftlet or kubelet, not ${values.agent}`);
-  if (kubeconfig)
-    await demoInExistingCluster({
-      kubeconfig,
-      containerd: process.env.CONTAINERD ?? "unix:///run/containerd/containerd.sock",
-      keep,
-    });
+  const provider = providerUnderTest();
+  if (values.agent === "kubelet" && provider !== "cri")
+    throw new Error(`the kubelet speaks CRI alone: leave out --agent kubelet or PROVIDER=${provider}`);
+  if (kubeconfig) await demoInExistingCluster({ kubeconfig, runtime: runtimeToJoin[provider](), keep });
   else await demoInOwnCluster({ keep, agent: values.agent });
 } catch (error) {
   console.error(error instanceof Error ? error.message : String(error));

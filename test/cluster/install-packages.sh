@@ -3,7 +3,7 @@
 # None of their services is started: the cluster runs programs of its own, in namespaces of its own.
 set -euo pipefail
 packages=(
-  containerd runc containernetworking-plugins etcd-server docker-registry
+  containerd runc docker.io containernetworking-plugins etcd-server docker-registry
   busybox-static bash iproute2 iptables conntrack openssl perl-base util-linux
   curl bind9-dnsutils netcat-openbsd iperf socat
 )

@@ -7,23 +7,23 @@ import { createLogger } from "../../src/lib/log.ts";
 import type { Runtime } from "../../src/seams/runtime.ts";
 import { waitFor } from "../harness/wait.ts";
 import { runtimeContract } from "./runtime.ts";
-import { type ContainerdRig, startContainerdRig } from "./runtime-containerd.ts";
 import { type RuntimeUnderTest, patience, podsOf } from "./runtime-pods.ts";
+import { type RuntimeRig, startRuntimeRig } from "./runtime-rig.ts";
 
-function runtimeOn(rig: ContainerdRig): Runtime {
+function runtimeOn(rig: RuntimeRig): Runtime {
   const { containerdSocket } = rig.layout;
   return criRuntime({
     runtimeSocket: containerdSocket,
     imageSocket: containerdSocket,
     requestTimeoutMs: 120_000,
-    host: rig,
+    host: rig.host,
     clock: systemClock(),
     log: createLogger(0),
   });
 }
 
-async function underTest(name: string): Promise<RuntimeUnderTest & { readonly rig: ContainerdRig }> {
-  const rig = await startContainerdRig(name);
+async function underTest(name: string): Promise<RuntimeUnderTest & { readonly rig: RuntimeRig }> {
+  const rig = await startRuntimeRig(name, "cri");
   const runtime = runtimeOn(rig);
   return {
     rig,
@@ -53,7 +53,7 @@ test("containerd killed: calls fail at once, the event stream breaks; back again
   const asked = performance.now();
   await assert.rejects(runtime.version(patience()), { code: "unavailable" });
   assert.ok(performance.now() - asked < 500, "fails fast");
-  await rig.daemons.startContainerd();
+  await rig.daemons.startRuntime();
   const back = performance.now();
   await waitFor("the runtime to answer", () => runtime.containerStatus(containerId, patience()), {
     timeoutMs: 10_000,

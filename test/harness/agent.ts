@@ -16,6 +16,10 @@ export interface AgentOptions {
   /** Fields of the KubeletConfiguration that differ from the harness's. */
   readonly config?: Readonly<Record<string, unknown>>;
   readonly env?: Readonly<Record<string, string>>;
+  /** A command that becomes the agent's, such as `setpriv` with its arguments. */
+  readonly through?: readonly string[];
+  /** The socket on which the agent finds the container runtime; the runtime's own unless given. */
+  readonly runtimeSocket?: string;
   /** Wait until the node is Ready; true unless given. */
   readonly untilReady?: boolean;
   /** The kubeconfig of the agent; one with the node's own identity unless given. */
@@ -41,7 +45,8 @@ export interface Agent extends AsyncDisposable {
   signal(signal: NodeJS.Signals): void;
 }
 
-/** Starts the real kubelet on the cluster's containerd: the reference that graftlet is compared with. */
+/** Starts the real kubelet: the reference that graftlet is compared with. The cluster's runtime is containerd: a kubelet speaks
+ *  CRI alone. */
 export function startKubelet(cluster: Cluster, options: AgentOptions = {}): Promise<Agent> {
   return startAgent(cluster, "kubelet", [cluster.tools.path("kubelet")], options);
 }
@@ -54,7 +59,17 @@ export function startGraftlet(
   const project = join(import.meta.dirname, "..", "..");
   const file = join(project, built ? "dist/graftlet.mjs" : "src/main.ts");
   if (!existsSync(file)) throw new Error(`${file} is missing${built ? ': run "npm run build" first' : ""}`);
-  return startAgent(cluster, "graftlet", [process.execPath, file], options);
+  return startAgent(cluster, "graftlet", [process.execPath, file, ...providerArgs(cluster, options)], options);
+}
+
+/** A kubelet's command line names a CRI runtime; another provider's is named in the provider's own file. */
+function providerArgs(cluster: Cluster, options: AgentOptions): string[] {
+  const { layout, provider } = cluster;
+  if (provider === "cri") return [];
+  const { nodeName = cluster.nodeName, runtimeSocket = cluster.runtimeSocket } = options;
+  const file = join(layout.dir, `${provider}-${nodeName}.yaml`);
+  writeFileSync(file, stringify({ socket: `unix://${runtimeSocket}`, podCIDR: addresses.pods }));
+  return [`--provider=${provider}`, `--provider-config=${file}`];
 }
 
 /** Waits until a node is Ready in the API server's eyes. */
@@ -67,7 +82,10 @@ export async function nodeReady(cluster: Cluster, nodeName: string, timeoutMs = 
 }
 
 /** The KubeletConfiguration that fits the cluster's machine. @see https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/ */
-export function kubeletConfiguration({ layout }: Cluster): Record<string, unknown> {
+export function kubeletConfiguration(
+  { layout, provider, runtimeSocket: own }: Cluster,
+  runtimeSocket = own,
+): Record<string, unknown> {
   return {
     apiVersion: "kubelet.config.k8s.io/v1beta1",
     kind: "KubeletConfiguration",
@@ -81,7 +99,7 @@ export function kubeletConfiguration({ layout }: Cluster): Record<string, unknow
     cgroupRoot: layout.cgroup,
     clusterDNS: [addresses.dns],
     clusterDomain: "cluster.local",
-    containerRuntimeEndpoint: `unix://${layout.containerdSocket}`,
+    ...(provider === "cri" && { containerRuntimeEndpoint: `unix://${runtimeSocket}` }),
     enforceNodeAllocatable: ["pods"],
     // A developer's full disk is no reason to evict a test's pods or images.
     evictionHard: {
@@ -110,9 +128,10 @@ async function startAgent(
   const { nodeName = cluster.nodeName, untilReady = true } = options;
   const { layout } = cluster;
   const config = join(layout.dir, `${program}-${nodeName}.yaml`);
-  writeFileSync(config, stringify({ ...kubeletConfiguration(cluster), ...options.config }));
+  writeFileSync(config, stringify({ ...kubeletConfiguration(cluster, options.runtimeSocket), ...options.config }));
   const kubeconfig = options.kubeconfig ?? (await cluster.kubeconfigFor(nodeName));
   const argv = [
+    ...(options.through ?? []),
     ...command,
     `--config=${config}`,
     `--kubeconfig=${kubeconfig}`,

@@ -1,7 +1,6 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createClusterCertificates } from "./certificates.ts";
-import { writeContainerdConfig } from "./containerd.ts";
 import {
   apiServerNames,
   apiServerUrl,
@@ -16,6 +15,7 @@ import { addresses, createNetwork, startHolder } from "./namespaces.ts";
 import { createCgroup } from "./cgroups.ts";
 import { kubectlArgv } from "./kubectl.ts";
 import { must, type ProcessId, run } from "./processes.ts";
+import { runtimeDaemons } from "./runtime-daemon.ts";
 import { registryArgv, writeRegistryConfigs } from "./registry.ts";
 import { type Layout, readState, writeState } from "./state.ts";
 import type { Tools } from "./tools.ts";
@@ -42,14 +42,14 @@ export async function bringUp({ layout, tools, images, say }: BringUp): Promise<
   await createNetwork(layout);
   const holder = await startHolder(layout, state.nodeName);
   writeState(layout, { ...state, holder });
-  const daemons = createDaemons({ layout, tools, holder });
+  const runtime = runtimeDaemons[state.provider];
+  const daemons = createDaemons({ layout, tools, holder, runtime });
 
-  say("starting etcd, the registries and containerd");
-  writeContainerdConfig(layout);
+  say("starting etcd and the registries");
+  runtime.writeConfig(layout);
   await registries;
   await daemons.start("etcd", etcdArgv(tools, layout));
-  for (const which of ["open", "private"] as const)
-    await daemons.start(`registry-${which}`, registryArgv(tools, layout, which));
+  for (const which of runtime.registries) await daemons.start(`registry-${which}`, registryArgv(tools, layout, which));
   const issued = await certificates;
 
   say("starting the API server");
@@ -60,7 +60,7 @@ export async function bringUp({ layout, tools, images, say }: BringUp): Promise<
     writeKubeconfig(layout, apiServerUrl, "scheduler", { commonName: "system:kube-scheduler" }),
     writeKubeconfig(layout, apiServerUrl, "proxy", { commonName: "system:kube-proxy" }),
   ]);
-  say("starting the controller manager, the scheduler, the proxy and containerd");
+  say(`starting the controller manager, the scheduler, the proxy and ${runtime.role}`);
   const kubeconfig = (name: string): string => join(layout.dir, `${name}.kubeconfig`);
   await daemons.start(
     "kube-controller-manager",
@@ -68,7 +68,7 @@ export async function bringUp({ layout, tools, images, say }: BringUp): Promise<
   );
   await daemons.start("kube-scheduler", schedulerArgv(tools, kubeconfig("scheduler")));
   await daemons.start("kube-proxy", proxyArgv(tools, kubeconfig("proxy"), state.nodeName));
-  await daemons.startContainerd();
+  await daemons.startRuntime();
   await must(kubectlArgv(layout, tools, ["apply", "--filename=-"]), { stdin: JSON.stringify(nameService) });
   await waitFor(
     "the default service account",

@@ -12,6 +12,7 @@ import { writeNodeKubeconfig } from "./kubeconfig.ts";
 import { addresses, insideArgv, privateRegistryHost } from "./namespaces.ts";
 import { type Finished, type ProcessId, run, type RunOptions, start, type StartOptions } from "./processes.ts";
 import { privateUser } from "./registry.ts";
+import { providerUnderTest, runtimeDaemons, type ProviderName } from "./runtime-daemon.ts";
 import { disown, isHeld, layoutOf, type Layout, readState, takeLease } from "./state.ts";
 import { tearDown } from "./teardown.ts";
 import { findTools, type Tools } from "./tools.ts";
@@ -19,10 +20,13 @@ import { waitFor, type WaitOptions, type Polled } from "./wait.ts";
 
 /** What a cluster is asked to be. */
 export interface ClusterOptions {
-  /** Tells clusters of one machine apart: at most 24 lower-case letters, digits and dashes. */
+  /** Tells clusters of one machine apart: at most 24 lower-case letters, digits and dashes. A cluster whose runtime is not
+   *  containerd has that appended. */
   readonly name: string;
   /** The node that its one machine is meant to become; `node-1` unless given. */
   readonly nodeName?: string;
+  /** What its machine runs pods with; the provider under test unless given. */
+  readonly provider?: ProviderName;
   /** Progress in sentences; nobody hears them unless given. */
   readonly say?: (line: string) => void;
 }
@@ -34,7 +38,7 @@ export interface Credentials {
   readonly password: string;
 }
 
-/** A running cluster: a control plane, a proxy, registries and a containerd that waits for an agent. */
+/** A running cluster: a control plane, a proxy, registries and a container runtime that waits for an agent. */
 export interface Cluster extends Kubectl, AsyncDisposable {
   readonly name: string;
   readonly nodeName: string;
@@ -46,7 +50,8 @@ export interface Cluster extends Kubectl, AsyncDisposable {
   /** Its files as its own programs see them, mounts included: `join(cluster.root, path)` can be read from outside. */
   readonly root: string;
   readonly adminKubeconfig: string;
-  readonly containerdSocket: string;
+  readonly provider: ProviderName;
+  readonly runtimeSocket: string;
   /** An image that is pulled with `privateCredentials` only. */
   readonly privateImage: string;
   readonly privateCredentials: Credentials;
@@ -64,10 +69,12 @@ export interface Cluster extends Kubectl, AsyncDisposable {
   /** Kills the API server, and starts it again until it is ready. */
   stopApiServer(): Promise<void>;
   startApiServer(): Promise<void>;
-  /** Kills containerd alone (its shims and pods live on), and starts it again until it answers. */
-  killContainerd(): Promise<void>;
-  startContainerd(): Promise<void>;
-  /** The end of a daemon's log: `kube-apiserver`, `containerd` … */
+  /** Kills the container runtime alone (its shims and pods live on), and starts it again until it answers. */
+  killRuntime(): Promise<void>;
+  startRuntime(): Promise<void>;
+  /** Sends the container runtime a signal and returns at once (SIGSTOP, SIGCONT). */
+  signalRuntime(signal: NodeJS.Signals): void;
+  /** The end of a daemon's log: `kube-apiserver`, `containerd`, `dockerd` … */
   logTail(daemon: string, lines?: number): string;
   /** Lets the cluster outlive this process: disposing it, or dying, does nothing any more. */
   release(): void;
@@ -78,11 +85,11 @@ export interface Cluster extends Kubectl, AsyncDisposable {
  * however it ends. Throws when the name is in use; a cluster that a crash left under the name is removed first.
  */
 export async function startCluster(options: ClusterOptions): Promise<Cluster> {
-  const { nodeName = "node-1", say = () => {} } = options;
-  const layout = layoutOf(options.name);
+  const { nodeName = "node-1", provider = providerUnderTest(), say = () => {} } = options;
+  const layout = layoutOf(clusterName(options.name, provider));
   const tools = await findTools(say);
   const images = await buildImages(tools, say);
-  await lease(layout, { nodeName, privatePassword: randomBytes(9).toString("base64url") });
+  await lease(layout, { nodeName, provider, privatePassword: randomBytes(9).toString("base64url") });
   const keeper = await startKeeper(layout);
   try {
     const holder = await bringUp({ layout, tools, images, say });
@@ -105,6 +112,11 @@ export async function startCluster(options: ClusterOptions): Promise<Cluster> {
     keeper.release();
     throw error;
   }
+}
+
+/** The name of a cluster with that provider's runtime: clusters of all providers stand side by side. */
+export function clusterName(name: string, provider: ProviderName = providerUnderTest()): string {
+  return provider === "cri" ? name : `${name}-${provider}`;
 }
 
 /** A cluster that is up, started by another process; disposing it does nothing. Throws when there is none. */
@@ -137,7 +149,8 @@ interface Parts {
 function clusterOf({ layout, tools, holder, end, release }: Parts): Cluster {
   const state = readState(layout);
   if (!state) throw new Error(`the state of cluster ${layout.name} cannot be read: ${layout.stateFile}`);
-  const daemons: Daemons = createDaemons({ layout, tools, holder });
+  const runtime = runtimeDaemons[state.provider];
+  const daemons: Daemons = createDaemons({ layout, tools, holder, runtime });
   let released = false;
   const server = `${privateRegistryHost}:${addresses.privateRegistryPort}`;
   return {
@@ -149,7 +162,8 @@ function clusterOf({ layout, tools, holder, end, release }: Parts): Cluster {
     ns: layout.netns,
     root: `/proc/${holder.pid}/root`,
     adminKubeconfig: join(layout.dir, "admin.kubeconfig"),
-    containerdSocket: layout.containerdSocket,
+    provider: state.provider,
+    runtimeSocket: runtime.socket(layout),
     privateImage: `${server}/${privateImageName}`,
     privateCredentials: { server, username: privateUser, password: state.privatePassword },
     ...kubectlOf(layout, tools),
@@ -159,8 +173,9 @@ function clusterOf({ layout, tools, holder, end, release }: Parts): Cluster {
     waitFor,
     stopApiServer: () => daemons.kill("kube-apiserver"),
     startApiServer: () => daemons.startApiServer(),
-    killContainerd: () => daemons.kill("containerd"),
-    startContainerd: () => daemons.startContainerd(),
+    killRuntime: () => daemons.kill(runtime.role),
+    startRuntime: () => daemons.startRuntime(),
+    signalRuntime: (signal) => daemons.signal(runtime.role, signal),
     logTail: (daemon, lines = 20) => daemons.logTail(daemon, lines),
     release: () => {
       released = true;

@@ -13,27 +13,8 @@ import {
 } from "@grpc/grpc-js";
 import { rmSync } from "node:fs";
 import { EventsService } from "../../src/gen/containerd-events.ts";
+import { type ProxySockets, type RuntimeProxy, type Trap, createTrap } from "./runtime-proxy.ts";
 import { ImageServiceService, RuntimeServiceService } from "../../src/gen/cri.ts";
-
-/** A moment of a call, named by its method: `before RunPodSandbox` the runtime has not seen the request, `during` it has been
- *  given it, `after` it has answered and the agent has not heard. */
-export type Moment = `${"before" | "during" | "after"} ${string}`;
-
-/** Stands between an agent and its runtime, passes everything on as bytes, and can be told to stop at a moment. */
-export interface CriProxy extends AsyncDisposable {
-  /** The socket that the agent is given as its containerRuntimeEndpoint. */
-  readonly socket: string;
-  /** At the next call of that moment `act` runs, and what it held up (a request, an answer) is dropped when the moment is
-   *  `before` or `after`. Resolves when `act` has; rejects with its error. One moment at a time. */
-  stopAt(moment: Moment, act: () => Promise<void>): Promise<void>;
-  /** The methods called so far, oldest first: `RunPodSandbox` … */
-  readonly calls: readonly string[];
-}
-
-interface Trap {
-  readonly moment: Moment;
-  spring(): Promise<void>;
-}
 
 type Bytes = Buffer;
 type Raw = { readonly path: string; readonly responseStream: boolean };
@@ -45,36 +26,18 @@ const options = {
   "grpc.use_local_subchannel_pool": 1,
 };
 
-/** Starts a proxy to the runtime at `upstream` that listens on the unix socket `socket`. It ends when it is disposed of. */
-export async function startCriProxy({
-  socket,
-  upstream,
-}: {
-  readonly socket: string;
-  readonly upstream: string;
-}): Promise<CriProxy> {
+/** Starts a proxy to a CRI runtime. Its moments are named by CRI's methods. */
+export async function startCriProxy({ socket, upstream }: ProxySockets): Promise<RuntimeProxy> {
   rmSync(socket, { force: true });
   const client = new Client(`unix:${upstream}`, credentials.createInsecure(), {
     ...options,
     "grpc.initial_reconnect_backoff_ms": 100,
     "grpc.max_reconnect_backoff_ms": 500,
   });
-  const calls: string[] = [];
-  let trap: Trap | undefined;
-  /** Springs the trap if it is set for this moment. @returns whether it was. */
-  const at = async (moment: Moment): Promise<boolean> => {
-    if (trap?.moment !== moment) return false;
-    const { spring } = trap;
-    trap = undefined;
-    await spring();
-    return true;
-  };
+  const { at, stopAt } = createTrap();
   const server = new Server(options);
   for (const service of [RuntimeServiceService, ImageServiceService, EventsService]) {
-    const [definition, implementation] = passingOn(Object.values(service), client, {
-      at,
-      called: (method) => void calls.push(method),
-    });
+    const [definition, implementation] = passingOn(Object.values(service), client, at);
     server.addService(definition, implementation);
   }
   await new Promise<void>((resolve, reject) =>
@@ -84,18 +47,7 @@ export async function startCriProxy({
   );
   return {
     socket,
-    calls,
-    stopAt(moment, act) {
-      if (trap) throw new Error(`the proxy waits for "${trap.moment}" already`);
-      return new Promise((resolve, reject) => {
-        trap = {
-          moment,
-          spring: async () => {
-            await act().then(resolve, reject);
-          },
-        };
-      });
-    },
+    stopAt,
     async [Symbol.asyncDispose]() {
       server.forceShutdown();
       client.close();
@@ -104,16 +56,11 @@ export async function startCriProxy({
   };
 }
 
-interface Watch {
-  readonly at: (moment: Moment) => Promise<boolean>;
-  readonly called: (method: string) => void;
-}
-
 /** The same methods with bytes in place of messages, each passed on. */
 function passingOn(
   methods: readonly Raw[],
   client: Client,
-  watch: Watch,
+  at: Trap["at"],
 ): [ServiceDefinition, UntypedServiceImplementation] {
   const definition: Record<string, ServiceDefinition[string]> = {};
   const implementation: UntypedServiceImplementation = {};
@@ -131,8 +78,7 @@ function passingOn(
     implementation[name] = responseStream
       ? (call: ServerWritableStream<Bytes, Bytes>) => passStream(client, path, call)
       : (call: ServerUnaryCall<Bytes, Bytes>, answer: sendUnaryData<Bytes>) => {
-          watch.called(name);
-          void passCall(client, path, { call, answer, at: (when) => watch.at(`${when} ${name}`) });
+          void passCall(client, path, { call, answer, at: (when) => at(`${when} ${name}`) });
         };
   }
   return [definition, implementation];

@@ -1,11 +1,10 @@
 import { readFileSync } from "node:fs";
-import { connect } from "node:net";
 import { join } from "node:path";
 import { certificatesIn } from "./certificates.ts";
-import { containerdArgv } from "./containerd.ts";
 import { apiServerArgv, apiServerUrl } from "./control-plane.ts";
 import { insideArgv, networkArgv } from "./namespaces.ts";
-import { isAlive, type ProcessId, run, signalProcess, startDaemon } from "./processes.ts";
+import { isAlive, listProcesses, type ProcessId, run, signalProcess, startDaemon, startTicksOf } from "./processes.ts";
+import type { RuntimeDaemon } from "./runtime-daemon.ts";
 import { type Layout, readState, writeState } from "./state.ts";
 import type { Tools } from "./tools.ts";
 import { Hopeless, waitFor } from "./wait.ts";
@@ -13,20 +12,42 @@ import { Hopeless, waitFor } from "./wait.ts";
 /** The daemons of a cluster, by role; each logs to `logs/ROLE.log` and is found again through the state file. */
 export interface Daemons {
   start(role: string, argv: readonly string[]): Promise<ProcessId>;
-  /** Kills a daemon and waits for its end; one that is not running is no error. */
+  /** Kills a daemon and waits for its end and that of its children (containerd has none: its shims are nobody's); one that is not running is no error. */
   kill(role: string): Promise<void>;
+  /** Asks a daemon to end (SIGTERM) and waits until it has. */
+  stop(role: string): Promise<void>;
+  /** Sends a signal and returns at once (SIGSTOP, SIGCONT). */
+  signal(role: string, signal: NodeJS.Signals): void;
   startApiServer(): Promise<void>;
-  startContainerd(): Promise<void>;
+  /** Starts the container runtime with the configuration that lies there, until it answers. */
+  startRuntime(): Promise<void>;
   /** Waits until `ready` holds; fails at once, with the end of its log, when the daemon has ended. */
   ready(role: string, ready: () => Promise<boolean>): Promise<void>;
   logTail(role: string, lines: number): string;
 }
 
+/** What the daemons of a cluster are started with. */
+export interface DaemonsOptions {
+  readonly layout: Layout;
+  readonly tools: Tools;
+  readonly holder: ProcessId;
+  readonly runtime: RuntimeDaemon;
+}
+
 /** The daemons of the cluster at `layout`. */
-export function createDaemons({ layout, tools, holder }: { layout: Layout; tools: Tools; holder: ProcessId }): Daemons {
+export function createDaemons({ layout, tools, holder, runtime }: DaemonsOptions): Daemons {
   const logFile = (role: string): string => join(layout.logs, `${role}.log`);
   const logTail = (role: string, lines: number): string => tailOf(logFile(role), lines);
   const find = (role: string): ProcessId | undefined => readState(layout)?.daemons[role];
+  const end = async (role: string, signal: NodeJS.Signals): Promise<void> => {
+    const id = find(role);
+    if (!id) return;
+    // dockerd's containerd dies with it, a moment later, and counts as running, even for its successor, until it is reaped.
+    const all = [id, ...listProcesses().filter(({ parent }) => parent === id.pid)];
+    signalProcess(id, signal);
+    const reaped = () => all.every(({ pid, startTicks }) => startTicksOf(pid) !== startTicks);
+    await waitFor(`the end of ${role}`, reaped, { timeoutMs: 30_000, everyMs: 20 });
+  };
   const daemons: Daemons = {
     logTail,
     async start(role, argv) {
@@ -35,11 +56,11 @@ export function createDaemons({ layout, tools, holder }: { layout: Layout; tools
       if (state) writeState(layout, { ...state, daemons: { ...state.daemons, [role]: id } });
       return id;
     },
-    async kill(role) {
+    kill: (role) => end(role, "SIGKILL"),
+    stop: (role) => end(role, "SIGTERM"),
+    signal(role, signal) {
       const id = find(role);
-      if (!id) return;
-      signalProcess(id, "SIGKILL");
-      await waitFor(`the end of ${role}`, () => !isAlive(id), { timeoutMs: 10_000, everyMs: 20 });
+      if (id) signalProcess(id, signal);
     },
     async ready(role, ready) {
       await waitFor(
@@ -56,9 +77,9 @@ export function createDaemons({ layout, tools, holder }: { layout: Layout; tools
       await daemons.start("kube-apiserver", apiServerArgv(tools, layout, certificatesIn(layout.pki)));
       await daemons.ready("kube-apiserver", () => answersOk(layout, tools));
     },
-    async startContainerd() {
-      await daemons.start("containerd", containerdArgv(tools, layout));
-      await daemons.ready("containerd", () => accepts(layout.containerdSocket));
+    async startRuntime() {
+      await daemons.start(runtime.role, runtime.argv(tools, layout));
+      await daemons.ready(runtime.role, () => runtime.answers(layout));
     },
   };
   return daemons;
@@ -78,17 +99,6 @@ async function answersOk(layout: Layout, tools: Tools): Promise<boolean> {
     ]),
   );
   return stdout === "ok";
-}
-
-function accepts(socket: string): Promise<boolean> {
-  return new Promise((resolve) => {
-    const connection = connect(socket);
-    connection.once("connect", () => {
-      connection.destroy();
-      resolve(true);
-    });
-    connection.once("error", () => resolve(false));
-  });
 }
 
 /** The last lines of a log; empty when there is none. */

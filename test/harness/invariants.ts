@@ -1,15 +1,7 @@
-import { criRuntime } from "../../providers/cri/runtime.ts";
-import { ContainerState, type ContainerStatus, PodSandboxState } from "../../src/gen/cri.ts";
-import { systemClock } from "../../src/lib/clock.ts";
-import { createLogger } from "../../src/lib/log.ts";
 import type { ContainerStatus as ShownStatus, Pod } from "../../src/objects.ts";
-import {
-  containerNameLabel,
-  containerRestartCountAnnotation,
-  podNameLabel,
-  podUidLabel,
-} from "../../src/pod/labels.ts";
+import { containerNameLabel, podNameLabel, podUidLabel } from "../../src/pod/labels.ts";
 import type { Cluster } from "./cluster.ts";
+import { runtimeLenses, type SeenContainer } from "./runtime-lens.ts";
 import { type Sight, lookAt } from "./sight.ts";
 import { Hopeless, waitFor } from "./wait.ts";
 
@@ -37,19 +29,11 @@ export interface Invariants extends AsyncDisposable {
 const truthMs = 10_000;
 const cleanMs = 30_000;
 
-/** @param cluster its containerd is asked on its own socket, past the agent. */
+/** @param cluster its runtime is asked on its own socket, past the agent. */
 export function createInvariants(cluster: Cluster): Invariants {
   const stop = new AbortController();
-  const noStreams = { dial: () => Promise.reject(new Error("the runtime's streams are not looked at")) };
-  const runtime = criRuntime({
-    runtimeSocket: cluster.containerdSocket,
-    imageSocket: cluster.containerdSocket,
-    requestTimeoutMs: 10_000,
-    host: noStreams,
-    clock: systemClock(),
-    log: createLogger(0),
-  });
-  const look = () => lookAt(cluster, runtime, stop.signal);
+  const lens = runtimeLenses[cluster.provider](cluster);
+  const look = () => lookAt(cluster, lens, stop.signal);
   return {
     async standing(...pods) {
       const sight = await waitFor("the node to hold still", look);
@@ -80,26 +64,20 @@ export function createInvariants(cluster: Cluster): Invariants {
     },
     async [Symbol.asyncDispose]() {
       stop.abort();
-      await runtime[Symbol.asyncDispose]();
+      await lens[Symbol.asyncDispose]();
     },
   };
 }
 
-const isRunning = ({ state }: ContainerStatus): boolean => state === ContainerState.CONTAINER_RUNNING;
-const isReady = ({ state }: { state: PodSandboxState }): boolean => state === PodSandboxState.SANDBOX_READY;
-const uidOf = ({ labels }: { labels: { [key: string]: string } }): string => labels[podUidLabel] ?? "";
-const nameOf = (container: ContainerStatus): string => container.labels[containerNameLabel] ?? "";
-const countOf = (container: ContainerStatus): number =>
-  Number(container.annotations[containerRestartCountAnnotation] ?? 0);
+const isRunning = ({ state }: SeenContainer): boolean => state === "running";
+const uidOf = ({ labels }: Pick<SeenContainer, "labels">): string => labels[podUidLabel] ?? "";
+const nameOf = (container: SeenContainer): string => container.labels[containerNameLabel] ?? "";
 
 function standingOf({ containers, processes }: Sight): Map<string, Standing> {
   return new Map(
     containers.filter(isRunning).map((container) => {
-      const { id, labels } = container;
-      return [
-        `${labels[podNameLabel]}/${nameOf(container)}`,
-        { id, restartCount: countOf(container), process: processes.get(id) },
-      ];
+      const { id, labels, restartCount } = container;
+      return [`${labels[podNameLabel]}/${nameOf(container)}`, { id, restartCount, process: processes.get(id) }];
     }),
   );
 }
@@ -107,7 +85,9 @@ function standingOf({ containers, processes }: Sight): Map<string, Standing> {
 /** Pods with two sandboxes or two containers of one name at the same time. */
 function twice({ sandboxes, containers }: Sight): string[] {
   const keys = [
-    ...sandboxes.filter(isReady).map((sandbox) => `sandbox of ${sandbox.labels[podNameLabel]} ${uidOf(sandbox)}`),
+    ...sandboxes
+      .filter(({ ready }) => ready)
+      .map((sandbox) => `sandbox of ${sandbox.labels[podNameLabel]} ${uidOf(sandbox)}`),
     ...containers
       .filter(isRunning)
       .map((container) => `container ${nameOf(container)} of ${container.labels[podNameLabel]} ${uidOf(container)}`),
@@ -137,7 +117,7 @@ function leftOver({ pods, sandboxes, containers, traces, brokenLinks }: Sight): 
       .filter((container) => !known.has(uidOf(container)))
       .map(({ id, labels }) => `container ${id} of ${labels[podNameLabel]} is left over`),
     ...containers
-      .filter(({ state }) => state === ContainerState.CONTAINER_CREATED)
+      .filter(({ state }) => state === "created")
       .map((container) => `container ${container.id} (${nameOf(container)}) was made and never started`),
     ...[...traces].filter(([uid]) => !known.has(uid)).flatMap(([, left]) => left.map((what) => `${what} is left over`)),
     ...brokenLinks.map((name) => `/var/log/containers/${name} leads nowhere`),
@@ -160,32 +140,32 @@ function untold(sight: Sight): string[] {
 }
 
 /** @param real the runtime's newest container of that name. */
-function untoldOf(shown: ShownStatus, real: ContainerStatus | undefined): string[] {
+function untoldOf(shown: ShownStatus, real: SeenContainer | undefined): string[] {
   const { running, terminated, waiting } = shown.state ?? {};
   const ended = terminated ?? (waiting && shown.lastState?.terminated);
   // Containers that have ended may be collected; what never ran the runtime cannot have.
   if (!real) return running ? [`${shown.name} is shown as running, the runtime has none`] : [];
   const says = `${shown.name} is shown as ${JSON.stringify(shown)}`;
-  const has = `the runtime has ${JSON.stringify({ id: real.id, state: real.state, restartCount: countOf(real), exitCode: real.exitCode, finishedAt: String(real.finishedAt) })}`;
+  const has = `the runtime has ${JSON.stringify(real)}`;
   const right = isRunning(real)
     ? running !== undefined && Date.parse(running.startedAt ?? "") === wholeSeconds(real.startedAt)
     : ended?.exitCode === real.exitCode &&
       Date.parse(ended.finishedAt ?? "") === wholeSeconds(real.finishedAt) &&
       idOf(ended.containerID) === real.id;
-  const same = idOf(shown.containerID) === real.id && shown.restartCount === countOf(real);
+  const same = idOf(shown.containerID) === real.id && shown.restartCount === real.restartCount;
   return right && same ? [] : [`${says}; ${has}`];
 }
 
 function untoldAddress({ metadata, spec, status }: Pod, { sandboxes, containers }: Sight): string[] {
-  const sandbox = sandboxes.find((one) => uidOf(one) === metadata.uid && isReady(one));
+  const sandbox = sandboxes.find((one) => uidOf(one) === metadata.uid && one.ready);
   const runs = containers.some((container) => uidOf(container) === metadata.uid && isRunning(container));
-  if (!sandbox || !runs || spec.hostNetwork || status?.podIP === sandbox.network?.ip) return [];
-  return [`its address is shown as ${status?.podIP}, the runtime has ${sandbox.network?.ip}`];
+  if (!sandbox || !runs || spec.hostNetwork || status?.podIP === sandbox.address) return [];
+  return [`its address is shown as ${status?.podIP}, the runtime has ${sandbox.address}`];
 }
 
-/** Milliseconds of a time in nanoseconds, as the API shows times: to the second. */
-function wholeSeconds(nanoseconds: bigint): number {
-  return Number(nanoseconds / 1_000_000_000n) * 1000;
+/** As the API shows times: to the second. */
+function wholeSeconds(milliseconds: number): number {
+  return Math.floor(milliseconds / 1000) * 1000;
 }
 
 function idOf(containerID = ""): string {

@@ -15,11 +15,15 @@ export const addresses = {
   apiServerPort: 6443,
   registryPort: 5000,
   privateRegistryPort: 5001,
+  plainRegistryPort: 80,
   etcd: "http://127.0.0.1:2379",
 } as const;
 
 /** The name of the registry that asks for credentials; /etc/hosts inside the cluster knows it. */
 export const privateRegistryHost = "private.test";
+
+/** The name of a registry that Docker has no mirror for: inside, the open registry answers to it as well, on port 80. */
+export const plainRegistryHost = "registry.k8s.io";
 
 /**
  * The machine's folders that a cluster's programs write to. Inside they are copy-on-write: what the
@@ -61,7 +65,10 @@ export async function startHolder(layout: Layout, hostname: string): Promise<Pro
   const own = join(layout.dir, "own");
   mkdirSync(own);
   const ready = join(own, "ready");
-  writeFileSync(join(own, "hosts"), `127.0.0.1 localhost ${privateRegistryHost}\n${addresses.node} ${hostname}\n`);
+  writeFileSync(
+    join(own, "hosts"),
+    `127.0.0.1 localhost ${privateRegistryHost} ${plainRegistryHost}\n${addresses.node} ${hostname}\n`,
+  );
   // Nobody answers there: a name that is not in /etc/hosts fails at once, with no wait for a server.
   writeFileSync(join(own, "resolv.conf"), "nameserver 127.0.0.1\noptions attempts:1 timeout:1\n");
   const lines = [

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import type { Container, ContainerStatus, CoreEvent, Pod, PodCondition, PodSpec } from "../../src/objects.ts";
 import { type Api, openApi, Refused } from "./api.ts";
 import type { Cluster } from "./cluster.ts";
+import { runtimeDaemons } from "./runtime-daemon.ts";
 import { waitFor } from "./wait.ts";
 
 export const images = {
@@ -213,19 +214,19 @@ export function condition(pod: Pod, type: string): PodCondition | undefined {
 
 /** The bare ID of a container that has been made. */
 export function containerId(pod: Pod, name = "main"): string {
-  const id = statusOf(pod, name)?.containerID?.replace("containerd://", "");
+  const id = statusOf(pod, name)?.containerID?.replace(/^\w+:\/\//, "");
   if (!id) throw new Error(`container ${name} of ${pod.metadata.name} has no ID`);
   return id;
 }
 
-/** The machine's number of a running container's first process, as containerd's shim wrote it down. */
-export function firstProcess({ layout }: Cluster, pod: Pod, name = "main"): number {
-  return Number(
-    readFileSync(
-      join(layout.containerd, "state", "io.containerd.runtime.v2.task", "k8s.io", containerId(pod, name), "init.pid"),
-      "utf8",
-    ),
-  );
+/** The machine's number of a running container's first process. */
+export function firstProcess(cluster: Cluster, pod: Pod, name = "main"): number {
+  return Number(readFileSync(firstProcessFile(cluster, containerId(pod, name)), "utf8"));
+}
+
+/** Where containerd's shim, Docker's too, writes down the number of a container's first process; gone with the process. */
+export function firstProcessFile({ layout, provider }: Cluster, id: string): string {
+  return join(runtimeDaemons[provider].tasks(layout), id, "init.pid");
 }
 
 /** Whether an error is the API server's word that there is no such object. */

@@ -105,6 +105,11 @@ export function identify(pid: number): ProcessId | undefined {
   return stat && stat.state !== "Z" ? { pid, startTicks: stat.startTicks } : undefined;
 }
 
+/** When the process of this number was started, its zombie included; `undefined` when there is none. */
+export function startTicksOf(pid: number): string | undefined {
+  return readStat(pid)?.startTicks;
+}
+
 /** Whether this very process still runs. */
 export function isAlive(id: ProcessId): boolean {
   return identify(id.pid)?.startTicks === id.startTicks;

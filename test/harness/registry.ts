@@ -10,7 +10,7 @@ import type { Tools } from "./tools.ts";
 export const privateUser = "puller";
 
 /**
- * Writes the configurations of the two registries: one open, one that asks for credentials, both
+ * Writes the configurations of the registries: one open, on two ports, one that asks for credentials, both
  * reading the images of `store` and writing nothing.
  * @see https://distribution.github.io/distribution/about/configuration/
  */
@@ -34,11 +34,15 @@ export async function writeRegistryConfigs(layout: Layout, store: string, passwo
     http: { addr: `127.0.0.1:${port}` },
   });
   writeFileSync(join(layout.registry, "open.yaml"), stringify(config(addresses.registryPort)));
+  writeFileSync(join(layout.registry, "plain.yaml"), stringify(config(addresses.plainRegistryPort)));
   const auth = { htpasswd: { realm: "graftlet test", path: passwords } };
   writeFileSync(join(layout.registry, "private.yaml"), stringify({ ...config(addresses.privateRegistryPort), auth }));
 }
 
-/** The command line of one of the two registries. */
-export function registryArgv(tools: Tools, layout: Layout, which: "open" | "private"): string[] {
+/** One of the registries; `plain` is the open one on the port of http. */
+export type RegistryName = "open" | "plain" | "private";
+
+/** The command line of one of the registries. */
+export function registryArgv(tools: Tools, layout: Layout, which: RegistryName): string[] {
   return [tools.path("docker-registry"), "serve", join(layout.registry, `${which}.yaml`)];
 }

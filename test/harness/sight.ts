@@ -1,19 +1,18 @@
 import { existsSync, readFileSync, readdirSync, readlinkSync } from "node:fs";
 import { basename, join } from "node:path";
-import type { ContainerStatus, PodSandboxStatus } from "../../src/gen/cri.ts";
-import { hasCode } from "../../src/lib/errors.ts";
 import type { Pod } from "../../src/objects.ts";
-import type { Runtime } from "../../src/seams/runtime.ts";
 import { cgroupHierarchies } from "./cgroups.ts";
 import type { Cluster } from "./cluster.ts";
+import { firstProcessFile } from "./pods.ts";
+import type { RuntimeLens, SeenContainer, SeenSandbox } from "./runtime-lens.ts";
 
 /** A node at one moment, from all sides: what the API server says, what the runtime has, what lies on the machine. */
 export interface Sight {
   /** The node's pods as the API server has them. */
   readonly pods: readonly Pod[];
-  readonly sandboxes: readonly PodSandboxStatus[];
+  readonly sandboxes: readonly SeenSandbox[];
   /** Newest first. */
-  readonly containers: readonly ContainerStatus[];
+  readonly containers: readonly SeenContainer[];
   /** The first process of each running container, by container ID. */
   readonly processes: ReadonlyMap<string, string>;
   /** What the machine keeps for a pod, by the pod's UID: directories, mounts, cgroups. */
@@ -24,23 +23,10 @@ export interface Sight {
 
 /** Looks at a node from all sides: the API server before and after everything else, so that `undefined` means that it changed
  *  meanwhile. */
-export async function lookAt(cluster: Cluster, runtime: Runtime, signal: AbortSignal): Promise<Sight | undefined> {
+export async function lookAt(cluster: Cluster, lens: RuntimeLens, signal: AbortSignal): Promise<Sight | undefined> {
   const before = await podsOf(cluster);
-  const [pods, listed] = await Promise.all([
-    runtime.listPodSandbox(undefined, signal),
-    runtime.listContainers(undefined, signal),
-  ]);
-  const sandboxes = present(
-    await Promise.all(
-      pods.map(async ({ id }) => (await runtime.podSandboxStatus(id, signal).catch(goneIsNothing))?.status),
-    ),
-  );
-  const statuses = present(
-    await Promise.all(
-      listed.map(async ({ id }) => (await runtime.containerStatus(id, signal).catch(goneIsNothing))?.status),
-    ),
-  );
-  const containers = statuses.sort((a, b) => Number(b.createdAt - a.createdAt));
+  const [sandboxes, listed] = await Promise.all([lens.sandboxes(signal), lens.containers(signal)]);
+  const containers = listed.sort((a, b) => b.createdAt - a.createdAt);
   const sight = {
     sandboxes,
     containers,
@@ -50,14 +36,6 @@ export async function lookAt(cluster: Cluster, runtime: Runtime, signal: AbortSi
   };
   const after = await podsOf(cluster);
   return versionsOf(before) === versionsOf(after) ? { pods: after, ...sight } : undefined;
-}
-
-function present<T>(list: readonly (T | undefined)[]): T[] {
-  return list.filter((item) => item !== undefined);
-}
-
-function goneIsNothing(error: unknown): undefined {
-  if (!hasCode(error, "not_found")) throw error;
 }
 
 async function podsOf({ mustKubectl, nodeName }: Cluster): Promise<readonly Pod[]> {
@@ -78,12 +56,10 @@ function versionsOf(pods: readonly Pod[]): string {
     .join(" ");
 }
 
-/** containerd's shim writes the pid of a container's first process next to its bundle. */
-function processesOf({ layout }: Cluster, containers: readonly ContainerStatus[]): Map<string, string> {
-  const tasks = join(layout.containerd, "state", "io.containerd.runtime.v2.task", "k8s.io");
+function processesOf(cluster: Cluster, containers: readonly SeenContainer[]): Map<string, string> {
   return new Map(
     containers.flatMap(({ id }) => {
-      const file = join(tasks, id, "init.pid");
+      const file = firstProcessFile(cluster, id);
       return existsSync(file) ? [[id, readFileSync(file, "utf8").trim()] as const] : [];
     }),
   );

@@ -1,11 +1,14 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { identify, isAlive, type ProcessId } from "./processes.ts";
+import type { ProviderName } from "./runtime-daemon.ts";
 
 /** What must be known to find a cluster again, also after a crash. Everything else follows from its name. */
 export interface ClusterState {
   readonly name: string;
   readonly nodeName: string;
+  /** What its machine runs pods with. */
+  readonly provider: ProviderName;
   /** The process whose end is the cluster's end; absent for a cluster that stays until `down`. */
   readonly owner?: ProcessId;
   /** The process that keeps the mount namespace. */
@@ -25,6 +28,8 @@ export interface Layout {
   readonly etcd: string;
   readonly containerd: string;
   readonly containerdSocket: string;
+  readonly docker: string;
+  readonly dockerSocket: string;
   readonly registry: string;
   /** The agent's root directory, its pod logs and its static pods. */
   readonly kubeletRoot: string;
@@ -43,9 +48,9 @@ export const clustersFolder = "/var/tmp/graftlet-test";
 
 /** The paths of a cluster. Throws when the name could not be one of a namespace, a folder and a cgroup. */
 export function layoutOf(name: string): Layout {
-  if (!/^[a-z0-9][a-z0-9-]{0,23}$/.test(name))
+  if (!/^[a-z0-9][a-z0-9-]{0,31}$/.test(name))
     throw new Error(
-      `a cluster cannot be called ${JSON.stringify(name)}: at most 24 lower-case letters, digits and dashes`,
+      `a cluster cannot be called ${JSON.stringify(name)}: at most 32 lower-case letters, digits and dashes`,
     );
   const dir = join(clustersFolder, name);
   return {
@@ -57,6 +62,8 @@ export function layoutOf(name: string): Layout {
     etcd: join(dir, "etcd"),
     containerd: join(dir, "containerd"),
     containerdSocket: join(dir, "containerd", "containerd.sock"),
+    docker: join(dir, "docker"),
+    dockerSocket: join(dir, "docker", "docker.sock"),
     registry: join(dir, "registry"),
     kubeletRoot: join(dir, "kubelet"),
     podLogs: join(dir, "pod-logs"),
@@ -97,11 +104,14 @@ export function isHeld(layout: Layout): boolean {
   return state.holder !== undefined && isAlive(state.holder);
 }
 
+/** What is settled before anything of a cluster is made. */
+export type FirstState = Pick<ClusterState, "nodeName" | "provider" | "privatePassword">;
+
 /**
  * Takes the name for a new cluster: making its folder is the lease, so of two callers one gets it.
  * Returns false when the folder is there already.
  */
-export function takeLease(layout: Layout, first: { nodeName: string; privatePassword: string }): boolean {
+export function takeLease(layout: Layout, first: FirstState): boolean {
   mkdirSync(clustersFolder, { recursive: true, mode: 0o755 });
   try {
     mkdirSync(layout.dir, { mode: 0o755 });

@@ -1,7 +1,6 @@
 import { cpSync, existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { removeCgroups } from "./cgroups.ts";
-import { runcRoot } from "./containerd.ts";
 import {
   inodeOf,
   isAlive,
@@ -11,6 +10,7 @@ import {
   type ProcessId,
   signalProcess,
 } from "./processes.ts";
+import { runtimeDaemons } from "./runtime-daemon.ts";
 import { forgetClustersFolder, type Layout, readState } from "./state.ts";
 import { waitFor } from "./wait.ts";
 
@@ -82,17 +82,23 @@ async function killAll(layout: Layout, holder: ProcessId | undefined, daemons: r
   }
 }
 
+/** Of a cluster in whatever state it is not known which runtime it had. */
+const runtimes = Object.values(runtimeDaemons);
+
 function podNetns(layout: Layout, insider: ProcessId): number[] {
-  const dir = `/proc/${insider.pid}/root${join(layout.containerd, "state", "netns")}`;
-  return namesIn(dir).flatMap((name) => inodeOf(join(dir, name)) ?? []);
+  const dirs = runtimes.map((runtime) => `/proc/${insider.pid}/root${runtime.podNetworks(layout)}`);
+  return dirs.flatMap((dir) => namesIn(dir).flatMap((name) => inodeOf(join(dir, name)) ?? []));
 }
 
 /** The cgroups of containers as runc recorded them: those that no agent put below the cluster's own. */
 function containerCgroups(layout: Layout): string[] {
-  const containers = join(runcRoot(layout), "k8s.io");
-  return namesIn(containers).flatMap((id) => {
+  const containers = runtimes.flatMap((runtime) => {
+    const folder = runtime.runcStates(layout);
+    return namesIn(folder).map((id) => join(folder, id));
+  });
+  return containers.flatMap((container) => {
     try {
-      const state = JSON.parse(readFileSync(join(containers, id, "state.json"), "utf8")) as {
+      const state = JSON.parse(readFileSync(join(container, "state.json"), "utf8")) as {
         cgroup_paths?: Record<string, string>;
       };
       return Object.values(state.cgroup_paths ?? {});

@@ -4,23 +4,26 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
-import { type CriProxy, type Moment, startCriProxy } from "../harness/cri-proxy.ts";
 import { type Invariants, createInvariants } from "../harness/invariants.ts";
+import { particulars } from "../harness/particulars.ts";
+import { providerUnderTest } from "../harness/runtime-daemon.ts";
+import type { RuntimeProxy } from "../harness/runtime-proxy.ts";
 import type { Pod } from "../../src/objects.ts";
 
 const image = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1";
 
-// graftlet is killed at fixed points of what it does. A proxy between it and containerd makes the points exact.
+// graftlet is killed at fixed points of what it does. A proxy between it and the runtime makes the points exact.
 describe("graftlet killed", { timeout: 600_000 }, () => {
+  const { moments, startProxy } = particulars[providerUnderTest()];
   let cluster: Cluster;
-  let proxy: CriProxy;
+  let proxy: RuntimeProxy;
   let invariants: Invariants;
   let agent: Agent;
 
   const startAgent = async () => {
     agent = await startGraftlet(cluster, {
       args: ["-v=4"],
-      config: { containerRuntimeEndpoint: `unix://${proxy.socket}` },
+      runtimeSocket: proxy.socket,
     });
   };
   const killAgent = () => agent.kill("SIGKILL");
@@ -29,7 +32,7 @@ describe("graftlet killed", { timeout: 600_000 }, () => {
 
   before(async () => {
     cluster = await startCluster({ name: "faults-crash" });
-    proxy = await startCriProxy({ socket: join(cluster.layout.dir, "cri.sock"), upstream: cluster.containerdSocket });
+    proxy = await startProxy(cluster);
     invariants = createInvariants(cluster);
     await startAgent();
     await cluster.apply([
@@ -44,16 +47,7 @@ describe("graftlet killed", { timeout: 600_000 }, () => {
     await proxy?.[Symbol.asyncDispose]();
   });
 
-  const startMoments: readonly Moment[] = [
-    "before RunPodSandbox",
-    "during RunPodSandbox",
-    "after RunPodSandbox",
-    "before PullImage",
-    "during CreateContainer",
-    "after CreateContainer",
-    "after StartContainer",
-  ];
-  for (const moment of startMoments) {
+  for (const moment of moments.start) {
     it(`${moment} of a pod's start: the next one finishes the start, once`, async () => {
       const name = moment.replace(" ", "-").toLowerCase();
       const standing = await invariants.standing("bystander");
@@ -69,16 +63,7 @@ describe("graftlet killed", { timeout: 600_000 }, () => {
     });
   }
 
-  const endMoments: readonly Moment[] = [
-    "before StopContainer",
-    "during StopContainer",
-    "after StopContainer",
-    "before StopPodSandbox",
-    "after StopPodSandbox",
-    "before RemoveContainer",
-    "after RemovePodSandbox",
-  ];
-  for (const moment of endMoments) {
+  for (const moment of moments.end) {
     it(`${moment} of a pod's end: the next one finishes the end`, async () => {
       const name = moment.replace(" ", "-").toLowerCase();
       await cluster.apply(podThatCounts(cluster, name));

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { type Lab, startLab } from "../harness/lab.ts";
 import { type Invariants, createInvariants } from "../harness/invariants.ts";
+import { particulars } from "../harness/particulars.ts";
 import { condition, containerId, firstProcess, images, shell, type SpecDraft, statusOf } from "../harness/pods.ts";
 import { must } from "../harness/processes.ts";
 
@@ -33,7 +34,7 @@ const crashing = shell("sleep 1; exit 3");
 const named = (prefix: string, count: number): string[] =>
   Array.from({ length: count }, (_, index) => `${prefix}-${index}`);
 
-describe("containerd is killed and started again under 20 pods", { timeout: 180_000 }, () => {
+describe("the runtime is killed and started again under 20 pods", { timeout: 180_000 }, () => {
   const steady = named("steady", 9);
   const probed = named("probed", 3);
   const loops = named("loop", 4);
@@ -73,7 +74,7 @@ describe("containerd is killed and started again under 20 pods", { timeout: 180_
     ]);
     const late = pods.create("late", {});
 
-    await cluster.killContainerd();
+    await cluster.killRuntime();
     await must(["kill", "-9", String(firstProcess(cluster, victim))]);
     const killedAt = Math.floor(Date.now() / 1000);
     await late;
@@ -85,7 +86,7 @@ describe("containerd is killed and started again under 20 pods", { timeout: 180_
       () => Math.floor(Date.now() / 1000) >= killedAt + 8,
       20_000,
     );
-    await cluster.startContainerd();
+    await cluster.startRuntime();
 
     const [restarted] = await Promise.all([
       pods.until(
@@ -147,17 +148,7 @@ describe("what is missing is named, and the pod starts when it appears", { timeo
         /not-there:1/.test(statusOf(pod)?.state?.waiting?.message ?? ""),
     );
     await pods.event("no-image", "Failed", /not-there:1/);
-    await must([
-      "ctr",
-      "--address",
-      cluster.containerdSocket,
-      "--namespace",
-      "k8s.io",
-      "images",
-      "tag",
-      images.busybox,
-      image,
-    ]);
+    await particulars[cluster.provider].tagImage(cluster, images.busybox, image);
     await pods.ready("no-image");
   });
 

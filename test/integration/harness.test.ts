@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { startKubelet } from "../harness/agent.ts";
 import { cgroupHierarchies } from "../harness/cgroups.ts";
-import { type Cluster, openCluster, startCluster } from "../harness/cluster.ts";
+import { type Cluster, clusterName, openCluster, startCluster } from "../harness/cluster.ts";
+import { particulars } from "../harness/particulars.ts";
 import { listProcesses, must, start } from "../harness/processes.ts";
 import { type Layout, layoutOf } from "../harness/state.ts";
 import { waitFor } from "../harness/wait.ts";
@@ -34,10 +34,11 @@ function textOf(path: string): string {
 }
 
 /** Starts a second cluster in a process of its own, kills that process, and sees the cluster go. */
-async function killAnOwner(layout: Layout): Promise<void> {
+async function killAnOwner(name: string): Promise<void> {
+  const layout = layoutOf(clusterName(name));
   const script = `import { startCluster } from ${JSON.stringify(join(import.meta.dirname, "..", "harness", "cluster.ts"))};
     const began = performance.now();
-    await startCluster({ name: ${JSON.stringify(layout.name)} });
+    await startCluster({ name: ${JSON.stringify(name)} });
     console.log("up", Math.round(performance.now() - began), "ms");
     setInterval(() => {}, 1000);`;
   const owner = start([process.execPath, "--input-type=module", "--eval", script], {
@@ -54,7 +55,7 @@ async function killAnOwner(layout: Layout): Promise<void> {
       `a second start with a warm cache takes under 20 s, this one: ${said}`,
     );
     assert.notDeepEqual(traces(layout), []);
-    await assert.rejects(startCluster({ name: layout.name }), /is up already/);
+    await assert.rejects(startCluster({ name }), /is up already/);
   } finally {
     owner.kill("SIGKILL");
   }
@@ -94,8 +95,8 @@ async function pullsWithCredentials(cluster: Cluster): Promise<void> {
 }
 
 async function survivesRestarts(cluster: Cluster): Promise<void> {
-  await cluster.killContainerd();
-  await cluster.startContainerd();
+  await cluster.killRuntime();
+  await cluster.startRuntime();
   await cluster.stopApiServer();
   assert.notEqual((await cluster.kubectl(["get", "nodes", "--request-timeout=2s"])).code, 0);
   await cluster.startApiServer();
@@ -114,14 +115,14 @@ async function survivesRestarts(cluster: Cluster): Promise<void> {
   );
 }
 
-test("two clusters side by side: the real kubelet runs pods on one, the other's owner is killed, nothing is left of either", {
+test("two clusters side by side: an agent (the real kubelet where the runtime is one of CRI) runs pods on one, the other's owner is killed, nothing is left of either", {
   timeout: 900_000,
 }, async () => {
   const links = await must(["ip", "-o", "link", "show"]);
-  const first = layoutOf("harness-a");
+  const first = layoutOf(clusterName("harness-a"));
   {
-    await using cluster = await startCluster({ name: first.name });
-    await using _kubelet = await startKubelet(cluster);
+    await using cluster = await startCluster({ name: "harness-a" });
+    await using _agent = await particulars[cluster.provider].startReference(cluster);
     await cluster.mustKubectl([
       "run",
       "hello",
@@ -133,7 +134,7 @@ test("two clusters side by side: the real kubelet runs pods on one, the other's 
       "echo from the pod; exec sleep 3600",
     ]);
     await cluster.mustKubectl(["wait", "--for=condition=Ready", "pod/hello", "--timeout=60s"]);
-    await killAnOwner(layoutOf("harness-b"));
+    await killAnOwner("harness-b");
     assert.equal(await cluster.mustKubectl(["logs", "hello"]), "from the pod\n");
     assert.equal(await cluster.mustKubectl(["exec", "hello", "--", "echo", "hi"]), "hi\n");
     assert.equal((await cluster.kubectl(["exec", "hello", "--", "sh", "-c", "exit 7"])).code, 7);

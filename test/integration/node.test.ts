@@ -4,6 +4,7 @@ import type { CoreEvent, Lease, Node, NodeCondition } from "../../src/objects.ts
 import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { images } from "../harness/pods.ts";
+import { particulars } from "../harness/particulars.ts";
 
 describe("the node", { timeout: 300_000 }, () => {
   let cluster: Cluster;
@@ -72,7 +73,7 @@ describe("the node", { timeout: 300_000 }, () => {
     const info = status?.nodeInfo;
     const uname = (await cluster.runInside(["uname", "-r"])).stdout.trim();
     assert.equal(info?.kernelVersion, uname);
-    assert.match(info?.containerRuntimeVersion ?? "", /^containerd:\/\//);
+    assert.match(info?.containerRuntimeVersion ?? "", new RegExp(`^${particulars[cluster.provider].runtimeName}://`));
     assert.match(info?.kubeletVersion ?? "", /^v1\.36\./);
     assert.match(info?.bootID ?? "", /^[0-9a-f-]{36}$/);
     assert.deepEqual(status?.addresses?.[0], { type: "InternalIP", address: cluster.nodeAddress });
@@ -171,10 +172,10 @@ describe("the node", { timeout: 300_000 }, () => {
   });
 
   test("a runtime that goes away makes it NotReady with the reason, one that is back makes it Ready", async () => {
-    await cluster.killContainerd();
+    await cluster.killRuntime();
     const down = await until("to be NotReady", (found) => !isReady(found), 60_000);
     assert.match(condition(down, "Ready").message ?? "", /container runtime is down/);
-    await cluster.startContainerd();
+    await cluster.startRuntime();
     await until("to be Ready again", isReady, 15_000);
   });
 });

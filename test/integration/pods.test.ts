@@ -4,6 +4,7 @@ import type { Pod } from "../../src/objects.ts";
 import { type Lab, startLab } from "../harness/lab.ts";
 import { sandboxProcess } from "../harness/pod-machine.ts";
 import { condition, containerId, images, shell, statusOf } from "../harness/pods.ts";
+import { particulars } from "../harness/particulars.ts";
 
 let lab: Lab;
 before(async () => {
@@ -118,7 +119,10 @@ describe("a pod's life", { concurrency: 6 }, () => {
       { ready: true, started: true, restartCount: 0, image: images.busybox, lastState: {} },
     );
     assert.match(main.imageID, /^registry\.k8s\.io\/e2e-test-images\/busybox@sha256:[0-9a-f]{64}$/);
-    assert.match(main.containerID ?? "", /^containerd:\/\/[0-9a-f]{64}$/);
+    assert.match(
+      main.containerID ?? "",
+      new RegExp(`^${particulars[lab.cluster.provider].runtimeName}://[0-9a-f]{64}$`),
+    );
     assert.deepEqual(main.resources, { limits: resources.limits, requests: resources.limits });
     assert.deepEqual(phases(pods.history("guaranteed")), ["Pending", "Running"]);
   });

@@ -183,7 +183,7 @@ describe("start-up", { timeout: 600_000 }, () => {
     writeFileSync(join(dropIns, "20.conf"), part({ maxPods: 31, podPidsLimit: 200 }));
     writeFileSync(join(dropIns, "10.conf"), part({ maxPods: 32, nodeStatusMaxImages: 3 }));
     writeFileSync(join(dropIns, "30.txt"), part({ maxPods: 33 }));
-    await cluster.killContainerd();
+    await cluster.killRuntime();
     await using agent = await startGraftlet(cluster, {
       untilReady: false,
       config: {
@@ -202,7 +202,7 @@ describe("start-up", { timeout: 600_000 }, () => {
       { timeoutMs: 60_000, explain: () => agent.log() },
     );
     assert.equal(why.reason, "KubeletNotReady");
-    await cluster.startContainerd();
+    await cluster.startRuntime();
     await untilReady(agent);
     const said = agent.log().split("\n");
     assert.equal(said.filter((line) => line.includes("container runtime does not answer")).length, 1);

@@ -17,6 +17,7 @@ import {
   type SpecDraft,
   statusOf,
 } from "../harness/pods.ts";
+import { providerUnderTest } from "../harness/runtime-daemon.ts";
 import { must } from "../harness/processes.ts";
 
 const secondsOf = (text: string | undefined): number => Math.floor(Date.parse(text ?? "") / 1000);
@@ -86,7 +87,9 @@ const lasting = [
   "by-graftlet",
 ];
 
-describe("graftlet and the kubelet take over from each other", { timeout: 420_000 }, () => {
+const skip = providerUnderTest() !== "cri" && "the kubelet runs pods through CRI alone: there is nothing to take over";
+
+describe("graftlet and the kubelet take over from each other", { timeout: 420_000, skip }, () => {
   let cluster: Cluster;
   let pods: Pods;
   let invariants: Invariants;

@@ -12,6 +12,7 @@ import type { Images } from "../../seams/runtime.ts";
 import { runtimeErrorText } from "../error-text.ts";
 import { StartError } from "../start-error.ts";
 import { type Credentials, credentialsFor } from "./keyring.ts";
+import { watchLongPull } from "./long-pull.ts";
 import { joinedErrorText, pullFailure } from "./pull-error.ts";
 import { type PullGate, createPullGate, createTokenBucket } from "./pull-gate.ts";
 
@@ -230,10 +231,14 @@ async function pullNow(
   if (!puller.mayPull()) return { imageRef: undefined, pullMs: 0, size: 0n, errors: [new Error("pull QPS exceeded")] };
   const { spec: image, sandbox: sandboxConfig } = wanted;
   const errors: unknown[] = [];
+  using progress = watchLongPull(clock, (howFar) =>
+    puller.events.event(wanted.about, "Normal", "Pulling", `Still pulling image "${wanted.requested}": ${howFar}`),
+  );
   for (const login of credentials.length > 0 ? credentials : [undefined]) {
     const auth = login && AuthConfig.fromPartial(login);
     try {
-      const imageRef = await images.pullImage(PullImageRequest.fromPartial({ image, auth, sandboxConfig }), signal);
+      const request = PullImageRequest.fromPartial({ image, auth, sandboxConfig });
+      const imageRef = await images.pullImage(request, signal, progress.onProgress);
       // The size is only told to users: not knowing it is no failure.
       const status = await images.imageStatus(image, signal).catch(() => undefined);
       return { imageRef, pullMs: clock.monotonic() - startedAt, size: status?.size ?? 0n, errors: [] };

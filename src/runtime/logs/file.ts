@@ -6,11 +6,11 @@ export type LogHost = Pick<Host, "watch"> & { readonly fs: Pick<HostFs, "realpat
 
 /** Finds the real path of a log file and makes sure that it lies in one of the directories where logs may lie: a link that
  *  a pod managed to put there must not lead a reader out.
- *  @param roots absolute directories on the target.
+ *  @param roots absolute directories on the target, asked for one after the other.
  *  @throws CodedError with the kubelet's text when links cannot be followed; permission_denied when it leads elsewhere. */
 export async function resolveLog(
   host: LogHost,
-  roots: readonly string[],
+  roots: AsyncIterable<string>,
   path: string,
   signal: AbortSignal,
 ): Promise<string> {
@@ -21,7 +21,7 @@ export async function resolveLog(
       { cause: error },
     );
   });
-  for (const root of roots) {
+  for await (const root of roots) {
     const realRoot = await host.fs.realpath(root, signal).catch(() => undefined);
     if (realRoot !== undefined && real.startsWith(realRoot.endsWith("/") ? realRoot : `${realRoot}/`)) return real;
   }

@@ -12,6 +12,8 @@ export interface LogOutput {
    *  @returns false when nothing more is wanted.
    *  @throws CodedError unknown `unsupported log format` when the first line is of no known format. */
   add(line: Buffer): boolean;
+  /** Adds one line that has been taken apart. @returns false when nothing more is wanted. */
+  addParsed(line: ParsedLine): boolean;
   /** Writes what has gathered, and waits for `out` to have room. */
   flush(signal: AbortSignal): Promise<void>;
 }
@@ -35,7 +37,15 @@ export function createLogOutput(options: LogOptions, out: Writable, onBadLine: (
     if (options.timestamps && atLineStart) put(Buffer.from(`${line.time} `));
     put(line.text);
   };
+  const addParsed = (line: ParsedLine): boolean => {
+    if (linesLeft <= 0) return false;
+    show(line);
+    linesLeft--;
+    atLineStart = line.text.length === 0 || line.text[line.text.length - 1] === newline;
+    return bytesLeft > 0 && linesLeft > 0;
+  };
   return {
+    addParsed,
     add(raw) {
       if (linesLeft <= 0) return false;
       parse ??= parserFor(raw);
@@ -49,10 +59,7 @@ export function createLogOutput(options: LogOptions, out: Writable, onBadLine: (
         onBadLine();
         return true;
       }
-      show(line);
-      linesLeft--;
-      atLineStart = line.text.length === 0 || line.text[line.text.length - 1] === newline;
-      return bytesLeft > 0 && linesLeft > 0;
+      return addParsed(line);
     },
     async flush(signal) {
       if (pieces.length === 0) return;

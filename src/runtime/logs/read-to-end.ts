@@ -4,9 +4,15 @@ import type { LogOutput } from "./output.ts";
 
 const blockBytes = 64 * 1024;
 
+/** Memory for one block of a log file, used again for each. */
+export function blockMemory(): Buffer {
+  return Buffer.allocUnsafeSlow(blockBytes);
+}
+
 /** A log file while it is read. */
 export interface Reading {
   readonly file: HostFile;
+  readonly memory: Buffer;
   /** Bytes read so far. */
   position: number;
   readonly cutter: LineCutter;
@@ -18,7 +24,7 @@ export interface Reading {
 export async function readToEnd(reading: Reading, signal: AbortSignal): Promise<boolean> {
   for (;;) {
     signal.throwIfAborted();
-    const block = await reading.file.read(reading.position, blockBytes, signal);
+    const block = await reading.file.read(reading.position, blockBytes, signal, reading.memory);
     if (block.length === 0) return true;
     reading.position += block.length;
     const more = reading.cutter.feed(block, (line) => reading.output.add(line));

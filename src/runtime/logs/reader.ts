@@ -1,13 +1,17 @@
 import { posix } from "node:path";
 import type { Writable } from "node:stream";
 import type { Clock } from "../../lib/clock.ts";
+import { hasCode } from "../../lib/errors.ts";
 import type { Logger } from "../../lib/log.ts";
 import type { LogOptions, LogReader, LogSource } from "../../pipeline.ts";
+import type { HostFile } from "../../seams/host.ts";
+import type { Runtime } from "../../seams/runtime.ts";
 import { type LogHost, openLog, resolveLog } from "./file.ts";
 import { followLog } from "./follow.ts";
+import { copyFromRuntime } from "./from-runtime.ts";
 import { createLineCutter } from "./lines.ts";
 import { createLogOutput } from "./output.ts";
-import { readToEnd } from "./read-to-end.ts";
+import { blockMemory, readToEnd } from "./read-to-end.ts";
 import { tailStart } from "./tail.ts";
 
 export interface LogReaderDeps {
@@ -16,40 +20,68 @@ export interface LogReaderDeps {
   readonly log: Logger;
   /** Directories on the target in which log files may lie (KubeletConfiguration.podLogsDir). */
   readonly roots: readonly string[];
+  /** Names the directories in which it keeps log files itself; gives the lines of a log whose file is not for us to read. */
+  readonly runtime: Pick<Runtime, "logRoots" | "logs">;
   /** Whether a container still runs. not_found counts as no; unavailable as yes, for containers outlive their runtime. */
   readonly isRunning: (containerId: string, signal: AbortSignal) => Promise<boolean>;
 }
 
+interface LogFile {
+  /** Real path. */
+  readonly path: string;
+  readonly file: HostFile;
+}
+
 /** Reads container logs from the files that runtimes write on the target: CRI's format or Docker's, the current file only,
- *  in blocks, never more than one block in memory. `read` throws a CodedError whose message is the kubelet's text.
+ *  in blocks, never more than one block in memory. Where there is no such file, or it may not be read, the lines come from
+ *  the runtime, if it gives any. `read` throws a CodedError whose message is the kubelet's text.
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/logging/ */
 export function createLogReader(deps: LogReaderDeps): LogReader {
-  const { host, log } = deps;
+  const { host, log, runtime } = deps;
+  const roots = rootsOf(deps);
+  const open = async (logPath: string, signal: AbortSignal): Promise<LogFile> => {
+    const path = await resolveLog(host, roots(signal), logPath, signal);
+    return { path, file: await openLog(host, path, signal) };
+  };
   return {
     async read(container: LogSource, options: LogOptions, out: Writable, signal: AbortSignal) {
-      const path = await resolveLog(host, deps.roots, container.logPath, signal);
-      await using file = await openLog(host, path, signal);
+      const bad = (what: string) => () => log.debug({ ...container }, what);
+      const output = createLogOutput(options, out, bad("log line does not parse, left out"));
+      const opened = await open(container.logPath, signal).catch(async (error: unknown) => {
+        if (!runtime.logs || !hasCode(error, "permission_denied", "not_found")) throw error;
+        const lines = runtime.logs(container.containerId, options, signal);
+        if (!(await copyFromRuntime(lines, output, signal))) throw error;
+      });
+      if (!opened) return;
+      await using file = opened.file;
+      const { path } = opened;
       const { size } = await file.stat(signal);
-      const bad = (what: string) => () => log.debug({ path, containerId: container.containerId }, what);
       const reading = {
         file,
+        memory: blockMemory(),
         position: options.tailLines === undefined ? 0 : await tailStart(file, size, options.tailLines, signal),
         cutter: createLineCutter(bad("log line too long, left out")),
-        output: createLogOutput(options, out, bad("log line does not parse, left out")),
+        output,
       };
       if (options.follow) {
-        await followLog(
-          deps,
-          { path, directory: posix.dirname(path), containerId: container.containerId },
-          reading,
-          signal,
-        );
+        const followed = { path, directory: posix.dirname(path), containerId: container.containerId };
+        await followLog(deps, followed, reading, signal);
         return;
       }
       if (!(await readToEnd(reading, signal))) return;
       const rest = reading.cutter.rest();
-      if (rest.length > 0) reading.output.add(rest);
-      await reading.output.flush(signal);
+      if (rest.length > 0) output.add(rest);
+      await output.flush(signal);
     },
+  };
+}
+
+/** Ours first; the runtime is asked for its own only when a log lies elsewhere, and once. */
+function rootsOf({ roots, runtime }: LogReaderDeps): (signal: AbortSignal) => AsyncIterable<string> {
+  let known: readonly string[] | undefined;
+  return async function* all(signal) {
+    yield* roots;
+    known ??= (await runtime.logRoots?.(signal)) ?? [];
+    yield* known;
   };
 }

@@ -14,6 +14,7 @@ import { join } from "node:path";
 import { stringify } from "yaml";
 import { tailOf } from "../../harness/daemons.ts";
 import { identify, isAlive, must, run, signalProcess, start } from "../../harness/processes.ts";
+import type { ProviderName } from "../../harness/runtime-daemon.ts";
 import { Hopeless, waitFor } from "../../harness/wait.ts";
 import { createScreen } from "./screen.ts";
 import { namespace, nodeLabel, tour } from "./tour.ts";
@@ -21,24 +22,60 @@ import { namespace, nodeLabel, tour } from "./tour.ts";
 const nodeName = "graftlet-demo";
 const dataDir = "/var/lib/graftlet-demo";
 
-/** What the demo needs to join a cluster that is there. `containerd` is a CRI endpoint, `unix:///…`. */
+/** What the demo needs to join a cluster that is there. */
 export interface JoinOptions {
   readonly kubeconfig: string;
-  readonly containerd: string;
+  readonly runtime: RuntimeToJoin;
   readonly keep: boolean;
 }
+
+/** This machine's container runtime and how graftlet is told of it. */
+export interface RuntimeToJoin {
+  readonly provider: ProviderName;
+  /** `unix:///…` */
+  readonly endpoint: string;
+  /** What to do when nobody answers there. */
+  readonly remedy: string;
+  readonly kubeletConfiguration: Readonly<Record<string, string>>;
+  readonly providerConfig: Readonly<Record<string, string>>;
+}
+
+/** The runtime that the environment names, by provider. */
+export const runtimeToJoin: Readonly<Record<ProviderName, () => RuntimeToJoin>> = {
+  cri() {
+    const endpoint = process.env.CONTAINERD ?? "unix:///run/containerd/containerd.sock";
+    return {
+      provider: "cri",
+      endpoint,
+      remedy: "install containerd, or name its socket by CONTAINERD=unix:///path",
+      kubeletConfiguration: { containerRuntimeEndpoint: endpoint },
+      // Shared: whatever else runs in that runtime is not ours and stays as it is.
+      providerConfig: { endpoint, sharing: "shared" },
+    };
+  },
+  docker() {
+    const endpoint = process.env.DOCKER ?? "unix:///var/run/docker.sock";
+    return {
+      provider: "docker",
+      endpoint,
+      remedy: "install Docker, or name its socket by DOCKER=unix:///path",
+      kubeletConfiguration: {},
+      providerConfig: { socket: endpoint },
+    };
+  },
+};
 
 /**
  * The demo in an existing cluster: this machine becomes the node `graftlet-demo` of it, tainted so that
  * only the demo's pods come, and leaves it afterwards. Throws one sentence when something is missing.
  */
-export async function demoInExistingCluster({ kubeconfig, containerd, keep }: JoinOptions): Promise<void> {
-  await checkMachine(kubeconfig, containerd);
+export async function demoInExistingCluster({ kubeconfig, runtime, keep }: JoinOptions): Promise<void> {
+  await checkMachine(kubeconfig, runtime);
   const kubectl = (...args: string[]): string[] => ["kubectl", `--kubeconfig=${kubeconfig}`, ...args];
   const screen = createScreen({
     argv: (program, args) => (program === "kubectl" ? kubectl(...args) : [program, ...args]),
   });
-  const pid = await startAgent(kubeconfig, containerd);
+  const pid = await startAgent(kubeconfig, runtime);
   try {
     await tour(screen, nodeName);
     if (keep) {
@@ -73,29 +110,24 @@ export async function demoInExistingCluster({ kubeconfig, containerd, keep }: Jo
 
 const logFile = join(dataDir, "graftlet.log");
 
-async function checkMachine(kubeconfig: string, containerd: string): Promise<void> {
+async function checkMachine(kubeconfig: string, { endpoint, remedy }: RuntimeToJoin): Promise<void> {
   if (process.getuid?.() !== 0) throw new Error("running pods on this machine needs root: run make demo as root");
   if (!existsSync(kubeconfig))
     throw new Error(`KUBECONFIG=${kubeconfig} is missing: name the kubeconfig of the cluster to join`);
   if ((await run(["sh", "-c", "command -v kubectl"])).code !== 0)
     throw new Error("kubectl is missing: install it, it shows the demo in your cluster");
-  const socket = containerd.replace(/^unix:\/\//, "");
+  const socket = endpoint.replace(/^unix:\/\//, "");
   try {
     accessSync(socket, constants.W_OK);
   } catch (error) {
-    throw new Error(
-      `no container runtime answers at ${containerd}: install containerd, or name its socket by CONTAINERD=unix:///path`,
-      { cause: error },
-    );
+    throw new Error(`no container runtime answers at ${endpoint}: ${remedy}`, { cause: error });
   }
   if (await answers(10248))
-    throw new Error(
-      "a kubelet answers on this machine's port 10248: a container runtime serves one agent, so stop it first or use another machine",
-    );
+    throw new Error("a kubelet answers on this machine's port 10248: stop it first or use another machine");
   await must(["kubectl", `--kubeconfig=${kubeconfig}`, "version", "--request-timeout=10s"]);
 }
 
-async function startAgent(kubeconfig: string, containerd: string): ReturnType<typeof awaitReady> {
+async function startAgent(kubeconfig: string, runtime: RuntimeToJoin): ReturnType<typeof awaitReady> {
   mkdirSync(dataDir, { recursive: true });
   const config = join(dataDir, "config.yaml");
   // The client CA comes from the cluster itself (kube-system/extension-apiserver-authentication).
@@ -104,15 +136,14 @@ async function startAgent(kubeconfig: string, containerd: string): ReturnType<ty
     stringify({
       apiVersion: "kubelet.config.k8s.io/v1beta1",
       kind: "KubeletConfiguration",
-      containerRuntimeEndpoint: containerd,
+      ...runtime.kubeletConfiguration,
       cgroupDriver: "cgroupfs",
       failCgroupV1: false,
       failSwapOn: false,
     }),
   );
   const provider = join(dataDir, "provider.yaml");
-  // Shared: whatever else runs in that runtime is not ours and stays as it is.
-  writeFileSync(provider, stringify({ endpoint: containerd, sharing: "shared" }));
+  writeFileSync(provider, stringify(runtime.providerConfig));
   const log = openSync(logFile, "w");
   const child = start(
     [
@@ -122,6 +153,7 @@ async function startAgent(kubeconfig: string, containerd: string): ReturnType<ty
       `--kubeconfig=${kubeconfig}`,
       `--hostname-override=${nodeName}`,
       `--root-dir=${join(dataDir, "kubelet")}`,
+      `--provider=${runtime.provider}`,
       `--provider-config=${provider}`,
       `--node-labels=${nodeLabel}`,
       `--register-with-taints=${nodeLabel}:NoSchedule`,

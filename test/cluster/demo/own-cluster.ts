@@ -2,6 +2,7 @@ import { type Agent, startGraftlet, startKubelet } from "../../harness/agent.ts"
 import { startCluster } from "../../harness/cluster.ts";
 import { tailOf } from "../../harness/daemons.ts";
 import { networkArgv } from "../../harness/namespaces.ts";
+import { runtimeDaemons } from "../../harness/runtime-daemon.ts";
 import { createScreen } from "./screen.ts";
 import { namespace, nodeLabel, tour } from "./tour.ts";
 
@@ -41,7 +42,7 @@ export async function demoInOwnCluster({ keep, agent }: DemoOptions): Promise<vo
   }
   screen.heading("done");
   screen.note(
-    `A real scheduler placed the pods, a real containerd ran them through ${agent}; ${Math.round((performance.now() - began) / 1000)} s.`,
+    `A real scheduler placed the pods, a real ${runtimeDaemons[cluster.provider].role} ran them through ${agent}; ${Math.round((performance.now() - began) / 1000)} s.`,
   );
   if (!keep) {
     screen.note("Removing the cluster. (make demo KEEP=1 leaves it running.)");
@@ -49,7 +50,7 @@ export async function demoInOwnCluster({ keep, agent }: DemoOptions): Promise<vo
   }
   cluster.release();
   screen.note(`It stays up.
-  use it     eval "$(node test/cluster/cluster.ts env)"; kubectl get pods --namespace ${namespace} -o wide
+  use it     eval "$(node test/cluster/cluster.ts env --name ${cluster.name})"; kubectl get pods --namespace ${namespace} -o wide
   its log    ${running.logFile}
-  remove it  node test/cluster/cluster.ts down`);
+  remove it  node test/cluster/cluster.ts down --name ${cluster.name}`);
 }

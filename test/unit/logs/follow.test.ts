@@ -21,7 +21,7 @@ function following(on: Disk, host: LogHost = on.host) {
     asked++;
     return state instanceof CodedError ? Promise.reject(state) : Promise.resolve(state);
   };
-  const reader = createLogReader({ host, clock, log, roots: [on.root], isRunning });
+  const reader = createLogReader({ host, clock, log, roots: [on.root], runtime: {}, isRunning });
   const done = reader.read({ containerId: "id", logPath: on.log }, { ...plain, follow: true }, out, stop.signal);
   done.catch(() => {});
   /** Moves time on until the text is there; the file is read by threads, so a turn alone is not enough. */

@@ -5,6 +5,7 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Container, Pod, PodSpec, Secret } from "../../../src/objects.ts";
 import { type ImagePullerDeps, createImagePuller } from "../../../src/runtime/images/puller.ts";
+import type { PullProgress } from "../../../src/seams/runtime.ts";
 import { StartError } from "../../../src/runtime/start-error.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
@@ -335,5 +336,53 @@ describe("pull secrets", () => {
       undefined,
     ]);
     assert.doesNotMatch([...lines, ...events].join(), /hunter2/);
+  });
+});
+
+describe("a pull that takes long", () => {
+  const pulling = `${at} Normal Pulling: Pulling image "busybox:1"`;
+  const slow = (ms: number, progress?: PullProgress) => {
+    const clock = fakeClock();
+    const images: ImagePullerDeps["images"] = {
+      imageStatus: async () => undefined,
+      async pullImage(_request, until, onProgress) {
+        if (progress) onProgress?.(progress);
+        await clock.sleep(ms, until);
+        return "id";
+      },
+    };
+    return { clock, ...setUp({ images, clock }) };
+  };
+
+  it("is told of after half a minute, then every minute, and not after its end", async () => {
+    const { clock, events, ensure } = slow(100_000, {
+      bytes: 1_234_567,
+      totalBytes: 2_600_000,
+      layers: 3,
+      layersDone: 1,
+    });
+    const ensured = ensure();
+    const far = `${at} Normal Pulling: Still pulling image "busybox:1": 1 of 3 MB, 1 of 3 layers`;
+    await clock.advance(29_999);
+    assert.deepEqual(events, [pulling]);
+    await clock.advance(1);
+    assert.deepEqual(events, [pulling, far]);
+    await clock.advance(70_000);
+    await ensured;
+    assert.deepEqual(events.slice(0, -1), [pulling, far, far]);
+    assert.equal(clock.pending, 0);
+  });
+
+  it("is told of without a sum that is not known, and not at all where the runtime tells nothing", async () => {
+    const unsized = slow(40_000, { bytes: 5_000_000, layers: 2, layersDone: 0 });
+    const ensured = unsized.ensure();
+    await unsized.clock.advance(40_000);
+    await ensured;
+    assert.equal(unsized.events[1], `${at} Normal Pulling: Still pulling image "busybox:1": 5 MB, 0 of 2 layers`);
+    const silent = slow(40_000);
+    const quiet = silent.ensure();
+    await silent.clock.advance(40_000);
+    await quiet;
+    assert.equal(silent.events.filter((event) => event.includes("Pulling")).length, 1);
   });
 });

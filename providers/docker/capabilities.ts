@@ -1,0 +1,97 @@
+import type { Feature } from "../../src/seams/runtime.ts";
+import { type EngineInfo, engineInfo } from "./engine-info.ts";
+import type { DockerParts } from "./parts.ts";
+import { createSharedWork } from "./shared-work.ts";
+import { type Trials, runTrials } from "./trials.ts";
+
+/** What this daemon can do: what it says, and where it does not say, what a trial showed. */
+export interface Capabilities {
+  /** Why pods cannot have a feature: a sentence with the remedy. */
+  lacks(feature: Feature): string | undefined;
+  /** What the daemon tells of itself, asked once; again after `forget`. */
+  info(signal: AbortSignal): Promise<EngineInfo>;
+  /** What the daemon tells of itself now. */
+  refresh(signal: AbortSignal): Promise<EngineInfo>;
+  /** Whether the trials have been made. */
+  triedOut(): boolean;
+  /** Finds out, once for each daemon, what only a trial shows. @param image the sandbox image, which is there. */
+  tryOut(image: string, signal: AbortSignal): Promise<void>;
+  /** OOM score adjustment for sandboxes: what kubelets' runtimes give them, or 0 where this daemon may not lower it. */
+  sandboxOomScoreAdj(): number;
+  /** The daemon was away: it may be another. */
+  forget(): void;
+}
+
+/** As cri-dockerd gives it: of a pod the sandbox goes last. */
+export const sandboxOomScoreAdj = -998;
+
+/** All trials may take this long, milliseconds. */
+const trialsMs = 60_000;
+
+export function createCapabilities(parts: DockerParts): Capabilities {
+  const shared = createSharedWork<void>(parts.clock, trialsMs);
+  let known: EngineInfo | undefined;
+  let trials: Trials | undefined;
+
+  const refresh = async (signal: AbortSignal): Promise<EngineInfo> => {
+    const info = await engineInfo(parts, signal);
+    if (known && (known.ID !== info.ID || known.ServerVersion !== info.ServerVersion)) trials = undefined;
+    known = info;
+    return info;
+  };
+  return {
+    refresh,
+    info: async (signal) => known ?? refresh(signal),
+    triedOut: () => trials !== undefined,
+    tryOut: async (image, signal) => {
+      if (trials) return;
+      await shared(async (until) => {
+        trials = await runTrials(parts, image, until);
+        if (trials) tellTrials(parts, trials);
+      }, signal);
+    },
+    sandboxOomScoreAdj: () => (trials?.lowOomScore === "works" ? sandboxOomScoreAdj : 0),
+    lacks: (feature) => lacks(feature, known, trials),
+    forget: () => {
+      known = undefined;
+      trials = undefined;
+    },
+  };
+}
+
+function tellTrials({ log }: DockerParts, { privileged, lowOomScore }: Trials): void {
+  if (typeof privileged !== "string")
+    log.info({ why: privileged.fails }, "Docker starts no privileged containers here");
+  if (typeof lowOomScore !== "string")
+    log.info({ why: lowOomScore.fails }, "Docker may not lower OOM scores here: sandboxes keep the ordinary one");
+}
+
+function lacks(feature: Feature, info: EngineInfo | undefined, trials: Trials | undefined): string | undefined {
+  const refused = trials?.privileged;
+  switch (feature) {
+    case "privileged":
+      if (refused === undefined || typeof refused === "string") return undefined;
+      return `this machine's Docker Engine cannot start privileged containers (${refused.fails}): let its daemon run as root with all capabilities.`;
+    case "seccomp":
+      return info && !hasSecurity(info, "seccomp")
+        ? "this machine's Docker Engine has no seccomp (docker info names no such security option): use a kernel with CONFIG_SECCOMP_FILTER and a daemon built with it."
+        : undefined;
+    case "appArmor":
+      return info && !hasSecurity(info, "apparmor")
+        ? "this machine's Docker Engine has no AppArmor (docker info names no such security option): enable it in the kernel (apparmor=1 security=apparmor) and restart Docker."
+        : undefined;
+    case "memoryLimit":
+      return info && !info.MemoryLimit
+        ? "this machine's Docker Engine cannot limit memory: enable the memory cgroup controller (cgroup_enable=memory on the kernel's command line, or delegation to a rootless daemon) and restart Docker."
+        : undefined;
+    case "cpuLimit":
+      return info && !info.CpuCfsQuota
+        ? "this machine's Docker Engine cannot limit CPU time: use a kernel with CONFIG_CFS_BANDWIDTH, or delegate the cpu cgroup controller to a rootless daemon, and restart Docker."
+        : undefined;
+  }
+}
+
+/** @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/System/operation/SystemInfo (SecurityOptions) */
+function hasSecurity({ SecurityOptions }: EngineInfo, name: string): boolean {
+  return (SecurityOptions ?? []).some((option) => option.split(",").includes(`name=${name}`));
+}

@@ -1,0 +1,110 @@
+import { type Duplex, addAbortSignal } from "node:stream";
+import { CodedError, hasCode, messageOf, throwIfAborted } from "../../src/lib/errors.ts";
+import { ask } from "./client.ts";
+import { type Outputs, demultiplex } from "./demultiplex.ts";
+import { detachKeys } from "./detach-keys.ts";
+import { type ExecState, execState } from "./exec-state.ts";
+import { hijack } from "./hijack.ts";
+import { KeptOutput } from "./kept-output.ts";
+import type { DockerParts } from "./parts.ts";
+
+export interface ExecWish {
+  readonly containerId: string;
+  readonly argv: readonly string[];
+  readonly tty: boolean;
+  readonly stdin: boolean;
+  readonly stdout: boolean;
+  readonly stderr: boolean;
+}
+
+/** A command that the daemon was told to run in a container. */
+export interface ExecProcess extends ExecState {
+  readonly id: string;
+  /** Where its standard input goes; its output is read by `output`. The caller destroys it. */
+  readonly connection: Duplex;
+  /** Hands its output on until there is no more.
+   *  @throws CodedError unknown in the daemon's words when the command could not be started; the signal's reason. */
+  output(to: Outputs, signal: AbortSignal): Promise<void>;
+}
+
+const maxComplaintBytes = 64 * 1024;
+
+/** Starts a command in a container. Given up half-way, the command is killed.
+ *  @throws CodedError not_found, failed_precondition when the container does not run. */
+export async function startExec(parts: DockerParts, wish: ExecWish, signal: AbortSignal): Promise<ExecProcess> {
+  const id = await createExec(parts, wish, signal);
+  const state = execState(parts, id);
+  const { tty } = wish;
+  try {
+    const body = { Detach: false, Tty: tty };
+    const connection = await parts.docker.call(
+      (engine, until) => hijack(engine, { path: `/exec/${id}/start`, body, signal: until }),
+      signal,
+    );
+    return {
+      ...state,
+      id,
+      connection,
+      output: (to, until) =>
+        parts.docker.call(() => handOn({ connection, state, tty }, to, until), until, "none"),
+    };
+  } catch (error) {
+    if (signal.aborted) await state.kill("KILL");
+    throw notRunning(error);
+  }
+}
+
+async function createExec({ docker }: DockerParts, wish: ExecWish, signal: AbortSignal): Promise<string> {
+  const { tty } = wish;
+  const body = {
+    Cmd: wish.argv,
+    Tty: tty,
+    AttachStdin: wish.stdin,
+    AttachStdout: wish.stdout,
+    AttachStderr: wish.stderr && !tty,
+    ...(tty && { DetachKeys: detachKeys }),
+  };
+  const path = `/containers/${wish.containerId}/exec`;
+  try {
+    const { Id } = await docker.call(
+      (engine, until) => ask<{ readonly Id: string }>(engine, { method: "POST", path, body, signal: until }),
+      signal,
+    );
+    return Id;
+  } catch (error) {
+    throw notRunning(error);
+  }
+}
+
+/** The daemon's 409: the container has ended meanwhile, or is paused. */
+function notRunning(error: unknown): unknown {
+  if (!hasCode(error, "conflict")) return error;
+  return new CodedError("failed_precondition", messageOf(error), { cause: error });
+}
+
+async function handOn(
+  { connection, state, tty }: { readonly connection: Duplex; readonly state: ExecState; readonly tty: boolean },
+  to: Outputs,
+  signal: AbortSignal,
+): Promise<void> {
+  throwIfAborted(signal);
+  addAbortSignal(signal, connection);
+  await somethingToRead(connection);
+  if ((await state.begun(signal)) > 0) return demultiplex(connection, { ...to, tty }, signal);
+  // The daemon says why in place of output.
+  const why = new KeptOutput(maxComplaintBytes);
+  await demultiplex(connection, { stdout: why, stderr: why, tty }, signal);
+  throw new CodedError("unknown", `failed to exec in container: ${why.bytes().toString().trim()}`);
+}
+
+/** Resolves once there is output, or will be none. */
+function somethingToRead(connection: Duplex): Promise<void> {
+  if (connection.readableLength > 0 || connection.readableEnded || connection.destroyed) return Promise.resolve();
+  return new Promise((resolve) => {
+    const settle = () => {
+      connection.off("readable", settle).off("close", settle);
+      resolve();
+    };
+    connection.on("readable", settle).on("close", settle);
+  });
+}

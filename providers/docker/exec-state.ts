@@ -1,0 +1,60 @@
+import { hasCode } from "../../src/lib/errors.ts";
+import { ask } from "./client.ts";
+import type { DockerParts } from "./parts.ts";
+
+/** What the daemon knows of a command in a container, and a way to end it, for which the daemon has none. */
+export interface ExecState {
+  /** Waits until it has started. @returns its process on the target; 0 when it could not be started. */
+  begun(signal: AbortSignal): Promise<number>;
+  /** Waits until it has ended. @returns its exit code. */
+  ended(signal: AbortSignal): Promise<number>;
+  /** Sends it a signal, if it still runs. Never throws, and gives up after five seconds. */
+  kill(how: "KILL" | "HUP"): Promise<void>;
+}
+
+interface Inspected {
+  /** 0 when there is no process, or none yet. */
+  readonly Pid: number;
+  readonly Running: boolean;
+  /** Null until it has ended, or could not be started. */
+  readonly ExitCode: number | null;
+}
+
+/** Between two looks. */
+const firstLookMs = 5;
+const slowestLookMs = 1000;
+const killMs = 5000;
+
+/** @param id the daemon's for the command. */
+export function execState(parts: DockerParts, id: string): ExecState {
+  const { docker, clock, host, log } = parts;
+  const inspect = (signal: AbortSignal) =>
+    docker.call((engine, until) => ask<Inspected>(engine, { path: `/exec/${id}/json`, signal: until }), signal);
+  const once = async (enough: (seen: Inspected) => boolean, signal: AbortSignal): Promise<Inspected> => {
+    for (let waitMs = firstLookMs; ; waitMs = Math.min(2 * waitMs, slowestLookMs)) {
+      const seen = await inspect(signal);
+      if (enough(seen)) return seen;
+      await clock.sleep(waitMs, signal);
+    }
+  };
+  const hasBegun = ({ Pid, ExitCode }: Inspected) => Pid > 0 || ExitCode !== null;
+  const hasEnded = ({ Running, ExitCode }: Inspected) => !Running && ExitCode !== null;
+  return {
+    begun: async (signal) => (await once(hasBegun, signal)).Pid,
+    ended: async (signal) => (await once(hasEnded, signal)).ExitCode ?? 0,
+    async kill(how) {
+      const soon = clock.within(killMs);
+      try {
+        const { Pid: pid, Running: running } = await once(hasBegun, soon);
+        if (!running || pid === 0) return;
+        // `kill` as the shell has it: not every machine has a program of that name.
+        const argv = ["sh", "-c", 'kill -s "$1" "$2"', "kill", how, String(pid)];
+        const { code, stderr } = await host.run(argv, { signal: soon });
+        if (code !== 0) log.warn({ exec: id, pid, why: stderr.trim() }, "cannot end a command in a container");
+      } catch (error) {
+        // With its container gone, so is the command.
+        if (!hasCode(error, "not_found")) log.warn({ exec: id, err: error }, "cannot end a command in a container");
+      }
+    },
+  };
+}

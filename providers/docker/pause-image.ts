@@ -1,0 +1,103 @@
+import { CodedError, abortError, hasCode, messageOf, throwIfAborted } from "../../src/lib/errors.ts";
+import { createSingleFlight } from "../../src/lib/single-flight.ts";
+import { askForStream } from "./answer-stream.ts";
+import { engineInfo } from "./engine-info.ts";
+import { inspectImage } from "./inspect-image.ts";
+import { jsonLines } from "./json-lines.ts";
+import type { DockerParts } from "./parts.ts";
+import { type Machine, pauseProgram } from "./pause-program.ts";
+import { pull } from "./pull.ts";
+import { tarOfProgram } from "./tar.ts";
+
+/** The sandbox image that graftlet makes where the configured one cannot be had. */
+export const localPauseImage = "graftlet.dev/pause:1";
+
+/** How long the configured image may take, and how long all of it, milliseconds. */
+const pullMs = 60_000;
+const obtainMs = 90_000;
+
+const machines: Readonly<Record<string, Machine>> = { x86_64: "amd64", aarch64: "arm64" };
+
+/** Makes sure that the image of sandboxes is there: the configured one, pulled where it is missing; else, where it cannot be
+ *  pulled, one made here, without compiler or registry, under a name of its own.
+ *  @returns a function that gives the name to create containers by.
+ *  It throws CodedError failed_precondition, a sentence that says what to load, where neither can be had. */
+export function createSandboxImage(parts: DockerParts): (signal: AbortSignal) => Promise<string> {
+  const { clock, log } = parts;
+  const { sandboxImage } = parts.config;
+  const once = createSingleFlight<string>();
+  /** Why the configured image could not be pulled, once the other stands: nobody waits for it again. */
+  let failure: string | undefined;
+  const obtain = async (signal: AbortSignal): Promise<string> => {
+    const why = failure ?? (await pullFailure(parts, signal));
+    if (why === undefined) return sandboxImage;
+    if (!(await inspectImage(parts, localPauseImage, signal))) await makePauseImage(parts, why, signal);
+    if (failure === undefined)
+      log.warn({ image: sandboxImage, why, instead: localPauseImage }, "the sandbox image cannot be pulled");
+    failure = why;
+    return localPauseImage;
+  };
+  return async (signal) => {
+    if (await inspectImage(parts, sandboxImage, signal)) return sandboxImage;
+    // Pods that come meanwhile share the work, so it is not one pod's to end.
+    return orAborted(
+      once(sandboxImage, () => obtain(clock.within(obtainMs))),
+      signal,
+    );
+  };
+}
+
+async function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  const { promise, reject } = Promise.withResolvers<never>();
+  const abort = () => reject(abortError(signal));
+  if (signal.aborted) abort();
+  signal.addEventListener("abort", abort, { once: true });
+  try {
+    return await Promise.race([work, promise]);
+  } finally {
+    signal.removeEventListener("abort", abort);
+  }
+}
+
+/** Why the configured image cannot be pulled; undefined when it has been. */
+async function pullFailure(parts: DockerParts, signal: AbortSignal): Promise<string | undefined> {
+  try {
+    await pull(parts, { image: parts.config.sandboxImage }, parts.clock.within(pullMs, signal));
+    return undefined;
+  } catch (error) {
+    throwIfAborted(signal);
+    if (hasCode(error, "unavailable")) throw error;
+    return messageOf(error);
+  }
+}
+
+/** @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Image/operation/ImageCreate (fromSrc) */
+async function makePauseImage(parts: DockerParts, why: string, signal: AbortSignal): Promise<void> {
+  const { docker, config } = parts;
+  const { Architecture } = await engineInfo(parts, signal);
+  const machine = machines[Architecture];
+  if (!machine)
+    throw new CodedError(
+      "failed_precondition",
+      `the sandbox image ${config.sandboxImage} cannot be pulled (${why}), and graftlet makes none for ${Architecture}: load it with \`docker load\`, or name another in providerConfig.sandboxImage.`,
+    );
+  await docker.call(async (engine, abortSignal) => {
+    const answer = await askForStream(engine, {
+      method: "POST",
+      path: "/images/create",
+      query: {
+        fromSrc: "-",
+        repo: localPauseImage,
+        message: "made by graftlet",
+        changes: ['ENTRYPOINT ["/pause"]', "USER 65535:65535"],
+      },
+      body: tarOfProgram("pause", pauseProgram(machine)),
+      signal: abortSignal,
+    });
+    for await (const line of jsonLines(answer)) refuseError(line);
+  }, signal);
+}
+
+function refuseError(line: unknown): void {
+  if (typeof line === "object" && line !== null && "error" in line) throw new CodedError("unknown", String(line.error));
+}

@@ -1,0 +1,97 @@
+import type { Duplex } from "node:stream";
+import type { ContainerInspectInfo } from "dockerode";
+import { CodedError, abortError, hasCode, messageOf } from "../../src/lib/errors.ts";
+import type { Host } from "../../src/seams/host.ts";
+import type { DockerParts } from "./parts.ts";
+import { startRelay } from "./relay-process.ts";
+import { type RelayProgram, findProgram, relayProgram } from "./relay-programs.ts";
+import { inspectRunningSandbox } from "./running.ts";
+
+/** Connects to a port of a sandbox. @throws CodedError unavailable with what users read when nobody answers there. */
+export type ConnectToPort = (sandboxId: string, port: number, signal: AbortSignal) => Promise<Duplex>;
+
+/** `localhost`, in the order in which containerd tries its addresses. */
+const loopback = [
+  { family: "IPv4", address: "127.0.0.1" },
+  { family: "IPv6", address: "::1" },
+];
+
+/** Connections to ports inside of pods: by a relay in the pod's network namespace, so that servers on its loopback answer;
+ *  where the target has no relay, or may not enter, to the pod's address. A pod of the host's network has the target's own
+ *  loopback. */
+export function createPortRelay(parts: DockerParts): ConnectToPort {
+  const { host, log } = parts;
+  let found: RelayProgram | undefined;
+  let told = false;
+
+  async function programFor(pid: number, signal: AbortSignal): Promise<RelayProgram | undefined> {
+    if (found) return found;
+    try {
+      const { stdout, stderr } = await host.run(inNetworkOf(pid, ["sh", "-c", findProgram]), { signal });
+      found = relayProgram(stdout);
+      if (!found) tell(stderr.trim() || "it has none of socat, perl, python3 and nc: install socat");
+    } catch (error) {
+      if (!hasCode(error, "not_found")) throw error;
+      tell("it has no nsenter: install util-linux");
+    }
+    return found;
+  }
+
+  function tell(why: string): void {
+    if (!told)
+      log.warn({ why }, "port-forward cannot enter pods on this target: servers that listen on 127.0.0.1 do not answer");
+    told = true;
+  }
+
+  return async (sandboxId, port, signal) => {
+    const sandbox = await inspectRunningSandbox(parts, sandboxId, signal);
+    if (sandbox.HostConfig.NetworkMode === "host")
+      return firstOf("on the node", port, (address) => dial(host, address, port, signal), signal);
+    const { Pid: pid } = sandbox.State;
+    const program = await programFor(pid, signal);
+    if (!program) return dial(host, addressOf(sandbox), port, signal);
+    const enter = (address: string) =>
+      startRelay(host, inNetworkOf(pid, program.argv(address, port)), program.connected, signal);
+    return firstOf(`inside the network namespace of sandbox ${sandboxId}`, port, enter, signal);
+  };
+}
+
+/** @throws CodedError unavailable in the system's words: hosts have that code for a refusal. */
+async function dial(host: Host, address: string, port: number, signal: AbortSignal): Promise<Duplex> {
+  try {
+    return await host.dial({ host: address, port }, signal);
+  } catch (error) {
+    if (!hasCode(error, "unavailable")) throw error;
+    throw new CodedError("unavailable", "connection refused", { cause: error });
+  }
+}
+
+function inNetworkOf(pid: number, argv: readonly string[]): readonly string[] {
+  return ["nsenter", "--target", String(pid), "--net", "--", ...argv];
+}
+
+/** The first loopback address on which somebody answers. @throws CodedError unavailable, as containerd says it. */
+async function firstOf(
+  where: string,
+  port: number,
+  connect: (address: string) => Promise<Duplex>,
+  signal: AbortSignal,
+): Promise<Duplex> {
+  const failures: string[] = [];
+  for (const { family, address } of loopback) {
+    try {
+      return await connect(address);
+    } catch (error) {
+      if (signal.aborted) throw abortError(signal);
+      if (!hasCode(error, "unavailable")) throw error;
+      failures.push(`${family}: ${messageOf(error)}`);
+    }
+  }
+  throw new CodedError("unavailable", `failed to connect to localhost:${port} ${where}, ${failures.join(", ")}`);
+}
+
+function addressOf({ NetworkSettings }: ContainerInspectInfo): string {
+  const address = Object.values(NetworkSettings.Networks ?? {}).find((network) => network.IPAddress)?.IPAddress;
+  if (!address) throw new CodedError("failed_precondition", "the pod has no address of its own");
+  return address;
+}

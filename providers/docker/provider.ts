@@ -1,0 +1,28 @@
+import type { ProviderFactory } from "../../src/seams/provider.ts";
+import { localHost } from "../local/host.ts";
+import { readDockerConfig } from "./config.ts";
+import { dockerRuntime } from "./runtime.ts";
+
+/** The machine graftlet runs on, with a Docker Engine on a unix socket of it. The daemon may have other users: the node touches
+ *  only what carries its label. */
+export const dockerProvider: ProviderFactory = async ({
+  config,
+  requestTimeoutMs,
+  containerLogs,
+  nodeName,
+  clock,
+  log,
+}) => {
+  const settings = readDockerConfig(config, nodeName);
+  const host = localHost({ clock });
+  const runtime = dockerRuntime({ config: settings, requestTimeoutMs, containerLogs, nodeName, host, clock, log });
+  return {
+    host,
+    runtime,
+    sharing: "shared",
+    async [Symbol.asyncDispose]() {
+      await runtime[Symbol.asyncDispose]();
+      await host[Symbol.asyncDispose]();
+    },
+  };
+};

@@ -1,0 +1,60 @@
+import type { Duplex } from "node:stream";
+import { CodedError, throwIfAborted } from "../../src/lib/errors.ts";
+import type { Host, HostProcess } from "../../src/seams/host.ts";
+import { ProcessConnection } from "./process-connection.ts";
+
+const maxWordsBytes = 16 * 1024;
+
+/** Starts a relay and waits until it is connected. @param connected what it writes to standard error then.
+ *  @returns the connection that it carries; destroying it ends the relay.
+ *  @throws CodedError unavailable with the relay's words when it cannot connect; the signal's reason. */
+export async function startRelay(
+  host: Pick<Host, "spawn">,
+  argv: readonly string[],
+  connected: RegExp,
+  signal: AbortSignal,
+): Promise<Duplex> {
+  const process = await host.spawn(argv);
+  const onAbort = () => process.kill("SIGKILL");
+  signal.addEventListener("abort", onAbort, { once: true });
+  if (signal.aborted) onAbort();
+  try {
+    const words = await wordsUntil(process, connected);
+    throwIfAborted(signal);
+    if (connected.test(words)) return new ProcessConnection(process);
+    throw new CodedError("unavailable", reasonIn(words));
+  } catch (error) {
+    await process[Symbol.asyncDispose]();
+    throw error;
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+  }
+}
+
+/** What a process says on standard error until it has said what is waited for, or has no more to say. What comes later is
+ *  dropped. */
+function wordsUntil({ stderr }: HostProcess, awaited: RegExp): Promise<string> {
+  let words = "";
+  let settled = false;
+  return new Promise((resolve) => {
+    const settle = () => {
+      settled = true;
+      resolve(words);
+    };
+    stderr.on("data", (part: Buffer) => {
+      if (settled) return;
+      if (words.length < maxWordsBytes) words += part.toString();
+      if (awaited.test(words)) settle();
+    });
+    stderr.once("end", settle).once("error", settle).once("close", settle);
+  });
+}
+
+/** The system's words for what failed: the end of the last line, but for socat's notices and warnings. */
+function reasonIn(words: string): string {
+  const lines = words
+    .trim()
+    .split("\n")
+    .filter((line) => !/ socat\[\d+\] [NWI] /.test(line));
+  return (lines.at(-1)?.split(": ").at(-1) || "the relay ended").toLowerCase();
+}

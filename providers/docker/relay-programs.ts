@@ -1,0 +1,98 @@
+/** A program of the target that joins its standard input and output to a TCP connection. */
+export interface RelayProgram {
+  /** Starts it. @param address a loopback address. */
+  readonly argv: (address: string, port: number) => readonly string[];
+  /** What it writes to standard error once it is connected. */
+  readonly connected: RegExp;
+}
+
+/** Tells the first of these that the target has. Netcat comes last: it gives up both directions of a connection when the
+ *  server ends its own. A netcat that cannot hand the end of its input on, or does not say when it is connected (the
+ *  traditional one, a small BusyBox), is none. */
+export const findProgram = `
+if socat -V; then name=socat
+elif perl -MIO::Socket::IP -e 1; then name=perl
+elif python3 -c 'import socket, threading'; then name=python3
+elif nc -h 2>&1 | grep -q OpenBSD; then name=nc-openbsd
+elif nc -h 2>&1 | grep -q BusyBox && nc -h 2>&1 | grep -q -e '-v'; then name=nc-busybox
+fi >/dev/null 2>&1
+echo "$name"
+`;
+
+/** The program that `findProgram` has told; undefined when it has found none. */
+export function relayProgram(told: string): RelayProgram | undefined {
+  return programs[told.trim()];
+}
+
+const python = `
+import os, socket, sys, threading
+try:
+    peer = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+except OSError as error:
+    sys.exit(error.strerror or str(error))
+os.write(2, b"connected\\n")
+def copy(read, write):
+    data = read(65536)
+    while data:
+        write(data)
+        data = read(65536)
+def send():
+    try:
+        copy(lambda size: os.read(0, size), peer.sendall)
+        peer.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass
+sender = threading.Thread(target=send)
+sender.start()
+output = os.fdopen(1, "wb", 0)
+def show(data):
+    rest = memoryview(data)
+    while rest:
+        rest = rest[output.write(rest):]
+try:
+    copy(peer.recv, show)
+except OSError:
+    os._exit(1)
+output.close()
+sender.join()
+`;
+
+const perl = `
+use IO::Socket::IP;
+$SIG{PIPE} = "IGNORE";
+my $peer = IO::Socket::IP->new(PeerHost => $ARGV[0], PeerPort => $ARGV[1]) or die "$!\\n";
+syswrite STDERR, "connected\\n";
+sub copy {
+  my ($from, $to) = @_;
+  while (sysread $from, my $data, 65536) {
+    for (my $at = 0; $at < length $data; ) {
+      my $written = syswrite $to, $data, length($data) - $at, $at;
+      return if !defined $written;
+      $at += $written;
+    }
+  }
+}
+my $sender = fork;
+if ($sender == 0) { close STDOUT; copy(STDIN, $peer); shutdown $peer, 1; exit 0 }
+close STDIN;
+copy($peer, STDOUT);
+close STDOUT;
+waitpid $sender, 0;
+`;
+
+/** Seconds that socat goes on with one direction when the other has ended: as long as an idle stream may live. */
+const halfClosedSeconds = "14400";
+
+const programs: Readonly<Record<string, RelayProgram>> = {
+  socat: {
+    argv: (address, port) => [
+      ...["socat", "-d", "-d", "-t", halfClosedSeconds, "-b", "65536", "-"],
+      address.includes(":") ? `TCP6:[${address}]:${port}` : `TCP4:${address}:${port}`,
+    ],
+    connected: /starting data transfer loop/,
+  },
+  perl: { argv: (address, port) => ["perl", "-e", perl, address, String(port)], connected: /^connected$/m },
+  python3: { argv: (address, port) => ["python3", "-c", python, address, String(port)], connected: /^connected$/m },
+  "nc-openbsd": { argv: (address, port) => ["nc", "-N", "-v", address, String(port)], connected: /succeeded!$/m },
+  "nc-busybox": { argv: (address, port) => ["nc", "-v", address, String(port)], connected: /open$/m },
+};

@@ -1,0 +1,92 @@
+import type { ContainerCreateOptions } from "dockerode";
+import { NamespaceMode, type PodSandboxMetadata, type RunPodSandboxRequest } from "../../src/gen/cri.ts";
+import { CodedError, hasCode } from "../../src/lib/errors.ts";
+import type { Capabilities } from "./capabilities.ts";
+import { ask } from "./client.ts";
+import { createNamed } from "./create-named.ts";
+import { sandboxName } from "./names.ts";
+import type { PodNetwork } from "./network.ts";
+import type { DockerParts } from "./parts.ts";
+import { forceRemove } from "./remove-container.ts";
+import { type SandboxSpecInput, namespacesOf, sandboxSecurity, sandboxSpec } from "./sandbox-spec.ts";
+import { securityOptions } from "./security-opts.ts";
+
+export interface SandboxParts {
+  readonly parts: DockerParts;
+  readonly network: PodNetwork;
+  readonly capabilities: Capabilities;
+  /** Makes sure that the sandbox image is there. @returns its name. */
+  readonly sandboxImage: (signal: AbortSignal) => Promise<string>;
+}
+
+/** How long the removal of what could not be started may take, milliseconds. */
+const removeMs = 30_000;
+
+/** Makes and starts a pod's sandbox. One that does not start is removed again. @returns its ID.
+ *  @throws CodedError already_exists when this node has it already; else the daemon's words. */
+export async function runSandbox(
+  deps: SandboxParts,
+  { config, runtimeHandler }: RunPodSandboxRequest,
+  signal: AbortSignal,
+): Promise<string> {
+  if (!config?.metadata) throw new CodedError("invalid_argument", "a sandbox needs metadata");
+  const { parts, network } = deps;
+  const common = { config, runtimeHandler, ...(await settingsOf(deps, config.linux?.securityContext, signal)) };
+  const start = (spec: SandboxSpecInput, metadata: PodSandboxMetadata) =>
+    createAndStart(parts, sandboxName(metadata), sandboxSpec(spec), signal);
+  if (namespacesOf(config).network === NamespaceMode.NODE) return start(common, config.metadata);
+  try {
+    return await start({ ...common, network: await network.ensure(signal) }, config.metadata);
+  } catch (error) {
+    // The network was removed behind our back, or made anew meanwhile: once more, with the one that there is then.
+    if (!hasCode(error, "not_found") || (await network.verify(signal))) throw error;
+    return start({ ...common, network: await network.ensure(signal) }, config.metadata);
+  }
+}
+
+/** What holds for all sandboxes of this daemon, and the security options of this one. */
+async function settingsOf(
+  { parts, capabilities, sandboxImage }: SandboxParts,
+  security: Parameters<typeof sandboxSecurity>[0],
+  signal: AbortSignal,
+) {
+  const image = await sandboxImage(signal);
+  await capabilities.tryOut(image, signal);
+  const { CgroupDriver } = await capabilities.info(signal);
+  return {
+    image,
+    nodeName: parts.nodeName,
+    cgroupDriver: CgroupDriver,
+    oomScoreAdj: capabilities.sandboxOomScoreAdj(),
+    securityOptions: await securityOptions(sandboxSecurity(security), parts.host.fs, signal),
+  };
+}
+
+async function createAndStart(
+  parts: DockerParts,
+  name: string,
+  spec: ContainerCreateOptions,
+  signal: AbortSignal,
+): Promise<string> {
+  const id = await createNamed(parts, name, spec, signal);
+  try {
+    await parts.docker.call(
+      (engine, abortSignal) =>
+        ask<unknown>(engine, { method: "POST", path: `/containers/${id}/start`, signal: abortSignal }),
+      signal,
+    );
+    return id;
+  } catch (error) {
+    await removeFailed(parts, id);
+    throw error;
+  }
+}
+
+/** What cannot be removed either is removed later, as a sandbox that is not ready; its name stays taken until then. */
+async function removeFailed(parts: DockerParts, id: string): Promise<void> {
+  try {
+    await forceRemove(parts, id, parts.clock.within(removeMs));
+  } catch (error) {
+    parts.log.warn({ err: error, sandbox: id }, "a sandbox that did not start cannot be removed yet");
+  }
+}

@@ -1,0 +1,49 @@
+import type { Runtime } from "../../src/seams/runtime.ts";
+import { createStreamServer } from "../../src/streams/stream-server.ts";
+import { createCapabilities } from "./capabilities.ts";
+import { createDocker } from "./client.ts";
+import { dockerContainers } from "./containers.ts";
+import { dockerEvents } from "./events.ts";
+import { dockerExec } from "./exec.ts";
+import { dockerImages } from "./images.ts";
+import { dockerLogs } from "./logs.ts";
+import { createPodNetwork } from "./network.ts";
+import type { DockerParts } from "./parts.ts";
+import { createSandboxImage } from "./pause-image.ts";
+import { dockerSandboxes } from "./sandboxes.ts";
+import { dockerService } from "./service.ts";
+import { dockerStats } from "./stats.ts";
+import { dockerStreams } from "./streams.ts";
+
+export interface DockerRuntimeOptions extends Omit<DockerParts, "docker"> {
+  /** Deadline of an ordinary call, milliseconds (KubeletConfiguration.runtimeRequestTimeout). */
+  readonly requestTimeoutMs: number;
+}
+
+/** The Runtime seam over the Docker Engine API. Connects when first asked; disposing of it ends the streams that it serves and
+ *  touches no pod. */
+export function dockerRuntime({ requestTimeoutMs, ...given }: DockerRuntimeOptions): Runtime {
+  const { config, host, clock, log } = given;
+  const docker = createDocker({ socket: config.socket, host, requestTimeoutMs, clock });
+  const parts: DockerParts = { ...given, docker };
+  const network = createPodNetwork(parts);
+  const capabilities = createCapabilities(parts);
+  const sandboxImage = createSandboxImage(parts);
+  const streamServer = createStreamServer({ clock, log });
+  return {
+    ...dockerService({ parts, network, capabilities }),
+    ...dockerSandboxes({ parts, network, capabilities, sandboxImage }),
+    ...dockerContainers(parts),
+    ...dockerExec(parts),
+    ...dockerImages(parts),
+    ...dockerStats(parts),
+    ...dockerStreams(parts, streamServer),
+    ...dockerLogs(parts),
+    events: dockerEvents(parts),
+    lacks: capabilities.lacks,
+    async [Symbol.asyncDispose]() {
+      await streamServer[Symbol.asyncDispose]();
+      docker.close();
+    },
+  };
+}

@@ -1,0 +1,113 @@
+import {
+  CgroupDriver,
+  RuntimeConfigResponse,
+  RuntimeHandler,
+  StatusResponse,
+  VersionResponse,
+} from "../../src/gen/cri.ts";
+import { CodedError, hasCode } from "../../src/lib/errors.ts";
+import type { Runtime } from "../../src/seams/runtime.ts";
+import type { Capabilities } from "./capabilities.ts";
+import { ask } from "./client.ts";
+import type { EngineInfo } from "./engine-info.ts";
+import { inspectImage } from "./inspect-image.ts";
+import type { PodNetwork } from "./network.ts";
+import type { DockerParts } from "./parts.ts";
+import { localPauseImage } from "./pause-image.ts";
+
+export type Service = Pick<Runtime, "version" | "status" | "runtimeConfig" | "updateRuntimeConfig">;
+
+/** How long the daemon may take to say how it is, milliseconds: sooner than what it may take for work. */
+const healthMs = 10_000;
+
+export interface ServiceDeps {
+  readonly parts: DockerParts;
+  readonly network: PodNetwork;
+  readonly capabilities: Capabilities;
+}
+
+/** How the daemon is. One that does not answer, may not be asked or is too old is an error, one sentence with the remedy. */
+export function dockerService(deps: ServiceDeps): Service {
+  const { parts, network, capabilities } = deps;
+  const asked = <T>(work: (signal: AbortSignal) => Promise<T>, signal: AbortSignal) => health(deps, work, signal);
+  return {
+    version: (signal) => asked((until) => version(parts, until), signal),
+    status: (signal) =>
+      asked(async (until) => {
+        const info = await capabilities.refresh(until);
+        if (!capabilities.triedOut()) await tryOut(deps, until);
+        // Where the last pod got no network: perhaps there is one by now.
+        if (network.problem() !== undefined) await network.ensure(until).catch(() => undefined);
+        return statusOf(info, network.problem());
+      }, signal),
+    async runtimeConfig(signal) {
+      const { CgroupDriver: driver } = await asked(capabilities.info, signal);
+      return RuntimeConfigResponse.fromPartial(driver === "none" ? {} : { linux: { cgroupDriver: driverOf(driver) } });
+    },
+    async updateRuntimeConfig({ runtimeConfig }, signal) {
+      const podCidrs = runtimeConfig?.networkConfig?.podCidr;
+      if (podCidrs) await network.assign(podCidrs, signal);
+    },
+  };
+}
+
+/** @throws CodedError whose message is the node's: a daemon that is frozen says nothing itself. */
+async function health<T>(
+  { parts: { clock, config }, capabilities }: ServiceDeps,
+  work: (signal: AbortSignal) => Promise<T>,
+  signal: AbortSignal,
+): Promise<T> {
+  try {
+    return await work(clock.within(healthMs, signal));
+  } catch (error) {
+    capabilities.forget();
+    if (signal.aborted || !hasCode(error, "deadline_exceeded")) throw error;
+    throw new CodedError(
+      "deadline_exceeded",
+      `the Docker Engine at ${config.socket} has not answered within ${healthMs / 1000} s: look at its log (journalctl -u docker), or restart it.`,
+      { cause: error },
+    );
+  }
+}
+
+async function version({ docker }: DockerParts, signal: AbortSignal): Promise<VersionResponse> {
+  const { Version } = await docker.call(
+    (engine, abortSignal) => ask<{ readonly Version: string }>(engine, { path: "/version", signal: abortSignal }),
+    signal,
+  );
+  return VersionResponse.fromPartial({
+    version: "0.1.0",
+    runtimeName: "docker",
+    runtimeVersion: Version,
+    runtimeApiVersion: "v1",
+  });
+}
+
+/** Only where there is a sandbox image already; otherwise with the first sandbox. */
+async function tryOut({ parts, capabilities }: ServiceDeps, signal: AbortSignal): Promise<void> {
+  for (const image of [parts.config.sandboxImage, localPauseImage])
+    if (await inspectImage(parts, image, signal)) return capabilities.tryOut(image, signal);
+}
+
+/** Reasons as cri-dockerd has them. */
+function statusOf({ Runtimes }: EngineInfo, networkProblem: string | undefined): StatusResponse {
+  const names = ["", ...Object.keys(Runtimes ?? {})];
+  return StatusResponse.fromPartial({
+    status: {
+      conditions: [
+        { type: "RuntimeReady", status: true },
+        {
+          type: "NetworkReady",
+          status: networkProblem === undefined,
+          ...(networkProblem !== undefined && { reason: "NetworkPluginNotReady", message: networkProblem }),
+        },
+      ],
+    },
+    runtimeHandlers: names.map((name) => RuntimeHandler.fromPartial({ name, features: {} })),
+    features: { supplementalGroupsPolicy: false },
+  });
+}
+
+function driverOf(driver: string): CgroupDriver {
+  return driver === "systemd" ? CgroupDriver.SYSTEMD : CgroupDriver.CGROUPFS;
+}

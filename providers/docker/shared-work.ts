@@ -1,0 +1,30 @@
+import type { Clock } from "../../src/lib/clock.ts";
+import { abortError } from "../../src/lib/errors.ts";
+import { createSingleFlight } from "../../src/lib/single-flight.ts";
+
+/** Work that whoever comes meanwhile shares: it goes on, up to its own limit, when one of those who wait gives up.
+ *  @param limitMs milliseconds. */
+export function createSharedWork<T>(
+  clock: Clock,
+  limitMs: number,
+): (work: (signal: AbortSignal) => Promise<T>, signal: AbortSignal) => Promise<T> {
+  const once = createSingleFlight<T>();
+  return (work, signal) => {
+    if (signal.aborted) return Promise.reject(abortError(signal));
+    return orAborted(
+      once("", () => work(clock.within(limitMs))),
+      signal,
+    );
+  };
+}
+
+async function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  const { promise, reject } = Promise.withResolvers<never>();
+  const abort = () => reject(abortError(signal));
+  signal.addEventListener("abort", abort, { once: true });
+  try {
+    return await Promise.race([work, promise]);
+  } finally {
+    signal.removeEventListener("abort", abort);
+  }
+}

@@ -1,0 +1,28 @@
+import type { AttachRequest, ExecRequest, PortForwardRequest } from "../../src/gen/cri.ts";
+import type { Streams } from "../../src/seams/runtime.ts";
+import type { StreamServer } from "../../src/streams/stream-server.ts";
+import { attach } from "./attach.ts";
+import { streamExec } from "./exec-stream.ts";
+import type { DockerParts } from "./parts.ts";
+import { createPortRelay } from "./port-relay.ts";
+import { inspectRunning, inspectRunningSandbox } from "./running.ts";
+
+/** exec, attach and port-forward, which the Docker Engine does not serve in Kubernetes' protocols: `server` does, in this
+ *  process. What cannot be is refused before there is an endpoint: not_found, failed_precondition for what does not run. */
+export function dockerStreams(parts: DockerParts, server: StreamServer): Streams {
+  const connectTo = createPortRelay(parts);
+  return {
+    async exec(request: ExecRequest, signal) {
+      await inspectRunning(parts, request.containerId, signal);
+      return server.command(request, (streams, gone) => streamExec(parts, request, streams, gone));
+    },
+    async attach(request: AttachRequest, signal) {
+      await inspectRunning(parts, request.containerId, signal);
+      return server.command(request, (streams, gone) => attach(parts, request.containerId, streams, gone));
+    },
+    async portForward({ podSandboxId, port }: PortForwardRequest, signal) {
+      await inspectRunningSandbox(parts, podSandboxId, signal);
+      return server.portForward(port, (wanted, gone) => connectTo(podSandboxId, wanted, gone));
+    },
+  };
+}

@@ -1,0 +1,209 @@
+import { isAbsolute } from "node:path";
+import { CodedError } from "../../src/lib/errors.ts";
+
+/** How graftlet proves to the target who it is. Files are on graftlet's own machine and read at each connect. */
+export type SshLogin =
+  | { readonly by: "key"; readonly privateKeyFile: string; readonly passphraseFile?: string }
+  | { readonly by: "agent"; readonly agentSocket: string }
+  | { readonly by: "password"; readonly passwordFile: string };
+
+/** How the target proves to graftlet which machine it is. */
+export type HostKeyTrust =
+  | { readonly by: "knownHosts"; readonly file: string }
+  /** `SHA256:…`, as `ssh-keygen -l` prints them. */
+  | { readonly by: "fingerprints"; readonly fingerprints: readonly string[] }
+  /** The first key seen is written to the file, and from then on it is the only one. */
+  | { readonly by: "firstUse"; readonly file: string };
+
+export interface SshConfig {
+  readonly host: string;
+  readonly port: number;
+  readonly user: string;
+  readonly login: SshLogin;
+  readonly trust: HostKeyTrust;
+  /** `auto`, or the absolute path of the runtime's socket on the target. */
+  readonly runtime: "auto" | { readonly socket: string };
+  /** The kubelet's root directory on the target; the node's own when absent. */
+  readonly rootDir?: string;
+  readonly sudo: "auto" | "never";
+  readonly network: "isolated" | "routed";
+  /** What pods are told of the API server instead of the Service's address. */
+  readonly kubernetesService?: { readonly host: string; readonly port: number };
+  /** Fields of the provider that the runtime belongs to; it reads them itself. */
+  readonly cri: unknown;
+  readonly docker: unknown;
+}
+
+const fields = [
+  "host",
+  "port",
+  "user",
+  "privateKeyFile",
+  "passphraseFile",
+  "agentSocket",
+  "passwordFile",
+  "knownHostsFile",
+  "hostKeyFingerprints",
+  "hostKey",
+  "runtime",
+  "rootDir",
+  "sudo",
+  "network",
+  "kubernetesService",
+  "cri",
+  "docker",
+];
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** Reads the ssh provider's `providerConfig`. No file is opened here.
+ *  @throws CodedError invalid_argument, a sentence that names the field and the remedy. */
+export function readSshConfig(config: unknown): SshConfig {
+  const given = recordOf(config);
+  const unknown = Object.keys(given).find((name) => !fields.includes(name));
+  if (unknown !== undefined)
+    throw invalid(
+      `providerConfig.${unknown} is not a field of the ssh provider: remove it (it knows ${fields.join(", ")}).`,
+    );
+  const rootDir = given.rootDir === undefined ? undefined : pathOf("rootDir", given.rootDir);
+  const service = given.kubernetesService === undefined ? undefined : serviceOf(given.kubernetesService);
+  return {
+    host: hostOf(given.host),
+    port: portOf("port", given.port ?? 22),
+    user: userOf(given.user),
+    login: loginOf(given),
+    trust: trustOf(given),
+    runtime: runtimeOf(given.runtime ?? "auto"),
+    sudo: oneOf("sudo", given.sudo ?? "auto", ["auto", "never"]),
+    network: oneOf("network", given.network ?? "isolated", ["isolated", "routed"]),
+    cri: given.cri,
+    docker: given.docker,
+    ...(rootDir !== undefined && { rootDir }),
+    ...(service !== undefined && { kubernetesService: service }),
+  };
+}
+
+function recordOf(config: unknown): Fields {
+  if (typeof config !== "object" || config === null || Array.isArray(config))
+    throw invalid(
+      "providerConfig of the ssh provider is not a map of fields: write at least host, user, privateKeyFile and knownHostsFile.",
+    );
+  return { ...config };
+}
+
+function hostOf(value: unknown): string {
+  if (typeof value !== "string" || !/^[\w.:%-]+$/.test(value))
+    throw invalid(
+      `providerConfig.host is ${JSON.stringify(value)}, not a machine's name or address: write host: machine.example.`,
+    );
+  return value;
+}
+
+function userOf(value: unknown): string {
+  if (typeof value !== "string" || value === "" || /[\0\n]/.test(value))
+    throw invalid(
+      `providerConfig.user is ${JSON.stringify(value)}, not the name of a user on the target: write user: root.`,
+    );
+  return value;
+}
+
+function portOf(field: string, value: unknown): number {
+  if (typeof value !== "number" || !Number.isInteger(value) || value < 1 || value > 65_535)
+    throw invalid(`providerConfig.${field} is ${JSON.stringify(value)}, not a port: write a number from 1 to 65535.`);
+  return value;
+}
+
+function pathOf(field: string, value: unknown): string {
+  if (typeof value !== "string" || !isAbsolute(value) || value.includes("\0"))
+    throw invalid(
+      `providerConfig.${field} is ${JSON.stringify(value)}, not an absolute path: write it from the root, such as /etc/graftlet/key.`,
+    );
+  return value;
+}
+
+function loginOf(given: Fields): SshLogin {
+  const ways = ["privateKeyFile", "agentSocket", "passwordFile"].filter((name) => given[name] !== undefined);
+  if (ways.length !== 1)
+    throw invalid(
+      ways.length === 0
+        ? "providerConfig names no way to log in: add one of privateKeyFile, agentSocket, passwordFile."
+        : `providerConfig has both ${ways.join(" and ")}: keep one of them.`,
+    );
+  if (given.passphraseFile !== undefined && given.privateKeyFile === undefined)
+    throw invalid("providerConfig.passphraseFile opens no key: add privateKeyFile, or remove it.");
+  if (given.agentSocket !== undefined) return { by: "agent", agentSocket: pathOf("agentSocket", given.agentSocket) };
+  if (given.passwordFile !== undefined)
+    return { by: "password", passwordFile: pathOf("passwordFile", given.passwordFile) };
+  return {
+    by: "key",
+    privateKeyFile: pathOf("privateKeyFile", given.privateKeyFile),
+    ...(given.passphraseFile !== undefined && { passphraseFile: pathOf("passphraseFile", given.passphraseFile) }),
+  };
+}
+
+function trustOf(given: Fields): HostKeyTrust {
+  const file = given.knownHostsFile === undefined ? undefined : pathOf("knownHostsFile", given.knownHostsFile);
+  if (given.hostKey !== undefined) return firstUseOf(given, file);
+  if (file !== undefined && given.hostKeyFingerprints !== undefined)
+    throw invalid("providerConfig has both knownHostsFile and hostKeyFingerprints: keep one of them.");
+  if (file !== undefined) return { by: "knownHosts", file };
+  if (given.hostKeyFingerprints !== undefined)
+    return { by: "fingerprints", fingerprints: fingerprintsOf(given.hostKeyFingerprints) };
+  throw invalid(
+    "providerConfig does not say how to know the target: add knownHostsFile, hostKeyFingerprints, or hostKey: trustOnFirstUse.",
+  );
+}
+
+function firstUseOf(given: Fields, file: string | undefined): HostKeyTrust {
+  if (given.hostKey !== "trustOnFirstUse")
+    throw invalid(
+      `providerConfig.hostKey is ${JSON.stringify(given.hostKey)}: write trustOnFirstUse, or remove it and add knownHostsFile.`,
+    );
+  if (given.hostKeyFingerprints !== undefined)
+    throw invalid("providerConfig has both hostKey and hostKeyFingerprints: keep one of them.");
+  if (file === undefined)
+    throw invalid(
+      "providerConfig.hostKey: trustOnFirstUse has no place to keep the first key in: add knownHostsFile, a file that graftlet may write.",
+    );
+  return { by: "firstUse", file };
+}
+
+function fingerprintsOf(value: unknown): readonly string[] {
+  const list: readonly unknown[] = Array.isArray(value) ? value : [];
+  const texts = list.filter((item) => typeof item === "string" && /^SHA256:[A-Za-z0-9+/]{43}=?$/.test(item));
+  if (list.length === 0 || texts.length !== list.length)
+    throw invalid(
+      `providerConfig.hostKeyFingerprints is ${JSON.stringify(value)}, not a list of fingerprints: write SHA256:… as \`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub\` prints it on the target.`,
+    );
+  return texts.map((text) => String(text).replace(/=$/, ""));
+}
+
+function runtimeOf(value: unknown): SshConfig["runtime"] {
+  if (value === "auto") return "auto";
+  const path = typeof value === "string" && value.startsWith("unix:") ? value.replace(/^unix:(\/\/)?/, "") : "";
+  if (!path.startsWith("/"))
+    throw invalid(
+      `providerConfig.runtime is ${JSON.stringify(value)}: write auto, or a socket of the target as unix:///run/containerd/containerd.sock.`,
+    );
+  return { socket: path };
+}
+
+function serviceOf(value: unknown): { readonly host: string; readonly port: number } {
+  const [, host, port] = (typeof value === "string" ? /^\[?([\w.:-]+?)\]?:(\d{1,5})$/.exec(value) : null) ?? [];
+  if (host === undefined)
+    throw invalid(
+      `providerConfig.kubernetesService is ${JSON.stringify(value)}, not an address of the API server as pods on the target reach it: write host:port.`,
+    );
+  return { host, port: portOf("kubernetesService", Number(port)) };
+}
+
+function oneOf<T extends string>(field: string, value: unknown, words: readonly [T, T]): T {
+  const known = words.find((word) => word === value);
+  if (known === undefined)
+    throw invalid(`providerConfig.${field} is ${JSON.stringify(value)}: write ${words.join(" or ")}.`);
+  return known;
+}
+
+function invalid(sentence: string): CodedError {
+  return new CodedError("invalid_argument", sentence);
+}

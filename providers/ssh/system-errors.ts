@@ -1,0 +1,39 @@
+import { CodedError, type ErrorCode, codeOfErrno } from "../../src/lib/errors.ts";
+
+/** How C libraries (glibc, musl) and shells word a failed system call in the C locale. A program on the other side of a shell has
+ *  no other way to name it, so the words become codes here, at the seam, and nowhere else. */
+const words: readonly (readonly [RegExp, string])[] = [
+  [/no such (file or directory|file)$|nonexistent directory$|directory nonexistent$/i, "ENOENT"],
+  [/not a directory$/i, "ENOTDIR"],
+  [/file exists$/i, "EEXIST"],
+  [/directory not empty$/i, "ENOTEMPTY"],
+  [/is a directory$/i, "EISDIR"],
+  [/(device or )?resource busy$/i, "EBUSY"],
+  [/too many levels of symbolic links$|symbolic link loop$/i, "ELOOP"],
+  [/no such device or address$/i, "ENXIO"],
+  [/permission denied$/i, "EACCES"],
+  [/operation not permitted$/i, "EPERM"],
+  [/read-only file system$/i, "EROFS"],
+  [/invalid argument$/i, "EINVAL"],
+  [/(file )?name too long$/i, "ENAMETOOLONG"],
+  [/no space left on device$/i, "ENOSPC"],
+  [/(disk )?quota exceeded$/i, "EDQUOT"],
+  [/too many open files( in system)?$|no file descriptors available$/i, "EMFILE"],
+  [/connection refused$/i, "ECONNREFUSED"],
+];
+
+/** Code of what a command said of its failure on standard error: of the last line that names a known one. */
+export function codeOfComplaint(stderr: string): ErrorCode {
+  const lines = stderr.trimEnd().split("\n").reverse();
+  for (const line of lines) {
+    const found = words.find(([pattern]) => pattern.test(line.trim()));
+    if (found) return codeOfErrno(found[1]);
+  }
+  return "unknown";
+}
+
+/** A command's failure as an error that says what it was about and what the target said. */
+export function complaint(what: string, stderr: string): CodedError {
+  const said = stderr.trim().split("\n").at(-1) ?? "";
+  return new CodedError(codeOfComplaint(stderr), `${what}: ${said || "failed without a word"}`);
+}

@@ -1,0 +1,38 @@
+import { messageOf } from "../lib/errors.ts";
+
+/** How a command ended, as the error stream tells it: the fields of a metav1.Status that clients read.
+ *  @see https://github.com/kubernetes/cri-streaming */
+export interface ExitStatus {
+  readonly status: "Success" | "Failure";
+  readonly message?: string;
+  readonly reason?: "NonZeroExitCode" | "InternalError";
+  readonly details?: { readonly causes: readonly { readonly reason: "ExitCode"; readonly message: string }[] };
+  readonly code?: number;
+}
+
+/** The status of a command that ended with an exit code. */
+export function exitStatus(code: number): ExitStatus {
+  if (code === 0) return { status: "Success" };
+  return {
+    status: "Failure",
+    message: `command terminated with non-zero exit code: ${code}`,
+    reason: "NonZeroExitCode",
+    details: { causes: [{ reason: "ExitCode", message: String(code) }] },
+  };
+}
+
+/** The status of a command that could not be run. */
+export function internalError(error: unknown): ExitStatus {
+  return {
+    status: "Failure",
+    message: `Internal error occurred: ${messageOf(error)}`,
+    reason: "InternalError",
+    code: 500,
+  };
+}
+
+/** What goes on the error stream: JSON since protocol version 4, before that the bare text of a failure. */
+export function statusBytes(status: ExitStatus, asJson: boolean): Buffer {
+  if (asJson) return Buffer.from(JSON.stringify(status));
+  return Buffer.from(status.status === "Success" ? "" : (status.message ?? ""));
+}

@@ -1,0 +1,257 @@
+import { type Duplex, Writable } from "node:stream";
+import { finished } from "node:stream/promises";
+import type { Clock } from "../../lib/clock.ts";
+import { CodedError, hasCode, messageOf } from "../../lib/errors.ts";
+import { type Idle, createIdle } from "../idle.ts";
+import { idleMs, lingerMs } from "../patience.ts";
+import {
+  type Frame,
+  FrameReader,
+  type GoAwayStatus,
+  type ResetStatus,
+  dataHead,
+  frameType,
+  goAwayFrame,
+  goAwayStatus,
+  longestData,
+  pingFrame,
+  protocolError,
+  resetStatus,
+  rstStreamFrame,
+  synReplyFrame,
+} from "./frames.ts";
+import { type Headers, createHeaderReader, createHeaderWriter } from "./header-block.ts";
+import { SpdyStream, resetByClient } from "./stream.ts";
+
+/** Who is asked about the streams that the client opens. */
+export interface StreamTaker {
+  /** Whether a stream is wanted, judged by its headers; one that is not is refused. */
+  wants(headers: Headers, id: number): boolean;
+  /** A stream that was wanted, once its reply is on its way. */
+  opened(stream: SpdyStream): void;
+  /** The client reset a stream; the stream itself fails too. */
+  reset?(stream: SpdyStream): void;
+}
+
+export interface SpdyDeps {
+  readonly socket: Duplex;
+  readonly taker: StreamTaker;
+  readonly clock: Clock;
+}
+
+/** Streams that may be open at a time. */
+const mostStreams = 2000;
+/** Answers to control frames that may wait to be sent before no more frames are read, bytes. */
+const mostAnswers = 1 << 16;
+/** Data of as many bytes is not copied to be sent in one piece with its frame's head. */
+const worthNoCopy = 1 << 12;
+const streamMask = 0x7fff_ffff;
+
+/** The server's side of a SPDY/3.1 connection, as Kubernetes' clients speak it: the client opens all streams. Their windows
+ *  are not accounted, for those clients neither grant nor use any; the transport's backpressure bounds what is in memory,
+ *  so that a stream nobody reads holds up the others.
+ *  @see https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/ */
+export class SpdyConnection {
+  readonly #socket: Duplex;
+  readonly #taker: StreamTaker;
+  readonly #clock: Clock;
+  readonly #idle: Idle;
+  readonly #gone = new AbortController();
+  readonly #streams = new Map<number, SpdyStream>();
+  readonly #frames = new FrameReader();
+  readonly #headersIn = createHeaderReader();
+  readonly #headersOut = createHeaderWriter();
+  #lastId = 0;
+  #closing = false;
+  #goneAway = false;
+  #answers = 0;
+  #answersSent = Promise.withResolvers<void>();
+
+  /** Takes over a socket that has left HTTP. */
+  constructor({ socket, taker, clock }: SpdyDeps) {
+    this.#socket = socket;
+    this.#taker = taker;
+    this.#clock = clock;
+    this.#idle = createIdle(clock, idleMs, () =>
+      this.#break(new CodedError("deadline_exceeded", "the connection is idle")),
+    );
+    socket.on("error", () => undefined);
+    socket.once("close", () => this.#lose(new CodedError("cancelled", "the client is gone")));
+    socket.pipe(this.#sink());
+  }
+
+  /** Aborts when the connection is over: the client closed it, broke it off or broke the protocol, or it was closed here. */
+  get gone(): AbortSignal {
+    return this.#gone.signal;
+  }
+
+  /** Says goodbye after all that was written, and drops what still comes until the client hangs up (within 10 s).
+   *  @returns when the connection is gone. */
+  async close(): Promise<void> {
+    this.#goodbye(goAwayStatus.ok);
+    await finished(this.#socket).catch(() => undefined);
+  }
+
+  /** Ends the connection at once. */
+  #break(error: CodedError): void {
+    this.#lose(error);
+    this.#socket.destroy();
+  }
+
+  /** Everything that was waiting for the client fails. */
+  #lose(error: CodedError): void {
+    this.#closing = true;
+    this.#idle.stop();
+    this.#answersSent.resolve();
+    for (const stream of this.#streams.values()) stream.lose(error);
+    this.#streams.clear();
+    this.#gone.abort(error);
+  }
+
+  #goodbye(status: GoAwayStatus): void {
+    if (this.#socket.destroyed || this.#socket.writableEnded) return;
+    this.#socket.end(goAwayFrame(this.#lastId, status));
+    this.#lose(new CodedError("cancelled", "the connection is closed"));
+    const linger = this.#clock.after(lingerMs, () => this.#socket.destroy());
+    this.#socket.once("close", () => linger.cancel());
+  }
+
+  /** Where the socket's bytes go: frame by frame, each only when the last has been taken. */
+  #sink(): Writable {
+    return new Writable({
+      write: (chunk: Buffer, _encoding, done) => void this.#receive(chunk, done),
+      final: (done) => {
+        this.#break(new CodedError("cancelled", "the client hung up"));
+        done();
+      },
+    });
+  }
+
+  async #receive(chunk: Buffer, done: () => void): Promise<void> {
+    this.#idle.touch();
+    try {
+      for (const frame of this.#frames.read(chunk)) {
+        if (this.#closing) return;
+        await this.#take(frame);
+        if (this.#answers > mostAnswers) await this.#answersSent.promise;
+      }
+    } catch (error) {
+      if (hasCode(error, "invalid_argument")) return this.#goodbye(goAwayStatus.protocolError);
+      this.#break(new CodedError("unknown", messageOf(error), { cause: error }));
+    } finally {
+      done();
+    }
+  }
+
+  #take(frame: Frame): Promise<void> | undefined {
+    if (frame.is === "control") {
+      this.#control(frame.type, frame.payload, frame.fin);
+      return undefined;
+    }
+    const stream = this.#streams.get(frame.id);
+    if (!stream) {
+      if (frame.id === 0) throw protocolError("data on stream 0");
+      if (frame.id > this.#lastId) this.#answer(rstStreamFrame(frame.id, resetStatus.invalidStream));
+      return undefined;
+    }
+    const room = stream.receive(frame.piece);
+    if (frame.fin) stream.receiveEnd();
+    return room;
+  }
+
+  #control(type: number, payload: Buffer, fin: boolean): void {
+    switch (type) {
+      case frameType.synStream:
+        return this.#synStream(payload, fin);
+      case frameType.rstStream:
+        return this.#rstStream(idOf(payload, 8));
+      case frameType.ping:
+        // Odd numbers are the client's pings; the server sends none.
+        if (uint32At(payload, 0, 4) % 2 === 1) this.#answer(pingFrame(uint32At(payload, 0, 4)));
+        return;
+      case frameType.goAway:
+        this.#goneAway = true;
+        return;
+      case frameType.synReply:
+      case frameType.headers:
+        // Their content means nothing here, but the compression of later header blocks refers to it.
+        this.#headersIn.read(payload.subarray(4));
+        return;
+      default:
+      // SETTINGS, WINDOW_UPDATE and what is not known are of no consequence.
+    }
+  }
+
+  #synStream(payload: Buffer, fin: boolean): void {
+    const id = idOf(payload, 10);
+    const headers = this.#headersIn.read(payload.subarray(10));
+    if (this.#goneAway) return;
+    if (id % 2 === 0 || id <= this.#lastId) return this.#refuse(id, resetStatus.protocolError);
+    this.#lastId = id;
+    if (this.#streams.size >= mostStreams || !this.#taker.wants(headers, id))
+      return this.#refuse(id, resetStatus.refusedStream);
+    const stream = new SpdyStream(id, headers, {
+      data: (of, data, last, done) => this.#send(of, data, last, done),
+      over: (of, whole) => {
+        if (this.#streams.delete(of) && !whole) this.#refuse(of, resetStatus.cancel);
+      },
+    });
+    this.#streams.set(id, stream);
+    this.#answer(synReplyFrame(id, this.#headersOut.write(new Map())));
+    if (fin) stream.receiveEnd();
+    this.#taker.opened(stream);
+  }
+
+  #rstStream(id: number): void {
+    const stream = this.#streams.get(id);
+    if (!stream) return;
+    this.#streams.delete(id);
+    stream.lose(resetByClient());
+    this.#taker.reset?.(stream);
+  }
+
+  #refuse(id: number, status: ResetStatus): void {
+    this.#answer(rstStreamFrame(id, status));
+  }
+
+  /** Sends a frame of the connection's own. */
+  #answer(frame: Buffer): void {
+    if (!this.#socket.writable) return;
+    if (this.#answers === 0) this.#answersSent = Promise.withResolvers<void>();
+    this.#answers += frame.length;
+    this.#socket.write(frame, () => {
+      this.#answers -= frame.length;
+      if (this.#answers === 0) this.#answersSent.resolve();
+    });
+  }
+
+  #send(id: number, data: Buffer, fin: boolean, done: (error?: Error | null) => void): void {
+    if (!this.#socket.writable) return done(new CodedError("cancelled", "the client is gone"));
+    this.#idle.touch();
+    this.#socket.cork();
+    let rest = data;
+    for (; rest.length > longestData; rest = rest.subarray(longestData)) {
+      this.#socket.write(dataHead(id, longestData, false));
+      this.#socket.write(rest.subarray(0, longestData));
+    }
+    const head = dataHead(id, rest.length, fin);
+    if (rest.length < worthNoCopy) this.#socket.write(Buffer.concat([head, rest]), done);
+    else {
+      this.#socket.write(head);
+      this.#socket.write(rest, done);
+    }
+    this.#socket.uncork();
+  }
+}
+
+/** The stream that a control frame is about. */
+function idOf(payload: Buffer, atLeast: number): number {
+  const id = uint32At(payload, 0, atLeast) & streamMask;
+  if (id === 0) throw protocolError("control frame for stream 0");
+  return id;
+}
+
+function uint32At(payload: Buffer, at: number, atLeast: number): number {
+  if (payload.length < atLeast) throw protocolError("control frame is too short");
+  return payload.readUInt32BE(at);
+}

@@ -1,0 +1,126 @@
+import { CodedError } from "../../lib/errors.ts";
+
+/** Control frames of SPDY/3.1.
+ *  @see https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/ */
+export const frameType = { synStream: 1, synReply: 2, rstStream: 3, ping: 6, goAway: 7, headers: 8 } as const;
+
+/** Why a stream is reset. */
+export const resetStatus = { protocolError: 1, invalidStream: 2, refusedStream: 3, cancel: 5 } as const;
+export type ResetStatus = (typeof resetStatus)[keyof typeof resetStatus];
+
+/** Why a connection ends. */
+export const goAwayStatus = { ok: 0, protocolError: 1 } as const;
+export type GoAwayStatus = (typeof goAwayStatus)[keyof typeof goAwayStatus];
+
+/** A control frame, whole; or what has come of a data frame, `last` with its last byte. */
+export type Frame =
+  | { readonly is: "control"; readonly type: number; readonly fin: boolean; readonly payload: Buffer }
+  | { readonly is: "data"; readonly id: number; readonly piece: Buffer; readonly fin: boolean };
+
+const version = 3;
+const headBytes = 8;
+const controlBit = 0x8000_0000;
+const finFlag = 1;
+/** The longest payload of a control frame that is read. */
+const longestControl = 1 << 15;
+/** The longest data frame that is sent, so that streams of one connection take turns. */
+export const longestData = 1 << 16;
+
+/** Cuts a stream of bytes into frames. Data frames are handed on in pieces as they come, however long they are. */
+export class FrameReader {
+  readonly #head = Buffer.alloc(headBytes);
+  #headFilled = 0;
+  #body: Body | undefined;
+
+  /** Frames and pieces of frames that a chunk completes.
+   *  @throws CodedError invalid_argument for another version of SPDY, or a control frame that is too long. */
+  *read(chunk: Buffer): Generator<Frame, void> {
+    let rest = chunk;
+    while (rest.length > 0) {
+      if (!this.#body) {
+        const taken = rest.copy(this.#head, this.#headFilled, 0, headBytes - this.#headFilled);
+        this.#headFilled += taken;
+        rest = rest.subarray(taken);
+        if (this.#headFilled < headBytes) return;
+        this.#headFilled = 0;
+        this.#body = bodyOf(this.#head);
+      }
+      const body = this.#body;
+      if (rest.length === 0 && body.left > 0) return;
+      const part = rest.subarray(0, body.left);
+      rest = rest.subarray(part.length);
+      body.left -= part.length;
+      if (body.left === 0) this.#body = undefined;
+      const frame = frameOf(body, part);
+      if (frame) yield frame;
+    }
+  }
+}
+
+type Body = { left: number; readonly fin: boolean } & (
+  | { readonly is: "data"; readonly id: number }
+  | { readonly is: "control"; readonly type: number; readonly parts: Buffer[] }
+);
+
+function bodyOf(head: Buffer): Body {
+  const first = head.readUInt32BE(0);
+  const left = head.readUIntBE(5, 3);
+  const fin = (head.readUInt8(4) & finFlag) !== 0;
+  if ((first & controlBit) === 0) return { is: "data", id: first, left, fin };
+  if ((head.readUInt16BE(0) & 0x7fff) !== version) throw protocolError("unknown version of SPDY");
+  if (left > longestControl) throw protocolError("control frame is too long");
+  return { is: "control", type: head.readUInt16BE(2), left, fin, parts: [] };
+}
+
+/** What a further part makes of a body; undefined while a control frame is not whole. */
+function frameOf(body: Body, part: Buffer): Frame | undefined {
+  const whole = body.left === 0;
+  if (body.is === "data") return { is: "data", id: body.id, piece: part, fin: body.fin && whole };
+  body.parts.push(part);
+  if (!whole) return undefined;
+  return { is: "control", type: body.type, fin: body.fin, payload: Buffer.concat(body.parts) };
+}
+
+/** The error that a peer's breach of the protocol is. */
+export function protocolError(text: string): CodedError {
+  return new CodedError("invalid_argument", `SPDY: ${text}`);
+}
+
+/** The head of a data frame of so many bytes. */
+export function dataHead(id: number, bytes: number, fin: boolean): Buffer {
+  const head = Buffer.allocUnsafe(headBytes);
+  head.writeUInt32BE(id, 0);
+  head.writeUInt8(fin ? finFlag : 0, 4);
+  head.writeUIntBE(bytes, 5, 3);
+  return head;
+}
+
+/** The answer to a stream that is accepted. */
+export function synReplyFrame(id: number, block: Buffer): Buffer {
+  return controlFrame(frameType.synReply, Buffer.concat([uint32(id), block]));
+}
+
+export function rstStreamFrame(id: number, status: ResetStatus): Buffer {
+  return controlFrame(frameType.rstStream, uint32(id, status));
+}
+
+export function pingFrame(id: number): Buffer {
+  return controlFrame(frameType.ping, uint32(id));
+}
+
+export function goAwayFrame(lastId: number, status: GoAwayStatus): Buffer {
+  return controlFrame(frameType.goAway, uint32(lastId, status));
+}
+
+function controlFrame(type: number, payload: Buffer): Buffer {
+  const head = Buffer.alloc(headBytes);
+  head.writeUInt32BE((controlBit | (version << 16) | type) >>> 0, 0);
+  head.writeUInt32BE(payload.length, 4);
+  return Buffer.concat([head, payload]);
+}
+
+function uint32(...values: readonly number[]): Buffer {
+  const bytes = Buffer.alloc(4 * values.length);
+  for (const [index, value] of values.entries()) bytes.writeUInt32BE(value, 4 * index);
+  return bytes;
+}

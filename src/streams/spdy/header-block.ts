@@ -1,0 +1,114 @@
+import { constants, deflateRawSync, inflateRawSync } from "node:zlib";
+import { CodedError } from "../../lib/errors.ts";
+import { dictionary, dictionaryId } from "./dictionary.ts";
+
+/** Headers of a stream, names in lower case. Values of a name that came more than once are joined by NUL. */
+export type Headers = ReadonlyMap<string, string>;
+
+/** How much of the past zlib may refer to. */
+const windowBytes = 1 << 15;
+/** The longest header block that is read, decompressed: what Kubernetes sends has some hundred bytes. */
+const longestBlock = 1 << 16;
+/** zlib's header: deflate, window of 32 KiB, best compression, with a dictionary. */
+const zlibHeader = Buffer.from([0x78, 0xf9]);
+/** zlib's flag for a dictionary, in the second byte. */
+const hasDictionary = 0x20;
+
+/** Compresses the header blocks of one direction of a connection. They share one zlib stream, each flushed to a byte; so a
+ *  block is raw deflate whose dictionary is what the blocks before it said. */
+export function createHeaderWriter(): { write(headers: Headers): Buffer } {
+  let past = dictionary;
+  const dictionaryName = Buffer.alloc(4);
+  dictionaryName.writeUInt32BE(dictionaryId);
+  let lead = Buffer.concat([zlibHeader, dictionaryName]);
+  return {
+    write(headers) {
+      const plain = encode(headers);
+      const compressed = deflateRawSync(plain, { dictionary: past, finishFlush: constants.Z_SYNC_FLUSH });
+      const block = Buffer.concat([lead, compressed]);
+      past = remember(past, plain);
+      lead = Buffer.alloc(0);
+      return block;
+    },
+  };
+}
+
+/** Decompresses the header blocks of one direction of a connection: every block must pass here, in order. */
+export function createHeaderReader(): {
+  /** @throws CodedError invalid_argument for what is no header block, or one of more than 64 KiB. */
+  read(block: Buffer): Headers;
+} {
+  let past: Buffer | undefined;
+  return {
+    read(block) {
+      const { before, raw } = past ? { before: past, raw: block } : afterZlibHeader(block);
+      const plain = inflate(raw, before);
+      past = remember(before, plain);
+      return decode(plain);
+    },
+  };
+}
+
+function afterZlibHeader(block: Buffer): { before: Buffer; raw: Buffer } {
+  if (block.length < 2 || block.readUInt16BE(0) % 31 !== 0 || (block.readUInt8(0) & 0x0f) !== 8) throw malformed();
+  if ((block.readUInt8(1) & hasDictionary) === 0) return { before: Buffer.alloc(0), raw: block.subarray(2) };
+  if (block.length < 6 || block.readUInt32BE(2) !== dictionaryId) throw malformed();
+  return { before: dictionary, raw: block.subarray(6) };
+}
+
+function inflate(raw: Buffer, before: Buffer): Buffer {
+  try {
+    return inflateRawSync(raw, {
+      ...(before.length > 0 && { dictionary: before }),
+      finishFlush: constants.Z_SYNC_FLUSH,
+      maxOutputLength: longestBlock,
+    });
+  } catch (cause) {
+    throw malformed(cause);
+  }
+}
+
+function remember(past: Buffer, plain: Buffer): Buffer {
+  const all = Buffer.concat([past, plain]);
+  return all.length > windowBytes ? Buffer.from(all.subarray(-windowBytes)) : all;
+}
+
+function encode(headers: Headers): Buffer {
+  const count = Buffer.alloc(4);
+  count.writeUInt32BE(headers.size);
+  return Buffer.concat([count, ...[...headers].flatMap(([name, value]) => [...text(name), ...text(value)])]);
+}
+
+function text(value: string): [Buffer, Buffer] {
+  const bytes = Buffer.from(value, "latin1");
+  const length = Buffer.alloc(4);
+  length.writeUInt32BE(bytes.length);
+  return [length, bytes];
+}
+
+function decode(plain: Buffer): Headers {
+  let at = 0;
+  const number = () => {
+    if (at + 4 > plain.length) throw malformed();
+    at += 4;
+    return plain.readUInt32BE(at - 4);
+  };
+  const string = () => {
+    const length = number();
+    if (at + length > plain.length) throw malformed();
+    at += length;
+    return plain.toString("latin1", at - length, at);
+  };
+  const headers = new Map<string, string>();
+  for (let left = number(); left > 0; left--) {
+    const name = string().toLowerCase();
+    if (name === "" || headers.has(name)) throw malformed();
+    headers.set(name, string());
+  }
+  if (at !== plain.length) throw malformed();
+  return headers;
+}
+
+function malformed(cause?: unknown): CodedError {
+  return new CodedError("invalid_argument", "SPDY header block is malformed or too long", { cause });
+}

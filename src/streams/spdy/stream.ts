@@ -1,0 +1,75 @@
+import { Duplex } from "node:stream";
+import { CodedError } from "../../lib/errors.ts";
+import type { Headers } from "./header-block.ts";
+
+/** What a stream needs of its connection. */
+export interface StreamWire {
+  /** Sends data on a stream; calls back when the transport has taken it. */
+  data(id: number, data: Buffer, fin: boolean, done: (error?: Error | null) => void): void;
+  /** The stream is over for this side; `whole` when both directions have ended properly. */
+  over(id: number, whole: boolean): void;
+}
+
+/** One stream of a SPDY connection. Its readable side ends with the client's half-close; its writable side is this side's.
+ *  A stream that the client resets, or whose connection breaks, fails with `cancelled`; its errors need no listener. */
+export class SpdyStream extends Duplex {
+  readonly id: number;
+  readonly headers: Headers;
+  readonly #wire: StreamWire;
+  #room = Promise.withResolvers<void>();
+  #finReceived = false;
+  #finSent = false;
+  #lost = false;
+
+  constructor(id: number, headers: Headers, wire: StreamWire) {
+    super({ allowHalfOpen: true });
+    this.id = id;
+    this.headers = headers;
+    this.#wire = wire;
+    this.on("error", () => undefined);
+  }
+
+  /** Takes what the client sent. @returns a promise of room for more where there is none left. */
+  receive(piece: Buffer): Promise<void> | undefined {
+    if (this.destroyed || this.#finReceived || piece.length === 0) return undefined;
+    this.#room = Promise.withResolvers<void>();
+    return this.push(piece) ? undefined : this.#room.promise;
+  }
+
+  /** The client has said all it has to say on this stream. */
+  receiveEnd(): void {
+    if (this.#finReceived || this.destroyed) return;
+    this.#finReceived = true;
+    this.push(null);
+  }
+
+  /** The client reset the stream, or it is gone altogether. */
+  lose(error: CodedError): void {
+    this.#lost = true;
+    this.destroy(error);
+  }
+
+  override _read(): void {
+    this.#room.resolve();
+  }
+
+  override _write(chunk: Buffer, _encoding: BufferEncoding, done: (error?: Error | null) => void): void {
+    this.#wire.data(this.id, chunk, false, done);
+  }
+
+  override _final(done: (error?: Error | null) => void): void {
+    this.#finSent = true;
+    this.#wire.data(this.id, Buffer.alloc(0), true, done);
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    this.#room.resolve();
+    this.#wire.over(this.id, this.#lost || (this.#finSent && this.#finReceived));
+    done(error);
+  }
+}
+
+/** What a stream fails with when the client resets it. */
+export function resetByClient(): CodedError {
+  return new CodedError("cancelled", "the client reset the stream");
+}

@@ -1,0 +1,108 @@
+import { type IncomingMessage, type Server, type ServerResponse, createServer } from "node:http";
+import type { Duplex } from "node:stream";
+import type { Clock, Timer } from "../lib/clock.ts";
+import { CodedError, throwIfAborted } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Endpoint } from "../seams/runtime.ts";
+import { connectionPair } from "./pair.ts";
+import { creationMs } from "./patience.ts";
+import type { ConnectPort } from "./port-forward.ts";
+import type { CommandRequest, RunCommand } from "./remote-command.ts";
+import { type Serve, refusePlain, serveCommand, serveForward } from "./serving.ts";
+import { createTokens } from "./tokens.ts";
+import { type Asked, type Refusal, plainText, refuse } from "./upgrade.ts";
+
+export type { ConnectPort } from "./port-forward.ts";
+export type { CommandRequest, CommandStreams, RunCommand } from "./remote-command.ts";
+export type { TerminalSize } from "./terminal-sizes.ts";
+
+/** Serves streams in this process, as the streaming server of a CRI runtime does, for runtimes that have none. It listens
+ *  nowhere: an endpoint's connections never leave the process. Disposing cuts all connections and waits for what they ran.
+ *  @see https://github.com/kubernetes/cri-streaming */
+export interface StreamServer extends AsyncDisposable {
+  /** An endpoint for a command. `run` is called once, when all streams that were asked for stand; its exit code is what the
+   *  client gets to know, after all output; what it throws becomes an InternalError with that message.
+   *  @throws CodedError resource_exhausted when 1000 endpoints wait to be used. */
+  command(request: CommandRequest, run: RunCommand): Endpoint;
+  /** An endpoint for connections to a pod. `connect` is called for each connection of the client. `ports` are those of CRI's
+   *  PortForwardRequest, which only WebSocket needs.
+   *  @throws CodedError resource_exhausted when 1000 endpoints wait to be used. */
+  portForward(ports: readonly number[], connect: ConnectPort): Endpoint;
+}
+
+export interface StreamServerDeps {
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+export function createStreamServer({ clock, log }: StreamServerDeps): StreamServer {
+  const tokens = createTokens<Serve>(clock);
+  const connections = new Map<Duplex, Timer>();
+  const sessions = new Set<Promise<void>>();
+  const disposed = new AbortController();
+  const deps = { clock, log };
+
+  function track(session: Promise<void>): void {
+    const done = session
+      .catch((error: unknown) => log.error({ err: error }, "stream session failed"))
+      .finally(() => sessions.delete(done));
+    sessions.add(done);
+  }
+
+  const http = listenNowhere((request, answer, asked) => {
+    connections.get(request.socket)?.cancel();
+    const serve = tokens.take(request.url?.split("?", 1)[0]?.split("/")[2] ?? "");
+    if (!serve) return answer({ status: 404, text: "404 page not found" });
+    if (request.method !== "GET" && request.method !== "POST")
+      return answer({ status: 405, text: "405: Method Not Allowed" });
+    const outcome = asked ? serve(asked) : refusePlain(request);
+    if (outcome instanceof Promise) track(outcome);
+    else answer(outcome);
+  });
+
+  function endpoint(kind: string, serve: Serve): Endpoint {
+    const dial = (signal: AbortSignal) => {
+      throwIfAborted(signal);
+      if (disposed.signal.aborted) throw new CodedError("unavailable", "streaming server is closed");
+      const [near, far] = connectionPair();
+      connections.set(
+        far,
+        clock.after(creationMs, () => far.destroy()),
+      );
+      far.on("error", () => undefined);
+      far.once("close", () => {
+        connections.get(far)?.cancel();
+        connections.delete(far);
+      });
+      http.emit("connection", far);
+      return near;
+    };
+    return { path: `/${kind}/${tokens.put(serve)}`, host: "localhost", dial: async (signal) => dial(signal) };
+  }
+
+  return {
+    command: (request, run) => endpoint("command", serveCommand(request, run, deps)),
+    portForward: (ports, connect) => endpoint("portforward", serveForward(ports, connect, deps)),
+    async [Symbol.asyncDispose]() {
+      disposed.abort();
+      for (const connection of connections.keys()) connection.destroy();
+      await Promise.all(sessions);
+    },
+  };
+}
+
+type Handle = (request: IncomingMessage, answer: (refusal: Refusal) => void, asked?: Asked) => void;
+
+/** An HTTP server that is given its connections. */
+function listenNowhere(handle: Handle): Server {
+  const http = createServer({ maxHeaderSize: 1 << 20, requireHostHeader: false });
+  http.on("request", (request: IncomingMessage, response: ServerResponse) => {
+    handle(request, ({ status, text, headers }) => {
+      response.writeHead(status, { ...plainText, ...headers, Connection: "close" }).end(`${text}\n`);
+    });
+  });
+  http.on("upgrade", (request, socket, head) => {
+    handle(request, (refusal) => refuse(socket, refusal), { request, socket, head });
+  });
+  return http;
+}

@@ -1,0 +1,131 @@
+import { type IncomingMessage, STATUS_CODES } from "node:http";
+import type { Duplex } from "node:stream";
+import { type WebSocket, WebSocketServer } from "ws";
+import { lingerMs } from "./patience.ts";
+
+/** A request to leave HTTP for another protocol. */
+export interface Asked {
+  readonly request: IncomingMessage;
+  readonly socket: Duplex;
+  /** What came after the request's head. */
+  readonly head: Buffer;
+}
+
+/** A refusal in HTTP. */
+export interface Refusal {
+  readonly status: number;
+  readonly text: string;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** The longest WebSocket message that is read, bytes: as long as the kubelet's server reads. */
+const longestMessage = 32 << 20;
+
+/** Bytes that may wait to be sent before pings stay unanswered. */
+const mostUnsent = 1 << 20;
+
+/** Whether a request asks for a WebSocket; everything else that wants a stream is taken for SPDY. */
+export function isWebSocket({ headers }: IncomingMessage): boolean {
+  return headers.upgrade?.toLowerCase() === "websocket" && asksForUpgrade(headers);
+}
+
+/** The first of the client's SPDY subprotocols that is among `known`, or why there is none.
+ *  @see https://github.com/kubernetes/streaming (httpstream.Handshake) */
+export function negotiateSpdy<P extends string>({ headers }: IncomingMessage, known: readonly P[]): P | Refusal {
+  const name = "X-Stream-Protocol-Version";
+  const offered = list(headers["x-stream-protocol-version"]);
+  if (offered.length === 0) return { status: 400, text: `unable to upgrade: header ${name} names no protocol` };
+  const chosen = firstKnown(offered, known);
+  if (chosen === undefined) {
+    const text = `unable to upgrade: unable to negotiate protocol: client supports [${offered.join(" ")}], server accepts [${known.join(" ")}]`;
+    return { status: 403, text, headers: { "X-Accepted-Stream-Protocol-Versions": known.join(", ") } };
+  }
+  if (!asksForUpgrade(headers) || !headers.upgrade?.toLowerCase().includes("spdy/3.1"))
+    return { status: 400, text: "unable to upgrade: missing upgrade headers in request" };
+  return chosen;
+}
+
+/** The first of the client's WebSocket subprotocols that is among `known`; "" stands for a client that names none. */
+export function negotiateWebSocket<P extends string>({ headers }: IncomingMessage, known: readonly P[]): P | Refusal {
+  const offered = list(headers["sec-websocket-protocol"]);
+  const chosen = firstKnown(offered.length === 0 ? [""] : offered, known);
+  if (chosen !== undefined) return chosen;
+  const text = `requested protocol(s) are not supported: [${offered.join(" ")}]; supports [${known.join(" ")}]`;
+  return { status: 403, text };
+}
+
+/** Answers a request to leave HTTP in HTTP, and ends the connection. */
+export function refuse(socket: Duplex, { status, text, headers = {} }: Refusal): void {
+  const body = Buffer.from(`${text}\n`);
+  const lines = [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`,
+    ...Object.entries({ ...plainText, ...headers }).map(([name, value]) => `${name}: ${value}`),
+    `Content-Length: ${body.length}`,
+    "Connection: close",
+  ];
+  socket.once("finish", () => socket.destroy());
+  socket.end(Buffer.concat([Buffer.from(`${lines.join("\r\n")}\r\n\r\n`), body]));
+}
+
+/** Headers of a body that is text. */
+export const plainText = { "Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff" };
+
+/** Leaves HTTP for SPDY. @returns the connection, from the first byte after the request. */
+export function acceptSpdy({ socket, head }: Asked, protocol: string): Duplex {
+  const lines = ["Connection: Upgrade", "Upgrade: SPDY/3.1", `X-Stream-Protocol-Version: ${protocol}`];
+  socket.write(`HTTP/1.1 101 Switching Protocols\r\n${lines.join("\r\n")}\r\n\r\n`);
+  if (head.length > 0) socket.unshift(head);
+  return socket;
+}
+
+/** Leaves HTTP for a WebSocket. @returns undefined when the request was no proper handshake, and has been refused. */
+export async function acceptWebSocket(
+  { request, socket, head }: Asked,
+  protocol: string,
+): Promise<WebSocket | undefined> {
+  const opened = Promise.withResolvers<WebSocket | undefined>();
+  const options = {
+    noServer: true,
+    clientTracking: false,
+    perMessageDeflate: false,
+    maxPayload: longestMessage,
+    skipUTF8Validation: true,
+    autoPong: false,
+    closeTimeout: lingerMs,
+  };
+  const server = new WebSocketServer(options);
+  // The library takes "SPDY/3.1+…" for malformed, because of the slash: it is not told what has been agreed on.
+  delete request.headers["sec-websocket-protocol"];
+  if (protocol !== "") server.once("headers", (headers) => headers.push(`Sec-WebSocket-Protocol: ${protocol}`));
+  socket.once("close", () => opened.resolve(undefined));
+  server.handleUpgrade(request, socket, head, (ws) => {
+    ws.on("error", () => undefined);
+    ws.on("ping", (data) => {
+      if (ws.bufferedAmount < mostUnsent) ws.pong(data, false, () => undefined);
+    });
+    // Nothing is read before somebody listens: messages that have nobody to take them would be lost.
+    ws.pause();
+    opened.resolve(ws);
+  });
+  return opened.promise;
+}
+
+function asksForUpgrade({ connection }: IncomingMessage["headers"]): boolean {
+  return connection?.toLowerCase().includes("upgrade") ?? false;
+}
+
+function firstKnown<P extends string>(offered: readonly string[], known: readonly P[]): P | undefined {
+  for (const name of offered) {
+    const found = known.find((candidate) => candidate === name);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+function list(value: string | string[] | undefined): string[] {
+  const text = Array.isArray(value) ? value.join(",") : (value ?? "");
+  return text
+    .split(",")
+    .map((name) => name.trim())
+    .filter((name) => name !== "");
+}

@@ -1,0 +1,172 @@
+import { Duplex } from "node:stream";
+import type { WebSocket } from "ws";
+import type { Clock } from "../../lib/clock.ts";
+import { CodedError } from "../../lib/errors.ts";
+import { type Idle, createIdle } from "../idle.ts";
+import { idleMs } from "../patience.ts";
+
+export interface ChannelsDeps {
+  /** Paused; nothing has been read from it yet. */
+  readonly ws: WebSocket;
+  /** Messages are text: the channel as a digit, the data in base64. */
+  readonly base64: boolean;
+  /** A client's message (255, n) ends channel n. */
+  readonly closes: boolean;
+  readonly clock: Clock;
+}
+
+/** The channel that ends others. */
+const closeChannel = 255;
+const digitZero = 0x30;
+/** The longest piece of data that is sent in one message. */
+const longestPiece = 1 << 16;
+/** WebSocket's status for an end that all is well with. */
+export const normalClosure = 1000;
+
+/** Numbered byte streams over one WebSocket: each message begins with its channel. What comes for a channel that was not
+ *  opened is dropped; a channel that nobody reads holds up the others.
+ *  @see https://github.com/kubernetes/streaming (wsstream) */
+export class Channels {
+  readonly #ws: WebSocket;
+  readonly #base64: boolean;
+  readonly #closes: boolean;
+  readonly #idle: Idle;
+  readonly #gone = new AbortController();
+  readonly #channels = new Map<number, Channel>();
+  /** Channels whose readers have enough for now. */
+  readonly #full = new Set<number>();
+
+  constructor({ ws, base64, closes, clock }: ChannelsDeps) {
+    this.#ws = ws;
+    this.#base64 = base64;
+    this.#closes = closes;
+    this.#idle = createIdle(clock, idleMs, () => ws.terminate());
+    ws.on("message", (data: Buffer) => this.#receive(data));
+    ws.once("close", () => this.#lose(new CodedError("cancelled", "the client is gone")));
+  }
+
+  /** Aborts when the connection is over. */
+  get gone(): AbortSignal {
+    return this.#gone.signal;
+  }
+
+  /** Opens a channel both ways. It fails when the client vanishes; its errors need no listener. */
+  open(number: number): Channel {
+    const channel = new Channel({
+      send: (data, done) => this.#send(number, data, done),
+      more: () => this.#drained(number),
+    });
+    this.#channels.set(number, channel);
+    return channel;
+  }
+
+  /** Starts to read: for when all channels are open. */
+  start(): void {
+    this.#ws.resume();
+  }
+
+  /** Tells the client that all is over, after all that was written. @returns when the connection is gone. */
+  async close(): Promise<void> {
+    const closed = Promise.withResolvers<void>();
+    this.#ws.once("close", closed.resolve);
+    if (this.#ws.readyState === this.#ws.CLOSED) return;
+    this.#ws.close(normalClosure);
+    // What still comes is dropped, so that the client's own goodbye is read.
+    for (const channel of this.#channels.values()) channel.destroy();
+    this.#channels.clear();
+    this.#ws.resume();
+    await closed.promise;
+  }
+
+  #receive(data: Buffer): void {
+    this.#idle.touch();
+    const [first, second] = data;
+    if (first === undefined) return;
+    if (this.#closes && first === closeChannel) {
+      if (data.length !== 2) return this.#ws.terminate();
+      this.#channels.get(second ?? closeChannel)?.receiveEnd();
+      return;
+    }
+    const number = this.#base64 ? first - digitZero : first;
+    const rest = data.subarray(1);
+    const bytes = this.#base64 ? Buffer.from(rest.toString("latin1"), "base64") : rest;
+    if (this.#channels.get(number)?.receive(bytes) !== false) return;
+    this.#full.add(number);
+    this.#ws.pause();
+  }
+
+  #drained(number: number): void {
+    if (this.#full.delete(number) && this.#full.size === 0) this.#ws.resume();
+  }
+
+  #send(number: number, data: Buffer, done: (error?: Error | null) => void): void {
+    this.#idle.touch();
+    const [piece, rest] = [data.subarray(0, longestPiece), data.subarray(longestPiece)];
+    const message = this.#base64
+      ? `${number}${piece.toString("base64")}`
+      : Buffer.concat([Buffer.from([number]), piece]);
+    this.#ws.send(message, (error) => {
+      if (error || rest.length === 0) done(error);
+      else this.#send(number, rest, done);
+    });
+  }
+
+  #lose(error: CodedError): void {
+    this.#idle.stop();
+    for (const channel of this.#channels.values()) channel.destroy(error);
+    this.#channels.clear();
+    this.#gone.abort(error);
+  }
+}
+
+interface ChannelWire {
+  send(data: Buffer, done: (error?: Error | null) => void): void;
+  /** There is room for more. */
+  more(): void;
+}
+
+/** One channel. Its end is not told to the client, who has no word for it. */
+export class Channel extends Duplex {
+  readonly #wire: ChannelWire;
+  #ended = false;
+
+  constructor(wire: ChannelWire) {
+    super({ allowHalfOpen: true });
+    this.#wire = wire;
+    this.on("error", () => undefined);
+  }
+
+  /** Takes what the client sent. @returns whether there is room for more. */
+  receive(data: Buffer): boolean {
+    return this.destroyed || this.#ended || data.length === 0 || this.push(data);
+  }
+
+  /** Nothing more comes from the client. */
+  receiveEnd(): void {
+    if (this.#ended || this.destroyed) return;
+    this.#ended = true;
+    this.push(null);
+  }
+
+  /** Sends an empty message, which tells the client that the connection stands. */
+  greet(): void {
+    this.#wire.send(Buffer.alloc(0), () => undefined);
+  }
+
+  override _read(): void {
+    this.#wire.more();
+  }
+
+  override _write(chunk: Buffer, _encoding: BufferEncoding, done: (error?: Error | null) => void): void {
+    this.#wire.send(chunk, done);
+  }
+
+  override _final(done: (error?: Error | null) => void): void {
+    done();
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    this.#wire.more();
+    done(error);
+  }
+}

@@ -1,0 +1,62 @@
+import { createDocker } from "../../providers/docker/client.ts";
+import { readDockerConfig } from "../../providers/docker/config.ts";
+import type { DockerParts } from "../../providers/docker/parts.ts";
+import { dockerRuntime } from "../../providers/docker/runtime.ts";
+import { systemClock } from "../../src/lib/clock.ts";
+import { createLogger } from "../../src/lib/log.ts";
+import type { Endpoint, Runtime } from "../../src/seams/runtime.ts";
+import type { ConnectPort, RunCommand, StreamServer } from "../../src/streams/stream-server.ts";
+import { addresses } from "../harness/namespaces.ts";
+import type { DockerRig } from "./runtime-docker.ts";
+import type { RuntimeUnderTest } from "./runtime-pods.ts";
+
+const requestTimeoutMs = 120_000;
+
+/** A node's provider on a rig, whole and in parts. */
+export interface DockerUnderTest extends RuntimeUnderTest {
+  readonly parts: DockerParts;
+}
+
+export function dockerOn(rig: DockerRig, nodeName: string): DockerUnderTest {
+  const given = {
+    config: readDockerConfig({ socket: `unix://${rig.socket}`, podCIDR: addresses.pods }, nodeName),
+    nodeName,
+    containerLogs: { maxSizeBytes: 10 << 20, maxFiles: 5 },
+    host: rig.host,
+    clock: systemClock(),
+    log: createLogger(0, { write: () => {} }),
+  };
+  const runtime: Runtime = dockerRuntime({ ...given, requestTimeoutMs });
+  const docker = createDocker({ ...given, socket: given.config.socket, requestTimeoutMs });
+  return {
+    runtime,
+    parts: { ...given, docker },
+    image: "registry.k8s.io/e2e-test-images/busybox:1.37.0-1",
+    missingImage: "registry.k8s.io/contract/no-such:1",
+    logDirectory: rig.layout.podLogs,
+    async [Symbol.asyncDispose]() {
+      docker.close();
+      await runtime[Symbol.asyncDispose]();
+    },
+  };
+}
+
+/** A streaming server without a protocol: what it is given to serve is there to be called. */
+export function capturingServer(): StreamServer & { readonly run: RunCommand; readonly connect: ConnectPort } {
+  const endpoint: Endpoint = { path: "/", host: "localhost", dial: () => Promise.reject(new Error("serves nobody")) };
+  let run: RunCommand = () => Promise.reject(new Error("no command yet"));
+  let connect: ConnectPort = () => Promise.reject(new Error("no port yet"));
+  return {
+    command(_request, given) {
+      run = given;
+      return endpoint;
+    },
+    portForward(_ports, given) {
+      connect = given;
+      return endpoint;
+    },
+    run: (streams, signal) => run(streams, signal),
+    connect: (port, signal) => connect(port, signal),
+    [Symbol.asyncDispose]: () => Promise.resolve(),
+  };
+}

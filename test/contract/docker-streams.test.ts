@@ -1,0 +1,270 @@
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { PassThrough, Readable, Writable } from "node:stream";
+import { after, before, describe, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { dockerStreams } from "../../providers/docker/streams.ts";
+import { AttachRequest, ExecRequest } from "../../src/gen/cri.ts";
+import type { TerminalSize } from "../../src/streams/stream-server.ts";
+import { noSizes } from "../../src/streams/terminal-sizes.ts";
+import { forgetPeak, memoryOf } from "../harness/holdings.ts";
+import { waitFor } from "../harness/wait.ts";
+import { type DockerUnderTest, capturingServer, dockerOn } from "./docker-rig-parts.ts";
+import { type DockerRig, startDockerRig } from "./runtime-docker.ts";
+import { type Pods, patience, podsOf } from "./runtime-pods.ts";
+
+const mebibyte = 1 << 20;
+/** Sent each way: enough to show what is lost, or kept in memory. */
+const amount = 128 * mebibyte;
+
+describe("streams of the docker provider, on a real daemon", { timeout: 300_000 }, () => {
+  let rig: DockerRig;
+  let docker: DockerUnderTest;
+  let pods: Pods;
+  let containerId: string;
+  before(async () => {
+    rig = await startDockerRig("docker-streams");
+    docker = dockerOn(rig, "streams");
+    pods = podsOf(docker);
+    ({ containerId } = await pods.runOne(["sleep", "3600"]));
+  });
+  after(async () => {
+    await pods[Symbol.asyncDispose]();
+    await docker[Symbol.asyncDispose]();
+    await rig[Symbol.asyncDispose]();
+  });
+
+  interface Wish {
+    readonly stdin?: Readable;
+    readonly stdout?: Writable;
+    readonly tty?: boolean;
+    readonly sizes?: AsyncIterable<TerminalSize>;
+    readonly signal?: AbortSignal;
+  }
+
+  /** Runs a command as a client of the streaming server would. */
+  async function exec(argv: readonly string[], wish: Wish = {}) {
+    const server = capturingServer();
+    const streams = dockerStreams(docker.parts, server);
+    const tty = wish.tty ?? false;
+    const request = { containerId, cmd: [...argv], stdin: Boolean(wish.stdin), stdout: true, stderr: !tty, tty };
+    await streams.exec(ExecRequest.fromPartial(request), patience());
+    return talk(server, wish);
+  }
+
+  function talk(server: ReturnType<typeof capturingServer>, wish: Wish) {
+    const tty = wish.tty ?? false;
+    const [out, err] = [collector(), collector()];
+    const ended = server.run(
+      {
+        ...(wish.stdin && { stdin: wish.stdin }),
+        stdout: wish.stdout ?? out.to,
+        ...(!tty && { stderr: err.to }),
+        tty,
+        sizes: wish.sizes ?? noSizes(),
+      },
+      wish.signal ?? patience(),
+    );
+    return { ended, stdout: out.text, stderr: err.text };
+  }
+
+  test("exec gives exit code and both outputs apart", async () => {
+    const done = await exec(["sh", "-c", "echo out; echo err >&2; exit 42"]);
+    assert.deepEqual([await done.ended, done.stdout(), done.stderr()], [42, "out\n", "err\n"]);
+  });
+
+  test("exec hands input over, and its end", async () => {
+    const done = await exec(["sh", "-c", "cat; echo the end"], { stdin: Readable.from([Buffer.from("typed\n")]) });
+    assert.deepEqual([await done.ended, done.stdout()], [0, "typed\nthe end\n"]);
+  });
+
+  test("a command that cannot be started fails in the daemon's words, which are no output", async () => {
+    const done = await exec(["/no/such/program"]);
+    await assert.rejects(done.ended, { message: /\/no\/such\/program.*no such file or directory/ });
+    assert.equal(done.stdout() + done.stderr(), "");
+    await assert.rejects(docker.runtime.execSync(containerId, ["/no/such/program"], 5, patience()), {
+      message: /\/no\/such\/program.*no such file or directory/,
+    });
+  });
+
+  test("128 MiB out of a command: every byte, in memory that does not depend on the amount", async () => {
+    const zeros = checksum();
+    const expected = createHash("md5");
+    for (let at = 0; at < amount; at += mebibyte) expected.update(Buffer.alloc(mebibyte));
+    await (await exec(["head", "-c", String(amount), "/dev/zero"], { stdout: checksum().to })).ended;
+    forgetPeak(process.pid);
+    const level = memoryOf(process.pid).now;
+    const done = await exec(["head", "-c", String(amount), "/dev/zero"], { stdout: zeros.to });
+    assert.equal(await done.ended, 0);
+    assert.deepEqual([zeros.length(), zeros.sum()], [amount, expected.digest("hex")]);
+    const { peak } = memoryOf(process.pid);
+    assert.ok(peak - level < 32, `grew from ${level.toFixed()} to ${peak.toFixed()} MiB`);
+  });
+
+  test("128 MiB into a command: every byte, no faster than it reads", async () => {
+    const hash = createHash("md5");
+    const block = Buffer.alloc(mebibyte, "0123456789abcdef\n");
+    for (let at = 0; at < amount; at += mebibyte) hash.update(block);
+    function* blocks() {
+      for (let at = 0; at < amount; at += mebibyte) yield block;
+    }
+    const done = await exec(["sh", "-c", "sleep 1; md5sum"], { stdin: Readable.from(blocks()) });
+    assert.equal(await done.ended, 0);
+    assert.equal(done.stdout(), `${hash.digest("hex")}  -\n`);
+  });
+
+  test("a reader that is slow gets the tail too, also when the command has long ended", async () => {
+    const slow = checksum(20);
+    const done = await exec(["sh", "-c", "head -c 3000000 /dev/zero; printf end"], { stdout: slow.to });
+    assert.equal(await done.ended, 0);
+    assert.equal(slow.length(), 3_000_003);
+  });
+
+  test("a terminal has the client's sizes, and every key goes to the command", async () => {
+    const keys = new PassThrough();
+    const given = sizesToGive();
+    given.put({ width: 100, height: 40 });
+    const done = await exec(["sh"], { stdin: keys, tty: true, sizes: given.sizes });
+    keys.write("until [ \"$(stty size)\" = '40 100' ]; do sleep 0.1; done; echo first $((20 + 1))\n");
+    await waitFor("the first size", () => done.stdout().includes("first 21"), 10_000);
+    given.put({ width: 132, height: 25 });
+    keys.write("until [ \"$(stty size)\" = '25 132' ]; do sleep 0.1; done; echo second $((20 + 2))\n");
+    await waitFor("the second size", () => done.stdout().includes("second 22"), 10_000);
+    keys.write("stty raw -echo; echo ready; head -c 3 | od -An -tx1; exit 6\n");
+    await waitFor("raw mode", () => /ready\r?\n/.test(done.stdout()), 10_000);
+    keys.write("\x10\x11\x00");
+    keys.write("x");
+    assert.equal(await done.ended, 6);
+    assert.match(done.stdout(), / 10 11 00/);
+  });
+
+  test("the end of a terminal's input does not end its output", async () => {
+    const done = await exec(["sh", "-c", "sleep 0.5; echo late"], { stdin: Readable.from([]), tty: true });
+    assert.equal(await done.ended, 0);
+    assert.match(done.stdout(), /late/);
+  });
+
+  test("when the client vanishes a command goes on, one with a terminal is hung up on, and nothing is held", async () => {
+    const mark = async (name: string) => (await docker.runtime.execSync(containerId, ["cat", `/tmp/${name}`], 5, patience())).exitCode;
+    const openBefore = await connectionsTo(docker);
+    for (const tty of [false, true]) {
+      const leaves = new AbortController();
+      const name = tty ? "with" : "without";
+      const script = `trap 'echo > /tmp/${name}-hup; exit' HUP; echo > /tmp/${name}-begun; i=0; while [ $i -lt 20 ]; do sleep 0.1; i=$((i+1)); done; echo > /tmp/${name}-done`;
+      const stdin = new PassThrough();
+      const done = await exec(["sh", "-c", script], { stdin, tty, signal: leaves.signal });
+      await waitFor("the command to begin", async () => (await mark(`${name}-begun`)) === 0, 10_000);
+      leaves.abort();
+      await assert.rejects(done.ended);
+    }
+    await waitFor("the command without a terminal to end by itself", async () => (await mark("without-done")) === 0, 10_000);
+    assert.deepEqual(await Promise.all(["without-hup", "with-hup", "with-done"].map(mark)), [1, 0, 1]);
+    await waitFor("connections to be gone", async () => (await connectionsTo(docker)) <= openBefore, 10_000);
+  });
+
+  test("execSync that runs over time is killed", async () => {
+    const argv = ["sh", "-c", "echo > /tmp/sync-begun; exec sleep 4711"];
+    await assert.rejects(docker.runtime.execSync(containerId, argv, 1, patience()), { code: "deadline_exceeded" });
+    const { stdout } = await docker.runtime.execSync(containerId, ["ps", "-o", "args"], 5, patience());
+    assert.doesNotMatch(stdout.toString(), /sleep 4711/);
+  });
+
+  test("execSync keeps 16 MiB of an output, and lets the command go on", async () => {
+    const argv = ["sh", "-c", "head -c 20000000 /dev/zero; echo said >&2; exit 3"];
+    const { exitCode, stdout, stderr } = await docker.runtime.execSync(containerId, argv, 60, patience());
+    assert.deepEqual([exitCode, stdout.length, stderr.toString()], [3, 16 * mebibyte, "said\n"]);
+  });
+
+  test("another node's containers are not found", async () => {
+    await using other = dockerOn(rig, "other");
+    await assert.rejects(other.runtime.execSync(containerId, ["true"], 5, patience()), { code: "not_found" });
+    const streams = dockerStreams(other.parts, capturingServer());
+    const request = ExecRequest.fromPartial({ containerId, cmd: ["true"], stdout: true });
+    await assert.rejects(streams.exec(request, patience()), { code: "not_found" });
+    await assert.rejects(streams.attach(AttachRequest.fromPartial({ containerId }), patience()), { code: "not_found" });
+  });
+
+  async function attachTo(id: string, wish: Wish = {}) {
+    const server = capturingServer();
+    const streams = dockerStreams(docker.parts, server);
+    await streams.attach(
+      AttachRequest.fromPartial({ containerId: id, stdin: Boolean(wish.stdin), stdout: true, stderr: true }),
+      patience(),
+    );
+    return talk(server, wish);
+  }
+
+  async function run(container: Parameters<Pods["create"]>[2]): Promise<string> {
+    const config = pods.config();
+    const sandboxId = await pods.run(config);
+    const id = await pods.create(sandboxId, config, { metadata: { name: "main", attempt: 0 }, logPath: "0.log", ...container });
+    await docker.runtime.startContainer(id, patience());
+    return id;
+  }
+
+  test("attach shows the output from now on, and ends with the container", async () => {
+    const id = await run({ command: ["sh", "-c", "echo before; until [ -e /tmp/go ]; do echo tick; sleep 0.1; done; echo last"] });
+    await sleep(500);
+    const done = await attachTo(id);
+    await waitFor("output", () => done.stdout().includes("tick"), 10_000);
+    await docker.runtime.execSync(id, ["touch", "/tmp/go"], 5, patience());
+    assert.equal(await done.ended, 0);
+    assert.match(done.stdout(), /^(tick\n)+last\n$/);
+  });
+
+  test("the end of an attached client's input is the process's only with stdinOnce", async () => {
+    const script = "while read -r line; do echo got $line; done; echo no more";
+    const once = await run({ command: ["sh", "-c", script], stdin: true, stdinOnce: true });
+    const first = await attachTo(once, { stdin: Readable.from([Buffer.from("one\n")]) });
+    assert.equal(await first.ended, 0);
+    assert.equal(first.stdout(), "got one\nno more\n");
+
+    const more = await run({ command: ["sh", "-c", script], stdin: true });
+    const leaves = new AbortController();
+    const second = await attachTo(more, { stdin: Readable.from([Buffer.from("one\n")]), signal: leaves.signal });
+    await waitFor("the answer", () => second.stdout() === "got one\n", 10_000);
+    const third = await attachTo(more, { stdin: Readable.from([Buffer.from("two\n")]) });
+    await waitFor("both to see the next", () => second.stdout().endsWith("got two\n") && third.stdout() === "got two\n", 10_000);
+    leaves.abort();
+    await assert.rejects(second.ended);
+    await docker.runtime.stopContainer(more, 0, patience());
+    assert.equal(await third.ended, 0);
+  });
+});
+
+function collector() {
+  const parts: Buffer[] = [];
+  const to = new Writable({
+    write(part: Buffer, _encoding, done) {
+      parts.push(part);
+      done();
+    },
+  });
+  return { to, text: () => Buffer.concat(parts).toString() };
+}
+
+/** @param pauseMs after each piece. */
+function checksum(pauseMs = 0) {
+  const hash = createHash("md5");
+  let length = 0;
+  const to = new Writable({
+    write(part: Buffer, _encoding, done) {
+      hash.update(part);
+      length += part.length;
+      if (pauseMs === 0) done();
+      else setTimeout(done, pauseMs);
+    },
+  });
+  return { to, length: () => length, sum: () => hash.digest("hex") };
+}
+
+function sizesToGive() {
+  const stream = new PassThrough({ objectMode: true });
+  return { put: (size: TerminalSize) => stream.write(size), sizes: stream as AsyncIterable<TerminalSize> };
+}
+
+/** Streams that the daemon has open for us, by what it tells of its own sockets. */
+async function connectionsTo({ parts }: DockerUnderTest): Promise<number> {
+  const { stdout } = await parts.host.run(["cat", "/proc/net/unix"]);
+  return stdout.split("\n").filter((line) => line.endsWith(parts.config.socket)).length;
+}

@@ -1,0 +1,89 @@
+import { randomBytes } from "node:crypto";
+import { mkdirSync } from "node:fs";
+import { type Duplex, duplexPair } from "node:stream";
+import { localHost } from "../../providers/local/host.ts";
+import { systemClock } from "../../src/lib/clock.ts";
+import type { Address, Host } from "../../src/seams/host.ts";
+import { buildImages } from "../cluster/images/build.ts";
+import { type Daemons, createDaemons } from "../harness/daemons.ts";
+import { startKeeper } from "../harness/keeping.ts";
+import { createNetwork, insideArgv, networkArgv, startHolder } from "../harness/namespaces.ts";
+import { type ProcessId, start } from "../harness/processes.ts";
+import { registryArgv, writeRegistryConfigs } from "../harness/registry.ts";
+import { type ProviderName, runtimeDaemons } from "../harness/runtime-daemon.ts";
+import { type Layout, isHeld, layoutOf, readState, takeLease, writeState } from "../harness/state.ts";
+import { tearDown } from "../harness/teardown.ts";
+import { type Tools, findTools } from "../harness/tools.ts";
+
+/** A container runtime with registries of its own, in a network of its own, and no cluster around it. */
+export interface RuntimeRig extends AsyncDisposable {
+  readonly layout: Layout;
+  readonly tools: Tools;
+  readonly daemons: Daemons;
+  /** What knows the user of the registry with credentials, beside `privateUser`. */
+  readonly privatePassword: string;
+  /** The machine that the runtime is on: commands and connections are made from inside. Its files are this machine's, so that
+   *  what is mounted inside, and what is written below /etc, /run, /var/lib and /var/log, is not seen. */
+  readonly host: Host;
+}
+
+/** Debian's runtime as the test cluster has it, without the cluster. Removed when disposed of or when this process ends.
+ *  @param name tells rigs and clusters of one machine apart. */
+export async function startRuntimeRig(name: string, provider: ProviderName): Promise<RuntimeRig> {
+  const say = (line: string): void => console.error(line);
+  const layout = layoutOf(name);
+  const tools = await findTools(say);
+  const images = await buildImages(tools, say);
+  const privatePassword = randomBytes(9).toString("base64url");
+  if (isHeld(layout)) throw new Error(`the rig ${name} is in use by another process: wait for its end`);
+  await tearDown(layout);
+  if (!takeLease(layout, { nodeName: name, provider, privatePassword }))
+    throw new Error(`the rig ${name} is being started by another process`);
+  const keeper = await startKeeper(layout);
+  const end = async () => {
+    await tearDown(layout);
+    keeper.release();
+  };
+  try {
+    for (const dir of [layout.logs, layout.podLogs]) mkdirSync(dir);
+    await writeRegistryConfigs(layout, images, privatePassword);
+    await createNetwork(layout);
+    const holder = await startHolder(layout, name);
+    const state = readState(layout);
+    if (state) writeState(layout, { ...state, holder });
+    const runtime = runtimeDaemons[provider];
+    const daemons = createDaemons({ layout, tools, holder, runtime });
+    runtime.writeConfig(layout);
+    for (const which of runtime.registries)
+      await daemons.start(`registry-${which}`, registryArgv(tools, layout, which));
+    await daemons.startRuntime();
+    const host = hostInside(layout, holder);
+    return { layout, tools, daemons, privatePassword, host, [Symbol.asyncDispose]: end };
+  } catch (error) {
+    await end();
+    throw error;
+  }
+}
+
+function hostInside(layout: Layout, holder: ProcessId): Host {
+  const machine = localHost({ clock: systemClock() });
+  const inside = (argv: readonly string[]) => insideArgv(layout, holder, argv);
+  return {
+    ...machine,
+    run: (argv, options) => machine.run(inside(argv), options),
+    spawn: (argv, signal) => machine.spawn(inside(argv), signal),
+    dial: (to, signal) => ("unix" in to ? machine.dial(to, signal) : dialInside(layout, to)),
+  };
+}
+
+/** The far end is socat in the rig's network: its standard input and output are the connection. */
+async function dialInside(layout: Layout, { host, port }: Extract<Address, { host: string }>): Promise<Duplex> {
+  const target = `TCP:${host.includes(":") ? `[${host}]` : host}:${port}`;
+  const socat = start(networkArgv(layout, ["socat", "-", target]), { stdio: ["pipe", "pipe", "inherit"] });
+  if (!socat.stdin || !socat.stdout) throw new Error("socat has no standard streams");
+  const [near, far] = duplexPair();
+  far.pipe(socat.stdin);
+  socat.stdout.pipe(far);
+  near.once("close", () => socat.kill());
+  return near;
+}

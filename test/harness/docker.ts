@@ -1,0 +1,47 @@
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { addresses, plainRegistryHost, privateRegistryHost } from "./namespaces.ts";
+import type { Layout } from "./state.ts";
+import type { Tools } from "./tools.ts";
+
+/** What may change from one start of the daemon to the next. */
+export interface DockerSettings {
+  /** Containers run on while the daemon is away; they do unless told otherwise. @see https://docs.docker.com/engine/daemon/live-restore/ */
+  readonly liveRestore?: boolean;
+}
+
+/** Writes the configuration of the cluster's Docker Engine, for its next start. Below the cluster's folder it keeps all that it
+ *  has; its cgroups are below the cluster's.
+ *  @see https://docs.docker.com/reference/cli/dockerd/#daemon-configuration-file */
+export function writeDockerConfig(layout: Layout, { liveRestore = true }: DockerSettings = {}): void {
+  mkdirSync(layout.docker, { recursive: true });
+  const config = {
+    "data-root": join(layout.docker, "data"),
+    "exec-root": dockerExecRoot(layout),
+    pidfile: join(layout.docker, "dockerd.pid"),
+    hosts: [`unix://${layout.dockerSocket}`],
+    // Pods are in a network that the node makes: Docker's own is not used.
+    bridge: "none",
+    "exec-opts": ["native.cgroupdriver=cgroupfs"],
+    "cgroup-parent": join(layout.cgroup, "docker"),
+    "live-restore": liveRestore,
+    "registry-mirrors": [`http://127.0.0.1:${addresses.registryPort}`],
+    "insecure-registries": [plainRegistryHost, `${privateRegistryHost}:${addresses.privateRegistryPort}`],
+    "shutdown-timeout": 5,
+  };
+  writeFileSync(configFile(layout), JSON.stringify(config, undefined, 2));
+}
+
+/** The command line of the cluster's Docker Engine. It starts a containerd of its own, which ends with it. */
+export function dockerdArgv(tools: Tools, layout: Layout): string[] {
+  return [tools.path("dockerd"), "--config-file", configFile(layout)];
+}
+
+/** Where the Docker Engine keeps what ends with the machine: runc's state, the pods' network namespaces. */
+export function dockerExecRoot(layout: Layout): string {
+  return join(layout.docker, "exec");
+}
+
+function configFile(layout: Layout): string {
+  return join(layout.docker, "daemon.json");
+}

@@ -1,0 +1,90 @@
+import { request } from "node:http";
+import { connect } from "node:net";
+import { join } from "node:path";
+import { containerdArgv, runcRoot, writeContainerdConfig } from "./containerd.ts";
+import { dockerdArgv, dockerExecRoot, writeDockerConfig } from "./docker.ts";
+import type { RegistryName } from "./registry.ts";
+import type { Layout } from "./state.ts";
+import type { Tools } from "./tools.ts";
+
+/** A provider that the harness can give a machine for. */
+export type ProviderName = "cri" | "docker";
+
+/** The container runtime of a cluster's machine. */
+export interface RuntimeDaemon {
+  /** Its role among the cluster's daemons, which names its log. */
+  readonly role: "containerd" | "dockerd";
+  socket(layout: Layout): string;
+  writeConfig(layout: Layout): void;
+  argv(tools: Tools, layout: Layout): string[];
+  answers(layout: Layout): Promise<boolean>;
+  /** The folder, inside, with a file for each pod's network namespace. */
+  podNetworks(layout: Layout): string;
+  /** The folder with a folder for each container that runc runs. */
+  runcStates(layout: Layout): string;
+  /** The folder with a folder for each container that a shim keeps. */
+  tasks(layout: Layout): string;
+  /** The registries that it needs. */
+  readonly registries: readonly RegistryName[];
+}
+
+/** The runtime that each provider works with. */
+export const runtimeDaemons: Readonly<Record<ProviderName, RuntimeDaemon>> = {
+  cri: {
+    role: "containerd",
+    socket: (layout) => layout.containerdSocket,
+    writeConfig: writeContainerdConfig,
+    argv: containerdArgv,
+    answers: (layout) => accepts(layout.containerdSocket),
+    podNetworks: (layout) => join(layout.containerd, "state", "netns"),
+    runcStates: (layout) => join(runcRoot(layout), "k8s.io"),
+    tasks: (layout) => join(layout.containerd, "state", "io.containerd.runtime.v2.task", "k8s.io"),
+    registries: ["open", "private"],
+  },
+  docker: {
+    role: "dockerd",
+    socket: (layout) => layout.dockerSocket,
+    writeConfig: (layout) => writeDockerConfig(layout),
+    argv: dockerdArgv,
+    answers: (layout) => pongs(layout.dockerSocket),
+    podNetworks: (layout) => join(dockerExecRoot(layout), "netns"),
+    runcStates: (layout) => join(dockerExecRoot(layout), "runtime-runc", "moby"),
+    tasks: (layout) => join(dockerExecRoot(layout), "containerd", "daemon", "io.containerd.runtime.v2.task", "moby"),
+    registries: ["open", "plain", "private"],
+  },
+};
+
+/** The provider that the tests are run with: `GRAFTLET_TEST_PROVIDER`, `cri` unless given. Throws when there is none of the name. */
+export function providerUnderTest(): ProviderName {
+  return providerNamed(process.env.GRAFTLET_TEST_PROVIDER ?? "cri", "PROVIDER (GRAFTLET_TEST_PROVIDER)");
+}
+
+/** The provider of a name. Throws, naming `source` as the place where it stands, when there is none. */
+export function providerNamed(name: string, source: string): ProviderName {
+  if (name === "cri" || name === "docker") return name;
+  throw new Error(`${source} is ${JSON.stringify(name)}: it is one of cri, docker`);
+}
+
+function accepts(socket: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const connection = connect(socket);
+    connection.once("connect", () => {
+      connection.destroy();
+      resolve(true);
+    });
+    connection.once("error", () => resolve(false));
+  });
+}
+
+/** dockerd listens before it answers. @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/System/operation/SystemPing */
+function pongs(socketPath: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const asked = request({ socketPath, path: "/_ping", agent: false, timeout: 3000 }, (answer) => {
+      answer.resume();
+      resolve(answer.statusCode === 200);
+    });
+    asked.once("timeout", () => asked.destroy(new Error("no answer")));
+    asked.once("error", () => resolve(false));
+    asked.end();
+  });
+}

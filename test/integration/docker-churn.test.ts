@@ -1,0 +1,118 @@
+import assert from "node:assert/strict";
+import { readdirSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
+import { after, before, describe, test } from "node:test";
+import { type DockerLab, startDockerLab } from "../harness/docker-lab.ts";
+import { dockerTraces } from "../harness/docker-traces.ts";
+import { gained, holdings, memoryOf } from "../harness/holdings.ts";
+import { isNotFound } from "../harness/pods.ts";
+
+/** Pods a second that are wanted, for so many seconds. */
+const rate = Number(process.env.GRAFTLET_CHURN_RATE ?? 2);
+const seconds = Number(process.env.GRAFTLET_CHURN_SECONDS ?? 180);
+/** Where the machine cannot keep the rate, so many are under way at most. */
+const mostAtOnce = Math.max(8, 4 * rate);
+/** Resident memory may grow by this between the end of the first third and the end, MiB: what heaps keep in reserve. */
+const graftletGrowth = 48;
+const dockerdGrowth = 48;
+
+// Pods come and go; half of them are deleted before they run. Afterwards nothing of them is anywhere.
+describe(`${rate} pods a second come and go for ${seconds} s`, { timeout: (seconds + 300) * 1000 }, () => {
+  let lab: DockerLab;
+  before(async () => {
+    lab = await startDockerLab("engine-churn");
+  });
+  after(() => lab?.[Symbol.asyncDispose]());
+
+  test("no container, network, mount, cgroup, file, process, descriptor or memory is left of them", async (t) => {
+    const { agent, cluster, engine, pods } = lab;
+    await Promise.all(Array.from({ length: 4 }, (_, index) => live(lab, `warm-${index}`, index)));
+    await untilEmpty(lab);
+    const [traces, held, dockerdFiles] = [
+      await dockerTraces(cluster, engine),
+      holdings(agent.pid),
+      readdirSync(`/proc/${engine.pid()}/fd`).length,
+    ];
+
+    const total = Math.round(rate * seconds);
+    const began = performance.now();
+    const underWay = new Set<Promise<void>>();
+    const memory: { graftlet: number; dockerd: number }[] = [];
+    const measure = () => memory.push({ graftlet: memoryOf(agent.pid).now, dockerd: memoryOf(engine.pid()).now });
+    let created = 0;
+    while (created < total && performance.now() - began < seconds * 1000) {
+      while (underWay.size >= mostAtOnce) await Promise.race(underWay);
+      const index = created++;
+      const life = live(lab, `churn-${index}`, index).finally(() => underWay.delete(life));
+      underWay.add(life);
+      if (memory.length === 0 && performance.now() - began > (seconds * 1000) / 3) measure();
+      await sleep(Math.max(0, began + (created / rate) * 1000 - performance.now()));
+    }
+    await Promise.all(underWay);
+    const lasted = (performance.now() - began) / 1000;
+    measure();
+    t.diagnostic(`${created} pods in ${lasted.toFixed(0)} s: ${(created / lasted).toFixed(2)} a second`);
+
+    await untilEmpty(lab);
+    await cluster.waitFor(
+      "nothing to be left of the pods",
+      async () => gained(traces, await dockerTraces(cluster, engine)).length === 0,
+      {
+        timeoutMs: 90_000,
+        everyMs: 1000,
+        explain: async () =>
+          gained(traces, await dockerTraces(cluster, engine))
+            .slice(0, 40)
+            .join("\n"),
+      },
+    );
+    await cluster.waitFor(
+      "graftlet to hold nothing more than before",
+      () => gained(held, holdings(agent.pid)).length === 0,
+      {
+        timeoutMs: 30_000,
+        explain: () => gained(held, holdings(agent.pid)).join("\n"),
+      },
+    );
+    const dockerdHas = readdirSync(`/proc/${engine.pid()}/fd`).length;
+    assert.ok(dockerdHas <= dockerdFiles + 4, `dockerd had ${dockerdFiles} descriptors and has ${dockerdHas}`);
+
+    const [warm, end] = memory;
+    assert.ok(warm && end, "memory was not measured");
+    t.diagnostic(`MiB after a third and at the end: ${JSON.stringify(memory.map(rounded))}`);
+    assert.ok(end.graftlet - warm.graftlet <= graftletGrowth, `graftlet grew by ${end.graftlet - warm.graftlet} MiB`);
+    assert.ok(end.dockerd - warm.dockerd <= dockerdGrowth, `dockerd grew by ${end.dockerd - warm.dockerd} MiB`);
+    assert.deepEqual((await pods.api.get<{ items: unknown[] }>("/api/v1/pods")).items, []);
+  });
+});
+
+/** One pod from its creation to its end: every other one is deleted while it starts, every other one at once. */
+async function live({ pods }: DockerLab, name: string, index: number): Promise<void> {
+  await pods.create(name, {});
+  if (index % 2 === 0) await pods.until(name, "to run", ({ status }) => status?.phase === "Running", 120_000);
+  else await sleep(((index * 137) % 20) * 100);
+  const gone = pods.gone(name);
+  await pods.remove(name, Math.floor(index / 2) % 2).catch((error: unknown) => {
+    if (!isNotFound(error)) throw error;
+  });
+  await gone;
+}
+
+/** Waits until neither the API server nor the daemon has a pod. */
+async function untilEmpty({ cluster, engine, pods }: DockerLab): Promise<void> {
+  const left = async () => [
+    ...(await pods.api.get<{ items: { metadata: { name: string } }[] }>("/api/v1/pods")).items.map(
+      ({ metadata }) => metadata.name,
+    ),
+    ...(await engine.containers()).map(({ Names, State }) => `${Names.join(" ")} ${State}`),
+  ];
+  await cluster.waitFor("all pods and their containers to be gone", async () => (await left()).length === 0, {
+    timeoutMs: 90_000,
+    everyMs: 500,
+    explain: async () => (await left()).join("\n"),
+  });
+}
+
+function rounded(values: Readonly<Record<string, number>>): Record<string, number> {
+  return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, Math.round(value)]));
+}

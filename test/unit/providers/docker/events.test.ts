@@ -1,0 +1,98 @@
+import assert from "node:assert/strict";
+import type { ServerResponse } from "node:http";
+import { test } from "node:test";
+import { dockerEvents, runtimeEvent } from "../../../../providers/docker/events.ts";
+import { rawEngine } from "./raw-engine.ts";
+
+const sandbox = { "io.kubernetes.docker.type": "podsandbox", "io.kubernetes.pod.uid": "u1" };
+const container = {
+  "io.kubernetes.docker.type": "container",
+  "io.kubernetes.sandbox.id": "s1",
+  "io.kubernetes.pod.uid": "u1",
+};
+
+test("an event says whose it is, and when it is an end", () => {
+  assert.deepEqual(runtimeEvent({ Action: "start", Actor: { ID: "s1", Attributes: sandbox } }), {
+    is: "changed",
+    sandboxId: "s1",
+    podUid: "u1",
+  });
+  assert.deepEqual(runtimeEvent({ Action: "die", Actor: { ID: "c1", Attributes: container } }), {
+    is: "changed",
+    sandboxId: "s1",
+    containerId: "c1",
+    podUid: "u1",
+    exited: true,
+  });
+  assert.deepEqual(runtimeEvent({ Action: "destroy", Actor: { ID: "c1" } }), { is: "changed", containerId: "c1" });
+  assert.equal(runtimeEvent({ Action: "exec_die", Actor: { ID: "c1", Attributes: container } }), undefined);
+  assert.equal(runtimeEvent({ Action: "die" }), undefined);
+});
+
+/** A daemon whose clock says 12:00:00.5 and that hands out its answers to /events. */
+async function eventEngine() {
+  const opened: { readonly query: URLSearchParams; readonly response: ServerResponse }[] = [];
+  const engine = await rawEngine(({ path, query, response }) => {
+    if (path === "/info") return void response.end('{"SystemTime":"2026-01-01T12:00:00.5Z"}');
+    response.flushHeaders();
+    opened.push({ query, response });
+  });
+  return { engine, opened };
+}
+
+const line = (Action: string, timeNano: number) =>
+  `${JSON.stringify({ Type: "container", Action, Actor: { ID: "c1", Attributes: container }, timeNano })}\n`;
+
+test("the stream is this node's, stands before anything is told, and goes on after a cut where it was cut", async () => {
+  const { engine, opened } = await eventEngine();
+  await using _ = engine;
+  const events = dockerEvents(engine.parts);
+  const first = events(new AbortController().signal);
+  assert.deepEqual((await first.next()).value, { is: "listening" });
+  const filters = JSON.parse(opened[0]?.query.get("filters") ?? "");
+  assert.deepEqual(filters.label, ["graftlet.dev/node=n1"]);
+  assert.deepEqual(filters.type, ["container"]);
+  assert.ok(filters.event.includes("die") && !filters.event.some((name: string) => name.startsWith("exec")));
+  assert.equal(opened[0]?.query.get("since"), "1767268800.500000000");
+  opened[0]?.response.write(line("start", 1_767_268_801_000_000_000).slice(0, 30));
+  opened[0]?.response.write(
+    line("start", 1_767_268_801_000_000_000).slice(30) + line("die", 1_767_268_802_000_000_512),
+  );
+  assert.equal((await first.next()).value?.is, "changed");
+  assert.equal((await first.next()).value?.exited, true);
+  opened[0]?.response.destroy();
+  await assert.rejects(first.next(), { code: "unavailable" });
+  const second = events(new AbortController().signal);
+  await second.next();
+  assert.equal(opened[1]?.query.get("since"), "1767268801.999999512");
+  opened[1]?.response.end();
+  await assert.rejects(second.next(), { code: "unavailable" }, "an end in good order is a cut too");
+});
+
+test("the end of the signal is the end of the events", async () => {
+  const { engine, opened } = await eventEngine();
+  await using _ = engine;
+  const stop = new AbortController();
+  const events = dockerEvents(engine.parts)(stop.signal);
+  await events.next();
+  const closed = new Promise((resolve) => opened[0]?.response.on("close", resolve));
+  const next = events.next();
+  stop.abort();
+  assert.deepEqual(await next, { done: true, value: undefined });
+  await closed;
+});
+
+test("a reader that leaves closes the stream, however far it got", async () => {
+  const { engine, opened } = await eventEngine();
+  await using _ = engine;
+  for (const takes of [1, 2]) {
+    const events = dockerEvents(engine.parts)(new AbortController().signal);
+    await events.next();
+    const response = opened.at(-1)?.response;
+    const closed = new Promise((resolve) => response?.on("close", resolve));
+    response?.write(line("start", 1));
+    if (takes > 1) await events.next();
+    await events.return(undefined);
+    await closed;
+  }
+});

@@ -1,0 +1,138 @@
+import assert from "node:assert/strict";
+import { createHash, randomBytes } from "node:crypto";
+import { Duplex } from "node:stream";
+import { text } from "node:stream/consumers";
+import { test } from "node:test";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { connectionPair } from "../../../src/streams/pair.ts";
+import type { ConnectPort } from "../../../src/streams/stream-server.ts";
+import { spdyClient } from "../../fakes/spdy-client.ts";
+import { ask, dialWebSocket, startServer, until } from "./clients.ts";
+
+test("v4: channels 2n and 2n+1 begin with the port; bytes pass both ways; the pod's end is the end", async () => {
+  await using server = startServer();
+  const connect: ConnectPort = (port) => {
+    const [near, far] = connectionPair();
+    far.write(`from ${port}`);
+    far.once("data", (part) => far.end(` heard ${part}`));
+    return Promise.resolve(near);
+  };
+  const client = await dialWebSocket(server.portForward([8200, 513], connect), "v4.channel.k8s.io");
+  client.send(2, "second");
+  client.send(0, "first");
+  assert.equal(await client.closed, 1000);
+  const first = [0, 1, 2, 3].map((channel) => client.messages.find((message) => message.channel === channel)?.data);
+  assert.deepEqual(first, [8200, 8200, 513, 513].map(littleEndian));
+  assert.equal(client.text(0).slice(2), "from 8200 heard first");
+  assert.equal(client.text(2).slice(2), "from 513 heard second");
+  assert.deepEqual([client.text(1).length, client.text(3).length], [2, 2]);
+});
+
+test("v4: no connection is an error on its channel", async () => {
+  await using server = startServer();
+  const refuse: ConnectPort = () => Promise.reject(new CodedError("unavailable", "connection refused"));
+  const client = await dialWebSocket(server.portForward([80], refuse), "v4.channel.k8s.io");
+  assert.equal(await client.closed, 1000);
+  assert.equal(client.text(1).slice(2), "error forwarding port 80: connection refused");
+});
+
+test("v4: a client that goes takes its connections along", async () => {
+  await using server = startServer();
+  const [near, far] = connectionPair();
+  const heard = text(far).catch((error: unknown) => (error as { code: string }).code);
+  const client = await dialWebSocket(
+    server.portForward([80], () => Promise.resolve(near)),
+    "v4.channel.k8s.io",
+  );
+  client.send(0, "half a");
+  client.ws.terminate();
+  await until(() => near.destroyed);
+  assert.equal(await heard, "unavailable");
+});
+
+test("the tunnel carries a SPDY connection with many connections in it", async () => {
+  await using server = startServer();
+  const connect: ConnectPort = () => {
+    const [near, far] = connectionPair();
+    far.on("error", () => undefined);
+    far.pipe(far);
+    return Promise.resolve(near);
+  };
+  const { upgraded, headers } = await ask(
+    server.portForward([], connect),
+    {
+      connection: "Upgrade",
+      upgrade: "websocket",
+      "sec-websocket-key": "AAAAAAAAAAAAAAAAAAAAAA==",
+      "sec-websocket-version": "13",
+      "sec-websocket-protocol": "SPDY/3.1+portforward.k8s.io",
+    },
+    "GET",
+  );
+  assert.ok(upgraded);
+  assert.equal(headers["sec-websocket-protocol"], "SPDY/3.1+portforward.k8s.io");
+  const client = spdyClient(binaryMessages(upgraded));
+  const content = randomBytes(1 << 20);
+  const echoed = await Promise.all(
+    ["1", "2", "3"].map(async (requestid) => {
+      const about = { port: "80", requestid };
+      const error = await client.open({ streamtype: "error", ...about });
+      const data = await client.open({ streamtype: "data", ...about });
+      const hash = createHash("sha256");
+      data.onData = (part) => hash.update(part);
+      for (let at = 0; at < content.length; at += 1 << 15) await data.write(content.subarray(at, at + (1 << 15)));
+      await data.end();
+      await data.text;
+      assert.equal(await error.text, "");
+      return hash.digest("hex");
+    }),
+  );
+  const expected = createHash("sha256").update(content).digest("hex");
+  assert.deepEqual(echoed, [expected, expected, expected]);
+  upgraded.destroy();
+});
+
+function littleEndian(port: number): Buffer {
+  return Buffer.from([port & 0xff, port >> 8]);
+}
+
+/** A client's side of a WebSocket whose binary messages are a stream. The `ws` client cannot ask for a subprotocol with a
+ *  slash; so this frames by hand, masked with zeros. */
+function binaryMessages(socket: Duplex): Duplex {
+  let buffered = Buffer.alloc(0);
+  const stream = new Duplex({
+    read: () => socket.resume(),
+    write(chunk: Buffer, _encoding, done) {
+      const head = Buffer.alloc(14);
+      head.writeUInt8(0x82, 0);
+      head.writeUInt8(0x80 | 127, 1);
+      head.writeBigUInt64BE(BigInt(chunk.length), 2);
+      socket.write(Buffer.concat([head, chunk]), done);
+    },
+  });
+  socket.on("data", (part: Buffer) => {
+    buffered = Buffer.concat([buffered, part]);
+    for (let frame = takeFrame(buffered); frame; frame = takeFrame(buffered)) {
+      assert.equal(frame.opcode, 2, "messages are binary");
+      buffered = frame.rest;
+      if (!stream.push(frame.payload)) socket.pause();
+    }
+  });
+  socket.on("close", () => stream.push(null));
+  return stream;
+}
+
+function takeFrame(bytes: Buffer): { opcode: number; payload: Buffer; rest: Buffer } | undefined {
+  if (bytes.length < 2) return undefined;
+  const short = bytes.readUInt8(1);
+  const extra = short === 126 ? 2 : short === 127 ? 8 : 0;
+  if (bytes.length < 2 + extra) return undefined;
+  const length = extra === 0 ? short : extra === 2 ? bytes.readUInt16BE(2) : Number(bytes.readBigUInt64BE(2));
+  const start = 2 + extra;
+  if (bytes.length < start + length) return undefined;
+  return {
+    opcode: bytes.readUInt8(0) & 0x0f,
+    payload: bytes.subarray(start, start + length),
+    rest: bytes.subarray(start + length),
+  };
+}

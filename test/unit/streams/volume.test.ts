@@ -1,0 +1,79 @@
+import assert from "node:assert/strict";
+import { createHash, randomBytes } from "node:crypto";
+import { pipeline } from "node:stream/promises";
+import { test } from "node:test";
+import type { RunCommand } from "../../../src/streams/stream-server.ts";
+import { dialSpdy, dialWebSocket, startServer } from "./clients.ts";
+
+const request = { stdin: true, stdout: true, stderr: false, tty: false };
+const block = randomBytes(1 << 15);
+const blocks = 2048;
+/** What both sides together may hold more than at the start, in buffers that are waiting to be collected mostly. */
+const allowance = 80 << 20;
+
+const cat: RunCommand = async ({ stdin, stdout }) => {
+  assert.ok(stdin && stdout);
+  await pipeline(stdin, stdout);
+  return 0;
+};
+
+/** Blocks, each told apart by its number. */
+function numbered(index: number): Buffer {
+  const bytes = Buffer.from(block);
+  bytes.writeUInt32BE(index, 0);
+  return bytes;
+}
+
+function expected(): string {
+  const hash = createHash("sha256");
+  for (let index = 0; index < blocks; index++) hash.update(numbered(index));
+  return hash.digest("hex");
+}
+
+/** Hashes what comes, and keeps an eye on memory. */
+function watch() {
+  const hash = createHash("sha256");
+  const before = process.memoryUsage().arrayBuffers;
+  let most = 0;
+  return {
+    take(data: Buffer) {
+      hash.update(data);
+      most = Math.max(most, process.memoryUsage().arrayBuffers - before);
+    },
+    check() {
+      assert.equal(hash.digest("hex"), expected());
+      assert.ok(most < allowance, `grew by ${most >> 20} MiB`);
+    },
+  };
+}
+
+test("64 MiB each way over SPDY arrive unchanged, in bounded memory", async () => {
+  await using server = startServer();
+  const client = await dialSpdy(server.command(request, cat));
+  const error = await client.open({ streamtype: "error" });
+  const stdin = await client.open({ streamtype: "stdin" });
+  const stdout = await client.open({ streamtype: "stdout" });
+  const watched = watch();
+  stdout.onData = watched.take;
+  for (let index = 0; index < blocks; index++) await stdin.write(numbered(index));
+  await stdin.end();
+  assert.equal(await error.text, '{"status":"Success"}');
+  watched.check();
+});
+
+test("64 MiB each way over WebSocket arrive unchanged, in bounded memory", async () => {
+  await using server = startServer();
+  const client = await dialWebSocket(server.command(request, cat), "v5.channel.k8s.io");
+  const watched = watch();
+  client.ws.removeAllListeners("message");
+  client.ws.on("message", (message: Buffer) => {
+    if (message[0] === 1) watched.take(message.subarray(1));
+  });
+  for (let index = 0; index < blocks; index++)
+    await new Promise((resolve) =>
+      client.ws.send(Buffer.concat([Buffer.from([0]), numbered(index)]), { binary: true }, resolve),
+    );
+  client.send(255, Buffer.from([0]));
+  assert.equal(await client.closed, 1000);
+  watched.check();
+});
