@@ -28,10 +28,11 @@ export function dockerLabels(
   nodeName: string,
   own: Text,
 ): Record<string, string> {
-  const prefixed = Object.entries(annotations).map(([name, value]) => [annotationPrefix + name, value]);
+  const prefixed: Record<string, string> = {};
+  for (const [name, value] of Object.entries(annotations)) prefixed[annotationPrefix + name] = value;
   return {
     ...labels,
-    ...Object.fromEntries(prefixed),
+    ...prefixed,
     ...(labels[nodeLabel] === undefined && { [nodeLabelAddedLabel]: "true" }),
     ...own,
     [nodeLabel]: nodeName,

@@ -1,5 +1,4 @@
-import { CodedError, abortError, hasCode, messageOf, throwIfAborted } from "../../src/lib/errors.ts";
-import { createSingleFlight } from "../../src/lib/single-flight.ts";
+import { CodedError, hasCode, messageOf, throwIfAborted } from "../../src/lib/errors.ts";
 import { askForStream } from "./answer-stream.ts";
 import { engineInfo } from "./engine-info.ts";
 import { inspectImage } from "./inspect-image.ts";
@@ -7,6 +6,7 @@ import { jsonLines } from "./json-lines.ts";
 import type { DockerParts } from "./parts.ts";
 import { type Machine, pauseProgram } from "./pause-program.ts";
 import { pull } from "./pull.ts";
+import { createSharedWork } from "./shared-work.ts";
 import { tarOfProgram } from "./tar.ts";
 
 /** The sandbox image that graftlet makes where the configured one cannot be had. */
@@ -25,7 +25,7 @@ const machines: Readonly<Record<string, Machine>> = { x86_64: "amd64", aarch64: 
 export function createSandboxImage(parts: DockerParts): (signal: AbortSignal) => Promise<string> {
   const { clock, log } = parts;
   const { sandboxImage } = parts.config;
-  const once = createSingleFlight<string>();
+  const shared = createSharedWork<string>(clock, obtainMs);
   /** Why the configured image could not be pulled, once the other stands: nobody waits for it again. */
   let failure: string | undefined;
   const obtain = async (signal: AbortSignal): Promise<string> => {
@@ -39,24 +39,8 @@ export function createSandboxImage(parts: DockerParts): (signal: AbortSignal) =>
   };
   return async (signal) => {
     if (await inspectImage(parts, sandboxImage, signal)) return sandboxImage;
-    // Pods that come meanwhile share the work, so it is not one pod's to end.
-    return orAborted(
-      once(sandboxImage, () => obtain(clock.within(obtainMs))),
-      signal,
-    );
+    return shared(obtain, signal);
   };
-}
-
-async function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  const { promise, reject } = Promise.withResolvers<never>();
-  const abort = () => reject(abortError(signal));
-  if (signal.aborted) abort();
-  signal.addEventListener("abort", abort, { once: true });
-  try {
-    return await Promise.race([work, promise]);
-  } finally {
-    signal.removeEventListener("abort", abort);
-  }
 }
 
 /** Why the configured image cannot be pulled; undefined when it has been. */

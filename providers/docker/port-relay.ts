@@ -29,7 +29,7 @@ export function createPortRelay(parts: DockerParts): ConnectToPort {
     try {
       const { stdout, stderr } = await host.run(inNetworkOf(pid, ["sh", "-c", findProgram]), { signal });
       found = relayProgram(stdout);
-      if (!found) tell(stderr.trim() || "it has none of socat, perl, python3 and nc: install socat");
+      if (!found) tell(stderr.trim() || "it has none of socat, perl and python3: install socat");
     } catch (error) {
       if (!hasCode(error, "not_found")) throw error;
       tell("it has no nsenter: install util-linux");
@@ -51,7 +51,7 @@ export function createPortRelay(parts: DockerParts): ConnectToPort {
     const program = await programFor(pid, signal);
     if (!program) return dial(host, addressOf(sandbox), port, signal);
     const enter = (address: string) =>
-      startRelay(host, inNetworkOf(pid, program.argv(address, port)), program.connected, signal);
+      startRelay(parts, inNetworkOf(pid, program.argv(address, port)), program.connected, signal);
     return firstOf(`inside the network namespace of sandbox ${sandboxId}`, port, enter, signal);
   };
 }

@@ -1,15 +1,21 @@
 import { Duplex } from "node:stream";
+import type { Clock } from "../../src/lib/clock.ts";
 import type { HostProcess } from "../../src/seams/host.ts";
 
+/** How long a process may go on with what it was given when both directions have ended. */
+const lingerMs = 60_000;
+
 /** A process of the target as a connection: its standard input and output. Each direction may end by itself; destroying it
- *  kills the process. What is written after the process has closed its input is lost, as with a connection whose peer no
+ *  before both have kills the process. What is written after the process has closed its input is lost, as with a connection whose peer no
  *  longer reads, and does not keep its last words from being read. */
 export class ProcessConnection extends Duplex {
   readonly #process: HostProcess;
+  readonly #clock: Clock;
 
-  constructor(process: HostProcess) {
+  constructor(process: HostProcess, clock: Clock) {
     super({ allowHalfOpen: true });
     this.#process = process;
+    this.#clock = clock;
     const { stdin, stdout } = process;
     stdin.on("error", () => undefined);
     stdout.on("data", (block: Buffer) => {
@@ -35,9 +41,19 @@ export class ProcessConnection extends Duplex {
   }
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
-    this.#process.kill("SIGKILL");
-    this.#process.stdin.destroy();
-    this.#process.stdout.destroy();
+    const { stdin, stdout } = this.#process;
+    stdout.destroy();
+    if (this.readableEnded && this.writableFinished) this.#killLater();
+    else {
+      this.#process.kill("SIGKILL");
+      stdin.destroy();
+    }
     done(error);
+  }
+
+  /** It may still be handing on what it has read. */
+  #killLater(): void {
+    const timer = this.#clock.after(lingerMs, () => this.#process.kill("SIGKILL"));
+    void this.#process.exited.then(() => timer.cancel());
   }
 }

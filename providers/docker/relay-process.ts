@@ -1,4 +1,5 @@
 import type { Duplex } from "node:stream";
+import type { Clock } from "../../src/lib/clock.ts";
 import { CodedError, throwIfAborted } from "../../src/lib/errors.ts";
 import type { Host, HostProcess } from "../../src/seams/host.ts";
 import { ProcessConnection } from "./process-connection.ts";
@@ -9,7 +10,7 @@ const maxWordsBytes = 16 * 1024;
  *  @returns the connection that it carries; destroying it ends the relay.
  *  @throws CodedError unavailable with the relay's words when it cannot connect; the signal's reason. */
 export async function startRelay(
-  host: Pick<Host, "spawn">,
+  { host, clock }: { readonly host: Pick<Host, "spawn">; readonly clock: Clock },
   argv: readonly string[],
   connected: RegExp,
   signal: AbortSignal,
@@ -21,7 +22,7 @@ export async function startRelay(
   try {
     const words = await wordsUntil(process, connected);
     throwIfAborted(signal);
-    if (connected.test(words)) return new ProcessConnection(process);
+    if (connected.test(words)) return new ProcessConnection(process, clock);
     throw new CodedError("unavailable", reasonIn(words));
   } catch (error) {
     await process[Symbol.asyncDispose]();

@@ -6,15 +6,13 @@ export interface RelayProgram {
   readonly connected: RegExp;
 }
 
-/** Tells the first of these that the target has. Netcat comes last: it gives up both directions of a connection when the
- *  server ends its own. A netcat that cannot hand the end of its input on, or does not say when it is connected (the
- *  traditional one, a small BusyBox), is none. */
+/** Tells the first of these that the target has. Netcats are none of them: OpenBSD's never tells that the server has ended the
+ *  connection, the traditional one never tells the server that the client has said all, and BusyBox' gives up what the client
+ *  still sends when the server has said all. */
 export const findProgram = `
 if socat -V; then name=socat
 elif perl -MIO::Socket::IP -e 1; then name=perl
 elif python3 -c 'import socket, threading'; then name=python3
-elif nc -h 2>&1 | grep -q OpenBSD; then name=nc-openbsd
-elif nc -h 2>&1 | grep -q BusyBox && nc -h 2>&1 | grep -q -e '-v'; then name=nc-busybox
 fi >/dev/null 2>&1
 echo "$name"
 `;
@@ -59,8 +57,10 @@ sender.join()
 
 const perl = `
 use IO::Socket::IP;
+use Socket qw(AI_NUMERICHOST);
 $SIG{PIPE} = "IGNORE";
-my $peer = IO::Socket::IP->new(PeerHost => $ARGV[0], PeerPort => $ARGV[1]) or die "$!\\n";
+my $peer = IO::Socket::IP->new(PeerHost => $ARGV[0], PeerPort => $ARGV[1], GetAddrInfoFlags => AI_NUMERICHOST)
+  or die "$!\\n";
 syswrite STDERR, "connected\\n";
 sub copy {
   my ($from, $to) = @_;
@@ -86,13 +86,11 @@ const halfClosedSeconds = "14400";
 const programs: Readonly<Record<string, RelayProgram>> = {
   socat: {
     argv: (address, port) => [
-      ...["socat", "-d", "-d", "-t", halfClosedSeconds, "-b", "65536", "-"],
+      ...["socat", "-d", "-d", "-t", halfClosedSeconds, "-b", "65536", "-,shut-close"],
       address.includes(":") ? `TCP6:[${address}]:${port}` : `TCP4:${address}:${port}`,
     ],
     connected: /starting data transfer loop/,
   },
   perl: { argv: (address, port) => ["perl", "-e", perl, address, String(port)], connected: /^connected$/m },
   python3: { argv: (address, port) => ["python3", "-c", python, address, String(port)], connected: /^connected$/m },
-  "nc-openbsd": { argv: (address, port) => ["nc", "-N", "-v", address, String(port)], connected: /succeeded!$/m },
-  "nc-busybox": { argv: (address, port) => ["nc", "-v", address, String(port)], connected: /open$/m },
 };

@@ -83,10 +83,18 @@ async function version({ docker }: DockerParts, signal: AbortSignal): Promise<Ve
   });
 }
 
-/** Only where there is a sandbox image already; otherwise with the first sandbox. */
+/** Only where there is a sandbox image already; otherwise with the first sandbox. A daemon that has answered is not down because
+ *  trials take long: they go on, and who asks next finds their outcome. */
 async function tryOut({ parts, capabilities }: ServiceDeps, signal: AbortSignal): Promise<void> {
-  for (const image of [parts.config.sandboxImage, localPauseImage])
-    if (await inspectImage(parts, image, signal)) return capabilities.tryOut(image, signal);
+  for (const image of [parts.config.sandboxImage, localPauseImage]) {
+    if (!(await inspectImage(parts, image, signal))) continue;
+    try {
+      return await capabilities.tryOut(image, signal);
+    } catch (error) {
+      if (signal.aborted) return;
+      throw error;
+    }
+  }
 }
 
 /** Reasons as cri-dockerd has them. */

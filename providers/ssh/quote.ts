@@ -19,6 +19,8 @@ export function printfFormat(data: Uint8Array | string): string {
   const bytes = typeof data === "string" ? Buffer.from(data, "utf8") : data;
   const parts: string[] = [];
   for (const byte of bytes) parts.push(formatOf[byte] ?? "");
+  // A leading dash would be taken for an option.
+  if (parts[0] === "-") parts[0] = "\\055";
   return `'${parts.join("")}'`;
 }
 

@@ -38,10 +38,10 @@ export async function commandOverSpdy(
 ): Promise<void> {
   const opened = new Map<string, SpdyStream>();
   const wanted = new Set<string>();
-  const missing = new Set(neededStreams(request, protocol));
+  const needed = neededStreams(request, protocol);
+  const missing = new Set(needed);
   const complete = Promise.withResolvers<void>();
-  const broken = new AbortController();
-  const connection = new SpdyConnection({
+  const connection: SpdyConnection = new SpdyConnection({
     socket,
     clock,
     taker: {
@@ -54,14 +54,16 @@ export async function commandOverSpdy(
       opened(stream) {
         const type = streamType(stream.headers);
         opened.set(type, stream);
-        if (type !== "stdin" && type !== "resize") stream.resume();
+        // What nobody will read must not hold up the rest.
+        if (!needed.includes(type) || (type !== "stdin" && type !== "resize")) stream.resume();
         missing.delete(type);
         if (missing.size === 0) complete.resolve();
       },
-      reset: () => broken.abort(new CodedError("cancelled", "the client reset a stream")),
+      // Whoever gives up one stream of a command gives up the command.
+      reset: () => void connection.close(),
     },
   });
-  const gone = AbortSignal.any([connection.gone, broken.signal]);
+  const { gone } = connection;
   const tell = async (status: Parameters<typeof statusBytes>[0]) => {
     const error = opened.get("error");
     if (!error) return;
@@ -88,8 +90,6 @@ function neededStreams({ stdin, stdout, stderr, tty }: CommandRequest, protocol:
 
 function streamsOf(request: CommandRequest, opened: ReadonlyMap<string, SpdyStream>): CommandStreams {
   const [stdin, stdout, stderr, resize] = ["stdin", "stdout", "stderr", "resize"].map((type) => opened.get(type));
-  if (!request.stdin) stdin?.resume();
-  if (!request.tty) resize?.resume();
   return {
     ...(request.stdin && stdin && { stdin }),
     ...(request.stdout && stdout && { stdout }),

@@ -54,14 +54,14 @@ export async function forwardOverSpdy(
     pair?.error?.end("timed out waiting for streams");
   }
 
-  async function serve(error: SpdyStream, data: SpdyStream): Promise<void> {
-    error.resume();
+  async function serve(errors: SpdyStream, data: SpdyStream): Promise<void> {
+    errors.resume();
     const port = portOf(data.headers) ?? 0;
     const text = await forward({ port, data, gone }, connect, log);
     if (gone.aborted) return;
-    if (text !== undefined) error.write(text);
-    await finish(error).catch(() => undefined);
-    error.destroy();
+    if (text !== undefined) errors.write(text);
+    await finish(errors).catch(() => undefined);
+    errors.destroy();
   }
 
   gone.addEventListener("abort", () => over.resolve(), { once: true });

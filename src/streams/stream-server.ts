@@ -22,7 +22,8 @@ export type { TerminalSize } from "./terminal-sizes.ts";
 export interface StreamServer extends AsyncDisposable {
   /** An endpoint for a command. `run` is called once, when all streams that were asked for stand; its exit code is what the
    *  client gets to know, after all output; what it throws becomes an InternalError with that message.
-   *  @throws CodedError resource_exhausted when 1000 endpoints wait to be used. */
+   *  @throws CodedError invalid_argument for a request without a stream, or with both a terminal and stderr;
+   *  resource_exhausted when 1000 endpoints wait to be used. */
   command(request: CommandRequest, run: RunCommand): Endpoint;
   /** An endpoint for connections to a pod. `connect` is called for each connection of the client. `ports` are those of CRI's
    *  PortForwardRequest, which only WebSocket needs.
@@ -81,7 +82,7 @@ export function createStreamServer({ clock, log }: StreamServerDeps): StreamServ
   }
 
   return {
-    command: (request, run) => endpoint("command", serveCommand(request, run, deps)),
+    command: (request, run) => endpoint("command", serveCommand(checked(request), run, deps)),
     portForward: (ports, connect) => endpoint("portforward", serveForward(ports, connect, deps)),
     async [Symbol.asyncDispose]() {
       disposed.abort();
@@ -89,6 +90,15 @@ export function createStreamServer({ clock, log }: StreamServerDeps): StreamServ
       await Promise.all(sessions);
     },
   };
+}
+
+/** A request as CRI allows it. */
+function checked(request: CommandRequest): CommandRequest {
+  const { stdin, stdout, stderr, tty } = request;
+  if (tty && stderr) throw new CodedError("invalid_argument", "tty and stderr cannot both be true");
+  if (!stdin && !stdout && !stderr)
+    throw new CodedError("invalid_argument", "one of stdin, stdout, or stderr must be set");
+  return request;
 }
 
 type Handle = (request: IncomingMessage, answer: (refusal: Refusal) => void, asked?: Asked) => void;

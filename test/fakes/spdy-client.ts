@@ -92,7 +92,7 @@ export function spdyClient(socket: Duplex): SpdyClient {
     if (frame.type === 3) stream?.wasReset();
   };
   const read = async () => {
-    let buffered = Buffer.alloc(0);
+    let buffered: Buffer = Buffer.alloc(0);
     for await (const chunk of socket.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
       buffered = Buffer.concat([buffered, chunk]);
       while (buffered.length >= 8 && buffered.length >= 8 + buffered.readUIntBE(5, 3)) {

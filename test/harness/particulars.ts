@@ -3,7 +3,8 @@ import { type Agent, type AgentOptions, startGraftlet, startKubelet } from "./ag
 import type { Cluster } from "./cluster.ts";
 import { startCriProxy } from "./cri-proxy.ts";
 import { startDockerProxy } from "./docker-proxy.ts";
-import { must } from "./processes.ts";
+import { images } from "./pods.ts";
+import { must, run } from "./processes.ts";
 import type { ProviderName } from "./runtime-daemon.ts";
 import type { Moment, RuntimeProxy } from "./runtime-proxy.ts";
 
@@ -11,11 +12,17 @@ import type { Moment, RuntimeProxy } from "./runtime-proxy.ts";
 export interface Particulars {
   /** The runtime in container IDs and in the node's containerRuntimeVersion. */
   readonly runtimeName: string;
+  /** A line of a container's log file: which stream it was written to, and what. */
+  logLine(stream: "stdout" | "stderr", text: string): RegExp;
+  /** What the agent holds open, as `holdings` shows it, for a log that is read and for a stream that passes through it. */
+  readonly held: { readonly log: RegExp; readonly stream: RegExp };
   /** Another agent that can use the runtime: the kubelet where it can, to tell the harness's faults from graftlet's. */
   startReference(cluster: Cluster, options?: AgentOptions): Promise<Agent>;
   startProxy(cluster: Cluster): Promise<RuntimeProxy>;
   /** The calls by which a pod is made and ended, in their order. */
   readonly moments: Readonly<Record<"start" | "end", readonly Moment[]>>;
+  /** Whether the runtime can start privileged containers on this machine: asked of the runtime itself. */
+  startsPrivileged(cluster: Cluster): Promise<boolean>;
   /** Gives an image that the runtime has another name. */
   tagImage(cluster: Cluster, image: string, name: string): Promise<void>;
 }
@@ -23,6 +30,10 @@ export interface Particulars {
 export const particulars: Readonly<Record<ProviderName, Particulars>> = {
   cri: {
     runtimeName: "containerd",
+    // https://github.com/kubernetes/design-proposals-archive/blob/main/node/kubelet-cri-logging.md
+    logLine: (stream, text) => new RegExp(`^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d+(Z|[+-]\\d\\d:\\d\\d) ${stream} F ${text}$`),
+    // The runtime serves streams at a port of its own.
+    held: { log: /\/0\.log/, stream: /(?<!:10250) -> / },
     startReference: startKubelet,
     startProxy: (cluster) => startCriProxy(proxySockets(cluster)),
     moments: {
@@ -45,11 +56,16 @@ export const particulars: Readonly<Record<ProviderName, Particulars>> = {
         "after RemovePodSandbox",
       ],
     },
+    startsPrivileged: () => Promise.resolve(true),
     tagImage: async ({ runtimeSocket }, image, name) =>
       void (await must(["ctr", "--address", runtimeSocket, "--namespace", "k8s.io", "images", "tag", image, name])),
   },
   docker: {
     runtimeName: "docker",
+    // https://docs.docker.com/engine/logging/drivers/json-file/
+    logLine: (stream, text) => new RegExp(`^\\{"log":"${text}\\\\n","stream":"${stream}","time":"[^"]+"\\}$`),
+    // Streams pass through the daemon's socket, or a relay's pipes, which have no addresses.
+    held: { log: /-json\.log/, stream: /socket:\[\d+\] $/ },
     startReference: startGraftlet,
     startProxy: (cluster) => startDockerProxy(proxySockets(cluster)),
     moments: {
@@ -74,10 +90,18 @@ export const particulars: Readonly<Record<ProviderName, Particulars>> = {
         "after RemoveSandbox",
       ],
     },
-    tagImage: async ({ runtimeSocket }, image, name) =>
-      void (await must(["docker", "--host", `unix://${runtimeSocket}`, "image", "tag", image, name])),
+    async startsPrivileged(cluster) {
+      const args = ["run", "--rm", "--privileged", "--network=none", images.busybox, "true"];
+      return (await run(dockerArgv(cluster, args))).code === 0;
+    },
+    tagImage: async (cluster, image, name) =>
+      void (await must(dockerArgv(cluster, ["image", "tag", image, name]))),
   },
 };
+
+function dockerArgv({ runtimeSocket }: Cluster, args: readonly string[]): string[] {
+  return ["docker", "--host", `unix://${runtimeSocket}`, ...args];
+}
 
 function proxySockets({ layout, runtimeSocket }: Cluster): { readonly socket: string; readonly upstream: string } {
   return { socket: join(layout.dir, "proxy.sock"), upstream: runtimeSocket };

@@ -61,14 +61,19 @@ export async function openPods(cluster: Cluster, namespace = "default"): Promise
   const watchers = new Set<Watcher>();
   const stop = new AbortController();
   const heard = (type: string, pod: Pod): void => {
-    const { name } = pod.metadata;
+    const { name, resourceVersion } = pod.metadata;
     const known = versions.get(name) ?? [];
+    if (type === "ERROR" || (type === "ADDED" && known.at(-1)?.metadata.resourceVersion === resourceVersion)) return;
     versions.set(name, known[0]?.metadata.uid === pod.metadata.uid ? [...known, pod] : [pod]);
     for (const watcher of watchers) watcher.heard(type, pod);
   };
-  const watching = api.watch<Pod>(`${base}/pods?watch=true`, heard, stop.signal).catch((error: unknown) => {
-    if (!stop.signal.aborted) throw error;
-  });
+  // A watch of a young API server ends when its cache is not filled in time.
+  const watching = (async () => {
+    while (!stop.signal.aborted)
+      await api.watch<Pod>(`${base}/pods?watch=true`, heard, stop.signal).catch((error: unknown) => {
+        if (!stop.signal.aborted) throw error;
+      });
+  })();
 
   const newest = (name: string): Pod | undefined => versions.get(name)?.at(-1);
   const events = async (name: string): Promise<readonly CoreEvent[]> => {

@@ -4,6 +4,7 @@ import { hostname } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { type Lab, startLab } from "../harness/lab.ts";
+import { particulars } from "../harness/particulars.ts";
 import { containerId, images, shell, statusOf } from "../harness/pods.ts";
 
 let lab: Lab;
@@ -146,10 +147,13 @@ describe("what a container leaves behind", { concurrency: 4 }, () => {
       (one) => statusOf(one)?.restartCount === 1 && statusOf(one)?.state?.running !== undefined,
     );
     const folder = join(cluster.layout.podLogs, `default_logging_${pod.metadata.uid}`, "main");
-    const line = String.raw`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+(Z|[+-]\d\d:\d\d)`;
-    const both = new RegExp(`^${line} (stdout F out|stderr F err)\n${line} (stdout F out|stderr F err)\n$`);
+    const { logLine } = particulars[cluster.provider];
+    const wanted = [logLine("stdout", "out"), logLine("stderr", "err")];
     for (const run of ["0.log", "1.log"])
-      await cluster.waitFor(`both lines in ${run}`, () => both.test(readFileSync(join(folder, run), "utf8")));
+      await cluster.waitFor(`both lines in ${run}`, () => {
+        const lines = readFileSync(join(folder, run), "utf8").trimEnd().split("\n");
+        return lines.length === 2 && wanted.every((line) => lines.some((one) => line.test(one)));
+      });
     assert.equal(
       readlinkSync(join(cluster.root, "var/log/containers", `logging_default_main-${containerId(pod)}.log`)),
       join(folder, "1.log"),

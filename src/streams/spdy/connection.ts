@@ -176,6 +176,7 @@ export class SpdyConnection {
       case frameType.headers:
         // Their content means nothing here, but the compression of later header blocks refers to it.
         this.#headersIn.read(payload.subarray(4));
+        if (fin) this.#streams.get(idOf(payload, 4))?.receiveEnd();
         return;
       default:
       // SETTINGS, WINDOW_UPDATE and what is not known are of no consequence.

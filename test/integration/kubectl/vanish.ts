@@ -6,6 +6,7 @@ import { before, describe, test } from "node:test";
 import { gained, holdings } from "../../harness/holdings.ts";
 import type { Lab } from "../../harness/lab.ts";
 import { networkArgv } from "../../harness/namespaces.ts";
+import { particulars } from "../../harness/particulars.ts";
 import { shell } from "../../harness/pods.ts";
 import { start } from "../../harness/processes.ts";
 import { echoServer, forward } from "./port-forward.ts";
@@ -27,6 +28,7 @@ export function vanishTests(lab: () => Lab): void {
     for (const { name: transport, env } of transports) {
       test(`over ${transport}: nothing is held for them a few seconds later`, async () => {
         const { agent, cluster } = lab();
+        const { held } = particulars[cluster.provider];
         await cluster.mustKubectl(["logs", "quiet"]);
         const before = holdings(agent.pid);
         const explain = (): string => gained(before, holdings(agent.pid)).join("\n");
@@ -67,8 +69,8 @@ export function vanishTests(lab: () => Lab): void {
               // One from the API server for each, to the runtime for all but logs. The API server may use one again that stood before.
               return (
                 many(now, /:10250 -> /) >= 6 &&
-                many(gained(before, now), /(?<!:10250) -> /) >= 4 &&
-                many(gained(before, now), /\/0\.log/) === 2
+                many(gained(before, now), held.stream) >= 4 &&
+                many(gained(before, now), held.log) === 2
               );
             },
             { explain },

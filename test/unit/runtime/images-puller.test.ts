@@ -351,7 +351,7 @@ describe("a pull that takes long", () => {
         return "id";
       },
     };
-    return { clock, ...setUp({ images, clock }) };
+    return { ...setUp({ images, clock }), clock };
   };
 
   it("is told of after half a minute, then every minute, and not after its end", async () => {

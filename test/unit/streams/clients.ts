@@ -100,7 +100,7 @@ export async function dialWebSocket(endpoint: Endpoint, ...protocols: readonly s
 /** Waits until something holds. */
 export async function until(holds: () => boolean): Promise<void> {
   for (let turn = 0; !holds(); turn++) {
-    if (turn > 20_000) throw new Error("it never came true");
+    if (turn > 1_000_000) throw new Error("it never came true");
     await new Promise(setImmediate);
   }
 }

@@ -183,6 +183,23 @@ test("streams nobody asked for are refused; a client that opens too few is told 
   client.socket.destroy();
 });
 
+test("streams that are not needed, early or late, hold nothing up", async () => {
+  await using server = startServer();
+  const endpoint = server.command({ ...all, stderr: false }, async ({ stdin, stdout }) => {
+    assert.ok(stdin && stdout);
+    await pipeline(stdin, stdout);
+    return 0;
+  });
+  const client = await dialSpdy(endpoint);
+  const stream = await openAll(client, "stderr", "stdin", "stdout");
+  const late = await client.open({ streamtype: "resize" });
+  const megabyte = Buffer.alloc(1 << 20);
+  for (const unread of [stream("stderr"), stream("stdout"), stream("error"), late]) await unread.write(megabyte);
+  await stream("stdin").write("still heard");
+  await stream("stdin").end();
+  assert.equal(await stream("stdout").text, "still heard");
+});
+
 test("a connection that is silent for 4 hours ends; one that speaks does not", async () => {
   const clock = fakeClock();
   await using server = startServer(clock);

@@ -1,8 +1,16 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { text } from "node:stream/consumers";
+import type { Readable } from "node:stream";
 import { test } from "node:test";
 import { connectionPair } from "../../../src/streams/pair.ts";
+
+/** Everything to the end; leaves the stream as it is. */
+async function text(stream: Readable): Promise<string> {
+  const parts: Buffer[] = [];
+  stream.on("data", (part: Buffer) => parts.push(part));
+  await once(stream, "end");
+  return Buffer.concat(parts).toString();
+}
 
 test("what is written at one end is read at the other, each direction with its own end", async () => {
   const [near, far] = connectionPair();

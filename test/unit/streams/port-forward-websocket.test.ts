@@ -99,7 +99,7 @@ function littleEndian(port: number): Buffer {
 /** A client's side of a WebSocket whose binary messages are a stream. The `ws` client cannot ask for a subprotocol with a
  *  slash; so this frames by hand, masked with zeros. */
 function binaryMessages(socket: Duplex): Duplex {
-  let buffered = Buffer.alloc(0);
+  let buffered: Buffer = Buffer.alloc(0);
   const stream = new Duplex({
     read: () => socket.resume(),
     write(chunk: Buffer, _encoding, done) {

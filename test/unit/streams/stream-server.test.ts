@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { text } from "node:stream/consumers";
 import { test } from "node:test";
 import type { CommandRequest, RunCommand } from "../../../src/streams/stream-server.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -59,6 +58,15 @@ test("requests that make no stream are told so in HTTP, and use the endpoint up"
     assert.equal(answer.headers["content-type"], "text/plain; charset=utf-8");
     assert.equal((await ask(endpoint, v4)).status, 404);
   }
+});
+
+test("a command has a stream, and no stderr beside a terminal", async () => {
+  await using server = startServer();
+  const [none, both] = [
+    { ...request, stdout: false },
+    { ...request, stderr: true, tty: true },
+  ];
+  for (const wrong of [none, both]) assert.throws(() => server.command(wrong, done), { code: "invalid_argument" });
 });
 
 test("what is dialed and then not used is closed after 30 s", async () => {
@@ -131,5 +139,7 @@ test("a client that does not hang up is left after 10 s", async () => {
   assert.equal(clock.pending, 1);
   await clock.advance(10_000);
   assert.equal(clock.pending, 0);
-  await assert.rejects(text(client.socket));
+  const failed = once(client.socket, "error");
+  client.socket.write("too late");
+  assert.equal(((await failed)[0] as { code: string }).code, "unavailable");
 });

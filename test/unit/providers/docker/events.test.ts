@@ -49,10 +49,12 @@ test("the stream is this node's, stands before anything is told, and goes on aft
   const events = dockerEvents(engine.parts);
   const first = events(new AbortController().signal);
   assert.deepEqual((await first.next()).value, { is: "listening" });
-  const filters = JSON.parse(opened[0]?.query.get("filters") ?? "");
+  const filters: { label: string[]; type: string[]; event: string[] } = JSON.parse(
+    opened[0]?.query.get("filters") ?? "",
+  );
   assert.deepEqual(filters.label, ["graftlet.dev/node=n1"]);
   assert.deepEqual(filters.type, ["container"]);
-  assert.ok(filters.event.includes("die") && !filters.event.some((name: string) => name.startsWith("exec")));
+  assert.ok(filters.event.includes("die") && !filters.event.some((name) => name.startsWith("exec")));
   assert.equal(opened[0]?.query.get("since"), "1767268800.500000000");
   opened[0]?.response.write(line("start", 1_767_268_801_000_000_000).slice(0, 30));
   opened[0]?.response.write(

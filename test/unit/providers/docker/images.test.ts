@@ -72,7 +72,7 @@ test("an image is removed name by name, never by force; names that went with oth
   await dockerImages(engine.parts).removeImage(spec(id), signal);
   const deletions = engine.calls.filter(({ method }) => method === "DELETE");
   assert.deepEqual(
-    deletions.map(({ path, query }) => `${path}?${query}`),
+    deletions.map(({ path, query }) => `${path}?${query.toString()}`),
     [
       "/images/docker.io/library/pause:1?",
       "/images/docker.io/library/busybox:1?",

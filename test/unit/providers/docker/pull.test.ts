@@ -29,7 +29,7 @@ test("a pull asks for one tag, shows its credentials in a header and nowhere els
   const [call, ...more] = asked;
   assert.equal(more.length, 0);
   assert.equal(
-    `${call?.method} ${call?.path}?${call?.query}`,
+    `${call?.method} ${call?.path}?${call?.query.toString()}`,
     "POST /images/create?fromImage=registry.example%2Fapp&tag=1",
   );
   const header = call?.request.headers["x-registry-auth"];
@@ -80,7 +80,7 @@ test("what no registry has is not_found, and every failure names the image", asy
     },
   ];
   for (const { answer, code, words } of cases) {
-    await using engine = await rawEngine((call) => void answer(call));
+    await using engine = await rawEngine(answer);
     await assert.rejects(pull(engine.parts, { image }, signal), (error: Error) => {
       assert.equal("code" in error && error.code, code);
       assert.ok(error.message.includes(words) && error.message.includes(image), error.message);
@@ -129,7 +129,7 @@ test("a registry that says nothing for a minute is given up; one that is waited 
 test("credentials are sent in the URL's alphabet with padding, whichever of CRI's fields hold them", () => {
   const fields = (auth: Parameters<typeof AuthConfig.fromPartial>[0]) => {
     const header = registryAuth(AuthConfig.fromPartial(auth))["X-Registry-Auth"];
-    return header === undefined ? undefined : JSON.parse(Buffer.from(header, "base64url").toString());
+    return header === undefined ? undefined : (JSON.parse(Buffer.from(header, "base64url").toString()) as unknown);
   };
   assert.equal(registryAuth(undefined)["X-Registry-Auth"], undefined);
   assert.equal(fields({}), undefined);

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { podStats } from "../../../../providers/docker/pod-stats.ts";
+import type { ContainerInfo } from "dockerode";
+import { type Measured, podStats } from "../../../../providers/docker/pod-stats.ts";
 import { type StatsSample, type Usage, usageOf } from "../../../../providers/docker/stats-sample.ts";
 import { ContainerStats } from "../../../../src/gen/cri.ts";
 
@@ -50,37 +51,44 @@ test("what does not run has no usage", () => {
   assert.equal(usageOf({ ...sample, memory_stats: {} }, machineBytes), undefined);
 });
 
-test("a pod's usage is its sandbox's and its containers' together, its network the sandbox's", () => {
-  const counters = { rx_bytes: 1, rx_errors: 2, tx_bytes: 3, tx_errors: 4 };
-  const sandboxUsage = usage({ networks: { eth1: { ...counters, rx_bytes: 7 }, eth0: counters } });
-  const stats = ContainerStats.fromPartial({ attributes: { id: "c1" } });
-  const { attributes, linux } = podStats(
-    {
-      Id: "s1",
-      Names: ["/k8s_POD_p_ns_u1_2"],
-      Labels: { a: "b", "annotation.c": "d", "graftlet.dev/node": "n1" },
-    } as unknown as Parameters<typeof podStats>[0],
-    sandboxUsage,
-    [
-      { stats, usage: usage() },
-      { stats, usage: undefined },
-    ],
-  );
-  assert.deepEqual(attributes?.metadata, { name: "p", namespace: "ns", uid: "u1", attempt: 2 });
-  assert.deepEqual(attributes?.annotations, { c: "d" });
-  assert.equal(linux?.cpu?.usageCoreNanoSeconds?.value, 140n);
-  assert.equal(linux?.memory?.workingSetBytes?.value, 1400n);
-  assert.equal(linux?.process?.processCount?.value, 6n);
-  assert.equal(linux?.network?.defaultInterface?.name, "eth0");
-  assert.equal(linux?.network?.defaultInterface?.txErrors?.value, 4n);
+const counters = { rx_bytes: 1, rx_errors: 2, tx_bytes: 3, tx_errors: 4 };
+const stats = ContainerStats.fromPartial({ attributes: { id: "c1" } });
+
+function podOf(sandboxUsage: Usage | undefined, containers: readonly Measured[]) {
+  const sandbox = {
+    Id: "s1",
+    Names: ["/k8s_POD_p_ns_u1_2"],
+    Labels: { a: "b", "annotation.c": "d", "graftlet.dev/node": "n1" },
+  };
+  const { attributes, linux } = podStats(sandbox as unknown as ContainerInfo, sandboxUsage, containers);
+  assert.ok(attributes && linux);
+  return { attributes, linux };
+}
+
+test("a pod's usage is its sandbox's and its running containers' together", () => {
+  const { attributes, linux } = podOf(usage(), [
+    { stats, usage: usage() },
+    { stats, usage: undefined },
+  ]);
+  assert.deepEqual(attributes.metadata, { name: "p", namespace: "ns", uid: "u1", attempt: 2 });
+  assert.deepEqual(attributes.annotations, { c: "d" });
+  assert.equal(linux.cpu?.usageCoreNanoSeconds?.value, 140n);
+  assert.equal(linux.memory?.workingSetBytes?.value, 1400n);
+  assert.equal(linux.process?.processCount?.value, 6n);
+  assert.equal(linux.containers.length, 2);
+});
+
+test("a pod's network is its sandbox's", () => {
+  const networks = { eth1: { ...counters, rx_bytes: 7 }, eth0: counters };
+  const { network } = podOf(usage({ networks }), []).linux;
+  assert.equal(network?.defaultInterface?.name, "eth0");
+  assert.equal(network?.defaultInterface?.txErrors?.value, 4n);
   assert.deepEqual(
-    linux?.network?.interfaces.map(({ name, rxBytes }) => [name, rxBytes?.value]),
+    network?.interfaces.map(({ name, rxBytes }) => [name, rxBytes?.value]),
     [["eth1", 7n]],
   );
-  assert.equal(linux?.containers.length, 2);
 });
 
 test("a pod of which nothing runs has no usage", () => {
-  const sandbox = { Id: "s1", Names: [], Labels: {} } as unknown as Parameters<typeof podStats>[0];
-  assert.equal(podStats(sandbox, undefined, []).linux?.cpu, undefined);
+  assert.equal(podOf(undefined, []).linux.cpu, undefined);
 });

@@ -48,7 +48,7 @@ test("containers that run have usage, the others only what they have written", a
   assert.equal(ended?.writableLayer?.usedBytes?.value, 0n);
   const asked = engine.calls.filter(({ path }) => path.endsWith("/stats"));
   assert.deepEqual(
-    asked.map(({ path, query }) => `${path}?${query}`),
+    asked.map(({ path, query }) => `${path}?${query.toString()}`),
     ["/containers/c1/stats?stream=false&one-shot=true"],
   );
 });

@@ -1,0 +1,189 @@
+import { Client, type ClientChannel, type ConnectConfig, utils } from "ssh2";
+import { messageOf } from "../../src/lib/errors.ts";
+import type { SshConfig } from "./config.ts";
+import { type Credentials, readCredentials } from "./credentials.ts";
+import { type HostKeyCheck, hostKeyCheck } from "./host-key.ts";
+import { LinkError } from "./link-state.ts";
+
+/** One SSH connection to the target. */
+export interface Connection {
+  readonly client: Client;
+  /** Aborts, with a LinkError for a reason, when the connection is gone. */
+  readonly lost: AbortSignal;
+  /** Session channels now open or being opened; the link keeps count. */
+  sessions: number;
+  /** The most sessions that the target allows on a connection, as far as it is known. */
+  limit: number;
+  close(): void;
+}
+
+/** OpenSSH allows ten sessions a connection unless told otherwise (MaxSessions). */
+const defaultSessionLimit = 8;
+/** A dead peer is found within keepalive × (count + 1), 10.5 s, of its last answer. */
+const keepaliveMs = 3500;
+const keepaliveCount = 2;
+const readyTimeoutMs = 15_000;
+
+/** Connects and logs in. @throws LinkError with the reason and a sentence. */
+export async function openConnection(config: SshConfig, signal: AbortSignal): Promise<Connection> {
+  const check = await hostKeyCheck(config.trust, config.host, config.port);
+  const credentials = await loginOf(config);
+  const client = new Client();
+  const refused: { by?: LinkError } = {};
+  await ready(client, connectConfig(config, credentials, { check, refused }), { config, refused, signal });
+  client.setNoDelay(true);
+  const lost = new AbortController();
+  const lose = (error?: unknown) => {
+    if (!lost.signal.aborted) lost.abort(lostError(config, error));
+  };
+  client.on("error", lose);
+  client.once("close", () => lose());
+  await check.remember();
+  return {
+    client,
+    lost: lost.signal,
+    sessions: 0,
+    limit: defaultSessionLimit,
+    close() {
+      lose(new Error("closed by graftlet"));
+      client.end();
+      client.destroy();
+    },
+  };
+}
+
+async function loginOf({ login }: SshConfig): Promise<Credentials> {
+  try {
+    const credentials = await readCredentials(login);
+    if ("privateKey" in credentials) {
+      const key = utils.parseKey(credentials.privateKey, credentials.passphrase);
+      if (key instanceof Error)
+        throw new Error(
+          `providerConfig.privateKeyFile is no key that can be used (${key.message}): check it and passphraseFile.`,
+        );
+    }
+    return credentials;
+  } catch (error) {
+    throw new LinkError("LoginRefused", "permission_denied", messageOf(error), { cause: error });
+  }
+}
+
+interface HostKeyVerdict {
+  readonly check: HostKeyCheck;
+  readonly refused: { by?: LinkError };
+}
+
+function connectConfig(config: SshConfig, credentials: Credentials, { check, refused }: HostKeyVerdict): ConnectConfig {
+  return {
+    host: config.host,
+    port: config.port,
+    username: config.user,
+    ...credentials,
+    algorithms: { serverHostKey: [...check.algorithms] as NonNullable<ConnectConfig["algorithms"]>["serverHostKey"] & {} },
+    hostVerifier: (key: Buffer) => {
+      const refusal = check.refusal(key);
+      if (refusal) refused.by = refusal;
+      return refusal === undefined;
+    },
+    keepaliveInterval: keepaliveMs,
+    keepaliveCountMax: keepaliveCount,
+    readyTimeout: readyTimeoutMs,
+  };
+}
+
+interface Attempt {
+  readonly config: SshConfig;
+  readonly refused: { readonly by?: LinkError };
+  readonly signal: AbortSignal;
+}
+
+function ready(client: Client, settings: ConnectConfig, { config, refused, signal }: Attempt): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const finish = (settle: () => void) => {
+      signal.removeEventListener("abort", onAbort);
+      settle();
+    };
+    const fail = (error: unknown) =>
+      finish(() => {
+        client.destroy();
+        reject(refused.by ?? connectError(config, error));
+      });
+    const onAbort = () => fail(new Error("closed by graftlet"));
+    // Errors that follow the first one are of a connection that nobody has.
+    client.on("error", fail);
+    client.once("close", () => fail(new Error("the target closed the connection before the login was done")));
+    client.once("ready", () => finish(resolve));
+    signal.addEventListener("abort", onAbort, { once: true });
+    try {
+      client.connect(settings);
+    } catch (error) {
+      fail(error);
+    }
+  });
+}
+
+/** What ssh2 says of where an error arose; its texts are only shown. */
+function levelOf(error: unknown): string | undefined {
+  return error instanceof Error && "level" in error ? String(error.level) : undefined;
+}
+
+function errnoOf(error: unknown): string {
+  return error instanceof Error && "code" in error ? String(error.code) : "";
+}
+
+function connectError(config: SshConfig, error: unknown): LinkError {
+  const target = nameOf(config);
+  const level = levelOf(error);
+  const cause = { cause: error };
+  if (level === "client-authentication" || level === "agent")
+    return new LinkError("LoginRefused", "permission_denied", `${target} refused the login: ${loginRemedy(config)}`, cause);
+  const hint = networkHints[errnoOf(error)] ?? "check host and port, and that sshd runs there";
+  return new LinkError("LinkDown", "unavailable", `${target} cannot be reached (${messageOf(error)}): ${hint}.`, cause);
+}
+
+const networkHints: Readonly<Record<string, string>> = {
+  ENOTFOUND: "no such name: check host",
+  EAI_AGAIN: "the name cannot be looked up now: check this machine's DNS",
+  ECONNREFUSED: "nobody listens there: check port, and that sshd runs",
+};
+
+function loginRemedy({ user, login }: SshConfig): string {
+  switch (login.by) {
+    case "key":
+      return `add the public key of ${login.privateKeyFile} to ~${user}/.ssh/authorized_keys there, or correct user.`;
+    case "agent":
+      return `add a key of the agent at ${login.agentSocket} to ~${user}/.ssh/authorized_keys there, or correct user.`;
+    case "password":
+      return `correct user or the password in ${login.passwordFile}, and check that sshd takes passwords (PasswordAuthentication).`;
+  }
+}
+
+function lostError(config: SshConfig, error: unknown): LinkError {
+  const why =
+    levelOf(error) === "client-timeout"
+      ? "it no longer answers"
+      : error === undefined
+        ? "it closed the connection"
+        : messageOf(error);
+  return new LinkError("LinkDown", "unavailable", `the connection to ${nameOf(config)} is lost: ${why}.`, {
+    cause: error,
+  });
+}
+
+/** The target as messages name it. */
+export function nameOf({ user, host, port }: Pick<SshConfig, "user" | "host" | "port">): string {
+  return `${user}@${host.includes(":") ? `[${host}]` : host}:${port}`;
+}
+
+/** Whether the target refused to open a channel, and its reason as a number of RFC 4254 §5.1; undefined for other errors. */
+export function channelRefusal(error: unknown): number | undefined {
+  if (!(error instanceof Error) || !("reason" in error)) return undefined;
+  return typeof error.reason === "number" ? error.reason : 0;
+}
+
+/** Turns a call of ssh2 that takes a callback into a promise. @throws what it throws, as it is. */
+export function opened(call: (done: (error: Error | undefined, channel: ClientChannel) => void) => void): Promise<ClientChannel> {
+  return new Promise((resolve, reject) => {
+    call((error, channel) => (error ? reject(error) : resolve(channel)));
+  });
+}

@@ -1,0 +1,89 @@
+import type { Clock } from "../../src/lib/clock.ts";
+import { CodedError, throwIfAborted } from "../../src/lib/errors.ts";
+import type { RunOptions, RunResult } from "../../src/seams/host.ts";
+import { printfFormat, quoteAll } from "./quote.ts";
+import type { Sessions } from "./sessions.ts";
+import type { ShellPool } from "./shell-pool.ts";
+import { runAlone } from "./run-alone.ts";
+import type { ProcessGroups } from "./process-groups.ts";
+
+const defaultTimeoutMs = 30_000;
+const defaultMaxOutput = 1024 * 1024;
+/** Bytes of a script that a shell is given with its question. Some shells read it byte by byte: more goes by a session of its own. */
+export const scriptLimit = 64 * 1024;
+
+export interface RunnerOptions {
+  readonly pool: ShellPool;
+  readonly sessions: Sessions;
+  readonly groups: ProcessGroups;
+  readonly clock: Clock;
+  readonly command: (signal: AbortSignal) => Promise<string>;
+}
+
+/** Commands to their end, on the shells that are there already. @see Host.run */
+export function createRunner({ pool, sessions, groups, clock, command }: RunnerOptions) {
+  return async (argv: readonly string[], options: RunOptions = {}): Promise<RunResult> => {
+    throwIfAborted(options.signal);
+    const program = programOf(argv);
+    const timeoutMs = options.timeoutMs ?? defaultTimeoutMs;
+    const limit = options.maxOutputBytes ?? defaultMaxOutput;
+    const stop = clock.within(timeoutMs, options.signal);
+    const late = (error: unknown) => (stop.aborted && !options.signal?.aborted ? tooLate(program, timeoutMs) : error);
+    const stdin = options.stdin ?? "";
+    try {
+      const { code, stdout, stderr } =
+        Buffer.byteLength(stdin) > scriptLimit / 4
+          ? await runAlone({ sessions, groups, command }, { argv, stdin, limit: limit + 1 }, stop)
+          : await runPooled(pool, { argv, stdin, limit: limit + 1 }, stop);
+      if (code === undefined) throw noProgram(program);
+      const truncated = stdout.length > limit || stderr.length > limit;
+      return { code, stdout: textOf(stdout, limit), stderr: textOf(stderr, limit), truncated };
+    } catch (error) {
+      throw late(error);
+    }
+  };
+}
+
+/** A command with what it reads, and how much of its output is wanted of each stream. */
+export interface Command {
+  readonly argv: readonly string[];
+  readonly stdin: string | Uint8Array;
+  readonly limit: number;
+}
+
+/** How a command ended; no code when there is no such program. */
+export interface Ended {
+  readonly code: number | undefined;
+  readonly stdout: Buffer;
+  readonly stderr: Buffer;
+}
+
+async function runPooled(pool: ShellPool, { argv, stdin, limit }: Command, stop: AbortSignal): Promise<Ended> {
+  const feed = stdin.length === 0 ? "''" : printfFormat(stdin);
+  const { stdout, stderr, words } = await pool.ask(
+    { script: `gl_run ${feed} ${limit} ${limit} ${quoteAll(argv)}`, outcome: '"$gl_rc"', maxBytes: limit },
+    stop,
+  );
+  return { code: words[0] === "absent" ? undefined : Number(words[0]), stdout, stderr };
+}
+
+/** The program of a command. @throws invalid_argument without one. */
+export function programOf(argv: readonly string[]): string {
+  const [program] = argv;
+  if (program === undefined || program === "")
+    throw new CodedError("invalid_argument", "a command needs at least a program");
+  if (program.startsWith("-")) throw noProgram(program);
+  return program;
+}
+
+export function noProgram(program: string): CodedError {
+  return new CodedError("not_found", `${program}: the target has no such program`);
+}
+
+function tooLate(program: string, timeoutMs: number): CodedError {
+  return new CodedError("deadline_exceeded", `${program} did not end within ${timeoutMs} ms and was killed`);
+}
+
+function textOf(bytes: Buffer, limit: number): string {
+  return bytes.subarray(0, limit).toString("utf8");
+}

@@ -1,0 +1,164 @@
+import { randomUUID } from "node:crypto";
+import { constants } from "node:os";
+import type { Duplex } from "node:stream";
+import type { ClientChannel } from "ssh2";
+import { CodedError, throwIfAborted } from "../../src/lib/errors.ts";
+import type { HostProcess } from "../../src/seams/host.ts";
+import { brokenBy, channelStream, errorStream } from "./channel-stream.ts";
+import { unlessAborted } from "./link.ts";
+import type { ProcessGroups } from "./process-groups.ts";
+import { quoteAll } from "./quote.ts";
+import { noProgram, programOf } from "./run.ts";
+import { type Session, type Sessions, discard } from "./sessions.ts";
+import type { ProcessGroup } from "./shell.ts";
+
+export interface SpawnerOptions {
+  readonly sessions: Sessions;
+  readonly groups: ProcessGroups;
+  /** The command line that starts a shell. */
+  readonly command: (signal: AbortSignal) => Promise<string>;
+}
+
+const never = new AbortController().signal;
+
+/** Commands as streams, each on a session of its own. @see Host.spawn */
+export function createSpawner({ sessions, groups, command }: SpawnerOptions) {
+  return async (argv: readonly string[], signal: AbortSignal = never): Promise<HostProcess> => {
+    throwIfAborted(signal);
+    const program = programOf(argv);
+    const session = await sessions.open({ start: { exec: await command(signal) }, signal });
+    const { channel, connection } = session;
+    const io = channelStream(channel, connection.lost);
+    const stderr = errorStream(channel, connection.lost);
+    const exited = exitOf(session);
+    const group = await introduce(io, argv, signal).catch((error: unknown) => {
+      discard(channel);
+      throw error;
+    });
+    if (group === undefined) {
+      discard(channel);
+      throw noProgram(program);
+    }
+    const forget = groups.own(group, connection.lost);
+    let ended = false;
+    const kill = (how: "SIGTERM" | "SIGKILL" = "SIGTERM") => {
+      if (!ended) groups.kill(group, how);
+    };
+    const onAbort = () => kill("SIGKILL");
+    const finish = () => {
+      ended = true;
+      forget();
+      signal.removeEventListener("abort", onAbort);
+    };
+    void exited.then(finish, finish);
+    if (signal.aborted) onAbort();
+    else signal.addEventListener("abort", onAbort, { once: true });
+    return {
+      pid: group.pid,
+      stdin: io,
+      stdout: io,
+      stderr,
+      exited,
+      kill,
+      async [Symbol.asyncDispose]() {
+        kill("SIGKILL");
+        await exited.catch(() => undefined);
+        io.destroy();
+        stderr.destroy();
+      },
+    };
+  };
+}
+
+/** Told once the shell has read its last line: what is written from then on is the command's. */
+function script(argv: readonly string[], marker: string): string {
+  const program = quoteAll(argv.slice(0, 1));
+  return [
+    "LC_ALL=C; export LC_ALL; PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; export PATH; cd /",
+    "gl_identity() { gl_group=$3; shift 19; gl_start=$1; }",
+    "read -r gl_s </proc/$$/stat && gl_identity ${gl_s##*) } || { gl_group=$$; gl_start=0; }",
+    `command -v -- ${program} >/dev/null 2>&1 || { echo ${marker} absent; exit 127; }`,
+    `echo ${marker} $$ $gl_group $gl_start; exec ${quoteAll(argv)}\n`,
+  ].join("\n");
+}
+
+interface Introduced extends ProcessGroup {
+  readonly pid: number;
+}
+
+/** Starts the command and reads what its shell says of itself; undefined when there is no such program. */
+function introduce(io: Duplex, argv: readonly string[], signal: AbortSignal): Promise<Introduced | undefined> {
+  const marker = randomUUID();
+  const work = (async () => {
+    io.write(script(argv, marker));
+    const words = await lineAfter(io, marker);
+    const [pid = "", group = "", startTicks = "0"] = words;
+    if (pid === "absent") return undefined;
+    return { pid: Number(pid), id: Number(group), startTicks };
+  })();
+  return unlessAborted(work, signal);
+}
+
+/** Words of the line that starts with the marker; what comes after it stays in the stream. */
+function lineAfter(io: Duplex, marker: string): Promise<readonly string[]> {
+  return new Promise((resolve, reject) => {
+    let seen = Buffer.alloc(0);
+    const stop = () => {
+      io.off("readable", onReadable);
+      io.off("end", onEnd);
+      io.off("error", onError);
+    };
+    const onReadable = () => {
+      for (let chunk = io.read() as Buffer | null; chunk !== null; chunk = io.read() as Buffer | null) {
+        seen = Buffer.concat([seen, chunk]);
+        const start = seen.indexOf(marker);
+        const end = start < 0 ? -1 : seen.indexOf("\n", start);
+        if (end < 0) continue;
+        stop();
+        const line = seen.subarray(start + marker.length, end).toString("latin1");
+        if (end + 1 < seen.length) io.unshift(seen.subarray(end + 1));
+        return resolve(line.trim().split(" "));
+      }
+    };
+    const onEnd = () => {
+      stop();
+      reject(new CodedError("failed_precondition", "the target's shell ended before it ran the command"));
+    };
+    const onError = (error: Error) => {
+      stop();
+      reject(error);
+    };
+    io.on("readable", onReadable);
+    io.once("end", onEnd);
+    io.once("error", onError);
+  });
+}
+
+/** Exit code as in RunResult. Fails as unavailable when the link breaks first; who does not ask is not told. */
+export function exitOf({ channel, connection: { lost } }: Session): Promise<number> {
+  const exited = new Promise<number>((resolve, reject) => {
+    const onLost = () => reject(brokenBy(lost));
+    if (lost.aborted) return onLost();
+    lost.addEventListener("abort", onLost, { once: true });
+    channel.once("exit", (code: number | null, name?: string) => {
+      lost.removeEventListener("abort", onLost);
+      resolve(code ?? 128 + signalNumber(name));
+    });
+    onClosed(channel, () => {
+      lost.removeEventListener("abort", onLost);
+      reject(new CodedError("unavailable", "the target did not say how the command ended"));
+    });
+  });
+  exited.catch(() => undefined);
+  return exited;
+}
+
+function onClosed(channel: ClientChannel, then: () => void): void {
+  channel.once("close", then);
+}
+
+function signalNumber(name: string | undefined): number {
+  const numbers: Readonly<Record<string, number>> = constants.signals;
+  return numbers[`SIG${(name ?? "").replace(/^SIG/, "")}`] ?? 0;
+}
+

@@ -1,0 +1,171 @@
+import assert from "node:assert/strict";
+import { type ChildProcess, spawn } from "node:child_process";
+import { createHash, randomBytes } from "node:crypto";
+import { once } from "node:events";
+import type { Duplex } from "node:stream";
+import { after, before, describe, test } from "node:test";
+import type { DockerParts } from "../../providers/docker/parts.ts";
+import { type ConnectToPort, createPortRelay } from "../../providers/docker/port-relay.ts";
+import { NamespaceMode, RunPodSandboxRequest } from "../../src/gen/cri.ts";
+import type { Logger } from "../../src/lib/log.ts";
+import { waitFor } from "../harness/wait.ts";
+import { type DockerUnderTest, dockerOn } from "./docker-rig-parts.ts";
+import { type DockerRig, startDockerRig } from "./runtime-docker.ts";
+import { type Pods, patience, podsOf } from "./runtime-pods.ts";
+
+/** Ports of the pod's loopback and what answers there: 9001 (IPv4) the checksum of what it is sent, after the sender's end;
+ *  9002 (IPv6) the same; 9003 ends its own half first and tells at 9004 how much came after that; 9005 resets. */
+const server = `
+const net = require("node:net"), { createHash } = require("node:crypto");
+let counted = 0;
+const sum = (socket) => { const hash = createHash("md5"); socket.on("data", (block) => hash.update(block)).on("end", () => socket.end(hash.digest("hex"))); };
+const first = (socket) => { socket.end("hello"); counted = 0; socket.on("data", (block) => counted += block.length); };
+const listen = (port, host, serve) => net.createServer({ allowHalfOpen: true }, (socket) => { socket.on("error", () => {}); serve(socket); }).listen(port, host);
+listen(9001, "127.0.0.1", sum); listen(9002, "::1", sum); listen(9003, "127.0.0.1", first);
+listen(9004, "127.0.0.1", (socket) => socket.end(String(counted)));
+listen(9005, "127.0.0.1", (socket) => socket.resetAndDestroy()).on("listening", () => console.log("listening"));
+`;
+
+describe("port-forward of the docker provider, on a real daemon", { timeout: 120_000 }, () => {
+  let rig: DockerRig;
+  let docker: DockerUnderTest;
+  let pods: Pods;
+  let sandboxId: string;
+  let serving: ChildProcess;
+  before(async () => {
+    rig = await startDockerRig("docker-forward");
+    docker = dockerOn(rig, "forward");
+    pods = podsOf(docker);
+    ({ sandboxId } = await pods.runOne(["sleep", "3600"]));
+    serving = await serveIn(sandboxId);
+  });
+  after(async () => {
+    serving.kill();
+    await pods[Symbol.asyncDispose]();
+    await docker[Symbol.asyncDispose]();
+    await rig[Symbol.asyncDispose]();
+  });
+
+  async function serveIn(id: string): Promise<ChildProcess> {
+    const { stdout: pid } = await rig.docker(["inspect", "--format", "{{.State.Pid}}", id]);
+    // Docker leaves a pod's loopback without its IPv6 address.
+    const begin = 'echo 0 > /proc/sys/net/ipv6/conf/lo/disable_ipv6; exec "$@"';
+    const argv = ["--target", pid.trim(), "--net", "sh", "-c", begin, "sh", process.execPath, "-e", server];
+    const child = spawn("nsenter", argv, { stdio: ["ignore", "pipe", "inherit"] });
+    await Promise.race([
+      once(child.stdout, "data"),
+      once(child, "exit").then(() => Promise.reject(new Error("the server in the pod has ended"))),
+    ]);
+    return child;
+  }
+
+  /** Connections on a target that has this program only. */
+  function relayBy(program: string, log: Partial<Logger> = {}): ConnectToPort {
+    const { parts } = docker;
+    const host: DockerParts["host"] = {
+      ...parts.host,
+      run: async (argv, options) => {
+        if (!argv.includes("--net")) return parts.host.run(argv, options);
+        return { code: 0, stdout: `${program}\n`, stderr: "", truncated: false };
+      },
+    };
+    return createPortRelay({ ...parts, host, log: { ...parts.log, ...log } });
+  }
+
+  for (const program of ["socat", "perl", "python3"]) {
+    describe(`by ${program}`, () => {
+      test("carries 16 MiB each in several connections at once, and the end of what is sent", async () => {
+        const connect = relayBy(program);
+        const content = randomBytes(16 << 20);
+        const expected = createHash("md5").update(content).digest("hex");
+        const answers = await Promise.all(
+          [9001, 9001, 9002].map(async (port) => {
+            const connection = await connect(sandboxId, port, patience());
+            connection.end(content);
+            return readAll(connection);
+          }),
+        );
+        assert.deepEqual(answers, [expected, expected, expected]);
+      });
+
+      test("tells when nobody listens", async () => {
+        await assert.rejects(relayBy(program)(sandboxId, 9999, patience()), {
+          code: "unavailable",
+          message: /^failed to connect to localhost:9999 .*IPv4: connection refused, IPv6: connection refused$/,
+        });
+      });
+
+      test("leaves no process behind when the client leaves", async () => {
+        const connection = await relayBy(program)(sandboxId, 9001, patience());
+        connection.write("half a word");
+        await waitFor("the relay to run", async () => (await relays()) > 0, 10_000);
+        connection.destroy();
+        await waitFor("the relay to be gone", async () => (await relays()) === 0, 10_000);
+      });
+
+      test("goes on with what the client sends when the server has said all", async () => {
+        const connect = relayBy(program);
+        const connection = await connect(sandboxId, 9003, patience());
+        assert.equal(await readAll(connection), "hello");
+        connection.end(Buffer.alloc(1 << 20));
+        await waitFor("all to have come", async () => {
+          const counted = await readAll(await connect(sandboxId, 9004, patience()));
+          return counted === String(1 << 20);
+        });
+      });
+    });
+  }
+
+  /** Relays under way for port 9001. */
+  async function relays(): Promise<number> {
+    const { stdout } = await docker.parts.host.run(["pgrep", "-fc", "127.0.0.1(:| )9001$"]);
+    return Number(stdout);
+  }
+
+  test("finds a program on the target by itself", async () => {
+    const connection = await createPortRelay(docker.parts)(sandboxId, 9004, patience());
+    assert.equal(await readAll(connection), "0");
+  });
+
+  test("without a program the pod's address is dialled, and a sentence says what that means", async () => {
+    const said: string[] = [];
+    const connect = relayBy("", { warn: (_fields, message) => said.push(message) });
+    await assert.rejects(connect(sandboxId, 9001, patience()), { code: "unavailable" });
+    await assert.rejects(connect(sandboxId, 9001, patience()), { code: "unavailable" });
+    assert.equal(said.length, 1);
+    assert.match(String(said[0]), /127\.0\.0\.1 do not answer/);
+  });
+
+  test("of a pod on the host's network, the host's loopback answers", async () => {
+    const config = pods.config();
+    const { NODE, POD } = NamespaceMode;
+    const security = { namespaceOptions: { network: NODE, pid: POD, ipc: POD } };
+    const onHost = await pods.run({
+      ...config,
+      linux: RunPodSandboxRequest.fromPartial({ config: { linux: { securityContext: security } } }).config?.linux,
+    });
+    const child = await serveIn(onHost);
+    try {
+      const connection = await createPortRelay(docker.parts)(onHost, 9004, patience());
+      assert.equal(await readAll(connection), "0");
+    } finally {
+      child.kill();
+    }
+  });
+
+  test("a sandbox that is stopped, or another's, is refused", async () => {
+    const stopped = await pods.run(pods.config());
+    await docker.runtime.stopPodSandbox(stopped, patience());
+    const connect = createPortRelay(docker.parts);
+    await assert.rejects(connect(stopped, 9001, patience()), { code: "failed_precondition" });
+    await using other = dockerOn(rig, "other");
+    await assert.rejects(createPortRelay(other.parts)(sandboxId, 9001, patience()), { code: "not_found" });
+  });
+});
+
+async function readAll(connection: Duplex): Promise<string> {
+  const parts: Buffer[] = [];
+  connection.on("data", (part: Buffer) => parts.push(part));
+  await once(connection, "end");
+  return Buffer.concat(parts).toString();
+}
