@@ -1,9 +1,8 @@
 import type { ProviderFactory } from "../src/seams/provider.ts";
-import { criProvider } from "./cri/provider.ts";
-import { dockerProvider } from "./docker/provider.ts";
 
-/** Every provider that comes with graftlet, by the name that `--provider` and GraftletConfiguration take. */
+/** Every provider that comes with graftlet, by the name that `--provider` and GraftletConfiguration take. A provider's code is
+ *  loaded when a node asks for it: nobody pays for the libraries of another. */
 export const providers: Readonly<Record<string, ProviderFactory>> = {
-  cri: criProvider,
-  docker: dockerProvider,
+  cri: async (options) => (await import("./cri/provider.ts")).criProvider(options),
+  docker: async (options) => (await import("./docker/provider.ts")).dockerProvider(options),
 };

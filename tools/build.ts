@@ -28,6 +28,8 @@ const { metafile } = await build({
   banner: { js: banner },
   minifySyntax: true,
   legalComments: "none",
+  // Native parts that ssh2 does without where they are missing.
+  external: ["cpu-features", "*.node"],
   metafile: true,
   logLevel: "warning",
 });
