@@ -1,5 +1,6 @@
 import { Agent } from "node:http";
 import { type Duplex, PassThrough } from "node:stream";
+import { inspect } from "node:util";
 import type Modem from "docker-modem";
 import Dockerode from "dockerode";
 import type { Clock } from "../../src/lib/clock.ts";
@@ -117,6 +118,11 @@ interface EngineVersion {
 
 /** @throws CodedError failed_precondition, one sentence, when the daemon speaks no version that this provider does. */
 export function agreedVersion({ ApiVersion, MinAPIVersion, Version }: EngineVersion, socket: string): string {
+  if (typeof ApiVersion !== "string" || typeof Version !== "string")
+    throw new CodedError(
+      "failed_precondition",
+      `what answers at ${socket} is not a Docker Engine: name its socket in providerConfig.socket.`,
+    );
   const refuse = (what: string) =>
     new CodedError(
       "failed_precondition",
@@ -143,6 +149,10 @@ class DialAgent extends Agent {
     super({ keepAlive: false });
     this.#host = host;
     this.#socket = socket;
+  }
+  /** docker-modem inspects every request for its debug output, whether it is wanted or not. */
+  [inspect.custom](): string {
+    return DialAgent.name;
   }
   override createConnection(_options: unknown, done?: Dialled): undefined {
     void this.#dial(done ?? (() => {}));

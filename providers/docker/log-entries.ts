@@ -2,8 +2,13 @@ import { CodedError } from "../../src/lib/errors.ts";
 import type { LogLine } from "../../src/seams/runtime.ts";
 import { createFrames } from "./frames.ts";
 
-/** Takes the daemon's answer to a question for logs apart, block by block. */
-export type LogEntries = (block: Buffer) => Iterable<LogLine>;
+/** Takes the daemon's answer to a question for logs apart. */
+export interface LogEntries {
+  /** The entries that one more block completes. */
+  take(block: Buffer): Iterable<LogLine>;
+  /** What only the answer's end completes. */
+  rest(): Iterable<LogLine>;
+}
 
 /** RFC 3339 in UTC with nine digits, and a space. */
 const stamp = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z /;
@@ -20,7 +25,7 @@ export function framedEntries(): LogEntries {
   const frames = createFrames();
   let parts: Buffer[] = [];
   let held = 0;
-  return function* entries(block) {
+  function* take(block: Buffer): Generator<LogLine> {
     for (const { kind, bytes, last } of frames(block)) {
       held += bytes.length;
       if (held <= longestEntryBytes) parts.push(last ? bytes : Buffer.from(bytes));
@@ -30,14 +35,15 @@ export function framedEntries(): LogEntries {
       [parts, held] = [[], 0];
       if (isWhole && entry) yield lineOf(entry, kind === "stderr" || kind === "system" ? "stderr" : "stdout");
     }
-  };
+  }
+  return { take, rest: () => [] };
 }
 
 /** Entries of a container with a terminal: unframed, a line each; of a line that the daemon has cut, each part has its time
  *  before it. */
 export function terminalEntries(): LogEntries {
   let held = Buffer.alloc(0);
-  return function* entries(block) {
+  function* take(block: Buffer): Generator<LogLine> {
     held = held.length === 0 ? Buffer.from(block) : Buffer.concat([held, block]);
     let start = 0;
     for (;;) {
@@ -48,7 +54,8 @@ export function terminalEntries(): LogEntries {
       start += end;
     }
     held = held.subarray(start);
-  };
+  }
+  return { take, rest: () => (held.length > 0 ? [lineOf(held, "stdout")] : []) };
 }
 
 /** Where the first entry ends; undefined while that is not to be seen. */

@@ -1,8 +1,9 @@
-import { codedDockerError } from "./errors.ts";
 import type { LogLine, Runtime, RuntimeLogOptions } from "../../src/seams/runtime.ts";
 import { askForStream } from "./answer-stream.ts";
 import { ask } from "./client.ts";
+import { codedDockerError } from "./errors.ts";
 import { framedEntries, terminalEntries } from "./log-entries.ts";
+import { createRepeatFilter } from "./log-repeats.ts";
 import { containerType } from "./names.ts";
 import { inspectOwn } from "./own.ts";
 import type { DockerParts } from "./parts.ts";
@@ -47,7 +48,10 @@ async function* readLogs(
       "none",
     );
     const entries = Config.Tty ? terminalEntries() : framedEntries();
-    for await (const block of answer as AsyncIterable<Buffer>) yield* entries(block);
+    const isNew = options.follow ? createRepeatFilter() : () => true;
+    for await (const block of answer as AsyncIterable<Buffer>)
+      for (const line of entries.take(block)) if (isNew(line)) yield line;
+    for (const line of entries.rest()) if (isNew(line)) yield line;
   } catch (error) {
     throw codedDockerError(error, parts.config.socket, signal);
   } finally {

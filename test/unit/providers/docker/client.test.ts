@@ -1,0 +1,102 @@
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import { test } from "node:test";
+import { agreedVersion, ask, createDocker } from "../../../../providers/docker/client.ts";
+import { fakeClock } from "../../../fakes/clock.ts";
+import { fakeHost } from "../../../fakes/host.ts";
+
+const socket = "/run/docker.sock";
+const never = new AbortController().signal;
+
+/** A server on a fake host's socket that answers by path, `undefined` never. */
+async function engineThat(answer: (path: string) => { readonly status: number; readonly body: unknown } | undefined) {
+  const clock = fakeClock();
+  const host = fakeHost({ clock });
+  const asked: string[] = [];
+  const server = createServer((request, response) => {
+    const path = (request.url ?? "").split("?", 1)[0] ?? "";
+    asked.push(path);
+    const said = answer(path);
+    if (said) response.writeHead(said.status, { "Content-Type": "application/json" }).end(JSON.stringify(said.body));
+  });
+  const docker = createDocker({ socket, host, requestTimeoutMs: 1_000, clock });
+  const listen = () => host.listen({ unix: socket }, (connection) => void server.emit("connection", connection));
+  return { clock, host, docker, asked, listen };
+}
+
+const version = { status: 200, body: { ApiVersion: "1.43", MinAPIVersion: "1.12", Version: "24.0.5" } };
+const list = (docker: Awaited<ReturnType<typeof engineThat>>["docker"], signal = never) =>
+  docker.call((engine, abortSignal) => ask(engine, { path: "/containers/json", signal: abortSignal }), signal);
+
+test("the version is agreed on once and then used", async () => {
+  const { docker, asked, listen } = await engineThat((path) =>
+    path === "/version" ? version : { status: 200, body: [] },
+  );
+  await using _listener = await listen();
+  await list(docker);
+  await list(docker);
+  assert.deepEqual(asked, ["/version", "/v1.43/containers/json", "/v1.43/containers/json"]);
+  assert.equal(await docker.apiVersion(never), "1.43");
+});
+
+test("from 1.41 to 1.44 a daemon's own version is spoken, with a newer one 1.44", () => {
+  const agreed = (ApiVersion: string, MinAPIVersion?: string) =>
+    agreedVersion({ ApiVersion, Version: "x", ...(MinAPIVersion && { MinAPIVersion }) }, socket);
+  assert.deepEqual(
+    ["1.41", "1.44", "1.52"].map((api) => agreed(api)),
+    ["1.41", "1.44", "1.44"],
+  );
+  assert.equal(agreed("1.52", "1.44"), "1.44");
+  assert.throws(() => agreed("1.40"), {
+    code: "failed_precondition",
+    message: /API 1\.40 to 1\.40: upgrade it to Docker Engine 20\.10/,
+  });
+  assert.throws(() => agreed("1.60", "1.45"), { code: "failed_precondition", message: /use a newer graftlet/ });
+});
+
+test("what is no Docker Engine is said to be none", async () => {
+  const { docker, listen } = await engineThat(() => ({ status: 200, body: { hello: "world" } }));
+  await using _listener = await listen();
+  await assert.rejects(list(docker), {
+    code: "failed_precondition",
+    message: `what answers at ${socket} is not a Docker Engine: name its socket in providerConfig.socket.`,
+  });
+});
+
+test("a daemon that is not there is unavailable, and works as soon as it is; another version is found out then", async () => {
+  let api = "1.41";
+  const { docker, asked, listen } = await engineThat((path) =>
+    path === "/version" ? { status: 200, body: { ApiVersion: api, Version: "x" } } : { status: 200, body: [] },
+  );
+  const away = { code: "unavailable", message: new RegExp(`^no Docker Engine answers at ${socket}: start it`) };
+  await assert.rejects(list(docker), away);
+  {
+    await using _listener = await listen();
+    await list(docker);
+  }
+  await assert.rejects(list(docker), away);
+  api = "1.43";
+  await using _listener = await listen();
+  await list(docker);
+  assert.equal(asked.at(-1), "/v1.43/containers/json");
+});
+
+test("the daemon's words are the error's, coded by the status", async () => {
+  const said = { status: 409, body: { message: "the name is in use\n" } };
+  const { docker, listen } = await engineThat((path) => (path === "/version" ? version : said));
+  await using _listener = await listen();
+  await assert.rejects(list(docker), { code: "conflict", message: "the name is in use" });
+});
+
+test("a daemon that does not answer costs the deadline, and no more than the caller's patience", async () => {
+  const { clock, docker, listen } = await engineThat((path) => (path === "/version" ? version : undefined));
+  await using _listener = await listen();
+  await docker.apiVersion(never);
+  const stop = new AbortController();
+  const cancelled = assert.rejects(list(docker, stop.signal), { code: "cancelled" });
+  stop.abort();
+  await cancelled;
+  const late = assert.rejects(list(docker), { code: "deadline_exceeded" });
+  await clock.advance(1_000);
+  await late;
+});
