@@ -5,4 +5,5 @@ import type { ProviderFactory } from "../src/seams/provider.ts";
 export const providers: Readonly<Record<string, ProviderFactory>> = {
   cri: async (options) => (await import("./cri/provider.ts")).criProvider(options),
   docker: async (options) => (await import("./docker/provider.ts")).dockerProvider(options),
+  ssh: async (options) => (await import("./ssh/provider.ts")).sshProvider(options),
 };

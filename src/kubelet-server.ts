@@ -7,8 +7,9 @@ import type { NodeConfig } from "./config/node-config.ts";
 import type { Clock } from "./lib/clock.ts";
 import type { Logger } from "./lib/log.ts";
 import type { Service } from "./lib/service-group.ts";
+import type { NodeAgent } from "./node/node-agent.ts";
 import { serverConfig } from "./node-setup.ts";
-import type { HostAddresses, LogReader, PodStore, StatusReader } from "./pipeline.ts";
+import type { LogReader, PodStore, StatusReader } from "./pipeline.ts";
 import type { Pleg } from "./pleg/pleg.ts";
 import type { Target } from "./seams/provider.ts";
 import { createHealthzServer } from "./server/healthz.ts";
@@ -20,7 +21,7 @@ export interface ServerParts {
   readonly config: NodeConfig;
   readonly client: ApiClient;
   readonly target: Target;
-  readonly addresses: HostAddresses;
+  readonly addresses: Pick<NodeAgent, "nodeIPs">;
   readonly pods: PodStore;
   readonly statuses: StatusReader;
   readonly pleg: Pleg;
@@ -44,7 +45,7 @@ export async function composeServer(parts: ServerParts): Promise<readonly Servic
   const certificate = await createServingCertificate({
     certDir: config.certDir,
     nodeName,
-    addresses: [nodeName, ...parts.addresses.hostIPs()],
+    addresses: [nodeName, ...parts.addresses.nodeIPs()],
     clock,
     log,
     ...(kubelet.tlsCertFile && { certFile: kubelet.tlsCertFile }),

@@ -11,6 +11,7 @@ import type { Clock } from "./lib/clock.ts";
 import type { Logger } from "./lib/log.ts";
 import { type Service, runGroup } from "./lib/service-group.ts";
 import { createNodeAgent } from "./node/node-agent.ts";
+import { ownAddresses } from "./node/own-addresses.ts";
 import { createPodCidr } from "./node/pod-cidr.ts";
 import { createRuntimeHealth } from "./node/runtime-health.ts";
 import { nodeSettings } from "./node-setup.ts";
@@ -95,6 +96,7 @@ async function observeTarget(
     {
       settings: nodeSettings(config),
       client,
+      ownAddresses: target.remote ? ownAddresses() : undefined,
       nodes,
       host,
       images: runtime,

@@ -43,25 +43,26 @@ interface NodeRun {
   readonly signal: AbortSignal;
 }
 
-async function runNode({ config, providers, clock, log, signal }: NodeRun): Promise<boolean> {
-  const { kubelet, nodeName } = config;
+async function runNode({ config: given, providers, clock, log, signal }: NodeRun): Promise<boolean> {
+  const { kubelet, nodeName } = given;
   try {
-    const provider = providers[config.provider];
+    const provider = providers[given.provider];
     if (!provider)
       throw new CodedError(
         "invalid_argument",
-        `--provider ${JSON.stringify(config.provider)} is not known: use one of ${Object.keys(providers).join(", ")}`,
+        `--provider ${JSON.stringify(given.provider)} is not known: use one of ${Object.keys(providers).join(", ")}`,
       );
     await using target = await provider({
-      config: config.providerConfig,
+      config: given.providerConfig,
       containerRuntimeEndpoint: kubelet.containerRuntimeEndpoint,
       imageServiceEndpoint: kubelet.imageServiceEndpoint,
       requestTimeoutMs: kubelet.runtimeRequestTimeout,
-      containerLogs: containerLogLimits(config),
+      containerLogs: containerLogLimits(given),
       nodeName,
       clock,
       log,
     });
+    const config: NodeConfig = { ...given, rootDir: target.rootDir ?? given.rootDir };
     const { kubeconfig } = config;
     if (kubeconfig === undefined)
       throw new CodedError(

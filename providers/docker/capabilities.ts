@@ -1,7 +1,7 @@
 import type { Feature } from "../../src/seams/runtime.ts";
 import { type EngineInfo, engineInfo } from "./engine-info.ts";
 import type { DockerParts } from "./parts.ts";
-import { createSharedWork } from "./shared-work.ts";
+import { createSharedWork } from "../../src/lib/shared-work.ts";
 import { type Trials, runTrials } from "./trials.ts";
 
 /** What this daemon can do: what it says, and where it does not say, what a trial showed. */

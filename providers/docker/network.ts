@@ -3,7 +3,7 @@ import { hasCode, messageOf } from "../../src/lib/errors.ts";
 import { nodeLabel } from "../../src/pod/labels.ts";
 import { ask } from "./client.ts";
 import type { DockerParts } from "./parts.ts";
-import { createSharedWork } from "./shared-work.ts";
+import { createSharedWork } from "../../src/lib/shared-work.ts";
 import { ipv4Among, ipv4Subnet } from "./subnet.ts";
 
 /** The network that this node's pods are in. */

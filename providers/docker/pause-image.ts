@@ -6,7 +6,7 @@ import { jsonLines } from "./json-lines.ts";
 import type { DockerParts } from "./parts.ts";
 import { type Machine, pauseProgram } from "./pause-program.ts";
 import { pull } from "./pull.ts";
-import { createSharedWork } from "./shared-work.ts";
+import { createSharedWork } from "../../src/lib/shared-work.ts";
 import { tarOfProgram } from "./tar.ts";
 
 /** The sandbox image that graftlet makes where the configured one cannot be had. */

@@ -2,17 +2,22 @@ import { Duplex, Readable } from "node:stream";
 import type { ClientChannel } from "ssh2";
 import { CodedError, abortError } from "../../src/lib/errors.ts";
 
+/** `drop`: for a command that ended without reading all, whose output is wanted all the same. */
+export type LateWrites = "fail" | "drop";
+
 /** A channel as a connection: each half closes by itself, no more than SSH's window is held in memory, and a link that breaks fails
  *  the reader instead of ending quietly.
- *  @param lost aborts when the channel's connection is gone. */
-export function channelStream(channel: ClientChannel, lost: AbortSignal): Duplex {
+ *  @param lost aborts when the channel's connection is gone.
+ *  @param late what becomes of writes after the other side has gone for good. */
+export function channelStream(channel: ClientChannel, lost: AbortSignal, late: LateWrites = "fail"): Duplex {
   let writing: ((error?: Error | null) => void) | undefined;
   let gone = false;
+  const tooLate = () => (late === "fail" ? hungUp() : undefined);
   const stream = new Duplex({
     allowHalfOpen: true,
     read: () => void channel.resume(),
     write(chunk: Buffer, _encoding, done) {
-      if (gone) return done(hungUp());
+      if (gone) return done(tooLate());
       writing = done;
       channel.write(chunk, () => {
         writing = undefined;
@@ -42,8 +47,14 @@ export function channelStream(channel: ClientChannel, lost: AbortSignal): Duplex
   channel.once("close", () => {
     // ssh2 forgets a write that waits for room when the other side goes for good.
     gone = true;
-    writing?.(hungUp());
+    writing?.(tooLate());
   });
+  return endWith(stream, lost, onLost);
+}
+
+/** A broken link is no fault of whoever holds a stream and does not read it just now: nobody need listen for its error. */
+function endWith<T extends Readable>(stream: T, lost: AbortSignal, onLost: () => void): T {
+  stream.on("error", () => undefined);
   if (lost.aborted) onLost();
   else lost.addEventListener("abort", onLost, { once: true });
   return stream;
@@ -70,9 +81,7 @@ export function errorStream(channel: ClientChannel, lost: AbortSignal): Readable
     if (!stream.push(chunk)) stderr.pause();
   });
   stderr.once("end", () => stream.push(null));
-  if (lost.aborted) onLost();
-  else lost.addEventListener("abort", onLost, { once: true });
-  return stream;
+  return endWith(stream, lost, onLost);
 }
 
 /** The error of what a lost connection cuts short. */

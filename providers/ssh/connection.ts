@@ -1,4 +1,4 @@
-import { Client, type ClientChannel, type ConnectConfig, utils } from "ssh2";
+import ssh2, { type Client, type ClientChannel, type ConnectConfig } from "ssh2";
 import { messageOf } from "../../src/lib/errors.ts";
 import type { SshConfig } from "./config.ts";
 import { type Credentials, readCredentials } from "./credentials.ts";
@@ -28,7 +28,7 @@ const readyTimeoutMs = 15_000;
 export async function openConnection(config: SshConfig, signal: AbortSignal): Promise<Connection> {
   const check = await hostKeyCheck(config.trust, config.host, config.port);
   const credentials = await loginOf(config);
-  const client = new Client();
+  const client = new ssh2.Client();
   const refused: { by?: LinkError } = {};
   await ready(client, connectConfig(config, credentials, { check, refused }), { config, refused, signal });
   client.setNoDelay(true);
@@ -56,7 +56,7 @@ async function loginOf({ login }: SshConfig): Promise<Credentials> {
   try {
     const credentials = await readCredentials(login);
     if ("privateKey" in credentials) {
-      const key = utils.parseKey(credentials.privateKey, credentials.passphrase);
+      const key = ssh2.utils.parseKey(credentials.privateKey, credentials.passphrase);
       if (key instanceof Error)
         throw new Error(
           `providerConfig.privateKeyFile is no key that can be used (${key.message}): check it and passphraseFile.`,

@@ -10,7 +10,7 @@ export interface Link extends AsyncDisposable {
   state(): LinkState;
   /** Calls back after each change of state. @returns what ends it. */
   onChange(listener: (state: LinkState) => void): () => void;
-  /** Exchanges with the target so far: a request and its answer are one, as are requests sent together. */
+  /** Exchanges with the target so far: a request and its answer are one, as are requests sent together, and a login. */
   roundTrips(): number;
   /** Counts one exchange. */
   exchanged(): void;

@@ -1,3 +1,12 @@
+/** Words of POSIX sh that set gl_group to the process group that the shell is in, and gl_start to when its first process started, in
+ *  ticks since boot; 0 where /proc does not tell. With sudo that process is sudo. */
+export const identify = String.raw`
+gl_group_in() { gl_group=$3; }
+gl_start_in() { shift 19; gl_start=$1; }
+gl_group=$$; gl_start=0
+if read -r gl_s </proc/$$/stat; then gl_group_in ${"${gl_s##*) }"}; fi 2>/dev/null
+if read -r gl_s </proc/$gl_group/stat; then gl_start_in ${"${gl_s##*) }"}; fi 2>/dev/null`;
+
 /** What every shell of ours knows before it is asked anything: functions in POSIX sh, besides head -c, stat -c and readlink, which
  *  GNU, busybox and toybox have alike. Their arguments come quoted; data comes as a format for printf. Standard output and error
  *  of the session are kept as 5 and 6. A function fails with a non-zero status and the system's words on standard error. */
@@ -10,7 +19,6 @@ cd /
 exec 5>&1 6>&2
 gl_say() { printf '%s: %s\n' "$1" "$2" >&2; return 1; }
 gl_there() { [ -e "$1" ] || [ -L "$1" ]; }
-gl_identity() { gl_group=$3; shift 19; gl_start=$1; }
 gl_ticks() { shift 19; gl_t=$1; }
 gl_kill() {
   if read -r gl_s 2>/dev/null </proc/"$1"/stat; then
@@ -29,13 +37,14 @@ gl_run() {
   else gl_rc=absent; fi
 }
 gl_mkdir() {
+  gl_new=0
   [ -d "$1" ] && return
-  if mkdir -- "$1"; then chmod -- "$2" "$1"; else [ -d "$1" ]; fi
+  if mkdir -- "$1"; then gl_new=1; else [ -d "$1" ]; fi
 }
 gl_write() {
-  { printf "$3" >"$1"; } 2>/dev/null || printf "$3" | dd of="$1" bs=65536 status=none || return
-  chmod -- "$2" "$1"
+  { printf "$2" >"$1"; } 2>/dev/null || printf "$2" | dd of="$1" bs=65536 status=none
 }
+gl_modes() { [ $# = 0 ] || chmod -- "$gl_mode" "$@"; }
 gl_symlink() {
   if [ -L "$1" ] && [ "$(readlink -- "$1"; echo .)" = "$2
 ." ]; then return 0; fi
@@ -76,5 +85,5 @@ gl_list() {
     printf '%s%s\000' "$gl_k" "$gl_n"
   done
 }
-read -r gl_s </proc/$$/stat && gl_identity ${"${gl_s##*) }"} || gl_group=$$ gl_start=0
+${identify}
 `;

@@ -2,10 +2,9 @@ import type { Clock } from "../../src/lib/clock.ts";
 import { CodedError, throwIfAborted } from "../../src/lib/errors.ts";
 import type { RunOptions, RunResult } from "../../src/seams/host.ts";
 import { printfFormat, quoteAll } from "./quote.ts";
-import type { Sessions } from "./sessions.ts";
 import type { ShellPool } from "./shell-pool.ts";
 import { runAlone } from "./run-alone.ts";
-import type { ProcessGroups } from "./process-groups.ts";
+import type { SpawnerOptions } from "./spawn.ts";
 
 const defaultTimeoutMs = 30_000;
 const defaultMaxOutput = 1024 * 1024;
@@ -14,14 +13,13 @@ export const scriptLimit = 64 * 1024;
 
 export interface RunnerOptions {
   readonly pool: ShellPool;
-  readonly sessions: Sessions;
-  readonly groups: ProcessGroups;
   readonly clock: Clock;
-  readonly command: (signal: AbortSignal) => Promise<string>;
+  /** What starts a command on a session of its own. */
+  readonly alone: SpawnerOptions;
 }
 
 /** Commands to their end, on the shells that are there already. @see Host.run */
-export function createRunner({ pool, sessions, groups, clock, command }: RunnerOptions) {
+export function createRunner({ pool, clock, alone }: RunnerOptions) {
   return async (argv: readonly string[], options: RunOptions = {}): Promise<RunResult> => {
     throwIfAborted(options.signal);
     const program = programOf(argv);
@@ -33,7 +31,7 @@ export function createRunner({ pool, sessions, groups, clock, command }: RunnerO
     try {
       const { code, stdout, stderr } =
         Buffer.byteLength(stdin) > scriptLimit / 4
-          ? await runAlone({ sessions, groups, command }, { argv, stdin, limit: limit + 1 }, stop)
+          ? await runAlone(alone, { argv, stdin, limit: limit + 1 }, stop)
           : await runPooled(pool, { argv, stdin, limit: limit + 1 }, stop);
       if (code === undefined) throw noProgram(program);
       const truncated = stdout.length > limit || stderr.length > limit;

@@ -67,6 +67,8 @@ export function createSessions({ link, clock }: { readonly link: Link; readonly 
         const connection = await place(urgent, signal);
         try {
           const channel = await openChannel(connection, start, signal);
+          // The channel, and what starts on it.
+          link.exchanged();
           link.exchanged();
           channel.once("close", () => release(connection));
           return { channel, connection };

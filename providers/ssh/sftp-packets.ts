@@ -56,7 +56,7 @@ function uint32(value: number): Buffer {
 
 /** Cuts a stream of bytes into packets. @throws when a packet is longer than any that was asked for. */
 export function packetReader(onPacket: (reply: Reply) => void): (chunk: Buffer) => void {
-  let held = Buffer.alloc(0);
+  let held: Buffer = Buffer.alloc(0);
   return (chunk) => {
     held = held.length === 0 ? chunk : Buffer.concat([held, chunk]);
     while (held.length >= 5) {

@@ -26,7 +26,9 @@ export interface ShellPoolOptions {
 }
 
 /** The most shells that are counted; further questions wait. */
-const mostShells = 6;
+const mostShells = 12;
+/** More than that are not kept while nobody asks. */
+const mostIdle = 4;
 const startTimeoutMs = 20_000;
 const killTimeoutMs = 20_000;
 
@@ -68,8 +70,11 @@ export function createShellPool({ link, sessions, clock, log, command, onStart }
     }
   };
   const giveBack = (shell: Shell) => {
-    if (shell.usable()) idle.push(shell);
-    else shells -= 1;
+    if (shell.usable() && idle.length < mostIdle) idle.push(shell);
+    else {
+      shells -= 1;
+      if (shell.usable()) shell.close();
+    }
     waiting.shift()?.();
   };
   const question = async (shell: Shell, what: Question, signal: AbortSignal): Promise<Answer> => {

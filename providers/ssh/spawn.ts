@@ -5,32 +5,41 @@ import type { ClientChannel } from "ssh2";
 import { CodedError, throwIfAborted } from "../../src/lib/errors.ts";
 import type { HostProcess } from "../../src/seams/host.ts";
 import { brokenBy, channelStream, errorStream } from "./channel-stream.ts";
-import { unlessAborted } from "./link.ts";
+import { type Link, unlessAborted } from "./link.ts";
 import type { ProcessGroups } from "./process-groups.ts";
+import { identify } from "./prelude.ts";
 import { quoteAll } from "./quote.ts";
 import { noProgram, programOf } from "./run.ts";
 import { type Session, type Sessions, discard } from "./sessions.ts";
 import type { ProcessGroup } from "./shell.ts";
 
 export interface SpawnerOptions {
+  readonly link: Pick<Link, "exchanged">;
   readonly sessions: Sessions;
   readonly groups: ProcessGroups;
   /** The command line that starts a shell. */
   readonly command: (signal: AbortSignal) => Promise<string>;
 }
 
+/** A command under way on a session of its own. */
+export interface SshProcess extends HostProcess {
+  /** Standard input and output as one stream. */
+  readonly io: Duplex;
+}
+
 const never = new AbortController().signal;
 
 /** Commands as streams, each on a session of its own. @see Host.spawn */
-export function createSpawner({ sessions, groups, command }: SpawnerOptions) {
-  return async (argv: readonly string[], signal: AbortSignal = never): Promise<HostProcess> => {
+export function createSpawner({ link, sessions, groups, command }: SpawnerOptions) {
+  return async (argv: readonly string[], signal: AbortSignal = never): Promise<SshProcess> => {
     throwIfAborted(signal);
     const program = programOf(argv);
     const session = await sessions.open({ start: { exec: await command(signal) }, signal });
     const { channel, connection } = session;
-    const io = channelStream(channel, connection.lost);
+    const io = channelStream(channel, connection.lost, "drop");
     const stderr = errorStream(channel, connection.lost);
     const exited = exitOf(session);
+    link.exchanged();
     const group = await introduce(io, argv, signal).catch((error: unknown) => {
       discard(channel);
       throw error;
@@ -55,6 +64,7 @@ export function createSpawner({ sessions, groups, command }: SpawnerOptions) {
     else signal.addEventListener("abort", onAbort, { once: true });
     return {
       pid: group.pid,
+      io,
       stdin: io,
       stdout: io,
       stderr,
@@ -75,8 +85,7 @@ function script(argv: readonly string[], marker: string): string {
   const program = quoteAll(argv.slice(0, 1));
   return [
     "LC_ALL=C; export LC_ALL; PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; export PATH; cd /",
-    "gl_identity() { gl_group=$3; shift 19; gl_start=$1; }",
-    "read -r gl_s </proc/$$/stat && gl_identity ${gl_s##*) } || { gl_group=$$; gl_start=0; }",
+    identify,
     `command -v -- ${program} >/dev/null 2>&1 || { echo ${marker} absent; exit 127; }`,
     `echo ${marker} $$ $gl_group $gl_start; exec ${quoteAll(argv)}\n`,
   ].join("\n");

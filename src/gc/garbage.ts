@@ -39,10 +39,17 @@ export function createGarbage(deps: GarbageDeps): Garbage {
     if (status.logPath) await removeLogs(fs, status.logPath, signal);
   };
 
+  /** The log of a container that lives is missing for a moment while it is rotated: its link stays. */
+  const sweepLinks = (signal: AbortSignal) => {
+    const living = cache
+      .list()
+      .flatMap(({ containers }) => containers.filter(({ state }) => state !== ContainerState.CONTAINER_EXITED));
+    return removeDanglingLinks(fs, deps.containerLogsDir, new Set(living.map(({ id }) => id)), signal);
+  };
+
   const collect = async (pod: RuntimePod, signal: AbortSignal) => {
     const dead = deadContainers(pod);
     for (const status of dead) await removeContainer(status, signal);
-    if (dead.length > 0) await removeDanglingLinks(fs, deps.containerLogsDir, signal);
     const old = pod.sandboxes.slice(1).filter(({ state }) => state !== PodSandboxState.SANDBOX_READY);
     if (old.length === 0) return;
     const filter = ContainerFilter.fromPartial({ labelSelector: { [podUidLabel]: pod.uid } });
@@ -62,7 +69,7 @@ export function createGarbage(deps: GarbageDeps): Garbage {
       if (name.endsWith(`_${uid}`))
         await fs.apply([{ do: "remove", path: `${deps.podLogsDir}/${name}`, recursive: true }], signal);
     }
-    await removeDanglingLinks(fs, deps.containerLogsDir, signal);
+    await sweepLinks(signal);
   };
 
   return {
@@ -81,6 +88,10 @@ export function createGarbage(deps: GarbageDeps): Garbage {
               );
           });
         }
+        // Somebody else may have removed a container with its log.
+        await sweepLinks(signal).catch((error: unknown) => {
+          if (!signal.aborted) log.debug({ err: error }, "links to logs that are gone could not be removed");
+        });
       }
     },
   };
@@ -113,11 +124,16 @@ async function removeLogs(fs: HostFs, logPath: string, signal: AbortSignal): Pro
   );
 }
 
-/** Links for log collectors whose log is gone. */
-async function removeDanglingLinks(fs: HostFs, directory: string, signal: AbortSignal): Promise<void> {
+/** Links for log collectors whose log is gone, and whose container, which their names end in, is not `living`. */
+async function removeDanglingLinks(
+  fs: HostFs,
+  directory: string,
+  living: ReadonlySet<string>,
+  signal: AbortSignal,
+): Promise<void> {
   for (const { name, kind } of await fs.list(directory, signal).catch(() => [])) {
     const path = `${directory}/${name}`;
-    if (kind !== "symlink") continue;
+    if (kind !== "symlink" || living.has(/-([^-]+)\.log$/.exec(name)?.[1] ?? "")) continue;
     const dangling = await fs.stat(path, signal).then(
       () => false,
       (error: unknown) => hasCode(error, "not_found"),

@@ -38,6 +38,8 @@ export interface NodeSettings extends ReservedInput, NodeIdentity {
 export interface NodeAgentDeps extends TargetStatusDeps {
   readonly settings: NodeSettings;
   readonly client: ApiClient;
+  /** Where graftlet runs on another machine than the target: the addresses of that machine, best first. */
+  readonly ownAddresses: readonly string[] | undefined;
   readonly nodes: NodeSource;
   readonly events: EventSink;
   readonly log: Logger;
@@ -45,6 +47,8 @@ export interface NodeAgentDeps extends TargetStatusDeps {
 
 export interface NodeAgent extends HostAddresses {
   readonly services: readonly Service[];
+  /** Addresses at which the kubelet API answers: the Node's InternalIPs. */
+  nodeIPs(): readonly string[];
   /** Resources that pods may use, as quantities by name. */
   allocatable(): ResourceList;
   hurry(): void;
@@ -62,8 +66,9 @@ export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal):
   const client = deps.client.limited(undefined);
   const facts = await readFacts(host, signal);
   refuseUnfit(settings, facts);
-  const ips = chooseAddresses(settings.nodeIPs, facts.addresses);
-  const addresses = await addressList(nodeName, ips);
+  const nodeIPs = chooseAddresses(settings.nodeIPs, deps.ownAddresses ?? facts.addresses);
+  const hostIPs = deps.ownAddresses ? chooseAddresses([], facts.addresses) : nodeIPs;
+  const addresses = await addressList(nodeName, nodeIPs);
   const capacity = await capacityOf(deps, facts, signal);
   const allocatable = nodeAllocatable(capacity, settings);
   const target = createTargetStatus(deps, { facts, addresses, capacity, allocatable });
@@ -87,7 +92,8 @@ export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal):
       createLease({ client, nodes: deps.nodes, nodeName, durationSeconds: settings.leaseSeconds, clock, log }),
     ],
     allocatable: () => allocatable,
-    hostIPs: () => ips,
+    hostIPs: () => hostIPs,
+    nodeIPs: () => nodeIPs,
     hurry: () => heartbeat.hurry(),
   };
 }

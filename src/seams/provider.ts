@@ -12,6 +12,10 @@ export interface Target extends AsyncDisposable {
   readonly host: Host;
   readonly runtime: Runtime;
   readonly sharing: Sharing;
+  /** The target is another machine: pods have its addresses, the kubelet API those of the machine that graftlet runs on. */
+  readonly remote?: boolean;
+  /** The kubelet's root directory on the target, where the provider's own configuration names one. */
+  readonly rootDir?: string;
 }
 
 export interface ContainerLogLimits {

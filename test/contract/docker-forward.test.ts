@@ -4,10 +4,11 @@ import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
 import type { Duplex } from "node:stream";
 import { after, before, describe, test } from "node:test";
-import type { DockerParts } from "../../providers/docker/parts.ts";
 import { type ConnectToPort, createPortRelay } from "../../providers/docker/port-relay.ts";
 import { NamespaceMode, RunPodSandboxRequest } from "../../src/gen/cri.ts";
+import { CodedError } from "../../src/lib/errors.ts";
 import type { Logger } from "../../src/lib/log.ts";
+import type { Address, Host } from "../../src/seams/host.ts";
 import { waitFor } from "../harness/wait.ts";
 import { type DockerUnderTest, dockerOn } from "./docker-rig-parts.ts";
 import { type DockerRig, startDockerRig } from "./runtime-docker.ts";
@@ -60,10 +61,11 @@ describe("port-forward of the docker provider, on a real daemon", { timeout: 120
   }
 
   /** Connections on a target that has this program only. */
-  function relayBy(program: string, log: Partial<Logger> = {}): ConnectToPort {
+  function relayBy(program: string, log: Partial<Logger> = {}, dialTcp?: Host["dial"]): ConnectToPort {
     const { parts } = docker;
-    const host: DockerParts["host"] = {
+    const host: Host = {
       ...parts.host,
+      ...(dialTcp && { dial: dialTcp }),
       run: async (argv, options) => {
         if (!argv.includes("--net")) return parts.host.run(argv, options);
         return { code: 0, stdout: `${program}\n`, stderr: "", truncated: false };
@@ -82,7 +84,7 @@ describe("port-forward of the docker provider, on a real daemon", { timeout: 120
           [9001, 9001, 9002].map(async (port) => {
             const connection = await connect(sandboxId, port, patience());
             connection.end(content);
-            return readAll(connection);
+            return await answerOf(connection);
           }),
         );
         assert.deepEqual(answers, [expected, expected, expected]);
@@ -109,8 +111,7 @@ describe("port-forward of the docker provider, on a real daemon", { timeout: 120
         assert.equal(await readAll(connection), "hello");
         connection.end(Buffer.alloc(1 << 20));
         await waitFor("all to have come", async () => {
-          const counted = await readAll(await connect(sandboxId, 9004, patience()));
-          return counted === String(1 << 20);
+          return (await answerOf(await connect(sandboxId, 9004, patience()))) === String(1 << 20);
         });
       });
     });
@@ -124,14 +125,21 @@ describe("port-forward of the docker provider, on a real daemon", { timeout: 120
 
   test("finds a program on the target by itself", async () => {
     const connection = await createPortRelay(docker.parts)(sandboxId, 9004, patience());
-    assert.equal(await readAll(connection), "0");
+    assert.match(await answerOf(connection), /^\d+$/);
   });
 
   test("without a program the pod's address is dialled, and a sentence says what that means", async () => {
     const said: string[] = [];
-    const connect = relayBy("", { warn: (_fields, message) => said.push(message) });
-    await assert.rejects(connect(sandboxId, 9001, patience()), { code: "unavailable" });
-    await assert.rejects(connect(sandboxId, 9001, patience()), { code: "unavailable" });
+    const dialled: Address[] = [];
+    const refuse = (to: Address) => {
+      dialled.push(to);
+      return Promise.reject(new CodedError("unavailable", "nobody there"));
+    };
+    const connect = relayBy("", { warn: (_fields, message) => said.push(message) }, refuse);
+    for (let round = 0; round < 2; round++)
+      await assert.rejects(connect(sandboxId, 9001, patience()), { code: "unavailable" });
+    const { status } = await docker.runtime.podSandboxStatus(sandboxId, patience());
+    assert.deepEqual(dialled[0], { host: status?.network?.ip, port: 9001 });
     assert.equal(said.length, 1);
     assert.match(String(said[0]), /127\.0\.0\.1 do not answer/);
   });
@@ -147,7 +155,7 @@ describe("port-forward of the docker provider, on a real daemon", { timeout: 120
     const child = await serveIn(onHost);
     try {
       const connection = await createPortRelay(docker.parts)(onHost, 9004, patience());
-      assert.equal(await readAll(connection), "0");
+      assert.equal(await answerOf(connection), "0");
     } finally {
       child.kill();
     }
@@ -162,6 +170,12 @@ describe("port-forward of the docker provider, on a real daemon", { timeout: 120
     await assert.rejects(createPortRelay(other.parts)(sandboxId, 9001, patience()), { code: "not_found" });
   });
 });
+
+async function answerOf(connection: Duplex): Promise<string> {
+  const answer = await readAll(connection);
+  connection.destroy();
+  return answer;
+}
 
 async function readAll(connection: Duplex): Promise<string> {
   const parts: Buffer[] = [];

@@ -17,11 +17,15 @@ export interface DockerUnderTest extends RuntimeUnderTest {
   readonly parts: DockerParts;
 }
 
-export function dockerOn(rig: DockerRig, nodeName: string): DockerUnderTest {
+export function dockerOn(
+  rig: DockerRig,
+  nodeName: string,
+  containerLogs = { maxSizeBytes: 10 << 20, maxFiles: 5 },
+): DockerUnderTest {
   const given = {
     config: readDockerConfig({ socket: `unix://${rig.socket}`, podCIDR: addresses.pods }, nodeName),
     nodeName,
-    containerLogs: { maxSizeBytes: 10 << 20, maxFiles: 5 },
+    containerLogs,
     host: rig.host,
     clock: systemClock(),
     log: createLogger(0, { write: () => {} }),

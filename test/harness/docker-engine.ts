@@ -70,7 +70,9 @@ export function dockerEngine(cluster: Cluster): DockerEngine {
       const all = await Promise.all(running.map(({ Id }) => inspect(Id)));
       return Object.fromEntries(
         all
-          .map(({ Id, Name, State }) => [Name, `${Id} ${State.Status} ${State.Pid} ${State.StartedAt}`] as const)
+          .map(
+            ({ Id, Name, State }) => [Name.slice(1), `${Id} ${State.Status} ${State.Pid} ${State.StartedAt}`] as const,
+          )
           .sort(([a], [b]) => a.localeCompare(b)),
       );
     },

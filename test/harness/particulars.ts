@@ -1,8 +1,10 @@
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Agent, type AgentOptions, startGraftlet, startKubelet } from "./agent.ts";
 import type { Cluster } from "./cluster.ts";
 import { startCriProxy } from "./cri-proxy.ts";
 import { startDockerProxy } from "./docker-proxy.ts";
+import { addresses } from "./namespaces.ts";
 import { images } from "./pods.ts";
 import { must, run } from "./processes.ts";
 import type { ProviderName } from "./runtime-daemon.ts";
@@ -21,6 +23,10 @@ export interface Particulars {
   startProxy(cluster: Cluster): Promise<RuntimeProxy>;
   /** The calls by which a pod is made and ended, in their order. */
   readonly moments: Readonly<Record<"start" | "end", readonly Moment[]>>;
+  /** The reason of a container that could not be started. */
+  readonly startFailure: string;
+  /** Takes the pods' network away, so that the runtime knows at the next pod at the latest. @returns what gives it back. */
+  loseNetwork(cluster: Cluster): Promise<() => Promise<void>>;
   /** Whether the runtime can start privileged containers on this machine: asked of the runtime itself. */
   startsPrivileged(cluster: Cluster): Promise<boolean>;
   /** Gives an image that the runtime has another name. */
@@ -31,7 +37,8 @@ export const particulars: Readonly<Record<ProviderName, Particulars>> = {
   cri: {
     runtimeName: "containerd",
     // https://github.com/kubernetes/design-proposals-archive/blob/main/node/kubelet-cri-logging.md
-    logLine: (stream, text) => new RegExp(`^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d+(Z|[+-]\\d\\d:\\d\\d) ${stream} F ${text}$`),
+    logLine: (stream, text) =>
+      new RegExp(`^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d+(Z|[+-]\\d\\d:\\d\\d) ${stream} F ${text}$`),
     // The runtime serves streams at a port of its own.
     held: { log: /\/0\.log/, stream: /(?<!:10250) -> / },
     startReference: startKubelet,
@@ -55,6 +62,13 @@ export const particulars: Readonly<Record<ProviderName, Particulars>> = {
         "before RemoveContainer",
         "after RemovePodSandbox",
       ],
+    },
+    startFailure: "StartError",
+    loseNetwork({ layout }) {
+      const config = join(layout.containerd, "cni", "10-bridge.conflist");
+      const network = readFileSync(config);
+      rmSync(config);
+      return Promise.resolve(() => Promise.resolve(writeFileSync(config, network)));
     },
     startsPrivileged: () => Promise.resolve(true),
     tagImage: async ({ runtimeSocket }, image, name) =>
@@ -90,12 +104,19 @@ export const particulars: Readonly<Record<ProviderName, Particulars>> = {
         "after RemoveSandbox",
       ],
     },
+    // https://github.com/Mirantis/cri-dockerd names it so.
+    startFailure: "ContainerCannotRun",
+    async loseNetwork(cluster) {
+      await run(dockerArgv(cluster, ["network", "rm", `graftlet-${cluster.nodeName}`]));
+      // Somebody else has the pods' addresses: there is no making it again.
+      await must(dockerArgv(cluster, ["network", "create", `--subnet=${addresses.pods}`, "taken"]));
+      return async () => void (await must(dockerArgv(cluster, ["network", "rm", "taken"])));
+    },
     async startsPrivileged(cluster) {
       const args = ["run", "--rm", "--privileged", "--network=none", images.busybox, "true"];
       return (await run(dockerArgv(cluster, args))).code === 0;
     },
-    tagImage: async (cluster, image, name) =>
-      void (await must(dockerArgv(cluster, ["image", "tag", image, name]))),
+    tagImage: async (cluster, image, name) => void (await must(dockerArgv(cluster, ["image", "tag", image, name]))),
   },
 };
 

@@ -122,7 +122,9 @@ function dockerLens({ runtimeSocket, nodeName }: Cluster): RuntimeLens {
   };
 }
 
+/** One that could not be started stays "created" with an exit code: it has ended, as cri-dockerd tells it, when it was made. */
 function seenByDocker({ Id, Config, State, Created }: Dockerode.ContainerInspectInfo): SeenContainer {
+  const failed = State.Status === "created" && State.ExitCode !== 0;
   const states: Readonly<Record<string, SeenContainer["state"]>> = {
     created: "created",
     running: "running",
@@ -134,10 +136,10 @@ function seenByDocker({ Id, Config, State, Created }: Dockerode.ContainerInspect
     id: Id,
     labels: Config.Labels,
     restartCount: Number(Config.Labels[`annotation.${containerRestartCountAnnotation}`] ?? 0),
-    state: states[State.Status] ?? "unknown",
+    state: failed ? "exited" : (states[State.Status] ?? "unknown"),
     createdAt: Date.parse(Created),
-    startedAt: Date.parse(State.StartedAt),
-    finishedAt: Date.parse(State.FinishedAt),
+    startedAt: Date.parse(failed ? Created : State.StartedAt),
+    finishedAt: Date.parse(failed ? Created : State.FinishedAt),
     exitCode: State.ExitCode,
   };
 }

@@ -236,7 +236,11 @@ describe("a container's security", { concurrency: 4 }, () => {
       return;
     }
     await pods.create("privileged", { containers: [container] });
-    await pods.event("privileged", "FieldNotServed", /securityContext\.privileged \(.*cannot start privileged containers/);
+    await pods.event(
+      "privileged",
+      "FieldNotServed",
+      /securityContext\.privileged \(.*cannot start privileged containers/,
+    );
     assert.equal(pods.history("privileged").at(-1)?.status?.phase, "Pending");
   });
 

@@ -170,6 +170,7 @@ describe("the Docker Engine is killed and started again without live-restore", {
         name,
         "to run again",
         (pod) => statusOf(pod)?.restartCount === 1 && statusOf(pod)?.state?.running !== undefined,
+        120_000,
       );
     const [deafOnFailure] = await Promise.all([
       again("on-failure-deaf"),
@@ -179,7 +180,8 @@ describe("the Docker Engine is killed and started again without live-restore", {
       pods.until("never-deaf", "to fail", (pod) => pod.status?.phase === "Failed"),
     ]);
     assert.equal(statusOf(deafOnFailure)?.lastState?.terminated?.exitCode, 137);
-    await Promise.all(restarted.map((name) => pods.ready(name)));
+    t.diagnostic(`the last pod ran again ${Math.round(performance.now() - since)} ms after the daemon was killed`);
+    await Promise.all(restarted.map((name) => name !== "half-done" && pods.ready(name)));
     await untilReadiness(cluster, ready, 20_000);
     // What is to happen once has time to happen twice: the first back-off of a crash loop is ten seconds.
     const settled = await invariants.standing(...restarted);

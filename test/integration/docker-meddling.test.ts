@@ -176,9 +176,12 @@ describe("what is not the node's is not touched", { timeout: 180_000 }, () => {
     await foreign("other-node", "none", "--label=graftlet.dev/node=node-2", `--label=${typeLabel}=container`);
     await engine.docker(["create", "--name=never-started", images.busybox]);
     await engine.docker(["tag", images.busybox, "others.test/tool:1"]);
+    const isOurs = (name: string) => /^\/?k8s_/.test(name);
     const others = async () => ({
-      running: await engine.standing(),
-      containers: (await engine.containers()).map(({ Id, State }) => `${Id} ${State}`).sort(),
+      running: Object.entries(await engine.standing()).filter(([name]) => !isOurs(name)),
+      containers: (await engine.containers()).flatMap(({ Names, State }) =>
+        Names.some(isOurs) ? [] : [`${Names.join(" ")} ${State}`],
+      ),
       images: (await engine.images()).filter((line) => line.includes("others.test/tool:1")),
       networks: (await engine.networks()).map(({ Id, Name }) => `${Name} ${Id}`).sort(),
     });

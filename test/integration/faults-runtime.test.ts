@@ -154,6 +154,7 @@ describe("what is missing is named, and the pod starts when it appears", { timeo
 
   test("a command", async () => {
     const { cluster, pods } = lab;
+    const { startFailure } = particulars[cluster.provider];
     const path = join(cluster.layout.dir, "programs");
     mkdirSync(path);
     await pods.create("no-command", {
@@ -163,7 +164,7 @@ describe("what is missing is named, and the pod starts when it appears", { timeo
     const failing = await pods.until(
       "no-command",
       "to fail to start",
-      (pod) => statusOf(pod)?.lastState?.terminated?.reason === "StartError",
+      (pod) => statusOf(pod)?.lastState?.terminated?.reason === startFailure,
     );
     assert.match(
       statusOf(failing)?.lastState?.terminated?.message ?? "",

@@ -1,10 +1,9 @@
 import assert from "node:assert/strict";
-import { readFileSync, rmSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import type { CoreEvent, Lease, Node, Pod } from "../../src/objects.ts";
 import { type Agent, type AgentOptions, startGraftlet } from "../harness/agent.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
+import { particulars } from "../harness/particulars.ts";
 import { images } from "../harness/pods.ts";
 
 const everywhere = [{ operator: "Exists" }];
@@ -165,9 +164,8 @@ describe("the node's conditions and what the cluster makes of them", { timeout: 
   });
 
   test("without a pod network it is not Ready and says why; pods wait, those of the host's network run; all is well when it is back", async () => {
-    const config = join(cluster.layout.containerd, "cni", "10-bridge.conflist");
-    const network = readFileSync(config);
-    rmSync(config);
+    const restore = await particulars[cluster.provider].loseNetwork(cluster);
+    await cluster.apply(sleeper("notices"));
     const down = await until("to be NotReady", (found) => has(found, "Ready False KubeletNotReady"));
     assert.match(
       down.status?.conditions?.find(({ type }) => type === "Ready")?.message ?? "",
@@ -179,9 +177,10 @@ describe("the node's conditions and what the cluster makes of them", { timeout: 
       "Warning NetworkNotReady network is not ready: container runtime network not ready: NetworkReady=false",
     ]);
     assert.equal((await cluster.get<Pod>("pod", "waits"))?.status?.phase, "Pending");
-    writeFileSync(config, network);
+    await restore();
     await until("to be Ready again", (found) => has(found, "Ready True KubeletReady"));
     await untilRunning("waits");
+    await untilRunning("notices");
     await untilEvents("Node", cluster.nodeName, ["NodeNotReady", "NodeReady"].map(flip));
   });
 

@@ -3,7 +3,7 @@ import type { LogLine } from "../../seams/runtime.ts";
 import type { LogOutput } from "./output.ts";
 
 /** Copies what the runtime gives of a log, until its end or until the output wants no more.
- *  @returns false when the runtime has no such container. @throws what else the runtime fails with. */
+ *  @returns false when the runtime has no such container, or gives no logs at all. @throws what else the runtime fails with. */
 export async function copyFromRuntime(
   lines: AsyncIterable<LogLine>,
   output: LogOutput,
@@ -17,7 +17,7 @@ export async function copyFromRuntime(
     }
     return true;
   } catch (error) {
-    if (hasCode(error, "not_found")) return false;
+    if (hasCode(error, "not_found", "unimplemented")) return false;
     throw error;
   }
 }

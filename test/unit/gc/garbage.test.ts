@@ -69,6 +69,25 @@ test("each minute dead containers go, all but the newest of a name; their logs a
   assert.deepEqual(host.files.tree("/links"), ["/links/2.log"]);
 });
 
+test("each minute links to logs that somebody removed go, but not those of containers that live", async () => {
+  const alive = aStatus(c, running, { id: "alive" });
+  const dead = aStatus(aContainer("d"), exited, { id: "dead" });
+  const { clock, host, calls, garbage } = rig(observe([aSandbox()], [alive, dead]));
+  await host.fs.apply([
+    { do: "mkdir", path: "/links" },
+    ...[alive.id, dead.id, "stranger"].map(
+      (id) => ({ do: "symlink", path: `/links/p_ns_c-${id}.log`, target: "/pods/none/0.log" }) as const,
+    ),
+  ]);
+  const stop = new AbortController();
+  const work = garbage.run(stop.signal);
+  await clock.advance(60_000);
+  stop.abort();
+  await work;
+  assert.deepEqual(calls, []);
+  assert.deepEqual(host.files.tree("/links"), [`/links/p_ns_c-${alive.id}.log`]);
+});
+
 test("running and created containers stay, however old", async () => {
   const { clock, calls, garbage } = rig(
     observe([aSandbox()], [aStatus(c, running), aStatus(c, created), aStatus(c, exited)]),

@@ -1,6 +1,6 @@
-import type { Clock } from "../../src/lib/clock.ts";
-import { abortError } from "../../src/lib/errors.ts";
-import { createSingleFlight } from "../../src/lib/single-flight.ts";
+import type { Clock } from "./clock.ts";
+import { abortError } from "./errors.ts";
+import { createSingleFlight } from "./single-flight.ts";
 
 /** Work that whoever comes meanwhile shares: it goes on, up to its own limit, when one of those who wait gives up.
  *  @param limitMs milliseconds. */

@@ -1,0 +1,66 @@
+import type { Clock } from "../../src/lib/clock.ts";
+import type { Logger } from "../../src/lib/log.ts";
+import type { Host } from "../../src/seams/host.ts";
+import type { SshConfig } from "./config.ts";
+import { createDialer } from "./dial.ts";
+import { sshFs } from "./fs.ts";
+import { sshClock } from "./host-clock.ts";
+import { type Link, createLink } from "./link.ts";
+import { createListeners } from "./listen.ts";
+import { type Privileges, createPrivileges, shellCommand } from "./privileges.ts";
+import { createProcessGroups } from "./process-groups.ts";
+import { runAlone } from "./run-alone.ts";
+import { createRunner } from "./run.ts";
+import { createSessions } from "./sessions.ts";
+import { createSftpSession } from "./sftp-session.ts";
+import { type ShellPool, createShellPool } from "./shell-pool.ts";
+import { createSpawner } from "./spawn.ts";
+import { createWatcher } from "./watch.ts";
+
+export interface SshHostOptions {
+  readonly config: SshConfig;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** A machine reached over SSH, and the link to it. */
+export interface SshHost extends Host {
+  readonly link: Link;
+  /** What the login may do there. @throws unavailable, failed_precondition. */
+  privileges(signal: AbortSignal): Promise<Privileges>;
+}
+
+const scriptBytes = 1024 * 1024;
+
+/** A machine reached over SSH as a Host: nothing of graftlet is installed there. Connects when first asked for something, and
+ *  stays connected until disposed of. Everything throws unavailable while the link is down. */
+export function sshHost({ config, clock, log }: SshHostOptions): SshHost {
+  const link = createLink({ config, clock, log });
+  const sessions = createSessions({ link, clock });
+  const privileges = createPrivileges({ config, link, sessions, clock });
+  const command = async (signal: AbortSignal) => shellCommand(await privileges(signal));
+  const groups = createProcessGroups({ link, pool: () => pool, clock, log });
+  const pool: ShellPool = createShellPool({ link, sessions, clock, log, command, onStart: groups.own });
+  const alone = { link, sessions, groups, command };
+  const run = createRunner({ pool, clock, alone });
+  const spawn = createSpawner(alone);
+  const fs = sshFs({
+    pool,
+    sftp: createSftpSession({ link, sessions, clock, privileges }),
+    runAlone: (script, signal) =>
+      runAlone(alone, { argv: ["/bin/sh", "-c", 'eval "$(cat)"'], stdin: script, limit: scriptBytes }, signal),
+    clock,
+  });
+  return {
+    fs,
+    run,
+    spawn,
+    dial: createDialer({ link, spawn, privileges, clock }),
+    listen: createListeners({ link, fs, run, spawn, privileges, user: config.user, clock, log }),
+    watch: createWatcher({ fs, spawn, run, clock }),
+    clock: sshClock({ clock, run, readFile: fs.readFile }),
+    link,
+    privileges,
+    [Symbol.asyncDispose]: () => link[Symbol.asyncDispose](),
+  };
+}

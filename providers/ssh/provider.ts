@@ -1,0 +1,95 @@
+import { createSharedWork } from "../../src/lib/shared-work.ts";
+import type { ProviderFactory, ProviderOptions } from "../../src/seams/provider.ts";
+import type { Runtime } from "../../src/seams/runtime.ts";
+import { type CriConfig, readCriConfig } from "../cri/config.ts";
+import { criRuntime } from "../cri/runtime.ts";
+import { readDockerConfig } from "../docker/config.ts";
+import { dockerRuntime } from "../docker/runtime.ts";
+import { openBridge } from "./bridge.ts";
+import { type SshConfig, readSshConfig } from "./config.ts";
+import { type Protocol, findRuntime } from "./find-runtime.ts";
+import { type SshHost, sshHost } from "./host.ts";
+import { lateRuntime } from "./late-runtime.ts";
+
+/** A machine reached over SSH, with whatever runtime it has: nothing of graftlet is installed there. Pods that are not this
+ *  node's stay untouched, unless `cri.sharing` says that the runtime is this node's alone. */
+export const sshProvider: ProviderFactory = async (options) => {
+  const config = readSshConfig(options.config);
+  const cri = criConfigOf(config);
+  const docker = readDockerConfig(config.docker, options.nodeName);
+  const host = sshHost({ config, clock: options.clock, log: options.log });
+  const { requestTimeoutMs } = options;
+  const make = (socket: string, protocol: Protocol): Promise<Runtime> =>
+    protocol === "docker"
+      ? Promise.resolve(dockerRuntime({ ...options, config: { ...docker, socket }, host }))
+      : bridgedCri({ ...options, host, requestTimeoutMs }, socket, cri);
+  const runtime = foundRuntime(options, host, make, config);
+  return {
+    host,
+    runtime,
+    sharing: cri.sharing,
+    remote: true,
+    ...(config.rootDir !== undefined && { rootDir: config.rootDir }),
+    async [Symbol.asyncDispose]() {
+      await runtime[Symbol.asyncDispose]();
+      await host[Symbol.asyncDispose]();
+    },
+  };
+};
+
+/** The cri provider's fields, but for the endpoint, which `runtime` names. @throws CodedError invalid_argument. */
+function criConfigOf({ cri }: SshConfig): CriConfig {
+  const given = typeof cri === "object" && cri !== null && !Array.isArray(cri) ? cri : {};
+  return readCriConfig(cri === undefined ? { sharing: "shared" } : { sharing: "shared", ...given }, {
+    containerRuntimeEndpoint: "unix:///run/containerd/containerd.sock",
+    imageServiceEndpoint: "",
+  });
+}
+
+/** How long finding the runtime may take, milliseconds. */
+const findMs = 30_000;
+
+/** The runtime is looked for when it is first asked for something, and kept once it has answered. */
+function foundRuntime(
+  { clock, log }: ProviderOptions,
+  host: SshHost,
+  make: (socket: string, protocol: Protocol) => Promise<Runtime>,
+  { runtime: wanted }: SshConfig,
+): Runtime {
+  let found: Runtime | undefined;
+  const shared = createSharedWork<Runtime>(clock, findMs);
+  const find = async (signal: AbortSignal): Promise<Runtime> => {
+    // A link that is down says why; a runtime would only say that it does not answer.
+    await host.link.connection(signal);
+    return (found ??= await shared((until) => findRuntime({ host, make, log }, wanted, until), signal));
+  };
+  return {
+    ...lateRuntime(find, () => found),
+    async [Symbol.asyncDispose]() {
+      await found?.[Symbol.asyncDispose]();
+    },
+  };
+}
+
+/** gRPC knows local sockets only: it gets one of its own, bridged to the target's. */
+async function bridgedCri(
+  options: Pick<ProviderOptions, "requestTimeoutMs" | "clock" | "log"> & { readonly host: SshHost },
+  socket: string,
+  { runtimeSocket, imageSocket }: CriConfig,
+): Promise<Runtime> {
+  const runtimeBridge = await openBridge(options.host, socket);
+  const imageBridge = imageSocket === runtimeSocket ? undefined : await openBridge(options.host, imageSocket);
+  const runtime = criRuntime({
+    ...options,
+    runtimeSocket: runtimeBridge.path,
+    imageSocket: (imageBridge ?? runtimeBridge).path,
+  });
+  return {
+    ...runtime,
+    async [Symbol.asyncDispose]() {
+      await runtime[Symbol.asyncDispose]();
+      await runtimeBridge[Symbol.asyncDispose]();
+      await imageBridge?.[Symbol.asyncDispose]();
+    },
+  };
+}
