@@ -75,9 +75,9 @@ integration: $(deps) packages cluster-tools ## features on a real cluster, with 
 	  GRAFTLET_TEST_PROVIDER=$$provider $(call tests,45) --test-concurrency=2 --test-timeout=900000 "$${fitting[@]}"
 	done
 
-churn: $(deps) packages cluster-tools ## pods come and go on a Docker Engine, RATE=10 a second for SECONDS=180, and nothing of them is left; root
+churn: $(deps) packages cluster-tools ## pods come and go on a Docker Engine, RATE=10 a second, FOR=180 seconds, and nothing of them is left; root
 	$(call say,churn)
-	@GRAFTLET_CHURN_RATE=$(or $(RATE),10) GRAFTLET_CHURN_SECONDS=$(or $(SECONDS),180) $(call tests,60) --test-timeout=3600000 test/integration/docker-churn.test.ts
+	@GRAFTLET_CHURN_RATE=$(or $(RATE),10) GRAFTLET_CHURN_SECONDS=$(or $(FOR),180) $(call tests,60) --test-timeout=3600000 test/integration/docker-churn.test.ts
 
 build: $(deps) ## dist/graftlet.mjs: one self-contained file, with third-party notices
 	$(call say,build)

@@ -96,18 +96,20 @@ async function observeTarget(
     {
       settings: nodeSettings(config),
       client,
-      ownAddresses: target.remote ? ownAddresses() : undefined,
+      ownAddresses: target.link ? ownAddresses() : undefined,
       nodes,
       host,
       images: runtime,
       runtime: health,
       problems,
+      ...(target.link && { link: target.link }),
       events,
       clock,
       log,
     },
     signal,
   );
+  target.link?.onChange(() => agent.hurry());
   // A Node that somebody deletes is registered again at once.
   nodes.onChange((node) => node ?? agent.hurry());
   // Pods are taken in once the runtime has shown what it holds and said its name, which is part of containers' IDs.

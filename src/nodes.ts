@@ -5,7 +5,8 @@ import { CodedError, codeOf, messageOf } from "./lib/errors.ts";
 import { type Logger, createLogger } from "./lib/log.ts";
 import { runKubelet } from "./kubelet.ts";
 import { claimTarget } from "./claim.ts";
-import { containerLogLimits } from "./node-setup.ts";
+import { containerLogLimits, nodeSettings } from "./node-setup.ts";
+import { untilReachable } from "./node/unreachable.ts";
 import type { ProviderFactory } from "./seams/provider.ts";
 import { graftletVersion, kubeletVersion } from "./version.ts";
 
@@ -77,6 +78,14 @@ async function runNode({ config: given, providers, clock, log, signal }: NodeRun
       qps: kubelet.kubeAPIQPS,
       burst: kubelet.kubeAPIBurst,
     });
+    if (target.link) {
+      const identity = nodeSettings(config);
+      const { registerNode } = identity;
+      await untilReachable(
+        { host: target.host, link: target.link, client, identity, registerNode, clock, log },
+        signal,
+      );
+    }
     await using _claim = await claimTarget({ ...target, clock }, config, signal);
     await runKubelet({ config, target, client, clock, log }, signal);
     log.info({}, "graftlet has stopped, its pods run on");

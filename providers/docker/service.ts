@@ -60,7 +60,8 @@ async function health<T>(
   try {
     return await work(clock.within(healthMs, signal));
   } catch (error) {
-    capabilities.forget();
+    // A daemon that was away may be another one; a slow one is the same, and is spared the trials.
+    if (!hasCode(error, "deadline_exceeded")) capabilities.forget();
     if (signal.aborted || !hasCode(error, "deadline_exceeded")) throw error;
     throw new CodedError(
       "deadline_exceeded",

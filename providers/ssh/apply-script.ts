@@ -74,10 +74,7 @@ function makings(change: Extract<FileChange, { do: "mkdir" | "write" }>): readon
     return [{ path: change.path, mode: octal(change.mode ?? fileMode), line }];
   }
   const above = change.parents === true ? ancestors(change.path) : [];
-  return [
-    ...above.map((path) => directory(path, directoryMode)),
-    directory(change.path, change.mode ?? directoryMode),
-  ];
+  return [...above.map((path) => directory(path, directoryMode)), directory(change.path, change.mode ?? directoryMode)];
 }
 
 function directory(path: string, mode: number): Making {

@@ -79,7 +79,9 @@ function connectConfig(config: SshConfig, credentials: Credentials, { check, ref
     port: config.port,
     username: config.user,
     ...credentials,
-    algorithms: { serverHostKey: [...check.algorithms] as NonNullable<ConnectConfig["algorithms"]>["serverHostKey"] & {} },
+    algorithms: {
+      serverHostKey: [...check.algorithms] as NonNullable<ConnectConfig["algorithms"]>["serverHostKey"] & {},
+    },
     hostVerifier: (key: Buffer) => {
       const refusal = check.refusal(key);
       if (refusal) refused.by = refusal;
@@ -136,7 +138,12 @@ function connectError(config: SshConfig, error: unknown): LinkError {
   const level = levelOf(error);
   const cause = { cause: error };
   if (level === "client-authentication" || level === "agent")
-    return new LinkError("LoginRefused", "permission_denied", `${target} refused the login: ${loginRemedy(config)}`, cause);
+    return new LinkError(
+      "LoginRefused",
+      "permission_denied",
+      `${target} refused the login: ${loginRemedy(config)}`,
+      cause,
+    );
   const hint = networkHints[errnoOf(error)] ?? "check host and port, and that sshd runs there";
   return new LinkError("LinkDown", "unavailable", `${target} cannot be reached (${messageOf(error)}): ${hint}.`, cause);
 }
@@ -182,7 +189,9 @@ export function channelRefusal(error: unknown): number | undefined {
 }
 
 /** Turns a call of ssh2 that takes a callback into a promise. @throws what it throws, as it is. */
-export function opened(call: (done: (error: Error | undefined, channel: ClientChannel) => void) => void): Promise<ClientChannel> {
+export function opened(
+  call: (done: (error: Error | undefined, channel: ClientChannel) => void) => void,
+): Promise<ClientChannel> {
   return new Promise((resolve, reject) => {
     call((error, channel) => (error ? reject(error) : resolve(channel)));
   });

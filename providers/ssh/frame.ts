@@ -34,7 +34,8 @@ export class Frame {
   }
 
   #keep(bytes: Buffer): void {
-    if (this.#length < this.#limit && bytes.length > 0) this.#chunks.push(bytes.subarray(0, this.#limit - this.#length));
+    if (this.#length < this.#limit && bytes.length > 0)
+      this.#chunks.push(bytes.subarray(0, this.#limit - this.#length));
     this.#length += bytes.length;
   }
 }

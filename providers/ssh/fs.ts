@@ -5,7 +5,7 @@ import { applyScript, changesMade, pathOf } from "./apply-script.ts";
 import { parseEntries, parseStat, statFormat } from "./file-info.ts";
 import { prelude } from "./prelude.ts";
 import { quote } from "./quote.ts";
-import { type Ended, scriptLimit } from "./run.ts";
+import { type Ended, scriptLimit } from "./command.ts";
 import type { SftpClient, SftpRequest } from "./sftp-client.ts";
 import { openFile } from "./sftp-file.ts";
 import { type Reply, expectReply, sftp, textAt } from "./sftp-packets.ts";
@@ -35,7 +35,11 @@ export function sshFs({ pool, sftp: session, runAlone, clock }: FsOptions): Host
     throwIfAborted(signal);
     return clock.within(timeoutMs, signal);
   };
-  const ask = async (path: string, call: string, options: { maxBytes?: number; signal?: AbortSignal }): Promise<Buffer> => {
+  const ask = async (
+    path: string,
+    call: string,
+    options: { maxBytes?: number; signal?: AbortSignal },
+  ): Promise<Buffer> => {
     const question = { script: call, maxBytes: options.maxBytes ?? shortBytes };
     return answerOf(path, await pool.ask(question, within(options.signal)));
   };
@@ -69,7 +73,13 @@ export function sshFs({ pool, sftp: session, runAlone, clock }: FsOptions): Host
     },
     async realpath(path, signal) {
       // The server resolves a last part that is not there as well.
-      const [reply, there] = await exchange([[sftp.realpath, path], [sftp.stat, path]], signal);
+      const [reply, there] = await exchange(
+        [
+          [sftp.realpath, path],
+          [sftp.stat, path],
+        ],
+        signal,
+      );
       if (there) expectReply(there, sftp.attrs, path);
       return nameIn(reply, path);
     },

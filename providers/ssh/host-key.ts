@@ -44,7 +44,8 @@ export function keyType(key: Buffer): string {
 function byFingerprint(fingerprints: readonly string[], name: string): HostKeyCheck {
   return {
     algorithms: Object.values(algorithmsOf).flat(),
-    refusal: (key) => (fingerprints.includes(fingerprintOf(key)) ? undefined : mismatch(name, key, "hostKeyFingerprints")),
+    refusal: (key) =>
+      fingerprints.includes(fingerprintOf(key)) ? undefined : mismatch(name, key, "hostKeyFingerprints"),
     remember: () => Promise.resolve(),
   };
 }
@@ -72,7 +73,8 @@ function byKnownKeys({ known, trust, name }: Known): HostKeyCheck {
       return undefined;
     },
     async remember() {
-      if (taken) await appendFile(trust.file, `${name} ${keyType(taken)} ${taken.toString("base64")}\n`, { mode: 0o600 });
+      if (taken)
+        await appendFile(trust.file, `${name} ${keyType(taken)} ${taken.toString("base64")}\n`, { mode: 0o600 });
     },
   };
 }

@@ -42,6 +42,9 @@ function matchesHash(hashed: string, name: string): boolean {
 }
 
 function glob(pattern: string): RegExp {
-  const source = pattern.replaceAll(/[.+^${}()|[\]\\]/g, "\\$&").replaceAll("*", ".*").replaceAll("?", ".");
+  const source = pattern
+    .replaceAll(/[.+^${}()|[\]\\]/g, "\\$&")
+    .replaceAll("*", ".*")
+    .replaceAll("?", ".");
   return new RegExp(`^${source}$`);
 }

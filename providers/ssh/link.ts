@@ -39,7 +39,13 @@ const steadyMs = 30_000;
 
 type State =
   | { readonly is: "idle" }
-  | { readonly is: "down"; readonly since: number; readonly why: LinkError; readonly nextTryAt: number; readonly timer: Timer }
+  | {
+      readonly is: "down";
+      readonly since: number;
+      readonly why: LinkError;
+      readonly nextTryAt: number;
+      readonly timer: Timer;
+    }
   | { readonly is: "connecting"; readonly since: number; readonly ready: Promise<Connection> }
   | { readonly is: "up"; readonly since: number }
   | { readonly is: "closed" };

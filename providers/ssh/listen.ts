@@ -83,7 +83,12 @@ export function createListeners(options: ListenerOptions) {
 
 type Accept = (channel: ClientChannel, lost: AbortSignal) => void;
 
-async function forward(options: ListenerOptions, accept: Accept, at: Address, signal: AbortSignal): Promise<Forwarding> {
+async function forward(
+  options: ListenerOptions,
+  accept: Accept,
+  at: Address,
+  signal: AbortSignal,
+): Promise<Forwarding> {
   const { link, fs } = options;
   const connection = await link.connection(signal);
   link.exchanged();
@@ -157,11 +162,7 @@ function bindTcp({ client }: Connection, host: string, port: number): Promise<nu
   });
 }
 
-async function forwardUnix(
-  connection: Connection,
-  at: { readonly unix: string },
-  accept: Accept,
-): Promise<Forwarding> {
+async function forwardUnix(connection: Connection, at: { readonly unix: string }, accept: Accept): Promise<Forwarding> {
   const { client, lost } = connection;
   const onUnix = ({ socketPath }: { readonly socketPath: string }, take: () => unknown) => {
     // The types say a server's channel here; it is the client's, as for TCP.

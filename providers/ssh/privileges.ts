@@ -87,7 +87,7 @@ function probeScript({ sudo }: SshConfig): string {
     `for gl_f in ${sftpServers.map(quote).join(" ")} ''; do [ -z "$gl_f" ] || [ -x "$gl_f" ] && break; done; echo "$gl_f"`,
     `for gl_f in ${relayPrograms.join(" ")}; do command -v "$gl_f" >/dev/null 2>&1 && printf '%s ' "$gl_f"; done; echo`,
     "for gl_f in stat readlink awk head dd; do command -v $gl_f >/dev/null 2>&1 || printf '%s ' $gl_f; done; echo",
-    'if [ -r /proc/self/mountinfo ]; then echo proc; else echo; fi',
+    "if [ -r /proc/self/mountinfo ]; then echo proc; else echo; fi",
   ].join("\n");
 }
 
@@ -105,7 +105,9 @@ export function privilegesOf(told: string, { user, sudo }: Pick<SshConfig, "user
     ...(as === "sudo" && !sftpServer
       ? ["The target has no sftp-server program, so files cannot be opened as root: install OpenSSH's SFTP server."]
       : []),
-    ...wordsOf(lacking).map((name) => `The target has no ${name} program, which files need: install coreutils or busybox.`),
+    ...wordsOf(lacking).map(
+      (name) => `The target has no ${name} program, which files need: install coreutils or busybox.`,
+    ),
     ...(proc === "proc" ? [] : ["The target does not show /proc to its user: mount it, or relax its hidepid."]),
   ];
   return {

@@ -1,5 +1,6 @@
+import { rfc3339 } from "../../src/lib/rfc3339.ts";
 import { createSharedWork } from "../../src/lib/shared-work.ts";
-import type { ProviderFactory, ProviderOptions } from "../../src/seams/provider.ts";
+import type { LinkTrouble, ProviderFactory, ProviderOptions, TargetLink } from "../../src/seams/provider.ts";
 import type { Runtime } from "../../src/seams/runtime.ts";
 import { type CriConfig, readCriConfig } from "../cri/config.ts";
 import { criRuntime } from "../cri/runtime.ts";
@@ -10,6 +11,7 @@ import { type SshConfig, readSshConfig } from "./config.ts";
 import { type Protocol, findRuntime } from "./find-runtime.ts";
 import { type SshHost, sshHost } from "./host.ts";
 import { lateRuntime } from "./late-runtime.ts";
+import type { Link } from "./link.ts";
 
 /** A machine reached over SSH, with whatever runtime it has: nothing of graftlet is installed there. Pods that are not this
  *  node's stay untouched, unless `cri.sharing` says that the runtime is this node's alone. */
@@ -28,7 +30,7 @@ export const sshProvider: ProviderFactory = async (options) => {
     host,
     runtime,
     sharing: cri.sharing,
-    remote: true,
+    link: troubleOf(host.link),
     ...(config.rootDir !== undefined && { rootDir: config.rootDir }),
     async [Symbol.asyncDispose]() {
       await runtime[Symbol.asyncDispose]();
@@ -36,6 +38,19 @@ export const sshProvider: ProviderFactory = async (options) => {
     },
   };
 };
+
+/** What a link that is down tells a node's Ready condition. While a broken link is being made again it still holds. */
+export function troubleOf(link: Pick<Link, "state" | "onChange">): TargetLink {
+  let last: LinkTrouble | undefined;
+  const trouble = (): LinkTrouble | undefined => {
+    const state = link.state();
+    if (state.is === "up") last = undefined;
+    if (state.is === "down")
+      last = { reason: state.why.reason, message: `${state.why.message} (since ${rfc3339(state.since)})` };
+    return last;
+  };
+  return { trouble, onChange: (listener) => link.onChange(() => listener()) };
+}
 
 /** The cri provider's fields, but for the endpoint, which `runtime` names. @throws CodedError invalid_argument. */
 function criConfigOf({ cri }: SshConfig): CriConfig {

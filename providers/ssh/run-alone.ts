@@ -1,12 +1,16 @@
 import type { Readable } from "node:stream";
 import { CodedError, abortError, hasCode, throwIfAborted } from "../../src/lib/errors.ts";
 import { unlessAborted } from "./link.ts";
-import type { Command, Ended } from "./run.ts";
+import type { Command, Ended } from "./command.ts";
 import { type SpawnerOptions, createSpawner } from "./spawn.ts";
 
 /** Runs a command on a session of its own, for input that is too large to go with a question.
  *  @throws cancelled or deadline_exceeded as the signal says (the command is killed), unavailable. */
-export async function runAlone(parts: SpawnerOptions, { argv, stdin, limit }: Command, stop: AbortSignal): Promise<Ended> {
+export async function runAlone(
+  parts: SpawnerOptions,
+  { argv, stdin, limit }: Command,
+  stop: AbortSignal,
+): Promise<Ended> {
   const none = Buffer.alloc(0);
   try {
     await using child = await createSpawner(parts)(argv, stop);

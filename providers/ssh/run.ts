@@ -3,13 +3,12 @@ import { CodedError, throwIfAborted } from "../../src/lib/errors.ts";
 import type { RunOptions, RunResult } from "../../src/seams/host.ts";
 import { printfFormat, quoteAll } from "./quote.ts";
 import type { ShellPool } from "./shell-pool.ts";
+import { type Command, type Ended, noProgram, programOf, scriptLimit } from "./command.ts";
 import { runAlone } from "./run-alone.ts";
 import type { SpawnerOptions } from "./spawn.ts";
 
 const defaultTimeoutMs = 30_000;
 const defaultMaxOutput = 1024 * 1024;
-/** Bytes of a script that a shell is given with its question. Some shells read it byte by byte: more goes by a session of its own. */
-export const scriptLimit = 64 * 1024;
 
 export interface RunnerOptions {
   readonly pool: ShellPool;
@@ -42,20 +41,6 @@ export function createRunner({ pool, clock, alone }: RunnerOptions) {
   };
 }
 
-/** A command with what it reads, and how much of its output is wanted of each stream. */
-export interface Command {
-  readonly argv: readonly string[];
-  readonly stdin: string | Uint8Array;
-  readonly limit: number;
-}
-
-/** How a command ended; no code when there is no such program. */
-export interface Ended {
-  readonly code: number | undefined;
-  readonly stdout: Buffer;
-  readonly stderr: Buffer;
-}
-
 async function runPooled(pool: ShellPool, { argv, stdin, limit }: Command, stop: AbortSignal): Promise<Ended> {
   const feed = stdin.length === 0 ? "''" : printfFormat(stdin);
   const { stdout, stderr, words } = await pool.ask(
@@ -63,19 +48,6 @@ async function runPooled(pool: ShellPool, { argv, stdin, limit }: Command, stop:
     stop,
   );
   return { code: words[0] === "absent" ? undefined : Number(words[0]), stdout, stderr };
-}
-
-/** The program of a command. @throws invalid_argument without one. */
-export function programOf(argv: readonly string[]): string {
-  const [program] = argv;
-  if (program === undefined || program === "")
-    throw new CodedError("invalid_argument", "a command needs at least a program");
-  if (program.startsWith("-")) throw noProgram(program);
-  return program;
-}
-
-export function noProgram(program: string): CodedError {
-  return new CodedError("not_found", `${program}: the target has no such program`);
 }
 
 function tooLate(program: string, timeoutMs: number): CodedError {

@@ -33,10 +33,6 @@ const startTimeoutMs = 20_000;
 const killTimeoutMs = 20_000;
 
 export function createShellPool({ link, sessions, clock, log, command, onStart }: ShellPoolOptions): ShellPool {
-  const idle: Shell[] = [];
-  const waiting: (() => void)[] = [];
-  let shells = 0;
-
   const start = async (signal: AbortSignal, urgent: boolean): Promise<Shell> => {
     const soon = clock.within(startTimeoutMs, signal);
     const session = await sessions.open({ start: { exec: await command(soon) }, urgent, signal: soon });
@@ -45,6 +41,54 @@ export function createShellPool({ link, sessions, clock, log, command, onStart }
     onStart(shell.group, session.connection.lost);
     return shell;
   };
+  const shelf = createShelf((signal) => start(signal, false));
+  const question = async (shell: Shell, what: Question, signal: AbortSignal): Promise<Answer> => {
+    link.exchanged();
+    try {
+      return await shell.ask(what, signal);
+    } catch (error) {
+      if (!signal.aborted) throw error;
+      void abandon(shell);
+      throw abortError(signal);
+    }
+  };
+  const askUrgently = async (what: Question, signal: AbortSignal): Promise<Answer> => {
+    const free = shelf.takeIdle();
+    const shell = free ?? (await start(signal, true));
+    try {
+      return await question(shell, what, signal);
+    } finally {
+      if (free) shelf.giveBack(free);
+      else shell.close();
+    }
+  };
+  /** Ends what did not end in time, with all that it started. */
+  const abandon = async (shell: Shell): Promise<void> => {
+    try {
+      await askUrgently({ script: killScript(shell.group, "SIGKILL"), maxBytes: 0 }, clock.within(killTimeoutMs));
+    } catch (err) {
+      if (!hasCode(err, "unavailable")) log.warn({ err, group: shell.group.id }, "a late command may still run");
+    }
+    shell.close();
+  };
+  return {
+    askUrgently,
+    async ask(what, signal) {
+      const shell = await shelf.take(signal);
+      try {
+        return await question(shell, what, signal);
+      } finally {
+        shelf.giveBack(shell);
+      }
+    },
+  };
+}
+
+/** The shells that are counted: those at work, and those that wait to be asked. */
+function createShelf(start: (signal: AbortSignal) => Promise<Shell>) {
+  const idle: Shell[] = [];
+  const waiting: (() => void)[] = [];
+  let shells = 0;
   const takeIdle = (): Shell | undefined => {
     for (let shell = idle.pop(); shell; shell = idle.pop()) {
       if (shell.usable()) return shell;
@@ -62,7 +106,7 @@ export function createShellPool({ link, sessions, clock, log, command, onStart }
     }
     shells += 1;
     try {
-      return await start(signal, false);
+      return await start(signal);
     } catch (error) {
       shells -= 1;
       waiting.shift()?.();
@@ -77,46 +121,7 @@ export function createShellPool({ link, sessions, clock, log, command, onStart }
     }
     waiting.shift()?.();
   };
-  const question = async (shell: Shell, what: Question, signal: AbortSignal): Promise<Answer> => {
-    link.exchanged();
-    try {
-      return await shell.ask(what, signal);
-    } catch (error) {
-      if (!signal.aborted) throw error;
-      void abandon(shell);
-      throw abortError(signal);
-    }
-  };
-  const askUrgently = async (what: Question, signal: AbortSignal): Promise<Answer> => {
-    const free = takeIdle();
-    const shell = free ?? (await start(signal, true));
-    try {
-      return await question(shell, what, signal);
-    } finally {
-      if (free) giveBack(free);
-      else shell.close();
-    }
-  };
-  /** Ends what did not end in time, with all that it started. */
-  const abandon = async (shell: Shell): Promise<void> => {
-    try {
-      await askUrgently({ script: killScript(shell.group, "SIGKILL"), maxBytes: 0 }, clock.within(killTimeoutMs));
-    } catch (err) {
-      if (!hasCode(err, "unavailable")) log.warn({ err, group: shell.group.id }, "a late command may still run");
-    }
-    shell.close();
-  };
-  return {
-    askUrgently,
-    async ask(what, signal) {
-      const shell = await take(signal);
-      try {
-        return await question(shell, what, signal);
-      } finally {
-        giveBack(shell);
-      }
-    },
-  };
+  return { takeIdle, take, giveBack };
 }
 
 /** Waits until a shell may be free. A waiter that gives up hands its turn on. */

@@ -9,7 +9,7 @@ import { type Link, unlessAborted } from "./link.ts";
 import type { ProcessGroups } from "./process-groups.ts";
 import { identify } from "./prelude.ts";
 import { quoteAll } from "./quote.ts";
-import { noProgram, programOf } from "./run.ts";
+import { noProgram, programOf } from "./command.ts";
 import { type Session, type Sessions, discard } from "./sessions.ts";
 import type { ProcessGroup } from "./shell.ts";
 
@@ -170,4 +170,3 @@ function signalNumber(name: string | undefined): number {
   const numbers: Readonly<Record<string, number>> = constants.signals;
   return numbers[`SIG${(name ?? "").replace(/^SIG/, "")}`] ?? 0;
 }
-

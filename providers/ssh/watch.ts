@@ -98,8 +98,7 @@ async function* polled(options: WatcherOptions, path: string, signal: AbortSigna
   for (;;) {
     await options.clock.sleep(pollMs, signal);
     const now = await look(options, path, signal);
-    for (const each of new Set([...before.keys(), ...now.keys()]))
-      if (before.get(each) !== now.get(each)) yield each;
+    for (const each of new Set([...before.keys(), ...now.keys()])) if (before.get(each) !== now.get(each)) yield each;
     before = now;
   }
 }
@@ -110,7 +109,8 @@ async function look({ run }: WatcherOptions, path: string, signal: AbortSignal):
   const script = `for f in ${folder} ${folder}/* ${folder}/.[!.]*; do stat -c '%i %f %s %z|%n' -- "$f" 2>/dev/null; done; :`;
   const { stdout, code } = await run(["/bin/sh", "-c", script], { signal, maxOutputBytes: 4 * 1024 * 1024 });
   if (signal.aborted) throw abortError(signal);
-  if (code !== 0 || stdout === "") throw new CodedError("not_found", `${path} can no longer be watched: it is not there`);
+  if (code !== 0 || stdout === "")
+    throw new CodedError("not_found", `${path} can no longer be watched: it is not there`);
   return new Map(
     stdout.split("\n").flatMap((line) => {
       const at = line.indexOf("|");

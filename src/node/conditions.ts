@@ -1,4 +1,5 @@
 import type { NodeCondition } from "../objects.ts";
+import type { LinkTrouble } from "../seams/provider.ts";
 import type { Pressure } from "./pressure.ts";
 
 /** A condition before its times are known. */
@@ -31,6 +32,11 @@ export function nodeVerdicts(pressure: Pressure | undefined, problems: readonly 
       ]
     : [];
   return [...pressures, readyVerdict(problems)];
+}
+
+/** A node whose target is out of reach: all that can be said of it. */
+export function outOfReach({ reason, message }: LinkTrouble): readonly Verdict[] {
+  return [{ type: "Ready", status: "False", reason, message }];
 }
 
 function verdict(type: string, bad: boolean, good: readonly [string, string], ill: readonly [string, string]): Verdict {

@@ -4,9 +4,10 @@ import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { NodeStatus } from "../objects.ts";
 import type { Host } from "../seams/host.ts";
+import type { TargetLink } from "../seams/provider.ts";
 import type { Images } from "../seams/runtime.ts";
 import type { ReservedInput, ResourceList } from "./capacity.ts";
-import { nodeVerdicts } from "./conditions.ts";
+import { nodeVerdicts, outOfReach } from "./conditions.ts";
 import type { WantedStatus } from "./heartbeat.ts";
 import { nodeImages, nodeStatus } from "./node-object.ts";
 import { createLinger, type Pressure, pressureOf, type Readings } from "./pressure.ts";
@@ -26,6 +27,8 @@ export interface TargetStatusDeps {
   readonly runtime: RuntimeHealth;
   /** Other reasons for the node not to be ready, such as PLEG's. */
   readonly problems: () => readonly string[];
+  /** The way to a target on another machine. */
+  readonly link?: TargetLink;
   readonly clock: Clock;
 }
 
@@ -78,8 +81,10 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
   return {
     bare: () => status([]),
     async wanted(signal) {
+      const trouble = deps.link?.trouble();
+      if (trouble) return { status: status(images.known()), verdicts: outOfReach(trouble) };
       const read = await pressure(signal);
-      const list = await images(signal);
+      const list = await images.read(signal);
       const problems = [...runtime.problems(), ...deps.problems()];
       const verdicts =
         typeof read === "string" ? nodeVerdicts(undefined, [...problems, read]) : nodeVerdicts(read, problems);
@@ -91,14 +96,12 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
 type ImageList = NonNullable<NodeStatus["images"]>;
 
 /** The images, read now and then; the last list when the runtime does not answer. */
-function createImageList({
-  settings,
-  images,
-  runtime,
-  clock,
-}: TargetStatusDeps): (signal: AbortSignal) => Promise<ImageList> {
+function createImageList({ settings, images, runtime, clock }: TargetStatusDeps): {
+  known(): ImageList;
+  read(signal: AbortSignal): Promise<ImageList>;
+} {
   let known: { readonly at: number; readonly list: ImageList } | undefined;
-  return async (signal) => {
+  const read = async (signal: AbortSignal): Promise<ImageList> => {
     if (known && clock.monotonic() - known.at < imagesEveryMs) return known.list;
     if (runtime.version() === undefined) return [];
     const list = await images.listImages(clock.within(patienceMs, signal)).then(
@@ -108,6 +111,7 @@ function createImageList({
     known = { at: clock.monotonic(), list };
     return list;
   };
+  return { known: () => known?.list ?? [], read };
 }
 
 async function takeReadings(

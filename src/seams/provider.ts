@@ -7,13 +7,28 @@ import type { Runtime } from "./runtime.ts";
  *  does. `shared`: the node touches only what carries its label `graftlet.dev/node`. */
 export type Sharing = "exclusive" | "shared";
 
+/** Why a target is out of reach: a word for the node's Ready condition, and a sentence with the remedy. */
+export interface LinkTrouble {
+  readonly reason: string;
+  readonly message: string;
+}
+
+/** The way to a target that is not the machine graftlet runs on. */
+export interface TargetLink {
+  /** Undefined while the target can be reached, and while that is being found out. */
+  trouble(): LinkTrouble | undefined;
+  /** Calls back whenever the answer may have changed. @returns what stops that. */
+  onChange(listener: () => void): () => void;
+}
+
 /** A node's target. Disposing of it closes connections and touches no pod. */
 export interface Target extends AsyncDisposable {
   readonly host: Host;
   readonly runtime: Runtime;
   readonly sharing: Sharing;
-  /** The target is another machine: pods have its addresses, the kubelet API those of the machine that graftlet runs on. */
-  readonly remote?: boolean;
+  /** Present where the target is another machine: pods have its addresses, the kubelet API those of the machine that
+   *  graftlet runs on. */
+  readonly link?: TargetLink;
   /** The kubelet's root directory on the target, where the provider's own configuration names one. */
   readonly rootDir?: string;
 }

@@ -41,7 +41,11 @@ describe("the link to a host over SSH", () => {
   const drop = async (on: boolean) =>
     void (await rig().mustInside(
       on
-        ? ["sh", "-c", "nft add table ip cut; nft 'add chain ip cut in { type filter hook input priority 0; }'; nft add rule ip cut in tcp dport 22 drop; nft add rule ip cut in tcp sport 22 drop"]
+        ? [
+            "sh",
+            "-c",
+            "nft add table ip cut; nft 'add chain ip cut in { type filter hook input priority 0; }'; nft add rule ip cut in tcp dport 22 drop; nft add rule ip cut in tcp sport 22 drop",
+          ]
         : ["nft", "delete", "table", "ip", "cut"],
     ));
 
@@ -119,7 +123,9 @@ describe("the link to a host over SSH", () => {
   test("a changed host key stops everything, and is not tried in a storm", async () => {
     const file = join(rig().outside, "changed");
     const [name] = readFileSync(join(rig().outside, "known_hosts"), "utf8").split(" ");
-    const other = (await must(["sh", "-c", `ssh-keygen -q -t ed25519 -N '' -f ${file}-key && cat ${file}-key.pub`])).split(" ");
+    const other = (
+      await must(["sh", "-c", `ssh-keygen -q -t ed25519 -N '' -f ${file}-key && cat ${file}-key.pub`])
+    ).split(" ");
     writeFileSync(file, `${name} ${other[0]} ${other[1]}\n`);
     const state = await downOf({ knownHostsFile: file });
     assert.equal(state.why.reason, "HostKeyMismatch");
@@ -180,11 +186,17 @@ describe("the link to a host over SSH", () => {
     const cases: readonly (readonly [Readonly<Record<string, unknown>>, RegExp])[] = [
       [{ user: "nobody-there" }, /refused the login: add the public key of .* or correct user/],
       [{ privateKeyFile: other }, /is no key that can be used .*check it and passphraseFile/],
-      [{ privateKeyFile: other, passphraseFile: passphrase }, /is no key that can be used .*check it and passphraseFile/],
+      [
+        { privateKeyFile: other, passphraseFile: passphrase },
+        /is no key that can be used .*check it and passphraseFile/,
+      ],
       [{ privateKeyFile: open }, /others can read .* \(mode 644\): run chmod 600/],
       [{ privateKeyFile: join(outside, "absent") }, /privateKeyFile cannot be read/],
       [{ privateKeyFile: undefined, passwordFile: password }, /refused the login: correct user or the password/],
-      [{ privateKeyFile: undefined, agentSocket: join(outside, "no-agent") }, /refused the login: add a key of the agent/],
+      [
+        { privateKeyFile: undefined, agentSocket: join(outside, "no-agent") },
+        /refused the login: add a key of the agent/,
+      ],
     ];
     for (const [fields, sentence] of cases) {
       const { why } = await downOf(fields);
@@ -237,8 +249,31 @@ describe("the link to a host over SSH", () => {
   test("hostile names, arguments, contents and input stay what they are", async () => {
     await using host = hostOf();
     const hostile = [
-      "'; touch pwned; '", '"$(touch pwned)"', "`touch pwned`", "a\nb", "-rf", "--", "*", "?", "[a]", "~", "$HOME", "\\",
-      "\\n", "%s%n", "é ü 漢字 🎉", " lead and trail ", "tab\there", "a'b", "}", "#", "!!", "\u0001\u001b[31m", "$'\\x41'", "&& false", "x\n",
+      "'; touch pwned; '",
+      '"$(touch pwned)"',
+      "`touch pwned`",
+      "a\nb",
+      "-rf",
+      "--",
+      "*",
+      "?",
+      "[a]",
+      "~",
+      "$HOME",
+      "\\",
+      "\\n",
+      "%s%n",
+      "é ü 漢字 🎉",
+      " lead and trail ",
+      "tab\there",
+      "a'b",
+      "}",
+      "#",
+      "!!",
+      "\u0001\u001b[31m",
+      "$'\\x41'",
+      "&& false",
+      "x\n",
     ];
     const dir = `${rig().dir}/hostile ' $dir`;
     await host.fs.apply([{ do: "mkdir", path: dir }]);
@@ -279,7 +314,10 @@ describe("the link to a host over SSH", () => {
     await using host = hostOf();
     const dir = `${rig().dir}/large`;
     const data = Buffer.alloc(3_000_000, Buffer.from(Array.from({ length: 251 }, (_, index) => index)));
-    await host.fs.apply([{ do: "mkdir", path: dir }, { do: "write", path: `${dir}/f`, data, mode: 0o600 }]);
+    await host.fs.apply([
+      { do: "mkdir", path: dir },
+      { do: "write", path: `${dir}/f`, data, mode: 0o600 },
+    ]);
     assert.ok((await host.fs.readFile(`${dir}/f`)).equals(data));
     await using file = await host.fs.open(`${dir}/f`);
     const parts: Buffer[] = [];
@@ -291,11 +329,21 @@ describe("the link to a host over SSH", () => {
     }
     assert.ok(Buffer.concat(parts).equals(data));
     await host.fs.apply(
-      Array.from({ length: 2000 }, (_, index) => ({ do: "write", path: `${dir}/file-with-a-long-name-${index}`, data: "x" })),
+      Array.from({ length: 2000 }, (_, index) => ({
+        do: "write",
+        path: `${dir}/file-with-a-long-name-${index}`,
+        data: "x",
+      })),
     );
     assert.equal((await host.fs.list(dir)).length, 2001);
-    const failing = Array.from({ length: 2000 }, (_, index) => ({ do: "write", path: `${dir}/second-with-a-long-name-${index}`, data: "x" }) as const);
-    await assert.rejects(host.fs.apply([...failing.slice(0, 999), { do: "chmod", path: `${dir}/none`, mode: 0 }, ...failing.slice(999)]), { code: "not_found", message: /none/ });
+    const failing = Array.from(
+      { length: 2000 },
+      (_, index) => ({ do: "write", path: `${dir}/second-with-a-long-name-${index}`, data: "x" }) as const,
+    );
+    await assert.rejects(
+      host.fs.apply([...failing.slice(0, 999), { do: "chmod", path: `${dir}/none`, mode: 0 }, ...failing.slice(999)]),
+      { code: "not_found", message: /none/ },
+    );
     assert.equal((await host.fs.list(dir)).length, 3000);
     await host.fs.apply([{ do: "remove", path: dir, recursive: true }]);
   });
@@ -316,7 +364,10 @@ describe("the link to a host over SSH", () => {
     await using host = hostOf();
     await host.run(["true"]);
     const dir = `${rig().dir}/trips`;
-    const changes = Array.from({ length: 40 }, (_, index) => ({ do: "write", path: `${dir}/${index}`, data: `data ${index}` }) as const);
+    const changes = Array.from(
+      { length: 40 },
+      (_, index) => ({ do: "write", path: `${dir}/${index}`, data: `data ${index}` }) as const,
+    );
     const work: readonly (readonly [string, number, () => Promise<unknown>])[] = [
       ["apply of 41 changes", 1, () => host.fs.apply([{ do: "mkdir", path: dir }, ...changes])],
       ["readFile", 1, () => host.fs.readFile("/etc/passwd")],

@@ -88,7 +88,10 @@ export async function startSshdRig(name: string, options: SshdRigOptions = {}): 
   let said = "";
   holder.stdout.on("data", (chunk: Buffer) => (said += chunk.toString()));
   holder.stderr.on("data", (chunk: Buffer) => (said += chunk.toString()));
-  const init = await waitFor("the machine's namespaces", () => initOf(holder, said), { timeoutMs: 30_000, everyMs: 20 });
+  const init = await waitFor("the machine's namespaces", () => initOf(holder, said), {
+    timeoutMs: 30_000,
+    everyMs: 20,
+  });
   const into = ["nsenter", "--target", String(init), "--net", "--mount", "--pid", "--uts"];
   const inside = (argv: readonly string[], options?: RunOptions) => run([...into, ...argv], options);
   const mustInside = (argv: readonly string[], options?: RunOptions) => must([...into, ...argv], options);
@@ -128,9 +131,13 @@ export async function startSshdRig(name: string, options: SshdRigOptions = {}): 
     async startSshd(lines = []) {
       await inside(["pkill", "-KILL", "-o", "-f", "^sshd: /usr/sbin/sshd"]);
       await mustInside(["sh", "-c", `cat > ${dir}/sshd_config`], { stdin: sshdConfig(dir, lines) });
-      const daemon = spawn(into[0] ?? "", [...into.slice(1), "/usr/sbin/sshd", "-D", "-e", "-f", `${dir}/sshd_config`], {
-        stdio: ["ignore", "ignore", "pipe"],
-      });
+      const daemon = spawn(
+        into[0] ?? "",
+        [...into.slice(1), "/usr/sbin/sshd", "-D", "-e", "-f", `${dir}/sshd_config`],
+        {
+          stdio: ["ignore", "ignore", "pipe"],
+        },
+      );
       let log = "";
       daemon.stderr.on("data", (chunk: Buffer) => (log = (log + chunk.toString()).slice(-4000)));
       sshd.daemon = daemon;
@@ -192,9 +199,13 @@ async function openWay(init: number): Promise<Way> {
       flush: (done) => void setTimeout(done, delayMs),
     });
   const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
-    const join = spawn("nsenter", ["--target", String(init), "--net", "socat", "-", `TCP:127.0.0.1:${sshPort},nodelay`], {
-      stdio: ["pipe", "pipe", "ignore"],
-    });
+    const join = spawn(
+      "nsenter",
+      ["--target", String(init), "--net", "socat", "-", `TCP:127.0.0.1:${sshPort},nodelay`],
+      {
+        stdio: ["pipe", "pipe", "ignore"],
+      },
+    );
     socket.on("error", () => undefined);
     join.stdin.on("error", () => undefined);
     socket.pipe(line()).pipe(join.stdin);

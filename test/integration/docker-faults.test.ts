@@ -181,7 +181,7 @@ describe("the Docker Engine is killed and started again without live-restore", {
     ]);
     assert.equal(statusOf(deafOnFailure)?.lastState?.terminated?.exitCode, 137);
     t.diagnostic(`the last pod ran again ${Math.round(performance.now() - since)} ms after the daemon was killed`);
-    await Promise.all(restarted.map((name) => name !== "half-done" && pods.ready(name)));
+    await Promise.all(restarted.filter((name) => name !== "half-done").map((name) => pods.ready(name)));
     await untilReadiness(cluster, ready, 20_000);
     // What is to happen once has time to happen twice: the first back-off of a crash loop is ten seconds.
     const settled = await invariants.standing(...restarted);

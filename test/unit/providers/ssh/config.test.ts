@@ -1,0 +1,121 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { readSshConfig } from "../../../../providers/ssh/config.ts";
+
+const least = { host: "machine.example", user: "root", privateKeyFile: "/k", knownHostsFile: "/h" };
+
+test("the least that is needed, and what the rest is then", () => {
+  assert.deepEqual(readSshConfig(least), {
+    host: "machine.example",
+    port: 22,
+    user: "root",
+    login: { by: "key", privateKeyFile: "/k" },
+    trust: { by: "knownHosts", file: "/h" },
+    runtime: "auto",
+    sudo: "auto",
+    network: "isolated",
+    cri: undefined,
+    docker: undefined,
+  });
+});
+
+test("every field", () => {
+  const fingerprint = `SHA256:${"a".repeat(43)}`;
+  const { login, trust, ...rest } = readSshConfig({
+    host: "fd00::1",
+    port: 2222,
+    user: "me",
+    agentSocket: "/agent",
+    hostKeyFingerprints: [`${fingerprint}=`],
+    runtime: "unix:///run/containerd/containerd.sock",
+    rootDir: "/var/lib/graftlet",
+    sudo: "never",
+    network: "routed",
+    kubernetesService: "[fd00::2]:6443",
+    cri: { sharing: "shared" },
+    docker: { network: "n" },
+  });
+  assert.deepEqual(login, { by: "agent", agentSocket: "/agent" });
+  assert.deepEqual(trust, { by: "fingerprints", fingerprints: [fingerprint] });
+  assert.deepEqual(rest, {
+    host: "fd00::1",
+    port: 2222,
+    user: "me",
+    runtime: { socket: "/run/containerd/containerd.sock" },
+    rootDir: "/var/lib/graftlet",
+    sudo: "never",
+    network: "routed",
+    kubernetesService: { host: "fd00::2", port: 6443 },
+    cri: { sharing: "shared" },
+    docker: { network: "n" },
+  });
+  const withKey = readSshConfig({ ...least, passphraseFile: "/p" });
+  assert.deepEqual(withKey.login, { by: "key", privateKeyFile: "/k", passphraseFile: "/p" });
+  const withPassword = readSshConfig({ ...least, privateKeyFile: undefined, passwordFile: "/w" });
+  assert.deepEqual(withPassword.login, { by: "password", passwordFile: "/w" });
+  assert.deepEqual(readSshConfig({ ...least, hostKey: "trustOnFirstUse" }).trust, { by: "firstUse", file: "/h" });
+});
+
+const wrong: readonly (readonly [string, unknown, RegExp])[] = [
+  ["no map", undefined, /not a map of fields: write at least host, user/],
+  ["a list", [], /not a map of fields/],
+  [
+    "a field that is none",
+    { ...least, hots: "x" },
+    /providerConfig\.hots is not a field of the ssh provider: remove it/,
+  ],
+  ["no host", { ...least, host: undefined }, /providerConfig\.host is undefined/],
+  ["a host with an option in it", { ...least, host: "a b" }, /providerConfig\.host is "a b"/],
+  ["no user", { ...least, user: "" }, /providerConfig\.user is ""/],
+  ["a port that is none", { ...least, port: 70_000 }, /providerConfig\.port is 70000, not a port/],
+  ["a port as a text", { ...least, port: "22" }, /providerConfig\.port is "22", not a port/],
+  ["no login", { ...least, privateKeyFile: undefined }, /names no way to log in: add one of/],
+  ["two logins", { ...least, agentSocket: "/a" }, /has both privateKeyFile and agentSocket: keep one/],
+  [
+    "a passphrase for no key",
+    { ...least, privateKeyFile: undefined, agentSocket: "/a", passphraseFile: "/p" },
+    /opens no key/,
+  ],
+  [
+    "a relative key file",
+    { ...least, privateKeyFile: "key" },
+    /providerConfig\.privateKeyFile is "key", not an absolute path/,
+  ],
+  ["no host key", { ...least, knownHostsFile: undefined }, /does not say how to know the target/],
+  ["two ways to know it", { ...least, hostKeyFingerprints: [] }, /both knownHostsFile and hostKeyFingerprints/],
+  [
+    "no fingerprint",
+    { ...least, knownHostsFile: undefined, hostKeyFingerprints: ["ab:cd"] },
+    /not a list of fingerprints/,
+  ],
+  ["another word for first use", { ...least, hostKey: "any" }, /write trustOnFirstUse, or remove it/],
+  [
+    "first use without a file",
+    { ...least, knownHostsFile: undefined, hostKey: "trustOnFirstUse" },
+    /no place to keep the first key/,
+  ],
+  [
+    "first use and fingerprints",
+    { ...least, hostKey: "trustOnFirstUse", hostKeyFingerprints: [] },
+    /both hostKey and hostKeyFingerprints/,
+  ],
+  [
+    "a runtime that is none",
+    { ...least, runtime: "containerd" },
+    /providerConfig\.runtime is "containerd": write auto, or a socket/,
+  ],
+  ["a relative root directory", { ...least, rootDir: "x" }, /providerConfig\.rootDir is "x", not an absolute path/],
+  ["sudo that is neither", { ...least, sudo: true }, /providerConfig\.sudo is true: write auto or never/],
+  ["a network that is neither", { ...least, network: "host" }, /write isolated or routed/],
+  ["an API server without a port", { ...least, kubernetesService: "10.0.0.1" }, /write host:port/],
+  [
+    "an API server with a port that is none",
+    { ...least, kubernetesService: "a:99999" },
+    /kubernetesService is 99999, not a port/,
+  ],
+];
+
+for (const [what, config, sentence] of wrong)
+  test(`refused with a sentence: ${what}`, () => {
+    assert.throws(() => readSshConfig(config), { code: "invalid_argument", message: sentence });
+  });

@@ -1,0 +1,42 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { privilegesOf, shellCommand } from "../../../../providers/ssh/privileges.ts";
+
+const config = { user: "me", sudo: "auto" } as const;
+const told = (...lines: readonly string[]) => `${lines.join("\n")}\n`;
+
+test("root lacks nothing", () => {
+  const found = privilegesOf(told("root", "root", "/usr/lib/sftp-server", "perl python3 ", "", "proc"), config);
+  assert.deepEqual(found, {
+    as: "root",
+    groups: ["root"],
+    sftpServer: "/usr/lib/sftp-server",
+    relays: ["python3", "perl"],
+    missing: [],
+  });
+  assert.equal(shellCommand(found), "exec /bin/sh");
+});
+
+test("a user with sudo needs a relay and an SFTP server of its own", () => {
+  const found = privilegesOf(told("sudo", "me docker", "", "", "", "proc"), config);
+  assert.equal(shellCommand(found), "exec sudo -n /bin/sh");
+  assert.deepEqual(found.groups, ["me", "docker"]);
+  assert.equal(found.missing.length, 2);
+  assert.match(found.missing[0] ?? "", /none of python3, perl, socat, nc/);
+  assert.match(found.missing[1] ?? "", /no sftp-server program/);
+});
+
+test("a user without rights, programs that are not there, no /proc", () => {
+  const { missing, as } = privilegesOf(told("user", "me", "", "nc ", "stat awk ", ""), config);
+  assert.equal(as, "user");
+  assert.match(missing[0] ?? "", /me ALL=\(ALL\) NOPASSWD: ALL/);
+  assert.match(missing[1] ?? "", /no stat program/);
+  assert.match(missing[2] ?? "", /no awk program/);
+  assert.match(missing[3] ?? "", /does not show \/proc/);
+  const never = privilegesOf(told("user", "me", "", "", "", "proc"), { user: "me", sudo: "never" });
+  assert.match(never.missing[0] ?? "", /set sudo: auto, or log in as root/);
+});
+
+test("an answer that is none is an error", () => {
+  assert.throws(() => privilegesOf("", config), { code: "failed_precondition" });
+});

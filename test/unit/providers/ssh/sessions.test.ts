@@ -1,0 +1,98 @@
+import assert from "node:assert/strict";
+import { EventEmitter } from "node:events";
+import { test } from "node:test";
+import type { Connection } from "../../../../providers/ssh/connection.ts";
+import type { Link } from "../../../../providers/ssh/link.ts";
+import { createSessions } from "../../../../providers/ssh/sessions.ts";
+import { CodedError } from "../../../../src/lib/errors.ts";
+import { fakeClock } from "../../../fakes/clock.ts";
+
+interface FakeOptions {
+  /** Sessions that the target's sshd allows on a connection. */
+  readonly allowed?: number;
+  readonly connections?: number;
+}
+
+/** A link to a target with so many connections at most. */
+function target({ allowed = 10, connections: most = 3 }: FakeOptions = {}) {
+  const clock = fakeClock();
+  const connections: Connection[] = [];
+  const channels: EventEmitter[] = [];
+  const connect = (): Connection => {
+    let open = 0;
+    const client = {
+      exec(_command: string, done: (error: Error | undefined, channel?: unknown) => void) {
+        if (open >= allowed) return done(Object.assign(new Error("open failed"), { reason: 2 }));
+        open += 1;
+        const channel = new EventEmitter().once("close", () => (open -= 1));
+        channels.push(channel);
+        done(undefined, channel);
+      },
+    };
+    const connection = { client, lost: new AbortController().signal, sessions: 0, limit: 8 } as unknown as Connection;
+    connections.push(connection);
+    return connection;
+  };
+  const link = {
+    onChange: () => () => undefined,
+    exchanged: () => undefined,
+    connections: () => connections,
+    connection: async () => connections[0] ?? connect(),
+    async another() {
+      if (connections.length >= most) throw new CodedError("failed_precondition", "as many as there may be");
+      return connect();
+    },
+  } as unknown as Link;
+  const sessions = createSessions({ link, clock });
+  const open = (options: { urgent?: boolean; signal?: AbortSignal } = {}) =>
+    sessions.open({ start: { exec: "exec /bin/sh" }, ...options });
+  const used = () => connections.map((connection) => connection.sessions);
+  return { clock, open, used, channels };
+}
+
+const times = <T>(count: number, make: () => T): T[] => Array.from({ length: count }, make);
+
+test("a connection takes seven sessions, and an eighth that is urgent; more take another connection", async () => {
+  const { open, used } = target();
+  await Promise.all(times(7, () => open()));
+  assert.deepEqual(used(), [7]);
+  await open({ urgent: true });
+  assert.deepEqual(used(), [8]);
+  await open();
+  assert.deepEqual(used(), [8, 1]);
+});
+
+test("when all is taken the next waits for a session to end, in turn, or until its signal", async () => {
+  const { open, used, channels, clock } = target({ connections: 2 });
+  await Promise.all(times(14, () => open()));
+  assert.deepEqual(used(), [7, 7]);
+  const stop = new AbortController();
+  const gone = assert.rejects(open({ signal: stop.signal }), { code: "cancelled" });
+  let done = false;
+  const next = open().then(() => (done = true));
+  await clock.advance(0);
+  assert.equal(done, false);
+  stop.abort();
+  await gone;
+  channels[3]?.emit("close");
+  await next;
+  assert.deepEqual(used(), [7, 7]);
+});
+
+test("a target that allows fewer sessions is learnt to", async () => {
+  const { open, used } = target({ allowed: 2 });
+  for (let count = 0; count < 4; count++) await open();
+  assert.deepEqual(
+    used().reduce((sum, each) => sum + each, 0),
+    4,
+  );
+  assert.ok(
+    used().every((each) => each <= 2),
+    String(used()),
+  );
+});
+
+test("one that allows none says what to set", async () => {
+  const { open } = target({ allowed: 0 });
+  await assert.rejects(open(), { code: "failed_precondition", message: /MaxSessions/ });
+});
