@@ -46,6 +46,7 @@ const fenced: Readonly<Record<string, string>> = {
   express: "server",
   "@grpc/grpc-js": "providers",
   dockerode: "providers",
+  ssh2: "providers",
   ws: "streams",
 };
 

@@ -37,8 +37,8 @@ export async function attach(
     throwIfAborted(gone);
     addAbortSignal(gone, connection);
     // The daemon takes the end of an input that it is not to close for the end of the output.
-    streams.stdin?.pipe(connection, { end: Boolean(stdinOnce) && !tty });
-    await docker.call(() => demultiplex(connection, { ...streams, tty: Boolean(tty) }, gone), gone, "none");
+    streams.stdin?.pipe(connection, { end: stdinOnce && !tty });
+    await docker.call(() => demultiplex(connection, { ...streams, tty }, gone), gone, "none");
     await stillAnswers(parts, containerId, gone);
     return 0;
   } finally {

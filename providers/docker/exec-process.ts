@@ -45,8 +45,7 @@ export async function startExec(parts: DockerParts, wish: ExecWish, signal: Abor
       ...state,
       id,
       connection,
-      output: (to, until) =>
-        parts.docker.call(() => handOn({ connection, state, tty }, to, until), until, "none"),
+      output: (to, until) => parts.docker.call(() => handOn({ connection, state, tty }, to, until), until, "none"),
     };
   } catch (error) {
     if (signal.aborted) await state.kill("KILL");

@@ -8,7 +8,8 @@ export interface ExecState {
   begun(signal: AbortSignal): Promise<number>;
   /** Waits until it has ended. @returns its exit code. */
   ended(signal: AbortSignal): Promise<number>;
-  /** Sends it a signal, if it still runs. Never throws, and gives up after five seconds. */
+  /** Sends it a signal, if it still runs. Never throws. A daemon that does not answer is waited for five seconds; should it
+   *  answer within the next two minutes, the signal is sent then. */
   kill(how: "KILL" | "HUP"): Promise<void>;
 }
 
@@ -23,7 +24,8 @@ interface Inspected {
 /** Between two looks. */
 const firstLookMs = 5;
 const slowestLookMs = 1000;
-const killMs = 5000;
+const killMs = 120_000;
+const awaitKillMs = 5000;
 
 /** @param id the daemon's for the command. */
 export function execState(parts: DockerParts, id: string): ExecState {
@@ -43,18 +45,24 @@ export function execState(parts: DockerParts, id: string): ExecState {
     begun: async (signal) => (await once(hasBegun, signal)).Pid,
     ended: async (signal) => (await once(hasEnded, signal)).ExitCode ?? 0,
     async kill(how) {
-      const soon = clock.within(killMs);
-      try {
-        const { Pid: pid, Running: running } = await once(hasBegun, soon);
-        if (!running || pid === 0) return;
-        // `kill` as the shell has it: not every machine has a program of that name.
-        const argv = ["sh", "-c", 'kill -s "$1" "$2"', "kill", how, String(pid)];
-        const { code, stderr } = await host.run(argv, { signal: soon });
-        if (code !== 0) log.warn({ exec: id, pid, why: stderr.trim() }, "cannot end a command in a container");
-      } catch (error) {
-        // With its container gone, so is the command.
-        if (!hasCode(error, "not_found")) log.warn({ exec: id, err: error }, "cannot end a command in a container");
-      }
+      const killed = new AbortController();
+      const kill = trySending(how).finally(() => killed.abort());
+      await Promise.race([kill, clock.sleep(awaitKillMs, killed.signal).catch(() => undefined)]);
     },
   };
+
+  async function trySending(how: "KILL" | "HUP"): Promise<void> {
+    const soon = clock.within(killMs);
+    try {
+      const { Pid: pid, Running: running } = await once(hasBegun, soon);
+      if (!running || pid === 0) return;
+      // `kill` as the shell has it: not every machine has a program of that name.
+      const argv = ["sh", "-c", 'kill -s "$1" "$2"', "kill", how, String(pid)];
+      const { code, stderr } = await host.run(argv, { signal: soon });
+      if (code !== 0) log.warn({ exec: id, pid, why: stderr.trim() }, "cannot end a command in a container");
+    } catch (error) {
+      // With its container gone, so is the command.
+      if (!hasCode(error, "not_found")) log.warn({ exec: id, err: error }, "cannot end a command in a container");
+    }
+  }
 }

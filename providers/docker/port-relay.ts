@@ -39,7 +39,10 @@ export function createPortRelay(parts: DockerParts): ConnectToPort {
 
   function tell(why: string): void {
     if (!told)
-      log.warn({ why }, "port-forward cannot enter pods on this target: servers that listen on 127.0.0.1 do not answer");
+      log.warn(
+        { why },
+        "port-forward cannot enter pods on this target: servers that listen on 127.0.0.1 do not answer",
+      );
     told = true;
   }
 

@@ -86,7 +86,14 @@ const halfClosedSeconds = "14400";
 const programs: Readonly<Record<string, RelayProgram>> = {
   socat: {
     argv: (address, port) => [
-      ...["socat", "-d", "-d", "-t", halfClosedSeconds, "-b", "65536", "-,shut-close"],
+      "socat",
+      "-d",
+      "-d",
+      "-t",
+      halfClosedSeconds,
+      "-b",
+      "65536",
+      "-,shut-close",
       address.includes(":") ? `TCP6:[${address}]:${port}` : `TCP4:${address}:${port}`,
     ],
     connected: /starting data transfer loop/,

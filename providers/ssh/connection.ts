@@ -32,6 +32,8 @@ export async function openConnection(config: SshConfig, signal: AbortSignal): Pr
   const refused: { by?: LinkError } = {};
   await ready(client, connectConfig(config, credentials, { check, refused }), { config, refused, signal });
   client.setNoDelay(true);
+  // One listener for each socket that the target listens on.
+  client.setMaxListeners(0);
   const lost = new AbortController();
   const lose = (error?: unknown) => {
     if (!lost.signal.aborted) lost.abort(lostError(config, error));

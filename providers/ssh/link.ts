@@ -51,114 +51,157 @@ type State =
   | { readonly is: "closed" };
 
 /** Makes the link; the first who asks for a connection makes it connect, and from then on it stays connected. */
-export function createLink({ config, clock, log, open = openConnection }: LinkOptions): Link {
-  const born = clock.now();
-  const listeners = new Set<(state: LinkState) => void>();
-  const live = new Set<Connection>();
-  const closing = new AbortController();
-  let state: State = { is: "idle" };
-  let downSince = born;
-  let failures = 0;
-  let lastReason: LinkError["reason"] | undefined;
-  let exchanges = 0;
-  let growing: Promise<Connection> | undefined;
+export function createLink(options: LinkOptions): Link {
+  return new SshLink(options);
+}
 
-  const seen = (): LinkState => outside(state, { born, connections: live.size, config });
-  const become = (next: State) => {
-    state = next;
-    for (const listener of listeners) listener(seen());
-  };
-  const goDown = (why: LinkError) => {
-    failures = lastReason === why.reason ? failures + 1 : 1;
-    lastReason = why.reason;
-    const delay = retryDelay(why.reason, failures) * clock.jitter(0.8, 1.2);
-    const timer = clock.after(delay, () => void connect().catch(() => undefined));
-    log.warn({ err: why, reason: why.reason, retryInMs: Math.round(delay) }, "link is down");
-    become({ is: "down", since: downSince, why, nextTryAt: clock.now() + delay, timer });
-  };
-  const adopt = (connection: Connection): Connection => {
-    throwIfAborted(connection.lost);
-    live.add(connection);
-    connection.lost.addEventListener("abort", () => {
-      live.delete(connection);
-      if (state.is !== "up") return;
-      if (live.size > 0) return become(state);
-      downSince = clock.now();
-      if (downSince - state.since >= steadyMs) failures = 0;
-      goDown(reasonOf(connection.lost.reason));
+class SshLink implements Link {
+  readonly #config: SshConfig;
+  readonly #clock: Clock;
+  readonly #log: Logger;
+  readonly #open: NonNullable<LinkOptions["open"]>;
+  readonly #listeners = new Set<(state: LinkState) => void>();
+  readonly #live = new Set<Connection>();
+  readonly #closing = new AbortController();
+  readonly #born: number;
+  #state: State = { is: "idle" };
+  #downSince: number;
+  /** Failures in a row for the last reason. */
+  #failures = 0;
+  #lastReason: LinkError["reason"] | undefined;
+  #exchanges = 0;
+  #growing: Promise<Connection> | undefined;
+
+  constructor({ config, clock, log, open = openConnection }: LinkOptions) {
+    this.#config = config;
+    this.#clock = clock;
+    this.#log = log;
+    this.#open = open;
+    this.#born = clock.now();
+    this.#downSince = this.#born;
+  }
+
+  state(): LinkState {
+    return outside(this.#state, { born: this.#born, connections: this.#live.size, config: this.#config });
+  }
+
+  onChange(listener: (state: LinkState) => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+
+  roundTrips(): number {
+    return this.#exchanges;
+  }
+
+  exchanged(): void {
+    this.#exchanges += 1;
+  }
+
+  connections(): readonly Connection[] {
+    return [...this.#live];
+  }
+
+  async connection(signal?: AbortSignal): Promise<Connection> {
+    throwIfAborted(signal);
+    const state = this.#state;
+    if (state.is === "closed") throw closedError();
+    if (state.is === "down") throw unreachable(this.#config, state.why);
+    const [first] = this.#live;
+    return state.is === "up" && first ? first : unlessAborted(this.#connect(), signal);
+  }
+
+  async another(signal?: AbortSignal): Promise<Connection> {
+    throwIfAborted(signal);
+    this.#growing ??= this.#grow().finally(() => {
+      this.#growing = undefined;
     });
-    return connection;
-  };
-  const connect = (): Promise<Connection> => {
-    if (state.is === "connecting") return state.ready;
-    const ready = attempt();
-    become({ is: "connecting", since: clock.now(), ready });
+    return unlessAborted(this.#growing, signal);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const state = this.#state;
+    if (state.is === "closed") return;
+    if (state.is === "down") state.timer.cancel();
+    this.#become({ is: "closed" });
+    this.#closing.abort();
+    for (const connection of this.#live) connection.close();
+    await Promise.allSettled([state.is === "connecting" ? state.ready : undefined, this.#growing]);
+  }
+
+  #become(next: State): void {
+    this.#state = next;
+    for (const listener of this.#listeners) listener(this.state());
+  }
+
+  #connect(): Promise<Connection> {
+    if (this.#state.is === "connecting") return this.#state.ready;
+    const ready = this.#attempt();
+    this.#become({ is: "connecting", since: this.#clock.now(), ready });
     return ready;
-  };
-  const attempt = async (): Promise<Connection> => {
+  }
+
+  async #attempt(): Promise<Connection> {
     // The state is "connecting" before anything here can fail.
     await Promise.resolve();
     try {
-      const connection = adopt(await open(config, closing.signal));
-      exchanges += 1;
-      log.info({ target: nameOf(config) }, "link is up");
-      become({ is: "up", since: clock.now() });
+      const connection = this.#adopt(await this.#open(this.#config, this.#closing.signal));
+      this.#exchanges += 1;
+      this.#log.info({ target: nameOf(this.#config) }, "link is up");
+      this.#become({ is: "up", since: this.#clock.now() });
       return connection;
     } catch (error) {
-      if (closing.signal.aborted) throw closedError();
+      if (this.#closing.signal.aborted) throw closedError();
       const why = reasonOf(error);
-      goDown(why);
-      throw unreachable(config, why);
+      this.#goDown(why);
+      throw unreachable(this.#config, why);
     }
-  };
-  const grow = async (): Promise<Connection> => {
-    if (live.size >= mostConnections)
+  }
+
+  #adopt(connection: Connection): Connection {
+    throwIfAborted(connection.lost);
+    if (this.#closing.signal.aborted) {
+      connection.close();
+      throw closedError();
+    }
+    this.#live.add(connection);
+    connection.lost.addEventListener("abort", () => this.#lose(connection));
+    return connection;
+  }
+
+  #lose(connection: Connection): void {
+    this.#live.delete(connection);
+    if (this.#state.is !== "up") return;
+    if (this.#live.size > 0) return this.#become(this.#state);
+    this.#downSince = this.#clock.now();
+    if (this.#downSince - this.#state.since >= steadyMs) this.#failures = 0;
+    this.#goDown(reasonOf(connection.lost.reason));
+  }
+
+  #goDown(why: LinkError): void {
+    this.#failures = this.#lastReason === why.reason ? this.#failures + 1 : 1;
+    this.#lastReason = why.reason;
+    const delay = retryDelay(why.reason, this.#failures) * this.#clock.jitter(0.8, 1.2);
+    const timer = this.#clock.after(delay, () => void this.#connect().catch(() => undefined));
+    this.#log.warn({ err: why, reason: why.reason, retryInMs: Math.round(delay) }, "link is down");
+    this.#become({ is: "down", since: this.#downSince, why, nextTryAt: this.#clock.now() + delay, timer });
+  }
+
+  async #grow(): Promise<Connection> {
+    if (this.#live.size >= mostConnections)
       throw new CodedError("failed_precondition", `there are ${mostConnections} connections to the target already`);
-    const connection = await open(config, closing.signal).catch((error: unknown) => {
-      throw unreachable(config, reasonOf(error));
+    const connection = await this.#open(this.#config, this.#closing.signal).catch((error: unknown) => {
+      throw unreachable(this.#config, reasonOf(error));
     });
     // Meanwhile the others may have been lost: then this one is not adopted beside a reconnect under way.
-    if (state.is !== "up") {
+    if (this.#state.is !== "up") {
       connection.close();
-      throw unreachable(config, reasonOf(connection.lost.reason));
+      throw unreachable(this.#config, reasonOf(connection.lost.reason));
     }
-    adopt(connection);
-    become(state);
+    this.#adopt(connection);
+    this.#become(this.#state);
     return connection;
-  };
-  return {
-    state: seen,
-    onChange(listener) {
-      listeners.add(listener);
-      return () => void listeners.delete(listener);
-    },
-    roundTrips: () => exchanges,
-    exchanged: () => void (exchanges += 1),
-    connections: () => [...live],
-    async connection(signal) {
-      throwIfAborted(signal);
-      if (state.is === "closed") throw closedError();
-      if (state.is === "down") throw unreachable(config, state.why);
-      const [first] = live;
-      return state.is === "up" && first ? first : unlessAborted(connect(), signal);
-    },
-    async another(signal) {
-      throwIfAborted(signal);
-      growing ??= grow().finally(() => {
-        growing = undefined;
-      });
-      return unlessAborted(growing, signal);
-    },
-    async [Symbol.asyncDispose]() {
-      if (state.is === "closed") return;
-      const pending = state.is === "connecting" ? state.ready : undefined;
-      if (state.is === "down") state.timer.cancel();
-      become({ is: "closed" });
-      closing.abort();
-      for (const connection of live) connection.close();
-      await Promise.allSettled([pending, growing]);
-    },
-  };
+  }
 }
 
 function outside(

@@ -9,7 +9,8 @@ if read -r gl_s </proc/$gl_group/stat; then gl_start_in ${"${gl_s##*) }"}; fi 2>
 
 /** What every shell of ours knows before it is asked anything: functions in POSIX sh, besides head -c, stat -c and readlink, which
  *  GNU, busybox and toybox have alike. Their arguments come quoted; data comes as a format for printf. Standard output and error
- *  of the session are kept as 5 and 6. A function fails with a non-zero status and the system's words on standard error. */
+ *  of the session are kept as 5 and 6. A function fails with a non-zero status and the system's words on standard error; commands
+ *  see the C locale, so that these are the same everywhere. */
 export const prelude = String.raw`
 unset CDPATH ENV
 LC_ALL=C; export LC_ALL

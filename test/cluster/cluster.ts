@@ -1,4 +1,4 @@
-// The test cluster by hand: node test/cluster/cluster.ts up|down|status|env|kubeconfig|shell [--name NAME] [--provider cri|docker]
+// The test cluster by hand: node test/cluster/cluster.ts up|down|status|env|kubeconfig|shell [--name NAME] [--provider NAME]
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { clusterName, openCluster, startCluster } from "../harness/cluster.ts";
@@ -8,20 +8,22 @@ import { providerUnderTest, providerNamed, type ProviderName } from "../harness/
 import { clusterNames, isHeld, layoutOf, readState } from "../harness/state.ts";
 import { clusterProcesses, tearDown } from "../harness/teardown.ts";
 
-const usage = `usage: node test/cluster/cluster.ts COMMAND [--name NAME] [--node NODE] [--provider cri|docker]
+const usage = `usage: node test/cluster/cluster.ts COMMAND [--name NAME] [--node NODE] [--provider cri|docker|ssh|ssh-docker]
   up          bring a cluster up and leave it running (etcd, API server, controllers, scheduler, proxy,
-              containerd, or dockerd with --provider docker)
+              containerd, or dockerd with a provider of Docker, and sshd with one of ssh)
   down        remove it without a trace, also one that a crash left behind
   status      say which clusters are up
   env         print shell commands that point kubectl at it: eval "$(node test/cluster/cluster.ts env)"
   kubeconfig  print the path of the admin's kubeconfig (valid inside the cluster's network)
   shell       a shell inside: its network, its mounts, KUBECONFIG set
-NAME is "demo" unless given. With --provider docker, "-docker" is appended to it.`;
+NAME is "demo" unless given. With another provider than cri, "-PROVIDER" is appended to it.`;
 
 /** The variable by which each runtime's own tools find it. */
 const socketVariables: Readonly<Record<ProviderName, string>> = {
   cri: "CONTAINER_RUNTIME_ENDPOINT",
   docker: "DOCKER_HOST",
+  ssh: "CONTAINER_RUNTIME_ENDPOINT",
+  "ssh-docker": "DOCKER_HOST",
 };
 
 const say = (line: string): void => console.error(line);

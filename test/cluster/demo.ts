@@ -15,7 +15,10 @@ try {
   const provider = providerUnderTest();
   if (values.agent === "kubelet" && provider !== "cri")
     throw new Error(`the kubelet speaks CRI alone: leave out --agent kubelet or PROVIDER=${provider}`);
-  if (kubeconfig) await demoInExistingCluster({ kubeconfig, runtime: runtimeToJoin[provider](), keep });
+  const joined = runtimeToJoin[provider]?.();
+  if (kubeconfig && !joined)
+    throw new Error(`make demo joins a cluster with PROVIDER=cri or docker: leave out KUBECONFIG`);
+  if (kubeconfig && joined) await demoInExistingCluster({ kubeconfig, runtime: joined, keep });
   else await demoInOwnCluster({ keep, agent: values.agent });
 } catch (error) {
   console.error(error instanceof Error ? error.message : String(error));

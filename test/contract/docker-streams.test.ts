@@ -6,6 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { dockerStreams } from "../../providers/docker/streams.ts";
 import { AttachRequest, ExecRequest } from "../../src/gen/cri.ts";
 import type { TerminalSize } from "../../src/streams/stream-server.ts";
+import { finish } from "../../src/streams/remote-command.ts";
 import { noSizes } from "../../src/streams/terminal-sizes.ts";
 import { forgetPeak, memoryOf } from "../harness/holdings.ts";
 import { waitFor } from "../harness/wait.ts";
@@ -55,17 +56,20 @@ describe("streams of the docker provider, on a real daemon", { timeout: 300_000 
   function talk(server: ReturnType<typeof capturingServer>, wish: Wish) {
     const tty = wish.tty ?? false;
     const [out, err] = [collector(), collector()];
-    const ended = server.run(
-      {
-        ...(wish.stdin && { stdin: wish.stdin }),
-        stdout: wish.stdout ?? out.to,
-        ...(!tty && { stderr: err.to }),
-        tty,
-        sizes: wish.sizes ?? noSizes(),
-      },
-      wish.signal ?? patience(),
-    );
-    return { ended, stdout: out.text, stderr: err.text };
+    const stdout = wish.stdout ?? out.to;
+    const streams = {
+      ...(wish.stdin && { stdin: wish.stdin }),
+      stdout,
+      ...(!tty && { stderr: err.to }),
+      tty,
+      sizes: wish.sizes ?? noSizes(),
+    };
+    const run = async () => {
+      const code = await server.run(streams, wish.signal ?? patience());
+      await Promise.all([stdout, err.to].map(finish));
+      return code;
+    };
+    return { ended: run(), stdout: out.text, stderr: err.text };
   }
 
   test("exec gives exit code and both outputs apart", async () => {
@@ -145,7 +149,8 @@ describe("streams of the docker provider, on a real daemon", { timeout: 300_000 
   });
 
   test("when the client vanishes a command goes on, one with a terminal is hung up on, and nothing is held", async () => {
-    const mark = async (name: string) => (await docker.runtime.execSync(containerId, ["cat", `/tmp/${name}`], 5, patience())).exitCode;
+    const mark = async (name: string) =>
+      (await docker.runtime.execSync(containerId, ["cat", `/tmp/${name}`], 5, patience())).exitCode;
     const openBefore = await connectionsTo(docker);
     for (const tty of [false, true]) {
       const leaves = new AbortController();
@@ -157,7 +162,11 @@ describe("streams of the docker provider, on a real daemon", { timeout: 300_000 
       leaves.abort();
       await assert.rejects(done.ended);
     }
-    await waitFor("the command without a terminal to end by itself", async () => (await mark("without-done")) === 0, 10_000);
+    await waitFor(
+      "the command without a terminal to end by itself",
+      async () => (await mark("without-done")) === 0,
+      10_000,
+    );
     assert.deepEqual(await Promise.all(["without-hup", "with-hup", "with-done"].map(mark)), [1, 0, 1]);
     await waitFor("connections to be gone", async () => (await connectionsTo(docker)) <= openBefore, 10_000);
   });
@@ -197,13 +206,19 @@ describe("streams of the docker provider, on a real daemon", { timeout: 300_000 
   async function run(container: Parameters<Pods["create"]>[2]): Promise<string> {
     const config = pods.config();
     const sandboxId = await pods.run(config);
-    const id = await pods.create(sandboxId, config, { metadata: { name: "main", attempt: 0 }, logPath: "0.log", ...container });
+    const id = await pods.create(sandboxId, config, {
+      metadata: { name: "main", attempt: 0 },
+      logPath: "0.log",
+      ...container,
+    });
     await docker.runtime.startContainer(id, patience());
     return id;
   }
 
   test("attach shows the output from now on, and ends with the container", async () => {
-    const id = await run({ command: ["sh", "-c", "echo before; until [ -e /tmp/go ]; do echo tick; sleep 0.1; done; echo last"] });
+    const id = await run({
+      command: ["sh", "-c", "echo before; until [ -e /tmp/go ]; do echo tick; sleep 0.1; done; echo last"],
+    });
     await sleep(500);
     const done = await attachTo(id);
     await waitFor("output", () => done.stdout().includes("tick"), 10_000);
@@ -224,7 +239,11 @@ describe("streams of the docker provider, on a real daemon", { timeout: 300_000 
     const second = await attachTo(more, { stdin: Readable.from([Buffer.from("one\n")]), signal: leaves.signal });
     await waitFor("the answer", () => second.stdout() === "got one\n", 10_000);
     const third = await attachTo(more, { stdin: Readable.from([Buffer.from("two\n")]) });
-    await waitFor("both to see the next", () => second.stdout().endsWith("got two\n") && third.stdout() === "got two\n", 10_000);
+    await waitFor(
+      "both to see the next",
+      () => second.stdout().endsWith("got two\n") && third.stdout() === "got two\n",
+      10_000,
+    );
     leaves.abort();
     await assert.rejects(second.ended);
     await docker.runtime.stopContainer(more, 0, patience());

@@ -29,6 +29,9 @@ export function fileContract({ current, folder }: Bench): void {
     assert.equal((await file.read(3, 4)).toString(), "3456");
     assert.equal((await file.read(8, 100)).toString(), "89");
     assert.equal((await file.read(10, 100)).length, 0);
+    const memory = Buffer.alloc(16);
+    assert.equal((await file.read(3, 4, undefined, memory)).toString(), "3456");
+    assert.equal((await file.read(8, 16, undefined, memory)).toString(), "89");
     const { size, kind } = await file.stat();
     assert.deepEqual({ size, kind }, { size: 10, kind: "file" });
   });

@@ -1,53 +1,22 @@
 import assert from "node:assert/strict";
-import { appendFileSync, chmodSync, existsSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
-import { after, before, describe, test } from "node:test";
-import type { LinkState } from "../../providers/ssh/link-state.ts";
-import { type SshHost, sshHost } from "../../providers/ssh/host.ts";
+import { existsSync } from "node:fs";
+import { describe, test } from "node:test";
 import { acquireLock } from "../../src/host/lock.ts";
-import { systemClock } from "../../src/lib/clock.ts";
-import { createLogger } from "../../src/lib/log.ts";
-import { must } from "../harness/processes.ts";
 import { waitFor } from "../harness/wait.ts";
-import { type SshdRig, startSshdRig } from "./sshd-rig.ts";
+import { sshBench } from "./ssh-bench.ts";
 import { allOf, within } from "./waiting.ts";
 
-const lines: string[] = [];
-const log = createLogger(5, { write: (line: string) => void lines.push(line) });
 const never = new AbortController().signal;
 
 describe("the link to a host over SSH", () => {
-  let made: SshdRig | undefined;
-  before(async () => {
-    made = await startSshdRig("link");
-  });
-  after(async () => made?.[Symbol.asyncDispose]());
-  const rig = (): SshdRig => {
-    assert.ok(made, "the machine could not be made");
-    return made;
+  const { rig, hostOf, isUp } = sshBench("link");
+  /** All that sshd says and hears is lost, until it is not. */
+  const drop = async (on: boolean) => {
+    const rules = on
+      ? ["iptables -A INPUT -p tcp --dport 22 -j DROP", "iptables -A INPUT -p tcp --sport 22 -j DROP"]
+      : ["iptables -F INPUT"];
+    await rig().mustInside(["sh", "-ec", rules.join("\n")]);
   };
-  const hostOf = (fields?: Readonly<Record<string, unknown>>): SshHost =>
-    sshHost({ config: rig().config(fields), clock: systemClock(), log });
-  const isUp = (host: SshHost) =>
-    waitFor("the link", () => host.link.state().is === "up", { timeoutMs: 40_000, everyMs: 50 });
-  /** The state of a link that cannot come up, once somebody has asked for it. */
-  const downOf = async (fields: Readonly<Record<string, unknown>>): Promise<LinkState & { is: "down" }> => {
-    await using host = hostOf(fields);
-    await assert.rejects(within(host.run(["true"]), 20_000), { code: "unavailable" });
-    const state = host.link.state();
-    assert.ok(state.is === "down", state.is);
-    return state;
-  };
-  const drop = async (on: boolean) =>
-    void (await rig().mustInside(
-      on
-        ? [
-            "sh",
-            "-c",
-            "nft add table ip cut; nft 'add chain ip cut in { type filter hook input priority 0; }'; nft add rule ip cut in tcp dport 22 drop; nft add rule ip cut in tcp sport 22 drop",
-          ]
-        : ["nft", "delete", "table", "ip", "cut"],
-    ));
 
   test("nobody outside sees its files", async () => {
     await using host = hostOf();
@@ -78,8 +47,7 @@ describe("the link to a host over SSH", () => {
     assert.equal((await host.run(["echo", "again"])).stdout, "again\n");
     await using _again = await waitFor("the lock to be free", () => acquireLock(host, `${rig().dir}/lock`, never));
     assert.ok(listener);
-    const heard = async () => allOf(await host.dial(listener.address));
-    assert.equal(await waitFor("the listener to be back", heard), "back");
+    await waitFor("the listener to be back", async () => (await allOf(await host.dial(listener.address))) === "back");
     assert.deepEqual(states.slice(0, 2), ["down", "connecting"]);
   });
 
@@ -92,7 +60,7 @@ describe("the link to a host over SSH", () => {
     await rig().startSshd();
     await isUp(host);
     const before = Number((await rig().mustInside(["sh", "-c", "pgrep -c -f 'sshd: root'"])).trim());
-    await Promise.all(Array.from({ length: 20 }, () => host.run(["true"])));
+    await Promise.all(Array.from({ length: 5 }, () => host.run(["true"])));
     const after = Number((await rig().mustInside(["sh", "-c", "pgrep -c -f 'sshd: root'"])).trim());
     assert.equal(after, before);
   });
@@ -120,103 +88,6 @@ describe("the link to a host over SSH", () => {
     await rig().startSshd();
   });
 
-  test("a changed host key stops everything, and is not tried in a storm", async () => {
-    const file = join(rig().outside, "changed");
-    const [name] = readFileSync(join(rig().outside, "known_hosts"), "utf8").split(" ");
-    const other = (
-      await must(["sh", "-c", `ssh-keygen -q -t ed25519 -N '' -f ${file}-key && cat ${file}-key.pub`])
-    ).split(" ");
-    writeFileSync(file, `${name} ${other[0]} ${other[1]}\n`);
-    const state = await downOf({ knownHostsFile: file });
-    assert.equal(state.why.reason, "HostKeyMismatch");
-    assert.match(state.why.message, /showed the ssh-ed25519 key SHA256:.*which is not the one in/);
-    assert.ok(state.nextTryAt - Date.now() > 200_000);
-  });
-
-  test("a host key that is not known is refused; hashed names, fingerprints and first use are as good as plain names", async () => {
-    const { outside } = rig();
-    const [name = "", type, key = ""] = readFileSync(join(outside, "known_hosts"), "utf8").trim().split(" ");
-    const empty = join(outside, "empty");
-    writeFileSync(empty, "");
-    assert.equal((await downOf({ knownHostsFile: empty })).why.reason, "HostKeyUnknown");
-    assert.equal((await downOf({ knownHostsFile: join(outside, "none") })).why.reason, "HostKeyUnknown");
-
-    const hashed = join(outside, "hashed");
-    writeFileSync(hashed, `${name} ${type} ${key}\n`);
-    await must(["ssh-keygen", "-H", "-f", hashed]);
-    assert.match(readFileSync(hashed, "utf8"), /^\|1\|/);
-    await using byHash = hostOf({ knownHostsFile: hashed });
-    await byHash.run(["true"]);
-
-    const fingerprint = (await must(["ssh-keygen", "-lf", join(outside, "known_hosts")])).split(" ")[1];
-    await using byFingerprint = hostOf({ knownHostsFile: undefined, hostKeyFingerprints: [fingerprint] });
-    await byFingerprint.run(["true"]);
-    const wrong = `SHA256:${"A".repeat(43)}`;
-    const state = await downOf({ knownHostsFile: undefined, hostKeyFingerprints: [wrong] });
-    assert.equal(state.why.reason, "HostKeyMismatch");
-
-    const first = join(outside, "first");
-    await using onFirstUse = hostOf({ hostKey: "trustOnFirstUse", knownHostsFile: first });
-    await onFirstUse.run(["true"]);
-    assert.equal(readFileSync(first, "utf8"), `${name} ${type} ${key}\n`);
-    await using secondUse = hostOf({ knownHostsFile: first });
-    await secondUse.run(["true"]);
-  });
-
-  test("only the known key's type is asked for first, so that a target with several keys is known by any of them", async () => {
-    const [name] = readFileSync(join(rig().outside, "known_hosts"), "utf8").split(" ");
-    const file = join(rig().outside, "rsa-known");
-    const rsa = await rig().mustInside(["sh", "-c", "cat /etc/../$0", `${rig().dir}/../keys/rsa.pub`]);
-    writeFileSync(file, `${name} ${rsa.split(" ").slice(0, 2).join(" ")}\n`);
-    await using host = hostOf({ knownHostsFile: file });
-    await host.run(["true"]);
-  });
-
-  test("a login that is refused: one sentence each, no secret in it or in the log", async () => {
-    const { outside } = rig();
-    const other = join(outside, "other");
-    await must(["ssh-keygen", "-q", "-t", "ed25519", "-N", "open sesame", "-f", other]);
-    const open = join(outside, "open");
-    writeFileSync(open, readFileSync(join(outside, "id")), { mode: 0o644 });
-    chmodSync(open, 0o644);
-    const password = join(outside, "password");
-    writeFileSync(password, "wrong-horse-battery\n", { mode: 0o600 });
-    const passphrase = join(outside, "passphrase");
-    writeFileSync(passphrase, "open-barley\n", { mode: 0o600 });
-    const cases: readonly (readonly [Readonly<Record<string, unknown>>, RegExp])[] = [
-      [{ user: "nobody-there" }, /refused the login: add the public key of .* or correct user/],
-      [{ privateKeyFile: other }, /is no key that can be used .*check it and passphraseFile/],
-      [
-        { privateKeyFile: other, passphraseFile: passphrase },
-        /is no key that can be used .*check it and passphraseFile/,
-      ],
-      [{ privateKeyFile: open }, /others can read .* \(mode 644\): run chmod 600/],
-      [{ privateKeyFile: join(outside, "absent") }, /privateKeyFile cannot be read/],
-      [{ privateKeyFile: undefined, passwordFile: password }, /refused the login: correct user or the password/],
-      [
-        { privateKeyFile: undefined, agentSocket: join(outside, "no-agent") },
-        /refused the login: add a key of the agent/,
-      ],
-    ];
-    for (const [fields, sentence] of cases) {
-      const { why } = await downOf(fields);
-      assert.deepEqual([why.reason, why.code], ["LoginRefused", "permission_denied"]);
-      assert.match(why.message, sentence);
-    }
-    await using withPassphrase = hostOf({ privateKeyFile: other, passphraseFile: passphrase });
-    writeFileSync(passphrase, "open sesame\n");
-    await rig().mustInside(["sh", "-c", "cat >> /root/.ssh/authorized_keys"], { stdin: readFileSync(`${other}.pub`) });
-    await withPassphrase.run(["true"]);
-    assert.doesNotMatch(lines.join(""), /wrong-horse|open-barley|open sesame|PRIVATE KEY/);
-  });
-
-  test("a port where nobody listens, a name that is none", async () => {
-    const nobody = await downOf({ port: 1 });
-    assert.match(nobody.why.message, /nobody listens there: check port, and that sshd runs/);
-    assert.equal(nobody.why.reason, "LinkDown");
-    assert.match((await downOf({ host: "no-such-machine.invalid" })).why.message, /check/);
-  });
-
   test("a user who may do little is told what is missing, and does the rest", async () => {
     await using host = hostOf({ user: "plain" });
     const { as, missing } = await host.privileges(never);
@@ -237,13 +108,44 @@ describe("the link to a host over SSH", () => {
     assert.equal((await host.run(["id", "-un"])).stdout, "root\n");
     await using shadow = await host.fs.open("/etc/shadow");
     assert.ok((await shadow.read(0, 10)).length > 0);
-    const serve =
-      "import os,socket,sys\ns=socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); os.chmod(sys.argv[1],0o600); s.listen(); print(1,flush=True)\nwhile 1: c=s.accept()[0]; c.sendall(b'root:'+c.recv(99)); c.close()";
-    await using server = await host.spawn(["python3", "-c", serve, "/run/only-root"]);
+    const serve = `use IO::Socket::UNIX; $| = 1; my $l = IO::Socket::UNIX->new(Local => $ARGV[0], Listen => 1) or die;
+      chmod 0600, $ARGV[0]; print "ready"; while (my $c = $l->accept) { sysread($c, my $b, 99); syswrite($c, "root:$b"); close $c }`;
+    await using server = await host.spawn(["perl", "-e", serve, "/run/only-root"]);
     await within(new Promise((resolve) => server.stdout.once("data", resolve)));
     const connection = await host.dial({ unix: "/run/only-root" });
     connection.write("hi");
     assert.equal(await within(allOf(connection)), "root:hi");
+  });
+
+  test("where sshd forwards nothing, a program of the target connects, and half-closed stays half-open", async () => {
+    const socket = `${rig().dir}/echo`;
+    await using sockets = hostOf();
+    await using server = await sockets.spawn(["socat", `UNIX-LISTEN:${socket},fork`, "SYSTEM:echo got $(cat)"]);
+    await using port = await sockets.spawn(["socat", "TCP-LISTEN:7000,bind=127.0.0.1,fork", `UNIX-CONNECT:${socket}`]);
+    assert.notEqual(server.pid, port.pid);
+    await waitFor("the sockets", async () => (await sockets.run(["ss", "-Hltn", "sport = :7000"])).stdout !== "");
+    await using undo = new AsyncDisposableStack();
+    undo.defer(() => rig().startSshd());
+    await rig().startSshd(["DisableForwarding yes"]);
+    for (const program of ["python3", "perl", "socat", "nc"]) {
+      await using host = hostOf();
+      if ((await host.privileges(never)).relays[0] !== program) continue;
+      for (const address of [{ unix: socket }, { host: "127.0.0.1", port: 7000 }]) {
+        const connection = await within(host.dial(address));
+        connection.end(`from ${program}`);
+        assert.equal(await within(allOf(connection)), `got from ${program}\n`);
+      }
+      await assert.rejects(within(host.dial({ unix: `${socket}-none` })), { code: "unavailable" });
+      await assert.rejects(within(host.dial({ host: "127.0.0.1", port: 7001 })), { code: "unavailable" });
+      await rig().mustInside(["mv", `/usr/bin/${program}`, `/usr/bin/${program}.away`]);
+      undo.defer(async () => void (await rig().mustInside(["mv", `/usr/bin/${program}.away`, `/usr/bin/${program}`])));
+    }
+    await using host = hostOf();
+    assert.deepEqual((await host.privileges(never)).relays, []);
+    await assert.rejects(host.dial({ unix: socket }), { code: "unavailable" });
+    const forbidden = { code: "permission_denied", message: /AllowTcpForwarding/ };
+    for (const address of [{ unix: `${socket}2` }, { host: "127.0.0.1", port: 0 }])
+      await assert.rejects(async () => host.listen?.(address, () => undefined), forbidden);
   });
 
   test("hostile names, arguments, contents and input stay what they are", async () => {
@@ -402,18 +304,5 @@ describe("the link to a host over SSH", () => {
     const before = process.memoryUsage().rss;
     for (let index = 0; index < 20; index++) await host.run(["true"]);
     assert.ok(process.memoryUsage().rss - before < 30 * 2 ** 20);
-  });
-
-  test("a rotated key is found at the next connect", async () => {
-    const { outside } = rig();
-    const key = join(outside, "rotated");
-    await must(["sh", "-c", `ssh-keygen -q -t ed25519 -N '' -f ${key}`]);
-    await using host = hostOf({ privateKeyFile: key });
-    await assert.rejects(host.run(["true"]), { code: "unavailable" });
-    assert.equal(host.link.state().is, "down");
-    writeFileSync(key, readFileSync(join(outside, "id")));
-    await using after = hostOf({ privateKeyFile: key });
-    await after.run(["true"]);
-    appendFileSync(key, "");
   });
 });

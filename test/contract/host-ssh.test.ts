@@ -25,8 +25,8 @@ async function sshUnderTest({ user = "root", sshd = [], ...options }: Target = {
     dir: rig.dir,
     makeFifo: async (path) => void (await rig.mustInside(["mkfifo", path])),
     makeSocket: async (path) => {
-      const make = "import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])";
-      await rig.mustInside(["python3", "-c", make, path]);
+      const make = "IO::Socket::UNIX->new(Local => $ARGV[0], Listen => 1) or die";
+      await rig.mustInside(["perl", "-MIO::Socket::UNIX", "-e", make, path]);
     },
     async mount(path) {
       await rig.mustInside(["mount", "-t", "tmpfs", "tmpfs", path]);

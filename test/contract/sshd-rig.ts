@@ -42,16 +42,19 @@ function setUp(dir: string, { programs = "debian" }: SshdRigOptions): string {
   const replacements = {
     debian: ":",
     bash: "mount --bind /bin/bash /bin/sh",
-    busybox: `mount --bind /usr/bin/busybox /bin/sh; /usr/bin/busybox --install -s ${dir}/bin; mount --bind /etc/hostname /usr/bin/inotifywait`,
+    busybox: `mount --bind /usr/bin/busybox /bin/sh; /usr/bin/busybox --install -s ${dir}/bin; rm /usr/bin/inotifywait`,
   };
   return `
     ip link set lo up
     hostname graftlet-target
     mkdir -p ${dir}
     mount -t tmpfs -o mode=0755 tmpfs ${dir}
-    mkdir -p ${dir}/etc ${dir}/work ${dir}/keys ${dir}/bin ${dir}/files
+    mkdir -p ${dir}/keys ${dir}/bin ${dir}/files
     chmod 1777 ${dir}/files
-    mount -t overlay overlay -o lowerdir=/etc,upperdir=${dir}/etc,workdir=${dir}/work /etc
+    for at in /etc /usr/bin; do
+      mkdir -p ${dir}/layers$at/upper ${dir}/layers$at/work
+      mount -t overlay overlay -o lowerdir=$at,upperdir=${dir}/layers$at/upper,workdir=${dir}/layers$at/work $at
+    done
     for at in /run /home /root; do mount -t tmpfs -o mode=0755 tmpfs $at; done
     mkdir -p /run/sshd
     echo graftlet-target > /etc/hostname
@@ -74,8 +77,8 @@ export async function startSshdRig(name: string, options: SshdRigOptions = {}): 
   const holder = spawn(
     "setpriv",
     [
-      ...["--pdeathsig", "KILL", "unshare", "--net", "--mount", "--pid", "--uts", "--fork", "--kill-child"],
-      ...["--mount-proc", "sh", "-ec", setUp(dir, options)],
+      ..."--pdeathsig KILL unshare --net --mount --pid --uts --fork --kill-child --mount-proc sh -ec".split(" "),
+      setUp(dir, options),
     ],
     { stdio: ["ignore", "pipe", "pipe"] },
   );

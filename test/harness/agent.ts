@@ -5,6 +5,8 @@ import type { Cluster } from "./cluster.ts";
 import { tailOf } from "./daemons.ts";
 import { addresses } from "./namespaces.ts";
 import { identify, isAlive, type ProcessId, signalProcess } from "./processes.ts";
+import { isRemote, runtimeDaemons } from "./runtime-daemon.ts";
+import { sshSettings } from "./sshd.ts";
 import { Hopeless, waitFor } from "./wait.ts";
 
 /** How an agent is started on a cluster's machine. */
@@ -18,6 +20,8 @@ export interface AgentOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** A command that becomes the agent's, such as `setpriv` with its arguments. */
   readonly through?: readonly string[];
+  /** Fields of the provider's own settings that differ from the harness's; a provider without a file of settings has none. */
+  readonly providerConfig?: Readonly<Record<string, unknown>>;
   /** The socket on which the agent finds the container runtime; the runtime's own unless given. */
   readonly runtimeSocket?: string;
   /** Wait until the node is Ready; true unless given. */
@@ -48,7 +52,8 @@ export interface Agent extends AsyncDisposable {
 /** Starts the real kubelet: the reference that graftlet is compared with. The cluster's runtime is containerd: a kubelet speaks
  *  CRI alone. */
 export function startKubelet(cluster: Cluster, options: AgentOptions = {}): Promise<Agent> {
-  return startAgent(cluster, "kubelet", [cluster.tools.path("kubelet")], options);
+  const { nodeAddress: address, spawnInside: spawn } = cluster;
+  return startAgent(cluster, { program: "kubelet", command: [cluster.tools.path("kubelet")], address, spawn }, options);
 }
 
 /** Starts graftlet with the kubelet's command line: from source, or the built file where `built` is true. */
@@ -59,7 +64,9 @@ export function startGraftlet(
   const project = join(import.meta.dirname, "..", "..");
   const file = join(project, built ? "dist/graftlet.mjs" : "src/main.ts");
   if (!existsSync(file)) throw new Error(`${file} is missing${built ? ': run "npm run build" first' : ""}`);
-  return startAgent(cluster, "graftlet", [process.execPath, file, ...providerArgs(cluster, options)], options);
+  const command = [process.execPath, file, ...providerArgs(cluster, options)];
+  const { agentAddress: address, spawnAtAgent: spawn } = cluster;
+  return startAgent(cluster, { program: "graftlet", command, address, spawn }, options);
 }
 
 /** A kubelet's command line names a CRI runtime; another provider's is named in the provider's own file. */
@@ -68,8 +75,12 @@ function providerArgs(cluster: Cluster, options: AgentOptions): string[] {
   if (provider === "cri") return [];
   const { nodeName = cluster.nodeName, runtimeSocket = cluster.runtimeSocket } = options;
   const file = join(layout.dir, `${provider}-${nodeName}.yaml`);
-  writeFileSync(file, stringify({ socket: `unix://${runtimeSocket}`, podCIDR: addresses.pods }));
-  return [`--provider=${provider}`, `--provider-config=${file}`];
+  const remote = isRemote(provider);
+  const settings = remote
+    ? sshSettings(layout, provider, runtimeSocket)
+    : { socket: `unix://${runtimeSocket}`, podCIDR: addresses.pods };
+  writeFileSync(file, stringify({ ...settings, ...options.providerConfig }));
+  return [`--provider=${remote ? "ssh" : provider}`, `--provider-config=${file}`];
 }
 
 /** Waits until a node is Ready in the API server's eyes. */
@@ -99,7 +110,7 @@ export function kubeletConfiguration(
     cgroupRoot: layout.cgroup,
     clusterDNS: [addresses.dns],
     clusterDomain: "cluster.local",
-    ...(provider === "cri" && { containerRuntimeEndpoint: `unix://${runtimeSocket}` }),
+    ...(runtimeDaemons[provider].role === "containerd" && { containerRuntimeEndpoint: `unix://${runtimeSocket}` }),
     enforceNodeAllocatable: ["pods"],
     // A developer's full disk is no reason to evict a test's pods or images.
     evictionHard: {
@@ -119,10 +130,18 @@ export function kubeletConfiguration(
   };
 }
 
+/** An agent's program, and the machine that it is started on. */
+interface Program {
+  readonly program: string;
+  readonly command: readonly string[];
+  /** That of the machine. */
+  readonly address: string;
+  readonly spawn: Cluster["spawnInside"];
+}
+
 async function startAgent(
   cluster: Cluster,
-  program: string,
-  command: readonly string[],
+  { program, command, address, spawn }: Program,
   options: AgentOptions,
 ): Promise<Agent> {
   const { nodeName = cluster.nodeName, untilReady = true } = options;
@@ -137,11 +156,11 @@ async function startAgent(
     `--kubeconfig=${kubeconfig}`,
     `--hostname-override=${nodeName}`,
     `--root-dir=${layout.kubeletRoot}`,
-    `--node-ip=${addresses.node}`,
+    `--node-ip=${address}`,
     ...(options.args ?? []),
   ];
   const logFile = join(layout.logs, `${program}-${nodeName}.log`);
-  const spawned = await spawnAgent(cluster, argv, logFile, options.env);
+  const spawned = await spawnAgent(spawn, argv, logFile, options.env);
   const agent = agentOf(layout.kubeletRoot, nodeName, spawned, logFile);
   if (!untilReady) return agent;
   try {
@@ -165,13 +184,13 @@ interface Spawned extends Pick<Agent, "ended"> {
 }
 
 async function spawnAgent(
-  cluster: Cluster,
+  spawn: Program["spawn"],
   argv: readonly string[],
   logFile: string,
   env: AgentOptions["env"],
 ): Promise<Spawned> {
   const log = openSync(logFile, "a");
-  const child = cluster.spawnInside(argv, { stdio: ["ignore", log, log], detached: true, ...(env ? { env } : {}) });
+  const child = spawn(argv, { stdio: ["ignore", log, log], detached: true, ...(env ? { env } : {}) });
   closeSync(log);
   await new Promise<void>((resolve, reject) => {
     child.once("spawn", resolve);

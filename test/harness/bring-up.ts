@@ -9,14 +9,16 @@ import {
   proxyArgv,
   schedulerArgv,
 } from "./control-plane.ts";
+import { createAgentNetwork } from "./agent-machine.ts";
 import { createDaemons } from "./daemons.ts";
 import { writeKubeconfig } from "./kubeconfig.ts";
 import { addresses, createNetwork, startHolder } from "./namespaces.ts";
 import { createCgroup } from "./cgroups.ts";
 import { kubectlArgv } from "./kubectl.ts";
 import { must, type ProcessId, run } from "./processes.ts";
-import { runtimeDaemons } from "./runtime-daemon.ts";
+import { isRemote, runtimeDaemons } from "./runtime-daemon.ts";
 import { registryArgv, writeRegistryConfigs } from "./registry.ts";
+import { createSshKeys } from "./sshd.ts";
 import { type Layout, readState, writeState } from "./state.ts";
 import type { Tools } from "./tools.ts";
 import { waitFor } from "./wait.ts";
@@ -39,7 +41,9 @@ export async function bringUp({ layout, tools, images, say }: BringUp): Promise<
   createCgroup(layout);
   const certificates = createClusterCertificates(layout.pki, apiServerNames);
   const registries = writeRegistryConfigs(layout, images, state.privatePassword);
+  const remote = isRemote(state.provider);
   await createNetwork(layout);
+  if (remote) await Promise.all([createAgentNetwork(layout), createSshKeys(layout)]);
   const holder = await startHolder(layout, state.nodeName);
   writeState(layout, { ...state, holder });
   const runtime = runtimeDaemons[state.provider];
@@ -69,6 +73,7 @@ export async function bringUp({ layout, tools, images, say }: BringUp): Promise<
   await daemons.start("kube-scheduler", schedulerArgv(tools, kubeconfig("scheduler")));
   await daemons.start("kube-proxy", proxyArgv(tools, kubeconfig("proxy"), state.nodeName));
   await daemons.startRuntime();
+  if (remote) await daemons.startSshd();
   await must(kubectlArgv(layout, tools, ["apply", "--filename=-"]), { stdin: JSON.stringify(nameService) });
   await waitFor(
     "the default service account",

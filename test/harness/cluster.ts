@@ -3,6 +3,7 @@ import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { buildImages } from "../cluster/images/build.ts";
 import { privateImageName } from "../cluster/images/catalog.ts";
+import { agentAddresses, agentMachineArgv } from "./agent-machine.ts";
 import { bringUp } from "./bring-up.ts";
 import { createDaemons, type Daemons } from "./daemons.ts";
 import { startKeeper } from "./keeping.ts";
@@ -12,7 +13,7 @@ import { writeNodeKubeconfig } from "./kubeconfig.ts";
 import { addresses, insideArgv, privateRegistryHost } from "./namespaces.ts";
 import { type Finished, type ProcessId, run, type RunOptions, start, type StartOptions } from "./processes.ts";
 import { privateUser } from "./registry.ts";
-import { providerUnderTest, runtimeDaemons, type ProviderName } from "./runtime-daemon.ts";
+import { isRemote, providerUnderTest, runtimeDaemons, type ProviderName } from "./runtime-daemon.ts";
 import { disown, isHeld, layoutOf, type Layout, readState, takeLease } from "./state.ts";
 import { tearDown } from "./teardown.ts";
 import { findTools, type Tools } from "./tools.ts";
@@ -20,8 +21,8 @@ import { waitFor, type WaitOptions, type Polled } from "./wait.ts";
 
 /** What a cluster is asked to be. */
 export interface ClusterOptions {
-  /** Tells clusters of one machine apart: at most 24 lower-case letters, digits and dashes. A cluster whose runtime is not
-   *  containerd has that appended. */
+  /** Tells clusters of one machine apart: at most 24 lower-case letters, digits and dashes. A provider other than cri is
+   *  appended. */
   readonly name: string;
   /** The node that its one machine is meant to become; `node-1` unless given. */
   readonly nodeName?: string;
@@ -42,7 +43,10 @@ export interface Credentials {
 export interface Cluster extends Kubectl, AsyncDisposable {
   readonly name: string;
   readonly nodeName: string;
+  /** Where the pods' machine is: their hostIP. */
   readonly nodeAddress: string;
+  /** Where the agent's machine is: the node's InternalIP. The same, but for a provider with SSH. */
+  readonly agentAddress: string;
   readonly layout: Layout;
   readonly tools: Tools;
   /** The path of its network namespace. */
@@ -61,6 +65,10 @@ export interface Cluster extends Kubectl, AsyncDisposable {
   spawnInside(argv: readonly string[], options?: StartOptions): ChildProcess;
   /** Runs a program inside to its end. */
   runInside(argv: readonly string[], options?: RunOptions): Promise<Finished>;
+  /** Starts a program on the agent's machine: inside, or for a provider with SSH where nothing of the target is seen. */
+  spawnAtAgent(argv: readonly string[], options?: StartOptions): ChildProcess;
+  /** Runs a program on the agent's machine to its end. */
+  runAtAgent(argv: readonly string[], options?: RunOptions): Promise<Finished>;
   waitFor<T>(
     description: string,
     poll: () => Promise<Polled<T>> | Polled<T>,
@@ -74,6 +82,10 @@ export interface Cluster extends Kubectl, AsyncDisposable {
   startRuntime(): Promise<void>;
   /** Sends the container runtime a signal and returns at once (SIGSTOP, SIGCONT). */
   signalRuntime(signal: NodeJS.Signals): void;
+  /** Starts the sshd of a cluster with a provider with SSH, with lines put before its configuration; kills it with every
+   *  connection of it. */
+  startSshd(lines?: readonly string[]): Promise<void>;
+  killSshd(): Promise<void>;
   /** The end of a daemon's log: `kube-apiserver`, `containerd`, `dockerd` … */
   logTail(daemon: string, lines?: number): string;
   /** Lets the cluster outlive this process: disposing it, or dying, does nothing any more. */
@@ -114,7 +126,7 @@ export async function startCluster(options: ClusterOptions): Promise<Cluster> {
   }
 }
 
-/** The name of a cluster with that provider's runtime: clusters of all providers stand side by side. */
+/** The name of a cluster with that provider: clusters of all providers stand side by side. */
 export function clusterName(name: string, provider: ProviderName = providerUnderTest()): string {
   return provider === "cri" ? name : `${name}-${provider}`;
 }
@@ -151,12 +163,16 @@ function clusterOf({ layout, tools, holder, end, release }: Parts): Cluster {
   if (!state) throw new Error(`the state of cluster ${layout.name} cannot be read: ${layout.stateFile}`);
   const runtime = runtimeDaemons[state.provider];
   const daemons: Daemons = createDaemons({ layout, tools, holder, runtime });
+  const remote = isRemote(state.provider);
+  const atAgent = (argv: readonly string[], cwd?: string) =>
+    remote ? agentMachineArgv(layout, argv, cwd) : insideArgv(layout, holder, argv, cwd);
   let released = false;
   const server = `${privateRegistryHost}:${addresses.privateRegistryPort}`;
   return {
     name: layout.name,
     nodeName: state.nodeName,
     nodeAddress: addresses.node,
+    agentAddress: remote ? agentAddresses.agent : addresses.node,
     layout,
     tools,
     ns: layout.netns,
@@ -170,12 +186,16 @@ function clusterOf({ layout, tools, holder, end, release }: Parts): Cluster {
     kubeconfigFor: (nodeName) => writeNodeKubeconfig(layout, apiServerUrl, nodeName),
     spawnInside: (argv, options = {}) => start(insideArgv(layout, holder, argv, options.cwd), { ...options, cwd: "/" }),
     runInside: (argv, options = {}) => run(insideArgv(layout, holder, argv, options.cwd), { ...options, cwd: "/" }),
+    spawnAtAgent: (argv, options = {}) => start(atAgent(argv, options.cwd), { ...options, cwd: "/" }),
+    runAtAgent: (argv, options = {}) => run(atAgent(argv, options.cwd), { ...options, cwd: "/" }),
     waitFor,
     stopApiServer: () => daemons.kill("kube-apiserver"),
     startApiServer: () => daemons.startApiServer(),
     killRuntime: () => daemons.kill(runtime.role),
     startRuntime: () => daemons.startRuntime(),
     signalRuntime: (signal) => daemons.signal(runtime.role, signal),
+    startSshd: (lines) => daemons.startSshd(lines),
+    killSshd: () => daemons.killSshd(),
     logTail: (daemon, lines = 20) => daemons.logTail(daemon, lines),
     release: () => {
       released = true;

@@ -5,6 +5,7 @@ import { apiServerArgv, apiServerUrl } from "./control-plane.ts";
 import { insideArgv, networkArgv } from "./namespaces.ts";
 import { isAlive, listProcesses, type ProcessId, run, signalProcess, startDaemon, startTicksOf } from "./processes.ts";
 import type { RuntimeDaemon } from "./runtime-daemon.ts";
+import { sshdArgv, sshdListens, sshdProcesses, writeSshdConfig } from "./sshd.ts";
 import { type Layout, readState, writeState } from "./state.ts";
 import type { Tools } from "./tools.ts";
 import { Hopeless, waitFor } from "./wait.ts";
@@ -23,6 +24,10 @@ export interface Daemons {
   startRuntime(): Promise<void>;
   /** Waits until `ready` holds; fails at once, with the end of its log, when the daemon has ended. */
   ready(role: string, ready: () => Promise<boolean>): Promise<void>;
+  /** Starts sshd, with lines put before its configuration, until it listens. */
+  startSshd(lines?: readonly string[]): Promise<void>;
+  /** Kills sshd and every connection of it. */
+  killSshd(): Promise<void>;
   logTail(role: string, lines: number): string;
 }
 
@@ -80,6 +85,22 @@ export function createDaemons({ layout, tools, holder, runtime }: DaemonsOptions
     async startRuntime() {
       await daemons.start(runtime.role, runtime.argv(tools, layout));
       await daemons.ready(runtime.role, () => runtime.answers(layout));
+    },
+    async startSshd(lines) {
+      writeSshdConfig(layout, lines);
+      await daemons.start("sshd", sshdArgv(layout));
+      await daemons.ready("sshd", () => sshdListens(layout));
+    },
+    async killSshd() {
+      await waitFor(
+        "the end of sshd and its connections",
+        () => {
+          const left = sshdProcesses(layout);
+          for (const id of left) signalProcess(id, "SIGKILL");
+          return left.length === 0;
+        },
+        { timeoutMs: 10_000, everyMs: 20 },
+      );
     },
   };
   return daemons;

@@ -1,6 +1,6 @@
 import type { KeyPair } from "./certificates.ts";
 import type { Cluster } from "./cluster.ts";
-import { addresses, networkArgv } from "./namespaces.ts";
+import { networkArgv } from "./namespaces.ts";
 import { must, run } from "./processes.ts";
 
 /** Who asks: by client certificate, by bearer token, or nobody. */
@@ -21,7 +21,7 @@ export interface Asking extends Caller {
   readonly headers?: readonly string[];
 }
 
-const base = `https://${addresses.node}:10250`;
+const baseOf = ({ agentAddress }: Cluster): string => `https://${agentAddress}:10250`;
 
 /** Asks the kubelet API itself, past the API server. The path goes out as it is. The answer of a connection that changes its
  *  protocol is its status alone. */
@@ -35,7 +35,7 @@ export async function askKubelet(cluster: Cluster, path: string, asking: Asking 
     ...headers.flatMap((header) => ["--header", header]),
     "--write-out",
     "\n%{http_code}",
-    `${base}${path}`,
+    `${baseOf(cluster)}${path}`,
   ]);
   const { stdout, stderr } = await run(argv);
   const at = stdout.lastIndexOf("\n");
@@ -50,7 +50,7 @@ export async function kubeletStatuses(
   paths: readonly string[],
   caller: Caller,
 ): Promise<Record<string, number>> {
-  const targets = paths.flatMap((path) => ["--output", "/dev/null", `${base}${path}`]);
+  const targets = paths.flatMap((path) => ["--output", "/dev/null", `${baseOf(cluster)}${path}`]);
   const said = await must(curlArgv(cluster, caller, ["--max-time", "60", "--write-out", "%{http_code}\n", ...targets]));
   const statuses = said.trim().split("\n").map(Number);
   return Object.fromEntries(paths.map((path, index) => [path, statuses[index] ?? 0]));

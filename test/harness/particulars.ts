@@ -33,91 +33,97 @@ export interface Particulars {
   tagImage(cluster: Cluster, image: string, name: string): Promise<void>;
 }
 
+const onContainerd: Particulars = {
+  runtimeName: "containerd",
+  // https://github.com/kubernetes/design-proposals-archive/blob/main/node/kubelet-cri-logging.md
+  logLine: (stream, text) =>
+    new RegExp(`^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d+(Z|[+-]\\d\\d:\\d\\d) ${stream} F ${text}$`),
+  // The runtime serves streams at a port of its own.
+  held: { log: /\/0\.log/, stream: /(?<!:10250) -> / },
+  startReference: startKubelet,
+  startProxy: (cluster) => startCriProxy(proxySockets(cluster)),
+  moments: {
+    start: [
+      "before RunPodSandbox",
+      "during RunPodSandbox",
+      "after RunPodSandbox",
+      "before PullImage",
+      "during CreateContainer",
+      "after CreateContainer",
+      "after StartContainer",
+    ],
+    end: [
+      "before StopContainer",
+      "during StopContainer",
+      "after StopContainer",
+      "before StopPodSandbox",
+      "after StopPodSandbox",
+      "before RemoveContainer",
+      "after RemovePodSandbox",
+    ],
+  },
+  startFailure: "StartError",
+  loseNetwork({ layout }) {
+    const config = join(layout.containerd, "cni", "10-bridge.conflist");
+    const network = readFileSync(config);
+    rmSync(config);
+    return Promise.resolve(() => Promise.resolve(writeFileSync(config, network)));
+  },
+  startsPrivileged: () => Promise.resolve(true),
+  tagImage: async ({ runtimeSocket }, image, name) =>
+    void (await must(["ctr", "--address", runtimeSocket, "--namespace", "k8s.io", "images", "tag", image, name])),
+};
+
+const onDocker: Particulars = {
+  runtimeName: "docker",
+  // https://docs.docker.com/engine/logging/drivers/json-file/
+  logLine: (stream, text) => new RegExp(`^\\{"log":"${text}\\\\n","stream":"${stream}","time":"[^"]+"\\}$`),
+  // Streams pass through the daemon's socket, or a relay's pipes, which have no addresses.
+  held: { log: /-json\.log/, stream: /socket:\[\d+\] $/ },
+  startReference: startGraftlet,
+  startProxy: (cluster) => startDockerProxy(proxySockets(cluster)),
+  moments: {
+    start: [
+      "before CreateSandbox",
+      "during CreateSandbox",
+      "after CreateSandbox",
+      "during StartSandbox",
+      "after StartSandbox",
+      "before PullImage",
+      "during CreateContainer",
+      "after CreateContainer",
+      "after StartContainer",
+    ],
+    end: [
+      "before StopContainer",
+      "during StopContainer",
+      "after StopContainer",
+      "before StopSandbox",
+      "after StopSandbox",
+      "before RemoveContainer",
+      "after RemoveSandbox",
+    ],
+  },
+  // https://github.com/Mirantis/cri-dockerd names it so.
+  startFailure: "ContainerCannotRun",
+  async loseNetwork(cluster) {
+    await run(dockerArgv(cluster, ["network", "rm", `graftlet-${cluster.nodeName}`]));
+    // Somebody else has the pods' addresses: there is no making it again.
+    await must(dockerArgv(cluster, ["network", "create", `--subnet=${addresses.pods}`, "taken"]));
+    return async () => void (await must(dockerArgv(cluster, ["network", "rm", "taken"])));
+  },
+  async startsPrivileged(cluster) {
+    const args = ["run", "--rm", "--privileged", "--network=none", images.busybox, "true"];
+    return (await run(dockerArgv(cluster, args))).code === 0;
+  },
+  tagImage: async (cluster, image, name) => void (await must(dockerArgv(cluster, ["image", "tag", image, name]))),
+};
+
 export const particulars: Readonly<Record<ProviderName, Particulars>> = {
-  cri: {
-    runtimeName: "containerd",
-    // https://github.com/kubernetes/design-proposals-archive/blob/main/node/kubelet-cri-logging.md
-    logLine: (stream, text) =>
-      new RegExp(`^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d+(Z|[+-]\\d\\d:\\d\\d) ${stream} F ${text}$`),
-    // The runtime serves streams at a port of its own.
-    held: { log: /\/0\.log/, stream: /(?<!:10250) -> / },
-    startReference: startKubelet,
-    startProxy: (cluster) => startCriProxy(proxySockets(cluster)),
-    moments: {
-      start: [
-        "before RunPodSandbox",
-        "during RunPodSandbox",
-        "after RunPodSandbox",
-        "before PullImage",
-        "during CreateContainer",
-        "after CreateContainer",
-        "after StartContainer",
-      ],
-      end: [
-        "before StopContainer",
-        "during StopContainer",
-        "after StopContainer",
-        "before StopPodSandbox",
-        "after StopPodSandbox",
-        "before RemoveContainer",
-        "after RemovePodSandbox",
-      ],
-    },
-    startFailure: "StartError",
-    loseNetwork({ layout }) {
-      const config = join(layout.containerd, "cni", "10-bridge.conflist");
-      const network = readFileSync(config);
-      rmSync(config);
-      return Promise.resolve(() => Promise.resolve(writeFileSync(config, network)));
-    },
-    startsPrivileged: () => Promise.resolve(true),
-    tagImage: async ({ runtimeSocket }, image, name) =>
-      void (await must(["ctr", "--address", runtimeSocket, "--namespace", "k8s.io", "images", "tag", image, name])),
-  },
-  docker: {
-    runtimeName: "docker",
-    // https://docs.docker.com/engine/logging/drivers/json-file/
-    logLine: (stream, text) => new RegExp(`^\\{"log":"${text}\\\\n","stream":"${stream}","time":"[^"]+"\\}$`),
-    // Streams pass through the daemon's socket, or a relay's pipes, which have no addresses.
-    held: { log: /-json\.log/, stream: /socket:\[\d+\] $/ },
-    startReference: startGraftlet,
-    startProxy: (cluster) => startDockerProxy(proxySockets(cluster)),
-    moments: {
-      start: [
-        "before CreateSandbox",
-        "during CreateSandbox",
-        "after CreateSandbox",
-        "during StartSandbox",
-        "after StartSandbox",
-        "before PullImage",
-        "during CreateContainer",
-        "after CreateContainer",
-        "after StartContainer",
-      ],
-      end: [
-        "before StopContainer",
-        "during StopContainer",
-        "after StopContainer",
-        "before StopSandbox",
-        "after StopSandbox",
-        "before RemoveContainer",
-        "after RemoveSandbox",
-      ],
-    },
-    // https://github.com/Mirantis/cri-dockerd names it so.
-    startFailure: "ContainerCannotRun",
-    async loseNetwork(cluster) {
-      await run(dockerArgv(cluster, ["network", "rm", `graftlet-${cluster.nodeName}`]));
-      // Somebody else has the pods' addresses: there is no making it again.
-      await must(dockerArgv(cluster, ["network", "create", `--subnet=${addresses.pods}`, "taken"]));
-      return async () => void (await must(dockerArgv(cluster, ["network", "rm", "taken"])));
-    },
-    async startsPrivileged(cluster) {
-      const args = ["run", "--rm", "--privileged", "--network=none", images.busybox, "true"];
-      return (await run(dockerArgv(cluster, args))).code === 0;
-    },
-    tagImage: async (cluster, image, name) => void (await must(dockerArgv(cluster, ["image", "tag", image, name]))),
-  },
+  cri: onContainerd,
+  docker: onDocker,
+  ssh: onContainerd,
+  "ssh-docker": onDocker,
 };
 
 function dockerArgv({ runtimeSocket }: Cluster, args: readonly string[]): string[] {

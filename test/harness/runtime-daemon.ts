@@ -7,8 +7,11 @@ import type { RegistryName } from "./registry.ts";
 import type { Layout } from "./state.ts";
 import type { Tools } from "./tools.ts";
 
-/** A provider that the harness can give a machine for. */
-export type ProviderName = "cri" | "docker";
+/** A provider that the harness can give a machine for. With ssh the agent is on another machine, and the runtime that it finds
+ *  over SSH is containerd or the Docker Engine. */
+export type ProviderName = (typeof providerNames)[number];
+
+const providerNames = ["cri", "docker", "ssh", "ssh-docker"] as const;
 
 /** The container runtime of a cluster's machine. */
 export interface RuntimeDaemon {
@@ -28,31 +31,42 @@ export interface RuntimeDaemon {
   readonly registries: readonly RegistryName[];
 }
 
+const containerd: RuntimeDaemon = {
+  role: "containerd",
+  socket: (layout) => layout.containerdSocket,
+  writeConfig: writeContainerdConfig,
+  argv: containerdArgv,
+  answers: (layout) => accepts(layout.containerdSocket),
+  podNetworks: (layout) => join(layout.containerd, "state", "netns"),
+  runcStates: (layout) => join(runcRoot(layout), "k8s.io"),
+  tasks: (layout) => join(layout.containerd, "state", "io.containerd.runtime.v2.task", "k8s.io"),
+  registries: ["open", "private"],
+};
+
+const dockerEngine: RuntimeDaemon = {
+  role: "dockerd",
+  socket: (layout) => layout.dockerSocket,
+  writeConfig: (layout) => writeDockerConfig(layout),
+  argv: dockerdArgv,
+  answers: (layout) => pongs(layout.dockerSocket),
+  podNetworks: (layout) => join(dockerExecRoot(layout), "netns"),
+  runcStates: (layout) => join(dockerExecRoot(layout), "runtime-runc", "moby"),
+  tasks: (layout) => join(dockerExecRoot(layout), "containerd", "daemon", "io.containerd.runtime.v2.task", "moby"),
+  registries: ["open", "plain", "private"],
+};
+
 /** The runtime that each provider works with. */
 export const runtimeDaemons: Readonly<Record<ProviderName, RuntimeDaemon>> = {
-  cri: {
-    role: "containerd",
-    socket: (layout) => layout.containerdSocket,
-    writeConfig: writeContainerdConfig,
-    argv: containerdArgv,
-    answers: (layout) => accepts(layout.containerdSocket),
-    podNetworks: (layout) => join(layout.containerd, "state", "netns"),
-    runcStates: (layout) => join(runcRoot(layout), "k8s.io"),
-    tasks: (layout) => join(layout.containerd, "state", "io.containerd.runtime.v2.task", "k8s.io"),
-    registries: ["open", "private"],
-  },
-  docker: {
-    role: "dockerd",
-    socket: (layout) => layout.dockerSocket,
-    writeConfig: (layout) => writeDockerConfig(layout),
-    argv: dockerdArgv,
-    answers: (layout) => pongs(layout.dockerSocket),
-    podNetworks: (layout) => join(dockerExecRoot(layout), "netns"),
-    runcStates: (layout) => join(dockerExecRoot(layout), "runtime-runc", "moby"),
-    tasks: (layout) => join(dockerExecRoot(layout), "containerd", "daemon", "io.containerd.runtime.v2.task", "moby"),
-    registries: ["open", "plain", "private"],
-  },
+  cri: containerd,
+  docker: dockerEngine,
+  ssh: containerd,
+  "ssh-docker": dockerEngine,
 };
+
+/** Whether the agent reaches its target over SSH, from a machine of its own. */
+export function isRemote(provider: ProviderName): boolean {
+  return provider === "ssh" || provider === "ssh-docker";
+}
 
 /** The provider that the tests are run with: `GRAFTLET_TEST_PROVIDER`, `cri` unless given. Throws when there is none of the name. */
 export function providerUnderTest(): ProviderName {
@@ -61,8 +75,10 @@ export function providerUnderTest(): ProviderName {
 
 /** The provider of a name. Throws, naming `source` as the place where it stands, when there is none. */
 export function providerNamed(name: string, source: string): ProviderName {
-  if (name === "cri" || name === "docker") return name;
-  throw new Error(`${source} is ${JSON.stringify(name)}: it is one of cri, docker`);
+  const known = providerNames.find((provider) => provider === name);
+  if (known === undefined)
+    throw new Error(`${source} is ${JSON.stringify(name)}: it is one of ${providerNames.join(", ")}`);
+  return known;
 }
 
 function accepts(socket: string): Promise<boolean> {

@@ -40,6 +40,8 @@ export interface RuntimeLens extends AsyncDisposable {
 export const runtimeLenses: Readonly<Record<ProviderName, (cluster: Cluster) => RuntimeLens>> = {
   cri: criLens,
   docker: dockerLens,
+  ssh: criLens,
+  "ssh-docker": dockerLens,
 };
 
 function criLens({ runtimeSocket }: Cluster): RuntimeLens {

@@ -31,6 +31,8 @@ export interface Layout {
   readonly docker: string;
   readonly dockerSocket: string;
   readonly registry: string;
+  /** What an agent on another machine needs to log in here, and sshd to let it. */
+  readonly ssh: string;
   /** The agent's root directory, its pod logs and its static pods. */
   readonly kubeletRoot: string;
   readonly podLogs: string;
@@ -39,6 +41,9 @@ export interface Layout {
   /** The cluster's network namespace: its name for `ip netns` and its path for nsenter. */
   readonly netnsName: string;
   readonly netns: string;
+  /** The network namespace of the agent's own machine, where it has one. */
+  readonly agentNetnsName: string;
+  readonly agentNetns: string;
   /** The cgroup below which the pods of this cluster run. */
   readonly cgroup: string;
 }
@@ -48,9 +53,9 @@ export const clustersFolder = "/var/tmp/graftlet-test";
 
 /** The paths of a cluster. Throws when the name could not be one of a namespace, a folder and a cgroup. */
 export function layoutOf(name: string): Layout {
-  if (!/^[a-z0-9][a-z0-9-]{0,31}$/.test(name))
+  if (!/^[a-z0-9][a-z0-9-]{0,35}$/.test(name))
     throw new Error(
-      `a cluster cannot be called ${JSON.stringify(name)}: at most 32 lower-case letters, digits and dashes`,
+      `a cluster cannot be called ${JSON.stringify(name)}: at most 36 lower-case letters, digits and dashes`,
     );
   const dir = join(clustersFolder, name);
   return {
@@ -65,12 +70,15 @@ export function layoutOf(name: string): Layout {
     docker: join(dir, "docker"),
     dockerSocket: join(dir, "docker", "docker.sock"),
     registry: join(dir, "registry"),
+    ssh: join(dir, "ssh"),
     kubeletRoot: join(dir, "kubelet"),
     podLogs: join(dir, "pod-logs"),
     staticPods: join(dir, "manifests"),
     resolvConf: join(dir, "resolv.conf"),
     netnsName: `graftlet-${name}`,
     netns: `/run/netns/graftlet-${name}`,
+    agentNetnsName: `graftlet-${name}-agent`,
+    agentNetns: `/run/netns/graftlet-${name}-agent`,
     cgroup: `/graftlet-${name}`,
   };
 }

@@ -24,17 +24,21 @@ export async function tearDown(layout: Layout): Promise<void> {
   const cgroups = containerCgroups(layout);
   await killAll(layout, state?.holder, Object.values(state?.daemons ?? {}));
   await removeCgroups(layout, cgroups);
-  if (existsSync(layout.netns)) await must(["ip", "netns", "delete", layout.netnsName]);
+  for (const [path, name] of [
+    [layout.agentNetns, layout.agentNetnsName],
+    [layout.netns, layout.netnsName],
+  ] as const)
+    if (existsSync(path)) await must(["ip", "netns", "delete", name]);
   refuseMounts(layout);
   keepLogs(layout);
   rmSync(layout.dir, { recursive: true, force: true, maxRetries: 5, retryDelay: 200 });
   forgetClustersFolder();
 }
 
-/** All processes of a cluster: those in its network namespaces (its own and its pods') and their descendants. */
+/** All processes of a cluster: those in its network namespaces (its own, its agent's and its pods') and their descendants. */
 export function clusterProcesses(layout: Layout, holder: ProcessId | undefined): ProcessEntry[] {
   const own = inodeOf(layout.netns);
-  const spaces = new Set(own === undefined ? [] : [own]);
+  const spaces = new Set([own, inodeOf(layout.agentNetns)].filter((inode) => inode !== undefined));
   const all = listProcesses();
   // Any process inside sees the mounts; the holder is one, and others do when it has been killed.
   const insider = holder && isAlive(holder) ? holder : all.find((entry) => entry.netns === own && own !== undefined);
@@ -83,7 +87,7 @@ async function killAll(layout: Layout, holder: ProcessId | undefined, daemons: r
 }
 
 /** Of a cluster in whatever state it is not known which runtime it had. */
-const runtimes = Object.values(runtimeDaemons);
+const runtimes = [...new Set(Object.values(runtimeDaemons))];
 
 function podNetns(layout: Layout, insider: ProcessId): number[] {
   const dirs = runtimes.map((runtime) => `/proc/${insider.pid}/root${runtime.podNetworks(layout)}`);

@@ -41,7 +41,7 @@ export interface RuntimeToJoin {
 }
 
 /** The runtime that the environment names, by provider. */
-export const runtimeToJoin: Readonly<Record<ProviderName, () => RuntimeToJoin>> = {
+export const runtimeToJoin: Readonly<Partial<Record<ProviderName, () => RuntimeToJoin>>> = {
   cri() {
     const endpoint = process.env.CONTAINERD ?? "unix:///run/containerd/containerd.sock";
     return {

@@ -138,3 +138,23 @@ test("with a host that watches nothing is read or asked without need, and a chan
   reading.stop.abort();
   await assert.rejects(ended(reading));
 });
+
+test("follows Docker's rotation: the file gets a number, a new one takes its name, parts of lines are joined", async () => {
+  await using on = await disk();
+  const entry = (text: string) =>
+    `${JSON.stringify({ log: text, stream: "stdout", time: "2026-01-01T00:00:01.5Z" })}\n`;
+  await writeFile(on.log, entry("one\n") + entry("two and "));
+  const reading = following(on);
+  await reading.until("one\ntwo and ");
+  await rename(on.log, `${on.log}.1`);
+  await appendFile(`${on.log}.1`, entry("a half\n"));
+  await writeFile(on.log, entry("three\n"));
+  await reading.until("one\ntwo and a half\nthree\n");
+  await rename(`${on.log}.1`, `${on.log}.2`);
+  await rename(on.log, `${on.log}.1`);
+  await writeFile(on.log, entry("four\n"));
+  await reading.until("one\ntwo and a half\nthree\nfour\n");
+  reading.set(false);
+  await ended(reading);
+  assert.equal(on.openFiles(), 0);
+});

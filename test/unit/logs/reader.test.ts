@@ -14,7 +14,14 @@ const log = createLogger(0, { write: () => {} });
 const never = new AbortController().signal;
 
 function readerOn({ root, host }: Disk) {
-  return createLogReader({ host, clock: fakeClock(), log, roots: [root], runtime: {}, isRunning: () => Promise.resolve(false) });
+  return createLogReader({
+    host,
+    clock: fakeClock(),
+    log,
+    roots: [root],
+    runtime: {},
+    isRunning: () => Promise.resolve(false),
+  });
 }
 
 async function read(on: Disk, options: Partial<LogOptions> = {}, logPath = on.log): Promise<string> {

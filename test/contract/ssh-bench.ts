@@ -1,0 +1,52 @@
+import assert from "node:assert/strict";
+import { after, before } from "node:test";
+import type { LinkState } from "../../providers/ssh/link-state.ts";
+import { type SshHost, sshHost } from "../../providers/ssh/host.ts";
+import { systemClock } from "../../src/lib/clock.ts";
+import { createLogger } from "../../src/lib/log.ts";
+import { waitFor } from "../harness/wait.ts";
+import { type SshdRig, startSshdRig } from "./sshd-rig.ts";
+import { within } from "./waiting.ts";
+
+/** What the tests of a suite share: one machine with an sshd, and hosts over SSH to it. */
+export interface SshBench {
+  /** The machine; there once the suite has begun. */
+  rig(): SshdRig;
+  hostOf(fields?: Readonly<Record<string, unknown>>): SshHost;
+  /** Waits until a host's link is up. */
+  isUp(host: SshHost): Promise<unknown>;
+  /** The state of a link that cannot come up, once somebody has asked for it. */
+  downOf(fields: Readonly<Record<string, unknown>>): Promise<LinkState & { is: "down" }>;
+  /** All that was logged so far. */
+  logged(): string;
+}
+
+/** To be called within a suite: the machine is made before its tests and removed after them. */
+export function sshBench(name: string): SshBench {
+  const lines: string[] = [];
+  const log = createLogger(5, { write: (line: string) => void lines.push(line) });
+  let made: SshdRig | undefined;
+  before(async () => {
+    made = await startSshdRig(name);
+  });
+  after(async () => made?.[Symbol.asyncDispose]());
+  const rig = (): SshdRig => {
+    assert.ok(made, "the machine could not be made");
+    return made;
+  };
+  const hostOf = (fields?: Readonly<Record<string, unknown>>): SshHost =>
+    sshHost({ config: rig().config(fields), clock: systemClock(), log });
+  return {
+    rig,
+    hostOf,
+    logged: () => lines.join(""),
+    isUp: (host) => waitFor("the link", () => host.link.state().is === "up", { timeoutMs: 40_000, everyMs: 50 }),
+    async downOf(fields) {
+      await using host = hostOf(fields);
+      await assert.rejects(within(host.run(["true"]), 20_000), { code: "unavailable" });
+      const state = host.link.state();
+      assert.ok(state.is === "down", state.is);
+      return state;
+    },
+  };
+}

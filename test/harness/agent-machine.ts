@@ -1,0 +1,55 @@
+import { existsSync } from "node:fs";
+import { cgroupHierarchies } from "./cgroups.ts";
+import { must } from "./processes.ts";
+import type { Layout } from "./state.ts";
+
+/** The cable between the agent's machine and its target, the cluster's machine. */
+export const agentAddresses = { target: "10.10.9.1", agent: "10.10.9.2", prefix: 24, sshPort: 2222 } as const;
+
+/** The agent's end of the cable. */
+export const agentLink = "target0";
+
+const hostname = "graftlet-home";
+
+/** Makes the network of the agent's machine: a cable to the cluster's machine, by which the API server is reached as well. */
+export async function createAgentNetwork(layout: Layout): Promise<void> {
+  const { target, agent, prefix } = agentAddresses;
+  await must(["ip", "netns", "add", layout.agentNetnsName]);
+  const there = `
+    ip link add agent0 type veth peer name ${agentLink} netns ${layout.agentNetnsName}
+    ip addr add ${target}/${prefix} dev agent0
+    ip link set agent0 up`;
+  const here = `
+    ip link set lo up
+    ip addr add ${agent}/${prefix} dev ${agentLink}
+    ip link set ${agentLink} up
+    ip route add default via ${target}`;
+  await must(["nsenter", `--net=${layout.netns}`, "sh", "-ec", there]);
+  await must(["nsenter", `--net=${layout.agentNetns}`, "sh", "-ec", here]);
+}
+
+/** The command that runs `argv` in the agent's network with this machine's files. */
+export function agentNetworkArgv(layout: Layout, argv: readonly string[]): string[] {
+  return ["nsenter", `--net=${layout.agentNetns}`, ...argv];
+}
+
+/** The command that runs `argv` on the agent's machine: its network, its host name, and of the target's files and of what pods
+ *  leave on a machine nothing. Its process is the one started. */
+export function agentMachineArgv(layout: Layout, argv: readonly string[], cwd = "/"): string[] {
+  const script = [
+    `hostname ${hostname}`,
+    ...targetFolders(layout).map((folder) => `mount -t tmpfs -o mode=0755 tmpfs ${folder}`),
+    `cd ${cwd}`,
+    'exec "$@"',
+  ];
+  const own = ["unshare", "--mount", "--uts", "--propagation", "private", "sh", "-ec", script.join("\n"), "sh"];
+  return agentNetworkArgv(layout, [...own, ...argv]);
+}
+
+/** The folders that are the target's alone: there each is empty. What the agent needs for itself (configuration, kubeconfig, key,
+ *  certificates) is beside them. */
+export function targetFolders(layout: Layout): string[] {
+  const { containerd, docker, etcd, registry, kubeletRoot, podLogs } = layout;
+  const machine = ["/run", "/var/lib", "/var/log", ...cgroupHierarchies()];
+  return [...machine, containerd, docker, etcd, registry, kubeletRoot, podLogs].filter((folder) => existsSync(folder));
+}
