@@ -1,4 +1,5 @@
 import type { NodeConfig } from "./config/node-config.ts";
+import type { TargetClock } from "./host/target-clock.ts";
 import type { Clock } from "./lib/clock.ts";
 import type { Logger } from "./lib/log.ts";
 import type { NodeAgent } from "./node/node-agent.ts";
@@ -30,6 +31,7 @@ export interface RuntimeParts {
   readonly events: EventSink;
   readonly onSandboxReady: (pod: Pod) => Promise<void>;
   readonly clock: Clock;
+  readonly targetClock: TargetClock;
   readonly log: Logger;
 }
 
@@ -41,7 +43,7 @@ export interface RuntimeStages {
 
 /** What turns a pod's spec into volumes, cgroups, images and containers on the target. */
 export function composeRuntime(parts: RuntimeParts): RuntimeStages {
-  const { config, target, agent, events, objects, clock, log } = parts;
+  const { config, target, agent, events, objects, clock, targetClock, log } = parts;
   const { host, runtime } = target;
   const { kubelet, nodeName, rootDir } = config;
   const { allocatable } = agent;
@@ -70,7 +72,12 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
     ...common,
     ...preparer,
     uninterrupted: new AbortController().signal,
-    crashLoop: createCrashLoop({ clock, events, maxMs: kubelet.crashLoopBackOff.maxContainerRestartPeriod }),
+    crashLoop: createCrashLoop({
+      clock,
+      targetClock,
+      events,
+      maxMs: kubelet.crashLoopBackOff.maxContainerRestartPeriod,
+    }),
     ensureImage: async ({ pod, container, sandbox }, signal) =>
       (await puller.ensure(pod, container, sandbox.config, signal)).imageRef,
     onSandboxReady: parts.onSandboxReady,

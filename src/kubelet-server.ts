@@ -4,6 +4,7 @@ import { clientCAFromCluster, clientCAFromFile } from "./certificates/client-ca.
 import { createServingCertificate } from "./certificates/serving.ts";
 import { configurationDocument } from "./config/kubelet-configuration.ts";
 import type { NodeConfig } from "./config/node-config.ts";
+import type { TargetClock } from "./host/target-clock.ts";
 import type { Clock } from "./lib/clock.ts";
 import type { Logger } from "./lib/log.ts";
 import type { Service } from "./lib/service-group.ts";
@@ -27,6 +28,7 @@ export interface ServerParts {
   readonly pleg: Pleg;
   readonly logs: LogReader;
   readonly clock: Clock;
+  readonly targetClock: TargetClock;
   readonly log: Logger;
 }
 

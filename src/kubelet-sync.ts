@@ -87,6 +87,7 @@ function composeStages(
   const probes = createProbes({
     ...target,
     clock,
+    targetClock: observed.targetClock,
     log,
     events: cluster.events,
     cache: pleg.cache,

@@ -5,6 +5,7 @@ import { createObjectCaches } from "./api/objects.ts";
 import { createTokenSource } from "./api/tokens.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { ContainerState } from "./gen/cri.ts";
+import { createTargetClock } from "./host/target-clock.ts";
 import { composeServer } from "./kubelet-server.ts";
 import { composeSync } from "./kubelet-sync.ts";
 import type { Clock } from "./lib/clock.ts";
@@ -117,9 +118,10 @@ async function observeTarget(
     ...pleg,
     ready: async (stop) => void (await Promise.all([pleg.ready(stop), health.answered(stop)])),
   };
+  const targetClock = createTargetClock({ ...target, clock, log });
   const podCidr = createPodCidr({ nodes, runtime, clock, log });
-  const running: readonly Service[] = [health, podCidr, ...agent.services, shown];
-  return { ownerLabels, logs, pleg, health, agent, running };
+  const running: readonly Service[] = [targetClock, health, podCidr, ...agent.services, shown];
+  return { ownerLabels, targetClock, logs, pleg, health, agent, running };
 }
 
 export type Observed = Awaited<ReturnType<typeof observeTarget>>;

@@ -1,4 +1,5 @@
 import type { ContainerStatus } from "../gen/cri.ts";
+import type { TargetClock } from "../host/target-clock.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
@@ -20,9 +21,10 @@ import { attemptProbe } from "./attempt.ts";
 import { type ProbeWorker, startWorker } from "./worker.ts";
 
 export interface ProbesDeps {
-  readonly host: Pick<Host, "dial" | "clock">;
+  readonly host: Pick<Host, "dial">;
   readonly runtime: Pick<Containers, "execSync">;
   readonly clock: Clock;
+  readonly targetClock: Pick<TargetClock, "toOurs">;
   readonly log: Logger;
   readonly events: EventSink;
   readonly cache: PodCache;
@@ -57,7 +59,7 @@ export function createProbes(deps: ProbesDeps): Probes {
         clock: deps.clock,
         log: own,
         agentStartedAt: deps.agentStartedAt,
-        offsetMs: (given) => deps.host.clock.offsetMs(given),
+        targetClock: deps.targetClock,
         pod: () => pods.get(uid) ?? pod,
         observe: () => observe(uid, container.name),
         podIP: () => cache.get(uid)?.ips[0] ?? statusOf(uid)?.podIP,

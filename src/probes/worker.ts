@@ -1,4 +1,5 @@
 import { ContainerState, type ContainerStatus } from "../gen/cri.ts";
+import type { TargetClock } from "../host/target-clock.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Container, Pod, Probe } from "../objects.ts";
@@ -22,8 +23,7 @@ export interface WorkerDeps {
   readonly log: Logger;
   /** Milliseconds since the epoch. */
   readonly agentStartedAt: number;
-  /** Adds to our time to get the target's, milliseconds. */
-  offsetMs(signal: AbortSignal): Promise<number>;
+  readonly targetClock: Pick<TargetClock, "toOurs">;
   /** The pod as it is now; undefined when it has gone. */
   pod(): Pod | undefined;
   /** The newest runtime container of that name. */
@@ -94,7 +94,7 @@ function createLooker(deps: WorkerDeps, container: Container, probe: Probe): Loo
           ? undefined
           : periodMs;
       }
-      const delayMs = await delayLeft(deps, probe, status, signal);
+      const delayMs = delayLeft(deps, probe, status);
       if (delayMs > 0) return delayMs;
       const podIP = deps.podIP();
       if (podIP === undefined && needsPodIP(probe)) return periodMs;
@@ -107,16 +107,14 @@ function createLooker(deps: WorkerDeps, container: Container, probe: Probe): Loo
   };
 }
 
-/** Milliseconds that are left of the initial delay, counted by the target's clock, which also says when it started. */
-async function delayLeft(
-  deps: WorkerDeps,
+/** Milliseconds that are left of the initial delay since the container started, which the target's clock tells. */
+function delayLeft(
+  { clock, targetClock }: WorkerDeps,
   { initialDelaySeconds = 0 }: Probe,
   { startedAt }: ContainerStatus,
-  signal: AbortSignal,
-): Promise<number> {
+): number {
   if (initialDelaySeconds === 0) return 0;
-  const targetNow = deps.clock.now() + (await deps.offsetMs(signal));
-  return Number(startedAt / 1_000_000n) + initialDelaySeconds * 1000 - targetNow;
+  return targetClock.toOurs(Number(startedAt / 1_000_000n)) + initialDelaySeconds * 1000 - clock.now();
 }
 
 /** Whether the kubelet would run it again. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy */

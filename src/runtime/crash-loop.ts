@@ -2,6 +2,7 @@ import { ContainerState } from "../gen/cri.ts";
 import { type Backoff, createBackoff } from "../lib/backoff.ts";
 import type { Clock } from "../lib/clock.ts";
 import { goDuration } from "../lib/go-duration.ts";
+import type { TargetClock } from "../host/target-clock.ts";
 import type { Container, Pod } from "../objects.ts";
 import type { EventSink, RuntimePod } from "../pipeline.ts";
 import { backoffKey } from "../pod/hash.ts";
@@ -21,10 +22,12 @@ export interface CrashLoop {
  *  after ten minutes of running. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy */
 export function createCrashLoop({
   clock,
+  targetClock,
   events,
   maxMs,
 }: {
   clock: Clock;
+  targetClock: Pick<TargetClock, "toOurs">;
   events: EventSink;
   maxMs: number;
 }): CrashLoop {
@@ -36,7 +39,7 @@ export function createCrashLoop({
       );
       if (!last) return;
       const key = backoffKey(pod, container);
-      const endedAt = Number(last.finishedAt / 1_000_000n);
+      const endedAt = targetClock.toOurs(Number(last.finishedAt / 1_000_000n));
       const waitMs = backoff.remaining(key, endedAt);
       if (waitMs <= 0) {
         backoff.next(key, endedAt);

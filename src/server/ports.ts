@@ -1,4 +1,5 @@
 import type * as cri from "../gen/cri.ts";
+import type { TargetClock } from "../host/target-clock.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Reloading } from "../lib/reloading.ts";
@@ -77,5 +78,7 @@ export interface KubeletServerDeps {
   /** KubeletConfiguration in force, with kind and apiVersion, for /configz. */
   readonly configz: () => object;
   readonly clock: Clock;
+  /** Log lines are stamped by the target. */
+  readonly targetClock: Pick<TargetClock, "now">;
   readonly log: Logger;
 }

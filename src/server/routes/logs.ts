@@ -16,7 +16,7 @@ export function containerLogs(
 ): (request: Request, response: Response, signal: AbortSignal) => Promise<void> {
   return async (request, response, signal) => {
     const { namespace = "", pod: podName = "", container = "" } = request.params as Record<string, string>;
-    const decoded = decodeLogOptions(queryOf(request.originalUrl), deps.clock.now());
+    const decoded = decodeLogOptions(queryOf(request.originalUrl), deps.targetClock.now());
     if (decoded.is === "undecodable") return sendText(response, 400, '{"message": "Unable to decode query."}');
     if (decoded.is === "invalid") return sendText(response, 422, '{"message": "Invalid request."}');
     const { options } = decoded;

@@ -11,16 +11,18 @@ import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.t
 const c = aContainer("c");
 const minutes = 60_000;
 
-function rig() {
+/** @param offsetMs by how much the target's clock is ahead of ours. */
+function rig(offsetMs = 0) {
   const clock = fakeClock();
+  const targetClock = { toOurs: (time: number) => time - offsetMs };
   const events = eventLines();
-  const loop = createCrashLoop({ clock, events, maxMs: 5 * minutes });
+  const loop = createCrashLoop({ clock, targetClock, events, maxMs: 5 * minutes });
   /** The container ended now; says after how long it may start, milliseconds. */
   const endsAndWaits = async (pod: Pod = aPod()): Promise<number> => {
     const endedAt = clock.now();
     const seen = observe(
       [aSandbox()],
-      [aStatus(c, ContainerState.CONTAINER_EXITED, { finishedAt: BigInt(endedAt) * 1_000_000n })],
+      [aStatus(c, ContainerState.CONTAINER_EXITED, { finishedAt: BigInt(endedAt + offsetMs) * 1_000_000n })],
     );
     for (;;) {
       try {
@@ -40,6 +42,14 @@ test("the first restart is at once, then 10 s, 20 s, 40 s … five minutes after
   const waits = [];
   for (let restart = 0; restart < 8; restart++) waits.push(await endsAndWaits());
   assert.deepEqual(waits, [0, 10_000, 20_000, 40_000, 80_000, 160_000, 300_000, 300_000]);
+});
+
+test("a target whose clock is wrong has its containers wait no longer and no shorter", async () => {
+  for (const offsetMs of [3_600_000, -3_600_000]) {
+    const { endsAndWaits } = rig(offsetMs);
+    const waits = [await endsAndWaits(), await endsAndWaits(), await endsAndWaits()];
+    assert.deepEqual(waits, [0, 10_000, 20_000], `${offsetMs} ms`);
+  }
 });
 
 test("what ended long ago need not wait again: the time since its end counts", async () => {

@@ -30,7 +30,7 @@ function rig() {
     events,
     log: createLogger(0, { write: () => undefined }),
     uninterrupted: never,
-    crashLoop: createCrashLoop({ clock, events, maxMs: 300_000 }),
+    crashLoop: createCrashLoop({ clock, targetClock: { toOurs: (time) => time }, events, maxMs: 300_000 }),
     ensureImage: async ({ container }) => {
       if (container.image === "none") throw new StartError("ErrImagePull", "not there");
       return "busybox";

@@ -108,6 +108,7 @@ export async function start({
     syncLoop: () => undefined,
     configz: () => ({}),
     clock: systemClock(),
+    targetClock: systemClock(),
     log: createLogger(5, { write: (line: string) => void (logged += line) }),
     ...deps,
   });

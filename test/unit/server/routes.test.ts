@@ -181,6 +181,15 @@ test("containerLogs: options reach the reader, with the running container or the
   assert.ok(Math.abs(Date.now() - 60_000 - all.since) < 30_000);
 });
 
+test("containerLogs: sinceSeconds counts back by the clock that stamps the lines, the target's", async () => {
+  for (const offsetMs of [3_600_000, -3_600_000]) {
+    const world = logging(runningStatus);
+    const deps = { ...world.deps, targetClock: { now: () => 1_000_000_000 + offsetMs } };
+    const [, body] = await answer({ ...world, deps }, "/containerLogs/ns/p/c?sinceSeconds=60");
+    assert.equal(JSON.parse(body).since, 1_000_000_000 + offsetMs - 60_000);
+  }
+});
+
 test("containerLogs: which container's log, or why none", async () => {
   const last = { lastState: { terminated: terminated("containerd://last") } };
   const cases: readonly (readonly [object, string, number, string | RegExp])[] = [
