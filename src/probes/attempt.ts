@@ -11,6 +11,7 @@ import { firstRequest } from "./http-request.ts";
 import { probeHttp } from "./http.ts";
 import type { Outcome } from "./outcome.ts";
 import { resolvePort } from "./port.ts";
+import type { Reach } from "./reach.ts";
 import { probeTcp } from "./tcp.ts";
 
 /** What kind of probe it is, as events name it. */
@@ -19,6 +20,7 @@ export type ProbeTitle = "Readiness";
 export interface AttemptDeps {
   readonly host: Pick<Host, "dial">;
   readonly runtime: Pick<Containers, "execSync">;
+  readonly reach: Pick<Reach, "stands">;
   readonly clock: Clock;
   readonly events: EventSink;
 }
@@ -35,8 +37,8 @@ export interface Attempt {
 /** How often a probe that could not be made is tried before its result is dropped. */
 const maxTries = 3;
 
-/** Probes a container once. @returns undefined when the probe could not be made (that counts for nothing), or when `signal`
- *  aborted. Failures, warnings and errors become events of the container. */
+/** Probes a container once. @returns undefined when the probe could not be made (that counts for nothing; nothing is told of
+ *  it where the target itself was out of reach), or when `signal` aborted. Failures, warnings and errors become events of the container. */
 export async function attemptProbe(
   deps: AttemptDeps,
   attempt: Attempt,
@@ -44,7 +46,9 @@ export async function attemptProbe(
 ): Promise<"Success" | "Failure" | undefined> {
   const outcome = await tryProbe(deps, attempt, signal);
   if (signal.aborted) return undefined;
-  const { title, pod, container } = attempt;
+  const { title, pod, container, probe } = attempt;
+  const failed = outcome.is === "failure" || outcome.is === "error";
+  if (failed && !(await deps.reach.stands(timeoutOf(probe) * 1000, signal))) return undefined;
   const warn = (reason: string, message: string) =>
     deps.events.event(containerReference(pod, container.name), "Warning", reason, message);
   switch (outcome.is) {
@@ -74,7 +78,7 @@ async function runProbe(
   { probe, container, containerId, podIP }: Attempt,
   signal: AbortSignal,
 ): Promise<Outcome> {
-  const timeoutSeconds = probe.timeoutSeconds ?? 1;
+  const timeoutSeconds = timeoutOf(probe);
   if (probe.exec)
     return probeExec(runtime, probe.exec.command ?? [], { container, containerId, timeoutSeconds, signal });
   try {
@@ -87,6 +91,10 @@ async function runProbe(
   } catch (error) {
     return { is: "error", state: "unknown", error };
   }
+}
+
+function timeoutOf({ timeoutSeconds = 1 }: Probe): number {
+  return timeoutSeconds;
 }
 
 interface NetworkTarget {

@@ -16,12 +16,16 @@ import type {
 } from "../pipeline.ts";
 import { allContainers, isSidecar } from "../pod/containers.ts";
 import type { Host } from "../seams/host.ts";
+import type { TargetLink } from "../seams/provider.ts";
 import type { Containers } from "../seams/runtime.ts";
 import { attemptProbe } from "./attempt.ts";
+import { createReach } from "./reach.ts";
 import { type ProbeWorker, startWorker } from "./worker.ts";
 
 export interface ProbesDeps {
-  readonly host: Pick<Host, "dial">;
+  readonly host: Pick<Host, "dial" | "fs">;
+  /** The way to a target on another machine. */
+  readonly link?: TargetLink;
   readonly runtime: Pick<Containers, "execSync">;
   readonly clock: Clock;
   readonly targetClock: Pick<TargetClock, "toOurs">;
@@ -41,12 +45,14 @@ export interface Probes extends Prober, ProbeResults, Service {
 }
 
 /** Readiness probes of all pods of a node, a loop for each container that has one. A changed verdict wakes the pod; what was
- *  ready before this agent started stays ready until a verdict says otherwise. `run` only ends the loops, in its end.
+ *  ready before this agent started stays ready until a verdict says otherwise. `run` ends the loops in its end, and
+ *  meanwhile knows when the target is lost: a probe that could not reach it is no verdict on its container.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#container-probes */
 export function createProbes(deps: ProbesDeps): Probes {
   const { pods, cache, status, log } = deps;
   const loops = new Map<string, { readonly stop: AbortController; readonly workers: Map<string, ProbeWorker> }>();
   const ending = new Set<Promise<void>>();
+  const reach = createReach(deps);
 
   const observe = (uid: string, name: string) => newestOf(cache.get(uid)?.containers, name);
   const statusOf = (uid: string) => status.get(uid) ?? pods.get(uid)?.status;
@@ -56,15 +62,14 @@ export function createProbes(deps: ProbesDeps): Probes {
     const own = log.child({ pod: `${namespace}/${name}`, uid, container: container.name });
     return startWorker(
       {
-        clock: deps.clock,
+        ...deps,
+        reach,
         log: own,
-        agentStartedAt: deps.agentStartedAt,
-        targetClock: deps.targetClock,
         pod: () => pods.get(uid) ?? pod,
         observe: () => observe(uid, container.name),
         podIP: () => cache.get(uid)?.ips[0] ?? statusOf(uid)?.podIP,
         initially: (containerId) => initially(uid, container.name, containerId),
-        probe: (attempt, given) => attemptProbe(deps, { title: "Readiness", ...attempt }, given),
+        probe: (attempt, given) => attemptProbe({ ...deps, reach }, { title: "Readiness", ...attempt }, given),
         onFlip(verdict) {
           own.debug({ verdict }, "readiness changed");
           deps.waker.wake(uid, "probe");
@@ -108,7 +113,7 @@ export function createProbes(deps: ProbesDeps): Probes {
       return verdict ?? initially(uid, name, id);
     },
     async run(signal) {
-      await onAbort(signal);
+      await onAbort(signal).finally(reach.watch());
       for (const uid of loops.keys()) remove(uid);
       await Promise.all(ending);
     },

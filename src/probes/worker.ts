@@ -6,6 +6,7 @@ import type { Container, Pod, Probe } from "../objects.ts";
 import type { ProbeVerdict } from "../pipeline.ts";
 import { type Attempt, needsPodIP } from "./attempt.ts";
 import { createPause } from "./pause.ts";
+import type { Reach } from "./reach.ts";
 import { type Streak, createStreak } from "./streak.ts";
 
 /** Probes one container of one pod, whichever runtime container stands for it at the time. */
@@ -24,6 +25,7 @@ export interface WorkerDeps {
   /** Milliseconds since the epoch. */
   readonly agentStartedAt: number;
   readonly targetClock: Pick<TargetClock, "toOurs">;
+  readonly reach: Pick<Reach, "isUp" | "losses">;
   /** The pod as it is now; undefined when it has gone. */
   pod(): Pod | undefined;
   /** The newest runtime container of that name. */
@@ -39,6 +41,8 @@ export interface WorkerDeps {
 interface Seen {
   readonly id: string;
   readonly streak: Streak;
+  /** How often the target had been lost when the streak began. */
+  losses: number;
   verdict: ProbeVerdict;
 }
 
@@ -71,19 +75,21 @@ interface Looker {
 }
 
 /** The kubelet's guards: nothing before there is a container, before its initial delay is over, or while it does not run; a
- *  new container starts anew. */
+ *  new container starts anew. While the target is out of reach nothing is probed and the verdict stays; once it is back the
+ *  counting begins anew, spread over a period, for all probes of the node would come at once. */
 function createLooker(deps: WorkerDeps, container: Container, probe: Probe): Looker {
   const periodMs = (probe.periodSeconds ?? 10) * 1000;
   let seen: Seen | undefined;
   const meet = (id: string): Seen => {
     if (seen?.id === id) return seen;
     const streak = createStreak({ success: probe.successThreshold ?? 1, failure: probe.failureThreshold ?? 3 });
-    seen = { id, streak, verdict: deps.initially(id) };
+    seen = { id, streak, losses: deps.reach.losses(), verdict: deps.initially(id) };
     return seen;
   };
   return {
     verdictOn: (id) => (seen?.id === id ? seen.verdict : undefined),
     async look(signal) {
+      if (!deps.reach.isUp()) return periodMs;
       const status = deps.observe();
       const pod = deps.pod();
       if (!status || !pod) return periodMs;
@@ -93,6 +99,11 @@ function createLooker(deps: WorkerDeps, container: Container, probe: Probe): Loo
         return status.state === ContainerState.CONTAINER_EXITED && !restarts(container, pod, status.exitCode)
           ? undefined
           : periodMs;
+      }
+      if (current.losses !== deps.reach.losses()) {
+        current.losses = deps.reach.losses();
+        current.streak.reset();
+        return deps.clock.jitter(0, periodMs);
       }
       const delayMs = delayLeft(deps, probe, status);
       if (delayMs > 0) return delayMs;

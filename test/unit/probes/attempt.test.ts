@@ -19,6 +19,7 @@ async function attempt(
   probe: Probe,
   answers: readonly ((ran: Ran) => { exitCode: number; stdout?: string; stderr?: string })[],
   container: Container = aContainer("c"),
+  stands = true,
 ) {
   const ran: Ran[] = [];
   const told: string[] = [];
@@ -26,6 +27,7 @@ async function attempt(
   const result = await attemptProbe(
     {
       host: loopbackHost(),
+      reach: { stands: async () => stands },
       clock: fakeClock(),
       events: {
         event: (about, type, reason, message) => {
@@ -85,6 +87,18 @@ test("exec: another code fails with both outputs, 10 KiB of them, as an event of
   );
   const long = await attempt(exec("check"), [() => ({ exitCode: 1, stdout: "x".repeat(20_000) })]);
   assert.equal(long.told[0]?.length, "Warning Unhealthy Readiness probe failed: ".length + 10_240);
+});
+
+test("what fails while the target itself does not answer is no verdict, and nothing is told of it", async () => {
+  const timedOut = () => {
+    throw new CodedError("deadline_exceeded", "too late");
+  };
+  for (const answer of [timedOut, broken, () => ({ exitCode: 1 })]) {
+    const { result, told } = await attempt(exec("check"), [answer], aContainer("c"), false);
+    assert.deepEqual({ result, told }, { result: undefined, told: [] });
+  }
+  const { result } = await attempt(exec("check"), [() => ({ exitCode: 0 })], aContainer("c"), false);
+  assert.equal(result, "Success", "what succeeded has reached it");
 });
 
 test("exec: running over time is a failure", async () => {

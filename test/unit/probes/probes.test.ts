@@ -8,6 +8,8 @@ import type { Pod, PodStatus, Probe } from "../../../src/objects.ts";
 import type { RuntimePod } from "../../../src/pipeline.ts";
 import { createProbes } from "../../../src/probes/probes.ts";
 import { fakeClock } from "../../fakes/clock.ts";
+import { fakeHost } from "../../fakes/host.ts";
+import { type FakeLink, fakeLink } from "../../fakes/link.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 
 const uid = "uid-1";
@@ -21,12 +23,13 @@ interface RigOptions {
   /** By how much the target's clock is ahead of ours. */
   readonly offsetMs?: number;
   readonly status?: PodStatus;
+  readonly link?: FakeLink;
   /** In place of the fake clock's, which is always the low bound. */
   readonly jitter?: Clock["jitter"];
 }
 
 /** Probes of one pod with one container `c`, its exec answered by `answer`. */
-function rig({ probe = {}, spec, agentAgeMs = 3_600_000, offsetMs = 0, status, jitter }: RigOptions = {}) {
+function rig({ probe = {}, spec, agentAgeMs = 3_600_000, offsetMs = 0, status, jitter, link }: RigOptions = {}) {
   const still = fakeClock();
   const clock = { ...still, ...(jitter && { jitter }) };
   const container = aContainer("c", { readinessProbe: { exec: { command: ["check"] }, periodSeconds: 10, ...probe } });
@@ -36,13 +39,23 @@ function rig({ probe = {}, spec, agentAgeMs = 3_600_000, offsetMs = 0, status, j
     cached: undefined as RuntimePod | undefined,
     held: undefined as PodStatus | undefined,
     exitCode: 0,
+    /** Whether the target answers: a cut is not known as one at once. */
+    answers: true,
     probed: [] as { at: number; id: string }[],
     woken: [] as string[],
     told: [] as string[],
   };
   const begun = still.now();
   const probes = createProbes({
+    ...(link && { link }),
     host: {
+      fs: {
+        ...fakeHost({ clock: still }).fs,
+        async stat(path) {
+          if (!state.answers) throw new CodedError("unavailable", path);
+          return { kind: "directory", mode: 0o755, uid: 0, gid: 0, size: 0, modifiedAt: 0, inode: 2 };
+        },
+      },
       dial: async () => {
         throw new CodedError("unavailable", "nobody there");
       },
@@ -50,6 +63,7 @@ function rig({ probe = {}, spec, agentAgeMs = 3_600_000, offsetMs = 0, status, j
     runtime: {
       async execSync(id) {
         state.probed.push({ at: still.now() - begun, id });
+        if (!state.answers) throw new CodedError("deadline_exceeded", "no answer");
         return { exitCode: state.exitCode, stdout: Buffer.alloc(0), stderr: Buffer.alloc(0) };
       },
     },
@@ -292,4 +306,70 @@ test("remove, collect and the end of run stop the loops", async () => {
     assert.equal(state.probed.length, 3, end);
     assert.equal(clock.pending, 0);
   }
+});
+
+/** A container that is ready, on a target whose link can be cut, probed every 10 s. */
+async function linked(probe: Partial<Probe>) {
+  const link = fakeLink();
+  const rigged = rig({ probe, link, jitter: (low, high) => (low + high) / 2 });
+  const stop = new AbortController();
+  const running = rigged.probes.run(stop.signal);
+  const id = rigged.run();
+  rigged.probes.add(rigged.pod);
+  await rigged.clock.advance(0);
+  assert.equal(rigged.ready(id), "Success");
+  return {
+    ...rigged,
+    link,
+    id,
+    async [Symbol.asyncDispose]() {
+      stop.abort();
+      await running;
+      assert.equal(link.listeners, 0);
+    },
+  };
+}
+
+test("while the target is out of reach nothing is probed, and what was ready stays ready", async () => {
+  await using t = await linked({ failureThreshold: 1 });
+  t.link.cut();
+  t.state.answers = false;
+  await t.clock.advance(600_000);
+  assert.deepEqual([t.ready(t.id), t.state.probed.length, t.state.told], ["Success", 1, []]);
+});
+
+test("a cut that nobody has noticed yet is no failure of the container", async () => {
+  await using t = await linked({ failureThreshold: 1 });
+  t.state.answers = false;
+  await t.clock.advance(30_000);
+  assert.deepEqual([t.ready(t.id), t.state.probed.length, t.state.told], ["Success", 4, []]);
+});
+
+test("a refused connection is a failure while the link is up", async () => {
+  const link = fakeLink();
+  const { probes, pod, clock, state, run, ready } = rig({
+    probe: { exec: undefined, tcpSocket: { port: 80 }, failureThreshold: 1 },
+    link,
+  });
+  const id = run(ContainerState.CONTAINER_RUNNING, { startedAt: 1n });
+  pod.status = wasReady(id);
+  probes.add(pod);
+  await clock.advance(0);
+  assert.deepEqual([ready(id), state.told], ["Failure", ["Unhealthy"]]);
+});
+
+test("once the target is back probes start anew, spread over a period: what failed before the cut does not count", async () => {
+  await using t = await linked({ failureThreshold: 2 });
+  t.state.exitCode = 1;
+  await t.clock.advance(10_000);
+  assert.deepEqual(t.state.told, ["Unhealthy"], "one failure of two");
+  t.link.cut();
+  await t.clock.advance(1_000);
+  t.link.mend();
+  await t.clock.advance(9_000);
+  assert.equal(t.state.probed.length, 2, "no probe in the moment of the look");
+  await t.clock.advance(5_000);
+  assert.deepEqual([t.state.probed.length, t.ready(t.id)], [3, "Success"]);
+  await t.clock.advance(10_000);
+  assert.equal(t.ready(t.id), "Failure", "two in a row since then");
 });
