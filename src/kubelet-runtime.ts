@@ -50,7 +50,11 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
   const common = { host, runtime, fs: host.fs, images: runtime, objects, events, clock, log };
   const volumes = createVolumes({ ...common, tokens: parts.tokens, nodeName, rootDir, allocatable });
   const layout = createCgroupLayout({ runtime, kubelet, log });
-  const settings = podSettings(config, parts.ownerLabels, parts.containerLogsDir);
+  const { network } = target;
+  const settings = {
+    ...podSettings(config, parts.ownerLabels, parts.containerLogsDir),
+    ...(network && { network }),
+  };
   const preparer = createPreparer({
     ...common,
     settings,
@@ -89,6 +93,7 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
     settings,
     podPidsLimit: kubelet.podPidsLimit,
     pods: parts.pods,
+    log,
   });
   return { volumes, ground, podRuntime };
 }

@@ -50,7 +50,9 @@ export function composeSync(deps: KubeletDeps, cluster: Cluster, observed: Obser
     runtime: stages.podRuntime,
     objects: cluster.objects,
     prober: probes,
-    served: createServed((feature) => deps.target.runtime.lacks?.(feature)),
+    served: createServed((feature) =>
+      feature === "fileOwner" ? observed.rights.lacks(feature) : deps.target.runtime.lacks?.(feature),
+    ),
     status: statuses,
     events: cluster.events,
     networkError: observed.health.networkError,

@@ -15,6 +15,7 @@ import { createNodeAgent } from "./node/node-agent.ts";
 import { ownAddresses } from "./node/own-addresses.ts";
 import { createPodCidr } from "./node/pod-cidr.ts";
 import { createRuntimeHealth } from "./node/runtime-health.ts";
+import { createTargetRights } from "./node/target-rights.ts";
 import { nodeSettings } from "./node-setup.ts";
 import type { Waker } from "./pipeline.ts";
 import { createPleg } from "./pleg/pleg.ts";
@@ -91,6 +92,8 @@ async function observeTarget(
     waker,
     terminationMessage: (status, stop) => readTerminationMessage({ fs: host.fs, logs }, status, stop),
   });
+  const rights = createTargetRights(target, { log });
+  await rights.read(signal);
   const health = createRuntimeHealth({ runtime, clock, log, onChange: () => agent.hurry() });
   const problems = () => [pleg.unhealthy()].filter((problem) => problem !== undefined);
   const agent = await createNodeAgent(
@@ -104,6 +107,8 @@ async function observeTarget(
       runtime: health,
       problems,
       ...(target.link && { link: target.link }),
+      ...(target.network && { network: target.network }),
+      rights,
       events,
       clock,
       log,
@@ -121,7 +126,7 @@ async function observeTarget(
   const targetClock = createTargetClock({ ...target, clock, log });
   const podCidr = createPodCidr({ nodes, runtime, clock, log });
   const running: readonly Service[] = [targetClock, health, podCidr, ...agent.services, shown];
-  return { ownerLabels, targetClock, logs, pleg, health, agent, running };
+  return { ownerLabels, targetClock, rights, logs, pleg, health, agent, running };
 }
 
 export type Observed = Awaited<ReturnType<typeof observeTarget>>;

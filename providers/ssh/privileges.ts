@@ -1,5 +1,6 @@
 import type { Clock } from "../../src/lib/clock.ts";
 import { CodedError } from "../../src/lib/errors.ts";
+import type { MissingRights } from "../../src/seams/provider.ts";
 import type { SshConfig } from "./config.ts";
 import { type Link, unlessAborted } from "./link.ts";
 import { quote } from "./quote.ts";
@@ -89,6 +90,12 @@ function probeScript({ sudo }: SshConfig): string {
     "for gl_f in stat readlink awk head dd; do command -v $gl_f >/dev/null 2>&1 || printf '%s ' $gl_f; done; echo",
     "if [ -r /proc/self/mountinfo ]; then echo proc; else echo; fi",
   ].join("\n");
+}
+
+/** What a node is told of them. Pure. */
+export function missingRights({ as, missing }: Pick<Privileges, "as" | "missing">): MissingRights {
+  const fileOwner = "files of the target cannot be given to the pod's user: graftlet's login is not root there";
+  return { sentences: missing, lacks: as === "user" ? { fileOwner } : {} };
 }
 
 /** Reads the probe's lines. Pure. @throws failed_precondition when they are not there. */

@@ -1,6 +1,12 @@
 import { rfc3339 } from "../../src/lib/rfc3339.ts";
 import { createSharedWork } from "../../src/lib/shared-work.ts";
-import type { LinkTrouble, ProviderFactory, ProviderOptions, TargetLink } from "../../src/seams/provider.ts";
+import type {
+  LinkTrouble,
+  ProviderFactory,
+  ProviderOptions,
+  TargetLink,
+  TargetNetwork,
+} from "../../src/seams/provider.ts";
 import type { Runtime } from "../../src/seams/runtime.ts";
 import { type CriConfig, readCriConfig } from "../cri/config.ts";
 import { criRuntime } from "../cri/runtime.ts";
@@ -12,6 +18,7 @@ import { type Protocol, findRuntime } from "./find-runtime.ts";
 import { type SshHost, sshHost } from "./host.ts";
 import { lateRuntime } from "./late-runtime.ts";
 import type { Link } from "./link.ts";
+import { missingRights } from "./privileges.ts";
 
 /** A machine reached over SSH, with whatever runtime it has: nothing of graftlet is installed there. Pods that are not this
  *  node's stay untouched, unless `cri.sharing` says that the runtime is this node's alone. */
@@ -31,6 +38,8 @@ export const sshProvider: ProviderFactory = async (options) => {
     runtime,
     sharing: cri.sharing,
     link: troubleOf(host.link),
+    network: networkOf(config),
+    missingRights: async (signal) => missingRights(await host.privileges(signal)),
     ...(config.rootDir !== undefined && { rootDir: config.rootDir }),
     async [Symbol.asyncDispose]() {
       await runtime[Symbol.asyncDispose]();
@@ -50,6 +59,14 @@ export function troubleOf(link: Pick<Link, "state" | "onChange">): TargetLink {
     return last;
   };
   return { trouble, onChange: (listener) => link.onChange(() => listener()) };
+}
+
+/** What the configuration says of the pods' network. */
+export function networkOf({
+  network,
+  kubernetesService,
+}: Pick<SshConfig, "network" | "kubernetesService">): TargetNetwork {
+  return { isolated: network === "isolated", ...(kubernetesService && { kubernetesService }) };
 }
 
 /** The cri provider's fields, but for the endpoint, which `runtime` names. @throws CodedError invalid_argument. */

@@ -1,17 +1,19 @@
 import type { Container, Pod, PodSpec } from "../objects.ts";
+import { commonUser } from "../pod/common-user.ts";
+import type { TargetFeature } from "../seams/provider.ts";
 import type { Feature } from "../seams/runtime.ts";
 import type { Unserved } from "./decisions.ts";
 
-/** Why the node's runtime lacks a feature; undefined where it has it. */
-export type Lacks = (feature: Feature) => string | undefined;
+/** Why the node's runtime or target lacks a feature; undefined where it has it. */
+export type Lacks = (feature: Feature | TargetFeature) => string | undefined;
 
-/** A field that asks for what not every runtime can do. */
+/** A field that asks for what not every node can do. */
 interface Asked {
   readonly field: string;
-  readonly feature: Feature;
+  readonly feature: Feature | TargetFeature;
 }
 
-/** The fields of a pod that its node's runtime cannot serve, each with the runtime's own sentence. */
+/** The fields of a pod that its node's runtime and target cannot serve, each with the sentence of whoever cannot. */
 export function lacking({ spec }: Pod, lacks: Lacks): readonly Unserved[] {
   const asked = [...askedByPod(spec), ...lists(spec).flatMap(([path, container]) => askedByContainer(path, container))];
   return asked.flatMap(({ field, feature }) => {
@@ -27,8 +29,18 @@ function lists({ initContainers = [], containers }: PodSpec): readonly (readonly
   ];
 }
 
-function askedByPod({ securityContext }: PodSpec): readonly Asked[] {
-  return profiles("spec.securityContext", securityContext);
+function askedByPod(spec: PodSpec): readonly Asked[] {
+  return [...profiles("spec.securityContext", spec.securityContext), ...ownedTokens(spec)];
+}
+
+/** A token's file belongs to the user that all containers run as: somebody has to give it to them. */
+function ownedTokens(spec: PodSpec): readonly Asked[] {
+  if (commonUser(spec) === undefined) return [];
+  return (spec.volumes ?? []).flatMap(({ projected }, at) =>
+    projected?.sources?.some(({ serviceAccountToken }) => serviceAccountToken)
+      ? [{ field: `spec.volumes[${at}].projected`, feature: "fileOwner" } as const]
+      : [],
+  );
 }
 
 function askedByContainer(path: string, { securityContext, resources }: Container): readonly Asked[] {

@@ -4,7 +4,7 @@ import { type Lacks, lacking } from "./lacking.ts";
 import { podSpec } from "./pod-decisions.ts";
 
 /** Knows which fields of a pod are not served. Each field of a pod spec is decided on in a table: a pod is never run with one
- *  of them ignored. @param lacks what the node's runtime cannot do; nothing when left out.
+ *  of them ignored. @param lacks what the node's runtime and target cannot do; nothing when left out.
  *  @see https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ */
 export function createServed(lacks: Lacks = () => undefined): Served {
   const judge = fieldsOf(podSpec);

@@ -4,7 +4,7 @@ import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { Node, NodeStatus } from "../objects.ts";
+import type { Node, NodeCondition, NodeStatus } from "../objects.ts";
 import type { EventSink, NodeSource } from "../pipeline.ts";
 import { quantityNumber } from "../pod/quantity.ts";
 import { nodeReference } from "../pod/reference.ts";
@@ -14,6 +14,8 @@ import { type Verdict, flips, withTimes } from "./conditions.ts";
 export interface WantedStatus {
   readonly status: NodeStatus;
   readonly verdicts: readonly Verdict[];
+  /** Types of conditions that the node must not have. */
+  readonly absent?: readonly string[];
 }
 
 export interface HeartbeatDeps {
@@ -59,13 +61,14 @@ export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
     if (!registered || (!node && deps.registerNode)) await deps.register(signal);
     registered = true;
     if (!node) return false;
-    const { status, verdicts } = await deps.wanted(signal);
+    const { status, verdicts, absent = [] } = await deps.wanted(signal);
+    const gone = (node.status?.conditions ?? []).filter(({ type }) => absent.includes(type));
     const conditions = withTimes(verdicts, node.status?.conditions ?? [], rfc3339(clock.now()));
     const ready = verdicts.some(({ type, status: value }) => type === "Ready" && value === "True");
     if (!ready && showsReady(node) && clock.monotonic() - startedAt < settleMs) return false;
-    const changed = differs(node, status, verdicts);
+    const changed = gone.length > 0 || differs(node, status, verdicts);
     if (!changed && clock.monotonic() - reportedAt < deps.reportMs) return ready;
-    const patch = { status: { ...patchOf(node, status), conditions } };
+    const patch = { status: { ...patchOf(node, status), conditions: [...conditions, ...gone.map(deletion)] } };
     await client.patch(`/api/v1/nodes/${nodeName}/status`, { type: "strategic", body: patch }, { signal });
     reportedAt = clock.monotonic();
     announce(deps, node, { ...status, conditions });
@@ -160,6 +163,11 @@ function equal(a: unknown, b: unknown): boolean {
 /** The API server leaves out what is empty. */
 function isEmpty(value: unknown): boolean {
   return value === undefined || value === "" || value === false || (Array.isArray(value) && value.length === 0);
+}
+
+/** A condition's end in a strategic merge patch: they are merged by their types. */
+function deletion({ type }: NodeCondition): object {
+  return { $patch: "delete", type };
 }
 
 /** A strategic merge patch: the list of addresses is replaced as a whole, and resources that are gone are removed. */

@@ -4,7 +4,7 @@ import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { NodeStatus } from "../objects.ts";
 import type { Host } from "../seams/host.ts";
-import type { TargetLink } from "../seams/provider.ts";
+import type { TargetLink, TargetNetwork } from "../seams/provider.ts";
 import type { Images } from "../seams/runtime.ts";
 import type { ReservedInput, ResourceList } from "./capacity.ts";
 import { nodeVerdicts, outOfReach } from "./conditions.ts";
@@ -12,6 +12,8 @@ import type { WantedStatus } from "./heartbeat.ts";
 import { nodeImages, nodeStatus } from "./node-object.ts";
 import { createLinger, type Pressure, pressureOf, type Readings } from "./pressure.ts";
 import type { RuntimeHealth } from "./runtime-health.ts";
+import { targetConditions } from "./target-conditions.ts";
+import type { TargetRights } from "./target-rights.ts";
 
 export interface TargetStatusDeps {
   readonly settings: Pick<ReservedInput, "evictionHard"> & {
@@ -29,6 +31,9 @@ export interface TargetStatusDeps {
   readonly problems: () => readonly string[];
   /** The way to a target on another machine. */
   readonly link?: TargetLink;
+  /** The network of the target's pods, where it may not be the cluster's. */
+  readonly network?: TargetNetwork;
+  readonly rights: Pick<TargetRights, "read">;
   readonly clock: Clock;
 }
 
@@ -88,7 +93,9 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
       const problems = [...runtime.problems(), ...deps.problems()];
       const verdicts =
         typeof read === "string" ? nodeVerdicts(undefined, [...problems, read]) : nodeVerdicts(read, problems);
-      return { status: status(list), verdicts };
+      const rights = await deps.rights.read(clock.within(patienceMs, signal));
+      const own = targetConditions({ network: deps.network, rights });
+      return { status: status(list), verdicts: [...own.verdicts, ...verdicts], absent: own.absent };
     },
   };
 }

@@ -13,6 +13,8 @@ export interface DnsInput {
   readonly pod: Pod;
   /** What the target's resolver file says; undefined when the node has none (`resolvConf: ""`). */
   readonly host: ResolverConfig | undefined;
+  /** The pods' network is not the cluster's: the cluster's DNS cannot be asked from there. */
+  readonly isolated?: boolean;
   /** KubeletConfiguration.clusterDNS and clusterDomain. */
   readonly clusterDNS: readonly string[];
   readonly clusterDomain: string;
@@ -61,20 +63,21 @@ function baseConfig(input: DnsInput, warnings: DnsWarning[]): ResolverConfig {
   const policy = pod.spec.dnsPolicy ?? "ClusterFirst";
   if (policy === "None") return { servers: [], searches: [], options: [] };
   const asHost = policy === "Default" || (policy === "ClusterFirst" && pod.spec.hostNetwork === true);
-  if (!asHost && clusterDNS.length > 0) {
+  if (!asHost && !input.isolated && clusterDNS.length > 0) {
     const domain = clusterDomain;
     const cluster = domain ? [`${pod.metadata.namespace}.svc.${domain}`, `svc.${domain}`, domain] : [];
     const searches = domain ? unique([...cluster, ...(host?.searches ?? [])]) : (host?.searches ?? []);
     return { servers: clusterDNS, searches, options: ["ndots:5"] };
   }
-  if (!asHost) warnings.push(missingClusterDns(pod));
+  if (!asHost) warnings.push(missingClusterDns(pod, input.isolated === true));
   return host ?? loopbackOnly(input.hostIPs);
 }
 
-function missingClusterDns(pod: Pod): DnsWarning {
+function missingClusterDns(pod: Pod, isolated: boolean): DnsWarning {
   const { name, namespace, uid } = pod.metadata;
-  const nodeMessage =
-    'kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.';
+  const nodeMessage = isolated
+    ? 'The pods\' network of this node is isolated from the cluster, whose DNS pods of the "ClusterFirst" policy cannot reach. Falling back to "Default" policy.'
+    : 'kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.';
   return { reason: "MissingClusterDNS", message: `pod: "${name}_${namespace}(${uid})". ${nodeMessage}`, nodeMessage };
 }
 

@@ -63,3 +63,16 @@ function urlOf(address: string, { port, protocol }: { port: number; protocol?: s
 function variableName(name: string): string {
   return name.replaceAll("-", "_").toUpperCase();
 }
+
+/** Services as pods should see them whose API server is not reached at the Service `default/kubernetes`, but elsewhere: that one
+ *  gets the other address and this one port; the rest stay. @param host a name or an address. */
+export function withKubernetesService(
+  services: readonly Service[],
+  { host, port }: { readonly host: string; readonly port: number },
+): readonly Service[] {
+  const metadata = { name: "kubernetes", namespace: "default", uid: "" };
+  const is = (service: Service) =>
+    service.metadata.namespace === metadata.namespace && service.metadata.name === metadata.name;
+  const spec = { clusterIP: host, ports: [{ name: "https", port, protocol: "TCP" }] };
+  return [...services.filter((service) => !is(service)), { metadata, ...services.find(is), spec }];
+}

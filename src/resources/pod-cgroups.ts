@@ -1,4 +1,6 @@
 import type { CgroupLimits, Cgroups } from "../host/cgroups.ts";
+import { hasCode } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
 import type { Pod } from "../objects.ts";
 import type { PodStore } from "../pipeline.ts";
 import { type CgroupLayout, podCgroup, tierCgroup } from "../pod/cgroup-path.ts";
@@ -13,6 +15,7 @@ export interface PodCgroupsDeps {
   /** KubeletConfiguration.podPidsLimit; -1 for no limit. */
   readonly podPidsLimit: number;
   readonly pods: PodStore;
+  readonly log: Logger;
 }
 
 export interface PodCgroups {
@@ -24,9 +27,10 @@ const tiers: readonly QosClass[] = ["Guaranteed", "Burstable", "BestEffort"];
 const minShares = 2;
 
 /** A cgroup for each quality of service class and each pod: what a pod's containers get together.
- *  Under systemd the runtime's own slices do it; nothing is made here.
+ *  Under systemd the runtime's own slices do it; nothing is made here. A target whose user may make none has none, and there
+ *  only the limits of each container hold.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/ */
-export function createPodCgroups({ cgroups, layout, settings, podPidsLimit, pods }: PodCgroupsDeps): PodCgroups {
+export function createPodCgroups({ cgroups, layout, settings, podPidsLimit, pods, log }: PodCgroupsDeps): PodCgroups {
   if (!layout.perQos || layout.driver === "systemd") return { ensure: async () => {}, remove: async () => {} };
   const made = new Set<string>();
   let burstableShares = 0;
@@ -45,22 +49,29 @@ export function createPodCgroups({ cgroups, layout, settings, podPidsLimit, pods
     burstableShares = shares;
   };
 
+  const ensure = async (pod: Pod, signal: AbortSignal) => {
+    const path = podCgroup(pod.metadata.uid, qosClass(pod.spec), layout);
+    await ensureTiers(signal);
+    if (made.has(path)) return;
+    await cgroups.ensure(path, podLimitsOf(pod, settings, podPidsLimit), signal);
+    made.add(path);
+  };
+  const remove = async (uid: string, signal: AbortSignal) => {
+    for (const tier of tiers) {
+      const path = podCgroup(uid, tier, layout);
+      made.delete(path);
+      await cgroups.remove(path, signal);
+    }
+  };
+  let told = false;
+  const whereAllowed = (error: unknown) => {
+    if (!hasCode(error, "permission_denied")) throw error;
+    if (!told) log.warn({ err: error }, "pods get no cgroup of their own: the target's user may not make one");
+    told = true;
+  };
   return {
-    async ensure(pod, signal) {
-      const { uid } = pod.metadata;
-      const path = podCgroup(uid, qosClass(pod.spec), layout);
-      await ensureTiers(signal);
-      if (made.has(path)) return;
-      await cgroups.ensure(path, podLimitsOf(pod, settings, podPidsLimit), signal);
-      made.add(path);
-    },
-    async remove(uid, signal) {
-      for (const tier of tiers) {
-        const path = podCgroup(uid, tier, layout);
-        made.delete(path);
-        await cgroups.remove(path, signal);
-      }
-    },
+    ensure: (pod, signal) => ensure(pod, signal).catch(whereAllowed),
+    remove: (uid, signal) => remove(uid, signal).catch(whereAllowed),
   };
 }
 

@@ -1,5 +1,6 @@
 import { openCgroups } from "../host/cgroups.ts";
 import { cgroupVersion } from "../host/exists.ts";
+import type { Logger } from "../lib/log.ts";
 import type { Pod } from "../objects.ts";
 import type { PodStore } from "../pipeline.ts";
 import type { CgroupLayout } from "../pod/cgroup-path.ts";
@@ -14,12 +15,13 @@ export interface PodGroundDeps {
   readonly settings: ResourceSettings;
   readonly podPidsLimit: number;
   readonly pods: PodStore;
+  readonly log: Logger;
 }
 
 const podMode = 0o750;
 
 /** A pod's directories and cgroup on the target. */
-export function createPodGround({ host, rootDir, layout, settings, podPidsLimit, pods }: PodGroundDeps) {
+export function createPodGround({ host, rootDir, layout, settings, podPidsLimit, pods, log }: PodGroundDeps) {
   let cgroups: PodCgroups | undefined;
   const made = new Set<string>();
   const open = async (signal: AbortSignal): Promise<PodCgroups> => {
@@ -29,6 +31,7 @@ export function createPodGround({ host, rootDir, layout, settings, podPidsLimit,
       settings,
       podPidsLimit,
       pods,
+      log,
     });
     return cgroups;
   };

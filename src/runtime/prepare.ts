@@ -15,8 +15,10 @@ import { containerLogLink, podLogDirectory } from "../pod/log-paths.ts";
 import { qosClass } from "../pod/qos.ts";
 import { nodeReference, podReference } from "../pod/reference.ts";
 import { type ResourceSettings, containerResources } from "../pod/resources.ts";
+import { withKubernetesService } from "../pod/service-env.ts";
 import { type ImageUser, containerSecurity, verifyRunAsNonRoot } from "../pod/security.ts";
 import type { Host } from "../seams/host.ts";
+import type { TargetNetwork } from "../seams/provider.ts";
 import type { Images } from "../seams/runtime.ts";
 import { buildContainerConfig } from "./container-config.ts";
 import { containerFiles } from "./container-files.ts";
@@ -42,6 +44,8 @@ export interface PodSettings extends ResourceSettings {
   readonly singleProcessOomKill: boolean;
   /** Labels that tell this node's pods from another's; none in an exclusive runtime. */
   readonly ownerLabels: Readonly<Record<string, string>>;
+  /** The network of the target's pods, where it may not be the cluster's. */
+  readonly network?: TargetNetwork;
 }
 
 export interface PrepareDeps {
@@ -87,12 +91,14 @@ async function configureSandbox(
   signal: AbortSignal,
 ): Promise<PodSandboxConfig> {
   const { settings, events } = deps;
-  const { clusterDNS, clusterDomain } = settings;
+  const { clusterDNS, clusterDomain, network } = settings;
   const resolver =
     settings.resolvConf === ""
       ? undefined
       : parseResolvConf((await deps.fs.readFile(settings.resolvConf, { signal })).toString());
-  const dns = podDns({ pod, host: resolver, clusterDNS, clusterDomain, hostIPs: deps.addresses.hostIPs() });
+  const isolated = network?.isolated === true;
+  const hostIPs = deps.addresses.hostIPs();
+  const dns = podDns({ pod, host: resolver, isolated, clusterDNS, clusterDomain, hostIPs });
   for (const { reason, message, nodeMessage } of dns.warnings) {
     if (nodeMessage !== undefined) events.event(nodeReference(settings.nodeName), "Warning", reason, nodeMessage);
     events.event(podReference(pod), "Warning", reason, message);
@@ -170,7 +176,9 @@ async function environmentOf(
   { pod, container, sandbox }: ContainerRun,
   signal: AbortSignal,
 ): Promise<Map<string, string>> {
-  const services = servicesFor(deps.services, pod);
+  const { kubernetesService } = deps.settings.network ?? {};
+  const known = servicesFor(deps.services, pod);
+  const services = kubernetesService ? withKubernetesService(known, kubernetesService) : known;
   const { configMaps, secrets } = await referencedObjects(deps.objects, pod, container, signal);
   const { ips: podIPs } = sandbox;
   const hostIPs = deps.addresses.hostIPs();

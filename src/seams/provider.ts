@@ -21,6 +21,25 @@ export interface TargetLink {
   onChange(listener: () => void): () => void;
 }
 
+/** The network of a target's pods, where it may not be the cluster's. */
+export interface TargetNetwork {
+  /** Pods reach neither the cluster's other pods nor its Services, and so not its DNS. */
+  readonly isolated: boolean;
+  /** Where pods reach the API server, in place of the Service `kubernetes`. */
+  readonly kubernetesService?: { readonly host: string; readonly port: number };
+}
+
+/** What pods may ask for and not every target allows: `fileOwner`, files that belong to the pod's user. */
+export type TargetFeature = "fileOwner";
+
+/** What graftlet's login may not do on a target. */
+export interface MissingRights {
+  /** A sentence each, with the remedy; none when nothing is missing. */
+  readonly sentences: readonly string[];
+  /** What pods cannot have for it, with the sentence that says why. */
+  readonly lacks: Readonly<Partial<Record<TargetFeature, string>>>;
+}
+
 /** A node's target. Disposing of it closes connections and touches no pod. */
 export interface Target extends AsyncDisposable {
   readonly host: Host;
@@ -29,6 +48,11 @@ export interface Target extends AsyncDisposable {
   /** Present where the target is another machine: pods have its addresses, the kubelet API those of the machine that
    *  graftlet runs on. */
   readonly link?: TargetLink;
+  /** Absent where pods are on the cluster's network by the runtime's own means. */
+  readonly network?: TargetNetwork;
+  /** Absent where graftlet has the rights of its own process. Cheap to ask again and again.
+   *  @throws unavailable while the target is out of reach. */
+  missingRights?(signal: AbortSignal): Promise<MissingRights>;
   /** The kubelet's root directory on the target, where the provider's own configuration names one. */
   readonly rootDir?: string;
 }

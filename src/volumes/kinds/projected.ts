@@ -1,6 +1,7 @@
 import type * as k8s from "@kubernetes/client-node";
 import { CodedError, codeOf, messageOf } from "../../lib/errors.ts";
 import type { Pod, Wire } from "../../objects.ts";
+import { commonUser } from "../../pod/common-user.ts";
 import { podField, resourceField } from "../../pod/fields.ts";
 import { volumeDirectory } from "../paths.ts";
 import { type Payload, type PayloadFile, cleanPath, configMapPayload, secretPayload } from "../payload.ts";
@@ -111,19 +112,10 @@ async function tokenFile(
     expirationSeconds: source.expirationSeconds ?? defaultTokenSeconds,
   };
   const { token, refreshAt } = await deps.tokens.token(pod, request, signal);
-  const user = commonUser(pod);
+  const user = commonUser(pod.spec);
   const file: PayloadFile =
     user === undefined
       ? { data: Buffer.from(token), mode }
       : { data: Buffer.from(token), mode: privateMode, uid: user };
   return { payload: new Map([[cleanPath(source.path), file]]), refreshAt };
-}
-
-/** The user ID that the spec gives every container, or undefined where they differ or one leaves it to its image. */
-function commonUser({ spec }: Pod): number | undefined {
-  const containers = [...(spec.initContainers ?? []), ...spec.containers, ...(spec.ephemeralContainers ?? [])];
-  const users = new Set(
-    containers.map(({ securityContext }) => securityContext?.runAsUser ?? spec.securityContext?.runAsUser),
-  );
-  return users.size === 1 ? [...users][0] : undefined;
 }

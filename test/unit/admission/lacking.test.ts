@@ -12,6 +12,24 @@ const demanding = aPod({
   ],
 });
 
+const token = {
+  name: "t",
+  projected: { sources: [{ configMap: { name: "ca" } }, { serviceAccountToken: { path: "token" } }] },
+};
+
+test("a token that belongs to the pod's user needs a target on which files can be given away", () => {
+  const fieldsOf = (...given: Parameters<typeof aPod>) =>
+    createServed((feature) => (feature === "fileOwner" ? "not root" : undefined))
+      .unserved(aPod(...given))
+      .map(({ field, why }) => `${why}: ${field}`);
+  const volumes = [{ name: "e", emptyDir: {} }, token];
+  assert.deepEqual(fieldsOf({ volumes, securityContext: { runAsUser: 1000 } }), [
+    "not root: spec.volumes[1].projected",
+  ]);
+  assert.deepEqual(fieldsOf({ volumes }), [], "a token that anybody in the pod may read");
+  assert.deepEqual(fieldsOf({ volumes: [], securityContext: { runAsUser: 1000 } }), [], "no token");
+});
+
 test("a runtime that does everything holds no pod", () => {
   assert.deepEqual(createServed().unserved(demanding), []);
 });

@@ -14,6 +14,7 @@ function start(options: { readonly shown?: Node; readonly register?: boolean; re
   let problems = options.problems ?? [];
   let registered = 0;
   let allocatable: Record<string, string> = { cpu: "1" };
+  let absent: readonly string[] = [];
   const client = fakeClient((call) => {
     const { status } = call.body as { status: NonNullable<Node["status"]> };
     const addresses = status.addresses?.filter((address) => !("$patch" in address)) ?? [];
@@ -34,6 +35,7 @@ function start(options: { readonly shown?: Node; readonly register?: boolean; re
         nodeInfo: { bootID: "b2" } as NonNullable<NonNullable<Node["status"]>["nodeInfo"]>,
       },
       verdicts: nodeVerdicts({ memory: false, disk: false, pid: false }, problems),
+      absent,
     }),
     register: async () => {
       registered += 1;
@@ -55,13 +57,15 @@ function start(options: { readonly shown?: Node; readonly register?: boolean; re
     patches: () => client.calls.length,
     ready: () => node?.status?.conditions?.find(({ type }) => type === "Ready")?.status,
     registered: () => registered,
+    conditions: () => node?.status?.conditions ?? [],
     setProblems: (...now: string[]) => void (problems = now),
+    setAbsent: (...types: string[]) => void (absent = types),
     setAllocatable: (now: Record<string, string>) => void (allocatable = now),
     remove: () => void (node = undefined),
     /** What the API server shows of the status in place of what it was sent. */
     show: (status: Partial<NonNullable<Node["status"]>>) =>
       void (node = node && { ...node, status: { ...node.status, ...status } }),
-    lastPatch: () => client.calls.at(-1)?.body as { status: { allocatable: object } },
+    lastPatch: () => client.calls.at(-1)?.body as { status: { allocatable: object; conditions: object[] } },
     async [Symbol.asyncDispose]() {
       stop.abort();
       await clock.advance(20_000);
@@ -131,6 +135,21 @@ test("an agent that has just started does not unready its node before it knows",
   await using u = start({ shown: shownReady, problems: ["container runtime is down"] });
   await u.clock.advance(6_000);
   assert.equal(u.ready(), "False");
+});
+
+test("a condition that the node must not have is taken away, once", async () => {
+  await using t = start();
+  await t.clock.advance(500);
+  const deletions = () => t.lastPatch().status.conditions.filter((condition) => "$patch" in condition);
+  t.setAbsent("PodNetworkIsolated", "TargetPrivileges");
+  await t.clock.advance(10_000);
+  assert.deepEqual([t.patches(), deletions()], [1, []], "one that is not there needs no patch");
+  t.show({ conditions: [...t.conditions(), { type: "PodNetworkIsolated", status: "True" }] });
+  await t.clock.advance(10_000);
+  assert.deepEqual([t.patches(), deletions()], [2, [{ $patch: "delete", type: "PodNetworkIsolated" }]]);
+  t.show({ conditions: t.conditions().filter((condition) => !("$patch" in condition)) });
+  await t.clock.advance(30_000);
+  assert.equal(t.patches(), 2);
 });
 
 test("another boot id is a reboot", async () => {

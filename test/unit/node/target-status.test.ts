@@ -2,14 +2,15 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { HostFacts } from "../../../src/host/facts.ts";
 import type { RuntimeHealth } from "../../../src/node/runtime-health.ts";
-import { createTargetStatus } from "../../../src/node/target-status.ts";
+import { type TargetStatusDeps, createTargetStatus } from "../../../src/node/target-status.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
+import { fakeLink } from "../../fakes/link.ts";
 import { fakeRuntime } from "../../fakes/runtime.ts";
 
 const never = new AbortController().signal;
 
-function rig(version: "known" | "unknown" = "known") {
+function rig(version: "known" | "unknown" = "known", traits: Partial<TargetStatusDeps> = {}) {
   const clock = fakeClock();
   const host = fakeHost({ clock });
   host.files.put("/proc/meminfo", { data: "MemTotal: 1000 kB\nMemFree: 900 kB\nInactive(file): 0 kB\n" });
@@ -37,7 +38,16 @@ function rig(version: "known" | "unknown" = "known") {
   const problems: string[] = [];
   const facts = { maxPid: 1000, swapBytes: 0 } as HostFacts;
   const target = createTargetStatus(
-    { settings, host, images: runtime, runtime: health as unknown as RuntimeHealth, problems: () => problems, clock },
+    {
+      settings,
+      host,
+      images: runtime,
+      runtime: health as unknown as RuntimeHealth,
+      problems: () => problems,
+      rights: { read: async () => "whole" },
+      clock,
+      ...traits,
+    },
     { facts, addresses: [], capacity: { cpu: "1" }, allocatable: { cpu: "1" } },
   );
   const lines = async () => {
@@ -97,4 +107,44 @@ test("a target that cannot be read is a reason not to be ready, beside the other
   const { verdicts } = await target.wanted(never);
   assert.equal(verdicts.length, 1);
   assert.match(verdicts[0]?.message ?? "", /^\[PLEG is not healthy, target cannot be read: \/proc\/meminfo.*\]$/);
+});
+
+test("an ordinary target has no conditions but the kubelet's, and what another left goes", async () => {
+  const { target } = rig();
+  assert.deepEqual((await target.wanted(never)).absent, ["PodNetworkIsolated", "TargetPrivileges"]);
+});
+
+test("an isolated network and missing rights are conditions of their own, which leave the node ready", async () => {
+  const rights = { sentences: ["User me is not root: log in as root.", "No awk: install it."], lacks: {} };
+  const { target, lines } = rig("known", { network: { isolated: true }, rights: { read: async () => rights } });
+  assert.equal(
+    await lines(),
+    "PodNetworkIsolated True, TargetPrivileges False, MemoryPressure False, DiskPressure True, PIDPressure False, Ready True",
+  );
+  const { verdicts, absent } = await target.wanted(never);
+  assert.deepEqual(absent, []);
+  const told = verdicts.find(({ type }) => type === "TargetPrivileges");
+  assert.deepEqual(
+    [told?.reason, told?.message],
+    ["RightsMissing", "User me is not root: log in as root. No awk: install it."],
+  );
+});
+
+test("a routed network is no condition; rights that are all there are a good one, unknown ones none", async () => {
+  const whole = { sentences: [], lacks: {} };
+  const known = rig("known", { network: { isolated: false }, rights: { read: async () => whole } });
+  assert.match(await known.lines(), /^TargetPrivileges True, MemoryPressure/);
+  assert.deepEqual((await known.target.wanted(never)).absent, ["PodNetworkIsolated"]);
+  const unknown = rig("known", { network: { isolated: false }, rights: { read: async () => undefined } });
+  assert.match(await unknown.lines(), /^MemoryPressure/);
+  assert.deepEqual((await unknown.target.wanted(never)).absent, ["PodNetworkIsolated"]);
+});
+
+test("a target out of reach is the Ready condition's reason, and nothing else is said or taken back", async () => {
+  const link = fakeLink();
+  const { target, lines } = rig("known", { link, network: { isolated: true } });
+  link.cut({ reason: "HostKeyMismatch", message: "another key" });
+  assert.equal(await lines(), "Ready False");
+  const { verdicts, absent = [] } = await target.wanted(never);
+  assert.deepEqual([verdicts[0]?.reason, absent], ["HostKeyMismatch", []]);
 });

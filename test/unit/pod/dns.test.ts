@@ -73,6 +73,17 @@ describe("a pod's DNS", () => {
       { reason: "MissingClusterDNS", message: `pod: "p_apps(uid-1)". ${text}`, nodeMessage: text },
     ]);
   });
+  it("falls back to the host's on a network from which the cluster's cannot be asked, and says that that is why", () => {
+    for (const dnsPolicy of ["ClusterFirst", "ClusterFirstWithHostNet"] as const) {
+      const { config, warnings } = resolve({ dnsPolicy }, { isolated: true });
+      assert.deepEqual({ ...config }, host);
+      assert.match(warnings[0]?.nodeMessage ?? "", /network of this node is isolated .* Falling back to "Default"/);
+      assert.match(warnings[0]?.message ?? "", /^pod: "p_apps\(uid-1\)"\. The pods' network/);
+      assert.deepEqual([warnings.length, warnings[0]?.reason], [1, "MissingClusterDNS"]);
+    }
+    for (const spec of [{ dnsPolicy: "Default" }, { dnsPolicy: "None" }, { hostNetwork: true }])
+      assert.deepEqual(resolve(spec, { isolated: true }), resolve(spec), "who does not ask for it is not told");
+  });
   it("keeps three servers", () => {
     const { config, warnings } = resolve({
       dnsPolicy: "None",

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { ConfigMap, Container, Pod, Secret, Service } from "../../../src/objects.ts";
 import { buildEnvironment, environmentReferences } from "../../../src/pod/env.ts";
+import { withKubernetesService } from "../../../src/pod/service-env.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 
 const meta = (name: string, namespace = "default") => ({ name, namespace, uid: `uid-of-${name}` });
@@ -120,6 +121,32 @@ describe("service variables", () => {
     KUBERNETES_PORT_443_TCP_PORT: "443",
     KUBERNETES_PORT_443_TCP_ADDR: "10.96.0.1",
   };
+  it("name the API server where pods reach it, when that is not at its Service", () => {
+    const elsewhere = { host: "api.example", port: 6443 };
+    const expected = {
+      KUBERNETES_SERVICE_HOST: "api.example",
+      KUBERNETES_SERVICE_PORT: "6443",
+      KUBERNETES_SERVICE_PORT_HTTPS: "6443",
+      KUBERNETES_PORT: "tcp://api.example:6443",
+      KUBERNETES_PORT_6443_TCP: "tcp://api.example:6443",
+      KUBERNETES_PORT_6443_TCP_PROTO: "tcp",
+      KUBERNETES_PORT_6443_TCP_PORT: "6443",
+      KUBERNETES_PORT_6443_TCP_ADDR: "api.example",
+    };
+    for (const services of [[kubernetes, dns], [dns]])
+      assert.deepEqual(build({}, { pod: pod(false), services: withKubernetesService(services, elsewhere) }), expected);
+    const ofApps = service("kubernetes", "apps", "10.96.0.7", [{ port: 1 }]);
+    const services = withKubernetesService([kubernetes, ofApps, dns], elsewhere);
+    const all = build({}, { pod: pod(), services });
+    assert.equal(all["KUBERNETES_SERVICE_HOST"], "10.96.0.7", "the pod's own namespace comes first, as ever");
+    assert.equal(all["MY_DNS_SERVICE_HOST"], "10.96.0.10", "other services stay as they are");
+    assert.equal(
+      build({}, { pod: pod(false), services: withKubernetesService([], { host: "2001:db8::1", port: 1 }) })[
+        "KUBERNETES_PORT"
+      ],
+      "tcp://[2001:db8::1]:1",
+    );
+  });
   it("name the API server always, the pod's own namespace unless it declines", () => {
     const services = [kubernetes, dns, headless, service("foreign", "other", "10.96.0.9", [{ port: 1 }])];
     assert.deepEqual(build({}, { pod: pod(false), services }), expectedMaster);

@@ -28,6 +28,7 @@ function rig(
     settings: { cpuCfsQuota: true, cpuCfsPeriodUs: 100_000 },
     podPidsLimit: 100,
     pods: store,
+    log,
   });
   const read = (path: string) => host.files.text(`/sys/fs/cgroup/lab/kubepods${path}`);
   return { host, ground, read };
@@ -133,4 +134,19 @@ test("the cgroup driver is the runtime's to say; an older runtime leaves it to t
     log,
   });
   assert.deepEqual(await old(never), { driver: "cgroupfs", root: "/", perQos: true });
+});
+
+test("where the target's user may make no cgroup, pods start and end without", async () => {
+  const pod = withResources({ cpu: "250m" });
+  const { host, ground } = rig([pod]);
+  host.files.onChange((change) => {
+    if ("path" in change && change.path.startsWith("/sys/")) throw new CodedError("permission_denied", change.path);
+  });
+  await ground.prepare(pod, never);
+  await ground.release("uid-1", never);
+  assert.equal((await host.fs.stat("/root/pods/uid-1")).kind, "directory");
+  host.files.onChange((change) => {
+    if ("path" in change && change.path.startsWith("/sys/")) throw new CodedError("resource_exhausted", change.path);
+  });
+  await assert.rejects(ground.prepare(pod, never), { code: "resource_exhausted" });
 });

@@ -15,6 +15,13 @@ const setUp = (more?: Partial<PrepareDeps>, settings?: Partial<PrepareDeps["sett
   preparerIn(root, more, settings);
 
 describe("a container's configuration", () => {
+  it("tells of the API server where the target's pods reach it", async () => {
+    const network = { isolated: true, kubernetesService: { host: "192.0.2.9", port: 6443 } };
+    const { configure } = setUp({}, { network });
+    const { envs } = await configure(...podOf({}));
+    const env = Object.fromEntries(envs.map(({ key, value }) => [key, value.toString()]));
+    assert.equal(env["KUBERNETES_PORT"], "tcp://192.0.2.9:6443");
+  });
   it("is what a kubelet would ask for", async () => {
     const { configure } = setUp();
     const [pod, container] = podOf(

@@ -15,6 +15,16 @@ const setUp = (more?: Partial<PrepareDeps>, settings?: Partial<PrepareDeps["sett
   preparerIn(root, more, settings);
 
 describe("a sandbox's configuration", () => {
+  it("has the target's resolver on an isolated network, with an event on pod and node", async () => {
+    const { preparer, events } = setUp({}, { network: { isolated: true } });
+    await writeFile(join(root, "resolv.conf"), "nameserver 1.1.1.1\nsearch corp.example\n");
+    const { dnsConfig } = await preparer.configureSandbox(aPod(), 0, signal);
+    assert.deepEqual({ ...dnsConfig }, { servers: ["1.1.1.1"], searches: ["corp.example"], options: [] });
+    assert.deepEqual(
+      events.map((line) => line.split(":")[0]),
+      ["Node Warning MissingClusterDNS", "Pod Warning MissingClusterDNS"],
+    );
+  });
   it("is what a kubelet would ask for", async () => {
     const { preparer, events } = setUp();
     await writeFile(join(root, "resolv.conf"), "nameserver 1.1.1.1\nsearch corp.example\n");

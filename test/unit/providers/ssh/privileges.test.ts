@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { privilegesOf, shellCommand } from "../../../../providers/ssh/privileges.ts";
+import { missingRights, privilegesOf, shellCommand } from "../../../../providers/ssh/privileges.ts";
 
 const config = { user: "me", sudo: "auto" } as const;
 const told = (...lines: readonly string[]) => `${lines.join("\n")}\n`;
@@ -35,6 +35,14 @@ test("a user without rights, programs that are not there, no /proc", () => {
   assert.match(missing[3] ?? "", /does not show \/proc/);
   const never = privilegesOf(told("user", "me", "", "", "", "proc"), { user: "me", sudo: "never" });
   assert.match(never.missing[0] ?? "", /set sudo: auto, or log in as root/);
+});
+
+test("only a login that is not root keeps pods from what they may ask for; every missing right is told", () => {
+  const sudo = privilegesOf(told("sudo", "me", "", "", "awk ", ""), config);
+  assert.deepEqual(missingRights(sudo), { sentences: sudo.missing, lacks: {} });
+  assert.equal(sudo.missing.length, 4);
+  const user = privilegesOf(told("user", "me docker", "", "", "", "proc"), config);
+  assert.deepEqual(Object.keys(missingRights(user).lacks), ["fileOwner"]);
 });
 
 test("an answer that is none is an error", () => {

@@ -1,0 +1,48 @@
+import type { MissingRights, TargetNetwork } from "../seams/provider.ts";
+import type { Verdict } from "./conditions.ts";
+
+/** What is special about a target, as conditions of its node. */
+export interface TargetTraits {
+  readonly network: TargetNetwork | undefined;
+  /** Undefined while nothing is known of it; `"whole"` where no right can be missing. */
+  readonly rights: MissingRights | "whole" | undefined;
+}
+
+/** Conditions that graftlet has beside the kubelet's. They tell of the target, not of its health: none makes a node unready. */
+export interface TargetConditions {
+  readonly verdicts: readonly Verdict[];
+  /** Types that the node must not have: left by another target of its name, or by other settings. */
+  readonly absent: readonly string[];
+}
+
+const isolatedType = "PodNetworkIsolated";
+const rightsType = "TargetPrivileges";
+
+/** The conditions of a target by its traits. Pure. */
+export function targetConditions({ network, rights }: TargetTraits): TargetConditions {
+  const verdicts: Verdict[] = [];
+  const absent: string[] = [];
+  if (network?.isolated)
+    verdicts.push({
+      type: isolatedType,
+      status: "True",
+      reason: "NetworkOfTheTarget",
+      message:
+        "pods are on a network of the target's own: they reach neither pods of other nodes nor Services, and none of those reach them",
+    });
+  else absent.push(isolatedType);
+  if (rights === "whole") absent.push(rightsType);
+  else if (rights) verdicts.push(rightsVerdict(rights));
+  return { verdicts, absent };
+}
+
+function rightsVerdict({ sentences }: MissingRights): Verdict {
+  if (sentences.length > 0)
+    return { type: rightsType, status: "False", reason: "RightsMissing", message: sentences.join(" ") };
+  return {
+    type: rightsType,
+    status: "True",
+    reason: "RightsComplete",
+    message: "the login has every right on the target that a node needs",
+  };
+}

@@ -1,0 +1,36 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import { createTargetRights } from "../../../src/node/target-rights.ts";
+import type { MissingRights } from "../../../src/seams/provider.ts";
+
+const never = new AbortController().signal;
+
+function rig(answer: () => MissingRights) {
+  const logged: string[] = [];
+  const log = createLogger(0, { write: (line: string) => void logged.push(line) });
+  return { logged, rights: createTargetRights({ missingRights: async () => answer() }, { log }) };
+}
+
+test("the machine's own process lacks nothing that could be told", async () => {
+  const rights = createTargetRights({}, { log: createLogger(0, { write: () => undefined }) });
+  assert.equal(await rights.read(never), "whole");
+  assert.equal(rights.lacks("fileOwner"), undefined);
+});
+
+test("what is missing is logged once a sentence, and known until the target says otherwise", async () => {
+  let answer: MissingRights | undefined = { sentences: ["log in as root"], lacks: { fileOwner: "not root" } };
+  const { rights, logged } = rig(() => {
+    if (!answer) throw new CodedError("unavailable", "gone");
+    return answer;
+  });
+  assert.equal(rights.lacks("fileOwner"), undefined, "before it has been asked");
+  for (let beat = 0; beat < 3; beat++) await rights.read(never);
+  assert.deepEqual([rights.lacks("fileOwner"), logged.length], ["not root", 1]);
+  answer = undefined;
+  assert.deepEqual((await rights.read(never), rights.lacks("fileOwner")), "not root");
+  answer = { sentences: [], lacks: {} };
+  await rights.read(never);
+  assert.equal(rights.lacks("fileOwner"), undefined);
+});
