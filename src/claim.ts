@@ -29,6 +29,7 @@ export async function claimTarget(
     await host.fs.apply([{ do: "mkdir", path: directory, mode: 0o700, parents: true }], signal);
     await host.fs.apply([{ do: "write", path: `${directory}/lock`, data: "", mode: 0o600 }], signal);
   } catch (error) {
+    if (hasCode(error, "unavailable", "deadline_exceeded")) throw error;
     throw new CodedError(
       "permission_denied",
       `--root-dir ${JSON.stringify(rootDir)} is not writable (${messageOf(error)}): make it so, or name another directory`,

@@ -60,7 +60,11 @@ export function composeSync(deps: KubeletDeps, cluster: Cluster, observed: Obser
     clock,
     log,
   });
-  const workers = createPodWorkers({ passes, clock, log, stop: stop.signal });
+  const { settled } = observed;
+  const sync: typeof passes.sync = settled
+    ? async (pod, signal) => settled(signal).then(() => passes.sync(pod, signal))
+    : passes.sync;
+  const workers = createPodWorkers({ passes: { ...passes, sync }, clock, log, stop: stop.signal });
   const draining: Service = { name: "pod-workers", run: (signal) => drain(signal, stop, workers.idle, clock) };
   const stoppingVolumes: Service = { name: "volumes", run: async (signal) => onAbort(signal).then(volumes.stop) };
   const flow = composeFlow(deps, cluster, observed, stages, workers);

@@ -10,10 +10,11 @@ import { composeServer } from "./kubelet-server.ts";
 import { composeSync } from "./kubelet-sync.ts";
 import type { Clock } from "./lib/clock.ts";
 import type { Logger } from "./lib/log.ts";
-import { type Service, runGroup } from "./lib/service-group.ts";
+import { type Service, onAbort, runGroup } from "./lib/service-group.ts";
 import { createNodeAgent } from "./node/node-agent.ts";
 import { ownAddresses } from "./node/own-addresses.ts";
 import { createPodCidr } from "./node/pod-cidr.ts";
+import { createRebootWatch } from "./node/reboot-watch.ts";
 import { createRuntimeHealth } from "./node/runtime-health.ts";
 import { createTargetRights } from "./node/target-rights.ts";
 import { nodeSettings } from "./node-setup.ts";
@@ -22,7 +23,7 @@ import { createPleg } from "./pleg/pleg.ts";
 import { nodeLabel } from "./pod/labels.ts";
 import { createLogReader } from "./runtime/logs/reader.ts";
 import { readTerminationMessage } from "./runtime/termination-message.ts";
-import type { Target } from "./seams/provider.ts";
+import type { Target, TargetLink } from "./seams/provider.ts";
 
 export interface KubeletDeps {
   readonly config: NodeConfig;
@@ -32,13 +33,16 @@ export interface KubeletDeps {
   readonly log: Logger;
 }
 
-/** Runs one node until the signal aborts: builds every stage in the order of the pipeline, hands each what it asks of the
- *  others, and starts them. Pods stay as they are when it ends.
+/** Runs one node until the signal aborts, or until a remote target has booted: builds every stage in the order of the pipeline,
+ *  hands each what it asks of the others, and starts them. Pods stay as they are when it ends.
+ *  @returns `rebooted` when the node should be run anew.
  *  @throws the first failure of a service, such as a port that is taken, in one sentence. */
-export async function runKubelet(deps: KubeletDeps, signal: AbortSignal): Promise<void> {
+export async function runKubelet(deps: KubeletDeps, given: AbortSignal): Promise<"stopped" | "rebooted"> {
+  const rebooted = new AbortController();
+  const signal = AbortSignal.any([given, rebooted.signal]);
   const cluster = observeCluster(deps);
   const waker: Waker = { wake: (uid, cause) => sync.workers.wake(uid, cause) };
-  const target = await observeTarget(deps, cluster, waker, signal);
+  const target = await observeTarget(deps, cluster, waker, { signal, onReboot: () => rebooted.abort() });
   const sync = composeSync(deps, cluster, target, waker);
   const { pods, statuses } = sync;
   const server = await composeServer({
@@ -49,6 +53,7 @@ export async function runKubelet(deps: KubeletDeps, signal: AbortSignal): Promis
     statuses,
   });
   await runGroup([...server, ...cluster.running, ...target.running, ...sync.running], signal);
+  return rebooted.signal.aborted && !given.aborted ? "rebooted" : "stopped";
 }
 
 /** What the cluster says: this node's object, services, the objects that pods refer to; and where events go. */
@@ -77,7 +82,7 @@ async function observeTarget(
   { config, target, client, clock, log }: KubeletDeps,
   { events, nodes }: Cluster,
   waker: Waker,
-  signal: AbortSignal,
+  { signal, onReboot }: { readonly signal: AbortSignal; readonly onReboot: () => void },
 ) {
   const { host, runtime, sharing } = target;
   const ownerLabels: Record<string, string> = sharing === "shared" ? { [nodeLabel]: config.nodeName } : {};
@@ -115,7 +120,6 @@ async function observeTarget(
     },
     signal,
   );
-  target.link?.onChange(() => agent.hurry());
   // A Node that somebody deletes is registered again at once.
   nodes.onChange((node) => node ?? agent.hurry());
   // Pods are taken in once the runtime has shown what it holds and said its name, which is part of containers' IDs.
@@ -123,10 +127,19 @@ async function observeTarget(
     ...pleg,
     ready: async (stop) => void (await Promise.all([pleg.ready(stop), health.answered(stop)])),
   };
+  const { link } = target;
+  const { bootID } = agent;
+  const reboot = link && createRebootWatch({ host, link, bootID, onReboot, clock, log });
+  const way = link && reboot ? [reboot, tellOfLink(link, agent.hurry)] : [];
   const targetClock = createTargetClock({ ...target, clock, log });
   const podCidr = createPodCidr({ nodes, runtime, clock, log });
-  const running: readonly Service[] = [targetClock, health, podCidr, ...agent.services, shown];
-  return { ownerLabels, targetClock, rights, logs, pleg, health, agent, running };
+  const running: readonly Service[] = [...way, targetClock, health, podCidr, ...agent.services, shown];
+  return { settled: reboot?.settled, ownerLabels, targetClock, rights, logs, pleg, health, agent, running };
+}
+
+/** The node's status says at once when its target is lost, and when it is back. */
+function tellOfLink(link: TargetLink, hurry: () => void): Service {
+  return { name: "link", run: (signal) => onAbort(signal).finally(link.onChange(hurry)) };
 }
 
 export type Observed = Awaited<ReturnType<typeof observeTarget>>;

@@ -3,7 +3,7 @@ import type { NodeConfig } from "./config/node-config.ts";
 import { type Clock, systemClock } from "./lib/clock.ts";
 import { CodedError, codeOf, messageOf } from "./lib/errors.ts";
 import { type Logger, createLogger } from "./lib/log.ts";
-import { runKubelet } from "./kubelet.ts";
+import { type KubeletDeps, runKubelet } from "./kubelet.ts";
 import { claimTarget } from "./claim.ts";
 import { containerLogLimits, nodeSettings } from "./node-setup.ts";
 import { untilReachable } from "./node/unreachable.ts";
@@ -78,16 +78,7 @@ async function runNode({ config: given, providers, clock, log, signal }: NodeRun
       qps: kubelet.kubeAPIQPS,
       burst: kubelet.kubeAPIBurst,
     });
-    if (target.link) {
-      const identity = nodeSettings(config);
-      const { registerNode } = identity;
-      await untilReachable(
-        { host: target.host, link: target.link, client, identity, registerNode, clock, log },
-        signal,
-      );
-    }
-    await using _claim = await claimTarget({ ...target, clock }, config, signal);
-    await runKubelet({ config, target, client, clock, log }, signal);
+    while ((await runOnTarget({ config, target, client, clock, log }, signal)) === "again");
     log.info({}, "graftlet has stopped, its pods run on");
     return true;
   } catch (error) {
@@ -97,5 +88,26 @@ async function runNode({ config: given, providers, clock, log, signal }: NodeRun
       `${prefix}${error instanceof Error && codeOf(error) === "unknown" ? (error.stack ?? error.message) : messageOf(error)}\n`,
     );
     return false;
+  }
+}
+
+/** Runs the node on its target once that can be reached, for as long as the target lives.
+ *  @returns `again` when it should be run anew: the target has booted, or was lost while the node started. */
+async function runOnTarget(deps: KubeletDeps, signal: AbortSignal): Promise<"stopped" | "again"> {
+  const { config, target, client, clock, log } = deps;
+  const { host, link } = target;
+  if (link) {
+    const identity = nodeSettings(config);
+    const { registerNode } = identity;
+    await untilReachable({ host, link, client, identity, registerNode, clock, log }, signal);
+  }
+  try {
+    await using _claim = await claimTarget({ ...target, clock }, config, signal);
+    return (await runKubelet(deps, signal)) === "rebooted" ? "again" : "stopped";
+  } catch (error) {
+    // Whatever failed may have failed for that; what did not fails again once the target is back.
+    if (link?.trouble() === undefined || signal.aborted) throw error;
+    log.warn({ err: error }, "the target was lost while its node started, will try again");
+    return "again";
   }
 }

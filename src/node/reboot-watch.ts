@@ -1,0 +1,90 @@
+import type { Clock } from "../lib/clock.ts";
+import { codeOf, throwIfAborted } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import { type Service, onAbort } from "../lib/service-group.ts";
+import type { Host } from "../seams/host.ts";
+import type { TargetLink } from "../seams/provider.ts";
+
+export interface RebootWatchDeps {
+  readonly host: Pick<Host, "clock">;
+  readonly link: TargetLink;
+  /** What the target's boot id was when its facts were read. */
+  readonly bootID: string;
+  /** Called once: what is known of the target is of its life before. */
+  readonly onReboot: () => void;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+export interface RebootWatch extends Service {
+  /** Resolves at once, but for the moments after the link came back: then once it is known that the target has not booted
+   *  meanwhile. Nothing should be made on the target before. @throws what the signal aborted with. */
+  settled(signal: AbortSignal): Promise<void>;
+}
+
+const retryMs = 1_000;
+/** A target that does not answer is not waited for longer, milliseconds. */
+const patienceMs = 10_000;
+
+/** Looks, whenever a lost target is back, whether it is still in the same life: mounts, cgroups and memory-backed volumes do not
+ *  outlive a boot, and an agent on the target would not have either. */
+export function createRebootWatch({ host, link, bootID, onReboot, clock, log }: RebootWatchDeps): RebootWatch {
+  let unsure: PromiseWithResolvers<void> | undefined;
+  let changed = Promise.withResolvers<void>();
+  const lost = () => link.trouble() !== undefined;
+  let losses = 0;
+  const become = (next: typeof unsure) => {
+    unsure?.resolve();
+    unsure = next;
+  };
+  const note = () => {
+    if (lost()) {
+      losses += 1;
+      become(Promise.withResolvers<void>());
+    }
+    changed.resolve();
+  };
+  /** @returns false once it has booted. */
+  const look = async (signal: AbortSignal): Promise<boolean> => {
+    const before = losses;
+    try {
+      const now = await host.clock.bootId(clock.within(patienceMs, signal));
+      if (now !== bootID) {
+        log.warn({ bootID, now }, "the target has booted: its node starts anew");
+        onReboot();
+        return false;
+      }
+      // Lost again meanwhile: then it is to be asked again.
+      if (before === losses && !lost()) become(undefined);
+    } catch (error) {
+      if (!signal.aborted) log.debug({ err: error, code: codeOf(error) }, "the target's boot id could not be read");
+    }
+    return true;
+  };
+  return {
+    name: "reboot watch",
+    async settled(signal) {
+      const forget = new AbortController();
+      const aborted = onAbort(signal, forget.signal);
+      for (let wait = unsure; wait && !lost() && !signal.aborted; wait = unsure)
+        await Promise.race([wait.promise, aborted]);
+      forget.abort();
+      throwIfAborted(signal);
+    },
+    async run(signal) {
+      // It may have booted since its facts were read.
+      become(Promise.withResolvers<void>());
+      const unsubscribe = link.onChange(note);
+      while (!signal.aborted) {
+        changed = Promise.withResolvers<void>();
+        if (unsure && !lost() && !(await look(signal))) break;
+        const waited = new AbortController();
+        const waits = [changed.promise, onAbort(signal, waited.signal)];
+        if (unsure && !lost()) waits.push(clock.sleep(retryMs, waited.signal).catch(() => undefined));
+        await Promise.race(waits);
+        waited.abort();
+      }
+      unsubscribe();
+    },
+  };
+}

@@ -1,0 +1,133 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { createRebootWatch } from "../../../src/node/reboot-watch.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { fakeLink } from "../../fakes/link.ts";
+import { silent } from "../api/fake-client.ts";
+
+/** A watch over a target that a test boots; `waiting` tells of a pass that wants to act on the target. */
+async function start() {
+  const clock = fakeClock();
+  const link = fakeLink();
+  const state = { bootId: "life-1", answers: true, reads: 0, reboots: 0 };
+  const watch = createRebootWatch({
+    host: {
+      clock: {
+        offsetMs: async () => 0,
+        async bootId() {
+          state.reads += 1;
+          const { bootId, answers } = state;
+          await clock.sleep(100);
+          if (!answers || link.trouble()) throw new CodedError("unavailable", "gone");
+          return bootId;
+        },
+      },
+    },
+    link,
+    bootID: "life-1",
+    onReboot: () => void (state.reboots += 1),
+    clock,
+    log: silent,
+  });
+  const stop = new AbortController();
+  const running = watch.run(stop.signal);
+  await clock.advance(100);
+  const pass = async (): Promise<() => string> => {
+    let went = "waits";
+    watch.settled(stop.signal).then(
+      () => (went = "goes on"),
+      () => (went = "cancelled"),
+    );
+    await clock.advance(0);
+    return () => went;
+  };
+  return {
+    clock,
+    link,
+    state,
+    pass,
+    async end() {
+      stop.abort();
+      await clock.advance(100);
+      await running;
+    },
+    async [Symbol.asyncDispose]() {
+      await this.end();
+      assert.equal(link.listeners, 0);
+    },
+  };
+}
+
+test("a target that is not lost holds nothing up, and is asked once", async () => {
+  await using t = await start();
+  assert.equal((await t.pass())(), "goes on");
+  await t.clock.advance(600_000);
+  assert.deepEqual([t.state.reads, t.state.reboots], [1, 0]);
+});
+
+test("once a lost target is back passes wait until it is known to be in the same life", async () => {
+  await using t = await start();
+  t.link.cut();
+  const whileDown = await t.pass();
+  assert.equal(whileDown(), "goes on", "what cannot be reached fails by itself");
+  await t.clock.advance(60_000);
+  assert.equal(t.state.reads, 1, "it is not asked while it is out of reach");
+  t.link.mend();
+  const pass = await t.pass();
+  assert.equal(pass(), "waits");
+  await t.clock.advance(100);
+  assert.deepEqual([pass(), t.state.reboots], ["goes on", 0]);
+});
+
+test("a target that booted meanwhile ends the run, and no pass goes on before", async () => {
+  await using t = await start();
+  t.link.cut();
+  t.state.bootId = "life-2";
+  t.link.mend();
+  const pass = await t.pass();
+  await t.clock.advance(60_000);
+  assert.deepEqual([pass(), t.state.reboots], ["waits", 1]);
+  await t.end();
+  await t.clock.advance(0);
+  assert.equal(pass(), "cancelled");
+});
+
+test("an answer of before another loss does not count", async () => {
+  await using t = await start();
+  t.link.cut();
+  t.link.mend();
+  await t.clock.advance(50);
+  t.link.cut();
+  t.state.bootId = "life-2";
+  t.link.mend();
+  const pass = await t.pass();
+  await t.clock.advance(50);
+  assert.deepEqual([pass(), t.state.reads], ["waits", 3]);
+  await t.clock.advance(100);
+  assert.deepEqual([pass(), t.state.reboots], ["waits", 1]);
+});
+
+test("a target that is back and does not answer is asked again", async () => {
+  await using t = await start();
+  t.state.answers = false;
+  t.link.cut();
+  t.link.mend();
+  const pass = await t.pass();
+  await t.clock.advance(100);
+  assert.equal(pass(), "waits");
+  t.state.answers = true;
+  await t.clock.advance(1_100);
+  assert.deepEqual([pass(), t.state.reboots], ["goes on", 0]);
+});
+
+test("a boot between the reading of the facts and the watch is noticed too", async () => {
+  await using t = await start();
+  t.link.cut();
+  t.state.bootId = "life-2";
+  await t.clock.advance(10_000);
+  assert.equal(t.state.reboots, 0);
+  t.link.mend();
+  await t.clock.advance(100);
+  assert.equal(t.state.reboots, 1);
+});
