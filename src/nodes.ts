@@ -93,7 +93,7 @@ async function runNode({ config: given, providers, clock, log, signal }: NodeRun
 
 /** Runs the node on its target once that can be reached, for as long as the target lives.
  *  @returns `again` when it should be run anew: the target has booted, or was lost while the node started. */
-async function runOnTarget(deps: KubeletDeps, signal: AbortSignal): Promise<"stopped" | "again"> {
+export async function runOnTarget(deps: KubeletDeps, signal: AbortSignal): Promise<"stopped" | "again"> {
   const { config, target, client, clock, log } = deps;
   const { host, link } = target;
   if (link) {

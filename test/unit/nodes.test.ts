@@ -1,0 +1,166 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { PodSandboxState } from "../../src/gen/cri.ts";
+import { createLogger } from "../../src/lib/log.ts";
+import { runOnTarget } from "../../src/nodes.ts";
+import type { Node, Pod } from "../../src/objects.ts";
+import { fakeClock } from "../fakes/clock.ts";
+import { type FakeHost, fakeHost } from "../fakes/host.ts";
+import { fakeLink } from "../fakes/link.ts";
+import { aContainer, aPod } from "../fakes/pods.ts";
+import { fakeRuntime } from "../fakes/runtime.ts";
+import { type WatchFeed, fakeClient, watchFeed } from "./api/fake-client.ts";
+import { kubeletFile, nodeOf } from "./config/files.ts";
+
+const never = new AbortController().signal;
+const nodeName = "localhost";
+
+/** Puts what a kubelet reads of a machine where it reads it. */
+function furnish(host: FakeHost): void {
+  const files = {
+    "/proc/net/route": "Iface\tDestination\n",
+    "/proc/net/fib_trie": "     |-- 192.0.2.7\n        /32 host LOCAL\n",
+    "/proc/meminfo": "MemTotal: 4000000 kB\nMemFree: 3000000 kB\nInactive(file): 0 kB\n",
+    "/proc/loadavg": "0.00 0.01 0.05 3/245 12345\n",
+    "/proc/self/mountinfo": "",
+    "/proc/self/cgroup": "0::/\n",
+    "/sys/fs/cgroup/cgroup.controllers": "cpu memory pids\n",
+    "/etc/resolv.conf": "nameserver 192.0.2.53\n",
+    "/var/lib/kubelet/file": "",
+    "/var/lib/fake/file": "",
+  };
+  for (const [path, data] of Object.entries(files)) host.files.put(path, { data });
+  host.program("uname", (_args, { stdout }) => {
+    stdout.write("box 6.1.0 x86_64\n");
+    return 0;
+  });
+  host.program("flock", async (_args, { stdin, stdout }) => {
+    stdout.write("held\n");
+    await new Promise((resolve) => stdin.once("end", resolve).resume());
+    return 0;
+  });
+}
+
+/** An API server that knows one node and the pods given, and keeps what it is told. */
+function apiServer(pods: readonly Pod[]) {
+  const state = { node: undefined as Node | undefined, events: [] as string[], podStatus: undefined as Pod["status"] };
+  const watches = new Set<WatchFeed>();
+  const merge = (status: NonNullable<Node["status"]>) => {
+    if (state.node) state.node = { ...state.node, status: { ...state.node.status, ...status } };
+    for (const feed of watches) feed.send("MODIFIED", state.node);
+    return state.node;
+  };
+  const client = fakeClient(({ verb, path, body }, signal) => {
+    const ofNodes = path.startsWith("/api/v1/nodes");
+    if (verb === "list") {
+      const items = path === "/api/v1/pods" ? pods : ofNodes && state.node ? [state.node] : [];
+      return { metadata: { resourceVersion: "1" }, items };
+    }
+    if (verb === "watch") {
+      const feed = watchFeed(signal);
+      if (ofNodes) watches.add(feed);
+      return feed;
+    }
+    if (verb === "create" && ofNodes) {
+      state.node = body as Node;
+      for (const feed of watches) feed.send("ADDED", state.node);
+    }
+    if (verb === "create" && path.endsWith("/events")) state.events.push((body as { reason: string }).reason);
+    if (verb === "patch" && ofNodes) return merge((body as Node).status ?? {});
+    if (verb === "patch" && path.includes("/pods/")) {
+      state.podStatus = (body as Pod).status;
+      return { ...pods[0], status: state.podStatus };
+    }
+    if (verb === "get") return ofNodes ? state.node : pods[0];
+    return body;
+  });
+  return { client, state };
+}
+
+/** A node on a machine elsewhere, with one pod that has a volume in memory. */
+function start() {
+  const clock = fakeClock();
+  const host = fakeHost({ clock });
+  furnish(host);
+  const machine = { bootId: "life-1" };
+  const runtime = fakeRuntime({ clock });
+  runtime.offerImage("busybox");
+  const link = fakeLink();
+  const pod = aPod({
+    containers: [aContainer("c", { volumeMounts: [{ name: "m", mountPath: "/m" }] })],
+    volumes: [{ name: "m", emptyDir: { medium: "Memory" } }],
+    nodeName,
+  });
+  const api = apiServer([pod]);
+  const file = kubeletFile("enableServer: false\nhealthzPort: 0\nfailSwapOn: false\n");
+  const config = nodeOf(["--config=/k.yaml", `--hostname-override=${nodeName}`, "--node-ip=192.0.2.1"], {
+    "/k.yaml": file,
+  });
+  const target = {
+    host: { ...host, clock: { offsetMs: async () => 0, bootId: async () => machine.bootId } },
+    runtime,
+    sharing: "exclusive",
+    link,
+    [Symbol.asyncDispose]: async () => undefined,
+  } as const;
+  const log = createLogger(0, { write: () => undefined });
+  const stop = new AbortController();
+  const run = () => runOnTarget({ config, target, client: api.client, clock, log }, stop.signal);
+  return { clock, host, machine, runtime, link, api, run, stop };
+}
+
+test("a target that booted out of reach: its node is run anew, says so, and its pod starts once, on volumes of its own", async () => {
+  const t = start();
+  const first = t.run();
+  await t.clock.advance(20_000);
+  const sandboxes = () => t.runtime.listPodSandbox(undefined, never);
+  const ready = async () => (await sandboxes()).filter(({ state }) => state === PodSandboxState.SANDBOX_READY);
+  const [before] = await ready();
+  assert.ok(before);
+  assert.equal(t.host.files.mounted().length, 1);
+  assert.equal(t.api.state.node?.status?.nodeInfo?.bootID, "life-1");
+
+  t.link.cut();
+  t.runtime.goDown();
+  await t.clock.advance(60_000);
+  assert.equal(t.api.state.node.status?.conditions?.find(({ type }) => type === "Ready")?.reason, "LinkDown");
+  t.machine.bootId = "life-2";
+  for (const { path } of t.host.files.mounted()) t.host.files.unmount(path);
+  t.runtime.comeUp();
+  t.runtime.killSandbox(before.id);
+  t.link.mend();
+  await t.clock.advance(30_000);
+  assert.equal(await first, "again");
+  assert.deepEqual([await ready(), t.host.files.mounted()], [[], []], "nothing was made before it was known");
+
+  const second = t.run();
+  await t.clock.advance(30_000);
+  assert.equal(t.api.state.node.status.nodeInfo?.bootID, "life-2");
+  assert.ok(t.api.state.events.includes("Rebooted"), t.api.state.events.join());
+  assert.deepEqual([(await ready()).length, (await sandboxes()).length, t.host.files.mounted().length], [1, 2, 1]);
+  t.stop.abort();
+  await t.clock.advance(30_000);
+  assert.equal(await second, "stopped");
+});
+
+test("a link that was cut and came back leaves a node and its pod as they were", async () => {
+  const t = start();
+  const running = t.run();
+  await t.clock.advance(20_000);
+  const made = () => t.runtime.calls.filter(({ verb }) => /^(run|create|start|stop|remove)/.test(verb)).length;
+  const before = made();
+  assert.ok(before >= 3);
+  t.link.cut();
+  t.runtime.goDown();
+  await t.clock.advance(120_000);
+  t.runtime.comeUp();
+  t.link.mend();
+  await t.clock.advance(60_000);
+  assert.equal(made(), before);
+  assert.equal(t.api.state.node?.status?.conditions?.find(({ type }) => type === "Ready")?.status, "True");
+  assert.ok(!t.api.state.events.includes("Rebooted"));
+  t.stop.abort();
+  await t.clock.advance(30_000);
+  assert.equal(await running, "stopped");
+  assert.equal(t.link.listeners, 0);
+});
