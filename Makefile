@@ -17,7 +17,7 @@ tests = timeout --foreground --signal=INT --kill-after=60 $(1)m node --test
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(deps) packages cluster-tools ## a cluster, a node run by graftlet, pods, kubectl (PROVIDER=docker, KUBECONFIG=… joins yours, KEEP=1 leaves it up)
+demo: $(deps) packages cluster-tools ## a cluster, a node run by graftlet, pods, kubectl (PROVIDER=docker or ssh, KUBECONFIG=… joins yours, KEEP=1 leaves it up)
 	$(call say,demo)
 	@GRAFTLET_TEST_PROVIDER=$(or $(PROVIDER),cri) node test/cluster/demo.ts
 
@@ -57,18 +57,23 @@ contract: $(deps) packages cluster-tools ## every Host and Runtime against the c
 	$(call say,contract tests)
 	@$(call tests,15) --test-concurrency=1 --test-timeout=600000 "test/contract/**/*.test.ts"
 
-# Files named after a provider are about that provider alone.
-integration: $(deps) packages cluster-tools ## features on a real cluster, with each provider (PROVIDER=docker: one of cri, docker; ONLY=logs: test/integration/logs*.test.ts); root
+# Files named after a provider are about that provider alone. Over SSH all hold; unless PROVIDER or ONLY asks for them, those run
+# that use most of the link.
+over_ssh := pods containers volumes-objects kubectl ssh-link ssh-round-trips
+integration: $(deps) packages cluster-tools ## features on a real cluster, with each provider (PROVIDER=docker: one of cri, docker, ssh, ssh-docker; ONLY=logs: test/integration/logs*.test.ts); root
 	@shopt -s nullglob globstar
 	files=(test/integration/**/$(ONLY)*.test.ts)
 	if [ $${#files[@]} -eq 0 ]; then
 	  echo "make integration: no test/integration/$(ONLY)*.test.ts; ONLY is one of:" $$(cd test/integration && ls | sed -n 's/\.test\.ts$$//p') >&2
 	  exit 1
 	fi
-	for provider in $(or $(PROVIDER),cri docker); do
+	for provider in $(or $(PROVIDER),cri docker ssh); do
 	  fitting=()
 	  for file in "$${files[@]}"; do
-	    case "$$provider $$file" in "cri "*/docker-*) ;; *) fitting+=("$$file") ;; esac
+	    name=$$(basename "$$file" .test.ts)
+	    case "$$provider $$name" in "cri docker-"* | "cri ssh-"* | "docker ssh-"* | "ssh docker-"* | "ssh-docker docker-"*) continue ;; esac
+	    if [[ "$$provider" = ssh && -z "$(PROVIDER)$(ONLY)" && " $(over_ssh) " != *" $$name "* ]]; then continue; fi
+	    fitting+=("$$file")
 	  done
 	  if [ $${#fitting[@]} -eq 0 ]; then echo "==> no integration tests$(if $(ONLY), of $(ONLY)) for provider $$provider"; continue; fi
 	  echo "==> integration tests$(if $(ONLY), of $(ONLY)), provider $$provider"

@@ -1,4 +1,4 @@
-#!/usr/bin/env node
+#!/usr/bin/env -S node --max-semi-space-size=1
 import { parseCommandLine } from "./config/command-line.ts";
 import { processIo } from "./config/process-io.ts";
 import { CodedError, messageOf } from "./lib/errors.ts";

@@ -1,13 +1,10 @@
-import assert from "node:assert/strict";
 import { test } from "node:test";
 import { criRuntime } from "../../providers/cri/runtime.ts";
-import { ContainerState } from "../../src/gen/cri.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { createLogger } from "../../src/lib/log.ts";
 import type { Runtime } from "../../src/seams/runtime.ts";
-import { waitFor } from "../harness/wait.ts";
 import { runtimeContract } from "./runtime.ts";
-import { type RuntimeUnderTest, patience, podsOf } from "./runtime-pods.ts";
+import { killedContract, onRig } from "./runtime-killed.ts";
 import { type RuntimeRig, startRuntimeRig } from "./runtime-rig.ts";
 
 function runtimeOn(rig: RuntimeRig): Runtime {
@@ -22,46 +19,15 @@ function runtimeOn(rig: RuntimeRig): Runtime {
   });
 }
 
-async function underTest(name: string): Promise<RuntimeUnderTest & { readonly rig: RuntimeRig }> {
+async function underTest(name: string) {
   const rig = await startRuntimeRig(name, "cri");
-  const runtime = runtimeOn(rig);
-  return {
-    rig,
-    runtime,
-    image: "registry.k8s.io/e2e-test-images/busybox:1.37.0-1",
-    missingImage: "registry.k8s.io/contract/no-such:1",
-    logDirectory: rig.layout.podLogs,
-    async [Symbol.asyncDispose]() {
-      await runtime[Symbol.asyncDispose]();
-      await rig[Symbol.asyncDispose]();
-    },
-  };
+  return onRig(rig, runtimeOn(rig));
 }
 
 runtimeContract("cri, on Debian's containerd", () => underTest("contract-cri"));
 
 test("containerd killed: calls fail at once, the event stream breaks; back again: calls work within two seconds, containers ran on", async () => {
   await using made = await underTest("contract-cri-kill");
-  const { rig, runtime } = made;
-  await using pods = podsOf(made);
-  const { containerId } = await pods.runOne(["sleep", "3600"]);
-  const events = runtime.events?.(new AbortController().signal)[Symbol.asyncIterator]();
-  assert.deepEqual(await events?.next(), { done: false, value: { is: "listening" } });
-  const broken = assert.rejects(async () => events?.next(), { code: "unavailable" });
-  await rig.daemons.kill("containerd");
-  await broken;
-  const asked = performance.now();
-  await assert.rejects(runtime.version(patience()), { code: "unavailable" });
-  assert.ok(performance.now() - asked < 500, "fails fast");
-  await rig.daemons.startRuntime();
-  const back = performance.now();
-  await waitFor("the runtime to answer", () => runtime.containerStatus(containerId, patience()), {
-    timeoutMs: 10_000,
-    everyMs: 20,
-  });
-  assert.ok(performance.now() - back < 2500, `answered after ${Math.round(performance.now() - back)} ms`);
-  assert.equal(
-    (await runtime.containerStatus(containerId, patience())).status?.state,
-    ContainerState.CONTAINER_RUNNING,
-  );
+  const { daemons } = made.rig;
+  await killedContract(made, { kill: () => daemons.kill("containerd"), start: () => daemons.startRuntime() });
 });

@@ -7,10 +7,10 @@ import { systemClock } from "../../src/lib/clock.ts";
 import { createLogger } from "../../src/lib/log.ts";
 import type { Runtime } from "../../src/seams/runtime.ts";
 import { addresses } from "../harness/namespaces.ts";
-import { waitFor } from "../harness/wait.ts";
 import { runtimeContract } from "./runtime.ts";
 import { type DockerRig, startDockerRig } from "./runtime-docker.ts";
-import { type RuntimeUnderTest, patience, podsOf } from "./runtime-pods.ts";
+import { killedContract, onRig } from "./runtime-killed.ts";
+import { patience, podsOf } from "./runtime-pods.ts";
 
 function runtimeOn({ socket, host }: DockerRig): Runtime {
   const nodeName = "contract";
@@ -25,46 +25,17 @@ function runtimeOn({ socket, host }: DockerRig): Runtime {
   });
 }
 
-async function underTest(name: string): Promise<RuntimeUnderTest & { readonly rig: DockerRig }> {
+async function underTest(name: string) {
   const rig = await startDockerRig(name);
-  const runtime = runtimeOn(rig);
-  return {
-    rig,
-    runtime,
-    image: "registry.k8s.io/e2e-test-images/busybox:1.37.0-1",
-    missingImage: "registry.k8s.io/contract/no-such:1",
-    logDirectory: rig.layout.podLogs,
-    async [Symbol.asyncDispose]() {
-      await runtime[Symbol.asyncDispose]();
-      await rig[Symbol.asyncDispose]();
-    },
-  };
+  return onRig(rig, runtimeOn(rig));
 }
 
 runtimeContract("docker, on Debian's Docker Engine", () => underTest("contract-docker"));
 
 test("dockerd killed: calls fail at once, the event stream breaks; back again with live-restore: calls work within two seconds, containers ran on", async () => {
   await using made = await underTest("contract-docker-kill");
-  const { rig, runtime } = made;
-  await using pods = podsOf(made);
-  const { containerId } = await pods.runOne(["sleep", "3600"]);
-  const startedAt = await startOf(runtime, containerId);
-  const events = runtime.events?.(new AbortController().signal)[Symbol.asyncIterator]();
-  assert.deepEqual(await events?.next(), { done: false, value: { is: "listening" } });
-  const broken = assert.rejects(async () => events?.next(), { code: "unavailable" });
-  await rig.kill();
-  await broken;
-  const asked = performance.now();
-  await assert.rejects(runtime.version(patience()), { code: "unavailable" });
-  assert.ok(performance.now() - asked < 500, "fails fast");
-  await rig.start();
-  const back = performance.now();
-  await waitFor("the runtime to answer", () => runtime.containerStatus(containerId, patience()), {
-    timeoutMs: 10_000,
-    everyMs: 20,
-  });
-  assert.ok(performance.now() - back < 2500, `answered after ${Math.round(performance.now() - back)} ms`);
-  assert.equal(await startOf(runtime, containerId), startedAt);
+  const { rig } = made;
+  await killedContract(made, { kill: () => rig.kill(), start: () => rig.start() });
 });
 
 test("dockerd stopped without live-restore: what ran has exited when it is back, and its sandbox is not ready", async () => {
@@ -81,9 +52,3 @@ test("dockerd stopped without live-restore: what ran has exited when it is back,
   const { status: sandbox } = await runtime.podSandboxStatus(sandboxId, patience());
   assert.equal(sandbox?.state, PodSandboxState.SANDBOX_NOTREADY);
 });
-
-async function startOf(runtime: Runtime, containerId: string): Promise<bigint | undefined> {
-  const { status } = await runtime.containerStatus(containerId, patience());
-  assert.equal(status?.state, ContainerState.CONTAINER_RUNNING);
-  return status.startedAt;
-}

@@ -4,10 +4,12 @@ import { type Agent, type AgentOptions, startGraftlet, startKubelet } from "./ag
 import type { Cluster } from "./cluster.ts";
 import { startCriProxy } from "./cri-proxy.ts";
 import { startDockerProxy } from "./docker-proxy.ts";
+import { holdings } from "./holdings.ts";
 import { addresses } from "./namespaces.ts";
 import { images } from "./pods.ts";
 import { must, run } from "./processes.ts";
 import type { ProviderName } from "./runtime-daemon.ts";
+import { sshdProcesses } from "./sshd.ts";
 import type { Moment, RuntimeProxy } from "./runtime-proxy.ts";
 
 /** What tests must know of the provider under test, because users see it or because it is the runtime's own way. */
@@ -16,7 +18,9 @@ export interface Particulars {
   readonly runtimeName: string;
   /** A line of a container's log file: which stream it was written to, and what. */
   logLine(stream: "stdout" | "stderr", text: string): RegExp;
-  /** What the agent holds open, as `holdings` shows it, for a log that is read and for a stream that passes through it. */
+  /** What is held open, as `holdings` shows it, by the agent or for it. */
+  holdings(cluster: Cluster, agent: Agent): Set<string>;
+  /** What of it is for a log that is read, and for a stream that passes through the agent. */
   readonly held: { readonly log: RegExp; readonly stream: RegExp };
   /** Another agent that can use the runtime: the kubelet where it can, to tell the harness's faults from graftlet's. */
   startReference(cluster: Cluster, options?: AgentOptions): Promise<Agent>;
@@ -34,6 +38,7 @@ export interface Particulars {
 }
 
 const onContainerd: Particulars = {
+  holdings: (_, agent) => holdings(agent.pid),
   runtimeName: "containerd",
   // https://github.com/kubernetes/design-proposals-archive/blob/main/node/kubelet-cri-logging.md
   logLine: (stream, text) =>
@@ -75,6 +80,7 @@ const onContainerd: Particulars = {
 };
 
 const onDocker: Particulars = {
+  holdings: (_, agent) => holdings(agent.pid),
   runtimeName: "docker",
   // https://docs.docker.com/engine/logging/drivers/json-file/
   logLine: (stream, text) => new RegExp(`^\\{"log":"${text}\\\\n","stream":"${stream}","time":"[^"]+"\\}$`),
@@ -119,12 +125,25 @@ const onDocker: Particulars = {
   tagImage: async (cluster, image, name) => void (await must(dockerArgv(cluster, ["image", "tag", image, name]))),
 };
 
+const heldOverSsh = { log: /\/0\.log/, stream: /(?<!:10250|:2222) -> (?!:2222\b)/ };
+
 export const particulars: Readonly<Record<ProviderName, Particulars>> = {
   cri: onContainerd,
   docker: onDocker,
-  ssh: onContainerd,
+  ssh: {
+    ...onContainerd,
+    holdings: (cluster, agent) => new Set([...holdings(agent.pid), ...heldBySshd(cluster)]),
+    held: heldOverSsh,
+  },
   "ssh-docker": onDocker,
 };
+
+/** The link is one connection: each stream and each log within it ends at the target's sshd. */
+function heldBySshd({ layout }: Cluster): string[] {
+  const lines = sshdProcesses(layout).flatMap(({ pid }) => [...holdings(pid)].map((line) => `sshd ${pid}: ${line}`));
+  // How many sessions stand ready for the next command is the link's own business.
+  return lines.filter((line) => heldOverSsh.log.test(line) || heldOverSsh.stream.test(line));
+}
 
 function dockerArgv({ runtimeSocket }: Cluster, args: readonly string[]): string[] {
   return ["docker", "--host", `unix://${runtimeSocket}`, ...args];

@@ -73,6 +73,12 @@ export function providerUnderTest(): ProviderName {
   return providerNamed(process.env.GRAFTLET_TEST_PROVIDER ?? "cri", "PROVIDER (GRAFTLET_TEST_PROVIDER)");
 }
 
+/** The provider with SSH that tests of SSH alone are run with: the one under test, or `ssh`. */
+export function remoteProviderUnderTest(): ProviderName {
+  const provider = providerUnderTest();
+  return isRemote(provider) ? provider : "ssh";
+}
+
 /** The provider of a name. Throws, naming `source` as the place where it stands, when there is none. */
 export function providerNamed(name: string, source: string): ProviderName {
   const known = providerNames.find((provider) => provider === name);

@@ -141,7 +141,11 @@ function seenByDocker({ Id, Config, State, Created }: Dockerode.ContainerInspect
     state: failed ? "exited" : (states[State.Status] ?? "unknown"),
     createdAt: Date.parse(Created),
     startedAt: Date.parse(failed ? Created : State.StartedAt),
-    finishedAt: Date.parse(failed ? Created : State.FinishedAt),
+    // Docker may say of a program that ended at once that it ended before it began.
+    finishedAt: Math.max(
+      Date.parse(failed ? Created : State.FinishedAt),
+      Date.parse(failed ? Created : State.StartedAt),
+    ),
     exitCode: State.ExitCode,
   };
 }

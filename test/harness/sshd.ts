@@ -54,7 +54,8 @@ export function writeSshdConfig(layout: Layout, lines: readonly string[] = []): 
     ...lines,
     `Port ${agentAddresses.sshPort}`,
     `ListenAddress ${agentAddresses.target}`,
-    `HostKey ${hostKeyFile(layout)}`,
+    // Host keys add up.
+    ...(lines.some((line) => line.startsWith("HostKey ")) ? [] : [`HostKey ${hostKeyFile(layout)}`]),
     `AuthorizedKeysFile ${authorizedKeys(layout)}`,
     // The folder of all clusters is below one that anybody may write to.
     "StrictModes no",
@@ -62,6 +63,7 @@ export function writeSshdConfig(layout: Layout, lines: readonly string[] = []): 
     "PermitRootLogin prohibit-password",
     "PasswordAuthentication no",
     "PidFile none",
+    "LogLevel VERBOSE",
     "Subsystem sftp internal-sftp",
     "",
   ];
@@ -77,6 +79,11 @@ export function sshdArgv(layout: Layout): string[] {
 export async function sshdListens(layout: Layout): Promise<boolean> {
   const { stdout } = await run(networkArgv(layout, ["ss", "-Hltn", `sport = :${agentAddresses.sshPort}`]));
   return stdout.includes(`${agentAddresses.target}:`);
+}
+
+/** How often somebody has connected to sshd so far, whether or not a login came of it. */
+export function sshdConnections(layout: Layout): number {
+  return readFileSync(join(layout.logs, "sshd.log"), "utf8").match(/^Connection from /gm)?.length ?? 0;
 }
 
 /** The cluster's sshd and those of its processes that hold a connection each. */

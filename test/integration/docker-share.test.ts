@@ -89,8 +89,7 @@ describe("two nodes share a Docker Engine", { timeout: 300_000 }, () => {
       "to run again",
       (pod) => statusOf(pod)?.restartCount === 1 && statusOf(pod)?.ready === true,
     );
-    await pods.remove("one-b", 0);
-    await pods.gone("one-b");
+    await Promise.all([pods.gone("one-b"), pods.remove("one-b", 0)]);
     await lab.cluster.waitFor(
       "one-b to be gone from the daemon",
       async () => (await engine.containers("io.kubernetes.pod.name=one-b")).length === 0,

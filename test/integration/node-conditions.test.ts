@@ -100,7 +100,7 @@ describe("the node's conditions and what the cluster makes of them", { timeout: 
     assert.equal(pressed.spec?.providerID, "lab:///one");
     assert.equal(pressed.status?.allocatable?.["memory"], "0", "what eviction keeps free is not for pods");
     assert.deepEqual(pressed.status?.addresses, [
-      { type: "InternalIP", address: cluster.nodeAddress },
+      { type: "InternalIP", address: cluster.agentAddress },
       { type: "Hostname", address: cluster.nodeName },
     ]);
     await untilEvents(

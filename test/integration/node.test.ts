@@ -76,7 +76,7 @@ describe("the node", { timeout: 300_000 }, () => {
     assert.match(info?.containerRuntimeVersion ?? "", new RegExp(`^${particulars[cluster.provider].runtimeName}://`));
     assert.match(info?.kubeletVersion ?? "", /^v1\.36\./);
     assert.match(info?.bootID ?? "", /^[0-9a-f-]{36}$/);
-    assert.deepEqual(status?.addresses?.[0], { type: "InternalIP", address: cluster.nodeAddress });
+    assert.deepEqual(status?.addresses?.[0], { type: "InternalIP", address: cluster.agentAddress });
     assert.equal(status?.daemonEndpoints?.kubeletEndpoint?.Port, 10250);
     assert.deepEqual(
       status?.conditions?.map(({ type, status: value, reason }) => `${type} ${value} ${reason}`),

@@ -1,8 +1,9 @@
 import { type Agent, startGraftlet, startKubelet } from "../../harness/agent.ts";
+import { agentAddresses } from "../../harness/agent-machine.ts";
 import { startCluster } from "../../harness/cluster.ts";
 import { tailOf } from "../../harness/daemons.ts";
 import { networkArgv } from "../../harness/namespaces.ts";
-import { runtimeDaemons } from "../../harness/runtime-daemon.ts";
+import { isRemote, runtimeDaemons } from "../../harness/runtime-daemon.ts";
 import { createScreen } from "./screen.ts";
 import { namespace, nodeLabel, tour } from "./tour.ts";
 
@@ -32,6 +33,10 @@ export async function demoInOwnCluster({ keep, agent }: DemoOptions): Promise<vo
       ),
   });
   say(`starting ${agent} as node ${nodeName}`);
+  if (isRemote(cluster.provider))
+    say(
+      `its machine is bare but for sshd and ${runtimeDaemons[cluster.provider].role}; graftlet runs on another one, ${cluster.agentAddress}, that shares no files with it, and logs in at ${agentAddresses.target}`,
+    );
   const start = agent === "graftlet" ? startGraftlet : startKubelet;
   const running: Agent = await start(cluster, { args: [`--node-labels=${nodeLabel}`] });
   try {
@@ -42,7 +47,7 @@ export async function demoInOwnCluster({ keep, agent }: DemoOptions): Promise<vo
   }
   screen.heading("done");
   screen.note(
-    `A real scheduler placed the pods, a real ${runtimeDaemons[cluster.provider].role} ran them through ${agent}; ${Math.round((performance.now() - began) / 1000)} s.`,
+    `A real scheduler placed the pods, a real ${runtimeDaemons[cluster.provider].role} ran them through ${agent}${isRemote(cluster.provider) ? " over SSH" : ""}; ${Math.round((performance.now() - began) / 1000)} s.`,
   );
   if (!keep) {
     screen.note("Removing the cluster. (make demo KEEP=1 leaves it running.)");

@@ -3,7 +3,7 @@ import type { ChildProcess } from "node:child_process";
 import { existsSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { before, describe, test } from "node:test";
-import { gained, holdings } from "../../harness/holdings.ts";
+import { gained } from "../../harness/holdings.ts";
 import type { Lab } from "../../harness/lab.ts";
 import { networkArgv } from "../../harness/namespaces.ts";
 import { particulars } from "../../harness/particulars.ts";
@@ -28,10 +28,10 @@ export function vanishTests(lab: () => Lab): void {
     for (const { name: transport, env } of transports) {
       test(`over ${transport}: nothing is held for them a few seconds later`, async () => {
         const { agent, cluster } = lab();
-        const { held } = particulars[cluster.provider];
+        const { held, holdings } = particulars[cluster.provider];
         await cluster.mustKubectl(["logs", "quiet"]);
-        const before = holdings(agent.pid);
-        const explain = (): string => gained(before, holdings(agent.pid)).join("\n");
+        const before = holdings(cluster, agent);
+        const explain = (): string => gained(before, holdings(cluster, agent)).join("\n");
         const clients: ChildProcess[] = [];
         const begin = (...args: string[]): void =>
           void clients.push(cluster.startKubectl(args, { env, stdio: ["pipe", "pipe", "ignore"] }));
@@ -63,7 +63,7 @@ export function vanishTests(lab: () => Lab): void {
           await cluster.waitFor(
             "all streams to stand",
             () => {
-              const now = holdings(agent.pid);
+              const now = holdings(cluster, agent);
               const many = (lines: Iterable<string>, what: RegExp): number =>
                 [...lines].filter((line) => what.test(line)).length;
               // One from the API server for each, to the runtime for all but logs. The API server may use one again that stood before.
@@ -78,10 +78,14 @@ export function vanishTests(lab: () => Lab): void {
         } finally {
           for (const client of clients) client.kill("SIGKILL");
         }
-        await cluster.waitFor("nothing to be held for them", () => gained(before, holdings(agent.pid)).length === 0, {
-          timeoutMs: 20_000,
-          explain,
-        });
+        await cluster.waitFor(
+          "nothing to be held for them",
+          () => gained(before, holdings(cluster, agent)).length === 0,
+          {
+            timeoutMs: 20_000,
+            explain,
+          },
+        );
         assert.ok(agent.isRunning());
       });
     }

@@ -1,8 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { Lab } from "../../harness/lab.ts";
-import { addresses, networkArgv } from "../../harness/namespaces.ts";
-import { run } from "../../harness/processes.ts";
 import { type Callers, log } from "./callers.ts";
 
 /** What those who may get. */
@@ -121,12 +119,12 @@ export function servedTests(lab: () => Lab, callers: () => Callers): void {
 
     test("10248 says ok on the loopback, and is nowhere else", async () => {
       const { cluster } = lab();
-      const curl = (url: string): ReturnType<typeof run> =>
-        run(networkArgv(cluster.layout, [cluster.tools.path("curl"), "--silent", "--max-time", "10", url]));
+      const curl = (url: string): ReturnType<typeof cluster.runAtAgent> =>
+        cluster.runAtAgent([cluster.tools.path("curl"), "--silent", "--max-time", "10", url]);
       assert.deepEqual(await curl("http://127.0.0.1:10248/healthz"), { code: 0, stdout: "ok", stderr: "" });
       assert.equal((await curl("http://127.0.0.1:10248/pods")).stdout, "404 page not found\n");
-      assert.equal((await curl(`http://${addresses.node}:10248/healthz`)).code, 7);
-      assert.equal((await curl(`http://${addresses.node}:10255/pods`)).code, 7);
+      assert.equal((await curl(`http://${cluster.agentAddress}:10248/healthz`)).code, 7);
+      assert.equal((await curl(`http://${cluster.agentAddress}:10255/pods`)).code, 7);
       assert.equal((await curl("http://127.0.0.1:10255/pods")).code, 7);
     });
   });

@@ -156,8 +156,10 @@ test("a reader that is slow holds the reading back; one that leaves ends it", as
     },
   });
   const reading = readerOn(on).read({ containerId: "id", logPath: on.log }, plain, stuck, never);
-  for (let turn = 0; turn < 200; turn++) await new Promise((resolve) => setImmediate(resolve));
-  assert.ok(written > 0 && written + stuck.writableLength <= 256 * 1024);
+  const turn = () => new Promise((resolve) => setImmediate(resolve));
+  while (written === 0) await turn();
+  for (let more = 0; more < 200; more++) await turn();
+  assert.ok(written + stuck.writableLength <= 256 * 1024);
   stuck.destroy();
   await assert.rejects(reading, { code: "cancelled" });
   assert.equal(on.openFiles(), 0);
