@@ -149,16 +149,17 @@ test("a reader that is slow holds the reading back; one that leaves ends it", as
   await using on = await disk();
   const line = `2026-01-01T00:00:01Z stdout F ${"x".repeat(1000)}\n`;
   await writeFile(on.log, line.repeat(10_000));
+  const begun = Promise.withResolvers<void>();
   let written = 0;
   const stuck = new Writable({
     write(part: Buffer) {
       written += part.length;
+      begun.resolve();
     },
   });
   const reading = readerOn(on).read({ containerId: "id", logPath: on.log }, plain, stuck, never);
-  const turn = () => new Promise((resolve) => setImmediate(resolve));
-  while (written === 0) await turn();
-  for (let more = 0; more < 200; more++) await turn();
+  await begun.promise;
+  for (let more = 0; more < 200; more++) await new Promise((resolve) => setImmediate(resolve));
   assert.ok(written + stuck.writableLength <= 256 * 1024);
   stuck.destroy();
   await assert.rejects(reading, { code: "cancelled" });
