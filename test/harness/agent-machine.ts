@@ -1,5 +1,7 @@
-import { existsSync } from "node:fs";
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { cgroupHierarchies } from "./cgroups.ts";
+import { noNameServer } from "./namespaces.ts";
 import { must } from "./processes.ts";
 import type { Layout } from "./state.ts";
 
@@ -11,9 +13,14 @@ export const agentLink = "target0";
 
 const hostname = "graftlet-home";
 
-/** Makes the network of the agent's machine: a cable to the cluster's machine, by which the API server is reached as well. */
-export async function createAgentNetwork(layout: Layout): Promise<void> {
+/** Makes what the agent's machine is made of: a network with a cable to the cluster's machine, by which the API server is reached
+ *  as well, and names for both. */
+export async function createAgentMachine(layout: Layout, nodeName: string): Promise<void> {
   const { target, agent, prefix } = agentAddresses;
+  mkdirSync(filesFolder(layout));
+  const names = `127.0.0.1 localhost\n${agent} ${hostname} ${nodeName}\n${target} target\n`;
+  writeFileSync(join(filesFolder(layout), "hosts"), names);
+  writeFileSync(join(filesFolder(layout), "resolv.conf"), noNameServer);
   await must(["ip", "netns", "add", layout.agentNetnsName]);
   const there = `
     ip link add agent0 type veth peer name ${agentLink} netns ${layout.agentNetnsName}
@@ -38,7 +45,8 @@ export function agentNetworkArgv(layout: Layout, argv: readonly string[]): strin
 export function agentMachineArgv(layout: Layout, argv: readonly string[], cwd = "/"): string[] {
   const script = [
     `hostname ${hostname}`,
-    ...targetFolders(layout).map((folder) => `mount -t tmpfs -o mode=0755 tmpfs ${folder}`),
+    ...targetFolders(layout).map((folder) => `mount -n -t tmpfs -o mode=0755 tmpfs ${folder}`),
+    ...["hosts", "resolv.conf"].map((file) => `mount -n --bind ${join(filesFolder(layout), file)} /etc/${file}`),
     `cd ${cwd}`,
     'exec "$@"',
   ];
@@ -52,4 +60,8 @@ export function targetFolders(layout: Layout): string[] {
   const { containerd, docker, etcd, registry, kubeletRoot, podLogs } = layout;
   const machine = ["/run", "/var/lib", "/var/log", ...cgroupHierarchies()];
   return [...machine, containerd, docker, etcd, registry, kubeletRoot, podLogs].filter((folder) => existsSync(folder));
+}
+
+function filesFolder({ dir }: Layout): string {
+  return join(dir, "agent");
 }

@@ -9,7 +9,7 @@ import {
   proxyArgv,
   schedulerArgv,
 } from "./control-plane.ts";
-import { createAgentNetwork } from "./agent-machine.ts";
+import { createAgentMachine } from "./agent-machine.ts";
 import { createDaemons } from "./daemons.ts";
 import { writeKubeconfig } from "./kubeconfig.ts";
 import { addresses, createNetwork, startHolder } from "./namespaces.ts";
@@ -43,7 +43,7 @@ export async function bringUp({ layout, tools, images, say }: BringUp): Promise<
   const registries = writeRegistryConfigs(layout, images, state.privatePassword);
   const remote = isRemote(state.provider);
   await createNetwork(layout);
-  if (remote) await Promise.all([createAgentNetwork(layout), createSshKeys(layout)]);
+  if (remote) await Promise.all([createAgentMachine(layout, state.nodeName), createSshKeys(layout)]);
   const holder = await startHolder(layout, state.nodeName);
   writeState(layout, { ...state, holder });
   const runtime = runtimeDaemons[state.provider];

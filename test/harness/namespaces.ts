@@ -31,6 +31,9 @@ export const plainRegistryHost = "registry.k8s.io";
  */
 const copiedOnWrite = ["/etc", "/run", "/var/lib", "/var/log"];
 
+/** A resolv.conf whose server is nobody: a name that is not in /etc/hosts fails at once, with no wait. */
+export const noNameServer = "nameserver 127.0.0.1\noptions attempts:1 timeout:1\n";
+
 /** Kernel settings that a kubelet writes (kubelet: setupKernelTunables); inside they have these values already. */
 const settledSettings: Readonly<Record<string, string>> = {
   "/proc/sys/vm/overcommit_memory": "1",
@@ -69,8 +72,7 @@ export async function startHolder(layout: Layout, hostname: string): Promise<Pro
     join(own, "hosts"),
     `127.0.0.1 localhost ${privateRegistryHost} ${plainRegistryHost}\n${addresses.node} ${hostname}\n`,
   );
-  // Nobody answers there: a name that is not in /etc/hosts fails at once, with no wait for a server.
-  writeFileSync(join(own, "resolv.conf"), "nameserver 127.0.0.1\noptions attempts:1 timeout:1\n");
+  writeFileSync(join(own, "resolv.conf"), noNameServer);
   const lines = [
     ...copiedOnWrite.flatMap((path) => {
       const layer = join(own, path.slice(1).replaceAll("/", "-"));

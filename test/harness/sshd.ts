@@ -70,9 +70,16 @@ export function writeSshdConfig(layout: Layout, lines: readonly string[] = []): 
   writeFileSync(configFile(layout), config.join("\n"));
 }
 
-/** The command line of sshd. It keeps what it needs in the cluster's own /run, and logs to standard error. */
+/** The command line of sshd. It keeps what it needs in the cluster's own /run, and logs to standard error. Root has a bare home
+ *  there (/etc is the cluster's own too): a login shell reads what a developer has in theirs. */
 export function sshdArgv(layout: Layout): string[] {
-  return ["sh", "-c", `mkdir -p /run/sshd; exec /usr/sbin/sshd -D -e -f ${configFile(layout)}`];
+  const home = join(layout.ssh, "home");
+  const script = [
+    `mkdir -p /run/sshd ${home}`,
+    `sed -i 's|^root:\\(.*\\):[^:]*:\\([^:]*\\)$|root:\\1:${home}:\\2|' /etc/passwd`,
+    `exec /usr/sbin/sshd -D -e -f ${configFile(layout)}`,
+  ];
+  return ["sh", "-ec", script.join("\n")];
 }
 
 /** Whether sshd takes connections. */

@@ -69,7 +69,7 @@ describe("a target that is far away", { timeout: 300_000 }, () => {
     console.log(
       `round trips: create to Running ${trips.running.toFixed(1)}, kubectl exec true ${trips.exec.toFixed(1)}`,
     );
-    // The bounds are what it takes today: more is a step back.
-    assert.ok(trips.running < 60 && trips.exec < 10);
+    // What it takes today, twice over for a machine that has other things to do: more is a step back.
+    assert.ok(trips.running < 100 && trips.exec < 20);
   });
 });
