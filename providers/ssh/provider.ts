@@ -1,3 +1,4 @@
+import { CodedError } from "../../src/lib/errors.ts";
 import { rfc3339 } from "../../src/lib/rfc3339.ts";
 import { createSharedWork } from "../../src/lib/shared-work.ts";
 import type {
@@ -10,7 +11,7 @@ import type {
 import type { Runtime } from "../../src/seams/runtime.ts";
 import { type CriConfig, readCriConfig } from "../cri/config.ts";
 import { criRuntime } from "../cri/runtime.ts";
-import { readDockerConfig } from "../docker/config.ts";
+import { type DockerConfig, readDockerConfig } from "../docker/config.ts";
 import { dockerRuntime } from "../docker/runtime.ts";
 import { openBridge } from "./bridge.ts";
 import { type SshConfig, readSshConfig } from "./config.ts";
@@ -25,7 +26,7 @@ import { missingRights } from "./privileges.ts";
 export const sshProvider: ProviderFactory = async (options) => {
   const config = readSshConfig(options.config);
   const cri = criConfigOf(config);
-  const docker = readDockerConfig(config.docker, options.nodeName);
+  const docker = dockerConfigOf(config, options.nodeName);
   const host = sshHost({ config, clock: options.clock, log: options.log });
   const { requestTimeoutMs } = options;
   const make = (socket: string, protocol: Protocol): Promise<Runtime> =>
@@ -70,12 +71,31 @@ export function networkOf({
 }
 
 /** The cri provider's fields, but for the endpoint, which `runtime` names. @throws CodedError invalid_argument. */
-function criConfigOf({ cri }: SshConfig): CriConfig {
-  const given = typeof cri === "object" && cri !== null && !Array.isArray(cri) ? cri : {};
-  return readCriConfig(cri === undefined ? { sharing: "shared" } : { sharing: "shared", ...given }, {
+export function criConfigOf({ cri }: Pick<SshConfig, "cri">): CriConfig {
+  refuseSocket("cri.endpoint", cri, "endpoint");
+  const byDefault = { sharing: "shared" };
+  return readCriConfig(isRecord(cri) ? { ...byDefault, ...cri } : (cri ?? byDefault), {
     containerRuntimeEndpoint: "unix:///run/containerd/containerd.sock",
     imageServiceEndpoint: "",
   });
+}
+
+/** The docker provider's fields, but for the socket, which `runtime` names. @throws CodedError invalid_argument. */
+export function dockerConfigOf({ docker }: Pick<SshConfig, "docker">, nodeName: string): DockerConfig {
+  refuseSocket("docker.socket", docker, "socket");
+  return readDockerConfig(docker, nodeName);
+}
+
+function refuseSocket(field: string, given: unknown, name: string): void {
+  if (!isRecord(given) || given[name] === undefined) return;
+  throw new CodedError(
+    "invalid_argument",
+    `providerConfig.${field} is not read for a target over SSH: name its socket in providerConfig.runtime instead.`,
+  );
+}
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /** How long finding the runtime may take, milliseconds. */

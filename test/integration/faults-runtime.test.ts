@@ -300,7 +300,7 @@ test("no secret is in the log, whatever happened and however much is logged", { 
   assert.match(token, /^ey.*\..*\./);
   const adminToken = (await cluster.mustKubectl(["create", "token", "default"])).trim();
   for (const bearer of [adminToken, secrets.unauthorized]) {
-    const { stdout } = await cluster.runInside([
+    const { stdout } = await cluster.runAtAgent([
       "curl",
       "--silent",
       "--insecure",
