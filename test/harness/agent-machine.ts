@@ -9,7 +9,7 @@ import type { Layout } from "./state.ts";
 export const agentAddresses = { target: "10.10.9.1", agent: "10.10.9.2", prefix: 24, sshPort: 2222 } as const;
 
 /** The agent's end of the cable. */
-export const agentLink = "target0";
+const agentLink = "target0";
 
 const hostname = "graftlet-home";
 
