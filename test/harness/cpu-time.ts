@@ -1,0 +1,15 @@
+import assert from "node:assert/strict";
+import { must } from "./processes.ts";
+
+/** Processor time that a program takes to its end, milliseconds: what it would take on a machine with nothing else to do,
+ *  however many tests run beside it. @throws when it fails. */
+export async function cpuMs(argv: readonly string[]): Promise<number> {
+  // The last line of `times` is that of the shell's children.
+  const said = await must(["sh", "-c", '"$@" >/dev/null && times', "sh", ...argv]);
+  const children = said.trim().split("\n").at(-1) ?? "";
+  const spent = [...children.matchAll(/(\d+)m([\d.]+)s/g)].map(
+    ([, minutes, seconds]) => Number(minutes) * 60 + Number(seconds),
+  );
+  assert.equal(spent.length, 2, said);
+  return spent.reduce((sum, seconds) => sum + seconds, 0) * 1000;
+}
