@@ -57,9 +57,9 @@ contract: $(deps) packages cluster-tools ## every Host and Runtime against the c
 	$(call say,contract tests)
 	@$(call tests,15) --test-concurrency=1 --test-timeout=600000 "test/contract/**/*.test.ts"
 
-# Files named after a provider are about that provider alone. Over SSH all hold; unless PROVIDER or ONLY asks for them, those run
-# that use most of the link.
-over_ssh := pods containers volumes-objects kubectl ssh-link ssh-round-trips
+# Files named after a provider are about that provider alone. Over SSH all hold but takeover, which is the cri provider's;
+# unless PROVIDER or ONLY asks for more, a pod's life and its streams stand for them.
+over_ssh := pods containers volumes-objects kubectl
 integration: $(deps) packages cluster-tools ## features on a real cluster, with each provider (PROVIDER=docker: one of cri, docker, ssh, ssh-docker; ONLY=logs: test/integration/logs*.test.ts); root
 	@shopt -s nullglob globstar
 	files=(test/integration/**/$(ONLY)*.test.ts)

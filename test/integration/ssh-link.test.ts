@@ -67,10 +67,11 @@ async function steadyStands(): Promise<void> {
     assert.deepEqual([status?.phase, main?.restartCount, main?.ready], ["Running", 0, true]);
   }
   const told = await pods.events("steady");
+  const warned = told.filter(({ type, source }) => type === "Warning" && source?.component === "kubelet");
+  // A look at its volumes that falls into a break says so, and does no more.
+  const harmless = /^MountVolume\.SetUp failed for .* (is lost|is out of reach): /;
   assert.deepEqual(
-    told
-      .filter(({ type, source }) => type === "Warning" && source?.component === "kubelet")
-      .map(({ message }) => message),
+    warned.map(({ message }) => message ?? "").filter((message) => !harmless.test(message)),
     [],
   );
 }
