@@ -1,14 +1,11 @@
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { type IncomingMessage, type RequestListener, type Server, type ServerResponse, createServer } from "node:http";
 import { createServer as createHttps } from "node:https";
 import { createServer as createTcp } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { type HttpGet, firstRequest, urlOf } from "../../../src/probes/http-request.ts";
 import { probeHttp } from "../../../src/probes/http.ts";
+import { selfSigned } from "../../fakes/certificate.ts";
 import { freePort, listen, loopbackHost } from "./loopback.ts";
 
 const podIP = "10.0.0.7";
@@ -185,33 +182,7 @@ test("an answer that breaks off in its body is an error, not a failure", async (
 });
 
 test("https is asked whoever signed the certificate", async (t) => {
-  const folder = mkdtempSync(join(tmpdir(), "graftlet-probe-"));
-  t.after(() => rmSync(folder, { recursive: true }));
-  execFileSync(
-    "openssl",
-    [
-      "req",
-      "-x509",
-      "-newkey",
-      "ec",
-      "-pkeyopt",
-      "ec_paramgen_curve:P-256",
-      "-nodes",
-      "-days",
-      "1",
-      "-subj",
-      "/CN=any",
-      "-keyout",
-      join(folder, "key"),
-      "-out",
-      join(folder, "cert"),
-    ],
-    { stdio: "ignore" },
-  );
-  const server = createHttps(
-    { key: readFileSync(join(folder, "key")), cert: readFileSync(join(folder, "cert")) },
-    (_request, response) => response.end("safe"),
-  );
+  const server = createHttps(selfSigned("any"), (_request, response) => response.end("safe"));
   t.after(() => server.close());
   const port = await listen(server);
   assert.deepEqual(await probe(port, { scheme: "HTTPS" }), { is: "success", output: "safe" });

@@ -1,15 +1,12 @@
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { type AddressInfo, type Server, connect, createServer } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { test } from "node:test";
 import { createServer as createTlsServer } from "node:tls";
 import { endpointOf } from "../../../../providers/cri/streams.ts";
 import { CodedError } from "../../../../src/lib/errors.ts";
 import type { Address } from "../../../../src/seams/host.ts";
+import { selfSigned } from "../../../fakes/certificate.ts";
 
 const patience = (): AbortSignal => AbortSignal.timeout(5000);
 
@@ -51,34 +48,8 @@ test("the URL's parts become path, Host header and address; unspecified addresse
   server.close();
 });
 
-test("https endpoints are dialled with TLS, whoever signed the certificate", async (t) => {
-  const folder = mkdtempSync(join(tmpdir(), "graftlet-tls-"));
-  t.after(() => rmSync(folder, { recursive: true }));
-  execFileSync(
-    "openssl",
-    [
-      "req",
-      "-x509",
-      "-newkey",
-      "ec",
-      "-pkeyopt",
-      "ec_paramgen_curve:P-256",
-      "-nodes",
-      "-days",
-      "1",
-      "-subj",
-      "/CN=runtime",
-      "-keyout",
-      join(folder, "key"),
-      "-out",
-      join(folder, "cert"),
-    ],
-    { stdio: "ignore" },
-  );
-  const server = createTlsServer(
-    { key: readFileSync(join(folder, "key")), cert: readFileSync(join(folder, "cert")) },
-    (socket) => socket.end("secret"),
-  );
+test("https endpoints are dialled with TLS, whoever signed the certificate", async () => {
+  const server = createTlsServer(selfSigned("runtime"), (socket) => socket.end("secret"));
   const { dial } = hostOf(await listening(server));
   const connection = await endpointOf("https://127.0.0.1:1/exec/T", { dial }).dial(patience());
   assert.equal(String((await once(connection, "data"))[0]), "secret");
