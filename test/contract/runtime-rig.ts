@@ -5,6 +5,7 @@ import { localHost } from "../../providers/local/host.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import type { Address, Host } from "../../src/seams/host.ts";
 import { buildImages } from "../cluster/images/build.ts";
+import { clusterName } from "../harness/cluster.ts";
 import { type Daemons, createDaemons } from "../harness/daemons.ts";
 import { startKeeper } from "../harness/keeping.ts";
 import { createNetwork, insideArgv, networkArgv, startHolder } from "../harness/namespaces.ts";
@@ -31,7 +32,7 @@ export interface RuntimeRig extends AsyncDisposable {
  *  @param name tells rigs and clusters of one machine apart. */
 export async function startRuntimeRig(name: string, provider: ProviderName): Promise<RuntimeRig> {
   const say = (line: string): void => console.error(line);
-  const layout = layoutOf(name);
+  const layout = layoutOf(clusterName(name, "cri"));
   const tools = await findTools(say);
   const images = await buildImages(tools, say);
   const privatePassword = randomBytes(9).toString("base64url");

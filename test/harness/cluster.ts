@@ -126,9 +126,11 @@ export async function startCluster(options: ClusterOptions): Promise<Cluster> {
   }
 }
 
-/** The name of a cluster with that provider: clusters of all providers stand side by side. */
+/** The name of a cluster with that provider: clusters of all providers stand side by side, and those of several checkouts
+ *  where each has a `GRAFTLET_TEST_MARK` of its own, a few letters. */
 export function clusterName(name: string, provider: ProviderName = providerUnderTest()): string {
-  return provider === "cri" ? name : `${name}-${provider}`;
+  const mark = process.env.GRAFTLET_TEST_MARK;
+  return `${mark ? `${mark}-` : ""}${name}${provider === "cri" ? "" : `-${provider}`}`;
 }
 
 /** A cluster that is up, started by another process; disposing it does nothing. Throws when there is none. */

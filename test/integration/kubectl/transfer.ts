@@ -56,14 +56,20 @@ export function transferTests(lab: () => Lab): void {
       await received(["logs", "warm"]);
     });
 
-    /** Does something, and asserts that graftlet's memory never grew by more than the allowance meanwhile. */
-    async function bounded(what: () => Promise<void>): Promise<void> {
+    /** Does something, and asserts that graftlet's memory need not grow by more than the allowance meanwhile: what depends on
+     *  the amount grows every time, the engine's own pools once in a while. */
+    async function bounded(what: (turn: number) => Promise<void>): Promise<void> {
       const { pid } = lab().agent;
-      forgetPeak(pid);
-      const level = memoryOf(pid).now;
-      await what();
-      const { peak } = memoryOf(pid);
-      assert.ok(peak - level < allowance, `graftlet grew from ${level.toFixed()} to ${peak.toFixed()} MiB`);
+      const seen: string[] = [];
+      for (let turn = 0; turn < 3; turn += 1) {
+        forgetPeak(pid);
+        const level = memoryOf(pid).now;
+        await what(turn);
+        const { peak } = memoryOf(pid);
+        if (peak - level < allowance) return;
+        seen.push(`from ${level.toFixed()} to ${peak.toFixed()}`);
+      }
+      assert.fail(`graftlet grew each time: ${seen.join(", ")} MiB`);
     }
 
     /** The checksum of what kubectl writes. */
@@ -91,15 +97,16 @@ export function transferTests(lab: () => Lab): void {
       }));
 
     test("through a container's log, followed while it is written", () =>
-      bounded(async () => {
+      bounded(async (turn) => {
         const { pods } = lab();
-        await pods.create("talkative", { restartPolicy: "Never", containers: [shell(writeLines)] });
+        const talkative = `talkative-${turn}`;
+        await pods.create(talkative, { restartPolicy: "Never", containers: [shell(writeLines)] });
         await pods.until(
-          "talkative",
+          talkative,
           "to have started",
           (pod) => pod.status?.phase === "Running" || pod.status?.phase === "Succeeded",
         );
-        assert.equal(await received(["logs", "--follow", "talkative"]), expected);
+        assert.equal(await received(["logs", "--follow", talkative]), expected);
       }));
 
     test("to a client that does not read: graftlet stops reading too", () =>
