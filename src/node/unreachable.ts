@@ -55,7 +55,12 @@ export async function untilReachable(deps: UnreachableDeps, signal: AbortSignal)
   }
 }
 
-async function tell(deps: UnreachableDeps, trouble: LinkTrouble, signal: AbortSignal): Promise<void> {
+/** Writes to the node's status that nobody can work on its target, and why; makes the Node where there is none. */
+export async function tell(
+  deps: Pick<UnreachableDeps, "client" | "clock" | "identity" | "registerNode">,
+  trouble: LinkTrouble,
+  signal: AbortSignal,
+): Promise<void> {
   const { client, clock, identity } = deps;
   const path = `/api/v1/nodes/${identity.nodeName}`;
   const node = await client.get<Node>(path, { signal }).catch((error: unknown) => {

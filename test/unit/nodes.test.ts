@@ -111,7 +111,7 @@ function start() {
   } as const;
   const log = createLogger(0, { write: () => undefined });
   const stop = new AbortController();
-  const run = () => runOnTarget({ config, target, client: api.client, clock, log }, stop.signal);
+  const run = () => runOnTarget({ config, target, client: api.client, clock, log }, "wait", stop.signal);
   return { clock, host, machine, runtime, link, api, run, stop };
 }
 
