@@ -51,14 +51,27 @@ interface Draft {
   readonly healthzIsGiven: boolean;
 }
 
+/** Which kubeconfig a node works with, and that it is there. */
+type KubeconfigOf = typeof kubeconfigFrom | (() => undefined);
+
 /** The nodes of a GraftletConfiguration. Each has its own root and certificate directory, below those of the command line; one
  *  without a port gets the next that is free from 10250 up; the first alone answers on the health port unless others name one.
  *  @throws CodedError invalid_argument, one sentence */
-export function readNodes(io: ConfigIo, path: string, options: Options): NodeConfig[] {
+export function readNodes(
+  io: ConfigIo,
+  path: string,
+  options: Options,
+  kubeconfigOf: KubeconfigOf = kubeconfigFrom,
+): NodeConfig[] {
   const document = decode({ nodes: field(entries, []) }, readKind(io, "--nodes", path, itsKind), { file: path });
   if (document.nodes.length === 0) throw refuse(`${path}: nodes`, [], "list at least one node");
   const drafts = document.nodes.map((wire, index) =>
-    draftOf(io, decode(nodeFields, wire, { file: path, path: `nodes[${index}]` }), { path, index, options }),
+    draftOf(io, decode(nodeFields, wire, { file: path, path: `nodes[${index}]` }), {
+      path,
+      index,
+      options,
+      kubeconfigOf,
+    }),
   );
   const nodes = withPorts(drafts);
   refuseTwins(path, nodes);
@@ -74,7 +87,12 @@ export function nodeWarnings(nodes: readonly NodeConfig[]): string[] {
 function draftOf(
   io: ConfigIo,
   entry: Entry,
-  at: { readonly path: string; readonly index: number; readonly options: Options },
+  at: {
+    readonly path: string;
+    readonly index: number;
+    readonly options: Options;
+    readonly kubeconfigOf: KubeconfigOf;
+  },
 ): Draft {
   const place = `nodes[${at.index}]`;
   const where = `${at.path}: ${place}`;
@@ -96,7 +114,7 @@ function draftOf(
       nodeName: name,
       provider: entry.provider,
       providerConfig: entry.providerConfig,
-      kubeconfig: kubeconfigFrom(
+      kubeconfig: at.kubeconfigOf(
         io,
         entry.kubeconfig ? `${where}.kubeconfig` : "--kubeconfig",
         entry.kubeconfig ?? at.options.kubeconfig,
