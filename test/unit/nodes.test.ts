@@ -4,7 +4,9 @@ import { PodSandboxState } from "../../src/gen/cri.ts";
 import { createLogger } from "../../src/lib/log.ts";
 import { runOnTarget } from "../../src/nodes.ts";
 import type { Node, Pod } from "../../src/objects.ts";
+import type { HostProcess } from "../../src/seams/host.ts";
 import { fakeClock } from "../fakes/clock.ts";
+import { fakeFlock } from "../fakes/flock.ts";
 import { type FakeHost, fakeHost } from "../fakes/host.ts";
 import { fakeLink } from "../fakes/link.ts";
 import { aContainer, aPod } from "../fakes/pods.ts";
@@ -35,11 +37,7 @@ function furnish(host: FakeHost): void {
     stdout.write("box 6.1.0 x86_64\n");
     return 0;
   });
-  host.program("flock", async (_args, { stdin, stdout }) => {
-    stdout.write("held\n");
-    await new Promise((resolve) => stdin.once("end", resolve).resume());
-    return 0;
-  });
+  host.program("flock", fakeFlock());
 }
 
 /** An API server that knows one node and the pods given, and keeps what it is told. */
@@ -89,6 +87,13 @@ function start() {
     await clock.sleep(5_000);
     return machine.bootId;
   };
+  // What was spawned over the link ends with it.
+  const holders: HostProcess[] = [];
+  const spawn: typeof host.spawn = async (argv, signal) => {
+    const process = await host.spawn(argv, signal);
+    holders.push(process);
+    return process;
+  };
   const runtime = fakeRuntime({ clock });
   runtime.offerImage("busybox");
   const link = fakeLink();
@@ -103,7 +108,7 @@ function start() {
     "/k.yaml": file,
   });
   const target = {
-    host: { ...host, clock: { offsetMs: async () => 0, bootId } },
+    host: { ...host, spawn, clock: { offsetMs: async () => 0, bootId } },
     runtime,
     sharing: "exclusive",
     link,
@@ -112,7 +117,16 @@ function start() {
   const log = createLogger(0, { write: () => undefined });
   const stop = new AbortController();
   const run = () => runOnTarget({ config, target, client: api.client, clock, log }, "wait", stop.signal);
-  return { clock, host, machine, runtime, link, api, run, stop };
+  const cut = () => {
+    link.cut();
+    runtime.goDown();
+    for (const holder of holders) holder.kill("SIGKILL");
+  };
+  const mend = () => {
+    runtime.comeUp();
+    link.mend();
+  };
+  return { clock, host, machine, runtime, link, api, run, stop, cut, mend };
 }
 
 test("a target that booted out of reach: its node is run anew, says so, and its pod starts once, on volumes of its own", async () => {
@@ -127,15 +141,13 @@ test("a target that booted out of reach: its node is run anew, says so, and its 
   assert.equal(t.host.files.mounted().length, 1);
   assert.equal(t.api.state.node?.status?.nodeInfo?.bootID, "life-1");
 
-  t.link.cut();
-  t.runtime.goDown();
+  t.cut();
   await t.clock.advance(60_000);
   assert.equal(t.api.state.node.status?.conditions?.find(({ type }) => type === "Ready")?.reason, "LinkDown");
   t.machine.bootId = "life-2";
   for (const { path } of t.host.files.mounted()) t.host.files.unmount(path);
-  t.runtime.comeUp();
   t.runtime.killSandbox(before.id);
-  t.link.mend();
+  t.mend();
   await t.clock.advance(30_000);
   assert.equal(end, "again");
   await first;
@@ -155,14 +167,12 @@ test("a link that was cut and came back leaves a node and its pod as they were",
   const t = start();
   const running = t.run();
   await t.clock.advance(20_000);
-  const made = () => t.runtime.calls.filter(({ verb }) => /^(run|create|start|stop|remove)/.test(verb)).length;
+  const made = () => t.runtime.calls.filter(({ verb }) => /^(runPod|create|start|stop|remove)/.test(verb)).length;
   const before = made();
   assert.ok(before >= 3);
-  t.link.cut();
-  t.runtime.goDown();
+  t.cut();
   await t.clock.advance(120_000);
-  t.runtime.comeUp();
-  t.link.mend();
+  t.mend();
   await t.clock.advance(60_000);
   assert.equal(made(), before);
   assert.equal(t.api.state.node?.status?.conditions?.find(({ type }) => type === "Ready")?.status, "True");
@@ -171,4 +181,54 @@ test("a link that was cut and came back leaves a node and its pod as they were",
   await t.clock.advance(30_000);
   assert.equal(await running, "stopped");
   assert.equal(t.link.listeners, 0);
+});
+
+test("a target that somebody else took while it was out of reach is left alone: the node says so, and goes on when it is free", async () => {
+  const t = start();
+  const first = t.run();
+  await t.clock.advance(20_000);
+  const ready = () => t.api.state.node?.status?.conditions?.find(({ type }) => type === "Ready");
+  const made = () => t.runtime.calls.filter(({ verb }) => /^(runPod|create|start|stop|remove)/.test(verb)).length;
+  const before = made();
+  t.cut();
+  await t.clock.advance(5_000);
+  const rival = await t.host.spawn([
+    "flock",
+    "--exclusive",
+    "--conflict-exit-code=101",
+    "/var/lib/kubelet/graftlet/lock",
+  ]);
+  t.mend();
+  await t.clock.advance(60_000);
+  assert.equal(await first, "again");
+  const second = t.run();
+  await t.clock.advance(60_000);
+  assert.deepEqual([ready()?.status, ready()?.reason, made()], ["False", "RuntimeInUse", before]);
+  assert.match(ready()?.message ?? "", /is in use by another graftlet/);
+
+  await rival[Symbol.asyncDispose]();
+  await t.clock.advance(60_000);
+  assert.deepEqual([ready()?.status, made()], ["True", before]);
+  t.stop.abort();
+  await t.clock.advance(30_000);
+  assert.equal(await second, "stopped");
+});
+
+test("a target that has changed while it was out of reach is told of anew", async () => {
+  const t = start();
+  const first = t.run();
+  await t.clock.advance(20_000);
+  const before = t.api.state.node?.status?.capacity?.["memory"];
+  t.cut();
+  await t.clock.advance(5_000);
+  t.host.files.put("/proc/meminfo", { data: "MemTotal: 8000000 kB\nMemFree: 7000000 kB\nInactive(file): 0 kB\n" });
+  t.mend();
+  await t.clock.advance(60_000);
+  assert.equal(await first, "again");
+  const second = t.run();
+  await t.clock.advance(60_000);
+  assert.deepEqual([before, t.api.state.node?.status?.capacity?.["memory"]], ["4000000Ki", "8000000Ki"]);
+  t.stop.abort();
+  await t.clock.advance(30_000);
+  await second;
 });
