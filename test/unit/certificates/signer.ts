@@ -34,6 +34,8 @@ export async function fakeSigner(refuse?: () => Error | undefined): Promise<Sign
     if (call.verb === "list") return { metadata: { resourceVersion: "1" }, items: found ? [found] : [] };
     const feed = watchFeed(signal);
     feeds.add(feed);
+    // What changed between the list and the watch is part of the watch.
+    if (found) feed.send("MODIFIED", found);
     return feed;
   });
   const tell = (type: "MODIFIED" | "DELETED", request: CertificateSigningRequest) => {
