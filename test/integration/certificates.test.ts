@@ -29,15 +29,20 @@ const bootstrapping = [
   },
   binding("bootstrap", "system:node-bootstrapper", "system:bootstrappers"),
   binding("first", "system:certificates.k8s.io:certificatesigningrequests:nodeclient", "system:bootstrappers"),
+  {
+    ...binding("client-ca", "extension-apiserver-authentication-reader", "system:nodes", "Role"),
+    kind: "RoleBinding",
+    metadata: { name: "test-client-ca", namespace: "kube-system" },
+  },
   binding("renewed", "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient", "system:nodes"),
 ];
 
-function binding(name: string, role: string, group: string) {
+function binding(name: string, role: string, group: string, kind = "ClusterRole") {
   return {
     apiVersion: "rbac.authorization.k8s.io/v1",
     kind: "ClusterRoleBinding",
     metadata: { name: `test-${name}` },
-    roleRef: { apiGroup: "rbac.authorization.k8s.io", kind: "ClusterRole", name: role },
+    roleRef: { apiGroup: "rbac.authorization.k8s.io", kind, name: role },
     subjects: [{ apiGroup: "rbac.authorization.k8s.io", kind: "Group", name: group }],
   };
 }
@@ -53,7 +58,8 @@ describe("certificates that the cluster issues", { timeout: 300_000 }, () => {
     agent = await startGraftlet(cluster, {
       kubeconfig,
       untilReady,
-      config: { rotateCertificates: true, serverTLSBootstrap: true },
+      // No clientCAFile: the API server's CA is the one that it publishes.
+      config: { rotateCertificates: true, serverTLSBootstrap: true, authentication: {} },
       args: [`--bootstrap-kubeconfig=${bootstrap}`, `--cert-dir=${certDir}`],
     });
   };
