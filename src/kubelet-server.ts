@@ -2,7 +2,7 @@ import { createAccessReview, readClusterClientCA } from "./api/access.ts";
 import type { ApiClient } from "./api/client.ts";
 import { clientCAFromCluster, clientCAFromFile } from "./certificates/client-ca.ts";
 import { createIssuedCertificate } from "./certificates/issued.ts";
-import { filePairStore } from "./certificates/pair-store.ts";
+import type { PairStore } from "./certificates/pair-store.ts";
 import type { KeyPair } from "./certificates/self-signed.ts";
 import { createServingCertificate } from "./certificates/serving.ts";
 import { configurationDocument } from "./config/kubelet-configuration.ts";
@@ -26,6 +26,7 @@ export interface ServerParts {
   readonly config: NodeConfig;
   readonly client: ApiClient;
   readonly target: Target;
+  readonly store: (name: string) => PairStore;
   readonly addresses: Pick<NodeAgent, "nodeIPs">;
   readonly pods: PodStore;
   readonly statuses: StatusReader;
@@ -69,7 +70,7 @@ export async function composeServer(parts: ServerParts, signal: AbortSignal): Pr
 
 /** The kubelet API's certificate: that of tlsCertFile, one that the cluster issues (serverTLSBootstrap), or a self-signed one. */
 function servingCertificate(
-  { config, client, addresses, clock, log }: ServerParts,
+  { config, client, store, addresses, clock, log }: ServerParts,
   signal: AbortSignal,
 ): Promise<Reloading<KeyPair | undefined> & Service> {
   const { kubelet, nodeName, certDir } = config;
@@ -77,9 +78,11 @@ function servingCertificate(
   if (kubelet.serverTLSBootstrap && !kubelet.tlsCertFile) {
     const subject = { commonName: `system:node:${nodeName}`, organization: "system:nodes", names };
     const name = "kubelet-server";
-    const store = filePairStore(certDir, name);
     const signerName = "kubernetes.io/kubelet-serving";
-    return createIssuedCertificate({ name, signerName, subject: () => subject, store, client, clock, log }, signal);
+    return createIssuedCertificate(
+      { name, signerName, subject: () => subject, store: store(name), client, clock, log },
+      signal,
+    );
   }
   return createServingCertificate({
     certDir,

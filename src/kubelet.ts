@@ -3,6 +3,7 @@ import { createEventRecorder } from "./api/events.ts";
 import { createNodeWatch, createServiceLister } from "./api/listers.ts";
 import { createObjectCaches } from "./api/objects.ts";
 import { createTokenSource } from "./api/tokens.ts";
+import type { PairStore } from "./certificates/pair-store.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { ContainerState } from "./gen/cri.ts";
 import { createTargetClock } from "./host/target-clock.ts";
@@ -29,6 +30,8 @@ export interface KubeletDeps {
   readonly config: NodeConfig;
   readonly target: Target;
   readonly client: ApiClient;
+  /** Where a certificate of that name is kept. */
+  readonly store: (name: string) => PairStore;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -99,7 +102,7 @@ async function observeTarget(
     {
       settings: nodeSettings(config),
       client,
-      ownAddresses: target.link ? ownAddresses() : undefined,
+      ownAddresses: target.link || config.kubeletAddress.of !== "host" ? ownAddresses() : undefined,
       nodes,
       host,
       images: runtime,

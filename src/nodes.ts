@@ -4,6 +4,7 @@ import { CodedError, codeOf, messageOf } from "./lib/errors.ts";
 import { type Logger, createLogger } from "./lib/log.ts";
 import { type KubeletDeps, runKubelet } from "./kubelet.ts";
 import { claimTarget } from "./claim.ts";
+import { kubeletAddresses } from "./kubelet-address.ts";
 import { clientFor, identityOf } from "./identity.ts";
 import { type Service, runGroup } from "./lib/service-group.ts";
 import { containerLogLimits, nodeSettings } from "./node-setup.ts";
@@ -65,14 +66,16 @@ async function runNode({ config: given, providers, env, clock, log, signal }: No
       clock,
       log,
     });
-    const config: NodeConfig = { ...given, rootDir: target.rootDir ?? given.rootDir };
-    const identity = await identityOf({ config, env, clock, log }, signal);
-    await using client = clientFor({ config, env, clock, log }, identity.access);
+    await using identity = await identityOf({ config: given, env, clock, log }, signal);
+    await using client = clientFor({ config: given, env, clock, log }, identity.access);
+    const { account, store } = identity;
+    const nodeIPs = await kubeletAddresses(given, { account, clock, log }, signal);
+    const config: NodeConfig = { ...given, nodeIPs, rootDir: target.rootDir ?? given.rootDir };
     const ended = new AbortController();
     const node: Service = {
       name: `node ${nodeName}`,
       async run(stop) {
-        while ((await runOnTarget({ config, target, client, clock, log }, stop)) === "again");
+        while ((await runOnTarget({ config, target, client, store, clock, log }, stop)) === "again");
         ended.abort();
       },
     };

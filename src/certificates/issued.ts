@@ -51,8 +51,16 @@ export async function createIssuedCertificate(options: IssuedOptions, signal: Ab
     first.resolve();
     for (const listener of listeners) listener();
   };
-  const kept = await store.read(signal);
-  if (kept && isFor(kept, subject()) && isValid(kept, clock.now())) use(kept);
+  let looked = false;
+  const look = async (stop: AbortSignal) => {
+    const kept = await store.read(stop);
+    looked = true;
+    if (kept && isFor(kept, subject()) && isValid(kept, clock.now())) use(kept);
+  };
+  // A store that does not answer is looked into again before anything is asked for.
+  await look(signal).catch((error: unknown) =>
+    log.warn({ name, why: messageOf(error) }, "stored certificate not read"),
+  );
 
   const told = (request: string) => {
     waiting = request;
@@ -84,7 +92,7 @@ export async function createIssuedCertificate(options: IssuedOptions, signal: Ab
           continue;
         }
         try {
-          await renew(stop);
+          await (looked ? renew(stop) : look(stop));
           pause = firstPauseMs;
         } catch (error) {
           if (stop.aborted) return;

@@ -112,6 +112,8 @@ function oneNode(io: ConfigIo, options: Options, flags: Flags): NodeConfig {
     kubeconfig: kubeconfigFrom(io, "--kubeconfig", options.kubeconfig, options.bootstrapKubeconfig),
     bootstrapKubeconfig: options.bootstrapKubeconfig || undefined,
     identity: "node",
+    certificateSecret: undefined,
+    kubeletAddress: { of: "host" },
     kubelet,
     rootDir: absoluteDirectory("--root-dir", options.rootDir),
     certDir: absoluteDirectory("--cert-dir", options.certDir),

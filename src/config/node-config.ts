@@ -9,6 +9,12 @@ import type { TextMap } from "./value-types.ts";
 /** `node`: as `system:node:NAME`, by a client certificate; `serviceAccount`: as the Pod's service account. */
 export type NodeIdentity = "node" | "serviceAccount";
 
+/** Where the kubelet API is reached: at a Service of the Pod's namespace, at the Pod's own addresses, or at the machine's. */
+export type KubeletAddress =
+  | { readonly of: "service"; readonly service: string }
+  | { readonly of: "podIP" }
+  | { readonly of: "host" };
+
 /** Everything that one node is started with, defaults filled and checked. Port, taints and the like are in `kubelet`. */
 export interface NodeConfig {
   readonly nodeName: string;
@@ -22,6 +28,10 @@ export interface NodeConfig {
   readonly bootstrapKubeconfig: string | undefined;
   /** As whom the node speaks to the API server in a Pod. */
   readonly identity: NodeIdentity;
+  /** A Secret of the Pod's namespace in which the node's certificates outlive the Pod. */
+  readonly certificateSecret: string | undefined;
+  /** Where the kubelet API is reached; `nodeIPs`, where given, win. */
+  readonly kubeletAddress: KubeletAddress;
   readonly kubelet: KubeletConfiguration;
   /** Absolute, on the target. */
   readonly rootDir: string;

@@ -38,7 +38,7 @@ export interface NodeSettings extends ReservedInput, NodeIdentity {
 export interface NodeAgentDeps extends TargetStatusDeps {
   readonly settings: NodeSettings;
   readonly client: ApiClient;
-  /** Where graftlet runs on another machine than the target: the addresses of that machine, best first. */
+  /** Where the kubelet API is not at the target's addresses: those of the machine or Pod that graftlet runs in, best first. */
   readonly ownAddresses: readonly string[] | undefined;
   readonly nodes: NodeSource;
   readonly events: EventSink;

@@ -4,6 +4,7 @@ import { PodSandboxState } from "../../src/gen/cri.ts";
 import { createLogger } from "../../src/lib/log.ts";
 import { runOnTarget } from "../../src/nodes.ts";
 import type { Node, Pod } from "../../src/objects.ts";
+import { filePairStore } from "../../src/certificates/pair-store.ts";
 import { fakeClock } from "../fakes/clock.ts";
 import { type FakeHost, fakeHost } from "../fakes/host.ts";
 import { fakeLink } from "../fakes/link.ts";
@@ -111,7 +112,11 @@ function start() {
   } as const;
   const log = createLogger(0, { write: () => undefined });
   const stop = new AbortController();
-  const run = () => runOnTarget({ config, target, client: api.client, clock, log }, stop.signal);
+  const run = () =>
+    runOnTarget(
+      { config, target, client: api.client, store: () => filePairStore(config.certDir, "unused"), clock, log },
+      stop.signal,
+    );
   return { clock, host, machine, runtime, link, api, run, stop };
 }
 
