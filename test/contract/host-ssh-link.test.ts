@@ -81,13 +81,6 @@ describe("the link to a host over SSH", () => {
       await waitFor("the late command to be killed", left, { timeoutMs: 5000 });
     });
 
-  test("with no session allowed at all the sentence says so", async () => {
-    await rig().startSshd(["MaxSessions 0"]);
-    await using host = hostOf();
-    await assert.rejects(host.run(["true"]), { code: "failed_precondition", message: /MaxSessions/ });
-    await rig().startSshd();
-  });
-
   test("a user who may do little is told what is missing, and does the rest", async () => {
     await using host = hostOf({ user: "plain" });
     const { as, missing } = await host.privileges(never);
