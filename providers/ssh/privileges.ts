@@ -9,8 +9,8 @@ import { quote } from "./quote.ts";
 import { type Session, type Sessions, discard } from "./sessions.ts";
 import { startShell } from "./shell.ts";
 
-/** A program that joins its standard streams to a socket. */
-export type RelayProgram = "python3" | "perl" | "socat" | "nc";
+/** A program that joins its standard streams to a socket; `docker` to an engine's only. */
+export type RelayProgram = "python3" | "perl" | "socat" | "nc" | "docker";
 
 /** What the login may do on the target. */
 export interface Privileges {
@@ -44,7 +44,7 @@ const sftpServers = [
   "/usr/libexec/sftp-server",
   "/usr/lib/sftp-server",
 ];
-const relayPrograms: readonly RelayProgram[] = ["python3", "perl", "socat", "nc"];
+const relayPrograms: readonly RelayProgram[] = ["python3", "perl", "socat", "nc", "docker"];
 
 /** What the login may do on the target, as the newest connection has shown it. */
 export interface PrivilegesProbe {
@@ -140,9 +140,7 @@ export function privilegesOf(told: string, { user, sudo }: Pick<SshConfig, "user
   const found = wordsOf(relays);
   const missing = [
     ...(as === "user" ? [noRoot(user, sudo)] : []),
-    ...(as === "sudo" && found.length === 0
-      ? [`The target has none of ${relayPrograms.join(", ")}, so root's sockets are out of reach: install one of them.`]
-      : []),
+    ...(as === "sudo" && !found.some((name) => name !== "docker") ? [noRelay(found)] : []),
     ...wordsOf(lacking).map(
       (name) => `The target has no ${name} program, which files need: install coreutils or busybox.`,
     ),
@@ -159,6 +157,12 @@ export function privilegesOf(told: string, { user, sudo }: Pick<SshConfig, "user
 
 function wordsOf(line: string | undefined): string[] {
   return (line ?? "").split(" ").filter((word) => word !== "");
+}
+
+function noRelay(found: readonly string[]): string {
+  const which = found.length === 0 ? "" : " but Docker's";
+  const programs = relayPrograms.filter((name) => name !== "docker").join(", ");
+  return `The target has none of ${programs}, so root's sockets${which} are out of reach: install one of them.`;
 }
 
 function noRoot(user: string, sudo: SshConfig["sudo"]): string {
