@@ -45,13 +45,7 @@ export async function runKubelet(deps: KubeletDeps, given: AbortSignal): Promise
   const target = await observeTarget(deps, cluster, waker, { signal, onReboot: () => rebooted.abort() });
   const sync = composeSync(deps, cluster, target, waker);
   const { pods, statuses } = sync;
-  const server = await composeServer({
-    ...target,
-    ...deps,
-    addresses: target.agent,
-    pods,
-    statuses,
-  });
+  const server = await composeServer({ ...target, ...deps, addresses: target.agent, pods, statuses }, signal);
   await runGroup([...server, ...cluster.running, ...target.running, ...sync.running], signal);
   return rebooted.signal.aborted && !given.aborted ? "rebooted" : "stopped";
 }

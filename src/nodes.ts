@@ -1,10 +1,11 @@
-import { createApiClient } from "./api/client.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { type Clock, systemClock } from "./lib/clock.ts";
 import { CodedError, codeOf, messageOf } from "./lib/errors.ts";
 import { type Logger, createLogger } from "./lib/log.ts";
 import { type KubeletDeps, runKubelet } from "./kubelet.ts";
 import { claimTarget } from "./claim.ts";
+import { clientFor, identityOf } from "./identity.ts";
+import { type Service, runGroup } from "./lib/service-group.ts";
 import { containerLogLimits, nodeSettings } from "./node-setup.ts";
 import { untilReachable } from "./node/unreachable.ts";
 import type { ProviderFactory } from "./seams/provider.ts";
@@ -15,12 +16,15 @@ export interface RunNodesOptions {
   readonly verbosity: number;
   readonly warnings: readonly string[];
   readonly providers: Readonly<Record<string, ProviderFactory>>;
+  /** Of the process: says where the API server is in a Pod. */
+  readonly env: Readonly<Record<string, string | undefined>>;
   readonly signal: AbortSignal;
 }
 
 /** Runs nodes side by side until the signal aborts. A node that fails does not end the others.
  *  @returns false when a node failed, each told by one line on standard error. */
-export async function runNodes({ nodes, verbosity, warnings, providers, signal }: RunNodesOptions): Promise<boolean> {
+export async function runNodes(options: RunNodesOptions): Promise<boolean> {
+  const { nodes, verbosity, warnings } = options;
   const clock = systemClock();
   const log = createLogger(verbosity);
   log.info(
@@ -30,21 +34,19 @@ export async function runNodes({ nodes, verbosity, warnings, providers, signal }
   for (const warning of warnings) log.warn({}, warning);
   const ends = await Promise.all(
     nodes.map((config) =>
-      runNode({ config, providers, clock, log: nodes.length > 1 ? log.child({ node: config.nodeName }) : log, signal }),
+      runNode({ ...options, config, clock, log: nodes.length > 1 ? log.child({ node: config.nodeName }) : log }),
     ),
   );
   return !ends.includes(false);
 }
 
-interface NodeRun {
+interface NodeRun extends Pick<RunNodesOptions, "providers" | "env" | "signal"> {
   readonly config: NodeConfig;
-  readonly providers: Readonly<Record<string, ProviderFactory>>;
   readonly clock: Clock;
   readonly log: Logger;
-  readonly signal: AbortSignal;
 }
 
-async function runNode({ config: given, providers, clock, log, signal }: NodeRun): Promise<boolean> {
+async function runNode({ config: given, providers, env, clock, log, signal }: NodeRun): Promise<boolean> {
   const { kubelet, nodeName } = given;
   try {
     const provider = providers[given.provider];
@@ -64,21 +66,17 @@ async function runNode({ config: given, providers, clock, log, signal }: NodeRun
       log,
     });
     const config: NodeConfig = { ...given, rootDir: target.rootDir ?? given.rootDir };
-    const { kubeconfig } = config;
-    if (kubeconfig === undefined)
-      throw new CodedError(
-        "invalid_argument",
-        "--kubeconfig is not given: graftlet needs the path of a kubeconfig, also where it runs in a Pod",
-      );
-    await using client = createApiClient({
-      kubeconfig,
-      clock,
-      log,
-      userAgent: `graftlet/${graftletVersion}`,
-      qps: kubelet.kubeAPIQPS,
-      burst: kubelet.kubeAPIBurst,
-    });
-    while ((await runOnTarget({ config, target, client, clock, log }, signal)) === "again");
+    const identity = await identityOf({ config, env, clock, log }, signal);
+    await using client = clientFor({ config, env, clock, log }, identity.access);
+    const ended = new AbortController();
+    const node: Service = {
+      name: `node ${nodeName}`,
+      async run(stop) {
+        while ((await runOnTarget({ config, target, client, clock, log }, stop)) === "again");
+        ended.abort();
+      },
+    };
+    await runGroup([...identity.running, node], AbortSignal.any([signal, ended.signal]));
     log.info({}, "graftlet has stopped, its pods run on");
     return true;
   } catch (error) {

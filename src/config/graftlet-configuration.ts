@@ -13,7 +13,7 @@ import { taints } from "./object-types.ts";
 import type { Options } from "./option-fields.ts";
 import { refuse } from "./refusal.ts";
 import { field, optional, type Shape, type ValueOf } from "./schema.ts";
-import { int32, isRecord, text, textMap, type ValueType } from "./value-types.ts";
+import { int32, isRecord, oneOf, text, textMap, type ValueType } from "./value-types.ts";
 
 const itsKind = { apiVersion: "graftlet.dev/v1alpha1", kind: "GraftletConfiguration" };
 
@@ -36,6 +36,7 @@ const nodeFields = {
   providerConfig: optional(group),
   kubeletConfiguration: field(group, {}),
   kubeconfig: optional(text),
+  identity: field(oneOf("node", "serviceAccount"), "node"),
   rootDir: optional(text),
   labels: field(textMap({ sign: "=" }), {}),
   taints: optional(taints),
@@ -101,6 +102,8 @@ function draftOf(
         entry.kubeconfig ? `${where}.kubeconfig` : "--kubeconfig",
         entry.kubeconfig ?? at.options.kubeconfig,
       ),
+      bootstrapKubeconfig: undefined,
+      identity: entry.identity,
       kubelet: {
         ...kubelet,
         port: entry.port ?? kubelet.port,
