@@ -8,8 +8,8 @@ import { kubeletAddresses } from "./kubelet-address.ts";
 import { clientFor, identityOf } from "./identity.ts";
 import { type Service, runGroup } from "./lib/service-group.ts";
 import { containerLogLimits, nodeSettings } from "./node-setup.ts";
-import { untilReachable } from "./node/unreachable.ts";
-import type { ProviderFactory } from "./seams/provider.ts";
+import { createTroubleTeller, untilReachable, untilWorthATry } from "./node/unreachable.ts";
+import { type ProviderFactory, TargetError } from "./seams/provider.ts";
 import { graftletVersion, kubeletVersion } from "./version.ts";
 
 export interface RunNodesOptions {
@@ -92,23 +92,38 @@ async function runNode({ config: given, providers, env, clock, log, signal }: No
   }
 }
 
-/** Runs the node on its target once that can be reached, for as long as the target lives.
+/** Runs the node on its target once that can be reached and worked on, for as long as the target lives. What is wrong with a
+ *  target on another machine is its Node's condition, and tried again.
  *  @returns `again` when it should be run anew: the target has booted, or was lost while the node started. */
 export async function runOnTarget(deps: KubeletDeps, signal: AbortSignal): Promise<"stopped" | "again"> {
   const { config, target, client, clock, log } = deps;
   const { host, link } = target;
-  if (link) {
-    const identity = nodeSettings(config);
-    const { registerNode } = identity;
-    await untilReachable({ host, link, client, identity, registerNode, clock, log }, signal);
+  if (!link) return runClaimed(deps, signal);
+  const identity = nodeSettings(config);
+  const { registerNode } = identity;
+  const teller = createTroubleTeller({ client, identity, registerNode, clock, log });
+  for (let told = ""; ; ) {
+    await untilReachable({ host, link, teller, clock }, signal);
+    try {
+      return await runClaimed(deps, signal);
+    } catch (error) {
+      // Whatever failed may have failed for that; what did not fails again once the target is back.
+      if (link.trouble() !== undefined && !signal.aborted) {
+        log.warn({ err: error }, "the target was lost while its node started, will try again");
+        return "again";
+      }
+      if (!(error instanceof TargetError) || signal.aborted) throw error;
+      if (error.message !== told)
+        log.warn({ err: error, reason: error.reason }, "the node cannot start on its target, will try again");
+      told = error.message;
+      await teller.tell(error, signal);
+      await untilWorthATry({ link, clock }, signal);
+    }
   }
-  try {
-    await using _claim = await claimTarget({ ...target, clock }, config, signal);
-    return (await runKubelet(deps, signal)) === "rebooted" ? "again" : "stopped";
-  } catch (error) {
-    // Whatever failed may have failed for that; what did not fails again once the target is back.
-    if (link?.trouble() === undefined || signal.aborted) throw error;
-    log.warn({ err: error }, "the target was lost while its node started, will try again");
-    return "again";
-  }
+}
+
+async function runClaimed(deps: KubeletDeps, signal: AbortSignal): Promise<"stopped" | "again"> {
+  const { config, target, clock } = deps;
+  await using _claim = await claimTarget({ ...target, clock }, config, signal);
+  return (await runKubelet(deps, signal)) === "rebooted" ? "again" : "stopped";
 }
