@@ -14,7 +14,7 @@ export function fakePresence(): FakePresence {
   let back: PromiseWithResolvers<void> | undefined;
   return {
     async present(signal) {
-      while (back && !signal.aborted) await Promise.race([back.promise, onAbort(signal)]);
+      for (let wait = back; wait && !signal.aborted; wait = back) await Promise.race([wait.promise, onAbort(signal)]);
       throwIfAborted(signal);
       return here.signal;
     },
