@@ -131,7 +131,17 @@ async function observeTarget(
   const targetClock = createTargetClock({ ...target, clock, log });
   const podCidr = createPodCidr({ nodes, runtime, clock, log });
   const running: readonly Service[] = [...way, targetClock, health, podCidr, ...agent.services, shown];
-  return { settled: reboot?.settled, ownerLabels, targetClock, rights, logs, pleg, health, agent, running };
+  return {
+    ...(reboot && { presence: reboot.present }),
+    ownerLabels,
+    targetClock,
+    rights,
+    logs,
+    pleg,
+    health,
+    agent,
+    running,
+  };
 }
 
 /** The node's status says at once when its target is lost, and when it is back. */
