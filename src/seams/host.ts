@@ -95,6 +95,7 @@ export interface RunResult {
 export interface HostProcess extends AsyncDisposable {
   readonly pid: number;
   readonly stdin: Writable;
+  /** Where the target is another machine its end may be told only once standard error has ended too. */
   readonly stdout: Readable;
   readonly stderr: Readable;
   /** Exit code as in RunResult. */
