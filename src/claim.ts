@@ -3,11 +3,11 @@ import type { NodeConfig } from "./config/node-config.ts";
 import { missingDirectories, ownDirectory, readGroundRecord, writeGroundRecord } from "./host/ground-record.ts";
 import { acquireLocks, type HeldLocks, type LockRequest, LockTaken } from "./host/lock.ts";
 import type { Clock } from "./lib/clock.ts";
-import { CodedError, hasCode, messageOf } from "./lib/errors.ts";
+import { codeOf, hasCode, messageOf } from "./lib/errors.ts";
 import type { Logger } from "./lib/log.ts";
-import { RuntimeInUse, refuseNeighbour } from "./neighbour.ts";
+import { refuseNeighbour, runtimeInUse } from "./neighbour.ts";
 import { logLinksDirectory } from "./node-setup.ts";
-import type { Target } from "./seams/provider.ts";
+import { type Target, TargetError } from "./seams/provider.ts";
 
 export type ClaimedTarget = Pick<Target, "host" | "sharing" | "runtimeSocket">;
 
@@ -20,7 +20,7 @@ export interface ClaimDeps {
 /** A target that is this node's to work on. */
 export interface Claim extends AsyncDisposable {
   /** Takes the target again where the claim was lost with the connection; does nothing while it stands.
-   *  @throws RuntimeInUse when somebody else has taken it meanwhile. */
+   *  @throws TargetError RuntimeInUse when somebody else has taken it meanwhile. */
   renew(signal: AbortSignal): Promise<void>;
 }
 
@@ -36,8 +36,8 @@ const findMs = 10_000;
 
 /** Makes sure that this is the only agent on its root directory, and on its runtime unless it is shared, and that no kubelet runs
  *  on the target. Notes in the root directory whose it is, and what the node found missing on the target.
- *  @throws RuntimeInUse when somebody else is there; permission_denied, one sentence, when the root directory cannot be
- *  written. */
+ *  @throws TargetError, one sentence, when somebody else is there (RuntimeInUse), or the root directory cannot be written or
+ *  locked; unavailable and deadline_exceeded as the host does. */
 export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: AbortSignal): Promise<Claim> {
   const { host, sharing } = deps.target;
   const { nodeName, rootDir } = node;
@@ -70,13 +70,31 @@ async function makeLockFile(host: ClaimedTarget["host"], rootDir: string, signal
     await host.fs.apply([{ do: "mkdir", path: directory, mode: 0o700, parents: true }], signal);
     await host.fs.apply([{ do: "write", path: lockFile(rootDir), data: "", mode: 0o600 }], signal);
   } catch (error) {
-    if (hasCode(error, "unavailable", "deadline_exceeded")) throw error;
-    throw new CodedError(
-      "permission_denied",
-      `--root-dir ${JSON.stringify(rootDir)} is not writable (${messageOf(error)}): make it so, or name another directory`,
-      { cause: error },
-    );
+    throw unwritable(rootDir, error);
   }
+}
+
+/** What says nothing of the root directory, but of the way to it. */
+function isOfTheWay(error: unknown): boolean {
+  return hasCode(error, "unavailable", "deadline_exceeded", "cancelled");
+}
+
+function unwritable(rootDir: string, cause: unknown): unknown {
+  if (isOfTheWay(cause)) return cause;
+  const directory = `--root-dir ${JSON.stringify(rootDir)}`;
+  return hasCode(cause, "resource_exhausted")
+    ? new TargetError(
+        "RootDirFull",
+        "resource_exhausted",
+        `${directory} has no space left (${messageOf(cause)}): free some on the target, or name another directory`,
+        { cause },
+      )
+    : new TargetError(
+        "RootDirUnusable",
+        "permission_denied",
+        `${directory} is not writable (${messageOf(cause)}): make it so, or name another directory`,
+        { cause },
+      );
 }
 
 /** The file that whoever works on a root directory locks. */
@@ -84,26 +102,27 @@ export function lockFile(rootDir: string): string {
   return `${ownDirectory(rootDir)}/lock`;
 }
 
-/** Tries until what held the locks before has ended. @throws RuntimeInUse when it is somebody else who holds them. */
+/** Tries until what held the locks before has ended. @throws TargetError RuntimeInUse when it is somebody else who holds them. */
 async function takeAgain(deps: ClaimDeps, rootDir: string, signal: AbortSignal): Promise<HeldLocks> {
   const deadline = deps.clock.monotonic() + renewMs;
   for (;;) {
     try {
       return await take(deps, rootDir, signal);
     } catch (error) {
-      if (!(error instanceof RuntimeInUse) || deps.clock.monotonic() >= deadline) throw error;
+      if (!(error instanceof TargetError && error.reason === "RuntimeInUse") || deps.clock.monotonic() >= deadline)
+        throw error;
     }
     await deps.clock.sleep(renewEveryMs, signal);
   }
 }
 
 /** Locks the root directory, and the directory of the runtime's socket: there two nodes meet whatever their root directories,
- *  and whichever machine each of them runs on. @throws RuntimeInUse. */
+ *  and whichever machine each of them runs on. @throws TargetError RuntimeInUse. */
 function take(deps: ClaimDeps, rootDir: string, signal: AbortSignal): Promise<HeldLocks> {
   return lockTarget(deps, rootDir, [{ path: lockFile(rootDir) }], signal);
 }
 
-/** Holds locks of a root directory's, and the one of the runtime where that is known and can be locked. @throws RuntimeInUse. */
+/** Holds locks of a root directory's, and the one of the runtime where that is known and can be locked. @throws TargetError RuntimeInUse. */
 export async function lockTarget(
   { target, clock, log }: ClaimDeps,
   rootDir: string,
@@ -120,7 +139,7 @@ export async function lockTarget(
     if (directory === undefined) return await acquireLocks(host, own, signal);
     const runtime: LockRequest = { path: directory, shared: sharing === "shared" };
     return await acquireLocks(host, [...own, runtime], signal).catch(async (error: unknown) => {
-      if (error instanceof LockTaken || hasCode(error, "unavailable", "cancelled", "not_found")) throw error;
+      if (error instanceof LockTaken || hasCode(error, "not_found") || isOfTheWay(error)) throw error;
       log.info(
         { err: error },
         "the runtime's directory cannot be locked: whether another node has it is not looked at",
@@ -128,8 +147,7 @@ export async function lockTarget(
       return acquireLocks(host, own, signal);
     });
   } catch (error) {
-    if (!(error instanceof LockTaken)) throw error;
-    throw error.path === directory ? runtimeTaken(error) : rootTaken(error, rootDir);
+    throw unlockable(rootDir, directory, error);
   }
 }
 
@@ -158,16 +176,25 @@ async function socketDirectory(
   });
 }
 
-function rootTaken(error: LockTaken, rootDir: string): RuntimeInUse {
-  return new RuntimeInUse(
-    `--root-dir ${JSON.stringify(rootDir)} is in use by another graftlet (RuntimeInUse): stop that one, or name another directory`,
-    { cause: error },
-  );
-}
-
-function runtimeTaken(error: LockTaken): RuntimeInUse {
-  return new RuntimeInUse(
-    `the container runtime in ${error.path} on the target is in use by another graftlet (RuntimeInUse): stop that one, or let all of them share it (sharing: shared), for nodes that do not share a runtime delete each other's pods`,
-    { cause: error },
+function unlockable(rootDir: string, runtimeDirectory: string | undefined, cause: unknown): unknown {
+  if (isOfTheWay(cause)) return cause;
+  const directory = `--root-dir ${JSON.stringify(rootDir)}`;
+  if (cause instanceof LockTaken)
+    return cause.path === runtimeDirectory
+      ? runtimeInUse(
+          `the container runtime in ${cause.path} on the target is in use by another graftlet (RuntimeInUse): stop that one, or let all of them share it (sharing: shared), for nodes that do not share a runtime delete each other's pods`,
+          cause,
+        )
+      : runtimeInUse(
+          `${directory} is in use by another graftlet (RuntimeInUse): stop that one, or name another directory`,
+          cause,
+        );
+  return new TargetError(
+    "RootDirUnusable",
+    codeOf(cause),
+    hasCode(cause, "not_found")
+      ? `${directory} cannot be locked, for the target has no flock program: install util-linux or busybox there`
+      : `${directory} cannot be locked (${messageOf(cause)}): name a directory on a file system that has locks`,
+    { cause },
   );
 }

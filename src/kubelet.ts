@@ -3,6 +3,7 @@ import { createEventRecorder } from "./api/events.ts";
 import { createNodeWatch, createServiceLister } from "./api/listers.ts";
 import { createObjectCaches } from "./api/objects.ts";
 import { createTokenSource } from "./api/tokens.ts";
+import type { PairStore } from "./certificates/pair-store.ts";
 import type { Claim } from "./claim.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { ContainerState } from "./gen/cri.ts";
@@ -13,7 +14,6 @@ import { composeSync } from "./kubelet-sync.ts";
 import type { Clock } from "./lib/clock.ts";
 import type { Logger } from "./lib/log.ts";
 import { type Service, onAbort, runGroup } from "./lib/service-group.ts";
-import { RuntimeInUse } from "./neighbour.ts";
 import { createNodeAgent } from "./node/node-agent.ts";
 import { ownAddresses } from "./node/own-addresses.ts";
 import { createPodCidr } from "./node/pod-cidr.ts";
@@ -27,7 +27,7 @@ import { nodeLabel } from "./pod/labels.ts";
 import { createLogReader } from "./runtime/logs/reader.ts";
 import { readTerminationMessage } from "./runtime/termination-message.ts";
 import type { Host } from "./seams/host.ts";
-import type { Target, TargetLink } from "./seams/provider.ts";
+import { type Target, TargetError, type TargetLink } from "./seams/provider.ts";
 
 export interface KubeletDeps {
   readonly config: NodeConfig;
@@ -35,6 +35,8 @@ export interface KubeletDeps {
   /** That the target is this node's. */
   readonly claim: Pick<Claim, "renew">;
   readonly client: ApiClient;
+  /** Where a certificate of that name is kept. */
+  readonly store: (name: string) => PairStore;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -52,13 +54,7 @@ export async function runKubelet(deps: KubeletDeps, given: AbortSignal): Promise
   const target = await observeTarget(deps, cluster, waker, { signal, onReboot: () => anew.abort() });
   const sync = composeSync(deps, cluster, target, waker);
   const { pods, statuses } = sync;
-  const server = await composeServer({
-    ...target,
-    ...deps,
-    addresses: target.agent,
-    pods,
-    statuses,
-  });
+  const server = await composeServer({ ...target, ...deps, addresses: target.agent, pods, statuses }, signal);
   await runGroup([...server, ...cluster.running, ...target.running, ...sync.running], signal);
   return anew.signal.aborted && !given.aborted ? "again" : "stopped";
 }
@@ -112,7 +108,7 @@ async function observeTarget(
     {
       settings: nodeSettings(config),
       client,
-      ownAddresses: target.link ? ownAddresses() : undefined,
+      ownAddresses: target.link || config.kubeletAddress.of !== "host" ? ownAddresses() : undefined,
       nodes,
       host,
       images: runtime,
@@ -142,7 +138,17 @@ async function observeTarget(
   const targetClock = createTargetClock({ ...target, clock, log });
   const podCidr = createPodCidr({ nodes, runtime, clock, log });
   const running: readonly Service[] = [...way, targetClock, health, podCidr, ...agent.services, shown];
-  return { settled: reboot?.settled, ownerLabels, targetClock, rights, logs, pleg, health, agent, running };
+  return {
+    ...(reboot && { presence: reboot.present }),
+    ownerLabels,
+    targetClock,
+    rights,
+    logs,
+    pleg,
+    health,
+    agent,
+    running,
+  };
 }
 
 /** Why a node cannot go on after its target was out of reach. */
@@ -155,7 +161,7 @@ async function unfitness(
   try {
     await claim.renew(signal);
   } catch (error) {
-    if (error instanceof RuntimeInUse) return error.message;
+    if (error instanceof TargetError) return error.message;
     throw error;
   }
   const changed = changedFacts(facts, await readFacts(host, signal));

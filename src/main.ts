@@ -6,7 +6,8 @@ import { processTerminal } from "./terminal.ts";
 
 /** The process edge: flags ▷ configuration ▷ nodes ▷ run until a signal. What the nodes need is loaded only when they run. */
 async function main(): Promise<number> {
-  const asked = parseCommandLine(process.argv.slice(2), processIo());
+  const io = processIo();
+  const asked = parseCommandLine(process.argv.slice(2), io);
   if (asked.kind === "help" || asked.kind === "version") {
     process.stdout.write(`${asked.text}\n`);
     return 0;
@@ -21,7 +22,7 @@ async function main(): Promise<number> {
     return (await runRemoval({ ...asked, providers, terminal: processTerminal(), signal })) ? 0 : 1;
   }
   const { runNodes } = await import("./nodes.ts");
-  return (await runNodes({ ...asked, providers, signal })) ? 0 : 1;
+  return (await runNodes({ ...asked, providers, env: io.env, signal })) ? 0 : 1;
 }
 
 main().then(

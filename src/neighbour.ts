@@ -1,18 +1,15 @@
 import type { Clock } from "./lib/clock.ts";
-import { CodedError } from "./lib/errors.ts";
 import type { Host } from "./seams/host.ts";
-import type { Sharing } from "./seams/provider.ts";
+import { type Sharing, TargetError } from "./seams/provider.ts";
 import { serverName } from "./server/healthz.ts";
 
 const kubeletHealthPort = 10_248;
 /** Whoever listens there and says nothing for so long, milliseconds, is no kubelet. */
 const answerWithinMs = 2_000;
 
-/** Somebody else works on the target; the message says who, and what to do. */
-export class RuntimeInUse extends CodedError {
-  constructor(message: string, options?: ErrorOptions) {
-    super("failed_precondition", message, options);
-  }
+/** Somebody else works on the target; the sentence says who, and what to do. */
+export function runtimeInUse(sentence: string, cause?: unknown): TargetError {
+  return new TargetError("RuntimeInUse", "failed_precondition", sentence, cause === undefined ? {} : { cause });
 }
 
 export interface NeighbourDeps {
@@ -22,11 +19,11 @@ export interface NeighbourDeps {
 }
 
 /** Looks whether a kubelet, or another graftlet, answers on the target. Nodes that share their runtime leave each other's pods
- *  alone, so they may stand side by side. @throws RuntimeInUse. */
+ *  alone, so they may stand side by side. @throws TargetError RuntimeInUse. */
 export async function refuseNeighbour({ host, sharing, clock }: NeighbourDeps, signal: AbortSignal): Promise<void> {
   const neighbour = await kubeletOn(host, clock.within(answerWithinMs, signal));
   if (neighbour === "none" || (neighbour === "sharing graftlet" && sharing === "shared")) return;
-  throw new RuntimeInUse(
+  throw runtimeInUse(
     `another agent answers on the target's port ${kubeletHealthPort} (RuntimeInUse): stop the kubelet or graftlet that runs there, for two agents on one runtime delete each other's pods`,
   );
 }

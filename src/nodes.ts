@@ -1,15 +1,17 @@
-import { createApiClient } from "./api/client.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { type Clock, systemClock } from "./lib/clock.ts";
 import { CodedError, codeOf, messageOf } from "./lib/errors.ts";
 import { type Logger, createLogger } from "./lib/log.ts";
 import { type KubeletDeps, runKubelet } from "./kubelet.ts";
-import { type Claim, claimTarget } from "./claim.ts";
+import { claimTarget } from "./claim.ts";
+import { kubeletAddresses } from "./kubelet-address.ts";
+import { clientFor, identityOf } from "./identity.ts";
+import { type Service, runGroup } from "./lib/service-group.ts";
+import type { NodeSettings } from "./node/node-agent.ts";
 import { containerLogLimits, nodeSettings } from "./node-setup.ts";
-import { RuntimeInUse } from "./neighbour.ts";
 import { lastRenewed } from "./node/lease.ts";
-import { tell, untilReachable } from "./node/unreachable.ts";
-import type { ProviderFactory } from "./seams/provider.ts";
+import { createTroubleTeller, untilReachable, untilWorthATry } from "./node/unreachable.ts";
+import { type ProviderFactory, TargetError } from "./seams/provider.ts";
 import { graftletVersion, kubeletVersion } from "./version.ts";
 
 export interface RunNodesOptions {
@@ -17,12 +19,15 @@ export interface RunNodesOptions {
   readonly verbosity: number;
   readonly warnings: readonly string[];
   readonly providers: Readonly<Record<string, ProviderFactory>>;
+  /** Of the process: says where the API server is in a Pod. */
+  readonly env: Readonly<Record<string, string | undefined>>;
   readonly signal: AbortSignal;
 }
 
 /** Runs nodes side by side until the signal aborts. A node that fails does not end the others.
  *  @returns false when a node failed, each told by one line on standard error. */
-export async function runNodes({ nodes, verbosity, warnings, providers, signal }: RunNodesOptions): Promise<boolean> {
+export async function runNodes(options: RunNodesOptions): Promise<boolean> {
+  const { nodes, verbosity, warnings } = options;
   const clock = systemClock();
   const log = createLogger(verbosity);
   log.info(
@@ -32,21 +37,19 @@ export async function runNodes({ nodes, verbosity, warnings, providers, signal }
   for (const warning of warnings) log.warn({}, warning);
   const ends = await Promise.all(
     nodes.map((config) =>
-      runNode({ config, providers, clock, log: nodes.length > 1 ? log.child({ node: config.nodeName }) : log, signal }),
+      runNode({ ...options, config, clock, log: nodes.length > 1 ? log.child({ node: config.nodeName }) : log }),
     ),
   );
   return !ends.includes(false);
 }
 
-interface NodeRun {
+interface NodeRun extends Pick<RunNodesOptions, "providers" | "env" | "signal"> {
   readonly config: NodeConfig;
-  readonly providers: Readonly<Record<string, ProviderFactory>>;
   readonly clock: Clock;
   readonly log: Logger;
-  readonly signal: AbortSignal;
 }
 
-async function runNode({ config: given, providers, clock, log, signal }: NodeRun): Promise<boolean> {
+async function runNode({ config: given, providers, env, clock, log, signal }: NodeRun): Promise<boolean> {
   const { kubelet, nodeName } = given;
   try {
     const provider = providers[given.provider];
@@ -65,24 +68,20 @@ async function runNode({ config: given, providers, clock, log, signal }: NodeRun
       clock,
       log,
     });
-    const config: NodeConfig = { ...given, rootDir: target.rootDir ?? given.rootDir };
-    const { kubeconfig } = config;
-    if (kubeconfig === undefined)
-      throw new CodedError(
-        "invalid_argument",
-        "--kubeconfig is not given: graftlet needs the path of a kubeconfig, also where it runs in a Pod",
-      );
-    await using client = createApiClient({
-      kubeconfig,
-      clock,
-      log,
-      userAgent: `graftlet/${graftletVersion}`,
-      qps: kubelet.kubeAPIQPS,
-      burst: kubelet.kubeAPIBurst,
-    });
-    const deps = { config, target, client, clock, log };
-    let end = await runOnTarget(deps, "refuse", signal);
-    while (end === "again") end = await runOnTarget(deps, "wait", signal);
+    await using identity = await identityOf({ config: given, env, clock, log }, signal);
+    await using client = clientFor({ config: given, env, clock, log }, identity.access);
+    const { account, store } = identity;
+    const nodeIPs = await kubeletAddresses(given, { account, clock, log }, signal);
+    const config: NodeConfig = { ...given, nodeIPs, rootDir: target.rootDir ?? given.rootDir };
+    const ended = new AbortController();
+    const node: Service = {
+      name: `node ${nodeName}`,
+      async run(stop) {
+        while ((await runOnTarget({ config, target, client, store, clock, log }, stop)) === "again");
+        ended.abort();
+      },
+    };
+    await runGroup([...identity.running, node], AbortSignal.any([signal, ended.signal]));
     log.info({}, "graftlet has stopped, its pods run on");
     return true;
   } catch (error) {
@@ -95,62 +94,55 @@ async function runNode({ config: given, providers, clock, log, signal }: NodeRun
   }
 }
 
-/** Runs the node on its target once that can be reached, for as long as it stays what it is.
- *  @param whenInUse what to do when somebody else works on the target: a node that has worked there waits.
- *  @returns `again` when it should be run anew: the target has booted or is another's, or was lost while the node started.
- *  @throws RuntimeInUse where a node that starts is refused. */
-export async function runOnTarget(
-  deps: Omit<KubeletDeps, "claim">,
-  whenInUse: "refuse" | "wait",
-  signal: AbortSignal,
-): Promise<"stopped" | "again"> {
+/** Runs the node on its target once that can be reached and worked on, for as long as the target lives. What is wrong with a
+ *  target on another machine is its Node's condition, and tried again.
+ *  @returns `again` when it should be run anew: the target has booted, is another's or not as it was, or was lost while the
+ *  node started. */
+export async function runOnTarget(deps: Omit<KubeletDeps, "claim">, signal: AbortSignal): Promise<"stopped" | "again"> {
   const { config, target, client, clock, log } = deps;
   const { host, link } = target;
-  if (link) {
-    const identity = nodeSettings(config);
-    const { registerNode } = identity;
-    await untilReachable({ host, link, client, identity, registerNode, clock, log }, signal);
-  }
-  try {
-    await using claim = await (whenInUse === "wait" ? untilClaimed(deps, signal) : claimTarget(deps, config, signal));
-    return await runKubelet({ ...deps, claim }, signal);
-  } catch (error) {
-    // Whatever failed may have failed for that; what did not fails again once the target is back.
-    if (link?.trouble() === undefined || signal.aborted) throw error;
-    log.warn({ err: error }, "the target was lost while its node started, will try again");
-    return "again";
+  if (!link) return runClaimed(deps, signal);
+  const identity = nodeSettings(config);
+  const { registerNode } = identity;
+  const teller = createTroubleTeller({ client, identity, registerNode, clock, log });
+  for (let told = ""; ; ) {
+    await untilReachable({ host, link, teller, clock }, signal);
+    try {
+      return await runClaimed(deps, signal);
+    } catch (error) {
+      // Whatever failed may have failed for that; what did not fails again once the target is back.
+      if (link.trouble() !== undefined && !signal.aborted) {
+        log.warn({ err: error }, "the target was lost while its node started, will try again");
+        return "again";
+      }
+      if (!(error instanceof TargetError) || signal.aborted) throw error;
+      if (error.message !== told)
+        log.warn({ err: error, reason: error.reason }, "the node cannot start on its target, will try again");
+      told = error.message;
+      if (!(error.reason === "RuntimeInUse" && (await isKept(deps, identity, signal))))
+        await teller.tell(error, signal);
+      await untilWorthATry({ link, clock }, signal);
+    }
   }
 }
 
-/** How often a target that is somebody else's is asked for, milliseconds. */
-const claimEveryMs = 10_000;
+async function runClaimed(deps: Omit<KubeletDeps, "claim">, signal: AbortSignal): Promise<"stopped" | "again"> {
+  await using claim = await claimTarget(deps, deps.config, signal);
+  return await runKubelet({ ...deps, claim }, signal);
+}
 
-/** Waits until the target is this node's again. Meanwhile its Node says whose it is, unless somebody renews the Lease: then another
- *  graftlet keeps this very node. */
-async function untilClaimed(deps: Omit<KubeletDeps, "claim">, signal: AbortSignal): Promise<Claim> {
-  const { config, client, clock, log } = deps;
-  const identity = nodeSettings(config);
-  const { registerNode, leaseSeconds, nodeName } = identity;
-  // Longer than from one renewal to the next.
-  const everyMs = Math.max(claimEveryMs, (leaseSeconds * 1000) / 3);
-  let before: string | undefined;
-  let told = "";
-  for (;;) {
-    try {
-      return await claimTarget(deps, config, signal);
-    } catch (error) {
-      if (!(error instanceof RuntimeInUse)) throw error;
-      if (told !== error.message) log.warn({ err: error }, "the target is another's now: its node waits");
-      told = error.message;
-      const trouble = { reason: "RuntimeInUse", message: error.message };
-      try {
-        const renewed = await lastRenewed(client, nodeName, signal);
-        if (before === (renewed ?? "none")) await tell({ client, clock, identity, registerNode }, trouble, signal);
-        before = renewed ?? "none";
-      } catch (failure) {
-        log.warn({ err: failure, code: codeOf(failure) }, "node status was not written, will retry");
-      }
-    }
-    await clock.sleep(everyMs, signal);
+/** Whether somebody has renewed the node's Lease in the last half of its time: then another graftlet keeps this very node, and
+ *  says of it what is to be said. */
+async function isKept(
+  { client, clock, log }: Omit<KubeletDeps, "claim">,
+  { nodeName, leaseSeconds }: NodeSettings,
+  signal: AbortSignal,
+): Promise<boolean> {
+  try {
+    const renewedAt = await lastRenewed(client, nodeName, signal);
+    return renewedAt !== undefined && clock.now() - renewedAt < leaseSeconds * 500;
+  } catch (error) {
+    if (!signal.aborted) log.warn({ err: error, code: codeOf(error) }, "the node's lease could not be read");
+    return false;
   }
 }

@@ -6,14 +6,14 @@ import { ownDirectory } from "./host/ground-record.ts";
 import { type Clock, systemClock } from "./lib/clock.ts";
 import { CodedError } from "./lib/errors.ts";
 import { createLogger, type Logger } from "./lib/log.ts";
-import { RuntimeInUse, refuseNeighbour } from "./neighbour.ts";
+import { refuseNeighbour } from "./neighbour.ts";
 import { containerLogLimits, logLinksDirectory } from "./node-setup.ts";
 import { type CgroupLayout, tierCgroup } from "./pod/cgroup-path.ts";
 import { execute, type Outcome } from "./remove/execute.ts";
 import { lineOf, type Plan, removalPlan, thingsOf } from "./remove/plan.ts";
 import { survey } from "./remove/survey.ts";
 import { createCgroupLayout } from "./resources/cgroup-layout.ts";
-import type { ProviderFactory, Target } from "./seams/provider.ts";
+import { type ProviderFactory, type Target, TargetError } from "./seams/provider.ts";
 import type { Terminal } from "./terminal.ts";
 
 export interface RemovalOptions {
@@ -93,7 +93,7 @@ export async function removeFrom(deps: RemovalDeps, signal: AbortSignal): Promis
   return report(terminal, node.nodeName, await execute({ host, runtime, cgroups, say: terminal.say }, plan, signal));
 }
 
-/** Keeps everybody else off while things are removed. @throws RuntimeInUse, one sentence. */
+/** Keeps everybody else off while things are removed. @throws TargetError, one sentence. */
 async function holdTarget(
   { target, clock }: RemovalDeps,
   rootDir: string,
@@ -111,8 +111,8 @@ async function holdTarget(
       throw error;
     }
   } catch (error) {
-    if (!(error instanceof RuntimeInUse)) throw error;
-    throw new RuntimeInUse(`nothing was removed: ${error.message}`, { cause: error });
+    if (!(error instanceof TargetError)) throw error;
+    throw new TargetError(error.reason, error.code, `nothing was removed: ${error.message}`, { cause: error });
   }
 }
 

@@ -1,4 +1,5 @@
-/** A program of the target that joins its standard input and output to a TCP connection. */
+/** A program of the target that joins its standard input and output to a TCP connection. Once it is connected nothing has its
+ *  standard error open any more: sshd tells of the end of a command's output only when that of its errors has come too. */
 export interface RelayProgram {
   /** Starts it. @param address a loopback address. */
   readonly argv: (address: string, port: number) => readonly string[];
@@ -29,6 +30,7 @@ try:
 except OSError as error:
     sys.exit(error.strerror or str(error))
 os.write(2, b"connected\\n")
+os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 def copy(read, write):
     data = read(65536)
     while data:
@@ -62,6 +64,7 @@ $SIG{PIPE} = "IGNORE";
 my $peer = IO::Socket::IP->new(PeerHost => $ARGV[0], PeerPort => $ARGV[1], GetAddrInfoFlags => AI_NUMERICHOST)
   or die "$!\\n";
 syswrite STDERR, "connected\\n";
+open STDERR, ">", "/dev/null";
 sub copy {
   my ($from, $to) = @_;
   while (sysread $from, my $data, 65536) {
@@ -80,12 +83,32 @@ close STDOUT;
 waitpid $sender, 0;
 `;
 
+/** socat goes on writing to its standard error: it is given a pipe, from which is handed on what it says until it has
+ *  connected. The shell itself holds nothing of what socat ends. */
+const quietly = `
+trap "" PIPE
+exec 3<&0 4>&1
+"$@" <&3 2>&1 >&4 3<&- 4>&- | {
+  exec 3<&- 4>&-
+  while IFS= read -r line; do
+    echo "$line" >&2
+    case $line in *"starting data transfer loop"*) exit ;; esac
+  done
+} &
+exec 0<&- 1>&- 2>&- 3<&- 4>&-
+wait
+`;
+
 /** Seconds that socat goes on with one direction when the other has ended: as long as an idle stream may live. */
 const halfClosedSeconds = "14400";
 
 const programs: Readonly<Record<string, RelayProgram>> = {
   socat: {
     argv: (address, port) => [
+      "sh",
+      "-c",
+      quietly,
+      "sh",
       "socat",
       "-d",
       "-d",

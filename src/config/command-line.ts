@@ -70,7 +70,7 @@ export function parseCommandLine(argv: readonly string[], io: ConfigIo): ParseRe
   if (read.kind === "version") return { kind: "version", text: versionText() };
   const options = optionsFrom(read.values);
   if (options.nodes !== undefined) return severalNodes(io, options.nodes, options, read.values);
-  const kubeconfig = kubeconfigFrom(io, "--kubeconfig", options.kubeconfig);
+  const kubeconfig = kubeconfigFrom(io, "--kubeconfig", options.kubeconfig, options.bootstrapKubeconfig);
   const node = { ...oneNode(io, options, read.values), kubeconfig };
   return {
     kind: "run",
@@ -107,7 +107,7 @@ function parseRemove(argv: readonly string[], io: ConfigIo): ParseResult {
 
 function nodeAmong(io: ConfigIo, options: Options, name: unknown): NodeConfig {
   const path = options.nodes ?? "";
-  const nodes = readNodes(io, path, options, () => undefined);
+  const nodes = readNodes(io, path, options, "remove");
   const names = nodes.map(({ nodeName }) => nodeName).join(", ");
   const [only, second] = name === undefined ? nodes : nodes.filter(({ nodeName }) => nodeName === name);
   if (only && !second) return only;
@@ -156,6 +156,10 @@ function oneNode(io: ConfigIo, options: Options, flags: Flags): NodeConfig {
     provider: options.provider,
     providerConfig: providerFile === undefined ? undefined : readDocument(io, "--provider-config", providerFile),
     kubeconfig: undefined,
+    bootstrapKubeconfig: options.bootstrapKubeconfig || undefined,
+    identity: "node",
+    certificateSecret: undefined,
+    kubeletAddress: { of: "host" },
     kubelet,
     rootDir: absoluteDirectory("--root-dir", options.rootDir),
     certDir: absoluteDirectory("--cert-dir", options.certDir),

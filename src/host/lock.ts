@@ -24,11 +24,26 @@ export class LockTaken extends CodedError {
   }
 }
 
-/** Exit codes of flock when somebody else has the first lock, the second, … */
+/** Exit codes of the command when somebody else has the first lock, the second, … */
 const conflict = 101;
+/** What a shell ends with where there is no such program. */
+const noProgram = 127;
+
+/** The command that holds locks as long as its standard input is open, and says so in a line: a shell that opens what is locked,
+ *  and of which flock, util-linux's or busybox's, locks what is open. */
+export function lockCommand(locks: readonly LockRequest[]): readonly string[] {
+  const steps = locks.map(({ shared = false }, index) => {
+    const fd = 8 - index;
+    const path = `"$${index + 1}"`;
+    // A directory can only be read; a lock on a file over NFS wants it open for writing.
+    return `if [ -d ${path} ]; then exec ${fd}<${path}; else exec ${fd}<>${path}; fi
+flock -n ${shared ? "-s" : "-x"} ${fd} || { code=$?; [ $code -ne 1 ] || exit ${conflict + index}; exit $code; }`;
+  });
+  return ["sh", "-c", [...steps, "echo held", "exec cat"].join("\n"), "sh", ...locks.map(({ path }) => path)];
+}
 
 /** Holds locks on the target until disposed of, all or none of them; they die with this process, or with the connection to the
- *  target. They cost one process there.
+ *  target. They cost one process there. @param locks six at most.
  *  @throws LockTaken when somebody else holds one, not_found where the target has no flock. */
 export async function acquireLocks(
   host: Pick<Host, "spawn">,
@@ -36,16 +51,7 @@ export async function acquireLocks(
   signal: AbortSignal,
 ): Promise<HeldLocks> {
   if (locks.length === 0) return { isOver: () => false, [Symbol.asyncDispose]: async () => undefined };
-  // Each flock becomes the next, which inherits what is open. The last keeps the locks while its standard input is open.
-  const flocks = locks.flatMap(({ path, shared = false }, index) => [
-    "flock",
-    "--nonblock",
-    "--no-fork",
-    shared ? "--shared" : "--exclusive",
-    `--conflict-exit-code=${conflict + index}`,
-    path,
-  ]);
-  const holder = await host.spawn([...flocks, "sh", "-c", "echo held; exec cat"], signal);
+  const holder = await host.spawn(lockCommand(locks), signal);
   const complaint = collect(holder);
   const ended = await Promise.race([firstWord(holder), holder.exited]);
   if (ended === undefined) {
@@ -57,6 +63,7 @@ export async function acquireLocks(
   throwIfAborted(signal);
   const taken = locks[ended - conflict];
   if (taken) throw new LockTaken(taken.path);
+  if (ended === noProgram) throw new CodedError("not_found", "flock: no such program");
   const paths = locks.map(({ path }) => path).join(" and ");
   throw new CodedError("unknown", `${paths} cannot be locked: ${complaint() || `flock ended with ${ended}`}`);
 }

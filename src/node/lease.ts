@@ -78,14 +78,15 @@ export function createLease({ client, nodes, nodeName, durationSeconds, clock, l
   };
 }
 
-/** When somebody last renewed a node's Lease, as the Lease has it; undefined where there is none. */
+/** When somebody last renewed a node's Lease, milliseconds since the epoch; undefined where there is none. */
 export async function lastRenewed(
   client: Pick<ApiClient, "get">,
   nodeName: string,
   signal: AbortSignal,
-): Promise<string | undefined> {
+): Promise<number | undefined> {
   try {
-    return (await client.get<Lease>(`${leases}/${nodeName}`, { signal })).spec?.renewTime;
+    const { spec } = await client.get<Lease>(`${leases}/${nodeName}`, { signal });
+    return spec?.renewTime === undefined ? undefined : Date.parse(spec.renewTime);
   } catch (error) {
     if (hasCode(error, "not_found")) return undefined;
     throw error;

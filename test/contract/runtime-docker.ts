@@ -20,8 +20,8 @@ export interface DockerRig extends RuntimeRig {
 }
 
 /** Debian's Docker Engine as the test cluster has it, without the cluster. Removed when disposed of or when this process ends. */
-export async function startDockerRig(name: string): Promise<DockerRig> {
-  const rig = await startRuntimeRig(name, "docker");
+export async function startDockerRig(name: string, provider: "docker" | "ssh-docker" = "docker"): Promise<DockerRig> {
+  const rig = await startRuntimeRig(name, provider);
   const { layout, tools, daemons } = rig;
   return {
     ...rig,

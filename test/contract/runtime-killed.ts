@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { ContainerState } from "../../src/gen/cri.ts";
+import type { Target } from "../../src/seams/provider.ts";
 import type { Runtime } from "../../src/seams/runtime.ts";
 import type { Layout } from "../harness/state.ts";
 import { waitFor } from "../harness/wait.ts";
@@ -9,16 +10,19 @@ interface Rig extends AsyncDisposable {
   readonly layout: Layout;
 }
 
-/** A rig's runtime for the contract; both are disposed of together. */
-export function onRig<Kind extends Rig>(rig: Kind, runtime: Runtime): RuntimeUnderTest & { readonly rig: Kind } {
+/** A rig's runtime for the contract, or the target that it belongs to; all are disposed of together. */
+export function onRig<Kind extends Rig>(
+  rig: Kind,
+  owner: Runtime | Pick<Target, "runtime" | typeof Symbol.asyncDispose>,
+): RuntimeUnderTest & { readonly rig: Kind } {
   return {
     rig,
-    runtime,
+    runtime: "runtime" in owner ? owner.runtime : owner,
     image: "registry.k8s.io/e2e-test-images/busybox:1.37.0-1",
     missingImage: "registry.k8s.io/contract/no-such:1",
     logDirectory: rig.layout.podLogs,
     async [Symbol.asyncDispose]() {
-      await runtime[Symbol.asyncDispose]();
+      await owner[Symbol.asyncDispose]();
       await rig[Symbol.asyncDispose]();
     },
   };

@@ -5,13 +5,15 @@ import { localHost } from "../../providers/local/host.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import type { Address, Host } from "../../src/seams/host.ts";
 import { buildImages } from "../cluster/images/build.ts";
+import { agentAddresses } from "../harness/agent-machine.ts";
 import { clusterName } from "../harness/cluster.ts";
 import { type Daemons, createDaemons } from "../harness/daemons.ts";
 import { startKeeper } from "../harness/keeping.ts";
 import { createNetwork, insideArgv, networkArgv, startHolder } from "../harness/namespaces.ts";
-import { type ProcessId, start } from "../harness/processes.ts";
+import { must, type ProcessId, start } from "../harness/processes.ts";
 import { registryArgv, writeRegistryConfigs } from "../harness/registry.ts";
-import { type ProviderName, runtimeDaemons } from "../harness/runtime-daemon.ts";
+import { isRemote, type ProviderName, runtimeDaemons } from "../harness/runtime-daemon.ts";
+import { createSshKeys } from "../harness/sshd.ts";
 import { type Layout, isHeld, layoutOf, readState, takeLease, writeState } from "../harness/state.ts";
 import { tearDown } from "../harness/teardown.ts";
 import { type Tools, findTools } from "../harness/tools.ts";
@@ -28,7 +30,8 @@ export interface RuntimeRig extends AsyncDisposable {
   readonly host: Host;
 }
 
-/** Debian's runtime as the test cluster has it, without the cluster. Removed when disposed of or when this process ends.
+/** Debian's runtime as the test cluster has it, without the cluster; with an sshd beside it where the provider is one over SSH.
+ *  Removed when disposed of or when this process ends.
  *  @param name tells rigs and clusters of one machine apart. */
 export async function startRuntimeRig(name: string, provider: ProviderName): Promise<RuntimeRig> {
   const say = (line: string): void => console.error(line);
@@ -58,12 +61,21 @@ export async function startRuntimeRig(name: string, provider: ProviderName): Pro
     for (const which of runtime.registries)
       await daemons.start(`registry-${which}`, registryArgv(tools, layout, which));
     await daemons.startRuntime();
+    if (isRemote(provider)) await startSshd(layout, daemons);
     const host = hostInside(layout, holder);
     return { layout, tools, daemons, privatePassword, host, [Symbol.asyncDispose]: end };
   } catch (error) {
     await end();
     throw error;
   }
+}
+
+/** sshd's own address is one of the rig's network, though no cable leads to it. */
+async function startSshd(layout: Layout, daemons: Daemons): Promise<void> {
+  mkdirSync(layout.kubeletRoot);
+  await createSshKeys(layout);
+  await must(networkArgv(layout, ["ip", "addr", "add", `${agentAddresses.target}/32`, "dev", "lo"]));
+  await daemons.startSshd();
 }
 
 function hostInside(layout: Layout, holder: ProcessId): Host {

@@ -4,7 +4,6 @@ import type { SshHost } from "../../providers/ssh/host.ts";
 import { claimTarget } from "../../src/claim.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { createLogger } from "../../src/lib/log.ts";
-import { RuntimeInUse } from "../../src/neighbour.ts";
 import type { Sharing } from "../../src/seams/provider.ts";
 import { waitFor } from "../harness/wait.ts";
 import { sshBench } from "./ssh-bench.ts";
@@ -63,7 +62,7 @@ describe("a claim on a target over SSH", () => {
       rival = (await rig().mustInside(["sh", "-c", hold])).trim();
       await waitFor("the other to have it", async () => !(await isFree(path)));
     });
-    await assert.rejects(own.renew(never), RuntimeInUse);
+    await assert.rejects(own.renew(never), { reason: "RuntimeInUse" });
     await rig().mustInside(["kill", rival]);
     await own.renew(never);
     assert.equal(await isFree(path), false);
@@ -80,7 +79,7 @@ describe("a claim on a target over SSH", () => {
       });
     }
     await using _first = await claim(host, "three", "shared");
-    await assert.rejects(claim(other, "four"), RuntimeInUse);
+    await assert.rejects(claim(other, "four"), { reason: "RuntimeInUse" });
     await using _second = await claim(other, "four", "shared");
   });
 });

@@ -1,12 +1,11 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
-import { Transform } from "node:stream";
 import { join } from "node:path";
 import { type SshConfig, readSshConfig } from "../../providers/ssh/config.ts";
 import { type Finished, type RunOptions, must, run } from "../harness/processes.ts";
 import { Hopeless, waitFor } from "../harness/wait.ts";
+import { openWayIn } from "./way-in.ts";
 
 /** A machine that is reached through its sshd only: network, mount, PID and UTS namespaces of its own, and a folder that nobody
  *  outside sees. Removed when disposed of, and when this process ends. */
@@ -105,7 +104,8 @@ export async function startSshdRig(name: string, options: SshdRigOptions = {}): 
     await mustInside(["sh", "-c", keep], { stdin: publicKey });
   }
   const hostKey = (await mustInside(["cat", `${dir}/keys/ed25519.pub`])).trim().split(" ").slice(0, 2).join(" ");
-  const way = await openWay(init);
+  const toSshd = ["socat", "-", `TCP:127.0.0.1:${sshPort},nodelay`];
+  const way = await openWayIn(["nsenter", "--target", String(init), "--net", ...toSshd]);
   undo.defer(() => way.close());
   writeFileSync(join(outside, "known_hosts"), `[127.0.0.1]:${way.port} ${hostKey}\n`);
   const sshd: { daemon?: ChildProcess } = {};
@@ -177,48 +177,9 @@ function sshdConfig(dir: string, lines: readonly string[]): string {
     "PasswordAuthentication yes",
     "PermitRootLogin yes",
     "PidFile none",
-    "Subsystem sftp internal-sftp",
+    // A subsystem may be defined once only.
+    ...(lines.some((line) => line.startsWith("Subsystem ")) ? [] : ["Subsystem sftp internal-sftp"]),
     `SetEnv PATH=${dir}/bin:/usr/bin:/bin`,
     "",
   ].join("\n");
-}
-
-interface Way {
-  readonly port: number;
-  delay(ms: number): void;
-  close(): void;
-}
-
-/** The only way in: a port of this machine's loopback whose connections are made again inside, one program each. */
-async function openWay(init: number): Promise<Way> {
-  let delayMs = 0;
-  const line = () =>
-    new Transform({
-      transform(chunk, _encoding, done) {
-        if (delayMs === 0) return done(null, chunk);
-        setTimeout(() => this.push(chunk), delayMs);
-        done();
-      },
-      flush: (done) => void setTimeout(done, delayMs),
-    });
-  const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
-    const join = spawn(
-      "nsenter",
-      ["--target", String(init), "--net", "socat", "-", `TCP:127.0.0.1:${sshPort},nodelay`],
-      {
-        stdio: ["pipe", "pipe", "ignore"],
-      },
-    );
-    socket.on("error", () => undefined);
-    join.stdin.on("error", () => undefined);
-    socket.pipe(line()).pipe(join.stdin);
-    join.stdout.pipe(line()).pipe(socket);
-    join.once("exit", () => socket.destroy());
-    socket.once("close", () => join.kill("SIGKILL"));
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const delay = (ms: number) => {
-    delayMs = ms;
-  };
-  return { port: (server.address() as AddressInfo).port, delay, close: () => server.close() };
 }

@@ -1,13 +1,15 @@
+import { lockCommand, type LockRequest } from "../../src/host/lock.ts";
 import type { Program } from "./host-programs.ts";
 
-/** `flock` as `acquireLocks` calls it, one within the other: locks by path, of which a shared one has many holders. */
-export function fakeFlock(): Program {
-  const holders = new Map<string, { readonly shared: boolean }[]>();
-  return async (args, { stdin, stdout, killed }) => {
-    const wanted = requestsIn(args);
-    for (const { path, shared, conflict } of wanted) {
+/** The shell, as far as it is asked by `acquireLocks`: locks by path, of which a shared one has many holders. */
+export function lockingShell(): Program {
+  const holders = new Map<string, LockRequest[]>();
+  return async ([, script = "", , ...paths], { stdin, stdout, killed }) => {
+    const modes = [...script.matchAll(/^flock -n -(s|x) /gm)].map(([, mode]) => mode);
+    const wanted = paths.map((path, index) => ({ path, shared: modes[index] === "s" }));
+    for (const [index, { path, shared }] of wanted.entries()) {
       const others = holders.get(path) ?? [];
-      if (others.some((other) => !shared || !other.shared)) return conflict;
+      if (others.some((other) => !shared || !other.shared)) return 101 + index;
     }
     for (const request of wanted) holders.set(request.path, [...(holders.get(request.path) ?? []), request]);
     stdout.write("held\n");
@@ -21,10 +23,7 @@ export function fakeFlock(): Program {
   };
 }
 
-function requestsIn(args: readonly string[]) {
-  return args.flatMap((arg, index) => {
-    const conflict = /^--conflict-exit-code=(\d+)$/.exec(arg)?.[1];
-    if (conflict === undefined) return [];
-    return [{ path: args[index + 1] ?? "", shared: args[index - 1] === "--shared", conflict: Number(conflict) }];
-  });
+/** The command with which somebody else takes a lock. */
+export function rivalCommand(path: string, shared = false): readonly string[] {
+  return lockCommand([{ path, shared }]);
 }

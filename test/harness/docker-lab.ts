@@ -7,8 +7,9 @@ import { type DockerEngine, dockerEngine } from "./docker-engine.ts";
 import { type Invariants, createInvariants } from "./invariants.ts";
 import type { Lab } from "./lab.ts";
 import { openPods, shell, type SpecDraft } from "./pods.ts";
+import { providerUnderTest } from "./runtime-daemon.ts";
 
-/** A cluster whose one node graftlet runs on a Docker Engine, whatever provider is under test. */
+/** A cluster whose one node graftlet runs on a Docker Engine: on its own machine, or over SSH where that is under test. */
 export interface DockerLab extends Lab {
   readonly engine: DockerEngine;
   readonly invariants: Invariants;
@@ -17,7 +18,8 @@ export interface DockerLab extends Lab {
 /** Starts all of it; throws, with everything taken down again, when the node does not become Ready. */
 export async function startDockerLab(name: string, options: AgentOptions = {}): Promise<DockerLab> {
   await using stack = new AsyncDisposableStack();
-  const cluster = stack.use(await startCluster({ name, provider: "docker" }));
+  const provider = providerUnderTest() === "ssh-docker" ? "ssh-docker" : "docker";
+  const cluster = stack.use(await startCluster({ name, provider }));
   const agent = stack.use(await startGraftlet(cluster, options));
   const pods = stack.use(await openPods(cluster));
   const invariants = stack.use(createInvariants(cluster));

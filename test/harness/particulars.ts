@@ -1,13 +1,15 @@
+import { execFileSync } from "node:child_process";
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { agentAddresses } from "./agent-machine.ts";
 import { type Agent, type AgentOptions, startGraftlet, startKubelet } from "./agent.ts";
 import type { Cluster } from "./cluster.ts";
 import { startCriProxy } from "./cri-proxy.ts";
 import { startDockerProxy } from "./docker-proxy.ts";
 import { holdings } from "./holdings.ts";
-import { addresses } from "./namespaces.ts";
+import { addresses, networkArgv } from "./namespaces.ts";
 import { images } from "./pods.ts";
-import { must, run } from "./processes.ts";
+import { inodeOf, listProcesses, must, run } from "./processes.ts";
 import type { ProviderName } from "./runtime-daemon.ts";
 import { sshdProcesses } from "./sshd.ts";
 import type { Moment, RuntimeProxy } from "./runtime-proxy.ts";
@@ -135,24 +137,53 @@ const onDocker: Particulars = {
 const refusedBySshd = /^Readiness probe failed: dial tcp 10\.244\.0\.\d+:8080: .*connection refused$/i;
 
 const heldOverSsh = { log: /\/0\.log/, stream: /(?<!:10250|:2222) -> (?!:2222\b)/ };
+// A relay that enters a pod for port-forward is a command of a session, the other streams are connections to the daemon.
+const heldOverSshOnDocker = { log: /-json\.log/, stream: /^(dockerd|relay) / };
 
 export const particulars: Readonly<Record<ProviderName, Particulars>> = {
   cri: onContainerd,
   docker: onDocker,
   ssh: {
     ...onContainerd,
-    holdings: (cluster, agent) => new Set([...holdings(agent.pid), ...heldBySshd(cluster)]),
+    holdings: (cluster, agent) => new Set([...heldHere(agent), ...heldBySshd(cluster, heldOverSsh)]),
     held: heldOverSsh,
     connectionRefused: refusedBySshd,
   },
-  "ssh-docker": { ...onDocker, connectionRefused: refusedBySshd },
+  "ssh-docker": {
+    ...onDocker,
+    holdings: (cluster, agent) =>
+      new Set([...heldHere(agent), ...heldBySshd(cluster, heldOverSshOnDocker), ...heldByDockerd(cluster)]),
+    held: heldOverSshOnDocker,
+    connectionRefused: refusedBySshd,
+  },
 };
 
-/** The link is one connection: each stream and each log within it ends at the target's sshd. */
-function heldBySshd({ layout }: Cluster): string[] {
-  const lines = sshdProcesses(layout).flatMap(({ pid }) => [...holdings(pid)].map((line) => `sshd ${pid}: ${line}`));
-  // How many sessions stand ready for the next command is the link's own business.
-  return lines.filter((line) => heldOverSsh.log.test(line) || heldOverSsh.stream.test(line));
+/** How many connections the link is made of is its own business. */
+function heldHere({ pid }: Agent): string[] {
+  return [...holdings(pid)].filter((line) => !line.endsWith(` -> :${agentAddresses.sshPort}`));
+}
+
+/** Each stream and each log within the link ends at the target's sshd, or at a command that it runs. */
+function heldBySshd({ layout }: Cluster, { log, stream }: Particulars["held"]): string[] {
+  const sshd = new Set(sshdProcesses(layout).map(({ pid }) => pid));
+  const machine = inodeOf(layout.netns);
+  const inPods = listProcesses().filter(({ parent, netns }) => sshd.has(parent) && netns !== machine);
+  const lines = [
+    ...[...sshd].flatMap((pid) => [...holdings(pid)].map((line) => `sshd ${pid}: ${line}`)),
+    ...inPods.map(({ pid }) => `relay ${pid}`),
+  ];
+  // How many sessions stand ready for the next command is the link's own business too.
+  return lines.filter((line) => log.test(line) || stream.test(line));
+}
+
+/** The connections to the daemon, whoever has made them. One whose other end is gone is the daemon's own affair: it forgets to
+ *  close those of execs (CloseStreams in api/server/httputils/httputils.go), until its memory is collected. */
+function heldByDockerd({ layout, runtimeSocket }: Cluster): string[] {
+  const [program = "", ...args] = networkArgv(layout, ["ss", "--no-header", "--unix", "state", "established"]);
+  return execFileSync(program, args, { encoding: "utf8" })
+    .split("\n")
+    .map((line) => line.trim().split(/\s+/))
+    .flatMap(([, , , path, inode, , peer]) => (path === runtimeSocket && peer !== "0" ? [`dockerd ${inode}`] : []));
 }
 
 function dockerArgv({ runtimeSocket }: Cluster, args: readonly string[]): string[] {

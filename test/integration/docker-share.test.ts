@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
-import { readdirSync, writeFileSync } from "node:fs";
+import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { stringify } from "yaml";
 import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { createCgroup } from "../harness/cgroups.ts";
 import { type DockerLab, startDockerLab } from "../harness/docker-lab.ts";
 import { containerId, statusOf } from "../harness/pods.ts";
 import { signalProcess, identify } from "../harness/processes.ts";
+import { isRemote } from "../harness/runtime-daemon.ts";
 
 // Two nodes on one Docker Engine: each has folders, a cgroup, a network and ports of its own, and its own pods only.
 describe("two nodes share a Docker Engine", { timeout: 300_000 }, () => {
@@ -19,14 +19,15 @@ describe("two nodes share a Docker Engine", { timeout: 300_000 }, () => {
   const others = ["two-a", "two-b", "two-c"];
 
   const startSecond = async (): Promise<Agent> => {
-    const { layout } = lab.cluster;
+    const { layout, provider } = lab.cluster;
     const cgroup = join(layout.cgroup, "second");
     createCgroup({ ...layout, cgroup });
-    const providerConfig = join(layout.dir, "second-docker.yaml");
-    writeFileSync(providerConfig, stringify({ socket: `unix://${layout.dockerSocket}`, podCIDR: "10.244.7.0/24" }));
+    const docker = { podCIDR: "10.244.7.0/24" };
+    const rootDir = `${folder}/kubelet`;
     return startGraftlet(lab.cluster, {
       nodeName: "node-2",
-      args: [`--root-dir=${folder}/kubelet`, `--provider-config=${providerConfig}`],
+      args: [`--root-dir=${rootDir}`],
+      providerConfig: isRemote(provider) ? { rootDir, docker } : docker,
       config: {
         port: 10_350,
         healthzPort: 10_348,

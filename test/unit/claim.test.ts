@@ -5,7 +5,7 @@ import { CodedError } from "../../src/lib/errors.ts";
 import type { HostProcess } from "../../src/seams/host.ts";
 import type { Sharing } from "../../src/seams/provider.ts";
 import { fakeClock } from "../fakes/clock.ts";
-import { fakeFlock } from "../fakes/flock.ts";
+import { lockingShell } from "../fakes/flock.ts";
 import { type FakeHost, fakeHost } from "../fakes/host.ts";
 import { silent } from "./api/fake-client.ts";
 
@@ -18,7 +18,7 @@ const socket = "/run/containerd/containerd.sock";
 function machine() {
   const clock = fakeClock();
   const host = fakeHost({ clock });
-  host.program("flock", fakeFlock());
+  host.program("sh", lockingShell());
   host.files.put(socket, { kind: "socket" });
   const runtimeSocket = () => Promise.resolve(socket);
   const deps = (sharing: Sharing = "exclusive") => ({ target: { host, sharing, runtimeSocket }, clock, log: silent });

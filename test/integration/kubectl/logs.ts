@@ -47,7 +47,8 @@ export function logTests(lab: () => Lab): void {
         stamped.map((line) => line.replace(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z /, "")),
         ["old", "middle", "", "unfinished"],
       );
-      assert.ok(Date.parse(middle) - Date.parse(old) >= 8000);
+      // A line has the time at which the runtime read it, which on a busy machine is a little later than it was written.
+      assert.ok(Date.parse(middle) - Date.parse(old) >= 7000);
       const afterOld = new Date(Date.parse(old) + 1000).toISOString();
       assert.equal(await logs("lines", `--since-time=${afterOld}`), "middle\n\nunfinished");
       const seconds = Math.ceil((Date.now() - Date.parse(old)) / 1000) - 1;

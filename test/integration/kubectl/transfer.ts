@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
-import { before, describe, test } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { converse } from "../../harness/conversation.ts";
 import { bytesRead, forgetPeak, memoryOf } from "../../harness/holdings.ts";
 import type { Lab } from "../../harness/lab.ts";
@@ -55,6 +55,9 @@ export function transferTests(lab: () => Lab): void {
       await pods.until("warm", "to have ended", (pod) => pod.status?.phase === "Succeeded");
       await received(["logs", "warm"]);
     });
+
+    // A command goes on writing when its client has gone.
+    after(() => lab().pods.remove("transfer", 0));
 
     /** Does something, and asserts that graftlet's memory need not grow by more than the allowance meanwhile: what depends on
      *  the amount grows every time, the engine's own pools once in a while. */

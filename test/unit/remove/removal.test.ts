@@ -5,7 +5,7 @@ import { removeFrom } from "../../../src/removal.ts";
 import type { Sharing } from "../../../src/seams/provider.ts";
 import type { Belonging } from "../../../src/seams/runtime.ts";
 import { fakeClock } from "../../fakes/clock.ts";
-import { fakeFlock } from "../../fakes/flock.ts";
+import { lockingShell, rivalCommand } from "../../fakes/flock.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import { fakeRuntime } from "../../fakes/runtime.ts";
 import { kubeletFile, nodeOf } from "../config/files.ts";
@@ -30,7 +30,7 @@ const labels = (node?: string) => ({
 async function start({ record = true, sharing = "exclusive" }: { record?: boolean; sharing?: Sharing } = {}) {
   const clock = fakeClock();
   const host = fakeHost({ clock });
-  host.program("flock", fakeFlock());
+  host.program("sh", lockingShell());
   const runtime = fakeRuntime({ clock });
   runtime.addImage("busybox");
   const sandboxId = (
@@ -98,7 +98,7 @@ async function start({ record = true, sharing = "exclusive" }: { record?: boolea
 
 test("beside another node on the runtime the cgroups that both use stay", async () => {
   const t = await start({ sharing: "shared" });
-  await using _other = await t.host.spawn(["flock", "--shared", "--conflict-exit-code=101", "/run/c"]);
+  await using _other = await t.host.spawn(rivalCommand("/run/c", true));
   assert.equal(await t.remove(), true);
   assert.deepEqual([await isThere(t, cgroup), await isThere(t, "/sys/fs/cgroup/kubepods/burstable")], [false, true]);
 });
@@ -226,7 +226,7 @@ test("another node's root directory is refused, and one that somebody works on",
     message: `--root-dir "${root}" belongs to node n2, not to n1: give --hostname-override n2, or the root directory of n1`,
   });
   const { host } = t;
-  await using _holder = await host.spawn(["flock", "--exclusive", "--conflict-exit-code=101", `${root}/graftlet/lock`]);
+  await using _holder = await host.spawn(rivalCommand(`${root}/graftlet/lock`));
   await assert.rejects(t.remove(), {
     message: `nothing was removed: --root-dir "${root}" is in use by another graftlet (RuntimeInUse): stop that one, or name another directory`,
   });

@@ -1,0 +1,32 @@
+import { sshProvider } from "../../providers/ssh/provider.ts";
+import { systemClock } from "../../src/lib/clock.ts";
+import { createLogger } from "../../src/lib/log.ts";
+import type { Target } from "../../src/seams/provider.ts";
+import { agentAddresses } from "../harness/agent-machine.ts";
+import { runtimeDaemons } from "../harness/runtime-daemon.ts";
+import { sshSettings } from "../harness/sshd.ts";
+import type { RuntimeRig } from "./runtime-rig.ts";
+import { openWayIn } from "./way-in.ts";
+
+/** A rig as the ssh provider's target, reached through the rig's sshd only. Disposing of it leaves the rig. */
+export async function sshTargetOn({ layout }: RuntimeRig, provider: "ssh" | "ssh-docker"): Promise<Target> {
+  const { target, sshPort } = agentAddresses;
+  await using undo = new AsyncDisposableStack();
+  const way = await openWayIn(["nsenter", `--net=${layout.netns}`, "socat", "-", `TCP:${target}:${sshPort},nodelay`]);
+  undo.defer(() => way.close());
+  const settings = sshSettings(layout, provider, runtimeDaemons[provider].socket(layout));
+  const made = undo.use(
+    await sshProvider({
+      config: { ...settings, host: "127.0.0.1", port: way.port },
+      containerRuntimeEndpoint: "",
+      imageServiceEndpoint: "",
+      requestTimeoutMs: 120_000,
+      containerLogs: { maxSizeBytes: 10 << 20, maxFiles: 5 },
+      nodeName: "contract",
+      clock: systemClock(),
+      log: createLogger(0, { write: () => undefined }),
+    }),
+  );
+  const whole = undo.move();
+  return { ...made, [Symbol.asyncDispose]: () => whole.disposeAsync() };
+}
