@@ -20,7 +20,8 @@ import type { Passes } from "./pod-worker.ts";
 
 /** Directories and cgroup of a pod on the target. */
 export interface PodGround {
-  prepare(pod: Pod, signal: AbortSignal): Promise<void>;
+  /** @param empty nothing of the pod runs yet. */
+  prepare(pod: Pod, empty: boolean, signal: AbortSignal): Promise<void>;
   /** Gives back what a pod that is gone from the runtime used. Safe to repeat. */
   release(uid: string, signal: AbortSignal): Promise<void>;
 }
@@ -75,7 +76,7 @@ export function createPasses(deps: PassDeps): Passes {
       const holdUp = announceHoldUp(deps, pod);
       if (holdUp !== undefined) return { terminal: false, againMs: holdUp * deps.clock.jitter(1, 1.5) };
       deps.objects.register(pod);
-      await deps.ground.prepare(pod, signal);
+      await deps.ground.prepare(pod, isEmpty(observed), signal);
       await deps.volumes.mount(pod, signal);
       deps.prober.add(pod);
       unseen.add(uid);
@@ -156,4 +157,9 @@ function isAlive(pod: RuntimePod): boolean {
 function emptyPod(pod: Pod): RuntimePod {
   const { uid, name, namespace } = pod.metadata;
   return { uid, name, namespace, sandboxes: [], containers: [], ips: [], observedAt: 0 };
+}
+
+/** The runtime has nothing of the pod. */
+function isEmpty({ sandboxes, containers }: RuntimePod): boolean {
+  return sandboxes.length + containers.length === 0;
 }
