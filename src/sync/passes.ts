@@ -1,6 +1,7 @@
 import { ContainerState, PodSandboxState } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
+import { sideBySide } from "../lib/side-by-side.ts";
 import type { Pod, PodStatus } from "../objects.ts";
 import type {
   EventSink,
@@ -76,8 +77,10 @@ export function createPasses(deps: PassDeps): Passes {
       const holdUp = announceHoldUp(deps, pod);
       if (holdUp !== undefined) return { terminal: false, againMs: holdUp * deps.clock.jitter(1, 1.5) };
       deps.objects.register(pod);
-      await deps.ground.prepare(pod, isEmpty(observed), signal);
-      await deps.volumes.mount(pod, signal);
+      await sideBySide(
+        [(stop) => deps.ground.prepare(pod, isEmpty(observed), stop), (stop) => deps.volumes.mount(pod, stop)],
+        signal,
+      );
       deps.prober.add(pod);
       unseen.add(uid);
       const outcome = await deps.runtime.sync(pod, observed, signal);
