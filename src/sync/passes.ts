@@ -6,10 +6,12 @@ import type { Pod, PodStatus } from "../objects.ts";
 import type {
   EventSink,
   ObjectRegistry,
+  PassAhead,
   PodCache,
   PodInspector,
   PodRuntime,
   Prober,
+  RuntimeIds,
   RuntimePod,
   Served,
   StatusSink,
@@ -57,8 +59,8 @@ const retryMs = 10_000;
 export function createPasses(deps: PassDeps): Passes {
   /** Pods on which a pass acted without seeing the outcome: the cache may be behind. */
   const unseen = new Set<string>();
-  const look = async (uid: string, signal: AbortSignal): Promise<RuntimePod> => {
-    const observed = await deps.inspector.inspect(uid, signal);
+  const look = async (uid: string, signal: AbortSignal, made?: RuntimeIds): Promise<RuntimePod> => {
+    const observed = await deps.inspector.inspect(uid, signal, made);
     unseen.delete(uid);
     return observed;
   };
@@ -77,19 +79,27 @@ export function createPasses(deps: PassDeps): Passes {
       const holdUp = announceHoldUp(deps, pod);
       if (holdUp !== undefined) return { terminal: false, againMs: holdUp * deps.clock.jitter(1, 1.5) };
       deps.objects.register(pod);
+      let ahead: PassAhead = {};
       await sideBySide(
-        [(stop) => deps.ground.prepare(pod, isEmpty(observed), stop), (stop) => deps.volumes.mount(pod, stop)],
+        [
+          (stop) => deps.ground.prepare(pod, isEmpty(observed), stop),
+          (stop) => deps.volumes.mount(pod, stop),
+          async (stop) => {
+            ahead = await deps.runtime.ahead(pod, observed, stop);
+          },
+        ],
         signal,
       );
       deps.prober.add(pod);
       unseen.add(uid);
-      const outcome = await deps.runtime.sync(pod, observed, signal);
+      const outcome = await deps.runtime.sync(pod, observed, ahead, signal);
       if (outcome.untouched) {
         unseen.delete(uid);
         return { terminal: false, againMs: nextPassMs(deps, outcome, false) };
       }
-      const after = await look(uid, signal);
+      const after = await look(uid, signal, outcome.made);
       const final = report(pod, after, false);
+      await outcome.rest;
       const terminal = final.phase === "Failed" || final.phase === "Succeeded";
       if (outcome.error)
         deps.log.debug(
