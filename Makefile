@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check types lint imports format unit contract integration churn build clean packages cluster-tools root
+.PHONY: help demo test check types lint imports format unit contract integration churn link-cut build clean packages cluster-tools root
 MAKEFLAGS += --no-print-directory
 
 export PATH := $(CURDIR)/node_modules/.bin:$(CURDIR)/tools/node_modules/.bin:$(PATH)
@@ -15,7 +15,7 @@ say = @echo "==> $(1)"
 tests = timeout --foreground --signal=INT --kill-after=60 $(1)m node --test
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(deps) packages cluster-tools ## a cluster, a node run by graftlet, pods, kubectl (PROVIDER=docker or ssh, KUBECONFIG=… joins yours, KEEP=1 leaves it up)
 	$(call say,demo)
@@ -59,8 +59,8 @@ contract: $(deps) packages cluster-tools ## every Host and Runtime against the c
 
 # Files named after a provider are about that provider alone; those of the Docker Engine hold over SSH too, but for what it says
 # of its own socket and the churn. Over SSH all others hold but takeover, which is the cri provider's; unless PROVIDER or ONLY asks
-# for more, a pod's life and its streams stand for them.
-over_ssh := pods containers volumes-objects kubectl
+# for more, a pod's life and its streams stand for them, beside bad networks and other users.
+over_ssh := pods containers volumes-objects kubectl ssh-link ssh-faults ssh-users
 over_ssh-docker := pods kubectl
 integration: $(deps) packages cluster-tools ## features on a real cluster, with each provider (PROVIDER=docker: one of cri, docker, ssh, ssh-docker; ONLY=logs: test/integration/logs*.test.ts); root
 	@shopt -s nullglob globstar
@@ -87,6 +87,10 @@ integration: $(deps) packages cluster-tools ## features on a real cluster, with 
 churn: $(deps) packages cluster-tools ## pods come and go on a Docker Engine, RATE=10 a second, FOR=180 seconds, and nothing of them is left; root
 	$(call say,churn)
 	@GRAFTLET_CHURN_RATE=$(or $(RATE),10) GRAFTLET_CHURN_SECONDS=$(or $(FOR),180) $(call tests,60) --test-timeout=3600000 test/integration/docker-churn.test.ts
+
+link-cut: $(deps) packages cluster-tools ## the way to a target over SSH is cut for MINUTES=10, and no pod is lost; root
+	$(call say,link-cut)
+	@GRAFTLET_LINK_CUT_MINUTES=$(or $(MINUTES),10) $(call tests,120) --test-timeout=7200000 test/integration/ssh-cut.test.ts
 
 build: $(deps) ## dist/graftlet.mjs: one self-contained file, with third-party notices
 	$(call say,build)

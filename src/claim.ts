@@ -1,9 +1,9 @@
 import type { NodeConfig } from "./config/node-config.ts";
 import { acquireLock } from "./host/lock.ts";
 import type { Clock } from "./lib/clock.ts";
-import { CodedError, hasCode, messageOf } from "./lib/errors.ts";
+import { codeOf, hasCode, messageOf } from "./lib/errors.ts";
 import type { Host } from "./seams/host.ts";
-import type { Sharing } from "./seams/provider.ts";
+import { type Sharing, TargetError } from "./seams/provider.ts";
 import { serverName } from "./server/healthz.ts";
 
 const kubeletHealthPort = 10_248;
@@ -18,7 +18,8 @@ export interface ClaimDeps {
 
 /** Makes sure that this is the only agent on its root directory, and that no kubelet runs on the target. Nodes that share
  *  their runtime leave each other's pods alone, so they may stand side by side.
- *  @returns what gives the root directory back. @throws CodedError, one sentence, when it is in use or cannot be written. */
+ *  @returns what gives the root directory back. @throws TargetError, one sentence, when it is in use or cannot be written;
+ *  unavailable and deadline_exceeded as the host does. */
 export async function claimTarget(
   { host, sharing, clock }: ClaimDeps,
   { rootDir }: Pick<NodeConfig, "rootDir">,
@@ -29,27 +30,61 @@ export async function claimTarget(
     await host.fs.apply([{ do: "mkdir", path: directory, mode: 0o700, parents: true }], signal);
     await host.fs.apply([{ do: "write", path: `${directory}/lock`, data: "", mode: 0o600 }], signal);
   } catch (error) {
-    if (hasCode(error, "unavailable", "deadline_exceeded")) throw error;
-    throw new CodedError(
-      "permission_denied",
-      `--root-dir ${JSON.stringify(rootDir)} is not writable (${messageOf(error)}): make it so, or name another directory`,
-      { cause: error },
-    );
+    throw unwritable(rootDir, error);
   }
   const lock = await acquireLock(host, `${directory}/lock`, signal).catch((error: unknown) => {
-    if (!hasCode(error, "failed_precondition")) throw error;
-    throw new CodedError(
-      "failed_precondition",
-      `--root-dir ${JSON.stringify(rootDir)} is in use by another graftlet (RuntimeInUse): stop that one, or name another directory`,
-      { cause: error },
-    );
+    throw unlockable(rootDir, error);
   });
   const neighbour = await kubeletOn(host, clock.within(answerWithinMs, signal));
   if (neighbour === "none" || (neighbour === "sharing graftlet" && sharing === "shared")) return lock;
   await lock[Symbol.asyncDispose]();
-  throw new CodedError(
+  throw new TargetError(
+    "RuntimeInUse",
     "failed_precondition",
     `another agent answers on the target's port ${kubeletHealthPort} (RuntimeInUse): stop the kubelet or graftlet that runs there, for two agents on one runtime delete each other's pods`,
+  );
+}
+
+/** What says nothing of the root directory, but of the way to it. */
+function isOfTheWay(error: unknown): boolean {
+  return hasCode(error, "unavailable", "deadline_exceeded", "cancelled");
+}
+
+function unwritable(rootDir: string, cause: unknown): unknown {
+  if (isOfTheWay(cause)) return cause;
+  const directory = `--root-dir ${JSON.stringify(rootDir)}`;
+  return hasCode(cause, "resource_exhausted")
+    ? new TargetError(
+        "RootDirFull",
+        "resource_exhausted",
+        `${directory} has no space left (${messageOf(cause)}): free some on the target, or name another directory`,
+        { cause },
+      )
+    : new TargetError(
+        "RootDirUnusable",
+        "permission_denied",
+        `${directory} is not writable (${messageOf(cause)}): make it so, or name another directory`,
+        { cause },
+      );
+}
+
+function unlockable(rootDir: string, cause: unknown): unknown {
+  if (isOfTheWay(cause)) return cause;
+  const directory = `--root-dir ${JSON.stringify(rootDir)}`;
+  if (hasCode(cause, "failed_precondition"))
+    return new TargetError(
+      "RuntimeInUse",
+      "failed_precondition",
+      `${directory} is in use by another graftlet (RuntimeInUse): stop that one, or name another directory`,
+      { cause },
+    );
+  return new TargetError(
+    "RootDirUnusable",
+    codeOf(cause),
+    hasCode(cause, "not_found")
+      ? `${directory} cannot be locked, for the target has no flock program: install util-linux or busybox there`
+      : `${directory} cannot be locked (${messageOf(cause)}): name a directory on a file system that has locks`,
+    { cause },
   );
 }
 

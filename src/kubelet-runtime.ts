@@ -5,7 +5,7 @@ import type { Logger } from "./lib/log.ts";
 import type { NodeAgent } from "./node/node-agent.ts";
 import { podSettings } from "./node-setup.ts";
 import type { Pod } from "./objects.ts";
-import type { EventSink, ObjectCache, PodRuntime, PodStore, ServiceLister, TokenSource } from "./pipeline.ts";
+import type { EventSink, ObjectCache, PodRuntime, PodStore, Presence, ServiceLister, TokenSource } from "./pipeline.ts";
 import { createCgroupLayout } from "./resources/cgroup-layout.ts";
 import { createPodGround } from "./resources/pod-ground.ts";
 import { createCrashLoop } from "./runtime/crash-loop.ts";
@@ -29,6 +29,7 @@ export interface RuntimeParts {
   readonly agent: NodeAgent;
   readonly pods: PodStore;
   readonly events: EventSink;
+  readonly presence?: Presence;
   readonly onSandboxReady: (pod: Pod) => Promise<void>;
   readonly clock: Clock;
   readonly targetClock: TargetClock;
@@ -43,11 +44,21 @@ export interface RuntimeStages {
 
 /** What turns a pod's spec into volumes, cgroups, images and containers on the target. */
 export function composeRuntime(parts: RuntimeParts): RuntimeStages {
-  const { config, target, agent, events, objects, clock, targetClock, log } = parts;
+  const { config, target, agent, events, objects, presence, clock, targetClock, log } = parts;
   const { host, runtime } = target;
   const { kubelet, nodeName, rootDir } = config;
   const { allocatable } = agent;
-  const common = { host, runtime, fs: host.fs, images: runtime, objects, events, clock, log };
+  const common = {
+    host,
+    runtime,
+    fs: host.fs,
+    images: runtime,
+    objects,
+    events,
+    clock,
+    log,
+    ...(presence && { presence }),
+  };
   const volumes = createVolumes({ ...common, tokens: parts.tokens, nodeName, rootDir, allocatable });
   const layout = createCgroupLayout({ runtime, kubelet, log });
   const { network } = target;

@@ -1,12 +1,16 @@
 import { createAccessReview, readClusterClientCA } from "./api/access.ts";
 import type { ApiClient } from "./api/client.ts";
 import { clientCAFromCluster, clientCAFromFile } from "./certificates/client-ca.ts";
+import { createIssuedCertificate } from "./certificates/issued.ts";
+import type { PairStore } from "./certificates/pair-store.ts";
+import type { KeyPair } from "./certificates/self-signed.ts";
 import { createServingCertificate } from "./certificates/serving.ts";
 import { configurationDocument } from "./config/kubelet-configuration.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import type { TargetClock } from "./host/target-clock.ts";
 import type { Clock } from "./lib/clock.ts";
 import type { Logger } from "./lib/log.ts";
+import type { Reloading } from "./lib/reloading.ts";
 import type { Service } from "./lib/service-group.ts";
 import type { NodeAgent } from "./node/node-agent.ts";
 import { serverConfig } from "./node-setup.ts";
@@ -22,6 +26,7 @@ export interface ServerParts {
   readonly config: NodeConfig;
   readonly client: ApiClient;
   readonly target: Target;
+  readonly store: (name: string) => PairStore;
   readonly addresses: Pick<NodeAgent, "nodeIPs">;
   readonly pods: PodStore;
   readonly statuses: StatusReader;
@@ -34,9 +39,9 @@ export interface ServerParts {
 
 /** The kubelet API and the local health endpoint of a node, as its configuration wants them.
  *  @throws CodedError, one sentence, for certificates that cannot be used. */
-export async function composeServer(parts: ServerParts): Promise<readonly Service[]> {
+export async function composeServer(parts: ServerParts, signal: AbortSignal): Promise<readonly Service[]> {
   const { config, client, pleg, clock, log } = parts;
-  const { kubelet, nodeName } = config;
+  const { kubelet } = config;
   const { sharing } = parts.target;
   const { healthzPort, healthzBindAddress } = kubelet;
   const healthz =
@@ -44,15 +49,7 @@ export async function composeServer(parts: ServerParts): Promise<readonly Servic
       ? [createHealthzServer({ address: healthzBindAddress, port: healthzPort, sharing, clock, log })]
       : [];
   if (!kubelet.enableServer) return healthz;
-  const certificate = await createServingCertificate({
-    certDir: config.certDir,
-    nodeName,
-    addresses: [nodeName, ...parts.addresses.nodeIPs()],
-    clock,
-    log,
-    ...(kubelet.tlsCertFile && { certFile: kubelet.tlsCertFile }),
-    ...(kubelet.tlsPrivateKeyFile && { keyFile: kubelet.tlsPrivateKeyFile }),
-  });
+  const certificate = await servingCertificate(parts, signal);
   const { clientCAFile } = kubelet.authentication.x509;
   const clientCA = clientCAFile
     ? await clientCAFromFile(clientCAFile, { clock, log })
@@ -69,6 +66,33 @@ export async function composeServer(parts: ServerParts): Promise<readonly Servic
     configz: () => configurationDocument(kubelet),
   });
   return [...healthz, certificate, clientCA, server];
+}
+
+/** The kubelet API's certificate: that of tlsCertFile, one that the cluster issues (serverTLSBootstrap), or a self-signed one. */
+function servingCertificate(
+  { config, client, store, addresses, clock, log }: ServerParts,
+  signal: AbortSignal,
+): Promise<Reloading<KeyPair | undefined> & Service> {
+  const { kubelet, nodeName, certDir } = config;
+  const names = [nodeName, ...addresses.nodeIPs()];
+  if (kubelet.serverTLSBootstrap && !kubelet.tlsCertFile) {
+    const subject = { commonName: `system:node:${nodeName}`, organization: "system:nodes", names };
+    const name = "kubelet-server";
+    const signerName = "kubernetes.io/kubelet-serving";
+    return createIssuedCertificate(
+      { name, signerName, subject: () => subject, store: store(name), client, clock, log },
+      signal,
+    );
+  }
+  return createServingCertificate({
+    certDir,
+    nodeName,
+    addresses: names,
+    clock,
+    log,
+    ...(kubelet.tlsCertFile && { certFile: kubelet.tlsCertFile }),
+    ...(kubelet.tlsPrivateKeyFile && { keyFile: kubelet.tlsPrivateKeyFile }),
+  });
 }
 
 /** Who callers are and what they may do, by the API server's word. */

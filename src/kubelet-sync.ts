@@ -60,11 +60,8 @@ export function composeSync(deps: KubeletDeps, cluster: Cluster, observed: Obser
     clock,
     log,
   });
-  const { settled } = observed;
-  const sync: typeof passes.sync = settled
-    ? async (pod, signal) => settled(signal).then(() => passes.sync(pod, signal))
-    : passes.sync;
-  const workers = createPodWorkers({ passes: { ...passes, sync }, clock, log, stop: stop.signal });
+  const { presence } = observed;
+  const workers = createPodWorkers({ passes, ...(presence && { presence }), clock, log, stop: stop.signal });
   const draining: Service = { name: "pod-workers", run: (signal) => drain(signal, stop, workers.idle, clock) };
   const stoppingVolumes: Service = { name: "volumes", run: async (signal) => onAbort(signal).then(volumes.stop) };
   const flow = composeFlow(deps, cluster, observed, stages, workers);
@@ -122,12 +119,12 @@ function composeStages(
 function composeFlow(
   { config, target, client, clock, log }: KubeletDeps,
   { events, nodes }: Cluster,
-  { pleg, agent }: Observed,
+  { pleg, agent, presence }: Observed,
   { pods, statuses, probes, volumes, podRuntime }: Stages,
   workers: PodWorkers,
 ): readonly Service[] {
   const { nodeName, kubelet } = config;
-  const common = { clock, log };
+  const common = { clock, log, ...(presence && { presence }) };
   const cache = pleg.cache;
   const freshNode = (signal: AbortSignal) => client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal });
   const admission = createAdmission({ node: nodes, freshNode, allocatable: agent.allocatable, log });

@@ -3,6 +3,7 @@ import { createEventRecorder } from "./api/events.ts";
 import { createNodeWatch, createServiceLister } from "./api/listers.ts";
 import { createObjectCaches } from "./api/objects.ts";
 import { createTokenSource } from "./api/tokens.ts";
+import type { PairStore } from "./certificates/pair-store.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { ContainerState } from "./gen/cri.ts";
 import { createTargetClock } from "./host/target-clock.ts";
@@ -29,6 +30,8 @@ export interface KubeletDeps {
   readonly config: NodeConfig;
   readonly target: Target;
   readonly client: ApiClient;
+  /** Where a certificate of that name is kept. */
+  readonly store: (name: string) => PairStore;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -45,13 +48,7 @@ export async function runKubelet(deps: KubeletDeps, given: AbortSignal): Promise
   const target = await observeTarget(deps, cluster, waker, { signal, onReboot: () => rebooted.abort() });
   const sync = composeSync(deps, cluster, target, waker);
   const { pods, statuses } = sync;
-  const server = await composeServer({
-    ...target,
-    ...deps,
-    addresses: target.agent,
-    pods,
-    statuses,
-  });
+  const server = await composeServer({ ...target, ...deps, addresses: target.agent, pods, statuses }, signal);
   await runGroup([...server, ...cluster.running, ...target.running, ...sync.running], signal);
   return rebooted.signal.aborted && !given.aborted ? "rebooted" : "stopped";
 }
@@ -105,7 +102,7 @@ async function observeTarget(
     {
       settings: nodeSettings(config),
       client,
-      ownAddresses: target.link ? ownAddresses() : undefined,
+      ownAddresses: target.link || config.kubeletAddress.of !== "host" ? ownAddresses() : undefined,
       nodes,
       host,
       images: runtime,
@@ -134,7 +131,17 @@ async function observeTarget(
   const targetClock = createTargetClock({ ...target, clock, log });
   const podCidr = createPodCidr({ nodes, runtime, clock, log });
   const running: readonly Service[] = [...way, targetClock, health, podCidr, ...agent.services, shown];
-  return { settled: reboot?.settled, ownerLabels, targetClock, rights, logs, pleg, health, agent, running };
+  return {
+    ...(reboot && { presence: reboot.present }),
+    ownerLabels,
+    targetClock,
+    rights,
+    logs,
+    pleg,
+    health,
+    agent,
+    running,
+  };
 }
 
 /** The node's status says at once when its target is lost, and when it is back. */

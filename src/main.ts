@@ -5,7 +5,8 @@ import { CodedError, messageOf } from "./lib/errors.ts";
 
 /** The process edge: flags ▷ configuration ▷ nodes ▷ run until a signal. What the nodes need is loaded only when they run. */
 async function main(): Promise<number> {
-  const asked = parseCommandLine(process.argv.slice(2), processIo());
+  const io = processIo();
+  const asked = parseCommandLine(process.argv.slice(2), io);
   if (asked.kind !== "run") {
     process.stdout.write(`${asked.text}\n`);
     return 0;
@@ -14,7 +15,7 @@ async function main(): Promise<number> {
   const stop = new AbortController();
   for (const name of ["SIGTERM", "SIGINT"] as const)
     process.once(name, () => stop.abort(new CodedError("cancelled", `stopped by ${name}`)));
-  return (await runNodes({ ...asked, providers, signal: stop.signal })) ? 0 : 1;
+  return (await runNodes({ ...asked, providers, env: io.env, signal: stop.signal })) ? 0 : 1;
 }
 
 main().then(

@@ -1,13 +1,15 @@
-import { createApiClient } from "./api/client.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { type Clock, systemClock } from "./lib/clock.ts";
 import { CodedError, codeOf, messageOf } from "./lib/errors.ts";
 import { type Logger, createLogger } from "./lib/log.ts";
 import { type KubeletDeps, runKubelet } from "./kubelet.ts";
 import { claimTarget } from "./claim.ts";
+import { kubeletAddresses } from "./kubelet-address.ts";
+import { clientFor, identityOf } from "./identity.ts";
+import { type Service, runGroup } from "./lib/service-group.ts";
 import { containerLogLimits, nodeSettings } from "./node-setup.ts";
-import { untilReachable } from "./node/unreachable.ts";
-import type { ProviderFactory } from "./seams/provider.ts";
+import { createTroubleTeller, untilReachable, untilWorthATry } from "./node/unreachable.ts";
+import { type ProviderFactory, TargetError } from "./seams/provider.ts";
 import { graftletVersion, kubeletVersion } from "./version.ts";
 
 export interface RunNodesOptions {
@@ -15,12 +17,15 @@ export interface RunNodesOptions {
   readonly verbosity: number;
   readonly warnings: readonly string[];
   readonly providers: Readonly<Record<string, ProviderFactory>>;
+  /** Of the process: says where the API server is in a Pod. */
+  readonly env: Readonly<Record<string, string | undefined>>;
   readonly signal: AbortSignal;
 }
 
 /** Runs nodes side by side until the signal aborts. A node that fails does not end the others.
  *  @returns false when a node failed, each told by one line on standard error. */
-export async function runNodes({ nodes, verbosity, warnings, providers, signal }: RunNodesOptions): Promise<boolean> {
+export async function runNodes(options: RunNodesOptions): Promise<boolean> {
+  const { nodes, verbosity, warnings } = options;
   const clock = systemClock();
   const log = createLogger(verbosity);
   log.info(
@@ -30,21 +35,19 @@ export async function runNodes({ nodes, verbosity, warnings, providers, signal }
   for (const warning of warnings) log.warn({}, warning);
   const ends = await Promise.all(
     nodes.map((config) =>
-      runNode({ config, providers, clock, log: nodes.length > 1 ? log.child({ node: config.nodeName }) : log, signal }),
+      runNode({ ...options, config, clock, log: nodes.length > 1 ? log.child({ node: config.nodeName }) : log }),
     ),
   );
   return !ends.includes(false);
 }
 
-interface NodeRun {
+interface NodeRun extends Pick<RunNodesOptions, "providers" | "env" | "signal"> {
   readonly config: NodeConfig;
-  readonly providers: Readonly<Record<string, ProviderFactory>>;
   readonly clock: Clock;
   readonly log: Logger;
-  readonly signal: AbortSignal;
 }
 
-async function runNode({ config: given, providers, clock, log, signal }: NodeRun): Promise<boolean> {
+async function runNode({ config: given, providers, env, clock, log, signal }: NodeRun): Promise<boolean> {
   const { kubelet, nodeName } = given;
   try {
     const provider = providers[given.provider];
@@ -63,22 +66,20 @@ async function runNode({ config: given, providers, clock, log, signal }: NodeRun
       clock,
       log,
     });
-    const config: NodeConfig = { ...given, rootDir: target.rootDir ?? given.rootDir };
-    const { kubeconfig } = config;
-    if (kubeconfig === undefined)
-      throw new CodedError(
-        "invalid_argument",
-        "--kubeconfig is not given: graftlet needs the path of a kubeconfig, also where it runs in a Pod",
-      );
-    await using client = createApiClient({
-      kubeconfig,
-      clock,
-      log,
-      userAgent: `graftlet/${graftletVersion}`,
-      qps: kubelet.kubeAPIQPS,
-      burst: kubelet.kubeAPIBurst,
-    });
-    while ((await runOnTarget({ config, target, client, clock, log }, signal)) === "again");
+    await using identity = await identityOf({ config: given, env, clock, log }, signal);
+    await using client = clientFor({ config: given, env, clock, log }, identity.access);
+    const { account, store } = identity;
+    const nodeIPs = await kubeletAddresses(given, { account, clock, log }, signal);
+    const config: NodeConfig = { ...given, nodeIPs, rootDir: target.rootDir ?? given.rootDir };
+    const ended = new AbortController();
+    const node: Service = {
+      name: `node ${nodeName}`,
+      async run(stop) {
+        while ((await runOnTarget({ config, target, client, store, clock, log }, stop)) === "again");
+        ended.abort();
+      },
+    };
+    await runGroup([...identity.running, node], AbortSignal.any([signal, ended.signal]));
     log.info({}, "graftlet has stopped, its pods run on");
     return true;
   } catch (error) {
@@ -91,23 +92,38 @@ async function runNode({ config: given, providers, clock, log, signal }: NodeRun
   }
 }
 
-/** Runs the node on its target once that can be reached, for as long as the target lives.
+/** Runs the node on its target once that can be reached and worked on, for as long as the target lives. What is wrong with a
+ *  target on another machine is its Node's condition, and tried again.
  *  @returns `again` when it should be run anew: the target has booted, or was lost while the node started. */
 export async function runOnTarget(deps: KubeletDeps, signal: AbortSignal): Promise<"stopped" | "again"> {
   const { config, target, client, clock, log } = deps;
   const { host, link } = target;
-  if (link) {
-    const identity = nodeSettings(config);
-    const { registerNode } = identity;
-    await untilReachable({ host, link, client, identity, registerNode, clock, log }, signal);
+  if (!link) return runClaimed(deps, signal);
+  const identity = nodeSettings(config);
+  const { registerNode } = identity;
+  const teller = createTroubleTeller({ client, identity, registerNode, clock, log });
+  for (let told = ""; ; ) {
+    await untilReachable({ host, link, teller, clock }, signal);
+    try {
+      return await runClaimed(deps, signal);
+    } catch (error) {
+      // Whatever failed may have failed for that; what did not fails again once the target is back.
+      if (link.trouble() !== undefined && !signal.aborted) {
+        log.warn({ err: error }, "the target was lost while its node started, will try again");
+        return "again";
+      }
+      if (!(error instanceof TargetError) || signal.aborted) throw error;
+      if (error.message !== told)
+        log.warn({ err: error, reason: error.reason }, "the node cannot start on its target, will try again");
+      told = error.message;
+      await teller.tell(error, signal);
+      await untilWorthATry({ link, clock }, signal);
+    }
   }
-  try {
-    await using _claim = await claimTarget({ ...target, clock }, config, signal);
-    return (await runKubelet(deps, signal)) === "rebooted" ? "again" : "stopped";
-  } catch (error) {
-    // Whatever failed may have failed for that; what did not fails again once the target is back.
-    if (link?.trouble() === undefined || signal.aborted) throw error;
-    log.warn({ err: error }, "the target was lost while its node started, will try again");
-    return "again";
-  }
+}
+
+async function runClaimed(deps: KubeletDeps, signal: AbortSignal): Promise<"stopped" | "again"> {
+  const { config, target, clock } = deps;
+  await using _claim = await claimTarget({ ...target, clock }, config, signal);
+  return (await runKubelet(deps, signal)) === "rebooted" ? "again" : "stopped";
 }

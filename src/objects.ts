@@ -40,4 +40,7 @@ export type Secret = Omit<Wire<k8s.V1Secret>, "metadata"> & { metadata: Namespac
 export type ConfigMap = Omit<Wire<k8s.V1ConfigMap>, "metadata"> & { metadata: NamespacedMeta };
 export type Service = Omit<Wire<k8s.V1Service>, "metadata"> & { metadata: NamespacedMeta };
 export type Lease = Omit<Wire<k8s.V1Lease>, "metadata"> & { metadata: ObjectMeta };
+export type CertificateSigningRequest = Omit<Wire<k8s.V1CertificateSigningRequest>, "metadata"> & {
+  metadata: ClusterMeta;
+};
 export type CoreEvent = Wire<k8s.CoreV1Event>;

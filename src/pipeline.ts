@@ -100,6 +100,10 @@ export interface Waker {
   wake(uid: string, cause: WakeCause): void;
 }
 
+/** Waits until the target can be worked on: it is in reach, and known to live the life in which this node was started. Absent
+ *  where the target is this machine. @returns what aborts once it is lost again. @throws what the signal aborted with. */
+export type Presence = (signal: AbortSignal) => Promise<AbortSignal>;
+
 export interface StatusReader {
   /** The status that this node holds for the pod; undefined before the first. */
   get(uid: string): PodStatus | undefined;

@@ -1,3 +1,4 @@
+import { type Socket, connect } from "node:net";
 import ssh2, { type Client, type ClientChannel, type ConnectConfig } from "ssh2";
 import { messageOf } from "../../src/lib/errors.ts";
 import type { SshConfig } from "./config.ts";
@@ -75,10 +76,10 @@ interface HostKeyVerdict {
   readonly refused: { by?: LinkError };
 }
 
-function connectConfig(config: SshConfig, credentials: Credentials, { check, refused }: HostKeyVerdict): ConnectConfig {
+type Settings = Omit<ConnectConfig, "sock">;
+
+function connectConfig(config: SshConfig, credentials: Credentials, { check, refused }: HostKeyVerdict): Settings {
   return {
-    host: config.host,
-    port: config.port,
     username: config.user,
     ...credentials,
     algorithms: {
@@ -101,7 +102,9 @@ interface Attempt {
   readonly signal: AbortSignal;
 }
 
-function ready(client: Client, settings: ConnectConfig, { config, refused, signal }: Attempt): Promise<void> {
+function ready(client: Client, settings: Settings, { config, refused, signal }: Attempt): Promise<void> {
+  const socket = connect({ host: config.host, port: config.port });
+  const greeted = listenIn(client, socket);
   return new Promise((resolve, reject) => {
     const finish = (settle: () => void) => {
       signal.removeEventListener("abort", onAbort);
@@ -110,20 +113,55 @@ function ready(client: Client, settings: ConnectConfig, { config, refused, signa
     const fail = (error: unknown) =>
       finish(() => {
         client.destroy();
-        reject(refused.by ?? connectError(config, error));
+        socket.destroy();
+        reject(refused.by ?? (error instanceof LinkError ? error : connectError(config, error)));
       });
+    // A socket that ends early is told as an error, but never what the other side had to say.
+    const end = (error?: unknown) => fail(greeted.turnedAway() ? turnedAway(config, greeted.said(), error) : error);
     const onAbort = () => fail(new Error("closed by graftlet"));
     // Errors that follow the first one are of a connection that nobody has.
-    client.on("error", fail);
-    client.once("close", () => fail(new Error("the target closed the connection before the login was done")));
+    client.on("error", end);
+    client.once("close", () => end(new Error("the target closed the connection before the login was done")));
     client.once("ready", () => finish(resolve));
     signal.addEventListener("abort", onAbort, { once: true });
     try {
-      client.connect(settings);
+      client.connect({ ...settings, sock: socket });
     } catch (error) {
       fail(error);
     }
   });
+}
+
+const keptOfGreeting = 200;
+
+/** What is there at the other end before both have agreed to speak SSH. */
+function listenIn(client: Client, socket: Socket): { turnedAway(): boolean; said(): string } {
+  const heard = { connected: false, agreed: false, ended: false, text: "" };
+  socket.once("connect", () => (heard.connected = true));
+  for (const event of ["error", "end", "close"]) socket.once(event, () => (heard.ended = true));
+  const listen = (chunk: Buffer) => {
+    heard.text = (heard.text + chunk.toString("latin1")).slice(0, keptOfGreeting);
+    if (heard.text.length === keptOfGreeting) socket.off("data", listen);
+  };
+  // Data flows once ssh2, too, listens for it.
+  socket.setMaxListeners(0).pause().on("data", listen);
+  client.once("handshake", () => {
+    heard.agreed = true;
+    socket.off("data", listen);
+  });
+  return { turnedAway: () => heard.connected && heard.ended && !heard.agreed, said: () => heard.text };
+}
+
+/** sshd says why in a line that is not SSH, as whatever else listens may; or nothing at all. */
+function turnedAway(config: SshConfig, text: string, cause: unknown): LinkError {
+  const line = /^(?!SSH-)[ -~]+/.exec(text)?.[0].trim();
+  const said = line ? `, saying ${JSON.stringify(line)}` : "";
+  return new LinkError(
+    "TurnedAway",
+    "unavailable",
+    `${nameOf(config)} closed the connection before the login${said}: sshd does so when too many log in at once (MaxStartups) or a login has failed too often (PerSourcePenalties); else check that port is that of an sshd.`,
+    { cause },
+  );
 }
 
 /** What ssh2 says of where an error arose; its texts are only shown. */
@@ -146,7 +184,8 @@ function connectError(config: SshConfig, error: unknown): LinkError {
       `${target} refused the login: ${loginRemedy(config)}`,
       cause,
     );
-  const hint = networkHints[errnoOf(error)] ?? "check host and port, and that sshd runs there";
+  const errno = level === "client-timeout" ? "ETIMEDOUT" : errnoOf(error);
+  const hint = networkHints[errno] ?? "check host and port, and that sshd runs there";
   return new LinkError("LinkDown", "unavailable", `${target} cannot be reached (${messageOf(error)}): ${hint}.`, cause);
 }
 
@@ -154,6 +193,9 @@ const networkHints: Readonly<Record<string, string>> = {
   ENOTFOUND: "no such name: check host",
   EAI_AGAIN: "the name cannot be looked up now: check this machine's DNS",
   ECONNREFUSED: "nobody listens there: check port, and that sshd runs",
+  EHOSTUNREACH: "no way leads there: check host, and that the machine is up",
+  ENETUNREACH: "no way leads there: check host, and this machine's routes",
+  ETIMEDOUT: "nothing answers there: check host, that the machine is up, and the firewalls between",
 };
 
 function loginRemedy({ user, login }: SshConfig): string {

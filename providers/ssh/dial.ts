@@ -10,6 +10,7 @@ import type { Privileges } from "./privileges.ts";
 import { connectionOf, relayCommand } from "./relay.ts";
 import { discard } from "./sessions.ts";
 import type { SshProcess } from "./spawn.ts";
+import { systemError } from "./system-errors.ts";
 
 export interface DialerOptions {
   readonly link: Link;
@@ -35,8 +36,9 @@ export function createDialer({ link, spawn, privileges, clock }: DialerOptions):
         return await connectionOf(await spawn(command.argv, signal), command.greets, { clock, signal });
       } catch (error) {
         throwIfAborted(signal);
-        if (hasCode(error, "unavailable")) throw refused;
-        if (!hasCode(error, "not_found")) throw error;
+        if (hasCode(error, "not_found")) continue;
+        if (!hasCode(error, "unavailable")) throw error;
+        throw error instanceof Error && error.cause ? failureOf(to, error.cause) : refused;
       }
     }
     throw refused;
@@ -52,7 +54,7 @@ export function createDialer({ link, spawn, privileges, clock }: DialerOptions):
     } catch (error) {
       throwIfAborted(signal);
       if (connection.lost.aborted) throw brokenBy(connection.lost);
-      const refused = new CodedError("unavailable", `${nameOfAddress(to)}: ${messageOf(error)}`, { cause: error });
+      const refused = failureOf(to, error);
       if ("unix" in to) {
         // OpenSSH gives one answer for a forwarding that is not allowed, a socket that is another's, and one that is not there.
         const certain = unixForwarded && (await privileges(signal)).as !== "sudo";
@@ -61,6 +63,19 @@ export function createDialer({ link, spawn, privileges, clock }: DialerOptions):
       return relayed(to, signal, refused);
     }
   };
+}
+
+/** What sshd, or a relay, says of a connection that could not be made. Where it names the system's error that is the cause. */
+function failureOf(to: Address, error: unknown): CodedError {
+  const said = messageOf(error);
+  const cause = systemError(said) ?? error;
+  return new CodedError(codeOfDial(cause), `${nameOfAddress(to)}: ${said}`, { cause });
+}
+
+/** @see Host.dial for the two codes that there are. */
+function codeOfDial(cause: unknown): "unavailable" | "deadline_exceeded" {
+  const late = cause instanceof Error && "code" in cause && cause.code === "ETIMEDOUT";
+  return late ? "deadline_exceeded" : "unavailable";
 }
 
 function openForward({ client, lost }: Connection, to: Address, signal: AbortSignal): Promise<ClientChannel> {

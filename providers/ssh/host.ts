@@ -2,6 +2,7 @@ import type { Clock } from "../../src/lib/clock.ts";
 import type { Logger } from "../../src/lib/log.ts";
 import type { Host } from "../../src/seams/host.ts";
 import type { SshConfig } from "./config.ts";
+import type { Connection } from "./connection.ts";
 import { createDialer } from "./dial.ts";
 import { sshFs } from "./fs.ts";
 import { sshClock } from "./host-clock.ts";
@@ -26,7 +27,7 @@ export interface SshHostOptions {
 /** A machine reached over SSH, and the link to it. */
 export interface SshHost extends Host {
   readonly link: Link;
-  /** What the login may do there. @throws unavailable, failed_precondition. */
+  /** What the login may do there. @throws unavailable. */
   privileges(signal: AbortSignal): Promise<Privileges>;
 }
 
@@ -35,9 +36,13 @@ const scriptBytes = 1024 * 1024;
 /** A machine reached over SSH as a Host: nothing of graftlet is installed there. Connects when first asked for something, and
  *  stays connected until disposed of. Everything throws unavailable while the link is down. */
 export function sshHost({ config, clock, log }: SshHostOptions): SshHost {
-  const link = createLink({ config, clock, log });
-  const sessions = createSessions({ link, clock });
-  const privileges = createPrivileges({ config, link, sessions, clock });
+  const check = async (connection: Connection, signal: AbortSignal): Promise<void> =>
+    sftp.begin(connection, await rights.ask(connection, signal), signal);
+  const link = createLink({ config, clock, log, check });
+  const sessions = createSessions({ link, clock, log });
+  const rights = createPrivileges({ config, link, sessions, clock });
+  const privileges = rights.known;
+  const sftp = createSftpSession({ link, sessions, clock, privileges });
   const command = async (signal: AbortSignal) => shellCommand(await privileges(signal));
   const groups = createProcessGroups({ link, pool: () => pool, clock, log });
   const pool: ShellPool = createShellPool({ link, sessions, clock, log, command, onStart: groups.own });
@@ -46,7 +51,7 @@ export function sshHost({ config, clock, log }: SshHostOptions): SshHost {
   const spawn = createSpawner(alone);
   const fs = sshFs({
     pool,
-    sftp: createSftpSession({ link, sessions, clock, privileges }),
+    sftp: sftp.get,
     runAlone: (script, signal) =>
       runAlone(alone, { argv: ["/bin/sh", "-c", 'eval "$(cat)"'], stdin: script, limit: scriptBytes }, signal),
     clock,

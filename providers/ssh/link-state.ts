@@ -1,7 +1,16 @@
 import { CodedError, type ErrorCode } from "../../src/lib/errors.ts";
 
 /** Why a link is down, as a word for a node's condition. */
-export type LinkReason = "LinkDown" | "HostKeyMismatch" | "HostKeyUnknown" | "LoginRefused" | "NoSessions";
+export type LinkReason =
+  | "LinkDown"
+  | "TurnedAway"
+  | "HostKeyMismatch"
+  | "HostKeyUnknown"
+  | "LoginRefused"
+  | "NoSessions"
+  | "LoginShellHangs"
+  | "NoPosixShell"
+  | "NoSftp";
 
 /** What keeps a link down: a reason, and a sentence that says what to do. */
 export class LinkError extends CodedError {
@@ -24,10 +33,14 @@ export type LinkState =
  *  it would fill the target's log, and some targets lock out who knocks too often. */
 const delays: Readonly<Record<LinkReason, readonly [number, number]>> = {
   LinkDown: [500, 30_000],
+  TurnedAway: [1_000, 30_000],
   HostKeyMismatch: [300_000, 600_000],
   HostKeyUnknown: [60_000, 600_000],
   LoginRefused: [30_000, 300_000],
-  NoSessions: [30_000, 300_000],
+  NoSessions: [5_000, 60_000],
+  LoginShellHangs: [2_000, 30_000],
+  NoPosixShell: [5_000, 60_000],
+  NoSftp: [5_000, 60_000],
 };
 
 /** Milliseconds until the next attempt, before jitter. Pure.

@@ -30,10 +30,13 @@ export interface LinkOptions {
   readonly log: Logger;
   /** Makes a connection; of ssh2 unless a test gives another. */
   readonly open?: (config: SshConfig, signal: AbortSignal) => Promise<Connection>;
+  /** What a target must show on a new connection before the link is up. @throws LinkError why it is not fit to be used. */
+  readonly check?: (connection: Connection, signal: AbortSignal) => Promise<void>;
 }
 
-/** The most connections to one target. */
-const mostConnections = 3;
+/** The sessions that a node may need beside each other, where the target allows few on a connection. */
+const sessionsWanted = 24;
+const [fewestConnections, mostConnections] = [3, 12];
 /** A link that was up for as long starts its delays afresh, ms. */
 const steadyMs = 30_000;
 
@@ -60,6 +63,7 @@ class SshLink implements Link {
   readonly #clock: Clock;
   readonly #log: Logger;
   readonly #open: NonNullable<LinkOptions["open"]>;
+  readonly #check: LinkOptions["check"];
   readonly #listeners = new Set<(state: LinkState) => void>();
   readonly #live = new Set<Connection>();
   readonly #closing = new AbortController();
@@ -72,11 +76,12 @@ class SshLink implements Link {
   #exchanges = 0;
   #growing: Promise<Connection> | undefined;
 
-  constructor({ config, clock, log, open = openConnection }: LinkOptions) {
+  constructor({ config, clock, log, open = openConnection, check }: LinkOptions) {
     this.#config = config;
     this.#clock = clock;
     this.#log = log;
     this.#open = open;
+    this.#check = check;
     this.#born = clock.now();
     this.#downSince = this.#born;
   }
@@ -145,8 +150,10 @@ class SshLink implements Link {
     // The state is "connecting" before anything here can fail.
     await Promise.resolve();
     try {
-      const connection = this.#adopt(await this.#open(this.#config, this.#closing.signal));
+      const opened = await this.#open(this.#config, this.#closing.signal);
       this.#exchanges += 1;
+      await this.#examine(opened);
+      const connection = this.#adopt(opened);
       this.#log.info({ target: nameOf(this.#config) }, "link is up");
       this.#become({ is: "up", since: this.#clock.now() });
       return connection;
@@ -155,6 +162,16 @@ class SshLink implements Link {
       const why = reasonOf(error);
       this.#goDown(why);
       throw unreachable(this.#config, why);
+    }
+  }
+
+  async #examine(connection: Connection): Promise<void> {
+    try {
+      await this.#check?.(connection, AbortSignal.any([this.#closing.signal, connection.lost]));
+    } catch (error) {
+      const lost: unknown = connection.lost.aborted ? connection.lost.reason : undefined;
+      connection.close();
+      throw lost ?? error;
     }
   }
 
@@ -188,8 +205,9 @@ class SshLink implements Link {
   }
 
   async #grow(): Promise<Connection> {
-    if (this.#live.size >= mostConnections)
-      throw new CodedError("failed_precondition", `there are ${mostConnections} connections to the target already`);
+    const most = connectionsFor([...this.#live]);
+    if (this.#live.size >= most)
+      throw new CodedError("failed_precondition", `there are ${most} connections to the target already`);
     const connection = await this.#open(this.#config, this.#closing.signal).catch((error: unknown) => {
       throw unreachable(this.#config, reasonOf(error));
     });
@@ -202,6 +220,12 @@ class SshLink implements Link {
     this.#become(this.#state);
     return connection;
   }
+}
+
+/** The most connections to one target: more where each takes but few sessions. Pure. */
+export function connectionsFor(live: readonly Pick<Connection, "limit">[]): number {
+  const limit = Math.max(1, Math.min(...live.map((connection) => connection.limit)));
+  return Math.min(mostConnections, Math.max(fewestConnections, Math.ceil(sessionsWanted / limit)));
 }
 
 function outside(

@@ -1,14 +1,16 @@
 import type { Clock } from "../../src/lib/clock.ts";
-import { CodedError } from "../../src/lib/errors.ts";
+import { CodedError, abortError, messageOf } from "../../src/lib/errors.ts";
 import type { MissingRights } from "../../src/seams/provider.ts";
 import type { SshConfig } from "./config.ts";
+import { type Connection, nameOf } from "./connection.ts";
+import { LinkError } from "./link-state.ts";
 import { type Link, unlessAborted } from "./link.ts";
 import { quote } from "./quote.ts";
-import { type Sessions, discard } from "./sessions.ts";
+import { type Session, type Sessions, discard } from "./sessions.ts";
 import { startShell } from "./shell.ts";
 
-/** A program that joins its standard streams to a socket. */
-export type RelayProgram = "python3" | "perl" | "socat" | "nc";
+/** A program that joins its standard streams to a socket; `docker` to an engine's only. */
+export type RelayProgram = "python3" | "perl" | "socat" | "nc" | "docker";
 
 /** What the login may do on the target. */
 export interface Privileges {
@@ -25,13 +27,16 @@ export interface Privileges {
 export interface PrivilegesOptions {
   readonly config: SshConfig;
   readonly link: Link;
-  readonly sessions: Sessions;
+  readonly sessions: Pick<Sessions, "openOn">;
   readonly clock: Clock;
 }
 
 const plainShell = "exec /bin/sh";
 const sudoShell = "exec sudo -n /bin/sh";
-const probeTimeoutMs = 20_000;
+/** A login shell that has said nothing for so long, ms, waits for something. */
+const answerWithinMs = 15_000;
+/** Whatever a login shell has left running may hold its session open: that is not waited for longer, ms. */
+const endWithinMs = 1_000;
 const sftpServers = [
   "/usr/lib/openssh/sftp-server",
   "/usr/libexec/openssh/sftp-server",
@@ -39,43 +44,72 @@ const sftpServers = [
   "/usr/libexec/sftp-server",
   "/usr/lib/sftp-server",
 ];
-const relayPrograms: readonly RelayProgram[] = ["python3", "perl", "socat", "nc"];
+const relayPrograms: readonly RelayProgram[] = ["python3", "perl", "socat", "nc", "docker"];
 
-/** Finds out what the login may do: asked once for as long as the link is up.
- *  @returns the question; it throws unavailable, failed_precondition when the target gives no shell. */
-export function createPrivileges(options: PrivilegesOptions): (signal: AbortSignal) => Promise<Privileges> {
-  let known: Promise<Privileges> | undefined;
-  options.link.onChange(({ is }) => {
-    if (is === "down") known = undefined;
-  });
-  return (signal) => {
-    if (known) return unlessAborted(known, signal);
-    const asked = probe(options);
-    known = asked;
-    asked.catch(() => {
-      if (known === asked) known = undefined;
-    });
-    return unlessAborted(asked, signal);
+/** What the login may do on the target, as the newest connection has shown it. */
+export interface PrivilegesProbe {
+  /** Asks on a new connection. The session that it takes is free again when it is done.
+   *  @throws LinkError LoginShellHangs, NoPosixShell, NoSessions; what the signal says. */
+  ask(connection: Connection, signal: AbortSignal): Promise<Privileges>;
+  /** What was last found; waits for the link. @throws unavailable while that is down. */
+  known(signal: AbortSignal): Promise<Privileges>;
+}
+
+export function createPrivileges({ config, link, sessions, clock }: PrivilegesOptions): PrivilegesProbe {
+  let found: Privileges | undefined;
+  const question = async (connection: Connection, stop: AbortSignal): Promise<Privileges> => {
+    const session = await sessions.openOn(connection, { exec: plainShell }, stop);
+    try {
+      link.exchanged();
+      const shell = await startShell(session, stop);
+      link.exchanged();
+      const { stdout } = await shell.ask({ script: probeScript(config), maxBytes: 16_384 }, stop);
+      link.exchanged();
+      await endOf(session, clock.within(endWithinMs, stop));
+      return privilegesOf(stdout.toString("latin1"), config);
+    } finally {
+      discard(session.channel);
+    }
   };
+  return {
+    async ask(connection, signal) {
+      const stop = clock.within(answerWithinMs, signal);
+      found = await question(connection, stop).catch((error: unknown) => {
+        if (signal.aborted) throw abortError(signal);
+        if (error instanceof LinkError) throw error;
+        throw stop.aborted
+          ? shellHangs(config, error)
+          : new LinkError("NoPosixShell", "failed_precondition", messageOf(error), { cause: error });
+      });
+      return found;
+    },
+    async known(signal) {
+      await link.connection(signal);
+      if (!found) throw new CodedError("unavailable", "the target has not said what its user may do");
+      return found;
+    },
+  };
+}
+
+/** Lets the shell end by itself: until then its place is taken. */
+async function endOf({ channel }: Session, stop: AbortSignal): Promise<void> {
+  const closed = new Promise<void>((resolve) => void channel.once("close", () => resolve()));
+  channel.end();
+  await unlessAborted(closed, stop).catch(() => undefined);
+}
+
+function shellHangs(config: SshConfig, cause: unknown): LinkError {
+  return new LinkError(
+    "LoginShellHangs",
+    "unavailable",
+    `the login shell of ${nameOf(config)} does not answer within ${answerWithinMs / 1000} s: look at what its start-up files (~/.bashrc, ~/.profile, ~/.ssh/rc) or sudo wait for, and that /bin/sh is a POSIX shell.`,
+    { cause },
+  );
 }
 
 /** The command line that starts a shell with the rights found. Plain words only: the login shell reads it, which may be any. */
 export function shellCommand({ as }: Privileges): string {
   return as === "sudo" ? sudoShell : plainShell;
-}
-
-async function probe({ config, link, sessions, clock }: PrivilegesOptions): Promise<Privileges> {
-  const stop = clock.within(probeTimeoutMs);
-  const session = await sessions.open({ start: { exec: plainShell }, signal: stop });
-  try {
-    link.exchanged();
-    const shell = await startShell(session, stop);
-    link.exchanged();
-    const { stdout } = await shell.ask({ script: probeScript(config), maxBytes: 16_384 }, stop);
-    return privilegesOf(stdout.toString("latin1"), config);
-  } finally {
-    discard(session.channel);
-  }
 }
 
 function probeScript({ sudo }: SshConfig): string {
@@ -106,12 +140,7 @@ export function privilegesOf(told: string, { user, sudo }: Pick<SshConfig, "user
   const found = wordsOf(relays);
   const missing = [
     ...(as === "user" ? [noRoot(user, sudo)] : []),
-    ...(as === "sudo" && found.length === 0
-      ? [`The target has none of ${relayPrograms.join(", ")}, so root's sockets are out of reach: install one of them.`]
-      : []),
-    ...(as === "sudo" && !sftpServer
-      ? ["The target has no sftp-server program, so files cannot be opened as root: install OpenSSH's SFTP server."]
-      : []),
+    ...(as === "sudo" && !found.some((name) => name !== "docker") ? [noRelay(found)] : []),
     ...wordsOf(lacking).map(
       (name) => `The target has no ${name} program, which files need: install coreutils or busybox.`,
     ),
@@ -128,6 +157,12 @@ export function privilegesOf(told: string, { user, sudo }: Pick<SshConfig, "user
 
 function wordsOf(line: string | undefined): string[] {
   return (line ?? "").split(" ").filter((word) => word !== "");
+}
+
+function noRelay(found: readonly string[]): string {
+  const which = found.length === 0 ? "" : " but Docker's";
+  const programs = relayPrograms.filter((name) => name !== "docker").join(", ");
+  return `The target has none of ${programs}, so root's sockets${which} are out of reach: install one of them.`;
 }
 
 function noRoot(user: string, sudo: SshConfig["sudo"]): string {

@@ -4,6 +4,7 @@ import { CodedError } from "../../src/lib/errors.ts";
 import type { Address } from "../../src/seams/host.ts";
 import type { RelayProgram } from "./privileges.ts";
 import type { SshProcess } from "./spawn.ts";
+import { systemError } from "./system-errors.ts";
 
 /** Joins standard streams to a socket, each half closing by itself; says + once it is connected. Under sudo, which keeps its own
  *  hold on the streams, the far side's end can be passed on only by ending altogether. */
@@ -73,27 +74,46 @@ export function relayCommand(
       const address = "unix" in to ? `UNIX-CONNECT:${to.unix}` : `TCP:${to.host}:${to.port}`;
       return { argv: ["socat", "-t", "86400", "-", address], greets: false };
     }
+    case "docker":
+      // It speaks to engines only, and asks before it joins.
+      return "unix" in to && plain && isEngine(to.unix)
+        ? { argv: ["docker", "--host", `unix://${to.unix}`, "system", "dial-stdio"], greets: false }
+        : undefined;
     case "nc":
       return plain ? { argv: ["nc", "-N", ...("unix" in to ? ["-U"] : []), ...words], greets: false } : undefined;
   }
 }
 
+/** Whether a socket is, by its name, that of a Docker Engine. */
+function isEngine(socket: string): boolean {
+  return /docker[^/]*$/.test(socket);
+}
+
 /** How long a relay that does not greet has for failing, ms. */
 const silenceMs = 300;
 
-/** The relay as a connection, once it has connected. @throws unavailable when it has not. */
+/** Of a relay's complaint no more is kept, bytes. */
+const complaintBytes = 4096;
+
+/** The relay as a connection, once it has connected.
+ *  @throws unavailable when it has not, with the system's error as its cause where the relay named it. */
 export async function connectionOf(
   relay: SshProcess,
   greets: boolean,
   { clock, signal }: { readonly clock: Clock; readonly signal: AbortSignal },
 ): Promise<Duplex> {
-  const failed = relay.exited.then((code) => {
-    throw new CodedError("unavailable", `nobody answers there (the relay ended with ${code})`);
+  let said = "";
+  relay.stderr.on("data", (chunk: Buffer) => (said = (said + chunk.toString("latin1")).slice(0, complaintBytes)));
+  const told = new Promise((resolve) => relay.stderr.once("end", resolve).once("close", resolve));
+  const failed = Promise.all([relay.exited, told]).then(([code]) => {
+    const cause = systemError(said);
+    throw new CodedError("unavailable", `nobody answers there (the relay ended with ${code})`, { cause });
   });
   failed.catch(() => undefined);
-  relay.stderr.resume();
   try {
-    await Promise.race([greets ? greeting(relay) : clock.sleep(silenceMs, signal), failed]);
+    // A greeting that does not come is told by the relay's end, which says why.
+    const connected = greets ? greeting(relay).catch(() => failed) : clock.sleep(silenceMs, signal);
+    await Promise.race([connected, failed]);
   } catch (error) {
     await relay[Symbol.asyncDispose]();
     throw error;

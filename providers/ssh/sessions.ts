@@ -1,8 +1,10 @@
 import type { ClientChannel } from "ssh2";
 import type { Clock } from "../../src/lib/clock.ts";
 import { CodedError, abortError, hasCode, throwIfAborted } from "../../src/lib/errors.ts";
+import type { Logger } from "../../src/lib/log.ts";
 import { type Connection, channelRefusal, opened } from "./connection.ts";
-import type { Link } from "./link.ts";
+import { LinkError } from "./link-state.ts";
+import { type Link, unlessAborted } from "./link.ts";
 
 /** A session channel, and the connection that it is on. It counts against that connection until it is closed. */
 export interface Session {
@@ -22,65 +24,137 @@ export interface SessionRequest {
 export interface Sessions {
   /** @throws unavailable, failed_precondition when the target refuses what is started. */
   open(request: SessionRequest): Promise<Session>;
+  /** Opens one on this connection, which may be too new to be the link's.
+   *  @throws LinkError NoSessions where the target allows none, failed_precondition, unavailable, what the signal says. */
+  openOn(connection: Connection, start: SessionRequest["start"], signal: AbortSignal): Promise<Session>;
 }
 
-/** How long a connection that could not be added is not tried again, ms (MaxStartups, a firewall). */
-const growPauseMs = 10_000;
+export interface SessionsOptions {
+  readonly link: Link;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
 
-export function createSessions({ link, clock }: { readonly link: Link; readonly clock: Clock }): Sessions {
-  const waiting = new Set<() => void>();
-  let growAgainAt = 0;
+/** How long a connection that could not be added is not tried again, ms, before jitter (MaxStartups, a firewall). */
+const growPauseMs = 5_000;
+/** A session that has ended may still count at the target's sshd for so long, ms. */
+const settleMs = 200;
+/** That sessions have to be waited for is told no more often, ms. */
+const tellEveryMs = 60_000;
 
-  const wake = () => {
-    for (const each of waiting) each();
+export function createSessions({ link, clock, log }: SessionsOptions): Sessions {
+  const places = createPlaces({ link, clock, log });
+  const start = async (connection: Connection, what: SessionRequest["start"], signal?: AbortSignal) => {
+    const channel = await openChannel(connection, what, signal);
+    // The channel, and what starts on it.
+    link.exchanged();
+    link.exchanged();
+    channel.once("close", () => places.release(connection));
+    return { channel, connection };
   };
-  link.onChange(wake);
-  const release = (connection: Connection) => {
-    connection.sessions -= 1;
-    wake();
-  };
-  /** A connection with room, its place taken; undefined when all are full. */
-  const take = (urgent: boolean): Connection | undefined => {
-    const found = link.connections().find(({ sessions, limit }) => sessions < roomOf(limit, urgent));
-    if (found) found.sessions += 1;
-    return found;
-  };
-  const place = async (urgent: boolean, signal?: AbortSignal): Promise<Connection> => {
-    for (;;) {
-      await link.connection(signal);
-      const found = take(urgent);
-      if (found) return found;
-      if (clock.monotonic() >= growAgainAt) {
-        await link.another(signal).catch((error: unknown) => {
-          throwIfAborted(signal);
-          growAgainAt = clock.monotonic() + growPauseMs;
-          if (!hasCode(error, "failed_precondition", "unavailable")) throw error;
-        });
-        continue;
-      }
-      await turn(waiting, signal);
-    }
+  /** Whether to ask again what was refused: sshd may not have seen yet that a session has ended. */
+  const unsettled = async (connection: Connection, error: unknown, signal?: AbortSignal): Promise<boolean> => {
+    if (channelRefusal(error) === undefined || connection.lost.aborted || !places.justReleased(connection))
+      return false;
+    await clock.sleep(settleMs / 4, signal);
+    return true;
   };
   return {
-    async open({ start, urgent = false, signal }) {
+    async open({ start: what, urgent = false, signal }) {
       for (;;) {
-        const connection = await place(urgent, signal);
+        const connection = await places.take(urgent, signal);
         try {
-          const channel = await openChannel(connection, start, signal);
-          // The channel, and what starts on it.
-          link.exchanged();
-          link.exchanged();
-          channel.once("close", () => release(connection));
-          return { channel, connection };
+          return await start(connection, what, signal);
         } catch (error) {
-          release(connection);
-          if (channelRefusal(error) === undefined || connection.lost.aborted) throw openError(connection, start, error);
+          places.giveBack(connection);
+          if (await unsettled(connection, error, signal)) continue;
+          if (channelRefusal(error) === undefined || connection.lost.aborted) throw openError(connection, what, error);
           if (connection.sessions === 0) throw noSessions(error);
           // The target allows fewer sessions than is usual: as many as there are.
           connection.limit = Math.min(connection.limit, connection.sessions);
         }
       }
     },
+    async openOn(connection, what, signal) {
+      for (;;) {
+        connection.sessions += 1;
+        try {
+          return await start(connection, what, signal);
+        } catch (error) {
+          places.giveBack(connection);
+          if (await unsettled(connection, error, signal)) continue;
+          throw channelRefusal(error) === undefined ? openError(connection, what, error) : noSessions(error);
+        }
+      }
+    },
+  };
+}
+
+/** Places for sessions on the link's connections. */
+function createPlaces({ link, clock, log }: SessionsOptions) {
+  const waiting = new Set<() => void>();
+  let growAgainAt = 0;
+  let tellAgainAt = 0;
+  const releasedAt = new WeakMap<Connection, number>();
+  const wake = () => {
+    for (const each of waiting) each();
+  };
+  link.onChange(wake);
+  /** @returns false when there can be no further connection just now. */
+  const grow = async (signal?: AbortSignal): Promise<boolean> => {
+    if (clock.monotonic() < growAgainAt) return false;
+    try {
+      await link.another(signal);
+      return true;
+    } catch (error) {
+      throwIfAborted(signal);
+      if (!hasCode(error, "failed_precondition", "unavailable")) throw error;
+      if (hasCode(error, "unavailable")) growAgainAt = clock.monotonic() + growPauseMs * clock.jitter(1, 2);
+      return false;
+    }
+  };
+  const rest = async (signal?: AbortSignal): Promise<void> => {
+    if (clock.monotonic() >= tellAgainAt) {
+      tellAgainAt = clock.monotonic() + tellEveryMs;
+      log.warn(usage(link.connections()), "all sessions on the target are in use, what needs one waits");
+    }
+    const pauseMs = growAgainAt - clock.monotonic();
+    await turn(waiting, signal, pauseMs > 0 ? { pauseMs, clock } : undefined);
+  };
+  const giveBack = (connection: Connection) => {
+    connection.sessions -= 1;
+    wake();
+  };
+  return {
+    /** Gives back a place that was not used. */
+    giveBack,
+    /** Gives back the place of a session that has ended. */
+    release(connection: Connection) {
+      releasedAt.set(connection, clock.monotonic());
+      giveBack(connection);
+    },
+    justReleased: (connection: Connection) =>
+      clock.monotonic() - (releasedAt.get(connection) ?? Number.NEGATIVE_INFINITY) < settleMs,
+    /** A connection with room, its place taken. */
+    async take(urgent: boolean, signal?: AbortSignal): Promise<Connection> {
+      for (;;) {
+        await link.connection(signal);
+        const found = link.connections().find(({ sessions, limit }) => sessions < roomOf(limit, urgent));
+        if (found) {
+          found.sessions += 1;
+          return found;
+        }
+        if (!(await grow(signal))) await rest(signal);
+      }
+    },
+  };
+}
+
+function usage(connections: readonly Connection[]) {
+  return {
+    connections: connections.length,
+    sessions: connections.map(({ sessions }) => sessions),
+    allowed: connections.map(({ limit }) => limit),
   };
 }
 
@@ -128,25 +202,30 @@ function openError({ lost }: Connection, start: SessionRequest["start"], error: 
   return new CodedError("failed_precondition", `the target's sshd refuses ${what} to this user`, { cause: error });
 }
 
-function noSessions(cause: unknown): CodedError {
-  return new CodedError(
-    "failed_precondition",
+function noSessions(cause: unknown): LinkError {
+  return new LinkError(
+    "NoSessions",
+    "unavailable",
     "the target's sshd allows no sessions: set MaxSessions to 10 in its sshd_config.",
     { cause },
   );
 }
 
-/** Resolves when a place may have become free. */
-function turn(waiting: Set<() => void>, signal?: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const end = (settle: () => void) => () => {
-      waiting.delete(proceed);
-      signal?.removeEventListener("abort", stop);
-      settle();
-    };
-    const proceed = end(resolve);
-    const stop = end(() => signal && reject(abortError(signal)));
-    waiting.add(proceed);
-    signal?.addEventListener("abort", stop, { once: true });
-  });
+/** Resolves when a place may have become free, or when the pause is over. */
+async function turn(
+  waiting: Set<() => void>,
+  signal: AbortSignal | undefined,
+  until: { readonly pauseMs: number; readonly clock: Clock } | undefined,
+): Promise<void> {
+  const woken = Promise.withResolvers<void>();
+  const over = new AbortController();
+  waiting.add(woken.resolve);
+  const pause = until?.clock.sleep(until.pauseMs, over.signal).then(woken.resolve, () => undefined);
+  try {
+    await unlessAborted(woken.promise, signal);
+  } finally {
+    over.abort();
+    waiting.delete(woken.resolve);
+    await pause;
+  }
 }

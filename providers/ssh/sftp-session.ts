@@ -1,8 +1,10 @@
 import type { Clock } from "../../src/lib/clock.ts";
-import { CodedError, codeOf, hasCode, throwIfAborted } from "../../src/lib/errors.ts";
+import { abortError, hasCode, throwIfAborted } from "../../src/lib/errors.ts";
+import type { Connection } from "./connection.ts";
+import { LinkError } from "./link-state.ts";
 import { type Link, unlessAborted } from "./link.ts";
 import type { Privileges } from "./privileges.ts";
-import { type Session, type Sessions, discard } from "./sessions.ts";
+import { type Session, type SessionRequest, type Sessions, discard } from "./sessions.ts";
 import { type SftpClient, startSftp } from "./sftp-client.ts";
 
 export interface SftpSessionOptions {
@@ -12,26 +14,51 @@ export interface SftpSessionOptions {
   readonly privileges: (signal: AbortSignal) => Promise<Privileges>;
 }
 
-const startTimeoutMs = 20_000;
+/** The target's SFTP session, shared by all. With sudo the SFTP server runs as root on a session for commands. */
+export interface SftpSession {
+  /** Opens it on a new connection. @throws LinkError NoSftp, a sentence with the remedy; what the signal says. */
+  begin(connection: Connection, privileges: Privileges, signal: AbortSignal): Promise<void>;
+  /** The session, opened anew when it has ended. @throws unavailable, LinkError NoSftp. */
+  get(signal: AbortSignal): Promise<SftpClient>;
+}
 
-/** The target's SFTP session: opened when first asked for, shared, and opened anew when it has ended. With sudo the SFTP server
- *  runs as root on a session for commands.
- *  @returns what gives it; throws failed_precondition where the target has no SFTP server, a sentence with the remedy. */
-export function createSftpSession(options: SftpSessionOptions): (signal: AbortSignal) => Promise<SftpClient> {
-  const { link } = options;
+const startTimeoutMs = 15_000;
+
+export function createSftpSession({ link, sessions, clock, privileges }: SftpSessionOptions): SftpSession {
   let opened: Promise<SftpClient> | undefined;
-  return async (signal) => {
-    throwIfAborted(signal);
-    const before = opened;
-    const known = await before?.catch(() => undefined);
-    if (known?.usable()) return counted(known, link);
-    // Another caller may have replaced it meanwhile.
-    if (opened === before) opened = open(options);
-    const opening = (opened ??= open(options));
+  const keep = (opening: Promise<SftpClient>): Promise<SftpClient> => {
+    opened = opening;
     opening.catch(() => {
       if (opened === opening) opened = undefined;
     });
-    return counted(await unlessAborted(opening, signal), link);
+    return opening;
+  };
+  const reopen = async (): Promise<SftpClient> => {
+    const stop = clock.within(startTimeoutMs);
+    const open = (start: SessionRequest["start"]) => sessions.open({ start, signal: stop });
+    return startWith({ open, link, stop }, await privileges(stop));
+  };
+  return {
+    async begin(connection, rights, signal) {
+      const stop = clock.within(startTimeoutMs, signal);
+      const open = (start: SessionRequest["start"]) => sessions.openOn(connection, start, stop);
+      try {
+        await keep(startWith({ open, link, stop }, rights));
+      } catch (error) {
+        if (signal.aborted) throw abortError(signal);
+        throw hasCode(error, "deadline_exceeded") ? noSftp(rights, error) : error;
+      }
+    },
+    async get(signal) {
+      // A new connection brings its session along.
+      await link.connection(signal);
+      const before = opened;
+      const known = await before?.catch(() => undefined);
+      if (known?.usable()) return counted(known, link);
+      // Another caller may have replaced it meanwhile.
+      const opening = opened !== undefined && opened !== before ? opened : keep(reopen());
+      return counted(await unlessAborted(opening, signal), link);
+    },
   };
 }
 
@@ -46,33 +73,45 @@ function counted(client: SftpClient, link: Link): SftpClient {
   };
 }
 
-async function open({ sessions, clock, privileges, link }: SftpSessionOptions): Promise<SftpClient> {
-  const signal = clock.within(startTimeoutMs);
-  const { as, sftpServer } = await privileges(signal);
-  const exec = sftpServer === undefined ? undefined : `exec ${as === "sudo" ? "sudo -n " : ""}${sftpServer}`;
-  const start = async (session: Session): Promise<SftpClient> => {
-    link.exchanged();
-    try {
-      return await startSftp(session, signal);
-    } catch (error) {
-      discard(session.channel);
-      throw error;
-    }
-  };
-  try {
-    if (as !== "sudo") return await start(await sessions.open({ start: { subsystem: "sftp" }, signal }));
-  } catch (error) {
-    if (exec === undefined || (hasCode(error, "unavailable") && link.state().is !== "up")) throw noSftp(error);
-  }
-  if (exec === undefined) throw noSftp();
-  return start(await sessions.open({ start: { exec }, signal }));
+interface Start {
+  readonly open: (start: SessionRequest["start"]) => Promise<Session>;
+  readonly link: Link;
+  readonly stop: AbortSignal;
 }
 
-function noSftp(cause?: unknown): CodedError {
-  if (codeOf(cause) === "deadline_exceeded") return cause as CodedError;
-  return new CodedError(
-    "failed_precondition",
-    "the target offers no SFTP: add `Subsystem sftp internal-sftp` to its sshd_config, or install OpenSSH's sftp-server.",
-    { cause },
-  );
+/** By sshd's own subsystem, else by the program itself. */
+async function startWith({ open, link, stop }: Start, rights: Privileges): Promise<SftpClient> {
+  const start = async (how: SessionRequest["start"]): Promise<SftpClient> => {
+    const session = await open(how);
+    link.exchanged();
+    try {
+      return await startSftp(session, stop);
+    } catch (error) {
+      discard(session.channel);
+      throwIfAborted(stop);
+      throw session.connection.lost.aborted ? error : noSftp(rights, error);
+    }
+  };
+  const { as, sftpServer } = rights;
+  const program = sftpServer && { exec: `exec ${as === "sudo" ? "sudo -n " : ""}${sftpServer}` };
+  if (as === "sudo") {
+    if (program) return start(program);
+    throw noSftp(rights);
+  }
+  try {
+    return await start({ subsystem: "sftp" });
+  } catch (error) {
+    const offered = !hasCode(error, "failed_precondition");
+    if (offered) throw error;
+    if (!program) throw noSftp(rights, error);
+  }
+  return start(program);
+}
+
+function noSftp({ as, sftpServer }: Privileges, cause?: unknown): LinkError {
+  const sentence =
+    as === "sudo" && !sftpServer
+      ? "the target has no sftp-server program, so files cannot be opened as root: install OpenSSH's SFTP server (openssh-sftp-server)."
+      : "the target offers no SFTP: add `Subsystem sftp internal-sftp` to its sshd_config, or install OpenSSH's sftp-server, and let no start-up file of the login shell print anything.";
+  return new LinkError("NoSftp", "failed_precondition", sentence, { cause });
 }

@@ -21,16 +21,35 @@ const words: readonly (readonly [RegExp, string])[] = [
   [/(disk )?quota exceeded$/i, "EDQUOT"],
   [/too many open files( in system)?$|no file descriptors available$/i, "EMFILE"],
   [/connection refused$/i, "ECONNREFUSED"],
+  [/no route to host$/i, "EHOSTUNREACH"],
+  [/network is unreachable$/i, "ENETUNREACH"],
+  [/connection timed out$/i, "ETIMEDOUT"],
 ];
 
-/** Code of what a command said of its failure on standard error: of the last line that names a known one. */
-export function codeOfComplaint(stderr: string): ErrorCode {
-  const lines = stderr.trimEnd().split("\n").reverse();
+/** The failed system call that a command, or sshd, names on the last line that names a known one, such as `ENOENT`. */
+export function errnoOfComplaint(said: string): string | undefined {
+  const lines = said.trimEnd().split("\n").reverse();
   for (const line of lines) {
     const found = words.find(([pattern]) => pattern.test(line.trim()));
-    if (found) return codeOfErrno(found[1]);
+    if (found) return found[1];
   }
-  return "unknown";
+  return undefined;
+}
+
+/** Code of what a command said of its failure on standard error. */
+export function codeOfComplaint(stderr: string): ErrorCode {
+  return codeOfErrno(errnoOfComplaint(stderr));
+}
+
+/** A failed system call on the target, as Node shows those of this machine. */
+export interface SystemError extends Error {
+  readonly code: string;
+}
+
+/** What was said of a failure as the system error that it names; undefined when it names none. */
+export function systemError(said: string): SystemError | undefined {
+  const code = errnoOfComplaint(said);
+  return code === undefined ? undefined : Object.assign(new Error(said.trim().split("\n").at(-1)), { code });
 }
 
 /** A command's failure as an error that says what it was about and what the target said. */

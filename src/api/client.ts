@@ -6,6 +6,7 @@ import { ApiError, apiError, watchError } from "./api-error.ts";
 import { createCredentials, type CredentialSource } from "./credentials.ts";
 import { createHealth, type HealthReader, type HealthWriter } from "./health.ts";
 import { jsonLines } from "./json-lines.ts";
+import type { AccessFile } from "./kubeconfig.ts";
 import { createRateLimit, type RateLimit } from "./rate-limit.ts";
 import { createRequests, type RawAnswer, type RawRequest, type Requests, unreachable } from "./requests.ts";
 import { createWatchSessions, type WatchSessions } from "./watch-sessions.ts";
@@ -52,8 +53,8 @@ export interface ApiClient {
 }
 
 export interface ApiClientDeps {
-  /** Path of the kubeconfig. */
-  readonly kubeconfig: string;
+  /** Where the API server is, and who asks. */
+  readonly access: AccessFile;
   readonly clock: Clock;
   readonly log: Logger;
   readonly userAgent: string;
@@ -79,15 +80,15 @@ interface Parts {
   readonly health: { readonly reader: HealthReader; readonly writer: HealthWriter };
 }
 
-/** A client for the kubeconfig's current context. Makes no request by itself: a server that is not there yet is `unavailable`
+/** A client for one API server. Makes no request by itself: a server that is not there yet is `unavailable`
  *  on each call, and `health` says so.
- *  @throws CodedError, one sentence, when the kubeconfig cannot be used. */
+ *  @throws CodedError, one sentence, when its access cannot be used. */
 export function createApiClient(deps: ApiClientDeps): ApiClient & AsyncDisposable {
   const { clock, log } = deps;
   const requests = createRequests();
   const parts: Parts = {
     deps,
-    credentials: createCredentials({ path: deps.kubeconfig, clock, log }),
+    credentials: createCredentials({ from: deps.access, clock, log }),
     requests,
     sessions: createWatchSessions({ clock, http1: requests }),
     health: createHealth(log),

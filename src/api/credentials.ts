@@ -6,7 +6,7 @@ import type { Clock } from "../lib/clock.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { createSingleFlight } from "../lib/single-flight.ts";
-import { type ClusterAccess, readKubeconfig } from "./kubeconfig.ts";
+import type { AccessFile, ClusterAccess } from "./kubeconfig.ts";
 
 /** How connections are made: a change of any of it needs new ones. */
 export interface TlsOptions {
@@ -41,23 +41,23 @@ const fileCheckMs = 10_000;
 /** How long a token file's content is used, milliseconds; client-go's number. */
 const tokenFileMs = 60_000;
 
-/** Credentials of a kubeconfig, kept current.
- *  @throws CodedError, one sentence, when the kubeconfig or a file it names cannot be used, or its certificate has expired. */
-export function createCredentials(deps: { path: string; clock: Clock; log: Logger }): CredentialSource {
-  const { path, clock, log } = deps;
-  let loaded = load(path, clock.now());
+/** Credentials, kept current.
+ *  @throws CodedError, one sentence, when they or a file that they name cannot be used, or their certificate has expired. */
+export function createCredentials(deps: { from: AccessFile; clock: Clock; log: Logger }): CredentialSource {
+  const { from, clock, log } = deps;
+  let loaded = load(from, clock.now());
   let plugin = new ExecAuth();
   let checkedAt = clock.monotonic();
   let generation = 1;
   let fromPlugin: Pick<TlsOptions, "cert" | "key"> = {};
   const reload = () => {
     try {
-      loaded = load(path, undefined);
+      loaded = load(from, undefined);
       generation += 1;
-      log.info({ kubeconfig: path }, "credentials changed on disk, using the new ones");
+      log.info({ from: from.name }, "credentials changed on disk, using the new ones");
     } catch (err) {
-      log.warn({ err, kubeconfig: path }, "changed credentials cannot be used, keeping the old ones");
-      loaded = { ...loaded, stamp: stampOf(path, loaded.access) };
+      log.warn({ err, from: from.name }, "changed credentials cannot be used, keeping the old ones");
+      loaded = { ...loaded, stamp: stampOf(from, loaded.access) };
     }
   };
   const token = createTokenFile(clock);
@@ -66,7 +66,7 @@ export function createCredentials(deps: { path: string; clock: Clock; log: Logge
     async current() {
       if (clock.monotonic() - checkedAt >= fileCheckMs) {
         checkedAt = clock.monotonic();
-        if (stampOf(path, loaded.access) !== loaded.stamp) reload();
+        if (stampOf(from, loaded.access) !== loaded.stamp) reload();
       }
       const { access, tls } = loaded;
       const answer = await once("plugin", () => askPlugin(plugin, access));
@@ -97,8 +97,9 @@ interface Loaded {
 }
 
 /** @param now milliseconds since the epoch; undefined: an expired certificate is no reason to refuse. */
-function load(path: string, now: number | undefined): Loaded {
-  const access = readKubeconfig(path);
+function load(from: AccessFile, now: number | undefined): Loaded {
+  const access = from.read();
+  const path = from.name;
   const { cluster, user } = access;
   const ca = read(path, "certificate-authority", cluster.caFile, cluster.caData);
   const cert = read(path, "client-certificate", user.certFile, user.certData);
@@ -107,10 +108,10 @@ function load(path: string, now: number | undefined): Loaded {
   if (cert && !key)
     throw new CodedError(
       "invalid_argument",
-      `kubeconfig ${path}: user ${JSON.stringify(user.name)} has a client-certificate and no client-key`,
+      `${path}: user ${JSON.stringify(user.name)} has a client-certificate and no client-key`,
     );
   const tls = { ca, cert, key, servername: cluster.tlsServerName, rejectUnauthorized: !cluster.skipTLSVerify };
-  return { access, tls, stamp: stampOf(path, access) };
+  return { access, tls, stamp: stampOf(from, access) };
 }
 
 function read(path: string, field: string, file: string | undefined, data: string | undefined): Buffer | undefined {
@@ -119,11 +120,9 @@ function read(path: string, field: string, file: string | undefined, data: strin
   try {
     return readFileSync(file);
   } catch (error) {
-    throw new CodedError(
-      "invalid_argument",
-      `kubeconfig ${path}: ${field} ${file} cannot be read: ${messageOf(error)}`,
-      { cause: error },
-    );
+    throw new CodedError("invalid_argument", `${path}: ${field} ${file} cannot be read: ${messageOf(error)}`, {
+      cause: error,
+    });
   }
 }
 
@@ -142,19 +141,19 @@ function checkCertificate({
   try {
     certificate = new X509Certificate(cert);
   } catch (error) {
-    throw new CodedError("invalid_argument", `kubeconfig ${path}: ${file} holds no PEM certificate`, { cause: error });
+    throw new CodedError("invalid_argument", `${path}: ${file} holds no PEM certificate`, { cause: error });
   }
   const end = certificate.validToDate;
   if (now !== undefined && end.getTime() <= now) {
     throw new CodedError(
       "invalid_argument",
-      `kubeconfig ${path}: the client certificate (${file}) expired at ${end.toISOString()}; renew it`,
+      `${path}: the client certificate (${file}) expired at ${end.toISOString()}; renew it`,
     );
   }
 }
 
 /** Changes when any of the files does; a file that is gone counts as one that did not change. */
-function stampOf(path: string, { cluster, user }: ClusterAccess): string {
+function stampOf({ path }: AccessFile, { cluster, user }: ClusterAccess): string {
   const files = [path, cluster.caFile, user.certFile, user.keyFile].filter(
     (file) => file !== undefined && file !== null,
   );

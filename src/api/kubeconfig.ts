@@ -1,4 +1,5 @@
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
+import { mkdir, rename, writeFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 // Of the package only what reads a kubeconfig: its KubeConfig class would load every API model with it, some 40 MB.
 import {
@@ -9,7 +10,7 @@ import {
   newUsers,
   type User,
 } from "@kubernetes/client-node/dist/config_types.js";
-import { parse } from "yaml";
+import { parse, stringify } from "yaml";
 import { CodedError, codeOfErrno, messageOf } from "../lib/errors.ts";
 
 /** What a kubeconfig says of the API server and of who asks; file names are absolute. */
@@ -18,6 +19,75 @@ export interface ClusterAccess {
   readonly user: User;
   /** A bearer token is read from this file. */
   readonly tokenFile?: string;
+}
+
+/** Where the way to the API server is written down. */
+export interface AccessFile {
+  /** For sentences, such as `kubeconfig /etc/kubernetes/kubelet.conf`. */
+  readonly name: string;
+  /** The file whose change means that it must be read again; undefined when only those that it names can change. */
+  readonly path: string | undefined;
+  /** @throws CodedError, one sentence. */
+  read(): ClusterAccess;
+}
+
+/** A kubeconfig at that path. */
+export function kubeconfigFile(path: string): AccessFile {
+  return { name: `kubeconfig ${path}`, path, read: () => readKubeconfig(path) };
+}
+
+/** The same API server, as whoever the certificate names: a file that holds it and its key, and may be replaced. Until that file
+ *  is there, as before. */
+export function withCertificate(base: AccessFile, name: string, file: string): AccessFile {
+  return {
+    name,
+    path: file,
+    read() {
+      const access = base.read();
+      if (!existsSync(file)) return access;
+      return { cluster: access.cluster, user: { name: "default-auth", certFile: file, keyFile: file } };
+    },
+  };
+}
+
+/** Writes a kubeconfig with one context, readable by its owner alone; a reader sees the whole of it or nothing.
+ *  @throws CodedError when it cannot be written. */
+export async function writeKubeconfig(path: string, { cluster, user }: ClusterAccess): Promise<void> {
+  const document = {
+    apiVersion: "v1",
+    kind: "Config",
+    clusters: [{ name: "default-cluster", cluster: withoutEmpty(clusterFields(cluster)) }],
+    users: [{ name: "default-auth", user: { "client-certificate": user.certFile, "client-key": user.keyFile } }],
+    contexts: [{ name: "default-context", context: { cluster: "default-cluster", user: "default-auth" } }],
+    "current-context": "default-context",
+  };
+  const beside = `${path}.new`;
+  try {
+    await mkdir(dirname(path), { recursive: true });
+    await writeFile(beside, stringify(document), { mode: 0o600 });
+    await rename(beside, path);
+  } catch (cause) {
+    throw new CodedError(
+      "permission_denied",
+      `--kubeconfig ${path} cannot be written (${messageOf(cause)}): make its folder writable, or name another path`,
+      { cause },
+    );
+  }
+}
+
+function clusterFields(cluster: Cluster): Record<string, unknown> {
+  return {
+    server: cluster.server,
+    "certificate-authority": cluster.caFile,
+    "certificate-authority-data": cluster.caData,
+    "insecure-skip-tls-verify": cluster.skipTLSVerify,
+    "tls-server-name": cluster.tlsServerName,
+    "proxy-url": cluster.proxyUrl,
+  };
+}
+
+function withoutEmpty(fields: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined && value !== false));
 }
 
 interface RawKubeconfig {

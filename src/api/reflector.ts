@@ -1,7 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import { abortError, CodedError, hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import type { Service } from "../lib/service-group.ts";
+import { type Service, untilAborted } from "../lib/service-group.ts";
 import type { ObjectMeta } from "../objects.ts";
 import { isExpired } from "./api-error.ts";
 import type { ApiClient, ObjectList, WatchEvent } from "./client.ts";
@@ -207,17 +207,4 @@ function keyOf({ metadata }: ApiObject): string {
 function withoutManagedFields<T extends ApiObject>(object: T): T {
   delete object.metadata.managedFields;
   return object;
-}
-
-/** The promise, or the signal's reason. */
-function untilAborted(promise: Promise<void>, signal: AbortSignal): Promise<void> {
-  if (signal.aborted) return Promise.reject(abortError(signal));
-  const { promise: either, resolve, reject } = Promise.withResolvers<void>();
-  const onAbort = () => reject(abortError(signal));
-  signal.addEventListener("abort", onAbort, { once: true });
-  promise.then(() => {
-    signal.removeEventListener("abort", onAbort);
-    resolve();
-  }, reject);
-  return either;
 }

@@ -1,11 +1,12 @@
 import { X509Certificate, createPrivateKey } from "node:crypto";
-import { mkdir, open, readFile, rename } from "node:fs/promises";
+import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { type Reloading, createReloading } from "../lib/reloading.ts";
 import type { Service } from "../lib/service-group.ts";
+import { writeWhole } from "./pair-store.ts";
 import { type KeyPair, makeSelfSigned } from "./self-signed.ts";
 
 export interface ServingCertificateOptions {
@@ -97,14 +98,4 @@ async function keptOrNew(
 function isValid(certificate: string, now: number): boolean {
   const { validFromDate, validToDate } = new X509Certificate(certificate);
   return validFromDate.getTime() <= now && now < validToDate.getTime();
-}
-
-/** Writes beside the file and renames: a reader sees the old file or the new one. */
-async function writeWhole(path: string, text: string, mode: number): Promise<void> {
-  const beside = `${path}.new`;
-  await using file = await open(beside, "w", mode);
-  await file.chmod(mode);
-  await file.writeFile(text);
-  await file.sync();
-  await rename(beside, path);
 }

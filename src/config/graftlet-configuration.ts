@@ -13,7 +13,7 @@ import { taints } from "./object-types.ts";
 import type { Options } from "./option-fields.ts";
 import { refuse } from "./refusal.ts";
 import { field, optional, type Shape, type ValueOf } from "./schema.ts";
-import { int32, isRecord, text, textMap, type ValueType } from "./value-types.ts";
+import { int32, isRecord, oneOf, text, textMap, type ValueType } from "./value-types.ts";
 
 const itsKind = { apiVersion: "graftlet.dev/v1alpha1", kind: "GraftletConfiguration" };
 
@@ -30,12 +30,23 @@ const group: ValueType<Record<string, unknown>> = {
   encode: (value) => value,
 };
 
+/** What all nodes of the file share: they run in one Pod. */
+const sharedFields = {
+  nodes: field(entries, []),
+  certificateSecret: field(text, ""),
+  kubeletAddress: field(oneOf("service", "podIP", "host"), "host"),
+  kubeletService: field(text, ""),
+} satisfies Shape;
+
+type Shared = ValueOf<typeof sharedFields>;
+
 const nodeFields = {
   name: field(text, ""),
   provider: field(text, "cri"),
   providerConfig: optional(group),
   kubeletConfiguration: field(group, {}),
   kubeconfig: optional(text),
+  identity: field(oneOf("node", "serviceAccount"), "node"),
   rootDir: optional(text),
   labels: field(textMap({ sign: "=" }), {}),
   taints: optional(taints),
@@ -55,10 +66,15 @@ interface Draft {
  *  without a port gets the next that is free from 10250 up; the first alone answers on the health port unless others name one.
  *  @throws CodedError invalid_argument, one sentence */
 export function readNodes(io: ConfigIo, path: string, options: Options): NodeConfig[] {
-  const document = decode({ nodes: field(entries, []) }, readKind(io, "--nodes", path, itsKind), { file: path });
+  const document = decode(sharedFields, readKind(io, "--nodes", path, itsKind), { file: path });
   if (document.nodes.length === 0) throw refuse(`${path}: nodes`, [], "list at least one node");
   const drafts = document.nodes.map((wire, index) =>
-    draftOf(io, decode(nodeFields, wire, { file: path, path: `nodes[${index}]` }), { path, index, options }),
+    draftOf(io, decode(nodeFields, wire, { file: path, path: `nodes[${index}]` }), {
+      path,
+      index,
+      options,
+      shared: inPod(io, path, document),
+    }),
   );
   const nodes = withPorts(drafts);
   refuseTwins(path, nodes);
@@ -74,7 +90,7 @@ export function nodeWarnings(nodes: readonly NodeConfig[]): string[] {
 function draftOf(
   io: ConfigIo,
   entry: Entry,
-  at: { readonly path: string; readonly index: number; readonly options: Options },
+  at: { readonly path: string; readonly index: number; readonly options: Options; readonly shared: InPod },
 ): Draft {
   const place = `nodes[${at.index}]`;
   const where = `${at.path}: ${place}`;
@@ -101,6 +117,9 @@ function draftOf(
         entry.kubeconfig ? `${where}.kubeconfig` : "--kubeconfig",
         entry.kubeconfig ?? at.options.kubeconfig,
       ),
+      bootstrapKubeconfig: undefined,
+      identity: entry.identity,
+      ...at.shared,
       kubelet: {
         ...kubelet,
         port: entry.port ?? kubelet.port,
@@ -113,6 +132,29 @@ function draftOf(
       nodeIPs: [],
       nodeLabels: entry.labels,
     },
+  };
+}
+
+type InPod = Pick<NodeConfig, "certificateSecret" | "kubeletAddress">;
+
+/** What only a Pod has. @throws CodedError invalid_argument elsewhere */
+function inPod(io: ConfigIo, path: string, shared: Shared): InPod {
+  const { certificateSecret, kubeletAddress: of, kubeletService: service } = shared;
+  const given = { certificateSecret, kubeletService: service, ...(of === "service" && { kubeletAddress: of }) };
+  const [field, value] = Object.entries(given).find(([, value]) => value !== "") ?? [];
+  if (field && !io.env["KUBERNETES_SERVICE_HOST"])
+    throw refuse(`${path}: ${field}`, value, "needs graftlet to run in a Pod; leave it out elsewhere");
+  if ((of === "service") !== (service !== ""))
+    throw refuse(
+      `${path}: kubeletService`,
+      service || undefined,
+      of === "service"
+        ? "is not given; name the Service of kubeletAddress: service"
+        : "it goes with kubeletAddress: service alone; say that too, or leave this out",
+    );
+  return {
+    certificateSecret: certificateSecret || undefined,
+    kubeletAddress: of === "service" ? { of, service } : { of },
   };
 }
 

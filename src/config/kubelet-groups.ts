@@ -16,14 +16,8 @@ export const securityFields = {
   tlsMinVersion: field(oneOf("", "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"), "", {
     flag: "tls-min-version",
   }),
-  rotateCertificates: field(bool, false, {
-    flag: "rotate-certificates",
-    instead: "the client certificate is not renewed by graftlet; it is read again when its file changes",
-  }),
-  serverTLSBootstrap: field(bool, false, {
-    flag: "rotate-server-certificates",
-    instead: "the kubelet API is served with a self-signed certificate, or with tlsCertFile",
-  }),
+  rotateCertificates: field(bool, false, { flag: "rotate-certificates" }),
+  serverTLSBootstrap: field(bool, false, { flag: "rotate-server-certificates" }),
   authentication: {
     x509: { clientCAFile: field(text, "", { flag: "client-ca-file" }) },
     webhook: {

@@ -6,6 +6,15 @@ import { isLabelValue, isNodeLabel, isQualifiedName, isSubdomain } from "./names
 import { refuse } from "./refusal.ts";
 import type { TextMap } from "./value-types.ts";
 
+/** `node`: as `system:node:NAME`, by a client certificate; `serviceAccount`: as the Pod's service account. */
+export type NodeIdentity = "node" | "serviceAccount";
+
+/** Where the kubelet API is reached: at a Service of the Pod's namespace, at the Pod's own addresses, or at the machine's. */
+export type KubeletAddress =
+  | { readonly of: "service"; readonly service: string }
+  | { readonly of: "podIP" }
+  | { readonly of: "host" };
+
 /** Everything that one node is started with, defaults filled and checked. Port, taints and the like are in `kubelet`. */
 export interface NodeConfig {
   readonly nodeName: string;
@@ -13,8 +22,16 @@ export interface NodeConfig {
   readonly provider: string;
   /** Fields of the provider's own; undefined when none are given. */
   readonly providerConfig: unknown;
-  /** Undefined in a Pod: the service account is the identity. */
+  /** Undefined in a Pod: its service account asks for the node's identity, or is it. */
   readonly kubeconfig: string | undefined;
+  /** A kubeconfig with which a client certificate is asked for where that of `kubeconfig` is not there yet. */
+  readonly bootstrapKubeconfig: string | undefined;
+  /** As whom the node speaks to the API server in a Pod. */
+  readonly identity: NodeIdentity;
+  /** A Secret of the Pod's namespace in which the node's certificates outlive the Pod. */
+  readonly certificateSecret: string | undefined;
+  /** Where the kubelet API is reached; `nodeIPs`, where given, win. */
+  readonly kubeletAddress: KubeletAddress;
   readonly kubelet: KubeletConfiguration;
   /** Absolute, on the target. */
   readonly rootDir: string;
@@ -83,10 +100,16 @@ export function absoluteDirectory(setting: string, path: string): string {
   return clean.length > 1 ? clean.replace(/\/$/, "") : clean;
 }
 
-/** The kubeconfig to use, which must be there; none in a Pod, where the service account serves.
+/** The kubeconfig to use, which must be there unless another bootstraps it; none in a Pod, where the service account serves.
  *  @throws CodedError invalid_argument */
-export function kubeconfigFrom(io: ConfigIo, setting: string, path: string | undefined): string | undefined {
+export function kubeconfigFrom(
+  io: ConfigIo,
+  setting: string,
+  path: string | undefined,
+  bootstrap?: string,
+): string | undefined {
   if (path === undefined || path === "") {
+    if (bootstrap) throw refuse(setting, undefined, "is not given: name the file to write the node's credentials to");
     if (io.env["KUBERNETES_SERVICE_HOST"]) return undefined;
     throw refuse(
       setting,
@@ -94,6 +117,7 @@ export function kubeconfigFrom(io: ConfigIo, setting: string, path: string | und
       "is not given: graftlet needs an API server; give --kubeconfig with the path of a kubeconfig",
     );
   }
-  readText(io, setting, path);
+  if (bootstrap) readText(io, "--bootstrap-kubeconfig", bootstrap);
+  else readText(io, setting, path);
   return path;
 }

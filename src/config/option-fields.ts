@@ -25,11 +25,7 @@ export const optionFields = {
   nodeLabels: field(textMap({ sign: "=", bareKeys: true }), {}, { flag: "node-labels" }),
   rootDir: field(text, "/var/lib/kubelet", { flag: "root-dir" }),
   certDir: field(text, "/var/lib/kubelet/pki", { flag: "cert-dir" }),
-  bootstrapKubeconfig: optional(text, {
-    flag: "bootstrap-kubeconfig",
-    instead: (value) =>
-      value === "" ? undefined : "no certificate is requested; the file of --kubeconfig must be there",
-  }),
+  bootstrapKubeconfig: optional(text, { flag: "bootstrap-kubeconfig" }),
   cloudProvider: field(oneOf("", "external"), "", {
     flag: "cloud-provider",
     instead: "the node is not held back for a cloud controller to initialize",

@@ -3,7 +3,7 @@ import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { PodCache, PodInspector, RuntimePod } from "../pipeline.ts";
+import type { PodCache, PodInspector, Presence, RuntimePod } from "../pipeline.ts";
 import { containerNameLabel, podUidLabel } from "../pod/labels.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { Containers, Sandboxes } from "../seams/runtime.ts";
@@ -14,6 +14,7 @@ export interface GarbageDeps {
   readonly fs: HostFs;
   readonly cache: PodCache;
   readonly inspector: PodInspector;
+  readonly presence?: Presence;
   /** Where pod logs lie on the target: KubeletConfiguration.podLogsDir. */
   readonly podLogsDir: string;
   /** Where log collectors find a link for each container. */
@@ -57,6 +58,23 @@ export function createGarbage(deps: GarbageDeps): Garbage {
     for (const { id } of old) if (!inUse.has(id)) await gone(deps.runtime.removePodSandbox(id, signal));
   };
 
+  const collectAll = async (signal: AbortSignal) => {
+    for (const pod of cache.list()) {
+      if (signal.aborted) return;
+      await collect(pod, signal).catch((error: unknown) => {
+        if (!signal.aborted)
+          log.warn(
+            { err: error, uid: pod.uid },
+            "ContainerGCFailed: dead containers could not be removed, will try again",
+          );
+      });
+    }
+    // Somebody else may have removed a container with its log.
+    await sweepLinks(signal).catch((error: unknown) => {
+      if (!signal.aborted) log.debug({ err: error }, "links to logs that are gone could not be removed");
+    });
+  };
+
   const podGone = async (uid: string, signal: AbortSignal) => {
     const pod = await deps.inspector.inspect(uid, signal);
     for (const status of pod.containers) await removeContainer(status, signal);
@@ -78,20 +96,8 @@ export function createGarbage(deps: GarbageDeps): Garbage {
     async run(signal) {
       while (!signal.aborted) {
         await clock.sleep(periodMs, signal).catch(() => undefined);
-        for (const pod of cache.list()) {
-          if (signal.aborted) return;
-          await collect(pod, signal).catch((error: unknown) => {
-            if (!signal.aborted)
-              log.warn(
-                { err: error, uid: pod.uid },
-                "ContainerGCFailed: dead containers could not be removed, will try again",
-              );
-          });
-        }
-        // Somebody else may have removed a container with its log.
-        await sweepLinks(signal).catch((error: unknown) => {
-          if (!signal.aborted) log.debug({ err: error }, "links to logs that are gone could not be removed");
-        });
+        const lost = deps.presence && (await deps.presence(signal).catch(() => undefined));
+        await collectAll(lost ? AbortSignal.any([signal, lost]) : signal);
       }
     },
   };

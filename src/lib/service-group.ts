@@ -1,3 +1,5 @@
+import { abortError } from "./errors.ts";
+
 /** A part that runs until its signal aborts. `ready`, when given, resolves once others may start on top of it. */
 export interface Service {
   readonly name: string;
@@ -40,4 +42,14 @@ export function onAbort(signal: AbortSignal, forget?: AbortSignal): Promise<void
   return new Promise((resolve) => {
     signal.addEventListener("abort", () => resolve(), { once: true, ...(forget && { signal: forget }) });
   });
+}
+
+/** What the promise gives, or the signal's reason when that aborts first. */
+export function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  if (signal.aborted) return Promise.reject(abortError(signal));
+  const { promise: either, resolve, reject } = Promise.withResolvers<T>();
+  const aborted = () => reject(abortError(signal));
+  signal.addEventListener("abort", aborted, { once: true });
+  promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", aborted));
+  return either;
 }

@@ -39,7 +39,7 @@ export interface Heartbeat extends Service {
   hurry(): void;
 }
 
-/** At the start, and after a change, the status is looked at this often until the node is ready. */
+/** At the start the status is looked at this often until the node is ready; after a change less and less often. */
 const fastMs = 100;
 const fastForMs = 120_000;
 /** An agent that has just started has yet to hear from the runtime: a node that was ready stays so for this long. */
@@ -51,6 +51,8 @@ export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
   const { client, nodes, nodeName, clock, log } = deps;
   let reportedAt = Number.NEGATIVE_INFINITY;
   let hurried = Promise.withResolvers<void>();
+  /** Milliseconds until a node that is not ready is looked at again. */
+  let patienceMs = deps.updateMs;
   let missing = 0;
   let startedAt = 0;
   let registered = !deps.registerNode;
@@ -86,7 +88,10 @@ export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
 
   return {
     name: "node-status",
-    hurry: () => hurried.resolve(),
+    hurry() {
+      patienceMs = fastMs;
+      hurried.resolve();
+    },
     async run(signal) {
       startedAt = clock.monotonic();
       let fastUntil = startedAt + fastForMs;
@@ -102,9 +107,11 @@ export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
           if (missing++ === 0 && !hasCode(error, "not_found"))
             log.warn({ err: error }, "node status was not written, will retry");
         }
-        if (ready) fastUntil = 0;
+        if (ready) [fastUntil, patienceMs] = [0, deps.updateMs];
+        else patienceMs = Math.min(patienceMs * 2, deps.updateMs);
         const fast = clock.monotonic() < fastUntil && missing === 0;
-        await rest(fast ? fastMs : deps.updateMs * clock.jitter(1, 1.04), signal);
+        const slow = missing === 0 ? patienceMs : deps.updateMs;
+        await rest(fast ? fastMs : slow * clock.jitter(1, 1.04), signal);
       }
     },
   };

@@ -2,11 +2,12 @@ import { lookup } from "node:dns/promises";
 import { isIP } from "node:net";
 import type { ApiClient } from "../api/client.ts";
 import { type HostFacts, readFacts } from "../host/facts.ts";
-import { CodedError } from "../lib/errors.ts";
+import { codeOf, messageOf, throwIfAborted } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { EventSink, HostAddresses, NodeSource } from "../pipeline.ts";
 import { nodeReference } from "../pod/reference.ts";
+import { TargetError } from "../seams/provider.ts";
 import { chooseAddresses } from "./addresses.ts";
 import { type ReservedInput, type ResourceList, nodeAllocatable, nodeCapacity } from "./capacity.ts";
 import { type Heartbeat, createHeartbeat } from "./heartbeat.ts";
@@ -38,7 +39,7 @@ export interface NodeSettings extends ReservedInput, NodeIdentity {
 export interface NodeAgentDeps extends TargetStatusDeps {
   readonly settings: NodeSettings;
   readonly client: ApiClient;
-  /** Where graftlet runs on another machine than the target: the addresses of that machine, best first. */
+  /** Where the kubelet API is not at the target's addresses: those of the machine or Pod that graftlet runs in, best first. */
   readonly ownAddresses: readonly string[] | undefined;
   readonly nodes: NodeSource;
   readonly events: EventSink;
@@ -66,12 +67,12 @@ export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal):
   const { nodeName } = settings;
   // Heartbeats wait for no other request's turn.
   const client = deps.client.limited(undefined);
-  const facts = await readFacts(host, signal);
+  const facts = await readable(readFacts(host, signal), signal);
   refuseUnfit(settings, facts);
   const nodeIPs = chooseAddresses(settings.nodeIPs, deps.ownAddresses ?? facts.addresses);
-  const hostIPs = deps.ownAddresses ? chooseAddresses([], facts.addresses) : nodeIPs;
+  const hostIPs = deps.ownAddresses ? targetAddresses(facts) : nodeIPs;
   const addresses = await addressList(nodeName, nodeIPs);
-  const capacity = await capacityOf(deps, facts, signal);
+  const capacity = await readable(capacityOf(deps, facts, signal), signal);
   const allocatable = nodeAllocatable(capacity, settings);
   const target = createTargetStatus(deps, { facts, addresses, capacity, allocatable });
 
@@ -101,16 +102,39 @@ export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal):
   };
 }
 
-/** @throws failed_precondition, one sentence, for a target that the configuration does not want. */
+/** What is read of the target, whose failure is the target's. @throws TargetError; what the signal says. */
+async function readable<T>(reading: Promise<T>, signal: AbortSignal): Promise<T> {
+  try {
+    return await reading;
+  } catch (error) {
+    throwIfAborted(signal);
+    throw new TargetError("TargetUnreadable", codeOf(error), `the target cannot be read: ${messageOf(error)}`, {
+      cause: error,
+    });
+  }
+}
+
+function targetAddresses({ addresses }: HostFacts): readonly string[] {
+  if (addresses.length > 0) return chooseAddresses([], addresses);
+  throw new TargetError(
+    "TargetWithoutAddress",
+    "failed_precondition",
+    "the target has no address but loopback, which its pods' hostIP would be: give it one",
+  );
+}
+
+/** @throws TargetError, one sentence, for a target that the configuration does not want. */
 function refuseUnfit({ failSwapOn, failCgroupV1 }: NodeSettings, { swapBytes, cgroupVersion }: HostFacts): void {
   if (failSwapOn && swapBytes > 0) {
-    throw new CodedError(
+    throw new TargetError(
+      "SwapOn",
       "failed_precondition",
       "failSwapOn is true and the target has swap on: turn swap off, or set failSwapOn to false",
     );
   }
   if (failCgroupV1 && cgroupVersion === 1) {
-    throw new CodedError(
+    throw new TargetError(
+      "CgroupV1",
       "failed_precondition",
       "failCgroupV1 is true and the target has cgroup v1: move it to cgroup v2, or set failCgroupV1 to false",
     );

@@ -1,7 +1,8 @@
 import type { Clock } from "../lib/clock.ts";
-import { codeOf, throwIfAborted } from "../lib/errors.ts";
+import { CodedError, codeOf, throwIfAborted } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
+import type { Presence } from "../pipeline.ts";
 import type { Host } from "../seams/host.ts";
 import type { TargetLink } from "../seams/provider.ts";
 
@@ -17,9 +18,7 @@ export interface RebootWatchDeps {
 }
 
 export interface RebootWatch extends Service {
-  /** Resolves at once, but for the moments after the link came back: then once it is known that the target has not booted
-   *  meanwhile. Nothing should be made on the target before. @throws what the signal aborted with. */
-  settled(signal: AbortSignal): Promise<void>;
+  readonly present: Presence;
 }
 
 const retryMs = 1_000;
@@ -30,6 +29,7 @@ const patienceMs = 10_000;
  *  outlive a boot, and an agent on the target would not have either. */
 export function createRebootWatch({ host, link, bootID, onReboot, clock, log }: RebootWatchDeps): RebootWatch {
   let unsure: PromiseWithResolvers<void> | undefined;
+  let presence = new AbortController();
   let changed = Promise.withResolvers<void>();
   const lost = () => link.trouble() !== undefined;
   let losses = 0;
@@ -40,6 +40,8 @@ export function createRebootWatch({ host, link, bootID, onReboot, clock, log }: 
   const note = () => {
     if (lost()) {
       losses += 1;
+      presence.abort(new CodedError("unavailable", "the target is lost"));
+      presence = new AbortController();
       become(Promise.withResolvers<void>());
     }
     changed.resolve();
@@ -63,13 +65,13 @@ export function createRebootWatch({ host, link, bootID, onReboot, clock, log }: 
   };
   return {
     name: "reboot watch",
-    async settled(signal) {
+    async present(signal) {
       const forget = new AbortController();
       const aborted = onAbort(signal, forget.signal);
-      for (let wait = unsure; wait && !lost() && !signal.aborted; wait = unsure)
-        await Promise.race([wait.promise, aborted]);
+      for (let wait = unsure; wait && !signal.aborted; wait = unsure) await Promise.race([wait.promise, aborted]);
       forget.abort();
       throwIfAborted(signal);
+      return presence.signal;
     },
     async run(signal) {
       // It may have booted since its facts were read.

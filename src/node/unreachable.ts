@@ -1,6 +1,6 @@
 import type { ApiClient } from "../api/client.ts";
 import type { Clock } from "../lib/clock.ts";
-import { codeOf, hasCode } from "../lib/errors.ts";
+import { codeOf, hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
 import { onAbort } from "../lib/service-group.ts";
@@ -10,9 +10,7 @@ import type { LinkTrouble, TargetLink } from "../seams/provider.ts";
 import { outOfReach, withTimes } from "./conditions.ts";
 import { type NodeIdentity, attachAnnotation } from "./node-object.ts";
 
-export interface UnreachableDeps {
-  readonly host: Pick<Host, "fs">;
-  readonly link: TargetLink;
+export interface TroubleTellerDeps {
   readonly client: ApiClient;
   readonly identity: NodeIdentity;
   readonly registerNode: boolean;
@@ -20,42 +18,96 @@ export interface UnreachableDeps {
   readonly log: Logger;
 }
 
+/** What a node that cannot start says of itself. */
+export interface TroubleTeller {
+  /** Writes it as the Node's Ready condition; a Node that nobody registered yet is made, without capacity, and unready. Whoever
+   *  says nothing new is heard again only in time to be known to live. */
+  tell(trouble: LinkTrouble, signal: AbortSignal): Promise<void>;
+}
+
+/** The cluster takes a node for dead that has said nothing for 40 s (node-monitor-grace-period). */
+const repeatMs = 15_000;
+
+export function createTroubleTeller(deps: TroubleTellerDeps): TroubleTeller {
+  const { clock, log } = deps;
+  let told = "";
+  let toldAt = Number.NEGATIVE_INFINITY;
+  return {
+    async tell(trouble, signal) {
+      const now = `${trouble.reason} ${trouble.message}`;
+      if (now === told && clock.monotonic() - toldAt < repeatMs) return;
+      try {
+        await write(deps, trouble, signal);
+        told = now;
+        toldAt = clock.monotonic();
+      } catch (error) {
+        if (!signal.aborted) log.warn({ err: error, code: codeOf(error) }, "node status was not written, will retry");
+      }
+    },
+  };
+}
+
+export interface UnreachableDeps {
+  readonly host: Pick<Host, "fs">;
+  readonly link: TargetLink;
+  readonly teller: TroubleTeller;
+  readonly clock: Clock;
+}
+
 /** How often an unreachable target is asked for, beside every change of the link, milliseconds. */
 const askMs = 5_000;
+/** A link that is not down, and yet nothing is reached by it: so often before it is said. */
+const doubtful = 3;
 
 /** Waits until the target of a node that starts can be reached: until then nothing is known of the node but that. Meanwhile
- *  its Node says so: one that nobody registered yet is made, without capacity, and unready.
- *  @throws what the target says when it can be reached and refuses to be read. */
-export async function untilReachable(deps: UnreachableDeps, signal: AbortSignal): Promise<void> {
-  const { host, link, clock, log } = deps;
-  let told = "";
-  while (!signal.aborted) {
+ *  its Node says so. */
+export async function untilReachable(
+  { host, link, teller, clock }: UnreachableDeps,
+  signal: AbortSignal,
+): Promise<void> {
+  for (let failures = 1; !signal.aborted; failures++) {
     const changed = Promise.withResolvers<void>();
     const stop = link.onChange(() => changed.resolve());
     try {
       await host.fs.stat("/", signal);
       return;
     } catch (error) {
-      const trouble = link.trouble();
-      if (!trouble && !hasCode(error, "unavailable", "deadline_exceeded")) throw error;
-      if (trouble && trouble.reason + trouble.message !== told) {
-        await tell(deps, trouble, signal).then(
-          () => (told = trouble.reason + trouble.message),
-          (failure: unknown) =>
-            log.warn({ err: failure, code: codeOf(failure) }, "node status was not written, will retry"),
-        );
-      }
-      const waited = new AbortController();
-      const pause = clock.sleep(askMs, waited.signal).catch(() => undefined);
-      await Promise.race([pause, changed.promise, onAbort(signal, waited.signal)]);
-      waited.abort();
+      const certain = !hasCode(error, "unavailable") || failures >= doubtful;
+      const trouble = link.trouble() ?? (certain ? unreadable(error) : undefined);
+      if (trouble && !signal.aborted) await teller.tell(trouble, signal);
+      await pause(clock, changed.promise, signal);
     } finally {
       stop();
     }
   }
 }
 
-async function tell(deps: UnreachableDeps, trouble: LinkTrouble, signal: AbortSignal): Promise<void> {
+function unreadable(error: unknown): LinkTrouble {
+  return { reason: "TargetUnreadable", message: `the target's files cannot be read: ${messageOf(error)}` };
+}
+
+/** A node that cannot start on a target is tried again after so long, ms, before jitter, or when the link changes. */
+const startAgainMs = 10_000;
+
+/** Waits until it may be tried again. */
+export async function untilWorthATry(
+  { link, clock }: Pick<UnreachableDeps, "link" | "clock">,
+  signal: AbortSignal,
+): Promise<void> {
+  const changed = Promise.withResolvers<void>();
+  const stop = link.onChange(() => changed.resolve());
+  await pause(clock, changed.promise, signal, startAgainMs * clock.jitter(0.8, 1.2));
+  stop();
+}
+
+async function pause(clock: Clock, changed: Promise<void>, signal: AbortSignal, ms = askMs): Promise<void> {
+  const waited = new AbortController();
+  const slept = clock.sleep(ms, waited.signal).catch(() => undefined);
+  await Promise.race([slept, changed, onAbort(signal, waited.signal)]);
+  waited.abort();
+}
+
+async function write(deps: TroubleTellerDeps, trouble: LinkTrouble, signal: AbortSignal): Promise<void> {
   const { client, clock, identity } = deps;
   const path = `/api/v1/nodes/${identity.nodeName}`;
   const node = await client.get<Node>(path, { signal }).catch((error: unknown) => {

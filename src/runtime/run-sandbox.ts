@@ -31,12 +31,13 @@ export async function runSandbox(
     const ips = network?.ip ? [network.ip, ...network.additionalIps.map(({ ip }) => ip)] : [];
     return { ...config, ips };
   } catch (error) {
-    events.event(
-      podReference(pod),
-      "Warning",
-      "FailedPodSandBoxStatus",
-      `Unable to get pod sandbox status: ${runtimeErrorText(error)}`,
-    );
+    if (!signal.aborted)
+      events.event(
+        podReference(pod),
+        "Warning",
+        "FailedPodSandBoxStatus",
+        `Unable to get pod sandbox status: ${runtimeErrorText(error)}`,
+      );
     throw error;
   }
 }

@@ -78,11 +78,13 @@ export async function startContainer(deps: StartDeps, start: ContainerStart, sig
     sandboxConfig: start.sandbox.config,
   });
   const { containerId } = await runtime.createContainer(request, uninterrupted).catch((error: unknown) => {
+    stopIfAborted(signal);
     throw failed("CreateContainerError", error);
   });
   events.event(about, "Normal", "Created", "Container created");
   stopIfAborted(signal);
   await runtime.startContainer(containerId, uninterrupted).catch((error: unknown) => {
+    stopIfAborted(signal);
     throw failed("RunContainerError", error);
   });
   events.event(about, "Normal", "Started", "Container started");

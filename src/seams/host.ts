@@ -124,7 +124,8 @@ export interface Host extends AsyncDisposable {
   run(argv: readonly string[], options?: RunOptions): Promise<RunResult>;
   /** @throws not_found when there is no such program, unavailable. */
   spawn(argv: readonly string[], signal?: AbortSignal): Promise<HostProcess>;
-  /** A connection from the target. @throws unavailable when it is refused, deadline_exceeded. */
+  /** A connection from the target. @throws unavailable when it is refused, deadline_exceeded; among the causes is the system's
+   *  error (ECONNREFUSED, EHOSTUNREACH, …) where the target told it. */
   dial(to: Address, signal?: AbortSignal): Promise<Duplex>;
   /** A socket on the target whose connections come to `onConnection`. */
   listen?(at: Address, onConnection: (connection: Duplex) => void, signal?: AbortSignal): Promise<HostListener>;

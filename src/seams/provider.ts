@@ -1,4 +1,5 @@
 import type { Clock } from "../lib/clock.ts";
+import { CodedError, type ErrorCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Host } from "./host.ts";
 import type { Runtime } from "./runtime.ts";
@@ -11,6 +12,17 @@ export type Sharing = "exclusive" | "shared";
 export interface LinkTrouble {
   readonly reason: string;
   readonly message: string;
+}
+
+/** What keeps a node from starting on a target that answers, and has to be mended there: a word for the node's Ready condition,
+ *  and a sentence with the remedy. */
+export class TargetError extends CodedError implements LinkTrouble {
+  readonly reason: string;
+  constructor(reason: string, code: ErrorCode, message: string, options?: ErrorOptions) {
+    super(code, message, options);
+    this.name = "TargetError";
+    this.reason = reason;
+  }
 }
 
 /** The way to a target that is not the machine graftlet runs on. */

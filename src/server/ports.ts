@@ -62,7 +62,7 @@ export interface ServerConfig {
 
 export interface KubeletServerDeps {
   readonly config: ServerConfig;
-  readonly certificate: Reloading<{ readonly certificate: string; readonly key: string }>;
+  readonly certificate: Reloading<{ readonly certificate: string; readonly key: string } | undefined>;
   /** Certificates in PEM that sign clients' certificates; without any, no client certificate counts. */
   readonly clientCA: Reloading<string | undefined>;
   /** Absent where authentication.webhook is disabled. */

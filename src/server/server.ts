@@ -77,11 +77,12 @@ export function createKubeletServer(deps: KubeletServerDeps): KubeletServer {
   };
 }
 
-/** Certificates in force. An empty list of CAs, not a missing one: that would mean all the public ones. */
-function secrets({ certificate, clientCA }: KubeletServerDeps): { cert: string; key: string; ca: string[] } {
-  const { certificate: cert, key } = certificate.current();
+/** Certificates in force; without one of our own no handshake succeeds. An empty list of CAs, not a missing one: that would mean
+ *  all the public ones. */
+function secrets({ certificate, clientCA }: KubeletServerDeps): { cert?: string; key?: string; ca: string[] } {
+  const own = certificate.current();
   const ca = clientCA.current();
-  return { cert, key, ca: ca === undefined ? [] : [ca] };
+  return { ...(own && { cert: own.certificate, key: own.key }), ca: ca === undefined ? [] : [ca] };
 }
 
 function serveRequests(

@@ -1,7 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { PodCache, PodStore, RuntimePod } from "../pipeline.ts";
+import type { PodCache, PodStore, Presence, RuntimePod } from "../pipeline.ts";
 import { configSourceAnnotation } from "../pod/labels.ts";
 import type { PodWorkers } from "./pod-workers.ts";
 
@@ -9,6 +9,7 @@ export interface HousekeepingDeps {
   readonly pods: PodStore;
   readonly workers: PodWorkers;
   readonly cache: PodCache;
+  readonly presence?: Presence;
   /** True once every source has spoken: before that nothing unknown may be called an orphan. */
   readonly sourcesSeen: () => boolean;
   /** Pods that have a directory on the target. */
@@ -68,8 +69,10 @@ export function createHousekeeping(deps: HousekeepingDeps): Service {
     name: "housekeeping",
     async run(signal) {
       while (!signal.aborted) {
-        await tidy(signal).catch((error: unknown) => {
-          if (!signal.aborted) log.warn({ err: error }, "housekeeping failed, will try again");
+        const lost = deps.presence && (await deps.presence(signal).catch(() => undefined));
+        if (signal.aborted) return;
+        await tidy(lost ? AbortSignal.any([signal, lost]) : signal).catch((error: unknown) => {
+          if (!signal.aborted && !lost?.aborted) log.warn({ err: error }, "housekeeping failed, will try again");
         });
         await clock.sleep(periodMs, signal).catch(() => undefined);
       }

@@ -3,7 +3,7 @@ import { CodedError } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { Mailbox } from "../lib/mailbox.ts";
 import type { Pod } from "../objects.ts";
-import type { WakeCause } from "../pipeline.ts";
+import type { Presence, WakeCause } from "../pipeline.ts";
 
 /** How far a pod has come: it is kept running, then its containers are stopped, then what it used is given back. */
 export type WorkerPhase = "syncing" | "terminating" | "terminated" | "finished";
@@ -28,6 +28,7 @@ export interface Passes {
 export interface PodWorkerDeps {
   readonly uid: string;
   readonly passes: Passes;
+  readonly presence?: Presence;
   readonly clock: Clock;
   readonly log: Logger;
   /** Wakes this worker again later. */
@@ -51,20 +52,27 @@ export interface PodWorker {
 /** An error is tried again after this long, milliseconds, times 1 to 1.5. */
 const retryMs = 10_000;
 
-export function createPodWorker({ uid, passes, clock, log, later, stop }: PodWorkerDeps): PodWorker {
+export function createPodWorker({ uid, passes, presence, clock, log, later, stop }: PodWorkerDeps): PodWorker {
   let phase: WorkerPhase = "syncing";
   let pod: Pod | undefined;
   let grace: number | undefined;
   let pass = new AbortController();
 
-  const step = async () => {
+  const step = async (): Promise<void> => {
     if (stop.aborted || phase === "finished") return;
     pass = new AbortController();
     const signal = AbortSignal.any([pass.signal, stop]);
+    let lost: AbortSignal | undefined;
     try {
-      await work(signal);
+      lost = presence && (await presence(signal));
+      await work(lost ? AbortSignal.any([signal, lost]) : signal);
     } catch (error) {
       if (signal.aborted) return;
+      // Nothing can be said of the pod: its pass is made again once the target is back.
+      if (lost?.aborted) {
+        box.put("resync");
+        return;
+      }
       log.warn({ err: error, ...nameOf(pod), uid, phase }, "Error syncing pod, skipping");
       later(uid, retryMs * clock.jitter(1, 1.5));
     }

@@ -2,11 +2,12 @@ import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import { createWorkQueue } from "../lib/work-queue.ts";
 import type { Pod } from "../objects.ts";
-import type { Waker } from "../pipeline.ts";
+import type { Presence, Waker } from "../pipeline.ts";
 import { type Passes, type PodWorker, createPodWorker } from "./pod-worker.ts";
 
 export interface PodWorkersDeps {
   readonly passes: Passes;
+  readonly presence?: Presence;
   readonly clock: Clock;
   readonly log: Logger;
   readonly stop: AbortSignal;
@@ -26,7 +27,7 @@ export interface PodWorkers extends Waker {
   idle(): Promise<void>;
 }
 
-export function createPodWorkers({ passes, clock, log, stop }: PodWorkersDeps): PodWorkers {
+export function createPodWorkers({ passes, presence, clock, log, stop }: PodWorkersDeps): PodWorkers {
   const workers = new Map<string, PodWorker>();
   const queue = createWorkQueue(clock, (uid) => workers.get(uid)?.wake("resync"));
   stop.addEventListener("abort", () => queue.stop(), { once: true });
@@ -36,6 +37,7 @@ export function createPodWorkers({ passes, clock, log, stop }: PodWorkersDeps): 
     const made = createPodWorker({
       uid,
       passes,
+      ...(presence && { presence }),
       clock,
       log,
       stop,

@@ -97,20 +97,22 @@ export function createSetUp(given: VolumeDeps): SetUp {
   };
 }
 
-/** One try at one volume; never two at once. */
+/** One try at one volume; never two at once. One that the loss of the target ends is made again once it is back. */
 function createAttempt(deps: SetUpDeps, retries: Backoff) {
-  return async (state: PodVolumes, volume: Volume): Promise<void> => {
+  return async function attempt(state: PodVolumes, volume: Volume): Promise<void> {
     const { signal: ended } = state.ended;
     const kind = kindOf(volume);
     if (state.mounted.has(volume.name) && !kind?.refreshes) return;
+    const lost = deps.presence && (await deps.presence(ended));
     try {
       throwIfAborted(ended);
       if (!kind) throw new CodedError("unimplemented", `no volume plugin matched: ${volume.name}`);
-      const patience = deps.clock.within(longestTryMs, ended);
+      const patience = deps.clock.within(longestTryMs, lost ? AbortSignal.any([ended, lost]) : ended);
       state.mounted.set(volume.name, await kind.setUp(deps, state.pod, volume, patience));
       retries.reset(keyOf(state, volume));
     } catch (error) {
       if (ended.aborted) throw error;
+      if (lost?.aborted) return attempt(state, volume);
       retries.next(keyOf(state, volume));
       const message = `MountVolume.SetUp failed for volume "${volume.name}" : ${messageOf(error)}`;
       deps.events.event(podReference(state.pod), "Warning", "FailedMount", message);

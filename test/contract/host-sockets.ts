@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import type { Duplex } from "node:stream";
 import { test } from "node:test";
+import { codeOf } from "../../src/lib/errors.ts";
 import type { Address, HostListener } from "../../src/seams/host.ts";
 import type { Bench } from "./host.ts";
 import { allOf, within } from "./waiting.ts";
@@ -48,7 +49,11 @@ export function socketContract({ current, folder }: Bench): void {
     const { host } = current();
     const listener = await listen(loopback, () => undefined);
     await listener[Symbol.asyncDispose]();
-    await assert.rejects(host.dial(listener.address), { code: "unavailable" });
+    await assert.rejects(host.dial(listener.address), (error) => {
+      assert.equal(codeOf(error), "unavailable");
+      // Who probes tells users the system's error.
+      return systemCode(error) === "ECONNREFUSED";
+    });
     await assert.rejects(host.dial({ unix: `${await folder()}/none` }), { code: "unavailable" });
     await assert.rejects(host.dial(listener.address, AbortSignal.abort()), { code: "cancelled" });
   });
@@ -71,4 +76,11 @@ export function socketContract({ current, folder }: Bench): void {
     await within(Promise.resolve(second[Symbol.asyncDispose]()));
     await assert.rejects(current().host.dial(first.address), { code: "unavailable" });
   });
+}
+
+/** The system's own word among an error's causes. */
+function systemCode(error: unknown): string | undefined {
+  for (let at = error; at instanceof Error; at = at.cause)
+    if ("code" in at && /^E[A-Z]+$/.test(String(at.code))) return String(at.code);
+  return undefined;
 }

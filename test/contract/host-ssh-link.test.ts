@@ -81,13 +81,6 @@ describe("the link to a host over SSH", () => {
       await waitFor("the late command to be killed", left, { timeoutMs: 5000 });
     });
 
-  test("with no session allowed at all the sentence says so", async () => {
-    await rig().startSshd(["MaxSessions 0"]);
-    await using host = hostOf();
-    await assert.rejects(host.run(["true"]), { code: "failed_precondition", message: /MaxSessions/ });
-    await rig().startSshd();
-  });
-
   test("a user who may do little is told what is missing, and does the rest", async () => {
     await using host = hostOf({ user: "plain" });
     const { as, missing } = await host.privileges(never);
@@ -122,6 +115,11 @@ describe("the link to a host over SSH", () => {
     await using sockets = hostOf();
     await using server = await sockets.spawn(["socat", `UNIX-LISTEN:${socket},fork`, "SYSTEM:echo got $(cat)"]);
     await using port = await sockets.spawn(["socat", "TCP-LISTEN:7000,bind=127.0.0.1,fork", `UNIX-CONNECT:${socket}`]);
+    const engine = "/run/docker.sock";
+    const pong = `use IO::Socket::UNIX; my $l = IO::Socket::UNIX->new(Local => $ARGV[0], Listen => 9) or die; chmod 0600, $ARGV[0];
+      while (my $c = $l->accept) { my $b = ""; while ($b !~ /\\r\\n\\r\\n/) { sysread($c, $b, 999, length $b) or last }
+        syswrite($c, "HTTP/1.1 200 OK\\r\\nApi-Version: 1.43\\r\\nContent-Length: 0\\r\\nConnection: close\\r\\n\\r\\n"); close $c }`;
+    await using _engine = await sockets.spawn(["perl", "-e", pong, engine]);
     assert.notEqual(server.pid, port.pid);
     await waitFor("the sockets", async () => (await sockets.run(["ss", "-Hltn", "sport = :7000"])).stdout !== "");
     await using undo = new AsyncDisposableStack();
@@ -141,8 +139,16 @@ describe("the link to a host over SSH", () => {
       undo.defer(async () => void (await rig().mustInside(["mv", `/usr/bin/${program}.away`, `/usr/bin/${program}`])));
     }
     await using host = hostOf();
-    assert.deepEqual((await host.privileges(never)).relays, []);
+    assert.deepEqual((await host.privileges(never)).relays, ["docker"]);
     await assert.rejects(host.dial({ unix: socket }), { code: "unavailable" });
+    const asking = await within(host.dial({ unix: engine }));
+    asking.write("GET /_ping HTTP/1.1\r\nHost: docker\r\n\r\n");
+    assert.match(await within(allOf(asking)), /^HTTP\/1\.1 200 OK\r\n/);
+    await using sudo = hostOf({ user: "helper" });
+    assert.match((await sudo.privileges(never)).missing.join("\n"), /root's sockets but Docker's are out of reach/);
+    const docker = await within(sudo.dial({ unix: engine }));
+    docker.write("GET /_ping HTTP/1.1\r\nHost: docker\r\n\r\n");
+    assert.match(await within(allOf(docker)), /^HTTP\/1\.1 200 OK\r\n/);
     const forbidden = { code: "permission_denied", message: /AllowTcpForwarding/ };
     for (const address of [{ unix: `${socket}2` }, { host: "127.0.0.1", port: 0 }])
       await assert.rejects(async () => host.listen?.(address, () => undefined), forbidden);

@@ -177,7 +177,8 @@ function sshdConfig(dir: string, lines: readonly string[]): string {
     "PasswordAuthentication yes",
     "PermitRootLogin yes",
     "PidFile none",
-    "Subsystem sftp internal-sftp",
+    // A subsystem may be defined once only.
+    ...(lines.some((line) => line.startsWith("Subsystem ")) ? [] : ["Subsystem sftp internal-sftp"]),
     `SetEnv PATH=${dir}/bin:/usr/bin:/bin`,
     "",
   ].join("\n");

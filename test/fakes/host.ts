@@ -67,7 +67,10 @@ function createSockets(): Required<Pick<Host, "dial" | "listen">> {
     async dial(to, signal) {
       throwIfAborted(signal);
       const accept = listeners.get(keyOf(to));
-      if (!accept) throw new CodedError("unavailable", `${keyOf(to)}: connection refused`);
+      if (!accept) {
+        const cause = Object.assign(new Error("connection refused"), { code: "ECONNREFUSED" });
+        throw new CodedError("unavailable", `${keyOf(to)}: connection refused`, { cause });
+      }
       const [near, far] = duplexPair();
       far.once("close", () => near.destroy());
       near.once("close", () => far.destroy());

@@ -72,6 +72,20 @@ export function startGraftlet(
   return startAgent(cluster, { program: "graftlet", command, address, spawn }, options);
 }
 
+/** Starts graftlet from source on the agent's machine with no flags but these, and waits for nothing.
+ *  @param name of its log. */
+export async function startGraftletWith(
+  cluster: Cluster,
+  name: string,
+  args: readonly string[],
+  env: Readonly<Record<string, string>>,
+): Promise<Agent> {
+  const argv = [process.execPath, ...nodeFlags, join(import.meta.dirname, "..", "..", "src/main.ts"), ...args];
+  const logFile = join(cluster.layout.logs, `graftlet-${name}.log`);
+  const spawned = await spawnAgent(cluster.spawnAtAgent, argv, logFile, env);
+  return agentOf(cluster.layout.kubeletRoot, name, spawned, logFile);
+}
+
 /** A kubelet's command line names a CRI runtime; another provider's is named in the provider's own file. */
 function providerArgs(cluster: Cluster, options: AgentOptions): string[] {
   const { layout, provider } = cluster;

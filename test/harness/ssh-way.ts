@@ -2,18 +2,63 @@ import { once } from "node:events";
 import { join } from "node:path";
 import { agentAddresses, agentNetworkArgv } from "./agent-machine.ts";
 import type { Cluster } from "./cluster.ts";
+import { networkArgv } from "./namespaces.ts";
 import { must } from "./processes.ts";
 
-/** Drops every packet between the agent and its target's sshd, without a word to either, and nothing else: the API server and the
- *  agent reach each other as before. @returns what lets them through again. */
-export async function cutSsh({ layout }: Cluster): Promise<() => Promise<void>> {
-  const nft = (rules: string) => must(agentNetworkArgv(layout, ["nft", "--file", "-"]), { stdin: rules });
-  await nft(`
-    table ip cut {
-      chain in { type filter hook input priority 0; tcp sport ${agentAddresses.sshPort} drop; }
-      chain out { type filter hook output priority 0; tcp dport ${agentAddresses.sshPort} drop; }
-    }`);
-  return async () => void (await nft("delete table ip cut"));
+/** Ends what was done to the way, and says how many packets it has cost. */
+export type Mend = () => Promise<number>;
+
+const machines = {
+  agent: { argv: agentNetworkArgv, packets: `tcp sport ${agentAddresses.sshPort}` },
+  target: { argv: networkArgv, packets: `tcp dport ${agentAddresses.sshPort}` },
+} as const;
+
+/** Drops packets between the agent and its target's sshd on their way into either, without a word to anybody, and nothing else:
+ *  the API server and the agent reach each other as before. @param which a condition of nft that they meet. */
+async function dropInto({ layout }: Cluster, deaf: readonly (keyof typeof machines)[], which = ""): Promise<Mend> {
+  const nft = (machine: keyof typeof machines, command: readonly string[], stdin = "") =>
+    must(machines[machine].argv(layout, ["nft", ...command]), { stdin });
+  for (const machine of deaf)
+    await nft(
+      machine,
+      ["--file", "-"],
+      `table ip harm {
+        chain in { type filter hook input priority 0; ${machines[machine].packets} ${which} counter drop; }
+      }`,
+    );
+  return async () => {
+    let dropped = 0;
+    for (const machine of deaf) {
+      const rules = await nft(machine, ["list", "table", "ip", "harm"]);
+      dropped += Number(/counter packets (\d+)/.exec(rules)?.[1]);
+      await nft(machine, ["delete", "table", "ip", "harm"]);
+    }
+    return dropped;
+  };
+}
+
+/** Drops every packet between the agent and its target's sshd. */
+export function cutSsh(cluster: Cluster): Promise<Mend> {
+  return dropInto(cluster, ["agent", "target"]);
+}
+
+/** Cuts the connections that stand, for good; new ones can be made. */
+export async function abandonSsh(cluster: Cluster): Promise<Mend> {
+  const { stdout } = await cluster.runAtAgent(["ss", "-Htn", "dport", "=", `:${agentAddresses.sshPort}`]);
+  const ports = [...stdout.matchAll(/:(\d+) +\S+ *$/gm)].map(([, port]) => port);
+  if (ports.length === 0) throw new Error(`there is no connection to sshd:\n${stdout}`);
+  const ends = `{ ${[agentAddresses.sshPort, ...ports].join(", ")} }`;
+  return dropInto(cluster, ["agent", "target"], `tcp sport ${ends} tcp dport ${ends}`);
+}
+
+/** Drops what would reach one of the two, which goes on sending. */
+export function deafenToSsh(cluster: Cluster, deaf: "agent" | "target"): Promise<Mend> {
+  return dropInto(cluster, [deaf]);
+}
+
+/** Drops so many of a hundred packets, by chance, each way. */
+export function loseSshPackets(cluster: Cluster, percent: number): Promise<Mend> {
+  return dropInto(cluster, ["agent", "target"], `numgen random mod 100 < ${percent}`);
 }
 
 /** A slower way to the target's sshd. */

@@ -2,53 +2,24 @@ import assert from "node:assert/strict";
 import { appendFileSync, existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import type { ContainerState, Node, NodeCondition, Pod } from "../../src/objects.ts";
+import type { ContainerState, Node } from "../../src/objects.ts";
 import { agentAddresses, targetFolders } from "../harness/agent-machine.ts";
-import { type Agent, type AgentOptions, startGraftlet } from "../harness/agent.ts";
-import { type Lab, startLab } from "../harness/lab.ts";
-import { condition, containerId, firstProcess, shell, statusOf } from "../harness/pods.ts";
+import { converse } from "../harness/conversation.ts";
+import { type LinkLab, startLinkLab, tolerations } from "../harness/link-lab.ts";
+import { addresses } from "../harness/namespaces.ts";
+import { condition, firstProcess, shell, statusOf } from "../harness/pods.ts";
 import { must } from "../harness/processes.ts";
-import { remoteProviderUnderTest } from "../harness/runtime-daemon.ts";
 import { cutSsh } from "../harness/ssh-way.ts";
 import { makeKey, sshdConnections } from "../harness/sshd.ts";
-import { addresses } from "../harness/namespaces.ts";
 
-let lab: Lab;
-let agent: Agent;
-/** A pod to which nothing may happen, whatever befalls the link. */
-let steady: Pod;
+let lab: LinkLab;
 
 before(async () => {
-  lab = await startLab("ssh-link", { provider: remoteProviderUnderTest() });
-  agent = lab.agent;
-  await lab.pods.create("steady", {
-    containers: [{ readinessProbe: { exec: { command: ["true"] }, periodSeconds: 1 } }],
-  });
-  steady = await lab.pods.ready("steady");
+  lab = await startLinkLab("ssh-link");
 });
 after(async () => {
-  await agent?.[Symbol.asyncDispose]();
   await lab?.[Symbol.asyncDispose]();
 });
-
-async function readyCondition(): Promise<NodeCondition | undefined> {
-  const node = await lab.cluster.get<Node>("node", lab.cluster.nodeName);
-  return node?.status?.conditions?.find(({ type }) => type === "Ready");
-}
-
-/** Waits for the node's Ready condition to say so; resolves with what it says beside. */
-async function nodeSays(status: string, reason: string, timeoutMs = 60_000): Promise<{ message: string; ms: number }> {
-  const began = performance.now();
-  const found = await lab.cluster.waitFor(
-    `the node's Ready condition to be ${status} for ${reason}`,
-    async () => {
-      const now = await readyCondition();
-      return now?.status === status && now.reason === reason && now;
-    },
-    { timeoutMs, explain: async () => `${JSON.stringify(await readyCondition())}\n${agent.log().slice(-3000)}` },
-  );
-  return { message: found.message ?? "", ms: Math.round(performance.now() - began) };
-}
 
 /** How a container ended, which was at about `at`, in seconds since the epoch, by the runtime's own time. */
 function endIn(state: ContainerState | undefined, at: number): NonNullable<ContainerState["terminated"]> {
@@ -58,35 +29,13 @@ function endIn(state: ContainerState | undefined, at: number): NonNullable<Conta
   return end;
 }
 
-/** Expects that the pod runs in the container that it began with, and was never said to be anything else. */
-async function steadyStands(): Promise<void> {
-  const { pods } = lab;
-  assert.equal(containerId(await pods.ready("steady")), containerId(steady));
-  for (const { status } of pods.history("steady").slice(pods.history("steady").indexOf(steady))) {
-    const main = status?.containerStatuses?.[0];
-    assert.deepEqual([status?.phase, main?.restartCount, main?.ready], ["Running", 0, true]);
-  }
-  const told = await pods.events("steady");
-  const warned = told.filter(({ type, source }) => type === "Warning" && source?.component === "kubelet");
-  // A look at its volumes that falls into a break says so, and does no more.
-  const harmless = /^MountVolume\.SetUp failed for .* (is lost|is out of reach): /;
-  assert.deepEqual(
-    warned.map(({ message }) => message ?? "").filter((message) => !harmless.test(message)),
-    [],
-  );
-}
-
-async function restart(options: AgentOptions): Promise<void> {
-  assert.equal(await agent.stop(), true);
-  agent = await startGraftlet(lab.cluster, options);
-}
-
 const secondsOf = (text: string | undefined): number => Date.parse(text ?? "") / 1000;
 
 describe("graftlet on one machine, its pods on another", { timeout: 420_000 }, () => {
   test("graftlet sees nothing of the target but through SSH; the node's address is its own, the pods' host is the target", async () => {
     const { cluster } = lab;
-    const root = `/proc/${agent.pid}/root`;
+    const root = `/proc/${lab.agent().pid}/root`;
+    const steady = await lab.pods.ready("steady");
     assert.ok(readdirSync(join(cluster.layout.kubeletRoot, "pods")).includes(steady.metadata.uid));
     assert.ok(targetFolders(cluster.layout).includes(cluster.layout.kubeletRoot));
     // The certificate of the kubelet API is graftlet's own and stays with it.
@@ -120,6 +69,12 @@ describe("graftlet on one machine, its pods on another", { timeout: 420_000 }, (
   test("a link that is cut for a minute: the node says so, no pod is lost, and what ended meanwhile is reported and restarted", async () => {
     const { cluster, pods } = lab;
     await pods.create("victim", {});
+    await pods.create("leaver", {});
+    await pods.create("counter", { containers: [shell("i=0; while :; do echo $i; i=$((i+1)); sleep 0.05; done")] });
+    await Promise.all([pods.ready("counter"), pods.ready("leaver")]);
+    await using follower = converse(cluster.startKubectl(["logs", "--follow", "counter"]));
+    await follower.says("20\n");
+    await using session = converse(cluster.startKubectl(["exec", "steady", "--", "sleep", "1000"]));
     await pods.create("task", { restartPolicy: "Never", containers: [shell("sleep 12; exit 7")] });
     const [victim, task] = await Promise.all([
       pods.ready("victim"),
@@ -128,31 +83,48 @@ describe("graftlet on one machine, its pods on another", { timeout: 420_000 }, (
     const endsAt = secondsOf(statusOf(task)?.state?.running?.startedAt) + 12;
     const cutAt = Date.now();
     const restore = await cutSsh(cluster);
-    const down = await nodeSays("False", "LinkDown");
+    await cluster.mustKubectl(["patch", "configmap", "steady", "--patch", '{"data":{"word":"after"}}']);
+    const down = await lab.nodeSays("False", "LinkDown");
     const since = /^the connection to root@10\.10\.9\.1:2222 is lost: .+ \(since (\S+Z)\)$/.exec(down.message)?.[1];
     assert.ok(Math.abs(secondsOf(since) - cutAt / 1000) <= 20, down.message);
     await must(["kill", "-9", String(firstProcess(cluster, victim))]);
     const killedAt = Date.now() / 1000;
     await pods.create("late", {});
+    await pods.remove("leaver");
+    const heard = follower.stdout();
     await cluster.waitFor("a minute without a link", () => Date.now() >= cutAt + 60_000, { timeoutMs: 90_000 });
-    const [last] = [await readyCondition()];
+    const last = await lab.ready();
     assert.deepEqual([last?.status, last?.reason], ["False", "LinkDown"]);
-    for (const name of ["steady", "victim", "task"]) {
+    assert.equal(follower.stdout(), heard);
+    await session.ended(1_000);
+    for (const name of ["steady", "victim", "task", "counter", "leaver"]) {
       const pod = pods.history(name).at(-1);
       assert.deepEqual([name, pod?.status?.phase, pod && statusOf(pod)?.restartCount], [name, "Running", 0]);
     }
 
+    const left = pods.gone("leaver");
     await restore();
-    const up = await nodeSays("True", "KubeletReady");
+    const up = await lab.nodeSays("True", "KubeletReady");
     const [again, ended] = await Promise.all([
       pods.until("victim", "to run again", (pod) => statusOf(pod)?.restartCount === 1 && !!statusOf(pod)?.ready),
       pods.until("task", "to have failed", ({ status }) => status?.phase === "Failed"),
       pods.ready("late"),
+      left,
     ]);
     const killed = endIn(statusOf(again)?.lastState, killedAt);
     assert.deepEqual([killed.exitCode, killed.containerID], [137, statusOf(victim)?.containerID]);
     assert.equal(endIn(statusOf(ended)?.state, endsAt).exitCode, 7);
-    await steadyStands();
+    assert.equal(statusOf(await pods.ready("victim"))?.restartCount, 1);
+    const now = (await pods.log("counter", "tailLines=1")).trim();
+    await follower.says(`\n${now}\n`);
+    const lines = follower.stdout().trimEnd().split("\n");
+    assert.deepEqual(
+      lines,
+      lines.map((_, index) => String(index)),
+    );
+    const seen = () => cluster.mustKubectl(["exec", "steady", "--", "cat", "/config/word", "/secret/word"]);
+    await cluster.waitFor("the configuration that changed meanwhile", async () => (await seen()) === "afterbefore");
+    await lab.steadyStands();
     console.log(`cut link: NotReady after ${down.ms} ms; back: Ready after ${up.ms} ms`);
     assert.ok(up.ms < 30_000);
   });
@@ -160,47 +132,54 @@ describe("graftlet on one machine, its pods on another", { timeout: 420_000 }, (
   test("sshd is killed and started: NotReady at once, Ready within seconds, the same containers", async () => {
     const { cluster } = lab;
     await cluster.killSshd();
-    const down = await nodeSays("False", "LinkDown", 10_000);
+    const down = await lab.nodeSays("False", "LinkDown", 10_000);
     await cluster.startSshd();
-    const up = await nodeSays("True", "KubeletReady", 20_000);
+    const up = await lab.nodeSays("True", "KubeletReady", 20_000);
     console.log(`sshd killed: NotReady after ${down.ms} ms; started: Ready after ${up.ms} ms`);
-    await steadyStands();
+    await lab.steadyStands();
   });
 
   test("graftlet started while sshd is down: the Node is there and says what to do, and becomes Ready by itself", async () => {
     const { cluster } = lab;
-    assert.equal(await agent.stop(), true);
     await cluster.killSshd();
+    await lab.nodeSays("False", "LinkDown", 10_000);
+    await lab.pods.create("waiting", { nodeName: cluster.nodeName, tolerations });
+    // A pod that waits for its target holds up no end.
+    assert.equal(await lab.agent().stop(5_000), true);
     await cluster.mustKubectl(["delete", "node", cluster.nodeName, "--wait=true"]);
-    agent = await startGraftlet(cluster, { untilReady: false });
-    const { message } = await nodeSays("False", "LinkDown", 30_000);
+    await lab.start({ untilReady: false });
+    const { message } = await lab.nodeSays("False", "LinkDown", 30_000);
     assert.match(message, /^root@10\.10\.9\.1:2222 cannot be reached .*: check port, and that sshd runs\. \(since /);
     await cluster.startSshd();
-    await nodeSays("True", "KubeletReady");
-    await steadyStands();
+    await lab.nodeSays("True", "KubeletReady");
+    await lab.steadyStands();
   });
 
   test("a key that the target does not take: the reason, one login each half minute, and Ready once it is taken", async () => {
     const { cluster } = lab;
     const key = join(cluster.layout.ssh, "new");
     await makeKey(key);
-    assert.equal(await agent.stop(), true);
+    assert.equal(await lab.agent().stop(), true);
     const before = sshdConnections(cluster.layout);
     const began = performance.now();
-    agent = await startGraftlet(cluster, { untilReady: false, providerConfig: { privateKeyFile: key } });
-    const { message } = await nodeSays("False", "LoginRefused", 30_000);
+    await lab.start({ untilReady: false, providerConfig: { privateKeyFile: key } });
+    const { message } = await lab.nodeSays("False", "LoginRefused", 30_000);
     assert.ok(
       message.includes(`refused the login: add the public key of ${key} to ~root/.ssh/authorized_keys`),
       message,
     );
     appendFileSync(join(cluster.layout.ssh, "authorized_keys"), readFileSync(`${key}.pub`));
-    await nodeSays("True", "KubeletReady");
-    const refused = agent.log().match(/"reason":"LoginRefused"/g)?.length ?? 0;
+    await lab.nodeSays("True", "KubeletReady");
+    const refused =
+      lab
+        .agent()
+        .log()
+        .match(/"reason":"LoginRefused"/g)?.length ?? 0;
     const most = Math.ceil((performance.now() - began) / 24_000);
     assert.ok(refused >= 1 && refused <= most, `${refused} refusals`);
     // Up to three connections serve a link.
     assert.ok(sshdConnections(cluster.layout) - before <= most + 3);
-    await steadyStands();
+    await lab.steadyStands();
   });
 
   test("a target with another host key is not talked to: the reason, and no second try for minutes", async () => {
@@ -208,9 +187,9 @@ describe("graftlet on one machine, its pods on another", { timeout: 420_000 }, (
     const other = join(cluster.layout.ssh, "other-host");
     await makeKey(other);
     await cluster.killSshd();
-    await nodeSays("False", "LinkDown", 20_000);
+    await lab.nodeSays("False", "LinkDown", 20_000);
     await cluster.startSshd([`HostKey ${other}`]);
-    const { message } = await nodeSays("False", "HostKeyMismatch");
+    const { message } = await lab.nodeSays("False", "HostKeyMismatch");
     assert.match(
       message,
       /^\[10\.10\.9\.1\]:2222 showed the ssh-ed25519 key SHA256:\S+, which is not the one in hostKeyFingerprints: /,
@@ -221,8 +200,8 @@ describe("graftlet on one machine, its pods on another", { timeout: 420_000 }, (
     assert.equal(sshdConnections(cluster.layout), tried);
     await cluster.killSshd();
     await cluster.startSshd();
-    await restart({});
-    await steadyStands();
+    await lab.restart();
+    await lab.steadyStands();
     assert.equal(condition(await lab.pods.ready("late"), "Ready")?.status, "True");
   });
 });

@@ -1,16 +1,14 @@
 import assert from "node:assert/strict";
-import { webcrypto } from "node:crypto";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import "reflect-metadata";
-import * as x509 from "@peculiar/x509";
 import { parse, stringify } from "yaml";
 import type { Node } from "../../src/objects.ts";
 import { type Agent, kubeletConfiguration, startGraftlet } from "../harness/agent.ts";
 import { certificatesIn } from "../harness/certificates.ts";
 import { cpuMs } from "../harness/cpu-time.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
+import { issueDated } from "../harness/dated-certificate.ts";
 import { addresses } from "../harness/namespaces.ts";
 import { must } from "../harness/processes.ts";
 import { isRemote } from "../harness/runtime-daemon.ts";
@@ -236,25 +234,16 @@ async function listen(cluster: Cluster, port: number, answer: string): Promise<A
 /** A copy of a kubeconfig whose client certificate, by the cluster's own authority, ended in 2020. */
 async function expired(cluster: Cluster, kubeconfig: string): Promise<string> {
   const { ca } = certificatesIn(cluster.layout.pki);
-  const algorithm = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" };
-  x509.cryptoProvider.set(webcrypto as never);
-  const issuerKey = x509.PemConverter.decodeFirst(readFileSync(ca.key, "utf8"));
-  const keys = await webcrypto.subtle.generateKey(algorithm, true, ["sign", "verify"]);
-  const certificate = await x509.X509CertificateGenerator.create({
+  const { certificate, key } = await issueDated(ca, {
     subject: `O=system:nodes, CN=system:node:${cluster.nodeName}`,
-    issuer: new x509.X509Certificate(readFileSync(ca.cert, "utf8")).subject,
     notBefore: new Date("2020-01-01T00:00:00Z"),
     notAfter: new Date("2020-01-02T00:00:00Z"),
-    publicKey: keys.publicKey,
-    signingKey: await webcrypto.subtle.importKey("pkcs8", issuerKey, algorithm, false, ["sign"]),
-    signingAlgorithm: algorithm,
   });
-  const key = x509.PemConverter.encode(await webcrypto.subtle.exportKey("pkcs8", keys.privateKey), "PRIVATE KEY");
   const base64 = (text: string) => Buffer.from(text).toString("base64");
   const config = parse(readFileSync(kubeconfig, "utf8")) as { users: { user: object }[] };
   config.users = config.users.map((user) => ({
     ...user,
-    user: { "client-certificate-data": base64(certificate.toString("pem")), "client-key-data": base64(key) },
+    user: { "client-certificate-data": base64(certificate), "client-key-data": base64(key) },
   }));
   const path = join(cluster.layout.dir, "expired.kubeconfig");
   writeFileSync(path, stringify(config), { mode: 0o600 });

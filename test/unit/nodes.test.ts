@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { PodSandboxState } from "../../src/gen/cri.ts";
+import { CodedError } from "../../src/lib/errors.ts";
 import { createLogger } from "../../src/lib/log.ts";
 import { runOnTarget } from "../../src/nodes.ts";
 import type { Node, Pod } from "../../src/objects.ts";
+import { filePairStore } from "../../src/certificates/pair-store.ts";
 import { fakeClock } from "../fakes/clock.ts";
 import { type FakeHost, fakeHost } from "../fakes/host.ts";
 import { fakeLink } from "../fakes/link.ts";
@@ -44,7 +46,12 @@ function furnish(host: FakeHost): void {
 
 /** An API server that knows one node and the pods given, and keeps what it is told. */
 function apiServer(pods: readonly Pod[]) {
-  const state = { node: undefined as Node | undefined, events: [] as string[], podStatus: undefined as Pod["status"] };
+  const state = {
+    node: undefined as Node | undefined,
+    events: [] as string[],
+    podStatus: undefined as Pod["status"],
+    nodePatches: 0,
+  };
   const watches = new Set<WatchFeed>();
   const merge = (status: NonNullable<Node["status"]>) => {
     if (state.node) state.node = { ...state.node, status: { ...state.node.status, ...status } };
@@ -67,7 +74,10 @@ function apiServer(pods: readonly Pod[]) {
       for (const feed of watches) feed.send("ADDED", state.node);
     }
     if (verb === "create" && path.endsWith("/events")) state.events.push((body as { reason: string }).reason);
-    if (verb === "patch" && ofNodes) return merge((body as Node).status ?? {});
+    if (verb === "patch" && ofNodes) {
+      state.nodePatches += 1;
+      return merge((body as Node).status ?? {});
+    }
     if (verb === "patch" && path.includes("/pods/")) {
       state.podStatus = (body as Pod).status;
       return { ...pods[0], status: state.podStatus };
@@ -79,7 +89,7 @@ function apiServer(pods: readonly Pod[]) {
 }
 
 /** A node on a machine elsewhere, with one pod that has a volume in memory. */
-function start() {
+function start({ local = false } = {}) {
   const clock = fakeClock();
   const host = fakeHost({ clock });
   furnish(host);
@@ -106,12 +116,16 @@ function start() {
     host: { ...host, clock: { offsetMs: async () => 0, bootId } },
     runtime,
     sharing: "exclusive",
-    link,
+    ...(!local && { link }),
     [Symbol.asyncDispose]: async () => undefined,
   } as const;
   const log = createLogger(0, { write: () => undefined });
   const stop = new AbortController();
-  const run = () => runOnTarget({ config, target, client: api.client, clock, log }, stop.signal);
+  const run = () =>
+    runOnTarget(
+      { config, target, client: api.client, store: () => filePairStore(config.certDir, "unused"), clock, log },
+      stop.signal,
+    );
   return { clock, host, machine, runtime, link, api, run, stop };
 }
 
@@ -171,4 +185,53 @@ test("a link that was cut and came back leaves a node and its pod as they were",
   await t.clock.advance(30_000);
   assert.equal(await running, "stopped");
   assert.equal(t.link.listeners, 0);
+});
+
+const readyOf = (node: Node | undefined) => node?.status?.conditions?.find(({ type }) => type === "Ready");
+
+test("what is wrong with a target on another machine is its node's condition, said again and again, until it is mended", async () => {
+  const t = start();
+  t.host.program("flock", () => 1);
+  const running = t.run();
+  await t.clock.advance(1_000);
+  assert.deepEqual([readyOf(t.api.state.node)?.status, readyOf(t.api.state.node)?.reason], ["False", "RuntimeInUse"]);
+  assert.match(readyOf(t.api.state.node)?.message ?? "", /--root-dir .* is in use by another graftlet/);
+  const before = t.api.state.nodePatches;
+  await t.clock.advance(60_000);
+  const said = t.api.state.nodePatches - before;
+  assert.ok(said >= 2 && said <= 8, `said ${said} times in a minute`);
+  assert.equal(t.runtime.calls.length, 0);
+  furnish(t.host);
+  await t.clock.advance(30_000);
+  assert.equal(readyOf(t.api.state.node)?.status, "True");
+  t.stop.abort();
+  await t.clock.advance(30_000);
+  assert.equal(await running, "stopped");
+});
+
+test("a target that cannot be read, or that the settings do not want, is tried again", async () => {
+  const t = start();
+  t.host.program("uname", () => {
+    throw new CodedError("deadline_exceeded", "uname did not end within 30000 ms and was killed");
+  });
+  const running = t.run();
+  await t.clock.advance(1_000);
+  assert.equal(readyOf(t.api.state.node)?.reason, "TargetUnreadable");
+  assert.match(readyOf(t.api.state.node)?.message ?? "", /^the target cannot be read: uname did not end/);
+  furnish(t.host);
+  t.host.files.put("/proc/net/fib_trie", { data: "" });
+  await t.clock.advance(15_000);
+  assert.equal(readyOf(t.api.state.node)?.reason, "TargetWithoutAddress");
+  furnish(t.host);
+  await t.clock.advance(30_000);
+  assert.equal(readyOf(t.api.state.node)?.status, "True");
+  t.stop.abort();
+  await t.clock.advance(30_000);
+  assert.equal(await running, "stopped");
+});
+
+test("a target that is this machine ends with the sentence", async () => {
+  const t = start({ local: true });
+  t.host.program("flock", () => 1);
+  await assert.rejects(t.run(), { code: "failed_precondition", message: /RuntimeInUse/ });
 });

@@ -2,7 +2,7 @@ import { CodedError, codeOf, messageOf } from "../../lib/errors.ts";
 import type { Host, HostFile, HostFs } from "../../seams/host.ts";
 
 /** What reading logs asks of the target. */
-export type LogHost = Pick<Host, "watch"> & { readonly fs: Pick<HostFs, "realpath" | "open" | "lstat"> };
+export type LogHost = Pick<Host, "watch"> & { readonly fs: Pick<HostFs, "realpath" | "open" | "lstat" | "list"> };
 
 /** Finds the real path of a log file and makes sure that it lies in one of the directories where logs may lie: a link that
  *  a pod managed to put there must not lead a reader out.

@@ -5,6 +5,7 @@ import { openLog } from "./file.ts";
 import { createLineCutter } from "./lines.ts";
 import { type Reading, readToEnd } from "./read-to-end.ts";
 import type { LogReaderDeps } from "./reader.ts";
+import { reopenLog } from "./reopen.ts";
 
 /** How often the runtime is asked whether the container still runs, milliseconds, as the kubelet does. */
 const livenessMs = 1000;
@@ -16,8 +17,8 @@ export interface Followed {
   readonly containerId: string;
 }
 
-/** Reads a log as it grows, also across rotation, until its container is gone and the file is read to its end, the output
- *  wants no more, or the signal aborts (then it throws). Closes the files that it opens, not the first. */
+/** Reads a log as it grows, also across rotation and the loss of its target, until its container is gone and the file is read to
+ *  its end, the output wants no more, or the signal aborts (then it throws). Closes the files that it opens, not the first. */
 export async function followLog(
   deps: LogReaderDeps,
   log: Followed,
@@ -27,7 +28,11 @@ export async function followLog(
   await using changes = watchChanges(deps, log.directory, signal);
   const liveness = createLiveness(deps, log.containerId);
   let reading = first;
-  try {
+  const goOnWith = async (next: Reading) => {
+    if (reading.file !== first.file && reading.file !== next.file) await reading.file.close();
+    reading = next;
+  };
+  const readOn = async () => {
     for (let running = true; running; ) {
       if (!(await readToEnd(reading, signal))) return;
       running = await liveness(signal);
@@ -36,11 +41,22 @@ export async function followLog(
       if (!next) continue;
       // The runtime has reopened its log, so nothing more is added to the old file.
       const more = await readToEnd(reading, signal);
-      if (reading.file !== first.file && reading.file !== next.file) await reading.file.close();
-      reading = next;
+      await goOnWith(next);
       if (!more) return;
     }
     await readToEnd(reading, signal);
+  };
+  try {
+    for (;;) {
+      try {
+        return await readOn();
+      } catch (error) {
+        if (!hasCode(error, "unavailable")) throw error;
+      }
+      const next = await reopenLog(deps, log.path, reading, signal);
+      if (!next) return;
+      await goOnWith(next);
+    }
   } finally {
     if (reading.file !== first.file) await reading.file.close();
   }
@@ -54,17 +70,19 @@ async function rotated(
   signal: AbortSignal,
 ): Promise<Reading | undefined> {
   const { host } = deps;
-  const fresh = (file: Reading["file"]): Reading => ({
+  const fresh = (file: Reading["file"], inode: number): Reading => ({
     ...reading,
     file,
+    inode,
     position: 0,
     cutter: createLineCutter(() => {}),
   });
   const [there, mine] = [await statLog(host.fs.lstat(log.path, signal)), await reading.file.stat(signal)];
   if (there === undefined) return undefined;
-  if (there.inode === mine.inode) return mine.size < reading.position ? fresh(reading.file) : undefined;
+  if (there.inode === mine.inode) return mine.size < reading.position ? fresh(reading.file, mine.inode) : undefined;
   try {
-    return fresh(await openLog(host, log.path, signal));
+    const file = await openLog(host, log.path, signal);
+    return fresh(file, (await file.stat(signal)).inode);
   } catch (error) {
     if (hasCode(error, "not_found")) return undefined;
     throw error;

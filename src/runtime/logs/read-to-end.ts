@@ -12,6 +12,8 @@ export function blockMemory(): Buffer {
 /** A log file while it is read. */
 export interface Reading {
   readonly file: HostFile;
+  /** The file's own. */
+  readonly inode: number;
   readonly memory: Buffer;
   /** Bytes read so far. */
   position: number;

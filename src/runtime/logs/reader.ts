@@ -55,9 +55,10 @@ export function createLogReader(deps: LogReaderDeps): LogReader {
       if (!opened) return;
       await using file = opened.file;
       const { path } = opened;
-      const { size } = await file.stat(signal);
+      const { size, inode } = await file.stat(signal);
       const reading = {
         file,
+        inode,
         memory: blockMemory(),
         position: options.tailLines === undefined ? 0 : await tailStart(file, size, options.tailLines, signal),
         cutter: createLineCutter(bad("log line too long, left out")),

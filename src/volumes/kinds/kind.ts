@@ -1,7 +1,7 @@
 import type { Clock } from "../../lib/clock.ts";
 import type { Logger } from "../../lib/log.ts";
 import type { Pod, Volume } from "../../objects.ts";
-import type { EventSink, MountedVolume, ObjectCache, TokenSource } from "../../pipeline.ts";
+import type { EventSink, MountedVolume, ObjectCache, Presence, TokenSource } from "../../pipeline.ts";
 import type { Host } from "../../seams/host.ts";
 
 /** What setting up volumes takes. */
@@ -10,6 +10,7 @@ export interface VolumeDeps {
   readonly objects: ObjectCache;
   readonly tokens: TokenSource;
   readonly events: EventSink;
+  readonly presence?: Presence;
   readonly clock: Clock;
   readonly log: Logger;
   readonly nodeName: string;

@@ -12,6 +12,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { createApiClient } from "../../../src/api/client.ts";
+import { kubeconfigFile } from "../../../src/api/kubeconfig.ts";
 import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
 import { silent } from "./fake-client.ts";
@@ -35,7 +36,7 @@ async function connected(server: Server, cluster: object, scheme: "http" | "http
     }),
   );
   const client = createApiClient({
-    kubeconfig,
+    access: kubeconfigFile(kubeconfig),
     clock: systemClock(),
     log: silent,
     userAgent: "graftlet/test",

@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { createCredentials } from "../../../src/api/credentials.ts";
-import { readKubeconfig } from "../../../src/api/kubeconfig.ts";
+import { kubeconfigFile, readKubeconfig, withCertificate, writeKubeconfig } from "../../../src/api/kubeconfig.ts";
+import { serviceAccount } from "../../../src/api/service-account.ts";
 import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { silent } from "./fake-client.ts";
@@ -35,7 +36,8 @@ function folder() {
   };
 }
 
-const credentialsOf = (path: string, clock = fakeClock(Date.now())) => createCredentials({ path, clock, log: silent });
+const credentialsOf = (path: string, clock = fakeClock(Date.now())) =>
+  createCredentials({ from: kubeconfigFile(path), clock, log: silent });
 
 test("each mistake is one sentence that names the file and the field", () => {
   using at = folder();
@@ -152,4 +154,47 @@ test("a token file is read again after a minute, and at once when the server ref
   writeFileSync(token, "three");
   credentials.refused();
   assert.equal(await header(), "Bearer three");
+});
+
+test("in a Pod: the service account's token and CA, as they are renewed; outside a Pod none", async () => {
+  using at = folder();
+  const { dir } = at;
+  writeFileSync(join(dir, "ca.crt"), "the CA");
+  writeFileSync(join(dir, "token"), "one\n");
+  assert.equal(serviceAccount({}, dir), undefined);
+  const from = serviceAccount({ KUBERNETES_SERVICE_HOST: "fd00::1", KUBERNETES_SERVICE_PORT: "6443" }, dir);
+  assert.ok(from);
+  const clock = fakeClock();
+  const credentials = createCredentials({ from, clock, log: silent });
+  const { server, tls, headers } = await credentials.current();
+  assert.equal(server.href, "https://[fd00::1]:6443/");
+  assert.equal(String(tls.ca), "the CA");
+  assert.equal(headers["authorization"], "Bearer one");
+  writeFileSync(join(dir, "token"), "two");
+  await clock.advance(60_000);
+  assert.equal((await credentials.current()).headers["authorization"], "Bearer two");
+});
+
+test("with a certificate file the base's cluster is spoken to as who that names, and as before until it is there", async () => {
+  using at = folder();
+  const base = kubeconfigFile(at.write({ user: { token: "first" } }));
+  const file = join(at.dir, "current.pem");
+  const access = withCertificate(base, "the node's certificate", file);
+  assert.equal(access.read().user.token, "first");
+  const made = await makeSelfSigned("node", [], Date.now());
+  writeFileSync(file, made.certificate + made.key);
+  assert.equal(access.read().user.token, undefined);
+  const { tls, headers } = await createCredentials({
+    from: access,
+    clock: fakeClock(Date.now()),
+    log: silent,
+  }).current();
+  assert.equal(String(tls.key), made.certificate + made.key);
+  assert.deepEqual(headers, {});
+  const written = join(at.dir, "made", "kubeconfig");
+  await writeKubeconfig(written, access.read());
+  assert.equal(statSync(written).mode & 0o777, 0o600);
+  const again = readKubeconfig(written);
+  assert.equal(again.user.certFile, file);
+  assert.equal(again.cluster.server, base.read().cluster.server);
 });

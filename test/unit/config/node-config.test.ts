@@ -134,3 +134,45 @@ test("wrong lists of nodes are refused", () => {
     /^--node-ip describes a single node and does not go with --nodes/,
   );
 });
+
+test("in a Pod nodes share a Secret and a Service; elsewhere, or half said, that is refused", () => {
+  const read = (fields: string, env: Record<string, string> = { KUBERNETES_SERVICE_HOST: "10.0.0.1" }) => {
+    const text = `apiVersion: graftlet.dev/v1alpha1\nkind: GraftletConfiguration\n${fields}nodes: [{name: a}]\n`;
+    return parseCommandLine(["--nodes=/n.yaml"], filesIo({ "/n.yaml": text }, env));
+  };
+  const result = read("certificateSecret: kept\nkubeletAddress: service\nkubeletService: api\n");
+  assert.ok(result.kind === "run");
+  const [node] = result.nodes;
+  assert.equal(node?.certificateSecret, "kept");
+  assert.deepEqual(node?.kubeletAddress, { of: "service", service: "api" });
+  assert.equal(node?.identity, "node");
+  assert.equal(
+    sentenceOf(() => read("kubeletAddress: service\n")),
+    "/n.yaml: kubeletService is not given; name the Service of kubeletAddress: service",
+  );
+  assert.equal(
+    sentenceOf(() => read("kubeletService: api\n")),
+    '/n.yaml: kubeletService is "api": it goes with kubeletAddress: service alone; say that too, or leave this out',
+  );
+  const outside = `apiVersion: graftlet.dev/v1alpha1\nkind: GraftletConfiguration\ncertificateSecret: kept\nnodes: [{name: a}]\n`;
+  assert.equal(
+    refusalOf(["--nodes=/n.yaml"], { "/n.yaml": outside }),
+    '/n.yaml: certificateSecret is "kept": needs graftlet to run in a Pod; leave it out elsewhere',
+  );
+});
+
+test("a bootstrap kubeconfig must be there, and the kubeconfig need not", () => {
+  const parse = (...argv: readonly string[]) => parseCommandLine(argv, filesIo({ "/boot": "kubeconfig" }));
+  const result = parse("--kubeconfig=/new", "--bootstrap-kubeconfig=/boot");
+  assert.ok(result.kind === "run");
+  assert.equal(result.nodes[0]?.kubeconfig, "/new");
+  assert.equal(result.nodes[0]?.bootstrapKubeconfig, "/boot");
+  assert.match(
+    sentenceOf(() => parse("--kubeconfig=/new", "--bootstrap-kubeconfig=/none")),
+    /^--bootstrap-kubeconfig is "\/none": there is no such file/,
+  );
+  assert.equal(
+    sentenceOf(() => parse("--bootstrap-kubeconfig=/boot")),
+    "--kubeconfig is not given: name the file to write the node's credentials to",
+  );
+});

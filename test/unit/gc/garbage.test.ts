@@ -8,6 +8,7 @@ import type { RuntimePod } from "../../../src/pipeline.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import { aContainer, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+import { fakePresence } from "../../fakes/presence.ts";
 
 const { CONTAINER_EXITED: exited, CONTAINER_RUNNING: running, CONTAINER_CREATED: created } = ContainerState;
 const { SANDBOX_NOTREADY: notReady } = PodSandboxState;
@@ -17,6 +18,7 @@ const never = new AbortController().signal;
 function rig(pod: RuntimePod, inUse: readonly string[] = []) {
   const clock = fakeClock();
   const host = fakeHost({ clock });
+  const target = fakePresence();
   const calls: string[] = [];
   const said = (what: string) => async (id: string) => void calls.push(`${what} ${id}`);
   const runtime = {
@@ -31,11 +33,12 @@ function rig(pod: RuntimePod, inUse: readonly string[] = []) {
     clock,
     cache: { get: () => pod, list: () => [pod] },
     inspector: { inspect: async () => pod },
+    presence: target.present,
     podLogsDir: "/pods",
     containerLogsDir: "/links",
     log: createLogger(0, { write: () => undefined }),
   };
-  return { clock, host, calls, runtime, garbage: createGarbage(deps) };
+  return { clock, host, calls, runtime, target, garbage: createGarbage(deps) };
 }
 
 const c = aContainer("c");
@@ -67,6 +70,21 @@ test("each minute dead containers go, all but the newest of a name; their logs a
   assert.deepEqual(new Set(calls), new Set([`remove ${first?.id}`, `remove ${second?.id}`]));
   assert.deepEqual(host.files.tree("/pods/ns_p_uid-1/c"), ["/pods/ns_p_uid-1/c/10.log", "/pods/ns_p_uid-1/c/2.log"]);
   assert.deepEqual(host.files.tree("/links"), ["/links/2.log"]);
+});
+
+test("nothing is collected while the target is lost", async () => {
+  const dead = ["old", "new"].map((id) => aStatus(c, exited, { id }));
+  const { clock, calls, target, garbage } = rig(observe([aSandbox()], dead));
+  const stop = new AbortController();
+  const work = garbage.run(stop.signal);
+  target.lose();
+  await clock.advance(180_000);
+  assert.deepEqual(calls, []);
+  target.find();
+  await clock.advance(0);
+  assert.deepEqual(calls, ["remove old"]);
+  stop.abort();
+  await work;
 });
 
 test("each minute links to logs that somebody removed go, but not those of containers that live", async () => {

@@ -1,5 +1,5 @@
 import { constants } from "node:fs";
-import { type FileHandle, lstat, mkdir, mkdtemp, open, realpath, rm } from "node:fs/promises";
+import { type FileHandle, lstat, mkdir, mkdtemp, open, readdir, realpath, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Writable } from "node:stream";
@@ -27,6 +27,7 @@ export async function disk(): Promise<Disk> {
   const host: LogHost = {
     fs: {
       realpath: (path) => realpath(path).catch(coded),
+      list: async (path) => (await readdir(path).catch(coded)).map((name) => ({ name, kind: "file" })),
       lstat: async (path) => infoOf(await lstat(path).catch(coded)),
       open: async (path, options) => {
         const flags = constants.O_RDONLY | constants.O_NONBLOCK | (options?.noFollow ? constants.O_NOFOLLOW : 0);

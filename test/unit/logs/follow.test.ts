@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { appendFile, rename, truncate, writeFile } from "node:fs/promises";
+import { appendFile, rename, rm, truncate, writeFile } from "node:fs/promises";
 import { test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
@@ -99,6 +99,84 @@ test("a runtime that is away does not end it, a container that is gone does", as
   await reading.until("one\ntwo\n");
   reading.set(new CodedError("not_found", "no such container"));
   await ended(reading);
+});
+
+/** A host whose target a test takes away: what was open is gone for good, whatever is asked fails until it is back. */
+function losable({ host }: Disk) {
+  let life = 0;
+  let lost = false;
+  const within = (born: number) => {
+    if (lost || born !== life) throw new CodedError("unavailable", "connection closed");
+  };
+  const open: LogHost["fs"]["open"] = async (path, options) => {
+    within(life);
+    const born = life;
+    const file = await host.fs.open(path, options);
+    const read: typeof file.read = async (...args) => (within(born), file.read(...args));
+    const stat: typeof file.stat = async (...args) => (within(born), file.stat(...args));
+    return { ...file, read, stat };
+  };
+  const lstat: LogHost["fs"]["lstat"] = async (...args) => (within(life), host.fs.lstat(...args));
+  return {
+    host: { ...host, fs: { ...host.fs, open, lstat } },
+    lose: () => (lost = true),
+    find() {
+      lost = false;
+      life += 1;
+    },
+  };
+}
+
+test("after the loss of its target it goes on at the byte where it stopped", async () => {
+  await using on = await disk();
+  await writeFile(on.log, line("one"));
+  const target = losable(on);
+  const reading = following(on, target.host);
+  await reading.until("one\n");
+  await appendFile(on.log, `${line("two")}2026-01-01T00:00:01Z stdout F thr`);
+  await reading.until("one\ntwo\n");
+  target.lose();
+  await appendFile(on.log, `ee\n${line("four")}`);
+  await reading.clock.advance(60_000);
+  assert.equal(reading.text(), "one\ntwo\n");
+  target.find();
+  await reading.until("one\ntwo\nthree\nfour\n");
+  reading.set(false);
+  await appendFile(on.log, line("last words"));
+  await ended(reading);
+  assert.equal(reading.text(), "one\ntwo\nthree\nfour\nlast words\n");
+  assert.equal(on.openFiles(), 0);
+});
+
+test("what was rotated away while the target was lost is read before the new file", async () => {
+  await using on = await disk();
+  await writeFile(on.log, line("one"));
+  const target = losable(on);
+  const reading = following(on, target.host);
+  await reading.until("one\n");
+  target.lose();
+  await appendFile(on.log, line("two"));
+  await rename(on.log, `${on.log}.20260101-000000`);
+  await writeFile(on.log, line("three"));
+  target.find();
+  await reading.until("one\ntwo\nthree\n");
+  reading.set(false);
+  await ended(reading);
+  assert.equal(on.openFiles(), 0);
+});
+
+test("a log that is gone when its target is back has come to its end", async () => {
+  await using on = await disk();
+  await writeFile(on.log, line("one"));
+  const target = losable(on);
+  const reading = following(on, target.host);
+  await reading.until("one\n");
+  target.lose();
+  await rm(on.log);
+  await reading.clock.advance(10_000);
+  target.find();
+  await ended(reading);
+  assert.equal(on.openFiles(), 0);
 });
 
 test("any other failure of the runtime fails the reading", async () => {

@@ -103,6 +103,26 @@ test("writes when something changed, and every five minutes", async () => {
   assert.equal(t.patches(), 3);
 });
 
+test("after a change a node that is not ready is looked at soon, and then less and less often", async () => {
+  await using t = start();
+  await t.clock.advance(20_000);
+  t.setProblems("container runtime is down");
+  t.heartbeat.hurry();
+  await t.clock.advance(500);
+  assert.equal(t.ready(), "False");
+  t.setProblems();
+  await t.clock.advance(1_000);
+  assert.equal(t.ready(), "True", "what ends by itself is seen without another hurry");
+  t.setProblems("container runtime is down");
+  t.heartbeat.hurry();
+  await t.clock.advance(60_000);
+  t.setProblems();
+  await t.clock.advance(2_000);
+  assert.equal(t.ready(), "False");
+  await t.clock.advance(10_000);
+  assert.equal(t.ready(), "True");
+});
+
 test("a problem is shown when hurried, and its end too", async () => {
   await using t = start();
   await t.clock.advance(20_000);

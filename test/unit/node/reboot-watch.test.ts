@@ -35,8 +35,11 @@ async function start() {
   await clock.advance(100);
   const pass = async (): Promise<() => string> => {
     let went = "waits";
-    watch.settled(stop.signal).then(
-      () => (went = "goes on"),
+    watch.present(stop.signal).then(
+      (lost) => {
+        went = "goes on";
+        lost.addEventListener("abort", () => (went = "lost"));
+      },
       () => (went = "cancelled"),
     );
     await clock.advance(0);
@@ -66,18 +69,20 @@ test("a target that is not lost holds nothing up, and is asked once", async () =
   assert.deepEqual([t.state.reads, t.state.reboots], [1, 0]);
 });
 
-test("once a lost target is back passes wait until it is known to be in the same life", async () => {
+test("passes stop when the target is lost, and wait until it is back and known to be in the same life", async () => {
   await using t = await start();
+  const before = await t.pass();
   t.link.cut();
   const whileDown = await t.pass();
-  assert.equal(whileDown(), "goes on", "what cannot be reached fails by itself");
+  assert.deepEqual([before(), whileDown()], ["lost", "waits"]);
   await t.clock.advance(60_000);
+  assert.equal(whileDown(), "waits");
   assert.equal(t.state.reads, 1, "it is not asked while it is out of reach");
   t.link.mend();
   const pass = await t.pass();
   assert.equal(pass(), "waits");
   await t.clock.advance(100);
-  assert.deepEqual([pass(), t.state.reboots], ["goes on", 0]);
+  assert.deepEqual([pass(), whileDown(), t.state.reboots], ["goes on", "goes on", 0]);
 });
 
 test("a target that booted meanwhile ends the run, and no pass goes on before", async () => {

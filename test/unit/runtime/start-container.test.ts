@@ -122,6 +122,24 @@ test("termination stops it between steps, never inside one", async () => {
   assert.deepEqual(calls, ["configure 3"]);
 });
 
+test("a call that fails after the signal aborted says nothing of the container", async () => {
+  for (const call of ["createContainer", "startContainer"] as const) {
+    const stop = new AbortController();
+    const lost = new CodedError("unavailable", "the target is lost");
+    const { events, go } = rig(
+      {},
+      {
+        [call]: async () => {
+          stop.abort(lost);
+          throw new CodedError("unavailable", "connection closed");
+        },
+      },
+    );
+    await assert.rejects(go(stop.signal), lost);
+    assert.ok(!events.lines.some((line) => line.startsWith("Warning")), events.lines.join());
+  }
+});
+
 test("a log that cannot be linked is no reason not to run", async () => {
   const { events, go } = rig({ linkLog: bad });
   await go();

@@ -7,12 +7,13 @@ import { createHousekeeping } from "../../../src/sync/housekeeping.ts";
 import { createPodWorkers } from "../../../src/sync/pod-workers.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { aPod, aSandbox, observe } from "../../fakes/pods.ts";
+import { type FakePresence, fakePresence } from "../../fakes/presence.ts";
 
 const log = createLogger(0, { write: () => undefined });
 const named = (uid: string): Pod => aPod({}, { uid, name: uid });
 
 /** Real workers over passes that write down what they do. */
-function rig(t: TestContext, over: Partial<Passes> = {}) {
+function rig(t: TestContext, over: Partial<Passes> = {}, target?: FakePresence) {
   const clock = fakeClock();
   const stop = new AbortController();
   const calls: string[] = [];
@@ -40,6 +41,7 @@ function rig(t: TestContext, over: Partial<Passes> = {}) {
       list: () => world.wanted,
     },
     workers,
+    ...(target && { presence: target.present }),
     clock,
     log,
     cache: { get: () => undefined, list: () => world.inRuntime.map((uid) => ({ ...observe([aSandbox()], []), uid })) },
@@ -71,6 +73,18 @@ test("nothing unknown is touched before every source has spoken", async (t) => {
   await advance(10_000);
   assert.equal(calls.length, 0);
   world.seen = true;
+  await advance(2_000);
+  assert.ok(calls.includes("terminating x") && calls.includes("terminating y"));
+});
+
+test("while the target is lost nothing is called an orphan", async (t) => {
+  const target = fakePresence();
+  target.lose();
+  const { advance, calls, world } = rig(t, {}, target);
+  Object.assign(world, { inRuntime: ["x"], onDisk: ["y"] });
+  await advance(10_000);
+  assert.equal(calls.length, 0);
+  target.find();
   await advance(2_000);
   assert.ok(calls.includes("terminating x") && calls.includes("terminating y"));
 });

@@ -1,14 +1,15 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { abortError } from "../../../src/lib/errors.ts";
+import { CodedError, abortError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Pod } from "../../../src/objects.ts";
 import { type Passes, type PassResult, createPodWorker } from "../../../src/sync/pod-worker.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { aPod } from "../../fakes/pods.ts";
+import { type FakePresence, fakePresence } from "../../fakes/presence.ts";
 
 /** A worker whose passes are recorded and end when the test says so. */
-function rig(over: Partial<Passes> = {}) {
+function rig(over: Partial<Passes> = {}, target?: FakePresence) {
   const calls: string[] = [];
   const later: number[] = [];
   const stop = new AbortController();
@@ -25,6 +26,7 @@ function rig(over: Partial<Passes> = {}) {
   const worker = createPodWorker({
     uid: "uid-1",
     passes,
+    ...(target && { presence: target.present }),
     clock: fakeClock(),
     log: createLogger(0, { write: () => undefined }),
     later: (_uid, ms) => void later.push(ms),
@@ -111,6 +113,53 @@ describe("a pod worker", () => {
     worker.wake("resync");
     await worker.idle();
     assert.equal(worker.phase, "finished");
+  });
+
+  it("waits while the target is lost, then works with the newest version", async () => {
+    const target = fakePresence();
+    const { worker, calls } = rig({}, target);
+    target.lose();
+    for (const each of ["1", "2"]) worker.update(version(each));
+    await new Promise(setImmediate);
+    assert.deepEqual(calls, []);
+    target.find();
+    await worker.idle();
+    assert.deepEqual([...new Set(calls)], ["sync 2"]);
+  });
+
+  it("makes a pass again that the loss of the target broke off, as soon as it is back", async () => {
+    const target = fakePresence();
+    const seen: string[] = [];
+    const { worker, later } = rig(
+      {
+        sync: async (pod, signal) => {
+          seen.push(pod.metadata.resourceVersion ?? "");
+          if (seen.length > 1) return { terminal: false, againMs: 60_000 };
+          target.lose();
+          assert.ok(signal.aborted);
+          throw new CodedError("unavailable", "gone");
+        },
+      },
+      target,
+    );
+    worker.update(version("1"));
+    await new Promise(setImmediate);
+    assert.deepEqual([seen, later], [["1"], []]);
+    target.find();
+    await worker.idle();
+    assert.deepEqual([seen, later], [["1", "1"], [60_000]]);
+  });
+
+  it("does not end a pod while the target is lost", async () => {
+    const target = fakePresence();
+    const { worker, calls } = rig({}, target);
+    target.lose();
+    worker.update(deleted(30));
+    await new Promise(setImmediate);
+    assert.deepEqual([calls, worker.phase], [[], "terminating"]);
+    target.find();
+    await worker.idle();
+    assert.deepEqual([calls, worker.phase], [["terminating 30", "terminated"], "finished"]);
   });
 
   it("does nothing more once graftlet stops", async () => {

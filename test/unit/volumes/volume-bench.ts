@@ -6,6 +6,7 @@ import { createVolumes } from "../../../src/volumes/volumes.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
+import { fakePresence } from "../../fakes/presence.ts";
 
 export const rootDir = "/var/lib/kubelet";
 export const never = new AbortController().signal;
@@ -44,6 +45,7 @@ export function volumeBench() {
     return { token: `token-${++tokens}`, refreshAt: clock.now() + 60_000 };
   };
   const bench = {
+    target: fakePresence(),
     clock,
     host,
     events,
@@ -75,6 +77,7 @@ export function volumeBench() {
           configMap: async (_namespace, name) => read(configMaps, "configmap", name),
           secret: async (_namespace, name) => read(secrets, "secret", name),
         },
+        presence: bench.target.present,
         tokens: { token: (_pod, request) => bench.issue(request) },
         allocatable: () => bench.allocatable,
       }),

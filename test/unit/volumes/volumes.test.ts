@@ -44,6 +44,27 @@ test("a volume that fails is tried again after 0.5, 1, 2 s and so on, with an ev
   assert.equal(await bench.text(`${directoryOf("configmap")}/a`), "1");
 });
 
+test("a volume that the loss of the target breaks off is set up once it is back, without an event", async () => {
+  const bench = volumeBench();
+  const asked = Promise.withResolvers<void>();
+  const { issue } = bench;
+  let tries = 0;
+  bench.issue = async (request) => {
+    tries += 1;
+    if (tries > 1) return issue(request);
+    bench.target.lose();
+    asked.resolve();
+    throw new CodedError("unavailable", "connection closed");
+  };
+  const mounting = bench.start().mount(podWith([token]), never);
+  await asked.promise;
+  await bench.clock.advance(60_000);
+  assert.deepEqual([tries, bench.events], [1, []]);
+  bench.target.find();
+  await mounting;
+  assert.deepEqual([tries, bench.events], [2, []]);
+});
+
 test("after 2m3s the pass fails with the kubelet's text and names what is missing", async () => {
   const bench = volumeBench();
   const stage = bench.start();

@@ -17,13 +17,12 @@ test("root lacks nothing", () => {
   assert.equal(shellCommand(found), "exec /bin/sh");
 });
 
-test("a user with sudo needs a relay and an SFTP server of its own", () => {
+test("a user with sudo needs a relay", () => {
   const found = privilegesOf(told("sudo", "me docker", "", "", "", "proc"), config);
   assert.equal(shellCommand(found), "exec sudo -n /bin/sh");
   assert.deepEqual(found.groups, ["me", "docker"]);
-  assert.equal(found.missing.length, 2);
+  assert.equal(found.missing.length, 1);
   assert.match(found.missing[0] ?? "", /none of python3, perl, socat, nc/);
-  assert.match(found.missing[1] ?? "", /no sftp-server program/);
 });
 
 test("a user without rights, programs that are not there, no /proc", () => {
@@ -40,7 +39,7 @@ test("a user without rights, programs that are not there, no /proc", () => {
 test("only a login that is not root keeps pods from what they may ask for; every missing right is told", () => {
   const sudo = privilegesOf(told("sudo", "me", "", "", "awk ", ""), config);
   assert.deepEqual(missingRights(sudo), { sentences: sudo.missing, lacks: {} });
-  assert.equal(sudo.missing.length, 4);
+  assert.equal(sudo.missing.length, 3);
   const user = privilegesOf(told("user", "me docker", "", "", "", "proc"), config);
   assert.deepEqual(Object.keys(missingRights(user).lacks), ["fileOwner"]);
 });

@@ -5,7 +5,10 @@ import type { Connection } from "../../../../providers/ssh/connection.ts";
 import type { Link } from "../../../../providers/ssh/link.ts";
 import { createSessions } from "../../../../providers/ssh/sessions.ts";
 import { CodedError } from "../../../../src/lib/errors.ts";
+import { createLogger } from "../../../../src/lib/log.ts";
 import { fakeClock } from "../../../fakes/clock.ts";
+
+const log = createLogger(0, { write: () => undefined });
 
 interface FakeOptions {
   /** Sessions that the target's sshd allows on a connection. */
@@ -43,7 +46,7 @@ function target({ allowed = 10, connections: most = 3 }: FakeOptions = {}) {
       return connect();
     },
   } as unknown as Link;
-  const sessions = createSessions({ link, clock });
+  const sessions = createSessions({ link, clock, log });
   const open = (options: { urgent?: boolean; signal?: AbortSignal } = {}) =>
     sessions.open({ start: { exec: "exec /bin/sh" }, ...options });
   const used = () => connections.map((connection) => connection.sessions);
@@ -94,5 +97,5 @@ test("a target that allows fewer sessions is learnt to", async () => {
 
 test("one that allows none says what to set", async () => {
   const { open } = target({ allowed: 0 });
-  await assert.rejects(open(), { code: "failed_precondition", message: /MaxSessions/ });
+  await assert.rejects(open(), { code: "unavailable", reason: "NoSessions", message: /MaxSessions/ });
 });

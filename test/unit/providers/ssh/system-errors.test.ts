@@ -24,6 +24,9 @@ const cases: readonly (readonly [string, string])[] = [
   ["dd: error writing '/x': Quota exceeded", "resource_exhausted"],
   ["dd: error writing '/sys/fs/cgroup/x': Invalid argument", "invalid_argument"],
   ["mkdir: x: File name too long", "invalid_argument"],
+  ["ConnectionRefusedError: [Errno 111] Connection refused", "unavailable"],
+  ["(SSH) Channel open failure: No route to host", "unavailable"],
+  ["(SSH) Channel open failure: Connection timed out", "deadline_exceeded"],
   ["sh: 1: stat: not found", "unknown"],
   ["", "unknown"],
 ];

@@ -1,0 +1,51 @@
+import { readFileSync } from "node:fs";
+import { CodedError, messageOf } from "../lib/errors.ts";
+import type { AccessFile } from "./kubeconfig.ts";
+
+/** The folder that every Pod with a service account has. */
+const accountDir = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/** A Pod's account: its way to the API server, and the namespace it is in. */
+export interface ServiceAccount extends AccessFile {
+  /** @throws CodedError when the Pod has no service account token. */
+  namespace(): string;
+}
+
+/** A Pod's own way to the API server: the service account's token, read again as it is renewed, and the cluster's CA.
+ *  @param env of the process. @returns undefined outside a Pod.
+ *  @see https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/ */
+export function serviceAccount(
+  env: Readonly<Record<string, string | undefined>>,
+  dir = accountDir,
+): ServiceAccount | undefined {
+  const { KUBERNETES_SERVICE_HOST: host, KUBERNETES_SERVICE_PORT: port = "443" } = env;
+  if (!host) return undefined;
+  const server = `https://${host.includes(":") ? `[${host}]` : host}:${port}`;
+  return {
+    name: "the Pod's service account",
+    path: undefined,
+    namespace() {
+      try {
+        return readFileSync(`${dir}/namespace`, "utf8").trim();
+      } catch (cause) {
+        throw new CodedError(
+          "failed_precondition",
+          `the Pod's service account is not mounted (${messageOf(cause)}): leave automountServiceAccountToken on`,
+          { cause },
+        );
+      }
+    },
+    read() {
+      if (!URL.canParse(server))
+        throw new CodedError(
+          "invalid_argument",
+          `KUBERNETES_SERVICE_HOST ${JSON.stringify(host)} with KUBERNETES_SERVICE_PORT ${JSON.stringify(port)} is no address: give --kubeconfig instead`,
+        );
+      return {
+        cluster: { name: "in-cluster", server, caFile: `${dir}/ca.crt`, skipTLSVerify: false },
+        user: { name: "service-account" },
+        tokenFile: `${dir}/token`,
+      };
+    },
+  };
+}

@@ -1,0 +1,98 @@
+import type { ApiClient } from "../api/client.ts";
+import { createReflector } from "../api/reflector.ts";
+import type { Clock } from "../lib/clock.ts";
+import { CodedError, hasCode } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import { untilAborted } from "../lib/service-group.ts";
+import type { CertificateSigningRequest } from "../objects.ts";
+import { type Subject, requestName, signingRequest } from "./signing-request.ts";
+
+export type SignerName = "kubernetes.io/kube-apiserver-client-kubelet" | "kubernetes.io/kubelet-serving";
+
+export interface ApprovalDeps {
+  /** May create and read certificate signing requests. */
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** What is asked for. */
+export interface Wish {
+  readonly signerName: SignerName;
+  readonly subject: Subject;
+  /** Private key in PEM: the same key and subject are the same request. */
+  readonly key: string;
+  /** Told the request's name while it waits for somebody's approval. */
+  readonly onWaiting: (name: string) => void;
+}
+
+const path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+const usages = {
+  "kubernetes.io/kube-apiserver-client-kubelet": ["digital signature", "client auth"],
+  "kubernetes.io/kubelet-serving": ["digital signature", "server auth"],
+} as const;
+
+/** Asks the cluster for a certificate and waits for it, as long as the signal allows.
+ *  @returns the chain in PEM.
+ *  @throws CodedError permission_denied when the request was denied, failed_precondition when the signer failed: a new key is
+ *  needed then; not_found when somebody deleted it; what the API server answered otherwise.
+ *  @see https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/ */
+export async function askForCertificate(deps: ApprovalDeps, wish: Wish, signal: AbortSignal): Promise<string> {
+  const { client } = deps;
+  const { signerName, subject, key, onWaiting } = wish;
+  const name = requestName(key, signerName, subject);
+  const request = Buffer.from(await signingRequest(subject, key)).toString("base64");
+  const body = {
+    apiVersion: "certificates.k8s.io/v1",
+    kind: "CertificateSigningRequest",
+    metadata: { name },
+    spec: { request, signerName, usages: usages[signerName] },
+  };
+  try {
+    await client.create(path, body, { signal });
+  } catch (error) {
+    if (!hasCode(error, "already_exists")) throw error;
+  }
+  onWaiting(name);
+  return untilIssued(deps, name, signal);
+}
+
+/** Watches one request to its end. */
+async function untilIssued({ client, clock, log }: ApprovalDeps, name: string, signal: AbortSignal): Promise<string> {
+  const { promise, resolve, reject } = Promise.withResolvers<string>();
+  const over = new AbortController();
+  const stop = AbortSignal.any([signal, over.signal]);
+  let seen = false;
+  const look = (request: CertificateSigningRequest | undefined) => {
+    // The first list may come from before the request was made.
+    if (!request)
+      return void (seen && reject(new CodedError("not_found", `certificate signing request ${name} was deleted`)));
+    seen = true;
+    const end = request.status?.conditions?.find(({ type }) => type === "Denied" || type === "Failed");
+    const why = `${end?.reason ?? ""}${end?.message ? `: ${end.message}` : ""}`;
+    if (end?.type === "Denied")
+      return reject(new CodedError("permission_denied", `certificate signing request ${name} was denied (${why})`));
+    if (end)
+      return reject(new CodedError("failed_precondition", `certificate signing request ${name} failed (${why})`));
+    const { certificate } = request.status ?? {};
+    if (certificate) resolve(Buffer.from(certificate, "base64").toString("utf8"));
+  };
+  const watch = createReflector<CertificateSigningRequest>({
+    client,
+    clock,
+    log,
+    path,
+    fieldSelector: `metadata.name=${name}`,
+    handler: {
+      replace: ([request]) => look(request),
+      changed: (request, type) => look(type === "deleted" ? undefined : request),
+    },
+  });
+  const watching = watch.run(stop);
+  try {
+    return await untilAborted(promise, signal);
+  } finally {
+    over.abort();
+    await watching;
+  }
+}

@@ -1,0 +1,140 @@
+import { X509Certificate } from "node:crypto";
+import { isIP } from "node:net";
+import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
+import type { Reloading } from "../lib/reloading.ts";
+import { type Service, untilAborted } from "../lib/service-group.ts";
+import { type ApprovalDeps, type SignerName, askForCertificate } from "./approval.ts";
+import { type PairStore, pairIn } from "./pair-store.ts";
+import type { KeyPair } from "./self-signed.ts";
+import { type Subject, newKey } from "./signing-request.ts";
+
+export interface IssuedOptions extends ApprovalDeps {
+  /** In logs. */
+  readonly name: string;
+  readonly signerName: SignerName;
+  /** Whom the certificate must name, now. */
+  readonly subject: () => Subject;
+  readonly store: PairStore;
+}
+
+/** A certificate that the cluster issues. Undefined until it has. */
+export interface IssuedCertificate extends Reloading<KeyPair | undefined>, Service {
+  /** The request that waits for somebody's approval. */
+  waiting(): string | undefined;
+  /** Resolves once there is a certificate that is valid. */
+  issued(signal: AbortSignal): Promise<void>;
+}
+
+/** How long an approval is waited for; then a new key asks anew. The kubelet's number. */
+const approvalMs = 15 * 60_000;
+const firstPauseMs = 2_000;
+const longestPauseMs = 32_000;
+/** How often it is looked whether a certificate's time has come. */
+const lookMs = 60_000;
+
+/** Has a certificate issued by the cluster, keeps it in the store, and has it renewed at a random moment between 70 and 90 % of
+ *  its life, or at once when it does not name what it should.
+ *  @param signal of the first look at the store.
+ *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/#certificate-rotation */
+export async function createIssuedCertificate(options: IssuedOptions, signal: AbortSignal): Promise<IssuedCertificate> {
+  const { name, clock, log, store, subject } = options;
+  const listeners = new Set<() => void>();
+  const first = Promise.withResolvers<void>();
+  let waiting: string | undefined;
+  let pair: KeyPair | undefined;
+  let renewAt = 0;
+  const use = (found: KeyPair) => {
+    const { validFromDate, validToDate } = new X509Certificate(found.certificate);
+    const lifeMs = validToDate.getTime() - validFromDate.getTime();
+    pair = found;
+    renewAt = validFromDate.getTime() + lifeMs * clock.jitter(0.7, 0.9);
+    first.resolve();
+    for (const listener of listeners) listener();
+  };
+  let looked = false;
+  const look = async (stop: AbortSignal) => {
+    const kept = await store.read(stop);
+    looked = true;
+    if (kept && isFor(kept, subject()) && isValid(kept, clock.now())) use(kept);
+  };
+  // A store that does not answer is looked into again before anything is asked for.
+  await look(signal).catch((error: unknown) =>
+    log.warn({ name, why: messageOf(error) }, "stored certificate not read"),
+  );
+
+  const told = (request: string) => {
+    waiting = request;
+    log.info({ name, request }, `a certificate waits for approval: kubectl certificate approve ${request}`);
+  };
+  const renew = async (stop: AbortSignal) => {
+    try {
+      use(await issue(options, told, clock.within(approvalMs, stop)));
+      log.info({ name, until: pair && new X509Certificate(pair.certificate).validTo }, "certificate issued");
+    } finally {
+      waiting = undefined;
+    }
+  };
+  return {
+    name,
+    current: () => pair,
+    waiting: () => waiting,
+    issued: (stop) => untilAborted(first.promise, stop),
+    onChange(listener) {
+      listeners.add(listener);
+      return () => void listeners.delete(listener);
+    },
+    async run(stop) {
+      let pause = firstPauseMs;
+      while (!stop.aborted) {
+        const due = !pair || clock.now() >= renewAt || !isFor(pair, subject());
+        if (!due) {
+          await clock.sleep(Math.min(lookMs, renewAt - clock.now()), stop).catch(() => {});
+          continue;
+        }
+        try {
+          await (looked ? renew(stop) : look(stop));
+          pause = firstPauseMs;
+        } catch (error) {
+          if (stop.aborted) return;
+          log.warn({ name, why: messageOf(error) }, "no certificate was issued, will ask again");
+          await clock.sleep(pause * clock.jitter(1, 1.1), stop).catch(() => {});
+          pause = Math.min(pause * 2, longestPauseMs);
+        }
+      }
+    },
+  };
+}
+
+/** One request to its end; its key survives a restart, so that the same request is found again. */
+async function issue(options: IssuedOptions, onWaiting: (name: string) => void, signal: AbortSignal): Promise<KeyPair> {
+  const { store, clock, signerName, subject } = options;
+  const key = (await store.pendingKey(signal)) ?? (await newKey());
+  await store.keepPendingKey(key, signal);
+  try {
+    const certificate = await askForCertificate(options, { signerName, subject: subject(), key, onWaiting }, signal);
+    const pair = pairIn(`${certificate}\n${key}`);
+    if (!pair) throw new CodedError("failed_precondition", "the certificate that was issued is for another key");
+    await store.write(pair, clock.now(), signal);
+    await store.keepPendingKey(undefined, signal);
+    return pair;
+  } catch (error) {
+    if (hasCode(error, "permission_denied", "failed_precondition", "not_found", "deadline_exceeded"))
+      await store.keepPendingKey(undefined, clock.within(10_000));
+    throw error;
+  }
+}
+
+function isValid({ certificate }: KeyPair, now: number): boolean {
+  const { validFromDate, validToDate } = new X509Certificate(certificate);
+  return validFromDate.getTime() <= now && now < validToDate.getTime();
+}
+
+function isFor({ certificate }: KeyPair, { commonName, organization, names }: Subject): boolean {
+  const parsed = new X509Certificate(certificate);
+  const subject = parsed.subject.split("\n");
+  return (
+    subject.includes(`CN=${commonName}`) &&
+    subject.includes(`O=${organization}`) &&
+    names.every((name) => (isIP(name) ? parsed.checkIP(name) : parsed.checkHost(name)) !== undefined)
+  );
+}

@@ -1,0 +1,84 @@
+import { X509Certificate, createPrivateKey } from "node:crypto";
+import { mkdir, open, readFile, readlink, rename, rm, symlink } from "node:fs/promises";
+import { basename, join } from "node:path";
+import { CodedError, messageOf } from "../lib/errors.ts";
+import type { KeyPair } from "./self-signed.ts";
+
+/** Where a certificate that the cluster has issued is kept, on graftlet's side of the world. */
+export interface PairStore {
+  /** The newest pair; undefined when there is none, or none that can be used. */
+  read(signal: AbortSignal): Promise<KeyPair | undefined>;
+  /** @param now milliseconds since the epoch. */
+  write(pair: KeyPair, now: number, signal: AbortSignal): Promise<void>;
+  /** The key of a request that is under way, in PEM. */
+  pendingKey(signal: AbortSignal): Promise<string | undefined>;
+  /** @param key undefined: none any more. */
+  keepPendingKey(key: string | undefined, signal: AbortSignal): Promise<void>;
+}
+
+/** The file in which a file store's newest pair is found; a link. */
+export function currentFile(dir: string, name: string): string {
+  return join(dir, `${name}-current.pem`);
+}
+
+/** Keeps pairs as the kubelet does: `NAME-current.pem` links to a file of its own for each, certificate and key in one.
+ *  @param dir --cert-dir, made when it is not there. @param name such as `kubelet-client`.
+ *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/ */
+export function filePairStore(dir: string, name: string): PairStore {
+  const current = currentFile(dir, name);
+  const pending = join(dir, `${name}.key.tmp`);
+  const writing = async (what: () => Promise<void>) => {
+    try {
+      await mkdir(dir, { recursive: true, mode: 0o755 });
+      await what();
+    } catch (cause) {
+      const sentence = `cert-dir "${dir}" is not writable (${messageOf(cause)}): make it writable, or name another directory`;
+      throw new CodedError("permission_denied", sentence, { cause });
+    }
+  };
+  return {
+    read: async () => pairIn(await readFile(current, "utf8").catch(() => "")),
+    write: (pair, now) =>
+      writing(async () => {
+        const before = await readlink(current).catch(() => undefined);
+        const file = `${name}-${stampOf(now)}.pem`;
+        await writeWhole(join(dir, file), `${pair.certificate.trimEnd()}\n${pair.key}`, 0o600);
+        const beside = `${current}.new`;
+        await rm(beside, { force: true });
+        await symlink(file, beside);
+        await rename(beside, current);
+        if (before && basename(before) !== file) await rm(join(dir, basename(before)), { force: true });
+      }),
+    pendingKey: async () => (await readFile(pending, "utf8").catch(() => "")) || undefined,
+    keepPendingKey: (key) =>
+      writing(() => (key === undefined ? rm(pending, { force: true }) : writeWhole(pending, key, 0o600))),
+  };
+}
+
+/** A certificate chain and its key out of one text, in whatever order; undefined unless they belong together. */
+export function pairIn(text: string): KeyPair | undefined {
+  const blocks = text.match(/-----BEGIN ([A-Z ]+)-----[^-]+-----END \1-----/g) ?? [];
+  const certificate = blocks.filter((block) => block.startsWith("-----BEGIN CERTIFICATE-----")).join("\n");
+  const key = blocks.find((block) => /^-----BEGIN [A-Z ]*PRIVATE KEY-----/.test(block));
+  try {
+    if (!key || !new X509Certificate(certificate).checkPrivateKey(createPrivateKey(key))) return undefined;
+  } catch {
+    return undefined;
+  }
+  return { certificate: `${certificate}\n`, key: `${key}\n` };
+}
+
+/** Writes beside the file and renames: a reader sees the old file or the new one. */
+export async function writeWhole(path: string, text: string, mode: number): Promise<void> {
+  const beside = `${path}.new`;
+  await using file = await open(beside, "w", mode);
+  await file.chmod(mode);
+  await file.writeFile(text);
+  await file.sync();
+  await rename(beside, path);
+}
+
+/** `2026-01-31-23-59-59`, as the kubelet's files are named. */
+function stampOf(now: number): string {
+  return new Date(now).toISOString().slice(0, 19).replace(/[T:]/g, "-");
+}

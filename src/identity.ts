@@ -1,0 +1,169 @@
+import { type ApiClient, createApiClient } from "./api/client.ts";
+import { createCredentials } from "./api/credentials.ts";
+import { type AccessFile, kubeconfigFile, withCertificate, writeKubeconfig } from "./api/kubeconfig.ts";
+import { type ServiceAccount, serviceAccount } from "./api/service-account.ts";
+import { type IssuedCertificate, createIssuedCertificate } from "./certificates/issued.ts";
+import { type PairStore, currentFile, filePairStore, pairIn } from "./certificates/pair-store.ts";
+import { outlivedBy, secretPairStore } from "./certificates/secret-store.ts";
+import type { KeyPair } from "./certificates/self-signed.ts";
+import type { NodeConfig } from "./config/node-config.ts";
+import type { Clock } from "./lib/clock.ts";
+import { CodedError, messageOf } from "./lib/errors.ts";
+import type { Logger } from "./lib/log.ts";
+import type { Service } from "./lib/service-group.ts";
+import { graftletVersion } from "./version.ts";
+
+export interface IdentityDeps {
+  readonly config: NodeConfig;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** As whom a node speaks to the API server, and where its certificates are kept. */
+export interface Identity extends AsyncDisposable {
+  readonly access: AccessFile;
+  /** What keeps it current. */
+  readonly running: readonly Service[];
+  /** The Pod's service account, in a Pod without a kubeconfig. */
+  readonly account?: Account;
+  /** The store of the node's pair of that name. */
+  store(name: string): PairStore;
+}
+
+/** A Pod's service account at work. */
+export interface Account {
+  readonly client: ApiClient & AsyncDisposable;
+  readonly namespace: string;
+}
+
+const storeName = "kubelet-client";
+
+/** Finds out as whom a node speaks to the API server: as its kubeconfig says; where there is none yet and a bootstrap kubeconfig
+ *  is given, by a certificate for `system:node:NAME` that is asked for with that, and the kubeconfig is written; in a Pod without
+ *  a kubeconfig by a certificate that is asked for with the service account, or as the service account itself.
+ *  Waits until somebody has approved the certificate, as long as the signal allows.
+ *  @throws CodedError, one sentence, when none of these can be used.
+ *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/ */
+export async function identityOf(deps: IdentityDeps, signal: AbortSignal): Promise<Identity> {
+  const { kubeconfig } = deps.config;
+  if (kubeconfig !== undefined) return ofKubeconfig(deps, kubeconfig, signal);
+  const access = serviceAccount(deps.env);
+  if (!access) throw new CodedError("invalid_argument", "--kubeconfig is not given: name the path of a kubeconfig");
+  return ofServiceAccount(deps, access, signal);
+}
+
+async function ofServiceAccount(deps: IdentityDeps, access: ServiceAccount, signal: AbortSignal): Promise<Identity> {
+  const { config, clock } = deps;
+  await using stack = new AsyncDisposableStack();
+  const account = { client: stack.use(clientFor(deps, access)), namespace: access.namespace() };
+  const { client, namespace } = account;
+  const { certificateSecret: secret, certDir, nodeName } = config;
+  const store = (name: string): PairStore => {
+    const files = filePairStore(certDir, name);
+    if (secret === undefined) return files;
+    const kept = secretPairStore({ client, namespace, secret, name: `${nodeName}.${name}` });
+    return outlivedBy(files, kept, clock.now);
+  };
+  const asService = config.identity === "serviceAccount";
+  if (!asService) await obtain(deps, client, store(storeName), signal);
+  const own = stack.move();
+  return {
+    access: asService ? access : certified(config, access),
+    running: asService ? [] : [renewal(deps, access, store(storeName))],
+    account,
+    store,
+    [Symbol.asyncDispose]: () => own.disposeAsync(),
+  };
+}
+
+async function ofKubeconfig(deps: IdentityDeps, kubeconfig: string, signal: AbortSignal): Promise<Identity> {
+  const { config, log } = deps;
+  const { bootstrapKubeconfig, certDir } = config;
+  const own = kubeconfigFile(kubeconfig);
+  const store = (name: string) => filePairStore(certDir, name);
+  const kept = { store, [Symbol.asyncDispose]: () => Promise.resolve() };
+  const problem = problemOf(deps, own);
+  if (problem && bootstrapKubeconfig === undefined) throw problem;
+  if (problem && bootstrapKubeconfig !== undefined) {
+    log.info({ why: messageOf(problem) }, "asking for a client certificate with --bootstrap-kubeconfig");
+    const bootstrap = kubeconfigFile(bootstrapKubeconfig);
+    await using client = clientFor(deps, bootstrap);
+    await obtain(deps, client, store(storeName), signal);
+    await writeKubeconfig(kubeconfig, certified(config, bootstrap).read());
+  }
+  const pair = config.kubelet.rotateCertificates ? await pairOf(deps, own) : undefined;
+  if (!pair) return { access: own, running: [], ...kept };
+  const files = store(storeName);
+  const before: PairStore = { ...files, read: async (stop) => (await files.read(stop)) ?? pair };
+  const access = certified(config, own);
+  return { access, running: [renewal(deps, access, before)], ...kept };
+}
+
+/** A client for that access, as this node would be served. */
+export function clientFor({ config, clock, log }: IdentityDeps, access: AccessFile): ApiClient & AsyncDisposable {
+  const { kubeAPIQPS: qps, kubeAPIBurst: burst } = config.kubelet;
+  return createApiClient({ access, clock, log, userAgent: `graftlet/${graftletVersion}`, qps, burst });
+}
+
+/** Why these credentials cannot be used; undefined when they can. */
+function problemOf({ clock, log }: IdentityDeps, from: AccessFile): CodedError | undefined {
+  try {
+    createCredentials({ from, clock, log });
+    return undefined;
+  } catch (error) {
+    if (error instanceof CodedError) return error;
+    throw error;
+  }
+}
+
+/** The certificate that a kubeconfig holds. */
+async function pairOf({ clock, log }: IdentityDeps, from: AccessFile): Promise<KeyPair | undefined> {
+  const { tls } = await createCredentials({ from, clock, log }).current();
+  const pair = pairIn(`${String(tls.cert ?? "")}\n${String(tls.key ?? "")}`);
+  if (!pair) log.warn({ from: from.name }, "rotateCertificates has no effect: there is no client certificate to renew");
+  return pair;
+}
+
+/** Has a client certificate in the store, asking for one where there is none. */
+async function obtain(deps: IdentityDeps, client: ApiClient, store: PairStore, signal: AbortSignal): Promise<void> {
+  const certificate = await clientCertificate(deps, client, store, signal);
+  const over = new AbortController();
+  const running = certificate.run(AbortSignal.any([signal, over.signal]));
+  try {
+    await certificate.issued(signal);
+  } finally {
+    over.abort();
+    await running;
+  }
+}
+
+/** Renews the client certificate for as long as it runs. */
+function renewal(deps: IdentityDeps, asker: AccessFile, store: PairStore): Service {
+  return {
+    name: storeName,
+    async run(signal) {
+      await using client = clientFor(deps, asker);
+      await (await clientCertificate(deps, client, store, signal)).run(signal);
+    },
+  };
+}
+
+function clientCertificate(
+  { config, clock, log }: IdentityDeps,
+  client: ApiClient,
+  store: PairStore,
+  signal: AbortSignal,
+): Promise<IssuedCertificate> {
+  const subject = { commonName: `system:node:${config.nodeName}`, organization: "system:nodes", names: [] };
+  const signerName = "kubernetes.io/kube-apiserver-client-kubelet";
+  return createIssuedCertificate(
+    { name: storeName, signerName, subject: () => subject, store, client, clock, log },
+    signal,
+  );
+}
+
+/** The same API server, spoken to with the certificate in the store once there is one. */
+function certified({ certDir, nodeName }: NodeConfig, base: AccessFile): AccessFile {
+  return withCertificate(base, `the client certificate of node ${nodeName}`, currentFile(certDir, storeName));
+}

@@ -1,0 +1,249 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { type AddressInfo, type Socket, connect, createServer } from "node:net";
+import { describe, test } from "node:test";
+import type { LinkReason } from "../../providers/ssh/link-state.ts";
+import { acquireLock } from "../../src/host/lock.ts";
+import { waitFor } from "../harness/wait.ts";
+import { sshBench } from "./ssh-bench.ts";
+import type { SshdRig } from "./sshd-rig.ts";
+import { within } from "./waiting.ts";
+
+const never = new AbortController().signal;
+
+/** What may be wrong with a target whose login is right. */
+interface Trouble {
+  readonly name: string;
+  readonly sshd?: readonly string[];
+  /** Commands on the target that make it so, and that mend it. */
+  readonly make?: readonly (readonly string[])[];
+  readonly mend?: readonly (readonly string[])[];
+  readonly fields?: Readonly<Record<string, unknown>>;
+  readonly reason: LinkReason;
+  readonly sentence: RegExp;
+}
+
+const sftpServer = "/usr/lib/openssh/sftp-server";
+const noSftpServer = { make: [["mount", "--bind", "/dev/null", sftpServer]], mend: [["umount", sftpServer]] };
+const instead = (program: string) => ({
+  make: [["mount", "--bind", program, "/bin/sh"]],
+  // What the target has not yet ended may hold it.
+  mend: [["umount", "--lazy", "/bin/sh"]],
+});
+const noShell = /^the target gives this user no POSIX shell: \/bin\/sh must be one, and sshd must not force another/;
+const hangs =
+  /^the login shell of root@127\.0\.0\.1:\d+ does not answer within 15 s: look at what its start-up files \(~\/\.bashrc, .*\) or sudo wait for/;
+
+const troubles: readonly Trouble[] = [
+  {
+    name: "sshd allows no sessions",
+    sshd: ["MaxSessions 0"],
+    reason: "NoSessions",
+    sentence: /^the target's sshd allows no sessions: set MaxSessions to 10 in its sshd_config\.$/,
+  },
+  {
+    name: "no SFTP, and no program for it",
+    sshd: ["Subsystem none /bin/false"],
+    ...noSftpServer,
+    reason: "NoSftp",
+    sentence: /^the target offers no SFTP: add `Subsystem sftp internal-sftp` to its sshd_config, or install/,
+  },
+  {
+    name: "no SFTP server that sudo could start",
+    ...noSftpServer,
+    fields: { user: "helper" },
+    reason: "NoSftp",
+    sentence:
+      /^the target has no sftp-server program, so files cannot be opened as root: install OpenSSH's SFTP server/,
+  },
+  {
+    name: "a login shell that prints where SFTP is spoken",
+    sshd: [`Subsystem sftp ${sftpServer}`],
+    make: [["sh", "-c", "echo echo welcome > /root/.bashrc"]],
+    mend: [["rm", "/root/.bashrc"]],
+    reason: "NoSftp",
+    sentence: /let no start-up file of the login shell print anything/,
+  },
+  { name: "a /bin/sh that ends at once", ...instead("/bin/false"), reason: "NoPosixShell", sentence: noShell },
+  { name: "a /bin/sh that only says things back", ...instead("/bin/cat"), reason: "LoginShellHangs", sentence: hangs },
+  {
+    name: "a user without a shell",
+    make: [["usermod", "--shell", "/usr/sbin/nologin", "plain"]],
+    mend: [["usermod", "--shell", "/bin/sh", "plain"]],
+    fields: { user: "plain" },
+    reason: "NoPosixShell",
+    sentence: noShell,
+  },
+  {
+    name: "an sshd that forces another command",
+    sshd: ["ForceCommand internal-sftp"],
+    reason: "NoPosixShell",
+    sentence: noShell,
+  },
+  {
+    name: "a login shell that waits in its start-up files",
+    make: [["sh", "-c", "echo sleep 600 > /root/.bashrc"]],
+    mend: [["rm", "/root/.bashrc"]],
+    reason: "LoginShellHangs",
+    sentence: hangs,
+  },
+];
+
+async function mustAll(rig: SshdRig, commands: Trouble["make"] = []): Promise<void> {
+  for (const command of commands) await rig.mustInside(command);
+}
+
+describe("a target that cannot be worked on", () => {
+  const { rig, hostOf, isUp, logged } = sshBench("trouble");
+
+  for (const { name, sshd, make, mend, fields, reason, sentence } of troubles)
+    test(`${name}: the link is down with a reason and a remedy, tried again, and up by itself once it is mended`, async () => {
+      await using undo = new AsyncDisposableStack();
+      if (sshd) {
+        await rig().startSshd(sshd);
+        undo.defer(() => rig().startSshd());
+      }
+      await mustAll(rig(), make);
+      let broken = true;
+      const repair = async () => {
+        if (broken) await mustAll(rig(), mend);
+        broken = false;
+      };
+      undo.defer(repair);
+      await using host = hostOf(fields);
+      const told = logged().length;
+      await assert.rejects(within(host.fs.stat("/"), 20_000), { code: "unavailable" });
+      const state = host.link.state();
+      assert.ok(state.is === "down", state.is);
+      assert.equal(state.why.reason, reason);
+      assert.match(state.why.message, sentence);
+      assert.ok(logged().slice(told).includes(`"reason":"${reason}"`));
+      const waits = state.nextTryAt - Date.now();
+      assert.ok(waits > 0 && waits < 8_000, `tried again after ${waits} ms`);
+      await repair();
+      if (sshd) await rig().startSshd();
+      await isUp(host);
+      assert.equal((await host.fs.stat("/")).kind, "directory");
+      await host.fs.freeSpace("/");
+    });
+
+  test("a login shell that is none of POSIX's serves as well as any", async () => {
+    await rig().mustInside(["usermod", "--shell", "/bin/tcsh", "helper"]);
+    await using undo = new AsyncDisposableStack();
+    undo.defer(async () => void (await rig().mustInside(["usermod", "--shell", "/bin/sh", "helper"])));
+    await using host = hostOf({ user: "helper" });
+    assert.equal((await host.run(["sh", "-c", "echo $0 'a  b'"])).stdout, "sh a  b\n");
+    await host.fs.freeSpace("/");
+  });
+
+  test("logins that are dropped because there are too many: the reason, a remedy, and up once there are fewer", async () => {
+    await rig().startSshd(["MaxStartups 1:100:1", "LoginGraceTime 0"]);
+    await using undo = new AsyncDisposableStack();
+    undo.defer(() => rig().startSshd());
+    const { port } = rig().config();
+    const knocking = connect({ host: "127.0.0.1", port });
+    undo.defer(() => void knocking.destroy());
+    await once(knocking, "data");
+    await using host = hostOf();
+    await assert.rejects(within(host.fs.stat("/")), { code: "unavailable" });
+    const state = host.link.state();
+    assert.ok(state.is === "down", state.is);
+    assert.equal(state.why.reason, "TurnedAway");
+    assert.match(state.why.message, /closed the connection before the login.*\(MaxStartups\)/);
+    knocking.destroy();
+    await isUp(host);
+  });
+
+  for (const { name, answer, reason, sentence } of [
+    {
+      name: "a web server",
+      answer: (socket: Socket) => void socket.end("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"),
+      reason: "TurnedAway",
+      sentence:
+        /closed the connection before the login, saying "HTTP\/1\.1 400 Bad Request": .*check that port is that/,
+    },
+    {
+      name: "something that hangs up",
+      answer: (socket: Socket) => void socket.destroy(),
+      reason: "TurnedAway",
+      sentence: /closed the connection before the login: .*check that port is that of an sshd\.$/,
+    },
+    {
+      name: "something that says nothing",
+      answer: () => undefined,
+      reason: "LinkDown",
+      sentence: /cannot be reached \(Timed out .*\): nothing answers there: check host, that the machine is up/,
+    },
+  ])
+    test(`a port with ${name}`, async () => {
+      const server = createServer((socket) => {
+        socket.on("error", () => undefined);
+        answer(socket);
+      });
+      server.listen(0, "127.0.0.1");
+      await once(server, "listening");
+      await using _closing = { [Symbol.asyncDispose]: async () => void server.close() };
+      await using host = hostOf({ port: (server.address() as AddressInfo).port });
+      await assert.rejects(within(host.fs.stat("/"), 20_000), { code: "unavailable" });
+      const state = host.link.state();
+      assert.ok(state.is === "down", state.is);
+      assert.equal(state.why.reason, reason);
+      assert.match(state.why.message, sentence);
+    });
+
+  for (const sessions of [1, 2, 3])
+    test(`MaxSessions ${sessions} is enough for all that a node keeps open, and for commands beside`, async () => {
+      await rig().startSshd([`MaxSessions ${sessions}`]);
+      await using _undo = { [Symbol.asyncDispose]: () => rig().startSshd() };
+      await using host = hostOf();
+      const lock = `${rig().dir}/lock-${sessions}`;
+      await host.fs.apply([{ do: "write", path: lock, data: "" }]);
+      await using _lock = await within(acquireLock(host, lock, never), 20_000);
+      await using standing = new AsyncDisposableStack();
+      for (let index = 0; index < 5; index++) standing.use(await within(host.spawn(["sleep", "60"]), 20_000));
+      await within(host.fs.freeSpace("/"), 10_000);
+      const answers = await within(
+        Promise.all(Array.from({ length: 10 }, (_, index) => host.run(["echo", String(index)]))),
+        20_000,
+      );
+      assert.deepEqual(
+        answers.map(({ stdout }) => stdout),
+        Array.from({ length: 10 }, (_, index) => `${index}\n`),
+      );
+      await within(
+        assert.rejects(host.run(["sleep", "61"], { timeoutMs: 500 }), { code: "deadline_exceeded" }),
+        10_000,
+      );
+      const left = async () => (await rig().inside(["pgrep", "-f", "^sleep 61"])).code !== 0;
+      await waitFor("the late command to be killed", left, { timeoutMs: 10_000 });
+    });
+
+  test("thirty commands at once beside a watch: those beyond the sessions there are wait their turn, which the log says", async () => {
+    await using host = hostOf();
+    const dir = `${rig().dir}/watched`;
+    await host.fs.apply([{ do: "mkdir", path: dir }]);
+    const stop = new AbortController();
+    const seen: string[] = [];
+    const watching = (async () => {
+      for await (const path of host.watch?.(dir, stop.signal) ?? []) seen.push(path);
+    })();
+    await waitFor("the watch", () => seen.length > 0);
+    const told = logged().length;
+    const commands = Array.from({ length: 30 }, async (_, index) => {
+      await using child = await host.spawn(["sh", "-c", `sleep 1; exit ${index}`]);
+      return await child.exited;
+    });
+    await within(host.run(["true"]), 20_000);
+    assert.deepEqual(
+      await within(Promise.all(commands), 40_000),
+      Array.from({ length: 30 }, (_, index) => index),
+    );
+    const state = host.link.state();
+    assert.ok(state.is === "up" && state.connections === 3, JSON.stringify(state));
+    assert.match(logged().slice(told), /all sessions on the target are in use, what needs one waits/);
+    await rig().mustInside(["touch", `${dir}/late`]);
+    await waitFor("the change", () => seen.includes(`${dir}/late`));
+    stop.abort();
+    await watching;
+  });
+});

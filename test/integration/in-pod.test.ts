@@ -1,0 +1,179 @@
+import assert from "node:assert/strict";
+import { X509Certificate } from "node:crypto";
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { stringify } from "yaml";
+import type { CertificateSigningRequest, Node, Pod, Secret, Service } from "../../src/objects.ts";
+import { type Agent, kubeletConfiguration, startGraftletWith } from "../harness/agent.ts";
+import { certificatesIn } from "../harness/certificates.ts";
+import { type Cluster, startCluster } from "../harness/cluster.ts";
+import { addresses } from "../harness/namespaces.ts";
+import { images } from "../harness/pods.ts";
+
+const namespace = "edge";
+const rbac = "rbac.authorization.k8s.io";
+const account = { kind: "ServiceAccount", name: "graftlet", namespace };
+const mounted = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/** What the account of a Pod that runs graftlet may do, no more. */
+const granted = [
+  { apiVersion: "v1", kind: "Namespace", metadata: { name: namespace } },
+  { apiVersion: "v1", kind: "ServiceAccount", metadata: { name: "graftlet", namespace } },
+  { apiVersion: "v1", kind: "Secret", metadata: { name: "certificates", namespace } },
+  {
+    apiVersion: "v1",
+    kind: "Service",
+    metadata: { name: "kubelet", namespace },
+    spec: { ports: [{ name: "node-1", port: 10250 }] },
+  },
+  {
+    apiVersion: "discovery.k8s.io/v1",
+    kind: "EndpointSlice",
+    metadata: { name: "kubelet", namespace, labels: { "kubernetes.io/service-name": "kubelet" } },
+    addressType: "IPv4",
+    ports: [{ name: "node-1", port: 10250 }],
+    endpoints: [{ addresses: [addresses.node] }],
+  },
+  {
+    apiVersion: `${rbac}/v1`,
+    kind: "ClusterRole",
+    metadata: { name: "graftlet" },
+    rules: [
+      {
+        apiGroups: ["certificates.k8s.io"],
+        resources: ["certificatesigningrequests"],
+        verbs: ["create", "get", "list", "watch"],
+      },
+      {
+        apiGroups: ["certificates.k8s.io"],
+        resources: ["certificatesigningrequests/nodeclient"],
+        verbs: ["create"],
+      },
+    ],
+  },
+  {
+    apiVersion: `${rbac}/v1`,
+    kind: "Role",
+    metadata: { name: "graftlet", namespace },
+    rules: [
+      { apiGroups: [""], resources: ["secrets"], resourceNames: ["certificates"], verbs: ["get", "patch"] },
+      { apiGroups: [""], resources: ["services"], resourceNames: ["kubelet"], verbs: ["get"] },
+    ],
+  },
+  {
+    apiVersion: `${rbac}/v1`,
+    kind: "ClusterRoleBinding",
+    metadata: { name: "graftlet" },
+    roleRef: { apiGroup: rbac, kind: "ClusterRole", name: "graftlet" },
+    subjects: [account],
+  },
+  {
+    apiVersion: `${rbac}/v1`,
+    kind: "RoleBinding",
+    metadata: { name: "graftlet", namespace },
+    roleRef: { apiGroup: rbac, kind: "Role", name: "graftlet" },
+    subjects: [account],
+  },
+];
+
+describe("as in a Pod: no kubeconfig, a service account, a Service for the kubelet API", { timeout: 300_000 }, () => {
+  let cluster: Cluster;
+  let agent: Agent;
+  let file: string;
+  let certDir: string;
+
+  const start = async () => {
+    const args = [`--nodes=${file}`, `--cert-dir=${certDir}`, `--root-dir=${cluster.layout.kubeletRoot}`];
+    const env = { KUBERNETES_SERVICE_HOST: addresses.node, KUBERNETES_SERVICE_PORT: "6443" };
+    agent = await startGraftletWith(cluster, "in-pod", args, env);
+  };
+  const node = () => cluster.get<Node>("node", "node-1");
+  const untilReady = () =>
+    cluster.waitFor(
+      "the node to be Ready",
+      async () => (await node())?.status?.conditions?.some(({ type, status }) => type === "Ready" && status === "True"),
+      { timeoutMs: 60_000, explain: () => agent.log() },
+    );
+  const requests = async () =>
+    (JSON.parse(await cluster.mustKubectl(["get", "csr", "--output=json"])) as { items: CertificateSigningRequest[] })
+      .items;
+  const logs = () => cluster.kubectl(["logs", "talker"]);
+
+  before(async () => {
+    cluster = await startCluster({ name: "in-pod", provider: "cri" });
+    const { layout } = cluster;
+    certDir = join(layout.dir, "pod-pki");
+    file = join(layout.dir, "nodes.yaml");
+    await cluster.apply(granted);
+    const token = await cluster.mustKubectl(["create", "token", "graftlet", "--namespace", namespace]);
+    const ca = readFileSync(certificatesIn(layout.pki).ca.cert, "utf8");
+    for (const [name, content] of Object.entries({ token, namespace, "ca.crt": ca }))
+      await cluster.runInside(["sh", "-c", `mkdir -p ${mounted} && cat > ${mounted}/${name}`], { stdin: content });
+    const { apiVersion: _version, kind: _kind, ...kubelet } = kubeletConfiguration(cluster);
+    writeFileSync(
+      file,
+      stringify({
+        apiVersion: "graftlet.dev/v1alpha1",
+        kind: "GraftletConfiguration",
+        certificateSecret: "certificates",
+        kubeletAddress: "service",
+        kubeletService: "kubelet",
+        nodes: [
+          { name: "node-1", kubeletConfiguration: { ...kubelet, serverTLSBootstrap: true }, labels: { site: "north" } },
+        ],
+      }),
+    );
+    await start();
+    await untilReady();
+  });
+  after(async () => {
+    await agent?.[Symbol.asyncDispose]();
+    await cluster?.[Symbol.asyncDispose]();
+  });
+
+  test("the account asks for the node's certificate; the node's own identity does the rest", async () => {
+    const client = (await requests()).find(({ spec }) => spec.signerName.endsWith("client-kubelet"));
+    assert.ok(client);
+    assert.equal(client.spec.username, `system:serviceaccount:${namespace}:graftlet`);
+    const secret = await cluster.get<Secret>("secret", "certificates", namespace);
+    const pem = Buffer.from(secret?.data?.["node-1.kubelet-client.pem"] ?? "", "base64").toString();
+    assert.equal(new X509Certificate(pem).subject, "O=system:nodes\nCN=system:node:node-1");
+    const mayWrite = await cluster.kubectl(["auth", "can-i", "update", "nodes/status", `--as=${client.spec.username}`]);
+    assert.equal(mayWrite.stdout, "no\n");
+  });
+
+  test("the kubelet API is reached through the Service, pods have the machine's own address", async () => {
+    const service = await cluster.get<Service>("service", "kubelet", namespace);
+    const internal = (await node())?.status?.addresses?.find(({ type }) => type === "InternalIP")?.address;
+    assert.equal(internal, service?.spec?.clusterIP);
+    await cluster.apply({
+      apiVersion: "v1",
+      kind: "Pod",
+      metadata: { name: "talker" },
+      spec: {
+        nodeName: "node-1",
+        containers: [{ name: "c", image: images.busybox, command: ["sh", "-c", "echo hello; sleep inf"] }],
+      },
+    });
+    const waiting = await cluster.waitFor("the request", async () =>
+      (await requests()).find(({ spec }) => spec.signerName.endsWith("kubelet-serving")),
+    );
+    await cluster.mustKubectl(["certificate", "approve", waiting.metadata.name]);
+    await cluster.waitFor("logs", async () => (await logs()).stdout === "hello\n", { timeoutMs: 30_000 });
+    assert.equal((await cluster.get<Pod>("pod", "talker"))?.status?.hostIP, addresses.node);
+  });
+
+  test("a new Pod, with nothing but the Secret, goes on with the same certificates", async () => {
+    const before = (await requests()).length;
+    const uid = (await node())?.metadata.uid;
+    assert.equal(await agent.stop(), true);
+    rmSync(certDir, { recursive: true });
+    mkdirSync(certDir);
+    await start();
+    await cluster.waitFor("logs", async () => (await logs()).stdout === "hello\n", { timeoutMs: 30_000 });
+    assert.equal((await requests()).length, before);
+    assert.equal((await node())?.metadata.uid, uid);
+    assert.equal((await cluster.get<Pod>("pod", "talker"))?.status?.containerStatuses?.[0]?.restartCount, 0);
+  });
+});

@@ -1,0 +1,198 @@
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import type { CoreEvent, Node } from "../../src/objects.ts";
+import { type LinkLab, startLinkLab } from "../harness/link-lab.ts";
+import { condition, containerId, shell, statusOf } from "../harness/pods.ts";
+import { isAlive } from "../harness/processes.ts";
+import { switchOff, switchOn } from "../harness/reboot.ts";
+import { abandonSsh, deafenToSsh, loseSshPackets, openSlowWay } from "../harness/ssh-way.ts";
+import { sshdProcesses } from "../harness/sshd.ts";
+
+let lab: LinkLab;
+
+before(async () => {
+  lab = await startLinkLab("ssh-faults");
+});
+after(async () => {
+  await lab?.[Symbol.asyncDispose]();
+});
+
+/** A pod's whole life as a user sees it. @returns how long each of its stations took, ms. */
+async function live(name: string): Promise<Readonly<Record<"ready" | "exec" | "log" | "gone", number>>> {
+  const { cluster, pods } = lab;
+  let last = performance.now();
+  const lap = () => Math.round(-last + (last = performance.now()));
+  await pods.create(name, {
+    initContainers: [shell("echo prepared")],
+    containers: [
+      shell("echo begun; httpd -f -p 8080", {
+        readinessProbe: { httpGet: { path: "/", port: 8080 }, periodSeconds: 1 },
+      }),
+    ],
+  });
+  await pods.until(name, "to run", ({ status }) => status?.phase === "Running");
+  await cluster.mustKubectl(["exec", name, "--", "sh", "-c", "echo ok > /index.html"]);
+  const exec = lap();
+  await pods.ready(name);
+  const ready = lap();
+  assert.equal(await pods.log(name), "begun\n");
+  const log = lap();
+  const gone = pods.gone(name);
+  await pods.remove(name);
+  await gone;
+  return { ready: exec + ready, exec, log, gone: lap() };
+}
+
+describe("a network that is bad in other ways than being cut", { timeout: 300_000 }, () => {
+  test("a hundredth of all packets is lost each way: pods live, and 64 MiB come whole through exec", async () => {
+    const { cluster, pods } = lab;
+    await pods.create("blob", {
+      containers: [shell("head -c 67108864 /dev/urandom > /blob; sha256sum /blob; sleep infinity")],
+    });
+    await pods.until("blob", "to run", (pod) => !!statusOf(pod)?.state?.running);
+    const mend = await loseSshPackets(cluster, 1);
+    const told = await cluster.waitFor("the blob's digest", async () => /^\w{64}/.exec(await pods.log("blob"))?.[0]);
+    const digest = createHash("sha256");
+    const began = performance.now();
+    const reader = cluster.startKubectl(["exec", "blob", "--", "cat", "/blob"], {
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    for await (const chunk of reader.stdout ?? []) digest.update(chunk as Buffer);
+    assert.equal(digest.digest("hex"), told);
+    console.log(
+      `64 MiB in ${Math.round(performance.now() - began)} ms; a pod's life: ${JSON.stringify(await live("lossy"))}`,
+    );
+    const lost = await mend();
+    assert.ok(lost > 20, `only ${lost} packets were lost`);
+    await Promise.all([pods.gone("blob"), pods.remove("blob", 0)]);
+    await lab.steadyStands();
+  });
+
+  for (const deaf of ["agent", "target"] as const)
+    test(`a link of which one half is dead, ${deaf} hears nothing: the node says so within 15 s, and heals`, async () => {
+      const mend = await deafenToSsh(lab.cluster, deaf);
+      const down = await lab.nodeSays("False", "LinkDown", 20_000);
+      assert.match(down.message, /^the connection to root@\S+ is lost: it no longer answers\. /);
+      await mend();
+      const up = await lab.nodeSays("True", "KubeletReady", 40_000);
+      console.log(`${deaf} deaf: NotReady after ${down.ms} ms; mended: Ready after ${up.ms} ms`);
+      assert.ok(down.ms < 16_000);
+      await lab.steadyStands();
+    });
+
+  for (const distance of [0, 20, 100])
+    test(`${distance} ms there and back: a pod lives as it does near by`, async () => {
+      await using way = await openSlowWay(lab.cluster, distance);
+      await lab.restart({ providerConfig: way.providerConfig });
+      const took = await live(`far-${distance}`);
+      console.log(`${distance} ms there and back: ${JSON.stringify(took)}`);
+      assert.ok(took.ready < 60_000 && took.gone < 30_000);
+      await lab.steadyStands();
+      await lab.restart();
+    });
+});
+
+describe("graftlet's machine dies", { timeout: 120_000 }, () => {
+  test("once sshd has noticed, by its own settings, a successor works on, and the pods have run on", async () => {
+    const { cluster } = lab;
+    await cluster.killSshd();
+    await lab.nodeSays("False", "LinkDown", 10_000);
+    await cluster.startSshd(["ClientAliveInterval 3", "ClientAliveCountMax 2"]);
+    await lab.nodeSays("True", "KubeletReady", 30_000);
+    const mend = await abandonSsh(cluster);
+    await lab.agent().kill("SIGKILL");
+    // sshd is told nothing: until it asks it believes in the connections, and what runs in them holds the lock.
+    const old = sshdProcesses(cluster.layout);
+    const alive = () => old.filter((id) => isAlive(id)).length;
+    assert.ok(alive() > 1);
+    await cluster.waitFor("sshd to have noticed", () => alive() === 1, 30_000);
+    await lab.start();
+    await live("after");
+    await lab.steadyStands();
+    await mend();
+    await cluster.killSshd();
+    await cluster.startSshd();
+    await lab.nodeSays("True", "KubeletReady", 30_000);
+  });
+});
+
+describe("a key that is taken away", { timeout: 120_000 }, () => {
+  test("the node says so, no pod is lost, and once the key is back it heals by itself", async () => {
+    const { cluster } = lab;
+    const file = join(cluster.layout.ssh, "authorized_keys");
+    const keys = readFileSync(file);
+    writeFileSync(file, "");
+    // A revoked key ends no connection that stands.
+    await lab.steadyStands();
+    await cluster.killSshd();
+    await cluster.startSshd();
+    const { message } = await lab.nodeSays("False", "LoginRefused", 30_000);
+    assert.match(message, /refused the login: add the public key of \S+ to ~root\/\.ssh\/authorized_keys/);
+    writeFileSync(file, keys);
+    await lab.nodeSays("True", "KubeletReady");
+    await lab.steadyStands();
+  });
+});
+
+describe("a target that boots", { timeout: 180_000 }, () => {
+  test("event Rebooted; pods are started once, in the order of their init containers; what ended for good stays ended", async () => {
+    const { cluster, pods } = lab;
+    const note = (word: string) => shell(`echo ${word} >> /notes/all`, { volumeMounts });
+    const volumeMounts = [
+      { name: "notes", mountPath: "/notes" },
+      { name: "memory", mountPath: "/memory" },
+    ];
+    const volumes = [
+      { name: "notes", emptyDir: {} },
+      { name: "memory", emptyDir: { medium: "Memory" } },
+    ];
+    const main = shell(
+      "echo main >> /notes/all; echo $(ls /memory) begun >> /notes/all; touch /memory/here; sleep infinity",
+      {
+        volumeMounts,
+      },
+    );
+    await pods.create("ordered", { volumes, initContainers: [note("first"), note("second")], containers: [main] });
+    await pods.create("task", { restartPolicy: "Never" });
+    await pods.create("done", { restartPolicy: "Never", containers: [shell("exit 0")] });
+    const [before] = await Promise.all([
+      pods.ready("ordered"),
+      pods.ready("task"),
+      pods.until("done", "to end", ({ status }) => status?.phase === "Succeeded"),
+    ]);
+    const steady = await pods.ready("steady");
+    await switchOff(cluster);
+    await lab.nodeSays("False", "LinkDown", 20_000);
+    const { bootId } = await switchOn(cluster);
+    const again = await pods.until("ordered", "to run again", (pod) => statusOf(pod)?.restartCount === 1, 90_000);
+    assert.notEqual(containerId(again), containerId(before));
+    await lab.nodeSays("True", "KubeletReady");
+    const node = await cluster.get<Node>("node", cluster.nodeName);
+    assert.equal(node?.status?.nodeInfo?.bootID, bootId);
+    const { items } = await pods.api.get<{ items: CoreEvent[] }>("/api/v1/namespaces/default/events");
+    const rebooted = items.filter(({ reason }) => reason === "Rebooted");
+    assert.deepEqual(
+      rebooted.map(({ message, count }) => [message, count ?? 1]),
+      [[`Node ${cluster.nodeName} has been rebooted, boot id: ${bootId}`, 1]],
+    );
+    const life = "first\nsecond\nmain\nbegun\n";
+    await pods.ready("ordered");
+    assert.equal(await cluster.mustKubectl(["exec", "ordered", "--", "cat", "/notes/all"]), life + life);
+    const task = await pods.until("task", "to have failed", ({ status }) => status?.phase === "Failed");
+    assert.deepEqual([statusOf(task)?.restartCount, statusOf(task)?.state?.terminated?.exitCode], [0, 255]);
+    assert.equal(pods.history("done").at(-1)?.status?.phase, "Succeeded");
+    const restarted = await pods.until("steady", "to run again", (pod) => {
+      const { restartCount, ready } = statusOf(pod) ?? {};
+      return restartCount === 1 && ready === true;
+    });
+    assert.notEqual(containerId(restarted), containerId(steady));
+    assert.equal(condition(restarted, "Ready")?.status, "True");
+    assert.match(await cluster.mustKubectl(["exec", "steady", "--", "cat", "/secret/word"]), /^before$/);
+    const stays = performance.now() + 10_000;
+    await cluster.waitFor("ten seconds in which nothing more is started", () => performance.now() > stays);
+    for (const name of ["ordered", "steady"]) assert.equal(statusOf(await pods.ready(name))?.restartCount, 1);
+  });
+});

@@ -1,0 +1,73 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { filePairStore } from "../../../src/certificates/pair-store.ts";
+import { outlivedBy, secretPairStore } from "../../../src/certificates/secret-store.ts";
+import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { fakeClient } from "../api/fake-client.ts";
+
+const signal = AbortSignal.timeout(10_000);
+
+/** A secret as the API server keeps it. */
+function secret() {
+  const data: Record<string, string> = {};
+  const client = fakeClient(({ verb, path, body }) => {
+    assert.equal(path, "/api/v1/namespaces/edge/secrets/certificates");
+    if (verb === "get") return { metadata: {}, data };
+    for (const [key, value] of Object.entries((body as { data: Record<string, string | null> }).data))
+      if (value === null) delete data[key];
+      else data[key] = value;
+    return {};
+  });
+  return { client, data };
+}
+
+const at = { namespace: "edge", secret: "certificates" };
+
+test("pairs of several names share a secret; a pending key comes and goes", async () => {
+  const { client, data } = secret();
+  const [one, other] = ["a.kubelet-client", "b.kubelet-client"].map((name) => secretPairStore({ client, ...at, name }));
+  assert.ok(one && other);
+  assert.equal(await one.read(signal), undefined);
+  const pair = await makeSelfSigned("a", [], 0);
+  await one.write(pair, 0, signal);
+  await one.keepPendingKey(pair.key, signal);
+  assert.equal((await one.read(signal))?.key, pair.key);
+  assert.equal(await one.pendingKey(signal), pair.key);
+  assert.equal(await other.read(signal), undefined);
+  assert.deepEqual(Object.keys(data).sort(), ["a.kubelet-client.key", "a.kubelet-client.pem"]);
+  await one.keepPendingKey(undefined, signal);
+  assert.equal(await one.pendingKey(signal), undefined);
+});
+
+test("a secret that is not there is told in a sentence", async () => {
+  const client = fakeClient(() => {
+    throw new CodedError("not_found", "no");
+  });
+  await assert.rejects(secretPairStore({ client, ...at, name: "a" }).read(signal), {
+    code: "not_found",
+    message: 'certificateSecret "certificates" is not in namespace edge: create it, empty',
+  });
+});
+
+test("what a new Pod finds in the secret alone is put into the files that others read", async () => {
+  const dir = mkdtempSync(join(tmpdir(), "graftlet-secret-"));
+  try {
+    const kept = secretPairStore({ client: secret().client, ...at, name: "a" });
+    const pair = await makeSelfSigned("a", [], 0);
+    await kept.write(pair, 0, signal);
+    const files = filePairStore(dir, "kubelet-client");
+    const both = outlivedBy(files, kept, () => 0);
+    assert.equal((await both.read(signal))?.key, pair.key);
+    assert.equal((await files.read(signal))?.key, pair.key);
+    const next = await makeSelfSigned("a", [], 0);
+    await both.write(next, 1000, signal);
+    assert.equal((await files.read(signal))?.key, next.key);
+    assert.equal((await kept.read(signal))?.key, next.key);
+  } finally {
+    rmSync(dir, { recursive: true });
+  }
+});
