@@ -29,6 +29,10 @@ export interface Particulars {
   startProxy(cluster: Cluster): Promise<RuntimeProxy>;
   /** The calls by which a pod is made and ended, in their order. */
   readonly moments: Readonly<Record<"start" | "end", readonly Moment[]>>;
+  /** Conditions that only this provider's nodes have: `TYPE STATUS REASON`. */
+  readonly ownConditions: readonly string[];
+  /** How much is sent through graftlet, and how much more memory that may take than a short transfer, MiB. */
+  readonly transfer: { readonly amount: number; readonly allowance: number };
   /** The reason of a container that could not be started. */
   readonly startFailure: string;
   /** Takes the pods' network away, so that the runtime knows at the next pod at the latest. @returns what gives it back. */
@@ -69,6 +73,9 @@ const onContainerd: Particulars = {
       "after RemovePodSandbox",
     ],
   },
+  ownConditions: [],
+  // What a CRI runtime serves over TCP settles later than what is served in process.
+  transfer: { amount: 1024, allowance: 32 },
   startFailure: "StartError",
   loseNetwork({ layout }) {
     const config = join(layout.containerd, "cni", "10-bridge.conflist");
@@ -112,6 +119,8 @@ const onDocker: Particulars = {
       "after RemoveSandbox",
     ],
   },
+  ownConditions: [],
+  transfer: { amount: 1024, allowance: 8 },
   // https://github.com/Mirantis/cri-dockerd names it so.
   startFailure: "ContainerCannotRun",
   async loseNetwork(cluster) {
@@ -131,6 +140,14 @@ const heldOverSsh = { log: /\/0\.log/, stream: /(?<!:10250|:2222) -> (?!:2222\b)
 // A relay that enters a pod for port-forward is a command of a session, the other streams are connections to the daemon.
 const heldOverSshOnDocker = { log: /-json\.log/, stream: /^(dockerd|relay) / };
 
+/** On any target over SSH. */
+const overSsh = {
+  // What graftlet's login may do there is found out.
+  ownConditions: ["TargetPrivileges True RightsComplete"],
+  // Encrypting takes its time.
+  transferred: 256,
+};
+
 export const particulars: Readonly<Record<ProviderName, Particulars>> = {
   cri: onContainerd,
   docker: onDocker,
@@ -138,12 +155,16 @@ export const particulars: Readonly<Record<ProviderName, Particulars>> = {
     ...onContainerd,
     holdings: (cluster, agent) => new Set([...heldHere(agent), ...heldBySshd(cluster, heldOverSsh)]),
     held: heldOverSsh,
+    ownConditions: overSsh.ownConditions,
+    transfer: { ...onContainerd.transfer, amount: overSsh.transferred },
   },
   "ssh-docker": {
     ...onDocker,
     holdings: (cluster, agent) =>
       new Set([...heldHere(agent), ...heldBySshd(cluster, heldOverSshOnDocker), ...heldByDockerd(cluster)]),
     held: heldOverSshOnDocker,
+    ownConditions: overSsh.ownConditions,
+    transfer: { ...onDocker.transfer, amount: overSsh.transferred },
   },
 };
 
