@@ -41,7 +41,7 @@ export function createShellPool({ link, sessions, clock, log, command, onStart }
     onStart(shell.group, session.connection.lost);
     return shell;
   };
-  const shelf = createShelf((signal) => start(signal, false));
+  const shelf = createShelf(() => start(clock.within(startTimeoutMs), false));
   const question = async (shell: Shell, what: Question, signal: AbortSignal): Promise<Answer> => {
     link.exchanged();
     try {
@@ -84,10 +84,14 @@ export function createShellPool({ link, sessions, clock, log, command, onStart }
   };
 }
 
-/** The shells that are counted: those at work, and those that wait to be asked. */
-function createShelf(start: (signal: AbortSignal) => Promise<Shell>) {
+/** Whoever waits for a shell. */
+type Waiter = PromiseWithResolvers<Shell>;
+
+/** The shells that are counted: those at work, and those that wait to be asked. Whoever finds none free has one more started, and
+ *  takes that or the first that is given back: most questions are answered sooner than a shell has started. */
+function createShelf(start: () => Promise<Shell>) {
   const idle: Shell[] = [];
-  const waiting: (() => void)[] = [];
+  const waiting = new Set<Waiter>();
   let shells = 0;
   const takeIdle = (): Shell | undefined => {
     for (let shell = idle.pop(); shell; shell = idle.pop()) {
@@ -96,47 +100,42 @@ function createShelf(start: (signal: AbortSignal) => Promise<Shell>) {
     }
     return undefined;
   };
-  const take = async (signal: AbortSignal): Promise<Shell> => {
-    for (;;) {
-      throwIfAborted(signal);
-      const shell = takeIdle();
-      if (shell) return shell;
-      if (shells < mostShells) break;
-      await turn(waiting, signal);
-    }
+  const grow = (waiter: Waiter) => {
     shells += 1;
-    try {
-      return await start(signal);
-    } catch (error) {
+    void start().then(giveBack, (error: unknown) => {
       shells -= 1;
-      waiting.shift()?.();
+      waiting.delete(waiter);
+      waiter.reject(error);
+    });
+  };
+  const giveBack = (shell: Shell) => {
+    const [next] = waiting;
+    if (!shell.usable()) {
+      shells -= 1;
+      if (next) grow(next);
+    } else if (next) {
+      waiting.delete(next);
+      next.resolve(shell);
+    } else if (idle.length < mostIdle) idle.push(shell);
+    else {
+      shells -= 1;
+      shell.close();
+    }
+  };
+  const take = async (signal: AbortSignal): Promise<Shell> => {
+    throwIfAborted(signal);
+    const free = takeIdle();
+    if (free) return free;
+    const waiter = Promise.withResolvers<Shell>();
+    waiting.add(waiter);
+    if (shells < mostShells) grow(waiter);
+    try {
+      return await unlessAborted(waiter.promise, signal);
+    } catch (error) {
+      // What was given to one who no longer waits is the next one's.
+      if (!waiting.delete(waiter)) void waiter.promise.then(giveBack, () => undefined);
       throw error;
     }
   };
-  const giveBack = (shell: Shell) => {
-    if (shell.usable() && idle.length < mostIdle) idle.push(shell);
-    else {
-      shells -= 1;
-      if (shell.usable()) shell.close();
-    }
-    waiting.shift()?.();
-  };
   return { takeIdle, take, giveBack };
-}
-
-/** Waits until a shell may be free. A waiter that gives up hands its turn on. */
-async function turn(waiting: (() => void)[], signal: AbortSignal): Promise<void> {
-  let proceed: () => void = () => undefined;
-  const mine = new Promise<void>((resolve) => {
-    proceed = resolve;
-  });
-  waiting.push(proceed);
-  try {
-    await unlessAborted(mine, signal);
-  } catch (error) {
-    const at = waiting.indexOf(proceed);
-    if (at >= 0) waiting.splice(at, 1);
-    else waiting.shift()?.();
-    throw error;
-  }
 }

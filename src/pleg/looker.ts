@@ -1,10 +1,12 @@
 import { ContainerState, PodSandboxState } from "../gen/cri.ts";
 import type { Logger } from "../lib/log.ts";
 import { Mailbox } from "../lib/mailbox.ts";
-import type { PodCache, PodInspector, RuntimePod, Waker } from "../pipeline.ts";
+import type { PodCache, PodInspector, RuntimeIds, RuntimePod, Waker } from "../pipeline.ts";
 import {
+  type EarlyAnswers,
   type ObserveDeps,
   type PodListing,
+  askEarly,
   listPods,
   listingFingerprint,
   observePod,
@@ -50,9 +52,9 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
     writer.put(pod);
     for (const id of expected) if (podOfId.get(id) === pod.uid) soon(pod.uid, id);
   };
-  const look = async (listing: PodListing, signal: AbortSignal) => {
+  const look = async (listing: PodListing, signal: AbortSignal, early?: EarlyAnswers) => {
     const before = reader.get(listing.uid);
-    const after = await observePod(deps, listing, signal);
+    const after = await observePod(deps, listing, signal, early);
     keep(after);
     failed.delete(listing.uid);
     if (!before || podFingerprint(before) !== podFingerprint(after)) waker.wake(listing.uid, "pleg");
@@ -60,10 +62,21 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
   const list = async (uid: string, signal: AbortSignal): Promise<PodListing> =>
     (await listPods(deps, uid, signal)).get(uid) ?? { uid, sandboxes: [], containers: [], listedAt: clock.monotonic() };
 
+  const idsBefore = (uid: string): RuntimeIds => {
+    const { sandboxes = [], containers = [] } = reader.get(uid) ?? {};
+    return { sandboxes: sandboxes.map(({ id }) => id), containers: containers.map(({ id }) => id) };
+  };
+  /** Asks for what is known of a pod beside the listing, which says whether that was all. */
+  const listAndAsk = async (uid: string, known: RuntimeIds, signal: AbortSignal) => {
+    const early = askEarly(deps, known, signal);
+    return { listing: await list(uid, signal), early };
+  };
+
   /** Looks again while the runtime shows as running what it has announced the end of. */
   const lookUntilEnded = async (uid: string, ids: ReadonlySet<string>) => {
     for (const pause of lookAgainMs) {
-      await look(await list(uid, stop), stop);
+      const { listing, early } = await listAndAsk(uid, idsBefore(uid), stop);
+      await look(listing, stop, early);
       if (pause === undefined || !isAnyAlive(reader.get(uid), ids)) return;
       await clock.sleep(pause, stop);
     }
@@ -91,8 +104,14 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
     expect: (id) => void expected.add(id),
     settle: () => expected.clear(),
     podOf: (id) => podOfId.get(id),
-    async inspect(uid, signal) {
-      const pod = await observePod(deps, await list(uid, signal), signal);
+    async inspect(uid, signal, made) {
+      const before = idsBefore(uid);
+      const known: RuntimeIds = {
+        sandboxes: [...new Set([...before.sandboxes, ...(made?.sandboxes ?? [])])],
+        containers: [...new Set([...before.containers, ...(made?.containers ?? [])])],
+      };
+      const { listing, early } = await listAndAsk(uid, known, signal);
+      const pod = await observePod(deps, listing, signal, early);
       keep(pod);
       return pod;
     },

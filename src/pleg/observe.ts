@@ -10,7 +10,7 @@ import {
 } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
-import type { RuntimePod } from "../pipeline.ts";
+import type { RuntimeIds, RuntimePod } from "../pipeline.ts";
 import { podNameLabel, podNamespaceLabel, podUidLabel } from "../pod/labels.ts";
 import type { Containers, Sandboxes } from "../seams/runtime.ts";
 
@@ -61,10 +61,50 @@ export async function listPods(
   return pods;
 }
 
+/** Statuses asked for beside a listing, by ID. */
+export interface EarlyAnswers {
+  sandbox(id: string): Promise<PodSandboxStatus | undefined> | undefined;
+  container(id: string): Promise<ContainerStatus | undefined> | undefined;
+}
+
+/** Asks for the status of what a pod is known to have, without waiting for the listing. What fails is asked again. */
+export function askEarly({ runtime }: ObserveDeps, known: RuntimeIds, signal: AbortSignal): EarlyAnswers {
+  const ask = <T>(ids: readonly string[], status: (id: string) => Promise<{ readonly status?: T | undefined }>) => {
+    const answers = new Map(
+      ids.map((id) => [
+        id,
+        status(id).then(
+          (answer) => answer.status,
+          () => undefined,
+        ),
+      ]),
+    );
+    return (id: string) => answers.get(id);
+  };
+  return {
+    sandbox: ask(known.sandboxes, (id) => runtime.podSandboxStatus(id, signal)),
+    container: ask(known.containers, (id) => runtime.containerStatus(id, signal)),
+  };
+}
+
 /** Asks for the status of all that a listing names. What vanished since is left out.
+ *  @param early counts where it shows the state that the listing shows.
  *  @see https://kubernetes.io/docs/concepts/architecture/cri/ */
-export async function observePod(deps: ObserveDeps, listing: PodListing, signal: AbortSignal): Promise<RuntimePod> {
+export async function observePod(
+  deps: ObserveDeps,
+  listing: PodListing,
+  signal: AbortSignal,
+  early?: EarlyAnswers,
+): Promise<RuntimePod> {
   const { runtime } = deps;
+  const sandboxStatus = async ({ id, state }: PodSandbox) => {
+    const before = await early?.sandbox(id);
+    return before?.state === state ? before : (await present(runtime.podSandboxStatus(id, signal)))?.status;
+  };
+  const containerStatus = async ({ id, state }: Container) => {
+    const before = await early?.container(id);
+    return before?.state === state ? before : (await present(runtime.containerStatus(id, signal)))?.status;
+  };
   const seen = deps.known?.(listing.uid)?.containers ?? [];
   const withMessage = async (status: ContainerStatus | undefined): Promise<ContainerStatus | undefined> => {
     if (status?.state !== ContainerState.CONTAINER_EXITED) return status;
@@ -72,12 +112,8 @@ export async function observePod(deps: ObserveDeps, listing: PodListing, signal:
     return { ...status, message: before ? before.message : await deps.terminationMessage(status, signal) };
   };
   const [sandboxes, containers] = await Promise.all([
-    Promise.all(listing.sandboxes.map(async ({ id }) => (await present(runtime.podSandboxStatus(id, signal)))?.status)),
-    Promise.all(
-      listing.containers.map(async ({ id }) =>
-        withMessage((await present(runtime.containerStatus(id, signal)))?.status),
-      ),
-    ),
+    Promise.all(listing.sandboxes.map(sandboxStatus)),
+    Promise.all(listing.containers.map(async (container) => withMessage(await containerStatus(container)))),
   ]);
   const statuses = sandboxes.filter((status) => status !== undefined).sort(newestFirst);
   const containerStatuses = containers.filter((status) => status !== undefined).sort(newestFirst);

@@ -33,7 +33,7 @@ function rig() {
     crashLoop: createCrashLoop({ clock, targetClock: { toOurs: (time) => time }, events, maxMs: 300_000 }),
     ensureImage: async ({ container }) => {
       if (container.image === "none") throw new StartError("ErrImagePull", "not there");
-      return "busybox";
+      return { imageRef: "busybox" };
     },
     configureSandbox: async ({ metadata: { name, namespace, uid } }, attempt) =>
       PodSandboxConfig.fromPartial({
@@ -41,7 +41,9 @@ function rig() {
         labels: { [podUidLabel]: uid },
         logDirectory: "/logs",
       }),
-    configure: async ({ container }, image, restartCount) =>
+    lookForImage: async () => undefined,
+    loggedContainers: async () => new Set<string>(),
+    configure: async ({ container }, { imageRef: image }, restartCount) =>
       ContainerConfig.fromPartial({
         metadata: { name: container.name, attempt: restartCount },
         image: { image },
@@ -69,7 +71,16 @@ function rig() {
       containers.filter((each) => each !== undefined),
     );
   };
-  const pass = async (pod: Pod, signal = never) => podRuntime.sync(pod, await see(), signal);
+  const pass = async (pod: Pod, signal = never) => {
+    const seen = await see();
+    const {
+      made: _made,
+      rest,
+      ...outcome
+    } = await podRuntime.sync(pod, seen, await podRuntime.ahead(pod, seen, signal), signal);
+    await rest;
+    return outcome;
+  };
   const states = async () =>
     (await see()).containers
       .map(({ labels, state, metadata }) => `${labels[containerNameLabel]}/${metadata?.attempt} ${state}`)
