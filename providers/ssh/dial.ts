@@ -85,7 +85,7 @@ function openForward({ client, lost }: Connection, to: Address, signal: AbortSig
     if ("unix" in to) client.openssh_forwardOutStreamLocal(to.unix, done);
     else client.forwardOut("127.0.0.1", 0, to.host, to.port, done);
   });
-  return unlessAborted(channel, signal).catch((error: unknown) => {
+  return unlessAborted(unlessAborted(channel, lost), signal).catch((error: unknown) => {
     void channel.then(discard, () => undefined);
     throw error;
   });
