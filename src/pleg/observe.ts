@@ -61,14 +61,27 @@ export async function listPods(
   return pods;
 }
 
+/** Looks at one pod, at what it is known to have beside the listing, which says whether that was all. */
+export async function listAndObserve(
+  deps: ObserveDeps,
+  uid: string,
+  known: RuntimeIds,
+  signal: AbortSignal,
+): Promise<RuntimePod> {
+  const listings = listPods(deps, uid, signal);
+  const early = askEarly(deps, known, signal);
+  const none = { uid, sandboxes: [], containers: [], listedAt: deps.clock.monotonic() };
+  return observePod(deps, (await listings).get(uid) ?? none, signal, early);
+}
+
 /** Statuses asked for beside a listing, by ID. */
-export interface EarlyAnswers {
+interface EarlyAnswers {
   sandbox(id: string): Promise<PodSandboxStatus | undefined> | undefined;
   container(id: string): Promise<ContainerStatus | undefined> | undefined;
 }
 
 /** Asks for the status of what a pod is known to have, without waiting for the listing. What fails is asked again. */
-export function askEarly({ runtime }: ObserveDeps, known: RuntimeIds, signal: AbortSignal): EarlyAnswers {
+function askEarly({ runtime }: ObserveDeps, known: RuntimeIds, signal: AbortSignal): EarlyAnswers {
   const ask = <T>(ids: readonly string[], status: (id: string) => Promise<{ readonly status?: T | undefined }>) => {
     const answers = new Map(
       ids.map((id) => [

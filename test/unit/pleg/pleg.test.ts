@@ -141,3 +141,22 @@ describe("events", () => {
     assert.ok(pleg.cache.get("u2"));
   });
 });
+
+describe("a look at a pod", () => {
+  it("asks for what is known of it beside the listing, and again only for what the listing shows otherwise", async (t) => {
+    const { clock, runtime, pleg } = rig(t, false);
+    const id = await startPod(runtime, "u1");
+    const asked = (verb: string) => runtime.calls.filter((call) => call.verb === verb).length;
+    await pleg.inspect("u1", never);
+    assert.deepEqual([asked("containerStatus"), asked("podSandboxStatus")], [1, 1]);
+    const release = runtime.hold("listContainers");
+    const second = pleg.inspect("u1", never, { sandboxes: [], containers: ["made-elsewhere"] });
+    await clock.advance(0);
+    // The listing has not answered yet; an ID that the runtime does not know is no failure.
+    assert.deepEqual([asked("containerStatus"), asked("podSandboxStatus")], [3, 2]);
+    runtime.exitContainer(id, 7);
+    release();
+    assert.equal((await second).containers[0]?.exitCode, 7);
+    assert.equal(asked("containerStatus"), 4);
+  });
+});
