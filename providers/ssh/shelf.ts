@@ -32,22 +32,24 @@ export function createShelf<T extends Kept>(start: () => Promise<T>): Shelf<T> {
     }
     return undefined;
   };
-  const grow = (waiter: Waiter) => {
+  const grow = async (waiter: Waiter): Promise<void> => {
     shells += 1;
-    void start().then(giveBack, (error: unknown) => {
+    try {
+      giveBack(await start());
+    } catch (error) {
       shells -= 1;
       waiting.delete(waiter);
       waiter.reject(error);
       // With nothing left that could be given back, the next one waits for a start of its own.
       const [next] = waiting;
-      if (next && shells === 0) grow(next);
-    });
+      if (next && shells === 0) await grow(next);
+    }
   };
   const giveBack = (shell: T) => {
     const [next] = waiting;
     if (!shell.usable()) {
       shells -= 1;
-      if (next) grow(next);
+      if (next) void grow(next);
     } else if (next) {
       waiting.delete(next);
       next.resolve(shell);
@@ -63,7 +65,7 @@ export function createShelf<T extends Kept>(start: () => Promise<T>): Shelf<T> {
     if (free) return free;
     const waiter = Promise.withResolvers<T>();
     waiting.add(waiter);
-    if (shells < mostShells) grow(waiter);
+    if (shells < mostShells) void grow(waiter);
     try {
       return await unlessAborted(waiter.promise, signal);
     } catch (error) {
