@@ -3,6 +3,7 @@ import type { Logger } from "../lib/log.ts";
 import { Mailbox } from "../lib/mailbox.ts";
 import type { PodCache, PodInspector, RuntimeIds, RuntimePod, Waker } from "../pipeline.ts";
 import {
+  type BeforeLook,
   type ObserveDeps,
   type PodListing,
   listAndObserve,
@@ -58,13 +59,13 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
     failed.delete(uid);
     if (!before || podFingerprint(before) !== podFingerprint(after)) waker.wake(uid, "pleg");
   };
-  const observe = (uid: string, signal: AbortSignal, made?: RuntimeIds) =>
-    listAndObserve(deps, uid, knownIds(reader.get(uid), made), signal);
+  const observe = (uid: string, signal: AbortSignal, ended: ReadonlySet<string>, made?: RuntimeIds) =>
+    listAndObserve(deps, uid, beforeLook(reader.get(uid), ended, made), signal);
 
   /** Looks again while the runtime shows as running what it has announced the end of. */
   const lookUntilEnded = async (uid: string, ids: ReadonlySet<string>) => {
     for (const pause of lookAgainMs) {
-      await look(uid, observe(uid, stop));
+      await look(uid, observe(uid, stop, ids));
       if (pause === undefined || !isAnyAlive(reader.get(uid), ids)) return;
       await clock.sleep(pause, stop);
     }
@@ -93,7 +94,7 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
     settle: () => expected.clear(),
     podOf: (id) => podOfId.get(id),
     async inspect(uid, signal, made) {
-      const pod = await observe(uid, signal, made);
+      const pod = await observe(uid, signal, new Set(), made);
       keep(pod);
       return pod;
     },
@@ -106,13 +107,18 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
   };
 }
 
-function knownIds(pod: RuntimePod | undefined, made?: RuntimeIds): RuntimeIds {
+function beforeLook(pod: RuntimePod | undefined, ended: ReadonlySet<string>, made?: RuntimeIds): BeforeLook {
   const all = (seen: readonly { readonly id: string }[] = [], more: readonly string[] = []) => [
     ...new Set([...seen.map(({ id }) => id), ...more]),
   ];
   return {
-    sandboxes: all(pod?.sandboxes, made?.sandboxes),
-    containers: all(pod?.containers, made?.containers),
+    known: {
+      sandboxes: all(pod?.sandboxes, made?.sandboxes),
+      containers: all(pod?.containers, made?.containers),
+    },
+    ended: (pod?.containers ?? []).filter(
+      ({ id, state }) => ended.has(id) && state !== ContainerState.CONTAINER_EXITED,
+    ),
   };
 }
 
