@@ -4,13 +4,12 @@ import type { Clock } from "./lib/clock.ts";
 import type { Logger } from "./lib/log.ts";
 import type { NodeAgent } from "./node/node-agent.ts";
 import { podSettings } from "./node-setup.ts";
-import type { Pod } from "./objects.ts";
 import type { EventSink, ObjectCache, PodRuntime, PodStore, Presence, ServiceLister, TokenSource } from "./pipeline.ts";
 import { createCgroupLayout } from "./resources/cgroup-layout.ts";
 import { createPodGround } from "./resources/pod-ground.ts";
 import { createCrashLoop } from "./runtime/crash-loop.ts";
 import { createImagePuller } from "./runtime/images/puller.ts";
-import { createPodRuntime } from "./runtime/pod-runtime.ts";
+import { type PodRuntimeDeps, createPodRuntime } from "./runtime/pod-runtime.ts";
 import { createPreparer } from "./runtime/prepare.ts";
 import { createTargetFacts } from "./runtime/target-facts.ts";
 import type { Target } from "./seams/provider.ts";
@@ -28,7 +27,7 @@ export interface RuntimeParts {
   readonly pods: PodStore;
   readonly events: EventSink;
   readonly presence?: Presence;
-  readonly onSandboxReady: (pod: Pod) => Promise<void>;
+  readonly onSandboxReady: PodRuntimeDeps["onSandboxReady"];
   readonly clock: Clock;
   readonly targetClock: TargetClock;
   readonly log: Logger;
@@ -91,8 +90,9 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
       events,
       maxMs: kubelet.crashLoopBackOff.maxContainerRestartPeriod,
     }),
-    ensureImage: async ({ pod, container, sandbox }, signal) =>
-      (await puller.ensure(pod, container, sandbox.config, signal)).imageRef,
+    lookForImage: puller.look,
+    ensureImage: async ({ pod, container, sandbox, foresight }, signal) =>
+      puller.ensure(pod, container, sandbox.config, signal, await foresight.image(container)),
     onSandboxReady: parts.onSandboxReady,
   });
   const ground = createPodGround({

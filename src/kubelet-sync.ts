@@ -80,10 +80,10 @@ function composeStages(
   const { pleg, health, agent } = observed;
   const pods = createPodManager();
   const statuses = createStatusManager({ api: createPodApi(client), pods, mayRun: mayRunNow, clock, log });
-  const onSandboxReady = async ({ metadata: { uid } }: Pod) => {
-    const seen = await pleg.inspect(uid, new AbortController().signal);
+  const onSandboxReady = async ({ metadata: { uid } }: Pod, seen: RuntimePod | undefined) => {
+    const now = seen ?? (await pleg.inspect(uid, new AbortController().signal));
     const pod = pods.get(uid);
-    if (pod) statuses.set(pod, statusOf(pod, seen, false));
+    if (pod) statuses.set(pod, statusOf(pod, now, false));
   };
   const stages = composeRuntime({ ...deps, ...cluster, ...observed, pods, onSandboxReady });
   const probes = createProbes({

@@ -25,7 +25,7 @@ import type { Waker } from "./pipeline.ts";
 import { createPleg } from "./pleg/pleg.ts";
 import { nodeLabel } from "./pod/labels.ts";
 import { createLogReader } from "./runtime/logs/reader.ts";
-import { readTerminationMessage } from "./runtime/termination-message.ts";
+import { readTerminationMessage, readWrittenMessage } from "./runtime/termination-message.ts";
 import type { Host } from "./seams/host.ts";
 import { type Target, TargetError, type TargetLink } from "./seams/provider.ts";
 
@@ -88,6 +88,7 @@ async function observeTarget(
   { signal, onReboot }: { readonly signal: AbortSignal; readonly onReboot: () => void },
 ) {
   const { host, runtime, sharing } = target;
+  const { fs } = host;
   const ownerLabels: Record<string, string> = sharing === "shared" ? { [nodeLabel]: config.nodeName } : {};
   const isRunning = async (id: string, stop: AbortSignal) =>
     (await runtime.containerStatus(id, stop)).status?.state === ContainerState.CONTAINER_RUNNING;
@@ -98,7 +99,8 @@ async function observeTarget(
     log,
     ownerLabels,
     waker,
-    terminationMessage: (status, stop) => readTerminationMessage({ fs: host.fs, logs }, status, stop),
+    terminationMessage: (status, stop, written) => readTerminationMessage({ fs, logs }, status, stop, written),
+    writtenMessage: (status, stop) => readWrittenMessage({ fs }, status, stop),
   });
   const rights = createTargetRights(target, { log });
   await rights.read(signal);

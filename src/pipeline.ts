@@ -53,6 +53,18 @@ export interface MountedVolume {
   readonly readOnly: boolean;
 }
 
+/** What a pass can find out while the pod's volumes are made ready. What is missing here is found out when it is needed. */
+export interface PassAhead {
+  /** Of the sandbox that containers are to be started in. The directory for their logs is there. */
+  readonly sandboxConfig?: cri.PodSandboxConfig;
+}
+
+/** IDs of what the runtime has for a pod. */
+export interface RuntimeIds {
+  readonly sandboxes: readonly string[];
+  readonly containers: readonly string[];
+}
+
 /** What one pass over a pod's containers came to. */
 export interface SyncOutcome {
   /** What went wrong; every container that could be started has been. */
@@ -61,6 +73,10 @@ export interface SyncOutcome {
   readonly retryAt?: number;
   /** Nothing was to be done, and the runtime's pod is as it was. */
   readonly untouched?: true;
+  /** What was made: where a look is sure to find something. */
+  readonly made?: RuntimeIds;
+  /** Resolves when that is done too which follows a start and which no status waits for. */
+  readonly rest?: Promise<void>;
 }
 
 /** Options of a log request, as the kubelet API takes them. */
@@ -93,7 +109,8 @@ export interface PodCache {
 /** Asks the runtime about one pod, now, and puts the answer in the cache. A pod without sandboxes and containers comes back
  *  with empty lists. */
 export interface PodInspector {
-  inspect(uid: string, signal: AbortSignal): Promise<RuntimePod>;
+  /** @param made what the caller knows the pod to have. */
+  inspect(uid: string, signal: AbortSignal, made?: RuntimeIds): Promise<RuntimePod>;
 }
 
 export interface Waker {
@@ -193,9 +210,11 @@ export interface Prober {
 
 /** Starts and stops what the runtime holds of a pod. */
 export interface PodRuntime {
+  /** Asks the target what the pass of the same pod, seen alike, will need. Rejects only when the signal aborts. */
+  ahead(pod: Pod, observed: RuntimePod, signal: AbortSignal): Promise<PassAhead>;
   /** One pass: makes the runtime's pod what the spec says. Its volumes are mounted already. The signal interrupts waits and
    *  pulls, never a call that makes or starts something. Rejects only when the signal aborts. */
-  sync(pod: Pod, observed: RuntimePod, signal: AbortSignal): Promise<SyncOutcome>;
+  sync(pod: Pod, observed: RuntimePod, ahead: PassAhead, signal: AbortSignal): Promise<SyncOutcome>;
   /** Stops all containers, then the sandboxes. `pod` is undefined for one that only the runtime knows. */
   kill(
     observed: RuntimePod,

@@ -1,8 +1,9 @@
 import type { Clock } from "../../src/lib/clock.ts";
-import { abortError, hasCode, throwIfAborted } from "../../src/lib/errors.ts";
+import { abortError, hasCode } from "../../src/lib/errors.ts";
 import type { Logger } from "../../src/lib/log.ts";
-import { type Link, unlessAborted } from "./link.ts";
+import type { Link } from "./link.ts";
 import type { Sessions } from "./sessions.ts";
+import { createShelf } from "./shelf.ts";
 import { type Answer, type ProcessGroup, type Question, type Shell, killScript, startShell } from "./shell.ts";
 
 /** Shells on the target that take turns at answering: one that hangs holds up nobody but its own caller. */
@@ -25,10 +26,6 @@ export interface ShellPoolOptions {
   readonly onStart: (group: ProcessGroup, lost: AbortSignal) => void;
 }
 
-/** The most shells that are counted; further questions wait. */
-const mostShells = 12;
-/** More than that are not kept while nobody asks. */
-const mostIdle = 4;
 const startTimeoutMs = 20_000;
 const killTimeoutMs = 20_000;
 
@@ -41,7 +38,7 @@ export function createShellPool({ link, sessions, clock, log, command, onStart }
     onStart(shell.group, session.connection.lost);
     return shell;
   };
-  const shelf = createShelf((signal) => start(signal, false));
+  const shelf = createShelf(() => start(clock.within(startTimeoutMs), false));
   const question = async (shell: Shell, what: Question, signal: AbortSignal): Promise<Answer> => {
     link.exchanged();
     try {
@@ -82,61 +79,4 @@ export function createShellPool({ link, sessions, clock, log, command, onStart }
       }
     },
   };
-}
-
-/** The shells that are counted: those at work, and those that wait to be asked. */
-function createShelf(start: (signal: AbortSignal) => Promise<Shell>) {
-  const idle: Shell[] = [];
-  const waiting: (() => void)[] = [];
-  let shells = 0;
-  const takeIdle = (): Shell | undefined => {
-    for (let shell = idle.pop(); shell; shell = idle.pop()) {
-      if (shell.usable()) return shell;
-      shells -= 1;
-    }
-    return undefined;
-  };
-  const take = async (signal: AbortSignal): Promise<Shell> => {
-    for (;;) {
-      throwIfAborted(signal);
-      const shell = takeIdle();
-      if (shell) return shell;
-      if (shells < mostShells) break;
-      await turn(waiting, signal);
-    }
-    shells += 1;
-    try {
-      return await start(signal);
-    } catch (error) {
-      shells -= 1;
-      waiting.shift()?.();
-      throw error;
-    }
-  };
-  const giveBack = (shell: Shell) => {
-    if (shell.usable() && idle.length < mostIdle) idle.push(shell);
-    else {
-      shells -= 1;
-      if (shell.usable()) shell.close();
-    }
-    waiting.shift()?.();
-  };
-  return { takeIdle, take, giveBack };
-}
-
-/** Waits until a shell may be free. A waiter that gives up hands its turn on. */
-async function turn(waiting: (() => void)[], signal: AbortSignal): Promise<void> {
-  let proceed: () => void = () => undefined;
-  const mine = new Promise<void>((resolve) => {
-    proceed = resolve;
-  });
-  waiting.push(proceed);
-  try {
-    await unlessAborted(mine, signal);
-  } catch (error) {
-    const at = waiting.indexOf(proceed);
-    if (at >= 0) waiting.splice(at, 1);
-    else waiting.shift()?.();
-    throw error;
-  }
 }

@@ -37,13 +37,15 @@ export function mountsBelow(mounts: readonly Mount[], root: string): readonly st
 
 /** Whether something is mounted on a directory, whatever links lead to it. @throws not_found when it is not there. */
 export async function isMountPoint(host: Host, path: string, signal?: AbortSignal): Promise<boolean> {
-  const real = await host.fs.realpath(path, signal);
-  return (await listMounts(host, signal)).some((mount) => mount.path === real);
+  const [real, mounts] = await Promise.all([host.fs.realpath(path, signal), listMounts(host, signal)]);
+  return mounts.some((mount) => mount.path === real);
 }
 
 export interface TmpfsOptions {
   /** Bytes; without it the kernel's default, half of memory. */
   readonly sizeBytes?: number;
+  /** Whether the kernel can keep it out of swap; asked where it is not given. */
+  readonly noswap?: boolean;
 }
 
 /** Mounts a tmpfs on a directory, kept out of swap where the kernel can.
@@ -52,7 +54,7 @@ export interface TmpfsOptions {
 export async function mountTmpfs(
   host: Host,
   path: string,
-  { sizeBytes }: TmpfsOptions = {},
+  { sizeBytes, noswap }: TmpfsOptions = {},
   signal?: AbortSignal,
 ): Promise<void> {
   const size = sizeBytes === undefined ? [] : [`size=${sizeBytes}`];
@@ -61,7 +63,7 @@ export async function mountTmpfs(
       ...(signal && { signal }),
     });
   // In a user namespace the option is refused although the kernel knows it: then without.
-  if ((await kernelHasNoswap(host, signal)) && (await mount([...size, "noswap"])).code === 0) return;
+  if ((noswap ?? (await kernelHasNoswap(host, signal))) && (await mount([...size, "noswap"])).code === 0) return;
   const { code, stderr } = await mount(size);
   if (code === 0) return;
   const why = (await mayMount(host, signal)) ? "failed_precondition" : "permission_denied";
@@ -69,7 +71,7 @@ export async function mountTmpfs(
 }
 
 /** tmpfs can stay out of swap since Linux 6.4. */
-async function kernelHasNoswap(host: Host, signal?: AbortSignal): Promise<boolean> {
+export async function kernelHasNoswap(host: Host, signal?: AbortSignal): Promise<boolean> {
   const release = await readProc(host, "/proc/sys/kernel/osrelease", signal);
   const [major = 0, minor = 0] = release.split(".").map((part) => Number.parseInt(part, 10));
   return major > 6 || (major === 6 && minor >= 4);

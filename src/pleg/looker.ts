@@ -1,11 +1,12 @@
 import { ContainerState, PodSandboxState } from "../gen/cri.ts";
 import type { Logger } from "../lib/log.ts";
 import { Mailbox } from "../lib/mailbox.ts";
-import type { PodCache, PodInspector, RuntimePod, Waker } from "../pipeline.ts";
+import type { PodCache, PodInspector, RuntimeIds, RuntimePod, Waker } from "../pipeline.ts";
 import {
+  type BeforeLook,
   type ObserveDeps,
   type PodListing,
-  listPods,
+  listAndObserve,
   listingFingerprint,
   observePod,
   podFingerprint,
@@ -50,20 +51,21 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
     writer.put(pod);
     for (const id of expected) if (podOfId.get(id) === pod.uid) soon(pod.uid, id);
   };
-  const look = async (listing: PodListing, signal: AbortSignal) => {
-    const before = reader.get(listing.uid);
-    const after = await observePod(deps, listing, signal);
+  /** Keeps what a look shows, and wakes the worker of a pod that changed. */
+  const look = async (uid: string, observing: Promise<RuntimePod>) => {
+    const before = reader.get(uid);
+    const after = await observing;
     keep(after);
-    failed.delete(listing.uid);
-    if (!before || podFingerprint(before) !== podFingerprint(after)) waker.wake(listing.uid, "pleg");
+    failed.delete(uid);
+    if (!before || podFingerprint(before) !== podFingerprint(after)) waker.wake(uid, "pleg");
   };
-  const list = async (uid: string, signal: AbortSignal): Promise<PodListing> =>
-    (await listPods(deps, uid, signal)).get(uid) ?? { uid, sandboxes: [], containers: [], listedAt: clock.monotonic() };
+  const observe = (uid: string, signal: AbortSignal, ended: ReadonlySet<string>, made?: RuntimeIds) =>
+    listAndObserve(deps, uid, beforeLook(reader.get(uid), ended, made), signal);
 
   /** Looks again while the runtime shows as running what it has announced the end of. */
   const lookUntilEnded = async (uid: string, ids: ReadonlySet<string>) => {
     for (const pause of lookAgainMs) {
-      await look(await list(uid, stop), stop);
+      await look(uid, observe(uid, stop, ids));
       if (pause === undefined || !isAnyAlive(reader.get(uid), ids)) return;
       await clock.sleep(pause, stop);
     }
@@ -91,8 +93,8 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
     expect: (id) => void expected.add(id),
     settle: () => expected.clear(),
     podOf: (id) => podOfId.get(id),
-    async inspect(uid, signal) {
-      const pod = await observePod(deps, await list(uid, signal), signal);
+    async inspect(uid, signal, made) {
+      const pod = await observe(uid, signal, new Set(), made);
       keep(pod);
       return pod;
     },
@@ -100,8 +102,23 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
       const known = reader.get(listing.uid);
       if (known && known.observedAt > listing.listedAt) return;
       if (known && podFingerprint(known) === listingFingerprint(listing) && !failed.has(listing.uid)) return;
-      await look(listing, signal).catch((error: unknown) => onError(listing.uid, error));
+      await look(listing.uid, observePod(deps, listing, signal)).catch((error: unknown) => onError(listing.uid, error));
     },
+  };
+}
+
+function beforeLook(pod: RuntimePod | undefined, ended: ReadonlySet<string>, made?: RuntimeIds): BeforeLook {
+  const all = (seen: readonly { readonly id: string }[] = [], more: readonly string[] = []) => [
+    ...new Set([...seen.map(({ id }) => id), ...more]),
+  ];
+  return {
+    known: {
+      sandboxes: all(pod?.sandboxes, made?.sandboxes),
+      containers: all(pod?.containers, made?.containers),
+    },
+    ended: (pod?.containers ?? []).filter(
+      ({ id, state }) => ended.has(id) && state !== ContainerState.CONTAINER_EXITED,
+    ),
   };
 }
 

@@ -99,7 +99,7 @@ async function removeThing(deps: ExecuteDeps, thing: Thing, signal: AbortSignal)
       await unmountAlone(host, thing, signal);
       return undefined;
     case "cgroup":
-      return unlessForbidden(cgroups.remove(thing.path, signal));
+      return unlessForbidden(cgroups.remove([thing.path], signal));
     case "directory":
       await host.fs.apply([{ do: "remove", path: thing.path, recursive: true }], signal);
       return undefined;
@@ -111,7 +111,7 @@ async function removeThing(deps: ExecuteDeps, thing: Thing, signal: AbortSignal)
       return undefined;
     case "emptyCgroup": {
       const below = await cgroups.children(thing.path, signal);
-      return below.length > 0 ? inUse : unlessInUse(cgroups.remove(thing.path, signal));
+      return below.length > 0 ? inUse : unlessInUse(cgroups.remove([thing.path], signal));
     }
     case "emptyDirectory":
       return unlessInUse(host.fs.apply([{ do: "remove", path: thing.path }], signal));

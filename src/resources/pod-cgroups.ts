@@ -19,7 +19,8 @@ export interface PodCgroupsDeps {
 }
 
 export interface PodCgroups {
-  ensure(pod: Pod, signal: AbortSignal): Promise<void>;
+  /** @param empty nothing of the pod runs yet. */
+  ensure(pod: Pod, empty: boolean, signal: AbortSignal): Promise<void>;
   remove(uid: string, signal: AbortSignal): Promise<void>;
 }
 
@@ -32,6 +33,7 @@ const minShares = 2;
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/ */
 export function createPodCgroups({ cgroups, layout, settings, podPidsLimit, pods, log }: PodCgroupsDeps): PodCgroups {
   if (!layout.perQos || layout.driver === "systemd") return { ensure: async () => {}, remove: async () => {} };
+  /** Those of tiers and pods. */
   const made = new Set<string>();
   let burstableShares = 0;
 
@@ -49,19 +51,19 @@ export function createPodCgroups({ cgroups, layout, settings, podPidsLimit, pods
     burstableShares = shares;
   };
 
-  const ensure = async (pod: Pod, signal: AbortSignal) => {
+  const ensure = async (pod: Pod, empty: boolean, signal: AbortSignal) => {
     const path = podCgroup(pod.metadata.uid, qosClass(pod.spec), layout);
     await ensureTiers(signal);
     if (made.has(path)) return;
-    await cgroups.ensure(path, podLimitsOf(pod, settings, podPidsLimit), signal);
+    const limits = podLimitsOf(pod, settings, podPidsLimit);
+    await (empty ? cgroups.make(path, limits, signal) : cgroups.ensure(path, limits, signal));
     made.add(path);
   };
   const remove = async (uid: string, signal: AbortSignal) => {
-    for (const tier of tiers) {
-      const path = podCgroup(uid, tier, layout);
-      made.delete(path);
-      await cgroups.remove(path, signal);
-    }
+    const possible = tiers.map((tier) => podCgroup(uid, tier, layout));
+    const known = possible.filter((path) => made.has(path));
+    await cgroups.remove(known.length > 0 ? known : possible, signal);
+    for (const path of known) made.delete(path);
   };
   let told = false;
   const whereAllowed = (error: unknown) => {
@@ -70,7 +72,7 @@ export function createPodCgroups({ cgroups, layout, settings, podPidsLimit, pods
     told = true;
   };
   return {
-    ensure: (pod, signal) => ensure(pod, signal).catch(whereAllowed),
+    ensure: (pod, empty, signal) => ensure(pod, empty, signal).catch(whereAllowed),
     remove: (uid, signal) => remove(uid, signal).catch(whereAllowed),
   };
 }

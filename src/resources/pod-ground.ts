@@ -5,7 +5,7 @@ import type { Pod } from "../objects.ts";
 import type { PodStore } from "../pipeline.ts";
 import type { CgroupLayout } from "../pod/cgroup-path.ts";
 import type { ResourceSettings } from "../pod/resources.ts";
-import type { Host } from "../seams/host.ts";
+import type { FileChange, Host } from "../seams/host.ts";
 import { type PodCgroups, createPodCgroups } from "./pod-cgroups.ts";
 
 export interface PodGroundDeps {
@@ -36,21 +36,18 @@ export function createPodGround({ host, rootDir, layout, settings, podPidsLimit,
     return cgroups;
   };
   return {
-    /** Makes them; does nothing for a pod whose ground stands. */
-    async prepare(pod: Pod, signal: AbortSignal): Promise<void> {
+    /** Makes them; does nothing for a pod whose ground stands. @param empty nothing of the pod runs yet. */
+    async prepare(pod: Pod, empty: boolean, signal: AbortSignal): Promise<void> {
       const { uid } = pod.metadata;
       if (made.has(uid)) return;
       const directory = `${rootDir}/pods/${uid}`;
-      await host.fs.apply(
-        ["", "/volumes", "/plugins", "/containers"].map((below) => ({
-          do: "mkdir",
-          path: directory + below,
-          mode: podMode,
-          parents: true,
-        })),
-        signal,
+      const directories = ["", "/volumes", "/plugins", "/containers"].map(
+        (below): FileChange => ({ do: "mkdir", path: directory + below, mode: podMode, parents: true }),
       );
-      await (await open(signal)).ensure(pod, signal);
+      await Promise.all([
+        host.fs.apply(directories, signal),
+        open(signal).then((groups) => groups.ensure(pod, empty, signal)),
+      ]);
       made.add(uid);
     },
     /** Gives back the cgroup of a pod whose containers are gone. Safe to repeat. */

@@ -1,25 +1,27 @@
 import { ContainerState } from "../gen/cri.ts";
-import { abortError, hasCode } from "../lib/errors.ts";
+import { abortError, hasCode, throwIfAborted } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Pod } from "../objects.ts";
-import type { EventSink, PodRuntime, RuntimePod, StartFailure, SyncOutcome } from "../pipeline.ts";
+import type { EventSink, PassAhead, PodRuntime, RuntimePod, StartFailure, SyncOutcome } from "../pipeline.ts";
 import { podReference } from "../pod/reference.ts";
 import type { Runtime } from "../seams/runtime.ts";
 import type { CrashLoop } from "./crash-loop.ts";
+import { type ForesightDeps, foresee } from "./foresight.ts";
 import { killContainer, killPod } from "./kill.ts";
 import { type Plan, isIdle, nameOf, planPod } from "./plan.ts";
-import { type SandboxDeps, runSandbox } from "./run-sandbox.ts";
+import { type SandboxDeps, prepareSandbox, runSandbox } from "./run-sandbox.ts";
 import { type ContainerStart, type ReadySandbox, type StartDeps, startContainer } from "./start-container.ts";
 import { StartError } from "./start-error.ts";
 
-export interface PodRuntimeDeps extends SandboxDeps, StartDeps {
+export interface PodRuntimeDeps extends SandboxDeps, StartDeps, ForesightDeps {
   readonly runtime: Runtime;
   readonly crashLoop: CrashLoop;
   readonly events: EventSink;
   readonly log: Logger;
   readonly uninterrupted: AbortSignal;
-  /** The sandbox and its network stand; containers, and maybe long pulls, follow. */
-  readonly onSandboxReady: (pod: Pod) => Promise<void>;
+  /** The sandbox and its network stand; containers, and maybe long pulls, follow. @param seen the pod with it, where it has
+   *  nothing else. */
+  readonly onSandboxReady: (pod: Pod, seen: RuntimePod | undefined) => Promise<void>;
 }
 
 /** Carries out what planPod decides. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ */
@@ -32,12 +34,14 @@ export function createPodRuntime(deps: PodRuntimeDeps): PodRuntime & { forget(ui
   };
 
   /** @returns why the container was not started, or undefined. */
-  const tryStart = async (start: ContainerStart, signal: AbortSignal): Promise<StartError | undefined> => {
+  const tryStart = async (start: ContainerStart & Tracked, signal: AbortSignal): Promise<StartError | undefined> => {
     if (signal.aborted) throw abortError(signal);
-    const { pod, container, observed } = start;
+    const { pod, container, observed, trail } = start;
     try {
       deps.crashLoop.check(pod, container, observed);
-      await startContainer(deps, start, signal);
+      const { id, linked } = await startContainer(deps, start, signal);
+      trail.containers.push(id);
+      trail.rest.push(linked);
       note(pod.metadata.uid, container.name, undefined);
       return undefined;
     } catch (error) {
@@ -50,7 +54,7 @@ export function createPodRuntime(deps: PodRuntimeDeps): PodRuntime & { forget(ui
   /** Init containers one after another, then the others, of which one that fails does not stop the next. */
   const startAll = async (
     plan: Plan,
-    place: Omit<ContainerStart, "container">,
+    place: Omit<ContainerStart, "container"> & Tracked,
     signal: AbortSignal,
   ): Promise<readonly Error[]> => {
     for (const container of plan.startInit) {
@@ -69,9 +73,11 @@ export function createPodRuntime(deps: PodRuntimeDeps): PodRuntime & { forget(ui
     failures: (uid) => failures.get(uid) ?? new Map<string, StartFailure>(),
     forget: (uid) => void failures.delete(uid),
     kill: (observed, pod, graceSeconds, signal) => killPod(deps, { observed, pod, graceSeconds }, signal),
-    async sync(pod, observed, signal) {
+    ahead: (pod, observed, signal) => lookAhead(deps, pod, planPod(pod, observed), signal),
+    async sync(pod, observed, ahead, signal) {
       const plan = planPod(pod, observed);
       if (isIdle(plan)) return { untouched: true };
+      const trail: Trail = { sandboxes: [], containers: [], rest: [] };
       if (plan.createSandbox && plan.sandboxId !== undefined) {
         deps.events.event(
           podReference(pod),
@@ -82,14 +88,28 @@ export function createPodRuntime(deps: PodRuntimeDeps): PodRuntime & { forget(ui
       }
       try {
         await clearTheWay(deps, pod, observed, plan, signal);
-        const sandbox = await sandboxFor(deps, pod, observed, plan, signal);
-        return outcomeOf(sandbox ? await startAll(plan, { pod, observed, sandbox }, signal) : []);
+        const foresight = foresee(deps, pod, plan.createSandbox ? [...plan.startInit, ...plan.start] : [], signal);
+        const sandbox = await sandboxFor(deps, { pod, observed, plan, ahead, trail }, signal);
+        const errors = sandbox ? await startAll(plan, { pod, observed, sandbox, foresight, trail }, signal) : [];
+        return outcomeOf(errors, trail);
       } catch (error) {
-        if (signal.aborted) throw abortError(signal);
-        return outcomeOf([error instanceof Error ? error : new Error(String(error))]);
+        if (!signal.aborted) return outcomeOf([error instanceof Error ? error : new Error(String(error))], trail);
+        await Promise.all(trail.rest);
+        throw abortError(signal);
       }
     },
   };
+}
+
+/** What fails is told by the pass itself, which then does it again. */
+async function lookAhead(deps: SandboxDeps, pod: Pod, plan: Plan, signal: AbortSignal): Promise<PassAhead> {
+  if (!plan.createSandbox && plan.startInit.length + plan.start.length === 0) return {};
+  try {
+    return { sandboxConfig: await prepareSandbox(deps, pod, plan.attempt, signal) };
+  } catch {
+    throwIfAborted(signal);
+    return {};
+  }
 }
 
 async function clearTheWay(
@@ -111,35 +131,57 @@ async function clearTheWay(
   await pruneInitContainers(deps, pod, observed);
 }
 
+interface Pass extends Tracked {
+  readonly pod: Pod;
+  readonly observed: RuntimePod;
+  readonly plan: Plan;
+  readonly ahead: PassAhead;
+}
+
+/** What a pass has made and begun. */
+interface Trail {
+  readonly sandboxes: string[];
+  readonly containers: string[];
+  readonly rest: Promise<void>[];
+}
+
+interface Tracked {
+  readonly trail: Trail;
+}
+
 /** The sandbox to start containers in, made where the plan says so; undefined when nothing is to be started. */
 async function sandboxFor(
   deps: PodRuntimeDeps,
-  pod: Pod,
-  observed: RuntimePod,
-  plan: Plan,
+  { pod, observed, plan, ahead: { sandboxConfig }, trail }: Pass,
   signal: AbortSignal,
 ): Promise<ReadySandbox | undefined> {
   if (plan.createSandbox) {
-    const sandbox = await runSandbox(deps, pod, plan.attempt, signal);
-    await deps.onSandboxReady(pod).catch((error: unknown) => {
+    const { status, ...sandbox } = await runSandbox(deps, pod, plan.attempt, sandboxConfig, signal);
+    trail.sandboxes.push(sandbox.id);
+    const { ips } = sandbox;
+    const isNew = observed.sandboxes.length + observed.containers.length === 0;
+    const seen = isNew ? { ...observed, ips, sandboxes: [status] } : undefined;
+    await deps.onSandboxReady(pod, seen).catch((error: unknown) => {
       if (!signal.aborted)
         deps.log.debug({ err: error, uid: pod.metadata.uid }, "new sandbox could not be reported, the pass goes on");
     });
     return sandbox;
   }
   if (plan.killPod || plan.sandboxId === undefined || plan.startInit.length + plan.start.length === 0) return undefined;
-  return { id: plan.sandboxId, config: await deps.configureSandbox(pod, plan.attempt, signal), ips: observed.ips };
+  const config = sandboxConfig ?? (await deps.configureSandbox(pod, plan.attempt, signal));
+  return { id: plan.sandboxId, config, ips: observed.ips };
 }
 
 /** Only when every error is a crash loop's does the earliest end of a back-off decide when to try again. */
-function outcomeOf(errors: readonly Error[]): SyncOutcome {
+function outcomeOf(errors: readonly Error[], { sandboxes, containers, rest }: Trail): SyncOutcome {
+  const done = { made: { sandboxes, containers }, rest: Promise.all(rest).then(() => undefined) };
   const error = errors[0];
-  if (!error) return {};
+  if (!error) return done;
   const ends = errors.map((each) =>
     each instanceof StartError && each.reason === "CrashLoopBackOff" ? each.retryAt : undefined,
   );
   const known = ends.filter((end) => end !== undefined);
-  return known.length === errors.length ? { error, retryAt: Math.min(...known) } : { error };
+  return known.length === errors.length ? { ...done, error, retryAt: Math.min(...known) } : { ...done, error };
 }
 
 type Remover = Pick<PodRuntimeDeps, "runtime" | "uninterrupted" | "log">;

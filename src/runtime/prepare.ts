@@ -24,6 +24,8 @@ import { buildContainerConfig } from "./container-config.ts";
 import { containerFiles } from "./container-files.ts";
 import { volumeMounts } from "./mounts.ts";
 import { buildSandboxConfig } from "./sandbox-config.ts";
+import type { ForesightDeps } from "./foresight.ts";
+import type { EnsuredImage } from "./images/puller.ts";
 import type { ContainerStart, StartDeps } from "./start-container.ts";
 import type { TargetFacts } from "./target-facts.ts";
 
@@ -67,10 +69,11 @@ export interface PrepareDeps {
 }
 
 /** What starting sandboxes and containers needs to be told. */
-export type Preparer = Pick<StartDeps, "configure" | "restartCountFromLogs" | "linkLog"> & {
-  /** @throws Error when the target's resolver file cannot be read or the host name is too long. */
-  configureSandbox(pod: Pod, attempt: number, signal: AbortSignal): Promise<PodSandboxConfig>;
-};
+export type Preparer = Pick<StartDeps, "configure" | "restartCountFromLogs" | "linkLog"> &
+  Pick<ForesightDeps, "loggedContainers"> & {
+    /** @throws Error when the target's resolver file cannot be read or the host name is too long. */
+    configureSandbox(pod: Pod, attempt: number, signal: AbortSignal): Promise<PodSandboxConfig>;
+  };
 
 /** Gathers what a pod's spec refers to (objects, services, addresses, the target's own files) into what the runtime is asked
  *  for, and puts the files that containers need on the target. */
@@ -80,6 +83,7 @@ export function createPreparer(deps: PrepareDeps): Preparer {
     configure: (start, image, restartCount, signal) =>
       configureContainer(deps, { ...start, image, restartCount }, signal),
     restartCountFromLogs: (pod, container, signal) => restartCountFromLogs(deps, pod, container, signal),
+    loggedContainers: (pod, signal) => loggedContainers(deps, pod, signal),
     linkLog: (start, config, containerId) => linkLog(deps, start, config, containerId),
   };
 }
@@ -116,7 +120,7 @@ async function configureSandbox(
 }
 
 interface ContainerRun extends ContainerStart {
-  readonly image: string;
+  readonly image: EnsuredImage;
   readonly restartCount: number;
 }
 
@@ -155,7 +159,7 @@ async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: 
   return buildContainerConfig({
     pod,
     container,
-    image,
+    image: image.imageRef,
     restartCount,
     environment,
     mounts: [...mounted, ...files.mounts],
@@ -220,8 +224,12 @@ async function referencedObjects(objects: ObjectCache, { metadata }: Pod, contai
 }
 
 /** An image that names no user runs as root. */
-async function imageUserOf(images: PrepareDeps["images"], image: string, signal: AbortSignal): Promise<ImageUser> {
-  const status = await images.imageStatus(ImageSpec.fromPartial({ image }), signal);
+async function imageUserOf(
+  images: PrepareDeps["images"],
+  { imageRef, image }: EnsuredImage,
+  signal: AbortSignal,
+): Promise<ImageUser> {
+  const status = image ?? (await images.imageStatus(ImageSpec.fromPartial({ image: imageRef }), signal));
   if (status?.uid) return { uid: status.uid.value };
   return status?.username ? { username: status.username } : { uid: 0n };
 }
@@ -256,6 +264,14 @@ async function restartCountFromLogs(
       log.info({ err: error, directory }, "cannot tell restart count from log directory");
     return 0;
   }
+}
+
+async function loggedContainers(
+  { fs, settings }: PrepareDeps,
+  pod: Pod,
+  signal: AbortSignal,
+): Promise<ReadonlySet<string>> {
+  return new Set((await fs.list(podLogDirectory(settings.podLogsDirectory, pod), signal)).map(({ name }) => name));
 }
 
 async function linkLog(

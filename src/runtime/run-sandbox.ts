@@ -1,4 +1,4 @@
-import { PodSandboxState, type PodSandboxConfig, RunPodSandboxRequest } from "../gen/cri.ts";
+import { type PodSandboxConfig, PodSandboxState, type PodSandboxStatus, RunPodSandboxRequest } from "../gen/cri.ts";
 import type { Pod } from "../objects.ts";
 import type { EventSink } from "../pipeline.ts";
 import { podReference } from "../pod/reference.ts";
@@ -15,21 +15,41 @@ export interface SandboxDeps {
   readonly uninterrupted: AbortSignal;
 }
 
-/** Makes a pod's sandbox and reads back its addresses. @throws what the runtime said, after the event that shows it. */
+/** A sandbox just made, as the runtime shows it. */
+export interface NewSandbox extends ReadySandbox {
+  readonly status: PodSandboxStatus;
+}
+
+/** Gathers a sandbox's configuration, and makes the directory for its containers' logs. */
+export async function prepareSandbox(
+  deps: Pick<SandboxDeps, "configureSandbox" | "fs">,
+  pod: Pod,
+  attempt: number,
+  signal: AbortSignal,
+): Promise<PodSandboxConfig> {
+  const config = await deps.configureSandbox(pod, attempt, signal);
+  if (config.logDirectory)
+    await deps.fs.apply([{ do: "mkdir", path: config.logDirectory, mode: 0o755, parents: true }], signal);
+  return config;
+}
+
+/** Makes a pod's sandbox and reads back its addresses. @param prepared what prepareSandbox gave, where it did before.
+ *  @throws what the runtime said, after the event that shows it. */
 export async function runSandbox(
   deps: SandboxDeps,
   pod: Pod,
   attempt: number,
+  prepared: PodSandboxConfig | undefined,
   signal: AbortSignal,
-): Promise<ReadySandbox> {
+): Promise<NewSandbox> {
   const { runtime, events, uninterrupted } = deps;
-  const config = await makeSandbox(deps, pod, attempt, signal);
+  const sandbox = await makeSandbox(deps, pod, prepared ?? attempt, signal);
   try {
-    const { status } = await runtime.podSandboxStatus(config.id, uninterrupted);
+    const { status } = await runtime.podSandboxStatus(sandbox.id, uninterrupted);
     if (status?.state !== PodSandboxState.SANDBOX_READY) throw new Error("pod sandbox ended right after its start");
     const network = status.network;
     const ips = network?.ip ? [network.ip, ...network.additionalIps.map(({ ip }) => ip)] : [];
-    return { ...config, ips };
+    return { ...sandbox, ips, status };
   } catch (error) {
     if (!signal.aborted)
       events.event(
@@ -45,13 +65,11 @@ export async function runSandbox(
 async function makeSandbox(
   deps: SandboxDeps,
   pod: Pod,
-  attempt: number,
+  prepared: PodSandboxConfig | number,
   signal: AbortSignal,
 ): Promise<{ id: string; config: PodSandboxConfig }> {
   try {
-    const config = await deps.configureSandbox(pod, attempt, signal);
-    if (config.logDirectory)
-      await deps.fs.apply([{ do: "mkdir", path: config.logDirectory, mode: 0o755, parents: true }], signal);
+    const config = typeof prepared === "number" ? await prepareSandbox(deps, pod, prepared, signal) : prepared;
     const request = RunPodSandboxRequest.fromPartial({ config });
     const { podSandboxId } = await deps.runtime.runPodSandbox(request, deps.uninterrupted);
     return { id: podSandboxId, config };

@@ -12,6 +12,8 @@ import type { EventSink, RuntimePod } from "../pipeline.ts";
 import { containerRestartCountAnnotation } from "../pod/labels.ts";
 import { containerReference } from "../pod/reference.ts";
 import type { Containers } from "../seams/runtime.ts";
+import type { Foresight } from "./foresight.ts";
+import type { EnsuredImage } from "./images/puller.ts";
 import { newestOf } from "./plan.ts";
 import { StartError } from "./start-error.ts";
 
@@ -28,16 +30,24 @@ export interface ContainerStart {
   readonly container: Container;
   readonly observed: RuntimePod;
   readonly sandbox: ReadySandbox;
+  readonly foresight: Foresight;
+}
+
+/** A container that runs. */
+export interface StartedContainer {
+  readonly id: string;
+  /** Resolves when its log is linked, or cannot be. */
+  readonly linked: Promise<void>;
 }
 
 export interface StartDeps {
   readonly runtime: Pick<Containers, "createContainer" | "startContainer" | "removeContainer">;
-  /** Makes sure that the image is there. @throws StartError. @returns what CreateContainer calls it. */
-  readonly ensureImage: (start: ContainerStart, signal: AbortSignal) => Promise<string>;
+  /** Makes sure that the image is there. @throws StartError. */
+  readonly ensureImage: (start: ContainerStart, signal: AbortSignal) => Promise<EnsuredImage>;
   /** Gathers what the container needs into its configuration, files on the target included. @throws StartError. */
   readonly configure: (
     start: ContainerStart,
-    image: string,
+    image: EnsuredImage,
     restartCount: number,
     signal: AbortSignal,
   ) => Promise<ContainerConfig>;
@@ -54,7 +64,11 @@ export interface StartDeps {
 /** Pulls, creates and starts one container. The signal interrupts before each step and during the pull; a call that creates or
  *  starts is never cut off, which would leave half-made things behind.
  *  @throws StartError whose reason and message the container's Waiting state shows. */
-export async function startContainer(deps: StartDeps, start: ContainerStart, signal: AbortSignal): Promise<void> {
+export async function startContainer(
+  deps: StartDeps,
+  start: ContainerStart,
+  signal: AbortSignal,
+): Promise<StartedContainer> {
   const { runtime, events, uninterrupted } = deps;
   const about = containerReference(start.pod, start.container.name);
   const failed = (reason: string, error: unknown): StartError => {
@@ -88,20 +102,21 @@ export async function startContainer(deps: StartDeps, start: ContainerStart, sig
     throw failed("RunContainerError", error);
   });
   events.event(about, "Normal", "Started", "Container started");
-  await deps.linkLog(start, config, containerId).catch((error: unknown) => {
+  const linked = deps.linkLog(start, config, containerId).catch((error: unknown) => {
     deps.log.debug({ err: error, containerId }, "log could not be linked");
   });
+  return { id: containerId, linked };
 }
 
 /** The restart count of the container to make. One that was created and never started (graftlet ended in between) is replaced
  *  by one of the same count: nothing of it has run. */
 async function nextCount(
   deps: StartDeps,
-  { pod, container, observed }: ContainerStart,
+  { pod, container, observed, foresight }: ContainerStart,
   signal: AbortSignal,
 ): Promise<number> {
   const last = newestOf(observed, container.name);
-  if (!last) return deps.restartCountFromLogs(pod, container, signal);
+  if (!last) return (await foresight.isUnlogged(container)) ? 0 : deps.restartCountFromLogs(pod, container, signal);
   if (last.state !== ContainerState.CONTAINER_CREATED) return restartCountOf(last) + 1;
   await deps.runtime.removeContainer(last.id, deps.uninterrupted).catch((error: unknown) => {
     if (!hasCode(error, "not_found")) throw error;

@@ -1,14 +1,17 @@
 import { ContainerState, PodSandboxState } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
+import { sideBySide } from "../lib/side-by-side.ts";
 import type { Pod, PodStatus } from "../objects.ts";
 import type {
   EventSink,
   ObjectRegistry,
+  PassAhead,
   PodCache,
   PodInspector,
   PodRuntime,
   Prober,
+  RuntimeIds,
   RuntimePod,
   Served,
   StatusSink,
@@ -20,7 +23,8 @@ import type { Passes } from "./pod-worker.ts";
 
 /** Directories and cgroup of a pod on the target. */
 export interface PodGround {
-  prepare(pod: Pod, signal: AbortSignal): Promise<void>;
+  /** @param empty nothing of the pod runs yet. */
+  prepare(pod: Pod, empty: boolean, signal: AbortSignal): Promise<void>;
   /** Gives back what a pod that is gone from the runtime used. Safe to repeat. */
   release(uid: string, signal: AbortSignal): Promise<void>;
 }
@@ -55,8 +59,8 @@ const retryMs = 10_000;
 export function createPasses(deps: PassDeps): Passes {
   /** Pods on which a pass acted without seeing the outcome: the cache may be behind. */
   const unseen = new Set<string>();
-  const look = async (uid: string, signal: AbortSignal): Promise<RuntimePod> => {
-    const observed = await deps.inspector.inspect(uid, signal);
+  const look = async (uid: string, signal: AbortSignal, made?: RuntimeIds): Promise<RuntimePod> => {
+    const observed = await deps.inspector.inspect(uid, signal, made);
     unseen.delete(uid);
     return observed;
   };
@@ -75,17 +79,27 @@ export function createPasses(deps: PassDeps): Passes {
       const holdUp = announceHoldUp(deps, pod);
       if (holdUp !== undefined) return { terminal: false, againMs: holdUp * deps.clock.jitter(1, 1.5) };
       deps.objects.register(pod);
-      await deps.ground.prepare(pod, signal);
-      await deps.volumes.mount(pod, signal);
+      let ahead: PassAhead = {};
+      await sideBySide(
+        [
+          (stop) => deps.ground.prepare(pod, isEmpty(observed), stop),
+          (stop) => deps.volumes.mount(pod, stop),
+          async (stop) => {
+            ahead = await deps.runtime.ahead(pod, observed, stop);
+          },
+        ],
+        signal,
+      );
       deps.prober.add(pod);
       unseen.add(uid);
-      const outcome = await deps.runtime.sync(pod, observed, signal);
+      const outcome = await deps.runtime.sync(pod, observed, ahead, signal);
       if (outcome.untouched) {
         unseen.delete(uid);
         return { terminal: false, againMs: nextPassMs(deps, outcome, false) };
       }
-      const after = await look(uid, signal);
+      const after = await look(uid, signal, outcome.made);
       const final = report(pod, after, false);
+      await outcome.rest;
       const terminal = final.phase === "Failed" || final.phase === "Succeeded";
       if (outcome.error)
         deps.log.debug(
@@ -156,4 +170,9 @@ function isAlive(pod: RuntimePod): boolean {
 function emptyPod(pod: Pod): RuntimePod {
   const { uid, name, namespace } = pod.metadata;
   return { uid, name, namespace, sandboxes: [], containers: [], ips: [], observedAt: 0 };
+}
+
+/** The runtime has nothing of the pod. */
+function isEmpty({ sandboxes, containers }: RuntimePod): boolean {
+  return sandboxes.length + containers.length === 0;
 }

@@ -23,10 +23,12 @@ export async function writeAtomically(
   payload: Payload,
   signal: AbortSignal,
 ): Promise<boolean> {
-  const current = await currentTarget(host, directory, signal);
-  const entries = await host.fs.list(directory, signal);
+  const [current, entries] = await Promise.all([
+    currentTarget(host, directory, signal),
+    host.fs.list(directory, signal),
+  ]);
   const names = entries.map(({ name }) => name);
-  const wanted = new Set([...payload.keys()].map((path) => path.split("/")[0] ?? path));
+  const wanted = namesIn(payload);
   // Directories here are mount points of other volumes: only links are ours to take away.
   const stale = entries
     .filter(({ name, kind }) => kind === "symlink" && !name.startsWith("..") && !wanted.has(name))
@@ -38,23 +40,43 @@ export async function writeAtomically(
     if (tidy.length > 0) await host.fs.apply(tidy, signal);
     return false;
   }
-  const target = versionName(clock, names);
   const missing = [...wanted].filter((name) => !names.includes(name));
   const changes: FileChange[] = [
     ...tidy,
+    ...newVersion(directory, versionName(clock, names), payload, missing),
+    ...stale.map((name): FileChange => ({ do: "remove", path: `${directory}/${name}` })),
+    ...(current === undefined ? [] : [{ do: "remove", path: `${directory}/${current}`, recursive: true } as const]),
+  ];
+  await host.fs.apply(changes, signal);
+  return true;
+}
+
+/** What writes a payload into a directory that is known to hold nothing, without a look. */
+export function firstFiles(clock: Clock, directory: string, payload: Payload): readonly FileChange[] {
+  return newVersion(directory, versionName(clock, []), payload, [...namesIn(payload)]);
+}
+
+/** @param missing names without a link. */
+function newVersion(
+  directory: string,
+  target: string,
+  payload: Payload,
+  missing: readonly string[],
+): readonly FileChange[] {
+  return [
     ...filesOf(`${directory}/${target}`, payload),
-    // Before the rename, so that it brings the new names too: until then their links lead nowhere.
     // A new name leads nowhere until the rename: with it all names change at once.
     ...missing.map(
       (name): FileChange => ({ do: "symlink", path: `${directory}/${name}`, target: `${dataLink}/${name}` }),
     ),
     { do: "symlink", path: `${directory}/${newDataLink}`, target },
     { do: "rename", from: `${directory}/${newDataLink}`, to: `${directory}/${dataLink}` },
-    ...stale.map((name): FileChange => ({ do: "remove", path: `${directory}/${name}` })),
-    ...(current === undefined ? [] : [{ do: "remove", path: `${directory}/${current}`, recursive: true } as const]),
   ];
-  await host.fs.apply(changes, signal);
-  return true;
+}
+
+/** The names that a payload makes right in its directory. */
+function namesIn(payload: Payload): ReadonlySet<string> {
+  return new Set([...payload.keys()].map((path) => path.split("/")[0] ?? path));
 }
 
 /** `..2026_01_31_12_00_00.123456789`: UTC and a random number, none of the names taken. */

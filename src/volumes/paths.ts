@@ -1,4 +1,5 @@
 import type { Pod, Volume } from "../objects.ts";
+import type { FileChange } from "../seams/host.ts";
 
 /** Directory of a pod on the target. */
 export function podDirectory(rootDir: string, uid: string): string {
@@ -8,6 +9,24 @@ export function podDirectory(rootDir: string, uid: string): string {
 /** Directory of a volume of a plugin such as `empty-dir`: `<root>/pods/<uid>/volumes/kubernetes.io~<plugin>/<name>`. */
 export function volumeDirectory(rootDir: string, uid: string, plugin: string, name: string): string {
   return `${podDirectory(rootDir, uid)}/volumes/kubernetes.io~${plugin}/${name}`;
+}
+
+const privateMode = 0o750;
+
+/** Makes a directory below one of a pod's own, which nobody but the node enters. Whoever comes first makes those.
+ *  @param part the pod's own directory that it lies in. */
+export function podSubdirectory(
+  rootDir: string,
+  uid: string,
+  part: "volumes" | "plugins",
+  { path, mode }: { readonly path: string; readonly mode: number },
+): readonly FileChange[] {
+  const own = podDirectory(rootDir, uid);
+  return [
+    { do: "mkdir", path: own, mode: privateMode, parents: true },
+    { do: "mkdir", path: `${own}/${part}`, mode: privateMode },
+    { do: "mkdir", path, mode, parents: true },
+  ];
 }
 
 /** Directory of the file `ready`, which says that an emptyDir was made; a kubelet that takes over looks for it. */

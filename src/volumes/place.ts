@@ -1,5 +1,6 @@
 import type { Pod } from "../objects.ts";
-import { writeAtomically } from "./atomic-writer.ts";
+import type { FileChange } from "../seams/host.ts";
+import { firstFiles, writeAtomically } from "./atomic-writer.ts";
 import type { SetUpDeps } from "./kinds/kind.ts";
 import { nestedMountPoints } from "./nested.ts";
 import { type Payload, payloadDigest } from "./payload.ts";
@@ -9,7 +10,8 @@ export interface Place {
   readonly pod: Pod;
   readonly volumeName: string;
   readonly path: string;
-  prepare(): Promise<void>;
+  /** Changes of files that make the directory, or those that are left once all else is done. */
+  prepare(): Promise<readonly FileChange[]>;
 }
 
 /** Puts a payload in its place. Does nothing at all, not even look, when the directory holds it. */
@@ -22,11 +24,14 @@ export async function place(
   const nested = nestedMountPoints(pod, volumeName);
   const digest = [payloadDigest(payload), ...nested].join("\n");
   if (deps.written.get(path) === digest) return;
-  await prepare();
-  await deps.host.fs.apply(
-    nested.map((name) => ({ do: "mkdir", path: `${path}/${name}`, mode: 0o755, parents: true })),
-    signal,
-  );
-  await writeAtomically(deps, path, payload, signal);
+  const directories: readonly FileChange[] = [
+    ...(await prepare()),
+    ...nested.map((name): FileChange => ({ do: "mkdir", path: `${path}/${name}`, mode: 0o755, parents: true })),
+  ];
+  if (deps.fresh) await deps.host.fs.apply([...directories, ...firstFiles(deps.clock, path, payload)], signal);
+  else {
+    await deps.host.fs.apply(directories, signal);
+    await writeAtomically(deps, path, payload, signal);
+  }
   deps.written.set(path, digest);
 }

@@ -2,6 +2,7 @@ import { type Backoff, createBackoff } from "../lib/backoff.ts";
 import { coalesce } from "../lib/coalesce.ts";
 import { CodedError, abortError, messageOf, throwIfAborted } from "../lib/errors.ts";
 import { onAbort } from "../lib/service-group.ts";
+import { kernelHasNoswap } from "../host/mounts.ts";
 import type { Pod, Volume } from "../objects.ts";
 import { podReference } from "../pod/reference.ts";
 import { kindOf } from "./kinds/index.ts";
@@ -14,6 +15,8 @@ export interface PodVolumes {
   readonly mounted: Map<string, VolumeReady>;
   /** Set-up of each volume by its name, one at a time: two writers in one directory would undo each other. */
   readonly setUps: Map<string, () => Promise<void>>;
+  /** Volumes of which something may be on the target; undefined: any. */
+  readonly touched: Set<string> | undefined;
   /** Set-ups under way. */
   readonly running: Set<Promise<unknown>>;
   /** Ends waits between tries, so that a changed object is tried at once. */
@@ -22,9 +25,11 @@ export interface PodVolumes {
   readonly ended: AbortController;
 }
 
-export function newPodVolumes(pod: Pod): PodVolumes {
+/** @param fresh nothing of the pod is on the target. */
+export function newPodVolumes(pod: Pod, fresh: boolean): PodVolumes {
   return {
     pod,
+    touched: fresh ? new Set<string>() : undefined,
     mounted: new Map<string, VolumeReady>(),
     setUps: new Map<string, () => Promise<void>>(),
     running: new Set<Promise<unknown>>(),
@@ -52,7 +57,12 @@ export interface SetUp {
 /** Sets up volumes by their kinds, with an event for each failure and a growing pause between tries. */
 export function createSetUp(given: VolumeDeps): SetUp {
   const { clock, log } = given;
-  const deps: SetUpDeps = { ...given, written: new Map<string, string>() };
+  let noswap: boolean | undefined;
+  const deps: Omit<SetUpDeps, "fresh"> = {
+    ...given,
+    written: new Map<string, string>(),
+    noswap: async (signal) => (noswap ??= await kernelHasNoswap(given.host, signal)),
+  };
   const retries = createBackoff({ clock, initialMs: firstRetryMs, maxMs: longestRetryMs });
 
   const attempt = createAttempt(deps, retries);
@@ -98,7 +108,7 @@ export function createSetUp(given: VolumeDeps): SetUp {
 }
 
 /** One try at one volume; never two at once. One that the loss of the target ends is made again once it is back. */
-function createAttempt(deps: SetUpDeps, retries: Backoff) {
+function createAttempt(deps: Omit<SetUpDeps, "fresh">, retries: Backoff) {
   return async function attempt(state: PodVolumes, volume: Volume): Promise<void> {
     const { signal: ended } = state.ended;
     const kind = kindOf(volume);
@@ -108,7 +118,9 @@ function createAttempt(deps: SetUpDeps, retries: Backoff) {
       throwIfAborted(ended);
       if (!kind) throw new CodedError("unimplemented", `no volume plugin matched: ${volume.name}`);
       const patience = deps.clock.within(longestTryMs, lost ? AbortSignal.any([ended, lost]) : ended);
-      state.mounted.set(volume.name, await kind.setUp(deps, state.pod, volume, patience));
+      const fresh = state.touched?.has(volume.name) === false;
+      state.touched?.add(volume.name);
+      state.mounted.set(volume.name, await kind.setUp({ ...deps, fresh }, state.pod, volume, patience));
       retries.reset(keyOf(state, volume));
     } catch (error) {
       if (ended.aborted) throw error;

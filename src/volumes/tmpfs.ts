@@ -6,7 +6,8 @@ import { allContainers } from "../pod/containers.ts";
 import { quantityValue } from "../pod/quantity.ts";
 import { nodeReference } from "../pod/reference.ts";
 import { podLimits } from "../pod/resources.ts";
-import type { VolumeDeps } from "./kinds/kind.ts";
+import type { SetUpDeps, VolumeDeps } from "./kinds/kind.ts";
+import { podSubdirectory } from "./paths.ts";
 
 const openToAll = 0o777;
 const onlyOwner = 0o700;
@@ -14,13 +15,16 @@ const onlyOwner = 0o700;
 /** A directory in memory. Where the target's user may not mount one, a directory on disk takes its place, in one of mode 0700,
  *  and an event on the node says so. */
 export async function memoryDirectory(
-  { host, events, nodeName }: VolumeDeps,
-  path: string,
-  options: TmpfsOptions,
+  { host, events, nodeName, rootDir, fresh, noswap }: SetUpDeps,
+  { uid, path }: { readonly uid: string; readonly path: string },
+  bound: TmpfsOptions,
   signal: AbortSignal,
 ): Promise<void> {
-  await host.fs.apply([{ do: "mkdir", path, mode: openToAll, parents: true }], signal);
-  if (await isMountPoint(host, path, signal)) return;
+  const [options] = await Promise.all([
+    noswap(signal).then((kept): TmpfsOptions => ({ ...bound, noswap: kept })),
+    host.fs.apply(podSubdirectory(rootDir, uid, "volumes", { path, mode: openToAll }), signal),
+  ]);
+  if (!fresh && (await isMountPoint(host, path, signal))) return;
   try {
     await mountTmpfs(host, path, options, signal);
   } catch (error) {

@@ -1,5 +1,6 @@
 import type { Timer } from "../lib/clock.ts";
-import { CodedError } from "../lib/errors.ts";
+import { CodedError, throwIfAborted } from "../lib/errors.ts";
+import { createSharedWork } from "../lib/shared-work.ts";
 import type { Pod } from "../objects.ts";
 import type { MountedVolume, VolumeGate } from "../pipeline.ts";
 import { referencedObjects } from "../pod/object-references.ts";
@@ -11,6 +12,8 @@ import { listPodDirectories, removePodDirectory, unmountAll } from "./teardown.t
 
 /** How long a pass waits for its volumes, milliseconds: the kubelet's. */
 const mountWaitMs = 123_000;
+/** How long finding out which pods have a directory may take, milliseconds. */
+const longestLookMs = 60_000;
 /** A token is not asked for more often than this, milliseconds. */
 const soonestRefreshMs = 1_000;
 
@@ -31,16 +34,21 @@ export function createVolumes(deps: VolumeDeps): Volumes {
   const setUp = createSetUp(deps);
   const refresher = createRefresher(deps, known, setUp);
 
-  const stateOf = (pod: Pod): PodVolumes => {
-    const state = known.get(pod.metadata.uid) ?? newPodVolumes(pod);
+  const past = createPast(deps);
+
+  const stateOf = async (pod: Pod, signal: AbortSignal): Promise<PodVolumes> => {
+    const { uid } = pod.metadata;
+    const fresh = !known.has(uid) && (await past.isFresh(uid, signal));
+    const state = known.get(uid) ?? newPodVolumes(pod, fresh);
     state.pod = pod;
-    known.set(pod.metadata.uid, state);
+    known.set(uid, state);
+    past.add(uid);
     return state;
   };
 
   return {
     async mount(pod, signal) {
-      const state = stateOf(pod);
+      const state = await stateOf(pod, signal);
       const volumes = usedVolumes(pod);
       const deadline = deps.clock.within(mountWaitMs, signal);
       await Promise.all(volumes.map((volume) => setUp.untilReady(state, volume, deadline)));
@@ -68,11 +76,34 @@ export function createVolumes(deps: VolumeDeps): Volumes {
       }
     },
     podDirectories: (signal) => listPodDirectories(deps.host, deps.rootDir, signal),
-    removePodDirectory: (uid, signal) => removePodDirectory(deps.host, deps.rootDir, uid, signal),
+    async removePodDirectory(uid, signal) {
+      await removePodDirectory(deps.host, deps.rootDir, uid, signal);
+      if (!known.has(uid)) past.delete(uid);
+    },
     stop() {
       refresher.stop();
       for (const state of known.values()) state.ended.abort();
     },
+  };
+}
+
+/** Which pods may have left something on the target: those that had a directory there when this node first looked, and those
+ *  that it set up itself. What a new pod has not left need not be looked for. */
+function createPast({ host, rootDir, clock }: VolumeDeps) {
+  const found = new Set<string>();
+  const shared = createSharedWork<void>(clock, longestLookMs);
+  let looked = false;
+  const look = async (signal: AbortSignal) => {
+    for (const uid of await listPodDirectories(host, rootDir, signal)) found.add(uid);
+    looked = true;
+  };
+  return {
+    async isFresh(uid: string, signal: AbortSignal): Promise<boolean> {
+      if (!looked) await shared(look, signal).catch(() => throwIfAborted(signal));
+      return looked && !found.has(uid);
+    },
+    add: (uid: string) => void found.add(uid),
+    delete: (uid: string) => void found.delete(uid),
   };
 }
 

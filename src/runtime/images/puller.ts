@@ -34,15 +34,23 @@ export interface ImagePullerDeps {
 export interface EnsuredImage {
   /** What the runtime calls the image. */
   readonly imageRef: string;
-  /** What the spec calls it. */
-  readonly userSpecified: string;
+  /** What the runtime says of it, where it was asked. */
+  readonly image?: Image;
 }
 
 export interface ImagePuller {
   /** Makes sure that a container's image is on the target, pulling it as its policy says. The signal interrupts waits and
-   *  pulls. @throws StartError InvalidImageName, ImageInspectError, ErrImageNeverPull, ErrImagePull, ImagePullBackOff,
+   *  pulls. @param seen what `look` found. @throws StartError InvalidImageName, ImageInspectError, ErrImageNeverPull, ErrImagePull, ImagePullBackOff,
    *  RegistryUnavailable or SignatureValidationFailed, those with a back-off with `retryAt`. */
-  ensure(pod: Pod, container: Container, sandbox: PodSandboxConfig, signal: AbortSignal): Promise<EnsuredImage>;
+  ensure(
+    pod: Pod,
+    container: Container,
+    sandbox: PodSandboxConfig,
+    signal: AbortSignal,
+    seen?: Image,
+  ): Promise<EnsuredImage>;
+  /** The image, where the container would be content with it. @throws what the runtime does. */
+  look(pod: Pod, container: Container, signal: AbortSignal): Promise<Image | undefined>;
 }
 
 interface Puller extends ImagePullerDeps {
@@ -61,6 +69,7 @@ interface Wanted {
   readonly spec: ImageSpec;
   readonly sandbox: PodSandboxConfig;
   readonly secrets: readonly Secret[];
+  readonly seen: Image | undefined;
 }
 
 const backoffMs = { initialMs: 10_000, maxMs: 300_000 };
@@ -77,17 +86,28 @@ export function createImagePuller(deps: ImagePullerDeps): ImagePuller {
     lastFailures: new Map(),
   };
   return {
-    async ensure(pod, container, sandbox, signal) {
+    async look(pod, container, signal) {
+      const image = withDefaultTag(container.image ?? "");
+      return policyOf(container, image) === "Always" ? undefined : deps.images.imageStatus(specOf(pod, image), signal);
+    },
+    async ensure(pod, container, sandbox, signal, seen) {
       const requested = container.image ?? "";
       const about = containerReference(pod, container.name);
       const image = taggedName(puller, about, requested);
-      const spec = ImageSpec.fromPartial({ image, annotations: { ...pod.metadata.annotations } });
       const secrets = await pullSecrets(puller, pod, signal);
-      const wanted: Wanted = { pod, about, requested, spec, sandbox, secrets };
-      const present = await presentImage(puller, wanted, container.imagePullPolicy ?? defaultPullPolicy(image), signal);
-      return { imageRef: present ?? (await pull(puller, wanted, signal)), userSpecified: requested };
+      const wanted: Wanted = { pod, about, requested, spec: specOf(pod, image), sandbox, secrets, seen };
+      const present = await presentImage(puller, wanted, policyOf(container, image), signal);
+      return present ? { imageRef: present.id, image: present } : pull(puller, wanted, signal);
     },
   };
+}
+
+function specOf({ metadata }: Pod, image: string): ImageSpec {
+  return ImageSpec.fromPartial({ image, annotations: { ...metadata.annotations } });
+}
+
+function policyOf({ imagePullPolicy }: Container, image: string): string {
+  return imagePullPolicy ?? defaultPullPolicy(image);
 }
 
 function taggedName({ events }: Puller, about: ObjectReference, requested: string): string {
@@ -125,13 +145,13 @@ async function pullSecrets({ objects, events, log }: Puller, pod: Pod, signal: A
 /** The image on the target where the policy is content with it; undefined: pull. */
 async function presentImage(
   puller: Puller,
-  { about, requested, spec }: Wanted,
+  { about, requested, spec, seen }: Wanted,
   policy: string,
   signal: AbortSignal,
-): Promise<string | undefined> {
+): Promise<Image | undefined> {
   const { events } = puller;
   if (policy === "Always") return undefined;
-  const image = await inspect(puller, about, spec, signal);
+  const image = seen ?? (await inspect(puller, about, spec, signal));
   if (image) {
     events.event(
       about,
@@ -139,7 +159,7 @@ async function presentImage(
       "Pulled",
       `Container image "${requested}" already present on machine and can be accessed by the pod`,
     );
-    return image.id;
+    return image;
   }
   if (policy !== "Never") return undefined;
   const message = `Container image "${requested}" is not present with pull policy of Never`;
@@ -163,7 +183,7 @@ async function inspect(
   }
 }
 
-async function pull(puller: Puller, wanted: Wanted, signal: AbortSignal): Promise<string> {
+async function pull(puller: Puller, wanted: Wanted, signal: AbortSignal): Promise<EnsuredImage> {
   const { events, clock, gate } = puller;
   const { about, requested } = wanted;
   const credentials = credentialsOf(wanted);
@@ -171,17 +191,20 @@ async function pull(puller: Puller, wanted: Wanted, signal: AbortSignal): Promis
   refuseInBackoff(puller, wanted, key);
   events.event(about, "Normal", "Pulling", `Pulling image "${requested}"`);
   const askedAt = clock.monotonic();
-  const { imageRef, pullMs, size, errors } = await gate.run(() => pullNow(puller, wanted, credentials, signal), signal);
+  const { imageRef, pullMs, image, errors } = await gate.run(
+    () => pullNow(puller, wanted, credentials, signal),
+    signal,
+  );
   if (imageRef === undefined) throw failed(puller, wanted, key, errors);
   const took = `${goDuration(Math.trunc(pullMs))} (${goDuration(Math.trunc(clock.monotonic() - askedAt))} including waiting)`;
   events.event(
     about,
     "Normal",
     "Pulled",
-    `Successfully pulled image "${requested}" in ${took}. Image size: ${size} bytes.`,
+    `Successfully pulled image "${requested}" in ${took}. Image size: ${image?.size ?? 0n} bytes.`,
   );
   forgetOld(puller);
-  return imageRef;
+  return { imageRef, ...(image?.id === imageRef && { image }) };
 }
 
 function credentialsOf({ spec, secrets }: Wanted): readonly Credentials[] {
@@ -214,7 +237,8 @@ function refuseInBackoff(
 interface PullOutcome {
   readonly imageRef: string | undefined;
   readonly pullMs: number;
-  readonly size: bigint;
+  /** What the name stands for now. */
+  readonly image?: Image | undefined;
   /** One for each attempt; empty after a success. */
   readonly errors: readonly unknown[];
 }
@@ -228,7 +252,7 @@ async function pullNow(
 ): Promise<PullOutcome> {
   const { clock, images } = puller;
   const startedAt = clock.monotonic();
-  if (!puller.mayPull()) return { imageRef: undefined, pullMs: 0, size: 0n, errors: [new Error("pull QPS exceeded")] };
+  if (!puller.mayPull()) return { imageRef: undefined, pullMs: 0, errors: [new Error("pull QPS exceeded")] };
   const { spec: image, sandbox: sandboxConfig } = wanted;
   const errors: unknown[] = [];
   using progress = watchLongPull(clock, (howFar) =>
@@ -240,14 +264,14 @@ async function pullNow(
       const request = PullImageRequest.fromPartial({ image, auth, sandboxConfig });
       const imageRef = await images.pullImage(request, signal, progress.onProgress);
       // The size is only told to users: not knowing it is no failure.
-      const status = await images.imageStatus(image, signal).catch(() => undefined);
-      return { imageRef, pullMs: clock.monotonic() - startedAt, size: status?.size ?? 0n, errors: [] };
+      const there = await images.imageStatus(image, signal).catch(() => undefined);
+      return { imageRef, pullMs: clock.monotonic() - startedAt, image: there, errors: [] };
     } catch (error) {
       if (signal.aborted) throw abortError(signal);
       errors.push(error);
     }
   }
-  return { imageRef: undefined, pullMs: clock.monotonic() - startedAt, size: 0n, errors };
+  return { imageRef: undefined, pullMs: clock.monotonic() - startedAt, errors };
 }
 
 function failed(puller: Puller, { about, requested }: Wanted, key: string, errors: readonly unknown[]): StartError {

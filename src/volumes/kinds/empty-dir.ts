@@ -1,6 +1,7 @@
 import { isMountPoint } from "../../host/mounts.ts";
 import { CodedError, hasCode } from "../../lib/errors.ts";
-import { emptyDirMarker, volumeDirectory } from "../paths.ts";
+import { emptyDirMarker, podSubdirectory, volumeDirectory } from "../paths.ts";
+import type { FileChange } from "../../seams/host.ts";
 import { memoryBound, memoryDirectory } from "../tmpfs.ts";
 import type { VolumeDeps, VolumeKind } from "./kind.ts";
 
@@ -15,26 +16,27 @@ export const emptyDir: VolumeKind = {
     const { medium = "", sizeLimit } = volume.emptyDir ?? {};
     if (medium !== "" && medium !== "Memory")
       throw new CodedError("unimplemented", `unknown storage medium ${JSON.stringify(medium)}`);
-    const path = volumeDirectory(deps.rootDir, pod.metadata.uid, "empty-dir", volume.name);
-    const marker = emptyDirMarker(deps.rootDir, pod.metadata.uid, volume.name);
+    const { rootDir, fresh } = deps;
+    const { uid } = pod.metadata;
+    const path = volumeDirectory(rootDir, uid, "empty-dir", volume.name);
+    const marker = emptyDirMarker(rootDir, uid, volume.name);
     const ready = { hostPath: path, readOnly: false };
+    const memory = medium === "Memory";
     if (
+      !fresh &&
       (await stands(deps, path, `${marker}/ready`, signal)) &&
-      (medium === "" || (await isMountPoint(deps.host, path, signal)))
+      (!memory || (await isMountPoint(deps.host, path, signal)))
     )
       return ready;
-    if (medium === "Memory") await memoryDirectory(deps, path, memoryBound(deps, pod, sizeLimit), signal);
-    else
-      await deps.host.fs.apply(
-        [
-          { do: "mkdir", path, parents: true },
-          { do: "chmod", path, mode: openToAll },
-        ],
-        signal,
-      );
+    if (memory) await memoryDirectory(deps, { uid, path }, memoryBound(deps, pod, sizeLimit), signal);
+    const directory: readonly FileChange[] = [
+      ...podSubdirectory(rootDir, uid, "volumes", { path, mode: openToAll }),
+      { do: "chmod", path, mode: openToAll },
+    ];
     await deps.host.fs.apply(
       [
-        { do: "mkdir", path: marker, mode: markerMode, parents: true },
+        ...(memory ? [] : directory),
+        ...podSubdirectory(rootDir, uid, "plugins", { path: marker, mode: markerMode }),
         { do: "write", path: `${marker}/ready`, data: "" },
       ],
       signal,

@@ -20,10 +20,14 @@ export interface VolumeDeps {
   readonly allocatable: () => Readonly<Record<string, string>>;
 }
 
-/** Adds what a volume's content was when it was last written. */
+/** Adds what is known of a volume, and of the target, from before. */
 export interface SetUpDeps extends VolumeDeps {
   /** Digest of the payload that a directory holds, by path; absent before this process wrote or checked it. */
   readonly written: Map<string, string>;
+  /** Nobody has made anything of this volume on the target yet, and what is not there need not be looked for. */
+  readonly fresh: boolean;
+  /** Whether memory can be kept out of swap there. */
+  readonly noswap: (signal: AbortSignal) => Promise<boolean>;
 }
 
 export interface VolumeReady extends MountedVolume {

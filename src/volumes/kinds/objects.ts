@@ -1,6 +1,6 @@
 import { hasCode } from "../../lib/errors.ts";
 import type { ConfigMap, Pod, Secret } from "../../objects.ts";
-import { volumeDirectory } from "../paths.ts";
+import { podSubdirectory, volumeDirectory } from "../paths.ts";
 import { type KeyItem, type KeySelection, configMapPayload, secretPayload } from "../payload.ts";
 import { place } from "../place.ts";
 import { memoryBound, memoryDirectory } from "../tmpfs.ts";
@@ -16,8 +16,9 @@ export const configMap: VolumeKind = {
     const source = volume.configMap ?? {};
     const selection = selectionOf(source, source.defaultMode);
     const payload = configMapPayload(await readConfigMap(deps, pod, source, signal), selection);
-    const path = volumeDirectory(deps.rootDir, pod.metadata.uid, "configmap", volume.name);
-    const prepare = () => deps.host.fs.apply([{ do: "mkdir", path, mode: openToAll, parents: true }], signal);
+    const { uid } = pod.metadata;
+    const path = volumeDirectory(deps.rootDir, uid, "configmap", volume.name);
+    const prepare = async () => podSubdirectory(deps.rootDir, uid, "volumes", { path, mode: openToAll });
     await place(deps, { pod, volumeName: volume.name, path, prepare }, payload, signal);
     return { hostPath: path, readOnly: true };
   },
@@ -33,8 +34,9 @@ export const secret: VolumeKind = {
       await readSecret(deps, pod, reference, signal),
       selectionOf(source, source.defaultMode),
     );
-    const path = volumeDirectory(deps.rootDir, pod.metadata.uid, "secret", volume.name);
-    const prepare = () => memoryDirectory(deps, path, memoryBound(deps, pod), signal);
+    const { uid } = pod.metadata;
+    const path = volumeDirectory(deps.rootDir, uid, "secret", volume.name);
+    const prepare = async () => memoryDirectory(deps, { uid, path }, memoryBound(deps, pod), signal).then(() => []);
     await place(deps, { pod, volumeName: volume.name, path, prepare }, payload, signal);
     return { hostPath: path, readOnly: true };
   },

@@ -30,9 +30,10 @@ export const projected: VolumeKind = {
     const sources = volume.projected?.sources ?? [];
     const mode = volume.projected?.defaultMode ?? defaultMode;
     const parts = await allOrErrors(sources.map((source) => project(deps, pod, source, mode, signal)));
-    const path = volumeDirectory(deps.rootDir, pod.metadata.uid, "projected", volume.name);
+    const { uid } = pod.metadata;
+    const path = volumeDirectory(deps.rootDir, uid, "projected", volume.name);
     const payload = new Map(parts.flatMap((part) => [...part.payload]));
-    const prepare = () => memoryDirectory(deps, path, memoryBound(deps, pod), signal);
+    const prepare = async () => memoryDirectory(deps, { uid, path }, memoryBound(deps, pod), signal).then(() => []);
     await place(deps, { pod, volumeName: volume.name, path, prepare }, payload, signal);
     const ends = parts.map(({ refreshAt }) => refreshAt).filter((end) => end !== undefined);
     return { hostPath: path, readOnly: true, ...(ends.length > 0 && { refreshAt: Math.min(...ends) }) };

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openCgroups, weightOf } from "../../../src/host/cgroups.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { type FakeHost, fakeHost } from "../../fakes/host.ts";
 
@@ -20,8 +21,10 @@ async function withVersion1(): Promise<FakeHost> {
   host.files.onChange(async (change) => {
     if (change.do !== "mkdir" || !change.path.startsWith("/sys/fs/cgroup/cpuset/")) return;
     const parts = change.path.slice("/sys/fs/cgroup/cpuset/".length).split("/");
-    for (let depth = 1; depth <= parts.length; depth++)
-      kernel(`/sys/fs/cgroup/cpuset/${parts.slice(0, depth).join("/")}`, "");
+    for (let depth = 1; depth <= parts.length; depth++) {
+      const directory = `/sys/fs/cgroup/cpuset/${parts.slice(0, depth).join("/")}`;
+      if (!host.files.tree("/sys/fs/cgroup").includes(`${directory}/cpuset.cpus`)) kernel(directory, "");
+    }
   });
   return host;
 }
@@ -75,15 +78,58 @@ test("removal goes depth first, through directories only, and names a cgroup tha
   await cgroups.ensure("/kubepods/pod1/c1", {}, never);
   await cgroups.ensure("/kubepods/pod2", {}, never);
   assert.deepEqual([...(await cgroups.children("/kubepods", never))].sort(), ["pod1", "pod2"]);
-  await cgroups.remove("/kubepods/pod1", never);
-  await cgroups.remove("/kubepods/pod1", never);
+  await cgroups.remove(["/kubepods/pod1"], never);
+  await cgroups.remove(["/kubepods/pod1"], never);
   assert.deepEqual(
     [await cgroups.children("/kubepods", never), await cgroups.children("/none", never)],
     [["pod2"], []],
   );
   host.files.put("/sys/fs/cgroup/kubepods/pod2/cgroup.procs", { data: "1\n" });
-  await assert.rejects(cgroups.remove("/kubepods/pod2", never), {
+  await assert.rejects(cgroups.remove(["/kubepods/pod2"], never), {
     code: "failed_precondition",
     message: "/sys/fs/cgroup/kubepods/pod2 still has processes in it",
   });
+});
+
+test("below a cgroup that was seen to, a new one is made by changes alone, and step by step when those no longer fit", async () => {
+  const host = await withVersion1();
+  const cgroups = await openCgroups(host, 1, never);
+  await cgroups.ensure("/kubepods", {}, never);
+  const { readFile } = host.fs;
+  let reads = 0;
+  host.fs.readFile = (...given) => {
+    reads += 1;
+    return readFile(...given);
+  };
+  const cpus = (path: string) => host.files.text(`/sys/fs/cgroup/cpuset${path}/cpuset.cpus`).trim();
+  await cgroups.make("/kubepods/pod1", limits, never);
+  assert.deepEqual([cpus("/kubepods/pod1"), reads], ["0-1", 0]);
+  // A processor less than when its CPUs were read: the kernel refuses what the parent does not have.
+  host.files.put("/sys/fs/cgroup/cpuset/kubepods/cpuset.cpus", { data: "0\n" });
+  const refuse = (path: string, data: unknown) => path.endsWith("/cpuset.cpus") && data === "0-1";
+  const files = host.fs.apply;
+  host.fs.apply = async (changes, signal) => {
+    if (changes.some((change) => change.do === "write" && refuse(change.path, change.data)))
+      throw new CodedError("permission_denied", "cpuset.cpus");
+    return files(changes, signal);
+  };
+  await cgroups.make("/kubepods/pod2", limits, never);
+  assert.equal(cpus("/kubepods/pod2"), "0");
+  assert.equal(host.files.text("/sys/fs/cgroup/pids/kubepods/pod2/pids.max"), "42");
+});
+
+test("what a runtime left in several cgroups goes with them, in one go where there is nothing", async () => {
+  const host = fakeHost({ clock: fakeClock() });
+  const cgroups = await openCgroups(host, 2, never);
+  for (const path of ["/kubepods/pod1/c1/init", "/kubepods/burstable/pod1"]) await cgroups.ensure(path, {}, never);
+  const list = host.fs.list;
+  let looks = 0;
+  host.fs.list = (...given) => {
+    looks += 1;
+    return list(...given);
+  };
+  await cgroups.remove(["/kubepods/burstable/pod1", "/kubepods/besteffort/pod1"], never);
+  assert.equal(looks, 0);
+  await cgroups.remove(["/kubepods/pod1", "/kubepods/burstable/pod1"], never);
+  assert.deepEqual(await cgroups.children("/kubepods", never), ["burstable"]);
 });

@@ -40,18 +40,18 @@ const withResources = (requests: Record<string, string>, limits: Record<string, 
 test("a pod's directories are private to the node and made once", async () => {
   const pod = aPod();
   const { host, ground } = rig([pod]);
-  await ground.prepare(pod, never);
+  await ground.prepare(pod, true, never);
   for (const path of ["", "/volumes", "/plugins", "/containers"])
     assert.equal((await host.fs.stat(`/root/pods/uid-1${path}`)).mode, 0o750);
   const made = host.files.changes.length;
-  await ground.prepare(pod, never);
+  await ground.prepare(pod, true, never);
   assert.equal(host.files.changes.length, made);
 });
 
 test("a pod that may use no more than its limits has them on its cgroup: cpu, memory, process IDs", async () => {
   const pod = withResources({ cpu: "250m", memory: "64Mi" }, { cpu: "500m", memory: "128Mi" });
   const { ground, read } = rig([pod]);
-  await ground.prepare(pod, never);
+  await ground.prepare(pod, true, never);
   const own = "/burstable/poduid-1";
   assert.deepEqual(
     [read(`${own}/cpu.max`), read(`${own}/memory.max`), read(`${own}/pids.max`)],
@@ -68,12 +68,12 @@ test("a pod with one container without a limit has none as a whole; best effort 
     ],
   });
   const { host, ground } = rig([open]);
-  await ground.prepare(open, never);
+  await ground.prepare(open, true, never);
   const files = host.files.tree("/sys/fs/cgroup/lab/kubepods/burstable/poduid-1").map((path) => path.split("/").at(-1));
   assert.deepEqual(files, ["cpu.weight", "pids.max"]);
   const nothing = aPod();
   const second = rig([nothing]);
-  await second.ground.prepare(nothing, never);
+  await second.ground.prepare(nothing, true, never);
   assert.deepEqual([second.read("/besteffort/cpu.weight"), second.read("/besteffort/poduid-1/cpu.weight")], ["1", "1"]);
 });
 
@@ -84,17 +84,17 @@ test("the Burstable tier weighs what its pods ask for together", async () => {
   ];
   const pods = [one];
   const { ground, read } = rig(pods);
-  await ground.prepare(one, never);
+  await ground.prepare(one, true, never);
   assert.equal(read("/burstable/cpu.weight"), "39");
   pods.push(two);
-  await ground.prepare(two, never);
+  await ground.prepare(two, true, never);
   assert.equal(read("/burstable/cpu.weight"), "157");
 });
 
 test("what a pod used is given back, whatever tier it was in, and may be taken again", async () => {
   const pod = withResources({ cpu: "1" });
   const { host, ground } = rig([pod]);
-  await ground.prepare(pod, never);
+  await ground.prepare(pod, true, never);
   // A cgroup's files go with it in the kernel.
   await host.fs.apply(
     host.files.tree("/sys/fs/cgroup/lab/kubepods/burstable/poduid-1").map((path) => ({ do: "remove", path })),
@@ -102,14 +102,14 @@ test("what a pod used is given back, whatever tier it was in, and may be taken a
   await ground.release("uid-1", never);
   await ground.release("uid-1", never);
   assert.ok(!host.files.tree("/sys/fs/cgroup/lab").some((path) => path.includes("poduid-1")));
-  await ground.prepare(pod, never);
+  await ground.prepare(pod, true, never);
   assert.ok(host.files.tree("/sys/fs/cgroup/lab").some((path) => path.endsWith("/burstable/poduid-1")));
 });
 
 test("under systemd the runtime's slices do it", async () => {
   const pod = aPod();
   const { host, ground } = rig([pod], { driver: "systemd", root: "/", perQos: true });
-  await ground.prepare(pod, never);
+  await ground.prepare(pod, true, never);
   await ground.release("uid-1", never);
   assert.deepEqual(host.files.tree("/sys/fs/cgroup"), ["/sys/fs/cgroup/cgroup.controllers"]);
 });
@@ -142,11 +142,11 @@ test("where the target's user may make no cgroup, pods start and end without", a
   host.files.onChange((change) => {
     if ("path" in change && change.path.startsWith("/sys/")) throw new CodedError("permission_denied", change.path);
   });
-  await ground.prepare(pod, never);
+  await ground.prepare(pod, true, never);
   await ground.release("uid-1", never);
   assert.equal((await host.fs.stat("/root/pods/uid-1")).kind, "directory");
   host.files.onChange((change) => {
     if ("path" in change && change.path.startsWith("/sys/")) throw new CodedError("resource_exhausted", change.path);
   });
-  await assert.rejects(ground.prepare(pod, never), { code: "resource_exhausted" });
+  await assert.rejects(ground.prepare(pod, true, never), { code: "resource_exhausted" });
 });

@@ -6,7 +6,7 @@ import { after, before, describe, it } from "node:test";
 import { NamespaceMode, PodSandboxConfig, SecurityProfile_ProfileType as ProfileType } from "../../../src/gen/cri.ts";
 import type { PrepareDeps } from "../../../src/runtime/prepare.ts";
 import { aContainer, aPod, observe } from "../../fakes/pods.ts";
-import { podOf, preparerIn, signal } from "./preparer.ts";
+import { noForesight, podOf, preparerIn, signal } from "./preparer.ts";
 
 let root = "";
 before(async () => void (root = await mkdtemp(join(tmpdir(), "graftlet-prepare-"))));
@@ -125,7 +125,7 @@ describe("a container's logs", () => {
       config: PodSandboxConfig.fromPartial({ logDirectory: join(root, "logs/default_p_uid-1") }),
       ips: [],
     };
-    const start = { pod, container, observed: observe([], []), sandbox };
+    const start = { pod, container, observed: observe([], []), sandbox, foresight: noForesight };
     await preparer.linkLog(start, config, "abc");
     const link = join(root, "links/p_default_c-abc.log");
     await assert.rejects(readlink(link), { code: "ENOENT" });

@@ -16,6 +16,7 @@ import { StartError } from "../../../src/runtime/start-error.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
 import { fakeHost } from "../../fakes/host.ts";
+import { noForesight } from "./preparer.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 
 const never = new AbortController().signal;
@@ -38,8 +39,8 @@ function rig(
       removeContainer: async (id) => void calls.push(`remove ${id}`),
       ...runtime,
     },
-    ensureImage: async () => "sha256:1",
-    configure: async (_start, image, restartCount) => {
+    ensureImage: async () => ({ imageRef: "sha256:1" }),
+    configure: async (_start, { imageRef: image }, restartCount) => {
       calls.push(`configure ${restartCount}`);
       return ContainerConfig.fromPartial({ image: { image } });
     },
@@ -55,6 +56,7 @@ function rig(
     container: c,
     observed: observe([aSandbox()], history),
     sandbox: { id: "box", config: PodSandboxConfig.fromPartial({}), ips: [] },
+    foresight: noForesight,
   };
   return { calls, events, go: (signal = never) => startContainer(deps, start, signal) };
 }
@@ -161,7 +163,7 @@ function sandboxRig(over: Partial<SandboxDeps["runtime"]> = {}) {
     events,
     uninterrupted: never,
   };
-  return { host, events, status, run: () => runSandbox(deps, aPod(), 0, never) };
+  return { host, events, status, run: (prepared?: PodSandboxConfig) => runSandbox(deps, aPod(), 0, prepared, never) };
 }
 
 test("a sandbox is made with its log directory there, and its addresses are read back, primary first", async () => {

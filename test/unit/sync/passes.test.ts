@@ -25,6 +25,7 @@ function rig(over: Partial<PassDeps> = {}) {
     cache: { get: () => world.seen, list: () => [world.seen] },
     inspector: { inspect: async () => (calls.push("inspect"), world.seen) },
     runtime: {
+      ahead: async () => (calls.push("ahead"), {}),
       sync: async () => (calls.push("sync"), world.outcome),
       kill: async (_observed, pod, grace) => void calls.push(`kill ${pod?.metadata.uid} ${grace}`),
       failures: () => new Map(),
@@ -59,6 +60,7 @@ test("a sync pass: status, objects, ground, volumes, probes, runtime; then it lo
     "register uid-1",
     "prepare uid-1",
     "mount uid-1",
+    "ahead",
     "probe uid-1",
     "sync",
     "inspect",
@@ -148,6 +150,7 @@ test("what ended during a pass is seen to at once: its event may be spent alread
 test("a pass that was cut off after it acted makes the next one look before it believes the cache", async () => {
   const { calls, passes } = rig({
     runtime: {
+      ahead: async () => ({}),
       sync: async () => Promise.reject(new Error("cut off")),
       kill: async () => undefined,
       failures: () => new Map(),

@@ -293,3 +293,29 @@ test("an API server that does not answer holds a pass up for 2m3s, and not the n
   await bench.clock.advance(123_000);
   await first;
 });
+
+test("nothing is looked for where a new pod cannot have left anything; where one did, before a restart or a failure, it is", async () => {
+  const bench = volumeBench();
+  bench.setConfigMap("m", { a: "1" });
+  const looks: string[] = [];
+  const { lstat, readlink, realpath } = bench.host.fs;
+  Object.assign(bench.host.fs, {
+    lstat: (...given: Parameters<typeof lstat>) => (looks.push("lstat"), lstat(...given)),
+    readlink: (...given: Parameters<typeof readlink>) => (looks.push("readlink"), readlink(...given)),
+    realpath: (...given: Parameters<typeof realpath>) => (looks.push("realpath"), realpath(...given)),
+  });
+  const memory: Volume = { name: "w", emptyDir: { medium: "Memory" } };
+  const pod = podWith([configMap, memory, { name: "x", emptyDir: {} }]);
+  const stage = bench.start();
+  await stage.mount(pod, never);
+  assert.equal(looks.length, 0);
+  assert.equal(await bench.text(`${directoryOf("configmap")}/a`), "1");
+  for (const part of ["", "/volumes", "/plugins"])
+    assert.equal((await bench.host.fs.stat(`${rootDir}/pods/uid-1${part}`)).mode, 0o750);
+  await bench.start().mount(pod, never);
+  assert.ok(looks.includes("readlink") && looks.includes("realpath"));
+  looks.length = 0;
+  await stage.unmount("uid-1", never);
+  await stage.mount(pod, never);
+  assert.ok(looks.includes("readlink"), "the same pod again");
+});

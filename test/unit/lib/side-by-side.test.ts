@@ -1,0 +1,29 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { onAbort } from "../../../src/lib/service-group.ts";
+import { sideBySide } from "../../../src/lib/side-by-side.ts";
+
+const never = new AbortController().signal;
+
+test("works run at the same time, and all have ended when the first failure is told", async () => {
+  const told: string[] = [];
+  const bothBegan = Promise.withResolvers<void>();
+  await sideBySide([async () => bothBegan.promise, async () => bothBegan.resolve()], never);
+  const stopped = async (stop: AbortSignal) => {
+    await onAbort(stop);
+    await Promise.resolve();
+    told.push("ended");
+    throw new Error("was stopped");
+  };
+  await assert.rejects(sideBySide([stopped, async () => Promise.reject(new Error("no room"))], never), {
+    message: "no room",
+  });
+  assert.deepEqual(told, ["ended"]);
+});
+
+test("the caller's signal reaches all", async () => {
+  const giveUp = new AbortController();
+  const waiting = sideBySide([onAbort, onAbort], giveUp.signal);
+  giveUp.abort();
+  await waiting;
+});
