@@ -1,48 +1,77 @@
+import { posix } from "node:path";
 import type { NodeConfig } from "./config/node-config.ts";
-import { acquireLock } from "./host/lock.ts";
+import { missingDirectories, ownDirectory, readGroundRecord, writeGroundRecord } from "./host/ground-record.ts";
+import { acquireLocks, type HeldLocks, type LockRequest, LockTaken } from "./host/lock.ts";
 import type { Clock } from "./lib/clock.ts";
 import { codeOf, hasCode, messageOf } from "./lib/errors.ts";
-import type { Host } from "./seams/host.ts";
-import { type Sharing, TargetError } from "./seams/provider.ts";
-import { serverName } from "./server/healthz.ts";
+import type { Logger } from "./lib/log.ts";
+import { refuseNeighbour, runtimeInUse } from "./neighbour.ts";
+import { logLinksDirectory } from "./node-setup.ts";
+import { type Target, TargetError } from "./seams/provider.ts";
 
-const kubeletHealthPort = 10_248;
-/** Whoever listens there and says nothing for so long, milliseconds, is no kubelet. */
-const answerWithinMs = 2_000;
+export type ClaimedTarget = Pick<Target, "host" | "sharing" | "runtimeSocket">;
 
 export interface ClaimDeps {
-  readonly host: Host;
-  readonly sharing: Sharing;
+  readonly target: ClaimedTarget;
   readonly clock: Clock;
+  readonly log: Logger;
 }
 
-/** Makes sure that this is the only agent on its root directory, and that no kubelet runs on the target. Nodes that share
- *  their runtime leave each other's pods alone, so they may stand side by side.
- *  @returns what gives the root directory back. @throws TargetError, one sentence, when it is in use or cannot be written;
- *  unavailable and deadline_exceeded as the host does. */
-export async function claimTarget(
-  { host, sharing, clock }: ClaimDeps,
-  { rootDir }: Pick<NodeConfig, "rootDir">,
-  signal: AbortSignal,
-): Promise<AsyncDisposable> {
-  const directory = `${rootDir}/graftlet`;
+/** A target that is this node's to work on. */
+export interface Claim extends AsyncDisposable {
+  /** Takes the target again where the claim was lost with the connection; does nothing while it stands.
+   *  @throws TargetError RuntimeInUse when somebody else has taken it meanwhile. */
+  renew(signal: AbortSignal): Promise<void>;
+}
+
+export type ClaimedNode = Pick<NodeConfig, "nodeName" | "rootDir"> & {
+  readonly kubelet: Pick<NodeConfig["kubelet"], "podLogsDir">;
+};
+
+/** How long, and how often, a lock that was lost is tried for: what held it for us may live on for a moment, milliseconds. */
+const renewMs = 15_000;
+const renewEveryMs = 500;
+/** How long the runtime may take to be found, milliseconds. */
+const findMs = 10_000;
+
+/** Makes sure that this is the only agent on its root directory, and on its runtime unless it is shared, and that no kubelet runs
+ *  on the target. Notes in the root directory whose it is, and what the node found missing on the target.
+ *  @throws TargetError, one sentence, when somebody else is there (RuntimeInUse), or the root directory cannot be written or
+ *  locked; unavailable and deadline_exceeded as the host does. */
+export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: AbortSignal): Promise<Claim> {
+  const { host, sharing } = deps.target;
+  const { nodeName, rootDir } = node;
+  const record = await readGroundRecord(host.fs, rootDir, signal);
+  const ground = [`${rootDir}/pods`, node.kubelet.podLogsDir, logLinksDirectory];
+  const made = record?.made ?? (await missingDirectories(host.fs, ground, signal));
+  await makeLockFile(host, rootDir, signal);
+  let held = await take(deps, rootDir, signal);
+  try {
+    await refuseNeighbour({ host, sharing, clock: deps.clock }, signal);
+    if (record?.node !== nodeName) await writeGroundRecord(host.fs, rootDir, { node: nodeName, made }, signal);
+  } catch (error) {
+    await held[Symbol.asyncDispose]();
+    throw error;
+  }
+  return {
+    async renew(stop) {
+      if (!held.isOver()) return;
+      held = await takeAgain(deps, rootDir, stop);
+      await refuseNeighbour({ host, sharing, clock: deps.clock }, stop);
+      deps.log.info({ rootDir }, "the lock on the root directory, lost with the connection, is taken again");
+    },
+    [Symbol.asyncDispose]: () => held[Symbol.asyncDispose](),
+  };
+}
+
+async function makeLockFile(host: ClaimedTarget["host"], rootDir: string, signal: AbortSignal): Promise<void> {
+  const directory = ownDirectory(rootDir);
   try {
     await host.fs.apply([{ do: "mkdir", path: directory, mode: 0o700, parents: true }], signal);
-    await host.fs.apply([{ do: "write", path: `${directory}/lock`, data: "", mode: 0o600 }], signal);
+    await host.fs.apply([{ do: "write", path: lockFile(rootDir), data: "", mode: 0o600 }], signal);
   } catch (error) {
     throw unwritable(rootDir, error);
   }
-  const lock = await acquireLock(host, `${directory}/lock`, signal).catch((error: unknown) => {
-    throw unlockable(rootDir, error);
-  });
-  const neighbour = await kubeletOn(host, clock.within(answerWithinMs, signal));
-  if (neighbour === "none" || (neighbour === "sharing graftlet" && sharing === "shared")) return lock;
-  await lock[Symbol.asyncDispose]();
-  throw new TargetError(
-    "RuntimeInUse",
-    "failed_precondition",
-    `another agent answers on the target's port ${kubeletHealthPort} (RuntimeInUse): stop the kubelet or graftlet that runs there, for two agents on one runtime delete each other's pods`,
-  );
 }
 
 /** What says nothing of the root directory, but of the way to it. */
@@ -68,16 +97,98 @@ function unwritable(rootDir: string, cause: unknown): unknown {
       );
 }
 
-function unlockable(rootDir: string, cause: unknown): unknown {
+/** The file that whoever works on a root directory locks. */
+export function lockFile(rootDir: string): string {
+  return `${ownDirectory(rootDir)}/lock`;
+}
+
+/** Tries until what held the locks before has ended. @throws TargetError RuntimeInUse when it is somebody else who holds them. */
+async function takeAgain(deps: ClaimDeps, rootDir: string, signal: AbortSignal): Promise<HeldLocks> {
+  const deadline = deps.clock.monotonic() + renewMs;
+  for (;;) {
+    try {
+      return await take(deps, rootDir, signal);
+    } catch (error) {
+      if (!(error instanceof TargetError && error.reason === "RuntimeInUse") || deps.clock.monotonic() >= deadline)
+        throw error;
+    }
+    await deps.clock.sleep(renewEveryMs, signal);
+  }
+}
+
+/** Locks the root directory, and the directory of the runtime's socket: there two nodes meet whatever their root directories,
+ *  and whichever machine each of them runs on. @throws TargetError RuntimeInUse. */
+function take(deps: ClaimDeps, rootDir: string, signal: AbortSignal): Promise<HeldLocks> {
+  return lockTarget(deps, rootDir, [{ path: lockFile(rootDir) }], signal);
+}
+
+/** Holds locks of a root directory's, and the one of the runtime where that is known and can be locked. @throws TargetError RuntimeInUse. */
+export async function lockTarget(
+  { target, clock, log }: ClaimDeps,
+  rootDir: string,
+  own: readonly LockRequest[],
+  signal: AbortSignal,
+): Promise<HeldLocks> {
+  const { host, sharing } = target;
+  const directory = await socketDirectory(target, clock.within(findMs, signal)).catch((error: unknown) => {
+    if (hasCode(error, "unavailable", "cancelled")) throw error;
+    log.info({ err: error }, "the runtime is not found yet: whether another node has it is not looked at");
+    return undefined;
+  });
+  try {
+    if (directory === undefined) return await acquireLocks(host, own, signal);
+    const runtime: LockRequest = { path: directory, shared: sharing === "shared" };
+    return await acquireLocks(host, [...own, runtime], signal).catch(async (error: unknown) => {
+      if (error instanceof LockTaken || hasCode(error, "not_found") || isOfTheWay(error)) throw error;
+      log.info(
+        { err: error },
+        "the runtime's directory cannot be locked: whether another node has it is not looked at",
+      );
+      return acquireLocks(host, own, signal);
+    });
+  } catch (error) {
+    throw unlockable(rootDir, directory, error);
+  }
+}
+
+/** Whether no other graftlet works with the runtime now. */
+export async function isAlone({ target, clock }: Omit<ClaimDeps, "log">, signal: AbortSignal): Promise<boolean> {
+  try {
+    const path = await socketDirectory(target, clock.within(findMs, signal));
+    if (path === undefined) return false;
+    await using _lock = await acquireLocks(target.host, [{ path }], signal);
+    return true;
+  } catch (error) {
+    if (hasCode(error, "unavailable", "cancelled")) throw error;
+    return false;
+  }
+}
+
+async function socketDirectory(
+  { host, runtimeSocket }: ClaimedTarget,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  if (!runtimeSocket) return undefined;
+  const socket = await runtimeSocket(signal);
+  return host.fs.realpath(socket, signal).then(posix.dirname, (error: unknown) => {
+    if (!hasCode(error, "not_found")) throw error;
+    return host.fs.realpath(posix.dirname(socket), signal);
+  });
+}
+
+function unlockable(rootDir: string, runtimeDirectory: string | undefined, cause: unknown): unknown {
   if (isOfTheWay(cause)) return cause;
   const directory = `--root-dir ${JSON.stringify(rootDir)}`;
-  if (hasCode(cause, "failed_precondition"))
-    return new TargetError(
-      "RuntimeInUse",
-      "failed_precondition",
-      `${directory} is in use by another graftlet (RuntimeInUse): stop that one, or name another directory`,
-      { cause },
-    );
+  if (cause instanceof LockTaken)
+    return cause.path === runtimeDirectory
+      ? runtimeInUse(
+          `the container runtime in ${cause.path} on the target is in use by another graftlet (RuntimeInUse): stop that one, or let all of them share it (sharing: shared), for nodes that do not share a runtime delete each other's pods`,
+          cause,
+        )
+      : runtimeInUse(
+          `${directory} is in use by another graftlet (RuntimeInUse): stop that one, or name another directory`,
+          cause,
+        );
   return new TargetError(
     "RootDirUnusable",
     codeOf(cause),
@@ -86,24 +197,4 @@ function unlockable(rootDir: string, cause: unknown): unknown {
       : `${directory} cannot be locked (${messageOf(cause)}): name a directory on a file system that has locks`,
     { cause },
   );
-}
-
-/** What answers on the health port as a kubelet's health endpoint does. */
-async function kubeletOn(host: Host, signal: AbortSignal): Promise<"none" | "kubelet" | "sharing graftlet"> {
-  const connection = await host.dial({ host: "127.0.0.1", port: kubeletHealthPort }, signal).catch(() => undefined);
-  if (!connection) return "none";
-  try {
-    connection.setEncoding("utf8");
-    connection.write("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-    const { promise, resolve } = Promise.withResolvers<string>();
-    connection.once("data", (text: string) => resolve(text));
-    connection.once("error", () => resolve(""));
-    connection.once("end", () => resolve(""));
-    signal.addEventListener("abort", () => resolve(""), { once: true });
-    const answer = await promise;
-    if (!answer.startsWith("HTTP/1.")) return "none";
-    return answer.toLowerCase().includes(`\r\nserver: ${serverName("shared")}\r\n`) ? "sharing graftlet" : "kubelet";
-  } finally {
-    connection.destroy();
-  }
 }

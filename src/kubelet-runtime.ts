@@ -20,8 +20,6 @@ export interface RuntimeParts {
   readonly config: NodeConfig;
   readonly target: Target;
   readonly ownerLabels: Readonly<Record<string, string>>;
-  /** Where log collectors look for links to container logs, on the target. */
-  readonly containerLogsDir: string;
   readonly objects: ObjectCache;
   readonly tokens: TokenSource;
   readonly services: ServiceLister;
@@ -62,7 +60,7 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
   const layout = createCgroupLayout({ runtime, kubelet, log });
   const { network } = target;
   const settings = {
-    ...podSettings(config, parts.ownerLabels, parts.containerLogsDir),
+    ...podSettings(config, parts.ownerLabels),
     ...(network && { network }),
   };
   const preparer = createPreparer({

@@ -6,6 +6,7 @@ import { type RuntimeStages, composeRuntime } from "./kubelet-runtime.ts";
 import type { Clock } from "./lib/clock.ts";
 import { rfc3339 } from "./lib/rfc3339.ts";
 import { type Service, onAbort } from "./lib/service-group.ts";
+import { logLinksDirectory } from "./node-setup.ts";
 import type { Node, Pod, PodStatus } from "./objects.ts";
 import type { RuntimePod, Waker } from "./pipeline.ts";
 import { generateStatus } from "./pod/status.ts";
@@ -20,8 +21,6 @@ import { type PodManager, createPodManager } from "./sync/pod-manager.ts";
 import { type PodWorkers, createPodWorkers } from "./sync/pod-workers.ts";
 import { createSyncLoop } from "./sync/sync-loop.ts";
 
-/** Where log collectors look for links to container logs, on the target. */
-const containerLogsDir = "/var/log/containers";
 /** How long a stopping node waits for calls to the runtime that are under way, milliseconds. */
 const drainMs = 20_000;
 
@@ -86,7 +85,7 @@ function composeStages(
     const pod = pods.get(uid);
     if (pod) statuses.set(pod, statusOf(pod, now, false));
   };
-  const stages = composeRuntime({ ...deps, ...cluster, ...observed, pods, containerLogsDir, onSandboxReady });
+  const stages = composeRuntime({ ...deps, ...cluster, ...observed, pods, onSandboxReady });
   const probes = createProbes({
     ...target,
     clock,
@@ -140,7 +139,7 @@ function composeFlow(
     cache,
     inspector: pleg,
     podLogsDir: kubelet.podLogsDir,
-    containerLogsDir,
+    containerLogsDir: logLinksDirectory,
   });
   const housekeeping = createHousekeeping({
     ...common,

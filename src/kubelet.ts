@@ -4,8 +4,10 @@ import { createNodeWatch, createServiceLister } from "./api/listers.ts";
 import { createObjectCaches } from "./api/objects.ts";
 import { createTokenSource } from "./api/tokens.ts";
 import type { PairStore } from "./certificates/pair-store.ts";
+import type { Claim } from "./claim.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { ContainerState } from "./gen/cri.ts";
+import { changedFacts, type HostFacts, readFacts } from "./host/facts.ts";
 import { createTargetClock } from "./host/target-clock.ts";
 import { composeServer } from "./kubelet-server.ts";
 import { composeSync } from "./kubelet-sync.ts";
@@ -23,12 +25,15 @@ import type { Waker } from "./pipeline.ts";
 import { createPleg } from "./pleg/pleg.ts";
 import { nodeLabel } from "./pod/labels.ts";
 import { createLogReader } from "./runtime/logs/reader.ts";
-import { readTerminationMessage } from "./runtime/termination-message.ts";
-import type { Target, TargetLink } from "./seams/provider.ts";
+import { readTerminationMessage, readWrittenMessage } from "./runtime/termination-message.ts";
+import type { Host } from "./seams/host.ts";
+import { type Target, TargetError, type TargetLink } from "./seams/provider.ts";
 
 export interface KubeletDeps {
   readonly config: NodeConfig;
   readonly target: Target;
+  /** That the target is this node's. */
+  readonly claim: Pick<Claim, "renew">;
   readonly client: ApiClient;
   /** Where a certificate of that name is kept. */
   readonly store: (name: string) => PairStore;
@@ -36,21 +41,22 @@ export interface KubeletDeps {
   readonly log: Logger;
 }
 
-/** Runs one node until the signal aborts, or until a remote target has booted: builds every stage in the order of the pipeline,
+/** Runs one node until the signal aborts, or until a remote target has booted, has changed while it was out of reach, or was
+ *  somebody else's then: builds every stage in the order of the pipeline,
  *  hands each what it asks of the others, and starts them. Pods stay as they are when it ends.
- *  @returns `rebooted` when the node should be run anew.
+ *  @returns `again` when the node should be run anew.
  *  @throws the first failure of a service, such as a port that is taken, in one sentence. */
-export async function runKubelet(deps: KubeletDeps, given: AbortSignal): Promise<"stopped" | "rebooted"> {
-  const rebooted = new AbortController();
-  const signal = AbortSignal.any([given, rebooted.signal]);
+export async function runKubelet(deps: KubeletDeps, given: AbortSignal): Promise<"stopped" | "again"> {
+  const anew = new AbortController();
+  const signal = AbortSignal.any([given, anew.signal]);
   const cluster = observeCluster(deps);
   const waker: Waker = { wake: (uid, cause) => sync.workers.wake(uid, cause) };
-  const target = await observeTarget(deps, cluster, waker, { signal, onReboot: () => rebooted.abort() });
+  const target = await observeTarget(deps, cluster, waker, { signal, onReboot: () => anew.abort() });
   const sync = composeSync(deps, cluster, target, waker);
   const { pods, statuses } = sync;
   const server = await composeServer({ ...target, ...deps, addresses: target.agent, pods, statuses }, signal);
   await runGroup([...server, ...cluster.running, ...target.running, ...sync.running], signal);
-  return rebooted.signal.aborted && !given.aborted ? "rebooted" : "stopped";
+  return anew.signal.aborted && !given.aborted ? "again" : "stopped";
 }
 
 /** What the cluster says: this node's object, services, the objects that pods refer to; and where events go. */
@@ -76,12 +82,13 @@ export type Cluster = ReturnType<typeof observeCluster>;
 
 /** What the target shows: its pods, its logs, its health; and the Node that tells the cluster of it. */
 async function observeTarget(
-  { config, target, client, clock, log }: KubeletDeps,
+  { config, target, claim, client, clock, log }: KubeletDeps,
   { events, nodes }: Cluster,
   waker: Waker,
   { signal, onReboot }: { readonly signal: AbortSignal; readonly onReboot: () => void },
 ) {
   const { host, runtime, sharing } = target;
+  const { fs } = host;
   const ownerLabels: Record<string, string> = sharing === "shared" ? { [nodeLabel]: config.nodeName } : {};
   const isRunning = async (id: string, stop: AbortSignal) =>
     (await runtime.containerStatus(id, stop)).status?.state === ContainerState.CONTAINER_RUNNING;
@@ -92,7 +99,8 @@ async function observeTarget(
     log,
     ownerLabels,
     waker,
-    terminationMessage: (status, stop) => readTerminationMessage({ fs: host.fs, logs }, status, stop),
+    terminationMessage: (status, stop, written) => readTerminationMessage({ fs, logs }, status, stop, written),
+    writtenMessage: (status, stop) => readWrittenMessage({ fs }, status, stop),
   });
   const rights = createTargetRights(target, { log });
   await rights.read(signal);
@@ -125,8 +133,9 @@ async function observeTarget(
     ready: async (stop) => void (await Promise.all([pleg.ready(stop), health.answered(stop)])),
   };
   const { link } = target;
-  const { bootID } = agent;
-  const reboot = link && createRebootWatch({ host, link, bootID, onReboot, clock, log });
+  const { facts } = agent;
+  const unfit = (stop: AbortSignal) => unfitness(claim, facts, host, stop);
+  const reboot = link && createRebootWatch({ host, link, bootID: facts.bootID, unfit, onReboot, clock, log });
   const way = link && reboot ? [reboot, tellOfLink(link, agent.hurry)] : [];
   const targetClock = createTargetClock({ ...target, clock, log });
   const podCidr = createPodCidr({ nodes, runtime, clock, log });
@@ -142,6 +151,23 @@ async function observeTarget(
     agent,
     running,
   };
+}
+
+/** Why a node cannot go on after its target was out of reach. */
+async function unfitness(
+  claim: Pick<Claim, "renew">,
+  facts: HostFacts,
+  host: Host,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  try {
+    await claim.renew(signal);
+  } catch (error) {
+    if (error instanceof TargetError) return error.message;
+    throw error;
+  }
+  const changed = changedFacts(facts, await readFacts(host, signal));
+  return changed.length > 0 ? `other than before: ${changed.join(", ")}` : undefined;
 }
 
 /** The node's status says at once when its target is lost, and when it is back. */

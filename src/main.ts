@@ -2,20 +2,27 @@
 import { parseCommandLine } from "./config/command-line.ts";
 import { processIo } from "./config/process-io.ts";
 import { CodedError, messageOf } from "./lib/errors.ts";
+import { processTerminal } from "./terminal.ts";
 
 /** The process edge: flags ▷ configuration ▷ nodes ▷ run until a signal. What the nodes need is loaded only when they run. */
 async function main(): Promise<number> {
   const io = processIo();
   const asked = parseCommandLine(process.argv.slice(2), io);
-  if (asked.kind !== "run") {
+  if (asked.kind === "help" || asked.kind === "version") {
     process.stdout.write(`${asked.text}\n`);
     return 0;
   }
-  const [{ runNodes }, { providers }] = await Promise.all([import("./nodes.ts"), import("../providers/index.ts")]);
+  const { providers } = await import("../providers/index.ts");
   const stop = new AbortController();
   for (const name of ["SIGTERM", "SIGINT"] as const)
     process.once(name, () => stop.abort(new CodedError("cancelled", `stopped by ${name}`)));
-  return (await runNodes({ ...asked, providers, env: io.env, signal: stop.signal })) ? 0 : 1;
+  const { signal } = stop;
+  if (asked.kind === "remove") {
+    const { runRemoval } = await import("./removal.ts");
+    return (await runRemoval({ ...asked, providers, terminal: processTerminal(), signal })) ? 0 : 1;
+  }
+  const { runNodes } = await import("./nodes.ts");
+  return (await runNodes({ ...asked, providers, env: io.env, signal })) ? 0 : 1;
 }
 
 main().then(

@@ -7,6 +7,9 @@ import type { ContainerLogLimits } from "./seams/provider.ts";
 import type { ServerConfig } from "./server/ports.ts";
 import { kubeletVersion } from "./version.ts";
 
+/** Where log collectors look for links to container logs, on the target. */
+export const logLinksDirectory = "/var/log/containers";
+
 /** What the Node object and its status are made from. */
 export function nodeSettings({ kubelet, ...config }: NodeConfig): NodeSettings {
   return {
@@ -38,7 +41,6 @@ export function nodeSettings({ kubelet, ...config }: NodeConfig): NodeSettings {
 export function podSettings(
   { kubelet, nodeName, rootDir }: NodeConfig,
   ownerLabels: Readonly<Record<string, string>>,
-  logLinksDirectory: string,
 ): PodSettings {
   return {
     nodeName,

@@ -7,7 +7,9 @@ import { claimTarget } from "./claim.ts";
 import { kubeletAddresses } from "./kubelet-address.ts";
 import { clientFor, identityOf } from "./identity.ts";
 import { type Service, runGroup } from "./lib/service-group.ts";
+import type { NodeSettings } from "./node/node-agent.ts";
 import { containerLogLimits, nodeSettings } from "./node-setup.ts";
+import { lastRenewed } from "./node/lease.ts";
 import { createTroubleTeller, untilReachable, untilWorthATry } from "./node/unreachable.ts";
 import { type ProviderFactory, TargetError } from "./seams/provider.ts";
 import { graftletVersion, kubeletVersion } from "./version.ts";
@@ -94,8 +96,9 @@ async function runNode({ config: given, providers, env, clock, log, signal }: No
 
 /** Runs the node on its target once that can be reached and worked on, for as long as the target lives. What is wrong with a
  *  target on another machine is its Node's condition, and tried again.
- *  @returns `again` when it should be run anew: the target has booted, or was lost while the node started. */
-export async function runOnTarget(deps: KubeletDeps, signal: AbortSignal): Promise<"stopped" | "again"> {
+ *  @returns `again` when it should be run anew: the target has booted, is another's or not as it was, or was lost while the
+ *  node started. */
+export async function runOnTarget(deps: Omit<KubeletDeps, "claim">, signal: AbortSignal): Promise<"stopped" | "again"> {
   const { config, target, client, clock, log } = deps;
   const { host, link } = target;
   if (!link) return runClaimed(deps, signal);
@@ -116,14 +119,30 @@ export async function runOnTarget(deps: KubeletDeps, signal: AbortSignal): Promi
       if (error.message !== told)
         log.warn({ err: error, reason: error.reason }, "the node cannot start on its target, will try again");
       told = error.message;
-      await teller.tell(error, signal);
+      if (!(error.reason === "RuntimeInUse" && (await isKept(deps, identity, signal))))
+        await teller.tell(error, signal);
       await untilWorthATry({ link, clock }, signal);
     }
   }
 }
 
-async function runClaimed(deps: KubeletDeps, signal: AbortSignal): Promise<"stopped" | "again"> {
-  const { config, target, clock } = deps;
-  await using _claim = await claimTarget({ ...target, clock }, config, signal);
-  return (await runKubelet(deps, signal)) === "rebooted" ? "again" : "stopped";
+async function runClaimed(deps: Omit<KubeletDeps, "claim">, signal: AbortSignal): Promise<"stopped" | "again"> {
+  await using claim = await claimTarget(deps, deps.config, signal);
+  return await runKubelet({ ...deps, claim }, signal);
+}
+
+/** Whether somebody has renewed the node's Lease in the last half of its time: then another graftlet keeps this very node, and
+ *  says of it what is to be said. */
+async function isKept(
+  { client, clock, log }: Omit<KubeletDeps, "claim">,
+  { nodeName, leaseSeconds }: NodeSettings,
+  signal: AbortSignal,
+): Promise<boolean> {
+  try {
+    const renewedAt = await lastRenewed(client, nodeName, signal);
+    return renewedAt !== undefined && clock.now() - renewedAt < leaseSeconds * 500;
+  } catch (error) {
+    if (!signal.aborted) log.warn({ err: error, code: codeOf(error) }, "the node's lease could not be read");
+    return false;
+  }
 }

@@ -21,6 +21,7 @@ const stages = [
   "stats",
   "certificates",
   "plugin-registry",
+  "remove",
 ];
 const parts: Readonly<Record<string, readonly string[]>> = {
   lib: [],

@@ -23,6 +23,7 @@ export const criProvider: ProviderFactory = async ({
     host,
     runtime,
     sharing,
+    runtimeSocket: () => Promise.resolve(runtimeSocket),
     async [Symbol.asyncDispose]() {
       await runtime[Symbol.asyncDispose]();
       await host[Symbol.asyncDispose]();

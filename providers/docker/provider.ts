@@ -20,6 +20,7 @@ export const dockerProvider: ProviderFactory = async ({
     host,
     runtime,
     sharing: "shared",
+    runtimeSocket: () => Promise.resolve(settings.socket),
     async [Symbol.asyncDispose]() {
       await runtime[Symbol.asyncDispose]();
       await host[Symbol.asyncDispose]();

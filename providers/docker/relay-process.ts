@@ -6,29 +6,37 @@ import { ProcessConnection } from "./process-connection.ts";
 
 const maxWordsBytes = 16 * 1024;
 
-/** Starts a relay and waits until it is connected. @param connected what it writes to standard error then.
+/** Starts a relay and waits until it is connected. @param said what it writes to standard error then.
  *  @returns the connection that it carries; destroying it ends the relay.
  *  @throws CodedError unavailable with the relay's words when it cannot connect; the signal's reason. */
 export async function startRelay(
   { host, clock }: { readonly host: Pick<Host, "spawn">; readonly clock: Clock },
   argv: readonly string[],
-  connected: RegExp,
+  said: RegExp,
   signal: AbortSignal,
 ): Promise<Duplex> {
-  const process = await host.spawn(argv);
-  const onAbort = () => process.kill("SIGKILL");
-  signal.addEventListener("abort", onAbort, { once: true });
+  // Once connected it outlives the signal: it may have to hand on what it has read.
+  const waiting = new AbortController();
+  const onAbort = () => waiting.abort(signal.reason);
   if (signal.aborted) onAbort();
+  else signal.addEventListener("abort", onAbort, { once: true });
   try {
-    const words = await wordsUntil(process, connected);
+    const process = await host.spawn(argv, waiting.signal);
+    return await connected(process, said, clock, signal);
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+  }
+}
+
+async function connected(process: HostProcess, said: RegExp, clock: Clock, signal: AbortSignal): Promise<Duplex> {
+  try {
+    const words = await wordsUntil(process, said);
     throwIfAborted(signal);
-    if (connected.test(words)) return new ProcessConnection(process, clock);
+    if (said.test(words)) return new ProcessConnection(process, clock);
     throw new CodedError("unavailable", reasonIn(words));
   } catch (error) {
     await process[Symbol.asyncDispose]();
     throw error;
-  } finally {
-    signal.removeEventListener("abort", onAbort);
   }
 }
 

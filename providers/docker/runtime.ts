@@ -1,5 +1,6 @@
 import type { Runtime } from "../../src/seams/runtime.ts";
 import { createStreamServer } from "../../src/streams/stream-server.ts";
+import { dockerBelongings } from "./belongings.ts";
 import { createCapabilities } from "./capabilities.ts";
 import { createDocker } from "./client.ts";
 import { dockerContainers } from "./containers.ts";
@@ -41,6 +42,7 @@ export function dockerRuntime({ requestTimeoutMs, ...given }: DockerRuntimeOptio
     ...dockerLogs(parts),
     events: dockerEvents(parts),
     lacks: capabilities.lacks,
+    belongings: (signal) => dockerBelongings(parts, signal),
     async [Symbol.asyncDispose]() {
       await streamServer[Symbol.asyncDispose]();
       docker.close();

@@ -20,7 +20,7 @@ const removeMs = 30_000;
  *  @param image one whose program runs until it is ended. @returns undefined where not even a plain container starts.
  *  @throws CodedError when the daemon does not answer. */
 export async function runTrials(parts: DockerParts, image: string, signal: AbortSignal): Promise<Trials | undefined> {
-  await removeLeftOvers(parts, signal);
+  for (const id of await trialContainers(parts, signal)) await forceRemove(parts, id, signal);
   const attempt = (hostConfig: HostConfig) => start(parts, image, hostConfig, signal);
   const [privileged, lowOomScore] = await Promise.all([attempt({ Privileged: true }), attempt({ OomScoreAdj: -998 })]);
   const failed = [privileged, lowOomScore].some((outcome) => outcome !== "works");
@@ -28,10 +28,13 @@ export async function runTrials(parts: DockerParts, image: string, signal: Abort
   return { privileged, lowOomScore };
 }
 
-/** Those of a graftlet that was killed in the middle of its trials. */
-async function removeLeftOvers(parts: DockerParts, signal: AbortSignal): Promise<void> {
-  const filters = JSON.stringify({ label: [`${trialLabel}=${parts.nodeName}`] });
-  const left = await parts.docker.call(
+/** IDs of this node's trial containers: those of a graftlet that was killed in the middle of its trials. */
+export async function trialContainers(
+  { docker, nodeName }: Pick<DockerParts, "docker" | "nodeName">,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const filters = JSON.stringify({ label: [`${trialLabel}=${nodeName}`] });
+  const left = await docker.call(
     (engine, abortSignal) =>
       ask<{ readonly Id: string }[]>(engine, {
         path: "/containers/json",
@@ -40,7 +43,7 @@ async function removeLeftOvers(parts: DockerParts, signal: AbortSignal): Promise
       }),
     signal,
   );
-  for (const { Id } of left) await forceRemove(parts, Id, signal);
+  return left.map(({ Id }) => Id);
 }
 
 /** As root: what a user without capabilities of its own can have says nothing about those that root gets. */

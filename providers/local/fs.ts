@@ -29,6 +29,12 @@ export function localFs(): HostFs {
       throwIfAborted(signal);
       return openFile(path, noFollow);
     },
+    async readEnd(path, bytes, signal) {
+      throwIfAborted(signal);
+      await using file = await openFile(path, true);
+      const { size } = await file.stat();
+      return await file.read(Math.max(0, size - bytes), bytes);
+    },
     list: (path) =>
       coded(path, async () =>
         (await fsp.readdir(path, { withFileTypes: true })).map(

@@ -31,7 +31,8 @@ export async function openConnection(config: SshConfig, signal: AbortSignal): Pr
   const credentials = await loginOf(config);
   const client = new ssh2.Client();
   const refused: { by?: LinkError } = {};
-  await ready(client, connectConfig(config, credentials, { check, refused }), { config, refused, signal });
+  const socket = connect({ host: config.host, port: config.port });
+  await ready(client, connectConfig(config, credentials, { check, refused }), { config, socket, refused, signal });
   client.setNoDelay(true);
   // One listener for each socket that the target listens on.
   client.setMaxListeners(0);
@@ -50,7 +51,8 @@ export async function openConnection(config: SshConfig, signal: AbortSignal): Pr
     close() {
       lose(new Error("closed by graftlet"));
       client.end();
-      client.destroy();
+      // A peer that is not there any more would never close its half.
+      socket.destroySoon();
     },
   };
 }
@@ -98,12 +100,12 @@ function connectConfig(config: SshConfig, credentials: Credentials, { check, ref
 
 interface Attempt {
   readonly config: SshConfig;
+  readonly socket: Socket;
   readonly refused: { readonly by?: LinkError };
   readonly signal: AbortSignal;
 }
 
-function ready(client: Client, settings: Settings, { config, refused, signal }: Attempt): Promise<void> {
-  const socket = connect({ host: config.host, port: config.port });
+function ready(client: Client, settings: Settings, { config, socket, refused, signal }: Attempt): Promise<void> {
   const greeted = listenIn(client, socket);
   return new Promise((resolve, reject) => {
     const finish = (settle: () => void) => {

@@ -26,7 +26,8 @@ const prohibited = 1;
 /** Connections from the target, as channels of the link; by a program on the target where sshd forwards nothing, or where the
  *  socket is root's and the login is not. @see Host.dial */
 export function createDialer({ link, spawn, privileges, clock }: DialerOptions): Host["dial"] {
-  let unixForwarded = false;
+  /** Those on which sshd has forwarded to a socket. */
+  const forwarding = new WeakSet<Connection>();
   const relayed = async (to: Address, signal: AbortSignal, refused: CodedError): Promise<Duplex> => {
     const { relays } = await privileges(signal);
     for (const program of relays) {
@@ -49,7 +50,7 @@ export function createDialer({ link, spawn, privileges, clock }: DialerOptions):
     try {
       const channel = await openForward(connection, to, signal);
       link.exchanged();
-      if ("unix" in to) unixForwarded = true;
+      if ("unix" in to) forwarding.add(connection);
       return channelStream(channel, connection.lost);
     } catch (error) {
       throwIfAborted(signal);
@@ -57,7 +58,7 @@ export function createDialer({ link, spawn, privileges, clock }: DialerOptions):
       const refused = failureOf(to, error);
       if ("unix" in to) {
         // OpenSSH gives one answer for a forwarding that is not allowed, a socket that is another's, and one that is not there.
-        const certain = unixForwarded && (await privileges(signal)).as !== "sudo";
+        const certain = forwarding.has(connection) && (await privileges(signal)).as !== "sudo";
         if (certain) throw refused;
       } else if (channelRefusal(error) !== prohibited) throw refused;
       return relayed(to, signal, refused);
@@ -84,7 +85,7 @@ function openForward({ client, lost }: Connection, to: Address, signal: AbortSig
     if ("unix" in to) client.openssh_forwardOutStreamLocal(to.unix, done);
     else client.forwardOut("127.0.0.1", 0, to.host, to.port, done);
   });
-  return unlessAborted(channel, signal).catch((error: unknown) => {
+  return unlessAborted(unlessAborted(channel, lost), signal).catch((error: unknown) => {
     void channel.then(discard, () => undefined);
     throw error;
   });

@@ -22,6 +22,12 @@ export interface FindDeps {
   readonly log: Logger;
 }
 
+/** A runtime, and the path of its socket on the target. */
+export interface FoundRuntime {
+  readonly runtime: Runtime;
+  readonly socket: string;
+}
+
 /** Finds the target's runtime: the socket that is named, or the first known one that answers as a runtime.
  *  @throws CodedError unavailable when the target cannot be reached; failed_precondition, one sentence that lists what was
  *  tried, when no runtime answers. */
@@ -29,7 +35,7 @@ export async function findRuntime(
   { host, make, log }: FindDeps,
   wanted: "auto" | { readonly socket: string },
   signal: AbortSignal,
-): Promise<Runtime> {
+): Promise<FoundRuntime> {
   const tried: string[] = [];
   for (const socket of wanted === "auto" ? knownSockets : [wanted.socket]) {
     const refused = await host.fs.stat(socket, signal).then(
@@ -44,7 +50,7 @@ export async function findRuntime(
     try {
       const { runtimeName, runtimeVersion } = await runtime.version(signal);
       log.info({ socket, runtime: `${runtimeName} ${runtimeVersion}` }, "found the target's runtime");
-      return runtime;
+      return { runtime, socket };
     } catch (error) {
       await runtime[Symbol.asyncDispose]();
       tried.push(`${socket} (${reasonOf(error)})`);

@@ -63,6 +63,8 @@ export function sshFs({ pool, sftp: session, runAlone, clock }: FsOptions): Host
       const stop = within(signal);
       return openFile({ path, noFollow, client: await session(stop), stat: statOf, within }, stop);
     },
+    readEnd: (path, bytes, signal) =>
+      ask(path, `gl_end ${quote(path)} ${bytes}`, { maxBytes: Math.max(bytes, shortBytes), ...(signal && { signal }) }),
     list: async (path, signal) =>
       parseEntries(await ask(path, `gl_list ${quote(path)}`, { maxBytes: listingBytes, ...(signal && { signal }) })),
     stat: (path, signal) => statOf(path, true, signal),
@@ -89,16 +91,23 @@ export function sshFs({ pool, sftp: session, runAlone, clock }: FsOptions): Host
     },
     async apply(changes, signal) {
       if (changes.length === 0) return throwIfAborted(signal);
-      const script = applyScript(changes);
-      const stop = within(signal);
-      if (script.length > scriptLimit) {
-        const { stdout, stderr } = await runAlone(alone(script), stop);
-        return failedAt(changes, Number(stdout.toString("latin1").trim()), stderr);
-      }
-      const { words, stderr } = await pool.ask({ script, outcome: changesMade, maxBytes: shortBytes }, stop);
-      failedAt(changes, Number(words[0]), stderr);
+      await makeChanges({ pool, runAlone }, changes, within(signal));
     },
   };
+}
+
+async function makeChanges(
+  { pool, runAlone }: Pick<FsOptions, "pool" | "runAlone">,
+  changes: readonly FileChange[],
+  stop: AbortSignal,
+): Promise<void> {
+  const script = applyScript(changes);
+  if (script.length > scriptLimit) {
+    const { stdout, stderr } = await runAlone(alone(script), stop);
+    return failedAt(changes, Number(stdout.toString("latin1").trim()), stderr);
+  }
+  const { words, stderr } = await pool.ask({ script, outcome: changesMade, maxBytes: shortBytes }, stop);
+  failedAt(changes, Number(words[0]), stderr);
 }
 
 function answerOf(path: string, { stdout, stderr, words }: Answer): Buffer {

@@ -48,6 +48,7 @@ export function lateRuntime(
     podSandboxStats: async (id, signal) => (await find(signal)).podSandboxStats?.(id, signal),
     listPodSandboxStats: async (filter, signal) => (await find(signal)).listPodSandboxStats?.(filter, signal) ?? [],
     logRoots: async (signal) => (await find(signal)).logRoots?.(signal) ?? [],
+    belongings: async (signal) => (await find(signal)).belongings?.(signal) ?? [],
     lacks: (feature) => found()?.lacks?.(feature),
     async *events(signal) {
       const { events } = await find(signal);

@@ -37,10 +37,10 @@ const delays: Readonly<Record<LinkReason, readonly [number, number]>> = {
   HostKeyMismatch: [300_000, 600_000],
   HostKeyUnknown: [60_000, 600_000],
   LoginRefused: [30_000, 300_000],
-  NoSessions: [5_000, 60_000],
+  NoSessions: [5_000, 30_000],
   LoginShellHangs: [2_000, 30_000],
-  NoPosixShell: [5_000, 60_000],
-  NoSftp: [5_000, 60_000],
+  NoPosixShell: [5_000, 30_000],
+  NoSftp: [5_000, 30_000],
 };
 
 /** Milliseconds until the next attempt, before jitter. Pure.

@@ -7,7 +7,7 @@ gl_group=$$; gl_start=0
 if read -r gl_s </proc/$$/stat; then gl_group_in ${"${gl_s##*) }"}; fi 2>/dev/null
 if read -r gl_s </proc/$gl_group/stat; then gl_start_in ${"${gl_s##*) }"}; fi 2>/dev/null`;
 
-/** What every shell of ours knows before it is asked anything: functions in POSIX sh, besides head -c, stat -c and readlink, which
+/** What every shell of ours knows before it is asked anything: functions in POSIX sh, besides head -c, tail -c, stat -c and readlink, which
  *  GNU, busybox and toybox have alike. Their arguments come quoted; data comes as a format for printf. Standard output and error
  *  of the session are kept as 5 and 6. A function fails with a non-zero status and the system's words on standard error; commands
  *  see the C locale, so that these are the same everywhere. */
@@ -73,6 +73,12 @@ gl_read() {
   elif [ -d "$1" ]; then gl_say "$1" 'Is a directory'
   elif [ -e "$1" ]; then gl_say "$1" 'Not a regular file'
   else stat -L -c %F -- "$1" >/dev/null; fi
+}
+gl_end() {
+  if [ -L "$1" ] || { [ -e "$1" ] && [ ! -f "$1" ]; }; then gl_say "$1" 'Not a regular file'; return; fi
+  gl_f=$(stat -c %d:%i -- "$1") || return
+  if [ "$(stat -L -c %d:%i /proc/self/fd/7)" = "$gl_f" ]; then tail -c "$2" <&7
+  else gl_say "$1" 'Not a regular file'; fi 7<"$1"
 }
 gl_list() {
   [ -d "$1" ] || { stat -L -c %F -- "$1" >/dev/null && gl_say "$1" 'Not a directory'; return; }

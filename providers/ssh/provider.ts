@@ -15,7 +15,7 @@ import { type DockerConfig, readDockerConfig } from "../docker/config.ts";
 import { dockerRuntime } from "../docker/runtime.ts";
 import { openBridge } from "./bridge.ts";
 import { type SshConfig, readSshConfig } from "./config.ts";
-import { type Protocol, findRuntime } from "./find-runtime.ts";
+import { type FoundRuntime, type Protocol, findRuntime } from "./find-runtime.ts";
 import { type SshHost, sshHost } from "./host.ts";
 import { lateRuntime } from "./late-runtime.ts";
 import type { Link } from "./link.ts";
@@ -33,13 +33,14 @@ export const sshProvider: ProviderFactory = async (options) => {
     protocol === "docker"
       ? Promise.resolve(dockerRuntime({ ...options, config: { ...docker, socket }, host }))
       : bridgedCri({ ...options, host, requestTimeoutMs }, socket, cri);
-  const runtime = foundRuntime(options, host, make, config);
+  const { runtime, find } = foundRuntime(options, host, make, config);
   return {
     host,
     runtime,
     sharing: cri.sharing,
     link: troubleOf(host.link),
     network: networkOf(config),
+    runtimeSocket: async (signal) => (await find(signal)).socket,
     missingRights: async (signal) => missingRights(await host.privileges(signal)),
     ...(config.rootDir !== undefined && { rootDir: config.rootDir }),
     async [Symbol.asyncDispose]() {
@@ -114,20 +115,24 @@ function foundRuntime(
   host: SshHost,
   make: (socket: string, protocol: Protocol) => Promise<Runtime>,
   { runtime: wanted }: SshConfig,
-): Runtime {
-  let found: Runtime | undefined;
-  const shared = createSharedWork<Runtime>(clock, findMs);
-  const find = async (signal: AbortSignal): Promise<Runtime> => {
+): { readonly runtime: Runtime; readonly find: (signal: AbortSignal) => Promise<FoundRuntime> } {
+  let found: FoundRuntime | undefined;
+  const shared = createSharedWork<FoundRuntime>(clock, findMs);
+  const find = async (signal: AbortSignal): Promise<FoundRuntime> => {
     // A link that is down says why; a runtime would only say that it does not answer.
     await host.link.connection(signal);
     return (found ??= await shared((until) => findRuntime({ host, make, log }, wanted, until), signal));
   };
-  return {
-    ...lateRuntime(find, () => found),
+  const runtime = {
+    ...lateRuntime(
+      async (signal) => (await find(signal)).runtime,
+      () => found?.runtime,
+    ),
     async [Symbol.asyncDispose]() {
-      await found?.[Symbol.asyncDispose]();
+      await found?.runtime[Symbol.asyncDispose]();
     },
   };
+  return { runtime, find };
 }
 
 /** After a break gRPC finds out in its own time that the bridge leads to the target again: calls wait for that, milliseconds. */

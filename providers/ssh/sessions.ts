@@ -144,7 +144,8 @@ function createPlaces({ link, clock, log }: SessionsOptions) {
           found.sessions += 1;
           return found;
         }
-        if (!(await grow(signal))) await rest(signal);
+        // Where none is left, the link says why.
+        if (!(await grow(signal)) && link.connections().length > 0) await rest(signal);
       }
     },
   };
@@ -173,17 +174,11 @@ async function openChannel(
     if ("exec" in start) client.exec(start.exec, done);
     else client.subsys(start.subsystem, done);
   });
-  if (!signal) return channel;
-  const onAbort = Promise.withResolvers<never>();
-  const abort = () => onAbort.reject(abortError(signal));
-  signal.addEventListener("abort", abort, { once: true });
   try {
-    return await Promise.race([channel, onAbort.promise]);
+    return await unlessAborted(unlessAborted(channel, lost), signal);
   } catch (error) {
     void channel.then(discard, () => undefined);
     throw error;
-  } finally {
-    signal.removeEventListener("abort", abort);
   }
 }
 

@@ -1,8 +1,9 @@
 import type { Clock } from "../../src/lib/clock.ts";
-import { abortError, hasCode, throwIfAborted } from "../../src/lib/errors.ts";
+import { abortError, hasCode } from "../../src/lib/errors.ts";
 import type { Logger } from "../../src/lib/log.ts";
-import { type Link, unlessAborted } from "./link.ts";
+import type { Link } from "./link.ts";
 import type { Sessions } from "./sessions.ts";
+import { createShelf } from "./shelf.ts";
 import { type Answer, type ProcessGroup, type Question, type Shell, killScript, startShell } from "./shell.ts";
 
 /** Shells on the target that take turns at answering: one that hangs holds up nobody but its own caller. */
@@ -25,10 +26,6 @@ export interface ShellPoolOptions {
   readonly onStart: (group: ProcessGroup, lost: AbortSignal) => void;
 }
 
-/** The most shells that are counted; further questions wait. */
-const mostShells = 12;
-/** More than that are not kept while nobody asks. */
-const mostIdle = 4;
 const startTimeoutMs = 20_000;
 const killTimeoutMs = 20_000;
 
@@ -82,60 +79,4 @@ export function createShellPool({ link, sessions, clock, log, command, onStart }
       }
     },
   };
-}
-
-/** Whoever waits for a shell. */
-type Waiter = PromiseWithResolvers<Shell>;
-
-/** The shells that are counted: those at work, and those that wait to be asked. Whoever finds none free has one more started, and
- *  takes that or the first that is given back: most questions are answered sooner than a shell has started. */
-function createShelf(start: () => Promise<Shell>) {
-  const idle: Shell[] = [];
-  const waiting = new Set<Waiter>();
-  let shells = 0;
-  const takeIdle = (): Shell | undefined => {
-    for (let shell = idle.pop(); shell; shell = idle.pop()) {
-      if (shell.usable()) return shell;
-      shells -= 1;
-    }
-    return undefined;
-  };
-  const grow = (waiter: Waiter) => {
-    shells += 1;
-    void start().then(giveBack, (error: unknown) => {
-      shells -= 1;
-      waiting.delete(waiter);
-      waiter.reject(error);
-    });
-  };
-  const giveBack = (shell: Shell) => {
-    const [next] = waiting;
-    if (!shell.usable()) {
-      shells -= 1;
-      if (next) grow(next);
-    } else if (next) {
-      waiting.delete(next);
-      next.resolve(shell);
-    } else if (idle.length < mostIdle) idle.push(shell);
-    else {
-      shells -= 1;
-      shell.close();
-    }
-  };
-  const take = async (signal: AbortSignal): Promise<Shell> => {
-    throwIfAborted(signal);
-    const free = takeIdle();
-    if (free) return free;
-    const waiter = Promise.withResolvers<Shell>();
-    waiting.add(waiter);
-    if (shells < mostShells) grow(waiter);
-    try {
-      return await unlessAborted(waiter.promise, signal);
-    } catch (error) {
-      // What was given to one who no longer waits is the next one's.
-      if (!waiting.delete(waiter)) void waiter.promise.then(giveBack, () => undefined);
-      throw error;
-    }
-  };
-  return { takeIdle, take, giveBack };
 }

@@ -38,6 +38,8 @@ export interface WatchEvent<T> {
  *  there is no answer. @see https://kubernetes.io/docs/reference/using-api/api-concepts/ */
 export interface ApiClient {
   get<T>(path: string, options: CallOptions): Promise<T>;
+  /** An answer that is no JSON, such as one that passes through the API server. */
+  text(path: string, options: CallOptions): Promise<string>;
   /** One page: follow `metadata.continue` for more. */
   list<T>(path: string, options: CallOptions): Promise<ObjectList<T>>;
   create<T>(path: string, body: object, options: CallOptions): Promise<T>;
@@ -108,6 +110,7 @@ function clientOf(parts: Parts, limit: RateLimit | undefined): ApiClient {
   const json = "application/json";
   return {
     get: (path, options) => send({ method: "GET", path }, options),
+    text: (path, options) => attempt(parts, limit, { method: "GET", path, ...options }),
     list: (path, options) => send({ method: "GET", path }, options),
     create: (path, body, options) => send({ method: "POST", path, body, type: json }, options),
     update: (path, body, options) => send({ method: "PUT", path, body, type: json }, options),

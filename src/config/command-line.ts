@@ -2,7 +2,7 @@ import { readArguments, flagsOf } from "./arguments.ts";
 import { defaultsOf, unservedWarnings, withValue } from "./decode.ts";
 import { type ConfigIo, readDocument } from "./documents.ts";
 import { nodeWarnings, readNodes } from "./graftlet-configuration.ts";
-import { helpText, versionText } from "./help.ts";
+import { helpText, removeHelpText, versionText } from "./help.ts";
 import {
   applyFlags,
   checkConfiguration,
@@ -20,9 +20,10 @@ import {
   nodeIPsFrom,
   nodeNameFrom,
 } from "./node-config.ts";
-import { type Options, optionFields } from "./option-fields.ts";
+import { type Options, optionFields, removeFields } from "./option-fields.ts";
 import { refuse } from "./refusal.ts";
 import { fieldsOf } from "./schema.ts";
+import { isRecord } from "./value-types.ts";
 
 /** What a command line asks for. */
 export type ParseResult =
@@ -35,6 +36,13 @@ export type ParseResult =
       readonly verbosity: number;
       /** A line each: settings of the kubelet that are not served yet, with what happens instead. */
       readonly warnings: readonly string[];
+    }
+  | {
+      readonly kind: "remove";
+      /** The node that leaves; its kubeconfig is not read. */
+      readonly node: NodeConfig;
+      /** Without asking first. */
+      readonly yes: boolean;
     };
 
 type Flags = ReadonlyMap<string, unknown>;
@@ -56,12 +64,14 @@ const sharedFlags = new Set([
  *  @throws CodedError invalid_argument: one sentence that names the setting, its value and the remedy.
  *  @see https://kubernetes.io/docs/reference/command-line-tools-reference/kubelet/ */
 export function parseCommandLine(argv: readonly string[], io: ConfigIo): ParseResult {
+  if (argv[0] === "remove") return parseRemove(argv.slice(1), io);
   const read = readArguments(argv, flagsOf(optionFields, kubeletFields));
   if (read.kind === "help") return { kind: "help", text: helpText() };
   if (read.kind === "version") return { kind: "version", text: versionText() };
   const options = optionsFrom(read.values);
   if (options.nodes !== undefined) return severalNodes(io, options.nodes, options, read.values);
-  const node = oneNode(io, options, read.values);
+  const kubeconfig = kubeconfigFrom(io, "--kubeconfig", options.kubeconfig, options.bootstrapKubeconfig);
+  const node = { ...oneNode(io, options, read.values), kubeconfig };
   return {
     kind: "run",
     nodes: [node],
@@ -71,6 +81,41 @@ export function parseCommandLine(argv: readonly string[], io: ConfigIo): ParseRe
       ...configurationWarnings(node.kubelet),
     ],
   };
+}
+
+/** `graftlet remove`: the flags that the node was started with say which node it is and where its things are. */
+function parseRemove(argv: readonly string[], io: ConfigIo): ParseResult {
+  const read = readArguments(argv, flagsOf(optionFields, kubeletFields, removeFields));
+  if (read.kind === "help") return { kind: "help", text: removeHelpText() };
+  if (read.kind === "version") return { kind: "version", text: versionText() };
+  const options = optionsFrom(read.values);
+  const { values } = read;
+  const name = values.get("node");
+  const yes = values.get("yes") === true;
+  if (options.nodes !== undefined) return { kind: "remove", node: nodeAmong(io, options, name), yes };
+  if (name !== undefined)
+    throw refuse(
+      "--node",
+      name,
+      "it chooses a node of the file of --nodes; a single node is named by --hostname-override",
+    );
+  const node = oneNode(io, options, values);
+  // Only the ssh provider has a host, so that --provider-config alone says enough.
+  const isSsh = !values.has("provider") && isRecord(node.providerConfig) && node.providerConfig["host"] !== undefined;
+  return { kind: "remove", node: isSsh ? { ...node, provider: "ssh" } : node, yes };
+}
+
+function nodeAmong(io: ConfigIo, options: Options, name: unknown): NodeConfig {
+  const path = options.nodes ?? "";
+  const nodes = readNodes(io, path, options, "remove");
+  const names = nodes.map(({ nodeName }) => nodeName).join(", ");
+  const [only, second] = name === undefined ? nodes : nodes.filter(({ nodeName }) => nodeName === name);
+  if (only && !second) return only;
+  throw refuse(
+    "--node",
+    name,
+    `${name === undefined ? "is not given: " : ""}name one of the nodes in ${path}: ${names}`,
+  );
 }
 
 function optionsFrom(flags: Flags): Options {
@@ -99,6 +144,7 @@ function severalNodes(io: ConfigIo, path: string, options: Options, flags: Flags
   };
 }
 
+/** The node that flags describe, but for its kubeconfig. */
 function oneNode(io: ConfigIo, options: Options, flags: Flags): NodeConfig {
   const kubelet = configurationFrom(io, options, flags);
   checkLabels("--node-labels", options.nodeLabels);
@@ -109,7 +155,7 @@ function oneNode(io: ConfigIo, options: Options, flags: Flags): NodeConfig {
     nodeName: nodeNameFrom(setting, name),
     provider: options.provider,
     providerConfig: providerFile === undefined ? undefined : readDocument(io, "--provider-config", providerFile),
-    kubeconfig: kubeconfigFrom(io, "--kubeconfig", options.kubeconfig, options.bootstrapKubeconfig),
+    kubeconfig: undefined,
     bootstrapKubeconfig: options.bootstrapKubeconfig || undefined,
     identity: "node",
     certificateSecret: undefined,

@@ -64,8 +64,14 @@ interface Draft {
 
 /** The nodes of a GraftletConfiguration. Each has its own root and certificate directory, below those of the command line; one
  *  without a port gets the next that is free from 10250 up; the first alone answers on the health port unless others name one.
+ *  @param purpose a node that is removed speaks to no API server: its kubeconfig, and what only a Pod has, are not looked at.
  *  @throws CodedError invalid_argument, one sentence */
-export function readNodes(io: ConfigIo, path: string, options: Options): NodeConfig[] {
+export function readNodes(
+  io: ConfigIo,
+  path: string,
+  options: Options,
+  purpose: "run" | "remove" = "run",
+): NodeConfig[] {
   const document = decode(sharedFields, readKind(io, "--nodes", path, itsKind), { file: path });
   if (document.nodes.length === 0) throw refuse(`${path}: nodes`, [], "list at least one node");
   const drafts = document.nodes.map((wire, index) =>
@@ -73,7 +79,7 @@ export function readNodes(io: ConfigIo, path: string, options: Options): NodeCon
       path,
       index,
       options,
-      shared: inPod(io, path, document),
+      shared: purpose === "run" ? inPod(io, path, document) : undefined,
     }),
   );
   const nodes = withPorts(drafts);
@@ -90,7 +96,7 @@ export function nodeWarnings(nodes: readonly NodeConfig[]): string[] {
 function draftOf(
   io: ConfigIo,
   entry: Entry,
-  at: { readonly path: string; readonly index: number; readonly options: Options; readonly shared: InPod },
+  at: { readonly path: string; readonly index: number; readonly options: Options; readonly shared: InPod | undefined },
 ): Draft {
   const place = `nodes[${at.index}]`;
   const where = `${at.path}: ${place}`;
@@ -112,14 +118,10 @@ function draftOf(
       nodeName: name,
       provider: entry.provider,
       providerConfig: entry.providerConfig,
-      kubeconfig: kubeconfigFrom(
-        io,
-        entry.kubeconfig ? `${where}.kubeconfig` : "--kubeconfig",
-        entry.kubeconfig ?? at.options.kubeconfig,
-      ),
+      kubeconfig: at.shared && kubeconfigOf(io, entry, at),
       bootstrapKubeconfig: undefined,
       identity: entry.identity,
-      ...at.shared,
+      ...(at.shared ?? { certificateSecret: undefined, kubeletAddress: { of: "host" } }),
       kubelet: {
         ...kubelet,
         port: entry.port ?? kubelet.port,
@@ -133,6 +135,15 @@ function draftOf(
       nodeLabels: entry.labels,
     },
   };
+}
+
+function kubeconfigOf(
+  io: ConfigIo,
+  entry: Entry,
+  at: { readonly path: string; readonly index: number; readonly options: Options },
+): string | undefined {
+  const setting = entry.kubeconfig ? `${at.path}: nodes[${at.index}].kubeconfig` : "--kubeconfig";
+  return kubeconfigFrom(io, setting, entry.kubeconfig ?? at.options.kubeconfig);
 }
 
 type InPod = Pick<NodeConfig, "certificateSecret" | "kubeletAddress">;

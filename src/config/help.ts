@@ -14,6 +14,7 @@ not listed here are known too: each is named in a warning if graftlet does not h
 Usage:
   graftlet --kubeconfig FILE [--config FILE] [flags]
   graftlet --nodes FILE [--kubeconfig FILE]
+  graftlet remove [flags]             takes what a node put on its machine away again: graftlet remove --help
 
 Configuration
   --config FILE                       KubeletConfiguration (kubelet.config.k8s.io/v1beta1), YAML or JSON
@@ -70,5 +71,29 @@ The kubelet API
   --version, --help
 
 A setting that graftlet cannot run with ends the start with one sentence and exit code 1.
+`;
+}
+
+/** The page of remove --help. */
+export function removeHelpText(): string {
+  return `graftlet remove: removes all that graftlet put on a node's machine, and nothing else.
+
+Usage:
+  graftlet remove --provider-config FILE --hostname-override NAME [flags that the node was started with]
+  graftlet remove --nodes FILE --node NAME
+
+Stop graftlet first. What would go is listed, a line each, and goes once you have said yes: containers and sandboxes
+of the node's pods, their mounts, cgroups, directories and logs, a Docker network of the node's, graftlet's own files,
+and directories that graftlet made, if they are empty. Images stay, and so does what pods wrote to the machine by
+hostPath. It can be run again at any time. It needs no API server: the Node object is deleted with kubectl.
+
+  --yes                               without asking
+  --node NAME                         which node of the file of --nodes
+
+Of the node's own flags these say what is removed: --provider (ssh where the file of --provider-config has a host),
+--provider-config, --hostname-override, --root-dir, --config, --config-dir, --container-runtime-endpoint,
+--cgroup-root, --cgroup-driver, --nodes. The others are taken and change nothing.
+
+Exit code 0 says that nothing of the node is left.
 `;
 }

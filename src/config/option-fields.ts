@@ -73,5 +73,11 @@ export const optionFields = {
   storageDriverBufferDuration: ignored("storage-driver-buffer-duration", cadvisor),
 } satisfies Shape;
 
+/** Flags of `graftlet remove` alone. */
+export const removeFields = {
+  node: optional(text, { flag: "node" }),
+  yes: field(bool, false, { flag: "yes" }),
+} satisfies Shape;
+
 /** What the command line says beside KubeletConfiguration. */
 export type Options = ValueOf<typeof optionFields>;

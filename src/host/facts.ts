@@ -63,6 +63,28 @@ export async function readFacts(host: Host, signal: AbortSignal): Promise<HostFa
   };
 }
 
+/** What a node tells of its target, but for its boot id: swap matters only to whether a node may start, and addresses come and go
+ *  with pods, but for the first. */
+const told = [
+  "hostname",
+  "machineID",
+  "systemUUID",
+  "kernelVersion",
+  "osImage",
+  "architecture",
+  "cpus",
+  "memoryBytes",
+  "hugepages",
+  "maxPid",
+  "cgroupVersion",
+] as const;
+
+/** Names of the facts of which a node has to tell anew. */
+export function changedFacts(before: HostFacts, now: HostFacts): readonly string[] {
+  const changed: string[] = told.filter((name) => JSON.stringify(before[name]) !== JSON.stringify(now[name]));
+  return before.addresses[0] === now.addresses[0] ? changed : [...changed, "address"];
+}
+
 /** A file's text; undefined when it is not there or may not be read. */
 async function readText(host: Host, path: string, signal: AbortSignal): Promise<string | undefined> {
   try {

@@ -78,6 +78,21 @@ export function createLease({ client, nodes, nodeName, durationSeconds, clock, l
   };
 }
 
+/** When somebody last renewed a node's Lease, milliseconds since the epoch; undefined where there is none. */
+export async function lastRenewed(
+  client: Pick<ApiClient, "get">,
+  nodeName: string,
+  signal: AbortSignal,
+): Promise<number | undefined> {
+  try {
+    const { spec } = await client.get<Lease>(`${leases}/${nodeName}`, { signal });
+    return spec?.renewTime === undefined ? undefined : Date.parse(spec.renewTime);
+  } catch (error) {
+    if (hasCode(error, "not_found")) return undefined;
+    throw error;
+  }
+}
+
 /** RFC 3339 with microseconds, as leases have it. */
 function microTime(ms: number): string {
   return `${new Date(ms).toISOString().slice(0, -1)}000Z`;

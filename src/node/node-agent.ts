@@ -53,8 +53,8 @@ export interface NodeAgent extends HostAddresses {
   /** Resources that pods may use, as quantities by name. */
   allocatable(): ResourceList;
   hurry(): void;
-  /** The target's boot id when its facts were read. */
-  readonly bootID: string;
+  /** What was read of the target when the node began. */
+  readonly facts: HostFacts;
 }
 
 const cgroupV1Warning =
@@ -98,7 +98,7 @@ export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal):
     hostIPs: () => hostIPs,
     nodeIPs: () => nodeIPs,
     hurry: () => heartbeat.hurry(),
-    bootID: facts.bootID,
+    facts,
   };
 }
 

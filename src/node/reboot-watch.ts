@@ -11,7 +11,9 @@ export interface RebootWatchDeps {
   readonly link: TargetLink;
   /** What the target's boot id was when its facts were read. */
   readonly bootID: string;
-  /** Called once: what is known of the target is of its life before. */
+  /** Why the node cannot go on as it is, though the target has not booted: a few words for the log; undefined when it can. */
+  readonly unfit: (signal: AbortSignal) => Promise<string | undefined>;
+  /** Called once: what is known of the target is of its life before, or does not hold any more. */
   readonly onReboot: () => void;
   readonly clock: Clock;
   readonly log: Logger;
@@ -23,11 +25,11 @@ export interface RebootWatch extends Service {
 
 const retryMs = 1_000;
 /** A target that does not answer is not waited for longer, milliseconds. */
-const patienceMs = 10_000;
+const patienceMs = 20_000;
 
 /** Looks, whenever a lost target is back, whether it is still in the same life: mounts, cgroups and memory-backed volumes do not
- *  outlive a boot, and an agent on the target would not have either. */
-export function createRebootWatch({ host, link, bootID, onReboot, clock, log }: RebootWatchDeps): RebootWatch {
+ *  outlive a boot, and an agent on the target would not have either. And whether the node can go on otherwise. */
+export function createRebootWatch({ host, link, bootID, unfit, onReboot, clock, log }: RebootWatchDeps): RebootWatch {
   let unsure: PromiseWithResolvers<void> | undefined;
   let presence = new AbortController();
   let changed = Promise.withResolvers<void>();
@@ -56,10 +58,17 @@ export function createRebootWatch({ host, link, bootID, onReboot, clock, log }: 
         onReboot();
         return false;
       }
+      const why = await unfit(clock.within(patienceMs, signal));
+      if (why !== undefined) {
+        log.warn({ why }, "the target is not as it was before it was lost: its node starts anew");
+        onReboot();
+        return false;
+      }
       // Lost again meanwhile: then it is to be asked again.
       if (before === link.losses() && !lost()) become(undefined);
     } catch (error) {
-      if (!signal.aborted) log.debug({ err: error, code: codeOf(error) }, "the target's boot id could not be read");
+      if (!signal.aborted)
+        log.debug({ err: error, code: codeOf(error) }, "whether the target is as it was could not be read");
     }
     return true;
   };

@@ -3,11 +3,10 @@ import type { Logger } from "../lib/log.ts";
 import { Mailbox } from "../lib/mailbox.ts";
 import type { PodCache, PodInspector, RuntimeIds, RuntimePod, Waker } from "../pipeline.ts";
 import {
-  type EarlyAnswers,
+  type BeforeLook,
   type ObserveDeps,
   type PodListing,
-  askEarly,
-  listPods,
+  listAndObserve,
   listingFingerprint,
   observePod,
   podFingerprint,
@@ -52,31 +51,21 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
     writer.put(pod);
     for (const id of expected) if (podOfId.get(id) === pod.uid) soon(pod.uid, id);
   };
-  const look = async (listing: PodListing, signal: AbortSignal, early?: EarlyAnswers) => {
-    const before = reader.get(listing.uid);
-    const after = await observePod(deps, listing, signal, early);
+  /** Keeps what a look shows, and wakes the worker of a pod that changed. */
+  const look = async (uid: string, observing: Promise<RuntimePod>) => {
+    const before = reader.get(uid);
+    const after = await observing;
     keep(after);
-    failed.delete(listing.uid);
-    if (!before || podFingerprint(before) !== podFingerprint(after)) waker.wake(listing.uid, "pleg");
+    failed.delete(uid);
+    if (!before || podFingerprint(before) !== podFingerprint(after)) waker.wake(uid, "pleg");
   };
-  const list = async (uid: string, signal: AbortSignal): Promise<PodListing> =>
-    (await listPods(deps, uid, signal)).get(uid) ?? { uid, sandboxes: [], containers: [], listedAt: clock.monotonic() };
-
-  const idsBefore = (uid: string): RuntimeIds => {
-    const { sandboxes = [], containers = [] } = reader.get(uid) ?? {};
-    return { sandboxes: sandboxes.map(({ id }) => id), containers: containers.map(({ id }) => id) };
-  };
-  /** Asks for what is known of a pod beside the listing, which says whether that was all. */
-  const listAndAsk = async (uid: string, known: RuntimeIds, signal: AbortSignal) => {
-    const early = askEarly(deps, known, signal);
-    return { listing: await list(uid, signal), early };
-  };
+  const observe = (uid: string, signal: AbortSignal, ended: ReadonlySet<string>, made?: RuntimeIds) =>
+    listAndObserve(deps, uid, beforeLook(reader.get(uid), ended, made), signal);
 
   /** Looks again while the runtime shows as running what it has announced the end of. */
   const lookUntilEnded = async (uid: string, ids: ReadonlySet<string>) => {
     for (const pause of lookAgainMs) {
-      const { listing, early } = await listAndAsk(uid, idsBefore(uid), stop);
-      await look(listing, stop, early);
+      await look(uid, observe(uid, stop, ids));
       if (pause === undefined || !isAnyAlive(reader.get(uid), ids)) return;
       await clock.sleep(pause, stop);
     }
@@ -105,13 +94,7 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
     settle: () => expected.clear(),
     podOf: (id) => podOfId.get(id),
     async inspect(uid, signal, made) {
-      const before = idsBefore(uid);
-      const known: RuntimeIds = {
-        sandboxes: [...new Set([...before.sandboxes, ...(made?.sandboxes ?? [])])],
-        containers: [...new Set([...before.containers, ...(made?.containers ?? [])])],
-      };
-      const { listing, early } = await listAndAsk(uid, known, signal);
-      const pod = await observePod(deps, listing, signal, early);
+      const pod = await observe(uid, signal, new Set(), made);
       keep(pod);
       return pod;
     },
@@ -119,8 +102,23 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
       const known = reader.get(listing.uid);
       if (known && known.observedAt > listing.listedAt) return;
       if (known && podFingerprint(known) === listingFingerprint(listing) && !failed.has(listing.uid)) return;
-      await look(listing, signal).catch((error: unknown) => onError(listing.uid, error));
+      await look(listing.uid, observePod(deps, listing, signal)).catch((error: unknown) => onError(listing.uid, error));
     },
+  };
+}
+
+function beforeLook(pod: RuntimePod | undefined, ended: ReadonlySet<string>, made?: RuntimeIds): BeforeLook {
+  const all = (seen: readonly { readonly id: string }[] = [], more: readonly string[] = []) => [
+    ...new Set([...seen.map(({ id }) => id), ...more]),
+  ];
+  return {
+    known: {
+      sandboxes: all(pod?.sandboxes, made?.sandboxes),
+      containers: all(pod?.containers, made?.containers),
+    },
+    ended: (pod?.containers ?? []).filter(
+      ({ id, state }) => ended.has(id) && state !== ContainerState.CONTAINER_EXITED,
+    ),
   };
 }
 

@@ -19,8 +19,10 @@ export interface ObserveDeps {
   readonly clock: Clock;
   /** Labels that tell this node's pods from another's in a shared runtime; empty in an exclusive one. */
   readonly ownerLabels: Readonly<Record<string, string>>;
-  /** What an ended container says about why, the runtime's own message included. */
-  readonly terminationMessage: (status: ContainerStatus, signal: AbortSignal) => Promise<string>;
+  /** What an ended container says about why, the runtime's own message included. @param written what writtenMessage gave. */
+  readonly terminationMessage: (status: ContainerStatus, signal: AbortSignal, written?: string) => Promise<string>;
+  /** What a container of which this was last seen has written about its end; undefined: not known. */
+  readonly writtenMessage: (status: ContainerStatus, signal: AbortSignal) => Promise<string | undefined>;
   /** What was last seen of a pod: an ended container's message is read once. */
   readonly known?: (uid: string) => RuntimePod | undefined;
 }
@@ -61,14 +63,40 @@ export async function listPods(
   return pods;
 }
 
+/** What is known of a pod before a look. */
+export interface BeforeLook {
+  readonly known: RuntimeIds;
+  /** Containers whose end was announced, as they were seen last. */
+  readonly ended: readonly ContainerStatus[];
+}
+
+/** Looks at one pod, at what it is known to have beside the listing, which says whether that was all. */
+export async function listAndObserve(
+  deps: ObserveDeps,
+  uid: string,
+  before: BeforeLook,
+  signal: AbortSignal,
+): Promise<RuntimePod> {
+  const listings = listPods(deps, uid, signal);
+  const early = askEarly(deps, before, signal);
+  const none = { uid, sandboxes: [], containers: [], listedAt: deps.clock.monotonic() };
+  return observePod(deps, (await listings).get(uid) ?? none, signal, early);
+}
+
 /** Statuses asked for beside a listing, by ID. */
-export interface EarlyAnswers {
+interface EarlyAnswers {
   sandbox(id: string): Promise<PodSandboxStatus | undefined> | undefined;
   container(id: string): Promise<ContainerStatus | undefined> | undefined;
+  /** What an ended container wrote. */
+  written(id: string): Promise<string | undefined> | undefined;
 }
 
 /** Asks for the status of what a pod is known to have, without waiting for the listing. What fails is asked again. */
-export function askEarly({ runtime }: ObserveDeps, known: RuntimeIds, signal: AbortSignal): EarlyAnswers {
+function askEarly(
+  { runtime, writtenMessage }: ObserveDeps,
+  { known, ended }: BeforeLook,
+  signal: AbortSignal,
+): EarlyAnswers {
   const ask = <T>(ids: readonly string[], status: (id: string) => Promise<{ readonly status?: T | undefined }>) => {
     const answers = new Map(
       ids.map((id) => [
@@ -81,9 +109,11 @@ export function askEarly({ runtime }: ObserveDeps, known: RuntimeIds, signal: Ab
     );
     return (id: string) => answers.get(id);
   };
+  const written = new Map(ended.map((status) => [status.id, writtenMessage(status, signal)]));
   return {
     sandbox: ask(known.sandboxes, (id) => runtime.podSandboxStatus(id, signal)),
     container: ask(known.containers, (id) => runtime.containerStatus(id, signal)),
+    written: (id) => written.get(id),
   };
 }
 
@@ -109,7 +139,8 @@ export async function observePod(
   const withMessage = async (status: ContainerStatus | undefined): Promise<ContainerStatus | undefined> => {
     if (status?.state !== ContainerState.CONTAINER_EXITED) return status;
     const before = seen.find(({ id, state }) => id === status.id && state === status.state);
-    return { ...status, message: before ? before.message : await deps.terminationMessage(status, signal) };
+    if (before) return { ...status, message: before.message };
+    return { ...status, message: await deps.terminationMessage(status, signal, await early?.written(status.id)) };
   };
   const [sandboxes, containers] = await Promise.all([
     Promise.all(listing.sandboxes.map(sandboxStatus)),

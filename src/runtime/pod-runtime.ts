@@ -34,13 +34,9 @@ export function createPodRuntime(deps: PodRuntimeDeps): PodRuntime & { forget(ui
   };
 
   /** @returns why the container was not started, or undefined. */
-  const tryStart = async (
-    start: ContainerStart,
-    trail: Trail,
-    signal: AbortSignal,
-  ): Promise<StartError | undefined> => {
+  const tryStart = async (start: ContainerStart & Tracked, signal: AbortSignal): Promise<StartError | undefined> => {
     if (signal.aborted) throw abortError(signal);
-    const { pod, container, observed } = start;
+    const { pod, container, observed, trail } = start;
     try {
       deps.crashLoop.check(pod, container, observed);
       const { id, linked } = await startContainer(deps, start, signal);
@@ -58,17 +54,16 @@ export function createPodRuntime(deps: PodRuntimeDeps): PodRuntime & { forget(ui
   /** Init containers one after another, then the others, of which one that fails does not stop the next. */
   const startAll = async (
     plan: Plan,
-    place: Omit<ContainerStart, "container">,
-    trail: Trail,
+    place: Omit<ContainerStart, "container"> & Tracked,
     signal: AbortSignal,
   ): Promise<readonly Error[]> => {
     for (const container of plan.startInit) {
-      const error = await tryStart({ ...place, container }, trail, signal);
+      const error = await tryStart({ ...place, container }, signal);
       if (error) return [error];
     }
     const errors: Error[] = [];
     for (const container of plan.start) {
-      const error = await tryStart({ ...place, container }, trail, signal);
+      const error = await tryStart({ ...place, container }, signal);
       if (error) errors.push(error);
     }
     return errors;
@@ -78,16 +73,7 @@ export function createPodRuntime(deps: PodRuntimeDeps): PodRuntime & { forget(ui
     failures: (uid) => failures.get(uid) ?? new Map<string, StartFailure>(),
     forget: (uid) => void failures.delete(uid),
     kill: (observed, pod, graceSeconds, signal) => killPod(deps, { observed, pod, graceSeconds }, signal),
-    async ahead(pod, observed, signal) {
-      const plan = planPod(pod, observed);
-      if (!plan.createSandbox && plan.startInit.length + plan.start.length === 0) return {};
-      try {
-        return { sandboxConfig: await prepareSandbox(deps, pod, plan.attempt, signal) };
-      } catch {
-        throwIfAborted(signal);
-        return {};
-      }
-    },
+    ahead: (pod, observed, signal) => lookAhead(deps, pod, planPod(pod, observed), signal),
     async sync(pod, observed, ahead, signal) {
       const plan = planPod(pod, observed);
       if (isIdle(plan)) return { untouched: true };
@@ -103,8 +89,8 @@ export function createPodRuntime(deps: PodRuntimeDeps): PodRuntime & { forget(ui
       try {
         await clearTheWay(deps, pod, observed, plan, signal);
         const foresight = foresee(deps, pod, plan.createSandbox ? [...plan.startInit, ...plan.start] : [], signal);
-        const sandbox = await sandboxFor(deps, { pod, observed, plan, ahead }, trail, signal);
-        const errors = sandbox ? await startAll(plan, { pod, observed, sandbox, foresight }, trail, signal) : [];
+        const sandbox = await sandboxFor(deps, { pod, observed, plan, ahead, trail }, signal);
+        const errors = sandbox ? await startAll(plan, { pod, observed, sandbox, foresight, trail }, signal) : [];
         return outcomeOf(errors, trail);
       } catch (error) {
         if (!signal.aborted) return outcomeOf([error instanceof Error ? error : new Error(String(error))], trail);
@@ -113,6 +99,17 @@ export function createPodRuntime(deps: PodRuntimeDeps): PodRuntime & { forget(ui
       }
     },
   };
+}
+
+/** What fails is told by the pass itself, which then does it again. */
+async function lookAhead(deps: SandboxDeps, pod: Pod, plan: Plan, signal: AbortSignal): Promise<PassAhead> {
+  if (!plan.createSandbox && plan.startInit.length + plan.start.length === 0) return {};
+  try {
+    return { sandboxConfig: await prepareSandbox(deps, pod, plan.attempt, signal) };
+  } catch {
+    throwIfAborted(signal);
+    return {};
+  }
 }
 
 async function clearTheWay(
@@ -134,7 +131,7 @@ async function clearTheWay(
   await pruneInitContainers(deps, pod, observed);
 }
 
-interface Pass {
+interface Pass extends Tracked {
   readonly pod: Pod;
   readonly observed: RuntimePod;
   readonly plan: Plan;
@@ -148,11 +145,14 @@ interface Trail {
   readonly rest: Promise<void>[];
 }
 
+interface Tracked {
+  readonly trail: Trail;
+}
+
 /** The sandbox to start containers in, made where the plan says so; undefined when nothing is to be started. */
 async function sandboxFor(
   deps: PodRuntimeDeps,
-  { pod, observed, plan, ahead: { sandboxConfig } }: Pass,
-  trail: Trail,
+  { pod, observed, plan, ahead: { sandboxConfig }, trail }: Pass,
   signal: AbortSignal,
 ): Promise<ReadySandbox | undefined> {
   if (plan.createSandbox) {

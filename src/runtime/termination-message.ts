@@ -11,21 +11,34 @@ const maxLogBytes = 2048;
 const maxLogLines = 80;
 
 export interface TerminationMessageDeps {
-  readonly fs: Pick<HostFs, "open">;
+  readonly fs: Pick<HostFs, "readEnd">;
   readonly logs: LogReader;
+}
+
+/** What the container wrote to its message file so far; undefined where it has none, or it cannot be read. */
+export async function readWrittenMessage(
+  { fs }: Pick<TerminationMessageDeps, "fs">,
+  { annotations, mounts }: ContainerStatus,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const path = messagePath(annotations, mounts);
+  if (path === undefined) return undefined;
+  return fs.readEnd(path, maxFileBytes, signal).then(String, () => undefined);
 }
 
 /** What a container that has ended says about why: the end of its message file, or, where the spec wants that and the
  *  container failed in silence, the end of its log. The runtime's own message comes first.
+ *  @param read what its message file says, where somebody has read it after the end.
  *  @throws only when the signal aborts; what cannot be read becomes the message.
  *  @see https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/#customizing-the-termination-message */
 export async function readTerminationMessage(
   deps: TerminationMessageDeps,
   status: ContainerStatus,
   signal: AbortSignal,
+  read?: string,
 ): Promise<string> {
   if (status.state !== ContainerState.CONTAINER_EXITED) return status.message;
-  const written = await messageFile(deps.fs, status, signal);
+  const written = read ?? (await messageFile(deps.fs, status, signal));
   const message = written === "" && wantsLog(status) ? await endOfLog(deps.logs, status, signal) : written;
   return [status.message, message].filter((part) => part !== "").join(": ");
 }
@@ -45,19 +58,24 @@ async function messageFile(
   { annotations, mounts }: ContainerStatus,
   signal: AbortSignal,
 ): Promise<string> {
-  const path = annotations[terminationMessagePathAnnotation];
-  const mount = path ? mounts.find(({ containerPath }) => containerPath === path) : undefined;
-  if (!mount) return "";
+  const path = messagePath(annotations, mounts);
+  if (path === undefined) return "";
   try {
-    await using file = await fs.open(mount.hostPath, { noFollow: true, signal });
-    const { size } = await file.stat(signal);
-    const data = await file.read(Math.max(0, size - maxFileBytes), maxFileBytes, signal);
-    return data.toString();
+    return (await fs.readEnd(path, maxFileBytes, signal)).toString();
   } catch (error) {
     signal.throwIfAborted();
     if (hasCode(error, "not_found")) return "";
-    return `Error on reading termination log ${mount.hostPath}: ${messageOf(error)}`;
+    return `Error on reading termination log ${path}: ${messageOf(error)}`;
   }
+}
+
+/** Where the message file lies on the target. */
+function messagePath(
+  annotations: ContainerStatus["annotations"],
+  mounts: ContainerStatus["mounts"],
+): string | undefined {
+  const path = annotations[terminationMessagePathAnnotation];
+  return path ? mounts.find(({ containerPath }) => containerPath === path)?.hostPath : undefined;
 }
 
 async function endOfLog(logs: LogReader, { id, logPath }: ContainerStatus, signal: AbortSignal): Promise<string> {

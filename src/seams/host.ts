@@ -60,6 +60,9 @@ export interface HostFs {
   /** Opens a regular file for reading, following links unless `noFollow`. Never blocks on a FIFO: anything but a regular
    *  file is failed_precondition. */
   open(path: string, options?: { readonly noFollow?: boolean; readonly signal?: AbortSignal }): Promise<HostFile>;
+  /** The last bytes of a regular file, at most so many; no link is followed at its end. In one round trip where the host can.
+   *  @throws as `open` with `noFollow` does. */
+  readEnd(path: string, bytes: number, signal?: AbortSignal): Promise<Buffer>;
   list(path: string, signal?: AbortSignal): Promise<DirectoryEntry[]>;
   /** Of what the path leads to, links followed. */
   stat(path: string, signal?: AbortSignal): Promise<FileInfo>;

@@ -67,6 +67,9 @@ export interface Target extends AsyncDisposable {
   /** Absent where graftlet has the rights of its own process. Cheap to ask again and again.
    *  @throws unavailable while the target is out of reach. */
   missingRights?(signal: AbortSignal): Promise<MissingRights>;
+  /** Absolute path, on the target, of the socket that the runtime answers on; absent where there is none. Cheap to ask again.
+   *  @throws while it is not known, since no runtime was found yet or the target is out of reach. */
+  runtimeSocket?(signal: AbortSignal): Promise<string>;
   /** The kubelet's root directory on the target, where the provider's own configuration names one. */
   readonly rootDir?: string;
 }

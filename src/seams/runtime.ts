@@ -20,6 +20,17 @@ export interface Runtime extends Sandboxes, Containers, Images, Stats, Streams, 
   /** Why this runtime cannot do what a pod may ask for: a sentence with the remedy; undefined where it can. Known once
    *  `status` has answered. Absent where the runtime does everything. */
   lacks?(feature: Feature): string | undefined;
+  /** What else the implementation put on the target for its node, for when the node leaves; absent where there is nothing
+   *  but sandboxes, containers and images. */
+  belongings?(signal: AbortSignal): Promise<readonly Belonging[]>;
+}
+
+/** Something on the target that is neither sandbox nor container, and this node's alone. */
+export interface Belonging {
+  /** What and which, as in `Docker network graftlet-node-1`. */
+  readonly name: string;
+  /** Removes it; what is gone is removed. */
+  remove(signal: AbortSignal): Promise<void>;
 }
 
 /** What pods may ask for and not every runtime can do. */

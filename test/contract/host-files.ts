@@ -52,6 +52,25 @@ export function fileContract({ current, folder }: Bench): void {
     assert.equal((await followed.read(0, 10)).toString(), "x");
   });
 
+  test("readEnd gives the end of a regular file, follows no link, blocks on nothing", async () => {
+    const { host, makeFifo } = current();
+    const dir = await folder();
+    const data = Buffer.concat([Buffer.alloc(100_000, 1), Buffer.from([0, 255, 10])]);
+    await host.fs.apply([
+      { do: "write", path: `${dir}/it's a $(file)`, data },
+      { do: "write", path: `${dir}/empty`, data: "" },
+      { do: "symlink", path: `${dir}/link`, target: "empty" },
+    ]);
+    const end = (name: string, bytes: number) => host.fs.readEnd(`${dir}/${name}`, bytes);
+    assert.ok((await end("it's a $(file)", 5)).equals(data.subarray(-5)));
+    assert.ok((await end("it's a $(file)", 200_000)).equals(data));
+    assert.equal((await end("empty", 10)).length, 0);
+    await makeFifo(`${dir}/fifo`);
+    for (const name of ["link", "fifo", "."])
+      await assert.rejects(within(end(name, 10)), { code: "failed_precondition" }, name);
+    await assert.rejects(end("none", 10), { code: "not_found" });
+  });
+
   test("list names what is in a directory and of what kind it is; links are links", async () => {
     const { host, makeFifo, makeSocket } = current();
     const dir = await folder();

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { describe, test } from "node:test";
-import { acquireLock } from "../../src/host/lock.ts";
+import { acquireLocks } from "../../src/host/lock.ts";
 import { waitFor } from "../harness/wait.ts";
 import { sshBench } from "./ssh-bench.ts";
 import { allOf, within } from "./waiting.ts";
@@ -28,7 +28,7 @@ describe("the link to a host over SSH", () => {
   test("a peer that no longer answers is found within 15 s; all calls fail as unavailable; what held a lock there is ended on return", async () => {
     await using host = hostOf();
     await host.fs.apply([{ do: "write", path: `${rig().dir}/lock`, data: "" }]);
-    await using _lock = await acquireLock(host, `${rig().dir}/lock`, never);
+    await using _lock = await acquireLocks(host, [{ path: `${rig().dir}/lock` }], never);
     await using listener = await host.listen?.({ host: "127.0.0.1", port: 0 }, (far) => far.end("back"));
     const hanging = assert.rejects(host.run(["sleep", "120"], { timeoutMs: 120_000 }), { code: "unavailable" });
     await using file = await host.fs.open("/etc/passwd");
@@ -45,7 +45,9 @@ describe("the link to a host over SSH", () => {
     await drop(false);
     await isUp(host);
     assert.equal((await host.run(["echo", "again"])).stdout, "again\n");
-    await using _again = await waitFor("the lock to be free", () => acquireLock(host, `${rig().dir}/lock`, never));
+    await using _again = await waitFor("the lock to be free", () =>
+      acquireLocks(host, [{ path: `${rig().dir}/lock` }], never),
+    );
     assert.ok(listener);
     await waitFor("the listener to be back", async () => (await allOf(await host.dial(listener.address))) === "back");
     assert.deepEqual(states.slice(0, 2), ["down", "connecting"]);

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { type AddressInfo, type Socket, connect, createServer } from "node:net";
 import { describe, test } from "node:test";
 import type { LinkReason } from "../../providers/ssh/link-state.ts";
-import { acquireLock } from "../../src/host/lock.ts";
+import { acquireLocks } from "../../src/host/lock.ts";
 import { waitFor } from "../harness/wait.ts";
 import { sshBench } from "./ssh-bench.ts";
 import type { SshdRig } from "./sshd-rig.ts";
@@ -198,7 +198,7 @@ describe("a target that cannot be worked on", () => {
       await using host = hostOf();
       const lock = `${rig().dir}/lock-${sessions}`;
       await host.fs.apply([{ do: "write", path: lock, data: "" }]);
-      await using _lock = await within(acquireLock(host, lock, never), 20_000);
+      await using _lock = await within(acquireLocks(host, [{ path: lock }], never), 20_000);
       await using standing = new AsyncDisposableStack();
       for (let index = 0; index < 5; index++) standing.use(await within(host.spawn(["sleep", "60"]), 20_000));
       await within(host.fs.freeSpace("/"), 10_000);

@@ -174,6 +174,11 @@ export function createFakeFiles(clock: Clock, changed: (path: string) => void): 
         throwIfAborted(signal);
         return fileOf(regular(path, noFollow ? tree.at(path) : tree.follow(path)));
       },
+      async readEnd(path, bytes, signal) {
+        throwIfAborted(signal);
+        const { data } = regular(path, tree.at(path));
+        return Buffer.from(data.subarray(Math.max(0, data.length - bytes)));
+      },
       async list(path) {
         const node = tree.follow(path);
         if (node.kind !== "directory") throw new CodedError("not_found", `${path} is not a directory`);

@@ -38,7 +38,10 @@ export function machinePrograms(clock: Clock, files: FakeFiles): Map<string, Pro
     ],
     [
       "mount",
-      (args, { stderr }) => orRefused(stderr, () => files.mount(args.at(-1) ?? "", args[args.indexOf("-t") + 1] ?? "")),
+      (args, { stderr }) =>
+        args[0]?.startsWith("--make-")
+          ? 0
+          : orRefused(stderr, () => files.mount(args.at(-1) ?? "", args[args.indexOf("-t") + 1] ?? "")),
     ],
     ["umount", (args, { stderr }) => orRefused(stderr, () => files.unmount(args[0] ?? ""))],
   ]);

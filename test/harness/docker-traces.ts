@@ -31,7 +31,8 @@ export async function dockerTraces(cluster: Cluster, engine: DockerEngine): Prom
   ]);
 }
 
-function mountsOf({ root }: Cluster): string[] {
+/** Where something is mounted on a cluster's machine. */
+export function mountsOf({ root }: Cluster): string[] {
   const lines = readFileSync(join(root, "..", "mountinfo"), "utf8")
     .trim()
     .split("\n");
@@ -55,14 +56,16 @@ function filesOf({ layout, root }: Cluster): string[] {
   return folders.flatMap((folder) => namesIn(folder).map((name) => `file ${join(folder, name)}`));
 }
 
-function shims({ layout }: Cluster): string[] {
+/** The command lines of what keeps containers on a cluster's machine. */
+export function shims({ layout }: Cluster): string[] {
   return clusterProcesses(layout, readState(layout)?.holder).flatMap(({ pid }) => {
     const command = textOf(`/proc/${pid}/cmdline`).replaceAll("\0", " ").trim();
     return command.includes("containerd-shim") ? [`process ${command}`] : [];
   });
 }
 
-function foldersBelow(folder: string): string[] {
+/** The cgroups below one, a line each. */
+export function foldersBelow(folder: string): string[] {
   if (!existsSync(folder)) return [];
   const below = readdirSync(folder, { withFileTypes: true }).filter((entry) => entry.isDirectory());
   return below.flatMap(({ name }) => [`cgroup ${join(folder, name)}`, ...foldersBelow(join(folder, name))]);

@@ -29,8 +29,10 @@ export interface Particulars {
   startProxy(cluster: Cluster): Promise<RuntimeProxy>;
   /** The calls by which a pod is made and ended, in their order. */
   readonly moments: Readonly<Record<"start" | "end", readonly Moment[]>>;
-  /** How an event says that nobody listens where a probe knocks. */
-  readonly connectionRefused: RegExp;
+  /** Conditions that only this provider's nodes have: `TYPE STATUS REASON`. */
+  readonly ownConditions: readonly string[];
+  /** How much is sent through graftlet, and how much more memory that may take than a short transfer, MiB. */
+  readonly transfer: { readonly amount: number; readonly allowance: number };
   /** The reason of a container that could not be started. */
   readonly startFailure: string;
   /** Takes the pods' network away, so that the runtime knows at the next pod at the latest. @returns what gives it back. */
@@ -40,8 +42,6 @@ export interface Particulars {
   /** Gives an image that the runtime has another name. */
   tagImage(cluster: Cluster, image: string, name: string): Promise<void>;
 }
-
-const connectionRefused = /^Readiness probe failed: dial tcp 10\.244\.0\.\d+:8080: connect: connection refused$/;
 
 const onContainerd: Particulars = {
   holdings: (_, agent) => holdings(agent.pid),
@@ -73,7 +73,9 @@ const onContainerd: Particulars = {
       "after RemovePodSandbox",
     ],
   },
-  connectionRefused,
+  ownConditions: [],
+  // What a CRI runtime serves over TCP settles later than what is served in process.
+  transfer: { amount: 1024, allowance: 32 },
   startFailure: "StartError",
   loseNetwork({ layout }) {
     const config = join(layout.containerd, "cni", "10-bridge.conflist");
@@ -117,7 +119,8 @@ const onDocker: Particulars = {
       "after RemoveSandbox",
     ],
   },
-  connectionRefused,
+  ownConditions: [],
+  transfer: { amount: 1024, allowance: 8 },
   // https://github.com/Mirantis/cri-dockerd names it so.
   startFailure: "ContainerCannotRun",
   async loseNetwork(cluster) {
@@ -133,12 +136,17 @@ const onDocker: Particulars = {
   tagImage: async (cluster, image, name) => void (await must(dockerArgv(cluster, ["image", "tag", image, name]))),
 };
 
-// The connection is made by sshd, which tells in its own words why there is none.
-const refusedBySshd = /^Readiness probe failed: dial tcp 10\.244\.0\.\d+:8080: .*connection refused$/i;
-
 const heldOverSsh = { log: /\/0\.log/, stream: /(?<!:10250|:2222) -> (?!:2222\b)/ };
 // A relay that enters a pod for port-forward is a command of a session, the other streams are connections to the daemon.
 const heldOverSshOnDocker = { log: /-json\.log/, stream: /^(dockerd|relay) / };
+
+/** On any target over SSH. */
+const overSsh = {
+  // What graftlet's login may do there is found out.
+  ownConditions: ["TargetPrivileges True RightsComplete"],
+  // Encrypting takes its time.
+  transferred: 256,
+};
 
 export const particulars: Readonly<Record<ProviderName, Particulars>> = {
   cri: onContainerd,
@@ -147,14 +155,16 @@ export const particulars: Readonly<Record<ProviderName, Particulars>> = {
     ...onContainerd,
     holdings: (cluster, agent) => new Set([...heldHere(agent), ...heldBySshd(cluster, heldOverSsh)]),
     held: heldOverSsh,
-    connectionRefused: refusedBySshd,
+    ownConditions: overSsh.ownConditions,
+    transfer: { ...onContainerd.transfer, amount: overSsh.transferred },
   },
   "ssh-docker": {
     ...onDocker,
     holdings: (cluster, agent) =>
       new Set([...heldHere(agent), ...heldBySshd(cluster, heldOverSshOnDocker), ...heldByDockerd(cluster)]),
     held: heldOverSshOnDocker,
-    connectionRefused: refusedBySshd,
+    ownConditions: overSsh.ownConditions,
+    transfer: { ...onDocker.transfer, amount: overSsh.transferred },
   },
 };
 

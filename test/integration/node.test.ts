@@ -5,7 +5,6 @@ import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { images } from "../harness/pods.ts";
 import { particulars } from "../harness/particulars.ts";
-import { isRemote } from "../harness/runtime-daemon.ts";
 
 describe("the node", { timeout: 300_000 }, () => {
   let cluster: Cluster;
@@ -82,7 +81,7 @@ describe("the node", { timeout: 300_000 }, () => {
     assert.deepEqual(
       status?.conditions?.map(({ type, status: value, reason }) => `${type} ${value} ${reason}`),
       [
-        ...(isRemote(cluster.provider) ? ["TargetPrivileges True RightsComplete"] : []),
+        ...particulars[cluster.provider].ownConditions,
         "MemoryPressure False KubeletHasSufficientMemory",
         "DiskPressure False KubeletHasNoDiskPressure",
         "PIDPressure False KubeletHasSufficientPID",

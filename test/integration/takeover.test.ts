@@ -225,7 +225,7 @@ describe("graftlet and the kubelet take over from each other", { timeout: 420_00
       assert.equal(elsewhere.code, 1);
       assert.match(
         elsewhere.said.join("\n"),
-        /^graftlet: node node-1: another agent answers on the target's port 10248 \(RuntimeInUse\): .+$/,
+        /^graftlet: node node-1: the container runtime in \S+ on the target is in use by another graftlet \(RuntimeInUse\): .+$/,
       );
       assert.deepEqual(readdirSync(join(agent.rootDir, "pods")), directories);
       // Ours writes the node's status every five minutes at the latest; the refused ones must not have hastened it.

@@ -1,31 +1,28 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { claimTarget } from "../../src/claim.ts";
+import { CodedError } from "../../src/lib/errors.ts";
+import type { HostProcess } from "../../src/seams/host.ts";
+import type { Sharing } from "../../src/seams/provider.ts";
 import { fakeClock } from "../fakes/clock.ts";
+import { lockingShell } from "../fakes/flock.ts";
 import { type FakeHost, fakeHost } from "../fakes/host.ts";
+import { silent } from "./api/fake-client.ts";
 
-const sharing = "exclusive";
 const never = new AbortController().signal;
-const config = { rootDir: "/var/lib/kubelet" };
+const node = { nodeName: "n1", rootDir: "/var/lib/kubelet", kubelet: { podLogsDir: "/var/log/pods" } };
 const health = { host: "127.0.0.1", port: 10_248 };
+const socket = "/run/containerd/containerd.sock";
 
-/** A host whose `flock` gives the lock to one at a time. */
+/** A machine with a runtime; `deps` are those of a node that has it to itself, or shares it. */
 function machine() {
   const clock = fakeClock();
   const host = fakeHost({ clock });
-  let held = false;
-  host.program("flock", async (_args, { stdin, stdout, killed }) => {
-    if (held) return 1;
-    held = true;
-    stdout.write("held\n");
-    await new Promise((resolve) => {
-      stdin.once("end", resolve).resume();
-      killed.addEventListener("abort", resolve, { once: true });
-    });
-    held = false;
-    return 0;
-  });
-  return { clock, host };
+  host.program("sh", lockingShell());
+  host.files.put(socket, { kind: "socket" });
+  const runtimeSocket = () => Promise.resolve(socket);
+  const deps = (sharing: Sharing = "exclusive") => ({ target: { host, sharing, runtimeSocket }, clock, log: silent });
+  return { clock, host, deps };
 }
 
 /** An HTTP server's answer on the health port, or silence. */
@@ -34,22 +31,22 @@ function listening(host: FakeHost, answer: string | undefined): Promise<AsyncDis
 }
 
 test("a root directory is made, private, and held until given back", async () => {
-  const { host, clock } = machine();
-  const claim = await claimTarget({ host, sharing, clock }, config, never);
+  const { host, deps } = machine();
+  const claim = await claimTarget(deps(), node, never);
   assert.equal((await host.fs.stat("/var/lib/kubelet/graftlet")).mode, 0o700);
-  await assert.rejects(claimTarget({ host, sharing, clock }, config, never), {
+  await assert.rejects(claimTarget(deps(), node, never), {
     code: "failed_precondition",
     message:
       '--root-dir "/var/lib/kubelet" is in use by another graftlet (RuntimeInUse): stop that one, or name another directory',
   });
   await claim[Symbol.asyncDispose]();
-  await using _again = await claimTarget({ host, sharing, clock }, config, never);
+  await using _again = await claimTarget(deps(), node, never);
 });
 
 test("a root directory that cannot be written is refused in one sentence", async () => {
-  const { host, clock } = machine();
+  const { host, deps } = machine();
   host.files.put("/var/lib", { data: "a file" });
-  const refused = await claimTarget({ host, sharing, clock }, config, never).catch((error: unknown) => error);
+  const refused = await claimTarget(deps(), node, never).catch((error: unknown) => error);
   assert.match(
     String(refused),
     /--root-dir "\/var\/lib\/kubelet" is not writable \(.*\): make it so, or name another directory$/,
@@ -57,40 +54,107 @@ test("a root directory that cannot be written is refused in one sentence", async
 });
 
 test("a kubelet that answers on the target keeps us off, and the root directory is given back", async () => {
-  const { host, clock } = machine();
+  const { host, deps } = machine();
   {
     await using _kubelet = await listening(host, "HTTP/1.1 200 OK\r\n\r\nok");
-    await assert.rejects(claimTarget({ host, sharing, clock }, config, never), {
+    await assert.rejects(claimTarget(deps(), node, never), {
       code: "failed_precondition",
       message: /another agent answers on the target's port 10248 \(RuntimeInUse\)/,
     });
   }
-  await using _claim = await claimTarget({ host, sharing, clock }, config, never);
+  await using _claim = await claimTarget(deps(), node, never);
 });
 
 test("something else on that port does not: no HTTP, and not even a word", async () => {
   for (const answer of ["SSH-2.0-x\r\n", undefined]) {
-    const { host, clock } = machine();
+    const { clock, host, deps } = machine();
     await using _other = await listening(host, answer);
-    const claiming = claimTarget({ host, sharing, clock }, config, never);
+    const claiming = claimTarget(deps(), node, never);
     await clock.advance(2_000);
     await using _claim = await claiming;
   }
 });
 
 test("nodes that share their runtime stand side by side; one that has it to itself does not", async () => {
-  const { host, clock } = machine();
+  const { host, deps } = machine();
   const says = (who: string) => `HTTP/1.1 200 OK\r\nServer: ${who}\r\nContent-Length: 2\r\n\r\nok`;
   const refused = { code: "failed_precondition", message: /RuntimeInUse/ };
-  const shared = { host, sharing: "shared", clock } as const;
   {
     await using _neighbour = await listening(host, says("graftlet (shared)"));
-    await using _claim = await claimTarget(shared, config, never);
+    await using _claim = await claimTarget(deps("shared"), node, never);
   }
   {
     await using _neighbour = await listening(host, says("graftlet (shared)"));
-    await assert.rejects(claimTarget({ host, sharing, clock }, config, never), refused);
+    await assert.rejects(claimTarget(deps(), node, never), refused);
   }
   await using _neighbour = await listening(host, says("graftlet (exclusive)"));
-  await assert.rejects(claimTarget(shared, config, never), refused);
+  await assert.rejects(claimTarget(deps("shared"), node, never), refused);
+});
+
+test("nodes of other root directories meet at the runtime: side by side where all share it, else one alone", async () => {
+  const { deps } = machine();
+  const other = { ...node, nodeName: "n2", rootDir: "/srv/other" };
+  const refused = {
+    code: "failed_precondition",
+    message: /^the container runtime in \/run\/containerd on the target is in use by another graftlet \(RuntimeInUse\)/,
+  };
+  {
+    await using _first = await claimTarget(deps(), node, never);
+    await assert.rejects(claimTarget(deps(), other, never), refused);
+    await assert.rejects(claimTarget(deps("shared"), other, never), refused);
+  }
+  {
+    await using _first = await claimTarget(deps("shared"), node, never);
+    await assert.rejects(claimTarget(deps(), other, never), refused);
+    await using _second = await claimTarget(deps("shared"), other, never);
+  }
+  await using _again = await claimTarget(deps(), other, never);
+});
+
+test("a runtime that is not found yet keeps nobody off its root directory", async () => {
+  const { deps } = machine();
+  const { target, ...rest } = deps();
+  const runtimeSocket = () => Promise.reject(new CodedError("failed_precondition", "none answers"));
+  await using _claim = await claimTarget({ ...rest, target: { ...target, runtimeSocket } }, node, never);
+});
+
+test("a claim that is lost is taken again, as soon as what held it has ended; not when another has it", async () => {
+  const { clock, host, deps } = machine();
+  const spawned: HostProcess[] = [];
+  const spawn: typeof host.spawn = async (argv, signal) => {
+    const process = await host.spawn(argv, signal);
+    spawned.push(process);
+    return process;
+  };
+  const { target, ...rest } = deps();
+  await using claim = await claimTarget({ ...rest, target: { ...target, host: { ...host, spawn } } }, node, never);
+  await claim.renew(never);
+  assert.equal(spawned.length, 1, "one that stands is not taken again");
+  spawned[0]?.kill();
+  await clock.advance(1);
+  const rival = await claimTarget(deps(), node, never);
+  const renewing = claim.renew(never);
+  await clock.advance(5_000);
+  await rival[Symbol.asyncDispose]();
+  await clock.advance(1_000);
+  await renewing;
+  await assert.rejects(claimTarget(deps(), node, never), { message: /RuntimeInUse/ });
+
+  spawned.at(-1)?.kill();
+  await clock.advance(1);
+  await using _other = await claimTarget(deps(), node, never);
+  const refused = assert.rejects(claim.renew(never), { message: /in use by another graftlet \(RuntimeInUse\)/ });
+  await clock.advance(30_000);
+  await refused;
+});
+
+test("a root directory says whose it is, and what its node found missing when it first came", async () => {
+  const { host, deps } = machine();
+  host.files.put("/var/log/syslog", {});
+  const record = () => JSON.parse(host.files.text("/var/lib/kubelet/graftlet/node.json")) as unknown;
+  const made = ["/var/lib", "/var/log/pods", "/var/lib/kubelet", "/var/log/containers", "/var/lib/kubelet/pods"];
+  await (await claimTarget(deps(), node, never))[Symbol.asyncDispose]();
+  assert.deepEqual(record(), { version: 1, node: "n1", made });
+  await using _claim = await claimTarget(deps(), { ...node, nodeName: "n2" }, never);
+  assert.deepEqual(record(), { version: 1, node: "n2", made });
 });

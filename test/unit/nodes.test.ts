@@ -5,8 +5,10 @@ import { CodedError } from "../../src/lib/errors.ts";
 import { createLogger } from "../../src/lib/log.ts";
 import { runOnTarget } from "../../src/nodes.ts";
 import type { Node, Pod } from "../../src/objects.ts";
+import type { HostProcess } from "../../src/seams/host.ts";
 import { filePairStore } from "../../src/certificates/pair-store.ts";
 import { fakeClock } from "../fakes/clock.ts";
+import { lockingShell, rivalCommand } from "../fakes/flock.ts";
 import { type FakeHost, fakeHost } from "../fakes/host.ts";
 import { fakeLink } from "../fakes/link.ts";
 import { aContainer, aPod } from "../fakes/pods.ts";
@@ -37,11 +39,7 @@ function furnish(host: FakeHost): void {
     stdout.write("box 6.1.0 x86_64\n");
     return 0;
   });
-  host.program("flock", async (_args, { stdin, stdout }) => {
-    stdout.write("held\n");
-    await new Promise((resolve) => stdin.once("end", resolve).resume());
-    return 0;
-  });
+  host.program("sh", lockingShell());
 }
 
 /** An API server that knows one node and the pods given, and keeps what it is told. */
@@ -99,6 +97,13 @@ function start({ local = false } = {}) {
     await clock.sleep(5_000);
     return machine.bootId;
   };
+  // What was spawned over the link ends with it.
+  const holders: HostProcess[] = [];
+  const spawn: typeof host.spawn = async (argv, signal) => {
+    const process = await host.spawn(argv, signal);
+    holders.push(process);
+    return process;
+  };
   const runtime = fakeRuntime({ clock });
   runtime.offerImage("busybox");
   const link = fakeLink();
@@ -113,7 +118,7 @@ function start({ local = false } = {}) {
     "/k.yaml": file,
   });
   const target = {
-    host: { ...host, clock: { offsetMs: async () => 0, bootId } },
+    host: { ...host, spawn, clock: { offsetMs: async () => 0, bootId } },
     runtime,
     sharing: "exclusive",
     ...(!local && { link }),
@@ -126,7 +131,16 @@ function start({ local = false } = {}) {
       { config, target, client: api.client, store: () => filePairStore(config.certDir, "unused"), clock, log },
       stop.signal,
     );
-  return { clock, host, machine, runtime, link, api, run, stop };
+  const cut = () => {
+    link.cut();
+    runtime.goDown();
+    for (const holder of holders) holder.kill("SIGKILL");
+  };
+  const mend = () => {
+    runtime.comeUp();
+    link.mend();
+  };
+  return { clock, host, machine, runtime, link, api, run, stop, cut, mend };
 }
 
 test("a target that booted out of reach: its node is run anew, says so, and its pod starts once, on volumes of its own", async () => {
@@ -141,15 +155,13 @@ test("a target that booted out of reach: its node is run anew, says so, and its 
   assert.equal(t.host.files.mounted().length, 1);
   assert.equal(t.api.state.node?.status?.nodeInfo?.bootID, "life-1");
 
-  t.link.cut();
-  t.runtime.goDown();
+  t.cut();
   await t.clock.advance(60_000);
   assert.equal(t.api.state.node.status?.conditions?.find(({ type }) => type === "Ready")?.reason, "LinkDown");
   t.machine.bootId = "life-2";
   for (const { path } of t.host.files.mounted()) t.host.files.unmount(path);
-  t.runtime.comeUp();
   t.runtime.killSandbox(before.id);
-  t.link.mend();
+  t.mend();
   await t.clock.advance(30_000);
   assert.equal(end, "again");
   await first;
@@ -169,14 +181,12 @@ test("a link that was cut and came back leaves a node and its pod as they were",
   const t = start();
   const running = t.run();
   await t.clock.advance(20_000);
-  const made = () => t.runtime.calls.filter(({ verb }) => /^(run|create|start|stop|remove)/.test(verb)).length;
+  const made = () => t.runtime.calls.filter(({ verb }) => /^(runPod|create|start|stop|remove)/.test(verb)).length;
   const before = made();
   assert.ok(before >= 3);
-  t.link.cut();
-  t.runtime.goDown();
+  t.cut();
   await t.clock.advance(120_000);
-  t.runtime.comeUp();
-  t.link.mend();
+  t.mend();
   await t.clock.advance(60_000);
   assert.equal(made(), before);
   assert.equal(t.api.state.node?.status?.conditions?.find(({ type }) => type === "Ready")?.status, "True");
@@ -187,11 +197,56 @@ test("a link that was cut and came back leaves a node and its pod as they were",
   assert.equal(t.link.listeners, 0);
 });
 
+test("a target that somebody else took while it was out of reach is left alone: the node says so, and goes on when it is free", async () => {
+  const t = start();
+  const first = t.run();
+  await t.clock.advance(20_000);
+  const ready = () => t.api.state.node?.status?.conditions?.find(({ type }) => type === "Ready");
+  const made = () => t.runtime.calls.filter(({ verb }) => /^(runPod|create|start|stop|remove)/.test(verb)).length;
+  const before = made();
+  t.cut();
+  await t.clock.advance(5_000);
+  const rival = await t.host.spawn(rivalCommand("/var/lib/kubelet/graftlet/lock"));
+  t.mend();
+  await t.clock.advance(60_000);
+  assert.equal(await first, "again");
+  const second = t.run();
+  await t.clock.advance(60_000);
+  assert.deepEqual([ready()?.status, ready()?.reason, made()], ["False", "RuntimeInUse", before]);
+  assert.match(ready()?.message ?? "", /is in use by another graftlet/);
+
+  await rival[Symbol.asyncDispose]();
+  await t.clock.advance(60_000);
+  assert.deepEqual([ready()?.status, made()], ["True", before]);
+  t.stop.abort();
+  await t.clock.advance(30_000);
+  assert.equal(await second, "stopped");
+});
+
+test("a target that has changed while it was out of reach is told of anew", async () => {
+  const t = start();
+  const first = t.run();
+  await t.clock.advance(20_000);
+  const before = t.api.state.node?.status?.capacity?.["memory"];
+  t.cut();
+  await t.clock.advance(5_000);
+  t.host.files.put("/proc/meminfo", { data: "MemTotal: 8000000 kB\nMemFree: 7000000 kB\nInactive(file): 0 kB\n" });
+  t.mend();
+  await t.clock.advance(60_000);
+  assert.equal(await first, "again");
+  const second = t.run();
+  await t.clock.advance(60_000);
+  assert.deepEqual([before, t.api.state.node?.status?.capacity?.["memory"]], ["4000000Ki", "8000000Ki"]);
+  t.stop.abort();
+  await t.clock.advance(30_000);
+  await second;
+});
+
 const readyOf = (node: Node | undefined) => node?.status?.conditions?.find(({ type }) => type === "Ready");
 
 test("what is wrong with a target on another machine is its node's condition, said again and again, until it is mended", async () => {
   const t = start();
-  t.host.program("flock", () => 1);
+  t.host.program("sh", () => 101);
   const running = t.run();
   await t.clock.advance(1_000);
   assert.deepEqual([readyOf(t.api.state.node)?.status, readyOf(t.api.state.node)?.reason], ["False", "RuntimeInUse"]);
@@ -232,6 +287,6 @@ test("a target that cannot be read, or that the settings do not want, is tried a
 
 test("a target that is this machine ends with the sentence", async () => {
   const t = start({ local: true });
-  t.host.program("flock", () => 1);
+  t.host.program("sh", () => 101);
   await assert.rejects(t.run(), { code: "failed_precondition", message: /RuntimeInUse/ });
 });

@@ -5,18 +5,15 @@ import { after, before, describe, test } from "node:test";
 import { converse } from "../../harness/conversation.ts";
 import { bytesRead, forgetPeak, memoryOf } from "../../harness/holdings.ts";
 import type { Lab } from "../../harness/lab.ts";
-import { isRemote, providerUnderTest, runtimeDaemons } from "../../harness/runtime-daemon.ts";
+import { particulars } from "../../harness/particulars.ts";
 import { shell } from "../../harness/pods.ts";
+import { providerUnderTest } from "../../harness/runtime-daemon.ts";
 
-/** Over SSH it is a quarter of a GiB: encrypting takes its time. */
-const mebibytes = isRemote(providerUnderTest()) ? 256 : 1024;
+const { amount: mebibytes, allowance } = particulars[providerUnderTest()].transfer;
 const bytes = mebibytes << 20;
 const lineBytes = 4096;
 /** As much of numbered lines, so that a lost, doubled or moved piece changes the checksum. */
 const writeLines = `pad=$(head -c ${lineBytes - 10} /dev/zero | tr '\\0' x); awk -v pad=$pad 'BEGIN { for (i = 0; i < ${bytes / lineBytes}; i++) printf "%08d %s\\n", i, pad }'`;
-/** How much more memory a transfer of whatever length may take than a short one, MiB. What a CRI runtime serves over TCP
- *  settles later than what is served in process. */
-const allowance = runtimeDaemons[providerUnderTest()].role === "dockerd" ? 8 : 32;
 
 /** The bytes of `writeLines` in blocks. */
 function* lines(): Generator<Buffer> {

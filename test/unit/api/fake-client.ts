@@ -25,6 +25,7 @@ export function fakeClient(answer: (call: Call, signal: AbortSignal) => unknown)
   const client: FakeClient = {
     calls,
     get: (path, options) => ask({ verb: "get", path }, options),
+    text: (path, options) => ask({ verb: "get", path }, options),
     list: (path, options) => ask({ verb: "list", path }, options),
     create: (path, body, options) => ask({ verb: "create", path, body }, options),
     update: (path, body, options) => ask({ verb: "update", path, body }, options),

@@ -68,6 +68,17 @@ test("every flag that --help names is a flag", () => {
   );
 });
 
+test("every flag that remove --help names is a flag there, and remove has two of its own", () => {
+  const help = parseCommandLine(["remove", "--help"], filesIo());
+  assert.ok(help.kind === "help" && help.text.startsWith("graftlet remove: "));
+  const named = new Set([...help.text.matchAll(/--([a-z][a-z0-9-]+)/g)].map(([, flag]) => flag ?? ""));
+  const known = flagsOf(optionFields, kubeletFields);
+  assert.deepEqual(
+    [...named].filter((flag) => !known.has(flag)),
+    ["node", "yes"],
+  );
+});
+
 const refusals: readonly [readonly string[], string][] = [
   [["--prot=1"], "--prot is not a flag of graftlet; did you mean --port?"],
   [["--quite-unheard-of"], "--quite-unheard-of is not a flag of graftlet; --help lists the flags"],

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { defaultInterface, localIPv4, targetAddresses } from "../../../src/host/addresses.ts";
-import { readFacts } from "../../../src/host/facts.ts";
+import { changedFacts, readFacts } from "../../../src/host/facts.ts";
 import { readUsage } from "../../../src/host/usage.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { type FakeHost, fakeHost } from "../../fakes/host.ts";
@@ -115,4 +115,15 @@ test("usage: memory from the root cgroup less inactive files, or from meminfo; p
     "/sys/fs/cgroup/memory/memory.stat": "cache 7\ntotal_inactive_file 300\n",
   });
   assert.equal((await readUsage(v1, never)).workingSetBytes, 700);
+});
+
+test("facts that a node tells of are compared; swap, the boot and further addresses are not", async () => {
+  const before = await readFacts(machine(), never);
+  assert.deepEqual(changedFacts(before, await readFacts(machine(), never)), []);
+  const grown = { ...before, memoryBytes: before.memoryBytes * 2, cpus: 64, hugepages: { "hugepages-2Mi": 4 } };
+  assert.deepEqual(changedFacts(before, grown), ["cpus", "memoryBytes", "hugepages"]);
+  const [first = ""] = before.addresses;
+  const elsewhere = { ...before, swapBytes: 1, bootID: "other", addresses: [first, "10.88.0.1"] };
+  assert.deepEqual(changedFacts(before, elsewhere), []);
+  assert.deepEqual(changedFacts(before, { ...before, addresses: ["10.88.0.1", first] }), ["address"]);
 });

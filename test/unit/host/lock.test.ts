@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { localHost } from "../../../providers/local/host.ts";
-import { acquireLock } from "../../../src/host/lock.ts";
+import { acquireLocks } from "../../../src/host/lock.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
 
 const never = new AbortController().signal;
@@ -18,28 +18,44 @@ async function lockFile(t: TestContext): Promise<string> {
 test("a lock is one holder's until it gives it back", async (t) => {
   const host = localHost({ clock: systemClock() });
   const path = await lockFile(t);
-  const held = await acquireLock(host, path, never);
-  await assert.rejects(acquireLock(host, path, never), {
+  const held = await acquireLocks(host, [{ path }], never);
+  await assert.rejects(acquireLocks(host, [{ path }], never), {
     code: "failed_precondition",
     message: `${path} is locked by another agent`,
   });
   await held[Symbol.asyncDispose]();
-  await using _again = await acquireLock(host, path, never);
+  await using _again = await acquireLocks(host, [{ path }], never);
 });
 
 test("a lock goes with the connection of its holder", async (t) => {
   const host = localHost({ clock: systemClock() });
   const path = await lockFile(t);
   const stop = new AbortController();
-  const first = await acquireLock(host, path, stop.signal);
+  const first = await acquireLocks(host, [{ path }], stop.signal);
   stop.abort();
   await first[Symbol.asyncDispose]();
-  await using _next = await acquireLock(host, path, never);
+  await using _next = await acquireLocks(host, [{ path }], never);
 });
 
 test("a lock file that cannot be opened is no other agent's lock", async (t) => {
   const host = localHost({ clock: systemClock() });
   const path = `${await lockFile(t)}/below/nothing`;
-  const refused = await acquireLock(host, path, never).catch((error: unknown) => error);
+  const refused = await acquireLocks(host, [{ path }], never).catch((error: unknown) => error);
   assert.ok(refused instanceof Error && !refused.message.includes("another agent"), String(refused));
+});
+
+test("of several locks all are held or none, directories too, and shared ones by many", async (t) => {
+  const host = localHost({ clock: systemClock() });
+  const path = await lockFile(t);
+  const directory = dirname(path);
+  const other = `${directory}/other`;
+  const first = await acquireLocks(host, [{ path }, { path: directory, shared: true }], never);
+  assert.equal(first.isOver(), false);
+  await using _second = await acquireLocks(host, [{ path: other }, { path: directory, shared: true }], never);
+  await assert.rejects(acquireLocks(host, [{ path: `${directory}/third` }, { path: directory }], never), {
+    path: directory,
+  });
+  await using _third = await acquireLocks(host, [{ path: `${directory}/third` }], never);
+  await first[Symbol.asyncDispose]();
+  assert.equal(first.isOver(), true);
 });

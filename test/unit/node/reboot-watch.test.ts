@@ -10,7 +10,7 @@ import { silent } from "../api/fake-client.ts";
 async function start() {
   const clock = fakeClock();
   const link = fakeLink();
-  const state = { bootId: "life-1", answers: true, reads: 0, reboots: 0 };
+  const state = { bootId: "life-1", answers: true, reads: 0, reboots: 0, unfit: undefined as string | undefined };
   const watch = createRebootWatch({
     host: {
       clock: {
@@ -26,6 +26,7 @@ async function start() {
     },
     link,
     bootID: "life-1",
+    unfit: async () => state.unfit,
     onReboot: () => void (state.reboots += 1),
     clock,
     log: silent,
@@ -143,4 +144,14 @@ test("a boot between the reading of the facts and the watch is noticed too", asy
   t.link.mend();
   await t.clock.advance(100);
   assert.equal(t.state.reboots, 1);
+});
+
+test("a target that is in the same life and somebody else's ends the run too, and no pass goes on before", async () => {
+  await using t = await start();
+  t.link.cut();
+  t.state.unfit = "another graftlet has it";
+  t.link.mend();
+  const pass = await t.pass();
+  await t.clock.advance(60_000);
+  assert.deepEqual([pass(), t.state.reboots], ["waits", 1]);
 });

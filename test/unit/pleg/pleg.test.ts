@@ -8,14 +8,14 @@ import {
   RunPodSandboxRequest,
 } from "../../../src/gen/cri.ts";
 import { createLogger } from "../../../src/lib/log.ts";
-import { createPleg } from "../../../src/pleg/pleg.ts";
+import { type PlegDeps, createPleg } from "../../../src/pleg/pleg.ts";
 import { containerNameLabel, podNameLabel, podNamespaceLabel, podUidLabel } from "../../../src/pod/labels.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeRuntime } from "../../fakes/runtime.ts";
 
 const never = new AbortController().signal;
 
-function rig(t: TestContext, events: boolean) {
+function rig(t: TestContext, events: boolean, over: Partial<PlegDeps> = {}) {
   const clock = fakeClock();
   const runtime = fakeRuntime({ clock, events });
   runtime.addImage("busybox");
@@ -27,7 +27,9 @@ function rig(t: TestContext, events: boolean) {
     log,
     ownerLabels: {},
     terminationMessage: async ({ message }) => message,
+    writtenMessage: async () => undefined,
     waker: { wake: (uid) => void wakes.push(uid) },
+    ...over,
   });
   const stop = new AbortController();
   const running = pleg.run(stop.signal);
@@ -139,5 +141,42 @@ describe("events", () => {
     await startPod(runtime, "u2");
     await clock.advance(3_000);
     assert.ok(pleg.cache.get("u2"));
+  });
+});
+
+describe("a look at a pod", () => {
+  it("asks for what is known of it beside the listing, and again only for what the listing shows otherwise", async (t) => {
+    const { clock, runtime, pleg } = rig(t, false);
+    const id = await startPod(runtime, "u1");
+    const asked = (verb: string) => runtime.calls.filter((call) => call.verb === verb).length;
+    await pleg.inspect("u1", never);
+    assert.deepEqual([asked("containerStatus"), asked("podSandboxStatus")], [1, 1]);
+    const release = runtime.hold("listContainers");
+    const second = pleg.inspect("u1", never, { sandboxes: [], containers: ["made-elsewhere"] });
+    await clock.advance(0);
+    // The listing has not answered yet; an ID that the runtime does not know is no failure.
+    assert.deepEqual([asked("containerStatus"), asked("podSandboxStatus")], [3, 2]);
+    runtime.exitContainer(id, 7);
+    release();
+    assert.equal((await second).containers[0]?.exitCode, 7);
+    assert.equal(asked("containerStatus"), 4);
+  });
+
+  it("after an end was announced reads what the container wrote beside asking the runtime", async (t) => {
+    const reads: string[] = [];
+    const { clock, runtime, pleg } = rig(t, true, {
+      writtenMessage: async ({ id }) => (reads.push(id), "out of coffee"),
+      terminationMessage: async (_status, _signal, written) => written ?? "read afterwards",
+    });
+    const id = await startPod(runtime, "u1");
+    await clock.advance(1_500);
+    assert.deepEqual(reads, []);
+    const release = runtime.hold("listContainers");
+    runtime.exitContainer(id, 1);
+    await clock.advance(0);
+    assert.deepEqual(reads, [id]);
+    release();
+    await clock.advance(1_500);
+    assert.equal(pleg.cache.get("u1")?.containers[0]?.message, "out of coffee");
   });
 });

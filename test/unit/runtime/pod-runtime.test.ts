@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ContainerConfig, ContainerState, PodSandboxConfig } from "../../../src/gen/cri.ts";
+import { ContainerConfig, ContainerState, Image, PodSandboxConfig } from "../../../src/gen/cri.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Pod } from "../../../src/objects.ts";
 import type { RuntimePod } from "../../../src/pipeline.ts";
 import { containerHash } from "../../../src/pod/hash.ts";
 import { containerHashAnnotation, containerNameLabel, podUidLabel } from "../../../src/pod/labels.ts";
 import { createCrashLoop } from "../../../src/runtime/crash-loop.ts";
-import { createPodRuntime } from "../../../src/runtime/pod-runtime.ts";
+import { type PodRuntimeDeps, createPodRuntime } from "../../../src/runtime/pod-runtime.ts";
 import { StartError } from "../../../src/runtime/start-error.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
@@ -18,7 +18,7 @@ import { fakeRuntime } from "../../fakes/runtime.ts";
 const never = new AbortController().signal;
 
 /** Passes over one pod on the fake runtime, each seeing what the one before left. */
-function rig() {
+function rig(over: Partial<PodRuntimeDeps> = {}) {
   const clock = fakeClock();
   const runtime = fakeRuntime({ clock });
   runtime.addImage("busybox");
@@ -54,6 +54,7 @@ function rig() {
     restartCountFromLogs: async () => 0,
     linkLog: async () => undefined,
     onSandboxReady: async ({ metadata }) => void ready.push(metadata.uid),
+    ...over,
   });
   const see = async (): Promise<RuntimePod> => {
     const sandboxes = await Promise.all(
@@ -197,4 +198,59 @@ test("a pod that is killed has no running container and no ready sandbox", async
   await pass(aPod());
   await podRuntime.kill(await see(), aPod(), 5, never);
   assert.deepEqual([await states(), (await see()).sandboxes.map(({ state }) => state)], [[exited("c")], [1]]);
+});
+
+test("while a sandbox is made its containers' images and old logs are looked for; a log's link holds up nothing", async () => {
+  const linked = Promise.withResolvers<void>();
+  const told: string[] = [];
+  const { runtime, podRuntime, see } = rig({
+    lookForImage: async (_pod, { name }) => {
+      told.push(`image of ${name}`);
+      if (name === "b") throw new Error("not now");
+      return Image.fromPartial({ id: "seen" });
+    },
+    loggedContainers: async () => (told.push("logs"), new Set(["b"])),
+    ensureImage: async ({ container, foresight }) => {
+      told.push(`${container.name} has ${(await foresight.image(container))?.id}`);
+      return { imageRef: "busybox" };
+    },
+    restartCountFromLogs: async (_pod, { name }) => (told.push(`count of ${name}`), 4),
+    linkLog: () => linked.promise,
+  });
+  const release = runtime.hold("runPodSandbox");
+  const pod = aPod({ containers: [aContainer("a"), aContainer("b")] });
+  const none = await see();
+  const syncing = podRuntime.sync(pod, none, await podRuntime.ahead(pod, none, never), never);
+  await new Promise(setImmediate);
+  assert.deepEqual(told.splice(0), ["image of a", "image of b", "logs"]);
+  release();
+  const { made, rest } = await syncing;
+  assert.deepEqual(told, ["a has seen", "b has undefined", "count of b"]);
+  assert.deepEqual([made?.sandboxes, made?.containers.length], [(await see()).sandboxes.map(({ id }) => id), 2]);
+  let done = false;
+  void rest?.then(() => (done = true));
+  await new Promise(setImmediate);
+  assert.equal(done, false);
+  linked.resolve();
+  await rest;
+});
+
+test("what is prepared ahead is not prepared again; what could not be is, and then its failure is told", async () => {
+  let asked = 0;
+  let fails = true;
+  const { podRuntime, see, events } = rig({
+    configureSandbox: async () => {
+      asked += 1;
+      if (fails) throw new Error("no resolver");
+      return PodSandboxConfig.fromPartial({ metadata: { name: "p", namespace: "default", uid: "uid-1", attempt: 0 } });
+    },
+  });
+  const none = await see();
+  const { error } = await podRuntime.sync(aPod(), none, await podRuntime.ahead(aPod(), none, never), never);
+  assert.deepEqual([error?.message, asked], ["no resolver", 2]);
+  assert.match(events.lines.join(), /FailedCreatePodSandBox Failed to create pod sandbox: .*no resolver/);
+  fails = false;
+  asked = 0;
+  await podRuntime.sync(aPod(), none, await podRuntime.ahead(aPod(), none, never), never);
+  assert.equal(asked, 1);
 });

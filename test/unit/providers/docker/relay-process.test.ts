@@ -32,7 +32,11 @@ function fakeProcess() {
 
 function start(signal: AbortSignal = never) {
   const fake = fakeProcess();
-  const host = { spawn: () => Promise.resolve(fake.process) };
+  const spawn = async (_argv: readonly string[], until?: AbortSignal) => {
+    until?.addEventListener("abort", () => fake.process.kill("SIGKILL"));
+    return fake.process;
+  };
+  const host = { spawn };
   return { ...fake, started: startRelay({ host, clock: fakeClock() }, ["relay"], /^connected$/m, signal) };
 }
 
@@ -78,6 +82,15 @@ test("a relay that nobody waits for any more is killed", async () => {
   stop.abort();
   await assert.rejects(started, { code: "cancelled" });
   assert.ok(kills.includes("SIGKILL"));
+});
+
+test("a relay that cannot be started yet is no longer waited for", async () => {
+  const stop = new AbortController();
+  const spawn = (_argv: readonly string[], until?: AbortSignal) =>
+    new Promise<HostProcess>((_, reject) => until?.addEventListener("abort", () => reject(new Error("given up"))));
+  const started = startRelay({ host: { spawn }, clock: fakeClock() }, ["relay"], /^connected$/m, stop.signal);
+  stop.abort();
+  await assert.rejects(started, /given up/);
 });
 
 test("each direction ends by itself; a process that has both ends by itself, or is killed a minute later", async () => {

@@ -1,0 +1,69 @@
+import type { ContainerInfo, NetworkInspectInfo } from "dockerode";
+import { hasCode } from "../../src/lib/errors.ts";
+import { nodeLabel } from "../../src/pod/labels.ts";
+import type { Belonging } from "../../src/seams/runtime.ts";
+import { ask } from "./client.ts";
+import { inspectImage } from "./inspect-image.ts";
+import type { DockerParts } from "./parts.ts";
+import { localPauseImage } from "./pause-image.ts";
+import { forceRemove } from "./remove-container.ts";
+import { removeImage } from "./remove-image.ts";
+import { trialContainers } from "./trials.ts";
+
+type Parts = Pick<DockerParts, "docker" | "nodeName">;
+
+/** What this node has at the daemon beside its pods: containers of trials that were cut short, networks that carry its label, and
+ *  the sandbox image that graftlet makes, unless somebody else's container was made of it. */
+export async function dockerBelongings(parts: Parts, signal: AbortSignal): Promise<readonly Belonging[]> {
+  const [trials, networks, image] = await Promise.all([
+    trialContainers(parts, signal),
+    ownNetworks(parts, signal),
+    pauseImage(parts, signal),
+  ]);
+  return [
+    ...trials.map((id) => ({
+      name: `trial container (${id.slice(0, 13)})`,
+      remove: (stop: AbortSignal) => forceRemove(parts, id, stop),
+    })),
+    ...networks,
+    ...image,
+  ];
+}
+
+async function ownNetworks(parts: Parts, signal: AbortSignal): Promise<Belonging[]> {
+  const filters = JSON.stringify({ label: [`${nodeLabel}=${parts.nodeName}`] });
+  const found = await parts.docker.call(
+    (engine, abortSignal) =>
+      ask<NetworkInspectInfo[]>(engine, { path: "/networks", query: { filters }, signal: abortSignal }),
+    signal,
+  );
+  return found.map(({ Id, Name }) => ({
+    name: `Docker network ${Name}`,
+    remove: (stop) => removeNetwork(parts, Id, stop),
+  }));
+}
+
+/** @throws CodedError with the daemon's words where somebody's container is attached. */
+async function removeNetwork({ docker }: Parts, id: string, signal: AbortSignal): Promise<void> {
+  try {
+    await docker.call(
+      (engine, abortSignal) => ask<unknown>(engine, { method: "DELETE", path: `/networks/${id}`, signal: abortSignal }),
+      signal,
+    );
+  } catch (error) {
+    if (!hasCode(error, "not_found")) throw error;
+  }
+}
+
+async function pauseImage(parts: Parts, signal: AbortSignal): Promise<Belonging[]> {
+  const found = await inspectImage(parts, localPauseImage, signal);
+  if (!found) return [];
+  const filters = JSON.stringify({ ancestor: [found.Id] });
+  const users = await parts.docker.call(
+    (engine, abortSignal) =>
+      ask<ContainerInfo[]>(engine, { path: "/containers/json", query: { all: true, filters }, signal: abortSignal }),
+    signal,
+  );
+  if (users.some(({ Labels }) => Labels[nodeLabel] !== parts.nodeName)) return [];
+  return [{ name: `Docker image ${localPauseImage}`, remove: (stop) => removeImage(parts, localPauseImage, stop) }];
+}

@@ -1,0 +1,91 @@
+import { posix } from "node:path";
+import { hasCode } from "../lib/errors.ts";
+import type { HostFs } from "../seams/host.ts";
+
+/** What a root directory says of the node that it belongs to. */
+export interface GroundRecord {
+  readonly node: string;
+  /** Directories that were not there before the node came: it takes them along when it leaves, if they are empty. */
+  readonly made: readonly string[];
+}
+
+const version = 1;
+
+/** Graftlet's own directory below a root directory: its lock and the record. It is there from before the first pod until after
+ *  the last, so where it is not, nothing in the root directory is graftlet's. */
+export function ownDirectory(rootDir: string): string {
+  return `${rootDir}/graftlet`;
+}
+
+function recordFile(rootDir: string): string {
+  return `${ownDirectory(rootDir)}/node.json`;
+}
+
+/** The record of a root directory; undefined where there is none that can be read. */
+export async function readGroundRecord(
+  fs: Pick<HostFs, "readFile">,
+  rootDir: string,
+  signal: AbortSignal,
+): Promise<GroundRecord | undefined> {
+  try {
+    const text = (await fs.readFile(recordFile(rootDir), { maxBytes: 64 * 1024, signal })).toString("utf8");
+    return recordIn(text);
+  } catch (error) {
+    if (hasCode(error, "not_found", "failed_precondition", "resource_exhausted")) return undefined;
+    throw error;
+  }
+}
+
+/** Replaces the record in one step. */
+export async function writeGroundRecord(
+  fs: Pick<HostFs, "apply">,
+  rootDir: string,
+  record: GroundRecord,
+  signal: AbortSignal,
+): Promise<void> {
+  const file = recordFile(rootDir);
+  const data = `${JSON.stringify({ version, ...record })}\n`;
+  const changes = [
+    { do: "write", path: `${file}.new`, data, mode: 0o600 },
+    { do: "rename", from: `${file}.new`, to: file },
+  ] as const;
+  await fs.apply(changes, signal);
+}
+
+/** Of these directories and all that lead to them, those that are not there, the shortest first. */
+export async function missingDirectories(
+  fs: Pick<HostFs, "lstat">,
+  paths: readonly string[],
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const all = [...new Set(paths.flatMap(withAncestors))];
+  const missing = await Promise.all(all.map((path) => isMissing(fs, path, signal)));
+  return all.filter((_, index) => missing[index]).sort((a, b) => a.length - b.length);
+}
+
+async function isMissing(fs: Pick<HostFs, "lstat">, path: string, signal: AbortSignal): Promise<boolean> {
+  try {
+    await fs.lstat(path, signal);
+    return false;
+  } catch (error) {
+    if (hasCode(error, "not_found")) return true;
+    if (hasCode(error, "permission_denied")) return false;
+    throw error;
+  }
+}
+
+function withAncestors(path: string): string[] {
+  return path === "/" || path === "." ? [] : [...withAncestors(posix.dirname(path)), path];
+}
+
+function recordIn(text: string): GroundRecord | undefined {
+  try {
+    const record: unknown = JSON.parse(text);
+    if (typeof record !== "object" || record === null) return undefined;
+    const { node, made }: { node?: unknown; made?: unknown } = record;
+    if (typeof node !== "string" || !Array.isArray(made)) return undefined;
+    return { node, made: made.filter((path): path is string => typeof path === "string" && path.startsWith("/")) };
+  } catch {
+    return undefined;
+  }
+}

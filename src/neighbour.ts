@@ -1,0 +1,52 @@
+import type { Clock } from "./lib/clock.ts";
+import type { Host } from "./seams/host.ts";
+import { type Sharing, TargetError } from "./seams/provider.ts";
+import { serverName } from "./server/healthz.ts";
+
+const kubeletHealthPort = 10_248;
+/** Whoever listens there and says nothing for so long, milliseconds, is no kubelet. */
+const answerWithinMs = 2_000;
+
+/** Somebody else works on the target; the sentence says who, and what to do. */
+export function runtimeInUse(sentence: string, cause?: unknown): TargetError {
+  return new TargetError("RuntimeInUse", "failed_precondition", sentence, cause === undefined ? {} : { cause });
+}
+
+export interface NeighbourDeps {
+  readonly host: Pick<Host, "dial">;
+  readonly sharing: Sharing;
+  readonly clock: Clock;
+}
+
+/** Looks whether a kubelet, or another graftlet, answers on the target. Nodes that share their runtime leave each other's pods
+ *  alone, so they may stand side by side. @throws TargetError RuntimeInUse. */
+export async function refuseNeighbour({ host, sharing, clock }: NeighbourDeps, signal: AbortSignal): Promise<void> {
+  const neighbour = await kubeletOn(host, clock.within(answerWithinMs, signal));
+  if (neighbour === "none" || (neighbour === "sharing graftlet" && sharing === "shared")) return;
+  throw runtimeInUse(
+    `another agent answers on the target's port ${kubeletHealthPort} (RuntimeInUse): stop the kubelet or graftlet that runs there, for two agents on one runtime delete each other's pods`,
+  );
+}
+
+/** What answers on the health port as a kubelet's health endpoint does. */
+async function kubeletOn(
+  host: Pick<Host, "dial">,
+  signal: AbortSignal,
+): Promise<"none" | "kubelet" | "sharing graftlet"> {
+  const connection = await host.dial({ host: "127.0.0.1", port: kubeletHealthPort }, signal).catch(() => undefined);
+  if (!connection) return "none";
+  try {
+    connection.setEncoding("utf8");
+    connection.write("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    const { promise, resolve } = Promise.withResolvers<string>();
+    connection.once("data", (text: string) => resolve(text));
+    connection.once("error", () => resolve(""));
+    connection.once("end", () => resolve(""));
+    signal.addEventListener("abort", () => resolve(""), { once: true });
+    const answer = await promise;
+    if (!answer.startsWith("HTTP/1.")) return "none";
+    return answer.toLowerCase().includes(`\r\nserver: ${serverName("shared")}\r\n`) ? "sharing graftlet" : "kubelet";
+  } finally {
+    connection.destroy();
+  }
+}

@@ -1,0 +1,94 @@
+import { ApiError } from "../api/api-error.ts";
+import type { ApiClient } from "../api/client.ts";
+import type { Clock } from "../lib/clock.ts";
+import { hasCode, messageOf } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Service } from "../lib/service-group.ts";
+import type { Verdict } from "./conditions.ts";
+
+export interface ReachabilityDeps {
+  /** May get nodes/proxy of this node: a Pod's service account. */
+  readonly client: Pick<ApiClient, "text">;
+  readonly nodeName: string;
+  /** The request for the kubelet API's certificate that waits for approval. */
+  readonly waiting: () => string | undefined;
+  readonly onChange: () => void;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** Whether the API server reaches the kubelet API, as a condition of the node. */
+export interface Reachability extends Service {
+  /** Undefined until it has been tried. */
+  verdict(): Verdict | undefined;
+}
+
+const type = "KubeletReachable";
+const everyMs = 5 * 60_000;
+/** While it fails it is tried again so soon that who mends it sees it. */
+const againMs = 15_000;
+const answerMs = 30_000;
+
+/** Calls the kubelet API through the API server, at the start and every 5 minutes, and says why logs and exec would fail. */
+export function createReachability(deps: ReachabilityDeps): Reachability {
+  const { client, nodeName, clock, log } = deps;
+  let known: Verdict | undefined;
+  const look = async (signal: AbortSignal): Promise<Verdict | undefined> => {
+    const path = `/api/v1/nodes/${encodeURIComponent(nodeName)}/proxy/healthz`;
+    try {
+      await client.text(path, { signal: clock.within(answerMs, signal) });
+      const message = "the API server reaches the kubelet API";
+      return { type, status: "True", reason: "KubeletAnswers", message };
+    } catch (error) {
+      if (signal.aborted) return known;
+      return unreachable(error, deps);
+    }
+  };
+  return {
+    name: "reachability",
+    verdict: () => known,
+    async run(signal) {
+      while (!signal.aborted) {
+        const before = known;
+        known = await look(signal);
+        if (known && (known.status !== before?.status || known.reason !== before.reason)) {
+          if (known.status !== "True") log.warn({ reason: known.reason }, known.message ?? "");
+          deps.onChange();
+        }
+        await clock.sleep(known?.status === "True" ? everyMs : againMs, signal).catch(() => {});
+      }
+    },
+  };
+}
+
+/** What a failed call means, with the remedy; undefined when the API server itself was not reached. */
+function unreachable(error: unknown, { nodeName, waiting }: ReachabilityDeps): Verdict | undefined {
+  const request = waiting();
+  const no = (reason: string, message: string): Verdict => ({ type, status: "False", reason, message });
+  if (request !== undefined)
+    return no(
+      "CertificateNotApproved",
+      `the kubelet API has no certificate yet, logs and exec fail: kubectl certificate approve ${request}`,
+    );
+  const text = messageOf(error);
+  if (!(error instanceof ApiError)) {
+    if (hasCode(error, "unavailable")) return undefined;
+    return no("NoAnswer", `the API server got no answer from the kubelet API (${text}), logs and exec fail: ${routes}`);
+  }
+  if (error.status === 401)
+    return no(
+      "CallerUnknown",
+      "the kubelet API does not know the API server's client certificate, logs and exec fail: set authentication.x509.clientCAFile, or let the node read the ConfigMap kube-system/extension-apiserver-authentication",
+    );
+  if (error.status === 403)
+    return {
+      type,
+      status: "Unknown",
+      reason: "NotPermitted",
+      message: `whether logs and exec work is not known: let graftlet's account get nodes/proxy of ${nodeName}, and the API server's user nodes/* (${text})`,
+    };
+  return no("NoRoute", `the API server does not reach the kubelet API (${text}), logs and exec fail: ${routes}`);
+}
+
+const routes =
+  "see that its control plane has a route to the node's InternalIP and port; one behind an egress tunnel (k3s: egress-selector-mode, Konnectivity) needs that to lead there";

@@ -1,0 +1,159 @@
+import { isAlone, lockFile, lockTarget } from "./claim.ts";
+import type { NodeConfig } from "./config/node-config.ts";
+import { openCgroups } from "./host/cgroups.ts";
+import { cgroupVersion, exists } from "./host/exists.ts";
+import { ownDirectory } from "./host/ground-record.ts";
+import { type Clock, systemClock } from "./lib/clock.ts";
+import { CodedError } from "./lib/errors.ts";
+import { createLogger, type Logger } from "./lib/log.ts";
+import { refuseNeighbour } from "./neighbour.ts";
+import { containerLogLimits, logLinksDirectory } from "./node-setup.ts";
+import { type CgroupLayout, tierCgroup } from "./pod/cgroup-path.ts";
+import { execute, type Outcome } from "./remove/execute.ts";
+import { lineOf, type Plan, removalPlan, thingsOf } from "./remove/plan.ts";
+import { survey } from "./remove/survey.ts";
+import { createCgroupLayout } from "./resources/cgroup-layout.ts";
+import { type ProviderFactory, type Target, TargetError } from "./seams/provider.ts";
+import type { Terminal } from "./terminal.ts";
+
+export interface RemovalOptions {
+  readonly node: NodeConfig;
+  /** Without asking first. */
+  readonly yes: boolean;
+  readonly providers: Readonly<Record<string, ProviderFactory>>;
+  readonly terminal: Terminal;
+  readonly signal: AbortSignal;
+}
+
+/** Removes all that a node put on its target, and nothing else: lists it, asks, does it, and says what was done. Safe to repeat.
+ *  @returns whether nothing of the node is left.
+ *  @throws CodedError, one sentence, when the target cannot be looked at, or somebody works on it: then nothing is removed. */
+export async function runRemoval({ node, yes, providers, terminal, signal }: RemovalOptions): Promise<boolean> {
+  const clock = systemClock();
+  await using target = await openTarget({ node, providers, clock });
+  return await removeFrom({ target, node, yes, terminal, clock }, signal);
+}
+
+interface OpenOptions {
+  readonly node: NodeConfig;
+  readonly providers: Readonly<Record<string, ProviderFactory>>;
+  readonly clock: Clock;
+}
+
+async function openTarget({ node, providers, clock }: OpenOptions): Promise<Target> {
+  const { kubelet, nodeName } = node;
+  const provider = providers[node.provider];
+  if (!provider)
+    throw new CodedError(
+      "invalid_argument",
+      `--provider ${JSON.stringify(node.provider)} is not known: use one of ${Object.keys(providers).join(", ")}`,
+    );
+  return provider({
+    config: node.providerConfig,
+    containerRuntimeEndpoint: kubelet.containerRuntimeEndpoint,
+    imageServiceEndpoint: kubelet.imageServiceEndpoint,
+    requestTimeoutMs: kubelet.runtimeRequestTimeout,
+    containerLogs: containerLogLimits(node),
+    nodeName,
+    clock,
+    log: silentLog(),
+  });
+}
+
+export interface RemovalDeps extends Pick<RemovalOptions, "node" | "yes" | "terminal"> {
+  readonly target: Target;
+  readonly clock: Clock;
+}
+
+/** The removal, on a target that is at hand. */
+export async function removeFrom(deps: RemovalDeps, signal: AbortSignal): Promise<boolean> {
+  const { target, yes, terminal, clock } = deps;
+  const { host, runtime } = target;
+  const node = { ...deps.node, rootDir: target.rootDir ?? deps.node.rootDir };
+  const alone = await isAlone({ target, clock }, signal);
+  await using _held = await holdTarget(deps, node.rootDir, signal);
+  const cgroups = await openCgroups(host, await cgroupVersion(host.fs, signal), signal);
+  const findings = await survey(
+    {
+      ...target,
+      nodeName: node.nodeName,
+      rootDir: node.rootDir,
+      podLogsDir: node.kubelet.podLogsDir,
+      logLinksDir: logLinksDirectory,
+      tiers: await podTiers(target, node, signal),
+      subgroups: cgroups.children,
+    },
+    signal,
+  );
+  // Other nodes count on the cgroups that they found.
+  const plan = removalPlan(alone ? findings : { ...findings, tiers: [] });
+  list(terminal, node.nodeName, plan, findings.strangers);
+  if (thingsOf(plan).length === 0) return farewell(terminal, node.nodeName);
+  if (!yes && !(await agreed(terminal, signal))) return false;
+  return report(terminal, node.nodeName, await execute({ host, runtime, cgroups, say: terminal.say }, plan, signal));
+}
+
+/** Keeps everybody else off while things are removed. @throws TargetError, one sentence. */
+async function holdTarget(
+  { target, clock }: RemovalDeps,
+  rootDir: string,
+  signal: AbortSignal,
+): Promise<AsyncDisposable> {
+  const isThere = await exists(target.host.fs, ownDirectory(rootDir), signal);
+  const own = isThere ? [{ path: lockFile(rootDir) }] : [];
+  try {
+    const held = await lockTarget({ target, clock, log: silentLog() }, rootDir, own, signal);
+    try {
+      await refuseNeighbour({ ...target, clock }, signal);
+      return held;
+    } catch (error) {
+      await held[Symbol.asyncDispose]();
+      throw error;
+    }
+  } catch (error) {
+    if (!(error instanceof TargetError)) throw error;
+    throw new TargetError(error.reason, error.code, `nothing was removed: ${error.message}`, { cause: error });
+  }
+}
+
+/** Cgroups that graftlet makes for quality of service classes, the deepest first; none where the runtime's driver makes them. */
+async function podTiers({ runtime }: Target, { kubelet }: NodeConfig, signal: AbortSignal): Promise<readonly string[]> {
+  const layout: CgroupLayout = await createCgroupLayout({ runtime, kubelet, log: silentLog() })(signal);
+  if (!layout.perQos || layout.driver === "systemd") return [];
+  return (["BestEffort", "Burstable", "Guaranteed"] as const).map((qos) => tierCgroup(qos, layout));
+}
+
+function list({ say }: Terminal, nodeName: string, plan: Plan, strangers: readonly string[]): void {
+  const things = thingsOf(plan);
+  say(things.length === 0 ? `nothing of node ${nodeName} is left` : `of node ${nodeName} on its machine:`);
+  for (const thing of things) say(`  ${lineOf(thing)}`);
+  for (const stranger of strangers) say(`not touched: ${stranger}`);
+  if (things.length > 0) say("not touched: images, and what pods wrote to the machine by hostPath");
+}
+
+async function agreed(terminal: Terminal, signal: AbortSignal): Promise<boolean> {
+  const answer = await terminal.ask?.("Remove all of this? [y/N]", signal);
+  if (/^y(es)?$/i.test((answer ?? "").trim())) return true;
+  terminal.say(`nothing was removed${terminal.ask ? "" : ": run this with --yes to remove it"}`);
+  return false;
+}
+
+function report(terminal: Terminal, nodeName: string, outcome: Outcome): boolean {
+  const { say } = terminal;
+  for (const line of outcome.left) say(`left: ${line}`);
+  for (const line of outcome.failures) say(`could not be removed: ${line}`);
+  for (const line of outcome.kept) say(`kept until that is gone: ${line}`);
+  if (outcome.failures.length === 0) return farewell(terminal, nodeName);
+  say("mend what is named above, and run this again");
+  return false;
+}
+
+function farewell({ say }: Terminal, nodeName: string): true {
+  say(`if the Node object is still in the cluster: kubectl delete node ${nodeName}`);
+  return true;
+}
+
+/** What matters is said by the command itself. */
+function silentLog(): Logger {
+  return createLogger(0, { write: () => undefined });
+}

@@ -1,0 +1,166 @@
+import type { Cgroups } from "../host/cgroups.ts";
+import { listMounts, unmount } from "../host/mounts.ts";
+import { CodedError, codeOf, type ErrorCode, hasCode, messageOf } from "../lib/errors.ts";
+import type { Host } from "../seams/host.ts";
+import type { Runtime } from "../seams/runtime.ts";
+import { type Plan, type Thing, type Tier, lineOf } from "./plan.ts";
+
+export interface ExecuteDeps {
+  readonly host: Host;
+  readonly runtime: Pick<Runtime, "stopContainer" | "removeContainer" | "stopPodSandbox" | "removePodSandbox">;
+  readonly cgroups: Pick<Cgroups, "remove" | "children">;
+  /** Is told of each thing that is gone. */
+  readonly say: (line: string) => void;
+}
+
+/** What a removal came to. */
+export interface Outcome {
+  readonly removed: number;
+  /** A line each: what could not be removed, and why. */
+  readonly failures: readonly string[];
+  /** A line each: what stays because something before it could not be removed. */
+  readonly kept: readonly string[];
+  /** A line each: directories and cgroups that hold something else, or are not the login's to remove. */
+  readonly left: readonly string[];
+}
+
+/** Carries out a plan: pods side by side, of each pod one tier after another. What fails is told and holds up only what depends on
+ *  it. Everything is safe to repeat: what is gone is removed. */
+export async function execute(deps: ExecuteDeps, plan: Plan, signal: AbortSignal): Promise<Outcome> {
+  const tally = createTally(deps.say);
+  const remove = (thing: Thing) => removeThing(deps, thing, signal);
+  await Promise.all(plan.pods.map(({ tiers }) => inOrder(tiers, remove, tally)));
+  for (const thing of plan.belongings) await tally.attempt(thing, remove);
+  if (tally.failed()) tally.keep(plan.last);
+  else
+    await inOrder(
+      plan.last.map((thing) => [thing]),
+      remove,
+      tally,
+    );
+  return tally.outcome();
+}
+
+/** Begins a tier when all of the one before is gone. */
+async function inOrder(tiers: readonly Tier[], remove: Remove, tally: Tally): Promise<void> {
+  for (const [index, tier] of tiers.entries()) {
+    const gone = await Promise.all(tier.map((thing) => tally.attempt(thing, remove)));
+    if (!gone.every(Boolean)) return tally.keep(tiers.slice(index + 1).flat());
+  }
+}
+
+/** @returns false when it stays, and that is no failure. */
+type Remove = (thing: Thing) => Promise<boolean>;
+
+interface Tally {
+  /** @returns whether the next may be begun. */
+  attempt(thing: Thing, remove: Remove): Promise<boolean>;
+  keep(things: readonly Thing[]): void;
+  failed(): boolean;
+  outcome(): Outcome;
+}
+
+function createTally(say: (line: string) => void): Tally {
+  const failures: string[] = [];
+  const kept: string[] = [];
+  const left: string[] = [];
+  let removed = 0;
+  return {
+    async attempt(thing, remove) {
+      const line = lineOf(thing);
+      try {
+        if (await remove(thing)) {
+          removed += 1;
+          say(`removed ${line}`);
+        } else {
+          left.push(line);
+        }
+        return true;
+      } catch (error) {
+        failures.push(`${line}: ${codeOf(error) === "unknown" ? String(error) : messageOf(error)}`);
+        return false;
+      }
+    },
+    keep: (things) => void kept.push(...things.map(lineOf)),
+    failed: () => failures.length > 0,
+    outcome: () => ({ removed, failures, kept, left }),
+  };
+}
+
+async function removeThing(deps: ExecuteDeps, thing: Thing, signal: AbortSignal): Promise<boolean> {
+  const { host, runtime, cgroups } = deps;
+  switch (thing.is) {
+    case "container": {
+      const { id, running, graceSeconds } = thing.container;
+      if (running) await unlessGone(runtime.stopContainer(id, graceSeconds, signal));
+      await unlessGone(runtime.removeContainer(id, signal));
+      return true;
+    }
+    case "sandbox":
+      await unlessGone(runtime.stopPodSandbox(thing.id, signal));
+      await unlessGone(runtime.removePodSandbox(thing.id, signal));
+      return true;
+    case "mount":
+      await unmountAlone(host, thing, signal);
+      return true;
+    case "cgroup":
+      return unless(cgroups.remove([thing.path], signal), "permission_denied");
+    case "directory":
+      await host.fs.apply([{ do: "remove", path: thing.path, recursive: true }], signal);
+      return true;
+    case "link":
+      await host.fs.apply([{ do: "remove", path: thing.path }], signal);
+      return true;
+    case "belonging":
+      await thing.belonging.remove(signal);
+      return true;
+    case "emptyCgroup":
+      return (await cgroups.children(thing.path, signal)).length === 0 && emptied(cgroups.remove([thing.path], signal));
+    case "emptyDirectory":
+      return emptied(host.fs.apply([{ do: "remove", path: thing.path }], signal));
+  }
+}
+
+/** Unmounts here and nowhere else: where somebody bound a directory with mounts of its own in a pod's directory, those are the
+ *  same mounts as at the source, and would be gone there too.
+ *  @see https://docs.kernel.org/filesystems/sharedsubtree.html */
+async function unmountAlone(
+  host: Host,
+  { path, outermost }: Extract<Thing, { is: "mount" }>,
+  signal: AbortSignal,
+): Promise<void> {
+  const { code, stderr } = await host.run(["mount", "--make-rprivate", outermost], { signal });
+  if (code !== 0 && (await isMounted(host, outermost, signal)))
+    throw new CodedError(
+      "failed_precondition",
+      `the mount ${outermost} cannot be parted from its source: ${stderr.trim() || `exit code ${code}`}`,
+    );
+  await unmount(host, path, signal);
+}
+
+async function isMounted(host: Host, path: string, signal: AbortSignal): Promise<boolean> {
+  return (await listMounts(host, signal)).some((mount) => mount.path === path);
+}
+
+async function unlessGone(call: Promise<void>): Promise<void> {
+  try {
+    await call;
+  } catch (error) {
+    if (!hasCode(error, "not_found")) throw error;
+  }
+}
+
+/** Whether it could be removed: what is not empty, or not ours to remove, stays. */
+function emptied(call: Promise<void>): Promise<boolean> {
+  return unless(call, "failed_precondition", "permission_denied");
+}
+
+async function unless(call: Promise<void>, ...codes: readonly ErrorCode[]): Promise<boolean> {
+  try {
+    await call;
+    return true;
+  } catch (error) {
+    if (hasCode(error, ...codes)) return false;
+    throw error;
+  }
+}

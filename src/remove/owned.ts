@@ -1,0 +1,114 @@
+import { type Container, ContainerState, type PodSandbox } from "../gen/cri.ts";
+import {
+  configSourceAnnotation,
+  containerNameLabel,
+  nodeLabel,
+  podNameLabel,
+  podNamespaceLabel,
+  podTerminationGraceAnnotation,
+  podUidLabel,
+} from "../pod/labels.ts";
+import type { Sharing } from "../seams/provider.ts";
+import type { FoundContainer } from "./findings.ts";
+
+/** A pod of the node's, as its runtime and its root directory show it. */
+export interface OwnedPod {
+  readonly uid: string;
+  /** `namespace/name` where the runtime tells. */
+  readonly name: string | undefined;
+  readonly containers: readonly FoundContainer[];
+  readonly sandboxIds: readonly string[];
+  readonly hasDirectory: boolean;
+}
+
+export interface OwnershipInput {
+  readonly sandboxes: readonly PodSandbox[];
+  readonly containers: readonly Container[];
+  /** UIDs of pods that have a directory below the node's root directory. */
+  readonly directories: readonly string[];
+  readonly sharing: Sharing;
+  readonly nodeName: string;
+}
+
+/** Seconds that every container gets between SIGTERM and SIGKILL, however short the grace period. (kubelet) */
+const leastGraceSeconds = 2;
+
+/** Which pods are the node's. What carries a node's label is that node's. Without a label it is nobody's in a shared runtime, and
+ *  in an exclusive one this node's if its pod has a directory here and came from the API server: such pods a kubelet, or this
+ *  node, made without labels. Pure.
+ *  @returns with them a sentence for each pod of an exclusive runtime, in name order, that is left for that reason. */
+export function ownedPods(input: OwnershipInput): {
+  readonly pods: readonly OwnedPod[];
+  readonly strangers: readonly string[];
+} {
+  const directories = new Set(input.directories);
+  const ours = (labels: Labels, annotations: Labels) => isOurs(labels, annotations, input, directories);
+  const sandboxes = input.sandboxes.filter(({ labels, annotations }) => ours(labels, annotations));
+  const own = new Set(sandboxes.map(({ id }) => id));
+  const foreignSandboxes = new Set(input.sandboxes.filter(({ id }) => !own.has(id)).map(({ id }) => id));
+  const containers = input.containers.filter(
+    ({ podSandboxId, labels }) => own.has(podSandboxId) || (!foreignSandboxes.has(podSandboxId) && ours(labels, {})),
+  );
+  const foreign = new Set(
+    input.sandboxes.filter(({ id }) => foreignSandboxes.has(id)).map(({ labels }) => labels[podUidLabel]),
+  );
+  const uids = new Set([
+    ...input.directories.filter((uid) => !foreign.has(uid)),
+    ...[...sandboxes, ...containers].map(({ labels }) => labels[podUidLabel] ?? ""),
+  ]);
+  uids.delete("");
+  const pods = [...uids].map((uid): OwnedPod => {
+    const sandboxesOfIt = sandboxes.filter(({ labels }) => labels[podUidLabel] === uid);
+    const containersOfIt = containers.filter(({ labels }) => labels[podUidLabel] === uid);
+    return {
+      uid,
+      name: nameIn([...sandboxesOfIt, ...containersOfIt][0]?.labels),
+      containers: containersOfIt.map(foundContainer),
+      sandboxIds: sandboxesOfIt.map(({ id }) => id),
+      hasDirectory: directories.has(uid) && !foreign.has(uid),
+    };
+  });
+  return { pods: pods.toSorted(byName), strangers: strangersOf(input, foreignSandboxes) };
+}
+
+type Labels = Readonly<Record<string, string>>;
+
+function isOurs(
+  labels: Labels,
+  annotations: Labels,
+  { sharing, nodeName }: OwnershipInput,
+  directories: ReadonlySet<string>,
+): boolean {
+  const uid = labels[podUidLabel];
+  if (uid === undefined) return false;
+  if (labels[nodeLabel] !== undefined) return labels[nodeLabel] === nodeName;
+  return sharing === "exclusive" && directories.has(uid) && (annotations[configSourceAnnotation] ?? "api") === "api";
+}
+
+/** In a shared runtime others are a matter of course. */
+function strangersOf({ sandboxes, sharing }: OwnershipInput, foreign: ReadonlySet<string>): readonly string[] {
+  if (sharing === "shared") return [];
+  const names = sandboxes
+    .filter(({ id }) => foreign.has(id))
+    .map(({ id, labels }) => nameIn(labels) ?? `sandbox ${id.slice(0, 13)}`);
+  return [...new Set(names)].sort().map((name) => `pod ${name} in the runtime is not known to be this node's`);
+}
+
+function foundContainer({ id, labels, annotations, state }: Container): FoundContainer {
+  const grace = Number.parseInt(annotations[podTerminationGraceAnnotation] ?? "", 10);
+  return {
+    id,
+    name: labels[containerNameLabel] ?? id,
+    running: state === ContainerState.CONTAINER_RUNNING,
+    graceSeconds: Math.max(leastGraceSeconds, Number.isNaN(grace) ? 0 : grace),
+  };
+}
+
+function nameIn(labels: Labels | undefined): string | undefined {
+  const name = labels?.[podNameLabel];
+  return name === undefined ? undefined : `${labels?.[podNamespaceLabel] ?? ""}/${name}`;
+}
+
+function byName(a: OwnedPod, b: OwnedPod): number {
+  return (a.name ?? a.uid).localeCompare(b.name ?? b.uid);
+}

@@ -1,0 +1,101 @@
+import type { Belonging } from "../seams/runtime.ts";
+import type { Findings, FoundContainer, FoundPod } from "./findings.ts";
+
+/** One thing on the target that is to go. */
+export type Thing =
+  | { readonly is: "container"; readonly container: FoundContainer; readonly pod: string }
+  | { readonly is: "sandbox"; readonly id: string; readonly pod: string }
+  /** `outermost` is the mount in the pod's directory that it is in, or itself. */
+  | { readonly is: "mount"; readonly path: string; readonly outermost: string }
+  | { readonly is: "cgroup"; readonly path: string }
+  | { readonly is: "directory"; readonly path: string }
+  | { readonly is: "link"; readonly path: string }
+  | { readonly is: "belonging"; readonly belonging: Belonging }
+  /** These two go if nothing is left in them; it is no failure when something is. */
+  | { readonly is: "emptyCgroup"; readonly path: string }
+  | { readonly is: "emptyDirectory"; readonly path: string };
+
+/** Things side by side. */
+export type Tier = readonly Thing[];
+
+export interface Plan {
+  /** For each pod its tiers: the next is begun when all of the one before is gone, so that nothing is deleted through a mount,
+   *  and a pod of which something is left can be found again. */
+  readonly pods: readonly { readonly name: string; readonly tiers: readonly Tier[] }[];
+  /** After the pods, each by itself. */
+  readonly belongings: readonly Thing[];
+  /** At the end, and only when all before is gone: without graftlet's own directory nothing more is known of it. */
+  readonly last: readonly Thing[];
+}
+
+/** In which order a node's things go. Pure. */
+export function removalPlan(findings: Findings): Plan {
+  const { ownDirectory } = findings;
+  return {
+    pods: findings.pods.map((pod) => ({ name: pod.name, tiers: tiersOf(pod).filter((tier) => tier.length > 0) })),
+    belongings: findings.belongings.map((belonging) => ({ is: "belonging", belonging })),
+    last: [
+      ...findings.tiers.map((path): Thing => ({ is: "emptyCgroup", path })),
+      ...(ownDirectory === undefined ? [] : [{ is: "directory", path: ownDirectory } as const]),
+      ...findings.made.map((path): Thing => ({ is: "emptyDirectory", path })),
+    ],
+  };
+}
+
+function tiersOf(pod: FoundPod): Tier[] {
+  const { name } = pod;
+  return [
+    pod.containers.map((container) => ({ is: "container", container, pod: name })),
+    pod.sandboxIds.map((id) => ({ is: "sandbox", id, pod: name })),
+    // One after another: those below have to go first.
+    ...pod.mounts.map((path): Tier => [{ is: "mount", path, outermost: outermostOf(path, pod.mounts) }]),
+    [
+      ...pod.cgroups.map((path): Thing => ({ is: "cgroup", path })),
+      ...pod.links.map((path): Thing => ({ is: "link", path })),
+    ],
+    pod.logs.map((path) => ({ is: "directory", path })),
+    pod.directory === undefined ? [] : [{ is: "directory", path: pod.directory }],
+  ];
+}
+
+function outermostOf(path: string, mounts: readonly string[]): string {
+  const around = mounts.filter((mount) => path === mount || path.startsWith(`${mount}/`));
+  return around.reduce((shortest, mount) => (mount.length < shortest.length ? mount : shortest), path);
+}
+
+/** Everything that a plan removes, in its order. */
+export function thingsOf({ pods, belongings, last }: Plan): readonly Thing[] {
+  return [...pods.flatMap(({ tiers }) => tiers.flat()), ...belongings, ...last];
+}
+
+/** A thing in a line of its own. */
+export function lineOf(thing: Thing): string {
+  switch (thing.is) {
+    case "container": {
+      const { name, id, running } = thing.container;
+      return `container ${name} of pod ${thing.pod}, ${running ? "running" : "ended"} (${shortened(id)})`;
+    }
+    case "sandbox":
+      return `sandbox of pod ${thing.pod} (${shortened(thing.id)})`;
+    case "belonging":
+      return thing.belonging.name;
+    case "emptyCgroup":
+      return `cgroup ${quoted(thing.path)}, if nothing else is in it`;
+    case "emptyDirectory":
+      return `directory ${quoted(thing.path)}, if nothing else is in it`;
+    case "mount":
+    case "cgroup":
+    case "directory":
+    case "link":
+      return `${thing.is} ${quoted(thing.path)}`;
+  }
+}
+
+/** A path as it is, unless it holds what would not show in a line. */
+function quoted(path: string): string {
+  return /^[\x21-\x7e]+$/.test(path) ? path : JSON.stringify(path);
+}
+
+function shortened(id: string): string {
+  return id.slice(0, 13);
+}

@@ -1,0 +1,147 @@
+import { posix } from "node:path";
+import { missingDirectories, ownDirectory, readGroundRecord } from "../host/ground-record.ts";
+import { listMounts, type Mount, mountsBelow } from "../host/mounts.ts";
+import { CodedError, hasCode } from "../lib/errors.ts";
+import type { Host, HostFs } from "../seams/host.ts";
+import type { Sharing } from "../seams/provider.ts";
+import type { Runtime } from "../seams/runtime.ts";
+import type { Findings, FoundPod } from "./findings.ts";
+import { type OwnedPod, ownedPods } from "./owned.ts";
+
+export interface SurveyDeps {
+  readonly host: Host;
+  readonly runtime: Pick<Runtime, "listPodSandbox" | "listContainers" | "belongings">;
+  readonly sharing: Sharing;
+  readonly nodeName: string;
+  readonly rootDir: string;
+  /** Where the node's pods have their logs, and where links to them are for log collectors. */
+  readonly podLogsDir: string;
+  readonly logLinksDir: string;
+  /** Cgroups of quality of service classes, the deepest first; none where graftlet makes none. */
+  readonly tiers: readonly string[];
+  /** Names of the cgroups right below one. */
+  readonly subgroups: (path: string, signal: AbortSignal) => Promise<readonly string[]>;
+}
+
+/** UIDs as the API server gives them. A kubelet's static pods have others, and are not ours. */
+const uidPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+
+/** Finds all that a node put on its target, and changes nothing. What is in the root directory counts as the node's only where
+ *  graftlet's own directory is there too; what is in the runtime, by its labels or by its pod's directory.
+ *  @throws failed_precondition, one sentence, when the root directory is another node's; unavailable when the target or its
+ *  runtime does not answer: what is there cannot be known then. */
+export async function survey(deps: SurveyDeps, signal: AbortSignal): Promise<Findings> {
+  const { host, runtime, sharing, nodeName } = deps;
+  const root = await realDirectory(host.fs, deps.rootDir, signal);
+  const own = root === undefined ? undefined : await directoryAt(host.fs, ownDirectory(root), signal);
+  const record = own === undefined || root === undefined ? undefined : await readGroundRecord(host.fs, root, signal);
+  if (record && record.node !== nodeName) throw anothersRoot(deps, record.node);
+  const directories = own === undefined || root === undefined ? [] : await podDirectories(host.fs, root, signal);
+  const sandboxes = await runtime.listPodSandbox(undefined, signal);
+  const containers = await runtime.listContainers(undefined, signal);
+  const owned = ownedPods({ sandboxes, containers, directories, sharing, nodeName });
+  const ground = await readGround(deps, signal);
+  const made = record ? await standing(host.fs, record.made, signal) : [];
+  return {
+    pods: owned.pods.map((pod) => foundPod(pod, root, ground)),
+    belongings: (await runtime.belongings?.(signal)) ?? [],
+    tiers: own === undefined ? [] : ground.tiers.filter(({ isThere }) => isThere).map(({ path }) => path),
+    ownDirectory: own,
+    made: made.toSorted((a, b) => b.length - a.length),
+    strangers: owned.strangers,
+  };
+}
+
+function anothersRoot({ rootDir, nodeName }: SurveyDeps, owner: string): CodedError {
+  return new CodedError(
+    "failed_precondition",
+    `--root-dir ${JSON.stringify(rootDir)} belongs to node ${owner}, not to ${nodeName}: give --hostname-override ${owner}, or the root directory of ${nodeName}`,
+  );
+}
+
+/** What lies outside the runtime, of whatever pod. */
+interface Ground {
+  readonly mounts: readonly Mount[];
+  readonly logs: readonly string[];
+  /** Links with where they lead. */
+  readonly links: readonly { readonly path: string; readonly target: string }[];
+  readonly tiers: readonly { readonly path: string; readonly isThere: boolean; readonly below: readonly string[] }[];
+}
+
+async function readGround(deps: SurveyDeps, signal: AbortSignal): Promise<Ground> {
+  const { fs } = deps.host;
+  const names = async (path: string, kind: string) =>
+    (await entries(fs, path, signal)).filter((entry) => entry.kind === kind).map(({ name }) => `${path}/${name}`);
+  const links = (await names(deps.logLinksDir, "symlink")).map(async (path) => ({
+    path,
+    target: await fs.readlink(path, signal).catch(orGone("")),
+  }));
+  const tiers = deps.tiers.map(async (path) => ({
+    path,
+    isThere: (await deps.subgroups(posix.dirname(path), signal)).includes(posix.basename(path)),
+    below: await deps.subgroups(path, signal),
+  }));
+  return {
+    mounts: await listMounts(deps.host, signal),
+    logs: await names(deps.podLogsDir, "directory"),
+    links: await Promise.all(links),
+    tiers: await Promise.all(tiers),
+  };
+}
+
+function foundPod(
+  { uid, containers, sandboxIds, ...pod }: OwnedPod,
+  root: string | undefined,
+  ground: Ground,
+): FoundPod {
+  const logs = ground.logs.filter((path) => path.endsWith(`_${uid}`));
+  const directory = pod.hasDirectory ? `${root}/pods/${uid}` : undefined;
+  const [namespace, name] = posix.basename(logs[0] ?? "").split("_");
+  return {
+    uid,
+    name: pod.name ?? (name === undefined ? uid : `${namespace}/${name}`),
+    containers,
+    sandboxIds,
+    cgroups: ground.tiers.flatMap(({ path, below }) => (below.includes(`pod${uid}`) ? [`${path}/pod${uid}`] : [])),
+    directory,
+    mounts: directory === undefined ? [] : mountsBelow(ground.mounts, directory),
+    logs,
+    links: ground.links
+      .filter(({ target }) => logs.some((log) => target.startsWith(`${log}/`)))
+      .map(({ path }) => path),
+  };
+}
+
+/** UIDs of pods that have a directory. A link in a pod's place, or in that of all pods, is not ours and is not followed. */
+async function podDirectories(fs: HostFs, root: string, signal: AbortSignal): Promise<readonly string[]> {
+  const all = await directoryAt(fs, `${root}/pods`, signal);
+  if (all === undefined) return [];
+  const found = await entries(fs, all, signal);
+  return found.filter(({ kind, name }) => kind === "directory" && uidPattern.test(name)).map(({ name }) => name);
+}
+
+/** The path itself if a directory is there, and no link. */
+async function directoryAt(fs: HostFs, path: string, signal: AbortSignal): Promise<string | undefined> {
+  const info = await fs.lstat(path, signal).catch(orGone(undefined));
+  return info?.kind === "directory" ? path : undefined;
+}
+
+async function realDirectory(fs: HostFs, path: string, signal: AbortSignal): Promise<string | undefined> {
+  return fs.realpath(path, signal).catch(orGone(undefined));
+}
+
+async function standing(fs: HostFs, paths: readonly string[], signal: AbortSignal): Promise<readonly string[]> {
+  const gone = new Set(await missingDirectories(fs, paths, signal));
+  return paths.filter((path) => !gone.has(path));
+}
+
+function entries(fs: HostFs, path: string, signal: AbortSignal) {
+  return fs.list(path, signal).catch(orGone([]));
+}
+
+function orGone<T>(instead: T): (error: unknown) => T {
+  return (error) => {
+    if (hasCode(error, "not_found")) return instead;
+    throw error;
+  };
+}

@@ -1,0 +1,27 @@
+import { createInterface } from "node:readline/promises";
+
+/** Whom a command talks to. */
+export interface Terminal {
+  say(line: string): void;
+  /** Absent where nobody is there to answer. @returns the answer; empty when there is none. */
+  ask?(question: string, signal: AbortSignal): Promise<string>;
+}
+
+/** Standard output, and whoever sits at the terminal if there is one. */
+export function processTerminal(): Terminal {
+  const say = (line: string) => void process.stdout.write(`${line}\n`);
+  if (!process.stdin.isTTY || !process.stdout.isTTY) return { say };
+  return {
+    say,
+    async ask(question, signal) {
+      const lines = createInterface({ input: process.stdin, output: process.stdout });
+      try {
+        // The end of the input is an answer too.
+        const ended = new Promise<string>((resolve) => lines.once("close", () => resolve("")));
+        return await Promise.race([lines.question(`${question} `, { signal }), ended]);
+      } finally {
+        lines.close();
+      }
+    },
+  };
+}

@@ -1,0 +1,73 @@
+import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { stringify } from "yaml";
+import { startLab, type Lab } from "../harness/lab.ts";
+import { untilReadiness } from "../harness/docker-lab.ts";
+import { containerId, statusOf } from "../harness/pods.ts";
+import { remoteProviderUnderTest } from "../harness/runtime-daemon.ts";
+import { cutSsh } from "../harness/ssh-way.ts";
+import { sshSettings } from "../harness/sshd.ts";
+import type { Pod } from "../../src/objects.ts";
+
+// Who owns a target that is reached over SSH: locks there die with the link, and agents meet there though neither listens there.
+describe("one target over SSH, and more than one who wants it", { timeout: 300_000 }, () => {
+  let lab: Lab;
+  let steady: Pod;
+  before(async () => {
+    lab = await startLab("ssh-claim", { provider: remoteProviderUnderTest() });
+    await lab.pods.create("steady", {});
+    steady = await lab.pods.ready("steady");
+  });
+  after(async () => lab?.[Symbol.asyncDispose]());
+
+  test("a second graftlet with a root directory of its own ends with one sentence where the runtime is the first's alone", async (t) => {
+    const { cluster, agent } = lab;
+    if (cluster.provider !== "ssh") return t.skip("a Docker Engine is shared by all nodes");
+    const settings = sshSettings(cluster.layout, cluster.provider, cluster.runtimeSocket);
+    const file = join(cluster.layout.dir, "second.yaml");
+    writeFileSync(file, stringify({ ...settings, rootDir: join(cluster.layout.dir, "second") }));
+    const words = readFileSync(`/proc/${agent.pid}/cmdline`, "utf8")
+      .split("\0")
+      .filter((word) => word !== "");
+    const argv = [...words, `--provider-config=${file}`, "--hostname-override=second"];
+    const { code, stderr } = await cluster.runAtAgent(argv, { timeoutMs: 60_000 });
+    assert.equal(code, 1);
+    assert.match(stderr, /^graftlet: node second: the container runtime in \S+ on the target is in use by another /m);
+    assert.equal(containerId(await lab.pods.ready("steady")), containerId(steady));
+  });
+
+  test("taken by another while the link was cut: the node says so and touches nothing; free again, it goes on", async () => {
+    const { cluster, agent, pods } = lab;
+    const restore = await cutSsh(cluster);
+    await untilReadiness(cluster, /^False LinkDown /);
+    // The target finds out as well, so that the lock is free, and another comes.
+    await cluster.killSshd();
+    await cluster.startSshd();
+    const lock = join(agent.rootDir, "graftlet", "lock");
+    const rival = cluster.spawnInside(["flock", "--no-fork", lock, "sleep", "3600"]);
+    await cluster.waitFor(
+      "the other to have the lock",
+      async () => (await cluster.runInside(["flock", "--nonblock", lock, "true"])).code === 1,
+    );
+    await restore();
+    const ms = await untilReadiness(
+      cluster,
+      /^False RuntimeInUse --root-dir ".*" is in use by another graftlet /,
+      90_000,
+    );
+    console.log(`the link is back and the target is another's: the node says so after ${Math.round(ms)} ms`);
+    await pods.create("waits", {});
+    const since = Date.now();
+    await cluster.waitFor("ten seconds", () => Date.now() > since + 10_000);
+    assert.equal(pods.history("waits").at(-1)?.status?.phase, "Pending");
+    assert.equal(statusOf(pods.history("waits").at(-1) ?? assert.fail())?.state?.running, undefined);
+
+    rival.kill("SIGKILL");
+    await untilReadiness(cluster, /^True /, 60_000);
+    await pods.ready("waits");
+    assert.equal(containerId(await pods.ready("steady")), containerId(steady));
+    assert.equal(statusOf(await pods.ready("steady"))?.restartCount, 0);
+  });
+});

@@ -1,0 +1,83 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { apiError } from "../../../src/api/api-error.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { createReachability } from "../../../src/node/reachability.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { silent } from "../api/fake-client.ts";
+
+/** A node whose self-test is answered with what `answer` gives or throws. */
+function started(answer: () => string, waiting: () => string | undefined = () => undefined) {
+  const clock = fakeClock();
+  const asked: string[] = [];
+  const changes: (string | undefined)[] = [];
+  const stop = new AbortController();
+  const reachability = createReachability({
+    client: {
+      text: async (path) => {
+        asked.push(path);
+        return Promise.resolve(answer());
+      },
+    },
+    nodeName: "far",
+    waiting,
+    onChange: () => changes.push(reachability.verdict()?.reason),
+    clock,
+    log: silent,
+  });
+  const ended = reachability.run(stop.signal);
+  return {
+    clock,
+    asked,
+    changes,
+    reachability,
+    async [Symbol.asyncDispose]() {
+      stop.abort();
+      await ended;
+    },
+  };
+}
+const refuse = (error: Error) => () => {
+  throw error;
+};
+
+test("a kubelet API that answers through the API server is asked every 5 minutes, and told once", async () => {
+  await using at = started(() => "ok");
+  await at.clock.advance(0);
+  assert.deepEqual(at.reachability.verdict(), {
+    type: "KubeletReachable",
+    status: "True",
+    reason: "KubeletAnswers",
+    message: "the API server reaches the kubelet API",
+  });
+  await at.clock.advance(300_000);
+  assert.deepEqual(at.asked, ["/api/v1/nodes/far/proxy/healthz", "/api/v1/nodes/far/proxy/healthz"]);
+  assert.deepEqual(at.changes, ["KubeletAnswers"]);
+});
+
+test("what is wrong has its own reason, and is looked at again soon", async () => {
+  const faults: readonly [Error, string | undefined, string, RegExp][] = [
+    [apiError(503, "x"), "node-csr-1", "CertificateNotApproved", /kubectl certificate approve node-csr-1$/],
+    [apiError(401, "Unauthorized"), undefined, "CallerUnknown", /clientCAFile/],
+    [apiError(403, "no"), undefined, "NotPermitted", /get nodes\/proxy of far/],
+    [apiError(502, "dial tcp 10.0.0.9:10250: i/o timeout"), undefined, "NoRoute", /i\/o timeout.*egress-selector-mode/],
+    [new CodedError("deadline_exceeded", "no answer within 30000 ms"), undefined, "NoAnswer", /no answer within/],
+  ];
+  for (const [error, request, reason, message] of faults) {
+    await using at = started(refuse(error), () => request);
+    await at.clock.advance(0);
+    assert.equal(at.reachability.verdict()?.reason, reason);
+    assert.match(at.reachability.verdict()?.message ?? "", message);
+    assert.equal(at.reachability.verdict()?.status, reason === "NotPermitted" ? "Unknown" : "False");
+    await at.clock.advance(15_000);
+    assert.equal(at.asked.length, 2);
+    assert.deepEqual(at.changes, [reason]);
+  }
+});
+
+test("an API server that is away says nothing about the kubelet API", async () => {
+  await using at = started(refuse(new CodedError("unavailable", "connection refused")));
+  await at.clock.advance(0);
+  assert.equal(at.reachability.verdict(), undefined);
+  assert.deepEqual(at.changes, []);
+});

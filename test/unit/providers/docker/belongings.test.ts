@@ -1,0 +1,64 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { dockerBelongings } from "../../../../providers/docker/belongings.ts";
+import { type EngineCall, fakeEngine } from "./engine.ts";
+
+const { signal } = new AbortController();
+
+const filterOf = ({ query }: EngineCall, name: string): string =>
+  (JSON.parse(query.get("filters") ?? "{}") as Record<string, string[]>)[name]?.[0] ?? "";
+
+/** A daemon with a trial container and a network of node n1's, and the image that graftlet makes. */
+function engineWith({ user, attached = false }: { readonly user?: string; readonly attached?: boolean } = {}) {
+  return fakeEngine((call) => {
+    const { method, path } = call;
+    if (method === "DELETE" && path.startsWith("/networks/") && attached)
+      return { status: 403, body: { message: "network has active endpoints" } };
+    if (method === "DELETE") return { status: 200, body: [] };
+    if (path === "/networks")
+      return {
+        status: 200,
+        body: filterOf(call, "label") === "graftlet.dev/node=n1" ? [{ Id: "n", Name: "net" }] : [],
+      };
+    if (path === "/images/graftlet.dev/pause:1/json") return { status: 200, body: { Id: "sha256:p", Size: 1 } };
+    if (path === "/containers/json" && filterOf(call, "label") === "graftlet.dev/trial=n1")
+      return { status: 200, body: [{ Id: "trial-container-1" }] };
+    if (path === "/containers/json" && filterOf(call, "ancestor") === "sha256:p" && user !== undefined)
+      return {
+        status: 200,
+        body: [{ Id: "c", ImageID: "sha256:p", Names: ["/c"], Labels: { "graftlet.dev/node": user } }],
+      };
+    return { status: 200, body: [] };
+  });
+}
+
+test("a node's belongings at the daemon are what its trials left, its networks, and the image that graftlet makes", async () => {
+  await using engine = await engineWith();
+  const all = await dockerBelongings(engine.parts, signal);
+  assert.deepEqual(
+    all.map(({ name }) => name),
+    ["trial container (trial-contain)", "Docker network net", "Docker image graftlet.dev/pause:1"],
+  );
+  for (const each of all) await each.remove(signal);
+  assert.deepEqual(
+    engine.calls.filter(({ method }) => method === "DELETE").map(({ path }) => path),
+    ["/containers/trial-container-1", "/networks/n", "/images/sha256:p"],
+  );
+});
+
+test("the image of which another node's container was made is not listed; one of our own's is", async () => {
+  for (const [user, listed] of [
+    ["n2", false],
+    ["n1", true],
+  ] as const) {
+    await using engine = await engineWith({ user });
+    const names = (await dockerBelongings(engine.parts, signal)).map(({ name }) => name);
+    assert.equal(names.includes("Docker image graftlet.dev/pause:1"), listed, user);
+  }
+});
+
+test("a network that somebody's container is attached to stays, in the daemon's words", async () => {
+  await using engine = await engineWith({ attached: true });
+  const network = (await dockerBelongings(engine.parts, signal)).find(({ name }) => name === "Docker network net");
+  await assert.rejects(Promise.resolve(network?.remove(signal)), { message: /active endpoints/ });
+});

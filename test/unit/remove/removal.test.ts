@@ -1,0 +1,267 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { removeFrom } from "../../../src/removal.ts";
+import type { Sharing } from "../../../src/seams/provider.ts";
+import type { Belonging } from "../../../src/seams/runtime.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { lockingShell, rivalCommand } from "../../fakes/flock.ts";
+import { fakeHost } from "../../fakes/host.ts";
+import { fakeRuntime } from "../../fakes/runtime.ts";
+import { kubeletFile, nodeOf } from "../config/files.ts";
+
+const never = new AbortController().signal;
+const root = "/var/lib/kubelet";
+const uid = "11111111-0000-4000-8000-000000000000";
+const logs = `/var/log/pods/default_web_${uid}`;
+const link = `/var/log/containers/web_default_main-0123.log`;
+const volume = `${root}/pods/${uid}/volumes/kubernetes.io~secret/token`;
+const cgroup = `/sys/fs/cgroup/kubepods/burstable/pod${uid}`;
+
+const labels = (node?: string) => ({
+  "io.kubernetes.pod.name": "web",
+  "io.kubernetes.pod.namespace": "default",
+  "io.kubernetes.pod.uid": uid,
+  "io.kubernetes.container.name": "main",
+  ...(node !== undefined && { "graftlet.dev/node": node }),
+});
+
+/** A target on which a node ran a pod, and others were before it and beside it. */
+async function start({ record = true, sharing = "exclusive" }: { record?: boolean; sharing?: Sharing } = {}) {
+  const clock = fakeClock();
+  const host = fakeHost({ clock });
+  host.program("sh", lockingShell());
+  const runtime = fakeRuntime({ clock });
+  runtime.addImage("busybox");
+  const sandboxId = (
+    await runtime.runPodSandbox(
+      {
+        config: {
+          metadata: { name: "web", namespace: "default", uid, attempt: 0 },
+          hostname: "",
+          logDirectory: logs,
+          dnsConfig: undefined,
+          portMappings: [],
+          labels: labels(sharing === "shared" ? "n1" : undefined),
+          annotations: {},
+          linux: undefined,
+          windows: undefined,
+        },
+        runtimeHandler: "",
+      },
+      never,
+    )
+  ).podSandboxId;
+  const files = {
+    "/etc/os-release": "",
+    "/var/log/syslog": "",
+    "/sys/fs/cgroup/cgroup.controllers": "",
+    [`${root}/graftlet/lock`]: "",
+    [`${root}/graftlet/node.json`]: JSON.stringify({
+      version: 1,
+      node: "n1",
+      made: [root, `${root}/pods`, "/var/log/pods", "/var/log/containers"],
+    }),
+    [`${volume}/..data/token`]: "secret",
+    [`${root}/pods/${uid}/etc-hosts`]: "",
+    [`${logs}/main/0.log`]: "",
+    "/precious/file": "precious",
+  };
+  for (const [path, data] of Object.entries(files)) host.files.put(path, { data });
+  if (!record) await host.fs.apply([{ do: "remove", path: `${root}/graftlet`, recursive: true }]);
+  await host.fs.apply([
+    { do: "mkdir", path: cgroup, parents: true },
+    { do: "mkdir", path: "/var/log/containers", parents: true },
+    { do: "symlink", path: link, target: `${logs}/main/0.log` },
+  ]);
+  const belongings: Belonging[] = [];
+  const said: string[] = [];
+  const target = {
+    host,
+    runtime: { ...runtime, belongings: async () => belongings },
+    sharing,
+    runtimeSocket: async () => "/run/c/c.sock",
+    [Symbol.asyncDispose]: async () => undefined,
+  };
+  host.files.put("/run/c/c.sock", { kind: "socket" });
+  const node = nodeOf(["--config=/k.yaml", "--hostname-override=n1"], {
+    "/k.yaml": kubeletFile("failSwapOn: false\n"),
+  });
+  const remove = ({ yes = true, ask }: { yes?: boolean; ask?: () => Promise<string> } = {}) => {
+    said.length = 0;
+    const terminal = { say: (line: string) => void said.push(line), ...(ask && { ask }) };
+    return removeFrom({ target, node, yes, terminal, clock }, never);
+  };
+  const made = () => runtime.calls.filter(({ verb }) => /^(stop|remove)/.test(verb)).map(({ verb }) => verb);
+  return { clock, host, runtime, sandboxId, belongings, said, remove, made, node };
+}
+
+test("beside another node on the runtime the cgroups that both use stay", async () => {
+  const t = await start({ sharing: "shared" });
+  await using _other = await t.host.spawn(rivalCommand("/run/c", true));
+  assert.equal(await t.remove(), true);
+  assert.deepEqual([await isThere(t, cgroup), await isThere(t, "/sys/fs/cgroup/kubepods/burstable")], [false, true]);
+});
+
+const isThere = async ({ host }: Awaited<ReturnType<typeof start>>, path: string) =>
+  host.fs.lstat(path).then(
+    () => true,
+    () => false,
+  );
+
+test("everything of the node goes, in an order that leaves nothing behind, and nothing else; doing it again finds nothing", async () => {
+  const t = await start();
+  t.host.files.mount(volume, "tmpfs");
+  assert.equal(await t.remove(), true);
+  assert.deepEqual(await t.runtime.listPodSandbox(undefined, never), []);
+  for (const path of [root, logs, link, cgroup, "/var/log/pods", "/var/log/containers", "/sys/fs/cgroup/kubepods"])
+    assert.equal(await isThere(t, path), false, path);
+  for (const path of ["/var/lib", "/var/log/syslog", "/precious/file", "/etc/os-release"])
+    assert.equal(await isThere(t, path), true, path);
+  assert.deepEqual(t.host.files.mounted(), []);
+  const listed = t.said.filter((line) => line.startsWith("  "));
+  assert.deepEqual(listed, [
+    `  sandbox of pod default/web (${t.sandboxId.slice(0, 13)})`,
+    `  mount ${volume}`,
+    `  cgroup /kubepods/burstable/pod${uid}`,
+    `  link ${link}`,
+    `  directory ${logs}`,
+    `  directory ${root}/pods/${uid}`,
+    "  cgroup /kubepods/burstable, if nothing else is in it",
+    "  cgroup /kubepods, if nothing else is in it",
+    `  directory ${root}/graftlet`,
+    `  directory ${root}/pods, if nothing else is in it`,
+    "  directory /var/log/containers, if nothing else is in it",
+    `  directory ${root}, if nothing else is in it`,
+    "  directory /var/log/pods, if nothing else is in it",
+  ]);
+  assert.equal(t.said.at(-1), "if the Node object is still in the cluster: kubectl delete node n1");
+  assert.equal(await t.remove(), true);
+  assert.equal(t.said[0], "nothing of node n1 is left");
+});
+
+test("nothing goes without a yes: who cannot be asked is told how to say it", async () => {
+  const t = await start();
+  assert.equal(await t.remove({ yes: false }), false);
+  assert.equal(t.said.at(-1), "nothing was removed: run this with --yes to remove it");
+  assert.equal(await t.remove({ yes: false, ask: async () => "what?" }), false);
+  assert.equal(t.said.at(-1), "nothing was removed");
+  assert.deepEqual([t.made(), await isThere(t, volume)], [[], true]);
+  assert.equal(await t.remove({ yes: false, ask: async () => " Yes\n" }), true);
+});
+
+test("what stays mounted is not deleted through: its pod's directory stays as it is, and so does the knowledge of it", async () => {
+  const t = await start();
+  t.host.files.mount(volume, "ext4");
+  t.host.program("umount", (_args, { stderr }) => {
+    stderr.write("target is busy\n");
+    return 32;
+  });
+  assert.equal(await t.remove(), false);
+  assert.ok(t.said.includes(`could not be removed: mount ${volume}: unmounting ${volume} failed: target is busy`));
+  assert.ok(t.said.includes(`kept until that is gone: directory ${root}/pods/${uid}`));
+  assert.ok(t.said.includes(`kept until that is gone: directory ${root}/graftlet`));
+  assert.equal(await isThere(t, `${root}/pods/${uid}/etc-hosts`), true);
+  t.host.program("umount", (args) => {
+    t.host.files.unmount(args[0] ?? "");
+    return 0;
+  });
+  assert.equal(await t.remove(), true);
+  assert.equal(await isThere(t, root), false);
+});
+
+test("mounts are parted from their sources before anything is unmounted, the outermost with all in it", async () => {
+  const t = await start();
+  const inner = `${volume}/inner`;
+  await t.host.fs.apply([{ do: "mkdir", path: inner }]);
+  t.host.files.mount(volume, "ext4");
+  await t.host.fs.apply([{ do: "mkdir", path: inner }]);
+  t.host.files.mount(inner, "ext4");
+  assert.equal(await t.remove(), true);
+  const commands = t.host.commands
+    .filter(([name]) => name === "mount" || name === "umount")
+    .map((argv) => argv.join(" "));
+  assert.deepEqual(commands, [
+    `mount --make-rprivate ${volume}`,
+    `umount ${inner}`,
+    `mount --make-rprivate ${volume}`,
+    `umount ${volume}`,
+  ]);
+});
+
+test("links are not followed: not in the place of a pod's directory, nor of all of them, nor of its logs", async () => {
+  const t = await start();
+  const other = "22222222-0000-4000-8000-000000000000";
+  await t.host.fs.apply([
+    { do: "symlink", path: `${root}/pods/${other}`, target: "/precious" },
+    { do: "symlink", path: `${root}/pods/${uid}/out`, target: "/precious" },
+    { do: "symlink", path: `/var/log/pods/default_other_${uid}`, target: "/precious" },
+  ]);
+  assert.equal(await t.remove(), true);
+  assert.equal(t.host.files.text("/precious/file"), "precious");
+  assert.equal(await isThere(t, `${root}/pods/${other}`), true);
+  assert.ok(t.said.includes(`left: directory ${root}/pods, if nothing else is in it`));
+
+  const all = await start();
+  await all.host.fs.apply([
+    { do: "remove", path: `${root}/pods`, recursive: true },
+    { do: "mkdir", path: `/precious/${uid}` },
+    { do: "symlink", path: `${root}/pods`, target: "/precious" },
+  ]);
+  assert.equal(await all.remove(), true);
+  assert.equal(await isThere(all, `/precious/${uid}`), true);
+});
+
+test("where graftlet's own directory is not, nothing in the root directory is its", async () => {
+  const t = await start({ record: false });
+  assert.equal(await t.remove(), true);
+  assert.deepEqual([t.made(), await isThere(t, volume)], [[], true]);
+  assert.ok(t.said.includes("not touched: pod default/web in the runtime is not known to be this node's"));
+});
+
+test("another node's root directory is refused, and one that somebody works on", async () => {
+  const t = await start();
+  t.host.files.put(`${root}/graftlet/node.json`, { data: '{"version":1,"node":"n2","made":[]}' });
+  await assert.rejects(t.remove(), {
+    message: `--root-dir "${root}" belongs to node n2, not to n1: give --hostname-override n2, or the root directory of n1`,
+  });
+  const { host } = t;
+  await using _holder = await host.spawn(rivalCommand(`${root}/graftlet/lock`));
+  await assert.rejects(t.remove(), {
+    message: `nothing was removed: --root-dir "${root}" is in use by another graftlet (RuntimeInUse): stop that one, or name another directory`,
+  });
+  assert.deepEqual(t.made(), []);
+});
+
+test("beside a kubelet nothing is removed", async () => {
+  const t = await start();
+  await using _kubelet = await t.host.listen({ host: "127.0.0.1", port: 10_248 }, (connection) =>
+    connection.once("data", () => void connection.end("HTTP/1.1 200 OK\r\n\r\nok")),
+  );
+  await assert.rejects(t.remove(), {
+    message: /^nothing was removed: another agent answers on the target's port 10248/,
+  });
+  assert.deepEqual(t.made(), []);
+});
+
+test("a sandbox that cannot be removed keeps its pod's things; a belonging that cannot, the knowledge of the node", async () => {
+  const t = await start({ sharing: "shared" });
+  t.runtime.failNext("removePodSandbox", new CodedError("unknown", "stuck"));
+  assert.equal(await t.remove(), false);
+  assert.ok(t.said.some((line) => line.startsWith("could not be removed: sandbox of pod default/web")));
+  assert.equal(await isThere(t, volume), true);
+  let attached = true;
+  t.belongings.push({
+    name: "Docker network graftlet-n1",
+    async remove() {
+      if (attached) throw new CodedError("permission_denied", "network has active endpoints");
+    },
+  });
+  assert.equal(await t.remove(), false);
+  assert.ok(t.said.includes("could not be removed: Docker network graftlet-n1: network has active endpoints"));
+  assert.deepEqual([await isThere(t, volume), await isThere(t, `${root}/graftlet/lock`)], [false, true]);
+  attached = false;
+  t.belongings[0] = { name: "Docker network graftlet-n1", remove: async () => undefined };
+  assert.equal(await t.remove(), true);
+  assert.equal(await isThere(t, root), false);
+});
