@@ -44,6 +44,8 @@ export function createRebootWatch({ host, link, bootID, unfit, onReboot, clock, 
       losses = link.losses();
       presence.abort(new CodedError("unavailable", "the target is lost"));
       presence = new AbortController();
+      // The claim may have gone with the connection.
+      become(Promise.withResolvers<void>());
     }
     if (lost()) become(Promise.withResolvers<void>());
     changed.resolve();
