@@ -105,14 +105,16 @@ describe("graftlet's machine dies", { timeout: 120_000 }, () => {
     await lab.nodeSays("False", "LinkDown", 10_000);
     await cluster.startSshd(["ClientAliveInterval 3", "ClientAliveCountMax 2"]);
     await lab.nodeSays("True", "KubeletReady", 30_000);
+    // All connections that it makes are there by then: sshd gives one that does not log in two minutes.
+    await live("before");
     await using abandoned = await abandonSsh(cluster);
     await lab.agent().kill("SIGKILL");
     // sshd is told nothing: until it asks it believes in the connections, and what runs in them holds the lock.
     const old = sshdProcesses(cluster.layout);
     const alive = () => old.filter((id) => isAlive(id)).length;
     assert.ok(alive() > 1);
+    await lab.start({ untilReady: false });
     await cluster.waitFor("sshd to have noticed", () => alive() === 1, 30_000);
-    await lab.start();
     await live("after");
     await lab.steadyStands();
     await abandoned.mend();
