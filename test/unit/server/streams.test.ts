@@ -4,9 +4,9 @@ import { once } from "node:events";
 import { Readable } from "node:stream";
 import { test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { type ContainerFilter, ContainerState, type PodSandboxFilter } from "../../../src/gen/cri.ts";
+import type { ContainerFilter, PodSandboxFilter } from "../../../src/gen/cri.ts";
 import { fakeClock } from "../../fakes/clock.ts";
-import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+import { aContainer, aPod } from "../../fakes/pods.ts";
 import { backend, spdy, upgrade } from "./backend.ts";
 import { adminToken, ask, runtimeOf, start } from "./harness.ts";
 
@@ -108,38 +108,6 @@ test("the running container is asked for by pod and name, and the newest one is 
     "io.kubernetes.container.name": "c",
   });
   assert.equal(filters[0]?.state?.state, 1);
-});
-
-test("a container and a sandbox that were seen running are not looked for; they are where what was seen is no more", async (t) => {
-  const served = await backend(t, (socket) => socket.end());
-  const c = aContainer("c");
-  const seen = observe(
-    [aSandbox({ id: "box" })],
-    [
-      aStatus(c, ContainerState.CONTAINER_RUNNING, { id: "seen" }),
-      aStatus(c, ContainerState.CONTAINER_EXITED, { id: "ended" }),
-    ],
-  );
-  const asked: string[] = [];
-  let gone = false;
-  const runtime = runtimeOf({
-    listContainers: () => (asked.push("list"), Promise.resolve([{ id: "new", createdAt: 9n }] as never)),
-    exec: ({ containerId }) => {
-      asked.push(containerId);
-      if (gone && containerId === "seen") return Promise.reject(new CodedError("not_found", "no such container"));
-      return Promise.resolve(served.endpoint);
-    },
-    portForward: ({ podSandboxId }) => (asked.push(podSandboxId), Promise.resolve(served.endpoint)),
-  });
-  const runtimePods = { get: () => seen, list: () => [seen] };
-  await using server = await start({ pods: [pod], deps: { runtime, runtimePods } });
-  const go = async (path: string) => (await upgrade(server, path)).socket.destroy();
-  await go("/exec/ns/p/c?command=id&output=1");
-  await go("/portForward/ns/p");
-  assert.deepEqual(asked.splice(0), ["seen", "box"]);
-  gone = true;
-  await go("/exec/ns/p/c?command=id&output=1");
-  assert.deepEqual(asked, ["seen", "list", "new"]);
 });
 
 test("attach takes the terminal from the container", async (t) => {
