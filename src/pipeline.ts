@@ -118,7 +118,8 @@ export interface Waker {
 }
 
 /** Waits until the target can be worked on: it is in reach, and known to live the life in which this node was started. Absent
- *  where the target is this machine. @returns what aborts once it is lost again. @throws what the signal aborted with. */
+ *  where the target is this machine. @returns what aborts once a connection to it is lost: what went by it has failed.
+ *  @throws what the signal aborted with. */
 export type Presence = (signal: AbortSignal) => Promise<AbortSignal>;
 
 export interface StatusReader {

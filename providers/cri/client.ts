@@ -1,4 +1,4 @@
-import { Client, Metadata, credentials } from "@grpc/grpc-js";
+import { Client, Metadata, connectivityState, credentials } from "@grpc/grpc-js";
 import type { Clock } from "../../src/lib/clock.ts";
 import { CodedError, throwIfAborted } from "../../src/lib/errors.ts";
 import { codedCallError } from "./errors.ts";
@@ -14,7 +14,7 @@ export interface Method<Request, Response> {
 export type Limit = number | "none";
 
 /** A gRPC connection to a unix socket. It connects when first asked and again by itself; while the socket does not answer,
- *  calls fail at once with `unavailable`. */
+ *  calls fail at once, or after the patience that was asked for, with `unavailable`. */
 export interface Channel {
   /** @param limit the call's deadline; the channel's own when left out.
    *  @throws CodedError with the server's words as its message. */
@@ -39,6 +39,8 @@ export interface ChannelOptions {
   readonly path: string;
   /** Deadline of an ordinary call, milliseconds. */
   readonly requestTimeoutMs: number;
+  /** A call that finds the connection broken waits so long for the next try at it, which is made meanwhile, milliseconds. */
+  readonly patienceMs?: number;
   readonly clock: Clock;
 }
 
@@ -56,11 +58,15 @@ const channelOptions = {
 };
 
 /** Keepalive pings stay off: containerd refuses them, and a unix socket tells at once when its other end is gone. */
-export function createChannel({ path, requestTimeoutMs, clock }: ChannelOptions): Channel {
-  const client = new Client(`unix:${path}`, credentials.createInsecure(), channelOptions);
+export function createChannel({ path, requestTimeoutMs, patienceMs = 0, clock }: ChannelOptions): Channel {
+  const client = new Client(`unix:${path}`, credentials.createInsecure(), {
+    ...channelOptions,
+    ...(patienceMs > 0 && { "grpc.max_reconnect_backoff_ms": patienceMs / 2 }),
+  });
   return {
     async call(method, request, signal, limit = requestTimeoutMs) {
       throwIfAborted(signal);
+      if (patienceMs > 0) await reconnected(client, clock.now() + patienceMs);
       const options = limit === "none" ? {} : { deadline: clock.now() + limit };
       try {
         return await unary(client, method, request, { ...options, signal });
@@ -95,6 +101,14 @@ export function createChannel({ path, requestTimeoutMs, clock }: ChannelOptions)
     },
     close: () => client.close(),
   };
+}
+
+/** Waits for a connection that has just failed to be made again. @param until milliseconds since the epoch. */
+function reconnected(client: Client, until: number): Promise<void> {
+  return new Promise((resolve) => {
+    if (client.getChannel().getConnectivityState(true) !== connectivityState.TRANSIENT_FAILURE) resolve();
+    else client.waitForReady(until, () => resolve());
+  });
 }
 
 interface UnaryOptions {

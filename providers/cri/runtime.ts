@@ -16,6 +16,8 @@ export interface CriRuntimeOptions {
   readonly imageSocket: string;
   /** Deadline of an ordinary call, milliseconds (KubeletConfiguration.runtimeRequestTimeout). */
   readonly requestTimeoutMs: number;
+  /** How long a call waits for a connection that has just failed, milliseconds; 0 unless given. */
+  readonly patienceMs?: number;
   /** Dials the runtime's stream URLs: the machine on which the runtime runs. */
   readonly host: Pick<Host, "dial">;
   readonly clock: Clock;
@@ -27,12 +29,14 @@ export function criRuntime({
   runtimeSocket,
   imageSocket,
   requestTimeoutMs,
+  patienceMs = 0,
   host,
   clock,
   log,
 }: CriRuntimeOptions): Runtime {
-  const runtime = createChannel({ path: runtimeSocket, requestTimeoutMs, clock });
-  const images = createChannel({ path: imageSocket, requestTimeoutMs, clock });
+  const common = { requestTimeoutMs, patienceMs, clock };
+  const runtime = createChannel({ path: runtimeSocket, ...common });
+  const images = createChannel({ path: imageSocket, ...common });
   return {
     version: (signal) => runtime.call(runtimeService.version, VersionRequest.fromPartial({}), signal),
     status: (signal) => runtime.call(runtimeService.status, { verbose: false }, signal),

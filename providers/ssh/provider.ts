@@ -53,6 +53,13 @@ export const sshProvider: ProviderFactory = async (options) => {
 /** What a link that is down tells a node's Ready condition. While a broken link is being made again it still holds. */
 export function troubleOf(link: Pick<Link, "state" | "onChange">): TargetLink {
   let last: LinkTrouble | undefined;
+  let losses = 0;
+  let standing = 0;
+  link.onChange((state) => {
+    const now = state.is === "up" ? state.connections : 0;
+    if (now < standing) losses += 1;
+    standing = now;
+  });
   const trouble = (): LinkTrouble | undefined => {
     const state = link.state();
     if (state.is === "up") last = undefined;
@@ -60,7 +67,7 @@ export function troubleOf(link: Pick<Link, "state" | "onChange">): TargetLink {
       last = { reason: state.why.reason, message: `${state.why.message} (since ${rfc3339(state.since)})` };
     return last;
   };
-  return { trouble, onChange: (listener) => link.onChange(() => listener()) };
+  return { trouble, losses: () => losses, onChange: (listener) => link.onChange(() => listener()) };
 }
 
 /** What the configuration says of the pods' network. */
@@ -128,6 +135,9 @@ function foundRuntime(
   return { runtime, find };
 }
 
+/** After a break gRPC finds out in its own time that the bridge leads to the target again: calls wait for that, milliseconds. */
+const bridgePatienceMs = 400;
+
 /** gRPC knows local sockets only: it gets one of its own, bridged to the target's. */
 async function bridgedCri(
   options: Pick<ProviderOptions, "requestTimeoutMs" | "clock" | "log"> & { readonly host: SshHost },
@@ -140,6 +150,7 @@ async function bridgedCri(
     ...options,
     runtimeSocket: runtimeBridge.path,
     imageSocket: (imageBridge ?? runtimeBridge).path,
+    patienceMs: bridgePatienceMs,
   });
   return {
     ...runtime,

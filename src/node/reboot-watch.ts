@@ -34,23 +34,25 @@ export function createRebootWatch({ host, link, bootID, unfit, onReboot, clock, 
   let presence = new AbortController();
   let changed = Promise.withResolvers<void>();
   const lost = () => link.trouble() !== undefined;
-  let losses = 0;
+  let losses = link.losses();
   const become = (next: typeof unsure) => {
     unsure?.resolve();
     unsure = next;
   };
   const note = () => {
-    if (lost()) {
-      losses += 1;
+    if (link.losses() !== losses) {
+      losses = link.losses();
       presence.abort(new CodedError("unavailable", "the target is lost"));
       presence = new AbortController();
+      // The claim may have gone with the connection.
       become(Promise.withResolvers<void>());
     }
+    if (lost()) become(Promise.withResolvers<void>());
     changed.resolve();
   };
   /** @returns false once it has booted. */
   const look = async (signal: AbortSignal): Promise<boolean> => {
-    const before = losses;
+    const before = link.losses();
     try {
       const now = await host.clock.bootId(clock.within(patienceMs, signal));
       if (now !== bootID) {
@@ -65,7 +67,7 @@ export function createRebootWatch({ host, link, bootID, unfit, onReboot, clock, 
         return false;
       }
       // Lost again meanwhile: then it is to be asked again.
-      if (before === losses && !lost()) become(undefined);
+      if (before === link.losses() && !lost()) become(undefined);
     } catch (error) {
       if (!signal.aborted)
         log.debug({ err: error, code: codeOf(error) }, "whether the target is as it was could not be read");

@@ -20,7 +20,7 @@ export type ProbeTitle = "Readiness";
 export interface AttemptDeps {
   readonly host: Pick<Host, "dial">;
   readonly runtime: Pick<Containers, "execSync">;
-  readonly reach: Pick<Reach, "stands">;
+  readonly reach: Pick<Reach, "stands" | "losses">;
   readonly clock: Clock;
   readonly events: EventSink;
 }
@@ -44,10 +44,12 @@ export async function attemptProbe(
   attempt: Attempt,
   signal: AbortSignal,
 ): Promise<"Success" | "Failure" | undefined> {
+  const losses = deps.reach.losses();
   const outcome = await tryProbe(deps, attempt, signal);
   if (signal.aborted) return undefined;
   const { title, pod, container, probe } = attempt;
   const failed = outcome.is === "failure" || outcome.is === "error";
+  if (failed && deps.reach.losses() !== losses) return undefined;
   if (failed && !(await deps.reach.stands(timeoutOf(probe) * 1000, signal))) return undefined;
   const warn = (reason: string, message: string) =>
     deps.events.event(containerReference(pod, container.name), "Warning", reason, message);

@@ -45,8 +45,8 @@ export interface Probes extends Prober, ProbeResults, Service {
 }
 
 /** Readiness probes of all pods of a node, a loop for each container that has one. A changed verdict wakes the pod; what was
- *  ready before this agent started stays ready until a verdict says otherwise. `run` ends the loops in its end, and
- *  meanwhile knows when the target is lost: a probe that could not reach it is no verdict on its container.
+ *  ready before this agent started stays ready until a verdict says otherwise. `run` ends the loops in its end. A probe
+ *  that could not reach the target is no verdict on its container.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#container-probes */
 export function createProbes(deps: ProbesDeps): Probes {
   const { pods, cache, status, log } = deps;
@@ -113,7 +113,7 @@ export function createProbes(deps: ProbesDeps): Probes {
       return verdict ?? initially(uid, name, id);
     },
     async run(signal) {
-      await onAbort(signal).finally(reach.watch());
+      await onAbort(signal);
       for (const uid of loops.keys()) remove(uid);
       await Promise.all(ending);
     },

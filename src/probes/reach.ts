@@ -6,14 +6,12 @@ import type { TargetLink } from "../seams/provider.ts";
 export interface Reach {
   /** False while the target is known to be out of reach: then no probe can be made. */
   isUp(): boolean;
-  /** How often the target has been lost since `watch`. */
+  /** How often a connection to the target has been lost. */
   losses(): number;
   /** Asked after a probe has failed: whether the target itself answers, as fast as the probe would have waited. It takes a
    *  while until a connection that is cut is known to be lost, and till then only probes notice.
    *  @param withinMs how long the probe would have waited. */
   stands(withinMs: number, signal: AbortSignal): Promise<boolean>;
-  /** Starts counting losses. @returns what stops that. */
-  watch(): () => void;
 }
 
 export interface ReachDeps {
@@ -24,27 +22,18 @@ export interface ReachDeps {
 }
 
 export function createReach({ host, link, clock }: ReachDeps): Reach {
-  let losses = 0;
+  const losses = () => link?.losses() ?? 0;
   return {
     isUp: () => link?.trouble() === undefined,
-    losses: () => losses,
+    losses,
     async stands(withinMs, signal) {
       if (!link) return true;
-      const before = losses;
+      const before = losses();
       const answers = await host.fs.stat("/", clock.within(withinMs, signal)).then(
         () => true,
         () => false,
       );
-      return answers && losses === before;
-    },
-    watch() {
-      let wasUp = link?.trouble() === undefined;
-      const unsubscribe = link?.onChange(() => {
-        const up = link.trouble() === undefined;
-        if (wasUp && !up) losses += 1;
-        wasUp = up;
-      });
-      return () => unsubscribe?.();
+      return answers && losses() === before;
     },
   };
 }

@@ -29,6 +29,8 @@ export class TargetError extends CodedError implements LinkTrouble {
 export interface TargetLink {
   /** Undefined while the target can be reached, and while that is being found out. */
   trouble(): LinkTrouble | undefined;
+  /** How often a connection to the target was lost so far: what went by it has failed, though others may stand. */
+  losses(): number;
   /** Calls back whenever the answer may have changed. @returns what stops that. */
   onChange(listener: () => void): () => void;
 }

@@ -50,7 +50,7 @@ export async function startLinkLab(name: string, options: AgentOptions = {}): Pr
     ],
     containers: [
       {
-        readinessProbe: { exec: { command: ["true"] }, periodSeconds: 1, failureThreshold: 1 },
+        readinessProbe: { exec: { command: ["true"] }, periodSeconds: 1, timeoutSeconds: 5, failureThreshold: 1 },
         volumeMounts: [
           { name: "secret", mountPath: "/secret" },
           { name: "config", mountPath: "/config" },

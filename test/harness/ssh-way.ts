@@ -5,8 +5,11 @@ import type { Cluster } from "./cluster.ts";
 import { networkArgv } from "./namespaces.ts";
 import { must } from "./processes.ts";
 
-/** Ends what was done to the way, and says how many packets it has cost. */
-export type Mend = () => Promise<number>;
+/** What is wrong with the way, until it is mended. */
+export interface Harm extends AsyncDisposable {
+  /** Ends it, and says how many packets it has cost. */
+  mend(): Promise<number>;
+}
 
 const machines = {
   agent: { argv: agentNetworkArgv, packets: `tcp sport ${agentAddresses.sshPort}` },
@@ -15,7 +18,7 @@ const machines = {
 
 /** Drops packets between the agent and its target's sshd on their way into either, without a word to anybody, and nothing else:
  *  the API server and the agent reach each other as before. @param which a condition of nft that they meet. */
-async function dropInto({ layout }: Cluster, deaf: readonly (keyof typeof machines)[], which = ""): Promise<Mend> {
+async function dropInto({ layout }: Cluster, deaf: readonly (keyof typeof machines)[], which = ""): Promise<Harm> {
   const nft = (machine: keyof typeof machines, command: readonly string[], stdin = "") =>
     must(machines[machine].argv(layout, ["nft", ...command]), { stdin });
   for (const machine of deaf)
@@ -26,24 +29,27 @@ async function dropInto({ layout }: Cluster, deaf: readonly (keyof typeof machin
         chain in { type filter hook input priority 0; ${machines[machine].packets} ${which} counter drop; }
       }`,
     );
-  return async () => {
+  const harmed = new Set(deaf);
+  const mend = async (): Promise<number> => {
     let dropped = 0;
-    for (const machine of deaf) {
+    for (const machine of harmed) {
+      harmed.delete(machine);
       const rules = await nft(machine, ["list", "table", "ip", "harm"]);
       dropped += Number(/counter packets (\d+)/.exec(rules)?.[1]);
       await nft(machine, ["delete", "table", "ip", "harm"]);
     }
     return dropped;
   };
+  return { mend, [Symbol.asyncDispose]: async () => void (await mend()) };
 }
 
 /** Drops every packet between the agent and its target's sshd. */
-export function cutSsh(cluster: Cluster): Promise<Mend> {
+export function cutSsh(cluster: Cluster): Promise<Harm> {
   return dropInto(cluster, ["agent", "target"]);
 }
 
 /** Cuts the connections that stand, for good; new ones can be made. */
-export async function abandonSsh(cluster: Cluster): Promise<Mend> {
+export async function abandonSsh(cluster: Cluster): Promise<Harm> {
   const { stdout } = await cluster.runAtAgent(["ss", "-Htn", "dport", "=", `:${agentAddresses.sshPort}`]);
   const ports = [...stdout.matchAll(/:(\d+) +\S+ *$/gm)].map(([, port]) => port);
   if (ports.length === 0) throw new Error(`there is no connection to sshd:\n${stdout}`);
@@ -52,12 +58,12 @@ export async function abandonSsh(cluster: Cluster): Promise<Mend> {
 }
 
 /** Drops what would reach one of the two, which goes on sending. */
-export function deafenToSsh(cluster: Cluster, deaf: "agent" | "target"): Promise<Mend> {
+export function deafenToSsh(cluster: Cluster, deaf: "agent" | "target"): Promise<Harm> {
   return dropInto(cluster, [deaf]);
 }
 
 /** Drops so many of a hundred packets, by chance, each way. */
-export function loseSshPackets(cluster: Cluster, percent: number): Promise<Mend> {
+export function loseSshPackets(cluster: Cluster, percent: number): Promise<Harm> {
   return dropInto(cluster, ["agent", "target"], `numgen random mod 100 < ${percent}`);
 }
 

@@ -43,7 +43,7 @@ describe("one target over SSH, and more than one who wants it", { timeout: 300_0
 
   test("taken by another while the link was cut: the node says so and touches nothing; free again, it goes on", async () => {
     const { cluster, agent, pods } = lab;
-    const restore = await cutSsh(cluster);
+    await using cut = await cutSsh(cluster);
     await untilReadiness(cluster, /^False LinkDown /);
     // The target finds out as well, so that the lock is free, and another comes.
     await cluster.killSshd();
@@ -54,7 +54,7 @@ describe("one target over SSH, and more than one who wants it", { timeout: 300_0
       "the other to have the lock",
       async () => (await cluster.runInside(["flock", "--nonblock", lock, "true"])).code === 1,
     );
-    await restore();
+    await cut.mend();
     const ms = await untilReadiness(
       cluster,
       /^False RuntimeInUse --root-dir ".*" is in use by another graftlet /,

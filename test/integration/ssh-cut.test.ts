@@ -47,7 +47,7 @@ describe(`a link that is cut for ${minutes} minutes`, { timeout: lastsMs + 300_0
     await using follower = converse(cluster.startKubectl(["logs", "--follow", "counter"]));
     await follower.says("\n5\n");
     const cutAt = Date.now();
-    const mend = await cutSsh(cluster);
+    await using cut = await cutSsh(cluster);
     await lab.nodeSays("False", "LinkDown");
     // The node's lease is renewed all the time: it is never said to be Unknown.
     for (let passed = 0; passed < lastsMs; passed = Date.now() - cutAt) {
@@ -61,7 +61,7 @@ describe(`a link that is cut for ${minutes} minutes`, { timeout: lastsMs + 300_0
     assert.ok(taken?.metadata.deletionTimestamp, "the cluster has evicted it");
     assert.deepEqual([taken.status?.phase, statusOf(taken)?.restartCount], ["Running", 0]);
     const gone = pods.gone("evicted");
-    await mend();
+    await cut.mend();
     const up = await lab.nodeSays("True", "KubeletReady", 60_000);
     console.log(`cut for ${minutes} minutes: Ready ${up.ms} ms after its end`);
     await gone;

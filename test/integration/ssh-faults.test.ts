@@ -53,7 +53,7 @@ describe("a network that is bad in other ways than being cut", { timeout: 300_00
       containers: [shell("head -c 67108864 /dev/urandom > /blob; sha256sum /blob; sleep infinity")],
     });
     await pods.until("blob", "to run", (pod) => !!statusOf(pod)?.state?.running);
-    const mend = await loseSshPackets(cluster, 1);
+    await using loss = await loseSshPackets(cluster, 1);
     const told = await cluster.waitFor("the blob's digest", async () => /^\w{64}/.exec(await pods.log("blob"))?.[0]);
     const digest = createHash("sha256");
     const began = performance.now();
@@ -65,7 +65,7 @@ describe("a network that is bad in other ways than being cut", { timeout: 300_00
     console.log(
       `64 MiB in ${Math.round(performance.now() - began)} ms; a pod's life: ${JSON.stringify(await live("lossy"))}`,
     );
-    const lost = await mend();
+    const lost = await loss.mend();
     assert.ok(lost > 20, `only ${lost} packets were lost`);
     await Promise.all([pods.gone("blob"), pods.remove("blob", 0)]);
     await lab.steadyStands();
@@ -73,10 +73,10 @@ describe("a network that is bad in other ways than being cut", { timeout: 300_00
 
   for (const deaf of ["agent", "target"] as const)
     test(`a link of which one half is dead, ${deaf} hears nothing: the node says so within 15 s, and heals`, async () => {
-      const mend = await deafenToSsh(lab.cluster, deaf);
+      await using deafness = await deafenToSsh(lab.cluster, deaf);
       const down = await lab.nodeSays("False", "LinkDown", 20_000);
       assert.match(down.message, /^the connection to root@\S+ is lost: it no longer answers\. /);
-      await mend();
+      await deafness.mend();
       const up = await lab.nodeSays("True", "KubeletReady", 40_000);
       console.log(`${deaf} deaf: NotReady after ${down.ms} ms; mended: Ready after ${up.ms} ms`);
       assert.ok(down.ms < 16_000);
@@ -87,11 +87,14 @@ describe("a network that is bad in other ways than being cut", { timeout: 300_00
     test(`${distance} ms there and back: a pod lives as it does near by`, async () => {
       await using way = await openSlowWay(lab.cluster, distance);
       await lab.restart({ providerConfig: way.providerConfig });
-      const took = await live(`far-${distance}`);
-      console.log(`${distance} ms there and back: ${JSON.stringify(took)}`);
-      assert.ok(took.ready < 60_000 && took.gone < 30_000);
-      await lab.steadyStands();
-      await lab.restart();
+      try {
+        const took = await live(`far-${distance}`);
+        console.log(`${distance} ms there and back: ${JSON.stringify(took)}`);
+        assert.ok(took.ready < 60_000 && took.gone < 30_000);
+        await lab.steadyStands();
+      } finally {
+        await lab.restart();
+      }
     });
 });
 
@@ -102,17 +105,19 @@ describe("graftlet's machine dies", { timeout: 120_000 }, () => {
     await lab.nodeSays("False", "LinkDown", 10_000);
     await cluster.startSshd(["ClientAliveInterval 3", "ClientAliveCountMax 2"]);
     await lab.nodeSays("True", "KubeletReady", 30_000);
-    const mend = await abandonSsh(cluster);
+    // All connections that it makes are there by then: sshd gives one that does not log in two minutes.
+    await live("before");
+    await using abandoned = await abandonSsh(cluster);
     await lab.agent().kill("SIGKILL");
     // sshd is told nothing: until it asks it believes in the connections, and what runs in them holds the lock.
     const old = sshdProcesses(cluster.layout);
     const alive = () => old.filter((id) => isAlive(id)).length;
     assert.ok(alive() > 1);
+    await lab.start({ untilReady: false });
     await cluster.waitFor("sshd to have noticed", () => alive() === 1, 30_000);
-    await lab.start();
     await live("after");
     await lab.steadyStands();
-    await mend();
+    await abandoned.mend();
     await cluster.killSshd();
     await cluster.startSshd();
     await lab.nodeSays("True", "KubeletReady", 30_000);

@@ -82,7 +82,7 @@ describe("graftlet on one machine, its pods on another", { timeout: 420_000 }, (
     ]);
     const endsAt = secondsOf(statusOf(task)?.state?.running?.startedAt) + 12;
     const cutAt = Date.now();
-    const restore = await cutSsh(cluster);
+    await using cut = await cutSsh(cluster);
     await cluster.mustKubectl(["patch", "configmap", "steady", "--patch", '{"data":{"word":"after"}}']);
     const down = await lab.nodeSays("False", "LinkDown");
     const since = /^the connection to root@10\.10\.9\.1:2222 is lost: .+ \(since (\S+Z)\)$/.exec(down.message)?.[1];
@@ -103,7 +103,7 @@ describe("graftlet on one machine, its pods on another", { timeout: 420_000 }, (
     }
 
     const left = pods.gone("leaver");
-    await restore();
+    await cut.mend();
     const up = await lab.nodeSays("True", "KubeletReady");
     const [again, ended] = await Promise.all([
       pods.until("victim", "to run again", (pod) => statusOf(pod)?.restartCount === 1 && !!statusOf(pod)?.ready),

@@ -86,6 +86,16 @@ test("passes stop when the target is lost, and wait until it is back and known t
   assert.deepEqual([pass(), whileDown(), t.state.reboots], ["goes on", "goes on", 0]);
 });
 
+test("one of several connections that is lost ends the passes under way, and the next ones wait until the target was looked at", async () => {
+  await using t = await start();
+  const before = await t.pass();
+  t.link.thin();
+  const after = await t.pass();
+  assert.deepEqual([before(), after()], ["lost", "waits"]);
+  await t.clock.advance(100);
+  assert.deepEqual([after(), t.state.reads, t.state.reboots], ["goes on", 2, 0]);
+});
+
 test("a target that booted meanwhile ends the run, and no pass goes on before", async () => {
   await using t = await start();
   t.link.cut();

@@ -19,7 +19,7 @@ async function attempt(
   probe: Probe,
   answers: readonly ((ran: Ran) => { exitCode: number; stdout?: string; stderr?: string })[],
   container: Container = aContainer("c"),
-  stands = true,
+  { stands = true, losses = () => 0 }: { stands?: boolean; losses?: () => number } = {},
 ) {
   const ran: Ran[] = [];
   const told: string[] = [];
@@ -27,7 +27,7 @@ async function attempt(
   const result = await attemptProbe(
     {
       host: loopbackHost(),
-      reach: { stands: async () => stands },
+      reach: { stands: async () => stands, losses },
       clock: fakeClock(),
       events: {
         event: (about, type, reason, message) => {
@@ -94,11 +94,21 @@ test("what fails while the target itself does not answer is no verdict, and noth
     throw new CodedError("deadline_exceeded", "too late");
   };
   for (const answer of [timedOut, broken, () => ({ exitCode: 1 })]) {
-    const { result, told } = await attempt(exec("check"), [answer], aContainer("c"), false);
+    const { result, told } = await attempt(exec("check"), [answer], aContainer("c"), { stands: false });
     assert.deepEqual({ result, told }, { result: undefined, told: [] });
   }
-  const { result } = await attempt(exec("check"), [() => ({ exitCode: 0 })], aContainer("c"), false);
+  const { result } = await attempt(exec("check"), [() => ({ exitCode: 0 })], aContainer("c"), { stands: false });
   assert.equal(result, "Success", "what succeeded has reached it");
+});
+
+test("what fails while a connection is lost is no verdict, though the target answers by another", async () => {
+  let losses = 0;
+  const lose = () => {
+    losses += 1;
+    throw new CodedError("unavailable", "connection lost");
+  };
+  const { result, told } = await attempt(exec("check"), [lose], aContainer("c"), { losses: () => losses });
+  assert.deepEqual({ result, told }, { result: undefined, told: [] });
 });
 
 test("exec: running over time is a failure", async () => {

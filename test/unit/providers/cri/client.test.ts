@@ -9,7 +9,7 @@ import {
   VersionResponse,
 } from "../../../../src/gen/cri.ts";
 import { onAbort } from "../../../../src/lib/service-group.ts";
-import { socketRig } from "./server.ts";
+import { type SocketRig, socketRig } from "./server.ts";
 
 const never = (): AbortSignal => new AbortController().signal;
 const request = VersionRequest.fromPartial({});
@@ -17,11 +17,9 @@ const exec = ExecSyncRequest.fromPartial({});
 
 const { version, execSync } = runtimeService;
 
-test("a socket that is not there: unavailable at once, and served as soon as it is there", async () => {
-  await using rig = socketRig();
-  await assert.rejects(rig.channel.call(version, request, never()), { code: "unavailable" });
-  await assert.rejects(rig.channel.call(version, request, never()), { code: "unavailable" });
-  await rig.serve((server) =>
+/** Serves `version` on a rig's socket. */
+const serveVersion = (rig: SocketRig) =>
+  rig.serve((server) =>
     server.addService(
       { version },
       {
@@ -30,6 +28,20 @@ test("a socket that is not there: unavailable at once, and served as soon as it 
       },
     ),
   );
+
+test("with patience the first call after a break is served, however long the break was", async () => {
+  await using rig = socketRig(5000, 400);
+  for (let tries = 0; tries < 5; tries += 1)
+    await assert.rejects(rig.channel.call(version, request, never()), { code: "unavailable" });
+  await serveVersion(rig);
+  assert.equal((await rig.channel.call(version, request, never())).version, "v1");
+});
+
+test("a socket that is not there: unavailable at once, and served as soon as it is there", async () => {
+  await using rig = socketRig();
+  await assert.rejects(rig.channel.call(version, request, never()), { code: "unavailable" });
+  await assert.rejects(rig.channel.call(version, request, never()), { code: "unavailable" });
+  await serveVersion(rig);
   const started = process.hrtime.bigint();
   let answer: VersionResponse | undefined;
   while (!answer)

@@ -13,10 +13,10 @@ export interface SocketRig extends AsyncDisposable {
   serve(register: (server: Server) => void): Promise<() => void>;
 }
 
-export function socketRig(requestTimeoutMs = 5000): SocketRig {
+export function socketRig(requestTimeoutMs = 5000, patienceMs = 0): SocketRig {
   const folder = mkdtempSync(join(tmpdir(), "graftlet-cri-"));
   const path = join(folder, "runtime.sock");
-  const channel = createChannel({ path, requestTimeoutMs, clock: systemClock() });
+  const channel = createChannel({ path, requestTimeoutMs, patienceMs, clock: systemClock() });
   const servers: Server[] = [];
   return {
     path,

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { criConfigOf, dockerConfigOf } from "../../../../providers/ssh/provider.ts";
+import { LinkError, type LinkState } from "../../../../providers/ssh/link-state.ts";
+import { criConfigOf, dockerConfigOf, troubleOf } from "../../../../providers/ssh/provider.ts";
 
 test("a target's runtime is shared unless the settings say that it is the node's alone", () => {
   assert.equal(criConfigOf({ cri: undefined }).sharing, "shared");
@@ -15,4 +16,19 @@ test("sockets are named in one place, and what is no map of fields is refused", 
   assert.throws(() => dockerConfigOf({ docker: { socket: "unix:///run/x.sock" } }, "n"), invalid(elsewhere));
   assert.throws(() => criConfigOf({ cri: "containerd" }), invalid(/is not a map of fields/));
   assert.throws(() => dockerConfigOf({ docker: ["x"] }, "n"), invalid(/is not a map of fields/));
+});
+
+test("each connection that is lost counts, also while others stand; one that is made does not", () => {
+  let state: LinkState = { is: "connecting", since: 0 };
+  const listeners: ((state: LinkState) => void)[] = [];
+  const trouble = troubleOf({ state: () => state, onChange: (listener) => (listeners.push(listener), () => {}) });
+  const become = (next: LinkState): number => {
+    state = next;
+    for (const listener of listeners) listener(state);
+    return trouble.losses();
+  };
+  const up = (connections: number): LinkState => ({ is: "up", since: 0, connections });
+  const why = new LinkError("LinkDown", "unavailable", "gone");
+  const counted = [up(1), up(2), up(1), { is: "down", since: 0, why, nextTryAt: 0 } as const, up(1)].map(become);
+  assert.deepEqual(counted, [0, 0, 1, 2, 2]);
 });
