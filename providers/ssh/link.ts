@@ -39,7 +39,7 @@ export interface LinkOptions {
 const sessionsWanted = 24;
 const [fewestConnections, mostConnections] = [3, 12];
 /** A link that was up for as long starts its delays afresh, ms. */
-const steadyMs = 10_000;
+const steadyMs = 2_000;
 
 type State =
   | { readonly is: "idle" }
