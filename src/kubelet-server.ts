@@ -37,9 +37,15 @@ export interface ServerParts {
   readonly log: Logger;
 }
 
+export interface NodeServer {
+  readonly running: readonly Service[];
+  /** The request for the kubelet API's certificate that waits for somebody's approval. */
+  waiting(): string | undefined;
+}
+
 /** The kubelet API and the local health endpoint of a node, as its configuration wants them.
  *  @throws CodedError, one sentence, for certificates that cannot be used. */
-export async function composeServer(parts: ServerParts, signal: AbortSignal): Promise<readonly Service[]> {
+export async function composeServer(parts: ServerParts, signal: AbortSignal): Promise<NodeServer> {
   const { config, client, pleg, clock, log } = parts;
   const { kubelet } = config;
   const { sharing } = parts.target;
@@ -48,7 +54,7 @@ export async function composeServer(parts: ServerParts, signal: AbortSignal): Pr
     healthzPort > 0
       ? [createHealthzServer({ address: healthzBindAddress, port: healthzPort, sharing, clock, log })]
       : [];
-  if (!kubelet.enableServer) return healthz;
+  if (!kubelet.enableServer) return { running: healthz, waiting: () => undefined };
   const certificate = await servingCertificate(parts, signal);
   const { clientCAFile } = kubelet.authentication.x509;
   const clientCA = clientCAFile
@@ -65,14 +71,14 @@ export async function composeServer(parts: ServerParts, signal: AbortSignal): Pr
     syncLoop: pleg.unhealthy,
     configz: () => configurationDocument(kubelet),
   });
-  return [...healthz, certificate, clientCA, server];
+  return { running: [...healthz, certificate, clientCA, server], waiting: () => certificate.waiting?.() };
 }
 
 /** The kubelet API's certificate: that of tlsCertFile, one that the cluster issues (serverTLSBootstrap), or a self-signed one. */
 function servingCertificate(
   { config, client, store, addresses, clock, log }: ServerParts,
   signal: AbortSignal,
-): Promise<Reloading<KeyPair | undefined> & Service> {
+): Promise<Reloading<KeyPair | undefined> & Service & { waiting?(): string | undefined }> {
   const { kubelet, nodeName, certDir } = config;
   const names = [nodeName, ...addresses.nodeIPs()];
   if (kubelet.serverTLSBootstrap && !kubelet.tlsCertFile) {

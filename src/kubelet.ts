@@ -11,12 +11,14 @@ import { changedFacts, type HostFacts, readFacts } from "./host/facts.ts";
 import { createTargetClock } from "./host/target-clock.ts";
 import { composeServer } from "./kubelet-server.ts";
 import { composeSync } from "./kubelet-sync.ts";
+import type { Account } from "./identity.ts";
 import type { Clock } from "./lib/clock.ts";
 import type { Logger } from "./lib/log.ts";
 import { type Service, onAbort, runGroup } from "./lib/service-group.ts";
 import { createNodeAgent } from "./node/node-agent.ts";
 import { ownAddresses } from "./node/own-addresses.ts";
 import { createPodCidr } from "./node/pod-cidr.ts";
+import { type Reachability, type ReachabilityDeps, createReachability } from "./node/reachability.ts";
 import { createRebootWatch } from "./node/reboot-watch.ts";
 import { createRuntimeHealth } from "./node/runtime-health.ts";
 import { createTargetRights } from "./node/target-rights.ts";
@@ -35,6 +37,8 @@ export interface KubeletDeps {
   /** That the target is this node's. */
   readonly claim: Pick<Claim, "renew">;
   readonly client: ApiClient;
+  /** The Pod's service account, where graftlet runs as one. */
+  readonly account?: Account;
   /** Where a certificate of that name is kept. */
   readonly store: (name: string) => PairStore;
   readonly clock: Clock;
@@ -51,12 +55,30 @@ export async function runKubelet(deps: KubeletDeps, given: AbortSignal): Promise
   const signal = AbortSignal.any([given, anew.signal]);
   const cluster = observeCluster(deps);
   const waker: Waker = { wake: (uid, cause) => sync.workers.wake(uid, cause) };
-  const target = await observeTarget(deps, cluster, waker, { signal, onReboot: () => anew.abort() });
+  const reachability = createSelfTest(deps, {
+    waiting: () => server.waiting(),
+    onChange: () => target.agent.hurry(),
+  });
+  const target = await observeTarget(deps, cluster, waker, {
+    signal,
+    onReboot: () => anew.abort(),
+    reachable: reachability?.verdict,
+  });
   const sync = composeSync(deps, cluster, target, waker);
   const { pods, statuses } = sync;
   const server = await composeServer({ ...target, ...deps, addresses: target.agent, pods, statuses }, signal);
-  await runGroup([...server, ...cluster.running, ...target.running, ...sync.running], signal);
+  const tested = reachability ? [reachability] : [];
+  await runGroup([...server.running, ...cluster.running, ...target.running, ...sync.running, ...tested], signal);
   return anew.signal.aborted && !given.aborted ? "again" : "stopped";
+}
+
+/** Tries the way from the API server to the kubelet API, in a Pod, whose account may. */
+function createSelfTest(
+  { account, config, clock, log }: KubeletDeps,
+  of: Pick<ReachabilityDeps, "waiting" | "onChange">,
+): Reachability | undefined {
+  if (!account || !config.kubelet.enableServer) return undefined;
+  return createReachability({ ...of, client: account.client, nodeName: config.nodeName, clock, log });
 }
 
 /** What the cluster says: this node's object, services, the objects that pods refer to; and where events go. */
@@ -80,12 +102,18 @@ function observeCluster({ config, client, clock, log }: KubeletDeps) {
 
 export type Cluster = ReturnType<typeof observeCluster>;
 
+interface Surroundings {
+  readonly signal: AbortSignal;
+  readonly onReboot: () => void;
+  readonly reachable: Reachability["verdict"] | undefined;
+}
+
 /** What the target shows: its pods, its logs, its health; and the Node that tells the cluster of it. */
 async function observeTarget(
   { config, target, claim, client, clock, log }: KubeletDeps,
   { events, nodes }: Cluster,
   waker: Waker,
-  { signal, onReboot }: { readonly signal: AbortSignal; readonly onReboot: () => void },
+  { signal, onReboot, reachable }: Surroundings,
 ) {
   const { host, runtime, sharing } = target;
   const { fs } = host;
@@ -118,6 +146,7 @@ async function observeTarget(
       problems,
       ...(target.link && { link: target.link }),
       ...(target.network && { network: target.network }),
+      ...(reachable && { reachable }),
       rights,
       events,
       clock,

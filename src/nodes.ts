@@ -77,7 +77,8 @@ async function runNode({ config: given, providers, env, clock, log, signal }: No
     const node: Service = {
       name: `node ${nodeName}`,
       async run(stop) {
-        while ((await runOnTarget({ config, target, client, store, clock, log }, stop)) === "again");
+        const deps = { config, target, client, ...(account && { account }), store, clock, log };
+        while ((await runOnTarget(deps, stop)) === "again");
         ended.abort();
       },
     };

@@ -1,4 +1,5 @@
 import { createInterface } from "node:readline/promises";
+import { throwIfAborted } from "./lib/errors.ts";
 
 /** Whom a command talks to. */
 export interface Terminal {
@@ -19,6 +20,9 @@ export function processTerminal(): Terminal {
         // The end of the input is an answer too.
         const ended = new Promise<string>((resolve) => lines.once("close", () => resolve("")));
         return await Promise.race([lines.question(`${question} `, { signal }), ended]);
+      } catch {
+        throwIfAborted(signal);
+        return "";
       } finally {
         lines.close();
       }

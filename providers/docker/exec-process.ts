@@ -28,6 +28,7 @@ export interface ExecProcess extends ExecState {
 }
 
 const maxComplaintBytes = 64 * 1024;
+const tellingEvents = ["readable", "end", "close"] as const;
 
 /** Starts a command in a container. Given up half-way, the command is killed.
  *  @throws CodedError not_found, failed_precondition when the container does not run. */
@@ -96,14 +97,14 @@ async function handOn(
   throw new CodedError("unknown", `failed to exec in container: ${why.bytes().toString().trim()}`);
 }
 
-/** Resolves once there is output, or will be none. */
+/** Resolves once there is output, or will be none: of a connection whose halves end one by one, the end is told and no close. */
 function somethingToRead(connection: Duplex): Promise<void> {
   if (connection.readableLength > 0 || connection.readableEnded || connection.destroyed) return Promise.resolve();
   return new Promise((resolve) => {
     const settle = () => {
-      connection.off("readable", settle).off("close", settle);
+      for (const event of tellingEvents) connection.off(event, settle);
       resolve();
     };
-    connection.on("readable", settle).on("close", settle);
+    for (const event of tellingEvents) connection.on(event, settle);
   });
 }

@@ -211,9 +211,12 @@ function loginRemedy({ user, login }: SshConfig): string {
   }
 }
 
+/** ssh2's word for a peer that does not answer. */
+const silence = "client-timeout";
+
 function lostError(config: SshConfig, error: unknown): LinkError {
   const why =
-    levelOf(error) === "client-timeout"
+    levelOf(error) === silence
       ? "it no longer answers"
       : error === undefined
         ? "it closed the connection"
@@ -221,6 +224,11 @@ function lostError(config: SshConfig, error: unknown): LinkError {
   return new LinkError("LinkDown", "unavailable", `the connection to ${nameOf(config)} is lost: ${why}.`, {
     cause: error,
   });
+}
+
+/** Whether a connection is lost because its peer has said nothing for too long. */
+export function wentSilent(why: LinkError): boolean {
+  return levelOf(why.cause) === silence;
 }
 
 /** The target as messages name it. */

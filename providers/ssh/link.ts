@@ -2,7 +2,7 @@ import type { Clock, Timer } from "../../src/lib/clock.ts";
 import { CodedError, abortError, throwIfAborted } from "../../src/lib/errors.ts";
 import type { Logger } from "../../src/lib/log.ts";
 import type { SshConfig } from "./config.ts";
-import { type Connection, nameOf, openConnection } from "./connection.ts";
+import { type Connection, nameOf, openConnection, wentSilent } from "./connection.ts";
 import { LinkError, type LinkState, retryDelay } from "./link-state.ts";
 
 /** The way to a target: SSH connections, made again when they break. One reconnect serves all who wait. */
@@ -189,10 +189,14 @@ class SshLink implements Link {
   #lose(connection: Connection): void {
     this.#live.delete(connection);
     if (this.#state.is !== "up") return;
-    if (this.#live.size > 0) return this.#become(this.#state);
+    const why = reasonOf(connection.lost.reason);
+    // A peer that says nothing on one connection says nothing on the others: what fails on one is to be known as the link's loss.
+    const others = [...this.#live];
+    if (others.length > 0 && !wentSilent(why)) return this.#become(this.#state);
     this.#downSince = this.#clock.now();
     if (this.#downSince - this.#state.since >= steadyMs) this.#failures = 0;
-    this.#goDown(reasonOf(connection.lost.reason));
+    this.#goDown(why);
+    for (const other of others) other.close();
   }
 
   #goDown(why: LinkError): void {

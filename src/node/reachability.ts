@@ -23,7 +23,9 @@ export interface Reachability extends Service {
   verdict(): Verdict | undefined;
 }
 
-const type = "KubeletReachable";
+/** The condition's type. */
+export const reachableType = "KubeletReachable";
+const type = reachableType;
 const everyMs = 5 * 60_000;
 /** While it fails it is tried again so soon that who mends it sees it. */
 const againMs = 15_000;

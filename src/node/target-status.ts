@@ -7,10 +7,11 @@ import type { Host } from "../seams/host.ts";
 import type { TargetLink, TargetNetwork } from "../seams/provider.ts";
 import type { Images } from "../seams/runtime.ts";
 import type { ReservedInput, ResourceList } from "./capacity.ts";
-import { nodeVerdicts, outOfReach } from "./conditions.ts";
+import { nodeVerdicts, outOfReach, type Verdict } from "./conditions.ts";
 import type { WantedStatus } from "./heartbeat.ts";
 import { nodeImages, nodeStatus } from "./node-object.ts";
 import { createLinger, type Pressure, pressureOf, type Readings } from "./pressure.ts";
+import { reachableType } from "./reachability.ts";
 import type { RuntimeHealth } from "./runtime-health.ts";
 import { targetConditions } from "./target-conditions.ts";
 import type { TargetRights } from "./target-rights.ts";
@@ -33,6 +34,8 @@ export interface TargetStatusDeps {
   readonly link?: TargetLink;
   /** The network of the target's pods, where it may not be the cluster's. */
   readonly network?: TargetNetwork;
+  /** Whether the API server reaches the kubelet API, where that is tried. */
+  readonly reachable?: () => Verdict | undefined;
   readonly rights: Pick<TargetRights, "read">;
   readonly clock: Clock;
 }
@@ -95,7 +98,9 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
         typeof read === "string" ? nodeVerdicts(undefined, [...problems, read]) : nodeVerdicts(read, problems);
       const rights = await deps.rights.read(clock.within(patienceMs, signal));
       const own = targetConditions({ network: deps.network, rights });
-      return { status: status(list), verdicts: [...own.verdicts, ...verdicts], absent: own.absent };
+      const way = deps.reachable?.();
+      const absent = deps.reachable ? own.absent : [...own.absent, reachableType];
+      return { status: status(list), verdicts: [...own.verdicts, ...(way ? [way] : []), ...verdicts], absent };
     },
   };
 }

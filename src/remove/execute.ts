@@ -1,9 +1,9 @@
 import type { Cgroups } from "../host/cgroups.ts";
 import { listMounts, unmount } from "../host/mounts.ts";
-import { CodedError, codeOf, type ErrorCode, hasCode, messageOf } from "../lib/errors.ts";
+import { CodedError, codeOf, hasCode, messageOf } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import type { Runtime } from "../seams/runtime.ts";
-import { type Plan, type Thing, type Tier, lineOf } from "./plan.ts";
+import { type Plan, type Thing, type Tier, nameOf } from "./plan.ts";
 
 export interface ExecuteDeps {
   readonly host: Host;
@@ -15,7 +15,6 @@ export interface ExecuteDeps {
 
 /** What a removal came to. */
 export interface Outcome {
-  readonly removed: number;
   /** A line each: what could not be removed, and why. */
   readonly failures: readonly string[];
   /** A line each: what stays because something before it could not be removed. */
@@ -49,8 +48,8 @@ async function inOrder(tiers: readonly Tier[], remove: Remove, tally: Tally): Pr
   }
 }
 
-/** @returns false when it stays, and that is no failure. */
-type Remove = (thing: Thing) => Promise<boolean>;
+/** @returns why it stays, where that is no failure. */
+type Remove = (thing: Thing) => Promise<string | undefined>;
 
 interface Tally {
   /** @returns whether the next may be begun. */
@@ -64,60 +63,58 @@ function createTally(say: (line: string) => void): Tally {
   const failures: string[] = [];
   const kept: string[] = [];
   const left: string[] = [];
-  let removed = 0;
   return {
     async attempt(thing, remove) {
-      const line = lineOf(thing);
+      const line = nameOf(thing);
       try {
-        if (await remove(thing)) {
-          removed += 1;
-          say(`removed ${line}`);
-        } else {
-          left.push(line);
-        }
+        const why = await remove(thing);
+        if (why === undefined) say(`removed ${line}`);
+        else left.push(`${line}: ${why}`);
         return true;
       } catch (error) {
         failures.push(`${line}: ${codeOf(error) === "unknown" ? String(error) : messageOf(error)}`);
         return false;
       }
     },
-    keep: (things) => void kept.push(...things.map(lineOf)),
+    keep: (things) => void kept.push(...things.map(nameOf)),
     failed: () => failures.length > 0,
-    outcome: () => ({ removed, failures, kept, left }),
+    outcome: () => ({ failures, kept, left }),
   };
 }
 
-async function removeThing(deps: ExecuteDeps, thing: Thing, signal: AbortSignal): Promise<boolean> {
+async function removeThing(deps: ExecuteDeps, thing: Thing, signal: AbortSignal): Promise<string | undefined> {
   const { host, runtime, cgroups } = deps;
   switch (thing.is) {
     case "container": {
       const { id, running, graceSeconds } = thing.container;
       if (running) await unlessGone(runtime.stopContainer(id, graceSeconds, signal));
       await unlessGone(runtime.removeContainer(id, signal));
-      return true;
+      return undefined;
     }
     case "sandbox":
       await unlessGone(runtime.stopPodSandbox(thing.id, signal));
       await unlessGone(runtime.removePodSandbox(thing.id, signal));
-      return true;
+      return undefined;
     case "mount":
       await unmountAlone(host, thing, signal);
-      return true;
+      return undefined;
     case "cgroup":
-      return unless(cgroups.remove([thing.path], signal), "permission_denied");
+      return unlessForbidden(cgroups.remove([thing.path], signal));
     case "directory":
       await host.fs.apply([{ do: "remove", path: thing.path, recursive: true }], signal);
-      return true;
+      return undefined;
     case "link":
       await host.fs.apply([{ do: "remove", path: thing.path }], signal);
-      return true;
+      return undefined;
     case "belonging":
       await thing.belonging.remove(signal);
-      return true;
-    case "emptyCgroup":
-      return (await cgroups.children(thing.path, signal)).length === 0 && emptied(cgroups.remove([thing.path], signal));
+      return undefined;
+    case "emptyCgroup": {
+      const below = await cgroups.children(thing.path, signal);
+      return below.length > 0 ? inUse : unlessInUse(cgroups.remove([thing.path], signal));
+    }
     case "emptyDirectory":
-      return emptied(host.fs.apply([{ do: "remove", path: thing.path }], signal));
+      return unlessInUse(host.fs.apply([{ do: "remove", path: thing.path }], signal));
   }
 }
 
@@ -150,17 +147,23 @@ async function unlessGone(call: Promise<void>): Promise<void> {
   }
 }
 
-/** Whether it could be removed: what is not empty, or not ours to remove, stays. */
-function emptied(call: Promise<void>): Promise<boolean> {
-  return unless(call, "failed_precondition", "permission_denied");
+const inUse = "something else is in it";
+
+async function unlessInUse(call: Promise<void>): Promise<string | undefined> {
+  try {
+    return await unlessForbidden(call);
+  } catch (error) {
+    if (hasCode(error, "failed_precondition")) return inUse;
+    throw error;
+  }
 }
 
-async function unless(call: Promise<void>, ...codes: readonly ErrorCode[]): Promise<boolean> {
+async function unlessForbidden(call: Promise<void>): Promise<string | undefined> {
   try {
     await call;
-    return true;
+    return undefined;
   } catch (error) {
-    if (hasCode(error, ...codes)) return false;
+    if (hasCode(error, "permission_denied")) return "it is not this login's to remove";
     throw error;
   }
 }

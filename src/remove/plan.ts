@@ -68,8 +68,14 @@ export function thingsOf({ pods, belongings, last }: Plan): readonly Thing[] {
   return [...pods.flatMap(({ tiers }) => tiers.flat()), ...belongings, ...last];
 }
 
-/** A thing in a line of its own. */
+/** A thing in a line of its own, as it is listed beforehand. */
 export function lineOf(thing: Thing): string {
+  const onlyEmpty = thing.is === "emptyCgroup" || thing.is === "emptyDirectory";
+  return onlyEmpty ? `${nameOf(thing)}, if nothing else is in it` : nameOf(thing);
+}
+
+/** What a thing is, and which. */
+export function nameOf(thing: Thing): string {
   switch (thing.is) {
     case "container": {
       const { name, id, running } = thing.container;
@@ -80,9 +86,9 @@ export function lineOf(thing: Thing): string {
     case "belonging":
       return thing.belonging.name;
     case "emptyCgroup":
-      return `cgroup ${quoted(thing.path)}, if nothing else is in it`;
+      return `cgroup ${quoted(thing.path)}`;
     case "emptyDirectory":
-      return `directory ${quoted(thing.path)}, if nothing else is in it`;
+      return `directory ${quoted(thing.path)}`;
     case "mount":
     case "cgroup":
     case "directory":

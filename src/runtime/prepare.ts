@@ -96,10 +96,8 @@ async function configureSandbox(
 ): Promise<PodSandboxConfig> {
   const { settings, events } = deps;
   const { clusterDNS, clusterDomain, network } = settings;
-  const resolver =
-    settings.resolvConf === ""
-      ? undefined
-      : parseResolvConf((await deps.fs.readFile(settings.resolvConf, { signal })).toString());
+  // The pod's containers will need the facts, which are read once.
+  const [resolver, layout] = await Promise.all([resolverOf(deps, signal), deps.cgroups(signal), deps.facts(signal)]);
   const isolated = network?.isolated === true;
   const hostIPs = deps.addresses.hostIPs();
   const dns = podDns({ pod, host: resolver, isolated, clusterDNS, clusterDomain, hostIPs });
@@ -112,11 +110,15 @@ async function configureSandbox(
     attempt,
     hostname: kernelHostname(pod, podHostname(pod, clusterDomain)),
     dns: dns.config,
-    cgroupParent: podCgroup(pod.metadata.uid, qosClass(pod.spec), await deps.cgroups(signal)),
+    cgroupParent: podCgroup(pod.metadata.uid, qosClass(pod.spec), layout),
     logDirectory: podLogDirectory(settings.podLogsDirectory, pod),
     resources: settings,
     ownerLabels: settings.ownerLabels,
   });
+}
+
+async function resolverOf({ fs, settings: { resolvConf } }: PrepareDeps, signal: AbortSignal) {
+  return resolvConf === "" ? undefined : parseResolvConf((await fs.readFile(resolvConf, { signal })).toString());
 }
 
 interface ContainerRun extends ContainerStart {

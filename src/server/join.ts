@@ -6,6 +6,7 @@ import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Endpoint } from "../seams/runtime.ts";
+import { withEarlyReplies } from "../streams/spdy/early-replies.ts";
 import { splice } from "../streams/splice.ts";
 import { sendText } from "./answer.ts";
 import { handshake } from "./handshake.ts";
@@ -55,7 +56,9 @@ export function createJoin({ upgradeOf, clock, log }: JoinDeps): Join {
     upgrade.socket.write(headOf(answer.response));
     if (upgrade.head.length > 0) upgrade.socket.unshift(upgrade.head);
     const path = request.url?.split("?", 1)[0];
-    await lingering(clock, upgrade.socket, answer.stream, signal).catch((error: unknown) => {
+    const { upgrade: protocol = "" } = answer.response.headers;
+    const client = protocol.toLowerCase() === "spdy/3.1" ? withEarlyReplies(upgrade.socket) : upgrade.socket;
+    await lingering(clock, client, answer.stream, signal).catch((error: unknown) => {
       log.debug({ path, why: messageOf(error) }, "stream broken off");
     });
   };

@@ -2,7 +2,7 @@ import { ContainerState, PodSandboxState } from "../gen/cri.ts";
 import { CodedError } from "../lib/errors.ts";
 import type { Container, ContainerStatus, EphemeralContainer, Pod, PodStatus } from "../objects.ts";
 import { containerNameLabel, podUidLabel } from "../pod/labels.ts";
-import type { ServedRuntime } from "./ports.ts";
+import type { KubeletServerDeps, ServedRuntime } from "./ports.ts";
 
 /** A container of the spec by name, of whichever kind. */
 export function containerSpec(pod: Pod, name: string): Container | EphemeralContainer | undefined {
@@ -10,8 +10,58 @@ export function containerSpec(pod: Pod, name: string): Container | EphemeralCont
   return [...containers, ...initContainers, ...ephemeralContainers].find((container) => container.name === name);
 }
 
-/** ID of the running container of that name, the newest when there are several; undefined when none runs. */
-export async function runningContainer(
+/** What looking things up takes. */
+export type Lookup = Pick<KubeletServerDeps, "runtime" | "runtimePods">;
+
+/** Does something in the running container of that name, the newest when there are several.
+ *  @returns undefined when none runs. @throws what `act` does. */
+export function inContainer<T>(
+  { runtime, runtimePods }: Lookup,
+  pod: Pod,
+  name: string,
+  act: (containerId: string) => Promise<T>,
+  signal: AbortSignal,
+): Promise<T | undefined> {
+  const seen = runtimePods
+    .get(pod.metadata.uid)
+    ?.containers.find(
+      ({ labels, state }) => labels[containerNameLabel] === name && state === ContainerState.CONTAINER_RUNNING,
+    );
+  return inSeen(seen?.id, act, () => runningContainer(runtime, pod, name, signal));
+}
+
+/** Does something in the pod's ready sandbox, the newest when there are several.
+ *  @returns undefined when none is ready. @throws what `act` does. */
+export function inSandbox<T>(
+  { runtime, runtimePods }: Lookup,
+  pod: Pod,
+  act: (sandboxId: string) => Promise<T>,
+  signal: AbortSignal,
+): Promise<T | undefined> {
+  const seen = runtimePods
+    .get(pod.metadata.uid)
+    ?.sandboxes.find(({ state }) => state === PodSandboxState.SANDBOX_READY);
+  return inSeen(seen?.id, act, () => readySandbox(runtime, pod, signal));
+}
+
+/** What was seen last is mostly still so: the runtime is only asked where that does not work. */
+async function inSeen<T>(
+  seen: string | undefined,
+  act: (id: string) => Promise<T>,
+  look: () => Promise<string | undefined>,
+): Promise<T | undefined> {
+  try {
+    if (seen !== undefined) return await act(seen);
+  } catch (error) {
+    const now = await look().catch(() => seen);
+    if (now === seen) throw error;
+    return now === undefined ? undefined : act(now);
+  }
+  const now = await look();
+  return now === undefined ? undefined : act(now);
+}
+
+async function runningContainer(
   runtime: ServedRuntime,
   pod: Pod,
   name: string,
@@ -25,8 +75,7 @@ export async function runningContainer(
   return newest(found)?.id;
 }
 
-/** ID of the pod's ready sandbox, the newest when there are several; undefined when none is ready. */
-export async function readySandbox(runtime: ServedRuntime, pod: Pod, signal: AbortSignal): Promise<string | undefined> {
+async function readySandbox(runtime: ServedRuntime, pod: Pod, signal: AbortSignal): Promise<string | undefined> {
   const filter = {
     id: "",
     state: { state: PodSandboxState.SANDBOX_READY },

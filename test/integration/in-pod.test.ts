@@ -50,6 +50,7 @@ const granted = [
         resources: ["certificatesigningrequests/nodeclient"],
         verbs: ["create"],
       },
+      { apiGroups: [""], resources: ["nodes/proxy"], resourceNames: ["node-1"], verbs: ["get"] },
     ],
   },
   {
@@ -99,6 +100,8 @@ describe("as in a Pod: no kubeconfig, a service account, a Service for the kubel
     (JSON.parse(await cluster.mustKubectl(["get", "csr", "--output=json"])) as { items: CertificateSigningRequest[] })
       .items;
   const logs = () => cluster.kubectl(["logs", "talker"]);
+  const reachable = async () =>
+    (await node())?.status?.conditions?.find(({ type: known }) => known === "KubeletReachable");
 
   before(async () => {
     cluster = await startCluster({ name: "in-pod", provider: "cri" });
@@ -159,9 +162,13 @@ describe("as in a Pod: no kubeconfig, a service account, a Service for the kubel
     const waiting = await cluster.waitFor("the request", async () =>
       (await requests()).find(({ spec }) => spec.signerName.endsWith("kubelet-serving")),
     );
+    const why = await cluster.waitFor("the condition", reachable);
+    assert.equal(why.reason, "CertificateNotApproved");
+    assert.match(why.message ?? "", new RegExp(`kubectl certificate approve ${waiting.metadata.name}$`));
     await cluster.mustKubectl(["certificate", "approve", waiting.metadata.name]);
     await cluster.waitFor("logs", async () => (await logs()).stdout === "hello\n", { timeoutMs: 30_000 });
     assert.equal((await cluster.get<Pod>("pod", "talker"))?.status?.hostIP, addresses.node);
+    await cluster.waitFor("the way to be found open", async () => (await reachable())?.status === "True");
   });
 
   test("a new Pod, with nothing but the Secret, goes on with the same certificates", async () => {

@@ -1,14 +1,13 @@
 import assert from "node:assert/strict";
-import { readFileSync, writeFileSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { stringify } from "yaml";
+import { startGraftlet } from "../harness/agent.ts";
 import { startLab, type Lab } from "../harness/lab.ts";
-import { untilReadiness } from "../harness/docker-lab.ts";
+import { readiness, untilReadiness } from "../harness/docker-lab.ts";
 import { containerId, statusOf } from "../harness/pods.ts";
 import { remoteProviderUnderTest } from "../harness/runtime-daemon.ts";
 import { cutSsh } from "../harness/ssh-way.ts";
-import { sshSettings } from "../harness/sshd.ts";
 import type { Pod } from "../../src/objects.ts";
 
 // Who owns a target that is reached over SSH: locks there die with the link, and agents meet there though neither listens there.
@@ -22,20 +21,24 @@ describe("one target over SSH, and more than one who wants it", { timeout: 300_0
   });
   after(async () => lab?.[Symbol.asyncDispose]());
 
-  test("a second graftlet with a root directory of its own ends with one sentence where the runtime is the first's alone", async (t) => {
-    const { cluster, agent } = lab;
+  test("a second graftlet with a root directory of its own waits, and its Node says why, where the runtime is the first's alone", async (t) => {
+    const { cluster } = lab;
     if (cluster.provider !== "ssh") return t.skip("a Docker Engine is shared by all nodes");
-    const settings = sshSettings(cluster.layout, cluster.provider, cluster.runtimeSocket);
-    const file = join(cluster.layout.dir, "second.yaml");
-    writeFileSync(file, stringify({ ...settings, rootDir: join(cluster.layout.dir, "second") }));
-    const words = readFileSync(`/proc/${agent.pid}/cmdline`, "utf8")
-      .split("\0")
-      .filter((word) => word !== "");
-    const argv = [...words, `--provider-config=${file}`, "--hostname-override=second"];
-    const { code, stderr } = await cluster.runAtAgent(argv, { timeoutMs: 60_000 });
-    assert.equal(code, 1);
-    assert.match(stderr, /^graftlet: node second: the container runtime in \S+ on the target is in use by another /m);
+    await using _second = await startGraftlet(cluster, {
+      nodeName: "second",
+      providerConfig: { rootDir: join(cluster.layout.dir, "second") },
+      untilReady: false,
+    });
+    await cluster.waitFor(
+      "the second node to say that the runtime is in use",
+      async () =>
+        /^False RuntimeInUse the container runtime in \S+ on the target is in use by another graftlet /.test(
+          await readiness(cluster, "second"),
+        ),
+      { timeoutMs: 60_000, explain: () => readiness(cluster, "second") },
+    );
     assert.equal(containerId(await lab.pods.ready("steady")), containerId(steady));
+    assert.equal(existsSync(join(cluster.layout.dir, "second", "pods")), false);
   });
 
   test("taken by another while the link was cut: the node says so and touches nothing; free again, it goes on", async () => {

@@ -1,7 +1,7 @@
 import type { Request, Response } from "express";
 import { messageOf } from "../../lib/errors.ts";
 import { sendText } from "../answer.ts";
-import { runningContainer } from "../lookup.ts";
+import { inContainer } from "../lookup.ts";
 import { queryOf } from "../path.ts";
 import type { KubeletServerDeps } from "../ports.ts";
 
@@ -15,9 +15,10 @@ export function run(
     if (!pod) return sendText(response, 404, "pod does not exist");
     const argv = (queryOf(request.originalUrl).get("cmd") ?? "").split(" ");
     try {
-      const id = await runningContainer(deps.runtime, pod, container, signal);
-      if (id === undefined) return sendText(response, 500, `container not found (${JSON.stringify(container)})`);
-      const { stdout, stderr, exitCode } = await deps.runtime.execSync(id, argv, 0, signal);
+      const run = (id: string) => deps.runtime.execSync(id, argv, 0, signal);
+      const outcome = await inContainer(deps, pod, container, run, signal);
+      if (!outcome) return sendText(response, 500, `container not found (${JSON.stringify(container)})`);
+      const { stdout, stderr, exitCode } = outcome;
       if (exitCode !== 0) {
         const said = Buffer.from(stderr).toString();
         return sendText(response, 500, `command '${argv.join(" ")}' exited with ${exitCode}: ${said}`);

@@ -3,7 +3,7 @@ import { messageOf } from "../../lib/errors.ts";
 import type { Pod } from "../../objects.ts";
 import type { Endpoint } from "../../seams/runtime.ts";
 import { sendText, streamingStatus } from "../answer.ts";
-import { containerSpec, readySandbox, runningContainer } from "../lookup.ts";
+import { containerSpec, inContainer, inSandbox } from "../lookup.ts";
 import { queryOf } from "../path.ts";
 import type { KubeletServerDeps } from "../ports.ts";
 import { forwardedPorts, streamOptions } from "../stream-options.ts";
@@ -24,37 +24,43 @@ class Refused extends Error {
 type Ask = (deps: KubeletServerDeps, request: Request, signal: AbortSignal) => Promise<Endpoint>;
 
 /** /exec: a command in a running container. */
-export const exec = streaming(async ({ runtime, pods }, request, signal) => {
+export const exec = streaming(async (deps, request, signal) => {
   const query = queryOf(request.originalUrl);
   const { stdin, stdout, stderr, tty } = optionsOf(query);
-  const { pod, name } = podOf(pods, request);
-  const containerId = await runningContainer(runtime, pod, name, signal);
-  if (containerId === undefined) throw new Refused(500, `container not found (${JSON.stringify(name)})`);
-  return runtime.exec({ containerId, cmd: query.getAll("command"), tty, stdin, stdout, stderr }, signal);
+  const { pod, name } = podOf(deps.pods, request);
+  const cmd = query.getAll("command");
+  const start = (containerId: string) => deps.runtime.exec({ containerId, cmd, tty, stdin, stdout, stderr }, signal);
+  const endpoint = await inContainer(deps, pod, name, start, signal);
+  if (!endpoint) throw new Refused(500, `container not found (${JSON.stringify(name)})`);
+  return endpoint;
 });
 
 /** /attach: the main process of a running container; whether it has a terminal is the container's matter. */
-export const attach = streaming(async ({ runtime, pods }, request, signal) => {
+export const attach = streaming(async (deps, request, signal) => {
   const { stdin, stdout, stderr } = optionsOf(queryOf(request.originalUrl));
-  const { pod, name, uid } = podOf(pods, request);
+  const { pod, name, uid } = podOf(deps.pods, request);
   const fullName = `${pod.metadata.name}_${pod.metadata.namespace}`;
-  const containerId = await runningContainer(runtime, pod, name, signal);
   if (uid !== "" && uid !== pod.metadata.uid) throw new Refused(500, `pod ${fullName} not found`);
   const spec = containerSpec(pod, name);
-  if (containerId === undefined || !spec) throw new Refused(500, `container ${name} not found in pod ${fullName}`);
-  return runtime.attach({ containerId, stdin, stdout, stderr: stderr && !spec.tty, tty: spec.tty ?? false }, signal);
+  const tty = spec?.tty ?? false;
+  const join = (containerId: string) =>
+    deps.runtime.attach({ containerId, stdin, stdout, stderr: stderr && !tty, tty }, signal);
+  const endpoint = spec && (await inContainer(deps, pod, name, join, signal));
+  if (!endpoint) throw new Refused(500, `container ${name} not found in pod ${fullName}`);
+  return endpoint;
 });
 
 /** /portForward: ports of a pod. */
-export const portForward = streaming(async ({ runtime, pods }, request, signal) => {
+export const portForward = streaming(async (deps, request, signal) => {
   const ports = forwardedPorts(request.headers, queryOf(request.originalUrl));
   if (ports.is === "invalid") throw new Refused(400, ports.text);
-  const { pod, uid } = podOf(pods, request);
+  const { pod, uid } = podOf(deps.pods, request);
   if (uid !== "" && uid !== pod.metadata.uid) throw new Refused(404, "pod not found");
-  const podSandboxId = await readySandbox(runtime, pod, signal);
-  if (podSandboxId === undefined)
-    throw new Refused(500, `pod not found ("${pod.metadata.name}_${pod.metadata.namespace}")`);
-  return runtime.portForward({ podSandboxId, port: [...ports.ports] }, signal);
+  const port = [...ports.ports];
+  const forward = (podSandboxId: string) => deps.runtime.portForward({ podSandboxId, port }, signal);
+  const endpoint = await inSandbox(deps, pod, forward, signal);
+  if (!endpoint) throw new Refused(500, `pod not found ("${pod.metadata.name}_${pod.metadata.namespace}")`);
+  return endpoint;
 });
 
 function optionsOf(query: URLSearchParams): { stdin: boolean; stdout: boolean; stderr: boolean; tty: boolean } {

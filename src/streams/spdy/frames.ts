@@ -100,6 +100,13 @@ export function synReplyFrame(id: number, block: Buffer): Buffer {
   return controlFrame(frameType.synReply, Buffer.concat([uint32(id), block]));
 }
 
+/** A control frame's head and fields with another header block behind them. */
+export function withHeaderBlock(before: Buffer, block: Buffer): Buffer {
+  const frame = Buffer.concat([before, block]);
+  frame.writeUIntBE(frame.length - headBytes, 5, 3);
+  return frame;
+}
+
 export function rstStreamFrame(id: number, status: ResetStatus): Buffer {
   return controlFrame(frameType.rstStream, uint32(id, status));
 }

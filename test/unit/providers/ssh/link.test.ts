@@ -125,6 +125,28 @@ test("it stays up while one of its connections does; the last one's loss starts 
   await link[Symbol.asyncDispose]();
 });
 
+test("a peer that is silent on one connection is lost on all of them at once, and for that reason", async () => {
+  const { link, connect, clock } = target();
+  const asked = link.connection();
+  await clock.advance(0);
+  const one = connect();
+  await asked;
+  const more = link.another();
+  await clock.advance(0);
+  const two = connect();
+  await more;
+  const cause = Object.assign(new Error("Keepalive timeout"), { level: "client-timeout" });
+  const why = new LinkError("LinkDown", "unavailable", "it is silent.", { cause });
+  let known: string | undefined;
+  one.connection.lost.addEventListener("abort", () => (known = link.state().is));
+  one.lose(why);
+  assert.equal(known, "down", "what fails with the connection finds the link down");
+  const state = link.state();
+  assert.ok(state.is === "down" && state.why === why);
+  assert.ok(two.connection.lost.aborted);
+  await link[Symbol.asyncDispose]();
+});
+
 test("no more than three connections; one that cannot be added leaves the link up", async () => {
   const { link, connect, refuse, clock } = target();
   const asked = link.connection();

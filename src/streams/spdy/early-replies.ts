@@ -1,0 +1,132 @@
+import { Duplex } from "node:stream";
+import { CodedError } from "../../lib/errors.ts";
+import { FrameCutter } from "./frame-cutter.ts";
+import { dataHead, frameType, synReplyFrame, withHeaderBlock } from "./frames.ts";
+import { createHeaderReader, createHeaderWriter } from "./header-block.ts";
+
+/** The first two bytes of a control frame of SPDY/3.1. */
+const spdyStart = 0x8003;
+const headBytes = 8;
+
+/** Where a frame's header block begins, by its type. */
+const blockAt: Readonly<Record<number, number>> = {
+  [frameType.synStream]: headBytes + 10,
+  [frameType.synReply]: headBytes + 4,
+  [frameType.headers]: headBytes + 4,
+};
+
+/** A client's connection on which every stream that the client opens is accepted at once, in the place of a server that is far away:
+ *  Kubernetes' clients open a stream only once the one before was accepted. All else passes as it is, and what is not SPDY
+ *  altogether. Takes the connection over; half-closes, backpressure and ends are the connection's own.
+ *  @see https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/ */
+export function withEarlyReplies(client: Duplex): Duplex {
+  const replies = createReplies((frame) => void client.write(frame));
+  const joined = new Duplex({
+    allowHalfOpen: true,
+    read: () => void client.resume(),
+    write(chunk: Buffer, _encoding, done) {
+      let onward: Buffer;
+      try {
+        onward = replies.fromServer(chunk);
+      } catch (error) {
+        return done(error instanceof Error ? error : new Error(String(error)));
+      }
+      if (onward.length === 0) done();
+      else client.write(onward, done);
+    },
+    final: (done) => void client.end(done),
+    destroy(error, done) {
+      client.destroy();
+      done(error);
+    },
+  });
+  // Whoever has given it up no longer listens.
+  joined.on("error", () => undefined);
+  client.pause();
+  client.on("data", (chunk: Buffer) => {
+    try {
+      replies.fromClient(chunk);
+    } catch (error) {
+      return void joined.destroy(error instanceof Error ? error : new Error(String(error)));
+    }
+    if (!joined.push(chunk)) client.pause();
+  });
+  client.once("end", () => joined.push(null));
+  client.on("error", (error) => joined.destroy(error));
+  client.once("close", () => void ((client.readableEnded && client.writableFinished) || joined.destroy(brokenOff())));
+  return joined;
+}
+
+function brokenOff(): CodedError {
+  return new CodedError("unavailable", "the client broke the connection off");
+}
+
+interface Replies {
+  /** Sees what the client sends, which goes on as it is. @throws CodedError invalid_argument for a breach of SPDY. */
+  fromClient(chunk: Buffer): void;
+  /** What of the server's bytes goes on, and whatever else is due. @throws CodedError invalid_argument. */
+  fromServer(chunk: Buffer): Buffer;
+}
+
+/** @param send puts a frame into what the client gets, at once. */
+function createReplies(send: (frame: Buffer) => void): Replies {
+  const up = new FrameCutter();
+  const down = createDown();
+  let speaks: "spdy" | "other" | undefined;
+  return {
+    fromClient(chunk) {
+      speaks ??= chunk.length >= 2 && chunk.readUInt16BE(0) === spdyStart ? "spdy" : "other";
+      if (speaks === "other") return;
+      for (const cut of up.cut(chunk)) {
+        if (cut.is !== "control" || cut.type !== frameType.synStream || cut.bytes.length < headBytes + 4) continue;
+        const reply = down.accept(cut.bytes.readUInt32BE(headBytes));
+        if (reply) send(reply);
+      }
+    },
+    fromServer(chunk) {
+      // A server that speaks first is none that waits for streams.
+      speaks ??= "other";
+      return speaks === "other" ? chunk : down.pass(chunk);
+    },
+  };
+}
+
+/** The server's side of the conversation as the client gets it. Header blocks of one direction build on each other, so with
+ *  replies of ours among them all are written anew. */
+function createDown() {
+  const cutter = new FrameCutter();
+  const reader = createHeaderReader();
+  const writer = createHeaderWriter();
+  const accepted = new Set<number>();
+  /** Streams to be accepted when the data frame under way has ended. */
+  const due: number[] = [];
+  const replyTo = (id: number) => synReplyFrame(id, writer.write(new Map()));
+
+  const control = (type: number, fin: boolean, frame: Buffer): readonly Buffer[] => {
+    const at = blockAt[type];
+    if (at === undefined || frame.length < at) return [frame];
+    const headers = reader.read(frame.subarray(at));
+    const id = frame.readUInt32BE(headBytes);
+    if (type === frameType.synReply && accepted.delete(id)) return fin ? [dataHead(id, 0, true)] : [];
+    return [withHeaderBlock(frame.subarray(0, at), writer.write(headers))];
+  };
+  return {
+    /** @returns the reply, unless it has to wait. */
+    accept(id: number): Buffer | undefined {
+      accepted.add(id);
+      if (!cutter.inData) return replyTo(id);
+      due.push(id);
+      return undefined;
+    },
+    pass(chunk: Buffer): Buffer {
+      const parts: Buffer[] = [];
+      for (const cut of cutter.cut(chunk)) {
+        if (cut.is === "data") parts.push(cut.bytes);
+        else parts.push(...control(cut.type, cut.fin, cut.bytes));
+        if (!cutter.inData) parts.push(...due.splice(0).map(replyTo));
+      }
+      const [only] = parts;
+      return parts.length === 1 && only ? only : Buffer.concat(parts);
+    },
+  };
+}

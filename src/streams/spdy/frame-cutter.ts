@@ -1,0 +1,70 @@
+import { protocolError } from "./frames.ts";
+
+/** A whole control frame, head included; or bytes of a data frame as they come, head included. */
+export type Cut =
+  | { readonly is: "control"; readonly type: number; readonly fin: boolean; readonly bytes: Buffer }
+  | { readonly is: "data"; readonly bytes: Buffer };
+
+const headBytes = 8;
+const finFlag = 1;
+const controlBit = 0x80;
+/** The longest payload of a control frame that is kept until it is whole. */
+const longestControl = 1 << 16;
+
+/** Cuts SPDY's bytes at its frames, so that they can be passed on. What it has not handed on is less than a control frame. */
+export class FrameCutter {
+  readonly #head = Buffer.alloc(headBytes);
+  #filled = 0;
+  /** Payload bytes of the frame under way that are still to come. */
+  #left = 0;
+  /** Of a control frame under way. */
+  #parts: Buffer[] | undefined;
+
+  /** Bytes of a data frame were handed on, and more of it are to come. */
+  get inData(): boolean {
+    return this.#left > 0 && !this.#parts;
+  }
+
+  /** What a chunk completes. @throws CodedError invalid_argument for a control frame that is too long. */
+  *cut(chunk: Buffer): Generator<Cut, void> {
+    let rest = chunk;
+    while (rest.length > 0) {
+      if (this.#left === 0) {
+        const taken = rest.copy(this.#head, this.#filled, 0, headBytes - this.#filled);
+        this.#filled += taken;
+        rest = rest.subarray(taken);
+        if (this.#filled < headBytes) return;
+        this.#filled = 0;
+        const whole = this.#begin();
+        if (whole) yield whole;
+      } else {
+        const part = rest.subarray(0, this.#left);
+        rest = rest.subarray(part.length);
+        const more = this.#take(part);
+        if (more) yield more;
+      }
+    }
+  }
+
+  #begin(): Cut | undefined {
+    const head = Buffer.from(this.#head);
+    this.#left = head.readUIntBE(5, 3);
+    if ((head.readUInt8(0) & controlBit) === 0) return { is: "data", bytes: head };
+    if (this.#left > longestControl) throw protocolError("control frame is too long");
+    this.#parts = [head];
+    return this.#left === 0 ? this.#whole(this.#parts) : undefined;
+  }
+
+  #take(part: Buffer): Cut | undefined {
+    this.#left -= part.length;
+    if (!this.#parts) return { is: "data", bytes: part };
+    this.#parts.push(Buffer.from(part));
+    return this.#left === 0 ? this.#whole(this.#parts) : undefined;
+  }
+
+  #whole(parts: readonly Buffer[]): Cut {
+    this.#parts = undefined;
+    const bytes = Buffer.concat(parts);
+    return { is: "control", type: bytes.readUInt16BE(2), fin: (bytes.readUInt8(4) & finFlag) !== 0, bytes };
+  }
+}

@@ -1,0 +1,28 @@
+import assert from "node:assert/strict";
+import type { Duplex } from "node:stream";
+import { setImmediate as turn } from "node:timers/promises";
+import { test } from "node:test";
+import { startExec } from "../../../../providers/docker/exec-process.ts";
+import { rawEngine } from "./raw-engine.ts";
+
+const wish = { containerId: "c", argv: ["true"], tty: false, stdin: false, stdout: true, stderr: true };
+
+test("the end of a command that says nothing is seen, also when it has come before anybody listened", async () => {
+  let daemon: Duplex | undefined;
+  await using engine = await rawEngine(({ path, request, response }) => {
+    if (path === "/containers/c/exec") return void response.end('{"Id":"e"}');
+    if (path === "/exec/e/json") return void response.end('{"Pid":7,"Running":false,"ExitCode":3}');
+    assert.equal(path, "/exec/e/start");
+    daemon = request.socket;
+    daemon.write("HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n");
+  });
+  const { signal } = new AbortController();
+  const running = await startExec(engine.parts, wish, signal);
+  // More has been asked for already, as an HTTP client does.
+  running.connection.read(0);
+  daemon?.end();
+  await turn();
+  await running.output({}, AbortSignal.timeout(3000));
+  assert.equal(await running.ended(signal), 3);
+  running.connection.destroy();
+});

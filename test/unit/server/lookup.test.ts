@@ -1,0 +1,41 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ContainerState } from "../../../src/gen/cri.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+import { backend, upgrade } from "./backend.ts";
+import { runtimeOf, start } from "./harness.ts";
+
+const pod = aPod({ containers: [aContainer("c")] }, { name: "p", namespace: "ns", uid: "uid-1" });
+
+test("a container and a sandbox that were seen running are not looked for; they are where what was seen is no more", async (t) => {
+  const served = await backend(t, (socket) => socket.end());
+  const c = aContainer("c");
+  const seen = observe(
+    [aSandbox({ id: "box" })],
+    [
+      aStatus(c, ContainerState.CONTAINER_RUNNING, { id: "seen" }),
+      aStatus(c, ContainerState.CONTAINER_EXITED, { id: "ended" }),
+    ],
+  );
+  const asked: string[] = [];
+  let gone = false;
+  const runtime = runtimeOf({
+    listContainers: () => (asked.push("list"), Promise.resolve([{ id: "new", createdAt: 9n }] as never)),
+    exec: ({ containerId }) => {
+      asked.push(containerId);
+      if (gone && containerId === "seen") return Promise.reject(new CodedError("not_found", "no such container"));
+      return Promise.resolve(served.endpoint);
+    },
+    portForward: ({ podSandboxId }) => (asked.push(podSandboxId), Promise.resolve(served.endpoint)),
+  });
+  const runtimePods = { get: () => seen, list: () => [seen] };
+  await using server = await start({ pods: [pod], deps: { runtime, runtimePods } });
+  const go = async (path: string) => (await upgrade(server, path)).socket.destroy();
+  await go("/exec/ns/p/c?command=id&output=1");
+  await go("/portForward/ns/p");
+  assert.deepEqual(asked.splice(0), ["seen", "box"]);
+  gone = true;
+  await go("/exec/ns/p/c?command=id&output=1");
+  assert.deepEqual(asked, ["seen", "list", "new"]);
+});

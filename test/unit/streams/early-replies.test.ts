@@ -1,0 +1,123 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import type { Duplex } from "node:stream";
+import { type TestContext, test } from "node:test";
+import { connectionPair } from "../../../src/streams/pair.ts";
+import { withEarlyReplies } from "../../../src/streams/spdy/early-replies.ts";
+import { splice } from "../../../src/streams/splice.ts";
+import { controlFrame, dataFrame, headerCompressor, spdyClient, words } from "../../fakes/spdy-client.ts";
+
+const soon = () => new Promise(setImmediate);
+
+/** A client, and the far end of what it is joined to. */
+function rig(t: TestContext) {
+  const [socket, near] = connectionPair();
+  const [far, server] = connectionPair();
+  const stop = new AbortController();
+  const joined = splice(withEarlyReplies(near), far, stop.signal).catch(() => undefined);
+  t.after(async () => {
+    stop.abort();
+    socket.destroy();
+    server.destroy();
+    await joined;
+  });
+  const heard: Buffer[] = [];
+  for (const end of [socket, far, server]) end.on("error", () => undefined);
+  server.on("data", (chunk: Buffer) => heard.push(chunk));
+  return { socket, server, joined, heard: () => Buffer.concat(heard) };
+}
+
+const write = (to: Duplex, ...parts: readonly Buffer[]) => {
+  for (const part of parts) to.write(part);
+};
+
+test("streams are accepted before the server has heard of them, once each, and the server's own word is left out", async (t) => {
+  const { socket, server, heard } = rig(t);
+  const client = spdyClient(socket);
+  const error = await client.open({ streamtype: "error" });
+  const output = await client.open({ streamtype: "stdout" });
+  await soon();
+  // What the client said has gone on as it was: two SYN_STREAMs.
+  assert.deepEqual([heard().readUInt16BE(2), heard().length > 40], [1, true]);
+  const compress = headerCompressor();
+  for (const { id } of [error, output]) write(server, controlFrame(2, Buffer.concat([words(id), await compress({})])));
+  write(server, dataFrame(output.id, Buffer.from("hello")), dataFrame(output.id, Buffer.alloc(0), 1));
+  write(server, dataFrame(error.id, Buffer.from("{}"), 1));
+  assert.deepEqual(await Promise.all([output.text, error.text]), ["hello", "{}"]);
+  assert.equal(client.frames.filter(({ type }) => type === 2).length, 2);
+});
+
+test("an acceptance does not come into the middle of a data frame", async (t) => {
+  const { socket, server } = rig(t);
+  const client = spdyClient(socket);
+  const first = await client.open({ streamtype: "stdout" });
+  const frame = dataFrame(first.id, Buffer.from("one long sentence"), 1);
+  for (const byte of frame.subarray(0, 12)) write(server, Buffer.from([byte]));
+  await soon();
+  let opened = false;
+  const second = client.open({ streamtype: "stderr" }).then(() => (opened = true));
+  for (let turn = 0; turn < 5; turn += 1) await soon();
+  assert.equal(opened, false);
+  write(server, frame.subarray(12));
+  await second;
+  assert.equal(await first.text, "one long sentence");
+});
+
+test("what the server refuses, ends at once, or adds headers to, the client hears, whole", async (t) => {
+  const { socket, server } = rig(t);
+  const client = spdyClient(socket);
+  const [refused, ended, other] = [await client.open({ a: "1" }), await client.open({}), await client.open({})];
+  const compress = headerCompressor();
+  const header = await compress({});
+  write(
+    server,
+    controlFrame(3, words(refused.id, 3)),
+    controlFrame(2, Buffer.concat([words(ended.id), header]), 1),
+    controlFrame(8, Buffer.concat([words(other.id), await compress({ later: "yes" })])),
+    controlFrame(6, words(2)),
+  );
+  assert.equal(await ended.text, "");
+  while (!client.frames.some(({ type }) => type === 6)) await soon();
+  assert.equal(refused.isReset(), true);
+  assert.deepEqual(
+    client.frames.map(({ type }) => type),
+    [2, 2, 2, 3, 0, 8, 6],
+  );
+});
+
+test("a lot of data passes unchanged, however it is cut", async (t) => {
+  const { socket, server } = rig(t);
+  const client = spdyClient(socket);
+  const stream = await client.open({ streamtype: "stdout" });
+  const sent = Buffer.alloc(3_000_000, "0123456789abcdef-");
+  const frames: Buffer[] = [controlFrame(2, Buffer.concat([words(stream.id), await headerCompressor()({})]))];
+  for (let at = 0; at < sent.length; at += 40_000) frames.push(dataFrame(stream.id, sent.subarray(at, at + 40_000)));
+  const bytes = Buffer.concat([...frames, dataFrame(stream.id, Buffer.alloc(0), 1)]);
+  for (let at = 0; at < bytes.length; at += 9_973)
+    if (!server.write(bytes.subarray(at, at + 9_973))) await once(server, "drain");
+  assert.equal(await stream.text, sent.toString());
+});
+
+test("other protocols pass as they are, and each half closes by itself", async (t) => {
+  const { socket, server, joined, heard } = rig(t);
+  const answers: Buffer[] = [];
+  socket.on("data", (chunk: Buffer) => answers.push(chunk));
+  socket.end("GET / HTTP/1.1\r\n\r\n");
+  await once(server, "end");
+  assert.equal(heard().toString(), "GET / HTTP/1.1\r\n\r\n");
+  server.end(Buffer.from([0x80, 3, 0, 2, 255, 255, 255]));
+  await once(socket, "end");
+  assert.equal(Buffer.concat(answers).toString("hex"), "80030002ffffff");
+  await joined;
+});
+
+test("a client that breaks off, and one that breaks the protocol, end the conversation", async (t) => {
+  const vanished = rig(t);
+  vanished.socket.destroy();
+  await vanished.joined;
+  assert.equal(vanished.server.destroyed || vanished.server.readableEnded, true);
+  const wrong = rig(t);
+  wrong.socket.on("error", () => undefined);
+  write(wrong.socket, Buffer.from([0x80, 3, 0, 1, 0, 255, 255, 255]));
+  await wrong.joined;
+});
