@@ -39,6 +39,8 @@ export interface SessionsOptions {
 const growPauseMs = 5_000;
 /** A session that has ended may still count at the target's sshd for so long, ms. */
 const settleMs = 200;
+/** ssh2 fails at once where the other end has hung up, and a moment later says that the connection is lost, ms. */
+const hangUpMs = 250;
 /** That sessions have to be waited for is told no more often, ms. */
 const tellEveryMs = 60_000;
 
@@ -68,7 +70,10 @@ export function createSessions({ link, clock, log }: SessionsOptions): Sessions 
         } catch (error) {
           places.giveBack(connection);
           if (await unsettled(connection, error, signal)) continue;
-          if (channelRefusal(error) === undefined || connection.lost.aborted) throw openError(connection, what, error);
+          if (channelRefusal(error) === undefined || connection.lost.aborted) {
+            if (!(error instanceof CodedError)) await clock.sleep(hangUpMs, connection.lost).catch(() => undefined);
+            throw openError(connection, what, error);
+          }
           if (connection.sessions === 0) throw noSessions(error);
           // The target allows fewer sessions than is usual: as many as there are.
           connection.limit = Math.min(connection.limit, connection.sessions);

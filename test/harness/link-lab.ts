@@ -93,15 +93,15 @@ export async function startLinkLab(name: string, options: AgentOptions = {}): Pr
 }
 
 async function stands(pods: Pods, steady: Pod): Promise<void> {
-  assert.equal(containerId(await pods.ready("steady")), containerId(steady));
-  for (const { status } of pods.history("steady").slice(pods.history("steady").indexOf(steady))) {
-    const main = status?.containerStatuses?.[0];
-    assert.deepEqual([status?.phase, main?.restartCount, main?.ready], ["Running", 0, true]);
-  }
   const told = await pods.events("steady");
   const warned = told.filter(({ type, source }) => type === "Warning" && source?.component === "kubelet");
   assert.deepEqual(
     warned.map(({ message }) => message),
     [],
   );
+  assert.equal(containerId(await pods.ready("steady")), containerId(steady));
+  for (const { status } of pods.history("steady").slice(pods.history("steady").indexOf(steady))) {
+    const main = status?.containerStatuses?.[0];
+    assert.deepEqual([status?.phase, main?.restartCount, main?.ready], ["Running", 0, true]);
+  }
 }

@@ -130,13 +130,16 @@ describe("a key that is taken away", { timeout: 120_000 }, () => {
     const file = join(cluster.layout.ssh, "authorized_keys");
     const keys = readFileSync(file);
     writeFileSync(file, "");
-    // A revoked key ends no connection that stands.
-    await lab.steadyStands();
-    await cluster.killSshd();
-    await cluster.startSshd();
-    const { message } = await lab.nodeSays("False", "LoginRefused", 30_000);
-    assert.match(message, /refused the login: add the public key of \S+ to ~root\/\.ssh\/authorized_keys/);
-    writeFileSync(file, keys);
+    try {
+      // A revoked key ends no connection that stands.
+      await lab.steadyStands();
+      await cluster.killSshd();
+      await cluster.startSshd();
+      const { message } = await lab.nodeSays("False", "LoginRefused", 30_000);
+      assert.match(message, /refused the login: add the public key of \S+ to ~root\/\.ssh\/authorized_keys/);
+    } finally {
+      writeFileSync(file, keys);
+    }
     await lab.nodeSays("True", "KubeletReady");
     await lab.steadyStands();
   });
