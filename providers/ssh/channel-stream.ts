@@ -2,7 +2,8 @@ import { Duplex, Readable } from "node:stream";
 import type { ClientChannel } from "ssh2";
 import { CodedError, abortError } from "../../src/lib/errors.ts";
 
-/** `drop`: for a command that ended without reading all, whose output is wanted all the same. */
+/** `drop`: for a command that ended without reading all, whose output is wanted all the same. With `fail` too a write after the
+ *  other side has gone fails only once all that it said has been read. */
 export type LateWrites = "fail" | "drop";
 
 /** A channel as a connection: each half closes by itself, no more than SSH's window is held in memory, and a link that breaks fails
@@ -12,7 +13,8 @@ export type LateWrites = "fail" | "drop";
 export function channelStream(channel: ClientChannel, lost: AbortSignal, late: LateWrites = "fail"): Duplex {
   let writing: ((error?: Error | null) => void) | undefined;
   let gone = false;
-  const tooLate = () => (late === "fail" ? hungUp() : undefined);
+  // A failed write would throw away what the other side has said and nobody has read yet.
+  const tooLate = () => (late === "fail" && stream.readableEnded ? hungUp() : undefined);
   const stream = new Duplex({
     allowHalfOpen: true,
     read: () => void channel.resume(),

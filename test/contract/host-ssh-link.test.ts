@@ -2,6 +2,8 @@ import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { describe, test } from "node:test";
 import { acquireLocks } from "../../src/host/lock.ts";
+import { systemClock } from "../../src/lib/clock.ts";
+import { codeOf } from "../../src/lib/errors.ts";
 import { waitFor } from "../harness/wait.ts";
 import { sshBench } from "./ssh-bench.ts";
 import { allOf, within } from "./waiting.ts";
@@ -110,6 +112,27 @@ describe("the link to a host over SSH", () => {
     const connection = await host.dial({ unix: "/run/only-root" });
     connection.write("hi");
     assert.equal(await within(allOf(connection)), "root:hi");
+  });
+
+  test("what a connection's other side said before it closed is read whole, whatever is written after", async () => {
+    await using host = hostOf();
+    const bytes = 1_500_000;
+    const socket = `${rig().dir}/brief`;
+    const serve = `use IO::Socket::UNIX; $| = 1; my $l = IO::Socket::UNIX->new(Local => $ARGV[0], Listen => 1) or die;
+      print "ready"; my $c = $l->accept; print $c "x" x ${bytes}; close $c; sleep 60`;
+    await using server = await host.spawn(["perl", "-e", serve, socket]);
+    await within(new Promise((resolve) => server.stdout.once("data", resolve)));
+    const connection = await host.dial({ unix: socket });
+    const refused = new Promise<Error>((resolve) => connection.once("error", resolve));
+    let got = 0;
+    for await (const part of connection.iterator({ destroyOnReturn: false })) {
+      got += (part as Buffer).length;
+      connection.write("ping");
+      await systemClock().sleep(5);
+    }
+    assert.equal(got, bytes);
+    connection.write("late");
+    assert.equal(codeOf(await within(refused)), "unavailable");
   });
 
   test("where sshd forwards nothing, a program of the target connects, and half-closed stays half-open", async () => {

@@ -105,3 +105,35 @@ test("256 MiB pass in bounded memory", async () => {
   assert.equal(received, total);
   assert.ok(most < 160 * 1024 * 1024, `grew by ${most}`);
 });
+
+test("what a side said before it closed arrives, whatever is written to it after", async () => {
+  const client = await pair();
+  const bytes = 8 << 20;
+  let left = bytes;
+  const backend = new Duplex({
+    read() {
+      const size = Math.min(left, 64 << 10);
+      left -= size;
+      this.push(size > 0 ? Buffer.alloc(size) : null);
+    },
+    write: (_chunk, _encoding, done) => done(new Error("it has closed")),
+  });
+  const joined = splice(client.far, backend, new AbortController().signal);
+  let got = 0;
+  client.near.on("data", (part: Buffer) => {
+    got += part.length;
+    if (backend.readableEnded) return;
+    // Slowly, so that the end is still on its way when the client speaks.
+    client.near.pause();
+    setImmediate(() => client.near.resume());
+  });
+  await once(backend, "end");
+  client.near.pause();
+  client.near.write("ping");
+  await once(backend, "error");
+  client.near.resume();
+  await once(client.near, "end");
+  assert.equal(got, bytes);
+  client.near.end();
+  await joined;
+});
