@@ -9,7 +9,7 @@ import { refuseNeighbour, runtimeInUse } from "./neighbour.ts";
 import { logLinksDirectory } from "./node-setup.ts";
 import { type Target, TargetError } from "./seams/provider.ts";
 
-export type ClaimedTarget = Pick<Target, "host" | "sharing" | "runtimeSocket">;
+export type ClaimedTarget = Pick<Target, "host" | "sharing" | "runtimeSocket" | "link">;
 
 export interface ClaimDeps {
   readonly target: ClaimedTarget;
@@ -31,6 +31,8 @@ export type ClaimedNode = Pick<NodeConfig, "nodeName" | "rootDir"> & {
 /** How long, and how often, a lock that was lost is tried for: what held it for us may live on for a moment, milliseconds. */
 const renewMs = 15_000;
 const renewEveryMs = 500;
+/** The sign of life to a target on another machine, whose sshd may believe in a dead connection for hours. */
+const pulse = { everyMs: 15_000, silenceSeconds: 60 };
 /** How long the runtime may take to be found, milliseconds. */
 const findMs = 10_000;
 
@@ -129,22 +131,23 @@ export async function lockTarget(
   own: readonly LockRequest[],
   signal: AbortSignal,
 ): Promise<HeldLocks> {
-  const { host, sharing } = target;
+  const { host, sharing, link } = target;
+  const lock = (locks: readonly LockRequest[]) => acquireLocks(host, locks, signal, link && { ...pulse, clock });
   const directory = await socketDirectory(target, clock.within(findMs, signal)).catch((error: unknown) => {
     if (hasCode(error, "unavailable", "cancelled")) throw error;
     log.info({ err: error }, "the runtime is not found yet: whether another node has it is not looked at");
     return undefined;
   });
   try {
-    if (directory === undefined) return await acquireLocks(host, own, signal);
+    if (directory === undefined) return await lock(own);
     const runtime: LockRequest = { path: directory, shared: sharing === "shared" };
-    return await acquireLocks(host, [...own, runtime], signal).catch(async (error: unknown) => {
+    return await lock([...own, runtime]).catch(async (error: unknown) => {
       if (error instanceof LockTaken || hasCode(error, "not_found") || isOfTheWay(error)) throw error;
       log.info(
         { err: error },
         "the runtime's directory cannot be locked: whether another node has it is not looked at",
       );
-      return acquireLocks(host, own, signal);
+      return lock(own);
     });
   } catch (error) {
     throw unlockable(rootDir, directory, error);

@@ -81,6 +81,7 @@ function composeStages(
   const pods = createPodManager();
   const statuses = createStatusManager({ api: createPodApi(client), pods, mayRun: mayRunNow, clock, log });
   const onSandboxReady = async ({ metadata: { uid } }: Pod, seen: RuntimePod | undefined) => {
+    if (seen) pleg.learn(seen);
     const now = seen ?? (await pleg.inspect(uid, new AbortController().signal));
     const pod = pods.get(uid);
     if (pod) statuses.set(pod, statusOf(pod, now, false));

@@ -10,7 +10,8 @@ export interface Link extends AsyncDisposable {
   state(): LinkState;
   /** Calls back after each change of state. @returns what ends it. */
   onChange(listener: (state: LinkState) => void): () => void;
-  /** Exchanges with the target so far: a request and its answer are one, as are requests sent together, and a login. */
+  /** Exchanges with the target so far: a request and its answer are one, as are requests sent together, a call to the runtime,
+   *  and a login. Those side by side count each. */
   roundTrips(): number;
   /** Counts one exchange. */
   exchanged(): void;
@@ -38,7 +39,7 @@ export interface LinkOptions {
 const sessionsWanted = 24;
 const [fewestConnections, mostConnections] = [3, 12];
 /** A link that was up for as long starts its delays afresh, ms. */
-const steadyMs = 10_000;
+const steadyMs = 2_000;
 
 type State =
   | { readonly is: "idle" }
@@ -101,6 +102,7 @@ class SshLink implements Link {
 
   exchanged(): void {
     this.#exchanges += 1;
+    this.#log.trace({ exchanges: this.#exchanges }, "exchange with the target");
   }
 
   connections(): readonly Connection[] {

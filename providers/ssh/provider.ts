@@ -121,6 +121,7 @@ function foundRuntime(
   const find = async (signal: AbortSignal): Promise<FoundRuntime> => {
     // A link that is down says why; a runtime would only say that it does not answer.
     await host.link.connection(signal);
+    host.link.exchanged();
     return (found ??= await shared((until) => findRuntime({ host, make, log }, wanted, until), signal));
   };
   const runtime = {

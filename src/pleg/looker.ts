@@ -23,6 +23,8 @@ export interface Looker extends PodInspector {
   readonly cache: PodCache;
   /** Looks at a pod whose listing differs from the cache; a failed look is tried again by the next relist. */
   check(listing: PodListing, signal: AbortSignal): Promise<void>;
+  /** Keeps what somebody else has just seen of a pod. */
+  learn(pod: RuntimePod): void;
   /** Looks at a pod soon, one look after another. @param exited a container or sandbox whose end was announced. */
   soon(uid: string, exited: string | undefined): void;
   /** An end was announced of something nobody has looked at yet: its pod is looked at as soon as it is known. */
@@ -89,6 +91,7 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
 
   return {
     cache: reader,
+    learn: keep,
     soon,
     expect: (id) => void expected.add(id),
     settle: () => expected.clear(),

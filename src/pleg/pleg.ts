@@ -1,7 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
-import type { PodCache, PodInspector } from "../pipeline.ts";
+import type { PodCache, PodInspector, RuntimePod } from "../pipeline.ts";
 import type { Runtime, RuntimeEvent } from "../seams/runtime.ts";
 import { type Looker, type LookerDeps, createLooker } from "./looker.ts";
 import { type PodListing, listPods } from "./observe.ts";
@@ -19,6 +19,8 @@ export interface PlegDeps extends LookerDeps {
 
 export interface Pleg extends Service, PodInspector {
   readonly cache: PodCache;
+  /** Keeps what somebody else has just seen of a pod: events of it are then known to be its own. */
+  learn(pod: RuntimePod): void;
   /** Undefined while relists come through; else the kubelet's sentence for the node's Ready condition. */
   unhealthy(): string | undefined;
   /** Resolves once the runtime has been listed for the first time. */
@@ -49,6 +51,7 @@ export function createPleg(deps: PlegDeps): Pleg {
     name: "pleg",
     cache: looker.cache,
     inspect: looker.inspect,
+    learn: looker.learn,
     unhealthy() {
       const silentMs = deps.clock.monotonic() - lastRelist;
       if (silentMs < unhealthyAfterMs) return undefined;

@@ -69,8 +69,15 @@ describe("certificates that the cluster issues", { timeout: 300_000 }, () => {
   const requests = async (signer: string) =>
     (await allRequests()).filter(({ spec }) => spec.signerName === `kubernetes.io/${signer}`);
   const phase = async () => (await cluster.get<Pod>("pod", "talker"))?.status?.phase;
-  const logsCome = () =>
-    cluster.waitFor("logs", async () => (await cluster.kubectl(["logs", "--tail=1", "talker"])).code === 0);
+  const logsCome = async () => {
+    let refusal = "";
+    const come = async () => {
+      const { code, stderr } = await cluster.kubectl(["logs", "--tail=1", "talker"]);
+      refusal = stderr;
+      return code === 0;
+    };
+    await cluster.waitFor("logs", come, { explain: () => refusal });
+  };
   /** What the kubelet API shows who connects, once it shows something. */
   const peer = () =>
     cluster.waitFor("a certificate of the kubelet API", async () => {

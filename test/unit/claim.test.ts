@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { claimTarget } from "../../src/claim.ts";
 import { CodedError } from "../../src/lib/errors.ts";
 import type { HostProcess } from "../../src/seams/host.ts";
-import type { Sharing } from "../../src/seams/provider.ts";
+import { type Sharing, TargetError } from "../../src/seams/provider.ts";
 import { fakeClock } from "../fakes/clock.ts";
 import { lockingShell } from "../fakes/flock.ts";
 import { type FakeHost, fakeHost } from "../fakes/host.ts";
@@ -51,6 +51,19 @@ test("a root directory that cannot be written is refused in one sentence", async
     String(refused),
     /--root-dir "\/var\/lib\/kubelet" is not writable \(.*\): make it so, or name another directory$/,
   );
+});
+
+test("what keeps a node from its root directory has a reason of its own and a remedy", async () => {
+  const full = machine();
+  const apply = async () => {
+    throw new CodedError("resource_exhausted", "mkdir: /var/lib/kubelet: No space left on device");
+  };
+  const { target, ...rest } = full.deps();
+  const cramped = { ...target, host: { ...full.host, fs: { ...full.host.fs, apply } } };
+  const noSpace = await claimTarget({ ...rest, target: cramped }, node, never).catch((error: unknown) => error);
+  assert.ok(noSpace instanceof TargetError);
+  assert.equal(noSpace.reason, "RootDirFull");
+  assert.match(noSpace.message, /has no space left \(.*\): free some on the target, or name another directory$/);
 });
 
 test("a kubelet that answers on the target keeps us off, and the root directory is given back", async () => {

@@ -6,6 +6,7 @@ import { type TestContext, test } from "node:test";
 import { localHost } from "../../../providers/local/host.ts";
 import { acquireLocks } from "../../../src/host/lock.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
+import { fakeClock } from "../../fakes/clock.ts";
 
 const never = new AbortController().signal;
 
@@ -58,4 +59,22 @@ test("of several locks all are held or none, directories too, and shared ones by
   await using _third = await acquireLocks(host, [{ path: `${directory}/third` }], never);
   await first[Symbol.asyncDispose]();
   assert.equal(first.isOver(), true);
+});
+
+test("a holder that gets no sign of life for so long gives its locks up; one that does keeps them", async (t) => {
+  const clock = systemClock();
+  const host = localHost({ clock });
+  const path = await lockFile(t);
+  const other = `${dirname(path)}/other`;
+  const silent = await acquireLocks(host, [{ path }], never, { clock: fakeClock(), everyMs: 100, silenceSeconds: 1 });
+  await using living = await acquireLocks(host, [{ path: other }], never, { clock, everyMs: 100, silenceSeconds: 1 });
+  const began = performance.now();
+  while (!silent.isOver()) {
+    assert.ok(performance.now() - began < 30_000);
+    await clock.sleep(50);
+  }
+  assert.ok(performance.now() - began > 500);
+  await using _next = await acquireLocks(host, [{ path }], never);
+  await clock.sleep(500);
+  assert.equal(living.isOver(), false);
 });

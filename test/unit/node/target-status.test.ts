@@ -111,7 +111,7 @@ test("a target that cannot be read is a reason not to be ready, beside the other
 
 test("an ordinary target has no conditions but the kubelet's, and what another left goes", async () => {
   const { target } = rig();
-  assert.deepEqual((await target.wanted(never)).absent, ["PodNetworkIsolated", "TargetPrivileges"]);
+  assert.deepEqual((await target.wanted(never)).absent, ["PodNetworkIsolated", "TargetPrivileges", "KubeletReachable"]);
 });
 
 test("an isolated network and missing rights are conditions of their own, which leave the node ready", async () => {
@@ -122,7 +122,7 @@ test("an isolated network and missing rights are conditions of their own, which 
     "PodNetworkIsolated True, TargetPrivileges False, MemoryPressure False, DiskPressure True, PIDPressure False, Ready True",
   );
   const { verdicts, absent } = await target.wanted(never);
-  assert.deepEqual(absent, []);
+  assert.deepEqual(absent, ["KubeletReachable"]);
   const told = verdicts.find(({ type }) => type === "TargetPrivileges");
   assert.deepEqual(
     [told?.reason, told?.message],
@@ -134,10 +134,19 @@ test("a routed network is no condition; rights that are all there are a good one
   const whole = { sentences: [], lacks: {} };
   const known = rig("known", { network: { isolated: false }, rights: { read: async () => whole } });
   assert.match(await known.lines(), /^TargetPrivileges True, MemoryPressure/);
-  assert.deepEqual((await known.target.wanted(never)).absent, ["PodNetworkIsolated"]);
+  assert.deepEqual((await known.target.wanted(never)).absent, ["PodNetworkIsolated", "KubeletReachable"]);
   const unknown = rig("known", { network: { isolated: false }, rights: { read: async () => undefined } });
   assert.match(await unknown.lines(), /^MemoryPressure/);
-  assert.deepEqual((await unknown.target.wanted(never)).absent, ["PodNetworkIsolated"]);
+  assert.deepEqual((await unknown.target.wanted(never)).absent, ["PodNetworkIsolated", "KubeletReachable"]);
+});
+
+test("the way from the API server to the kubelet API is a condition once it has been tried, where it is tried", async () => {
+  const way = { type: "KubeletReachable", status: "False", reason: "NoRoute", message: "no route" };
+  const tried = rig("known", { reachable: () => way });
+  assert.match(await tried.lines(), /^KubeletReachable False, MemoryPressure.*Ready True$/);
+  assert.deepEqual((await tried.target.wanted(never)).absent, ["PodNetworkIsolated", "TargetPrivileges"]);
+  const untried = rig("known", { reachable: () => undefined });
+  assert.match(await untried.lines(), /^MemoryPressure/);
 });
 
 test("a target out of reach is the Ready condition's reason, and nothing else is said or taken back", async () => {

@@ -180,3 +180,17 @@ describe("a look at a pod", () => {
     assert.equal(pleg.cache.get("u1")?.containers[0]?.message, "out of coffee");
   });
 });
+
+describe("what somebody else has seen of a pod", () => {
+  it("is kept unless something newer is known, and wakes nobody", async (t) => {
+    const { clock, runtime, wakes, pleg } = rig(t, false);
+    await startPod(runtime, "u1");
+    await clock.advance(10);
+    const seen = await pleg.inspect("u1", never);
+    const older = { ...seen, containers: [], observedAt: seen.observedAt - 1 };
+    pleg.learn(older);
+    assert.equal(pleg.cache.get("u1")?.containers.length, 1);
+    pleg.learn({ ...older, uid: "u2" });
+    assert.deepEqual([pleg.cache.get("u2")?.sandboxes, wakes], [seen.sandboxes, []]);
+  });
+});

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { readSshConfig } from "../../../../providers/ssh/config.ts";
 import type { Connection } from "../../../../providers/ssh/connection.ts";
 import { LinkError, retryDelay } from "../../../../providers/ssh/link-state.ts";
-import { type Link, createLink } from "../../../../providers/ssh/link.ts";
+import { type Link, type LinkOptions, connectionsFor, createLink } from "../../../../providers/ssh/link.ts";
 import { createLogger } from "../../../../src/lib/log.ts";
 import { fakeClock } from "../../../fakes/clock.ts";
 
@@ -12,13 +12,14 @@ const log = createLogger(0, { write: () => undefined });
 const down = (reason: LinkError["reason"] = "LinkDown") => new LinkError(reason, "unavailable", "it is away.");
 
 /** A target whose connections are made and broken by hand. */
-function target() {
+function target(check?: LinkOptions["check"]) {
   const clock = fakeClock();
   const attempts: PromiseWithResolvers<Connection>[] = [];
   const link = createLink({
     config,
     clock,
     log,
+    ...(check && { check }),
     open: () => {
       const attempt = Promise.withResolvers<Connection>();
       attempts.push(attempt);
@@ -166,6 +167,71 @@ test("no more than three connections; one that cannot be added leaves the link u
   }
   await assert.rejects(link.another(), { code: "failed_precondition" });
   await link[Symbol.asyncDispose]();
+});
+
+test("a link is up once the target has shown what it must; until then all wait, and what it lacks is why it is down", async () => {
+  const verdicts: PromiseWithResolvers<void>[] = [];
+  const { link, connect, clock } = target(async () => {
+    const verdict = Promise.withResolvers<void>();
+    verdicts.push(verdict);
+    await verdict.promise;
+  });
+  const refused = assert.rejects(link.connection(), { code: "unavailable", message: /it is away/ });
+  await clock.advance(0);
+  const first = connect();
+  await clock.advance(0);
+  assert.equal(link.state().is, "connecting");
+  verdicts[0]?.reject(down("LoginShellHangs"));
+  await refused;
+  const state = link.state();
+  assert.ok(state.is === "down" && state.why.reason === "LoginShellHangs");
+  assert.ok(first.connection.lost.aborted, "a connection that is of no use is not kept");
+  await clock.advance(state.nextTryAt - clock.now());
+  const asked = link.connection();
+  const second = connect();
+  await clock.advance(0);
+  verdicts[1]?.resolve();
+  assert.equal(await asked, second.connection);
+  await link[Symbol.asyncDispose]();
+});
+
+test("a connection that is lost while the target is looked at: the loss is the reason", async () => {
+  const { link, connect, clock } = target(
+    (_connection, signal) =>
+      new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(new Error("stopped")))),
+  );
+  const refused = assert.rejects(link.connection(), { message: /the cable is out/ });
+  await clock.advance(0);
+  const { lose } = connect();
+  await clock.advance(0);
+  lose(new LinkError("LinkDown", "unavailable", "the cable is out."));
+  await refused;
+  await link[Symbol.asyncDispose]();
+});
+
+test("a link that stood for a while begins its delays afresh; one that breaks at once does not", async () => {
+  const { link, connect, clock } = target();
+  const delays: number[] = [];
+  void link.connection();
+  for (const stoodMs of [0, 0, 0, 2_000, 0]) {
+    await clock.advance(0);
+    const { lose } = connect();
+    await clock.advance(stoodMs);
+    lose();
+    const state = link.state();
+    assert.ok(state.is === "down");
+    delays.push(state.nextTryAt - clock.now());
+    await clock.advance(state.nextTryAt - clock.now());
+  }
+  await clock.advance(0);
+  connect();
+  assert.deepEqual(delays, [400, 800, 1600, 400, 800]);
+  await link[Symbol.asyncDispose]();
+});
+
+test("a target that allows few sessions on a connection gets more connections", () => {
+  const most = (...limits: number[]) => connectionsFor(limits.map((limit) => ({ limit })));
+  assert.deepEqual([most(8), most(8, 8, 5), most(8, 3), most(2), most(1), most()], [3, 5, 8, 12, 12, 3]);
 });
 
 test("who waits may give up without ending the attempt", async () => {

@@ -11,13 +11,17 @@ import { fakeClock } from "../../../fakes/clock.ts";
 const log = createLogger(0, { write: () => undefined });
 
 interface FakeOptions {
+  /** Milliseconds until the target notices that a session has ended. */
+  readonly slow?: number;
+  /** The target turns further connections away until this is true. */
+  readonly welcomes?: () => boolean;
   /** Sessions that the target's sshd allows on a connection. */
   readonly allowed?: number;
   readonly connections?: number;
 }
 
 /** A link to a target with so many connections at most. */
-function target({ allowed = 10, connections: most = 3 }: FakeOptions = {}) {
+function target({ allowed = 10, connections: most = 3, slow = 0, welcomes = () => true }: FakeOptions = {}) {
   const clock = fakeClock();
   const connections: Connection[] = [];
   const channels: EventEmitter[] = [];
@@ -27,7 +31,7 @@ function target({ allowed = 10, connections: most = 3 }: FakeOptions = {}) {
       exec(_command: string, done: (error: Error | undefined, channel?: unknown) => void) {
         if (open >= allowed) return done(Object.assign(new Error("open failed"), { reason: 2 }));
         open += 1;
-        const channel = new EventEmitter().once("close", () => (open -= 1));
+        const channel = new EventEmitter().once("close", () => void clock.after(slow, () => (open -= 1)));
         channels.push(channel);
         done(undefined, channel);
       },
@@ -43,6 +47,7 @@ function target({ allowed = 10, connections: most = 3 }: FakeOptions = {}) {
     connection: async () => connections[0] ?? connect(),
     async another() {
       if (connections.length >= most) throw new CodedError("failed_precondition", "as many as there may be");
+      if (!welcomes()) throw new CodedError("unavailable", "turned away");
       return connect();
     },
   } as unknown as Link;
@@ -98,4 +103,28 @@ test("a target that allows fewer sessions is learnt to", async () => {
 test("one that allows none says what to set", async () => {
   const { open } = target({ allowed: 0 });
   await assert.rejects(open(), { code: "unavailable", reason: "NoSessions", message: /MaxSessions/ });
+});
+
+test("a session that has ended may count for a moment longer: that is no sign of a smaller limit", async () => {
+  const { open, used, channels, clock } = target({ allowed: 7, slow: 100 });
+  await Promise.all(times(7, () => open()));
+  channels[0]?.emit("close");
+  const next = open();
+  await clock.advance(300);
+  await next;
+  assert.deepEqual(used(), [7]);
+});
+
+test("a further connection that is turned away is tried again, and what waits for it goes on", async () => {
+  let welcome = false;
+  const { open, used, clock } = target({ welcomes: () => welcome });
+  await Promise.all(times(7, () => open()));
+  let done = false;
+  const next = open().then(() => (done = true));
+  await clock.advance(4_000);
+  assert.equal(done, false);
+  welcome = true;
+  await clock.advance(10_000);
+  await next;
+  assert.deepEqual(used(), [7, 1]);
 });
