@@ -60,7 +60,7 @@ contract: $(deps) packages cluster-tools ## every Host and Runtime against the c
 # Files named after a provider are about that provider alone; those of the Docker Engine hold over SSH too, but for what it says
 # of its own socket and the churn. Over SSH all others hold but takeover, which is the cri provider's; unless PROVIDER or ONLY asks
 # for more, a pod's life and its streams stand for them, beside bad networks and other users.
-over_ssh := pods containers volumes-objects kubectl remove ssh-link ssh-faults ssh-users ssh-claim
+over_ssh := pods containers volumes-objects kubectl remove ssh-link ssh-settings ssh-faults ssh-users ssh-claim
 over_ssh-docker := pods kubectl
 integration: $(deps) packages cluster-tools ## features on a real cluster, with each provider (PROVIDER=docker: one of cri, docker, ssh, ssh-docker; ONLY=logs: test/integration/logs*.test.ts); root
 	@shopt -s nullglob globstar
