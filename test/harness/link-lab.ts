@@ -63,7 +63,14 @@ export async function startLinkLab(name: string, options: AgentOptions = {}): Pr
     const node = await cluster.get<Node>("node", cluster.nodeName);
     return node?.status?.conditions?.find(({ type }) => type === "Ready");
   };
-  const start = async (wanted: AgentOptions = {}) => void (agent = await startGraftlet(cluster, wanted));
+  const start = async (wanted: AgentOptions = {}) => {
+    const logged = agent.log().length;
+    agent = await startGraftlet(cluster, wanted);
+    if (wanted.untilReady === false) return;
+    // That the node is Ready may be the word of the one before.
+    const registered = () => agent.log().slice(logged).includes('"msg":"node is registered"');
+    await cluster.waitFor("graftlet to have its node", registered, { explain: () => agent.log().slice(logged) });
+  };
   const whole = stack.move();
   return {
     cluster,

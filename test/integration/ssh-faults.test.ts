@@ -56,11 +56,16 @@ describe("a network that is bad in other ways than being cut", { timeout: 300_00
     await using loss = await loseSshPackets(cluster, 1);
     const told = await cluster.waitFor("the blob's digest", async () => /^\w{64}/.exec(await pods.log("blob"))?.[0]);
     const digest = createHash("sha256");
+    let bytes = 0;
     const began = performance.now();
     const reader = cluster.startKubectl(["exec", "blob", "--", "cat", "/blob"], {
       stdio: ["ignore", "pipe", "inherit"],
     });
-    for await (const chunk of reader.stdout ?? []) digest.update(chunk as Buffer);
+    for await (const chunk of reader.stdout ?? []) {
+      digest.update(chunk as Buffer);
+      bytes += (chunk as Buffer).length;
+    }
+    assert.equal(bytes, 64 * 1024 * 1024);
     assert.equal(digest.digest("hex"), told);
     console.log(
       `64 MiB in ${Math.round(performance.now() - began)} ms; a pod's life: ${JSON.stringify(await live("lossy"))}`,
@@ -102,7 +107,7 @@ describe("graftlet's machine dies", { timeout: 120_000 }, () => {
   test("once sshd has noticed, by its own settings, a successor works on, and the pods have run on", async () => {
     const { cluster } = lab;
     await cluster.killSshd();
-    await lab.nodeSays("False", "LinkDown", 10_000);
+    await lab.nodeSays("False", "LinkDown", 20_000);
     await cluster.startSshd(["ClientAliveInterval 3", "ClientAliveCountMax 2"]);
     await lab.nodeSays("True", "KubeletReady", 30_000);
     // All connections that it makes are there by then: sshd gives one that does not log in two minutes.

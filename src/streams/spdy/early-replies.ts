@@ -1,6 +1,6 @@
 import { Duplex } from "node:stream";
 import { CodedError } from "../../lib/errors.ts";
-import { FrameCutter } from "./frame-cutter.ts";
+import { type Cut, FrameCutter } from "./frame-cutter.ts";
 import { dataHead, frameType, synReplyFrame, withHeaderBlock } from "./frames.ts";
 import { createHeaderReader, createHeaderWriter } from "./header-block.ts";
 
@@ -16,8 +16,9 @@ const blockAt: Readonly<Record<number, number>> = {
 };
 
 /** A client's connection on which every stream that the client opens is accepted at once, in the place of a server that is far away:
- *  Kubernetes' clients open a stream only once the one before was accepted. All else passes as it is, and what is not SPDY
- *  altogether. Takes the connection over; half-closes, backpressure and ends are the connection's own.
+ *  Kubernetes' clients open a stream only once the one before was accepted. Its pings are answered here: one that reached a server
+ *  which has said all it has to say and closed, and whose last words are still on their way, would make that machine's kernel drop
+ *  them. All else passes as it is, and what is not SPDY altogether. Takes the connection over; half-closes, backpressure and ends are the connection's own.
  *  @see https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/ */
 export function withEarlyReplies(client: Duplex): Duplex {
   const replies = createReplies((frame) => void client.write(frame));
@@ -44,12 +45,13 @@ export function withEarlyReplies(client: Duplex): Duplex {
   joined.on("error", () => undefined);
   client.pause();
   client.on("data", (chunk: Buffer) => {
+    let onward: Buffer;
     try {
-      replies.fromClient(chunk);
+      onward = replies.fromClient(chunk);
     } catch (error) {
       return void joined.destroy(error instanceof Error ? error : new Error(String(error)));
     }
-    if (!joined.push(chunk)) client.pause();
+    if (onward.length > 0 && !joined.push(onward)) client.pause();
   });
   client.once("end", () => joined.push(null));
   client.on("error", (error) => joined.destroy(error));
@@ -62,8 +64,8 @@ function brokenOff(): CodedError {
 }
 
 interface Replies {
-  /** Sees what the client sends, which goes on as it is. @throws CodedError invalid_argument for a breach of SPDY. */
-  fromClient(chunk: Buffer): void;
+  /** What of the client's bytes goes on. @throws CodedError invalid_argument for a breach of SPDY. */
+  fromClient(chunk: Buffer): Buffer;
   /** What of the server's bytes goes on, and whatever else is due. @throws CodedError invalid_argument. */
   fromServer(chunk: Buffer): Buffer;
 }
@@ -76,12 +78,18 @@ function createReplies(send: (frame: Buffer) => void): Replies {
   return {
     fromClient(chunk) {
       speaks ??= chunk.length >= 2 && chunk.readUInt16BE(0) === spdyStart ? "spdy" : "other";
-      if (speaks === "other") return;
+      if (speaks === "other") return chunk;
+      const onward: Buffer[] = [];
       for (const cut of up.cut(chunk)) {
-        if (cut.is !== "control" || cut.type !== frameType.synStream || cut.bytes.length < headBytes + 4) continue;
-        const reply = down.accept(cut.bytes.readUInt32BE(headBytes));
-        if (reply) send(reply);
+        const answer = isOwnPing(cut)
+          ? down.insert(() => cut.bytes)
+          : isSynStream(cut)
+            ? down.accept(idIn(cut))
+            : undefined;
+        if (answer) send(answer);
+        if (!isOwnPing(cut)) onward.push(cut.bytes);
       }
+      return Buffer.concat(onward);
     },
     fromServer(chunk) {
       // A server that speaks first is none that waits for streams.
@@ -91,6 +99,21 @@ function createReplies(send: (frame: Buffer) => void): Replies {
   };
 }
 
+function isSynStream(cut: Cut): boolean {
+  return cut.is === "control" && cut.type === frameType.synStream && cut.bytes.length >= headBytes + 4;
+}
+
+/** A ping of the client's, and no answer to one of the server's: clients' have odd numbers. */
+function isOwnPing(cut: Cut): boolean {
+  return (
+    cut.is === "control" && cut.type === frameType.ping && cut.bytes.length >= headBytes + 4 && idIn(cut) % 2 === 1
+  );
+}
+
+function idIn({ bytes }: Cut): number {
+  return bytes.readUInt32BE(headBytes);
+}
+
 /** The server's side of the conversation as the client gets it. Header blocks of one direction build on each other, so with
  *  replies of ours among them all are written anew. */
 function createDown() {
@@ -98,8 +121,13 @@ function createDown() {
   const reader = createHeaderReader();
   const writer = createHeaderWriter();
   const accepted = new Set<number>();
-  /** Streams to be accepted when the data frame under way has ended. */
-  const due: number[] = [];
+  /** Frames that go out when the data frame under way has ended. */
+  const due: (() => Buffer)[] = [];
+  const insert = (make: () => Buffer): Buffer | undefined => {
+    if (!cutter.inData) return make();
+    due.push(make);
+    return undefined;
+  };
   const replyTo = (id: number) => synReplyFrame(id, writer.write(new Map()));
 
   const control = (type: number, fin: boolean, frame: Buffer): readonly Buffer[] => {
@@ -111,19 +139,19 @@ function createDown() {
     return [withHeaderBlock(frame.subarray(0, at), writer.write(headers))];
   };
   return {
+    /** @returns the frame, unless it has to wait. */
+    insert,
     /** @returns the reply, unless it has to wait. */
     accept(id: number): Buffer | undefined {
       accepted.add(id);
-      if (!cutter.inData) return replyTo(id);
-      due.push(id);
-      return undefined;
+      return insert(() => replyTo(id));
     },
     pass(chunk: Buffer): Buffer {
       const parts: Buffer[] = [];
       for (const cut of cutter.cut(chunk)) {
         if (cut.is === "data") parts.push(cut.bytes);
         else parts.push(...control(cut.type, cut.fin, cut.bytes));
-        if (!cutter.inData) parts.push(...due.splice(0).map(replyTo));
+        if (!cutter.inData) parts.push(...due.splice(0).map((make) => make()));
       }
       const [only] = parts;
       return parts.length === 1 && only ? only : Buffer.concat(parts);

@@ -47,6 +47,21 @@ test("streams are accepted before the server has heard of them, once each, and t
   assert.equal(client.frames.filter(({ type }) => type === 2).length, 2);
 });
 
+test("the client's pings are answered at once and do not go on; its answers to the server's do", async (t) => {
+  const { socket, heard } = rig(t);
+  const client = spdyClient(socket);
+  const output = await client.open({ streamtype: "stdout" });
+  await soon();
+  const before = heard().length;
+  write(socket, controlFrame(6, words(7)), controlFrame(6, words(2)), dataFrame(output.id, Buffer.from("typed")));
+  while (!client.frames.some(({ type }) => type === 6)) await soon();
+  for (let turn = 0; turn < 5; turn += 1) await soon();
+  assert.deepEqual(
+    heard().subarray(before),
+    Buffer.concat([controlFrame(6, words(2)), dataFrame(output.id, Buffer.from("typed"))]),
+  );
+});
+
 test("an acceptance does not come into the middle of a data frame", async (t) => {
   const { socket, server } = rig(t);
   const client = spdyClient(socket);
