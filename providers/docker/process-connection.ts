@@ -54,6 +54,8 @@ export class ProcessConnection extends Duplex {
   /** It may still be handing on what it has read. */
   #killLater(): void {
     const timer = this.#clock.after(lingerMs, () => this.#process.kill("SIGKILL"));
-    void this.#process.exited.then(() => timer.cancel());
+    const cancel = () => timer.cancel();
+    // How it ended is not told when the link to its machine breaks.
+    void this.#process.exited.then(cancel, cancel);
   }
 }

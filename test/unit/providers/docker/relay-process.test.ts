@@ -27,7 +27,8 @@ function fakeProcess() {
     kill,
     [Symbol.asyncDispose]: async () => kill("SIGKILL"),
   };
-  return { process, stdin, stdout, stderr, kills, exit: () => exited.resolve(0) };
+  const lose = () => exited.reject(new Error("the link is lost"));
+  return { process, stdin, stdout, stderr, kills, exit: () => exited.resolve(0), lose };
 }
 
 function start(signal: AbortSignal = never) {
@@ -113,6 +114,21 @@ test("each direction ends by itself; a process that has both ends by itself, or 
     await clock.advance(120_000);
     assert.deepEqual(kills, endsItself ? [] : ["SIGKILL"]);
   }
+});
+
+test("a process whose machine is lost is no longer waited for, and nobody falls over it", async () => {
+  const { process, stdout, kills, lose } = fakeProcess();
+  const clock = fakeClock();
+  const connection = new ProcessConnection(process, clock);
+  stdout.end("bye");
+  connection.resume();
+  connection.end();
+  await turns();
+  assert.ok(connection.destroyed);
+  lose();
+  await turns();
+  await clock.advance(120_000);
+  assert.deepEqual(kills, []);
 });
 
 test("what a process no longer reads is lost, and its last words are not", async () => {
