@@ -20,7 +20,11 @@ export interface ReloadingOptions<T> {
   readonly log: Logger;
 }
 
-/** Reads a value again and again while it runs, and tells of changes. A source that fails is logged once, until it works. */
+/** How soon a source that failed is read again, milliseconds: doubled up to the ordinary pause. */
+const firstRetryMs = 1_000;
+
+/** Reads a value again and again while it runs, and tells of changes. A source that fails is logged once, until it works, and
+ *  asked again sooner. */
 export function createReloading<T>(options: ReloadingOptions<T>): Reloading<T> & Service {
   const { name, read, same, everyMs, clock, log } = options;
   const listeners = new Set<() => void>();
@@ -47,9 +51,11 @@ export function createReloading<T>(options: ReloadingOptions<T>): Reloading<T> &
       return () => void listeners.delete(listener);
     },
     async run(signal) {
+      let retryMs = firstRetryMs;
       while (!signal.aborted) {
         await reload(signal);
-        await clock.sleep(everyMs, signal).catch(() => {});
+        await clock.sleep(failing ? Math.min(retryMs, everyMs) : everyMs, signal).catch(() => {});
+        retryMs = failing ? retryMs * 2 : firstRetryMs;
       }
     },
   };

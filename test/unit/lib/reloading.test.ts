@@ -1,0 +1,46 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createReloading } from "../../../src/lib/reloading.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { silent } from "../api/fake-client.ts";
+
+test("a value is read every so often; a source that fails is asked again sooner, and the old value stays", async () => {
+  const clock = fakeClock();
+  const reads: number[] = [];
+  let answer: () => string = () => "one";
+  const value = createReloading({
+    name: "value",
+    initial: "none",
+    read: async () => {
+      reads.push(clock.monotonic());
+      return Promise.resolve(answer());
+    },
+    same: Object.is,
+    everyMs: 10_000,
+    clock,
+    log: silent,
+  });
+  const stop = new AbortController();
+  const running = value.run(stop.signal);
+  await clock.advance(0);
+  assert.equal(value.current(), "one");
+  answer = () => {
+    throw new Error("it is away");
+  };
+  await clock.advance(40_000);
+  assert.deepEqual(reads, [0, 10_000, 11_000, 13_000, 17_000, 25_000, 35_000]);
+  assert.equal(value.current(), "one");
+  let changes = 0;
+  value.onChange(() => (changes += 1));
+  answer = () => "two";
+  await clock.advance(10_000);
+  assert.deepEqual([value.current(), changes], ["two", 1]);
+  await clock.advance(5_000);
+  answer = () => {
+    throw new Error("it is away again");
+  };
+  await clock.advance(6_000);
+  assert.deepEqual(reads.slice(7), [45_000, 55_000, 56_000]);
+  stop.abort();
+  await running;
+});
