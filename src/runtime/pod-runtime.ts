@@ -1,4 +1,4 @@
-import { ContainerState } from "../gen/cri.ts";
+import { ContainerState, type ContainerStatus } from "../gen/cri.ts";
 import { abortError, hasCode, throwIfAborted } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Pod } from "../objects.ts";
@@ -184,14 +184,15 @@ function outcomeOf(errors: readonly Error[], { sandboxes, containers, rest }: Tr
   return known.length === errors.length ? { ...done, error, retryAt: Math.min(...known) } : { ...done, error };
 }
 
-type Remover = Pick<PodRuntimeDeps, "runtime" | "uninterrupted" | "log">;
+type Remover = Pick<PodRuntimeDeps, "runtime" | "unlinkLog" | "uninterrupted" | "log">;
 
 /** A new sandbox starts from the first init container again: what the old one had run is removed. */
 async function purgeInitContainers(deps: Remover, pod: Pod, observed: RuntimePod): Promise<void> {
   const names = new Set(pod.spec.initContainers?.map(({ name }) => name));
   await removeAll(
     deps,
-    observed.containers.filter((status) => names.has(nameOf(status))).map(({ id }) => id),
+    pod,
+    observed.containers.filter((status) => names.has(nameOf(status))),
   );
 }
 
@@ -199,10 +200,7 @@ async function purgeInitContainers(deps: Remover, pod: Pod, observed: RuntimePod
 async function pruneInitContainers(deps: Remover, pod: Pod, observed: RuntimePod): Promise<void> {
   for (const { name } of pod.spec.initContainers ?? []) {
     const ended = observed.containers.filter((status) => nameOf(status) === name && isOver(status.state));
-    await removeAll(
-      deps,
-      ended.slice(1).map(({ id }) => id),
-    );
+    await removeAll(deps, pod, ended.slice(1));
   }
 }
 
@@ -210,11 +208,20 @@ function isOver(state: ContainerState): boolean {
   return state === ContainerState.CONTAINER_EXITED || state === ContainerState.CONTAINER_UNKNOWN;
 }
 
-async function removeAll({ runtime, uninterrupted, log }: Remover, ids: readonly string[]): Promise<void> {
-  for (const id of ids) {
-    await runtime.removeContainer(id, uninterrupted).catch((error: unknown) => {
-      if (!hasCode(error, "not_found"))
-        log.warn({ err: error, containerId: id }, "init container could not be removed, left to garbage collection");
-    });
+async function removeAll(
+  { runtime, unlinkLog, uninterrupted, log }: Remover,
+  pod: Pod,
+  statuses: readonly ContainerStatus[],
+): Promise<void> {
+  for (const status of statuses) {
+    const { id } = status;
+    try {
+      await runtime.removeContainer(id, uninterrupted).catch((error: unknown) => {
+        if (!hasCode(error, "not_found")) throw error;
+      });
+      await unlinkLog(pod, nameOf(status), id);
+    } catch (error) {
+      log.warn({ err: error, containerId: id }, "init container could not be removed, left to garbage collection");
+    }
   }
 }

@@ -69,7 +69,7 @@ export interface PrepareDeps {
 }
 
 /** What starting sandboxes and containers needs to be told. */
-export type Preparer = Pick<StartDeps, "configure" | "restartCountFromLogs" | "linkLog"> &
+export type Preparer = Pick<StartDeps, "configure" | "restartCountFromLogs" | "linkLog" | "unlinkLog"> &
   Pick<ForesightDeps, "loggedContainers"> & {
     /** @throws Error when the target's resolver file cannot be read or the host name is too long. */
     configureSandbox(pod: Pod, attempt: number, signal: AbortSignal): Promise<PodSandboxConfig>;
@@ -85,6 +85,10 @@ export function createPreparer(deps: PrepareDeps): Preparer {
     restartCountFromLogs: (pod, container, signal) => restartCountFromLogs(deps, pod, container, signal),
     loggedContainers: (pod, signal) => loggedContainers(deps, pod, signal),
     linkLog: (start, config, containerId) => linkLog(deps, start, config, containerId),
+    unlinkLog: ({ metadata }, name, id) =>
+      deps.fs.apply([
+        { do: "remove", path: containerLogLink(deps.settings.logLinksDirectory, { metadata }, name, id) },
+      ]),
   };
 }
 

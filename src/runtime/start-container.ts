@@ -55,6 +55,8 @@ export interface StartDeps {
   readonly restartCountFromLogs: (pod: Pod, container: Container, signal: AbortSignal) => Promise<number>;
   /** Links the log where log collectors look. */
   readonly linkLog: (start: ContainerStart, config: ContainerConfig, containerId: string) => Promise<void>;
+  /** Takes the link of a container that was removed away. */
+  readonly unlinkLog: (pod: Pod, containerName: string, containerId: string) => Promise<void>;
   readonly events: EventSink;
   readonly log: Logger;
   /** For calls that must not be cut off half-way: their deadline is the runtime's own. */

@@ -24,6 +24,7 @@ function rig(over: Partial<PodRuntimeDeps> = {}) {
   runtime.addImage("busybox");
   const events = eventLines();
   const ready: string[] = [];
+  const unlinked: string[] = [];
   const podRuntime = createPodRuntime({
     runtime,
     fs: fakeHost({ clock }).fs,
@@ -53,6 +54,7 @@ function rig(over: Partial<PodRuntimeDeps> = {}) {
       }),
     restartCountFromLogs: async () => 0,
     linkLog: async () => undefined,
+    unlinkLog: async (_pod, name, id) => void unlinked.push(`${name} ${id}`),
     onSandboxReady: async ({ metadata }) => void ready.push(metadata.uid),
     ...over,
   });
@@ -86,7 +88,7 @@ function rig(over: Partial<PodRuntimeDeps> = {}) {
     (await see()).containers
       .map(({ labels, state, metadata }) => `${labels[containerNameLabel]}/${metadata?.attempt} ${state}`)
       .sort();
-  return { clock, runtime, events, ready, podRuntime, see, pass, states };
+  return { clock, runtime, events, ready, unlinked, podRuntime, see, pass, states };
 }
 
 const running = (name: string, attempt = 0) => `${name}/${attempt} ${ContainerState.CONTAINER_RUNNING}`;
@@ -103,8 +105,8 @@ test("a new pod gets its sandbox, which is told before containers start, and all
   assert.equal(podRuntime.failures("uid-1").size, 0);
 });
 
-test("init containers run one after another, the others after the last", async () => {
-  const { runtime, see, pass, states } = rig();
+test("init containers run one after another, the others after the last; in a new sandbox anew, with nothing of the old ones left", async () => {
+  const { runtime, unlinked, see, pass, states } = rig();
   const pod = aPod({ initContainers: [aContainer("one"), aContainer("two")] });
   const end = async (name: string) =>
     runtime.exitContainer(
@@ -120,6 +122,12 @@ test("init containers run one after another, the others after the last", async (
   await end("two");
   await pass(pod);
   assert.deepEqual(await states(), [running("c"), exited("one"), exited("two")]);
+  const before = await see();
+  const old = before.containers.filter(({ state }) => state === ContainerState.CONTAINER_EXITED);
+  await runtime.stopPodSandbox(before.sandboxes[0]?.id ?? "", never);
+  await pass(pod);
+  const links = old.map(({ id, labels }) => `${labels[containerNameLabel]} ${id}`);
+  assert.deepEqual(unlinked.toSorted(), links.toSorted());
 });
 
 test("one container that cannot start does not keep the others from it; its reason is kept until it does", async () => {

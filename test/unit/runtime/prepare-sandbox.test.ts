@@ -133,5 +133,7 @@ describe("a container's logs", () => {
     await writeFile(log, "");
     await preparer.linkLog(start, config, "abc");
     assert.equal(await readlink(link), log);
+    await preparer.unlinkLog(pod, "c", "abc");
+    await assert.rejects(readlink(link), { code: "ENOENT" });
   });
 });

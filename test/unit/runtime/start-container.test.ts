@@ -46,6 +46,7 @@ function rig(
     },
     restartCountFromLogs: async () => 3,
     linkLog: async (_start, _config, id) => void calls.push(`link ${id}`),
+    unlinkLog: async () => undefined,
     events,
     log: createLogger(0, { write: () => undefined }),
     uninterrupted: never,
