@@ -164,7 +164,8 @@ export const particulars: Readonly<Record<ProviderName, Particulars>> = {
       new Set([...heldHere(agent), ...heldBySshd(cluster, heldOverSshOnDocker), ...heldByDockerd(cluster)]),
     held: heldOverSshOnDocker,
     ownConditions: overSsh.ownConditions,
-    transfer: { ...onDocker.transfer, amount: overSsh.transferred },
+    // What was decrypted is spent blocks outside the heap, which the engine collects later than its own.
+    transfer: { ...onContainerd.transfer, amount: overSsh.transferred },
   },
 };
 
