@@ -1,6 +1,6 @@
 import type * as k8s from "@kubernetes/client-node";
 import type { Clock } from "../lib/clock.ts";
-import { messageOf, CodedError } from "../lib/errors.ts";
+import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import { createSingleFlight } from "../lib/single-flight.ts";
@@ -20,6 +20,9 @@ const dayMs = 24 * 60 * 60_000;
 const spreadMs = 10_000;
 const collectMs = 60_000;
 
+/** The Node authorizer may hear of a new pod after its node does: what it forbids is asked once more, so many milliseconds later. */
+const authorizerMs = 250;
+
 /** Service account tokens bound to the pod that mounts them: asked for again when four fifths of their life, or a day, are
  *  over. A token that cannot be refreshed is used until it expires.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/#bound-service-account-tokens */
@@ -35,8 +38,12 @@ export function createTokenSource(deps: {
   const fetch = async (pod: Pod, request: TokenRequest, signal: AbortSignal): Promise<Held> => {
     const account = pod.spec.serviceAccountName || "default";
     const path = `/api/v1/namespaces/${pod.metadata.namespace}/serviceaccounts/${account}/token`;
-    const answer = await client.create<Wire<k8s.AuthenticationV1TokenRequest>>(path, tokenRequest(pod, request), {
-      signal,
+    const ask = () =>
+      client.create<Wire<k8s.AuthenticationV1TokenRequest>>(path, tokenRequest(pod, request), { signal });
+    const answer = await ask().catch(async (error: unknown) => {
+      if (!hasCode(error, "permission_denied")) throw error;
+      await clock.sleep(authorizerMs, signal);
+      return ask();
     });
     const token = answer.status?.token;
     const expiresAt = Date.parse(answer.status?.expirationTimestamp ?? "");

@@ -14,7 +14,10 @@ function start(grantSeconds?: number) {
   const clock = fakeClock();
   let issued = 0;
   let down = false;
+  let forbidden = 0;
   const client = fakeClient((call) => {
+    forbidden -= 1;
+    if (forbidden >= 0) throw new CodedError("permission_denied", "no relationship found");
     if (down) throw new CodedError("unavailable", "refused");
     issued += 1;
     const { spec } = call.body as { spec: { expirationSeconds: number } };
@@ -29,7 +32,14 @@ function start(grantSeconds?: number) {
   });
   const source = createTokenSource({ client, clock, log: silent });
   const token = async (ask = request) => (await source.token(owner, ask, new AbortController().signal)).token;
-  return { clock, client, source, token, setDown: (value: boolean) => void (down = value) };
+  return {
+    clock,
+    client,
+    source,
+    token,
+    setDown: (value: boolean) => void (down = value),
+    forbid: (times: number) => void (forbidden = times),
+  };
 }
 
 test("a token is bound to the pod and asked for once while it is fresh", async () => {
@@ -43,6 +53,20 @@ test("a token is bound to the pod and asked for once while it is fresh", async (
     boundObjectRef: { apiVersion: "v1", kind: "Pod", name: "p", uid: "p-uid" },
   });
   assert.equal(await t.token({ audience: "vault", expirationSeconds: 600 }), "t2", "another audience is another token");
+});
+
+test("an authorizer that has not heard of the pod yet is asked once more, and then believed", async () => {
+  const late = start();
+  late.forbid(1);
+  const token = late.token();
+  await late.clock.advance(250);
+  assert.equal(await token, "t1");
+  const never = start();
+  never.forbid(2);
+  const refused = assert.rejects(never.token(), { code: "permission_denied" });
+  await never.clock.advance(250);
+  await refused;
+  assert.equal(never.client.calls.length, 2);
 });
 
 test("refreshed when a fifth of its life is left", async () => {
