@@ -1,5 +1,5 @@
 import { existsSync, readFileSync } from "node:fs";
-import { mkdir, rename, writeFile } from "node:fs/promises";
+import { mkdir } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 // Of the package only what reads a kubeconfig: its KubeConfig class would load every API model with it, some 40 MB.
 import {
@@ -12,6 +12,7 @@ import {
 } from "@kubernetes/client-node/dist/config_types.js";
 import { parse, stringify } from "yaml";
 import { CodedError, codeOfErrno, messageOf } from "../lib/errors.ts";
+import { writeWhole } from "../lib/write-whole.ts";
 
 /** What a kubeconfig says of the API server and of who asks; file names are absolute. */
 export interface ClusterAccess {
@@ -61,11 +62,9 @@ export async function writeKubeconfig(path: string, { cluster, user }: ClusterAc
     contexts: [{ name: "default-context", context: { cluster: "default-cluster", user: "default-auth" } }],
     "current-context": "default-context",
   };
-  const beside = `${path}.new`;
   try {
     await mkdir(dirname(path), { recursive: true });
-    await writeFile(beside, stringify(document), { mode: 0o600 });
-    await rename(beside, path);
+    await writeWhole(path, stringify(document), 0o600);
   } catch (cause) {
     throw new CodedError(
       "permission_denied",

@@ -4,7 +4,7 @@ import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
 import type { Reloading } from "../lib/reloading.ts";
 import { type Service, untilAborted } from "../lib/service-group.ts";
 import { type ApprovalDeps, type SignerName, askForCertificate } from "./approval.ts";
-import { type PairStore, pairIn } from "./pair-store.ts";
+import { type PairStore, isValid, pairIn } from "./pair-store.ts";
 import type { KeyPair } from "./self-signed.ts";
 import { type Subject, newKey } from "./signing-request.ts";
 
@@ -122,11 +122,6 @@ async function issue(options: IssuedOptions, onWaiting: (name: string) => void, 
       await store.keepPendingKey(undefined, clock.within(10_000));
     throw error;
   }
-}
-
-function isValid({ certificate }: KeyPair, now: number): boolean {
-  const { validFromDate, validToDate } = new X509Certificate(certificate);
-  return validFromDate.getTime() <= now && now < validToDate.getTime();
 }
 
 function isFor({ certificate }: KeyPair, { commonName, organization, names }: Subject): boolean {

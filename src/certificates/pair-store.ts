@@ -1,7 +1,8 @@
 import { X509Certificate, createPrivateKey } from "node:crypto";
-import { mkdir, open, readFile, readlink, rename, rm, symlink } from "node:fs/promises";
+import { mkdir, readFile, readlink, rename, rm, symlink } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { CodedError, messageOf } from "../lib/errors.ts";
+import { writeWhole } from "../lib/write-whole.ts";
 import type { KeyPair } from "./self-signed.ts";
 
 /** Where a certificate that the cluster has issued is kept, on graftlet's side of the world. */
@@ -68,14 +69,10 @@ export function pairIn(text: string): KeyPair | undefined {
   return { certificate: `${certificate}\n`, key: `${key}\n` };
 }
 
-/** Writes beside the file and renames: a reader sees the old file or the new one. */
-export async function writeWhole(path: string, text: string, mode: number): Promise<void> {
-  const beside = `${path}.new`;
-  await using file = await open(beside, "w", mode);
-  await file.chmod(mode);
-  await file.writeFile(text);
-  await file.sync();
-  await rename(beside, path);
+/** Whether a certificate's time has come and is not over. @param now milliseconds since the epoch. */
+export function isValid({ certificate }: KeyPair, now: number): boolean {
+  const { validFromDate, validToDate } = new X509Certificate(certificate);
+  return validFromDate.getTime() <= now && now < validToDate.getTime();
 }
 
 /** `2026-01-31-23-59-59`, as the kubelet's files are named. */

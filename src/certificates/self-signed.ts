@@ -1,4 +1,4 @@
-import { isIP } from "node:net";
+import { alternativeNames, keyAlgorithm, loadX509, pemOfKey } from "./x509.ts";
 
 /** A certificate chain and its key, both in PEM. */
 export interface KeyPair {
@@ -15,18 +15,13 @@ const backdatedMs = 3600 * 1000;
  *  @param now milliseconds since the epoch.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/ */
 export async function makeSelfSigned(nodeName: string, addresses: readonly string[], now: number): Promise<KeyPair> {
-  await import("reflect-metadata"); // which the next import asks for
-  const x509 = await import("@peculiar/x509");
-  const algorithm = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" };
-  const keys = await crypto.subtle.generateKey(algorithm, true, ["sign", "verify"]);
-  const names = [...new Set([nodeName, ...addresses])].map((name) => ({
-    type: isIP(name) ? ("ip" as const) : ("dns" as const),
-    value: name,
-  }));
+  const x509 = await loadX509();
+  const keys = await crypto.subtle.generateKey(keyAlgorithm, true, ["sign", "verify"]);
+  const names = alternativeNames([...new Set([nodeName, ...addresses])]);
   const certificate = await x509.X509CertificateGenerator.createSelfSigned({
     name: [{ CN: [`${nodeName}@${Math.floor(now / 1000)}`] }],
     keys,
-    signingAlgorithm: algorithm,
+    signingAlgorithm: keyAlgorithm,
     notBefore: new Date(now - backdatedMs),
     notAfter: new Date(now + lifetimeDays * dayMs),
     extensions: [
@@ -36,6 +31,5 @@ export async function makeSelfSigned(nodeName: string, addresses: readonly strin
       new x509.SubjectAlternativeNameExtension(names),
     ],
   });
-  const key = x509.PemConverter.encode(await crypto.subtle.exportKey("pkcs8", keys.privateKey), "PRIVATE KEY");
-  return { certificate: `${certificate.toString("pem")}\n`, key: `${key}\n` };
+  return { certificate: `${certificate.toString("pem")}\n`, key: await pemOfKey(x509, keys.privateKey) };
 }

@@ -6,7 +6,8 @@ import { CodedError, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { type Reloading, createReloading } from "../lib/reloading.ts";
 import type { Service } from "../lib/service-group.ts";
-import { writeWhole } from "./pair-store.ts";
+import { writeWhole } from "../lib/write-whole.ts";
+import { isValid } from "./pair-store.ts";
 import { type KeyPair, makeSelfSigned } from "./self-signed.ts";
 
 export interface ServingCertificateOptions {
@@ -81,7 +82,7 @@ async function keptOrNew(
   { certFile, keyFile }: Files,
 ): Promise<KeyPair> {
   const kept = await readPair(certFile, keyFile).catch(() => undefined);
-  if (kept && isValid(kept.certificate, clock.now())) return kept;
+  if (kept && isValid(kept, clock.now())) return kept;
   const made = await makeSelfSigned(nodeName, addresses, clock.now());
   try {
     await mkdir(certDir, { recursive: true, mode: 0o755 });
@@ -93,9 +94,4 @@ async function keptOrNew(
   }
   log.info({ certFile }, "made a self-signed serving certificate");
   return made;
-}
-
-function isValid(certificate: string, now: number): boolean {
-  const { validFromDate, validToDate } = new X509Certificate(certificate);
-  return validFromDate.getTime() <= now && now < validToDate.getTime();
 }
