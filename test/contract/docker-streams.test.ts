@@ -217,7 +217,7 @@ describe("streams of the docker provider, on a real daemon", { timeout: 300_000 
 
   test("attach shows the output from now on, and ends with the container", async () => {
     const id = await run({
-      command: ["sh", "-c", "echo before; until [ -e /tmp/go ]; do echo tick; sleep 0.1; done; echo last"],
+      command: ["sh", "-c", "echo before; until [ -e /tmp/go ]; do echo tick; sleep 0.1; done; echo last; sleep 2"],
     });
     await sleep(500);
     const done = await attachTo(id);

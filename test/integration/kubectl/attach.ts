@@ -41,7 +41,7 @@ export function attachTests(lab: () => Lab): void {
         const pod = named("output");
         await pods.create(pod, {
           restartPolicy: "Never",
-          containers: [shell("echo before; while [ ! -e /tmp/go ]; do echo tick; sleep 0.1; done; echo last")],
+          containers: [shell("echo before; while [ ! -e /tmp/go ]; do echo tick; sleep 0.1; done; echo last; sleep 2")],
         });
         await pods.ready(pod);
         await using first = converse(cluster.startKubectl(["attach", pod], { env }));

@@ -18,7 +18,7 @@ export function logTests(lab: () => Lab): void {
       const { cluster, pods } = lab();
       await pods.create("followed", {
         restartPolicy: "Never",
-        containers: [shell("echo first; while [ ! -e /tmp/go ]; do sleep 0.1; done; echo last; exit 3")],
+        containers: [shell("echo first; while [ ! -e /tmp/go ]; do sleep 0.1; done; echo last; sleep 2; exit 3")],
       });
       await pods.ready("followed");
       await using follower = converse(cluster.startKubectl(["logs", "--follow", "followed"]));
@@ -100,7 +100,7 @@ export function logTests(lab: () => Lab): void {
 
     test("init containers have logs, while they run and afterwards; the main container waits for them", async () => {
       const { cluster, pods } = lab();
-      const hold = shell("echo preparing; while [ ! -e /tmp/go ]; do sleep 0.1; done; echo prepared");
+      const hold = shell("echo preparing; while [ ! -e /tmp/go ]; do sleep 0.1; done; echo prepared; sleep 2");
       await pods.create("initialised", {
         initContainers: [{ name: "prepare", ...hold }],
         containers: [shell("echo main; exec sleep infinity")],
