@@ -39,7 +39,7 @@ function start(pods: FakePod[], { deployment = true }: { readonly deployment?: b
   const standing = () => {
     const now = clock.monotonic();
     const ended = (pod: FakePod) => pod.deletedAt !== undefined && now - pod.deletedAt >= (pod.endsAfter ?? Infinity);
-    for (const pod of [...pods]) if (ended(pod)) pods.splice(pods.indexOf(pod), 1);
+    for (const pod of pods.filter(ended)) pods.splice(pods.indexOf(pod), 1);
     return pods;
   };
   const wire = ({ name, node, owner, mirror, deletedAt, uid = `${name}-1` }: FakePod) => ({
@@ -134,12 +134,10 @@ function start(pods: FakePod[], { deployment = true }: { readonly deployment?: b
       },
       never,
     );
-    let ended = false;
-    void outcome.then(
-      () => (ended = true),
-      () => (ended = true),
-    );
-    for (let second = 0; !ended && second < 600; second++) {
+    const over = new AbortController();
+    const end = () => over.abort();
+    void outcome.then(end, end);
+    for (let second = 0; !over.signal.aborted && second < 600; second++) {
       await clock.advance(1_000);
       await settle();
     }
