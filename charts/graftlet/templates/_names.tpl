@@ -11,14 +11,17 @@
 {{ include "graftlet.fullname" . }}.{{ .Release.Namespace }}
 {{- end -}}
 
+{{/* Of the Deployment's Pod, and not of those of hooks: the Service leads to it alone. */}}
 {{- define "graftlet.selectorLabels" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: kubelet
 {{- end -}}
 
 {{- define "graftlet.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
-{{ include "graftlet.selectorLabels" . }}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}

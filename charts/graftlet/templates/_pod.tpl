@@ -57,3 +57,73 @@ capabilities: { drop: [ALL] }
 {{ toYaml . }}
 {{- end }}
 {{- end -}}
+
+{{/* The user's affinity, and never a node of the release: what serves a machine must not run on it. */}}
+{{- define "graftlet.affinity" -}}
+{{- $names := list -}}
+{{- range .Values.nodes }}{{ $names = append $names .name }}{{ end -}}
+{{- $elsewhere := dict "key" "graftlet.dev/target" "operator" "NotIn" "values" $names -}}
+{{- $affinity := deepCopy .Values.affinity -}}
+{{- $node := $affinity.nodeAffinity | default dict -}}
+{{- $terms := list -}}
+{{- range dig "requiredDuringSchedulingIgnoredDuringExecution" "nodeSelectorTerms" (list dict) $node -}}
+{{- $terms = append $terms (merge (dict "matchExpressions" (append (.matchExpressions | default list) $elsewhere)) .) -}}
+{{- end -}}
+{{- $_ := set $node "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" $terms) -}}
+{{- toYaml (set $affinity "nodeAffinity" $node) -}}
+{{- end -}}
+
+{{/* Where its Pods may run, and with which priority. */}}
+{{- define "graftlet.placement" -}}
+affinity: {{- include "graftlet.affinity" . | nindent 2 }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* The user, the image and the files of a Pod that runs graftlet. */}}
+{{- define "graftlet.podBase" -}}
+securityContext: {{- include "graftlet.podSecurity" . | nindent 2 }}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- if include "graftlet.local" . }}
+hostNetwork: true
+hostPID: true
+dnsPolicy: ClusterFirstWithHostNet
+{{- end }}
+volumes: {{- include "graftlet.volumes" . | nindent 2 }}
+{{- end -}}
+
+{{- define "graftlet.containerBase" -}}
+image: {{ include "graftlet.image" . | quote }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+{{- with .Values.extraEnv }}
+env: {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext: {{- include "graftlet.containerSecurity" . | nindent 2 }}
+{{- with .Values.resources }}
+resources: {{- toYaml . | nindent 2 }}
+{{- end }}
+volumeMounts: {{- include "graftlet.volumeMounts" . | nindent 2 }}
+{{- end -}}
+
+{{/* The flags that `graftlet` and `graftlet leave` share. */}}
+{{- define "graftlet.flags" -}}
+- --nodes=/etc/graftlet/configuration/nodes.yaml
+- --cert-dir=/var/lib/graftlet/pki
+- --v={{ .Values.logVerbosity }}
+{{- end -}}
+
+{{/* What a hook's Pod needs is there before it, and for as long as it. Takes the hook's name. */}}
+{{- define "graftlet.hook" -}}
+helm.sh/hook: {{ . }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded,hook-failed
+helm.sh/hook-weight: "-5"
+{{- end -}}
