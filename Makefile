@@ -74,7 +74,7 @@ integration: $(deps) packages cluster-tools ## features on a real cluster, with 
 	  fitting=()
 	  for file in "$${files[@]}"; do
 	    name=$$(basename "$$file" .test.ts)
-	    case "$$provider $$name" in "cri docker-"* | @(docker|ssh|ssh-docker)" "@(in-pod|image|helm*) | "cri ssh-"* | "docker ssh-"* | "ssh docker-"* | "ssh-docker docker-unfit" | "ssh-docker docker-churn") continue ;; esac
+	    case "$$provider $$name" in "cri docker-"* | @(docker|ssh|ssh-docker)" "@(in-pod|image|leave|helm*) | "cri ssh-"* | "docker ssh-"* | "ssh docker-"* | "ssh-docker docker-unfit" | "ssh-docker docker-churn") continue ;; esac
 	    few=$${standing[$$provider]:-}
 	    if [[ -n "$$few" && -z "$(PROVIDER)$(ONLY)" && " $$few " != *" $$name "* ]]; then continue; fi
 	    fitting+=("$$file")
