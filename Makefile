@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check types lint imports format unit contract integration churn link-cut build clean packages cluster-tools root
+.PHONY: help demo test check types lint imports format unit contract integration churn link-cut build image clean packages cluster-tools root
 MAKEFLAGS += --no-print-directory
 
 export PATH := $(CURDIR)/node_modules/.bin:$(CURDIR)/tools/node_modules/.bin:$(PATH)
@@ -57,13 +57,13 @@ contract: $(deps) packages cluster-tools ## every Host and Runtime against the c
 	$(call say,contract tests)
 	@$(call tests,15) --test-concurrency=1 --test-timeout=600000 "test/contract/**/*.test.ts"
 
-# Files named after a provider are about that provider alone; those of the Docker Engine hold over SSH too, but for what it says
+# Files named after a provider are about that provider alone, and those of the image, of helm and of a Pod's identity stand once; those of the Docker Engine hold over SSH too, but for what it says
 # of its own socket and the churn. Over SSH all others hold but takeover, which is the cri provider's; unless PROVIDER or ONLY asks
 # for more, a pod's life and its streams stand for them, beside bad networks and other users.
 over_ssh := pods containers volumes-objects kubectl remove ssh-link ssh-settings ssh-faults ssh-users ssh-claim
 over_ssh-docker := pods kubectl
 integration: $(deps) packages cluster-tools ## features on a real cluster, with each provider (PROVIDER=docker: one of cri, docker, ssh, ssh-docker; ONLY=logs: test/integration/logs*.test.ts); root
-	@shopt -s nullglob globstar
+	@shopt -s nullglob globstar extglob
 	files=(test/integration/**/$(ONLY)*.test.ts)
 	if [ $${#files[@]} -eq 0 ]; then
 	  echo "make integration: no test/integration/$(ONLY)*.test.ts; ONLY is one of:" $$(cd test/integration && ls | sed -n 's/\.test\.ts$$//p') >&2
@@ -74,7 +74,7 @@ integration: $(deps) packages cluster-tools ## features on a real cluster, with 
 	  fitting=()
 	  for file in "$${files[@]}"; do
 	    name=$$(basename "$$file" .test.ts)
-	    case "$$provider $$name" in "cri docker-"* | "docker in-pod" | "ssh in-pod" | "ssh-docker in-pod" | "docker leave" | "ssh leave" | "ssh-docker leave" | "cri ssh-"* | "docker ssh-"* | "ssh docker-"* | "ssh-docker docker-unfit" | "ssh-docker docker-churn") continue ;; esac
+	    case "$$provider $$name" in "cri docker-"* | @(docker|ssh|ssh-docker)" "@(in-pod|image|leave|helm*) | "cri ssh-"* | "docker ssh-"* | "ssh docker-"* | "ssh-docker docker-unfit" | "ssh-docker docker-churn") continue ;; esac
 	    few=$${standing[$$provider]:-}
 	    if [[ -n "$$few" && -z "$(PROVIDER)$(ONLY)" && " $$few " != *" $$name "* ]]; then continue; fi
 	    fitting+=("$$file")
@@ -95,6 +95,13 @@ link-cut: $(deps) packages cluster-tools ## the way to a target over SSH is cut 
 build: $(deps) ## dist/graftlet.mjs: one self-contained file, with third-party notices
 	$(call say,build)
 	@node tools/build.ts
+
+image_args := $(foreach name,ARCH BUILD BASE LIBRARIES,$(if $($(name)),--build-arg $(name)=$($(name))))
+image_tag = $(or $(TAG),graftlet/graftlet:$(shell sed -n 's/^  "version": "\(.*\)",$$/\1/p' package.json))
+image: ## graftlet's container image by docker build (ARCH=arm64; BASE, BUILD, LIBRARIES: see Dockerfile; TAG=…)
+	$(call say,image $(image_tag))
+	@docker build $(image_args) --tag $(image_tag) .
+	@docker save $(image_tag) | gzip -c | wc -c | awk '{ printf "$(image_tag): %.1f MiB compressed, its base included\n", $$1 / 2^20 }'
 
 clean: ## remove what was built and installed here (the caches in ~/.cache/graftlet stay)
 	$(call say,clean)
