@@ -62,6 +62,8 @@ contract: $(deps) packages cluster-tools ## every Host and Runtime against the c
 # for more, a pod's life and its streams stand for them, beside bad networks and other users.
 over_ssh := pods containers volumes-objects kubectl remove ssh-link ssh-settings ssh-faults ssh-users ssh-claim
 over_ssh-docker := pods kubectl
+# What needs no provider of its own, or brings its own, runs once.
+cri_only := in-pod|image|leave|several-*|helm*
 integration: $(deps) packages cluster-tools ## features on a real cluster, with each provider (PROVIDER=docker: one of cri, docker, ssh, ssh-docker; ONLY=logs: test/integration/logs*.test.ts); root
 	@shopt -s nullglob globstar extglob
 	files=(test/integration/**/$(ONLY)*.test.ts)
@@ -74,7 +76,8 @@ integration: $(deps) packages cluster-tools ## features on a real cluster, with 
 	  fitting=()
 	  for file in "$${files[@]}"; do
 	    name=$$(basename "$$file" .test.ts)
-	    case "$$provider $$name" in "cri docker-"* | @(docker|ssh|ssh-docker)" "@(in-pod|image|leave|helm*) | "cri ssh-"* | "docker ssh-"* | "ssh docker-"* | "ssh-docker docker-unfit" | "ssh-docker docker-churn") continue ;; esac
+	    if [[ $$provider != cri && $$name == @($(cri_only)) ]]; then continue; fi
+	    case "$$provider $$name" in "cri docker-"* | "cri ssh-"* | "docker ssh-"* | "ssh docker-"* | "ssh-docker docker-unfit" | "ssh-docker docker-churn") continue ;; esac
 	    few=$${standing[$$provider]:-}
 	    if [[ -n "$$few" && -z "$(PROVIDER)$(ONLY)" && " $$few " != *" $$name "* ]]; then continue; fi
 	    fitting+=("$$file")
