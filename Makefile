@@ -119,3 +119,4 @@ packages: root
 
 cluster-tools: root
 	@test/cluster/tools/build.sh >/dev/null
+	@test/cluster/tools/build.sh --module helm >/dev/null
