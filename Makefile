@@ -57,7 +57,7 @@ contract: $(deps) packages cluster-tools ## every Host and Runtime against the c
 	$(call say,contract tests)
 	@$(call tests,15) --test-concurrency=1 --test-timeout=600000 "test/contract/**/*.test.ts"
 
-# Files named after a provider are about that provider alone, and those of the image, of helm and of a Pod's identity stand once; those of the Docker Engine hold over SSH too, but for what it says
+# Files named after a provider are about that provider alone; those of the Docker Engine hold over SSH too, but for what it says
 # of its own socket and the churn. Over SSH all others hold but takeover, which is the cri provider's; unless PROVIDER or ONLY asks
 # for more, a pod's life and its streams stand for them, beside bad networks and other users.
 over_ssh := pods containers volumes-objects kubectl remove ssh-link ssh-settings ssh-faults ssh-users ssh-claim
