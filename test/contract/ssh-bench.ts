@@ -40,10 +40,10 @@ export function sshBench(name: string): SshBench {
     rig,
     hostOf,
     logged: () => lines.join(""),
-    isUp: (host) => waitFor("the link", () => host.link.state().is === "up", { timeoutMs: 40_000, everyMs: 50 }),
+    isUp: (host) => waitFor("the link", () => host.link.state().is === "up", { everyMs: 50 }),
     async downOf(fields) {
       await using host = hostOf(fields);
-      await assert.rejects(within(host.run(["true"]), 20_000), { code: "unavailable" });
+      await assert.rejects(within(host.run(["true"]), 40_000), { code: "unavailable" });
       const state = host.link.state();
       assert.ok(state.is === "down", state.is);
       return state;

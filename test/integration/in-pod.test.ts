@@ -78,7 +78,7 @@ const granted = [
   },
 ];
 
-describe("as in a Pod: no kubeconfig, a service account, a Service for the kubelet API", { timeout: 300_000 }, () => {
+describe("as in a Pod: no kubeconfig, a service account, a Service for the kubelet API", { timeout: 600_000 }, () => {
   let cluster: Cluster;
   let agent: Agent;
   let file: string;
@@ -166,7 +166,7 @@ describe("as in a Pod: no kubeconfig, a service account, a Service for the kubel
     assert.equal(why.reason, "CertificateNotApproved");
     assert.match(why.message ?? "", new RegExp(`kubectl certificate approve ${waiting.metadata.name}$`));
     await cluster.mustKubectl(["certificate", "approve", waiting.metadata.name]);
-    await cluster.waitFor("logs", async () => (await logs()).stdout === "hello\n", { timeoutMs: 30_000 });
+    await cluster.waitFor("logs", async () => (await logs()).stdout === "hello\n");
     assert.equal((await cluster.get<Pod>("pod", "talker"))?.status?.hostIP, addresses.node);
     await cluster.waitFor("the way to be found open", async () => (await reachable())?.status === "True");
   });
@@ -178,7 +178,7 @@ describe("as in a Pod: no kubeconfig, a service account, a Service for the kubel
     rmSync(certDir, { recursive: true });
     mkdirSync(certDir);
     await start();
-    await cluster.waitFor("logs", async () => (await logs()).stdout === "hello\n", { timeoutMs: 30_000 });
+    await cluster.waitFor("logs", async () => (await logs()).stdout === "hello\n");
     assert.equal((await requests()).length, before);
     assert.equal((await node())?.metadata.uid, uid);
     assert.equal((await cluster.get<Pod>("pod", "talker"))?.status?.containerStatuses?.[0]?.restartCount, 0);
