@@ -203,10 +203,8 @@ describe("what the chart lets the account of a release do, on a real API server"
     await cluster.apply([pod("mine", "edge-2.press"), pod("theirs", "stranger")]);
     // kubectl looks before it patches.
     await cluster.mustKubectl(["create", "clusterrole", "looks", "--verb=get", "--resource=pods/status"]);
-    await cluster.mustKubectl([
-      ...["create", "clusterrolebinding", "looks", "--clusterrole=looks"],
-      `--serviceaccount=${namespace}:edge-graftlet`,
-    ]);
+    const looker = `--serviceaccount=${namespace}:edge-graftlet`;
+    await cluster.mustKubectl(["create", "clusterrolebinding", "looks", "--clusterrole=looks", looker]);
     const status = (name: string) =>
       as(account, "patch", "pod", name, `-n=${namespace}`, "--subresource=status", '-p={"status":{"phase":"Running"}}');
     assert.equal((await status("mine")).stderr, "");
@@ -220,7 +218,7 @@ describe("what the chart lets the account of a release do, on a real API server"
 
   test("the account that drains deletes pods of the release's nodes alone", async () => {
     const hooks = objectsIn(await helm.mustHelm(["get", "hooks", "edge", "--namespace", namespace]));
-    await cluster.apply(hooks.filter(({ metadata, kind }) => /leave$/.test(metadata.name) && kind !== "Job"));
+    await cluster.apply(hooks.filter(({ metadata, kind }) => metadata.name.endsWith("leave") && kind !== "Job"));
     await cluster.apply(pod("leaving", "edge-2.press"));
     const leaving = `system:serviceaccount:${namespace}:edge-graftlet-leave`;
     const remove = (name: string) => as(leaving, "delete", "pod", name, `-n=${namespace}`, "--wait=false");
@@ -233,11 +231,9 @@ describe("what the chart lets the account of a release do, on a real API server"
     const names = await cluster.mustKubectl(["api-resources", "--verbs=list", "--output=name"]);
     const kinds = names.split("\n").filter((name) => name !== "" && !/^(events|componentstatuses)/.test(name));
     const left = await cluster.waitFor("the objects to be gone", async () => {
-      const { stdout } = await cluster.kubectl([
-        ...["get", kinds.join(","), "--all-namespaces", "--ignore-not-found", "--output=name"],
-        "--selector=app.kubernetes.io/instance=edge,!helm.sh/hook",
-      ]);
-      const others = stdout.split("\n").filter((name) => name !== "" && !/leave$/.test(name));
+      const args = ["--all-namespaces", "--ignore-not-found", "--selector=app.kubernetes.io/instance=edge"];
+      const { stdout } = await cluster.kubectl(["get", kinds.join(","), "--output=name", ...args]);
+      const others = stdout.split("\n").filter((name) => name !== "" && !name.endsWith("leave"));
       return others.length === 0 ? { others } : undefined;
     });
     assert.deepEqual(left.others, []);
