@@ -221,7 +221,7 @@ test("while graftlet works on a target nothing is cleaned; it is tried until gra
   assert.equal(tries, 5);
   assert.deepEqual(
     t.said.filter((line) => line.includes("in use")),
-    ["node one: in use by another graftlet; stop graftlet of this node now, for up to 1m0s"],
+    ["node one: in use by another graftlet; stop graftlet of this node now: it is waited for, for 1m0s at most"],
   );
   assert.deepEqual(t.done, ["cordon one", "clean one", "delete node one"]);
 });
