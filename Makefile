@@ -57,11 +57,13 @@ contract: $(deps) packages cluster-tools ## every Host and Runtime against the c
 	$(call say,contract tests)
 	@$(call tests,15) --test-concurrency=1 --test-timeout=600000 "test/contract/**/*.test.ts"
 
-# Files named after a provider are about that provider alone, and those of the image, of helm and of a Pod's identity stand once; those of the Docker Engine hold over SSH too, but for what it says
+# Files named after a provider are about that provider alone; those of the Docker Engine hold over SSH too, but for what it says
 # of its own socket and the churn. Over SSH all others hold but takeover, which is the cri provider's; unless PROVIDER or ONLY asks
 # for more, a pod's life and its streams stand for them, beside bad networks and other users.
 over_ssh := pods containers volumes-objects kubectl remove ssh-link ssh-settings ssh-faults ssh-users ssh-claim
 over_ssh-docker := pods kubectl
+# What needs no provider of its own, or brings its own, runs once.
+cri_only := in-pod|image|leave|several-*|helm*
 integration: $(deps) packages cluster-tools ## features on a real cluster, with each provider (PROVIDER=docker: one of cri, docker, ssh, ssh-docker; ONLY=logs: test/integration/logs*.test.ts); root
 	@shopt -s nullglob globstar extglob
 	files=(test/integration/**/$(ONLY)*.test.ts)
@@ -74,7 +76,8 @@ integration: $(deps) packages cluster-tools ## features on a real cluster, with 
 	  fitting=()
 	  for file in "$${files[@]}"; do
 	    name=$$(basename "$$file" .test.ts)
-	    case "$$provider $$name" in "cri docker-"* | @(docker|ssh|ssh-docker)" "@(in-pod|image|leave|helm*) | "cri ssh-"* | "docker ssh-"* | "ssh docker-"* | "ssh-docker docker-unfit" | "ssh-docker docker-churn") continue ;; esac
+	    if [[ $$provider != cri && $$name == @($(cri_only)) ]]; then continue; fi
+	    case "$$provider $$name" in "cri docker-"* | "cri ssh-"* | "docker ssh-"* | "ssh docker-"* | "ssh-docker docker-unfit" | "ssh-docker docker-churn") continue ;; esac
 	    few=$${standing[$$provider]:-}
 	    if [[ -n "$$few" && -z "$(PROVIDER)$(ONLY)" && " $$few " != *" $$name "* ]]; then continue; fi
 	    fitting+=("$$file")

@@ -1,7 +1,13 @@
 import { readArguments, flagsOf } from "./arguments.ts";
 import { defaultsOf, unservedWarnings, withValue } from "./decode.ts";
 import { type ConfigIo, readDocument } from "./documents.ts";
-import { nodeWarnings, readNodes } from "./graftlet-configuration.ts";
+import {
+  type HealthEndpoint,
+  nodeWarnings,
+  readGraftletConfiguration,
+  readNodes,
+  type Warning,
+} from "./graftlet-configuration.ts";
 import { helpText, leaveHelpText, removeHelpText, versionText } from "./help.ts";
 import {
   applyFlags,
@@ -35,8 +41,11 @@ export type ParseResult =
       readonly nodes: readonly NodeConfig[];
       /** The kubelet's -v. */
       readonly verbosity: number;
-      /** A line each: settings of the kubelet that are not served yet, with what happens instead. */
-      readonly warnings: readonly string[];
+      readonly warnings: readonly Warning[];
+      /** That several nodes are asked for, of which one that fails is tried again and leaves the others running. */
+      readonly several: boolean;
+      /** Of the process, beside those of its nodes. */
+      readonly health: HealthEndpoint | undefined;
     }
   | {
       readonly kind: "remove";
@@ -94,7 +103,9 @@ export function parseCommandLine(argv: readonly string[], io: ConfigIo): ParseRe
     warnings: [
       ...unservedWarnings(optionFields, options, defaultsOf(optionFields)),
       ...configurationWarnings(node.kubelet),
-    ],
+    ].map((text) => ({ node: node.nodeName, text })),
+    several: false,
+    health: undefined,
   };
 }
 
@@ -178,10 +189,12 @@ function severalNodes(io: ConfigIo, path: string, options: Options, flags: Flags
       "describes a single node and does not go with --nodes; say it of each node in that file",
     );
   }
-  const nodes = readNodes(io, path, options);
+  const { nodes, health } = readGraftletConfiguration(io, path, options);
   return {
     kind: "run",
     nodes,
+    several: true,
+    health,
     verbosity: applyFlags(defaultConfiguration(), flags).logging.verbosity,
     warnings: nodeWarnings(nodes),
   };

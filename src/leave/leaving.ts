@@ -1,14 +1,14 @@
-import type { ApiClient } from "../api/client.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, codeOf, hasCode, messageOf, throwIfAborted } from "../lib/errors.ts";
 import { goDuration } from "../lib/go-duration.ts";
 import { TargetError } from "../seams/provider.ts";
 import { type DeploymentName, stopDeployment } from "./deployment.ts";
+import { type LeavingClient, patient } from "./patient.ts";
 import { endPods, forgetPods, type PodsDeps } from "./pods.ts";
 
 export interface LeavingDeps {
   /** May cordon and delete the nodes, list and delete their pods, and scale the Deployment. */
-  readonly client: ApiClient;
+  readonly client: LeavingClient;
   readonly clock: Clock;
   readonly nodes: readonly string[];
   /** What graftlet runs in; undefined where somebody else ends it. */
@@ -30,8 +30,9 @@ const reachMs = 30_000;
  *  left on the targets, then the Node objects. Safe to repeat after an end at any step. A node that fails is named and stays as
  *  it is; the others go on.
  *  @returns the nodes that have not left. */
-export async function leave(deps: LeavingDeps, signal: AbortSignal): Promise<readonly string[]> {
-  const { nodes, deployment, say } = deps;
+export async function leave(given: LeavingDeps, signal: AbortSignal): Promise<readonly string[]> {
+  const { nodes, deployment, say } = given;
+  const deps = { ...given, client: patient(given.client, given.clock, say) };
   const failed = new Set<string>();
   const each = async (step: (nodeName: string) => Promise<void>) =>
     void (await Promise.all(

@@ -10,7 +10,7 @@
 {{- with .port -}}
 {{- $port := int . | toString -}}
 {{- if hasKey $ports $port }}{{ printf "%s.port: %s has port %s too: give each node its own, or none" $at (get $ports $port) $port | fail }}{{ end -}}
-{{- if eq $port "10248" }}{{ printf "%s.port: 10248 is where graftlet answers probes: choose another, or none" $at | fail }}{{ end -}}
+{{- if eq $port (include "graftlet.healthPort" $) }}{{ printf "%s.port: %s is where graftlet answers probes: choose another, or none" $at $port | fail }}{{ end -}}
 {{- $_ := set $ports $port $at -}}
 {{- end -}}
 {{- include "graftlet.check.provider" (dict "at" $at "node" $node) -}}

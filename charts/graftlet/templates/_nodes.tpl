@@ -5,13 +5,19 @@
 {{- .provider | default (ternary "ssh" (ternary "docker" "cri" (hasKey . "docker")) (hasKey . "ssh")) -}}
 {{- end -}}
 
-{{/* The ports of the nodes' kubelet APIs in their order, as JSON: what a node names, else the next free from 10250 up. */}}
+{{/* Of the health endpoint. On a machine of its own network the kubelet that runs the Pod has the usual ones. */}}
+{{- define "graftlet.healthPort" -}}
+{{ ternary 10348 10248 (not (empty (include "graftlet.local" .))) }}
+{{- end -}}
+
+{{/* The ports of the nodes' kubelet APIs in their order, as JSON: what a node names, else the next free from 10250 (or 10350) up. */}}
 {{- define "graftlet.ports" -}}
+{{- $first := include "graftlet.healthPort" . | int | add 2 -}}
 {{- $named := list -}}
 {{- range .Values.nodes }}{{ with .port }}{{ $named = append $named (int .) }}{{ end }}{{ end -}}
 {{- $free := list -}}
 {{- range $offset := until (add (len .Values.nodes) (len $named) | int) -}}
-{{- $port := add 10250 $offset | int -}}
+{{- $port := add $first $offset | int -}}
 {{- if not (has $port $named) }}{{ $free = append $free $port }}{{ end -}}
 {{- end -}}
 {{- $ports := list -}}
@@ -58,7 +64,9 @@
 {{- $node := .node -}}
 {{/* A provider that no cloud controller knows: none deletes the Node for not finding a machine of it. */}}
 {{- $kubelet := dict "providerID" (printf "graftlet://%s/%s/%s" $release.Namespace $release.Name $node.name) "serverTLSBootstrap" true -}}
-{{- with $node.reserved }}{{ $_ := set $kubelet "systemReserved" . }}{{ end -}}
+{{- $reserved := dict -}}
+{{- range $resource, $amount := $node.reserved }}{{ $_ := set $reserved $resource (toJson $amount | trimAll "\"") }}{{ end -}}
+{{- if $reserved }}{{ $_ := set $kubelet "systemReserved" $reserved }}{{ end -}}
 {{- toJson (mergeOverwrite $kubelet (deepCopy ($node.kubeletConfiguration | default dict))) -}}
 {{- end -}}
 

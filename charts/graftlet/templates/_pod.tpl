@@ -39,6 +39,10 @@ capabilities: { drop: [ALL] }
   secret: { secretName: {{ .ssh.existingSecret | quote }}, optional: true, defaultMode: {{ ternary "0400" "0440" (not (empty (include "graftlet.local" $))) }} }
 {{- end }}
 {{- end }}
+{{- range include "graftlet.machinePaths" . | fromJsonArray }}
+- name: {{ .name }}
+  hostPath: { path: {{ .path }}, type: DirectoryOrCreate }
+{{- end }}
 {{- with .Values.extraVolumes }}
 {{ toYaml . }}
 {{- end }}
@@ -53,9 +57,33 @@ capabilities: { drop: [ALL] }
 - { name: ssh-{{ $index }}, mountPath: {{ include "graftlet.secretDirectory" . | quote }}, readOnly: true }
 {{- end }}
 {{- end }}
+{{- range include "graftlet.machinePaths" . | fromJsonArray }}
+- { name: {{ .name }}, mountPath: {{ .path }}, mountPropagation: {{ .propagation }} }
+{{- end }}
 {{- with .Values.extraVolumeMounts }}
 {{ toYaml . }}
 {{- end }}
+{{- end -}}
+
+{{/* Where the machine's own files have to be for nodes that are local, as JSON: at the same paths as on the machine. What graftlet
+     mounts in a root directory is mounted on the machine. */}}
+{{- define "graftlet.machinePaths" -}}
+{{- $paths := list -}}
+{{- range $index, $node := .Values.nodes -}}
+{{- if .local -}}
+{{- if not $paths -}}
+{{- $paths = list (dict "name" "run" "path" "/run" "propagation" "HostToContainer") (dict "name" "pod-logs" "path" "/var/log/pods" "propagation" "HostToContainer") (dict "name" "container-logs" "path" "/var/log/containers" "propagation" "HostToContainer") -}}
+{{- end -}}
+{{- $paths = append $paths (dict "name" (printf "root-%d" $index) "path" (printf "/var/lib/kubelet/%s" .name) "propagation" "Bidirectional") -}}
+{{- range $field := list "endpoint" "imageEndpoint" -}}
+{{- $folder := dig "cri" $field "" $node | trimPrefix "unix://" | dir -}}
+{{- if and (ne $folder ".") (not (regexMatch "^(/var)?/run(/|$)" $folder)) -}}
+{{- $paths = append $paths (dict "name" (printf "%s-%d" (lower $field) $index) "path" $folder "propagation" "HostToContainer") -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $paths -}}
 {{- end -}}
 
 {{/* The user's affinity, and never a node of the release: what serves a machine must not run on it. */}}
@@ -96,7 +124,8 @@ imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- if include "graftlet.local" . }}
 hostNetwork: true
 hostPID: true
-dnsPolicy: ClusterFirstWithHostNet
+# Pods of the machine that want its DNS are given this resolv.conf.
+dnsPolicy: Default
 {{- end }}
 volumes: {{- include "graftlet.volumes" . | nindent 2 }}
 {{- end -}}

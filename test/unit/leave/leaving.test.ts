@@ -294,6 +294,23 @@ test("an end at any step does no harm: done again, all of it is done", async () 
     }
 });
 
+test("an API server that is away for a while is waited for, one that stays away is not", async () => {
+  const t = start([]);
+  const away = () => new CodedError("unavailable", "https://api:6443: connection refused");
+  t.fail.set("list /api/v1/pods", away);
+  t.clock.after(20_000, () => void t.fail.clear());
+  assert.deepEqual(await t.run({ nodes: ["one"] }), []);
+  assert.deepEqual(
+    t.said.filter((line) => line.startsWith("the API server")),
+    ["the API server does not answer, it is asked again: https://api:6443: connection refused"],
+  );
+
+  const gone = start([]);
+  gone.fail.set("list /api/v1/pods", away);
+  assert.deepEqual(await gone.run({ nodes: ["one"] }), ["one"]);
+  assert.ok(gone.said.includes("node one has not left: https://api:6443: connection refused"));
+});
+
 test("what is gone already has left", async () => {
   const t = start([], { deployment: false });
   t.nodes.clear();
