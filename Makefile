@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check types lint imports format unit contract integration churn link-cut build clean packages cluster-tools root
+.PHONY: help demo test check types lint imports format unit contract integration churn link-cut build image clean packages cluster-tools root
 MAKEFLAGS += --no-print-directory
 
 export PATH := $(CURDIR)/node_modules/.bin:$(CURDIR)/tools/node_modules/.bin:$(PATH)
@@ -25,7 +25,7 @@ test: ## everything: check, unit, contract, integration
 	@started=$$SECONDS
 	for part in check unit contract integration; do $(MAKE) $$part; done
 	echo "==> make test: all passed in $$((SECONDS - started)) s"
-.ONESHELL: test integration clean
+.ONESHELL: test integration api-versions clean
 
 check: types lint imports format ## types, lint, import rules, format; no root
 
@@ -62,8 +62,10 @@ contract: $(deps) packages cluster-tools ## every Host and Runtime against the c
 # for more, a pod's life and its streams stand for them, beside bad networks and other users.
 over_ssh := pods containers volumes-objects kubectl remove ssh-link ssh-settings ssh-faults ssh-users ssh-claim
 over_ssh-docker := pods kubectl
+# What needs no provider of its own, or brings its own, runs once.
+cri_only := in-pod|image|leave|several-*|helm*
 integration: $(deps) packages cluster-tools ## features on a real cluster, with each provider (PROVIDER=docker: one of cri, docker, ssh, ssh-docker; ONLY=logs: test/integration/logs*.test.ts); root
-	@shopt -s nullglob globstar
+	@shopt -s nullglob globstar extglob
 	files=(test/integration/**/$(ONLY)*.test.ts)
 	if [ $${#files[@]} -eq 0 ]; then
 	  echo "make integration: no test/integration/$(ONLY)*.test.ts; ONLY is one of:" $$(cd test/integration && ls | sed -n 's/\.test\.ts$$//p') >&2
@@ -74,7 +76,8 @@ integration: $(deps) packages cluster-tools ## features on a real cluster, with 
 	  fitting=()
 	  for file in "$${files[@]}"; do
 	    name=$$(basename "$$file" .test.ts)
-	    case "$$provider $$name" in "cri docker-"* | "docker in-pod" | "ssh in-pod" | "ssh-docker in-pod" | "cri ssh-"* | "docker ssh-"* | "ssh docker-"* | "ssh-docker docker-unfit" | "ssh-docker docker-churn") continue ;; esac
+	    if [[ $$provider != cri && $$name == @($(cri_only)) ]]; then continue; fi
+	    case "$$provider $$name" in "cri docker-"* | "cri ssh-"* | "docker ssh-"* | "ssh docker-"* | "ssh-docker docker-unfit" | "ssh-docker docker-churn") continue ;; esac
 	    few=$${standing[$$provider]:-}
 	    if [[ -n "$$few" && -z "$(PROVIDER)$(ONLY)" && " $$few " != *" $$name "* ]]; then continue; fi
 	    fitting+=("$$file")
@@ -82,6 +85,14 @@ integration: $(deps) packages cluster-tools ## features on a real cluster, with 
 	  if [ $${#fitting[@]} -eq 0 ]; then echo "==> no integration tests$(if $(ONLY), of $(ONLY)) for provider $$provider"; continue; fi
 	  echo "==> integration tests$(if $(ONLY), of $(ONLY)), provider $$provider"
 	  GRAFTLET_TEST_PROVIDER=$$provider $(call tests,45) --test-concurrency=2 --test-timeout=900000 "$${fitting[@]}"
+	done
+
+.PHONY: api-versions
+tour := node pods kubectl certificates
+api-versions: $(deps) packages cluster-tools ## pods, streams and certificates on API servers of 1.34 and 1.35, built on the way (VERSIONS=1.35); root
+	@for version in $(or $(VERSIONS),1.34 1.35); do
+	  echo "==> Kubernetes $$version"
+	  GRAFTLET_TEST_KUBERNETES=$$version $(call tests,60) --test-concurrency=1 --test-timeout=1800000 $(foreach name,$(tour),test/integration/$(name).test.ts)
 	done
 
 churn: $(deps) packages cluster-tools ## pods come and go on a Docker Engine, RATE=10 a second, FOR=180 seconds, and nothing of them is left; root
@@ -95,6 +106,13 @@ link-cut: $(deps) packages cluster-tools ## the way to a target over SSH is cut 
 build: $(deps) ## dist/graftlet.mjs: one self-contained file, with third-party notices
 	$(call say,build)
 	@node tools/build.ts
+
+image_args := $(foreach name,ARCH BUILD BASE LIBRARIES,$(if $($(name)),--build-arg $(name)=$($(name))))
+image_tag = $(or $(TAG),graftlet/graftlet:$(shell sed -n 's/^  "version": "\(.*\)",$$/\1/p' package.json))
+image: ## graftlet's container image by docker build (ARCH=arm64; BASE, BUILD, LIBRARIES: see Dockerfile; TAG=…)
+	$(call say,image $(image_tag))
+	@docker build $(image_args) --tag $(image_tag) .
+	@docker save $(image_tag) | gzip -c | wc -c | awk '{ printf "$(image_tag): %.1f MiB compressed, its base included\n", $$1 / 2^20 }'
 
 clean: ## remove what was built and installed here (the caches in ~/.cache/graftlet stay)
 	$(call say,clean)
@@ -119,3 +137,4 @@ packages: root
 
 cluster-tools: root
 	@test/cluster/tools/build.sh >/dev/null
+	@test/cluster/tools/build.sh --module helm >/dev/null

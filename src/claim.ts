@@ -13,6 +13,8 @@ export type ClaimedTarget = Pick<Target, "host" | "sharing" | "runtimeSocket" | 
 
 export interface ClaimDeps {
   readonly target: ClaimedTarget;
+  /** Of this process, whose own health endpoint is no neighbour's. */
+  readonly instance?: string;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -49,7 +51,7 @@ export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: Ab
   await makeLockFile(host, rootDir, signal);
   let held = await take(deps, rootDir, signal);
   try {
-    await refuseNeighbour({ host, sharing, clock: deps.clock }, signal);
+    await refuseNeighbour({ ...deps, host, sharing }, signal);
     if (record?.node !== nodeName) await writeGroundRecord(host.fs, rootDir, { node: nodeName, made }, signal);
   } catch (error) {
     await held[Symbol.asyncDispose]();
@@ -59,7 +61,7 @@ export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: Ab
     async renew(stop) {
       if (!held.isOver()) return;
       held = await takeAgain(deps, rootDir, stop);
-      await refuseNeighbour({ host, sharing, clock: deps.clock }, stop);
+      await refuseNeighbour({ ...deps, host, sharing }, stop);
       deps.log.info({ rootDir }, "the lock on the root directory, lost with the connection, is taken again");
     },
     [Symbol.asyncDispose]: () => held[Symbol.asyncDispose](),

@@ -28,6 +28,7 @@ export interface RuntimeParts {
   readonly events: EventSink;
   readonly presence?: Presence;
   readonly onSandboxReady: PodRuntimeDeps["onSandboxReady"];
+  readonly condemnedBy: PodRuntimeDeps["condemnedBy"];
   readonly clock: Clock;
   readonly targetClock: TargetClock;
   readonly log: Logger;
@@ -94,6 +95,7 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
     ensureImage: async ({ pod, container, sandbox, foresight }, signal) =>
       puller.ensure(pod, container, sandbox.config, signal, await foresight.image(container)),
     onSandboxReady: parts.onSandboxReady,
+    condemnedBy: parts.condemnedBy,
   });
   const ground = createPodGround({
     host,

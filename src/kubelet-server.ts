@@ -27,6 +27,7 @@ export interface ServerParts {
   readonly client: ApiClient;
   readonly target: Target;
   readonly store: (name: string) => PairStore;
+  readonly instance: string;
   readonly addresses: Pick<NodeAgent, "nodeIPs">;
   readonly pods: PodStore;
   readonly statuses: StatusReader;
@@ -46,14 +47,11 @@ export interface NodeServer {
 /** The kubelet API and the local health endpoint of a node, as its configuration wants them.
  *  @throws CodedError, one sentence, for certificates that cannot be used. */
 export async function composeServer(parts: ServerParts, signal: AbortSignal): Promise<NodeServer> {
-  const { config, client, pleg, clock, log } = parts;
+  const { config, client, pleg, target, clock, log } = parts;
   const { kubelet } = config;
-  const { sharing } = parts.target;
-  const { healthzPort, healthzBindAddress } = kubelet;
-  const healthz =
-    healthzPort > 0
-      ? [createHealthzServer({ address: healthzBindAddress, port: healthzPort, sharing, clock, log })]
-      : [];
+  const { healthzPort: port, healthzBindAddress: address } = kubelet;
+  const sharing = () => (target.link ? undefined : target.sharing);
+  const healthz = port > 0 ? [createHealthzServer({ ...parts, address, port, sharing })] : [];
   if (!kubelet.enableServer) return { running: healthz, waiting: () => undefined };
   const certificate = await servingCertificate(parts, signal);
   const { clientCAFile } = kubelet.authentication.x509;

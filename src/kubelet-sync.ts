@@ -86,7 +86,8 @@ function composeStages(
     const pod = pods.get(uid);
     if (pod) statuses.set(pod, statusOf(pod, now, false));
   };
-  const stages = composeRuntime({ ...deps, ...cluster, ...observed, pods, onSandboxReady });
+  const condemnedBy: Probes["condemnedBy"] = (uid, name, id) => probes.condemnedBy(uid, name, id);
+  const stages = composeRuntime({ ...deps, ...cluster, ...observed, pods, onSandboxReady, condemnedBy });
   const probes = createProbes({
     ...target,
     clock,
@@ -108,6 +109,7 @@ function composeStages(
       previous: statuses.get(uid),
       failures: stages.podRuntime.failures(uid),
       readiness: (name, id) => probes.readiness(uid, name, id),
+      started: (name, id) => probes.started(uid, name, id),
       hostIPs: agent.hostIPs(),
       runtimeName: health.version()?.runtimeName ?? "",
     });

@@ -41,6 +41,8 @@ export interface KubeletDeps {
   readonly account?: Account;
   /** Where a certificate of that name is kept. */
   readonly store: (name: string) => PairStore;
+  /** Of this process: tells its health endpoints from others'. */
+  readonly instance: string;
   readonly clock: Clock;
   readonly log: Logger;
 }

@@ -21,6 +21,10 @@ async function main(): Promise<number> {
     const { runRemoval } = await import("./removal.ts");
     return (await runRemoval({ ...asked, providers, terminal: processTerminal(), signal })) ? 0 : 1;
   }
+  if (asked.kind === "leave") {
+    const { runLeaving } = await import("./leaving.ts");
+    return (await runLeaving({ ...asked, providers, env: io.env, terminal: processTerminal(), signal })) ? 0 : 1;
+  }
   const { runNodes } = await import("./nodes.ts");
   return (await runNodes({ ...asked, providers, env: io.env, signal })) ? 0 : 1;
 }

@@ -1,7 +1,7 @@
 import type { Clock } from "./lib/clock.ts";
 import type { Host } from "./seams/host.ts";
 import { type Sharing, TargetError } from "./seams/provider.ts";
-import { serverName } from "./server/healthz.ts";
+import { instanceHeader, serverName } from "./server/healthz.ts";
 
 const kubeletHealthPort = 10_248;
 /** Whoever listens there and says nothing for so long, milliseconds, is no kubelet. */
@@ -15,13 +15,18 @@ export function runtimeInUse(sentence: string, cause?: unknown): TargetError {
 export interface NeighbourDeps {
   readonly host: Pick<Host, "dial">;
   readonly sharing: Sharing;
+  /** Of this process, whose own health endpoint is no neighbour's. */
+  readonly instance?: string;
   readonly clock: Clock;
 }
 
+type Neighbour = "none" | "kubelet" | "sharing graftlet";
+
 /** Looks whether a kubelet, or another graftlet, answers on the target. Nodes that share their runtime leave each other's pods
  *  alone, so they may stand side by side. @throws TargetError RuntimeInUse. */
-export async function refuseNeighbour({ host, sharing, clock }: NeighbourDeps, signal: AbortSignal): Promise<void> {
-  const neighbour = await kubeletOn(host, clock.within(answerWithinMs, signal));
+export async function refuseNeighbour(deps: NeighbourDeps, signal: AbortSignal): Promise<void> {
+  const { host, sharing, instance, clock } = deps;
+  const neighbour = await kubeletOn(host, instance, clock.within(answerWithinMs, signal));
   if (neighbour === "none" || (neighbour === "sharing graftlet" && sharing === "shared")) return;
   throw runtimeInUse(
     `another agent answers on the target's port ${kubeletHealthPort} (RuntimeInUse): stop the kubelet or graftlet that runs there, for two agents on one runtime delete each other's pods`,
@@ -31,8 +36,9 @@ export async function refuseNeighbour({ host, sharing, clock }: NeighbourDeps, s
 /** What answers on the health port as a kubelet's health endpoint does. */
 async function kubeletOn(
   host: Pick<Host, "dial">,
+  instance: string | undefined,
   signal: AbortSignal,
-): Promise<"none" | "kubelet" | "sharing graftlet"> {
+): Promise<Neighbour> {
   const connection = await host.dial({ host: "127.0.0.1", port: kubeletHealthPort }, signal).catch(() => undefined);
   if (!connection) return "none";
   try {
@@ -43,10 +49,16 @@ async function kubeletOn(
     connection.once("error", () => resolve(""));
     connection.once("end", () => resolve(""));
     signal.addEventListener("abort", () => resolve(""), { once: true });
-    const answer = await promise;
-    if (!answer.startsWith("HTTP/1.")) return "none";
-    return answer.toLowerCase().includes(`\r\nserver: ${serverName("shared")}\r\n`) ? "sharing graftlet" : "kubelet";
+    return neighbourIn((await promise).toLowerCase(), instance);
   } finally {
     connection.destroy();
   }
+}
+
+/** @param answer in lower case. */
+function neighbourIn(answer: string, instance: string | undefined): Neighbour {
+  const says = (name: string, value: string) => answer.includes(`\r\n${name}: ${value}\r\n`.toLowerCase());
+  if (!answer.startsWith("http/1.") || says("Server", serverName(undefined))) return "none";
+  if (instance !== undefined && says(instanceHeader, instance)) return "none";
+  return says("Server", serverName("shared")) ? "sharing graftlet" : "kubelet";
 }

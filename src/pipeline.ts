@@ -198,14 +198,25 @@ export interface VolumeGate {
 
 export type ProbeVerdict = "Success" | "Failure" | "Unknown";
 
+/** The probes of a container. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#types-of-probe */
+export type ProbeKind = "liveness" | "readiness" | "startup";
+
 export interface ProbeResults {
   /** Whether the container counts as ready by its probe: the newest verdict, or undefined when no probe watches it. */
   readiness(uid: string, containerName: string, containerId: string): ProbeVerdict | undefined;
+  /** Whether the container counts as started by its startup probe, or undefined when no probe watches it. */
+  started(uid: string, containerName: string, containerId: string): boolean | undefined;
+  /** The probe by whose verdict the container is to be killed. */
+  condemnedBy(uid: string, containerName: string, containerId: string): CondemningProbe | undefined;
 }
+
+export type CondemningProbe = Exclude<ProbeKind, "readiness">;
 
 /** Starts and stops probing a pod's containers. */
 export interface Prober {
   add(pod: Pod): void;
+  /** The pod ends: only its readiness is still of interest. */
+  spare(uid: string): void;
   remove(uid: string): void;
 }
 

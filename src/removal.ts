@@ -22,16 +22,18 @@ export interface RemovalOptions {
   readonly yes: boolean;
   readonly providers: Readonly<Record<string, ProviderFactory>>;
   readonly terminal: Terminal;
+  /** Its pods were asked to end before, and its Node object goes after: containers get no longer than this now. */
+  readonly leaving?: { readonly longestGraceSeconds: number };
   readonly signal: AbortSignal;
 }
 
 /** Removes all that a node put on its target, and nothing else: lists it, asks, does it, and says what was done. Safe to repeat.
  *  @returns whether nothing of the node is left.
  *  @throws CodedError, one sentence, when the target cannot be looked at, or somebody works on it: then nothing is removed. */
-export async function runRemoval({ node, yes, providers, terminal, signal }: RemovalOptions): Promise<boolean> {
+export async function runRemoval({ providers, signal, ...options }: RemovalOptions): Promise<boolean> {
   const clock = systemClock();
-  await using target = await openTarget({ node, providers, clock });
-  return await removeFrom({ target, node, yes, terminal, clock }, signal);
+  await using target = await openTarget({ node: options.node, providers, clock });
+  return await removeFrom({ ...options, target, clock }, signal);
 }
 
 interface OpenOptions {
@@ -60,7 +62,7 @@ async function openTarget({ node, providers, clock }: OpenOptions): Promise<Targ
   });
 }
 
-export interface RemovalDeps extends Pick<RemovalOptions, "node" | "yes" | "terminal"> {
+export interface RemovalDeps extends Pick<RemovalOptions, "node" | "yes" | "terminal" | "leaving"> {
   readonly target: Target;
   readonly clock: Clock;
 }
@@ -88,9 +90,14 @@ export async function removeFrom(deps: RemovalDeps, signal: AbortSignal): Promis
   // Other nodes count on the cgroups that they found.
   const plan = removalPlan(alone ? findings : { ...findings, tiers: [] });
   list(terminal, node.nodeName, plan, findings.strangers);
-  if (thingsOf(plan).length === 0) return farewell(terminal, node.nodeName);
-  if (!yes && !(await agreed(terminal, signal))) return false;
-  return report(terminal, node.nodeName, await execute({ host, runtime, cgroups, say: terminal.say }, plan, signal));
+  if (thingsOf(plan).length > 0) {
+    if (!yes && !(await agreed(terminal, signal))) return false;
+    const longestGraceSeconds = deps.leaving?.longestGraceSeconds ?? Number.POSITIVE_INFINITY;
+    const outcome = await execute({ host, runtime, cgroups, longestGraceSeconds, say: terminal.say }, plan, signal);
+    if (!report(terminal, outcome)) return false;
+  }
+  if (!deps.leaving) terminal.say(`if the Node object is still in the cluster: kubectl delete node ${node.nodeName}`);
+  return true;
 }
 
 /** Keeps everybody else off while things are removed. @throws TargetError, one sentence. */
@@ -138,19 +145,14 @@ async function agreed(terminal: Terminal, signal: AbortSignal): Promise<boolean>
   return false;
 }
 
-function report(terminal: Terminal, nodeName: string, outcome: Outcome): boolean {
-  const { say } = terminal;
+/** @returns whether nothing failed. */
+function report({ say }: Terminal, outcome: Outcome): boolean {
   for (const line of outcome.left) say(`left: ${line}`);
   for (const line of outcome.failures) say(`could not be removed: ${line}`);
   for (const line of outcome.kept) say(`kept until that is gone: ${line}`);
-  if (outcome.failures.length === 0) return farewell(terminal, nodeName);
+  if (outcome.failures.length === 0) return true;
   say("mend what is named above, and run this again");
   return false;
-}
-
-function farewell({ say }: Terminal, nodeName: string): true {
-  say(`if the Node object is still in the cluster: kubectl delete node ${nodeName}`);
-  return true;
 }
 
 /** What matters is said by the command itself. */

@@ -22,6 +22,7 @@ const stages = [
   "certificates",
   "plugin-registry",
   "remove",
+  "leave",
 ];
 const parts: Readonly<Record<string, readonly string[]>> = {
   lib: [],

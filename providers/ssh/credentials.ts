@@ -8,8 +8,12 @@ export type Credentials =
   | { readonly agent: string }
   | { readonly password: string };
 
-/** Bits by which group or others could read or replace a secret. */
-const othersBits = 0o077;
+/** Whether somebody else could read or replace a secret. As ssh(1) has it the group may read a file of another user, with which
+ *  that user gives it to us: so are the files of a Secret in a Pod (root's, read by the Pod's group). */
+function isOpen({ mode, uid }: { readonly mode: number; readonly uid: number }): boolean {
+  const givenByOwner = uid !== process.getuid?.();
+  return (mode & (givenByOwner ? 0o037 : 0o077)) !== 0;
+}
 
 /** Reads the login's files, afresh at each call so that a rotated key is found.
  *  @throws CodedError not_found, permission_denied (a file that others can read included), a sentence with the remedy. */
@@ -34,11 +38,11 @@ async function readSecretLine(field: string, path: string): Promise<string> {
 
 async function readSecret(field: string, path: string): Promise<Buffer> {
   try {
-    const { mode } = await stat(path);
-    if ((mode & othersBits) !== 0)
+    const file = await stat(path);
+    if (isOpen(file))
       throw new CodedError(
         "permission_denied",
-        `providerConfig.${field}: others can read ${path} (mode ${(mode & 0o777).toString(8)}): run chmod 600 ${path}.`,
+        `providerConfig.${field}: others can read ${path} (mode ${(file.mode & 0o777).toString(8)}): run chmod 600 ${path}.`,
       );
     return await readFile(path);
   } catch (error) {

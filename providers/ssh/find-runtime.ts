@@ -19,6 +19,8 @@ export interface FindDeps {
   readonly host: Pick<Host, "fs" | "dial">;
   /** Makes the runtime that a socket leads to; it connects when first asked. */
   readonly make: (socket: string, protocol: Protocol) => Promise<Runtime>;
+  /** Resolves while the target can be reached. @throws CodedError unavailable when it cannot. */
+  readonly reach: (signal: AbortSignal) => Promise<unknown>;
   readonly log: Logger;
 }
 
@@ -32,7 +34,7 @@ export interface FoundRuntime {
  *  @throws CodedError unavailable when the target cannot be reached; failed_precondition, one sentence that lists what was
  *  tried, when no runtime answers. */
 export async function findRuntime(
-  { host, make, log }: FindDeps,
+  { host, make, reach, log }: FindDeps,
   wanted: "auto" | { readonly socket: string },
   signal: AbortSignal,
 ): Promise<FoundRuntime> {
@@ -46,16 +48,19 @@ export async function findRuntime(
       tried.push(`${socket} (${refused})`);
       continue;
     }
-    const runtime = await make(socket, await protocolOf(host, socket, signal));
+    let runtime: Runtime | undefined;
     try {
+      // A runtime that has been killed leaves a socket at which nobody answers.
+      runtime = await make(socket, await protocolOf(host, socket, signal));
       const { runtimeName, runtimeVersion } = await runtime.version(signal);
       log.info({ socket, runtime: `${runtimeName} ${runtimeVersion}` }, "found the target's runtime");
       return { runtime, socket };
     } catch (error) {
-      await runtime[Symbol.asyncDispose]();
+      await runtime?.[Symbol.asyncDispose]();
       tried.push(`${socket} (${reasonOf(error)})`);
     }
   }
+  await reach(signal);
   throw new CodedError(
     "failed_precondition",
     `no container runtime answers on the target, tried ${tried.join(", ")}: start containerd, CRI-O or Docker there, or name its socket in providerConfig.runtime.`,

@@ -122,7 +122,8 @@ function foundRuntime(
     // A link that is down says why; a runtime would only say that it does not answer.
     await host.link.connection(signal);
     host.link.exchanged();
-    return (found ??= await shared((until) => findRuntime({ host, make, log }, wanted, until), signal));
+    const reach = (until: AbortSignal) => host.link.connection(until);
+    return (found ??= await shared((until) => findRuntime({ host, make, reach, log }, wanted, until), signal));
   };
   const runtime = {
     ...lateRuntime(

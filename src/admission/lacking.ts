@@ -30,7 +30,17 @@ function lists({ initContainers = [], containers }: PodSpec): readonly (readonly
 }
 
 function askedByPod(spec: PodSpec): readonly Asked[] {
-  return [...profiles("spec.securityContext", spec.securityContext), ...ownedTokens(spec)];
+  const grouped = typeof spec.securityContext?.fsGroup === "number" && (spec.volumes ?? []).some(isOwned);
+  return [
+    ...profiles("spec.securityContext", spec.securityContext),
+    ...ownedTokens(spec),
+    ...(grouped ? [{ field: "spec.securityContext.fsGroup", feature: "fileOwner" } as const] : []),
+  ];
+}
+
+/** What the node makes, unlike a directory of the machine, it gives to the pod's group. */
+function isOwned({ hostPath }: NonNullable<PodSpec["volumes"]>[number]): boolean {
+  return hostPath === undefined;
 }
 
 /** A token's file belongs to the user that all containers run as: somebody has to give it to them. */

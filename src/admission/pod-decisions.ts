@@ -8,7 +8,7 @@ type Fields<Type> = Decisions<Wire<Type>>;
 
 export const podSecurity: Fields<k8s.V1PodSecurityContext> = {
   appArmorProfile: "served",
-  fsGroup: heldWhen((group: number) => Number.isInteger(group), "ownership of volumes by a group is not served yet"),
+  fsGroup: "served",
   // Says how to apply an fsGroup.
   fsGroupChangePolicy: "served",
   runAsGroup: "served",

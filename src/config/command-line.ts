@@ -1,8 +1,14 @@
 import { readArguments, flagsOf } from "./arguments.ts";
 import { defaultsOf, unservedWarnings, withValue } from "./decode.ts";
 import { type ConfigIo, readDocument } from "./documents.ts";
-import { nodeWarnings, readNodes } from "./graftlet-configuration.ts";
-import { helpText, removeHelpText, versionText } from "./help.ts";
+import {
+  type HealthEndpoint,
+  nodeWarnings,
+  readGraftletConfiguration,
+  readNodes,
+  type Warning,
+} from "./graftlet-configuration.ts";
+import { helpText, leaveHelpText, removeHelpText, versionText } from "./help.ts";
 import {
   applyFlags,
   checkConfiguration,
@@ -20,7 +26,8 @@ import {
   nodeIPsFrom,
   nodeNameFrom,
 } from "./node-config.ts";
-import { type Options, optionFields, removeFields } from "./option-fields.ts";
+import { leaveFields, type Options, optionFields, removeFields } from "./option-fields.ts";
+import { isSubdomain } from "./names.ts";
 import { refuse } from "./refusal.ts";
 import { fieldsOf } from "./schema.ts";
 import { isRecord } from "./value-types.ts";
@@ -34,13 +41,29 @@ export type ParseResult =
       readonly nodes: readonly NodeConfig[];
       /** The kubelet's -v. */
       readonly verbosity: number;
-      /** A line each: settings of the kubelet that are not served yet, with what happens instead. */
-      readonly warnings: readonly string[];
+      readonly warnings: readonly Warning[];
+      /** That several nodes are asked for, of which one that fails is tried again and leaves the others running. */
+      readonly several: boolean;
+      /** Of the process, beside those of its nodes. */
+      readonly health: HealthEndpoint | undefined;
     }
   | {
       readonly kind: "remove";
       /** The node that leaves; its kubeconfig is not read. */
       readonly node: NodeConfig;
+      /** Without asking first. */
+      readonly yes: boolean;
+    }
+  | {
+      readonly kind: "leave";
+      /** The nodes that leave; of their kubeconfigs none is read. */
+      readonly nodes: readonly NodeConfig[];
+      /** The kubeconfig of whoever takes them out of the cluster; undefined in a Pod, whose service account does. */
+      readonly kubeconfig: string | undefined;
+      /** What graftlet runs in; without a namespace, that of the Pod. */
+      readonly deployment: { readonly namespace: string | undefined; readonly name: string } | undefined;
+      /** How long pods get to end, milliseconds. */
+      readonly timeoutMs: number;
       /** Without asking first. */
       readonly yes: boolean;
     };
@@ -65,6 +88,7 @@ const sharedFlags = new Set([
  *  @see https://kubernetes.io/docs/reference/command-line-tools-reference/kubelet/ */
 export function parseCommandLine(argv: readonly string[], io: ConfigIo): ParseResult {
   if (argv[0] === "remove") return parseRemove(argv.slice(1), io);
+  if (argv[0] === "leave") return parseLeave(argv.slice(1), io);
   const read = readArguments(argv, flagsOf(optionFields, kubeletFields));
   if (read.kind === "help") return { kind: "help", text: helpText() };
   if (read.kind === "version") return { kind: "version", text: versionText() };
@@ -79,7 +103,9 @@ export function parseCommandLine(argv: readonly string[], io: ConfigIo): ParseRe
     warnings: [
       ...unservedWarnings(optionFields, options, defaultsOf(optionFields)),
       ...configurationWarnings(node.kubelet),
-    ],
+    ].map((text) => ({ node: node.nodeName, text })),
+    several: false,
+    health: undefined,
   };
 }
 
@@ -88,11 +114,47 @@ function parseRemove(argv: readonly string[], io: ConfigIo): ParseResult {
   const read = readArguments(argv, flagsOf(optionFields, kubeletFields, removeFields));
   if (read.kind === "help") return { kind: "help", text: removeHelpText() };
   if (read.kind === "version") return { kind: "version", text: versionText() };
-  const options = optionsFrom(read.values);
+  const nodes = chosenNodes(io, optionsFrom(read.values), read.values);
+  const [node, second] = nodes;
+  if (!node || second) throw refuse("--node", undefined, `is not given: ${nameOne(read.values, nodes)}`);
+  return { kind: "remove", node, yes: read.values.get("yes") === true };
+}
+
+/** `graftlet leave`: the same flags; of --nodes all leave, or the one of --node. */
+function parseLeave(argv: readonly string[], io: ConfigIo): ParseResult {
+  const read = readArguments(argv, flagsOf(optionFields, kubeletFields, leaveFields));
+  if (read.kind === "help") return { kind: "help", text: leaveHelpText() };
+  if (read.kind === "version") return { kind: "version", text: versionText() };
   const { values } = read;
+  const options = optionsFrom(values);
+  const deployment = values.get("deployment") as string | undefined;
+  if (deployment !== undefined && values.has("node"))
+    throw refuse("--deployment", deployment, "ends graftlet for all nodes of the file; leave out --node, or this");
+  const [name = "", namespace, ...more] = deployment?.split("/").reverse() ?? [];
+  if (deployment !== undefined && (![name, namespace ?? name].every(isSubdomain) || more.length > 0))
+    throw refuse("--deployment", deployment, "give NAME, or NAMESPACE/NAME");
+  if (deployment !== undefined && namespace === undefined && options.kubeconfig)
+    throw refuse("--deployment", deployment, "it has no namespace, and this is no Pod; give NAMESPACE/NAME");
+  return {
+    kind: "leave",
+    nodes: chosenNodes(io, options, values),
+    kubeconfig: kubeconfigFrom(io, "--kubeconfig", options.kubeconfig),
+    deployment: deployment === undefined ? undefined : { namespace, name },
+    timeoutMs: (values.get("timeout") as number | undefined) ?? defaultsOf(leaveFields).timeout,
+    yes: values.get("yes") === true,
+  };
+}
+
+/** The nodes that a command is about: that of the flags, or those of the file of --nodes, or the one of them that --node names. */
+function chosenNodes(io: ConfigIo, options: Options, values: Flags): readonly NodeConfig[] {
   const name = values.get("node");
-  const yes = values.get("yes") === true;
-  if (options.nodes !== undefined) return { kind: "remove", node: nodeAmong(io, options, name), yes };
+  if (options.nodes !== undefined) {
+    const nodes = readNodes(io, options.nodes, options, "remove");
+    if (name === undefined) return nodes;
+    const chosen = nodes.filter(({ nodeName }) => nodeName === name);
+    if (chosen.length > 0) return chosen;
+    throw refuse("--node", name, nameOne(values, nodes));
+  }
   if (name !== undefined)
     throw refuse(
       "--node",
@@ -102,20 +164,12 @@ function parseRemove(argv: readonly string[], io: ConfigIo): ParseResult {
   const node = oneNode(io, options, values);
   // Only the ssh provider has a host, so that --provider-config alone says enough.
   const isSsh = !values.has("provider") && isRecord(node.providerConfig) && node.providerConfig["host"] !== undefined;
-  return { kind: "remove", node: isSsh ? { ...node, provider: "ssh" } : node, yes };
+  return [isSsh ? { ...node, provider: "ssh" } : node];
 }
 
-function nodeAmong(io: ConfigIo, options: Options, name: unknown): NodeConfig {
-  const path = options.nodes ?? "";
-  const nodes = readNodes(io, path, options, "remove");
+function nameOne(values: Flags, nodes: readonly NodeConfig[]): string {
   const names = nodes.map(({ nodeName }) => nodeName).join(", ");
-  const [only, second] = name === undefined ? nodes : nodes.filter(({ nodeName }) => nodeName === name);
-  if (only && !second) return only;
-  throw refuse(
-    "--node",
-    name,
-    `${name === undefined ? "is not given: " : ""}name one of the nodes in ${path}: ${names}`,
-  );
+  return `name one of the nodes in ${String(values.get("nodes"))}: ${names}`;
 }
 
 function optionsFrom(flags: Flags): Options {
@@ -135,10 +189,12 @@ function severalNodes(io: ConfigIo, path: string, options: Options, flags: Flags
       "describes a single node and does not go with --nodes; say it of each node in that file",
     );
   }
-  const nodes = readNodes(io, path, options);
+  const { nodes, health } = readGraftletConfiguration(io, path, options);
   return {
     kind: "run",
     nodes,
+    several: true,
+    health,
     verbosity: applyFlags(defaultConfiguration(), flags).logging.verbosity,
     warnings: nodeWarnings(nodes),
   };

@@ -12,8 +12,8 @@ import { absoluteDirectory, checkLabels, kubeconfigFrom, type NodeConfig, nodeNa
 import { taints } from "./object-types.ts";
 import type { Options } from "./option-fields.ts";
 import { refuse } from "./refusal.ts";
-import { field, optional, type Shape, type ValueOf } from "./schema.ts";
-import { int32, isRecord, oneOf, text, textMap, type ValueType } from "./value-types.ts";
+import { field, optional, pointer, type Shape, type ValueOf } from "./schema.ts";
+import { int32, ipAddress, isRecord, oneOf, text, textMap, type ValueType } from "./value-types.ts";
 
 const itsKind = { apiVersion: "graftlet.dev/v1alpha1", kind: "GraftletConfiguration" };
 
@@ -36,6 +36,8 @@ const sharedFields = {
   certificateSecret: field(text, ""),
   kubeletAddress: field(oneOf("service", "podIP", "host"), "host"),
   kubeletService: field(text, ""),
+  healthzPort: pointer(int32, 10_248),
+  healthzBindAddress: field(ipAddress, "127.0.0.1"),
 } satisfies Shape;
 
 type Shared = ValueOf<typeof sharedFields>;
@@ -55,6 +57,12 @@ const nodeFields = {
 
 type Entry = ValueOf<typeof nodeFields>;
 
+/** A setting of the kubelet that is not served yet, with what happens instead. */
+export interface Warning {
+  readonly node: string;
+  readonly text: string;
+}
+
 /** One node of the file while it is being read. */
 interface Draft {
   readonly node: NodeConfig;
@@ -62,8 +70,35 @@ interface Draft {
   readonly healthzIsGiven: boolean;
 }
 
+/** Where the process itself says that it lives. */
+export interface HealthEndpoint {
+  readonly address: string;
+  readonly port: number;
+}
+
+/** A GraftletConfiguration: its nodes, and the health endpoint of the process that runs them, which may be off.
+ *  @throws CodedError invalid_argument, one sentence */
+export function readGraftletConfiguration(
+  io: ConfigIo,
+  path: string,
+  options: Options,
+): { readonly nodes: NodeConfig[]; readonly health: HealthEndpoint | undefined } {
+  const { healthzPort: port, healthzBindAddress: address } = readShared(io, path);
+  const nodes = readNodes(io, path, options);
+  const wrong = checkPort(true)(port);
+  if (wrong !== undefined) throw refuse(`${path}: healthzPort`, port, wrong);
+  if (port === 0) return { nodes, health: undefined };
+  const twin = nodes.find((node) => listensOn(node).includes(port));
+  if (twin) throw refuse(`${path}: healthzPort`, port, `node ${twin.nodeName} listens on that port; give each its own`);
+  return { nodes, health: { address, port } };
+}
+
+function readShared(io: ConfigIo, path: string): Shared {
+  return decode(sharedFields, readKind(io, "--nodes", path, itsKind), { file: path });
+}
+
 /** The nodes of a GraftletConfiguration. Each has its own root and certificate directory, below those of the command line; one
- *  without a port gets the next that is free from 10250 up; the first alone answers on the health port unless others name one.
+ *  without a port gets the next that is free from 10250 up; none answers on a health port of its own unless it names one.
  *  @param purpose a node that is removed speaks to no API server: its kubeconfig, and what only a Pod has, are not looked at.
  *  @throws CodedError invalid_argument, one sentence */
 export function readNodes(
@@ -72,7 +107,7 @@ export function readNodes(
   options: Options,
   purpose: "run" | "remove" = "run",
 ): NodeConfig[] {
-  const document = decode(sharedFields, readKind(io, "--nodes", path, itsKind), { file: path });
+  const document = readShared(io, path);
   if (document.nodes.length === 0) throw refuse(`${path}: nodes`, [], "list at least one node");
   const drafts = document.nodes.map((wire, index) =>
     draftOf(io, decode(nodeFields, wire, { file: path, path: `nodes[${index}]` }), {
@@ -88,9 +123,9 @@ export function readNodes(
   return nodes;
 }
 
-/** The warnings of each node, led by its name. */
-export function nodeWarnings(nodes: readonly NodeConfig[]): string[] {
-  return nodes.flatMap((node) => configurationWarnings(node.kubelet).map((line) => `node ${node.nodeName}: ${line}`));
+/** The warnings of each node. */
+export function nodeWarnings(nodes: readonly NodeConfig[]): Warning[] {
+  return nodes.flatMap((node) => configurationWarnings(node.kubelet).map((text) => ({ node: node.nodeName, text })));
 }
 
 function draftOf(
@@ -175,13 +210,13 @@ function isGiven(wire: unknown): boolean {
 
 function withPorts(drafts: readonly Draft[]): NodeConfig[] {
   const taken = new Set(drafts.filter((draft) => draft.portIsGiven).map((draft) => draft.node.kubelet.port));
-  return drafts.map(({ node, portIsGiven, healthzIsGiven }, index) => {
+  return drafts.map(({ node, portIsGiven, healthzIsGiven }) => {
     let port = node.kubelet.port;
     if (!portIsGiven) {
       while (taken.has(port)) port += 1;
       taken.add(port);
     }
-    const healthzPort = index === 0 || healthzIsGiven ? node.kubelet.healthzPort : 0;
+    const healthzPort = healthzIsGiven ? node.kubelet.healthzPort : 0;
     return { ...node, kubelet: { ...node.kubelet, port, healthzPort } };
   });
 }

@@ -14,6 +14,7 @@ not listed here are known too: each is named in a warning if graftlet does not h
 Usage:
   graftlet --kubeconfig FILE [--config FILE] [flags]
   graftlet --nodes FILE [--kubeconfig FILE]
+  graftlet leave [flags]              takes nodes out of the cluster in good order: graftlet leave --help
   graftlet remove [flags]             takes what a node put on its machine away again: graftlet remove --help
 
 Configuration
@@ -95,5 +96,33 @@ Of the node's own flags these say what is removed: --provider (ssh where the fil
 --cgroup-root, --cgroup-driver, --nodes. The others are taken and change nothing.
 
 Exit code 0 says that nothing of the node is left.
+`;
+}
+
+/** The page of leave --help. */
+export function leaveHelpText(): string {
+  return `graftlet leave: takes nodes out of the cluster in good order, and leaves their machines as they were.
+
+Usage:
+  graftlet leave --kubeconfig FILE --nodes FILE [--node NAME]
+  graftlet leave --kubeconfig FILE --provider-config FILE --hostname-override NAME [flags that the node was started with]
+
+Of each node, in this order:
+  1. no new pods are scheduled to it (kubectl cordon);
+  2. its pods are deleted, with their own grace periods, and waited for; mirror pods and those of DaemonSets are not;
+  3. graftlet is ended: the Deployment of --deployment is scaled to 0; without it stop graftlet when you are asked to;
+  4. what is left on its machine is removed, as graftlet remove does it;
+  5. its Node is deleted, and what is left of its pods in the cluster.
+
+A node that fails is named and stays; the others go on. It can be run again after an end at any step. What pods wrote
+to the machine by hostPath stays, and so do images.
+
+  --kubeconfig FILE                   an administrator's, not the node's own; not needed in a Pod with a service account
+  --node NAME                         only this node of the file of --nodes
+  --deployment [NAMESPACE/]NAME       what graftlet runs in
+  --timeout DURATION                  how long pods may take to end, and then graftlet (default 5m)
+  --yes                               without asking
+
+Exit code 0 says that all of these nodes have left.
 `;
 }

@@ -79,5 +79,12 @@ export const removeFields = {
   yes: field(bool, false, { flag: "yes" }),
 } satisfies Shape;
 
+/** Flags of `graftlet leave` alone. */
+export const leaveFields = {
+  ...removeFields,
+  deployment: optional(text, { flag: "deployment" }),
+  timeout: field(duration, 5 * 60_000, { flag: "timeout" }),
+} satisfies Shape;
+
 /** What the command line says beside KubeletConfiguration. */
 export type Options = ValueOf<typeof optionFields>;

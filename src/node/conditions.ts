@@ -1,9 +1,38 @@
 import type { NodeCondition } from "../objects.ts";
-import type { LinkTrouble } from "../seams/provider.ts";
+import { type LinkTrouble, troubleReasons } from "../seams/provider.ts";
 import type { Pressure } from "./pressure.ts";
 
+/** Every condition that a node has, with every reason it may have; docs/operations.md says of each what to do. */
+export const conditionReasons = {
+  Ready: ["KubeletReady", "KubeletNotReady", ...troubleReasons],
+  MemoryPressure: ["KubeletHasSufficientMemory", "KubeletHasInsufficientMemory"],
+  DiskPressure: ["KubeletHasNoDiskPressure", "KubeletHasDiskPressure"],
+  PIDPressure: ["KubeletHasSufficientPID", "KubeletHasInsufficientPID"],
+  PodNetworkIsolated: ["NetworkOfTheTarget"],
+  TargetPrivileges: ["RightsComplete", "RightsMissing"],
+  KubeletReachable: [
+    "KubeletAnswers",
+    "CertificateNotApproved",
+    "NoAnswer",
+    "CallerUnknown",
+    "NotPermitted",
+    "NoRoute",
+  ],
+} as const;
+
+type Reasons = typeof conditionReasons;
+export type ConditionType = keyof Reasons;
+type VerdictOf<Type extends ConditionType> = {
+  readonly type: Type;
+  readonly status: "True" | "False" | "Unknown";
+  readonly reason: Reasons[Type][number];
+  readonly message: string;
+};
+
 /** A condition before its times are known. */
-export type Verdict = Pick<NodeCondition, "type" | "status" | "reason" | "message">;
+export type Verdict = { [Type in ConditionType]: VerdictOf<Type> }[ConditionType];
+/** Whether the API server reaches the kubelet API. */
+export type ReachableVerdict = VerdictOf<"KubeletReachable">;
 
 /** The conditions that a kubelet writes, Ready last.
  *  @param pressure undefined while the target cannot be read.
@@ -39,7 +68,12 @@ export function outOfReach({ reason, message }: LinkTrouble): readonly Verdict[]
   return [{ type: "Ready", status: "False", reason, message }];
 }
 
-function verdict(type: string, bad: boolean, good: readonly [string, string], ill: readonly [string, string]): Verdict {
+function verdict<Type extends ConditionType>(
+  type: Type,
+  bad: boolean,
+  good: readonly [Reasons[Type][number], string],
+  ill: readonly [Reasons[Type][number], string],
+): VerdictOf<Type> {
   const [reason, message] = bad ? ill : good;
   return { type, status: bad ? "True" : "False", reason, message };
 }

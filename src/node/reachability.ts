@@ -4,7 +4,7 @@ import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { Verdict } from "./conditions.ts";
+import type { ReachableVerdict } from "./conditions.ts";
 
 export interface ReachabilityDeps {
   /** May get nodes/proxy of this node: a Pod's service account. */
@@ -20,7 +20,7 @@ export interface ReachabilityDeps {
 /** Whether the API server reaches the kubelet API, as a condition of the node. */
 export interface Reachability extends Service {
   /** Undefined until it has been tried. */
-  verdict(): Verdict | undefined;
+  verdict(): ReachableVerdict | undefined;
 }
 
 /** The condition's type. */
@@ -34,8 +34,8 @@ const answerMs = 30_000;
 /** Calls the kubelet API through the API server, at the start and every 5 minutes, and says why logs and exec would fail. */
 export function createReachability(deps: ReachabilityDeps): Reachability {
   const { client, nodeName, clock, log } = deps;
-  let known: Verdict | undefined;
-  const look = async (signal: AbortSignal): Promise<Verdict | undefined> => {
+  let known: ReachableVerdict | undefined;
+  const look = async (signal: AbortSignal): Promise<ReachableVerdict | undefined> => {
     const path = `/api/v1/nodes/${encodeURIComponent(nodeName)}/proxy/healthz`;
     try {
       await client.text(path, { signal: clock.within(answerMs, signal) });
@@ -54,7 +54,7 @@ export function createReachability(deps: ReachabilityDeps): Reachability {
         const before = known;
         known = await look(signal);
         if (known && (known.status !== before?.status || known.reason !== before.reason)) {
-          if (known.status !== "True") log.warn({ reason: known.reason }, known.message ?? "");
+          if (known.status !== "True") log.warn({ reason: known.reason }, known.message);
           deps.onChange();
         }
         await clock.sleep(known?.status === "True" ? everyMs : againMs, signal).catch(() => {});
@@ -64,9 +64,14 @@ export function createReachability(deps: ReachabilityDeps): Reachability {
 }
 
 /** What a failed call means, with the remedy; undefined when the API server itself was not reached. */
-function unreachable(error: unknown, { nodeName, waiting }: ReachabilityDeps): Verdict | undefined {
+function unreachable(error: unknown, { nodeName, waiting }: ReachabilityDeps): ReachableVerdict | undefined {
   const request = waiting();
-  const no = (reason: string, message: string): Verdict => ({ type, status: "False", reason, message });
+  const no = (reason: ReachableVerdict["reason"], message: string): ReachableVerdict => ({
+    type,
+    status: "False",
+    reason,
+    message,
+  });
   if (request !== undefined)
     return no(
       "CertificateNotApproved",

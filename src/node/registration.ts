@@ -25,16 +25,15 @@ export async function register(
   status: () => NodeStatus,
   signal: AbortSignal,
 ): Promise<void> {
-  const { clock, log, identity } = deps;
+  const { clock, log } = deps;
   for (let failures = 0; !signal.aborted; failures++) {
     try {
       await registerOnce(deps, facts, status(), signal);
-      log.info({ node: identity.nodeName }, "node is registered");
+      log.info({}, "node is registered");
       return;
     } catch (error) {
       if (signal.aborted) return;
-      if (failures === 0)
-        log.warn({ err: error, node: identity.nodeName }, "node could not be registered, will keep trying");
+      if (failures === 0) log.warn({ err: error }, "node could not be registered, will keep trying");
       await clock.sleep(Math.min(longestRetryMs, retryMs * 2 ** failures), signal).catch(() => undefined);
     }
   }

@@ -15,6 +15,8 @@ export interface ContainerStatusInput {
   readonly failures: ReadonlyMap<string, StartFailure>;
   /** The newest verdict of a container's readiness probe, by the runtime's ID; undefined before there is one. */
   readonly readiness: (containerName: string, containerId: string) => ProbeVerdict | undefined;
+  /** Whether a container has started by its startup probe; undefined when nothing is known of one. */
+  readonly started: (containerName: string, containerId: string) => boolean | undefined;
   /** The scheme of container IDs, such as `containerd`. */
   readonly runtimeName: string;
 }
@@ -209,7 +211,8 @@ function mainContainerMade({ spec }: Pod, observed: RuntimePod | undefined): boo
 function withReadiness({ kind, container, before, input }: Known, status: ContainerStatus): ContainerStatus {
   const running = status.state?.running !== undefined;
   const same = before !== undefined && before.containerID === status.containerID ? before : undefined;
-  const started = running && (!container.startupProbe || same?.started === true);
+  const passed = running ? (input.started(container.name, idOf(status)) ?? same?.started) : undefined;
+  const started = running && (!container.startupProbe || passed === true);
   if (kind === "initContainers" && !isSidecar(container))
     return { ...status, started, ready: status.state?.terminated?.exitCode === 0 };
   if (!started) return { ...status, started, ready: false };

@@ -1,7 +1,7 @@
 import { messageOf } from "../lib/errors.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Container, Pod, Probe } from "../objects.ts";
-import type { EventSink } from "../pipeline.ts";
+import type { EventSink, ProbeKind } from "../pipeline.ts";
 import { containerReference } from "../pod/reference.ts";
 import type { Host } from "../seams/host.ts";
 import type { Containers } from "../seams/runtime.ts";
@@ -14,8 +14,12 @@ import { resolvePort } from "./port.ts";
 import type { Reach } from "./reach.ts";
 import { probeTcp } from "./tcp.ts";
 
-/** What kind of probe it is, as events name it. */
-export type ProbeTitle = "Readiness";
+/** How events name a probe. */
+const titles = {
+  liveness: "Liveness",
+  readiness: "Readiness",
+  startup: "Startup",
+} as const satisfies { [kind in ProbeKind]: string };
 
 export interface AttemptDeps {
   readonly host: Pick<Host, "dial">;
@@ -26,7 +30,7 @@ export interface AttemptDeps {
 }
 
 export interface Attempt {
-  readonly title: ProbeTitle;
+  readonly kind: ProbeKind;
   readonly pod: Pod;
   readonly container: Container;
   readonly probe: Probe;
@@ -47,7 +51,8 @@ export async function attemptProbe(
   const losses = deps.reach.losses();
   const outcome = await tryProbe(deps, attempt, signal);
   if (signal.aborted) return undefined;
-  const { title, pod, container, probe } = attempt;
+  const { pod, container, probe } = attempt;
+  const title = titles[attempt.kind];
   const failed = outcome.is === "failure" || outcome.is === "error";
   if (failed && deps.reach.losses() !== losses) return undefined;
   if (failed && !(await deps.reach.stands(timeoutOf(probe) * 1000, signal))) return undefined;

@@ -3,7 +3,8 @@ import type { TargetClock } from "../host/target-clock.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Container, Pod, Probe } from "../objects.ts";
-import type { ProbeVerdict } from "../pipeline.ts";
+import type { ProbeKind, ProbeVerdict } from "../pipeline.ts";
+import { restartsAfter } from "../pod/restart.ts";
 import { type Attempt, needsPodIP } from "./attempt.ts";
 import { createPause } from "./pause.ts";
 import type { Reach } from "./reach.ts";
@@ -20,6 +21,7 @@ export interface ProbeWorker {
 }
 
 export interface WorkerDeps {
+  readonly kind: ProbeKind;
   readonly clock: Clock;
   readonly log: Logger;
   /** Milliseconds since the epoch. */
@@ -33,7 +35,9 @@ export interface WorkerDeps {
   podIP(): string | undefined;
   /** What a container counts as before its first verdict. */
   initially(containerId: string): ProbeVerdict;
-  probe(attempt: Omit<Attempt, "title">, signal: AbortSignal): Promise<"Success" | "Failure" | undefined>;
+  /** Whether the container has passed its startup probe, or has none. */
+  hasStarted(containerId: string): boolean;
+  probe(attempt: Omit<Attempt, "kind">, signal: AbortSignal): Promise<"Success" | "Failure" | undefined>;
   /** The verdict on the container has changed. */
   onFlip(verdict: ProbeVerdict): void;
 }
@@ -75,9 +79,11 @@ interface Looker {
 }
 
 /** The kubelet's guards: nothing before there is a container, before its initial delay is over, or while it does not run; a
- *  new container starts anew. While the target is out of reach nothing is probed and the verdict stays; once it is back the
- *  counting begins anew, spread over a period, for all probes of the node would come at once. */
+ *  new container starts anew. Until a container has started only its startup probe is made, and then no more; what a probe
+ *  has condemned, and a pod that ends, is left alone. While the target is out of reach nothing is probed and the verdict
+ *  stays; once it is back the counting begins anew, spread over a period, for all probes of the node would come at once. */
 function createLooker(deps: WorkerDeps, container: Container, probe: Probe): Looker {
+  const { kind } = deps;
   const periodMs = (probe.periodSeconds ?? 10) * 1000;
   let seen: Seen | undefined;
   const meet = (id: string): Seen => {
@@ -85,6 +91,11 @@ function createLooker(deps: WorkerDeps, container: Container, probe: Probe): Loo
     const streak = createStreak({ success: probe.successThreshold ?? 1, failure: probe.failureThreshold ?? 3 });
     seen = { id, streak, losses: deps.reach.losses(), verdict: deps.initially(id) };
     return seen;
+  };
+  const conclude = (current: Seen, result: "Success" | "Failure") => {
+    if (!current.streak.note(result) || current.verdict === result) return;
+    current.verdict = result;
+    deps.onFlip(result);
   };
   return {
     verdictOn: (id) => (seen?.id === id ? seen.verdict : undefined),
@@ -94,42 +105,52 @@ function createLooker(deps: WorkerDeps, container: Container, probe: Probe): Loo
       const pod = deps.pod();
       if (!status || !pod) return periodMs;
       const current = meet(status.id);
+      if (kind !== "readiness" && pod.metadata.deletionTimestamp) {
+        current.verdict = "Success";
+        return undefined;
+      }
       if (status.state !== ContainerState.CONTAINER_RUNNING) {
-        current.verdict = "Failure";
-        return status.state === ContainerState.CONTAINER_EXITED && !restarts(container, pod, status.exitCode)
-          ? undefined
-          : periodMs;
+        if (kind === "readiness") current.verdict = "Failure";
+        return isOver(status, container, pod) ? undefined : periodMs;
       }
       if (current.losses !== deps.reach.losses()) {
         current.losses = deps.reach.losses();
         current.streak.reset();
         return deps.clock.jitter(0, periodMs);
       }
+      if (isSettled(kind, current.verdict) || (kind !== "startup" && !deps.hasStarted(status.id))) return undefined;
       const delayMs = delayLeft(deps, probe, status);
       if (delayMs > 0) return delayMs;
       const podIP = deps.podIP();
       if (podIP === undefined && needsPodIP(probe)) return periodMs;
       const result = await deps.probe({ pod, container, probe, containerId: status.id, podIP }, signal);
-      if (!result || !current.streak.note(result) || current.verdict === result) return periodMs;
-      current.verdict = result;
-      deps.onFlip(result);
+      const counts = result === "Success" || kind !== "startup" || delayMs <= -periodMs;
+      if (result && counts) conclude(current, result);
       return periodMs;
     },
   };
 }
 
-/** Milliseconds that are left of the initial delay since the container started, which the target's clock tells. */
-function delayLeft(
-  { clock, targetClock }: WorkerDeps,
-  { initialDelaySeconds = 0 }: Probe,
-  { startedAt }: ContainerStatus,
-): number {
-  if (initialDelaySeconds === 0) return 0;
-  return targetClock.toOurs(Number(startedAt / 1_000_000n)) + initialDelaySeconds * 1000 - clock.now();
+/** Nothing will run in its place. */
+function isOver({ state, exitCode }: ContainerStatus, container: Container, { spec }: Pod): boolean {
+  return state === ContainerState.CONTAINER_EXITED && !restartsAfter(container, spec, exitCode);
 }
 
-/** Whether the kubelet would run it again. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy */
-function restarts(container: Container, { spec }: Pod, exitCode: number): boolean {
-  const policy = container.restartPolicy ?? spec.restartPolicy ?? "Always";
-  return policy === "Always" || (policy === "OnFailure" && exitCode !== 0);
+/** Nothing more is asked of this container. */
+function isSettled(kind: ProbeKind, verdict: ProbeVerdict): boolean {
+  return kind === "startup" ? verdict !== "Unknown" : kind === "liveness" && verdict === "Failure";
+}
+
+/** Milliseconds that are left until a container may be probed first: its initial delay since it started, which the target's
+ *  clock tells. The kubelet's first look falls anywhere in the period after that. What can get a container killed does not
+ *  speak against it before that period is over: liveness is asked at its end, a startup probe that fails in it counts for
+ *  nothing. @returns less than zero when the delay has been over for as long. */
+function delayLeft(
+  { kind, clock, targetClock }: WorkerDeps,
+  { initialDelaySeconds = 0, periodSeconds = 10 }: Probe,
+  { startedAt }: ContainerStatus,
+): number {
+  const delaySeconds = initialDelaySeconds + (kind === "liveness" ? periodSeconds : 0);
+  if (delaySeconds === 0 && kind === "readiness") return 0;
+  return targetClock.toOurs(Number(startedAt / 1_000_000n)) + delaySeconds * 1000 - clock.now();
 }

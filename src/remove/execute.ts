@@ -9,6 +9,8 @@ export interface ExecuteDeps {
   readonly host: Host;
   readonly runtime: Pick<Runtime, "stopContainer" | "removeContainer" | "stopPodSandbox" | "removePodSandbox">;
   readonly cgroups: Pick<Cgroups, "remove" | "children">;
+  /** No container gets longer to end, whatever its own grace period. */
+  readonly longestGraceSeconds: number;
   /** Is told of each thing that is gone. */
   readonly say: (line: string) => void;
 }
@@ -87,7 +89,8 @@ async function removeThing(deps: ExecuteDeps, thing: Thing, signal: AbortSignal)
   switch (thing.is) {
     case "container": {
       const { id, running, graceSeconds } = thing.container;
-      if (running) await unlessGone(runtime.stopContainer(id, graceSeconds, signal));
+      if (running)
+        await unlessGone(runtime.stopContainer(id, Math.min(graceSeconds, deps.longestGraceSeconds), signal));
       await unlessGone(runtime.removeContainer(id, signal));
       return undefined;
     }

@@ -1,6 +1,6 @@
 import { type ContainerStatus, ContainerState } from "../gen/cri.ts";
 import type { Container, Pod } from "../objects.ts";
-import type { RuntimePod } from "../pipeline.ts";
+import type { CondemningProbe, RuntimePod } from "../pipeline.ts";
 import { containerHash } from "../pod/hash.ts";
 import { containerHashAnnotation, containerNameLabel } from "../pod/labels.ts";
 import { sandboxIsCurrent } from "../pod/sandbox.ts";
@@ -10,7 +10,12 @@ export interface PlannedKill {
   readonly name: string;
   /** Text of the Killing event. */
   readonly message: string;
+  /** In place of the pod's own grace period. */
+  readonly graceSeconds?: number | undefined;
 }
+
+/** The probe by whose verdict a container is to be killed. */
+export type CondemnedBy = (containerName: string, containerId: string) => CondemningProbe | undefined;
 
 /** What one pass will do to a pod, in this order: kill, make the sandbox, start init containers, start containers. */
 export interface Plan {
@@ -28,14 +33,14 @@ export interface Plan {
 
 /** Decides what makes the runtime's pod equal to its spec. Pure; follows the kubelet's computePodActions.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ */
-export function planPod(pod: Pod, observed: RuntimePod): Plan {
+export function planPod(pod: Pod, observed: RuntimePod, condemnedBy: CondemnedBy = () => undefined): Plan {
   const sandbox = judgeSandbox(pod, observed);
   const nothing = { ...sandbox, killPod: sandbox.createSandbox, kill: [], startInit: [], start: [] };
   if (sandbox.createSandbox) return planNewSandbox(pod, observed, nothing);
   const init = planInit(pod, observed);
   if (init.failed) return { ...nothing, killPod: true };
   if (!init.initialized) return { ...nothing, kill: init.kill, startInit: init.start };
-  const main = planMain(pod, observed);
+  const main = planMain(pod, observed, condemnedBy);
   return {
     ...nothing,
     killPod: main.keep === 0 && main.start.length === 0,
@@ -131,6 +136,7 @@ function mainHasRun(pod: Pod, observed: RuntimePod): boolean {
 function planMain(
   pod: Pod,
   observed: RuntimePod,
+  condemnedBy: CondemnedBy,
 ): { keep: number; start: readonly Container[]; kill: readonly PlannedKill[] } {
   const start: Container[] = [];
   const kill: PlannedKill[] = [];
@@ -149,10 +155,29 @@ function planMain(
         message: `Container ${container.name} definition changed, will be restarted`,
       });
     } else {
-      keep++;
+      const probe = condemnedBy(container.name, status.id);
+      if (!probe) {
+        keep++;
+        continue;
+      }
+      if (pod.spec.restartPolicy !== "Never") start.push(container);
+      kill.push(killCondemned(pod, container, status, probe));
     }
   }
   return { keep, start, kill };
+}
+
+/** @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#container-probes */
+function killCondemned(
+  { spec }: Pod,
+  container: Container,
+  { id }: ContainerStatus,
+  probe: CondemningProbe,
+): PlannedKill {
+  const { terminationGracePeriodSeconds: graceSeconds } = container[`${probe}Probe`] ?? {};
+  const after = spec.restartPolicy === "Never" ? "" : ", will be restarted";
+  const message = `Container ${container.name} failed ${probe} probe${after}`;
+  return { containerId: id, name: container.name, message, graceSeconds };
 }
 
 /** Whether a container that is not running should be started, by the pod's restart policy. */

@@ -2,7 +2,15 @@ import { ContainerState, type ContainerStatus } from "../gen/cri.ts";
 import { abortError, hasCode, throwIfAborted } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Pod } from "../objects.ts";
-import type { EventSink, PassAhead, PodRuntime, RuntimePod, StartFailure, SyncOutcome } from "../pipeline.ts";
+import type {
+  EventSink,
+  PassAhead,
+  PodRuntime,
+  ProbeResults,
+  RuntimePod,
+  StartFailure,
+  SyncOutcome,
+} from "../pipeline.ts";
 import { podReference } from "../pod/reference.ts";
 import type { Runtime } from "../seams/runtime.ts";
 import type { CrashLoop } from "./crash-loop.ts";
@@ -22,6 +30,7 @@ export interface PodRuntimeDeps extends SandboxDeps, StartDeps, ForesightDeps {
   /** The sandbox and its network stand; containers, and maybe long pulls, follow. @param seen the pod with it, where it has
    *  nothing else. */
   readonly onSandboxReady: (pod: Pod, seen: RuntimePod | undefined) => Promise<void>;
+  readonly condemnedBy: ProbeResults["condemnedBy"];
 }
 
 /** Carries out what planPod decides. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ */
@@ -73,9 +82,9 @@ export function createPodRuntime(deps: PodRuntimeDeps): PodRuntime & { forget(ui
     failures: (uid) => failures.get(uid) ?? new Map<string, StartFailure>(),
     forget: (uid) => void failures.delete(uid),
     kill: (observed, pod, graceSeconds, signal) => killPod(deps, { observed, pod, graceSeconds }, signal),
-    ahead: (pod, observed, signal) => lookAhead(deps, pod, planPod(pod, observed), signal),
+    ahead: (pod, observed, signal) => lookAhead(deps, pod, planFor(deps, pod, observed), signal),
     async sync(pod, observed, ahead, signal) {
-      const plan = planPod(pod, observed);
+      const plan = planFor(deps, pod, observed);
       if (isIdle(plan)) return { untouched: true };
       const trail: Trail = { sandboxes: [], containers: [], rest: [] };
       if (plan.createSandbox && plan.sandboxId !== undefined) {
@@ -101,6 +110,10 @@ export function createPodRuntime(deps: PodRuntimeDeps): PodRuntime & { forget(ui
   };
 }
 
+function planFor({ condemnedBy }: PodRuntimeDeps, pod: Pod, observed: RuntimePod): Plan {
+  return planPod(pod, observed, (name, id) => condemnedBy(pod.metadata.uid, name, id));
+}
+
 /** What fails is told by the pass itself, which then does it again. */
 async function lookAhead(deps: SandboxDeps, pod: Pod, plan: Plan, signal: AbortSignal): Promise<PassAhead> {
   if (!plan.createSandbox && plan.startInit.length + plan.start.length === 0) return {};
@@ -124,9 +137,9 @@ async function clearTheWay(
     if (plan.createSandbox) await purgeInitContainers(deps, pod, observed);
     return;
   }
-  for (const { containerId, message } of plan.kill) {
+  for (const { containerId, message, graceSeconds } of plan.kill) {
     const status = observed.containers.find(({ id }) => id === containerId);
-    if (status) await killContainer(deps, { status, pod, message, graceSeconds: undefined }, signal);
+    if (status) await killContainer(deps, { status, pod, message, graceSeconds }, signal);
   }
   await pruneInitContainers(deps, pod, observed);
 }

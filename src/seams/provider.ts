@@ -8,17 +8,39 @@ import type { Runtime } from "./runtime.ts";
  *  does. `shared`: the node touches only what carries its label `graftlet.dev/node`. */
 export type Sharing = "exclusive" | "shared";
 
+/** Every word for why a target is out of reach, or why a node cannot start on it; docs/operations.md says of each what to do. */
+export const troubleReasons = [
+  "LinkDown",
+  "TurnedAway",
+  "HostKeyMismatch",
+  "HostKeyUnknown",
+  "LoginRefused",
+  "NoSessions",
+  "LoginShellHangs",
+  "NoPosixShell",
+  "NoSftp",
+  "RuntimeInUse",
+  "RootDirFull",
+  "RootDirUnusable",
+  "TargetUnreadable",
+  "TargetWithoutAddress",
+  "SwapOn",
+  "CgroupV1",
+  "NodeNotStarted",
+] as const;
+export type TroubleReason = (typeof troubleReasons)[number];
+
 /** Why a target is out of reach: a word for the node's Ready condition, and a sentence with the remedy. */
 export interface LinkTrouble {
-  readonly reason: string;
+  readonly reason: TroubleReason;
   readonly message: string;
 }
 
 /** What keeps a node from starting on a target that answers, and has to be mended there: a word for the node's Ready condition,
  *  and a sentence with the remedy. */
 export class TargetError extends CodedError implements LinkTrouble {
-  readonly reason: string;
-  constructor(reason: string, code: ErrorCode, message: string, options?: ErrorOptions) {
+  readonly reason: TroubleReason;
+  constructor(reason: TroubleReason, code: ErrorCode, message: string, options?: ErrorOptions) {
     super(code, message, options);
     this.name = "TargetError";
     this.reason = reason;

@@ -13,21 +13,34 @@ export interface HealthzServerDeps {
   /** KubeletConfiguration.healthzBindAddress and healthzPort. */
   readonly address: string;
   readonly port: number;
-  /** How the node uses its runtime: told to other agents that want to know whether they may stand beside it. */
-  readonly sharing: Sharing;
+  /** How the nodes of this process use the runtimes of this machine; undefined where they use none. Told to other agents that
+   *  want to know whether they may stand beside it. */
+  readonly sharing: () => Sharing | undefined;
+  /** Of this process: by it nodes know the endpoint as their own. */
+  readonly instance: string;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** What a node calls itself in the `Server` header of its health endpoint. */
-export function serverName(sharing: Sharing): string {
-  return `graftlet (${sharing})`;
+/** What graftlet calls itself in the `Server` header of its health endpoint. */
+export function serverName(sharing: Sharing | undefined): string {
+  return `graftlet (${sharing ?? "elsewhere"})`;
 }
 
-/** The health endpoint for programs on graftlet's own machine: plain HTTP, nothing but /healthz and /healthz/ping. `run`
- *  throws a CodedError, one sentence, when it cannot listen.
+/** The header that says which process answers. */
+export const instanceHeader = "Graftlet-Instance";
+
+/** The health endpoint: plain HTTP, nothing but /healthz, /livez, /readyz and /healthz/ping, which say that the process answers.
+ *  `run` throws a CodedError, one sentence, when it cannot listen.
  *  @see https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/ (healthzPort) */
-export function createHealthzServer({ address, port, sharing, clock, log }: HealthzServerDeps): KubeletServer {
+export function createHealthzServer({
+  address,
+  port,
+  sharing,
+  instance,
+  clock,
+  log,
+}: HealthzServerDeps): KubeletServer {
   const listening = Promise.withResolvers<void>();
   let bound: AddressInfo | undefined;
   return {
@@ -37,10 +50,11 @@ export function createHealthzServer({ address, port, sharing, clock, log }: Heal
     async run(signal) {
       const app = express().disable("x-powered-by").disable("etag");
       app.use((_request, response, next) => {
-        response.set("Server", serverName(sharing));
+        response.set("Server", serverName(sharing()));
+        response.set(instanceHeader, instance);
         next();
       });
-      app.all("/healthz", healthz([ping]));
+      app.all(["/healthz", "/livez", "/readyz"], healthz([ping]));
       app.all("/healthz/:check", healthCheck([ping]));
       app.use((_request, response) => sendText(response, 404, "404 page not found\n"));
       app.use((_error: unknown, _request: Request, response: Response, _next: NextFunction) =>

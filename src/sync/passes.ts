@@ -101,16 +101,14 @@ export function createPasses(deps: PassDeps): Passes {
       const final = report(pod, after, false);
       await outcome.rest;
       const terminal = final.phase === "Failed" || final.phase === "Succeeded";
-      if (outcome.error)
-        deps.log.debug(
-          { err: outcome.error, pod: `${pod.metadata.namespace}/${pod.metadata.name}` },
-          "pass did not start all containers",
-        );
+      const { error } = outcome;
+      if (error) deps.log.debug({ err: error, uid, pod: fullName(pod) }, "pass did not start all containers");
       return { terminal, againMs: nextPassMs(deps, outcome, endedDuring(observed, after)) };
     },
 
     async terminating(uid, pod, graceSeconds, signal) {
       unseen.add(uid);
+      deps.prober.spare(uid);
       const observed = await look(uid, signal);
       if (pod) report(pod, observed, false);
       await deps.runtime.kill(observed, pod, pod ? graceSeconds : 1, signal);
@@ -130,6 +128,10 @@ export function createPasses(deps: PassDeps): Passes {
 
     settled: (pod) => deps.status.terminated(pod),
   };
+}
+
+function fullName({ metadata: { namespace, name } }: Pod): string {
+  return `${namespace}/${name}`;
 }
 
 /** What keeps a pod from being started, told by an event. @returns milliseconds until it is worth another look. */

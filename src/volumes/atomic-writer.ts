@@ -2,11 +2,14 @@ import { hasCode } from "../lib/errors.ts";
 import type { Clock } from "../lib/clock.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
 import type { FileChange, Host } from "../seams/host.ts";
+import { giveDirectory } from "./group.ts";
 import type { Payload } from "./payload.ts";
 
 export interface AtomicWriterDeps {
   readonly host: Host;
   readonly clock: Clock;
+  /** To which the directories that are made belong. */
+  readonly group?: number | undefined;
 }
 
 const dataLink = "..data";
@@ -18,7 +21,7 @@ const newDataLink = "..data_tmp";
  *  @returns whether something was written.
  *  @see https://kubernetes.io/docs/concepts/configuration/configmap/#mounted-configmaps-are-updated-automatically */
 export async function writeAtomically(
-  { host, clock }: AtomicWriterDeps,
+  { host, clock, group }: AtomicWriterDeps,
   directory: string,
   payload: Payload,
   signal: AbortSignal,
@@ -43,7 +46,7 @@ export async function writeAtomically(
   const missing = [...wanted].filter((name) => !names.includes(name));
   const changes: FileChange[] = [
     ...tidy,
-    ...newVersion(directory, versionName(clock, names), payload, missing),
+    ...newVersion(directory, versionName(clock, names), { payload, group }, missing),
     ...stale.map((name): FileChange => ({ do: "remove", path: `${directory}/${name}` })),
     ...(current === undefined ? [] : [{ do: "remove", path: `${directory}/${current}`, recursive: true } as const]),
   ];
@@ -52,19 +55,29 @@ export async function writeAtomically(
 }
 
 /** What writes a payload into a directory that is known to hold nothing, without a look. */
-export function firstFiles(clock: Clock, directory: string, payload: Payload): readonly FileChange[] {
-  return newVersion(directory, versionName(clock, []), payload, [...namesIn(payload)]);
+export function firstFiles(
+  clock: Clock,
+  directory: string,
+  payload: Payload,
+  group: number | undefined,
+): readonly FileChange[] {
+  return newVersion(directory, versionName(clock, []), { payload, group }, [...namesIn(payload)]);
+}
+
+interface Content {
+  readonly payload: Payload;
+  readonly group: number | undefined;
 }
 
 /** @param missing names without a link. */
 function newVersion(
   directory: string,
   target: string,
-  payload: Payload,
+  content: Content,
   missing: readonly string[],
 ): readonly FileChange[] {
   return [
-    ...filesOf(`${directory}/${target}`, payload),
+    ...filesOf(`${directory}/${target}`, content),
     // A new name leads nowhere until the rename: with it all names change at once.
     ...missing.map(
       (name): FileChange => ({ do: "symlink", path: `${directory}/${name}`, target: `${dataLink}/${name}` }),
@@ -87,18 +100,22 @@ function versionName(clock: Clock, taken: readonly string[]): string {
   return `..${time}.${number}`;
 }
 
-function filesOf(root: string, payload: Payload): FileChange[] {
+const directoryMode = 0o755;
+
+function filesOf(root: string, { payload, group }: Content): FileChange[] {
   const directories = new Set<string>();
   for (const path of payload.keys()) {
     const names = path.split("/").slice(0, -1);
     names.forEach((_, depth) => directories.add(names.slice(0, depth + 1).join("/")));
   }
   return [
-    { do: "mkdir", path: root, mode: 0o755 },
-    ...[...directories].map((path): FileChange => ({ do: "mkdir", path: `${root}/${path}`, mode: 0o755 })),
-    ...[...payload].flatMap(([path, { data, mode, uid }]): FileChange[] => [
+    ...[root, ...[...directories].map((path) => `${root}/${path}`)].flatMap((path): readonly FileChange[] => [
+      { do: "mkdir", path, mode: directoryMode },
+      ...giveDirectory(group, { path, mode: directoryMode }),
+    ]),
+    ...[...payload].flatMap(([path, { data, mode, uid = 0, gid = 0 }]): FileChange[] => [
       { do: "write", path: `${root}/${path}`, data, mode },
-      ...(uid === undefined ? [] : [{ do: "chown", path: `${root}/${path}`, uid, gid: 0 } as const]),
+      ...(uid === 0 && gid === 0 ? [] : [{ do: "chown", path: `${root}/${path}`, uid, gid } as const]),
     ]),
   ];
 }
@@ -121,8 +138,8 @@ async function isSame(host: Host, root: string, payload: Payload, signal: AbortS
     for (const path of present) {
       const wanted = payload.get(path);
       if (!wanted) return false;
-      const { mode, uid } = await host.fs.lstat(`${root}/${path}`, signal);
-      if (mode !== wanted.mode || (wanted.uid !== undefined && uid !== wanted.uid)) return false;
+      const { mode, uid, gid } = await host.fs.lstat(`${root}/${path}`, signal);
+      if (mode !== wanted.mode || uid !== (wanted.uid ?? uid) || gid !== (wanted.gid ?? gid)) return false;
       if (!(await host.fs.readFile(`${root}/${path}`, { signal })).equals(wanted.data)) return false;
     }
     return true;

@@ -8,6 +8,8 @@ export interface PayloadFile {
   readonly mode: number;
   /** Owner, where it is not root. */
   readonly uid?: number;
+  /** Group, where it is not root's. */
+  readonly gid?: number;
 }
 
 /** Files of a volume by path relative to it. */
@@ -88,8 +90,8 @@ function invalid(why: string): CodedError {
 /** Tells one payload from another without keeping it: what secrets hold stays out of memory. */
 export function payloadDigest(payload: Payload): string {
   const hash = createHash("sha256");
-  for (const [path, { data, mode, uid }] of [...payload].sort(([a], [b]) => (a < b ? -1 : 1))) {
-    hash.update(JSON.stringify([path, mode, uid ?? 0, data.length])).update(data);
+  for (const [path, { data, mode, uid, gid }] of [...payload].sort(([a], [b]) => (a < b ? -1 : 1))) {
+    hash.update(JSON.stringify([path, mode, uid ?? 0, gid ?? 0, data.length])).update(data);
   }
   return hash.digest("hex");
 }

@@ -1,6 +1,7 @@
 import type { Pod } from "../objects.ts";
 import type { FileChange } from "../seams/host.ts";
 import { firstFiles, writeAtomically } from "./atomic-writer.ts";
+import { giveDirectory, groupOf, readableBy } from "./group.ts";
 import type { SetUpDeps } from "./kinds/kind.ts";
 import { nestedMountPoints } from "./nested.ts";
 import { type Payload, payloadDigest } from "./payload.ts";
@@ -10,28 +11,38 @@ export interface Place {
   readonly pod: Pod;
   readonly volumeName: string;
   readonly path: string;
+  /** Of that directory. */
+  readonly mode: number;
   /** Changes of files that make the directory, or those that are left once all else is done. */
   prepare(): Promise<readonly FileChange[]>;
 }
 
-/** Puts a payload in its place. Does nothing at all, not even look, when the directory holds it. */
+const mountPoint = 0o755;
+
+/** Puts a payload in its place, as the pod's fsGroup may read it. Does nothing at all, not even look, when the directory holds it. */
 export async function place(
   deps: SetUpDeps,
-  { pod, volumeName, path, prepare }: Place,
-  payload: Payload,
+  { pod, volumeName, path, mode, prepare }: Place,
+  given: Payload,
   signal: AbortSignal,
 ): Promise<void> {
+  const group = groupOf(pod);
+  const payload = readableBy(group, given);
   const nested = nestedMountPoints(pod, volumeName);
   const digest = [payloadDigest(payload), ...nested].join("\n");
   if (deps.written.get(path) === digest) return;
   const directories: readonly FileChange[] = [
     ...(await prepare()),
-    ...nested.map((name): FileChange => ({ do: "mkdir", path: `${path}/${name}`, mode: 0o755, parents: true })),
+    ...giveDirectory(group, { path, mode }),
+    ...nested.flatMap((name): readonly FileChange[] => {
+      const directory = { path: `${path}/${name}`, mode: mountPoint };
+      return [{ do: "mkdir", ...directory, parents: true }, ...giveDirectory(group, directory)];
+    }),
   ];
-  if (deps.fresh) await deps.host.fs.apply([...directories, ...firstFiles(deps.clock, path, payload)], signal);
+  if (deps.fresh) await deps.host.fs.apply([...directories, ...firstFiles(deps.clock, path, payload, group)], signal);
   else {
     await deps.host.fs.apply(directories, signal);
-    await writeAtomically(deps, path, payload, signal);
+    await writeAtomically({ ...deps, group }, path, payload, signal);
   }
   deps.written.set(path, digest);
 }

@@ -12,6 +12,9 @@ import { podSubdirectory } from "./paths.ts";
 const openToAll = 0o777;
 const onlyOwner = 0o700;
 
+/** Mode of the root of a tmpfs as the kernel makes it. */
+export const tmpfsMode = 0o1777;
+
 /** A directory in memory. Where the target's user may not mount one, a directory on disk takes its place, in one of mode 0700,
  *  and an event on the node says so. */
 export async function memoryDirectory(

@@ -50,7 +50,7 @@ interface RigUnderTest extends AsyncDisposable {
 }
 
 function forwardContract(where: string, make: () => Promise<RigUnderTest>): void {
-  describe(`port-forward of the docker provider, on a real daemon ${where}`, { timeout: 120_000 }, () => {
+  describe(`port-forward of the docker provider, on a real daemon ${where}`, { timeout: 300_000 }, () => {
     let made: RigUnderTest;
     let rig: DockerRig;
     let docker: DockerUnderTest;
@@ -125,9 +125,9 @@ function forwardContract(where: string, make: () => Promise<RigUnderTest>): void
         test("leaves no process behind when the client leaves", async () => {
           const connection = await relayBy(program)(sandboxId, 9001, patience());
           connection.write("half a word");
-          await waitFor("the relay to run", async () => (await relays()) > 0, 10_000);
+          await waitFor("the relay to run", async () => (await relays()) > 0);
           connection.destroy();
-          await waitFor("the relay to be gone", async () => (await relays()) === 0, 10_000);
+          await waitFor("the relay to be gone", async () => (await relays()) === 0);
         });
 
         test("goes on with what the client sends when the server has said all", async () => {

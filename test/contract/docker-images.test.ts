@@ -118,16 +118,16 @@ test("a sandbox of the image that is made here: an unprivileged process that rea
       .map((line) => line.trim().split(/\s+/));
   };
   assert.deepEqual((await processes()).find(([pid]) => pid === "1")?.slice(1), ["65535", "S", "pause"]);
-  await waitFor("a second's worth of orphans", async () => Number((await processes()).at(-1)?.[0]) > 30, 20_000);
+  await waitFor("a second's worth of orphans", async () => Number((await processes()).at(-1)?.[0]) > 30);
   await waitFor(
     "no dead process to be left",
     async () => (await processes()).every(([, , state]) => state !== "Z"),
-    5_000,
+    30_000,
   );
   const asked = performance.now();
   const { code } = await rig().docker(["stop", "--time", "30", sandboxId]);
   assert.equal(code, 0);
-  assert.ok(performance.now() - asked < 5_000, "SIGTERM is enough");
+  assert.ok(performance.now() - asked < 20_000, "SIGTERM is enough");
   const { stdout } = await rig().docker(["inspect", "--format", "{{.State.ExitCode}}", sandboxId]);
   assert.equal(stdout.trim(), "0");
 });
@@ -168,7 +168,6 @@ test("stats: what a container uses and has written, and its pod with the network
   await waitFor(
     "the container to have written",
     async () => (await runtime.execSync(containerId, ["test", "-e", "/done"], 10, patience())).exitCode === 0,
-    20_000,
   );
   const stats = await runtime.containerStats(containerId, patience());
   assert.ok(stats?.cpu?.usageCoreNanoSeconds && stats.memory?.workingSetBytes && stats.memory.usageBytes);

@@ -12,7 +12,7 @@ import { type Pods, patience, podsOf } from "./runtime-pods.ts";
 const plain: LogOptions = { follow: false, timestamps: false, previous: false, stream: "All" };
 const longLine = 40_000;
 
-describe("logs of the docker provider, on a real daemon", { timeout: 120_000 }, () => {
+describe("logs of the docker provider, on a real daemon", { timeout: 300_000 }, () => {
   let rig: DockerRig;
   let docker: DockerUnderTest;
   let pods: Pods;

@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { PassThrough, Readable, Writable } from "node:stream";
 import { after, before, describe, test } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { dockerStreams } from "../../providers/docker/streams.ts";
 import { AttachRequest, ExecRequest } from "../../src/gen/cri.ts";
 import type { TerminalSize } from "../../src/streams/stream-server.ts";
@@ -92,17 +91,21 @@ describe("streams of the docker provider, on a real daemon", { timeout: 300_000 
   });
 
   test("128 MiB out of a command: every byte, in memory that does not depend on the amount", async () => {
-    const zeros = checksum();
     const expected = createHash("md5");
     for (let at = 0; at < amount; at += mebibyte) expected.update(Buffer.alloc(mebibyte));
-    await (await exec(["head", "-c", String(amount), "/dev/zero"], { stdout: checksum().to })).ended;
-    forgetPeak(process.pid);
-    const level = memoryOf(process.pid).now;
-    const done = await exec(["head", "-c", String(amount), "/dev/zero"], { stdout: zeros.to });
-    assert.equal(await done.ended, 0);
-    assert.deepEqual([zeros.length(), zeros.sum()], [amount, expected.digest("hex")]);
-    const { peak } = memoryOf(process.pid);
-    assert.ok(peak - level < 32, `grew from ${level.toFixed()} to ${peak.toFixed()} MiB`);
+    const sum = expected.digest("hex");
+    // What depends on the amount grows every time, the engine's own pools once in a while.
+    const grown: number[] = [];
+    for (let turn = 0; turn < 4 && grown.every((mib) => mib >= 32); turn += 1) {
+      const zeros = checksum();
+      forgetPeak(process.pid);
+      const level = memoryOf(process.pid).now;
+      const done = await exec(["head", "-c", String(amount), "/dev/zero"], { stdout: zeros.to });
+      assert.equal(await done.ended, 0);
+      assert.deepEqual([zeros.length(), zeros.sum()], [amount, sum]);
+      grown.push(memoryOf(process.pid).peak - level);
+    }
+    assert.ok(Math.min(...grown) < 32, `grew each time: ${grown.map((mib) => mib.toFixed()).join(", ")} MiB`);
   });
 
   test("128 MiB into a command: every byte, no faster than it reads", async () => {
@@ -130,12 +133,12 @@ describe("streams of the docker provider, on a real daemon", { timeout: 300_000 
     given.put({ width: 100, height: 40 });
     const done = await exec(["sh"], { stdin: keys, tty: true, sizes: given.sizes });
     keys.write("until [ \"$(stty size)\" = '40 100' ]; do sleep 0.1; done; echo first $((20 + 1))\n");
-    await waitFor("the first size", () => done.stdout().includes("first 21"), 10_000);
+    await waitFor("the first size", () => done.stdout().includes("first 21"));
     given.put({ width: 132, height: 25 });
     keys.write("until [ \"$(stty size)\" = '25 132' ]; do sleep 0.1; done; echo second $((20 + 2))\n");
-    await waitFor("the second size", () => done.stdout().includes("second 22"), 10_000);
+    await waitFor("the second size", () => done.stdout().includes("second 22"));
     keys.write("stty raw -echo; echo ready; head -c 3 | od -An -tx1; exit 6\n");
-    await waitFor("raw mode", () => /ready\r?\n/.test(done.stdout()), 10_000);
+    await waitFor("raw mode", () => /ready\r?\n/.test(done.stdout()));
     keys.write("\x10\x11\x00");
     keys.write("x");
     assert.equal(await done.ended, 6);
@@ -158,24 +161,23 @@ describe("streams of the docker provider, on a real daemon", { timeout: 300_000 
       const script = `trap 'echo > /tmp/${name}-hup; exit' HUP; echo > /tmp/${name}-begun; i=0; while [ $i -lt 20 ]; do sleep 0.1; i=$((i+1)); done; echo > /tmp/${name}-done`;
       const stdin = new PassThrough();
       const done = await exec(["sh", "-c", script], { stdin, tty, signal: leaves.signal });
-      await waitFor("the command to begin", async () => (await mark(`${name}-begun`)) === 0, 10_000);
+      await waitFor("the command to begin", async () => (await mark(`${name}-begun`)) === 0);
       leaves.abort();
       await assert.rejects(done.ended);
     }
-    await waitFor(
-      "the command without a terminal to end by itself",
-      async () => (await mark("without-done")) === 0,
-      10_000,
-    );
-    assert.deepEqual(await Promise.all(["without-hup", "with-hup", "with-done"].map(mark)), [1, 0, 1]);
-    await waitFor("connections to be gone", async () => (await connectionsTo(docker)) <= openBefore, 10_000);
+    await waitFor("the command without a terminal to end by itself", async () => (await mark("without-done")) === 0);
+    await waitFor("the other to be hung up on", async () => (await mark("with-hup")) === 0);
+    assert.deepEqual(await Promise.all(["without-hup", "with-done"].map(mark)), [1, 1]);
+    await waitFor("connections to be gone", async () => (await connectionsTo(docker)) <= openBefore);
   });
 
   test("execSync that runs over time is killed", async () => {
     const argv = ["sh", "-c", "echo > /tmp/sync-begun; exec sleep 4711"];
     await assert.rejects(docker.runtime.execSync(containerId, argv, 1, patience()), { code: "deadline_exceeded" });
-    const { stdout } = await docker.runtime.execSync(containerId, ["ps", "-o", "args"], 5, patience());
-    assert.doesNotMatch(stdout.toString(), /sleep 4711/);
+    await waitFor("the command to be gone", async () => {
+      const { stdout } = await docker.runtime.execSync(containerId, ["ps", "-o", "args"], 5, patience());
+      return !stdout.toString().includes("sleep 4711");
+    });
   });
 
   test("execSync keeps 16 MiB of an output, and lets the command go on", async () => {
@@ -217,11 +219,16 @@ describe("streams of the docker provider, on a real daemon", { timeout: 300_000 
 
   test("attach shows the output from now on, and ends with the container", async () => {
     const id = await run({
-      command: ["sh", "-c", "echo before; until [ -e /tmp/go ]; do echo tick; sleep 0.1; done; echo last; sleep 2"],
+      command: [
+        "sh",
+        "-c",
+        "echo before; touch /tmp/begun; until [ -e /tmp/go ]; do echo tick; sleep 0.1; done; echo last; sleep 2",
+      ],
     });
-    await sleep(500);
+    const begun = () => docker.runtime.execSync(id, ["test", "-e", "/tmp/begun"], 5, patience());
+    await waitFor("the container to have begun", async () => (await begun()).exitCode === 0);
     const done = await attachTo(id);
-    await waitFor("output", () => done.stdout().includes("tick"), 10_000);
+    await waitFor("output", () => done.stdout().includes("tick"));
     await docker.runtime.execSync(id, ["touch", "/tmp/go"], 5, patience());
     assert.equal(await done.ended, 0);
     assert.match(done.stdout(), /^(tick\n)+last\n$/);
@@ -237,12 +244,11 @@ describe("streams of the docker provider, on a real daemon", { timeout: 300_000 
     const more = await run({ command: ["sh", "-c", script], stdin: true });
     const leaves = new AbortController();
     const second = await attachTo(more, { stdin: Readable.from([Buffer.from("one\n")]), signal: leaves.signal });
-    await waitFor("the answer", () => second.stdout() === "got one\n", 10_000);
+    await waitFor("the answer", () => second.stdout() === "got one\n");
     const third = await attachTo(more, { stdin: Readable.from([Buffer.from("two\n")]) });
     await waitFor(
       "both to see the next",
       () => second.stdout().endsWith("got two\n") && third.stdout() === "got two\n",
-      10_000,
     );
     leaves.abort();
     await assert.rejects(second.ended);

@@ -154,7 +154,7 @@ export function fileContract({ current, folder }: Bench): void {
     ] as const) {
       seen.length = 0;
       await host.fs.apply([change]);
-      await waitFor(`a hint of ${change.do}`, () => seen.includes(`${dir}/f`), { timeoutMs: 5000, everyMs: 5 });
+      await waitFor(`a hint of ${change.do}`, () => seen.includes(`${dir}/f`), { timeoutMs: 30_000, everyMs: 5 });
     }
     stop.abort();
     await within(watching);

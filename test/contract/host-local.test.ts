@@ -39,32 +39,34 @@ hostContract("this machine", localUnderTest);
 /** The process ID that a command wrote to a file. */
 async function pidIn(file: string): Promise<number> {
   return waitFor("a process ID", async () => Number(await readFile(file, "utf8")) || undefined, {
-    timeoutMs: 5000,
+    timeoutMs: 30_000,
     everyMs: 10,
   });
 }
 
 const gone = (pid: number) =>
-  waitFor(`the end of process ${pid}`, () => !identify(pid), { timeoutMs: 5000, everyMs: 10 });
+  waitFor(`the end of process ${pid}`, () => !identify(pid), { timeoutMs: 30_000, everyMs: 10 });
+
+/** Long enough for the commands below to have said who they are, on a busy machine too. */
+const late = { timeoutMs: 2000 };
 
 test("a command that is too late is killed with all that it started, also when it has ended itself and its child holds the output", async () => {
   await using made = await localUnderTest();
   const { host, dir } = made;
   const waits = `sleep 300 & echo $! > ${dir}/child; wait`;
-  await assert.rejects(within(host.run(["sh", "-c", waits], { timeoutMs: 500 })), { code: "deadline_exceeded" });
+  await assert.rejects(within(host.run(["sh", "-c", waits], late)), { code: "deadline_exceeded" });
   await gone(await pidIn(`${dir}/child`));
   const leaves = `sleep 301 & echo $! > ${dir}/orphan`;
-  await assert.rejects(within(host.run(["sh", "-c", leaves], { timeoutMs: 500 })), { code: "deadline_exceeded" });
+  await assert.rejects(within(host.run(["sh", "-c", leaves], late)), { code: "deadline_exceeded" });
   await gone(await pidIn(`${dir}/orphan`));
 });
 
 test("a child in a session of its own that holds the output does not hold up the caller", async () => {
   await using made = await localUnderTest();
   const { host, dir } = made;
-  await assert.rejects(
-    within(host.run(["sh", "-c", `setsid sh -c 'echo $$ > ${dir}/free; exec sleep 302' &`], { timeoutMs: 500 })),
-    { code: "deadline_exceeded" },
-  );
+  await assert.rejects(within(host.run(["sh", "-c", `setsid sh -c 'echo $$ > ${dir}/free; exec sleep 302' &`], late)), {
+    code: "deadline_exceeded",
+  });
   process.kill(await pidIn(`${dir}/free`), "SIGKILL");
 });
 

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { chmodSync, readFileSync, writeFileSync } from "node:fs";
+import { chmodSync, chownSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { must } from "../harness/processes.ts";
@@ -96,6 +96,19 @@ describe("who is who over SSH", () => {
     await rig().mustInside(["sh", "-c", "cat >> /root/.ssh/authorized_keys"], { stdin: readFileSync(`${other}.pub`) });
     await withPassphrase.run(["true"]);
     assert.doesNotMatch(logged(), /wrong-horse|open-barley|open sesame|PRIVATE KEY/);
+  });
+
+  test("a key that another user owns may be read by its group, which is how a Pod is given a Secret, and by no one else", async () => {
+    const { outside } = rig();
+    const given = join(outside, "given");
+    writeFileSync(given, readFileSync(join(outside, "id")), { mode: 0o440 });
+    const { why } = await downOf({ privateKeyFile: given });
+    assert.match(why.message, /others can read .* \(mode 440\)/);
+    chownSync(given, 65_532, 0);
+    await using host = hostOf({ privateKeyFile: given });
+    await host.run(["true"]);
+    chmodSync(given, 0o444);
+    assert.match((await downOf({ privateKeyFile: given })).why.message, /others can read .* \(mode 444\)/);
   });
 
   test("a port where nobody listens, a name that is none", async () => {

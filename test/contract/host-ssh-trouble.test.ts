@@ -112,7 +112,7 @@ describe("a target that cannot be worked on", () => {
       undo.defer(repair);
       await using host = hostOf(fields);
       const told = logged().length;
-      await assert.rejects(within(host.fs.stat("/"), 20_000), { code: "unavailable" });
+      await assert.rejects(within(host.fs.stat("/"), 40_000), { code: "unavailable" });
       const state = host.link.state();
       assert.ok(state.is === "down", state.is);
       assert.equal(state.why.reason, reason);
@@ -126,15 +126,6 @@ describe("a target that cannot be worked on", () => {
       assert.equal((await host.fs.stat("/")).kind, "directory");
       await host.fs.freeSpace("/");
     });
-
-  test("a login shell that is none of POSIX's serves as well as any", async () => {
-    await rig().mustInside(["usermod", "--shell", "/bin/tcsh", "helper"]);
-    await using undo = new AsyncDisposableStack();
-    undo.defer(async () => void (await rig().mustInside(["usermod", "--shell", "/bin/sh", "helper"])));
-    await using host = hostOf({ user: "helper" });
-    assert.equal((await host.run(["sh", "-c", "echo $0 'a  b'"])).stdout, "sh a  b\n");
-    await host.fs.freeSpace("/");
-  });
 
   test("logins that are dropped because there are too many: the reason, a remedy, and up once there are fewer", async () => {
     await rig().startSshd(["MaxStartups 1:100:1", "LoginGraceTime 0"]);
@@ -184,7 +175,7 @@ describe("a target that cannot be worked on", () => {
       await once(server, "listening");
       await using _closing = { [Symbol.asyncDispose]: async () => void server.close() };
       await using host = hostOf({ port: (server.address() as AddressInfo).port });
-      await assert.rejects(within(host.fs.stat("/"), 20_000), { code: "unavailable" });
+      await assert.rejects(within(host.fs.stat("/"), 40_000), { code: "unavailable" });
       const state = host.link.state();
       assert.ok(state.is === "down", state.is);
       assert.equal(state.why.reason, reason);
@@ -198,24 +189,20 @@ describe("a target that cannot be worked on", () => {
       await using host = hostOf();
       const lock = `${rig().dir}/lock-${sessions}`;
       await host.fs.apply([{ do: "write", path: lock, data: "" }]);
-      await using _lock = await within(acquireLocks(host, [{ path: lock }], never), 20_000);
+      await using _lock = await within(acquireLocks(host, [{ path: lock }], never));
       await using standing = new AsyncDisposableStack();
-      for (let index = 0; index < 5; index++) standing.use(await within(host.spawn(["sleep", "60"]), 20_000));
-      await within(host.fs.freeSpace("/"), 10_000);
+      for (let index = 0; index < 5; index++) standing.use(await within(host.spawn(["sleep", "60"])));
+      await within(host.fs.freeSpace("/"));
       const answers = await within(
         Promise.all(Array.from({ length: 10 }, (_, index) => host.run(["echo", String(index)]))),
-        20_000,
       );
       assert.deepEqual(
         answers.map(({ stdout }) => stdout),
         Array.from({ length: 10 }, (_, index) => `${index}\n`),
       );
-      await within(
-        assert.rejects(host.run(["sleep", "61"], { timeoutMs: 500 }), { code: "deadline_exceeded" }),
-        10_000,
-      );
+      await within(assert.rejects(host.run(["sleep", "61"], { timeoutMs: 500 }), { code: "deadline_exceeded" }));
       const left = async () => (await rig().inside(["pgrep", "-f", "^sleep 61"])).code !== 0;
-      await waitFor("the late command to be killed", left, { timeoutMs: 10_000 });
+      await waitFor("the late command to be killed", left);
     });
 
   test("thirty commands at once beside a watch: those beyond the sessions there are wait their turn, which the log says", async () => {
@@ -233,9 +220,9 @@ describe("a target that cannot be worked on", () => {
       await using child = await host.spawn(["sh", "-c", `sleep 1; exit ${index}`]);
       return await child.exited;
     });
-    await within(host.run(["true"]), 20_000);
+    await within(host.run(["true"]));
     assert.deepEqual(
-      await within(Promise.all(commands), 40_000),
+      await within(Promise.all(commands), 60_000),
       Array.from({ length: 30 }, (_, index) => index),
     );
     const state = host.link.state();

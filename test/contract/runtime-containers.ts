@@ -24,7 +24,7 @@ function lifeContract(current: () => RuntimeUnderTest): void {
     const annotations = { "io.kubernetes.container.restartCount": "2" };
     const id = await pods.create(sandboxId, config, {
       metadata: { name: "main", attempt: 2 },
-      command: ["sh", "-c", "sleep 0.3; exit 3"],
+      command: ["sh", "-c", "sleep 2; exit 3"],
       labels,
       annotations,
       logPath: "main/2.log",

@@ -1,7 +1,7 @@
 import { test } from "node:test";
 import { runtimeContract } from "./runtime.ts";
 import { killedContract, onRig } from "./runtime-killed.ts";
-import { startRuntimeRig } from "./runtime-rig.ts";
+import { startRuntimeRig } from "../harness/runtime-rig.ts";
 import { sshTargetOn } from "./ssh-runtime.ts";
 
 async function underTest(name: string) {

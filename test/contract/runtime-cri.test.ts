@@ -5,7 +5,7 @@ import { createLogger } from "../../src/lib/log.ts";
 import type { Runtime } from "../../src/seams/runtime.ts";
 import { runtimeContract } from "./runtime.ts";
 import { killedContract, onRig } from "./runtime-killed.ts";
-import { type RuntimeRig, startRuntimeRig } from "./runtime-rig.ts";
+import { type RuntimeRig, startRuntimeRig } from "../harness/runtime-rig.ts";
 
 function runtimeOn(rig: RuntimeRig): Runtime {
   const { containerdSocket } = rig.layout;

@@ -1,6 +1,6 @@
 import { type DockerSettings, writeDockerConfig } from "../harness/docker.ts";
 import { type Finished, type RunOptions, run } from "../harness/processes.ts";
-import { type RuntimeRig, startRuntimeRig } from "./runtime-rig.ts";
+import { type RuntimeRig, startRuntimeRig } from "../harness/runtime-rig.ts";
 
 /** A Docker Engine with registries of its own, in a network and a mount namespace of its own. */
 export interface DockerRig extends RuntimeRig {

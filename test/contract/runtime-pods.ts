@@ -103,14 +103,10 @@ export function podsOf({ runtime, image, logDirectory }: RuntimeUnderTest): Pods
       return { sandboxId, containerId, config };
     },
     until: (containerId, state) =>
-      waitFor(
-        `container in state ${state}`,
-        async () => {
-          const { status } = await runtime.containerStatus(containerId, patience());
-          return status?.state === state && status;
-        },
-        20_000,
-      ),
+      waitFor(`container in state ${state}`, async () => {
+        const { status } = await runtime.containerStatus(containerId, patience());
+        return status?.state === state && status;
+      }),
     async [Symbol.asyncDispose]() {
       for (const id of made) {
         await gone(runtime.stopPodSandbox(id, patience()));

@@ -38,18 +38,14 @@ export function streamContract(current: () => RuntimeUnderTest): void {
     const stop = new AbortController();
     const seen: RuntimeEvent[] = [];
     const listening = listen(runtime.events(stop.signal), seen);
-    await waitFor("the event stream to stand", () => seen.length > 0, 10_000);
+    await waitFor("the event stream to stand", () => seen.length > 0);
     assert.deepEqual(seen[0], { is: "listening" });
     const { containerId } = await pods.runOne(["sh", "-c", "sleep 0.2; exit 1"]);
-    await waitFor(
-      "an event that names the container",
-      () => seen.some((event) => event.is === "changed" && event.containerId === containerId),
-      10_000,
+    await waitFor("an event that names the container", () =>
+      seen.some((event) => event.is === "changed" && event.containerId === containerId),
     );
-    await waitFor(
-      "the event of its exit",
-      () => seen.some((event) => event.is === "changed" && event.containerId === containerId && event.exited === true),
-      10_000,
+    await waitFor("the event of its exit", () =>
+      seen.some((event) => event.is === "changed" && event.containerId === containerId && event.exited === true),
     );
     stop.abort();
     await listening;
@@ -63,13 +59,11 @@ export function streamContract(current: () => RuntimeUnderTest): void {
     const stop = new AbortController();
     const seen: RuntimeEvent[] = [];
     const listening = listen(runtime.events(stop.signal), seen);
-    await waitFor("the event stream to stand", () => seen.length > 0, 10_000);
+    await waitFor("the event stream to stand", () => seen.length > 0);
     await runtime.execSync(containerId, ["true"], 10, patience());
     await runtime.stopContainer(containerId, 0, patience());
-    await waitFor(
-      "the event of the container's exit",
-      () => seen.some((event) => event.is === "changed" && event.exited === true),
-      10_000,
+    await waitFor("the event of the container's exit", () =>
+      seen.some((event) => event.is === "changed" && event.exited === true),
     );
     assert.equal(
       seen.filter((event) => event.is === "changed" && event.containerId === containerId && event.exited === true)

@@ -5,7 +5,7 @@ import type { Target } from "../../src/seams/provider.ts";
 import { agentAddresses } from "../harness/agent-machine.ts";
 import { runtimeDaemons } from "../harness/runtime-daemon.ts";
 import { sshSettings } from "../harness/sshd.ts";
-import type { RuntimeRig } from "./runtime-rig.ts";
+import type { RuntimeRig } from "../harness/runtime-rig.ts";
 import { openWayIn } from "./way-in.ts";
 
 /** A rig as the ssh provider's target, reached through the rig's sshd only. Disposing of it leaves the rig. */

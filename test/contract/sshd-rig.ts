@@ -150,7 +150,7 @@ export async function startSshdRig(name: string, options: SshdRigOptions = {}): 
           if (daemon.exitCode !== null) throw new Hopeless(`sshd ended: ${log}`);
           return (await inside(["sh", "-c", `ss -Hltn sport = :${sshPort} | grep -q .`])).code === 0;
         },
-        { timeoutMs: 10_000, everyMs: 30 },
+        { timeoutMs: 30_000, everyMs: 30 },
       );
     },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),

@@ -1,7 +1,7 @@
 import type { Readable } from "node:stream";
 
-/** A promise that must settle soon. */
-export async function within<T>(work: Promise<T>, ms = 5000): Promise<T> {
+/** A promise that must settle: soon, on a machine that is not busy. */
+export async function within<T>(work: Promise<T>, ms = 30_000): Promise<T> {
   const late = Promise.withResolvers<never>();
   const timer = setTimeout(() => late.reject(new Error(`not settled within ${ms} ms`)), ms);
   try {

@@ -73,14 +73,16 @@ export function startGraftlet(
 }
 
 /** Starts graftlet from source on the agent's machine with no flags but these, and waits for nothing.
- *  @param name of its log. */
+ *  @param name of its log.
+ *  @param program its first file, from the project's folder. */
 export async function startGraftletWith(
-  cluster: Cluster,
+  cluster: Pick<Cluster, "layout" | "spawnAtAgent">,
   name: string,
   args: readonly string[],
   env: Readonly<Record<string, string>>,
+  program = "src/main.ts",
 ): Promise<Agent> {
-  const argv = [process.execPath, ...nodeFlags, join(import.meta.dirname, "..", "..", "src/main.ts"), ...args];
+  const argv = [process.execPath, ...nodeFlags, join(import.meta.dirname, "..", "..", program), ...args];
   const logFile = join(cluster.layout.logs, `graftlet-${name}.log`);
   const spawned = await spawnAgent(cluster.spawnAtAgent, argv, logFile, env);
   return agentOf(cluster.layout.kubeletRoot, name, spawned, logFile);

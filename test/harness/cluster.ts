@@ -2,16 +2,17 @@ import type { ChildProcess } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { buildImages } from "../cluster/images/build.ts";
+import { type ImageReference, openRegistryStore } from "../cluster/images/registry-store.ts";
 import { privateImageName } from "../cluster/images/catalog.ts";
 import { agentAddresses, agentMachineArgv } from "./agent-machine.ts";
 import { bringUp } from "./bring-up.ts";
 import { createDaemons, type Daemons } from "./daemons.ts";
 import { startKeeper } from "./keeping.ts";
-import { apiServerUrl } from "./control-plane.ts";
+import { apiServerUrl, auditAccounts } from "./control-plane.ts";
 import { type Kubectl, kubectlOf } from "./kubectl.ts";
 import { writeNodeKubeconfig } from "./kubeconfig.ts";
 import { addresses, insideArgv, privateRegistryHost } from "./namespaces.ts";
-import { type Finished, type ProcessId, run, type RunOptions, start, type StartOptions } from "./processes.ts";
+import { type Finished, must, type ProcessId, run, type RunOptions, start, type StartOptions } from "./processes.ts";
 import { privateUser } from "./registry.ts";
 import { isRemote, providerUnderTest, runtimeDaemons, type ProviderName } from "./runtime-daemon.ts";
 import { disown, isHeld, layoutOf, type Layout, readState, takeLease } from "./state.ts";
@@ -28,8 +29,17 @@ export interface ClusterOptions {
   readonly nodeName?: string;
   /** What its machine runs pods with; the provider under test unless given. */
   readonly provider?: ProviderName;
+  /** An image that its registries serve beside those of the catalog. */
+  readonly image?: ServedImage;
+  /** A namespace of which the API server writes down what its service accounts ask, into `auditLog`. */
+  readonly audited?: string;
   /** Progress in sentences; nobody hears them unless given. */
   readonly say?: (line: string) => void;
+}
+
+/** An archive of `docker save`, and where a registry serves it. */
+export interface ServedImage extends ImageReference {
+  readonly archive: string;
 }
 
 /** A user of a registry. */
@@ -100,10 +110,12 @@ export async function startCluster(options: ClusterOptions): Promise<Cluster> {
   const { nodeName = "node-1", provider = providerUnderTest(), say = () => {} } = options;
   const layout = layoutOf(clusterName(options.name, provider));
   const tools = await findTools(say);
-  const images = await buildImages(tools, say);
+  const catalog = await buildImages(tools, say);
   await lease(layout, { nodeName, provider, privatePassword: randomBytes(9).toString("base64url") });
   const keeper = await startKeeper(layout);
   try {
+    if (options.audited) auditAccounts(layout, options.audited);
+    const images = options.image ? await storeWith(options.image, catalog, layout) : catalog;
     const holder = await bringUp({ layout, tools, images, say });
     const end = async (): Promise<void> => {
       await tearDown(layout);
@@ -140,6 +152,14 @@ export async function openCluster(name: string): Promise<Cluster> {
   if (!holder || !isHeld(layout))
     throw new Error(`no cluster ${name} is up: start it with "node test/cluster/cluster.ts up --name ${name}"`);
   return clusterOf({ layout, tools: await findTools(() => {}), holder, end: async () => {}, release: () => {} });
+}
+
+/** The catalog's store with one image more, below the cluster's folder. */
+async function storeWith(image: ServedImage, catalog: string, layout: Layout): Promise<string> {
+  const store = join(layout.dir, "images");
+  await must(["cp", "--archive", "--symbolic-link", catalog, store]);
+  await openRegistryStore(store).addArchive(image, image.archive);
+  return store;
 }
 
 async function lease(layout: Layout, first: Parameters<typeof takeLease>[1]): Promise<void> {

@@ -45,15 +45,15 @@ const settledSettings: Readonly<Record<string, string>> = {
 };
 
 /** Makes the cluster's network namespace: a loopback, the node's address, a default route, forwarding. */
-export async function createNetwork(layout: Layout): Promise<void> {
+export async function createNetwork(layout: Layout, address: string = addresses.node): Promise<void> {
   await must(["ip", "netns", "add", layout.netnsName]);
   const script = `
     ip link set lo up
     ip link add node0 type veth peer name uplink0
     ip link set uplink0 up
-    ip addr add ${addresses.node}/${addresses.nodePrefix} dev node0
+    ip addr add ${address}/${addresses.nodePrefix} dev node0
     ip link set node0 up
-    ip route add default via 10.10.0.254 dev node0
+    ip route add default via ${address.replace(/\d+$/, "254")} dev node0
     echo 1 > /proc/sys/net/ipv4/ip_forward
     if [ -e /proc/sys/net/bridge/bridge-nf-call-iptables ]; then echo 1 > /proc/sys/net/bridge/bridge-nf-call-iptables; fi`;
   await must(["nsenter", `--net=${layout.netns}`, "sh", "-ec", script]);

@@ -182,14 +182,9 @@ describe("what is not served is held, by name, and nothing of it starts", { conc
       "spec.volumes[0].persistentVolumeClaim (volumes of this type are not served yet)",
     ],
     [
-      "liveness",
-      { containers: [{}, { name: "second", livenessProbe: probe }] },
-      "spec.containers[1].livenessProbe (liveness probes are not run yet)",
-    ],
-    [
-      "startup",
-      { containers: [{ startupProbe: probe, lifecycle: { postStart: probe } }] },
-      "spec.containers[0].lifecycle.postStart (lifecycle hooks are not run yet), spec.containers[0].startupProbe (startup probes are not run yet)",
+      "several",
+      { containers: [{}, { name: "second", lifecycle: { postStart: probe, preStop: probe } }] },
+      "spec.containers[1].lifecycle.postStart (lifecycle hooks are not run yet), spec.containers[1].lifecycle.preStop (lifecycle hooks are not run yet)",
     ],
   ];
   for (const [name, spec, fields] of cases) {

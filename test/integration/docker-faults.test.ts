@@ -20,7 +20,7 @@ const ready = /^True KubeletReady /;
 /** The API server shows times to the second. */
 const startOf = (pod: Pod): string | undefined => statusOf(pod)?.state?.running?.startedAt;
 
-describe("the Docker Engine is killed and started again under 20 pods", { timeout: 400_000 }, () => {
+describe("the Docker Engine is killed and started again under 20 pods", { timeout: 600_000 }, () => {
   const steady = named("steady", 14);
   const probed = named("probed", 4);
   const names = [...steady, ...probed, "on-host", "pair"];
@@ -52,7 +52,7 @@ describe("the Docker Engine is killed and started again under 20 pods", { timeou
       "processes of pods ended with the daemon",
     );
     await engine.start();
-    const recovered = await untilReadiness(cluster, ready, 20_000);
+    const recovered = await untilReadiness(cluster, ready);
     t.diagnostic(`NotReady after ${Math.round(noticed)} ms, Ready again ${Math.round(recovered)} ms after the start`);
 
     await Promise.all(names.map((name) => pods.ready(name)));
@@ -88,7 +88,7 @@ describe("the Docker Engine is killed and started again under 20 pods", { timeou
     await pods.remove("leaver");
     await sleep(60_000 - (performance.now() - frozen));
     cluster.signalRuntime("SIGCONT");
-    const recovered = await untilReadiness(cluster, ready, 20_000);
+    const recovered = await untilReadiness(cluster, ready);
     t.diagnostic(`NotReady after ${Math.round(noticed)} ms, Ready again ${Math.round(recovered)} ms after the thaw`);
 
     await Promise.all([
@@ -116,7 +116,7 @@ describe("the Docker Engine is killed and started again under 20 pods", { timeou
   }
 });
 
-describe("the Docker Engine is killed and started again without live-restore", { timeout: 300_000 }, () => {
+describe("the Docker Engine is killed and started again without live-restore", { timeout: 600_000 }, () => {
   /** Ends in peace when asked to. */
   const peaceful = "trap 'exit 0' TERM; sleep infinity & wait";
   /** The first process of a container hears no signal that it has no trap for: the daemon kills it. */
@@ -182,7 +182,7 @@ describe("the Docker Engine is killed and started again without live-restore", {
     assert.equal(statusOf(deafOnFailure)?.lastState?.terminated?.exitCode, 137);
     t.diagnostic(`the last pod ran again ${Math.round(performance.now() - since)} ms after the daemon was killed`);
     await Promise.all(restarted.filter((name) => name !== "half-done").map((name) => pods.ready(name)));
-    await untilReadiness(cluster, ready, 20_000);
+    await untilReadiness(cluster, ready);
     // What is to happen once has time to happen twice: the first back-off of a crash loop is ten seconds.
     const settled = await invariants.standing(...restarted);
     await sleep(15_000);
@@ -216,7 +216,7 @@ describe("the Docker Engine is killed and started again without live-restore", {
 
 /** A container whose readiness is probed each second, by one of three kinds of probe. */
 function probedBy(index: number): ContainerDraft {
-  const often = { periodSeconds: 1 };
+  const often = { periodSeconds: 1, timeoutSeconds: 20 };
   if (index % 3 === 0)
     return shell("echo ready; exec sleep infinity", { readinessProbe: { exec: { command: ["true"] }, ...often } });
   const server = { image: images.agnhost, command: ["/agnhost", "netexec"] };

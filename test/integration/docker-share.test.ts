@@ -10,7 +10,7 @@ import { signalProcess, identify } from "../harness/processes.ts";
 import { isRemote } from "../harness/runtime-daemon.ts";
 
 // Two nodes on one Docker Engine: each has folders, a cgroup, a network and ports of its own, and its own pods only.
-describe("two nodes share a Docker Engine", { timeout: 300_000 }, () => {
+describe("two nodes share a Docker Engine", { timeout: 600_000 }, () => {
   let lab: DockerLab;
   let second: Agent;
   let folder: string;

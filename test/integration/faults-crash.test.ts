@@ -13,7 +13,7 @@ import type { Pod } from "../../src/objects.ts";
 const image = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1";
 
 // graftlet is killed at fixed points of what it does. A proxy between it and the runtime makes the points exact.
-describe("graftlet killed", { timeout: 600_000 }, () => {
+describe("graftlet killed", { timeout: 900_000 }, () => {
   const { moments, startProxy } = particulars[providerUnderTest()];
   let cluster: Cluster;
   let proxy: RuntimeProxy;
@@ -28,7 +28,12 @@ describe("graftlet killed", { timeout: 600_000 }, () => {
   };
   const killAgent = () => agent.kill("SIGKILL");
   const until = (name: string, condition: string) =>
-    cluster.mustKubectl(["wait", `--for=${condition}`, `pod/${name}`, "--timeout=30s"]);
+    cluster.mustKubectl(["wait", `--for=${condition}`, `pod/${name}`, "--timeout=60s"], { timeoutMs: 90_000 });
+  /** Ready, and able to hear that it is to end. */
+  const untilStarted = async (name: string) => {
+    await until(name, "condition=Ready");
+    await cluster.waitFor(`${name} to have begun`, async () => (await startsOf(cluster, name)).runs.length === 1);
+  };
 
   before(async () => {
     cluster = await startCluster({ name: "faults-crash" });
@@ -55,10 +60,10 @@ describe("graftlet killed", { timeout: 600_000 }, () => {
       await cluster.apply(podThatCounts(cluster, name));
       await killed;
       await startAgent();
-      await until(name, "condition=Ready");
+      await untilStarted(name);
       await invariants.hold(standing);
       assert.deepEqual(await startsOf(cluster, name), { runs: ["started"], restartCount: 0 });
-      await cluster.mustKubectl(["delete", "pod", name, "--timeout=30s"]);
+      await cluster.mustKubectl(["delete", "pod", name, "--timeout=60s"], { timeoutMs: 90_000 });
       await invariants.hold(standing);
     });
   }
@@ -67,7 +72,7 @@ describe("graftlet killed", { timeout: 600_000 }, () => {
     it(`${moment} of a pod's end: the next one finishes the end`, async () => {
       const name = moment.replace(" ", "-").toLowerCase();
       await cluster.apply(podThatCounts(cluster, name));
-      await until(name, "condition=Ready");
+      await untilStarted(name);
       const standing = await invariants.standing("bystander");
       const killed = proxy.stopAt(moment, killAgent);
       await cluster.mustKubectl(["delete", "pod", name, "--wait=false"]);
@@ -81,7 +86,7 @@ describe("graftlet killed", { timeout: 600_000 }, () => {
 
   it("before the API object's delete: the next one deletes it", async () => {
     await cluster.apply([podThatCounts(cluster, "kept"), ...noDeletionOf("kept")]);
-    await until("kept", "condition=Ready");
+    await untilStarted("kept");
     const standing = await invariants.standing("bystander");
     // Asked until it binds: a policy takes a moment to be in force.
     await cluster.waitFor("the policy to refuse nodes", async () =>
@@ -99,9 +104,7 @@ describe("graftlet killed", { timeout: 600_000 }, () => {
       ),
     );
     await cluster.mustKubectl(["delete", "pod", "kept", "--wait=false"]);
-    await cluster.waitFor("graftlet to try to delete the object", () => /kept for the test/.test(agent.log()), {
-      timeoutMs: 30_000,
-    });
+    await cluster.waitFor("graftlet to try to delete the object", () => /kept for the test/.test(agent.log()));
     await killAgent();
     assert.equal((await cluster.get<Pod>("pod", "kept"))?.status?.phase, "Succeeded");
     await cluster.mustKubectl(["delete", "validatingadmissionpolicybindings,validatingadmissionpolicies", "kept"]);

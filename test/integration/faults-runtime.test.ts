@@ -34,7 +34,7 @@ const crashing = shell("sleep 1; exit 3");
 const named = (prefix: string, count: number): string[] =>
   Array.from({ length: count }, (_, index) => `${prefix}-${index}`);
 
-describe("the runtime is killed and started again under 20 pods", { timeout: 180_000 }, () => {
+describe("the runtime is killed and started again under 20 pods", { timeout: 400_000 }, () => {
   const steady = named("steady", 9);
   const probed = named("probed", 3);
   const loops = named("loop", 4);
@@ -42,7 +42,7 @@ describe("the runtime is killed and started again under 20 pods", { timeout: 180
 
   before(async () => {
     const { pods } = lab;
-    const readinessProbe = { exec: { command: ["true"] }, periodSeconds: 1 };
+    const readinessProbe = { exec: { command: ["true"] }, periodSeconds: 1, timeoutSeconds: 20 };
     const drafts: [string, SpecDraft][] = [
       ...steady.map((name, index): [string, SpecDraft] => [
         name,
@@ -62,11 +62,22 @@ describe("the runtime is killed and started again under 20 pods", { timeout: 180
 
   test("what runs is not touched, what ends meanwhile is reported, what was to be started or stopped is", async () => {
     const { cluster, pods } = lab;
+    const ends = join(cluster.layout.dir, "ends");
+    mkdirSync(ends);
+    const task = shell("until test -e /ends/now; do sleep 0.2; done; sleep 1", {
+      volumeMounts: [{ name: "ends", mountPath: "/ends" }],
+    });
     const quiet = [...steady, ...probed];
     const standing = await invariants.standing(...quiet);
     const seen = new Map(quiet.map((name) => [name, pods.history(name).length]));
     await Promise.all(
-      tasks.map((name) => pods.create(name, { restartPolicy: "Never", containers: [shell("sleep 5")] })),
+      tasks.map((name) =>
+        pods.create(name, {
+          restartPolicy: "Never",
+          volumes: [{ name: "ends", hostPath: { path: ends } }],
+          containers: [task],
+        }),
+      ),
     );
     const [victim] = await Promise.all([
       pods.ready("victim"),
@@ -75,17 +86,14 @@ describe("the runtime is killed and started again under 20 pods", { timeout: 180
     const late = pods.create("late", {});
 
     await cluster.killRuntime();
+    writeFileSync(join(ends, "now"), "");
     await must(["kill", "-9", String(firstProcess(cluster, victim))]);
     const killedAt = Math.floor(Date.now() / 1000);
     await late;
     await pods.remove("leaver");
     await pods.create("later", {});
     // The tasks end, the crash loops come round, and probes are due several times.
-    await cluster.waitFor(
-      "eight seconds without a runtime",
-      () => Math.floor(Date.now() / 1000) >= killedAt + 8,
-      20_000,
-    );
+    await cluster.waitFor("eight seconds without a runtime", () => Math.floor(Date.now() / 1000) >= killedAt + 8);
     await cluster.startRuntime();
 
     const [restarted] = await Promise.all([
@@ -105,7 +113,7 @@ describe("the runtime is killed and started again under 20 pods", { timeout: 180
       [1, 137, containerId(victim)],
     );
     assert.ok(
-      Math.abs(seconds(main?.lastState?.terminated?.finishedAt) - killedAt) <= 1,
+      Math.abs(seconds(main?.lastState?.terminated?.finishedAt) - killedAt) <= 4,
       `ended at ${main?.lastState?.terminated?.finishedAt}, was killed at ${new Date(killedAt * 1000).toISOString()}`,
     );
     await invariants.hold(standing);
@@ -126,7 +134,7 @@ describe("the runtime is killed and started again under 20 pods", { timeout: 180
   });
 });
 
-describe("what is missing is named, and the pod starts when it appears", { timeout: 180_000, concurrency: 4 }, () => {
+describe("what is missing is named, and the pod starts when it appears", { timeout: 400_000, concurrency: 4 }, () => {
   let standing: Awaited<ReturnType<Invariants["standing"]>>;
   before(async () => {
     const { pods } = lab;
@@ -222,7 +230,7 @@ describe("what is missing is named, and the pod starts when it appears", { timeo
   });
 });
 
-test("no secret is in the log, whatever happened and however much is logged", { timeout: 120_000 }, async () => {
+test("no secret is in the log, whatever happened and however much is logged", { timeout: 300_000 }, async () => {
   const { agent, cluster, pods } = lab;
   const { server, username, password } = cluster.privateCredentials;
   const pullSecret = (name: string, word: string): object => ({

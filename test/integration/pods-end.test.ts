@@ -76,11 +76,10 @@ describe("a pod's end", { concurrency: 4 }, () => {
     } = await pods.ready("forced");
     await cluster.mustKubectl(["delete", "pod", "forced", "--force", "--grace-period=0", "--wait=false"]);
     await assert.rejects(pods.api.get("/api/v1/namespaces/default/pods/forced"), isNotFound);
-    await cluster.waitFor("the processes of the forced pod to end", () => processesOf(uid).length === 0, 30_000);
+    await cluster.waitFor("the processes of the forced pod to end", () => processesOf(uid).length === 0);
     await cluster.waitFor(
       "the directory of the forced pod to go",
       () => !existsSync(join(cluster.layout.kubeletRoot, "pods", uid)),
-      30_000,
     );
   });
 

@@ -13,7 +13,8 @@ before(async () => {
 });
 after(() => lab?.[Symbol.asyncDispose]());
 
-const quick = { periodSeconds: 1, failureThreshold: 1 };
+/** Asked often, and patiently: on a busy machine a command may take its time. */
+const quick = { periodSeconds: 1, failureThreshold: 1, timeoutSeconds: 20 };
 const isReady = (pod: Pod): boolean => condition(pod, "Ready")?.status === "True";
 
 /** A pod whose readiness hangs on the file /work/up, which the test makes and removes on the machine. */
@@ -60,6 +61,71 @@ async function flips(
   );
   await pods.event(name, "Unhealthy", why);
 }
+
+const restarted = (pod: Pod): boolean => (statusOf(pod)?.restartCount ?? 0) > 0;
+
+describe("liveness and startup", { concurrency: 4 }, () => {
+  test("a container that is not alive is killed with the probe's grace, and started again", async () => {
+    const { pods } = lab;
+    await pods.create("hung", {
+      terminationGracePeriodSeconds: 60,
+      containers: [
+        shell("trap : TERM; touch /tmp/alive; sleep 3; rm /tmp/alive; while :; do sleep 1; done", {
+          livenessProbe: {
+            exec: { command: ["cat", "/tmp/alive"] },
+            ...quick,
+            failureThreshold: 2,
+            terminationGracePeriodSeconds: 2,
+          },
+        }),
+      ],
+    });
+    const pod = await pods.until("hung", "to be restarted", restarted);
+    const ended = statusOf(pod)?.lastState?.terminated;
+    assert.equal(ended?.exitCode, 137, "it does not listen to SIGTERM");
+    const ranMs = Date.parse(ended?.finishedAt ?? "") - Date.parse(ended?.startedAt ?? "");
+    assert.ok(ranMs >= 5_000 && ranMs < 55_000, `it ran ${ranMs} ms: the pod's own grace is a minute`);
+    await pods.event("hung", "Unhealthy", /^Liveness probe failed: cat: .*No such file or directory/);
+    await pods.event("hung", "Killing", "Container main failed liveness probe, will be restarted");
+  });
+
+  test("where the policy forbids a restart a container that is not alive ends its pod", async () => {
+    const { pods } = lab;
+    const livenessProbe = { ...quick, exec: { command: ["false"] } };
+    await pods.create("mortal", { restartPolicy: "Never", containers: [{ livenessProbe }] });
+    await pods.until("mortal", "to have failed", ({ status }) => status?.phase === "Failed");
+    assert.ok(!pods.history("mortal").some(restarted));
+  });
+
+  test("until a container has started nothing else is asked; then it is Ready and lives by its liveness probe", async () => {
+    const { pods } = lab;
+    const asks = (file: string) => ({ ...quick, exec: { command: ["cat", file] } });
+    await pods.create("slow-start", {
+      containers: [
+        shell("sleep 5; touch /tmp/up; exec sleep infinity", {
+          startupProbe: { ...asks("/tmp/up"), failureThreshold: 60 },
+          livenessProbe: asks("/tmp/up"),
+          readinessProbe: asks("/tmp/up"),
+        }),
+      ],
+    });
+    const ready = await pods.ready("slow-start");
+    assert.deepEqual([statusOf(ready)?.started, statusOf(ready)?.restartCount], [true, 0]);
+    const before = pods.history("slow-start").filter((pod) => statusOf(pod)?.state?.running && !isReady(pod));
+    assert.ok(before.some((pod) => statusOf(pod)?.started === false));
+    const told = (await pods.events("slow-start")).filter(({ reason }) => reason === "Unhealthy");
+    assert.ok(told.length > 0 && told.every(({ message }) => message?.startsWith("Startup probe failed: ")));
+  });
+
+  test("a container that does not start in time is killed and started again", async () => {
+    const { pods } = lab;
+    const startupProbe = { ...quick, failureThreshold: 3, tcpSocket: { port: 9 } };
+    await pods.create("stuck", { containers: [shell("exec sleep infinity", { startupProbe })] });
+    await pods.until("stuck", "to be restarted", restarted);
+    await pods.event("stuck", "Killing", "Container main failed startup probe, will be restarted");
+    assert.ok(!pods.history("stuck").some((pod) => statusOf(pod)?.started));
+  });
+});
 
 describe("readiness", { concurrency: 4 }, () => {
   test("by a command, and a Service sends traffic accordingly", async () => {

@@ -18,7 +18,7 @@ import { targetTraces } from "../harness/target-traces.ts";
 /** Where what precious stands in for lies on the target, with a mount of its own. */
 const preciousOf = ({ layout }: Cluster) => join(layout.dir, "precious");
 
-describe("graftlet remove", { timeout: 420_000 }, () => {
+describe("graftlet remove", { timeout: 800_000 }, () => {
   let cluster: Cluster;
   let agent: Agent;
   /** The command line that the node was started with, from the flags on, and what comes before. */

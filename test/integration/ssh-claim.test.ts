@@ -11,7 +11,7 @@ import { cutSsh } from "../harness/ssh-way.ts";
 import type { Pod } from "../../src/objects.ts";
 
 // Who owns a target that is reached over SSH: locks there die with the link, and agents meet there though neither listens there.
-describe("one target over SSH, and more than one who wants it", { timeout: 300_000 }, () => {
+describe("one target over SSH, and more than one who wants it", { timeout: 600_000 }, () => {
   let lab: Lab;
   let steady: Pod;
   before(async () => {

@@ -46,7 +46,7 @@ async function live(name: string): Promise<Readonly<Record<"ready" | "exec" | "l
   return { ready: exec + ready, exec, log, gone: lap() };
 }
 
-describe("a network that is bad in other ways than being cut", { timeout: 300_000 }, () => {
+describe("a network that is bad in other ways than being cut", { timeout: 600_000 }, () => {
   test("a hundredth of all packets is lost each way: pods live, and 64 MiB come whole through exec", async () => {
     const { cluster, pods } = lab;
     await pods.create("blob", {
@@ -79,10 +79,10 @@ describe("a network that is bad in other ways than being cut", { timeout: 300_00
   for (const deaf of ["agent", "target"] as const)
     test(`a link of which one half is dead, ${deaf} hears nothing: the node says so within 15 s, and heals`, async () => {
       await using deafness = await deafenToSsh(lab.cluster, deaf);
-      const down = await lab.nodeSays("False", "LinkDown", 20_000);
+      const down = await lab.nodeSays("False", "LinkDown", 30_000);
       assert.match(down.message, /^the connection to root@\S+ is lost: it no longer answers\. /);
       await deafness.mend();
-      const up = await lab.nodeSays("True", "KubeletReady", 40_000);
+      const up = await lab.nodeSays("True", "KubeletReady");
       console.log(`${deaf} deaf: NotReady after ${down.ms} ms; mended: Ready after ${up.ms} ms`);
       assert.ok(down.ms < 16_000);
       await lab.steadyStands();
@@ -103,13 +103,13 @@ describe("a network that is bad in other ways than being cut", { timeout: 300_00
     });
 });
 
-describe("graftlet's machine dies", { timeout: 120_000 }, () => {
+describe("graftlet's machine dies", { timeout: 400_000 }, () => {
   test("once sshd has noticed, by its own settings, a successor works on, and the pods have run on", async () => {
     const { cluster } = lab;
     await cluster.killSshd();
-    await lab.nodeSays("False", "LinkDown", 20_000);
+    await lab.nodeSays("False", "LinkDown", 30_000);
     await cluster.startSshd(["ClientAliveInterval 3", "ClientAliveCountMax 2"]);
-    await lab.nodeSays("True", "KubeletReady", 30_000);
+    await lab.nodeSays("True", "KubeletReady");
     // All connections that it makes are there by then: sshd gives one that does not log in two minutes.
     await live("before");
     await using abandoned = await abandonSsh(cluster);
@@ -119,17 +119,17 @@ describe("graftlet's machine dies", { timeout: 120_000 }, () => {
     const alive = () => old.filter((id) => isAlive(id)).length;
     assert.ok(alive() > 1);
     await lab.start({ untilReady: false });
-    await cluster.waitFor("sshd to have noticed", () => alive() === 1, 30_000);
+    await cluster.waitFor("sshd to have noticed", () => alive() === 1);
     await live("after");
     await lab.steadyStands();
     await abandoned.mend();
     await cluster.killSshd();
     await cluster.startSshd();
-    await lab.nodeSays("True", "KubeletReady", 30_000);
+    await lab.nodeSays("True", "KubeletReady");
   });
 });
 
-describe("a key that is taken away", { timeout: 120_000 }, () => {
+describe("a key that is taken away", { timeout: 300_000 }, () => {
   test("the node says so, no pod is lost, and once the key is back it heals by itself", async () => {
     const { cluster } = lab;
     const file = join(cluster.layout.ssh, "authorized_keys");
@@ -140,7 +140,7 @@ describe("a key that is taken away", { timeout: 120_000 }, () => {
       await lab.steadyStands();
       await cluster.killSshd();
       await cluster.startSshd();
-      const { message } = await lab.nodeSays("False", "LoginRefused", 30_000);
+      const { message } = await lab.nodeSays("False", "LoginRefused");
       assert.match(message, /refused the login: add the public key of \S+ to ~root\/\.ssh\/authorized_keys/);
     } finally {
       writeFileSync(file, keys);
@@ -150,7 +150,7 @@ describe("a key that is taken away", { timeout: 120_000 }, () => {
   });
 });
 
-describe("a target that boots", { timeout: 180_000 }, () => {
+describe("a target that boots", { timeout: 400_000 }, () => {
   test("event Rebooted; pods are started once, in the order of their init containers; what ended for good stays ended", async () => {
     const { cluster, pods } = lab;
     const note = (word: string) => shell(`echo ${word} >> /notes/all`, { volumeMounts });
@@ -178,7 +178,7 @@ describe("a target that boots", { timeout: 180_000 }, () => {
     ]);
     const steady = await pods.ready("steady");
     await switchOff(cluster);
-    await lab.nodeSays("False", "LinkDown", 20_000);
+    await lab.nodeSays("False", "LinkDown", 30_000);
     const { bootId } = await switchOn(cluster);
     const again = await pods.until("ordered", "to run again", (pod) => statusOf(pod)?.restartCount === 1, 90_000);
     assert.notEqual(containerId(again), containerId(before));

@@ -25,13 +25,13 @@ after(async () => {
 function endIn(state: ContainerState | undefined, at: number): NonNullable<ContainerState["terminated"]> {
   const end = state?.terminated;
   assert.ok(end);
-  assert.ok(Math.abs(secondsOf(end.finishedAt) - at) < 2, `ended at ${at}: ${end.finishedAt}`);
+  assert.ok(Math.abs(secondsOf(end.finishedAt) - at) < 5, `ended at ${at}: ${end.finishedAt}`);
   return end;
 }
 
 const secondsOf = (text: string | undefined): number => Date.parse(text ?? "") / 1000;
 
-describe("graftlet on one machine, its pods on another", { timeout: 420_000 }, () => {
+describe("graftlet on one machine, its pods on another", { timeout: 800_000 }, () => {
   test("graftlet sees nothing of the target but through SSH; the node's address is its own, the pods' host is the target", async () => {
     const { cluster } = lab;
     const root = `/proc/${lab.agent().pid}/root`;
@@ -96,7 +96,7 @@ describe("graftlet on one machine, its pods on another", { timeout: 420_000 }, (
     const last = await lab.ready();
     assert.deepEqual([last?.status, last?.reason], ["False", "LinkDown"]);
     assert.equal(follower.stdout(), heard);
-    await session.ended(1_000);
+    await session.ended(5_000);
     for (const name of ["steady", "victim", "task", "counter", "leaver"]) {
       const pod = pods.history(name).at(-1);
       assert.deepEqual([name, pod?.status?.phase, pod && statusOf(pod)?.restartCount], [name, "Running", 0]);
@@ -134,7 +134,7 @@ describe("graftlet on one machine, its pods on another", { timeout: 420_000 }, (
     await cluster.killSshd();
     const down = await lab.nodeSays("False", "LinkDown", 10_000);
     await cluster.startSshd();
-    const up = await lab.nodeSays("True", "KubeletReady", 20_000);
+    const up = await lab.nodeSays("True", "KubeletReady");
     console.log(`sshd killed: NotReady after ${down.ms} ms; started: Ready after ${up.ms} ms`);
     await lab.steadyStands();
   });
@@ -142,13 +142,13 @@ describe("graftlet on one machine, its pods on another", { timeout: 420_000 }, (
   test("graftlet started while sshd is down: the Node is there and says what to do, and becomes Ready by itself", async () => {
     const { cluster } = lab;
     await cluster.killSshd();
-    await lab.nodeSays("False", "LinkDown", 10_000);
+    await lab.nodeSays("False", "LinkDown", 30_000);
     await lab.pods.create("waiting", { nodeName: cluster.nodeName, tolerations });
     // A pod that waits for its target holds up no end.
-    assert.equal(await lab.agent().stop(5_000), true);
+    assert.equal(await lab.agent().stop(10_000), true);
     await cluster.mustKubectl(["delete", "node", cluster.nodeName, "--wait=true"]);
     await lab.start({ untilReady: false });
-    const { message } = await lab.nodeSays("False", "LinkDown", 30_000);
+    const { message } = await lab.nodeSays("False", "LinkDown");
     assert.match(message, /^root@10\.10\.9\.1:2222 cannot be reached .*: check port, and that sshd runs\. \(since /);
     await cluster.startSshd();
     await lab.nodeSays("True", "KubeletReady");
@@ -163,7 +163,7 @@ describe("graftlet on one machine, its pods on another", { timeout: 420_000 }, (
     const before = sshdConnections(cluster.layout);
     const began = performance.now();
     await lab.start({ untilReady: false, providerConfig: { privateKeyFile: key } });
-    const { message } = await lab.nodeSays("False", "LoginRefused", 30_000);
+    const { message } = await lab.nodeSays("False", "LoginRefused");
     assert.ok(
       message.includes(`refused the login: add the public key of ${key} to ~root/.ssh/authorized_keys`),
       message,
@@ -187,7 +187,7 @@ describe("graftlet on one machine, its pods on another", { timeout: 420_000 }, (
     const other = join(cluster.layout.ssh, "other-host");
     await makeKey(other);
     await cluster.killSshd();
-    await lab.nodeSays("False", "LinkDown", 20_000);
+    await lab.nodeSays("False", "LinkDown", 30_000);
     await cluster.startSshd([`HostKey ${other}`]);
     const { message } = await lab.nodeSays("False", "HostKeyMismatch");
     assert.match(

@@ -61,7 +61,7 @@ const server = shell("mkdir /www; echo hello > /www/hello; exec busybox httpd -f
   readinessProbe: { httpGet: { path: "/hello", port: 9000 }, periodSeconds: 1 },
 });
 
-describe("an sshd with other settings than it comes with", { timeout: 420_000 }, () => {
+describe("an sshd with other settings than it comes with", { timeout: 800_000 }, () => {
   const settings = ["AllowTcpForwarding no", "AllowStreamLocalForwarding no", "DisableForwarding yes"];
   for (const [index, setting] of [...settings, "MaxSessions 1", "MaxSessions 2", "MaxSessions 3"].entries())
     test(`${setting}: a pod starts, is probed, executed in and forwarded to, and ends`, async () => {
@@ -93,7 +93,7 @@ describe("an sshd with other settings than it comes with", { timeout: 420_000 },
   });
 });
 
-describe("a target on which a node cannot start", { timeout: 420_000 }, () => {
+describe("a target on which a node cannot start", { timeout: 800_000 }, () => {
   test("an sshd that allows no sessions: the Node says so, and is Ready once it does; graftlet lives on", async () => {
     const { cluster } = lab;
     await restartSshd(["MaxSessions 0"]);
@@ -117,7 +117,7 @@ describe("a target on which a node cannot start", { timeout: 420_000 }, () => {
     await restart();
     const message = await nodeSays("False", "LoginShellHangs");
     assert.match(message, /^the login shell of root@10\.10\.9\.1:2222 does not answer within 15 s: look at /);
-    assert.ok(performance.now() - began < 30_000);
+    assert.ok(performance.now() - began < 60_000);
     rmSync(startUp);
     await nodeIsReady();
   });

@@ -68,7 +68,7 @@ async function endsWithoutTrace({ cluster, pods }: Lab, pod: Pod, directory: str
   await cluster.waitFor("the pod's directory to be gone", () => !existsSync(directory));
 }
 
-describe("a user with sudo", { timeout: 180_000 }, () => {
+describe("a user with sudo", { timeout: 500_000 }, () => {
   let lab: UserLab;
   before(async () => void (lab = await startUserLab("ssh", "sudo")));
   after(() => lab?.[Symbol.asyncDispose]());
@@ -95,7 +95,7 @@ describe("a user with sudo", { timeout: 180_000 }, () => {
   });
 });
 
-describe("a user in the docker group", { timeout: 180_000 }, () => {
+describe("a user in the docker group", { timeout: 500_000 }, () => {
   let lab: UserLab;
   before(async () => {
     lab = await startUserLab("ssh-docker", "docker", ({ home }) => ({

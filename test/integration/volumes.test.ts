@@ -55,6 +55,37 @@ describe("volumes", { concurrency: 4 }, () => {
     assert.deepEqual((await gone).found, []);
   });
 
+  test("fsGroup: volumes belong to the pod's group, which reads them all and writes the emptyDirs", async () => {
+    const { cluster, pods } = lab;
+    await cluster.apply([configMap("grouped", { key: "value" }), secret("grouped", { key: "value" })]);
+    const volumes = [
+      { name: "disk", emptyDir: {} },
+      { name: "memory", emptyDir: { medium: "Memory" } },
+      { name: "map", configMap: { name: "grouped", defaultMode: 0o600, items: [{ key: "key", path: "deep/key" }] } },
+      { name: "secret", secret: { secretName: "grouped", defaultMode: 0o400 } },
+      { name: "token", projected: { sources: [{ serviceAccountToken: { path: "token" } }] } },
+    ];
+    const files = "/disk /disk/new /memory /map/..data /map/deep /map/deep/key /secret/key /token/token";
+    const script = `id; for file in /disk/new /memory/new; do echo > $file || exit 1; done; cat /map/deep/key /secret/key /token/token > /dev/null && stat -L -c '%n %a %u:%g' ${files}`;
+    const container = (user: object) => shell(script, { volumeMounts: mounts(volumes), securityContext: user });
+    const seen = async (name: string, user: object) =>
+      await pods.output(name, container(user), { volumes, securityContext: { fsGroup: 2000 } });
+    const rights = (owner: number) =>
+      [
+        "/disk 2777 0:2000",
+        `/disk/new 644 ${owner}:2000`,
+        "/memory 3777 0:2000",
+        "/map/..data 2755 0:2000",
+        "/map/deep 2755 0:2000",
+        "/map/deep/key 640 0:2000",
+        "/secret/key 440 0:2000",
+        `/token/token 640 ${owner}:2000`,
+      ].join("\n");
+    const told = await seen("grouped", { runAsUser: 1000, runAsGroup: 3000 });
+    assert.match(told, /^uid=1000.* gid=3000.* groups=.*\b2000\b/);
+    assert.equal(told.trimEnd().split("\n").slice(1).join("\n"), rights(1000));
+  });
+
   test("hostPath: every type takes what it names", async () => {
     writeFileSync(join(folder, "file"), "content\n");
     mkdirSync(join(folder, "directory"));

@@ -104,6 +104,23 @@ test("nodes that share their runtime stand side by side; one that has it to itse
   await assert.rejects(claimTarget(deps("shared"), node, never), refused);
 });
 
+test("the process's own endpoint is nobody's neighbour, nor is that of nodes whose runtimes are elsewhere", async () => {
+  const { host, deps } = machine();
+  const says = (who: string, instance: string) =>
+    `HTTP/1.1 200 OK\r\nServer: ${who}\r\nGraftlet-Instance: ${instance}\r\nContent-Length: 2\r\n\r\nok`;
+  const own = { ...deps(), instance: "A-1" };
+  {
+    await using _own = await listening(host, says("graftlet (exclusive)", "a-1"));
+    await using _claim = await claimTarget(own, node, never);
+  }
+  {
+    await using _elsewhere = await listening(host, says("graftlet (elsewhere)", "b"));
+    await using _claim = await claimTarget(own, node, never);
+  }
+  await using _other = await listening(host, says("graftlet (exclusive)", "b"));
+  await assert.rejects(claimTarget(own, node, never), { code: "failed_precondition", message: /RuntimeInUse/ });
+});
+
 test("nodes of other root directories meet at the runtime: side by side where all share it, else one alone", async () => {
   const { deps } = machine();
   const other = { ...node, nodeName: "n2", rootDir: "/srv/other" };

@@ -1,8 +1,9 @@
 import { isMountPoint } from "../../host/mounts.ts";
 import { CodedError, hasCode } from "../../lib/errors.ts";
+import { giveDirectory, groupOf } from "../group.ts";
 import { emptyDirMarker, podSubdirectory, volumeDirectory } from "../paths.ts";
 import type { FileChange } from "../../seams/host.ts";
-import { memoryBound, memoryDirectory } from "../tmpfs.ts";
+import { memoryBound, memoryDirectory, tmpfsMode } from "../tmpfs.ts";
 import type { VolumeDeps, VolumeKind } from "./kind.ts";
 
 const openToAll = 0o777;
@@ -36,6 +37,7 @@ export const emptyDir: VolumeKind = {
     await deps.host.fs.apply(
       [
         ...(memory ? [] : directory),
+        ...giveDirectory(groupOf(pod), { path, mode: memory ? tmpfsMode : openToAll, writable: true }),
         ...podSubdirectory(rootDir, uid, "plugins", { path: marker, mode: markerMode }),
         { do: "write", path: `${marker}/ready`, data: "" },
       ],

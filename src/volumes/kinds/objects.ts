@@ -3,7 +3,7 @@ import type { ConfigMap, Pod, Secret } from "../../objects.ts";
 import { podSubdirectory, volumeDirectory } from "../paths.ts";
 import { type KeyItem, type KeySelection, configMapPayload, secretPayload } from "../payload.ts";
 import { place } from "../place.ts";
-import { memoryBound, memoryDirectory } from "../tmpfs.ts";
+import { memoryBound, memoryDirectory, tmpfsMode } from "../tmpfs.ts";
 import type { VolumeDeps, VolumeKind } from "./kind.ts";
 
 const defaultMode = 0o644;
@@ -19,7 +19,7 @@ export const configMap: VolumeKind = {
     const { uid } = pod.metadata;
     const path = volumeDirectory(deps.rootDir, uid, "configmap", volume.name);
     const prepare = async () => podSubdirectory(deps.rootDir, uid, "volumes", { path, mode: openToAll });
-    await place(deps, { pod, volumeName: volume.name, path, prepare }, payload, signal);
+    await place(deps, { pod, volumeName: volume.name, path, mode: openToAll, prepare }, payload, signal);
     return { hostPath: path, readOnly: true };
   },
 };
@@ -37,7 +37,7 @@ export const secret: VolumeKind = {
     const { uid } = pod.metadata;
     const path = volumeDirectory(deps.rootDir, uid, "secret", volume.name);
     const prepare = async () => memoryDirectory(deps, { uid, path }, memoryBound(deps, pod), signal).then(() => []);
-    await place(deps, { pod, volumeName: volume.name, path, prepare }, payload, signal);
+    await place(deps, { pod, volumeName: volume.name, path, mode: tmpfsMode, prepare }, payload, signal);
     return { hostPath: path, readOnly: true };
   },
 };

@@ -3,10 +3,11 @@ import { CodedError, codeOf, messageOf } from "../../lib/errors.ts";
 import type { Pod, Wire } from "../../objects.ts";
 import { commonUser } from "../../pod/common-user.ts";
 import { podField, resourceField } from "../../pod/fields.ts";
+import { groupOf } from "../group.ts";
 import { volumeDirectory } from "../paths.ts";
 import { type Payload, type PayloadFile, cleanPath, configMapPayload, secretPayload } from "../payload.ts";
 import { place } from "../place.ts";
-import { memoryBound, memoryDirectory } from "../tmpfs.ts";
+import { memoryBound, memoryDirectory, tmpfsMode } from "../tmpfs.ts";
 import type { VolumeDeps, VolumeKind } from "./kind.ts";
 import { readConfigMap, readSecret, selectionOf } from "./objects.ts";
 
@@ -34,7 +35,7 @@ export const projected: VolumeKind = {
     const path = volumeDirectory(deps.rootDir, uid, "projected", volume.name);
     const payload = new Map(parts.flatMap((part) => [...part.payload]));
     const prepare = async () => memoryDirectory(deps, { uid, path }, memoryBound(deps, pod), signal).then(() => []);
-    await place(deps, { pod, volumeName: volume.name, path, prepare }, payload, signal);
+    await place(deps, { pod, volumeName: volume.name, path, mode: tmpfsMode, prepare }, payload, signal);
     const ends = parts.map(({ refreshAt }) => refreshAt).filter((end) => end !== undefined);
     return { hostPath: path, readOnly: true, ...(ends.length > 0 && { refreshAt: Math.min(...ends) }) };
   },
@@ -100,7 +101,7 @@ function downwardFile({ allocatable }: VolumeDeps, pod: Pod, item: DownwardItem,
   return { data: Buffer.from(text), mode: item.mode ?? mode };
 }
 
-/** A token's file belongs to the user that all containers run as, where there is one. */
+/** A token's file belongs to the user that all containers run as, where there is one; to be read by the pod's group. */
 async function tokenFile(
   deps: VolumeDeps,
   pod: Pod,
@@ -114,9 +115,11 @@ async function tokenFile(
   };
   const { token, refreshAt } = await deps.tokens.token(pod, request, signal);
   const user = commonUser(pod.spec);
-  const file: PayloadFile =
-    user === undefined
-      ? { data: Buffer.from(token), mode }
-      : { data: Buffer.from(token), mode: privateMode, uid: user };
+  const owned = user !== undefined || groupOf(pod) !== undefined;
+  const file: PayloadFile = {
+    data: Buffer.from(token),
+    mode: owned ? privateMode : mode,
+    ...(user !== undefined && { uid: user }),
+  };
   return { payload: new Map([[cleanPath(source.path), file]]), refreshAt };
 }

@@ -30,7 +30,7 @@ const accounts = [
 const groups = ["root:x:0:", "daemon:x:1:", "nogroup:x:65534:"];
 
 /** busybox under every name it answers to, and bash as the shell: busybox's drops variables whose names are no identifiers. */
-const shell: LayerRecipe = {
+export const shell: LayerRecipe = {
   name: "shell",
   async fill(root) {
     for (const [dir, mode] of [

@@ -1,7 +1,10 @@
 import { createHash } from "node:crypto";
-import { createReadStream, mkdirSync, renameSync, writeFileSync } from "node:fs";
+import { copyFileSync, createReadStream, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { mkdtempDisposable } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { pipeline } from "node:stream/promises";
+import { must } from "../../harness/processes.ts";
 
 /** A blob of the store: its digest (`sha256:…`) and size in bytes. */
 export interface Blob {
@@ -24,12 +27,16 @@ export interface ImageConfig {
 export interface RegistryStore {
   /** Moves a finished tar archive into the store as a layer. */
   addLayer(tarFile: string): Promise<Blob>;
+  /** Stores an image as `docker save` wrote it, under `name:tag`. */
+  addArchive(reference: ImageReference, archive: string): Promise<void>;
   /** Stores an image of these layers under `name:tag`, e.g. `e2e-test-images/busybox` and `1.37.0-1`. */
-  addImage(
-    reference: { readonly name: string; readonly tags: readonly string[] },
-    layers: readonly Blob[],
-    config: ImageConfig,
-  ): void;
+  addImage(reference: ImageReference, layers: readonly Blob[], config: ImageConfig): void;
+}
+
+/** Where a registry serves an image. */
+export interface ImageReference {
+  readonly name: string;
+  readonly tags: readonly string[];
 }
 
 /** @see https://github.com/distribution/distribution/blob/v2.8.2/registry/storage/paths.go for the layout */
@@ -43,33 +50,52 @@ export function openRegistryStore(folder: string): RegistryStore {
     return { digest, size: Buffer.byteLength(content) };
   };
   const link = (path: string, digest: string): void => write(join(path, "link"), digest);
-  return {
-    async addLayer(tarFile) {
-      const hash = createHash("sha256");
-      let size = 0;
-      await pipeline(createReadStream(tarFile), async (chunks: AsyncIterable<Buffer>) => {
-        for await (const chunk of chunks) {
-          hash.update(chunk);
-          size += chunk.length;
-        }
-      });
-      const digest = `sha256:${hash.digest("hex")}`;
-      mkdirSync(dirname(blobFile(digest)), { recursive: true });
-      renameSync(tarFile, blobFile(digest));
-      return { digest, size };
-    },
-    addImage({ name, tags }, layers, config) {
-      const blob = addBlob(JSON.stringify(imageConfig(layers, config)));
-      const manifest = addBlob(JSON.stringify(imageManifest(blob, layers)));
-      const repository = join(root, "repositories", name);
-      for (const { digest } of [blob, ...layers]) link(join(repository, "_layers", "sha256", digest.slice(7)), digest);
-      link(join(repository, "_manifests", "revisions", "sha256", manifest.digest.slice(7)), manifest.digest);
-      for (const tag of tags) {
-        link(join(repository, "_manifests", "tags", tag, "current"), manifest.digest);
-        link(join(repository, "_manifests", "tags", tag, "index", "sha256", manifest.digest.slice(7)), manifest.digest);
+  const addLayer: RegistryStore["addLayer"] = async (tarFile) => {
+    const hash = createHash("sha256");
+    let size = 0;
+    await pipeline(createReadStream(tarFile), async (chunks: AsyncIterable<Buffer>) => {
+      for await (const chunk of chunks) {
+        hash.update(chunk);
+        size += chunk.length;
       }
+    });
+    const digest = `sha256:${hash.digest("hex")}`;
+    mkdirSync(dirname(blobFile(digest)), { recursive: true });
+    moveFile(tarFile, blobFile(digest));
+    return { digest, size };
+  };
+  const addManifest = ({ name, tags }: ImageReference, layers: readonly Blob[], config: string): void => {
+    const blob = addBlob(config);
+    const manifest = addBlob(JSON.stringify(imageManifest(blob, layers)));
+    const repository = join(root, "repositories", name);
+    for (const { digest } of [blob, ...layers]) link(join(repository, "_layers", "sha256", digest.slice(7)), digest);
+    link(join(repository, "_manifests", "revisions", "sha256", manifest.digest.slice(7)), manifest.digest);
+    for (const tag of tags) {
+      link(join(repository, "_manifests", "tags", tag, "current"), manifest.digest);
+      link(join(repository, "_manifests", "tags", tag, "index", "sha256", manifest.digest.slice(7)), manifest.digest);
+    }
+  };
+  return {
+    addLayer,
+    async addArchive(reference, archive) {
+      await using content = await mkdtempDisposable(join(tmpdir(), "graftlet-archive-"));
+      await must(["tar", "-C", content.path, "-xf", archive], { timeoutMs: 300_000 });
+      const [image] = JSON.parse(readFileSync(join(content.path, "manifest.json"), "utf8")) as readonly SavedImage[];
+      if (!image) throw new Error(`there is no image in ${archive}`);
+      const layers: Blob[] = [];
+      for (const layer of image.Layers) layers.push(await addLayer(join(content.path, layer)));
+      addManifest(reference, layers, readFileSync(join(content.path, image.Config), "utf8"));
+    },
+    addImage(reference, layers, config) {
+      addManifest(reference, layers, JSON.stringify(imageConfig(layers, config)));
     },
   };
+}
+
+/** An image in the manifest.json of `docker save`. @see https://github.com/moby/docker-image-spec/blob/main/v1.2.md */
+interface SavedImage {
+  readonly Config: string;
+  readonly Layers: readonly string[];
 }
 
 function imageConfig(layers: readonly Blob[], config: ImageConfig): object {
@@ -91,6 +117,15 @@ function imageManifest(config: Blob, layers: readonly Blob[]): object {
     config: { mediaType: "application/vnd.oci.image.config.v1+json", ...config },
     layers: layers.map((layer) => ({ mediaType: "application/vnd.oci.image.layer.v1.tar", ...layer })),
   };
+}
+
+function moveFile(from: string, to: string): void {
+  try {
+    renameSync(from, to);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EXDEV") throw error;
+    copyFileSync(from, to);
+  }
 }
 
 function write(path: string, content: string): void {

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Builds the pinned cluster tools (go.mod beside this file) into a cache folder keyed by
 # the hash of go.mod and go.sum, and prints that folder as its only line of standard output.
-# Usage: build.sh [NAME…]    build those that lack (all tools when no name is given)
-#        build.sh --folder   build nothing, only say where the tools lie
+# Usage: build.sh [--module FOLDER] [NAME…]    build those that lack (all tools when no name is given)
+#        build.sh [--module FOLDER] --folder   build nothing, only say where the tools lie
+# FOLDER is a folder beside this file with a go.mod of its own, such as kubernetes-1.35.
 set -euo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
-cd "$here"
+cd "$(dirname "$0")"
+if [ "${1:-}" = --module ]; then cd "$2"; shift 2; fi
 
 key=$(cat go.mod go.sum | sha256sum | cut -c1-16)
 out=${GRAFTLET_TOOLS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/graftlet/tools}/$key
@@ -16,12 +17,17 @@ mkdir -p "$out"
 exec 9>"$out/.lock"
 flock --nonblock 9 || { echo "another build of the cluster tools is running: waiting for it" >&2; flock 9; }
 
-version=$(go list -m -f "{{.Version}}" k8s.io/kubernetes)
-minor=${version#v1.}; minor=${minor%%.*}
 flags="-s -w"
-for package in component-base/version client-go/pkg/version; do
-  flags="$flags -X k8s.io/$package.gitVersion=$version -X k8s.io/$package.gitMajor=1 -X k8s.io/$package.gitMinor=$minor"
-done
+if grep -q "^\s*helm.sh/helm/v4/" go.mod; then
+  version=$(go list -m -f "{{.Version}}" helm.sh/helm/v4)
+  flags="$flags -X helm.sh/helm/v4/internal/version.version=$version"
+else
+  version=$(go list -m -f "{{.Version}}" k8s.io/kubernetes)
+  minor=${version#v1.}; minor=${minor%%.*}
+  for package in component-base/version client-go/pkg/version; do
+    flags="$flags -X k8s.io/$package.gitVersion=$version -X k8s.io/$package.gitMajor=1 -X k8s.io/$package.gitMinor=$minor"
+  done
+fi
 
 mapfile -t tools < <(awk '/^tool \(/ { on = 1; next } /^\)/ { on = 0 } on { print $1 }' go.mod)
 for tool in "${tools[@]}"; do

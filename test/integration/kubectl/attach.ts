@@ -41,9 +41,14 @@ export function attachTests(lab: () => Lab): void {
         const pod = named("output");
         await pods.create(pod, {
           restartPolicy: "Never",
-          containers: [shell("echo before; while [ ! -e /tmp/go ]; do echo tick; sleep 0.1; done; echo last; sleep 2")],
+          containers: [
+            shell(
+              "echo before; touch /tmp/begun; while [ ! -e /tmp/go ]; do echo tick; sleep 0.1; done; echo last; sleep 2",
+            ),
+          ],
         });
         await pods.ready(pod);
+        await cluster.mustKubectl(["exec", pod, "--", "sh", "-c", "until [ -e /tmp/begun ]; do sleep 0.1; done"]);
         await using first = converse(cluster.startKubectl(["attach", pod], { env }));
         await using second = converse(cluster.startKubectl(["attach", pod], { env }));
         for (const client of [first, second]) await client.says("tick\n");

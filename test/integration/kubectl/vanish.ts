@@ -30,7 +30,8 @@ export function vanishTests(lab: () => Lab): void {
         const { agent, cluster } = lab();
         const { held, holdings } = particulars[cluster.provider];
         await cluster.mustKubectl(["logs", "quiet"]);
-        const before = holdings(cluster, agent);
+        // What comes and goes may go while it is looked at.
+        const before = await cluster.waitFor("a look at what is held", () => holdings(cluster, agent));
         const explain = (): string => gained(before, holdings(cluster, agent)).join("\n");
         const clients: ChildProcess[] = [];
         const begin = (...args: string[]): void =>
@@ -81,10 +82,7 @@ export function vanishTests(lab: () => Lab): void {
         await cluster.waitFor(
           "nothing to be held for them",
           () => gained(before, holdings(cluster, agent)).length === 0,
-          {
-            timeoutMs: 20_000,
-            explain,
-          },
+          { explain },
         );
         assert.ok(agent.isRunning());
       });

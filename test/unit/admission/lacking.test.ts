@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createServed } from "../../../src/admission/served.ts";
+import type { Volume } from "../../../src/objects.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 
 const demanding = aPod({
@@ -28,6 +29,14 @@ test("a token that belongs to the pod's user needs a target on which files can b
   ]);
   assert.deepEqual(fieldsOf({ volumes }), [], "a token that anybody in the pod may read");
   assert.deepEqual(fieldsOf({ volumes: [], securityContext: { runAsUser: 1000 } }), [], "no token");
+});
+
+test("volumes of a group need a target on which files can be given away", () => {
+  const served = createServed((feature) => (feature === "fileOwner" ? "not root" : undefined));
+  const grouped = (...volumes: Volume[]) =>
+    served.unserved(aPod({ volumes, securityContext: { fsGroup: 2000 } })).map(({ field }) => field);
+  assert.deepEqual(grouped({ name: "e", emptyDir: {} }), ["spec.securityContext.fsGroup"]);
+  assert.deepEqual(grouped({ name: "h", hostPath: { path: "/h" } }), [], "a directory of the machine stays as it is");
 });
 
 test("a runtime that does everything holds no pod", () => {

@@ -34,6 +34,11 @@ export function run(
   return result;
 }
 
+/** A run's warnings without the node that each is about. */
+export function textsOf({ warnings }: Pick<ReturnType<typeof run>, "warnings">): string[] {
+  return warnings.map(({ text }) => text);
+}
+
 /** The only node of a run. */
 export function nodeOf(argv: readonly string[], files: Readonly<Record<string, string>> = {}): NodeConfig {
   const [node, second] = run(argv, files).nodes;

@@ -83,7 +83,7 @@ test("several nodes have names, ports and directories of their own", () => {
   assert.deepEqual(
     nodes.map((node) => [node.nodeName, node.kubelet.port, node.kubelet.healthzPort, node.rootDir]),
     [
-      ["a", 10250, 10248, "/var/lib/kubelet/a"],
+      ["a", 10250, 0, "/var/lib/kubelet/a"],
       ["b", 10251, 0, "/var/lib/kubelet"],
       ["c", 10252, 0, "/var/lib/kubelet/c"],
     ],
@@ -95,9 +95,33 @@ test("several nodes have names, ports and directories of their own", () => {
   assert.deepEqual(second?.nodeLabels, { "example.org/kind": "edge" });
   assert.deepEqual(second?.kubelet.registerWithTaints, [{ key: "edge", effect: "NoSchedule" }]);
   assert.deepEqual(warnings, [
-    "node b: staticPodPath (--pod-manifest-path) is not served yet: static pods are not started",
+    { node: "b", text: "staticPodPath (--pod-manifest-path) is not served yet: static pods are not started" },
   ]);
   assert.equal(verbosity, 3);
+});
+
+test("the process answers on a health port of its own; its nodes do where they ask for one", () => {
+  const file = (fields: string) => ({
+    "/n.yaml": `apiVersion: graftlet.dev/v1alpha1\nkind: GraftletConfiguration\n${fields}`,
+  });
+  const read = (fields: string) => run(["--nodes=/n.yaml"], file(fields));
+  assert.deepEqual(read("nodes: [{name: a}]\n").health, { address: "127.0.0.1", port: 10248 });
+  const given = read("healthzPort: 8080\nhealthzBindAddress: 0.0.0.0\nnodes: [{name: a}]\n");
+  assert.deepEqual([given.health, given.several], [{ address: "0.0.0.0", port: 8080 }, true]);
+  assert.equal(read("healthzPort: 0\nnodes: [{name: a}]\n").health, undefined);
+  const own = read("healthzPort: 8080\nnodes: [{name: a, kubeletConfiguration: {healthzPort: 10248}}]\n");
+  assert.equal(own.nodes[0]?.kubelet.healthzPort, 10248);
+  assert.deepEqual([run([]).health, run([]).several], [undefined, false]);
+  const refused = (fields: string) => refusalOf(["--nodes=/n.yaml"], file(fields));
+  assert.equal(
+    refused("nodes: [{name: a, port: 10248}]\n"),
+    "/n.yaml: healthzPort is 10248: node a listens on that port; give each its own",
+  );
+  assert.equal(
+    refused("healthzPort: 70000\nnodes: [{name: a}]\n"),
+    "/n.yaml: healthzPort is 70000: give a port from 1 to 65535, or 0 for none",
+  );
+  assert.match(refused("healthzBindAddress: here\nnodes: [{name: a}]\n"), /^\/n.yaml: healthzBindAddress is "here": /);
 });
 
 test("wrong lists of nodes are refused", () => {

@@ -2,17 +2,17 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { gateEnabled } from "../../../src/config/feature-gates.ts";
 import { configurationDocument, defaultConfiguration } from "../../../src/config/kubelet-configuration.ts";
-import { kubeletFile, run } from "./files.ts";
+import { kubeletFile, run, textsOf } from "./files.ts";
 
 test("defaults never warn, written out or not", () => {
-  assert.deepEqual(run([]).warnings, []);
-  assert.deepEqual(run(["--config=/k"], { "/k": kubeletFile("") }).warnings, []);
+  assert.deepEqual(textsOf(run([])), []);
+  assert.deepEqual(textsOf(run(["--config=/k"], { "/k": kubeletFile("") })), []);
   assert.deepEqual(
     run(["--config=/k"], { "/k": JSON.stringify(configurationDocument(defaultConfiguration())) }).warnings,
     [],
   );
   assert.deepEqual(
-    run(["--cloud-provider=", "--bootstrap-kubeconfig=", "--pod-manifest-path=", "--node-labels="]).warnings,
+    textsOf(run(["--cloud-provider=", "--bootstrap-kubeconfig=", "--pod-manifest-path=", "--node-labels="])),
     [],
   );
 });
@@ -21,7 +21,7 @@ test("a setting that is not served yet is named in one line, with what happens i
   const body =
     "staticPodPath: /etc/kubernetes/manifests\nshutdownGracePeriod: 30s\nmemorySwap: {swapBehavior: LimitedSwap}\n";
   assert.deepEqual(
-    run(["--config=/k", "--lock-file=/l", "--oom-score-adj=-500"], { "/k": kubeletFile(body) }).warnings,
+    textsOf(run(["--config=/k", "--lock-file=/l", "--oom-score-adj=-500"], { "/k": kubeletFile(body) })),
     [
       "lockFile (--lock-file) is not served yet: graftlet locks its root directory instead",
       "staticPodPath (--pod-manifest-path) is not served yet: static pods are not started",
@@ -35,18 +35,18 @@ test("a setting that is not served yet is named in one line, with what happens i
 test("values that make no difference do not warn", () => {
   const body =
     "memorySwap: {swapBehavior: NoSwap}\ncontentType: application/json\nimagePullCredentialsVerificationPolicy: NeverVerify\n";
-  assert.deepEqual(run(["--config=/k"], { "/k": kubeletFile(body) }).warnings, []);
+  assert.deepEqual(textsOf(run(["--config=/k"], { "/k": kubeletFile(body) })), []);
 });
 
 test("warnings show no values", () => {
   const argv = ["--manifest-url-header=Authorization:secret-value", "--storage-driver-password=secret-value"];
-  const { warnings } = run(argv);
+  const warnings = textsOf(run(argv));
   assert.equal(warnings.length, 2);
   assert.ok(!warnings.join().includes("secret-value"));
 });
 
 test("gates warn where the kubelet would heed them and graftlet does not", () => {
-  const warningsOf = (gates: string): readonly string[] => run([`--feature-gates=${gates}`]).warnings;
+  const warningsOf = (gates: string): readonly string[] => textsOf(run([`--feature-gates=${gates}`]));
   assert.deepEqual(warningsOf("EventedPLEG=true"), [
     "feature gate EventedPLEG=true is not served yet: graftlet behaves as it does without it",
   ]);

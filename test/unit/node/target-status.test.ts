@@ -141,7 +141,7 @@ test("a routed network is no condition; rights that are all there are a good one
 });
 
 test("the way from the API server to the kubelet API is a condition once it has been tried, where it is tried", async () => {
-  const way = { type: "KubeletReachable", status: "False", reason: "NoRoute", message: "no route" };
+  const way = { type: "KubeletReachable", status: "False", reason: "NoRoute", message: "no route" } as const;
   const tried = rig("known", { reachable: () => way });
   assert.match(await tried.lines(), /^KubeletReachable False, MemoryPressure.*Ready True$/);
   assert.deepEqual((await tried.target.wanted(never)).absent, ["PodNetworkIsolated", "TargetPrivileges"]);

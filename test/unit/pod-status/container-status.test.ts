@@ -25,6 +25,7 @@ function statuses(kind: "containers" | "initContainers" | "ephemeralContainers",
     previous,
     failures: new Map(Object.entries(failures)),
     readiness: () => verdict,
+    started: () => undefined,
     runtimeName: "containerd",
   });
 }

@@ -15,6 +15,7 @@ function generate(more: Partial<StatusInput> = {}): PodStatus {
     previous: undefined,
     failures: new Map(),
     readiness: () => undefined,
+    started: () => undefined,
     hostIPs: ["10.1.0.1"],
     ending: false,
     runtimeName: "containerd",

@@ -46,7 +46,7 @@ async function attempt(
       },
     },
     {
-      title: "Readiness",
+      kind: "readiness",
       pod: aPod({ containers: [container] }),
       container,
       probe,

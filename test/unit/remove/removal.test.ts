@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import * as cri from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { removeFrom } from "../../../src/removal.ts";
+import { type RemovalDeps, removeFrom } from "../../../src/removal.ts";
 import type { Sharing } from "../../../src/seams/provider.ts";
 import type { Belonging } from "../../../src/seams/runtime.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -25,6 +26,10 @@ const labels = (node?: string) => ({
   "io.kubernetes.container.name": "main",
   ...(node !== undefined && { "graftlet.dev/node": node }),
 });
+
+interface Asked extends Partial<Pick<RemovalDeps, "yes" | "leaving">> {
+  readonly ask?: () => Promise<string>;
+}
 
 /** A target on which a node ran a pod, and others were before it and beside it. */
 async function start({ record = true, sharing = "exclusive" }: { record?: boolean; sharing?: Sharing } = {}) {
@@ -87,10 +92,10 @@ async function start({ record = true, sharing = "exclusive" }: { record?: boolea
   const node = nodeOf(["--config=/k.yaml", "--hostname-override=n1"], {
     "/k.yaml": kubeletFile("failSwapOn: false\n"),
   });
-  const remove = ({ yes = true, ask }: { yes?: boolean; ask?: () => Promise<string> } = {}) => {
+  const remove = ({ yes = true, ask, leaving }: Asked = {}) => {
     said.length = 0;
     const terminal = { say: (line: string) => void said.push(line), ...(ask && { ask }) };
-    return removeFrom({ target, node, yes, terminal, clock }, never);
+    return removeFrom({ target, node, yes, terminal, clock, ...(leaving && { leaving }) }, never);
   };
   const made = () => runtime.calls.filter(({ verb }) => /^(stop|remove)/.test(verb)).map(({ verb }) => verb);
   return { clock, host, runtime, sandboxId, belongings, said, remove, made, node };
@@ -138,6 +143,24 @@ test("everything of the node goes, in an order that leaves nothing behind, and n
   assert.equal(t.said.at(-1), "if the Node object is still in the cluster: kubectl delete node n1");
   assert.equal(await t.remove(), true);
   assert.equal(t.said[0], "nothing of node n1 is left");
+});
+
+test("of a node that leaves the cluster containers get no longer than they may, and no Node is left to be deleted", async () => {
+  const t = await start();
+  const containerConfig = cri.ContainerConfig.fromPartial({
+    metadata: { name: "main", attempt: 0 },
+    image: { image: "busybox" },
+    command: ["sleep", "3600"],
+    labels: labels(),
+    annotations: { "io.kubernetes.pod.terminationGracePeriod": "3600" },
+  });
+  const request = { podSandboxId: t.sandboxId, config: containerConfig };
+  const { containerId } = await t.runtime.createContainer(cri.CreateContainerRequest.fromPartial(request), never);
+  await t.runtime.startContainer(containerId, never);
+  assert.equal(await t.remove({ leaving: { longestGraceSeconds: 60 } }), true);
+  const stopped = t.runtime.calls.find(({ verb }) => verb === "stopContainer");
+  assert.deepEqual(stopped?.request, [containerId, 60]);
+  assert.equal(t.said.at(-1), "removed directory /var/log/pods");
 });
 
 test("nothing goes without a yes: who cannot be asked is told how to say it", async () => {

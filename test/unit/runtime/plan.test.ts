@@ -123,6 +123,32 @@ describe("main containers", () => {
     assert.deepEqual(names(plan.start), ["c"]);
     assert.equal(isIdle(on("Always", aStatus(aContainer("c", { args: ["other"] }), running))), true);
   });
+  it("are killed when a probe condemns them, with its grace period, and start again unless the policy forbids it", () => {
+    const probe = { exec: { command: ["x"] }, terminationGracePeriodSeconds: 7 };
+    const container = aContainer("c", { livenessProbe: probe, startupProbe: { exec: { command: ["x"] } } });
+    const status = aStatus(container, running);
+    const condemned = (restartPolicy: string, by: "liveness" | "startup") => {
+      const pod = aPod({ restartPolicy, containers: [container, aContainer("d")] });
+      const plan = planPod(pod, observe([aSandbox()], [status, aStatus(aContainer("d"), running)]), (name, id) =>
+        name === "c" && id === status.id ? by : undefined,
+      );
+      return [plan.kill, names(plan.start), plan.killPod];
+    };
+    const kill = (message: string, graceSeconds?: number) => [
+      { containerId: status.id, name: "c", message, graceSeconds },
+    ];
+    assert.deepEqual(condemned("Always", "liveness"), [
+      kill("Container c failed liveness probe, will be restarted", 7),
+      ["c"],
+      false,
+    ]);
+    assert.deepEqual(condemned("OnFailure", "startup"), [
+      kill("Container c failed startup probe, will be restarted"),
+      ["c"],
+      false,
+    ]);
+    assert.deepEqual(condemned("Never", "liveness"), [kill("Container c failed liveness probe", 7), [], false]);
+  });
   it("are killed before they start again when nobody knows whether they run", () => {
     const lost = aStatus(aContainer("c"), unknown);
     assert.equal(on("Never", lost).kill[0]?.containerId, lost.id);

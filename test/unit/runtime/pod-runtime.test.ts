@@ -56,6 +56,7 @@ function rig(over: Partial<PodRuntimeDeps> = {}) {
     linkLog: async () => undefined,
     unlinkLog: async (_pod, name, id) => void unlinked.push(`${name} ${id}`),
     onSandboxReady: async ({ metadata }) => void ready.push(metadata.uid),
+    condemnedBy: () => undefined,
     ...over,
   });
   const see = async (): Promise<RuntimePod> => {
@@ -128,6 +129,25 @@ test("init containers run one after another, the others after the last; in a new
   await pass(pod);
   const links = old.map(({ id, labels }) => `${labels[containerNameLabel]} ${id}`);
   assert.deepEqual(unlinked.toSorted(), links.toSorted());
+});
+
+test("a container that its probe condemns is stopped with the probe's grace and starts again in the same pass", async () => {
+  let condemned = "";
+  const { runtime, see, pass, states } = rig({
+    condemnedBy: (_uid, _name, id) => (id === condemned ? "liveness" : undefined),
+  });
+  const livenessProbe = { exec: { command: ["x"] }, terminationGracePeriodSeconds: 9 };
+  const pod = aPod({ containers: [aContainer("a", { livenessProbe }), aContainer("b")] });
+  await pass(pod);
+  condemned = (await see()).containers.find(({ labels }) => labels[containerNameLabel] === "a")?.id ?? "";
+  assert.deepEqual(await pass(pod), {});
+  assert.deepEqual(await states(), [exited("a"), running("a", 1), running("b")]);
+  const stops = runtime.calls.filter(({ verb }) => verb === "stopContainer");
+  assert.deepEqual(
+    stops.map(({ request }) => request),
+    [[condemned, 9]],
+  );
+  assert.deepEqual(await pass(pod), { untouched: true });
 });
 
 test("one container that cannot start does not keep the others from it; its reason is kept until it does", async () => {

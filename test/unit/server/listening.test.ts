@@ -74,7 +74,8 @@ test("the local health endpoint", async () => {
   const server = createHealthzServer({
     address: "127.0.0.1",
     port: 0,
-    sharing: "shared",
+    sharing: () => "shared",
+    instance: "this",
     clock: systemClock(),
     log: quiet,
   });
@@ -89,13 +90,14 @@ test("the local health endpoint", async () => {
     return [response.statusCode, await text(response)];
   };
   assert.deepEqual(await fetched("/healthz"), [200, "ok"]);
-  assert.deepEqual(await fetched("/healthz/ping"), [200, "ok"]);
+  for (const path of ["/livez", "/readyz", "/healthz/ping"]) assert.deepEqual(await fetched(path), [200, "ok"]);
   assert.equal((await fetched("/pods"))[0], 404);
   assert.deepEqual(await fetched("/healthz/%zz"), [400, "400 Bad Request\n"]);
   const taken = createHealthzServer({
     address: "127.0.0.1",
     port,
-    sharing: "shared",
+    sharing: () => "shared",
+    instance: "this",
     clock: systemClock(),
     log: quiet,
   });

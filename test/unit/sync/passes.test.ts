@@ -32,7 +32,7 @@ function rig(over: Partial<PassDeps> = {}) {
     },
     volumes: { mount: asked("mount"), unmount: asked("unmount"), mounted: () => new Map() },
     objects: { register: said("register"), unregister: said("unregister") },
-    prober: { add: said("probe"), remove: said("stop probing") },
+    prober: { add: said("probe"), spare: said("spare"), remove: said("stop probing") },
     served: { unserved: () => [] },
     status: {
       get: () => undefined,
@@ -166,6 +166,7 @@ test("terminating looks, kills with the grace period, stops probing, looks again
   const { calls, passes } = rig();
   await passes.terminating("uid-1", aPod(), 5, never);
   assert.deepEqual(calls, [
+    "spare uid-1",
     "inspect",
     "status Running",
     "kill uid-1 5",
@@ -178,7 +179,7 @@ test("terminating looks, kills with the grace period, stops probing, looks again
 test("a pod that only the runtime knows gets a second, and no status", async () => {
   const { calls, passes } = rig();
   await passes.terminating("uid-1", undefined, undefined, never);
-  assert.deepEqual(calls, ["inspect", "kill undefined 1", "stop probing uid-1", "inspect"]);
+  assert.deepEqual(calls, ["spare uid-1", "inspect", "kill undefined 1", "stop probing uid-1", "inspect"]);
 });
 
 test("termination is not over while something runs", async () => {

@@ -315,3 +315,16 @@ test("everything that is wrong with a projected volume is told at once", async (
     failed('[configmap "none" not found, secret "none" not found]'),
   );
 });
+
+test("what is made for a pod with an fsGroup belongs to that group, and a change of it is written", async () => {
+  const bench = volumeBench();
+  bench.setSecret("s", { key: "x" });
+  const volume = { name: "v", secret: { secretName: "s", defaultMode: 0o400 } };
+  const path = directoryOf("secret");
+  for (const fsGroup of [2000, 3000]) {
+    await mounted(bench, [volume], { securityContext: { fsGroup } });
+    const [directory, file] = await Promise.all([bench.host.fs.lstat(path), bench.host.fs.stat(`${path}/key`)]);
+    assert.deepEqual([directory.mode & 0o2777, directory.gid], [0o2777, fsGroup]);
+    assert.deepEqual([file.mode, file.uid, file.gid], [0o440, 0, fsGroup]);
+  }
+});

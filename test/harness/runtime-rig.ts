@@ -5,18 +5,18 @@ import { localHost } from "../../providers/local/host.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import type { Address, Host } from "../../src/seams/host.ts";
 import { buildImages } from "../cluster/images/build.ts";
-import { agentAddresses } from "../harness/agent-machine.ts";
-import { clusterName } from "../harness/cluster.ts";
-import { type Daemons, createDaemons } from "../harness/daemons.ts";
-import { startKeeper } from "../harness/keeping.ts";
-import { createNetwork, insideArgv, networkArgv, startHolder } from "../harness/namespaces.ts";
-import { must, type ProcessId, start } from "../harness/processes.ts";
-import { registryArgv, writeRegistryConfigs } from "../harness/registry.ts";
-import { isRemote, type ProviderName, runtimeDaemons } from "../harness/runtime-daemon.ts";
-import { createSshKeys } from "../harness/sshd.ts";
-import { type Layout, isHeld, layoutOf, readState, takeLease, writeState } from "../harness/state.ts";
-import { tearDown } from "../harness/teardown.ts";
-import { type Tools, findTools } from "../harness/tools.ts";
+import { agentAddresses } from "./agent-machine.ts";
+import { clusterName } from "./cluster.ts";
+import { type Daemons, createDaemons } from "./daemons.ts";
+import { startKeeper } from "./keeping.ts";
+import { addresses, createNetwork, insideArgv, networkArgv, startHolder } from "./namespaces.ts";
+import { must, type ProcessId, start } from "./processes.ts";
+import { registryArgv, writeRegistryConfigs } from "./registry.ts";
+import { isRemote, type ProviderName, runtimeDaemons } from "./runtime-daemon.ts";
+import { createSshKeys } from "./sshd.ts";
+import { type Layout, isHeld, layoutOf, readState, takeLease, writeState } from "./state.ts";
+import { tearDown } from "./teardown.ts";
+import { type Tools, findTools } from "./tools.ts";
 
 /** A container runtime with registries of its own, in a network of its own, and no cluster around it. */
 export interface RuntimeRig extends AsyncDisposable {
@@ -32,8 +32,13 @@ export interface RuntimeRig extends AsyncDisposable {
 
 /** Debian's runtime as the test cluster has it, without the cluster; with an sshd beside it where the provider is one over SSH.
  *  Removed when disposed of or when this process ends.
- *  @param name tells rigs and clusters of one machine apart. */
-export async function startRuntimeRig(name: string, provider: ProviderName): Promise<RuntimeRig> {
+ *  @param name tells rigs and clusters of one machine apart.
+ *  @param address its machine's, where another machine is to be told from it. */
+export async function startRuntimeRig(
+  name: string,
+  provider: ProviderName,
+  address: string = addresses.node,
+): Promise<RuntimeRig> {
   const say = (line: string): void => console.error(line);
   const layout = layoutOf(clusterName(name, "cri"));
   const tools = await findTools(say);
@@ -51,7 +56,7 @@ export async function startRuntimeRig(name: string, provider: ProviderName): Pro
   try {
     for (const dir of [layout.logs, layout.podLogs]) mkdirSync(dir);
     await writeRegistryConfigs(layout, images, privatePassword);
-    await createNetwork(layout);
+    await createNetwork(layout, address);
     const holder = await startHolder(layout, name);
     const state = readState(layout);
     if (state) writeState(layout, { ...state, holder });

@@ -3,14 +3,15 @@ import { test } from "node:test";
 import { PodSandboxState } from "../../src/gen/cri.ts";
 import { CodedError } from "../../src/lib/errors.ts";
 import { createLogger } from "../../src/lib/log.ts";
-import { runOnTarget } from "../../src/nodes.ts";
+import { runOnTarget } from "../../src/on-target.ts";
 import type { Node, Pod } from "../../src/objects.ts";
 import type { HostProcess } from "../../src/seams/host.ts";
 import { filePairStore } from "../../src/certificates/pair-store.ts";
 import { fakeClock } from "../fakes/clock.ts";
-import { lockingShell, rivalCommand } from "../fakes/flock.ts";
-import { type FakeHost, fakeHost } from "../fakes/host.ts";
+import { rivalCommand } from "../fakes/flock.ts";
+import { fakeHost } from "../fakes/host.ts";
 import { fakeLink } from "../fakes/link.ts";
+import { furnish } from "../fakes/machine.ts";
 import { aContainer, aPod } from "../fakes/pods.ts";
 import { fakeRuntime } from "../fakes/runtime.ts";
 import { type WatchFeed, fakeClient, watchFeed } from "./api/fake-client.ts";
@@ -19,28 +20,6 @@ import { kubeletFile, nodeOf } from "./config/files.ts";
 const never = new AbortController().signal;
 // An address needs no look-up, which would take real time.
 const nodeName = "192.0.2.1";
-
-/** Puts what a kubelet reads of a machine where it reads it. */
-function furnish(host: FakeHost): void {
-  const files = {
-    "/proc/net/route": "Iface\tDestination\n",
-    "/proc/net/fib_trie": "     |-- 192.0.2.7\n        /32 host LOCAL\n",
-    "/proc/meminfo": "MemTotal: 4000000 kB\nMemFree: 3000000 kB\nInactive(file): 0 kB\n",
-    "/proc/loadavg": "0.00 0.01 0.05 3/245 12345\n",
-    "/proc/self/mountinfo": "",
-    "/proc/self/cgroup": "0::/\n",
-    "/sys/fs/cgroup/cgroup.controllers": "cpu memory pids\n",
-    "/etc/resolv.conf": "nameserver 192.0.2.53\n",
-    "/var/lib/kubelet/file": "",
-    "/var/lib/fake/file": "",
-  };
-  for (const [path, data] of Object.entries(files)) host.files.put(path, { data });
-  host.program("uname", (_args, { stdout }) => {
-    stdout.write("box 6.1.0 x86_64\n");
-    return 0;
-  });
-  host.program("sh", lockingShell());
-}
 
 /** An API server that knows one node and the pods given, and keeps what it is told. */
 function apiServer(pods: readonly Pod[]) {
@@ -128,7 +107,15 @@ function start({ local = false } = {}) {
   const stop = new AbortController();
   const run = () =>
     runOnTarget(
-      { config, target, client: api.client, store: () => filePairStore(config.certDir, "unused"), clock, log },
+      {
+        config,
+        target,
+        client: api.client,
+        store: () => filePairStore(config.certDir, "unused"),
+        instance: "this",
+        clock,
+        log,
+      },
       stop.signal,
     );
   const cut = () => {
@@ -278,6 +265,22 @@ test("a target that cannot be read, or that the settings do not want, is tried a
   await t.clock.advance(15_000);
   assert.equal(readyOf(t.api.state.node)?.reason, "TargetWithoutAddress");
   furnish(t.host);
+  await t.clock.advance(30_000);
+  assert.equal(readyOf(t.api.state.node)?.status, "True");
+  t.stop.abort();
+  await t.clock.advance(30_000);
+  assert.equal(await running, "stopped");
+});
+
+test("a target that is too slow to be locked is tried again, though its link stands", async () => {
+  const t = start();
+  const { readFile } = t.host.fs;
+  const slow = () => Promise.reject(new CodedError("deadline_exceeded", "no answer within 30000 ms"));
+  Object.assign(t.host.fs, { readFile: slow });
+  const running = t.run();
+  await t.clock.advance(1_000);
+  assert.equal(readyOf(t.api.state.node)?.reason, "TargetUnreadable");
+  Object.assign(t.host.fs, { readFile });
   await t.clock.advance(30_000);
   assert.equal(readyOf(t.api.state.node)?.status, "True");
   t.stop.abort();

@@ -1,0 +1,126 @@
+{{/* Refuses values that the schema lets through, each with a sentence that names the field and the remedy. */}}
+
+{{- define "graftlet.check" -}}
+{{- include "graftlet.check.release" . -}}
+{{- $names := dict -}}
+{{- $ports := dict -}}
+{{- range $index, $node := .Values.nodes -}}
+{{- $at := printf "nodes[%d]" $index -}}
+{{- include "graftlet.check.name" (dict "at" $at "name" .name "names" $names) -}}
+{{- with .port -}}
+{{- $port := int . | toString -}}
+{{- if hasKey $ports $port }}{{ printf "%s.port: %s has port %s too: give each node its own, or none" $at (get $ports $port) $port | fail }}{{ end -}}
+{{- if eq $port (include "graftlet.healthPort" $) }}{{ printf "%s.port: %s is where graftlet answers probes: choose another, or none" $at $port | fail }}{{ end -}}
+{{- $_ := set $ports $port $at -}}
+{{- end -}}
+{{- include "graftlet.check.provider" (dict "at" $at "node" $node) -}}
+{{- include "graftlet.check.kubelet" (dict "at" $at "node" $node) -}}
+{{- if eq (include "graftlet.provider" $node) "ssh" }}{{ include "graftlet.check.ssh" (dict "at" (printf "%s.ssh" $at) "ssh" ($node.ssh | default dict)) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What concerns the release as a whole. */}}
+{{- define "graftlet.check.release" -}}
+{{- $values := .Values -}}
+{{- if not $values.nodes }}{{ fail "nodes is empty: name a machine, such as --set nodes[0].name=edge-1 --set nodes[0].ssh.host=192.0.2.7 --set nodes[0].ssh.existingSecret=edge-1-ssh" }}{{ end -}}
+{{- if and $values.image.digest (not (regexMatch "^sha256:[0-9a-f]{64}$" $values.image.digest)) -}}
+{{- printf "image.digest %q is no digest: write sha256: and 64 hexadecimal digits, or nothing for the tag to count" $values.image.digest | fail -}}
+{{- end -}}
+{{- if not (or $values.serviceAccount.create $values.serviceAccount.name) }}{{ fail "serviceAccount.name is not given: name the account that is to be used where create is false" }}{{ end -}}
+{{- if not (regexMatch "^([0-9]+[smh])+$" $values.drain.timeout) }}{{ printf "drain.timeout %q is no duration: write it as 90s or 5m" $values.drain.timeout | fail }}{{ end -}}
+{{- if and $values.rbac.namespaces (not (include "graftlet.namesOf" (list . "serviceAccount") | fromJsonArray)) -}}
+{{- fail "rbac.namespaces: no node has identity: serviceAccount, and other nodes have their rights from the cluster: leave it empty" -}}
+{{- end -}}
+{{- if and (eq $values.kubeletAddress "host") (not (include "graftlet.local" .)) -}}
+{{- fail "kubeletAddress: host is the address of the machine that the Pod runs on, which only nodes with local: true share: write service or podIP" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "graftlet.check.name" -}}
+{{- $name := .name -}}
+{{- if not (and (le (len $name) 63) (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$" $name)) -}}
+{{- printf "%s.name %q cannot be a node's name: write at most 63 lower-case letters, digits, - and ., such as edge-1" .at $name | fail -}}
+{{- end -}}
+{{- if hasKey .names $name }}{{ printf "%s.name: %s is called %s too: give each node its own name" .at (get .names $name) $name | fail }}{{ end -}}
+{{- $_ := set .names $name .at -}}
+{{- end -}}
+
+{{/* One provider, and said on purpose where the machine is the Pod's own. */}}
+{{- define "graftlet.check.provider" -}}
+{{- $node := .node -}}
+{{- $given := list -}}
+{{- range list "ssh" "cri" "docker" }}{{ if hasKey $node . }}{{ $given = append $given . }}{{ end }}{{ end -}}
+{{- if gt (len $given) 1 }}{{ printf "%s has both %s: keep the one by which graftlet reaches the machine" .at (join " and " $given) | fail }}{{ end -}}
+{{- if not (or $given $node.provider) -}}
+{{- printf "%s does not say how its machine is reached: add ssh with host and existingSecret (or cri or docker, with local: true, for the machine that the Pod runs on)" .at | fail -}}
+{{- end -}}
+{{- if and $given $node.provider (ne (first $given) $node.provider) -}}
+{{- printf "%s has provider: %s and %s: make them agree, or leave out provider" .at $node.provider (first $given) | fail -}}
+{{- end -}}
+{{- $provider := include "graftlet.provider" $node -}}
+{{- if and $node.local (eq $provider "ssh") -}}
+{{- printf "%s.local: a machine that is reached over SSH is not the Pod's own: leave local out" .at | fail -}}
+{{- end -}}
+{{- if not (or $node.local (eq $provider "ssh")) -}}
+{{- printf "%s: %s is a runtime on the machine that the Pod runs on, and makes the Pod privileged there: add local: true if that is meant, or reach the machine by ssh" .at $provider | fail -}}
+{{- end -}}
+{{- $sockets := dict "cri.endpoint" (dig "cri" "endpoint" "" $node) "cri.imageEndpoint" (dig "cri" "imageEndpoint" "" $node) "docker.socket" (dig "docker" "socket" "" $node) -}}
+{{- range $field, $socket := $sockets -}}
+{{- if and $socket (not (regexMatch "^unix:///." $socket)) }}{{ printf "%s.%s %q is no unix socket: write it as unix:///run/containerd/containerd.sock" $.at $field $socket | fail }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Labels that a node may not give itself, and what other values say already. */}}
+{{- define "graftlet.check.kubelet" -}}
+{{- $at := .at -}}
+{{- range $key, $value := .node.labels -}}
+{{- $domain := regexReplaceAll "/.*$" $key "" -}}
+{{- if and (contains "/" $key) (regexMatch "(^|\\.)(kubernetes|k8s)\\.io$" $domain) (not (regexMatch "(^|\\.)(node|kubelet)\\.kubernetes\\.io$" $domain)) (not (regexMatch "^(topology|failure-domain\\.beta)\\.kubernetes\\.io/(zone|region)$" $key)) -}}
+{{- printf "%s.labels: %s is not a node's to set: use a domain of your own, or node.kubernetes.io" $at $key | fail -}}
+{{- end -}}
+{{- if has $key (list "graftlet.dev/target" "node.kubernetes.io/exclude-from-external-load-balancers") }}{{ printf "%s.labels: %s is set by the chart: leave it out" $at $key | fail }}{{ end -}}
+{{- end -}}
+{{- $instead := dict "port" "port" "registerWithTaints" "taints" "systemReserved" "reserved" -}}
+{{- range $field, $other := $instead -}}
+{{- if hasKey ($.node.kubeletConfiguration | default dict) $field }}{{ printf "%s.kubeletConfiguration.%s: say it as %s.%s" $at $field $at $other | fail }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Who logs in where, and how the machine is known. */}}
+{{- define "graftlet.check.ssh" -}}
+{{- $at := .at -}}
+{{- $ssh := .ssh -}}
+{{- if not (regexMatch "^[a-zA-Z0-9_.:%-]+$" ($ssh.host | default "")) }}{{ printf "%s.host %q is no machine's name or address: write one, such as 192.0.2.7" $at ($ssh.host | default "") | fail }}{{ end -}}
+{{- $ways := list -}}
+{{- range list "existingSecret" "privateKeyFile" "agentSocket" "passwordFile" }}{{ if get $ssh . }}{{ $ways = append $ways . }}{{ end }}{{ end -}}
+{{- if ne (len $ways) 1 -}}
+{{- printf "%s %s: name a Secret that has the key as ssh-privatekey in existingSecret, or one of privateKeyFile, agentSocket, passwordFile in a volume of extraVolumes" $at (ternary (printf "has both %s" (join " and " $ways)) "has no way to log in" (gt (len $ways) 1)) | fail -}}
+{{- end -}}
+{{- if and $ssh.existingSecret (not (regexMatch "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$" $ssh.existingSecret)) -}}
+{{- printf "%s.existingSecret %q cannot be a Secret's name: name one of the release's namespace, such as edge-1-ssh" $at $ssh.existingSecret | fail -}}
+{{- end -}}
+{{- if and $ssh.login (not $ssh.existingSecret) }}{{ printf "%s.login says which keys of existingSecret are used: name that too, or leave login out" $at | fail }}{{ end -}}
+{{- if and $ssh.passphraseFile (not $ssh.privateKeyFile) }}{{ printf "%s.passphraseFile opens privateKeyFile: name that too; for a Secret write login: keyWithPassphrase" $at | fail }}{{ end -}}
+{{- include "graftlet.check.hostKey" . -}}
+{{- range list "privateKeyFile" "passphraseFile" "agentSocket" "passwordFile" "knownHostsFile" "rootDir" -}}
+{{- $path := get $ssh . -}}
+{{- if and $path (not (hasPrefix "/" $path)) }}{{ printf "%s.%s %q is no absolute path: write it from the root" $at . $path | fail }}{{ end -}}
+{{- end -}}
+{{- if and $ssh.runtime (not (regexMatch "^(auto|unix:///.+)$" $ssh.runtime)) }}{{ printf "%s.runtime %q: write auto, or a socket of the machine as unix:///run/containerd/containerd.sock" $at $ssh.runtime | fail }}{{ end -}}
+{{- if and $ssh.kubernetesService (not (regexMatch "^[^/]+:[0-9]{1,5}$" $ssh.kubernetesService)) }}{{ printf "%s.kubernetesService %q: write host:port at which pods on the machine reach the API server" $at $ssh.kubernetesService | fail }}{{ end -}}
+{{- end -}}
+
+{{- define "graftlet.check.hostKey" -}}
+{{- $at := .at -}}
+{{- $ssh := .ssh -}}
+{{- range $ssh.hostKeyFingerprints -}}
+{{- if not (regexMatch "^SHA256:[A-Za-z0-9+/]{43}=?$" .) }}{{ printf "%s.hostKeyFingerprints: %q is no fingerprint: write it as ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub prints it on the machine, SHA256:…" $at . | fail }}{{ end -}}
+{{- end -}}
+{{- if and $ssh.hostKeyFingerprints $ssh.knownHostsFile }}{{ printf "%s has both hostKeyFingerprints and knownHostsFile: keep one of them" $at | fail }}{{ end -}}
+{{- if and $ssh.hostKey (not $ssh.knownHostsFile) -}}
+{{- printf "%s.hostKey: what is trusted on first use has to outlive the Pod: name a knownHostsFile in a volume of extraVolumes, or use hostKeyFingerprints" $at | fail -}}
+{{- end -}}
+{{- if not (or $ssh.existingSecret $ssh.hostKeyFingerprints $ssh.knownHostsFile) -}}
+{{- printf "%s does not say how the machine is known: add hostKeyFingerprints, or knownHostsFile" $at | fail -}}
+{{- end -}}
+{{- end -}}

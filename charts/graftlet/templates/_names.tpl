@@ -1,0 +1,53 @@
+{{/* Names and labels that the objects share. */}}
+
+{{/* The release's name, with the chart's where that is not in it; short enough for what is put behind it. */}}
+{{- define "graftlet.fullname" -}}
+{{- $name := ternary .Release.Name (printf "%s-%s" .Release.Name .Chart.Name) (contains .Chart.Name .Release.Name) -}}
+{{- $name | trunc 48 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* A name for what lies outside of the release's namespace: no namespace has a dot, so that no two releases share it. */}}
+{{- define "graftlet.clusterName" -}}
+{{ include "graftlet.fullname" . }}.{{ .Release.Namespace }}
+{{- end -}}
+
+{{/* Of the Deployment's Pod, and not of those of hooks: the Service leads to it alone. */}}
+{{- define "graftlet.selectorLabels" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: kubelet
+{{- end -}}
+
+{{- define "graftlet.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
+{{- define "graftlet.serviceAccount" -}}
+{{ .Values.serviceAccount.name | default (include "graftlet.fullname" .) }}
+{{- end -}}
+
+{{- define "graftlet.account" -}}
+system:serviceaccount:{{ .Release.Namespace }}:{{ include "graftlet.serviceAccount" . }}
+{{- end -}}
+
+{{- define "graftlet.certificates" -}}
+{{ include "graftlet.fullname" . }}-certificates
+{{- end -}}
+
+{{- define "graftlet.kubeletService" -}}
+{{ include "graftlet.fullname" . }}-kubelet
+{{- end -}}
+
+{{- define "graftlet.image" -}}
+{{- $image := .Values.image -}}
+{{- $name := printf "%s/%s" $image.registry $image.repository -}}
+{{- if $image.digest -}}
+{{ $name }}@{{ $image.digest }}
+{{- else -}}
+{{ $name }}:{{ $image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end -}}

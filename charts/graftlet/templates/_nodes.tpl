@@ -1,0 +1,126 @@
+{{/* From nodes[] of the values to nodes[] of graftlet's own configuration. */}}
+
+{{/* The provider of a node of the values. */}}
+{{- define "graftlet.provider" -}}
+{{- .provider | default (ternary "ssh" (ternary "docker" "cri" (hasKey . "docker")) (hasKey . "ssh")) -}}
+{{- end -}}
+
+{{/* Of the health endpoint. On a machine of its own network the kubelet that runs the Pod has the usual ones. */}}
+{{- define "graftlet.healthPort" -}}
+{{ ternary 10348 10248 (not (empty (include "graftlet.local" .))) }}
+{{- end -}}
+
+{{/* The ports of the nodes' kubelet APIs in their order, as JSON: what a node names, else the next free from 10250 (or 10350) up. */}}
+{{- define "graftlet.ports" -}}
+{{- $first := include "graftlet.healthPort" . | int | add 2 -}}
+{{- $named := list -}}
+{{- range .Values.nodes }}{{ with .port }}{{ $named = append $named (int .) }}{{ end }}{{ end -}}
+{{- $free := list -}}
+{{- range $offset := until (add (len .Values.nodes) (len $named) | int) -}}
+{{- $port := add $first $offset | int -}}
+{{- if not (has $port $named) }}{{ $free = append $free $port }}{{ end -}}
+{{- end -}}
+{{- $ports := list -}}
+{{- range .Values.nodes -}}
+{{- if .port -}}
+{{- $ports = append $ports (int .port) -}}
+{{- else -}}
+{{- $ports = append $ports (first $free) -}}
+{{- $free = rest $free -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $ports -}}
+{{- end -}}
+
+{{/* Where the Secret of a node's ssh.existingSecret is in the Pod. */}}
+{{- define "graftlet.secretDirectory" -}}
+/etc/graftlet/nodes/{{ .name }}
+{{- end -}}
+
+{{/* The ssh provider's configuration, as JSON: what the values say, and the files of the Secret. */}}
+{{- define "graftlet.sshConfig" -}}
+{{- $ssh := .ssh | default dict -}}
+{{- $config := omit $ssh "existingSecret" "login" -}}
+{{- if not $config.user }}{{ $_ := set $config "user" "root" }}{{ end -}}
+{{- if $ssh.existingSecret -}}
+{{- $directory := include "graftlet.secretDirectory" . -}}
+{{- $login := $ssh.login | default "key" -}}
+{{- if eq $login "password" -}}
+{{- $_ := set $config "passwordFile" (printf "%s/ssh-password" $directory) -}}
+{{- else -}}
+{{- $_ := set $config "privateKeyFile" (printf "%s/ssh-privatekey" $directory) -}}
+{{- if eq $login "keyWithPassphrase" }}{{ $_ := set $config "passphraseFile" (printf "%s/ssh-passphrase" $directory) }}{{ end -}}
+{{- end -}}
+{{- if not (or $ssh.hostKeyFingerprints $ssh.knownHostsFile) -}}
+{{- $_ := set $config "knownHostsFile" (printf "%s/known_hosts" $directory) -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $config -}}
+{{- end -}}
+
+{{/* The KubeletConfiguration of a node, as JSON; what the values say of it wins. */}}
+{{- define "graftlet.kubeletConfiguration" -}}
+{{- $release := .root.Release -}}
+{{- $node := .node -}}
+{{/* A provider that no cloud controller knows: none deletes the Node for not finding a machine of it. */}}
+{{- $kubelet := dict "providerID" (printf "graftlet://%s/%s/%s" $release.Namespace $release.Name $node.name) "serverTLSBootstrap" true -}}
+{{- $reserved := dict -}}
+{{- range $resource, $amount := $node.reserved }}{{ $_ := set $reserved $resource (toJson $amount | trimAll "\"") }}{{ end -}}
+{{- if $reserved }}{{ $_ := set $kubelet "systemReserved" $reserved }}{{ end -}}
+{{- toJson (mergeOverwrite $kubelet (deepCopy ($node.kubeletConfiguration | default dict))) -}}
+{{- end -}}
+
+{{/* One node of graftlet's configuration, as JSON. */}}
+{{- define "graftlet.node" -}}
+{{- $node := .node -}}
+{{- $provider := include "graftlet.provider" $node -}}
+{{/* DaemonSets that tolerate everything, and load balancers, can leave the node out by these. */}}
+{{- $labels := dict "graftlet.dev/target" $node.name "node.kubernetes.io/exclude-from-external-load-balancers" "" -}}
+{{- $taints := list -}}
+{{- if ne $node.defaultTaint false -}}
+{{- $taints = append $taints (dict "key" "graftlet.dev/target" "value" $node.name "effect" "NoSchedule") -}}
+{{- end -}}
+{{- $config := ternary (include "graftlet.sshConfig" $node | fromJson) (get $node $provider | default dict) (eq $provider "ssh") -}}
+{{- $entry := dict "name" $node.name "provider" $provider "port" .port -}}
+{{- if $config }}{{ $_ := set $entry "providerConfig" $config }}{{ end -}}
+{{- $_ := set $entry "labels" (merge dict ($node.labels | default dict) $labels) -}}
+{{- $_ := set $entry "taints" (concat $taints ($node.taints | default list)) -}}
+{{- $_ := set $entry "kubeletConfiguration" (include "graftlet.kubeletConfiguration" . | fromJson) -}}
+{{- if eq ($node.identity | default "node") "serviceAccount" }}{{ $_ := set $entry "identity" "serviceAccount" }}{{ end -}}
+{{- toJson $entry -}}
+{{- end -}}
+
+{{/* graftlet's configuration file. */}}
+{{- define "graftlet.configuration" -}}
+{{- $ports := include "graftlet.ports" . | fromJsonArray -}}
+{{- $nodes := list -}}
+{{- range $index, $node := .Values.nodes -}}
+{{- $nodes = append $nodes (include "graftlet.node" (dict "root" $ "node" $node "port" (index $ports $index)) | fromJson) -}}
+{{- end -}}
+apiVersion: graftlet.dev/v1alpha1
+kind: GraftletConfiguration
+certificateSecret: {{ include "graftlet.certificates" . }}
+kubeletAddress: {{ .Values.kubeletAddress }}
+{{- if eq .Values.kubeletAddress "service" }}
+kubeletService: {{ include "graftlet.kubeletService" . }}
+{{- end }}
+healthzBindAddress: 0.0.0.0
+healthzPort: {{ include "graftlet.healthPort" . }}
+nodes:
+{{ toYaml $nodes | indent 2 }}
+{{- end -}}
+
+{{/* "true" where a node is a machine that the Pod itself runs on. */}}
+{{- define "graftlet.local" -}}
+{{- range .Values.nodes }}{{ if .local }}true{{ break }}{{ end }}{{ end -}}
+{{- end -}}
+
+{{/* The nodes with that identity ("node" or "serviceAccount"): their names, as JSON. Takes (list ROOT IDENTITY). */}}
+{{- define "graftlet.namesOf" -}}
+{{- $names := list -}}
+{{- $identity := index . 1 -}}
+{{- range (index . 0).Values.nodes -}}
+{{- if eq (.identity | default "node") $identity }}{{ $names = append $names .name }}{{ end -}}
+{{- end -}}
+{{- toJson $names -}}
+{{- end -}}

@@ -1,0 +1,158 @@
+{{/* What the Deployment's Pod and those of the hooks have in common. */}}
+
+{{/* The Pod's user. The secrets' files are readable by the group alone, which is the Pod's. */}}
+{{- define "graftlet.podSecurity" -}}
+{{- if include "graftlet.local" . -}}
+# What serves the machine that it runs on has to be root there.
+runAsUser: 0
+runAsGroup: 0
+{{- else -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile: { type: RuntimeDefault }
+{{- end }}
+{{- end -}}
+
+{{- define "graftlet.containerSecurity" -}}
+readOnlyRootFilesystem: true
+{{- if include "graftlet.local" . }}
+privileged: true
+{{- else }}
+allowPrivilegeEscalation: false
+capabilities: { drop: [ALL] }
+{{- end }}
+{{- end -}}
+
+{{- define "graftlet.volumes" -}}
+- name: configuration
+  configMap: { name: {{ include "graftlet.fullname" . }} }
+- name: state
+  emptyDir: {}
+- name: tmp
+  emptyDir: {}
+{{- range $index, $node := .Values.nodes }}
+{{- if and .ssh .ssh.existingSecret }}
+# One that is not there is that node's trouble alone: its files appear when it is made.
+- name: ssh-{{ $index }}
+  secret: { secretName: {{ .ssh.existingSecret | quote }}, optional: true, defaultMode: {{ ternary "0400" "0440" (not (empty (include "graftlet.local" $))) }} }
+{{- end }}
+{{- end }}
+{{- range include "graftlet.machinePaths" . | fromJsonArray }}
+- name: {{ .name }}
+  hostPath: { path: {{ .path }}, type: DirectoryOrCreate }
+{{- end }}
+{{- with .Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "graftlet.volumeMounts" -}}
+- { name: configuration, mountPath: /etc/graftlet/configuration, readOnly: true }
+- { name: state, mountPath: /var/lib/graftlet }
+- { name: tmp, mountPath: /tmp }
+{{- range $index, $node := .Values.nodes }}
+{{- if and .ssh .ssh.existingSecret }}
+- { name: ssh-{{ $index }}, mountPath: {{ include "graftlet.secretDirectory" . | quote }}, readOnly: true }
+{{- end }}
+{{- end }}
+{{- range include "graftlet.machinePaths" . | fromJsonArray }}
+- { name: {{ .name }}, mountPath: {{ .path }}, mountPropagation: {{ .propagation }} }
+{{- end }}
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Where the machine's own files have to be for nodes that are local, as JSON: at the same paths as on the machine. What graftlet
+     mounts in a root directory is mounted on the machine. */}}
+{{- define "graftlet.machinePaths" -}}
+{{- $paths := list -}}
+{{- range $index, $node := .Values.nodes -}}
+{{- if .local -}}
+{{- if not $paths -}}
+{{- $paths = list (dict "name" "run" "path" "/run" "propagation" "HostToContainer") (dict "name" "pod-logs" "path" "/var/log/pods" "propagation" "HostToContainer") (dict "name" "container-logs" "path" "/var/log/containers" "propagation" "HostToContainer") -}}
+{{- end -}}
+{{- $paths = append $paths (dict "name" (printf "root-%d" $index) "path" (printf "/var/lib/kubelet/%s" .name) "propagation" "Bidirectional") -}}
+{{- range $field := list "endpoint" "imageEndpoint" -}}
+{{- $folder := dig "cri" $field "" $node | trimPrefix "unix://" | dir -}}
+{{- if and (ne $folder ".") (not (regexMatch "^(/var)?/run(/|$)" $folder)) -}}
+{{- $paths = append $paths (dict "name" (printf "%s-%d" (lower $field) $index) "path" $folder "propagation" "HostToContainer") -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $paths -}}
+{{- end -}}
+
+{{/* The user's affinity, and never a node of the release: what serves a machine must not run on it. */}}
+{{- define "graftlet.affinity" -}}
+{{- $names := list -}}
+{{- range .Values.nodes }}{{ $names = append $names .name }}{{ end -}}
+{{- $elsewhere := dict "key" "graftlet.dev/target" "operator" "NotIn" "values" $names -}}
+{{- $affinity := deepCopy .Values.affinity -}}
+{{- $node := $affinity.nodeAffinity | default dict -}}
+{{- $terms := list -}}
+{{- range dig "requiredDuringSchedulingIgnoredDuringExecution" "nodeSelectorTerms" (list dict) $node -}}
+{{- $terms = append $terms (merge (dict "matchExpressions" (append (.matchExpressions | default list) $elsewhere)) .) -}}
+{{- end -}}
+{{- $_ := set $node "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" $terms) -}}
+{{- toYaml (set $affinity "nodeAffinity" $node) -}}
+{{- end -}}
+
+{{/* Where its Pods may run, and with which priority. */}}
+{{- define "graftlet.placement" -}}
+affinity: {{- include "graftlet.affinity" . | nindent 2 }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* The user, the image and the files of a Pod that runs graftlet. */}}
+{{- define "graftlet.podBase" -}}
+securityContext: {{- include "graftlet.podSecurity" . | nindent 2 }}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- if include "graftlet.local" . }}
+hostNetwork: true
+hostPID: true
+# Pods of the machine that want its DNS are given this resolv.conf.
+dnsPolicy: Default
+{{- end }}
+volumes: {{- include "graftlet.volumes" . | nindent 2 }}
+{{- end -}}
+
+{{- define "graftlet.containerBase" -}}
+image: {{ include "graftlet.image" . | quote }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+{{- with .Values.extraEnv }}
+env: {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext: {{- include "graftlet.containerSecurity" . | nindent 2 }}
+{{- with .Values.resources }}
+resources: {{- toYaml . | nindent 2 }}
+{{- end }}
+volumeMounts: {{- include "graftlet.volumeMounts" . | nindent 2 }}
+{{- end -}}
+
+{{/* The flags that `graftlet` and `graftlet leave` share. */}}
+{{- define "graftlet.flags" -}}
+- --nodes=/etc/graftlet/configuration/nodes.yaml
+- --cert-dir=/var/lib/graftlet/pki
+- --v={{ .Values.logVerbosity }}
+{{- end -}}
+
+{{/* What a hook's Pod needs is there before it, and for as long as it. Takes the hook's name. */}}
+{{- define "graftlet.hook" -}}
+helm.sh/hook: {{ . }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded,hook-failed
+helm.sh/hook-weight: "-5"
+{{- end -}}

@@ -1,0 +1,69 @@
+import type { ApiClient } from "../api/client.ts";
+import type { Clock } from "../lib/clock.ts";
+import { hasCode } from "../lib/errors.ts";
+import { goDuration } from "../lib/go-duration.ts";
+import type { Pod } from "../objects.ts";
+
+export interface DeploymentName {
+  readonly namespace: string;
+  readonly name: string;
+}
+
+export interface DeploymentDeps {
+  readonly client: Pick<ApiClient, "get" | "list" | "patch">;
+  readonly clock: Clock;
+  readonly deployment: DeploymentName;
+  /** How long its Pods get to end. */
+  readonly timeoutMs: number;
+  readonly say: (line: string) => void;
+}
+
+/** @see https://kubernetes.io/docs/reference/kubernetes-api/autoscaling/scale-v1/ */
+interface Scale {
+  readonly spec?: { readonly replicas?: number };
+  readonly status?: { readonly selector?: string };
+}
+
+const everyMs = 1_000;
+
+/** Ends the Deployment that graftlet runs in: scales it to 0 and waits until its Pods are gone. Those that take longer than they
+ *  may are named: whether they still work on a target is seen there. */
+export async function stopDeployment(deps: DeploymentDeps, signal: AbortSignal): Promise<void> {
+  const { client, clock, timeoutMs, say } = deps;
+  const { namespace, name } = deps.deployment;
+  const title = `Deployment ${namespace}/${name}`;
+  const path = `/apis/apps/v1/namespaces/${namespace}/deployments/${name}/scale`;
+  let scale: Scale;
+  try {
+    scale = await client.get<Scale>(path, { signal });
+    if (scale.spec?.replicas !== 0)
+      scale = await client.patch<Scale>(path, { type: "merge", body: { spec: { replicas: 0 } } }, { signal });
+  } catch (error) {
+    if (hasCode(error, "not_found")) return say(`${title} is not there any more`);
+    throw error;
+  }
+  const deadline = clock.monotonic() + timeoutMs;
+  for (;;) {
+    const pods = await podsOf(deps, scale.status?.selector ?? "", signal);
+    if (pods.length === 0) return say(`${title} is scaled to 0, and none of its Pods is left`);
+    if (clock.monotonic() >= deadline)
+      return say(`${title} is scaled to 0, but after ${goDuration(timeoutMs)} Pods are left: ${pods.join(", ")}`);
+    await clock.sleep(everyMs, signal);
+  }
+}
+
+/** Names of Pods that may still run. */
+async function podsOf(
+  { client, deployment }: DeploymentDeps,
+  labelSelector: string,
+  signal: AbortSignal,
+): Promise<string[]> {
+  if (labelSelector === "") return [];
+  const { items } = await client.list<Pod>(`/api/v1/namespaces/${deployment.namespace}/pods`, {
+    query: { labelSelector },
+    signal,
+  });
+  return (items ?? [])
+    .filter(({ status }) => status?.phase !== "Succeeded" && status?.phase !== "Failed")
+    .map(({ metadata }) => metadata.name);
+}

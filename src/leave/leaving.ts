@@ -1,0 +1,130 @@
+import type { Clock } from "../lib/clock.ts";
+import { CodedError, codeOf, hasCode, messageOf, throwIfAborted } from "../lib/errors.ts";
+import { goDuration } from "../lib/go-duration.ts";
+import { TargetError } from "../seams/provider.ts";
+import { type DeploymentName, stopDeployment } from "./deployment.ts";
+import { type LeavingClient, patient } from "./patient.ts";
+import { endPods, forgetPods, type PodsDeps } from "./pods.ts";
+
+export interface LeavingDeps {
+  /** May cordon and delete the nodes, list and delete their pods, and scale the Deployment. */
+  readonly client: LeavingClient;
+  readonly clock: Clock;
+  readonly nodes: readonly string[];
+  /** What graftlet runs in; undefined where somebody else ends it. */
+  readonly deployment: DeploymentName | undefined;
+  /** How long pods get to end, and again graftlet to end and to let go of its targets. */
+  readonly timeoutMs: number;
+  readonly say: (line: string) => void;
+  /** Takes away what the node put on its target, and says what. @returns whether nothing of it is left.
+   *  @throws TargetError RuntimeInUse while somebody works there; CodedError unavailable where it is out of reach. */
+  clean(nodeName: string, signal: AbortSignal): Promise<boolean>;
+}
+
+/** How often a target is asked for that is in use, or out of reach, milliseconds. */
+const againMs = 2_000;
+/** A target may be out of reach for so long, milliseconds. */
+const reachMs = 30_000;
+
+/** Takes nodes out of the cluster in good order: no new pods, the old ones ended by graftlet itself, then graftlet, then what is
+ *  left on the targets, then the Node objects. Safe to repeat after an end at any step. A node that fails is named and stays as
+ *  it is; the others go on.
+ *  @returns the nodes that have not left. */
+export async function leave(given: LeavingDeps, signal: AbortSignal): Promise<readonly string[]> {
+  const { nodes, deployment, say } = given;
+  const deps = { ...given, client: patient(given.client, given.clock, say) };
+  const failed = new Set<string>();
+  const each = async (step: (nodeName: string) => Promise<void>) =>
+    void (await Promise.all(
+      nodes
+        .filter((nodeName) => !failed.has(nodeName))
+        .map((nodeName) =>
+          step(nodeName).catch((error: unknown) => {
+            throwIfAborted(signal);
+            failed.add(nodeName);
+            say(`node ${nodeName} has not left: ${reasonOf(error)}`);
+          }),
+        ),
+    ));
+  await each((nodeName) => empty(deps, nodeName, signal));
+  if (failed.size === nodes.length) return nodes;
+  if (deployment) {
+    try {
+      await stopDeployment({ ...deps, deployment }, signal);
+    } catch (error) {
+      throwIfAborted(signal);
+      say(`Deployment ${deployment.namespace}/${deployment.name} cannot be ended: ${reasonOf(error)}`);
+      return nodes;
+    }
+  }
+  await each((nodeName) => depart(deps, nodeName, signal));
+  return nodes.filter((nodeName) => failed.has(nodeName));
+}
+
+async function empty(deps: LeavingDeps, nodeName: string, signal: AbortSignal): Promise<void> {
+  const pods = podsDeps(deps, nodeName);
+  try {
+    await deps.client.patch(pathOf(nodeName), { type: "merge", body: { spec: { unschedulable: true } } }, { signal });
+    pods.say("it takes no new pods (cordoned)");
+  } catch (error) {
+    if (!hasCode(error, "not_found")) throw error;
+    pods.say("it is not in the cluster any more");
+  }
+  await endPods(pods, signal);
+}
+
+/** The Node is deleted only when its target is clean: the cluster then starts its pods elsewhere. */
+async function depart(deps: LeavingDeps, nodeName: string, signal: AbortSignal): Promise<void> {
+  const pods = podsDeps(deps, nodeName);
+  if (!(await cleanOnceFree(deps, nodeName, pods.say, signal)))
+    throw new CodedError(
+      "failed_precondition",
+      "its target is not clean, as said above; its Node stays, since its pods may still run",
+    );
+  try {
+    await deps.client.delete(pathOf(nodeName), undefined, { signal });
+  } catch (error) {
+    if (!hasCode(error, "not_found")) throw error;
+  }
+  await forgetPods(pods, signal);
+  pods.say("it has left: its target is clean, its Node is deleted");
+}
+
+/** Cleans the target as soon as graftlet has let go of it. */
+async function cleanOnceFree(
+  { clock, timeoutMs, deployment, clean }: LeavingDeps,
+  nodeName: string,
+  say: (line: string) => void,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const startedAt = clock.monotonic();
+  for (let told = false; ; told = true) {
+    try {
+      return await clean(nodeName, signal);
+    } catch (error) {
+      throwIfAborted(signal);
+      const inUse = error instanceof TargetError && error.reason === "RuntimeInUse";
+      const patience = inUse ? timeoutMs : hasCode(error, "unavailable") ? Math.min(reachMs, timeoutMs) : 0;
+      if (clock.monotonic() - startedAt >= patience) {
+        say(messageOf(error));
+        return false;
+      }
+      const wanted = inUse && !deployment ? "stop graftlet of this node now: it is waited for" : "it is tried again";
+      if (!told) say(`${messageOf(error)}; ${wanted}, for ${goDuration(patience)} at most`);
+    }
+    await clock.sleep(againMs, signal);
+  }
+}
+
+function podsDeps(deps: LeavingDeps, nodeName: string): PodsDeps {
+  return { ...deps, nodeName, say: (line) => deps.say(`node ${nodeName}: ${line}`) };
+}
+
+function pathOf(nodeName: string): string {
+  return `/api/v1/nodes/${nodeName}`;
+}
+
+function reasonOf(error: unknown): string {
+  const text = messageOf(error);
+  return codeOf(error) === "permission_denied" ? `${text}; use an account that may` : text;
+}

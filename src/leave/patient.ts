@@ -1,0 +1,33 @@
+import type { ApiClient } from "../api/client.ts";
+import type { Clock } from "../lib/clock.ts";
+import { hasCode, messageOf } from "../lib/errors.ts";
+
+/** What leaving asks of the API server; all of it may be asked twice. */
+export type LeavingClient = Pick<ApiClient, "get" | "list" | "patch" | "delete">;
+
+const againMs = 2_000;
+/** An API server that is restarted, or a load balancer in front of several, is back by then, milliseconds. */
+const patienceMs = 60_000;
+
+/** The same client, for whom an API server that does not answer is asked again for a minute.
+ *  @param say is told once each time that it is waited for. */
+export function patient(client: LeavingClient, clock: Clock, say: (line: string) => void): LeavingClient {
+  const until = async <T>(ask: () => Promise<T>, signal: AbortSignal): Promise<T> => {
+    const deadline = clock.monotonic() + patienceMs;
+    for (let told = false; ; told = true) {
+      try {
+        return await ask();
+      } catch (error) {
+        if (!hasCode(error, "unavailable") || clock.monotonic() >= deadline) throw error;
+        if (!told) say(`the API server does not answer, it is asked again: ${messageOf(error)}`);
+      }
+      await clock.sleep(againMs, signal);
+    }
+  };
+  return {
+    get: (path, options) => until(() => client.get(path, options), options.signal),
+    list: (path, options) => until(() => client.list(path, options), options.signal),
+    patch: (path, patch, options) => until(() => client.patch(path, patch, options), options.signal),
+    delete: (path, body, options) => until(() => client.delete(path, body, options), options.signal),
+  };
+}

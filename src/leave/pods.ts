@@ -1,0 +1,105 @@
+import type { ApiClient } from "../api/client.ts";
+import type { Clock } from "../lib/clock.ts";
+import { hasCode } from "../lib/errors.ts";
+import { goDuration } from "../lib/go-duration.ts";
+import type { Node, Pod } from "../objects.ts";
+
+export interface PodsDeps {
+  readonly client: Pick<ApiClient, "get" | "list" | "delete">;
+  readonly clock: Clock;
+  readonly nodeName: string;
+  /** How long pods get to end. */
+  readonly timeoutMs: number;
+  readonly say: (line: string) => void;
+}
+
+/** How often it is looked whether they are gone. */
+const everyMs = 1_000;
+/** A node that is not Ready for so long does not end pods. */
+const unreadyMs = 30_000;
+const pageSize = 500;
+
+/** Deletes the node's pods with their own grace periods and waits until they are gone, or have had their time, or nobody is
+ *  there to end them. Mirror pods stay, and so do those of DaemonSets, which would be there again at once: the target's cleaning
+ *  ends what is left. */
+export async function endPods(deps: PodsDeps, signal: AbortSignal): Promise<void> {
+  const { clock, nodeName, say } = deps;
+  const deadline = clock.monotonic() + deps.timeoutMs;
+  const asked = new Set<string>();
+  for (let readyAt = clock.monotonic(); ; ) {
+    const pods = (await podsOf(deps, signal)).filter(isToEnd);
+    if (pods.length === 0) return say(asked.size === 0 ? "it has no pods to delete" : "its pods have ended");
+    const fresh = pods.filter(({ metadata }) => !asked.has(metadata.uid));
+    for (const pod of fresh) asked.add(pod.metadata.uid);
+    await Promise.all(
+      fresh.filter(({ metadata }) => !metadata.deletionTimestamp).map((pod) => deletePod(deps, pod, {}, signal)),
+    );
+    if (fresh.length > 0) say(`its pods are asked to end: ${namesOf(fresh)}`);
+    const ready = await readiness(deps, signal);
+    if (ready === "True") readyAt = clock.monotonic();
+    const why =
+      ready === "gone" || ready === "Unknown" || clock.monotonic() - readyAt >= unreadyMs
+        ? `nobody ends pods there (node ${nodeName} is ${ready === "gone" ? "not in the cluster" : "not Ready"})`
+        : clock.monotonic() >= deadline && `they have not ended within ${goDuration(deps.timeoutMs)}`;
+    if (why) return say(`${why}; left to the cleaning of the target: ${namesOf(pods)}`);
+    await clock.sleep(everyMs, signal);
+  }
+}
+
+/** Removes what the cluster still has of the node's pods. Only for a node whose target is clean: nothing of them may run.
+ *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination-forced */
+export async function forgetPods(deps: PodsDeps, signal: AbortSignal): Promise<void> {
+  const pods = await podsOf(deps, signal);
+  await Promise.all(pods.map((pod) => deletePod(deps, pod, { gracePeriodSeconds: 0 }, signal)));
+  if (pods.length > 0) deps.say(`what was left of its pods in the cluster is removed: ${namesOf(pods)}`);
+}
+
+/** As kubectl drain chooses. @see https://kubernetes.io/docs/reference/kubectl/generated/kubectl_drain/ */
+function isToEnd({ metadata }: Pod): boolean {
+  const isMirror = metadata.annotations?.["kubernetes.io/config.mirror"] !== undefined;
+  const owner = metadata.ownerReferences?.find(({ controller }) => controller);
+  return !isMirror && owner?.kind !== "DaemonSet";
+}
+
+async function podsOf({ client, nodeName }: PodsDeps, signal: AbortSignal): Promise<Pod[]> {
+  const pods: Pod[] = [];
+  const fieldSelector = `spec.nodeName=${nodeName}`;
+  for (let token: string | undefined; ; ) {
+    const query = { fieldSelector, limit: pageSize, continue: token };
+    const page = await client.list<Pod>("/api/v1/pods", { query, signal });
+    pods.push(...(page.items ?? []));
+    token = page.metadata?.continue || undefined;
+    if (token === undefined) return pods;
+  }
+}
+
+async function deletePod(
+  { client }: PodsDeps,
+  { metadata }: Pod,
+  options: { readonly gracePeriodSeconds?: number },
+  signal: AbortSignal,
+): Promise<void> {
+  const { namespace, name, uid } = metadata;
+  const body = { kind: "DeleteOptions", apiVersion: "v1", preconditions: { uid }, ...options };
+  try {
+    await client.delete(`/api/v1/namespaces/${namespace}/pods/${name}`, body, { signal });
+  } catch (error) {
+    // Gone, or another by that name.
+    if (!hasCode(error, "not_found", "conflict")) throw error;
+  }
+}
+
+/** The status of the node's Ready condition, or that there is no node. */
+async function readiness({ client, nodeName }: PodsDeps, signal: AbortSignal): Promise<string> {
+  try {
+    const { status } = await client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal });
+    return status?.conditions?.find(({ type }) => type === "Ready")?.status ?? "Unknown";
+  } catch (error) {
+    if (hasCode(error, "not_found")) return "gone";
+    throw error;
+  }
+}
+
+function namesOf(pods: readonly Pod[]): string {
+  return pods.map(({ metadata }) => `${metadata.namespace}/${metadata.name}`).join(", ");
+}

@@ -1,0 +1,104 @@
+import { createApiClient } from "./api/client.ts";
+import { kubeconfigFile } from "./api/kubeconfig.ts";
+import { type ServiceAccount, serviceAccount } from "./api/service-account.ts";
+import type { NodeConfig } from "./config/node-config.ts";
+import type { DeploymentName } from "./leave/deployment.ts";
+import { type LeavingDeps, leave } from "./leave/leaving.ts";
+import { systemClock } from "./lib/clock.ts";
+import { CodedError } from "./lib/errors.ts";
+import { createLogger } from "./lib/log.ts";
+import { createTurns } from "./lib/turns.ts";
+import { runRemoval } from "./removal.ts";
+import type { ProviderFactory } from "./seams/provider.ts";
+import type { Terminal } from "./terminal.ts";
+import { graftletVersion } from "./version.ts";
+
+export interface LeavingOptions {
+  readonly nodes: readonly NodeConfig[];
+  /** Of whoever takes them out; undefined in a Pod. */
+  readonly kubeconfig: string | undefined;
+  /** Without a namespace: that of the Pod. */
+  readonly deployment: { readonly namespace: string | undefined; readonly name: string } | undefined;
+  readonly timeoutMs: number;
+  /** Without asking first. */
+  readonly yes: boolean;
+  readonly providers: Readonly<Record<string, ProviderFactory>>;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly terminal: Terminal;
+  readonly signal: AbortSignal;
+}
+
+const requests = { qps: 50, burst: 100 };
+
+/** Takes nodes out of the cluster: their pods, what they put on their targets, and their Node objects. Safe to repeat.
+ *  @returns whether all of them have left.
+ *  @throws CodedError, one sentence, when the API server's address or the account cannot be read. */
+export async function runLeaving(options: LeavingOptions): Promise<boolean> {
+  const { nodes, kubeconfig, terminal, timeoutMs, signal } = options;
+  const account = kubeconfig === undefined ? serviceAccount(options.env) : undefined;
+  const access = kubeconfig === undefined ? account : kubeconfigFile(kubeconfig);
+  if (!access) throw new CodedError("invalid_argument", "--kubeconfig is not given: name the path of a kubeconfig");
+  const deployment = options.deployment && deploymentIn(options.deployment, account);
+  if (!options.yes && !(await agreed(options))) return false;
+  const clock = systemClock();
+  const log = createLogger(0, { write: () => undefined });
+  await using client = createApiClient({ access, clock, log, userAgent: `graftlet/${graftletVersion}`, ...requests });
+  const names = nodes.map(({ nodeName }) => nodeName);
+  const clean = cleaner(options);
+  const stayed = await leave({ client, clock, nodes: names, deployment, timeoutMs, say: terminal.say, clean }, signal);
+  for (const line of farewell(stayed, deployment)) terminal.say(line);
+  return stayed.length === 0;
+}
+
+function deploymentIn(
+  { namespace, name }: NonNullable<LeavingOptions["deployment"]>,
+  account: ServiceAccount | undefined,
+): DeploymentName {
+  const own = namespace ?? account?.namespace();
+  if (own !== undefined) return { namespace: own, name };
+  throw new CodedError("invalid_argument", `--deployment is "${name}": it has no namespace; give NAMESPACE/NAME`);
+}
+
+async function agreed({ nodes, terminal, signal }: LeavingOptions): Promise<boolean> {
+  const names = nodes.map(({ nodeName }) => nodeName).join(", ");
+  terminal.say(
+    `leaving the cluster: ${names}. Their pods are deleted, their machines are cleaned, their Nodes are deleted.`,
+  );
+  const answer = await terminal.ask?.("Do all of this? [y/N]", signal);
+  if (/^y(es)?$/i.test((answer ?? "").trim())) return true;
+  terminal.say(`nothing was done${terminal.ask ? "" : ": run this with --yes to do it"}`);
+  return false;
+}
+
+/** Cleans targets side by side, but nodes of one machine one after another: the last one finds that it is alone there. */
+function cleaner({ nodes, providers, terminal, timeoutMs }: LeavingOptions): LeavingDeps["clean"] {
+  const machines = new Map<string, ReturnType<typeof createTurns>>();
+  return (nodeName, signal) => {
+    const node = nodes.find((each) => each.nodeName === nodeName);
+    if (!node) throw new CodedError("not_found", `node ${nodeName} is not among the nodes that leave`);
+    const machine = machineOf(node);
+    const turns = machines.get(machine) ?? createTurns(1);
+    machines.set(machine, turns);
+    const say = (line: string) => terminal.say(`node ${nodeName}: ${line}`);
+    const leaving = { longestGraceSeconds: Math.ceil(timeoutMs / 1000) };
+    return turns(() => runRemoval({ node, yes: true, providers, terminal: { say }, leaving, signal }));
+  };
+}
+
+/** Tells machines apart: only a provider that reaches another one has a host. */
+function machineOf({ providerConfig }: NodeConfig): string {
+  const { host = "", port = "" } = (providerConfig ?? {}) as { readonly host?: unknown; readonly port?: unknown };
+  return `${String(host)}:${String(port)}`;
+}
+
+/** What to do about those that stayed. */
+function farewell(stayed: readonly string[], deployment: DeploymentName | undefined): readonly string[] {
+  if (stayed.length === 0) return [];
+  const lines = [`not left: ${stayed.join(", ")}. Mend what is named above, and run this again.`];
+  if (deployment)
+    lines.push(
+      `To go on without: uninstall with "helm uninstall --no-hooks"; what is on their machines stays there until "graftlet remove" cleans it, with their settings and keys, and "kubectl delete node ${stayed.join(" ")}" takes them from the cluster.`,
+      `To go back: kubectl uncordon ${stayed.join(" ")}; kubectl --namespace ${deployment.namespace} scale deployment ${deployment.name} --replicas=1`,
+    );
+  return lines;
+}

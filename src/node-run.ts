@@ -1,0 +1,117 @@
+import type { NodeConfig } from "./config/node-config.ts";
+import { clientFor, identityOf } from "./identity.ts";
+import { kubeletAddresses } from "./kubelet-address.ts";
+import { createBackoff } from "./lib/backoff.ts";
+import type { Clock } from "./lib/clock.ts";
+import { CodedError, codeOf, messageOf } from "./lib/errors.ts";
+import type { Logger } from "./lib/log.ts";
+import { type Service, runGroup } from "./lib/service-group.ts";
+import { containerLogLimits } from "./node-setup.ts";
+import { runOnTarget, tellOf } from "./on-target.ts";
+import { type LinkTrouble, type ProviderFactory, type Sharing, type Target, TargetError } from "./seams/provider.ts";
+
+export interface NodeRun {
+  readonly config: NodeConfig;
+  /** Whether it is one of a list. */
+  readonly several: boolean;
+  readonly providers: Readonly<Record<string, ProviderFactory>>;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly instance: string;
+  /** Told how the node uses a runtime of graftlet's own machine, and when it no longer does. */
+  readonly uses: { note(nodeName: string, use: Sharing | undefined): void };
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** A node that failed is tried again after so long, ms; often enough for its Node to be known to live. */
+const retry = { initialMs: 2_000, maxMs: 30_000 };
+
+/** Runs a node until the signal aborts. One of a list that fails says why in its Node, where that can be made, and is tried again;
+ *  a single one says so in a line on standard error.
+ *  @returns whether it ended well. */
+export async function runNode(run: NodeRun, signal: AbortSignal): Promise<boolean> {
+  const { config, several, clock, log } = run;
+  const backoff = createBackoff({ clock, ...retry });
+  for (let told = ""; ; ) {
+    try {
+      await runOnce(run, signal);
+      log.info({}, "graftlet has stopped, its pods run on");
+      return true;
+    } catch (error) {
+      if (signal.aborted && codeOf(error) === "cancelled") return true;
+      if (!several || signal.aborted) {
+        process.stderr.write(`graftlet: node ${config.nodeName}: ${textOf(error)}\n`);
+        return false;
+      }
+      const message = messageOf(error);
+      if (message !== told) log.error({ err: error }, "the node has failed, will try again");
+      told = message;
+    }
+    const again = backoff.next(config.nodeName) * clock.jitter(0.8, 1.2);
+    await clock.sleep(again, signal).catch(() => undefined);
+    if (signal.aborted) return true;
+  }
+}
+
+/** A sentence for what users can mend, the stack for what they cannot. */
+function textOf(error: unknown): string {
+  return error instanceof Error && codeOf(error) === "unknown" ? (error.stack ?? error.message) : messageOf(error);
+}
+
+async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
+  const { config: given, several, uses } = run;
+  await using stack = new AsyncDisposableStack();
+  const [opened] = await Promise.allSettled([openTarget(run)]);
+  if (opened.status === "fulfilled") stack.use(opened.value);
+  else if (!several) throw opened.reason;
+  const identity = stack.use(await identityOf(run, signal));
+  const client = stack.use(clientFor(run, identity.access));
+  const { account, store } = identity;
+  try {
+    if (opened.status === "rejected") throw opened.reason;
+    const target = opened.value;
+    uses.note(given.nodeName, target.link ? undefined : target.sharing);
+    const nodeIPs = await kubeletAddresses(given, { ...run, account }, signal);
+    const config: NodeConfig = { ...given, nodeIPs, rootDir: target.rootDir ?? given.rootDir };
+    const deps = { ...run, config, target, client, ...(account && { account }), store };
+    const ended = new AbortController();
+    const node: Service = {
+      name: `node ${given.nodeName}`,
+      async run(stop) {
+        while ((await runOnTarget(deps, stop)) === "again");
+        ended.abort();
+      },
+    };
+    await runGroup([...identity.running, node], AbortSignal.any([signal, ended.signal]));
+  } catch (error) {
+    if (several && !signal.aborted) await tellOf(troubleOf(error), { ...run, client }, signal);
+    throw error;
+  } finally {
+    uses.note(given.nodeName, undefined);
+  }
+}
+
+function troubleOf(error: unknown): LinkTrouble {
+  if (error instanceof TargetError) return error;
+  return { reason: "NodeNotStarted", message: messageOf(error) };
+}
+
+async function openTarget({ config, providers, clock, log }: NodeRun): Promise<Target> {
+  const { kubelet, nodeName } = config;
+  const provider = providers[config.provider];
+  if (!provider)
+    throw new CodedError(
+      "invalid_argument",
+      `--provider ${JSON.stringify(config.provider)} is not known: use one of ${Object.keys(providers).join(", ")}`,
+    );
+  return provider({
+    config: config.providerConfig,
+    containerRuntimeEndpoint: kubelet.containerRuntimeEndpoint,
+    imageServiceEndpoint: kubelet.imageServiceEndpoint,
+    requestTimeoutMs: kubelet.runtimeRequestTimeout,
+    containerLogs: containerLogLimits(config),
+    nodeName,
+    clock,
+    log,
+  });
+}

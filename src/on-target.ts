@@ -1,0 +1,91 @@
+import { claimTarget } from "./claim.ts";
+import { codeOf, hasCode, messageOf } from "./lib/errors.ts";
+import { type KubeletDeps, runKubelet } from "./kubelet.ts";
+import { lastRenewed } from "./node/lease.ts";
+import type { NodeSettings } from "./node/node-agent.ts";
+import { createTroubleTeller, type TroubleTeller, untilReachable, untilWorthATry } from "./node/unreachable.ts";
+import { nodeSettings } from "./node-setup.ts";
+import { type LinkTrouble, TargetError } from "./seams/provider.ts";
+
+/** Runs the node on its target once that can be reached and worked on, for as long as the target lives. What is wrong with a
+ *  target on another machine is its Node's condition, and tried again.
+ *  @returns `again` when it should be run anew: the target has booted, is another's or not as it was, or was lost while the
+ *  node started. */
+export async function runOnTarget(deps: Omit<KubeletDeps, "claim">, signal: AbortSignal): Promise<"stopped" | "again"> {
+  const { target, clock, log } = deps;
+  const { host, link } = target;
+  if (!link) return runClaimed(deps, signal);
+  const teller = tellerFor(deps);
+  for (let told = ""; ; ) {
+    await untilReachable({ host, link, teller, clock }, signal);
+    try {
+      return await runClaimed(deps, signal);
+    } catch (error) {
+      // Whatever failed may have failed for that; what did not fails again once the target is back.
+      if (link.trouble() !== undefined && !signal.aborted) {
+        log.warn({ err: error }, "the target was lost while its node started, will try again");
+        return "again";
+      }
+      if (!(error instanceof TargetError) || signal.aborted) throw error;
+      if (error.message !== told)
+        log.warn({ err: error, reason: error.reason }, "the node cannot start on its target, will try again");
+      told = error.message;
+      await tellUnlessKept(teller, error, deps, signal);
+      await untilWorthATry({ link, clock }, signal);
+    }
+  }
+}
+
+async function runClaimed(deps: Omit<KubeletDeps, "claim">, signal: AbortSignal): Promise<"stopped" | "again"> {
+  await using claim = await claimTarget(deps, deps.config, signal).catch((error: unknown) => {
+    throw deps.target.link && !(error instanceof TargetError) && hasCode(error, "unavailable", "deadline_exceeded")
+      ? unworkable(error)
+      : error;
+  });
+  return await runKubelet({ ...deps, claim }, signal);
+}
+
+/** Of a target on another machine that is reached, and yet too slow, or too broken, to be worked on. */
+function unworkable(cause: unknown): TargetError {
+  const message = `the target's files cannot be read and locked: ${messageOf(cause)}`;
+  return new TargetError("TargetUnreadable", codeOf(cause), message, { cause });
+}
+
+type TellingDeps = Pick<KubeletDeps, "config" | "client" | "clock" | "log">;
+
+/** Writes once, in the Node, why it does not run; a Node that nobody registered yet is made. Says nothing where another graftlet
+ *  keeps this very node. */
+export async function tellOf(trouble: LinkTrouble, deps: TellingDeps, signal: AbortSignal): Promise<void> {
+  await tellUnlessKept(tellerFor(deps), trouble, deps, signal);
+}
+
+function tellerFor({ config, client, clock, log }: TellingDeps): TroubleTeller {
+  const identity = nodeSettings(config);
+  return createTroubleTeller({ client, identity, registerNode: identity.registerNode, clock, log });
+}
+
+async function tellUnlessKept(
+  teller: TroubleTeller,
+  trouble: LinkTrouble,
+  deps: TellingDeps,
+  signal: AbortSignal,
+): Promise<void> {
+  if (trouble.reason === "RuntimeInUse" && (await isKept(deps, nodeSettings(deps.config), signal))) return;
+  await teller.tell(trouble, signal);
+}
+
+/** Whether somebody has renewed the node's Lease in the last half of its time: then another graftlet keeps this very node, and
+ *  says of it what is to be said. */
+async function isKept(
+  { client, clock, log }: TellingDeps,
+  { nodeName, leaseSeconds }: NodeSettings,
+  signal: AbortSignal,
+): Promise<boolean> {
+  try {
+    const renewedAt = await lastRenewed(client, nodeName, signal);
+    return renewedAt !== undefined && clock.now() - renewedAt < leaseSeconds * 500;
+  } catch (error) {
+    if (!signal.aborted) log.warn({ err: error, code: codeOf(error) }, "the node's lease could not be read");
+    return false;
+  }
+}

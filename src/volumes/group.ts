@@ -1,0 +1,36 @@
+import type { Pod } from "../objects.ts";
+import type { FileChange } from "../seams/host.ts";
+import type { Payload } from "./payload.ts";
+
+const readableByGroup = 0o440;
+const writableByGroup = 0o660;
+/** What is made in it is the group's too, and the group may search it. */
+const directoryOfGroup = 0o2110;
+
+/** The group to which a pod's volumes belong, beside their owner.
+ *  @see https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#set-the-security-context-for-a-pod */
+export function groupOf({ spec }: Pod): number | undefined {
+  return spec.securityContext?.fsGroup ?? undefined;
+}
+
+/** The files of a volume that is mounted read-only, as its group may read them. */
+export function readableBy(group: number | undefined, payload: Payload): Payload {
+  if (group === undefined) return payload;
+  return new Map(
+    [...payload].map(([path, file]) => [path, { ...file, mode: file.mode | readableByGroup, gid: group }] as const),
+  );
+}
+
+/** Gives a directory of `mode` that was just made to the group, where there is one: to read, or to write too.
+ *  @returns nothing without a group. */
+export function giveDirectory(
+  group: number | undefined,
+  { path, mode, writable = false }: { readonly path: string; readonly mode: number; readonly writable?: boolean },
+): readonly FileChange[] {
+  if (group === undefined) return [];
+  const bits = directoryOfGroup | (writable ? writableByGroup : readableByGroup);
+  return [
+    { do: "chown", path, uid: 0, gid: group },
+    { do: "chmod", path, mode: mode | bits },
+  ];
+}

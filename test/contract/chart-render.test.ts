@@ -1,0 +1,229 @@
+import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
+import { before, describe, test } from "node:test";
+import type { V1ConfigMap, V1Deployment, V1Pod, V1Service } from "@kubernetes/client-node";
+import { parse } from "yaml";
+import { readCriConfig } from "../../providers/cri/config.ts";
+import { readDockerConfig } from "../../providers/docker/config.ts";
+import { readSshConfig } from "../../providers/ssh/config.ts";
+import { parseCommandLine } from "../../src/config/command-line.ts";
+import type { NodeConfig } from "../../src/config/node-config.ts";
+import { objectsIn, ofKind, podOf, templateArguments, valueFiles } from "../harness/chart.ts";
+import { chart, findHelm } from "../harness/helm.ts";
+import { must } from "../harness/processes.ts";
+import { restrictedBreaches } from "../harness/pod-security.ts";
+
+/** What lies outside of the release's namespace, or in no namespace. */
+const clusterScoped = new Set([
+  "ClusterRole",
+  "ClusterRoleBinding",
+  "ValidatingAdmissionPolicy",
+  "ValidatingAdmissionPolicyBinding",
+]);
+
+const files = valueFiles();
+const rewrite = process.env["GRAFTLET_UPDATE_GOLDEN"] === "1";
+
+describe("the chart, rendered", { timeout: 600_000 }, () => {
+  let helm: string;
+  const texts = new Map<string, string>();
+  const objects = (name: string) => objectsIn(texts.get(name) ?? "");
+  const one = <T>(name: string, kind: string): T => {
+    const [found] = ofKind<T>(objects(name), kind);
+    assert.ok(found, `${name} has no ${kind}`);
+    return found;
+  };
+  /** The Deployment's Pod. */
+  const podIn = (name: string) => {
+    const pod = objects(name).flatMap((object) => (object.kind === "Deployment" ? [podOf(object)?.spec] : []))[0];
+    const [container] = pod?.containers ?? [];
+    assert.ok(pod && container);
+    return { pod, container };
+  };
+  const valuesOf = (name: string) => files.find((file) => file.name === name)?.path ?? "";
+  /** The nodes of a render, as graftlet itself reads them from the file in its Pod. */
+  const nodesOf = (name: string): readonly NodeConfig[] => {
+    const { args = [] } = podIn(name).container;
+    const io = {
+      readFile: (path: string) => {
+        assert.equal(path, "/etc/graftlet/configuration/nodes.yaml");
+        return one<V1ConfigMap>(name, "ConfigMap").data?.["nodes.yaml"] ?? "";
+      },
+      listDir: () => [],
+      hostname: () => "pod",
+      env: { KUBERNETES_SERVICE_HOST: "10.0.0.1" },
+    };
+    const asked = parseCommandLine(args, io);
+    assert.equal(asked.kind, "run");
+    return asked.kind === "run" ? asked.nodes : [];
+  };
+
+  before(async () => {
+    helm = await findHelm();
+    for (const { name, path } of files) texts.set(name, await must([helm, ...templateArguments("--values", path)]));
+  });
+
+  test("helm lint has nothing to say", async () => {
+    for (const { path } of files)
+      assert.match(await must([helm, "lint", "--strict", chart, "--values", path]), /0 chart\(s\) failed/);
+  });
+
+  for (const { name, golden } of files)
+    test(`${name} is as it was (GRAFTLET_UPDATE_GOLDEN=1 takes what is rendered now)`, () => {
+      const text = (texts.get(name) ?? "").replaceAll(/[ \t]+$/gm, "").replaceAll(/\n{2,}/g, "\n");
+      if (rewrite) writeFileSync(golden, text);
+      assert.equal(text, readFileSync(golden, "utf8"));
+    });
+
+  test("every object has the standard labels, and a namespace unless it can have none", () => {
+    for (const { name } of files) {
+      for (const { kind, metadata } of objects(name)) {
+        const what = `${kind} ${metadata.name} of ${name}`;
+        for (const label of ["name", "instance", "version", "managed-by"])
+          assert.ok(metadata.labels?.[`app.kubernetes.io/${label}`], `${what} lacks ${label}`);
+        assert.equal(metadata.labels?.["helm.sh/chart"], "graftlet-0.1.0", what);
+        assert.equal(metadata.namespace === undefined, clusterScoped.has(kind), what);
+      }
+    }
+  });
+
+  test("no two objects are the same one, and none is named as another release's could be", () => {
+    for (const { name } of files) {
+      const keys = objects(name).map(({ kind, metadata }) => `${kind} ${metadata.namespace}/${metadata.name}`);
+      assert.equal(new Set(keys).size, keys.length, name);
+      for (const { metadata } of objects(name))
+        if (metadata.namespace !== "graftlet") assert.match(metadata.name, /^edge-graftlet\.graftlet(\.[a-z]+)?$/);
+    }
+  });
+
+  test("pods meet the restricted profile, but where a node is local", () => {
+    for (const { name } of files) {
+      for (const object of objects(name)) {
+        const { kind, metadata } = object;
+        const pod = podOf(object);
+        if (!pod) continue;
+        const breaches = restrictedBreaches(pod.spec);
+        const mayBreach = name.startsWith("local-") && kind !== "Pod";
+        assert.equal(breaches.length > 0, mayBreach, `${kind} ${metadata.name} of ${name}: ${breaches.join(", ")}`);
+      }
+    }
+  });
+
+  test("graftlet takes the configuration that is rendered, and so do its providers", () => {
+    for (const { name, path } of files) {
+      const nodes = nodesOf(name);
+      const values = parse(readFileSync(path, "utf8")) as { readonly nodes: readonly unknown[] };
+      assert.equal(nodes.length, values.nodes.length);
+      for (const { provider, providerConfig, nodeName } of nodes) {
+        if (provider === "ssh") readSshConfig(providerConfig);
+        else if (provider === "docker") readDockerConfig(providerConfig, nodeName);
+        else readCriConfig(providerConfig, { containerRuntimeEndpoint: "unix:///x", imageServiceEndpoint: "" });
+      }
+    }
+  });
+
+  test("what the values say of a node arrives", () => {
+    const [first, press, agent, sealed] = nodesOf("several");
+    assert.ok(first && press && agent && sealed);
+    const target = (value: string) => ({ key: "graftlet.dev/target", value, effect: "NoSchedule" });
+    assert.deepEqual(
+      [first.kubelet.port, press.kubelet.port, agent.kubelet.port, sealed.kubelet.port],
+      [10250, 10251, 10252, 10253],
+    );
+    assert.deepEqual(first.kubelet.registerWithTaints, [target("edge-1")]);
+    assert.deepEqual(agent.kubelet.registerWithTaints, []);
+    assert.deepEqual(
+      press.kubelet.registerWithTaints.map(({ key, value, effect }) => `${key}=${value}:${effect}`),
+      ["graftlet.dev/target=press.hall-2:NoSchedule", "dedicated=press:NoExecute"],
+    );
+    assert.deepEqual(press.nodeLabels, {
+      "graftlet.dev/target": "press.hall-2",
+      "node.kubernetes.io/exclude-from-external-load-balancers": "",
+      site: "north",
+      shift: "yes",
+      rack: "0777",
+    });
+    assert.equal(press.kubelet.providerID, "graftlet://graftlet/edge/press.hall-2");
+    assert.deepEqual(press.kubelet.systemReserved, { cpu: "500m", memory: "512Mi", "ephemeral-storage": "1Gi" });
+    assert.deepEqual([press.kubelet.maxPods, press.kubelet.failSwapOn, first.kubelet.failSwapOn], [20, false, true]);
+    assert.deepEqual(readSshConfig(press.providerConfig).login, {
+      by: "password",
+      passwordFile: "/etc/graftlet/nodes/press.hall-2/ssh-password",
+    });
+    assert.deepEqual(readSshConfig(sealed.providerConfig).login, {
+      by: "key",
+      privateKeyFile: "/etc/graftlet/nodes/sealed/ssh-privatekey",
+      passphraseFile: "/etc/graftlet/nodes/sealed/ssh-passphrase",
+    });
+    assert.deepEqual(readSshConfig(first.providerConfig).trust, {
+      by: "knownHosts",
+      file: "/etc/graftlet/nodes/edge-1/known_hosts",
+    });
+    assert.deepEqual(
+      nodesOf("service-account").map(({ identity }) => identity),
+      ["serviceAccount", "node"],
+    );
+  });
+
+  test("each node's port is one of the Service's, and each Secret is mounted where its node looks", () => {
+    for (const { name } of files) {
+      const { pod, container } = podIn(name);
+      const ports = nodesOf(name).map(({ kubelet }) => kubelet.port);
+      for (const { spec } of ofKind<V1Service>(objects(name), "Service"))
+        assert.deepEqual(
+          spec?.ports?.map(({ port }) => port),
+          ports,
+        );
+      const mounts = container.volumeMounts ?? [];
+      assert.deepEqual(
+        mounts.map((mount) => mount.name),
+        pod.volumes?.map((volume) => volume.name),
+      );
+      for (const { providerConfig, provider } of nodesOf(name)) {
+        if (provider !== "ssh") continue;
+        const { login } = readSshConfig(providerConfig);
+        const file =
+          login.by === "key" ? login.privateKeyFile : login.by === "agent" ? login.agentSocket : login.passwordFile;
+        assert.ok(
+          mounts.some(({ mountPath }) => file.startsWith(`${mountPath}/`)),
+          `${file} of ${name}`,
+        );
+      }
+    }
+  });
+
+  test("a change of the configuration rolls the Pod, a change of anything else does not", async () => {
+    const podWith = async (...set: string[]) => {
+      const text = await must([helm, ...templateArguments("--values", valuesOf("one-over-ssh"), ...set)]);
+      return ofKind<V1Deployment>(objectsIn(text), "Deployment")[0]?.spec?.template;
+    };
+    const usual = await podWith();
+    assert.deepEqual(await podWith("--set", "onUninstall=drain"), usual);
+    assert.notDeepEqual(await podWith("--set", "nodes[0].labels.a=b"), usual);
+  });
+
+  test("the Service, and the Deployment, choose the Deployment's Pod alone", () => {
+    for (const { name } of files) {
+      const selectors = [
+        ...ofKind<V1Service>(objects(name), "Service").map(({ spec }) => spec?.selector),
+        ...ofKind<V1Deployment>(objects(name), "Deployment").map(({ spec }) => spec?.selector.matchLabels),
+      ];
+      for (const selector of selectors) {
+        const chosen = objects(name).filter((object) => {
+          const labels = podOf(object)?.labels;
+          return labels && Object.entries(selector ?? {}).every(([key, value]) => labels[key] === value);
+        });
+        assert.deepEqual(
+          chosen.map(({ kind }) => kind),
+          ["Deployment"],
+        );
+      }
+    }
+  });
+
+  test("the test's script arrives whole, and has nothing in it that Kubernetes would expand", () => {
+    const [script = ""] = one<V1Pod>("one-over-ssh", "Pod").spec?.containers[0]?.args ?? [];
+    assert.equal(script, readFileSync(`${chart}/files/test.mjs`, "utf8"));
+    assert.doesNotMatch(script, /\$\(/);
+  });
+});

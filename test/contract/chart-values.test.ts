@@ -1,0 +1,146 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { before, describe, test } from "node:test";
+import { parse } from "yaml";
+import { templateArguments } from "../harness/chart.ts";
+import { chart, findHelm } from "../harness/helm.ts";
+import { run } from "../harness/processes.ts";
+
+const node = ["nodes[0].name=edge-1", "nodes[0].ssh.host=192.0.2.7", "nodes[0].ssh.existingSecret=edge-1-ssh"];
+const fingerprint = `SHA256:${"A".repeat(43)}`;
+
+/** Settings beside those of a node that is right, and what helm says of them. */
+const wrong: readonly (readonly [readonly string[], RegExp])[] = [
+  [["nodes[0].prot=10250"], /'\/nodes\/0': additional properties 'prot' not allowed/],
+  [["kubeletAdress=podIP"], /at '': additional properties 'kubeletAdress' not allowed/],
+  [["nodes[0].ssh.hots=x"], /'\/nodes\/0\/ssh': additional properties 'hots' not allowed/],
+  [["nodes[0].port=high"], /'\/nodes\/0\/port': got string, want integer/],
+  [["nodes[0].port=70000"], /'\/nodes\/0\/port': maximum: got 70,000, want 65,535/],
+  [["nodes[0].identity=kubelet"], /'\/nodes\/0\/identity': value must be one of 'node', 'serviceAccount'/],
+  [["onUninstall=stay"], /'\/onUninstall': value must be one of 'leave', 'drain'/],
+  [["nodes[0].labels.rack=7"], /'\/nodes\/0\/labels\/rack': got number, want string/],
+  [["nodes[0].taints[0].key=a"], /'\/nodes\/0\/taints\/0': missing property 'effect'/],
+  [["nodes[1].ssh.host=x"], /'\/nodes\/1': missing property 'name'/],
+  [["nodes[0].name=Edge_1"], /nodes\[0\]\.name "Edge_1" cannot be a node's name: write at most 63 lower-case letters/],
+  [
+    ["nodes[1].name=edge-1", "nodes[1].ssh.host=x", "nodes[1].ssh.existingSecret=x"],
+    /nodes\[1\]\.name: nodes\[0\] is called edge-1 too: give each node its own name/,
+  ],
+  [
+    ["nodes[0].port=1", "nodes[1].name=b", "nodes[1].port=1", "nodes[1].ssh.host=x", "nodes[1].ssh.existingSecret=x"],
+    /nodes\[1\]\.port: nodes\[0\] has port 1 too: give each node its own, or none/,
+  ],
+  [["nodes[0].port=10248"], /nodes\[0\]\.port: 10248 is where graftlet answers probes/],
+  [["nodes[0].cri.sharing=shared"], /nodes\[0\] has both ssh and cri: keep the one by which graftlet reaches/],
+  [["nodes[0].provider=docker"], /nodes\[0\] has provider: docker and ssh: make them agree/],
+  [["nodes[1].name=b"], /nodes\[1\] does not say how its machine is reached: add ssh with host and existingSecret/],
+  [
+    ["nodes[1].name=b", "nodes[1].provider=docker"],
+    /nodes\[1\]: docker is a runtime on the machine that the Pod runs on, .*: add local: true if that is meant/,
+  ],
+  [["nodes[0].local=true"], /nodes\[0\]\.local: a machine that is reached over SSH is not the Pod's own/],
+  [
+    ["nodes[1].name=b", "nodes[1].local=true", "nodes[1].cri.endpoint=/run/x.sock"],
+    /nodes\[1\]\.cri\.endpoint "\/run\/x\.sock" is no unix socket: write it as unix:\/\/\//,
+  ],
+  [["nodes[0].ssh.host="], /nodes\[0\]\.ssh\.host "" is no machine's name or address/],
+  [
+    ["nodes[0].ssh.existingSecret="],
+    /nodes\[0\]\.ssh has no way to log in: name a Secret that has the key as ssh-priv/,
+  ],
+  [["nodes[0].ssh.existingSecret=Edge/Key"], /nodes\[0\]\.ssh\.existingSecret "Edge\/Key" cannot be a Secret's name/],
+  [["nodes[0].ssh.privateKeyFile=/k"], /nodes\[0\]\.ssh has both existingSecret and privateKeyFile/],
+  [
+    ["nodes[0].ssh.existingSecret=", "nodes[0].ssh.agentSocket=/a", "nodes[0].ssh.login=key"],
+    /nodes\[0\]\.ssh\.login says which keys of existingSecret are used/,
+  ],
+  [
+    ["nodes[0].ssh.existingSecret=", "nodes[0].ssh.agentSocket=/a"],
+    /nodes\[0\]\.ssh does not say how the machine is known: add hostKeyFingerprints, or knownHostsFile/,
+  ],
+  [["nodes[0].ssh.passphraseFile=/p"], /nodes\[0\]\.ssh\.passphraseFile opens privateKeyFile/],
+  [["nodes[0].ssh.hostKeyFingerprints[0]=MD5:aa"], /"MD5:aa" is no fingerprint: write it as ssh-keygen -lf/],
+  [
+    [`nodes[0].ssh.hostKeyFingerprints[0]=${fingerprint}`, "nodes[0].ssh.knownHostsFile=/k"],
+    /nodes\[0\]\.ssh has both hostKeyFingerprints and knownHostsFile/,
+  ],
+  [["nodes[0].ssh.hostKey=trustOnFirstUse"], /nodes\[0\]\.ssh\.hostKey: what is trusted on first use has to outlive/],
+  [["nodes[0].ssh.rootDir=kubelet"], /nodes\[0\]\.ssh\.rootDir "kubelet" is no absolute path/],
+  [["nodes[0].ssh.runtime=/run/x.sock"], /nodes\[0\]\.ssh\.runtime "\/run\/x\.sock": write auto, or a socket/],
+  [["nodes[0].ssh.kubernetesService=here"], /nodes\[0\]\.ssh\.kubernetesService "here": write host:port/],
+  [["nodes[0].labels.kubernetes\\.io/role=x"], /nodes\[0\]\.labels: kubernetes\.io\/role is not a node's to set/],
+  [["nodes[0].labels.graftlet\\.dev/target=x"], /nodes\[0\]\.labels: graftlet\.dev\/target is set by the chart/],
+  [["nodes[0].kubeletConfiguration.port=1"], /nodes\[0\]\.kubeletConfiguration\.port: say it as nodes\[0\]\.port/],
+  [["image.digest=latest"], /image\.digest "latest" is no digest/],
+  [["kubeletAddress=host"], /kubeletAddress: host is the address of the machine that the Pod runs on/],
+  [["rbac.namespaces[0]=shop"], /rbac\.namespaces: no node has identity: serviceAccount/],
+  [["serviceAccount.create=false"], /serviceAccount\.name is not given/],
+  [["drain.timeout=soon"], /drain\.timeout "soon" is no duration: write it as 90s or 5m/],
+];
+
+describe("values of the chart that cannot be", { timeout: 600_000 }, () => {
+  let helm: string;
+  const refusal = async (settings: readonly string[]) => {
+    const { code, stdout, stderr } = await run([
+      helm,
+      ...templateArguments(...settings.flatMap((set) => ["--set", set])),
+    ]);
+    return { code, stdout, stderr };
+  };
+  before(async () => {
+    helm = await findHelm();
+  });
+
+  test("no nodes", async () => {
+    assert.match((await refusal([])).stderr, /nodes is empty: name a machine, such as --set nodes\[0\]\.name=edge-1/);
+  });
+
+  test("the three settings of the shortest install are enough", async () => {
+    assert.deepEqual({ ...(await refusal(node)), stdout: "" }, { code: 0, stdout: "", stderr: "" });
+  });
+
+  for (const [settings, sentence] of wrong)
+    test(settings.join(" "), async () => {
+      const { code, stdout, stderr } = await refusal([...node, ...settings]);
+      assert.match(stderr, sentence);
+      assert.deepEqual([code, stdout], [1, ""]);
+    });
+});
+
+interface Schema {
+  readonly properties: Readonly<Record<string, unknown>>;
+  readonly $defs: Readonly<Record<string, Pick<Schema, "properties">>>;
+}
+
+describe("values.yaml", () => {
+  const text = readFileSync(`${chart}/values.yaml`, "utf8");
+
+  test("the schema and the README know each value, and no other", () => {
+    const values = parse(text) as Readonly<Record<string, unknown>>;
+    const schema = JSON.parse(readFileSync(`${chart}/values.schema.json`, "utf8")) as Schema;
+    const { global: _ofHelm, ...known } = schema.properties;
+    assert.deepEqual(Object.keys(known).sort(), Object.keys(values).sort());
+    const rows = [...readFileSync(`${chart}/README.md`, "utf8").matchAll(/^\| `([^`]+)`/gm)].map(([, name]) => name);
+    for (const name of leaves(values)) assert.ok(rows.includes(name), `README.md has no row for ${name}`);
+    const fieldsOf = (group: string) => Object.keys(schema.$defs[group]?.properties ?? {});
+    const fields = [
+      ...fieldsOf("node").map((name) => `nodes[].${name}`),
+      ...["ssh", "cri", "docker"].flatMap((group) => fieldsOf(group).map((name) => `nodes[].${group}.${name}`)),
+    ];
+    for (const name of fields) assert.ok(rows.includes(name), `README.md has no row for ${name}`);
+    assert.deepEqual(
+      rows.filter((name) => !leaves(values).includes(name ?? "") && !fields.includes(name ?? "")),
+      [],
+    );
+  });
+});
+
+/** The values that a README names: maps of the chart's own are taken apart, those of Kubernetes are one value. */
+function leaves(values: Readonly<Record<string, unknown>>): string[] {
+  const own = new Set(["image", "drain", "serviceAccount", "rbac", "admissionPolicy", "test"]);
+  return Object.entries(values).flatMap(([name, value]) =>
+    own.has(name) && typeof value === "object" && value !== null
+      ? Object.keys(value).map((field) => `${name}.${field}`)
+      : [name],
+  );
+}

@@ -1,0 +1,19 @@
+// Graftlet with one more provider, `fake`: started as its program is, for nodes whose machines are in memory.
+import { fakeProvider } from "../fakes/provider.ts";
+import { providers } from "../../providers/index.ts";
+import { parseCommandLine } from "../../src/config/command-line.ts";
+import { processIo } from "../../src/config/process-io.ts";
+import { runNodes } from "../../src/nodes.ts";
+
+const io = processIo();
+const asked = parseCommandLine(process.argv.slice(2), io);
+if (asked.kind !== "run") throw new Error(`${process.argv.join(" ")} runs no nodes`);
+const stop = new AbortController();
+process.once("SIGTERM", () => stop.abort());
+const ok = await runNodes({
+  ...asked,
+  providers: { ...providers, fake: fakeProvider },
+  env: io.env,
+  signal: stop.signal,
+});
+process.exit(ok ? 0 : 1);

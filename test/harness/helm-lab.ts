@@ -1,0 +1,92 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { parse, stringify } from "yaml";
+import { type Agent, startGraftlet, startKubelet } from "./agent.ts";
+import { type Cluster, startCluster } from "./cluster.ts";
+import { type EdgeMachine, startEdgeMachine } from "./edge-machine.ts";
+import { chart, findHelm, type Helm, helmOf } from "./helm.ts";
+import { graftletArchive } from "./image.ts";
+import { findTools } from "./tools.ts";
+
+/** Where the release is installed, and what it and its node are called. */
+export const release = { name: "edge", namespace: "edge-system", node: "edge-1", secret: "edge-1-ssh" } as const;
+
+/** A cluster as a user has it: a first node that runs pods, a machine elsewhere that shall become a node, and helm. */
+export interface HelmLab extends Helm, AsyncDisposable {
+  readonly cluster: Cluster;
+  readonly first: Agent;
+  readonly edge: EdgeMachine;
+  /** The file of values that says how the machine differs from a real one. */
+  readonly values: string;
+  /** `helm install` or `upgrade` of the chart with what a user says: the machine's name, address and Secret. */
+  readonly told: readonly string[];
+}
+
+/** What of a lab differs. */
+export interface HelmLabOptions {
+  /** What runs the first node: the real kubelet unless given. */
+  readonly firstNode?: "kubelet" | "graftlet";
+  /** The API server writes down what the release's accounts ask. */
+  readonly audited?: boolean;
+  readonly say?: (line: string) => void;
+}
+
+/** Starts all of it, with the Secret of the machine's login in the release's namespace; nothing is installed yet. */
+export async function startHelmLab(
+  name: string,
+  { firstNode = "kubelet", audited = false, say = () => {} }: HelmLabOptions = {},
+): Promise<HelmLab> {
+  await using stack = new AsyncDisposableStack();
+  const tools = await findTools(say);
+  const program = await findHelm();
+  const archive = await graftletArchive(tools, say);
+  const image = { name: "graftlet/graftlet", tags: [version()], archive };
+  const cluster = stack.use(
+    await startCluster({ name, provider: "cri", image, say, ...(audited && { audited: release.namespace }) }),
+  );
+  say("starting the machine that shall become a node");
+  const edge = stack.use(await startEdgeMachine(cluster, `${name}-edge`));
+  const first = stack.use(await (firstNode === "kubelet" ? startKubelet : startGraftlet)(cluster));
+  await cluster.apply([
+    {
+      apiVersion: "v1",
+      kind: "Namespace",
+      metadata: { name: release.namespace, labels: { "pod-security.kubernetes.io/enforce": "restricted" } },
+    },
+    {
+      apiVersion: "v1",
+      kind: "Secret",
+      metadata: { name: release.secret, namespace: release.namespace },
+      type: "kubernetes.io/ssh-auth",
+      stringData: edge.login,
+    },
+  ]);
+  const values = join(cluster.layout.dir, "values.yaml");
+  const { port } = edge.ssh;
+  writeFileSync(values, stringify({ nodes: [{ ssh: { port }, kubeletConfiguration: edge.kubeletConfiguration }] }));
+  const told = [
+    release.name,
+    chart,
+    `--namespace=${release.namespace}`,
+    `--values=${values}`,
+    `--set=nodes[0].name=${release.node}`,
+    `--set=nodes[0].ssh.host=${String(edge.ssh["host"])}`,
+    `--set=nodes[0].ssh.existingSecret=${release.secret}`,
+  ];
+  const whole = stack.move();
+  return {
+    cluster,
+    first,
+    edge,
+    values,
+    told,
+    ...helmOf(cluster, program),
+    [Symbol.asyncDispose]: () => whole.disposeAsync(),
+  };
+}
+
+/** The version of graftlet that the chart installs. */
+function version(): string {
+  const { appVersion } = parse(readFileSync(join(chart, "Chart.yaml"), "utf8")) as { appVersion: string };
+  return appVersion;
+}

@@ -1,0 +1,44 @@
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import type { Cluster } from "./cluster.ts";
+import { networkArgv } from "./namespaces.ts";
+import { type Finished, must, run, type RunOptions } from "./processes.ts";
+
+const tools = join(import.meta.dirname, "..", "cluster", "tools");
+
+/** The chart of this checkout. */
+export const chart = join(import.meta.dirname, "..", "..", "charts", "graftlet");
+
+/** Helm as a cluster's administrator has it. */
+export interface Helm {
+  /** Its program. */
+  readonly program: string;
+  /** Runs it in the cluster's network; files that it names are the machine's. */
+  helm(args: readonly string[], options?: RunOptions): Promise<Finished>;
+  /** As `helm`, for what must succeed: returns its output, throws with its error. */
+  mustHelm(args: readonly string[], options?: RunOptions): Promise<string>;
+}
+
+/** The pinned helm: built when it is not in the cache, which takes some minutes. */
+export async function findHelm(): Promise<string> {
+  const folder = await must([join(tools, "build.sh"), "--module", "helm"], { timeoutMs: 1_800_000 });
+  return join(folder.trim(), "helm");
+}
+
+/** @param program of `findHelm`. */
+export function helmOf({ layout, adminKubeconfig }: Cluster, program: string): Helm {
+  const home = join(layout.dir, "helm");
+  mkdirSync(home, { recursive: true });
+  const env = { KUBECONFIG: adminKubeconfig, HELM_CACHE_HOME: home, HELM_CONFIG_HOME: home, HELM_DATA_HOME: home };
+  const helm: Helm["helm"] = (args, options) =>
+    run(networkArgv(layout, [program, ...args]), { timeoutMs: 300_000, ...options, env: { ...env, ...options?.env } });
+  return {
+    program,
+    helm,
+    async mustHelm(args, options) {
+      const done = await helm(args, options);
+      if (done.code !== 0) throw new Error(`helm ${args.join(" ")} failed with ${done.code}: ${done.stderr.trim()}`);
+      return done.stdout;
+    },
+  };
+}

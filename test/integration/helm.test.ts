@@ -1,0 +1,94 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { nodeReady } from "../harness/agent.ts";
+import { type HelmLab, release, startHelmLab } from "../harness/helm-lab.ts";
+import { inNamespace, type Release, releaseOf } from "./helm/release.ts";
+import { podsOf, standing } from "./helm/workload.ts";
+
+const { name, namespace, node: nodeName } = release;
+
+describe("helm install: the Deployment that is a node", { timeout: 900_000 }, () => {
+  let lab: HelmLab;
+  let edge: Release;
+
+  const takesPods = async (count: string) => (await edge.node())?.status?.capacity?.["pods"] === count;
+
+  before(async () => {
+    lab = await startHelmLab("helm", { say: (line) => console.error(line) });
+    edge = releaseOf(lab);
+  });
+  after(() => lab?.[Symbol.asyncDispose]());
+
+  test("a name, an address and a Secret give a Ready node, by a Pod without privileges", async () => {
+    assert.match(await edge.install(), /Release edge serves edge-1/);
+    const made = await edge.node();
+    assert.deepEqual(made?.spec?.taints, [{ key: "graftlet.dev/target", value: nodeName, effect: "NoSchedule" }]);
+    assert.equal(made?.metadata.labels?.["graftlet.dev/target"], nodeName);
+    assert.equal(made?.metadata.labels?.["node.kubernetes.io/exclude-from-external-load-balancers"], "");
+    assert.equal(made?.spec?.providerID, `graftlet://${namespace}/${name}/${nodeName}`);
+    assert.equal((await edge.pods())[0]?.spec.nodeName, lab.cluster.nodeName);
+  });
+
+  test("its pods are placed by the scheduler, and no others; kubectl reaches into them", async () => {
+    await edge.approve();
+    await edge.runWorkload();
+    for (const app of ["web", "greeter", "parrot"])
+      for (const pod of await podsOf(lab.cluster, app)) assert.equal(pod.spec.nodeName, nodeName);
+    assert.equal((await podsOf(lab.cluster, "stray"))[0]?.spec.nodeName, lab.cluster.nodeName);
+    await edge.reachIn();
+  });
+
+  test("helm test runs a pod on the node and reads its log back", async () => {
+    assert.match(await lab.mustHelm(["test", name, inNamespace, "--timeout=120s"]), /Phase:\s+Succeeded/);
+  });
+
+  test("an upgrade goes unnoticed by the node's pods", () =>
+    edge.unnoticed(
+      () => lab.mustHelm(["upgrade", ...lab.told, "--set=nodes[0].kubeletConfiguration.maxPods=50"]),
+      () => takesPods("50"),
+    ));
+
+  test("a rollback goes unnoticed by the node's pods", () =>
+    edge.unnoticed(
+      () => lab.mustHelm(["rollback", name, "1", inNamespace]),
+      () => takesPods("110"),
+    ));
+
+  test("the end of graftlet's Pod goes unnoticed by the node's pods", () =>
+    edge.unnoticed(async () => {
+      const [pod] = await edge.pods();
+      const kill = ["delete", "pod", pod?.metadata.name ?? "", inNamespace, "--grace-period=0", "--force"];
+      await lab.cluster.mustKubectl(kill);
+    }));
+
+  test("uninstall leaves the pods to the machine, nothing of the release to the cluster; a new release takes them up", async () => {
+    const before = await standing(lab.cluster);
+    const running = lab.edge.podProcesses();
+    assert.notDeepEqual(running, []);
+    const { uid } = (await edge.node())?.metadata ?? {};
+    await lab.mustHelm(["uninstall", name, inNamespace]);
+    await edge.isGone();
+    await lab.cluster.waitFor(
+      "the node to be NotReady",
+      async () => (await edge.node())?.status?.conditions?.find(({ type }) => type === "Ready")?.status === "Unknown",
+      { timeoutMs: 90_000 },
+    );
+    assert.deepEqual(lab.edge.podProcesses(), running);
+    await edge.install();
+    await edge.approve();
+    await edge.reachIn();
+    assert.deepEqual(await standing(lab.cluster), before);
+    assert.equal((await edge.node())?.metadata.uid, uid);
+  });
+
+  test("onUninstall: drain takes the pods, what the machine held of them, and the node away", async () => {
+    await lab.mustHelm(["upgrade", ...lab.told, "--set=onUninstall=drain"]);
+    await nodeReady(lab.cluster, nodeName);
+    await lab.mustHelm(["uninstall", name, inNamespace, "--timeout=180s"]);
+    await edge.isGone();
+    assert.equal(await edge.node(), undefined);
+    assert.deepEqual(lab.edge.podProcesses(), []);
+    assert.equal(await lab.edge.mustInside(["sh", "-c", "ls -d /var/lib/kubelet 2>&1 || true"]), "");
+    assert.deepEqual(await podsOf(lab.cluster, "parrot"), []);
+  });
+});

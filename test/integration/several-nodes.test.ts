@@ -1,0 +1,104 @@
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import type { Pod } from "../../src/objects.ts";
+import type { Agent } from "../harness/agent.ts";
+import { type Cluster, startCluster } from "../harness/cluster.ts";
+import { heapOf, heapReporting } from "../harness/heap.ts";
+import { allReady, type NodeEntry, readyCondition, startSeveral, strayLines } from "../harness/several-nodes.ts";
+
+const kubeletConfiguration = { failSwapOn: false, failCgroupV1: false };
+const namesTo = (count: number): string[] => Array.from({ length: count }, (_, index) => `node-${index + 1}`);
+const inMemory = (name: string): NodeEntry => ({ name, provider: "fake", kubeletConfiguration });
+/** Clear of the ports that the cluster's own programs have on the machine. */
+const firstPort = 11_000;
+
+describe("nodes whose machines are in memory, in one process", { timeout: 600_000 }, () => {
+  let cluster: Cluster;
+  let report: string;
+  before(async () => {
+    cluster = await startCluster({ name: "several", provider: "cri" });
+    report = join(cluster.layout.dir, "heap.json");
+  });
+  after(async () => cluster?.[Symbol.asyncDispose]());
+
+  const healthy = async (path: string): Promise<boolean> =>
+    (await cluster.runInside(["curl", "--silent", "--max-time", "5", `http://127.0.0.1:10248${path}`])).stdout === "ok";
+  const start = async (count: number): Promise<Agent> => {
+    const nodes = namesTo(count).map((name, index) => ({ ...inMemory(name), port: firstPort + index }));
+    const agent = await startSeveral(cluster, `of-${count}`, { nodes, env: heapReporting(report) });
+    await allReady(cluster, namesTo(count), agent);
+    return agent;
+  };
+
+  test("an idle node more costs at most 5 MiB; each of twenty runs its pod; every log line names its node", async () => {
+    const alone = await start(1);
+    const one = await heapOf(alone, report);
+    assert.equal(await alone.stop(), true);
+    await using agent = await start(21);
+    const all = await heapOf(agent, report);
+    const each = (all.rss - one.rss) / 20;
+    console.log(
+      `resident: ${one.rss.toFixed(0)} MiB with one node, ${all.rss.toFixed(0)} MiB with 21: ${each.toFixed(1)} MiB each`,
+    );
+    assert.ok(each <= 5, `${each} MiB`);
+    const pods = namesTo(21).map((nodeName) => ({
+      apiVersion: "v1",
+      kind: "Pod",
+      metadata: { name: `on-${nodeName}` },
+      spec: {
+        nodeName,
+        terminationGracePeriodSeconds: 1,
+        containers: [{ name: "c", image: "busybox", command: ["sleep", "3600"] }],
+      },
+    }));
+    await cluster.apply(pods);
+    const running = async (): Promise<boolean> => {
+      const { items } = JSON.parse(await cluster.mustKubectl(["get", "pods", "--output=json"])) as { items: Pod[] };
+      return items.filter(({ status }) => status?.phase === "Running").length === 21;
+    };
+    await cluster.waitFor("a pod to run on each", running, {
+      timeoutMs: 60_000,
+      explain: async () => cluster.mustKubectl(["get", "pods", "--output=wide"]),
+    });
+    for (const path of ["/healthz", "/livez", "/readyz"]) assert.equal(await healthy(path), true);
+    assert.equal(await agent.stop(), true);
+    assert.deepEqual(strayLines(agent), []);
+  });
+
+  test("a node that cannot start says why in its Ready condition, and the others run; mended, it starts", async () => {
+    const portHolder = cluster.spawnInside(["socat", "TCP-LISTEN:10333,fork", "EXEC:cat"]);
+    const host = { host: "127.0.0.1", port: 9, hostKeyFingerprints: [`SHA256:${"A".repeat(43)}`] };
+    await using agent = await startSeveral(cluster, "failing", {
+      nodes: [
+        inMemory("sound"),
+        { name: "no-user", provider: "ssh", providerConfig: host },
+        { name: "no-key", provider: "ssh", providerConfig: { ...host, user: "root", privateKeyFile: "/no/such/key" } },
+        { ...inMemory("no-port"), port: 10_333 },
+        { name: "no-provider", provider: "nowhere" },
+        { name: "no-socket", provider: "cri", providerConfig: { endpoint: "unix:///run/none/none.sock" } },
+      ],
+    });
+    await allReady(cluster, ["sound"], agent);
+    const untilSays = (name: string, reason: string, message: RegExp): Promise<boolean> =>
+      cluster.waitFor(
+        `node ${name} to say ${reason}`,
+        async () => {
+          const ready = await readyCondition(cluster, name);
+          return ready?.status === "False" && ready.reason === reason && message.test(ready.message ?? "");
+        },
+        { timeoutMs: 60_000, explain: async () => JSON.stringify(await readyCondition(cluster, name)) + agent.log() },
+      );
+    await untilSays("no-user", "NodeNotStarted", /providerConfig.user is undefined/);
+    await untilSays("no-key", "LoginRefused", /privateKeyFile cannot be read: .*no.such.key/);
+    await untilSays("no-port", "NodeNotStarted", /port 10333 is taken on /);
+    await untilSays("no-provider", "NodeNotStarted", /--provider "nowhere" is not known: use one of cri/);
+    await untilSays("no-socket", "KubeletNotReady", /./);
+    assert.equal(await healthy("/readyz"), true);
+
+    portHolder.kill("SIGKILL");
+    await allReady(cluster, ["sound", "no-port"], agent);
+    assert.equal(await agent.stop(), true);
+    assert.deepEqual(strayLines(agent), []);
+  });
+});

@@ -1,0 +1,59 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { parseCommandLine } from "../../../src/config/command-line.ts";
+import { filesIo, sentenceOf } from "./files.ts";
+
+const files = {
+  "/ssh.yaml": "host: edge-1.example\nuser: root\n",
+  "/n.yaml": `apiVersion: graftlet.dev/v1alpha1
+kind: GraftletConfiguration
+certificateSecret: certificates
+nodes:
+  - { name: one, provider: docker, kubeconfig: /gone }
+  - { name: two, provider: ssh, providerConfig: { host: two.example } }
+`,
+};
+
+function leavingOf(argv: readonly string[], env: Readonly<Record<string, string>> = {}) {
+  const asked = parseCommandLine(["leave", ...argv], filesIo(files, env));
+  assert.ok(asked.kind === "leave");
+  return { ...asked, nodes: asked.nodes.map(({ nodeName }) => nodeName) };
+}
+
+test("all nodes of the file leave, or the one that is named, by a kubeconfig that is not theirs", () => {
+  const admin = "--kubeconfig=/kubeconfig";
+  assert.deepEqual(leavingOf([admin, "--nodes=/n.yaml"]), {
+    kind: "leave",
+    nodes: ["one", "two"],
+    kubeconfig: "/kubeconfig",
+    deployment: undefined,
+    timeoutMs: 300_000,
+    yes: false,
+  });
+  const one = leavingOf([admin, "--nodes=/n.yaml", "--node=two", "--timeout=90s", "--yes"]);
+  assert.deepEqual([one.nodes, one.timeoutMs, one.yes], [["two"], 90_000, true]);
+  assert.deepEqual(leavingOf([admin, "--provider-config=/ssh.yaml", "--hostname-override=edge-1"]).nodes, ["edge-1"]);
+});
+
+test("in a Pod the service account does it, and its namespace has the Deployment", () => {
+  const pod = { KUBERNETES_SERVICE_HOST: "10.0.0.1" };
+  const own = leavingOf(["--nodes=/n.yaml", "--deployment=edge"], pod);
+  assert.deepEqual([own.kubeconfig, own.deployment], [undefined, { namespace: undefined, name: "edge" }]);
+  const elsewhere = leavingOf(["--nodes=/n.yaml", "--kubeconfig=/kubeconfig", "--deployment=other/edge"]);
+  assert.deepEqual(elsewhere.deployment, { namespace: "other", name: "edge" });
+});
+
+test("what cannot be is refused in a sentence", () => {
+  const refusal = (...argv: readonly string[]) => sentenceOf(() => leavingOf(argv));
+  assert.match(refusal("--nodes=/n.yaml"), /^--kubeconfig is not given: graftlet needs an API server; /);
+  const admin = ["--kubeconfig=/kubeconfig", "--nodes=/n.yaml"];
+  assert.equal(
+    refusal(...admin, "--deployment=edge"),
+    '--deployment is "edge": it has no namespace, and this is no Pod; give NAMESPACE/NAME',
+  );
+  assert.equal(refusal(...admin, "--deployment=a/b/c"), '--deployment is "a/b/c": give NAME, or NAMESPACE/NAME');
+  assert.equal(refusal(...admin, "--deployment=a/"), '--deployment is "a/": give NAME, or NAMESPACE/NAME');
+  assert.match(refusal(...admin, "--deployment=a/b", "--node=one"), /ends graftlet for all nodes of the file; /);
+  assert.equal(refusal(...admin, "--node=three"), '--node is "three": name one of the nodes in /n.yaml: one, two');
+  assert.match(refusal(...admin, "--timeout=soon"), /^--timeout is "soon": expected a duration/);
+});

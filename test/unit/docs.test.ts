@@ -1,0 +1,34 @@
+import assert from "node:assert/strict";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { test } from "node:test";
+
+const root = join(import.meta.dirname, "..", "..");
+const pages = ["README.md", "CONTRIBUTING.md", ...readdirSync(join(root, "docs")).map((name) => `docs/${name}`)];
+const textOf = (page: string) => readFileSync(join(root, page), "utf8");
+
+/** The anchors that GitHub gives a page's headings. */
+function anchorsOf(page: string): ReadonlySet<string> {
+  const headings = [...textOf(page).matchAll(/^#+ (.*)$/gm)].map(([, heading = ""]) => heading);
+  return new Set(
+    headings.map((heading) =>
+      heading
+        .toLowerCase()
+        .replaceAll(/[^\w\- ]/g, "")
+        .trim()
+        .replaceAll(" ", "-"),
+    ),
+  );
+}
+
+test("links of the docs lead to pages that are there, and to headings in them", () => {
+  const astray = pages.flatMap((page) =>
+    [...textOf(page).matchAll(/\]\((?!https?:)([^)\s]+)\)/g)].flatMap(([, link = ""]) => {
+      const [path = "", anchor] = link.split("#");
+      const target = path === "" ? page : join(dirname(page), path);
+      if (!existsSync(join(root, target))) return [`${page}: ${link} is not there`];
+      return anchor === undefined || anchorsOf(target).has(anchor) ? [] : [`${page}: ${link} has no such heading`];
+    }),
+  );
+  assert.deepEqual(astray, []);
+});

@@ -1,0 +1,320 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ApiError } from "../../../src/api/api-error.ts";
+import { leave, type LeavingDeps } from "../../../src/leave/leaving.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { TargetError } from "../../../src/seams/provider.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { type Call, fakeClient, settle } from "../api/fake-client.ts";
+
+const never = new AbortController().signal;
+const missing = () => new ApiError("not_found", "not found", { status: 404, reason: "NotFound" });
+const forbidden = () => new ApiError("permission_denied", "nodes is forbidden", { status: 403, reason: "Forbidden" });
+
+interface FakePod {
+  readonly name: string;
+  readonly node: string;
+  readonly owner?: string;
+  readonly mirror?: boolean;
+  readonly labels?: string;
+  /** Milliseconds from its deletion to its end; undefined: it does not end by itself. */
+  readonly endsAfter?: number;
+  deletedAt?: number;
+  uid?: string;
+}
+
+/** A cluster with nodes one and two, their pods, and the Deployment edge/graftlet with one Pod elsewhere. */
+function start(pods: FakePod[], { deployment = true }: { readonly deployment?: boolean } = {}) {
+  const clock = fakeClock();
+  const nodes = new Map([
+    ["one", "True"],
+    ["two", "True"],
+  ]);
+  const said: string[] = [];
+  /** What is done, in order. */
+  const done: string[] = [];
+  const fail = new Map<string, () => Error>();
+  const cleaning = new Map<string, () => Promise<boolean>>();
+  let replicas = 1;
+  const standing = () => {
+    const now = clock.monotonic();
+    const ended = (pod: FakePod) => pod.deletedAt !== undefined && now - pod.deletedAt >= (pod.endsAfter ?? Infinity);
+    for (const pod of pods.filter(ended)) pods.splice(pods.indexOf(pod), 1);
+    return pods;
+  };
+  const wire = ({ name, node, owner, mirror, deletedAt, uid = `${name}-1` }: FakePod) => ({
+    metadata: {
+      namespace: "default",
+      name,
+      uid,
+      ...(deletedAt !== undefined && { deletionTimestamp: "2026-01-01T00:00:00Z" }),
+      ...(mirror && { annotations: { "kubernetes.io/config.mirror": "x" } }),
+      ...(owner && { ownerReferences: [{ kind: owner, name: "o", controller: true }] }),
+    },
+    spec: { nodeName: node },
+  });
+  const list = ({ query }: Call) => {
+    const { fieldSelector, labelSelector, limit, continue: from = 0 } = query;
+    const all = standing().filter((pod) =>
+      labelSelector === undefined ? `spec.nodeName=${pod.node}` === fieldSelector : pod.labels === labelSelector,
+    );
+    assert.ok(labelSelector !== undefined || Number(limit) > 0);
+    const page = all.slice(Number(from), Number(from) + 2);
+    const next = Number(from) + 2;
+    return { items: page.map(wire), metadata: all.length > next ? { continue: String(next) } : {} };
+  };
+  const deletePod = (call: Call) => {
+    const { gracePeriodSeconds, preconditions } = call.body as {
+      readonly gracePeriodSeconds?: number;
+      readonly preconditions: { readonly uid: string };
+    };
+    const pod = standing().find(({ name }) => call.path.endsWith(`/pods/${name}`));
+    if (!pod) throw missing();
+    if ((pod.uid ?? `${pod.name}-1`) !== preconditions.uid)
+      throw new ApiError("conflict", "another", { status: 409, reason: "Conflict" });
+    done.push(`${gracePeriodSeconds === 0 ? "forget" : "delete"} ${pod.name}`);
+    if (gracePeriodSeconds === 0) pods.splice(pods.indexOf(pod), 1);
+    else pod.deletedAt ??= clock.monotonic();
+  };
+  const ofNode = ({ verb, path }: Call) => {
+    const name = path.slice("/api/v1/nodes/".length);
+    const ready = nodes.get(name);
+    if (ready === undefined) throw missing();
+    if (verb === "get") return { metadata: { name }, status: { conditions: [{ type: "Ready", status: ready }] } };
+    done.push(`${verb === "patch" ? "cordon" : "delete node"} ${name}`);
+    if (verb === "delete") nodes.delete(name);
+    return {};
+  };
+  /** The process ends at its so manieth step, before it is done, or before its answer comes. */
+  const life = { steps: 0, endsAt: Infinity, answerIsLost: false };
+  const dying = <T>(step: () => T): T => {
+    life.steps += 1;
+    const killed = new CodedError("cancelled", "killed");
+    if (life.steps > life.endsAt || (life.steps === life.endsAt && !life.answerIsLost)) throw killed;
+    const answer = step();
+    if (life.steps === life.endsAt) throw killed;
+    return answer;
+  };
+  const answer = (call: Call) => {
+    const broken = fail.get(`${call.verb} ${call.path}`);
+    if (broken) throw broken();
+    if (call.path.endsWith("/scale")) {
+      if (!deployment) throw missing();
+      if (call.verb === "patch") {
+        replicas = (call.body as { readonly spec: { readonly replicas: number } }).spec.replicas;
+        done.push(`scale to ${replicas}`);
+        for (const pod of pods) if (pod.labels) pod.deletedAt ??= clock.monotonic();
+      }
+      return { spec: { replicas }, status: { selector: "app=graftlet" } };
+    }
+    if (call.verb === "list") return list(call);
+    if (call.path.includes("/pods/")) return deletePod(call);
+    return ofNode(call);
+  };
+  const client = fakeClient((call) => dying(() => answer(call)));
+  const run = async (options: Partial<Pick<LeavingDeps, "nodes" | "deployment" | "timeoutMs">> = {}) => {
+    said.length = 0;
+    life.steps = 0;
+    const outcome = leave(
+      {
+        client,
+        clock,
+        nodes: ["one", "two"],
+        deployment: { namespace: "edge", name: "graftlet" },
+        timeoutMs: 60_000,
+        say: (line) => void said.push(line),
+        clean: async (name) => {
+          const clean = (await cleaning.get(name)?.()) ?? true;
+          return dying(() => {
+            if (clean) done.push(`clean ${name}`);
+            return clean;
+          });
+        },
+        ...options,
+      },
+      never,
+    );
+    const over = new AbortController();
+    const end = () => over.abort();
+    void outcome.then(end, end);
+    for (let second = 0; !over.signal.aborted && second < 600; second++) {
+      await clock.advance(1_000);
+      await settle();
+    }
+    return outcome;
+  };
+  const agent: FakePod = { name: "agent", node: "other", labels: "app=graftlet", endsAfter: 3_000 };
+  if (deployment) pods.push(agent);
+  return { clock, nodes, pods, said, done, fail, cleaning, life, run };
+}
+
+test("nodes leave in good order: cordoned, pods ended, graftlet ended, targets cleaned, Nodes deleted, nothing of them left", async () => {
+  const t = start([
+    { name: "web", node: "one", endsAfter: 5_000 },
+    { name: "job", node: "one", endsAfter: 0 },
+    { name: "static", node: "one", mirror: true },
+    { name: "agent-of-all", node: "one", owner: "DaemonSet" },
+    { name: "log-of-all", node: "one", owner: "DaemonSet" },
+    { name: "stranger", node: "other", endsAfter: 0 },
+  ]);
+  assert.deepEqual(await t.run({ nodes: ["one"] }), []);
+  assert.deepEqual(t.done, [
+    "cordon one",
+    "delete web",
+    "delete job",
+    "scale to 0",
+    "clean one",
+    "delete node one",
+    "forget static",
+    "forget agent-of-all",
+    "forget log-of-all",
+  ]);
+  assert.deepEqual(
+    t.pods.map(({ name }) => name),
+    ["stranger"],
+  );
+  assert.deepEqual(t.said, [
+    "node one: it takes no new pods (cordoned)",
+    "node one: its pods are asked to end: default/web, default/job",
+    "node one: its pods have ended",
+    "Deployment edge/graftlet is scaled to 0, and none of its Pods is left",
+    "node one: what was left of its pods in the cluster is removed: default/static, default/agent-of-all, default/log-of-all",
+    "node one: it has left: its target is clean, its Node is deleted",
+  ]);
+});
+
+test("pods that come late are ended too; those that do not end in time are named and left to the cleaning", async () => {
+  const t = start([
+    { name: "web", node: "one", endsAfter: 10_000 },
+    { name: "stuck", node: "one" },
+  ]);
+  t.clock.after(4_000, () => void t.pods.push({ name: "late", node: "one", endsAfter: 1_000 }));
+  assert.deepEqual(await t.run({ nodes: ["one"] }), []);
+  assert.ok(t.done.includes("delete late"));
+  assert.ok(
+    t.said.includes("node one: they have not ended within 1m0s; left to the cleaning of the target: default/stuck"),
+  );
+  assert.equal(t.done.at(-1), "forget stuck");
+});
+
+test("nobody ends the pods of a node that graftlet does not serve: it is not waited for long", async () => {
+  const t = start([{ name: "web", node: "one" }]);
+  t.nodes.set("one", "Unknown");
+  assert.deepEqual(await t.run({ nodes: ["one"] }), []);
+  assert.ok(t.said.some((line) => line.startsWith("node one: nobody ends pods there (node one is not Ready)")));
+  assert.ok(t.clock.monotonic() < 10_000, String(t.clock.monotonic()));
+
+  const unready = start([{ name: "web", node: "one" }]);
+  unready.nodes.set("one", "False");
+  assert.deepEqual(await unready.run({ nodes: ["one"] }), []);
+  assert.ok(unready.clock.monotonic() >= 30_000 && unready.clock.monotonic() < 45_000);
+});
+
+test("while graftlet works on a target nothing is cleaned; it is tried until graftlet has let go", async () => {
+  const t = start([]);
+  let tries = 0;
+  t.cleaning.set("one", async () => {
+    if (++tries < 5) throw new TargetError("RuntimeInUse", "failed_precondition", "in use by another graftlet");
+    return true;
+  });
+  assert.deepEqual(await t.run({ nodes: ["one"], deployment: undefined }), []);
+  assert.equal(tries, 5);
+  assert.deepEqual(
+    t.said.filter((line) => line.includes("in use")),
+    ["node one: in use by another graftlet; stop graftlet of this node now: it is waited for, for 1m0s at most"],
+  );
+  assert.deepEqual(t.done, ["cordon one", "clean one", "delete node one"]);
+});
+
+test("a target out of reach is named and keeps its Node; the other node leaves", async () => {
+  const t = start([{ name: "web", node: "one", endsAfter: 1_000 }]);
+  t.cleaning.set("one", async () => {
+    throw new CodedError("unavailable", "edge-1:22: no route to host");
+  });
+  t.cleaning.set("two", async () => true);
+  assert.deepEqual(await t.run(), ["one"]);
+  assert.ok(t.said.includes("node one: edge-1:22: no route to host"));
+  assert.ok(
+    t.said.includes(
+      "node one has not left: its target is not clean, as said above; its Node stays, since its pods may still run",
+    ),
+  );
+  assert.deepEqual([...t.nodes.keys()], ["one"]);
+  assert.ok(t.done.includes("delete node two"));
+});
+
+test("a node that cannot be emptied is not cleaned; where none can, graftlet is not ended", async () => {
+  const t = start([]);
+  t.fail.set("patch /api/v1/nodes/one", forbidden);
+  assert.deepEqual(await t.run(), ["one"]);
+  assert.deepEqual(t.done, ["cordon two", "scale to 0", "clean two", "delete node two"]);
+
+  const none = start([]);
+  none.fail.set("list /api/v1/pods", forbidden);
+  assert.deepEqual(await none.run(), ["one", "two"]);
+  assert.deepEqual(none.done, ["cordon one", "cordon two"]);
+  assert.ok(none.said.includes("node one has not left: nodes is forbidden; use an account that may"));
+});
+
+test("where graftlet cannot be ended no target is touched", async () => {
+  const t = start([]);
+  t.fail.set("patch /apis/apps/v1/namespaces/edge/deployments/graftlet/scale", forbidden);
+  assert.deepEqual(await t.run(), ["one", "two"]);
+  assert.deepEqual(t.done, ["cordon one", "cordon two"]);
+});
+
+test("a Pod of graftlet's that does not end is named, and the targets say whether it still works there", async () => {
+  const t = start([{ name: "lost", node: "other", labels: "app=graftlet" }]);
+  assert.deepEqual(await t.run(), []);
+  assert.ok(
+    t.said.includes("Deployment edge/graftlet is scaled to 0, but after 1m0s Pods are left: lost"),
+    t.said.join("\n"),
+  );
+});
+
+test("an end at any step does no harm: done again, all of it is done", async () => {
+  const make = () =>
+    start([
+      { name: "web", node: "one", endsAfter: 1_000 },
+      { name: "agent-of-all", node: "two", owner: "DaemonSet" },
+    ]);
+  const whole = make();
+  await whole.run();
+  const steps = whole.life.steps;
+  assert.ok(steps > 15, String(steps));
+  for (let last = 1; last < steps; last++)
+    for (const answerIsLost of [false, true]) {
+      const t = make();
+      Object.assign(t.life, { endsAt: last, answerIsLost });
+      await t.run().catch(() => undefined);
+      assert.ok(t.nodes.size > 0 || t.pods.length > 0 || answerIsLost);
+      t.life.endsAt = Infinity;
+      assert.deepEqual(await t.run(), [], `after step ${last}`);
+      assert.deepEqual([[...t.nodes.keys()], t.pods.map(({ name }) => name)], [[], []], `after step ${last}`);
+    }
+});
+
+test("an API server that is away for a while is waited for, one that stays away is not", async () => {
+  const t = start([]);
+  const away = () => new CodedError("unavailable", "https://api:6443: connection refused");
+  t.fail.set("list /api/v1/pods", away);
+  t.clock.after(20_000, () => t.fail.clear());
+  assert.deepEqual(await t.run({ nodes: ["one"] }), []);
+  assert.deepEqual(
+    t.said.filter((line) => line.startsWith("the API server")),
+    ["the API server does not answer, it is asked again: https://api:6443: connection refused"],
+  );
+
+  const gone = start([]);
+  gone.fail.set("list /api/v1/pods", away);
+  assert.deepEqual(await gone.run({ nodes: ["one"] }), ["one"]);
+  assert.ok(gone.said.includes("node one has not left: https://api:6443: connection refused"));
+});
+
+test("what is gone already has left", async () => {
+  const t = start([], { deployment: false });
+  t.nodes.clear();
+  assert.deepEqual(await t.run(), []);
+  assert.ok(t.said.includes("Deployment edge/graftlet is not there any more"));
+  assert.ok(t.said.includes("node one: it is not in the cluster any more"));
+});

@@ -1,0 +1,33 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { conditionReasons } from "../../../src/node/conditions.ts";
+
+const page = readFileSync(join(import.meta.dirname, "../../../docs/operations.md"), "utf8");
+const [, troubleshooting = ""] = page.split("## Troubleshooting by condition\n");
+
+/** What the page explains under a heading that names the condition. */
+function explained(type: string): string[] {
+  const section = troubleshooting
+    .split(/^### /m)
+    .find((part) => (part.split("\n")[0] ?? "").split(", ").includes(type));
+  assert.ok(section, `docs/operations.md has no heading that names ${type}`);
+  return [...section.matchAll(/^\| `(\w+)` +\|/gm)].map(([, reason = ""]) => reason);
+}
+
+test("docs/operations.md explains every reason of every condition of a node, under its name", () => {
+  for (const [type, reasons] of Object.entries(conditionReasons)) {
+    const rows = explained(type);
+    for (const reason of reasons) assert.ok(rows.includes(reason), `${type}: ${reason} is not explained`);
+  }
+});
+
+test("and none that a node does not have, but for what the cluster writes itself", () => {
+  const known: readonly string[] = [...Object.values(conditionReasons).flat(), "NodeStatusUnknown"];
+  for (const type of Object.keys(conditionReasons))
+    assert.deepEqual(
+      explained(type).filter((reason) => !known.includes(reason)),
+      [],
+    );
+});

@@ -1,0 +1,114 @@
+import { ContainerState, type ContainerStatus } from "../../../src/gen/cri.ts";
+import type { Clock } from "../../../src/lib/clock.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import type { Logger } from "../../../src/lib/log.ts";
+import type { Container, Pod, PodStatus, Probe } from "../../../src/objects.ts";
+import type { RuntimePod } from "../../../src/pipeline.ts";
+import { createProbes } from "../../../src/probes/probes.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { fakeHost } from "../../fakes/host.ts";
+import type { FakeLink } from "../../fakes/link.ts";
+import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+
+export const uid = "uid-1";
+const silent: Logger = { trace() {}, debug() {}, info() {}, warn() {}, error() {}, child: () => silent };
+
+export interface RigOptions {
+  /** Changes to the readiness probe, which asks a command every 10 s. */
+  readonly probe?: Partial<Probe>;
+  /** Changes to the container. */
+  readonly container?: Partial<Container>;
+  readonly spec?: Partial<Pod["spec"]>;
+  /** How long before the clock's start the agent started. */
+  readonly agentAgeMs?: number;
+  /** By how much the target's clock is ahead of ours. */
+  readonly offsetMs?: number;
+  readonly status?: PodStatus;
+  readonly link?: FakeLink;
+  /** In place of the fake clock's, which is always the low bound. */
+  readonly jitter?: Clock["jitter"];
+}
+
+/** Probes of one pod with one container `c`, its exec answered by `answer`. */
+export function rig({
+  probe = {},
+  container: more,
+  spec,
+  agentAgeMs = 3_600_000,
+  offsetMs = 0,
+  status,
+  jitter,
+  link,
+}: RigOptions = {}) {
+  const still = fakeClock();
+  const clock = { ...still, ...(jitter && { jitter }) };
+  const readinessProbe = { exec: { command: ["check"] }, periodSeconds: 10, ...probe };
+  const container = aContainer("c", { readinessProbe, ...more });
+  const pod: Pod = { ...aPod({ containers: [container], ...spec }), ...(status && { status }) };
+  const state = {
+    pods: [pod],
+    cached: undefined as RuntimePod | undefined,
+    held: undefined as PodStatus | undefined,
+    exitCode: 0,
+    /** By command, in place of that. */
+    exitCodes: {} as Record<string, number>,
+    /** Whether the target answers: a cut is not known as one at once. */
+    answers: true,
+    probed: [] as { at: number; id: string; command: string }[],
+    woken: [] as string[],
+    told: [] as string[],
+  };
+  const begun = still.now();
+  const probes = createProbes({
+    ...(link && { link }),
+    host: {
+      fs: {
+        ...fakeHost({ clock: still }).fs,
+        async stat(path) {
+          if (!state.answers) throw new CodedError("unavailable", path);
+          return { kind: "directory", mode: 0o755, uid: 0, gid: 0, size: 0, modifiedAt: 0, inode: 2 };
+        },
+      },
+      dial: async () => {
+        throw new CodedError("unavailable", "nobody there");
+      },
+    },
+    runtime: {
+      async execSync(id, argv) {
+        const command = argv.join(" ");
+        state.probed.push({ at: still.now() - begun, id, command });
+        if (!state.answers) throw new CodedError("deadline_exceeded", "no answer");
+        return {
+          exitCode: state.exitCodes[command] ?? state.exitCode,
+          stdout: Buffer.alloc(0),
+          stderr: Buffer.alloc(0),
+        };
+      },
+    },
+    clock,
+    targetClock: { toOurs: (time) => time - offsetMs },
+    log: silent,
+    events: { event: (_about, _type, reason) => void state.told.push(reason) },
+    cache: { get: () => state.cached, list: () => (state.cached ? [state.cached] : []) },
+    pods: {
+      get: (id) => state.pods.find((one) => one.metadata.uid === id),
+      byName: () => undefined,
+      list: () => state.pods,
+    },
+    status: { get: () => state.held },
+    waker: { wake: (id, cause) => void state.woken.push(`${id} ${cause}`) },
+    agentStartedAt: begun - agentAgeMs,
+  });
+  const run = (
+    containerState: ContainerState = ContainerState.CONTAINER_RUNNING,
+    more: Partial<ContainerStatus> = {},
+  ): string => {
+    const shown = aStatus(container, containerState, { startedAt: BigInt(still.now()) * 1_000_000n, ...more });
+    state.cached = observe([aSandbox()], [shown, ...(state.cached?.containers ?? [])]);
+    return shown.id;
+  };
+  const ready = (id: string) => probes.readiness(uid, "c", `containerd://${id}`);
+  const started = (id: string) => probes.started(uid, "c", id);
+  const condemnedBy = (id: string) => probes.condemnedBy(uid, "c", id);
+  return { probes, pod, clock: still, state, run, ready, started, condemnedBy };
+}
