@@ -109,8 +109,8 @@ async function cleanOnceFree(
         say(messageOf(error));
         return false;
       }
-      const wanted = inUse && !deployment ? "stop graftlet of this node now" : "waiting for that to change";
-      if (!told) say(`${messageOf(error)}; ${wanted}, for up to ${goDuration(patience)}`);
+      const wanted = inUse && !deployment ? "stop graftlet of this node now: it is waited for" : "it is tried again";
+      if (!told) say(`${messageOf(error)}; ${wanted}, for ${goDuration(patience)} at most`);
     }
     await clock.sleep(againMs, signal);
   }

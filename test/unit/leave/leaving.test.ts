@@ -221,7 +221,7 @@ test("while graftlet works on a target nothing is cleaned; it is tried until gra
   assert.equal(tries, 5);
   assert.deepEqual(
     t.said.filter((line) => line.includes("in use")),
-    ["node one: in use by another graftlet; stop graftlet of this node now, for up to 1m0s"],
+    ["node one: in use by another graftlet; stop graftlet of this node now: it is waited for, for 1m0s at most"],
   );
   assert.deepEqual(t.done, ["cordon one", "clean one", "delete node one"]);
 });
@@ -298,7 +298,7 @@ test("an API server that is away for a while is waited for, one that stays away 
   const t = start([]);
   const away = () => new CodedError("unavailable", "https://api:6443: connection refused");
   t.fail.set("list /api/v1/pods", away);
-  t.clock.after(20_000, () => void t.fail.clear());
+  t.clock.after(20_000, () => t.fail.clear());
   assert.deepEqual(await t.run({ nodes: ["one"] }), []);
   assert.deepEqual(
     t.said.filter((line) => line.startsWith("the API server")),
