@@ -110,7 +110,7 @@ async function cleanOnceFree(
         return false;
       }
       const wanted = inUse && !deployment ? "stop graftlet of this node now: it is waited for" : "it is tried again";
-      if (!told) say(`${messageOf(error)}; ${wanted}, for ${goDuration(patience)} at most`);
+      if (!told) say(`${messageOf(error).replace(/\.$/, "")}; ${wanted}, for ${goDuration(patience)} at most`);
     }
     await clock.sleep(againMs, signal);
   }
