@@ -104,6 +104,8 @@ kubeletAddress: {{ .Values.kubeletAddress }}
 {{- if eq .Values.kubeletAddress "service" }}
 kubeletService: {{ include "graftlet.kubeletService" . }}
 {{- end }}
+healthzBindAddress: 0.0.0.0
+healthzPort: {{ include "graftlet.healthPort" . }}
 nodes:
 {{ toYaml $nodes | indent 2 }}
 {{- end -}}

@@ -1,5 +1,6 @@
 import { type IncomingMessage, createServer } from "node:http";
 import { createDocker } from "../../../../providers/docker/client.ts";
+import { createMemory } from "../../../../providers/docker/memory.ts";
 import type { DockerParts } from "../../../../providers/docker/parts.ts";
 import { createLogger } from "../../../../src/lib/log.ts";
 import { fakeClock } from "../../../fakes/clock.ts";
@@ -57,6 +58,7 @@ export async function fakeEngine(answer: (call: EngineCall) => EngineAnswer): Pr
       host,
       clock,
       log: createLogger(0, { write: () => undefined }),
+      memory: createMemory(),
     },
     async [Symbol.asyncDispose]() {
       docker.close();

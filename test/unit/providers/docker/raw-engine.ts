@@ -1,5 +1,6 @@
 import { type IncomingMessage, type ServerResponse, createServer } from "node:http";
 import { createDocker } from "../../../../providers/docker/client.ts";
+import { createMemory } from "../../../../providers/docker/memory.ts";
 import type { DockerParts } from "../../../../providers/docker/parts.ts";
 import { createLogger } from "../../../../src/lib/log.ts";
 import { type FakeClock, fakeClock } from "../../../fakes/clock.ts";
@@ -53,6 +54,7 @@ export async function rawEngine(answer: (call: RawCall) => void, sandboxImage = 
       host,
       clock,
       log: createLogger(9, { write: (line: string) => void lines.push(line) }),
+      memory: createMemory(),
     },
     async [Symbol.asyncDispose]() {
       docker.close();
