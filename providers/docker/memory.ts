@@ -5,6 +5,8 @@ import { type BoundedMap, createBoundedMap } from "../../src/lib/bounded-map.ts"
  *  may be a round trip. What is forgotten is asked for. */
 export interface Memory {
   readonly sandboxes: BoundedMap<SeenSandbox>;
+  /** Sandboxes that have been started this moment, as they were seen then. */
+  readonly firstLooks: BoundedMap<FirstLook>;
   /** Sandboxes in which nothing has been made yet. */
   readonly fresh: BoundedMap<true>;
   /** Containers that were made, and not started since. */
@@ -14,6 +16,12 @@ export interface Memory {
 
 /** What of a sandbox's inspection stays as it is once it has started. */
 export type SeenSandbox = Pick<ContainerInspectInfo, "Id" | "HostConfig" | "ResolvConfPath">;
+
+export interface FirstLook {
+  readonly found: ContainerInspectInfo;
+  /** Clock.monotonic() */
+  readonly seenAt: number;
+}
 
 export interface SeenContainer {
   /** The reference of its image, which its status shows. */
@@ -30,6 +38,7 @@ const most = 2000;
 export function createMemory(): Memory {
   return {
     sandboxes: createBoundedMap(most),
+    firstLooks: createBoundedMap(most),
     fresh: createBoundedMap(most),
     made: createBoundedMap(most),
     containers: createBoundedMap(most),

@@ -2,8 +2,8 @@ import type { ContainerCreateOptions } from "dockerode";
 import { NamespaceMode, type RunPodSandboxRequest } from "../../src/gen/cri.ts";
 import { CodedError, hasCode } from "../../src/lib/errors.ts";
 import type { Capabilities } from "./capabilities.ts";
-import { ask } from "./client.ts";
 import { createNamed } from "./create-named.ts";
+import { startAndLook } from "./first-look.ts";
 import { sandboxName } from "./names.ts";
 import type { PodNetwork } from "./network.ts";
 import type { DockerParts } from "./parts.ts";
@@ -81,11 +81,7 @@ async function createAndStart(
 ): Promise<string> {
   const id = await createNamed(parts, name, spec, signal);
   try {
-    await parts.docker.call(
-      (engine, abortSignal) =>
-        ask<unknown>(engine, { method: "POST", path: `/containers/${id}/start`, signal: abortSignal }),
-      signal,
-    );
+    await startAndLook(parts, id, signal);
     parts.memory.fresh.set(id, true);
     return id;
   } catch (error) {

@@ -3,6 +3,7 @@ import type { PodSandboxFilter } from "../../src/gen/cri.ts";
 import { hasCode } from "../../src/lib/errors.ts";
 import type { Sandboxes } from "../../src/seams/runtime.ts";
 import { ask } from "./client.ts";
+import { takeFirstLook } from "./first-look.ts";
 import { noteSandbox } from "./memory.ts";
 import { containerType, sandboxIdLabel, sandboxType } from "./names.ts";
 import { inspectOwn, listOwn } from "./own.ts";
@@ -19,7 +20,7 @@ export function dockerSandboxes(deps: SandboxParts): Sandboxes {
     stopPodSandbox: (id, signal) => stopSandbox(parts, id, signal),
     removePodSandbox: (id, signal) => removeSandbox(parts, id, signal),
     async podSandboxStatus(id, signal) {
-      const found = await inspectOwn(parts, id, sandboxType, signal);
+      const found = takeFirstLook(parts, id) ?? (await inspectOwn(parts, id, sandboxType, signal));
       noteSandbox(parts.memory, found);
       return { status: sandboxStatus(found, network.known()), info: {}, containersStatuses: [], timestamp: 0n };
     },
