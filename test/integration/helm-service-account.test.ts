@@ -111,6 +111,10 @@ describe("identity: serviceAccount, with the rights of the chart and no others",
   };
 
   test("helm test says why a log does not come back", async () => {
+    await cluster.waitFor("the node to know that it has no certificate", async () => {
+      const { conditions = [] } = (await cluster.get<Node>("node", "node-1"))?.status ?? {};
+      return conditions.some(({ reason }) => reason === "CertificateNotApproved");
+    });
     const { code, stdout, stderr } = await helmTest();
     assert.equal(code, 1, stderr);
     assert.match(stdout, /^node node-1: the pod ran, but its log came back as 500 .*kubectl certificate approve /);
@@ -137,9 +141,8 @@ describe("identity: serviceAccount, with the rights of the chart and no others",
     });
     assert.equal(said, "node node-1: a pod ran there, and its log came back\n");
     await cluster.waitFor("the pod to be gone", async () => {
-      return (
-        (await cluster.mustKubectl(["get", "pods", `-n=${namespace}`, "--output=name"])).includes("test") === false
-      );
+      const left = await cluster.mustKubectl(["get", "pods", `-n=${namespace}`, "--output=name"]);
+      return !left.includes("test");
     });
   });
 
