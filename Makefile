@@ -25,7 +25,7 @@ test: ## everything: check, unit, contract, integration
 	@started=$$SECONDS
 	for part in check unit contract integration; do $(MAKE) $$part; done
 	echo "==> make test: all passed in $$((SECONDS - started)) s"
-.ONESHELL: test integration clean
+.ONESHELL: test integration api-versions clean
 
 check: types lint imports format ## types, lint, import rules, format; no root
 
@@ -85,6 +85,14 @@ integration: $(deps) packages cluster-tools ## features on a real cluster, with 
 	  if [ $${#fitting[@]} -eq 0 ]; then echo "==> no integration tests$(if $(ONLY), of $(ONLY)) for provider $$provider"; continue; fi
 	  echo "==> integration tests$(if $(ONLY), of $(ONLY)), provider $$provider"
 	  GRAFTLET_TEST_PROVIDER=$$provider $(call tests,45) --test-concurrency=2 --test-timeout=900000 "$${fitting[@]}"
+	done
+
+.PHONY: api-versions
+tour := node pods kubectl certificates
+api-versions: $(deps) packages cluster-tools ## pods, streams and certificates on API servers of 1.34 and 1.35, built on the way (VERSIONS=1.35); root
+	@for version in $(or $(VERSIONS),1.34 1.35); do
+	  echo "==> Kubernetes $$version"
+	  GRAFTLET_TEST_KUBERNETES=$$version $(call tests,60) --test-concurrency=1 --test-timeout=1800000 $(foreach name,$(tour),test/integration/$(name).test.ts)
 	done
 
 churn: $(deps) packages cluster-tools ## pods come and go on a Docker Engine, RATE=10 a second, FOR=180 seconds, and nothing of them is left; root

@@ -4,6 +4,10 @@ import { stringify } from "yaml";
 import type { Node, NodeCondition } from "../../src/objects.ts";
 import { type Agent, startGraftletWith } from "./agent.ts";
 import type { Cluster } from "./cluster.ts";
+import { createDaemons } from "./daemons.ts";
+import { registryArgv } from "./registry.ts";
+import { runtimeDaemons } from "./runtime-daemon.ts";
+import { readState } from "./state.ts";
 
 /** A node of a GraftletConfiguration. */
 export interface NodeEntry {
@@ -73,4 +77,16 @@ export function strayLines(agent: Agent): string[] {
       const { node, msg } = JSON.parse(line) as { node?: string; msg: string };
       return typeof node !== "string" && !ofProcess.includes(msg);
     });
+}
+
+/** Starts a Docker Engine beside the containerd of a cluster's machine. @returns its socket. */
+export async function addDockerEngine({ layout, tools, name }: Cluster): Promise<string> {
+  const holder = readState(layout)?.holder;
+  if (!holder) throw new Error(`cluster ${name} has no holder`);
+  const runtime = runtimeDaemons.docker;
+  const daemons = createDaemons({ layout, tools, holder, runtime });
+  runtime.writeConfig(layout);
+  await daemons.start("registry-plain", registryArgv(tools, layout, "plain"));
+  await daemons.startRuntime();
+  return runtime.socket(layout);
 }

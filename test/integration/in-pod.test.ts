@@ -171,6 +171,51 @@ describe("as in a Pod: no kubeconfig, a service account, a Service for the kubel
     await cluster.waitFor("the way to be found open", async () => (await reachable())?.status === "True");
   });
 
+  test("with the certificate that graftlet got, the secrets of its node's pods are read, and no other's", async () => {
+    const { layout, tools } = cluster;
+    const opaque = (name: string) => ({ apiVersion: "v1", kind: "Secret", metadata: { name }, data: { key: "djE=" } });
+    const reader = (name: string, nodeName: string) => ({
+      apiVersion: "v1",
+      kind: "Pod",
+      metadata: { name },
+      spec: {
+        nodeName,
+        containers: [
+          { name: "c", image: images.busybox, command: ["sleep", "inf"], envFrom: [{ secretRef: { name } }] },
+        ],
+      },
+    });
+    const objects = [opaque("mine"), opaque("theirs"), reader("mine", "node-1"), reader("theirs", "node-2")];
+    await cluster.apply(objects);
+    const kept = await cluster.get<Secret>("secret", "certificates", namespace);
+    const pem = join(layout.dir, "node-1.pem");
+    writeFileSync(pem, Buffer.from(kept?.data?.["node-1.kubelet-client.pem"] ?? "", "base64"), { mode: 0o600 });
+    const read = (secret: string, of = "default") =>
+      cluster.runInside([
+        tools.path("kubectl"),
+        "--kubeconfig=/dev/null",
+        `--cache-dir=${join(layout.dir, "node-1-cache")}`,
+        `--server=https://${addresses.node}:${addresses.apiServerPort}`,
+        `--certificate-authority=${certificatesIn(layout.pki).ca.cert}`,
+        `--client-certificate=${pem}`,
+        `--client-key=${pem}`,
+        `--namespace=${of}`,
+        "get",
+        "secret",
+        secret,
+        "--output=jsonpath={.data.key}",
+      ]);
+    // The authorizer hears of a new pod after its node does.
+    await cluster.waitFor("the node's own secret", async () => (await read("mine")).stdout === "djE=", {
+      explain: async () => (await read("mine")).stderr,
+    });
+    for (const [secret, of] of [
+      ["theirs", "default"],
+      ["certificates", namespace],
+    ] as const)
+      assert.match((await read(secret, of)).stderr, /^Error from server \(Forbidden\): .* no relationship found/);
+  });
+
   test("a new Pod, with nothing but the Secret, goes on with the same certificates", async () => {
     const before = (await requests()).length;
     const uid = (await node())?.metadata.uid;

@@ -81,7 +81,7 @@
 {{- if ne $node.defaultTaint false -}}
 {{- $taints = append $taints (dict "key" "graftlet.dev/target" "value" $node.name "effect" "NoSchedule") -}}
 {{- end -}}
-{{- $config := ternary (include "graftlet.sshConfig" $node | fromJson) (get $node $provider | default dict) (eq $provider "ssh") -}}
+{{- $config := ternary (include "graftlet.sshConfig" $node | fromJson) (merge (dict "inPod" true) (get $node $provider | default dict)) (eq $provider "ssh") -}}
 {{- $entry := dict "name" $node.name "provider" $provider "port" .port -}}
 {{- if $config }}{{ $_ := set $entry "providerConfig" $config }}{{ end -}}
 {{- $_ := set $entry "labels" (merge dict ($node.labels | default dict) $labels) -}}
@@ -105,6 +105,8 @@ kubeletAddress: {{ .Values.kubeletAddress }}
 {{- if eq .Values.kubeletAddress "service" }}
 kubeletService: {{ include "graftlet.kubeletService" . }}
 {{- end }}
+healthzBindAddress: 0.0.0.0
+healthzPort: {{ include "graftlet.healthPort" . }}
 nodes:
 {{ toYaml $nodes | indent 2 }}
 {{- end -}}

@@ -23,7 +23,7 @@ export const buildEnvironment =
 
 /**
  * Makes the images that stand in for the Dockerfile's public ones where no registry is to be had, as tar archives of their files:
- * `base` of Debian's packages (what Node loads, and CA certificates), and `build` with Node, npm, a shell, and a cache that holds all that
+ * `base` of Debian's packages (what Node loads, nsenter, and CA certificates), and `build` with Node, npm, a shell, and a cache that holds all that
  * package-lock.json pins, so that the build needs no network. npm's registry is asked once per version.
  * @param folder for the archives, empty.
  */
@@ -31,6 +31,7 @@ export async function packGraftletBases(folder: string, tools: Tools): Promise<G
   const base = createRootFs(join(folder, "base"));
   await base.program(process.execPath);
   await must(["rm", join(base.folder, "usr/bin/node")]);
+  await base.program("/usr/bin/nsenter");
   base.directory("/tmp", 0o1777);
   base.file("/etc/passwd", "root:x:0:0:root:/root:/none\nnonroot:x:65532:65532:nonroot:/nonexistent:/none\n");
   base.file("/etc/group", "root:x:0:\nnonroot:x:65532:\n");

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import type { Duplex } from "node:stream";
 import { setImmediate as turn } from "node:timers/promises";
 import { test } from "node:test";
-import { startExec } from "../../../../providers/docker/exec-process.ts";
+import { createExec, startExec } from "../../../../providers/docker/exec-process.ts";
 import { rawEngine } from "./raw-engine.ts";
 
 const wish = { containerId: "c", argv: ["true"], tty: false, stdin: false, stdout: true, stderr: true };
@@ -17,7 +17,9 @@ test("the end of a command that says nothing is seen, also when it has come befo
     daemon.write("HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n");
   });
   const { signal } = new AbortController();
-  const running = await startExec(engine.parts, wish, signal);
+  engine.parts.memory.containers.set("c", { imageRef: "busybox" });
+  const id = await createExec(engine.parts, wish, signal);
+  const running = await startExec(engine.parts, { id, tty: false }, signal);
   // More has been asked for already, as an HTTP client does.
   running.connection.read(0);
   daemon?.end();
