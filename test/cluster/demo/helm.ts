@@ -37,7 +37,7 @@ async function install(lab: HelmLab, screen: Screen): Promise<void> {
   screen.heading("helm install");
   // What --values says is how a pretended machine differs from a real one.
   const told = lab.told.map((arg) => (arg === chart ? relative(process.cwd(), chart) : arg));
-  const demo = ["--set=nodes[0].labels.graftlet\\.dev/demo=true", "--set=onUninstall=drain"];
+  const demo = ["--set-string=nodes[0].labels.graftlet\\.dev/demo=true", "--set=onUninstall=drain"];
   await screen.show("helm", ["install", ...told, ...demo]);
   await waitFor("the node", async () => (await lab.cluster.get("node", node)) !== undefined);
   await nodeReady(lab.cluster, node);
