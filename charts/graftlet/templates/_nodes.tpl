@@ -62,8 +62,9 @@
 {{- define "graftlet.kubeletConfiguration" -}}
 {{- $release := .root.Release -}}
 {{- $node := .node -}}
+{{/* The signer of serving certificates serves nodes alone: an account shows a certificate that it has signed itself. */}}
 {{/* A provider that no cloud controller knows: none deletes the Node for not finding a machine of it. */}}
-{{- $kubelet := dict "providerID" (printf "graftlet://%s/%s/%s" $release.Namespace $release.Name $node.name) "serverTLSBootstrap" true -}}
+{{- $kubelet := dict "providerID" (printf "graftlet://%s/%s/%s" $release.Namespace $release.Name $node.name) "serverTLSBootstrap" (ne ($node.identity | default "node") "serviceAccount") -}}
 {{- $reserved := dict -}}
 {{- range $resource, $amount := $node.reserved }}{{ $_ := set $reserved $resource (toJson $amount | trimAll "\"") }}{{ end -}}
 {{- if $reserved }}{{ $_ := set $kubelet "systemReserved" $reserved }}{{ end -}}

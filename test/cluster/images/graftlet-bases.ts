@@ -11,13 +11,15 @@ const project = join(import.meta.dirname, "..", "..", "..");
 /** The npm that the build runs with; any that reads package-lock.json would do. */
 const npm = "npm@11.19.1";
 
-/** Archives of images' files, and what has to be in the environment of the one that builds. */
+/** Archives of images' files: what graftlet's image stands on, and what it is built in. */
 export interface GraftletBases {
   readonly base: string;
   readonly build: string;
-  /** `NAME=VALUE …` */
-  readonly buildEnvironment: string;
 }
+
+/** What has to be in the environment of the one that builds: `NAME=VALUE …`. */
+export const buildEnvironment =
+  "PATH=/usr/sbin:/usr/bin:/sbin:/bin npm_config_cache=/npm/cache npm_config_offline=true";
 
 /**
  * Makes the images that stand in for the Dockerfile's public ones where no registry is to be had, as tar archives of their files:
@@ -43,11 +45,7 @@ export async function packGraftletBases(folder: string, tools: Tools): Promise<G
   await fetchPackages(join(build.folder, "npm"), folder);
   build.file("/usr/bin/npm", '#!/bin/sh\nexec node /npm/package/bin/npm-cli.js "$@"\n', 0o755);
   await build.pack(join(folder, "build.tar"));
-  return {
-    base: join(folder, "base.tar"),
-    build: join(folder, "build.tar"),
-    buildEnvironment: "PATH=/usr/sbin:/usr/bin:/sbin:/bin npm_config_cache=/npm/cache npm_config_offline=true",
-  };
+  return { base: join(folder, "base.tar"), build: join(folder, "build.tar") };
 }
 
 function copyCertificates(root: string): void {
