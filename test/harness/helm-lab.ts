@@ -20,6 +20,8 @@ export interface HelmLab extends Helm, AsyncDisposable {
   readonly values: string;
   /** `helm install` or `upgrade` of the chart with what a user says: the machine's name, address and Secret. */
   readonly told: readonly string[];
+  /** Lets all of it outlive this process: disposing it, or dying, does nothing any more. */
+  release(): void;
 }
 
 /** What of a lab differs. */
@@ -46,7 +48,14 @@ export async function startHelmLab(
   );
   say("starting the machine that shall become a node");
   const edge = stack.use(await startEdgeMachine(cluster, `${name}-edge`));
-  const first = stack.use(await (firstNode === "kubelet" ? startKubelet : startGraftlet)(cluster));
+  const first = await (firstNode === "kubelet" ? startKubelet : startGraftlet)(cluster);
+  let released = false;
+  stack.defer(() => (released ? undefined : first[Symbol.asyncDispose]()));
+  const letGo = (): void => {
+    released = true;
+    cluster.release();
+    edge.release();
+  };
   await cluster.apply([
     {
       apiVersion: "v1",
@@ -81,6 +90,7 @@ export async function startHelmLab(
     values,
     told,
     ...helmOf(cluster, program),
+    release: letGo,
     [Symbol.asyncDispose]: () => whole.disposeAsync(),
   };
 }

@@ -3,7 +3,7 @@ import { after, before, describe, test } from "node:test";
 import { type HelmLab, release, startHelmLab } from "../harness/helm-lab.ts";
 import { inNamespace, type Release, releaseOf } from "./helm/release.ts";
 
-describe("helm install where graftlet runs the first node too, in the kubelet's place", { timeout: 600_000 }, () => {
+describe("helm install where graftlet runs the first node too, in the kubelet's place", { timeout: 1_800_000 }, () => {
   let lab: HelmLab;
   let edge: Release;
 

@@ -3,14 +3,14 @@ import { parseAllDocuments } from "yaml";
 import { auditLog } from "../../harness/control-plane.ts";
 import type { Layout } from "../../harness/state.ts";
 
-/** One thing that an account may do: a verb on a resource of a group, of one name where the rule says names. */
+/** One thing that an account may do: a verb on a resource of a group, of these names where the rule says names. */
 export interface Right {
   readonly account: string;
   readonly verb: string;
   readonly group: string;
   /** `pods` or `pods/status`. */
   readonly resource: string;
-  readonly name?: string;
+  readonly names?: readonly string[];
 }
 
 interface Rule {
@@ -47,12 +47,9 @@ export function rightsIn(manifests: string): readonly Right[] {
   });
 }
 
-function rightsOf(account: string, { apiGroups, resources, verbs, resourceNames }: Rule): Right[] {
-  const names: readonly { name?: string }[] = resourceNames?.map((name) => ({ name })) ?? [{}];
+function rightsOf(account: string, { apiGroups, resources, verbs, resourceNames: names }: Rule): Right[] {
   return apiGroups.flatMap((group) =>
-    resources.flatMap((resource) =>
-      verbs.flatMap((verb) => names.map((name) => ({ account, verb, group, resource, ...name }))),
-    ),
+    resources.flatMap((resource) => verbs.map((verb) => ({ account, verb, group, resource, ...(names && { names }) }))),
   );
 }
 
@@ -88,7 +85,7 @@ function uses({ verb, user, objectRef = {}, annotations }: Deed, right: Right): 
     verb === right.verb &&
     apiGroup === right.group &&
     (subresource ? `${resource}/${subresource}` : resource) === right.resource &&
-    (right.name === undefined || name === right.name) &&
+    (right.names === undefined || right.names.includes(name ?? "")) &&
     annotations?.["authorization.k8s.io/decision"] === "allow"
   );
 }

@@ -183,6 +183,14 @@ test("nodes leave in good order: cordoned, pods ended, graftlet ended, targets c
   ]);
 });
 
+test("no pods are deleted before all nodes are cordoned: they would move from one to the other", async () => {
+  const t = start([{ name: "web", node: "one", endsAfter: 1_000 }]);
+  t.fail.set("patch /api/v1/nodes/two", () => new CodedError("unavailable", "away"));
+  t.clock.after(10_000, () => t.fail.clear());
+  assert.deepEqual(await t.run(), []);
+  assert.deepEqual(t.done.slice(0, 3), ["cordon one", "cordon two", "delete web"]);
+});
+
 test("pods that come late are ended too; those that do not end in time are named and left to the cleaning", async () => {
   const t = start([
     { name: "web", node: "one", endsAfter: 10_000 },

@@ -52,7 +52,7 @@ export async function fakeEngine(answer: (call: EngineCall) => EngineAnswer): Pr
     calls,
     parts: {
       docker,
-      config: { socket, network: "graftlet-n1", sandboxImage: "pause:1" },
+      config: { socket, network: "graftlet-n1", sandboxImage: "pause:1", inPod: false },
       nodeName: "n1",
       containerLogs: { maxSizeBytes: 10 * 1024 * 1024, maxFiles: 5 },
       host,

@@ -48,7 +48,7 @@ export async function rawEngine(answer: (call: RawCall) => void, sandboxImage = 
     lines,
     parts: {
       docker,
-      config: { socket, network: "graftlet-n1", sandboxImage },
+      config: { socket, network: "graftlet-n1", sandboxImage, inPod: false },
       nodeName: "n1",
       containerLogs: { maxSizeBytes: 10 * 1024 * 1024, maxFiles: 5 },
       host,
