@@ -28,7 +28,7 @@ export async function attach(
     detachKeys,
   };
   const connection = await docker.call(
-    (engine, until) => hijack(engine, { path: `${path}/attach`, query, signal: until }),
+    (_engine, until, apart) => hijack(apart, { path: `${path}/attach`, query, signal: until }),
     gone,
   );
   const over = new AbortController();

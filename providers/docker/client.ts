@@ -14,10 +14,10 @@ export type Limit = number | { readonly beyondMs: number } | "none";
 /** A Docker daemon, connected to when asked; while it does not answer, calls fail at once with `unavailable`. */
 export interface Docker {
   /** Runs one API call. @param work gets dockerode at the version agreed on with the daemon, and the signal to hand on as
-   *  `abortSignal`. @param limit the call's deadline; the ordinary one when left out.
+   *  `abortSignal`; for what becomes a stream also one of which each call has a connection of its own. @param limit the call's deadline; the ordinary one when left out.
    *  @throws CodedError with the daemon's words as its message. */
   call<T>(
-    work: (engine: Dockerode, abortSignal: AbortSignal) => Promise<T>,
+    work: (engine: Dockerode, abortSignal: AbortSignal, apart: Dockerode) => Promise<T>,
     signal: AbortSignal,
     limit?: Limit,
   ): Promise<T>;
@@ -43,18 +43,24 @@ const newest = "1.44";
 interface Agreed {
   readonly version: string;
   readonly engine: Dockerode;
+  /** Does not keep its connections. */
+  readonly apart: Dockerode;
 }
 
 /** A daemon that comes back may be another version: what was agreed on holds until a call finds it out of reach. */
 export function createDocker({ socket, host, requestTimeoutMs, clock }: DockerOptions): Docker {
-  const agent = new DialAgent({ host, socket, clock });
-  const options: Dockerode.DockerOptions & { agent: Agent } = { socketPath: socket, agent };
-  const plain = new Dockerode(options);
+  const agent = new DialAgent({ host, socket, clock, keep: true });
+  const agentApart = new DialAgent({ host, socket, clock, keep: false });
+  const engineOf = (by: Agent, version?: string) => {
+    const options: Dockerode.DockerOptions & { agent: Agent } = { socketPath: socket, agent: by };
+    return new Dockerode(version === undefined ? options : { ...options, version: `v${version}` });
+  };
+  const plain = engineOf(agent);
   let agreed: Agreed | undefined;
   const agree = async (signal: AbortSignal): Promise<Agreed> => {
     if (agreed) return agreed;
     const version = agreedVersion(await ask<EngineVersion>(plain, { path: "/version", signal }), socket);
-    agreed = { version, engine: new Dockerode({ ...options, version: `v${version}` }) };
+    agreed = { version, engine: engineOf(agent, version), apart: engineOf(agentApart, version) };
     return agreed;
   };
   const within = async <T>(work: (signal: AbortSignal) => Promise<T>, signal: AbortSignal, limit: Limit) => {
@@ -70,9 +76,19 @@ export function createDocker({ socket, host, requestTimeoutMs, clock }: DockerOp
   };
   return {
     call: (work, signal, limit = requestTimeoutMs) =>
-      within(async (until) => work((await agree(until)).engine, until), signal, limit),
+      within(
+        async (until) => {
+          const { engine, apart } = await agree(until);
+          return work(engine, until, apart);
+        },
+        signal,
+        limit,
+      ),
     apiVersion: (signal) => within(async (until) => (await agree(until)).version, signal, requestTimeoutMs),
-    close: () => agent.destroy(),
+    close() {
+      agent.destroy();
+      agentApart.destroy();
+    },
   };
 }
 

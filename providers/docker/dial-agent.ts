@@ -10,6 +10,8 @@ export interface DialAgentOptions {
   /** Absolute path of the daemon's socket on the target. */
   readonly socket: string;
   readonly clock: Clock;
+  /** Whether connections are kept for the next question. */
+  readonly keep: boolean;
 }
 
 /** A look at a pod asks some four questions at once, and looks at several pods go on side by side. */
@@ -17,14 +19,14 @@ const mostIdle = 12;
 /** Sooner than a node at rest asks how the daemon is, milliseconds: then none is held. */
 const idleMs = 4_000;
 
-/** Opens connections from the target. One whose answer has been read is kept for a moment for the next question: where the target
+/** Opens connections from the target. Where they are kept, one whose answer has been read is kept for a moment for the next question: where the target
  *  is far away opening one costs a round trip. One that the daemon closes meanwhile, as it does when it ends, is dropped. */
 export class DialAgent extends Agent {
   readonly #options: DialAgentOptions;
   /** How each idle connection is taken into use. */
   readonly #idle = new WeakMap<Duplex, () => void>();
   constructor(options: DialAgentOptions) {
-    super({ keepAlive: true, maxFreeSockets: mostIdle });
+    super({ keepAlive: options.keep, maxFreeSockets: mostIdle });
     this.#options = options;
   }
   /** docker-modem inspects every request for its debug output, whether it is wanted or not. */

@@ -42,7 +42,7 @@ export async function startExec(
   try {
     const body = { Detach: false, Tty: tty };
     const connection = await parts.docker.call(
-      (engine, until) => hijack(engine, { path: `/exec/${id}/start`, body, signal: until }),
+      (_engine, until, apart) => hijack(apart, { path: `/exec/${id}/start`, body, signal: until }),
       signal,
     );
     return {

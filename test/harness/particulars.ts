@@ -24,6 +24,9 @@ export interface Particulars {
   holdings(cluster: Cluster, agent: Agent): Set<string>;
   /** What of it is for a log that is read, and for a stream that passes through the agent. */
   readonly held: { readonly log: RegExp; readonly stream: RegExp };
+  /** Of what is held for streams, as many lines may come and stay: a connection that the node's own questions to the runtime use
+   *  again and again. */
+  readonly ownLines: number;
   /** Another agent that can use the runtime: the kubelet where it can, to tell the harness's faults from graftlet's. */
   startReference(cluster: Cluster, options?: AgentOptions): Promise<Agent>;
   startProxy(cluster: Cluster): Promise<RuntimeProxy>;
@@ -51,6 +54,7 @@ const onContainerd: Particulars = {
     new RegExp(`^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d+(Z|[+-]\\d\\d:\\d\\d) ${stream} F ${text}$`),
   // The runtime serves streams at a port of its own.
   held: { log: /\/0\.log/, stream: /(?<!:10250) -> / },
+  ownLines: 0,
   startReference: startKubelet,
   startProxy: (cluster) => startCriProxy(proxySockets(cluster)),
   moments: {
@@ -95,6 +99,7 @@ const onDocker: Particulars = {
   logLine: (stream, text) => new RegExp(`^\\{"log":"${text}\\\\n","stream":"${stream}","time":"[^"]+"\\}$`),
   // Streams pass through the daemon's socket, or a relay's pipes, which have no addresses.
   held: { log: /-json\.log/, stream: /socket:\[\d+\] $/ },
+  ownLines: 1,
   startReference: startGraftlet,
   startProxy: (cluster) => startDockerProxy(proxySockets(cluster)),
   moments: {
@@ -163,6 +168,8 @@ export const particulars: Readonly<Record<ProviderName, Particulars>> = {
     holdings: (cluster, agent) =>
       new Set([...heldHere(agent), ...heldBySshd(cluster, heldOverSshOnDocker), ...heldByDockerd(cluster)]),
     held: heldOverSshOnDocker,
+    // Of one connection sshd's end and dockerd's.
+    ownLines: 2,
     ownConditions: overSsh.ownConditions,
     // What was decrypted is spent blocks outside the heap, which the engine collects later than its own.
     transfer: { ...onContainerd.transfer, amount: overSsh.transferred },

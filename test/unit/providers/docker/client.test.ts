@@ -126,6 +126,16 @@ test("a connection is kept for the next question, and for no longer than a while
   docker.close();
 });
 
+test("a question of which a stream becomes has a connection of its own", async () => {
+  const { docker, connections, listen } = await engineThat(answers);
+  await using _listener = await listen();
+  await list(docker);
+  for (let time = 0; time < 2; time++)
+    await docker.call((_engine, signal, apart) => ask(apart, { path: "/containers/json", signal }), never);
+  assert.equal(connections.length, 3);
+  docker.close();
+});
+
 test("a connection that the daemon has closed is not used again", async () => {
   const { docker, connections, listen } = await engineThat(answers);
   await using _listener = await listen();
