@@ -8,7 +8,8 @@
 # BUILD      runs the build: Node 22.19 or newer, npm and sh. npm fetches what package-lock.json pins, from the registry, or,
 #            where the build has no network, from a cache that this image brings (npm_config_cache, npm_config_offline=true).
 # BASE       what the image stands on: glibc and libstdc++ of ARCH, CA certificates.
-# LIBRARIES  an image of ARCH with libatomic1 of Debian's, which Node needs and distroless images lack.
+# LIBRARIES  an image of ARCH with libatomic1 of Debian's, which Node needs and distroless images lack, and its nsenter, with which
+#            a node of `local: true` enters the mounts of the machine.
 ARG BUILD=docker.io/library/node:26-bookworm-slim
 ARG BASE=gcr.io/distroless/cc-debian12:nonroot
 ARG LIBRARIES=docker.io/library/node:26-bookworm-slim
@@ -37,7 +38,8 @@ RUN case "${ARCH}" in amd64) cpu=x64 ;; arm64) cpu=arm64 ;; *) echo "ARCH is ${A
 FROM --platform=linux/${ARCH} ${LIBRARIES} AS libraries
 
 FROM --platform=linux/${ARCH} ${BASE}
-COPY --from=libraries /usr/lib/*-linux-gnu*/libatomic.so.1* /usr/lib/
+COPY --from=libraries /usr/lib/*-linux-gnu*/libatomic.so.1* /usr/lib/*-linux-gnu*/libselinux.so.1 /usr/lib/*-linux-gnu*/libpcre2-8.so.0* /usr/lib/
+COPY --from=libraries /usr/bin/nsenter /usr/bin/
 COPY --from=build /out/ /
 USER 65532:65532
 ENTRYPOINT ["/usr/local/bin/node", "--max-semi-space-size=1", "/usr/share/graftlet/graftlet.mjs"]

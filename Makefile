@@ -17,7 +17,7 @@ tests = timeout --foreground --signal=INT --kill-after=60 $(1)m node --test
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(deps) packages cluster-tools ## a cluster, a node run by graftlet, pods, kubectl (PROVIDER=docker or ssh, KUBECONFIG=… joins yours, KEEP=1 leaves it up)
+demo: $(deps) packages cluster-tools ## a cluster, a node run by graftlet, pods, kubectl (PROVIDER=docker, ssh or helm, KUBECONFIG=… joins yours, KEEP=1 leaves it up)
 	$(call say,demo)
 	@GRAFTLET_TEST_PROVIDER=$(or $(PROVIDER),cri) node test/cluster/demo.ts
 
@@ -84,7 +84,7 @@ integration: $(deps) packages cluster-tools ## features on a real cluster, with 
 	  done
 	  if [ $${#fitting[@]} -eq 0 ]; then echo "==> no integration tests$(if $(ONLY), of $(ONLY)) for provider $$provider"; continue; fi
 	  echo "==> integration tests$(if $(ONLY), of $(ONLY)), provider $$provider"
-	  GRAFTLET_TEST_PROVIDER=$$provider $(call tests,45) --test-concurrency=2 --test-timeout=900000 "$${fitting[@]}"
+	  GRAFTLET_TEST_PROVIDER=$$provider $(call tests,75) --test-concurrency=2 --test-timeout=900000 "$${fitting[@]}"
 	done
 
 .PHONY: api-versions

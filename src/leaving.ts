@@ -98,7 +98,7 @@ function farewell(stayed: readonly string[], deployment: DeploymentName | undefi
   if (deployment)
     lines.push(
       `To go on without: uninstall with "helm uninstall --no-hooks"; what is on their machines stays there until "graftlet remove" cleans it, with their settings and keys, and "kubectl delete node ${stayed.join(" ")}" takes them from the cluster.`,
-      `To go back: kubectl uncordon ${stayed.join(" ")}; kubectl --namespace ${deployment.namespace} scale deployment ${deployment.name} --replicas=1`,
+      `To go back: "helm rollback" to the last revision (or kubectl --namespace ${deployment.namespace} scale deployment ${deployment.name} --replicas=1), and kubectl uncordon ${stayed.join(" ")}`,
     );
   return lines;
 }

@@ -1,5 +1,5 @@
 import { claimTarget } from "./claim.ts";
-import { codeOf } from "./lib/errors.ts";
+import { codeOf, hasCode, messageOf } from "./lib/errors.ts";
 import { type KubeletDeps, runKubelet } from "./kubelet.ts";
 import { lastRenewed } from "./node/lease.ts";
 import type { NodeSettings } from "./node/node-agent.ts";
@@ -37,8 +37,18 @@ export async function runOnTarget(deps: Omit<KubeletDeps, "claim">, signal: Abor
 }
 
 async function runClaimed(deps: Omit<KubeletDeps, "claim">, signal: AbortSignal): Promise<"stopped" | "again"> {
-  await using claim = await claimTarget(deps, deps.config, signal);
+  await using claim = await claimTarget(deps, deps.config, signal).catch((error: unknown) => {
+    throw deps.target.link && !(error instanceof TargetError) && hasCode(error, "unavailable", "deadline_exceeded")
+      ? unworkable(error)
+      : error;
+  });
   return await runKubelet({ ...deps, claim }, signal);
+}
+
+/** Of a target on another machine that is reached, and yet too slow, or too broken, to be worked on. */
+function unworkable(cause: unknown): TargetError {
+  const message = `the target's files cannot be read and locked: ${messageOf(cause)}`;
+  return new TargetError("TargetUnreadable", codeOf(cause), message, { cause });
 }
 
 type TellingDeps = Pick<KubeletDeps, "config" | "client" | "clock" | "log">;

@@ -1,5 +1,6 @@
 import { CodedError } from "../../src/lib/errors.ts";
 import type { Sharing } from "../../src/seams/provider.ts";
+import { readInPod } from "../local/in-pod.ts";
 
 export interface CriConfig {
   /** Absolute path of the runtime's socket. */
@@ -7,6 +8,8 @@ export interface CriConfig {
   /** Absolute path of the image service's socket. */
   readonly imageSocket: string;
   readonly sharing: Sharing;
+  /** Graftlet runs in a Pod of the machine. */
+  readonly inPod: boolean;
 }
 
 /** Endpoints of KubeletConfiguration; the provider's own fields win. */
@@ -16,9 +19,9 @@ export interface CriDefaults {
   readonly imageServiceEndpoint: string;
 }
 
-const fields = ["endpoint", "imageEndpoint", "sharing"];
+const fields = ["endpoint", "imageEndpoint", "sharing", "inPod"];
 
-/** Reads the cri provider's `providerConfig`: `endpoint`, `imageEndpoint`, `sharing`, all optional.
+/** Reads the cri provider's `providerConfig`: `endpoint`, `imageEndpoint`, `sharing`, `inPod`, all optional.
  *  @throws CodedError invalid_argument, a sentence that names the field and the remedy. */
 export function readCriConfig(
   config: unknown,
@@ -40,7 +43,7 @@ export function readCriConfig(
       : imageServiceEndpoint === "" || given.endpoint !== undefined
         ? runtimeSocket
         : socketOf("imageServiceEndpoint", imageServiceEndpoint);
-  return { runtimeSocket, imageSocket, sharing: sharingOf(given.sharing) };
+  return { runtimeSocket, imageSocket, sharing: sharingOf(given.sharing), inPod: readInPod(given.inPod) };
 }
 
 function recordOf(config: unknown): Readonly<Record<string, unknown>> {

@@ -1,5 +1,6 @@
 import type { ProviderFactory } from "../../src/seams/provider.ts";
 import { localHost } from "../local/host.ts";
+import { fromPod } from "../local/in-pod.ts";
 import { readCriConfig } from "./config.ts";
 import { criRuntime } from "./runtime.ts";
 
@@ -13,11 +14,11 @@ export const criProvider: ProviderFactory = async ({
   clock,
   log,
 }) => {
-  const { runtimeSocket, imageSocket, sharing } = readCriConfig(config, {
+  const { runtimeSocket, imageSocket, sharing, inPod } = readCriConfig(config, {
     containerRuntimeEndpoint,
     imageServiceEndpoint,
   });
-  const host = localHost({ clock });
+  const host = localHost({ clock, ...(inPod && { there: fromPod(1) }) });
   const runtime = criRuntime({ runtimeSocket, imageSocket, requestTimeoutMs, host, clock, log });
   return {
     host,

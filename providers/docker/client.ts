@@ -1,18 +1,17 @@
-import { Agent } from "node:http";
-import { type Duplex, PassThrough } from "node:stream";
-import { inspect } from "node:util";
+import type { Agent } from "node:http";
 import type Modem from "docker-modem";
 import Dockerode from "dockerode";
 import type { Clock } from "../../src/lib/clock.ts";
-import { CodedError, hasCode, messageOf, throwIfAborted } from "../../src/lib/errors.ts";
+import { CodedError, hasCode, throwIfAborted } from "../../src/lib/errors.ts";
 import type { Host } from "../../src/seams/host.ts";
-import { codedDockerError } from "./errors.ts";
+import { DialAgent } from "./dial-agent.ts";
+import { brokeOff, codedDockerError } from "./errors.ts";
 
 /** How long a call may take: milliseconds, milliseconds on top of an ordinary call's, or no limit but the signal's (streams,
  *  pulls, waits). */
 export type Limit = number | { readonly beyondMs: number } | "none";
 
-/** A Docker daemon. It connects for each call; while the daemon does not answer, calls fail at once with `unavailable`. */
+/** A Docker daemon, connected to when asked; while it does not answer, calls fail at once with `unavailable`. */
 export interface Docker {
   /** Runs one API call. @param work gets dockerode at the version agreed on with the daemon, and the signal to hand on as
    *  `abortSignal`. @param limit the call's deadline; the ordinary one when left out.
@@ -48,7 +47,7 @@ interface Agreed {
 
 /** A daemon that comes back may be another version: what was agreed on holds until a call finds it out of reach. */
 export function createDocker({ socket, host, requestTimeoutMs, clock }: DockerOptions): Docker {
-  const agent = new DialAgent(host, socket);
+  const agent = new DialAgent({ host, socket, clock });
   const options: Dockerode.DockerOptions & { agent: Agent } = { socketPath: socket, agent };
   const plain = new Dockerode(options);
   let agreed: Agreed | undefined;
@@ -90,11 +89,18 @@ export interface Question {
   readonly signal: AbortSignal;
 }
 
-/** Asks what dockerode has no method for that takes a signal. @returns the answer's JSON. */
-export function ask<T>(
-  engine: Dockerode,
-  { method = "GET", path, query = {}, body = {}, signal }: Question,
-): Promise<T> {
+/** Asks what dockerode has no method for that takes a signal. A question that changes nothing is asked once more where its
+ *  connection broke off: the daemon, or what stands before it, may have given up one that was kept. @returns the answer's JSON. */
+export async function ask<T>(engine: Dockerode, question: Question): Promise<T> {
+  try {
+    return await askOnce<T>(engine, question);
+  } catch (error) {
+    if ((question.method ?? "GET") !== "GET" || !brokeOff(error) || question.signal.aborted) throw error;
+    return askOnce<T>(engine, question);
+  }
+}
+
+function askOnce<T>(engine: Dockerode, { method = "GET", path, query = {}, body = {}, signal }: Question): Promise<T> {
   const modem: Modem = engine.modem;
   return new Promise((resolve, reject) => {
     modem.dial(
@@ -140,31 +146,3 @@ function compare(a: string, b: string): number {
   const [bMajor = 0, bMinor = 0] = b.split(".").map(Number);
   return aMajor - bMajor || aMinor - bMinor;
 }
-
-/** Connections are opened by the target, one for each request: a daemon that restarted leaves no stale ones. */
-class DialAgent extends Agent {
-  readonly #host: Pick<Host, "dial">;
-  readonly #socket: string;
-  constructor(host: Pick<Host, "dial">, socket: string) {
-    super({ keepAlive: false });
-    this.#host = host;
-    this.#socket = socket;
-  }
-  /** docker-modem inspects every request for its debug output, whether it is wanted or not. */
-  [inspect.custom](): string {
-    return DialAgent.name;
-  }
-  override createConnection(_options: unknown, done?: Dialled): undefined {
-    void this.#dial(done ?? (() => {}));
-  }
-  async #dial(done: Dialled): Promise<void> {
-    try {
-      done(null, await this.#host.dial({ unix: this.#socket }));
-    } catch (error) {
-      done(error instanceof Error ? error : new Error(messageOf(error)), new PassThrough());
-    }
-  }
-}
-
-/** Node's agents look at the connection only where there is no error. */
-type Dialled = (error: Error | null, connection: Duplex) => void;

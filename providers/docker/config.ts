@@ -1,4 +1,5 @@
 import { CodedError } from "../../src/lib/errors.ts";
+import { readInPod } from "../local/in-pod.ts";
 
 export interface DockerConfig {
   /** Absolute path of the daemon's socket. */
@@ -9,13 +10,15 @@ export interface DockerConfig {
   readonly podCIDR?: string;
   /** Image of the container that holds a pod's namespaces. */
   readonly sandboxImage: string;
+  /** Graftlet runs in a Pod of the machine. */
+  readonly inPod: boolean;
 }
 
-const fields = ["socket", "network", "podCIDR", "sandboxImage"];
+const fields = ["socket", "network", "podCIDR", "sandboxImage", "inPod"];
 const defaultSocket = "/var/run/docker.sock";
 const defaultSandboxImage = "registry.k8s.io/pause:3.10.2";
 
-/** Reads the docker provider's `providerConfig`: `socket`, `network`, `podCIDR`, `sandboxImage`, all optional.
+/** Reads the docker provider's `providerConfig`: `socket`, `network`, `podCIDR`, `sandboxImage`, `inPod`, all optional.
  *  @throws CodedError invalid_argument, a sentence that names the field and the remedy. */
 export function readDockerConfig(config: unknown, nodeName: string): DockerConfig {
   const given = recordOf(config);
@@ -29,6 +32,7 @@ export function readDockerConfig(config: unknown, nodeName: string): DockerConfi
     socket: given.socket === undefined ? defaultSocket : socketOf(given.socket),
     network: given.network === undefined ? `graftlet-${nodeName}` : networkOf(given.network),
     sandboxImage: given.sandboxImage === undefined ? defaultSandboxImage : imageOf(given.sandboxImage),
+    inPod: readInPod(given.inPod),
     ...(podCIDR !== undefined && { podCIDR }),
   };
 }

@@ -21,20 +21,35 @@ export async function containerStatus(parts: DockerParts, id: string, signal: Ab
   const found = await inspectOwn(parts, id, containerType, signal);
   const docker = found.Config.Labels ?? {};
   const asked = docker[imageLabel] ?? found.Config.Image;
-  const image = await inspectImage(parts, found.Image, signal);
   const kept = criLabels(docker);
   return ContainerStatus.fromPartial({
     id: found.Id,
     metadata: containerMetadata(found.Name, kept),
     ...containerLife(found),
     image: ImageSpec.fromPartial({ image: asked, userSpecifiedImage: asked }),
-    imageRef: image ? imageRefOf(image, asked) : found.Image,
+    imageRef: await imageRefFor(parts, found, asked, signal),
     imageId: found.Image,
     ...kept,
     mounts: found.Mounts.map(criMount),
     logPath: docker[logPathLabel] ?? "",
     resources: criResources(found.HostConfig),
   });
+}
+
+/** What a container was made of, found out once: what becomes of the image's names does not matter to it. */
+async function imageRefFor(
+  parts: DockerParts,
+  { Id, Image }: Pick<ContainerInspectInfo, "Id" | "Image">,
+  asked: string,
+  signal: AbortSignal,
+): Promise<string> {
+  const seen = parts.memory.containers.get(Id);
+  if (seen) return seen.imageRef;
+  const image = await inspectImage(parts, Image, signal);
+  if (!image) return Image;
+  const imageRef = imageRefOf(image, asked);
+  parts.memory.containers.set(Id, { imageRef });
+  return imageRef;
 }
 
 /** A container's name and attempt; its labels tell them where somebody renamed it. */

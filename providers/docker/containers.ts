@@ -32,13 +32,19 @@ export function dockerContainers(parts: DockerParts): Omit<Containers, "execSync
   };
 }
 
-/** A container starts once: Docker would start one that has ended again.
+/** A container starts once: Docker would start one that has ended again. The link to its log is on its way before the start is.
  *  @throws CodedError failed_precondition when it has started already; else the daemon's words. */
 async function startContainer(parts: DockerParts, id: string, signal: AbortSignal): Promise<void> {
+  const made = parts.memory.made.get(id);
+  if (!made) await refuseStarted(parts, id, signal);
+  parts.memory.made.delete(id);
+  await Promise.all([act(parts, { method: "POST", path: `/containers/${id}/start` }, signal), made?.linked]);
+}
+
+async function refuseStarted(parts: DockerParts, id: string, signal: AbortSignal): Promise<void> {
   const { state } = containerLife(await inspectOwn(parts, id, containerType, signal));
   if (state !== ContainerState.CONTAINER_CREATED)
     throw new CodedError("failed_precondition", `container ${id} has started already: a container starts once`);
-  await act(parts, { method: "POST", path: `/containers/${id}/start` }, signal);
 }
 
 /** The call takes as long as the container does: its grace comes on top of the ordinary deadline. A grace of 0 kills at once. */

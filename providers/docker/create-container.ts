@@ -4,6 +4,7 @@ import type { ContainerCreateOptions, ContainerInspectInfo } from "dockerode";
 import {
   ContainerConfig,
   type CreateContainerRequest,
+  type ImageSpec,
   LinuxContainerSecurityContext,
   NamespaceMode,
   PodSandboxConfig,
@@ -12,8 +13,11 @@ import {
 import { CodedError, hasCode } from "../../src/lib/errors.ts";
 import { createNamed } from "./create-named.ts";
 import { containerHostConfig } from "./host-config.ts";
+import { imageRefOf } from "./image-ref.ts";
+import { inspectImage } from "./inspect-image.ts";
 import { dockerLabels } from "./labels.ts";
 import { linkLog } from "./log-link.ts";
+import { noteSandbox } from "./memory.ts";
 import {
   containerName,
   containerType,
@@ -25,10 +29,11 @@ import {
 } from "./names.ts";
 import { inspectOwn } from "./own.ts";
 import type { DockerParts } from "./parts.ts";
+import { forceRemove } from "./remove-container.ts";
 import { ensureResolvConf } from "./resolv-conf.ts";
 import { userOf } from "./security-opts.ts";
 
-/** Creates a container in a sandbox of this node. The sandbox's resolver is looked after first: containers get it when they
+/** Creates a container in a sandbox of this node. The sandbox's resolver is looked after meanwhile: containers get it when they
  *  start. @returns the container's ID.
  *  @throws CodedError not_found (sandbox, image, PID target), failed_precondition (the sandbox has ended, a profile cannot be
  *  read), already_exists, invalid_argument, unimplemented for what the Engine API has not. */
@@ -42,26 +47,66 @@ export async function createContainer(
   if (!config.metadata || !sandboxConfig.metadata)
     throw new CodedError("invalid_argument", "container and sandbox need metadata");
   if (config.CDIDevices.length > 0) throw new CodedError("unimplemented", "CDI devices are not known to Docker");
-  const sandbox = await runningSandbox(parts, request.podSandboxId, signal);
+  const { memory, containerLogs, host } = parts;
+  const seen = memory.sandboxes.get(request.podSandboxId);
+  const sandbox = seen ?? (await runningSandbox(parts, request.podSandboxId, signal));
   await checkTarget(parts, config, signal);
   const { logPath } = config;
   const log = logPath && sandboxConfig.logDirectory && posix.join(sandboxConfig.logDirectory, logPath);
   const body = {
     ...containerSettings(config),
     Labels: dockerLabels(config, parts.nodeName, ownLabels(config, sandbox.Id, log)),
-    HostConfig: await containerHostConfig(
-      { config, sandbox, containerLogs: parts.containerLogs, fs: parts.host.fs },
-      signal,
-    ),
+    HostConfig: await containerHostConfig({ config, sandbox, containerLogs, fs: host.fs }, signal),
   };
-  await ensureResolvConf(parts, sandbox, sandboxConfig.dnsConfig, signal);
-  const id = await createWithSources(parts, containerName(config.metadata, sandboxConfig.metadata), body, signal);
-  if (log) await linkLog(parts, sandbox, { id, logPath: log }, signal);
+  const unread = memory.fresh.get(sandbox.Id) === true;
+  const imageRef = imageRefBeforehand(parts, config.image, signal);
+  const id = await createMeanwhile(
+    parts,
+    createWithSources(parts, containerName(config.metadata, sandboxConfig.metadata), body, signal),
+    [
+      ensureResolvConf(parts, { ...sandbox, unread }, sandboxConfig.dnsConfig, signal),
+      seen && runningSandbox(parts, sandbox.Id, signal),
+    ],
+  );
+  memory.fresh.delete(sandbox.Id);
+  memory.made.set(id, { linked: log ? linkLog(parts, sandbox, { id, logPath: log }, signal) : Promise.resolve() });
+  const reference = await imageRef;
+  if (reference !== undefined) memory.containers.set(id, { imageRef: reference });
   return id;
+}
+
+/** How long the removal of what should not have been made may take, milliseconds. */
+const removeMs = 30_000;
+
+/** What is being created, once all holds that has to. Otherwise it is removed again: whoever made it knows nothing of it.
+ *  @throws what does not hold, before what the daemon says of the creation. */
+async function createMeanwhile(
+  parts: DockerParts,
+  creating: Promise<string>,
+  conditions: readonly unknown[],
+): Promise<string> {
+  const [made, ...held] = await Promise.allSettled([creating, ...conditions]);
+  const failed = [...held, made].find((outcome) => outcome.status === "rejected");
+  if (made.status === "fulfilled") {
+    if (!failed) return made.value;
+    await forceRemove(parts, made.value, parts.clock.within(removeMs));
+  }
+  throw failed?.reason;
+}
+
+/** The reference that a container's status will show; undefined where its status had better find out. */
+async function imageRefBeforehand(
+  parts: DockerParts,
+  image: ImageSpec | undefined,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const found = await inspectImage(parts, image?.image ?? "", signal).catch(() => undefined);
+  return found && imageRefOf(found, image?.userSpecifiedImage || image?.image);
 }
 
 async function runningSandbox(parts: DockerParts, id: string, signal: AbortSignal): Promise<ContainerInspectInfo> {
   const sandbox = await inspectOwn(parts, id, sandboxType, signal);
+  noteSandbox(parts.memory, sandbox);
   if (sandbox.State.Running) return sandbox;
   throw new CodedError("failed_precondition", `sandbox ${id} does not run: no container can join it`);
 }

@@ -54,6 +54,6 @@ function errnoOf(error: unknown): string | undefined {
 }
 
 /** Node's word for a connection that ended before the answer. */
-function brokeOff(error: unknown): boolean {
+export function brokeOff(error: unknown): boolean {
   return errnoOf(error) === "ECONNRESET" || messageOf(error) === "aborted";
 }

@@ -7,6 +7,7 @@ import { type ExecState, execState } from "./exec-state.ts";
 import { hijack } from "./hijack.ts";
 import { KeptOutput } from "./kept-output.ts";
 import type { DockerParts } from "./parts.ts";
+import { inspectRunning } from "./running.ts";
 
 export interface ExecWish {
   readonly containerId: string;
@@ -30,12 +31,14 @@ export interface ExecProcess extends ExecState {
 const maxComplaintBytes = 64 * 1024;
 const tellingEvents = ["readable", "end", "close"] as const;
 
-/** Starts a command in a container. Given up half-way, the command is killed.
- *  @throws CodedError not_found, failed_precondition when the container does not run. */
-export async function startExec(parts: DockerParts, wish: ExecWish, signal: AbortSignal): Promise<ExecProcess> {
-  const id = await createExec(parts, wish, signal);
+/** Starts a command that `createExec` prepared. Given up half-way, the command is killed.
+ *  @throws CodedError failed_precondition when the container does not run any more. */
+export async function startExec(
+  parts: DockerParts,
+  { id, tty }: Pick<ExecWish, "tty"> & { readonly id: string },
+  signal: AbortSignal,
+): Promise<ExecProcess> {
   const state = execState(parts, id);
-  const { tty } = wish;
   try {
     const body = { Detach: false, Tty: tty };
     const connection = await parts.docker.call(
@@ -54,7 +57,11 @@ export async function startExec(parts: DockerParts, wish: ExecWish, signal: Abor
   }
 }
 
-async function createExec({ docker }: DockerParts, wish: ExecWish, signal: AbortSignal): Promise<string> {
+/** Tells the daemon of a command for a container of this node's. @returns the daemon's ID for it.
+ *  @throws CodedError not_found also for another's container, failed_precondition when it does not run. */
+export async function createExec(parts: DockerParts, wish: ExecWish, signal: AbortSignal): Promise<string> {
+  const { docker, memory } = parts;
+  if (!memory.containers.get(wish.containerId)) await inspectRunning(parts, wish.containerId, signal);
   const { tty } = wish;
   const body = {
     Cmd: wish.argv,

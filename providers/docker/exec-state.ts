@@ -32,10 +32,11 @@ export function execState(parts: DockerParts, id: string): ExecState {
   const { docker, clock, host, log } = parts;
   const inspect = (signal: AbortSignal) =>
     docker.call((engine, until) => ask<Inspected>(engine, { path: `/exec/${id}/json`, signal: until }), signal);
+  let last: Inspected | undefined;
   const once = async (enough: (seen: Inspected) => boolean, signal: AbortSignal): Promise<Inspected> => {
     for (let waitMs = firstLookMs; ; waitMs = Math.min(2 * waitMs, slowestLookMs)) {
-      const seen = await inspect(signal);
-      if (enough(seen)) return seen;
+      last = await inspect(signal);
+      if (enough(last)) return last;
       await clock.sleep(waitMs, signal);
     }
   };
@@ -43,7 +44,7 @@ export function execState(parts: DockerParts, id: string): ExecState {
   const hasEnded = ({ Running, ExitCode }: Inspected) => !Running && ExitCode !== null;
   return {
     begun: async (signal) => (await once(hasBegun, signal)).Pid,
-    ended: async (signal) => (await once(hasEnded, signal)).ExitCode ?? 0,
+    ended: async (signal) => (last && hasEnded(last) ? last : await once(hasEnded, signal)).ExitCode ?? 0,
     async kill(how) {
       const killed = new AbortController();
       const kill = trySending(how).finally(() => killed.abort());

@@ -1,20 +1,19 @@
-import type { ExecRequest } from "../../src/gen/cri.ts";
 import type { CommandStreams } from "../../src/streams/stream-server.ts";
 import { startExec } from "./exec-process.ts";
 import type { DockerParts } from "./parts.ts";
 import { followSizes } from "./terminal-size.ts";
 
-/** Runs a command in a container on a client's streams. When the client vanishes nothing of it is held here: a command
+/** Runs a command that `createExec` prepared on a client's streams. When the client vanishes nothing of it is held here: a command
  *  without a terminal goes on, as it does with kubelets, and one with a terminal is hung up on.
  *  @returns its exit code. */
 export async function streamExec(
   parts: DockerParts,
-  request: ExecRequest,
+  command: { readonly id: string; readonly tty: boolean },
   streams: CommandStreams,
   gone: AbortSignal,
 ): Promise<number> {
-  const { containerId, cmd: argv, tty, stdin, stdout, stderr } = request;
-  const running = await startExec(parts, { containerId, argv, tty, stdin, stdout, stderr }, gone);
+  const { tty } = command;
+  const running = await startExec(parts, command, gone);
   const { connection } = running;
   const over = new AbortController();
   const sizes = followSizes(parts, `/exec/${running.id}/resize`, streams.sizes, AbortSignal.any([gone, over.signal]));

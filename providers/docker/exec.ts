@@ -1,9 +1,8 @@
 import { CodedError, abortError } from "../../src/lib/errors.ts";
 import type { Containers } from "../../src/seams/runtime.ts";
-import { type ExecProcess, startExec } from "./exec-process.ts";
+import { type ExecProcess, createExec, startExec } from "./exec-process.ts";
 import { KeptOutput } from "./kept-output.ts";
 import type { DockerParts } from "./parts.ts";
-import { inspectRunning } from "./running.ts";
 
 /** What is kept of each output, as CRI has it. */
 const maxOutputBytes = 16 * 1024 * 1024;
@@ -13,13 +12,14 @@ const maxOutputBytes = 16 * 1024 * 1024;
 export function dockerExec(parts: DockerParts): Pick<Containers, "execSync"> {
   return {
     async execSync(containerId, argv, timeoutSeconds, signal) {
-      await inspectRunning(parts, containerId, signal);
+      const wish = { containerId, argv, tty: false, stdin: false, stdout: true, stderr: true };
+      // A daemon that does not answer is not a command that runs over time.
+      const id = await createExec(parts, wish, signal);
       const until = timeoutSeconds > 0 ? parts.clock.within(timeoutSeconds * 1000, signal) : signal;
       const [stdout, stderr] = [new KeptOutput(maxOutputBytes), new KeptOutput(maxOutputBytes)];
       let running: ExecProcess | undefined;
       try {
-        const wish = { containerId, argv, tty: false, stdin: false, stdout: true, stderr: true };
-        running = await startExec(parts, wish, until);
+        running = await startExec(parts, { id, tty: false }, until);
         await running.output({ stdout, stderr }, until);
         const exitCode = await running.ended(until);
         return { stdout: stdout.bytes(), stderr: stderr.bytes(), exitCode };

@@ -13,7 +13,10 @@ export async function inspectOwn(
   type: string,
   signal: AbortSignal,
 ): Promise<ContainerInspectInfo> {
-  const found = await docker.call((engine, abortSignal) => engine.getContainer(id).inspect({ abortSignal }), signal);
+  const found = await docker.call(
+    (engine, abortSignal) => ask<ContainerInspectInfo>(engine, { path: `/containers/${id}/json`, signal: abortSignal }),
+    signal,
+  );
   const labels = found.Config.Labels ?? {};
   if (labels[nodeLabel] !== nodeName || labels[typeLabel] !== type)
     throw new CodedError("not_found", `no ${type} ${id} of node ${nodeName}`);

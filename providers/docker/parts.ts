@@ -4,6 +4,7 @@ import type { Host } from "../../src/seams/host.ts";
 import type { ContainerLogLimits } from "../../src/seams/provider.ts";
 import type { Docker } from "./client.ts";
 import type { DockerConfig } from "./config.ts";
+import type { Memory } from "./memory.ts";
 
 /** What the verbs of this provider work with. */
 export interface DockerParts {
@@ -15,4 +16,5 @@ export interface DockerParts {
   readonly host: Host;
   readonly clock: Clock;
   readonly log: Logger;
+  readonly memory: Memory;
 }

@@ -18,16 +18,25 @@ const obtainMs = 90_000;
 
 const machines: Readonly<Record<string, Machine>> = { x86_64: "amd64", aarch64: "arm64" };
 
-/** Makes sure that the image of sandboxes is there: the configured one, pulled where it is missing; else, where it cannot be
- *  pulled, one made here, without compiler or registry, under a name of its own.
- *  @returns a function that gives the name to create containers by.
- *  It throws CodedError failed_precondition, a sentence that says what to load, where neither can be had. */
-export function createSandboxImage(parts: DockerParts): (signal: AbortSignal) => Promise<string> {
+/** The image of sandboxes. */
+export interface SandboxImage {
+  /** Makes sure that it is there: the configured one, pulled where it is missing; else, where it cannot be pulled, one made here,
+   *  without compiler or registry, under a name of its own. The configured one is looked for once.
+   *  @returns the name to create containers by.
+   *  @throws CodedError failed_precondition, a sentence that says what to load, where neither can be had. */
+  ensure(signal: AbortSignal): Promise<string>;
+  /** Looks whether the configured one has gone since it was found, for when the daemon says that something is not there.
+   *  @returns false when it has. */
+  verify(signal: AbortSignal): Promise<boolean>;
+}
+
+export function createSandboxImage(parts: DockerParts): SandboxImage {
   const { clock, log } = parts;
   const { sandboxImage } = parts.config;
   const shared = createSharedWork<string>(clock, obtainMs);
   /** Why the configured image could not be pulled, once the other stands: nobody waits for it again. */
   let failure: string | undefined;
+  let present = false;
   const obtain = async (signal: AbortSignal): Promise<string> => {
     const why = failure ?? (await pullFailure(parts, signal));
     if (why === undefined) return sandboxImage;
@@ -37,9 +46,11 @@ export function createSandboxImage(parts: DockerParts): (signal: AbortSignal) =>
     failure = why;
     return localPauseImage;
   };
-  return async (signal) => {
-    if (await inspectImage(parts, sandboxImage, signal)) return sandboxImage;
-    return shared(obtain, signal);
+  const look = async (signal: AbortSignal) =>
+    (present = (await inspectImage(parts, sandboxImage, signal)) !== undefined);
+  return {
+    ensure: async (signal) => (present || (await look(signal)) ? sandboxImage : shared(obtain, signal)),
+    verify: async (signal) => !present || look(signal),
   };
 }
 

@@ -11,7 +11,10 @@ import type { DockerParts } from "./parts.ts";
 export async function removeContainer(parts: DockerParts, id: string, signal: AbortSignal): Promise<void> {
   const found = await inspectOwn(parts, id, containerType, signal);
   await forceRemove(parts, found.Id, signal);
+  await parts.memory.made.get(id)?.linked;
   await unlinkLog(parts, found, signal);
+  parts.memory.made.delete(id);
+  parts.memory.containers.delete(id);
 }
 
 /** Kills and removes; a container that is gone already is no error. */

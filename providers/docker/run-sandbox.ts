@@ -1,22 +1,22 @@
 import type { ContainerCreateOptions } from "dockerode";
-import { NamespaceMode, type PodSandboxMetadata, type RunPodSandboxRequest } from "../../src/gen/cri.ts";
+import { NamespaceMode, type RunPodSandboxRequest } from "../../src/gen/cri.ts";
 import { CodedError, hasCode } from "../../src/lib/errors.ts";
 import type { Capabilities } from "./capabilities.ts";
-import { ask } from "./client.ts";
 import { createNamed } from "./create-named.ts";
+import { startAndLook } from "./first-look.ts";
 import { sandboxName } from "./names.ts";
 import type { PodNetwork } from "./network.ts";
 import type { DockerParts } from "./parts.ts";
+import type { SandboxImage } from "./pause-image.ts";
 import { forceRemove } from "./remove-container.ts";
-import { type SandboxSpecInput, namespacesOf, sandboxSecurity, sandboxSpec } from "./sandbox-spec.ts";
+import { namespacesOf, sandboxSecurity, sandboxSpec } from "./sandbox-spec.ts";
 import { securityOptions } from "./security-opts.ts";
 
 export interface SandboxParts {
   readonly parts: DockerParts;
   readonly network: PodNetwork;
   readonly capabilities: Capabilities;
-  /** Makes sure that the sandbox image is there. @returns its name. */
-  readonly sandboxImage: (signal: AbortSignal) => Promise<string>;
+  readonly sandboxImage: SandboxImage;
 }
 
 /** How long the removal of what could not be started may take, milliseconds. */
@@ -30,18 +30,29 @@ export async function runSandbox(
   signal: AbortSignal,
 ): Promise<string> {
   if (!config?.metadata) throw new CodedError("invalid_argument", "a sandbox needs metadata");
-  const { parts, network } = deps;
-  const common = { config, runtimeHandler, ...(await settingsOf(deps, config.linux?.securityContext, signal)) };
-  const start = (spec: SandboxSpecInput, metadata: PodSandboxMetadata) =>
-    createAndStart(parts, sandboxName(metadata), sandboxSpec(spec), signal);
-  if (namespacesOf(config).network === NamespaceMode.NODE) return start(common, config.metadata);
+  const name = sandboxName(config.metadata);
+  const onNetwork = namespacesOf(config).network !== NamespaceMode.NODE;
+  const start = async () => {
+    const settings = await settingsOf(deps, config.linux?.securityContext, signal);
+    const network = onNetwork ? { network: await deps.network.ensure(signal) } : {};
+    return createAndStart(deps.parts, name, sandboxSpec({ config, runtimeHandler, ...settings, ...network }), signal);
+  };
   try {
-    return await start({ ...common, network: await network.ensure(signal) }, config.metadata);
+    return await start();
   } catch (error) {
-    // The network was removed behind our back, or made anew meanwhile: once more, with the one that there is then.
-    if (!hasCode(error, "not_found") || (await network.verify(signal))) throw error;
-    return start({ ...common, network: await network.ensure(signal) }, config.metadata);
+    // The network or the image was removed behind our back, or the network made anew meanwhile: once more, with what there is then.
+    if (!hasCode(error, "not_found") || (await stands(deps, onNetwork, signal))) throw error;
+    return start();
   }
+}
+
+async function stands(
+  { network, sandboxImage }: SandboxParts,
+  onNetwork: boolean,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const all = await Promise.all([sandboxImage.verify(signal), !onNetwork || network.verify(signal)]);
+  return all.every(Boolean);
 }
 
 /** What holds for all sandboxes of this daemon, and the security options of this one. */
@@ -50,7 +61,7 @@ async function settingsOf(
   security: Parameters<typeof sandboxSecurity>[0],
   signal: AbortSignal,
 ) {
-  const image = await sandboxImage(signal);
+  const image = await sandboxImage.ensure(signal);
   await capabilities.tryOut(image, signal);
   const { CgroupDriver } = await capabilities.info(signal);
   return {
@@ -70,11 +81,8 @@ async function createAndStart(
 ): Promise<string> {
   const id = await createNamed(parts, name, spec, signal);
   try {
-    await parts.docker.call(
-      (engine, abortSignal) =>
-        ask<unknown>(engine, { method: "POST", path: `/containers/${id}/start`, signal: abortSignal }),
-      signal,
-    );
+    await startAndLook(parts, id, signal);
+    parts.memory.fresh.set(id, true);
     return id;
   } catch (error) {
     await removeFailed(parts, id);

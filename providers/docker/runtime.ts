@@ -8,6 +8,7 @@ import { dockerEvents } from "./events.ts";
 import { dockerExec } from "./exec.ts";
 import { dockerImages } from "./images.ts";
 import { dockerLogs } from "./logs.ts";
+import { createMemory } from "./memory.ts";
 import { createPodNetwork } from "./network.ts";
 import type { DockerParts } from "./parts.ts";
 import { createSandboxImage } from "./pause-image.ts";
@@ -16,7 +17,7 @@ import { dockerService } from "./service.ts";
 import { dockerStats } from "./stats.ts";
 import { dockerStreams } from "./streams.ts";
 
-export interface DockerRuntimeOptions extends Omit<DockerParts, "docker"> {
+export interface DockerRuntimeOptions extends Omit<DockerParts, "docker" | "memory"> {
   /** Deadline of an ordinary call, milliseconds (KubeletConfiguration.runtimeRequestTimeout). */
   readonly requestTimeoutMs: number;
 }
@@ -26,7 +27,7 @@ export interface DockerRuntimeOptions extends Omit<DockerParts, "docker"> {
 export function dockerRuntime({ requestTimeoutMs, ...given }: DockerRuntimeOptions): Runtime {
   const { config, host, clock, log } = given;
   const docker = createDocker({ socket: config.socket, host, requestTimeoutMs, clock });
-  const parts: DockerParts = { ...given, docker };
+  const parts: DockerParts = { ...given, docker, memory: createMemory() };
   const network = createPodNetwork(parts);
   const capabilities = createCapabilities(parts);
   const sandboxImage = createSandboxImage(parts);

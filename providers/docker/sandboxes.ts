@@ -3,6 +3,8 @@ import type { PodSandboxFilter } from "../../src/gen/cri.ts";
 import { hasCode } from "../../src/lib/errors.ts";
 import type { Sandboxes } from "../../src/seams/runtime.ts";
 import { ask } from "./client.ts";
+import { takeFirstLook } from "./first-look.ts";
+import { noteSandbox } from "./memory.ts";
 import { containerType, sandboxIdLabel, sandboxType } from "./names.ts";
 import { inspectOwn, listOwn } from "./own.ts";
 import type { DockerParts } from "./parts.ts";
@@ -18,7 +20,8 @@ export function dockerSandboxes(deps: SandboxParts): Sandboxes {
     stopPodSandbox: (id, signal) => stopSandbox(parts, id, signal),
     removePodSandbox: (id, signal) => removeSandbox(parts, id, signal),
     async podSandboxStatus(id, signal) {
-      const found = await inspectOwn(parts, id, sandboxType, signal);
+      const found = takeFirstLook(parts, id) ?? (await inspectOwn(parts, id, sandboxType, signal));
+      noteSandbox(parts.memory, found);
       return { status: sandboxStatus(found, network.known()), info: {}, containersStatuses: [], timestamp: 0n };
     },
     listPodSandbox: (filter, signal) => listSandboxes(parts, filter, signal),
@@ -50,6 +53,8 @@ async function removeSandbox(parts: DockerParts, id: string, signal: AbortSignal
   await Promise.all(containers.map(({ Id }) => unlessGone(removeContainer(parts, Id, signal))));
   const sandbox = await ownOrNone(parts, id, signal);
   if (sandbox) await forceRemove(parts, sandbox.Id, signal);
+  parts.memory.sandboxes.delete(id);
+  parts.memory.fresh.delete(id);
 }
 
 function containersOf(parts: DockerParts, id: string, signal: AbortSignal) {

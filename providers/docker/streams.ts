@@ -2,6 +2,7 @@ import type { AttachRequest, ExecRequest, PortForwardRequest } from "../../src/g
 import type { Streams } from "../../src/seams/runtime.ts";
 import type { StreamServer } from "../../src/streams/stream-server.ts";
 import { attach } from "./attach.ts";
+import { createExec } from "./exec-process.ts";
 import { streamExec } from "./exec-stream.ts";
 import type { DockerParts } from "./parts.ts";
 import { createPortRelay } from "./port-relay.ts";
@@ -13,8 +14,9 @@ export function dockerStreams(parts: DockerParts, server: StreamServer): Streams
   const connectTo = createPortRelay(parts);
   return {
     async exec(request: ExecRequest, signal) {
-      await inspectRunning(parts, request.containerId, signal);
-      return server.command(request, (streams, gone) => streamExec(parts, request, streams, gone));
+      const { containerId, cmd: argv, tty, stdin, stdout, stderr } = request;
+      const id = await createExec(parts, { containerId, argv, tty, stdin, stdout, stderr }, signal);
+      return server.command(request, (streams, gone) => streamExec(parts, { id, tty }, streams, gone));
     },
     async attach(request: AttachRequest, signal) {
       await inspectRunning(parts, request.containerId, signal);

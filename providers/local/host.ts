@@ -6,16 +6,22 @@ import { localFs } from "./fs.ts";
 import { runLocal, spawnLocal } from "./run.ts";
 import { watchLocal } from "./watch.ts";
 
-/** The machine that graftlet runs on, as a Host. */
-export function localHost({ clock }: { readonly clock: Clock }): Host {
+export interface LocalHostDeps {
+  readonly clock: Clock;
+  readonly there?: (argv: readonly string[]) => Promise<readonly string[]>;
+}
+
+/** The machine that graftlet runs on, as a Host.
+ *  @param there makes commands enter the machine, where graftlet is in a Pod that has the machine's files at the machine's paths. */
+export function localHost({ clock, there = async (argv) => argv }: LocalHostDeps): Host {
   return {
     fs: localFs(),
     clock: {
       offsetMs: () => Promise.resolve(0),
       bootId: async () => (await readFile("/proc/sys/kernel/random/boot_id", "utf8")).trim(),
     },
-    run: (argv, options) => runLocal(clock, argv, options),
-    spawn: spawnLocal,
+    run: async (argv, options) => runLocal(clock, await there(argv), options),
+    spawn: async (argv, signal) => spawnLocal(await there(argv), signal),
     dial: dialLocal,
     listen: listenLocal,
     watch: watchLocal,

@@ -8,6 +8,7 @@ import { sshFs } from "./fs.ts";
 import { sshClock } from "./host-clock.ts";
 import { type Link, createLink } from "./link.ts";
 import { createListeners } from "./listen.ts";
+import { watchLoginShell } from "./login-watch.ts";
 import { type Privileges, createPrivileges, shellCommand } from "./privileges.ts";
 import { createProcessGroups } from "./process-groups.ts";
 import { runAlone } from "./run-alone.ts";
@@ -42,6 +43,7 @@ export function sshHost({ config, clock, log }: SshHostOptions): SshHost {
   const sessions = createSessions({ link, clock, log });
   const rights = createPrivileges({ config, link, sessions, clock });
   const privileges = rights.known;
+  watchLoginShell({ config, link, sessions, clock });
   const sftp = createSftpSession({ link, sessions, clock, privileges });
   const command = async (signal: AbortSignal) => shellCommand(await privileges(signal));
   const groups = createProcessGroups({ link, pool: () => pool, clock, log });

@@ -24,6 +24,8 @@ export interface Link extends AsyncDisposable {
   /** One more connection beside those that live; callers that ask together share it.
    *  @throws unavailable when it cannot be made, failed_precondition when there are as many as there may be. */
   another(signal?: AbortSignal): Promise<Connection>;
+  /** Takes a link that is up for one that is down, for this reason: its connections are closed, and it is made anew. */
+  fail(why: LinkError): void;
 }
 
 export interface LinkOptions {
@@ -127,6 +129,15 @@ class SshLink implements Link {
     return untilAborted(this.#growing, signal);
   }
 
+  fail(why: LinkError): void {
+    if (this.#state.is !== "up") return;
+    this.#downSince = this.#clock.now();
+    if (this.#downSince - this.#state.since >= steadyMs) this.#failures = 0;
+    const live = [...this.#live];
+    this.#goDown(why);
+    for (const connection of live) connection.close();
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     const state = this.#state;
     if (state.is === "closed") return;
@@ -194,12 +205,8 @@ class SshLink implements Link {
     if (this.#state.is !== "up") return;
     const why = reasonOf(connection.lost.reason);
     // A peer that says nothing on one connection says nothing on the others: what fails on one is to be known as the link's loss.
-    const others = [...this.#live];
-    if (others.length > 0 && !wentSilent(why)) return this.#become(this.#state);
-    this.#downSince = this.#clock.now();
-    if (this.#downSince - this.#state.since >= steadyMs) this.#failures = 0;
-    this.#goDown(why);
-    for (const other of others) other.close();
+    if (this.#live.size > 0 && !wentSilent(why)) return this.#become(this.#state);
+    this.fail(why);
   }
 
   #goDown(why: LinkError): void {

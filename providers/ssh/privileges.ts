@@ -32,10 +32,11 @@ export interface PrivilegesOptions {
   readonly clock: Clock;
 }
 
-const plainShell = "exec /bin/sh";
+/** The command line that starts a shell as the user that is logged in. */
+export const plainShell = "exec /bin/sh";
 const sudoShell = "exec sudo -n /bin/sh";
 /** A login shell that has said nothing for so long, ms, waits for something. */
-const answerWithinMs = 15_000;
+export const answerWithinMs = 15_000;
 /** Whatever a login shell has left running may hold its session open: that is not waited for longer, ms. */
 const endWithinMs = 1_000;
 const sftpServers = [
@@ -99,7 +100,8 @@ async function endOf({ channel }: Session, stop: AbortSignal): Promise<void> {
   await untilAborted(closed, stop).catch(() => undefined);
 }
 
-function shellHangs(config: SshConfig, cause: unknown): LinkError {
+/** What is wrong with a target whose login shell has not answered within `answerWithinMs`, and the remedy. */
+export function shellHangs(config: SshConfig, cause: unknown): LinkError {
   return new LinkError(
     "LoginShellHangs",
     "unavailable",

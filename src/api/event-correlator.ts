@@ -2,7 +2,7 @@ import type { Clock } from "../lib/clock.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
 import type { ObjectReference } from "../objects.ts";
 import type { EventType } from "../pipeline.ts";
-import { createBoundedMap } from "./bounded-map.ts";
+import { createBoundedMap } from "../lib/bounded-map.ts";
 
 /** What a stage says happened. */
 export interface Happening {

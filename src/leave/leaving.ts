@@ -46,7 +46,9 @@ export async function leave(given: LeavingDeps, signal: AbortSignal): Promise<re
           }),
         ),
     ));
-  await each((nodeName) => empty(deps, nodeName, signal));
+  // All of them first: pods must not move from one to another.
+  await each((nodeName) => cordon(deps, nodeName, signal));
+  await each((nodeName) => endPods(podsDeps(deps, nodeName), signal));
   if (failed.size === nodes.length) return nodes;
   if (deployment) {
     try {
@@ -61,16 +63,15 @@ export async function leave(given: LeavingDeps, signal: AbortSignal): Promise<re
   return nodes.filter((nodeName) => failed.has(nodeName));
 }
 
-async function empty(deps: LeavingDeps, nodeName: string, signal: AbortSignal): Promise<void> {
-  const pods = podsDeps(deps, nodeName);
+async function cordon(deps: LeavingDeps, nodeName: string, signal: AbortSignal): Promise<void> {
+  const { say } = podsDeps(deps, nodeName);
   try {
     await deps.client.patch(pathOf(nodeName), { type: "merge", body: { spec: { unschedulable: true } } }, { signal });
-    pods.say("it takes no new pods (cordoned)");
+    say("it takes no new pods (cordoned)");
   } catch (error) {
     if (!hasCode(error, "not_found")) throw error;
-    pods.say("it is not in the cluster any more");
+    say("it is not in the cluster any more");
   }
-  await endPods(pods, signal);
 }
 
 /** The Node is deleted only when its target is clean: the cluster then starts its pods elsewhere. */
@@ -109,8 +110,8 @@ async function cleanOnceFree(
         say(messageOf(error));
         return false;
       }
-      const wanted = inUse && !deployment ? "stop graftlet of this node now" : "waiting for that to change";
-      if (!told) say(`${messageOf(error)}; ${wanted}, for up to ${goDuration(patience)}`);
+      const wanted = inUse && !deployment ? "stop graftlet of this node now: it is waited for" : "it is tried again";
+      if (!told) say(`${messageOf(error).replace(/\.$/, "")}; ${wanted}, for ${goDuration(patience)} at most`);
     }
     await clock.sleep(againMs, signal);
   }

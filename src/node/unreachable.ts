@@ -25,7 +25,7 @@ export interface TroubleTeller {
   tell(trouble: LinkTrouble, signal: AbortSignal): Promise<void>;
 }
 
-/** The cluster takes a node for dead that has said nothing for 40 s (node-monitor-grace-period). */
+/** The cluster takes a node for dead that has said nothing for 50 s (node-monitor-grace-period). */
 const repeatMs = 15_000;
 
 export function createTroubleTeller(deps: TroubleTellerDeps): TroubleTeller {

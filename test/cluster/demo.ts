@@ -1,7 +1,8 @@
 // make demo: KUBECONFIG=… joins that cluster (CONTAINERD=unix:///…, or DOCKER=unix:///… with PROVIDER=docker, names the
-// runtime); without it a cluster is made and removed again. KEEP=1 leaves everything up. --agent kubelet shows the same with
-// the real kubelet.
+// runtime); without it a cluster is made and removed again. PROVIDER=helm installs the chart in a cluster made for it. KEEP=1
+// leaves everything up. --agent kubelet shows the same with the real kubelet.
 import { parseArgs } from "node:util";
+import { demoOfHelm } from "./demo/helm.ts";
 import { demoInExistingCluster, runtimeToJoin } from "./demo/join.ts";
 import { demoInOwnCluster } from "./demo/own-cluster.ts";
 import { providerUnderTest } from "../harness/runtime-daemon.ts";
@@ -10,15 +11,18 @@ const { values } = parseArgs({ options: { agent: { type: "string", default: "gra
 const keep = (process.env.KEEP ?? "") !== "" && process.env.KEEP !== "0";
 const kubeconfig = process.env.KUBECONFIG;
 try {
+  const byHelm = process.env.GRAFTLET_TEST_PROVIDER === "helm";
   if (values.agent !== "graftlet" && values.agent !== "kubelet")
     throw new Error(`--agent is graftlet or kubelet, not ${values.agent}`);
-  const provider = providerUnderTest();
+  if (byHelm && kubeconfig) throw new Error("make demo PROVIDER=helm has a cluster of its own: leave out KUBECONFIG");
+  const provider = byHelm ? "ssh" : providerUnderTest();
   if (values.agent === "kubelet" && provider !== "cri")
     throw new Error(`the kubelet speaks CRI alone: leave out --agent kubelet or PROVIDER=${provider}`);
   const joined = runtimeToJoin[provider]?.();
   if (kubeconfig && !joined)
     throw new Error(`make demo joins a cluster with PROVIDER=cri or docker: leave out KUBECONFIG`);
-  if (kubeconfig && joined) await demoInExistingCluster({ kubeconfig, runtime: joined, keep });
+  if (byHelm) await demoOfHelm({ keep });
+  else if (kubeconfig && joined) await demoInExistingCluster({ kubeconfig, runtime: joined, keep });
   else await demoInOwnCluster({ keep, agent: values.agent });
 } catch (error) {
   console.error(error instanceof Error ? error.message : String(error));

@@ -6,7 +6,7 @@ packages=(
   containerd runc docker.io containernetworking-plugins etcd-server docker-registry
   busybox-static bash iproute2 iptables conntrack openssl perl-base util-linux
   curl bind9-dnsutils netcat-openbsd iperf socat
-  openssh-server openssh-client nftables sudo inotify-tools procps tcsh
+  openssh-server openssh-client nftables sudo inotify-tools procps tcsh fish
 )
 missing=()
 for package in "${packages[@]}"; do

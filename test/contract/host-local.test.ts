@@ -1,21 +1,23 @@
 import assert from "node:assert/strict";
 import { mkdtemp, readFile, realpath, rm } from "node:fs/promises";
+import { once } from "node:events";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { localHost } from "../../providers/local/host.ts";
+import { fromPod } from "../../providers/local/in-pod.ts";
 import { systemClock } from "../../src/lib/clock.ts";
-import { identify, must } from "../harness/processes.ts";
+import { identify, must, start } from "../harness/processes.ts";
 import { waitFor } from "../harness/wait.ts";
 import { type HostUnderTest, hostContract } from "./host.ts";
 import { within } from "./waiting.ts";
 
-async function localUnderTest(): Promise<HostUnderTest> {
+async function localUnderTest(machine?: number): Promise<HostUnderTest> {
   const dir = await realpath(await mkdtemp(join(tmpdir(), "graftlet-host-")));
   const servers = new AsyncDisposableStack();
   return {
-    host: localHost({ clock: systemClock() }),
+    host: localHost({ clock: systemClock(), ...(machine !== undefined && { there: fromPod(machine) }) }),
     dir,
     makeFifo: async (path) => void (await must(["mkfifo", path])),
     async makeSocket(path) {
@@ -34,7 +36,42 @@ async function localUnderTest(): Promise<HostUnderTest> {
   };
 }
 
-hostContract("this machine", localUnderTest);
+hostContract("this machine", () => localUnderTest());
+
+/** A process with mounts of its own, as a machine's are to a Pod. */
+async function startMachine(): Promise<AsyncDisposable & { readonly pid: number }> {
+  const machine = start(["unshare", "--mount", "--propagation=private", "sh", "-c", "echo up; exec sleep 600"]);
+  await once(machine.stdout ?? machine, "data");
+  return {
+    pid: machine.pid ?? 0,
+    async [Symbol.asyncDispose]() {
+      machine.kill("SIGKILL");
+      await once(machine, "exit");
+    },
+  };
+}
+
+hostContract("a machine, from a Pod of its own", async () => {
+  const machine = await startMachine();
+  const made = await localUnderTest(machine.pid);
+  return {
+    ...made,
+    async [Symbol.asyncDispose]() {
+      await made[Symbol.asyncDispose]();
+      await machine[Symbol.asyncDispose]();
+    },
+  };
+});
+
+test("commands from a Pod mount on the machine, not in the Pod", async () => {
+  await using machine = await startMachine();
+  await using made = await localUnderTest(machine.pid);
+  const { host, dir } = made;
+  assert.equal((await host.run(["mount", "-t", "tmpfs", "tmpfs", dir])).code, 0);
+  const mounts = (pid: number | "self") => readFile(`/proc/${pid}/mountinfo`, "utf8");
+  assert.ok((await mounts(machine.pid)).includes(` ${dir} `));
+  assert.ok(!(await mounts("self")).includes(` ${dir} `));
+});
 
 /** The process ID that a command wrote to a file. */
 async function pidIn(file: string): Promise<number> {

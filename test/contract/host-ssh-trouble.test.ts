@@ -127,15 +127,6 @@ describe("a target that cannot be worked on", () => {
       await host.fs.freeSpace("/");
     });
 
-  test("a login shell that is none of POSIX's serves as well as any", async () => {
-    await rig().mustInside(["usermod", "--shell", "/bin/tcsh", "helper"]);
-    await using undo = new AsyncDisposableStack();
-    undo.defer(async () => void (await rig().mustInside(["usermod", "--shell", "/bin/sh", "helper"])));
-    await using host = hostOf({ user: "helper" });
-    assert.equal((await host.run(["sh", "-c", "echo $0 'a  b'"])).stdout, "sh a  b\n");
-    await host.fs.freeSpace("/");
-  });
-
   test("logins that are dropped because there are too many: the reason, a remedy, and up once there are fewer", async () => {
     await rig().startSshd(["MaxStartups 1:100:1", "LoginGraceTime 0"]);
     await using undo = new AsyncDisposableStack();

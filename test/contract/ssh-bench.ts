@@ -5,7 +5,7 @@ import { type SshHost, sshHost } from "../../providers/ssh/host.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { createLogger } from "../../src/lib/log.ts";
 import { waitFor } from "../harness/wait.ts";
-import { type SshdRig, startSshdRig } from "./sshd-rig.ts";
+import { type SshdRig, type SshdRigOptions, startSshdRig } from "./sshd-rig.ts";
 import { within } from "./waiting.ts";
 
 /** What the tests of a suite share: one machine with an sshd, and hosts over SSH to it. */
@@ -22,12 +22,12 @@ export interface SshBench {
 }
 
 /** To be called within a suite: the machine is made before its tests and removed after them. */
-export function sshBench(name: string): SshBench {
+export function sshBench(name: string, options?: SshdRigOptions): SshBench {
   const lines: string[] = [];
   const log = createLogger(5, { write: (line: string) => void lines.push(line) });
   let made: SshdRig | undefined;
   before(async () => {
-    made = await startSshdRig(name);
+    made = await startSshdRig(name, options);
   });
   after(async () => made?.[Symbol.asyncDispose]());
   const rig = (): SshdRig => {

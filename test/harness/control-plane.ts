@@ -1,4 +1,6 @@
+import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { stringify } from "yaml";
 import type { ClusterCertificates } from "./certificates.ts";
 import { addresses } from "./namespaces.ts";
 import type { Layout } from "./state.ts";
@@ -67,7 +69,31 @@ export function apiServerArgv(tools: Tools, layout: Layout, certificates: Cluste
     "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
     `--cert-dir=${join(layout.dir, "apiserver")}`,
     "--profiling=false",
+    ...(existsSync(auditPolicy(layout))
+      ? [`--audit-policy-file=${auditPolicy(layout)}`, `--audit-log-path=${auditLog(layout)}`]
+      : []),
   ];
+}
+
+/** Says what the API server writes down of what it is asked, where it is to. */
+function auditPolicy({ dir }: Layout): string {
+  return join(dir, "audit-policy.yaml");
+}
+
+/** A JSON object a line. @see https://kubernetes.io/docs/reference/config-api/apiserver-audit.v1/#audit-k8s-io-v1-Event */
+export function auditLog({ dir }: Layout): string {
+  return join(dir, "audit.log");
+}
+
+/** Lets the API server, from its next start, write down what a namespace's service accounts ask. */
+export function auditAccounts(layout: Layout, namespace: string): void {
+  const policy = {
+    apiVersion: "audit.k8s.io/v1",
+    kind: "Policy",
+    omitStages: ["RequestReceived"],
+    rules: [{ level: "Metadata", userGroups: [`system:serviceaccounts:${namespace}`] }, { level: "None" }],
+  };
+  writeFileSync(auditPolicy(layout), stringify(policy));
 }
 
 /** The command line of kube-controller-manager. @see https://kubernetes.io/docs/reference/command-line-tools-reference/kube-controller-manager/ */

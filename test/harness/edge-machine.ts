@@ -3,7 +3,8 @@ import { agentAddresses } from "./agent-machine.ts";
 import { createCgroup } from "./cgroups.ts";
 import type { Cluster } from "./cluster.ts";
 import { insideArgv, networkArgv } from "./namespaces.ts";
-import { must, type ProcessId } from "./processes.ts";
+import { cgroupsOf } from "./pod-machine.ts";
+import { listProcesses, must, type ProcessId } from "./processes.ts";
 import { type RuntimeRig, startRuntimeRig } from "./runtime-rig.ts";
 import { hostKeyFile, loginKeyFile } from "./sshd.ts";
 import { readState } from "./state.ts";
@@ -20,6 +21,8 @@ export interface EdgeMachine extends RuntimeRig {
   readonly login: Readonly<Record<"ssh-privatekey" | "known_hosts", string>>;
   /** Runs a command there as root. */
   mustInside(argv: readonly string[]): Promise<string>;
+  /** The processes of its pods: number and start of each. */
+  podProcesses(): readonly string[];
   /** Pulls the cable, and puts it in again. */
   unplug(): Promise<void>;
   plug(): Promise<void>;
@@ -74,6 +77,11 @@ export async function startEdgeMachine(cluster: Cluster, name: string): Promise<
       known_hosts: `[${target}]:${sshPort} ${key}\n`,
     },
     mustInside: inside,
+    podProcesses: () =>
+      listProcesses()
+        .filter(({ pid }) => cgroupsOf(pid).some((path) => path.startsWith(`${layout.cgroup}/`)))
+        .map(({ pid, startTicks }) => `${pid} ${startTicks}`)
+        .toSorted(),
     unplug: async () => void (await cable("down")),
     plug: async () => void (await cable("up")),
     [Symbol.asyncDispose]: () => whole.disposeAsync(),

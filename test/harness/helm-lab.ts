@@ -1,6 +1,6 @@
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { stringify } from "yaml";
+import { parse, stringify } from "yaml";
 import { type Agent, startGraftlet, startKubelet } from "./agent.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
 import { type EdgeMachine, startEdgeMachine } from "./edge-machine.ts";
@@ -20,23 +20,42 @@ export interface HelmLab extends Helm, AsyncDisposable {
   readonly values: string;
   /** `helm install` or `upgrade` of the chart with what a user says: the machine's name, address and Secret. */
   readonly told: readonly string[];
+  /** Lets all of it outlive this process: disposing it, or dying, does nothing any more. */
+  release(): void;
 }
 
-/** Starts all of it, with the Secret of the machine's login in the release's namespace; nothing is installed yet.
- *  @param firstNode what runs the first node: the real kubelet unless given. */
+/** What of a lab differs. */
+export interface HelmLabOptions {
+  /** What runs the first node: the real kubelet unless given. */
+  readonly firstNode?: "kubelet" | "graftlet";
+  /** The API server writes down what the release's accounts ask. */
+  readonly audited?: boolean;
+  readonly say?: (line: string) => void;
+}
+
+/** Starts all of it, with the Secret of the machine's login in the release's namespace; nothing is installed yet. */
 export async function startHelmLab(
   name: string,
-  { firstNode = "kubelet", say = () => {} }: { firstNode?: "kubelet" | "graftlet"; say?: (line: string) => void } = {},
+  { firstNode = "kubelet", audited = false, say = () => {} }: HelmLabOptions = {},
 ): Promise<HelmLab> {
   await using stack = new AsyncDisposableStack();
   const tools = await findTools(say);
   const program = await findHelm();
   const archive = await graftletArchive(tools, say);
-  const image = { name: "graftlet/graftlet", tags: ["0.1.0"], archive };
-  const cluster = stack.use(await startCluster({ name, provider: "cri", image, say }));
+  const image = { name: "graftlet/graftlet", tags: [version()], archive };
+  const cluster = stack.use(
+    await startCluster({ name, provider: "cri", image, say, ...(audited && { audited: release.namespace }) }),
+  );
   say("starting the machine that shall become a node");
   const edge = stack.use(await startEdgeMachine(cluster, `${name}-edge`));
-  const first = stack.use(await (firstNode === "kubelet" ? startKubelet : startGraftlet)(cluster));
+  const first = await (firstNode === "kubelet" ? startKubelet : startGraftlet)(cluster);
+  let released = false;
+  stack.defer(() => (released ? undefined : first[Symbol.asyncDispose]()));
+  const letGo = (): void => {
+    released = true;
+    cluster.release();
+    edge.release();
+  };
   await cluster.apply([
     {
       apiVersion: "v1",
@@ -71,6 +90,13 @@ export async function startHelmLab(
     values,
     told,
     ...helmOf(cluster, program),
+    release: letGo,
     [Symbol.asyncDispose]: () => whole.disposeAsync(),
   };
+}
+
+/** The version of graftlet that the chart installs. */
+function version(): string {
+  const { appVersion } = parse(readFileSync(join(chart, "Chart.yaml"), "utf8")) as { appVersion: string };
+  return appVersion;
 }

@@ -1,4 +1,3 @@
-import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import type { Cluster } from "./cluster.ts";
 import { networkArgv } from "./namespaces.ts";
@@ -25,13 +24,17 @@ export async function findHelm(): Promise<string> {
   return join(folder.trim(), "helm");
 }
 
-/** @param program of `findHelm`. */
-export function helmOf({ layout, adminKubeconfig }: Cluster, program: string): Helm {
+/** The command line of helm as a cluster's administrator. @param program of `findHelm`. */
+export function helmArgv({ layout, adminKubeconfig }: Cluster, program: string, args: readonly string[]): string[] {
   const home = join(layout.dir, "helm");
-  mkdirSync(home, { recursive: true });
-  const env = { KUBECONFIG: adminKubeconfig, HELM_CACHE_HOME: home, HELM_CONFIG_HOME: home, HELM_DATA_HOME: home };
+  const own = ["CACHE", "CONFIG", "DATA"].map((what) => `HELM_${what}_HOME=${home}`);
+  return networkArgv(layout, ["env", `KUBECONFIG=${adminKubeconfig}`, ...own, program, ...args]);
+}
+
+/** @param program of `findHelm`. */
+export function helmOf(cluster: Cluster, program: string): Helm {
   const helm: Helm["helm"] = (args, options) =>
-    run(networkArgv(layout, [program, ...args]), { timeoutMs: 300_000, ...options, env: { ...env, ...options?.env } });
+    run(helmArgv(cluster, program, args), { timeoutMs: 300_000, ...options });
   return {
     program,
     helm,

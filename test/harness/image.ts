@@ -1,9 +1,21 @@
 import { createHash } from "node:crypto";
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, statSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { homedir, tmpdir } from "node:os";
-import { join } from "node:path";
-import { packGraftletBases } from "../cluster/images/graftlet-bases.ts";
-import { must } from "./processes.ts";
+import { basename, join } from "node:path";
+import { buildEnvironment, type GraftletBases, packGraftletBases } from "../cluster/images/graftlet-bases.ts";
+import { converse } from "./conversation.ts";
+import { must, start } from "./processes.ts";
 import { startRuntimeRig } from "./runtime-rig.ts";
 import type { Tools } from "./tools.ts";
 
@@ -24,6 +36,15 @@ const sources = [
   "test/cluster/images/graftlet-bases.ts",
 ];
 
+const basesSources = [
+  "package-lock.json",
+  "package.json",
+  ".npmrc",
+  "test/cluster/images/graftlet-bases.ts",
+  "test/cluster/images/catalog.ts",
+  "test/cluster/images/rootfs.ts",
+];
+
 /** So many archives of older sources are kept, for checkouts side by side. */
 const kept = 6;
 
@@ -42,10 +63,12 @@ export async function graftletArchive(
   architecture = ownArchitecture,
 ): Promise<string> {
   const folder = join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "graftlet", "images");
-  const archive = join(folder, `graftlet-${architecture}-${keyOfSources()}.tar`);
+  const archive = join(folder, `graftlet-${architecture}-${keyOf(sources)}.tar`);
+  if (existsSync(archive)) return archive;
+  mkdirSync(folder, { recursive: true });
+  await using _ = await turn(join(folder, ".building"));
   if (existsSync(archive)) return archive;
   say(`building graftlet's image for ${architecture}: once per state of its sources, about two minutes`);
-  mkdirSync(folder, { recursive: true });
   const scratch = mkdtempSync(join(tmpdir(), "graftlet-image-"));
   try {
     await buildInto(`${archive}.${process.pid}`, scratch, tools, architecture);
@@ -58,8 +81,20 @@ export async function graftletArchive(
   return archive;
 }
 
+/** Waits until no other process builds. The lock ends with its holder, and that with this process. */
+async function turn(file: string): Promise<AsyncDisposable> {
+  const holder = converse(start(["flock", file, "sh", "-c", "echo ours; exec cat"]));
+  await holder.says("ours", 1_200_000);
+  return {
+    async [Symbol.asyncDispose]() {
+      holder.endInput();
+      await holder.ended();
+    },
+  };
+}
+
 async function buildInto(archive: string, scratch: string, tools: Tools, architecture: Architecture): Promise<void> {
-  const bases = await packGraftletBases(scratch, tools);
+  const bases = await graftletBases(join(archive, ".."), scratch, tools);
   await using rig = await startRuntimeRig("image-build", "docker");
   const docker = (...args: readonly string[]): Promise<string> =>
     must([tools.path("docker"), "--host", `unix://${rig.layout.dockerSocket}`, ...args], {
@@ -68,8 +103,14 @@ async function buildInto(archive: string, scratch: string, tools: Tools, archite
       // The builder that every Docker Engine has; BuildKit takes the same file.
       env: { DOCKER_CONFIG: rig.layout.docker, DOCKER_BUILDKIT: "0" },
     });
-  await docker("import", `--change=ENV ${bases.buildEnvironment}`, bases.build, "graftlet.test/build");
-  await docker("import", `--platform=linux/${architecture}`, bases.base, "graftlet.test/base");
+  const build = {
+    name: "graftlet.test/build",
+    architecture: ownArchitecture,
+    environment: buildEnvironment.split(" "),
+  };
+  const base = { name: "graftlet.test/base", architecture, environment: [] };
+  for (const [files, image] of [[bases.build, build] as const, [bases.base, base] as const])
+    await docker("load", `--input=${await imageOf(files, image, join(scratch, image.architecture + basename(files)))}`);
   const given = {
     ARCH: architecture,
     BUILD: "graftlet.test/build",
@@ -81,9 +122,47 @@ async function buildInto(archive: string, scratch: string, tools: Tools, archite
   await docker("save", `--output=${archive}`, "graftlet/graftlet");
 }
 
-function keyOfSources(): string {
+/** Makes an archive for `docker load` of an image with one layer. (`docker import` takes this machine's architecture for granted.) */
+async function imageOf(
+  files: string,
+  { name, architecture, environment }: { name: string; architecture: Architecture; environment: readonly string[] },
+  folder: string,
+): Promise<string> {
+  const digest = (await must(["sha256sum", files], { timeoutMs: 300_000 })).split(" ")[0];
+  const config = {
+    architecture,
+    os: "linux",
+    config: { Env: environment },
+    rootfs: { type: "layers", diff_ids: [`sha256:${digest}`] },
+    history: [{ created: "1970-01-01T00:00:00Z" }],
+  };
+  mkdirSync(folder);
+  symlinkSync(files, join(folder, "layer.tar"));
+  writeFileSync(join(folder, "config.json"), JSON.stringify(config));
+  const manifest = [{ Config: "config.json", RepoTags: [`${name}:latest`], Layers: ["layer.tar"] }];
+  writeFileSync(join(folder, "manifest.json"), JSON.stringify(manifest));
+  await must(["tar", "--dereference", "-C", folder, "-cf", `${folder}.image`, "."], { timeoutMs: 300_000 });
+  return `${folder}.image`;
+}
+
+/** The bases, packed once per state of what is in them. */
+async function graftletBases(folder: string, scratch: string, tools: Tools): Promise<GraftletBases> {
+  const own = join(folder, `graftlet-bases-${keyOf(basesSources)}`);
+  if (!existsSync(own)) {
+    const made = await packGraftletBases(scratch, tools);
+    const partial = join(scratch, "bases");
+    mkdirSync(partial);
+    for (const file of [made.base, made.build]) renameSync(file, join(partial, basename(file)));
+    for (const name of readdirSync(folder).filter((name) => name.startsWith("graftlet-bases-")))
+      rmSync(join(folder, name), { recursive: true });
+    await must(["mv", partial, own], { timeoutMs: 300_000 });
+  }
+  return { base: join(own, "base.tar"), build: join(own, "build.tar") };
+}
+
+function keyOf(paths: readonly string[]): string {
   const hash = createHash("sha256").update(process.version);
-  for (const file of sources.flatMap(filesOf)) hash.update(file).update(readFileSync(join(project, file)));
+  for (const file of paths.flatMap(filesOf)) hash.update(file).update(readFileSync(join(project, file)));
   return hash.digest("hex").slice(0, 16);
 }
 
@@ -97,7 +176,7 @@ function filesOf(path: string): string[] {
 
 function forgetOld(folder: string): void {
   const archives = readdirSync(folder)
-    .filter((name) => /^graftlet-.*\.tar$/.test(name))
+    .filter((name) => /^graftlet-a.*\.tar$/.test(name))
     .map((name) => ({ path: join(folder, name), made: statSync(join(folder, name)).mtimeMs }))
     .toSorted((a, b) => b.made - a.made);
   for (const { path } of archives.slice(kept)) rmSync(path, { force: true });

@@ -14,7 +14,7 @@ import { must, type ProcessId, start } from "./processes.ts";
 import { registryArgv, writeRegistryConfigs } from "./registry.ts";
 import { isRemote, type ProviderName, runtimeDaemons } from "./runtime-daemon.ts";
 import { createSshKeys } from "./sshd.ts";
-import { type Layout, isHeld, layoutOf, readState, takeLease, writeState } from "./state.ts";
+import { type Layout, disown, isHeld, layoutOf, readState, takeLease, writeState } from "./state.ts";
 import { tearDown } from "./teardown.ts";
 import { type Tools, findTools } from "./tools.ts";
 
@@ -28,6 +28,8 @@ export interface RuntimeRig extends AsyncDisposable {
   /** The machine that the runtime is on: commands and connections are made from inside. Its files are this machine's, so that
    *  what is mounted inside, and what is written below /etc, /run, /var/lib and /var/log, is not seen. */
   readonly host: Host;
+  /** Lets it outlive this process: disposing it, or dying, does nothing any more. */
+  release(): void;
 }
 
 /** Debian's runtime as the test cluster has it, without the cluster; with an sshd beside it where the provider is one over SSH.
@@ -49,8 +51,14 @@ export async function startRuntimeRig(
   if (!takeLease(layout, { nodeName: name, provider, privatePassword }))
     throw new Error(`the rig ${name} is being started by another process`);
   const keeper = await startKeeper(layout);
+  let released = false;
   const end = async () => {
-    await tearDown(layout);
+    if (!released) await tearDown(layout);
+    keeper.release();
+  };
+  const release = () => {
+    released = true;
+    disown(layout);
     keeper.release();
   };
   try {
@@ -68,7 +76,7 @@ export async function startRuntimeRig(
     await daemons.startRuntime();
     if (isRemote(provider)) await startSshd(layout, daemons);
     const host = hostInside(layout, holder);
-    return { layout, tools, daemons, privatePassword, host, [Symbol.asyncDispose]: end };
+    return { layout, tools, daemons, privatePassword, host, release, [Symbol.asyncDispose]: end };
   } catch (error) {
     await end();
     throw error;

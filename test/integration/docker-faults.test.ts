@@ -216,7 +216,7 @@ describe("the Docker Engine is killed and started again without live-restore", {
 
 /** A container whose readiness is probed each second, by one of three kinds of probe. */
 function probedBy(index: number): ContainerDraft {
-  const often = { periodSeconds: 1 };
+  const often = { periodSeconds: 1, timeoutSeconds: 20 };
   if (index % 3 === 0)
     return shell("echo ready; exec sleep infinity", { readinessProbe: { exec: { command: ["true"] }, ...often } });
   const server = { image: images.agnhost, command: ["/agnhost", "netexec"] };

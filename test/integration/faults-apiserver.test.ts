@@ -61,7 +61,12 @@ describe("the API server is away for a minute", { timeout: 600_000 }, () => {
       ...spec,
     },
   });
-  const readinessProbe = { exec: { command: ["test", "-e", "/runs/ready"] }, periodSeconds: 1, failureThreshold: 1 };
+  const readinessProbe = {
+    exec: { command: ["test", "-e", "/runs/ready"] },
+    periodSeconds: 1,
+    failureThreshold: 1,
+    timeoutSeconds: 20,
+  };
 
   before(async () => {
     cluster = await startCluster({ name: "faults-apiserver" });

@@ -42,7 +42,7 @@ describe("the runtime is killed and started again under 20 pods", { timeout: 400
 
   before(async () => {
     const { pods } = lab;
-    const readinessProbe = { exec: { command: ["true"] }, periodSeconds: 1 };
+    const readinessProbe = { exec: { command: ["true"] }, periodSeconds: 1, timeoutSeconds: 20 };
     const drafts: [string, SpecDraft][] = [
       ...steady.map((name, index): [string, SpecDraft] => [
         name,

@@ -78,6 +78,11 @@ async function pullsWithCredentials(cluster: Cluster): Promise<void> {
     `--docker-password=${password}`,
   ]);
   await cluster.mustKubectl(["run", "refused", `--image=${cluster.privateImage}`, "--", "sleep", "3600"]);
+  const reason = ["get", "pod", "refused", "--output=jsonpath={.status.containerStatuses[0].state.waiting.reason}"];
+  // Before another pod brings the image.
+  await waitFor("the pull without credentials to be refused", async () =>
+    /ErrImagePull|ImagePullBackOff/.test(await cluster.mustKubectl(reason)),
+  );
   await cluster.mustKubectl([
     "run",
     "pulled",
@@ -88,10 +93,6 @@ async function pullsWithCredentials(cluster: Cluster): Promise<void> {
     "3600",
   ]);
   await cluster.mustKubectl(["wait", "--for=condition=Ready", "pod/pulled", "--timeout=60s"], { timeoutMs: 90_000 });
-  const reason = ["get", "pod", "refused", "--output=jsonpath={.status.containerStatuses[0].state.waiting.reason}"];
-  await waitFor("the pull without credentials to be refused", async () =>
-    /ErrImagePull|ImagePullBackOff/.test(await cluster.mustKubectl(reason)),
-  );
 }
 
 async function survivesRestarts(cluster: Cluster): Promise<void> {

@@ -13,7 +13,8 @@ before(async () => {
 });
 after(() => lab?.[Symbol.asyncDispose]());
 
-const quick = { periodSeconds: 1, failureThreshold: 1 };
+/** Asked often, and patiently: on a busy machine a command may take its time. */
+const quick = { periodSeconds: 1, failureThreshold: 1, timeoutSeconds: 20 };
 const isReady = (pod: Pod): boolean => condition(pod, "Ready")?.status === "True";
 
 /** A pod whose readiness hangs on the file /work/up, which the test makes and removes on the machine. */
@@ -72,7 +73,7 @@ describe("liveness and startup", { concurrency: 4 }, () => {
         shell("trap : TERM; touch /tmp/alive; sleep 3; rm /tmp/alive; while :; do sleep 1; done", {
           livenessProbe: {
             exec: { command: ["cat", "/tmp/alive"] },
-            periodSeconds: 1,
+            ...quick,
             failureThreshold: 2,
             terminationGracePeriodSeconds: 2,
           },
@@ -83,7 +84,7 @@ describe("liveness and startup", { concurrency: 4 }, () => {
     const ended = statusOf(pod)?.lastState?.terminated;
     assert.equal(ended?.exitCode, 137, "it does not listen to SIGTERM");
     const ranMs = Date.parse(ended?.finishedAt ?? "") - Date.parse(ended?.startedAt ?? "");
-    assert.ok(ranMs >= 5_000 && ranMs < 30_000, `it ran ${ranMs} ms: the pod's own grace is a minute`);
+    assert.ok(ranMs >= 5_000 && ranMs < 55_000, `it ran ${ranMs} ms: the pod's own grace is a minute`);
     await pods.event("hung", "Unhealthy", /^Liveness probe failed: cat: .*No such file or directory/);
     await pods.event("hung", "Killing", "Container main failed liveness probe, will be restarted");
   });
@@ -118,7 +119,7 @@ describe("liveness and startup", { concurrency: 4 }, () => {
 
   test("a container that does not start in time is killed and started again", async () => {
     const { pods } = lab;
-    const startupProbe = { periodSeconds: 1, failureThreshold: 3, tcpSocket: { port: 9 } };
+    const startupProbe = { ...quick, failureThreshold: 3, tcpSocket: { port: 9 } };
     await pods.create("stuck", { containers: [shell("exec sleep infinity", { startupProbe })] });
     await pods.until("stuck", "to be restarted", restarted);
     await pods.event("stuck", "Killing", "Container main failed startup probe, will be restarted");

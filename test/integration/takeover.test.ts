@@ -51,11 +51,20 @@ const drafts: Readonly<Record<string, SpecDraft>> = {
       {
         image: images.agnhost,
         command: ["/agnhost", "netexec"],
-        readinessProbe: { httpGet: { path: "/healthz", port: 8080 }, periodSeconds: 1, failureThreshold: 1 },
+        readinessProbe: {
+          httpGet: { path: "/healthz", port: 8080 },
+          periodSeconds: 1,
+          failureThreshold: 1,
+          timeoutSeconds: 20,
+        },
       },
     ],
   },
-  exec: { containers: [{ readinessProbe: { exec: { command: ["true"] }, periodSeconds: 1, failureThreshold: 1 } }] },
+  exec: {
+    containers: [
+      { readinessProbe: { exec: { command: ["true"] }, periodSeconds: 1, failureThreshold: 1, timeoutSeconds: 20 } },
+    ],
+  },
   restarted: {
     containers: [{ ...shell("test -e /data/ran && exec sleep infinity; touch /data/ran; exit 1"), volumeMounts }],
     volumes: [{ name: "data", emptyDir: {} }],

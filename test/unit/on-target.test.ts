@@ -272,6 +272,22 @@ test("a target that cannot be read, or that the settings do not want, is tried a
   assert.equal(await running, "stopped");
 });
 
+test("a target that is too slow to be locked is tried again, though its link stands", async () => {
+  const t = start();
+  const { readFile } = t.host.fs;
+  const slow = () => Promise.reject(new CodedError("deadline_exceeded", "no answer within 30000 ms"));
+  Object.assign(t.host.fs, { readFile: slow });
+  const running = t.run();
+  await t.clock.advance(1_000);
+  assert.equal(readyOf(t.api.state.node)?.reason, "TargetUnreadable");
+  Object.assign(t.host.fs, { readFile });
+  await t.clock.advance(30_000);
+  assert.equal(readyOf(t.api.state.node)?.status, "True");
+  t.stop.abort();
+  await t.clock.advance(30_000);
+  assert.equal(await running, "stopped");
+});
+
 test("a target that is this machine ends with the sentence", async () => {
   const t = start({ local: true });
   t.host.program("sh", () => 101);

@@ -62,8 +62,9 @@
 {{- define "graftlet.kubeletConfiguration" -}}
 {{- $release := .root.Release -}}
 {{- $node := .node -}}
+{{/* The signer of serving certificates serves nodes alone: an account shows a certificate that it has signed itself. */}}
 {{/* A provider that no cloud controller knows: none deletes the Node for not finding a machine of it. */}}
-{{- $kubelet := dict "providerID" (printf "graftlet://%s/%s/%s" $release.Namespace $release.Name $node.name) "serverTLSBootstrap" true -}}
+{{- $kubelet := dict "providerID" (printf "graftlet://%s/%s/%s" $release.Namespace $release.Name $node.name) "serverTLSBootstrap" (ne ($node.identity | default "node") "serviceAccount") -}}
 {{- $reserved := dict -}}
 {{- range $resource, $amount := $node.reserved }}{{ $_ := set $reserved $resource (toJson $amount | trimAll "\"") }}{{ end -}}
 {{- if $reserved }}{{ $_ := set $kubelet "systemReserved" $reserved }}{{ end -}}
@@ -80,7 +81,7 @@
 {{- if ne $node.defaultTaint false -}}
 {{- $taints = append $taints (dict "key" "graftlet.dev/target" "value" $node.name "effect" "NoSchedule") -}}
 {{- end -}}
-{{- $config := ternary (include "graftlet.sshConfig" $node | fromJson) (get $node $provider | default dict) (eq $provider "ssh") -}}
+{{- $config := ternary (include "graftlet.sshConfig" $node | fromJson) (merge (dict "inPod" true) (get $node $provider | default dict)) (eq $provider "ssh") -}}
 {{- $entry := dict "name" $node.name "provider" $provider "port" .port -}}
 {{- if $config }}{{ $_ := set $entry "providerConfig" $config }}{{ end -}}
 {{- $_ := set $entry "labels" (merge dict ($node.labels | default dict) $labels) -}}
@@ -104,6 +105,8 @@ kubeletAddress: {{ .Values.kubeletAddress }}
 {{- if eq .Values.kubeletAddress "service" }}
 kubeletService: {{ include "graftlet.kubeletService" . }}
 {{- end }}
+healthzBindAddress: 0.0.0.0
+healthzPort: {{ include "graftlet.healthPort" . }}
 nodes:
 {{ toYaml $nodes | indent 2 }}
 {{- end -}}

@@ -72,7 +72,7 @@ capabilities: { drop: [ALL] }
 {{- range $index, $node := .Values.nodes -}}
 {{- if .local -}}
 {{- if not $paths -}}
-{{- $paths = list (dict "name" "run" "path" "/run" "propagation" "HostToContainer") (dict "name" "pod-logs" "path" "/var/log/pods" "propagation" "HostToContainer") (dict "name" "container-logs" "path" "/var/log/containers" "propagation" "HostToContainer") -}}
+{{- $paths = list (dict "name" "run" "path" "/run" "propagation" "HostToContainer") (dict "name" "pod-logs" "path" "/var/log/pods" "propagation" "HostToContainer") (dict "name" "container-logs" "path" "/var/log/containers" "propagation" "HostToContainer") (dict "name" "cgroups" "path" "/sys/fs/cgroup" "propagation" "HostToContainer") -}}
 {{- end -}}
 {{- $paths = append $paths (dict "name" (printf "root-%d" $index) "path" (printf "/var/lib/kubelet/%s" .name) "propagation" "Bidirectional") -}}
 {{- range $field := list "endpoint" "imageEndpoint" -}}

@@ -2,9 +2,12 @@ import type { ChildProcess } from "node:child_process";
 import { run, start } from "../../harness/processes.ts";
 import { waitFor } from "../../harness/wait.ts";
 
+/** What a user runs. */
+export type Program = "kubectl" | "curl" | "helm";
+
 /** How commands reach the cluster: what is shown is `kubectl …`, what runs is `argv("kubectl", …)`. */
 export interface Reach {
-  argv(program: "kubectl" | "curl", args: readonly string[]): readonly string[];
+  argv(program: Program, args: readonly string[]): readonly string[];
 }
 
 /** What a shown command printed. */
@@ -19,7 +22,7 @@ export interface Screen {
   note(text: string): void;
   /** Runs a command to its end with its output shown. Throws when it fails. `before` is shown before the command (`echo hi |`). */
   show(
-    program: "kubectl" | "curl",
+    program: Program,
     args: readonly string[],
     options?: { readonly stdin?: string; readonly before?: string },
   ): Promise<Shown>;
@@ -37,7 +40,7 @@ export function createScreen(reach: Reach): Screen {
     note: (text) => console.log(text),
     async show(program, args, { stdin = "", before } = {}) {
       prompt(program, args, before);
-      const done = await run(reach.argv(program, args), { stdin, timeoutMs: 180_000 });
+      const done = await run(reach.argv(program, args), { stdin, timeoutMs: 240_000 });
       const output = done.stdout + done.stderr;
       process.stdout.write(output.endsWith("\n") || output === "" ? output : `${output}\n`);
       if (done.code !== 0) throw new Error(`${program} ${args.join(" ")} ended with ${done.code}`);

@@ -11,17 +11,19 @@ const project = join(import.meta.dirname, "..", "..", "..");
 /** The npm that the build runs with; any that reads package-lock.json would do. */
 const npm = "npm@11.19.1";
 
-/** Archives of images' files, and what has to be in the environment of the one that builds. */
+/** Archives of images' files: what graftlet's image stands on, and what it is built in. */
 export interface GraftletBases {
   readonly base: string;
   readonly build: string;
-  /** `NAME=VALUE …` */
-  readonly buildEnvironment: string;
 }
+
+/** What has to be in the environment of the one that builds: `NAME=VALUE …`. */
+export const buildEnvironment =
+  "PATH=/usr/sbin:/usr/bin:/sbin:/bin npm_config_cache=/npm/cache npm_config_offline=true";
 
 /**
  * Makes the images that stand in for the Dockerfile's public ones where no registry is to be had, as tar archives of their files:
- * `base` of Debian's packages (what Node loads, and CA certificates), and `build` with Node, npm, a shell, and a cache that holds all that
+ * `base` of Debian's packages (what Node loads, nsenter, and CA certificates), and `build` with Node, npm, a shell, and a cache that holds all that
  * package-lock.json pins, so that the build needs no network. npm's registry is asked once per version.
  * @param folder for the archives, empty.
  */
@@ -29,6 +31,7 @@ export async function packGraftletBases(folder: string, tools: Tools): Promise<G
   const base = createRootFs(join(folder, "base"));
   await base.program(process.execPath);
   await must(["rm", join(base.folder, "usr/bin/node")]);
+  await base.program("/usr/bin/nsenter");
   base.directory("/tmp", 0o1777);
   base.file("/etc/passwd", "root:x:0:0:root:/root:/none\nnonroot:x:65532:65532:nonroot:/nonexistent:/none\n");
   base.file("/etc/group", "root:x:0:\nnonroot:x:65532:\n");
@@ -42,11 +45,7 @@ export async function packGraftletBases(folder: string, tools: Tools): Promise<G
   await fetchPackages(join(build.folder, "npm"), folder);
   build.file("/usr/bin/npm", '#!/bin/sh\nexec node /npm/package/bin/npm-cli.js "$@"\n', 0o755);
   await build.pack(join(folder, "build.tar"));
-  return {
-    base: join(folder, "base.tar"),
-    build: join(folder, "build.tar"),
-    buildEnvironment: "PATH=/usr/sbin:/usr/bin:/sbin:/bin npm_config_cache=/npm/cache npm_config_offline=true",
-  };
+  return { base: join(folder, "base.tar"), build: join(folder, "build.tar") };
 }
 
 function copyCertificates(root: string): void {

@@ -10,12 +10,13 @@ import { must } from "../../harness/processes.ts";
 
 const digestOf = (file: string): string => createHash("sha256").update(readFileSync(file)).digest("hex");
 
-/** Each of the ways by which kubectl reaches into the workload's pods, once. */
-export async function reachIn(cluster: Cluster): Promise<void> {
+/** Each of the ways by which kubectl reaches into the workload's pods, once. @param explain what is said when it does not. */
+export async function reachIn(cluster: Cluster, explain: () => Promise<string>): Promise<void> {
   const { mustKubectl } = cluster;
   // The API server may still hold a connection to the Pod before this one.
   await cluster.waitFor("logs", async () => (await mustKubectl(["logs", "job/greeter"])) === "hello from edge-1\n", {
     timeoutMs: 60_000,
+    explain,
   });
   assert.equal(
     await mustKubectl(["logs", "deployment/web", "--tail=-1"]).then((text) => text.split("\n")[0]),

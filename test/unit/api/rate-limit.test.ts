@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createBoundedMap } from "../../../src/api/bounded-map.ts";
+import { createBoundedMap } from "../../../src/lib/bounded-map.ts";
 import { createRateLimit } from "../../../src/api/rate-limit.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 

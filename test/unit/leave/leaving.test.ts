@@ -183,6 +183,14 @@ test("nodes leave in good order: cordoned, pods ended, graftlet ended, targets c
   ]);
 });
 
+test("no pods are deleted before all nodes are cordoned: they would move from one to the other", async () => {
+  const t = start([{ name: "web", node: "one", endsAfter: 1_000 }]);
+  t.fail.set("patch /api/v1/nodes/two", () => new CodedError("unavailable", "away"));
+  t.clock.after(10_000, () => t.fail.clear());
+  assert.deepEqual(await t.run(), []);
+  assert.deepEqual(t.done.slice(0, 3), ["cordon one", "cordon two", "delete web"]);
+});
+
 test("pods that come late are ended too; those that do not end in time are named and left to the cleaning", async () => {
   const t = start([
     { name: "web", node: "one", endsAfter: 10_000 },
@@ -221,7 +229,7 @@ test("while graftlet works on a target nothing is cleaned; it is tried until gra
   assert.equal(tries, 5);
   assert.deepEqual(
     t.said.filter((line) => line.includes("in use")),
-    ["node one: in use by another graftlet; stop graftlet of this node now, for up to 1m0s"],
+    ["node one: in use by another graftlet; stop graftlet of this node now: it is waited for, for 1m0s at most"],
   );
   assert.deepEqual(t.done, ["cordon one", "clean one", "delete node one"]);
 });
@@ -298,7 +306,7 @@ test("an API server that is away for a while is waited for, one that stays away 
   const t = start([]);
   const away = () => new CodedError("unavailable", "https://api:6443: connection refused");
   t.fail.set("list /api/v1/pods", away);
-  t.clock.after(20_000, () => void t.fail.clear());
+  t.clock.after(20_000, () => t.fail.clear());
   assert.deepEqual(await t.run({ nodes: ["one"] }), []);
   assert.deepEqual(
     t.said.filter((line) => line.startsWith("the API server")),

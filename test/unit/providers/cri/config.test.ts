@@ -10,6 +10,7 @@ test("without fields of its own the provider takes the kubelet's endpoints", () 
     runtimeSocket: socket,
     imageSocket: socket,
     sharing: "exclusive",
+    inPod: false,
   });
   assert.equal(
     readCriConfig({}, { ...defaults, imageServiceEndpoint: "unix:///run/images.sock" }).imageSocket,
@@ -27,8 +28,10 @@ test("the provider's own fields win", () => {
     runtimeSocket: "/a.sock",
     imageSocket: "/a.sock",
     sharing: "shared",
+    inPod: false,
   });
   assert.equal(readCriConfig({ ...config, imageEndpoint: "unix:/b.sock" }, defaults).imageSocket, "/b.sock");
+  assert.equal(readCriConfig({ inPod: true }, defaults).inPod, true);
 });
 
 const wrong: readonly (readonly [unknown, RegExp])[] = [
@@ -37,6 +40,7 @@ const wrong: readonly (readonly [unknown, RegExp])[] = [
   [{ endpoint: 3 }, /providerConfig\.endpoint is 3.*unix:\/\//],
   [{ endpoint: "unix://relative.sock" }, /providerConfig\.endpoint/],
   [{ imageEndpoint: "" }, /providerConfig\.imageEndpoint is ""/],
+  [{ inPod: "yes" }, /providerConfig\.inPod is "yes": write true where graftlet runs in a privileged Pod/],
   [{ sharing: "some" }, /providerConfig\.sharing is "some": write exclusive or shared/],
   [["endpoint"], /not a map of fields/],
 ];

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
+import type { Duplex } from "node:stream";
 import { test } from "node:test";
+import { setImmediate as turn } from "node:timers/promises";
 import { agreedVersion, ask, createDocker } from "../../../../providers/docker/client.ts";
 import { fakeClock } from "../../../fakes/clock.ts";
 import { fakeHost } from "../../../fakes/host.ts";
@@ -19,14 +21,21 @@ async function engineThat(answer: (path: string) => { readonly status: number; r
     const said = answer(path);
     if (said) response.writeHead(said.status, { "Content-Type": "application/json" }).end(JSON.stringify(said.body));
   });
+  const connections: Duplex[] = [];
   const docker = createDocker({ socket, host, requestTimeoutMs: 1_000, clock });
-  const listen = () => host.listen({ unix: socket }, (connection) => void server.emit("connection", connection));
-  return { clock, host, docker, asked, listen };
+  const listen = () =>
+    host.listen({ unix: socket }, (connection) => {
+      connections.push(connection);
+      server.emit("connection", connection);
+    });
+  return { clock, host, docker, asked, connections, listen };
 }
 
 const version = { status: 200, body: { ApiVersion: "1.43", MinAPIVersion: "1.12", Version: "24.0.5" } };
 const list = (docker: Awaited<ReturnType<typeof engineThat>>["docker"], signal = never) =>
   docker.call((engine, abortSignal) => ask(engine, { path: "/containers/json", signal: abortSignal }), signal);
+const start = (docker: Awaited<ReturnType<typeof engineThat>>["docker"]) =>
+  docker.call((engine, signal) => ask(engine, { method: "POST", path: "/containers/c/start", signal }), never);
 
 test("the version is agreed on once and then used", async () => {
   const { docker, asked, listen } = await engineThat((path) =>
@@ -99,4 +108,45 @@ test("a daemon that does not answer costs the deadline, and no more than the cal
   const late = assert.rejects(list(docker), { code: "deadline_exceeded" });
   await clock.advance(1_000);
   await late;
+});
+
+const answers = (path: string) => (path === "/version" ? version : { status: 200, body: [] });
+
+test("a connection is kept for the next question, and for no longer than a while", async () => {
+  const { clock, docker, connections, listen } = await engineThat(answers);
+  await using _listener = await listen();
+  for (let time = 0; time < 3; time++) await list(docker);
+  assert.equal(connections.length, 1);
+  await Promise.all([list(docker), list(docker)]);
+  assert.equal(connections.length, 2, "two at once need two");
+  await clock.advance(60_000);
+  await turn();
+  await list(docker);
+  assert.equal(connections.length, 3);
+  docker.close();
+});
+
+test("a connection that the daemon has closed is not used again", async () => {
+  const { docker, connections, listen } = await engineThat(answers);
+  await using _listener = await listen();
+  await list(docker);
+  connections[0]?.end();
+  await turn();
+  await start(docker);
+  assert.equal(connections.length, 2);
+  docker.close();
+});
+
+test("a question whose connection breaks off is asked once more, a change is not made twice", async () => {
+  const { docker, asked, connections, listen } = await engineThat((path) => {
+    if (path !== "/version") connections.at(-1)?.destroy();
+    return answers(path);
+  });
+  await using _listener = await listen();
+  await assert.rejects(list(docker), { code: "unavailable" });
+  assert.deepEqual(asked, ["/version", "/v1.43/containers/json", "/v1.43/containers/json"]);
+  asked.length = 0;
+  await assert.rejects(start(docker), { code: "unavailable" });
+  assert.deepEqual(asked, ["/version", "/v1.43/containers/c/start"]);
+  docker.close();
 });

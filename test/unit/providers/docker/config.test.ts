@@ -7,6 +7,7 @@ test("without settings: Docker's own socket, a network of the node's name", () =
     socket: "/var/run/docker.sock",
     network: "graftlet-edge-1",
     sandboxImage: "registry.k8s.io/pause:3.10.2",
+    inPod: false,
   });
 });
 
@@ -18,10 +19,17 @@ test("every field is taken as it is given", () => {
         network: "pods_1",
         podCIDR: "10.9.0.0/16",
         sandboxImage: "local/pause@sha256:ab",
+        inPod: true,
       },
       "n",
     ),
-    { socket: "/run/d.sock", network: "pods_1", podCIDR: "10.9.0.0/16", sandboxImage: "local/pause@sha256:ab" },
+    {
+      socket: "/run/d.sock",
+      network: "pods_1",
+      podCIDR: "10.9.0.0/16",
+      sandboxImage: "local/pause@sha256:ab",
+      inPod: true,
+    },
   );
 });
 

@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { ContainerInspectInfo } from "dockerode";
 import { createDocker } from "../../../../providers/docker/client.ts";
 import { dockerContainers } from "../../../../providers/docker/containers.ts";
+import { noteSandbox } from "../../../../providers/docker/memory.ts";
 import { containerType, logPathLabel, sandboxType } from "../../../../providers/docker/names.ts";
 import { ContainerFilter, ContainerState, CreateContainerRequest } from "../../../../src/gen/cri.ts";
 import { type EngineAnswer, type EngineCall, fakeEngine } from "./engine.ts";
@@ -34,6 +36,11 @@ function engineWith(
     if (call.method === "GET") return { status: 404, body: { message: `no such ${call.path}` } };
     return changes(call, changed++);
   });
+}
+
+/** What the Engine API says of the sandbox. */
+function sandboxBox(state: typeof createdState): ContainerInspectInfo {
+  return inspection("box", sandboxType, state) as unknown as ContainerInspectInfo;
 }
 
 function request(config: object = {}) {
@@ -87,6 +94,44 @@ test("the log's path leads to Docker's file before the container starts, also ov
   ]);
   await dockerContainers(engine.parts).createContainer(request(), signal());
   assert.equal(await host.fs.readlink(logLink), logFile);
+});
+
+test("in a sandbox that has been seen, a container is made and started by a question each, its log linked", async () => {
+  await using engine = await engineWith(createdState, (call) =>
+    call.path.endsWith("/start") ? { status: 204 } : created(),
+  );
+  const { host, memory } = engine.parts;
+  noteSandbox(memory, sandboxBox(runningState));
+  const containers = dockerContainers(engine.parts);
+  await containers.createContainer(request(), signal());
+  await containers.startContainer(id, signal());
+  assert.deepEqual(
+    engine.calls.map(({ path }) => path).sort(),
+    [
+      `/containers/${id}/start`,
+      "/containers/box/json",
+      "/containers/create",
+      "/images/docker.io/library/sha256:1/json",
+    ].sort(),
+  );
+  assert.equal(engine.calls.at(-1)?.path, `/containers/${id}/start`);
+  assert.equal(await host.fs.readlink(logLink), logFile);
+  await containers.startContainer(id, signal());
+  assert.equal(engine.calls.at(-2)?.path, `/containers/${id}/json`, "asked whether it has started, from then on");
+});
+
+test("what was made in a sandbox that has ended meanwhile is removed", async () => {
+  await using engine = await fakeEngine(({ method, path }) => {
+    if (path === "/containers/box/json") return { status: 200, body: sandboxBox(exitedState) };
+    return method === "POST" ? created() : { status: method === "DELETE" ? 204 : 404 };
+  });
+  noteSandbox(engine.parts.memory, sandboxBox(runningState));
+  await assert.rejects(dockerContainers(engine.parts).createContainer(request(), signal()), {
+    code: "failed_precondition",
+    message: "sandbox box does not run: no container can join it",
+  });
+  const removed = engine.calls.filter(({ method }) => method === "DELETE").map(({ path }) => path);
+  assert.deepEqual(removed, [`/containers/${id}`]);
 });
 
 test("a mount source that is missing becomes a directory, and the create is tried again", async () => {

@@ -1,5 +1,6 @@
 import { type IncomingMessage, createServer } from "node:http";
 import { createDocker } from "../../../../providers/docker/client.ts";
+import { createMemory } from "../../../../providers/docker/memory.ts";
 import type { DockerParts } from "../../../../providers/docker/parts.ts";
 import { createLogger } from "../../../../src/lib/log.ts";
 import { fakeClock } from "../../../fakes/clock.ts";
@@ -51,12 +52,13 @@ export async function fakeEngine(answer: (call: EngineCall) => EngineAnswer): Pr
     calls,
     parts: {
       docker,
-      config: { socket, network: "graftlet-n1", sandboxImage: "pause:1" },
+      config: { socket, network: "graftlet-n1", sandboxImage: "pause:1", inPod: false },
       nodeName: "n1",
       containerLogs: { maxSizeBytes: 10 * 1024 * 1024, maxFiles: 5 },
       host,
       clock,
       log: createLogger(0, { write: () => undefined }),
+      memory: createMemory(),
     },
     async [Symbol.asyncDispose]() {
       docker.close();

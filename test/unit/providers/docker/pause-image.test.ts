@@ -32,7 +32,7 @@ async function engineWith({
     return response.end('{"status":"done"}\n');
   };
   const engine = await rawEngine((call) => void answer(call), "registry.example/pause:3");
-  return { engine, present, asked, ensure: createSandboxImage(engine.parts) };
+  return { engine, present, asked, ...createSandboxImage(engine.parts) };
 }
 
 test("the configured image is taken where it is, else pulled, once for all who wait", async () => {
@@ -45,6 +45,22 @@ test("the configured image is taken where it is, else pulled, once for all who w
   const names = await Promise.all([pulled.ensure(signal), pulled.ensure(signal)]);
   assert.deepEqual(names, ["registry.example/pause:3", "registry.example/pause:3"]);
   assert.deepEqual(pulled.asked, ["pull registry.example/pause:3"]);
+});
+
+test("the configured image is looked for once, until it is said to be missing", async () => {
+  const { engine, present, asked, ensure, verify } = await engineWith({
+    images: ["registry.example/pause:3"],
+    pullable: ["registry.example/pause:3"],
+  });
+  await using _ = engine;
+  await ensure(signal);
+  assert.equal(await verify(signal), true);
+  present.clear();
+  await ensure(signal);
+  assert.deepEqual(asked, [], "not looked for");
+  assert.equal(await verify(signal), false);
+  await ensure(signal);
+  assert.deepEqual(asked, ["pull registry.example/pause:3"]);
 });
 
 test("where it cannot be pulled one is made, under a name of its own, said once; nobody waits for the registry again", async () => {
@@ -77,7 +93,7 @@ test("a pod that stops waiting is let go", async () => {
     response.end('{"message":"no such image"}');
   });
   const stop = new AbortController();
-  const waiting = createSandboxImage(engine.parts)(stop.signal);
+  const waiting = createSandboxImage(engine.parts).ensure(stop.signal);
   await new Promise(setImmediate);
   stop.abort();
   await assert.rejects(waiting, { code: "cancelled" });

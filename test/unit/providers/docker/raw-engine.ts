@@ -1,5 +1,6 @@
 import { type IncomingMessage, type ServerResponse, createServer } from "node:http";
 import { createDocker } from "../../../../providers/docker/client.ts";
+import { createMemory } from "../../../../providers/docker/memory.ts";
 import type { DockerParts } from "../../../../providers/docker/parts.ts";
 import { createLogger } from "../../../../src/lib/log.ts";
 import { type FakeClock, fakeClock } from "../../../fakes/clock.ts";
@@ -47,12 +48,13 @@ export async function rawEngine(answer: (call: RawCall) => void, sandboxImage = 
     lines,
     parts: {
       docker,
-      config: { socket, network: "graftlet-n1", sandboxImage },
+      config: { socket, network: "graftlet-n1", sandboxImage, inPod: false },
       nodeName: "n1",
       containerLogs: { maxSizeBytes: 10 * 1024 * 1024, maxFiles: 5 },
       host,
       clock,
       log: createLogger(9, { write: (line: string) => void lines.push(line) }),
+      memory: createMemory(),
     },
     async [Symbol.asyncDispose]() {
       docker.close();

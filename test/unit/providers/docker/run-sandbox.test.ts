@@ -48,7 +48,7 @@ async function daemonWith(refuse: (network: string) => { status: number; message
     parts: engine.parts,
     network: createPodNetwork(engine.parts),
     capabilities: createCapabilities(engine.parts),
-    sandboxImage: async () => "pause:1",
+    sandboxImage: { ensure: async () => "pause:1", verify: async () => true },
   };
   return { engine, deps, networks, sandboxes };
 }
@@ -80,6 +80,27 @@ test("a network that is gone is made again, and the sandbox with it", async () =
   assert.equal(await runSandbox(deps, request, signal()), name);
   assert.equal(networks.length, 1);
   assert.notEqual(networks[0], first);
+});
+
+test("an image that is gone is looked for again, and the sandbox made of what there is then", async () => {
+  let there = true;
+  let looked = 0;
+  const { engine, deps, sandboxes } = await daemonWith(() =>
+    there ? undefined : { status: 404, message: "no such image" },
+  );
+  await using _ = engine;
+  const sandboxImage = {
+    async ensure() {
+      looked += 1;
+      if (looked === 2) there = true;
+      return `pause:${looked}`;
+    },
+    verify: async () => there,
+  };
+  await runSandbox(deps, request, signal());
+  there = false;
+  assert.equal(await runSandbox({ ...deps, sandboxImage }, request, signal()), name);
+  assert.match(sandboxes.get(name) ?? "", /"Image":"pause:2"/);
 });
 
 test("what else is not found is the caller's, once", async () => {

@@ -13,7 +13,7 @@ const containerd = "/run/containerd/containerd.sock";
 const docker = "/var/run/docker.sock";
 
 /** A target with a socket that nobody serves any more where containerd would be, and a Docker Engine unless `engine` is false. */
-async function target({ engine = true, reached = async () => undefined as unknown } = {}) {
+async function target({ engine = true, reached = () => Promise.resolve() } = {}) {
   const clock = fakeClock();
   const host = fakeHost({ clock });
   for (const path of ["/run/containerd", "/var/run"])

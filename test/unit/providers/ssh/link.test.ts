@@ -281,3 +281,21 @@ test("delays: what only a person can mend is tried rarely", () => {
     [30_000, 300_000],
   );
 });
+
+test("failed by hand it is down for that reason, its connections are closed, and it is made anew", async () => {
+  const { link, attempts, connect, clock } = target();
+  const first = link.connection();
+  await clock.advance(0);
+  const { connection } = connect();
+  await first;
+  link.fail(down("LoginShellHangs"));
+  const state = link.state();
+  assert.deepEqual([state.is, connection.lost.aborted], ["down", true]);
+  assert.equal(state.is === "down" && state.why.reason, "LoginShellHangs");
+  await clock.advance(2_000);
+  assert.equal(attempts.length, 2);
+  connect();
+  await clock.advance(0);
+  assert.equal(link.state().is, "up");
+  await link[Symbol.asyncDispose]();
+});

@@ -1,0 +1,69 @@
+import { Agent, type ClientRequest } from "node:http";
+import { type Duplex, PassThrough } from "node:stream";
+import { inspect } from "node:util";
+import type { Clock, Timer } from "../../src/lib/clock.ts";
+import { messageOf } from "../../src/lib/errors.ts";
+import type { Host } from "../../src/seams/host.ts";
+
+export interface DialAgentOptions {
+  readonly host: Pick<Host, "dial">;
+  /** Absolute path of the daemon's socket on the target. */
+  readonly socket: string;
+  readonly clock: Clock;
+}
+
+/** A look at a pod asks some four questions at once, and looks at several pods go on side by side. */
+const mostIdle = 12;
+/** So many are kept from one relist to the next, milliseconds; more than that while pods come and go: where sshd forwards nothing
+ *  each takes one of the target's few sessions. */
+const steady = 4;
+const steadyMs = 40_000;
+const burstMs = 10_000;
+
+/** Opens connections from the target. One whose answer has been read is kept for a while for the next question: where the target
+ *  is far away opening one costs a round trip. One that the daemon closes meanwhile, as it does when it ends, is dropped. */
+export class DialAgent extends Agent {
+  readonly #options: DialAgentOptions;
+  /** How each idle connection is taken into use. */
+  readonly #idle = new WeakMap<Duplex, () => void>();
+  constructor(options: DialAgentOptions) {
+    super({ keepAlive: true, maxFreeSockets: mostIdle });
+    this.#options = options;
+  }
+  /** docker-modem inspects every request for its debug output, whether it is wanted or not. */
+  [inspect.custom](): string {
+    return DialAgent.name;
+  }
+  override createConnection(_options: unknown, done?: Dialled): undefined {
+    void this.#dial(done ?? (() => {}));
+  }
+  override keepSocketAlive(connection: Duplex): boolean {
+    const drop = () => void connection.destroy();
+    const idle = Object.values(this.freeSockets).reduce((sum, sockets = []) => sum + sockets.length, 0);
+    const timer: Timer = this.#options.clock.after(idle < steady ? steadyMs : burstMs, drop);
+    const use = () => {
+      timer.cancel();
+      connection.off("end", drop).off("close", use);
+    };
+    connection.once("end", drop).once("close", use);
+    this.#idle.set(connection, use);
+    return true;
+  }
+  override reuseSocket(connection: Duplex, request: ClientRequest): void {
+    this.#idle.get(connection)?.();
+    super.reuseSocket(connection, request);
+  }
+  async #dial(done: Dialled): Promise<void> {
+    const { host, socket } = this.#options;
+    try {
+      const connection = await host.dial({ unix: socket });
+      // Node's agents hold the process with what they use again.
+      done(null, "ref" in connection ? connection : Object.assign(connection, { ref: () => connection }));
+    } catch (error) {
+      done(error instanceof Error ? error : new Error(messageOf(error)), new PassThrough());
+    }
+  }
+}
+
+/** Node's agents look at the connection only where there is no error. */
+type Dialled = (error: Error | null, connection: Duplex) => void;

@@ -1,0 +1,30 @@
+import { lstat } from "node:fs/promises";
+import { CodedError } from "../../src/lib/errors.ts";
+
+/** Makes of a command one that a privileged Pod runs on its machine: it finds the machine's programs and files, and what it mounts
+ *  is mounted there. The Pod has to be in the machine's process namespace.
+ *  @param pid of a process in the machine's mount namespace: 1 in a Pod.
+ *  @returns rejects with not_found where the machine has no such program.
+ *  @see https://man7.org/linux/man-pages/man1/nsenter.1.html */
+export function fromPod(pid: number): (argv: readonly string[]) => Promise<readonly string[]> {
+  return async (argv) => {
+    const [program] = argv;
+    if (program === undefined) return argv;
+    const folders = program.includes("/") ? [""] : (process.env["PATH"] ?? "").split(":").map((folder) => `${folder}/`);
+    const looks = folders.map((folder) => lstat(`/proc/${pid}/root${folder}${program}`));
+    if ((await Promise.allSettled(looks)).every(({ status }) => status === "rejected"))
+      throw new CodedError("not_found", `${program}: the machine has no such program`);
+    return ["nsenter", "--target", String(pid), "--mount", "--", ...argv];
+  };
+}
+
+/** `providerConfig.inPod` of the providers whose machine is graftlet's own.
+ *  @throws CodedError invalid_argument, a sentence that names the field and the remedy. */
+export function readInPod(value: unknown): boolean {
+  if (value === undefined) return false;
+  if (typeof value === "boolean") return value;
+  throw new CodedError(
+    "invalid_argument",
+    `providerConfig.inPod is ${JSON.stringify(value)}: write true where graftlet runs in a privileged Pod of the machine, or leave it out.`,
+  );
+}

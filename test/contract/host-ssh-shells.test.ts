@@ -1,0 +1,63 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { sshHost } from "../../providers/ssh/host.ts";
+import { systemClock } from "../../src/lib/clock.ts";
+import { createLogger } from "../../src/lib/log.ts";
+import { waitFor } from "../harness/wait.ts";
+import { sshBench } from "./ssh-bench.ts";
+import { allOf } from "./waiting.ts";
+
+const log = createLogger(0, { write: () => undefined });
+
+describe("login shells of all kinds over SSH", () => {
+  const { rig, hostOf, isUp } = sshBench("shells");
+
+  for (const shell of ["/bin/tcsh", "/usr/bin/fish"])
+    for (const user of ["helper", "plain"])
+      test(`${shell}, which is none of POSIX's, serves ${user} as well as any`, async () => {
+        await rig().mustInside(["usermod", "--shell", shell, user]);
+        await using undo = new AsyncDisposableStack();
+        undo.defer(async () => void (await rig().mustInside(["usermod", "--shell", "/bin/sh", user])));
+        await using host = hostOf({ user });
+        assert.equal((await host.run(["sh", "-c", "echo $0 'a  b'"])).stdout, "sh a  b\n");
+        assert.equal(
+          (await host.run(["cat"], { stdin: "$(echo no) `x` (y) {z} ; \\\n" })).stdout,
+          "$(echo no) `x` (y) {z} ; \\\n",
+        );
+        await using child = await host.spawn(["sh", "-c", "cat; exit 7"]);
+        child.stdin.end("to a command");
+        assert.deepEqual([await allOf(child.stdout), await child.exited], ["to a command", 7]);
+        const path = `/home/${user}/file`;
+        await host.fs.apply([{ do: "write", path, data: "written", mode: 0o600 }]);
+        assert.equal((await host.fs.readFile(path)).toString(), "written");
+        await host.fs.apply([{ do: "remove", path }]);
+        await host.fs.freeSpace("/");
+      });
+
+  test("one that begins to hang while the link stands: the link is down for that within two minutes, and up once it does not", async (t) => {
+    const clock = systemClock();
+    // What is looked at each minute is looked at each second.
+    const hasty = { ...clock, sleep: (ms: number, signal?: AbortSignal) => clock.sleep(Math.min(ms, 1000), signal) };
+    await using host = sshHost({ config: rig().config(), clock: hasty, log });
+    await host.run(["true"]);
+    await using stack = new AsyncDisposableStack();
+    stack.defer(async () => void (await rig().mustInside(["rm", "-f", "/root/.bashrc"])));
+    const began = performance.now();
+    await rig().mustInside(["sh", "-c", "echo sleep 600 > /root/.bashrc"]);
+    const state = await waitFor(
+      "the link to be down",
+      () => {
+        const now = host.link.state();
+        return now.is === "down" && now;
+      },
+      { timeoutMs: 120_000 },
+    );
+    t.diagnostic(`down after ${Math.round(performance.now() - began)} ms`);
+    assert.equal(state.why.reason, "LoginShellHangs");
+    assert.match(state.why.message, /^the login shell of root@127\.0\.0\.1:\d+ does not answer within 15 s: look at /);
+    await assert.rejects(host.fs.stat("/"), { code: "unavailable" });
+    await rig().mustInside(["rm", "/root/.bashrc"]);
+    await isUp(host);
+    assert.equal((await host.run(["echo", "again"])).stdout, "again\n");
+  });
+});

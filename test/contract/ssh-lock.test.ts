@@ -1,0 +1,67 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { LockTaken, acquireLocks } from "../../src/host/lock.ts";
+import { systemClock } from "../../src/lib/clock.ts";
+import { waitFor } from "../harness/wait.ts";
+import { sshBench } from "./ssh-bench.ts";
+
+const never = new AbortController().signal;
+const clock = systemClock();
+
+for (const programs of ["debian", "busybox"] as const)
+  describe(`locks on a target over SSH whose programs are ${programs}'s`, () => {
+    const { rig, hostOf } = sshBench(`lock-${programs}`, { programs });
+    /** A file and a directory on the target, to be locked. */
+    const places = async (name: string): Promise<readonly [file: string, directory: string]> => {
+      const [file, directory] = [`${rig().dir}/${name}.lock`, `${rig().dir}/${name}`];
+      await rig().mustInside(["sh", "-c", `touch ${file}; mkdir ${directory}`]);
+      return [file, directory];
+    };
+    const isTaken = (path: string) => (error: unknown) => {
+      assert.ok(error instanceof LockTaken, String(error));
+      assert.equal(error.path, path);
+      return true;
+    };
+
+    test("timeout and dd are those that are meant", async () => {
+      await using host = hostOf();
+      const { stdout } = await host.run(["sh", "-c", "for program in timeout dd; do $program --help 2>&1; done"]);
+      assert.equal(stdout.match(/^BusyBox v/gm)?.length ?? 0, programs === "busybox" ? 2 : 0, stdout);
+    });
+
+    test("one holds them, all or none; another is told which is taken, and has them once they are free", async () => {
+      await using host = hostOf();
+      await using other = hostOf();
+      const [file, directory] = await places("alone");
+      {
+        await using held = await acquireLocks(host, [{ path: file }], never);
+        await assert.rejects(acquireLocks(other, [{ path: directory }, { path: file }], never), isTaken(file));
+        assert.equal(held.isOver(), false);
+      }
+      await using _both = await acquireLocks(other, [{ path: directory }, { path: file }], never);
+      await assert.rejects(acquireLocks(host, [{ path: directory }], never), isTaken(directory));
+    });
+
+    test("those who share one hold it together, and nobody alone meanwhile", async () => {
+      await using host = hostOf();
+      await using other = hostOf();
+      const [, directory] = await places("shared");
+      await using _one = await acquireLocks(host, [{ path: directory, shared: true }], never);
+      await using _two = await acquireLocks(other, [{ path: directory, shared: true }], never);
+      await assert.rejects(acquireLocks(other, [{ path: directory }], never), isTaken(directory));
+    });
+
+    test("a holder that hears no sign gives them up, one that does keeps them", async () => {
+      await using host = hostOf();
+      await using other = hostOf();
+      const [file, directory] = await places("silent");
+      const silence = { clock, silenceSeconds: 3 };
+      await using heard = await acquireLocks(host, [{ path: directory }], never, { ...silence, everyMs: 500 });
+      await using unheard = await acquireLocks(host, [{ path: file }], never, { ...silence, everyMs: 600_000 });
+      await waitFor("it to be given up", () => unheard.isOver());
+      await using _free = await acquireLocks(other, [{ path: file }], never);
+      await waitFor("more silence than is borne", () => clock.sleep(6_000).then(() => true));
+      assert.equal(heard.isOver(), false);
+      await assert.rejects(acquireLocks(other, [{ path: directory }], never), isTaken(directory));
+    });
+  });

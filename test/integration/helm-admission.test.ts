@@ -1,0 +1,245 @@
+import assert from "node:assert/strict";
+import { X509Certificate } from "node:crypto";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { stringify } from "yaml";
+import { newKey, signingRequest } from "../../src/certificates/signing-request.ts";
+import type { CertificateSigningRequest } from "../../src/objects.ts";
+import { objectsIn } from "../harness/chart.ts";
+import { type Cluster, startCluster } from "../harness/cluster.ts";
+import { chart, findHelm, type Helm, helmOf } from "../harness/helm.ts";
+import { commonName, organization, organizationalUnit, pemOf, requestDer, utf8 } from "../harness/request-variants.ts";
+
+const namespace = "edge";
+const asNode = "kubernetes.io/kube-apiserver-client-kubelet";
+const serving = "kubernetes.io/kubelet-serving";
+const account = `system:serviceaccount:${namespace}:edge-graftlet`;
+
+const ssh = { host: "192.0.2.7", existingSecret: "edge-ssh" };
+/** So many that a policy which looks at each for too long would be stopped by the API server. */
+const many = Array.from({ length: 100 }, (_, index) => ({ name: `many-${index}-${"y".repeat(50)}`, ssh }));
+const values = {
+  nodes: [
+    { name: "edge-1", ssh },
+    { name: "edge-2.press", ssh, identity: "serviceAccount" },
+    ...many,
+    { name: `long-${"x".repeat(58)}`, ssh },
+  ],
+  onUninstall: "drain",
+};
+
+const nodes = [{ oid: organization, value: "system:nodes" }];
+const named = (name: string) => [{ oid: commonName, value: `system:node:${name}` }];
+const own = named("edge-1");
+
+describe("what the chart lets the account of a release do, on a real API server", { timeout: 600_000 }, () => {
+  let cluster: Cluster;
+  let helm: Helm;
+  let made = 0;
+
+  /** Asks for a certificate. @returns what the API server said: empty when it took the request. */
+  const ask = async (pem: string, { signerName = asNode, as = account } = {}): Promise<string> => {
+    const usage = signerName === serving ? "server auth" : "client auth";
+    const request = {
+      apiVersion: "certificates.k8s.io/v1",
+      kind: "CertificateSigningRequest",
+      metadata: { name: `try-${++made}` },
+      spec: { signerName, usages: ["digital signature", usage], request: Buffer.from(pem).toString("base64") },
+    };
+    const args = ["create", "--filename=-", ...(as === "" ? [] : [`--as=${as}`])];
+    const { code, stderr } = await cluster.kubectl(args, { stdin: JSON.stringify(request) });
+    const there = await cluster.get<CertificateSigningRequest>("csr", `try-${made}`);
+    assert.equal(code === 0, there !== undefined);
+    return stderr;
+  };
+  const issued = async () => {
+    const request = await cluster.waitFor("the certificate", async () => {
+      const now = await cluster.get<CertificateSigningRequest>("csr", `try-${made}`);
+      return now?.status?.certificate ? now : undefined;
+    });
+    return new X509Certificate(Buffer.from(request.status?.certificate ?? "", "base64")).subject;
+  };
+  const as = (user: string, ...args: readonly string[]) => cluster.kubectl([...args, `--as=${user}`]);
+  const pod = (name: string, nodeName: string) => ({
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: { name, namespace },
+    spec: { nodeName, containers: [{ name: "c", image: "example/c" }] },
+  });
+
+  before(async () => {
+    cluster = await startCluster({ name: "helm-admission", provider: "cri" });
+    helm = helmOf(cluster, await findHelm());
+    const file = join(cluster.layout.dir, "values.yaml");
+    writeFileSync(file, stringify(values));
+    await helm.mustHelm(["install", "edge", chart, "--namespace", namespace, "--create-namespace", "--values", file]);
+    // A policy takes a moment to be known to the API server.
+    const pem = pemOf(requestDer([nodes, named("stranger")]));
+    await cluster.waitFor("the policy", async () => /ValidatingAdmissionPolicy/.test(await ask(pem)));
+  });
+  after(async () => {
+    await cluster?.[Symbol.asyncDispose]();
+  });
+
+  test("the API server finds nothing wrong with the policies", async () => {
+    const { items } = JSON.parse(
+      await cluster.mustKubectl(["get", "validatingadmissionpolicies", "--output=json"]),
+    ) as { items: { status?: { typeChecking?: { expressionWarnings?: unknown } } }[] };
+    assert.deepEqual(
+      items.map(({ status }) => status?.typeChecking?.expressionWarnings),
+      [undefined, undefined, undefined],
+    );
+  });
+
+  test("graftlet's own requests for its nodes pass, and are approved", async () => {
+    const key = await newKey();
+    for (const name of ["edge-1", many[99]?.name ?? "", values.nodes.at(-1)?.name ?? ""]) {
+      const subject = { commonName: `system:node:${name}`, organization: "system:nodes", names: [] };
+      assert.equal(await ask(await signingRequest(subject, key)), "");
+      assert.equal(await issued(), `O=system:nodes\nCN=system:node:${name}`);
+    }
+  });
+
+  test("so do the forms of the same that other keys and lines give", async () => {
+    assert.equal(await ask(pemOf(requestDer([nodes, own]))), "");
+    assert.equal(await ask(pemOf(requestDer([nodes, own], { key: "rsa" }))), "");
+    assert.equal(await ask(pemOf(requestDer([nodes, own]), 76)), "");
+  });
+
+  test("another node's name, and whatever is not exactly the subject, does not", async () => {
+    const stranger = named("stranger");
+    const unit = [{ oid: organizationalUnit, value: "x" }];
+    const masters = [{ oid: organization, value: "system:masters" }];
+    const subjects = {
+      "another node": [nodes, stranger],
+      "a name that begins alike": [nodes, named("edge-11")],
+      "a name that ends alike": [nodes, named("edge-")],
+      "another of the same length": [nodes, named("edge-3")],
+      "the identity of a node that has none of its own": [nodes, named("edge-2.press")],
+      "an administrator": [masters, own],
+      "another order": [own, nodes],
+      "a part more behind": [nodes, own, unit],
+      "a part more before": [unit, nodes, own],
+      "a second name": [nodes, own, stranger],
+      "a second group": [nodes, masters, own],
+      "two groups in one set": [[...nodes, ...masters], own],
+      "no group": [own],
+      "no name": [nodes],
+      nothing: [],
+      "another kind of text": [nodes, [{ ...own[0], oid: commonName, value: "system:node:edge-1", tag: utf8 }]],
+      "a name of 128 bytes and more": [nodes, named("x".repeat(120))],
+    };
+    for (const [what, subject] of Object.entries(subjects))
+      assert.match(await ask(pemOf(requestDer(subject))), /of its own nodes alone/, what);
+    for (const key of ["rsa", "ed25519"] as const)
+      assert.match(await ask(pemOf(requestDer([nodes, stranger], { key }))), /of its own nodes alone/, key);
+  });
+
+  test("nor does a request that hides another", async () => {
+    const good = requestDer([nodes, own]);
+    const bad = requestDer([nodes, named("stranger")]);
+    const broken = good.subarray(0, good.length - 9);
+    const begin = "-----BEGIN CERTIFICATE REQUEST-----\n";
+    const texts = {
+      "a text before": `x\n${pemOf(bad)}`,
+      "a text after": `${pemOf(good)}x\n`,
+      "two blocks": pemOf(good) + pemOf(bad),
+      "the other two": pemOf(bad) + pemOf(good),
+      "a broken block first": pemOf(broken) + pemOf(bad),
+      "a block that PEM passes over first": pemOf(good).replace("=\n-", "\n-").replace(/.\n-/, "\n-") + pemOf(bad),
+      "a block that does not end": `${begin}${good.toString("base64")}\n${pemOf(bad)}`,
+      headers: pemOf(bad).replace(begin, `${begin}Name: ${good.toString("base64")}\n\n`),
+      "headers before the good": pemOf(good).replace(begin, `${begin}a: b\n\n`),
+      "another type": pemOf(good).replaceAll("CERTIFICATE REQUEST", "NEW CERTIFICATE REQUEST"),
+      "spaces before the lines": pemOf(bad).replaceAll("\n", "\n "),
+      "a good beginning in a longer version": pemOf(
+        requestDer([nodes, named("stranger")], { version: [...good.subarray(10, 60)] }),
+      ),
+      "more than any request": pemOf(Buffer.concat([good, Buffer.alloc(4096)])),
+      nothing: begin,
+    };
+    for (const [what, text] of Object.entries(texts)) {
+      const said = await ask(text);
+      assert.match(said, /no single PEM block|of its own nodes alone|index out of bounds|is invalid/, what);
+      assert.doesNotMatch(said, /^$/, what);
+    }
+    assert.match(await ask(texts["two blocks"]), /no single PEM block/);
+    assert.match(await ask(texts["a block that PEM passes over first"]), /no single PEM block/);
+  });
+
+  test("another signer is refused; serving certificates are for nodes that have the account's identity", async () => {
+    const pem = pemOf(requestDer([nodes, own]));
+    const client = { signerName: "kubernetes.io/kube-apiserver-client" };
+    assert.match(await ask(pem, client), /asks for certificates of the signers/);
+    assert.match(await ask(pem, { signerName: "example.com/own" }), /asks for certificates of the signers/);
+    assert.match(await ask(pem, { signerName: serving }), /of its own nodes alone/);
+    assert.equal(await ask(pemOf(requestDer([nodes, named("edge-2.press")])), { signerName: serving }), "");
+  });
+
+  test("other users are not concerned", async () => {
+    const pem = pemOf(requestDer([nodes, named("stranger")]));
+    assert.equal(await ask(pem, { as: "" }), "");
+    await cluster.mustKubectl(["create", "serviceaccount", "other", "--namespace", namespace]);
+    const other = `system:serviceaccount:${namespace}:other`;
+    const role = ["--clusterrole=system:node-bootstrapper", `--serviceaccount=${namespace}:other`];
+    await cluster.mustKubectl(["create", "clusterrolebinding", "other", ...role]);
+    assert.equal(await ask(pem, { as: other }), "");
+  });
+
+  test("identity: serviceAccount writes its own Node, Lease and pods, and no other's", async () => {
+    const node = (name: string) => JSON.stringify({ apiVersion: "v1", kind: "Node", metadata: { name } });
+    const lease = (name: string) =>
+      JSON.stringify({
+        apiVersion: "coordination.k8s.io/v1",
+        kind: "Lease",
+        metadata: { name, namespace: "kube-node-lease" },
+        spec: {},
+      });
+    for (const object of [node, lease]) {
+      const create = (name: string) =>
+        cluster.kubectl(["create", "--filename=-", `--as=${account}`], { stdin: object(name) });
+      assert.match((await create("stranger")).stderr, /Node and Lease of its own nodes alone/);
+      assert.match((await create("edge-1")).stderr, /Node and Lease of its own nodes alone/);
+      assert.equal((await create("edge-2.press")).stderr, "");
+    }
+    await cluster.mustKubectl(["create", "--filename=-"], { stdin: node("stranger") });
+    await cluster.apply([pod("mine", "edge-2.press"), pod("theirs", "stranger")]);
+    // kubectl looks before it patches.
+    await cluster.mustKubectl(["create", "clusterrole", "looks", "--verb=get", "--resource=pods/status"]);
+    const looker = `--serviceaccount=${namespace}:edge-graftlet`;
+    await cluster.mustKubectl(["create", "clusterrolebinding", "looks", "--clusterrole=looks", looker]);
+    const status = (name: string) =>
+      as(account, "patch", "pod", name, `-n=${namespace}`, "--subresource=status", '-p={"status":{"phase":"Running"}}');
+    assert.equal((await status("mine")).stderr, "");
+    assert.match((await status("theirs")).stderr, /of the pods of its own nodes alone/);
+    const remove = (user: string, name: string) =>
+      as(user, "delete", "pod", name, `-n=${namespace}`, "--grace-period=0", "--force");
+    assert.match((await remove(account, "theirs")).stderr, /of the pods of its own nodes alone/);
+    assert.doesNotMatch((await remove(account, "mine")).stderr, /forbidden/);
+    assert.match((await as(account, "create", "token", "default")).stderr, /tokens of pods alone/);
+  });
+
+  test("the account that drains deletes pods of the release's nodes alone", async () => {
+    const hooks = objectsIn(await helm.mustHelm(["get", "hooks", "edge", "--namespace", namespace]));
+    await cluster.apply(hooks.filter(({ metadata, kind }) => metadata.name.endsWith("leave") && kind !== "Job"));
+    await cluster.apply(pod("leaving", "edge-2.press"));
+    const leaving = `system:serviceaccount:${namespace}:edge-graftlet-leave`;
+    const remove = (name: string) => as(leaving, "delete", "pod", name, `-n=${namespace}`, "--wait=false");
+    assert.match((await remove("theirs")).stderr, /deletes pods of its nodes alone/);
+    assert.equal((await remove("leaving")).stderr, "");
+  });
+
+  test("uninstalled, nothing of the release is left", async () => {
+    await helm.mustHelm(["uninstall", "edge", "--namespace", namespace, "--no-hooks"]);
+    const names = await cluster.mustKubectl(["api-resources", "--verbs=list", "--output=name"]);
+    const kinds = names.split("\n").filter((name) => name !== "" && !/^(events|componentstatuses)/.test(name));
+    const left = await cluster.waitFor("the objects to be gone", async () => {
+      const args = ["--all-namespaces", "--ignore-not-found", "--selector=app.kubernetes.io/instance=edge"];
+      const { stdout } = await cluster.kubectl(["get", kinds.join(","), "--output=name", ...args]);
+      const others = stdout.split("\n").filter((name) => name !== "" && !name.endsWith("leave"));
+      return others.length === 0 ? { others } : undefined;
+    });
+    assert.deepEqual(left.others, []);
+  });
+});

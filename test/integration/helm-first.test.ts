@@ -1,0 +1,35 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { type HelmLab, release, startHelmLab } from "../harness/helm-lab.ts";
+import { inNamespace, type Release, releaseOf } from "./helm/release.ts";
+
+describe("helm install where graftlet runs the first node too, in the kubelet's place", { timeout: 1_800_000 }, () => {
+  let lab: HelmLab;
+  let edge: Release;
+
+  before(async () => {
+    lab = await startHelmLab("helm-first", { firstNode: "graftlet", say: (line) => console.error(line) });
+    edge = releaseOf(lab);
+  });
+  after(() => lab?.[Symbol.asyncDispose]());
+
+  test("graftlet runs graftlet's Pod, and through it the pods of the new node", async () => {
+    await edge.install();
+    await edge.approve();
+    await edge.runWorkload();
+    await edge.reachIn();
+    assert.match(await lab.mustHelm(["test", release.name, inNamespace, "--timeout=120s"]), /Phase:\s+Succeeded/);
+  });
+
+  test("a rollout goes unnoticed by the node's pods", () =>
+    edge.unnoticed(() =>
+      lab.cluster.mustKubectl(["rollout", "restart", `deployment/${release.name}-graftlet`, inNamespace]),
+    ));
+
+  test("uninstall with drain leaves nothing", async () => {
+    await lab.mustHelm(["upgrade", ...lab.told, "--set=onUninstall=drain", "--wait", "--timeout=120s"]);
+    await lab.mustHelm(["uninstall", release.name, inNamespace, "--timeout=180s"]);
+    await edge.isGone();
+    assert.equal(await edge.node(), undefined);
+  });
+});

@@ -1,0 +1,176 @@
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { stringify } from "yaml";
+import type { Node, Secret } from "../../src/objects.ts";
+import { nodeReady } from "../harness/agent.ts";
+import { createCgroup } from "../harness/cgroups.ts";
+import { apiServerUrl } from "../harness/control-plane.ts";
+import { type HelmLab, release, startHelmLab } from "../harness/helm-lab.ts";
+import { networkArgv } from "../harness/namespaces.ts";
+import { images } from "../harness/pods.ts";
+import { must, run } from "../harness/processes.ts";
+import { inNamespace, type Release, releaseOf } from "./helm/release.ts";
+import { deedsOf, type Right, rightsIn, unused } from "./helm/rights.ts";
+
+/** A second node on the same machine, which speaks as the account. */
+const accountNode = "edge-2";
+
+describe("the rights of a release", { timeout: 1_800_000 }, () => {
+  let lab: HelmLab;
+  let edge: Release;
+  let rights: readonly Right[];
+
+  before(async () => {
+    lab = await startHelmLab("helm-rights", { audited: true, say: (line) => console.error(line) });
+    edge = releaseOf(lab);
+    const { ssh, kubeletConfiguration: machine, layout } = lab.edge;
+    const cgroupRoot = `${layout.cgroup}/second`;
+    createCgroup({ ...layout, cgroup: cgroupRoot });
+    const own = { ...machine, cgroupRoot, podLogsDir: join(layout.dir, "second-logs") };
+    const second = {
+      name: accountNode,
+      identity: "serviceAccount",
+      ssh: { ...ssh, existingSecret: release.secret, rootDir: join(layout.dir, "second") },
+      kubeletConfiguration: own,
+    };
+    const { port } = ssh;
+    const first = { name: release.node, ssh: { port }, kubeletConfiguration: machine };
+    writeFileSync(
+      lab.values,
+      stringify({ onUninstall: "drain", rbac: { namespaces: ["default", release.namespace] }, nodes: [first, second] }),
+    );
+  });
+  after(() => lab?.[Symbol.asyncDispose]());
+
+  test("two nodes of one release, by their own certificate and by the account", async () => {
+    await edge.install();
+    await nodeReady(lab.cluster, accountNode);
+    const manifests = await Promise.all(
+      ["manifest", "hooks"].map((part) => lab.mustHelm(["get", part, release.name, inNamespace])),
+    );
+    rights = rightsIn(manifests.join("\n---\n"));
+    assert.ok(rights.length > 20, `${rights.length} rights`);
+    // Before its serving certificate is approved a node's logs cannot be read, and helm test says why.
+    const untested = await lab.helm(["test", release.name, inNamespace, "--logs", "--timeout=120s"]);
+    assert.match(untested.stdout + untested.stderr, /node edge-1: .*kubectl certificate approve/);
+    await edge.approve();
+    await edge.runWorkload();
+    await edge.reachIn();
+  });
+
+  test("by a node's certificate only secrets of the node's own pods are read", async () => {
+    await lab.cluster.apply([
+      ...["own", "foreign"].map((name) => ({
+        apiVersion: "v1",
+        kind: "Secret",
+        metadata: { name },
+        stringData: { key: name },
+      })),
+      user("reader", release.node, "own"),
+      user("elsewhere", lab.cluster.nodeName, "foreign"),
+    ]);
+    await lab.cluster.mustKubectl(["wait", "--for=condition=Ready", "pod/reader", "pod/elsewhere", "--timeout=55s"]);
+    const asNode = await kubectlByCertificate(lab, release.node);
+    assert.equal((await asNode(["get", "secret", "own", "--output=name"])).stdout, "secret/own\n");
+    const refused = await asNode(["get", "secret", "foreign"]);
+    assert.match(refused.stderr, /no relationship found between node 'edge-1' and this object/);
+  });
+
+  test("the account has no more than its nodes need", async () => {
+    const account = `--as=system:serviceaccount:${release.namespace}:${release.name}-graftlet`;
+    for (const asked of [
+      ["get", "nodes/node-1"],
+      ["get", "secrets", "--namespace=kube-system"],
+      ["create", "pods"],
+      ["delete", `node/${release.node}`],
+    ])
+      assert.equal((await lab.cluster.kubectl(["auth", "can-i", ...asked, account])).stdout, "no\n", asked.join(" "));
+  });
+
+  test("a tour of both nodes, their removal, and no rule of the chart is left unused", async () => {
+    await lab.mustHelm(["test", release.name, inNamespace, "--timeout=120s"]);
+    await lab.cluster.apply([user("of-account", accountNode, "own")]);
+    await lab.cluster.mustKubectl(["wait", "--for=condition=Ready", "pod/of-account", "--timeout=55s"]);
+    await lab.cluster.mustKubectl(["exec", "of-account", "--", "true"]);
+    await lab.cluster.mustKubectl(["delete", "pod", "of-account", "--timeout=55s"]);
+    assert.equal(await askByToken(lab, await edge.node(accountNode)), "403");
+    // A label of the node's own is put right by the next graftlet.
+    await lab.cluster.mustKubectl(["label", "node", accountNode, "kubernetes.io/arch-"]);
+    await lab.cluster.mustKubectl(["rollout", "restart", `deployment/${release.name}-graftlet`, inNamespace]);
+    await lab.cluster.waitFor(
+      "the node's label",
+      async () => (await edge.node(accountNode))?.metadata.labels?.["kubernetes.io/arch"],
+      { explain: edge.log },
+    );
+    // The cluster's approver asks by itself whether the account may have its request approved.
+    const approved = (await edge.requests()).find(({ spec }) => spec.signerName.endsWith("client-kubelet"));
+    assert.equal(approved?.status?.conditions?.[0]?.reason, "AutoApproved");
+    await lab.mustHelm(["uninstall", release.name, inNamespace, "--timeout=240s"]);
+    await edge.isGone();
+    assert.equal(await edge.node(accountNode), undefined);
+    const left = unused(rights, deedsOf(lab.cluster.layout));
+    assert.deepEqual(
+      left.filter((right) => !isElsewhere(right)),
+      [],
+    );
+  });
+});
+
+/** Rights whose use is no deed of the account's, or a matter of chance. */
+function isElsewhere({ account, verb, resource }: Right): boolean {
+  // The controller that approves asks for it, in a review.
+  if (resource === "certificatesigningrequests/nodeclient") return true;
+  // Only where a pod was replaced by one of its name while its status was on its way.
+  return account.endsWith("-graftlet") && resource === "pods" && verb === "get";
+}
+
+/** Asks a node's kubelet API for its pods with a token that may not. @returns the status code. */
+async function askByToken({ cluster }: HelmLab, node: Node | undefined): Promise<string> {
+  const token = (await cluster.mustKubectl(["create", "token", "default"])).trim();
+  const { addresses = [], daemonEndpoints } = node?.status ?? {};
+  const address = addresses.find(({ type }) => type === "InternalIP")?.address;
+  const asked = ["curl", "--silent", "--insecure", "--output", "/dev/null", "--write-out", "%{http_code}"];
+  const url = `https://${address}:${daemonEndpoints?.kubeletEndpoint?.Port}/pods`;
+  return must(networkArgv(cluster.layout, [...asked, "--header", `Authorization: Bearer ${token}`, url]));
+}
+
+/** A pod that is given a secret. */
+function user(name: string, nodeName: string, secretName: string): object {
+  return {
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: { name },
+    spec: {
+      nodeName,
+      terminationGracePeriodSeconds: 1,
+      tolerations: [{ operator: "Exists" }],
+      containers: [
+        {
+          name: "c",
+          image: images.busybox,
+          command: ["sleep", "infinity"],
+          volumeMounts: [{ name: "secret", mountPath: "/secret" }],
+        },
+      ],
+      volumes: [{ name: "secret", secret: { secretName } }],
+    },
+  };
+}
+
+/** kubectl with the client certificate that a node keeps in the release's Secret. */
+async function kubectlByCertificate({ cluster }: HelmLab, nodeName: string) {
+  const secret = await cluster.get<Secret>("secret", `${release.name}-graftlet-certificates`, release.namespace);
+  const pem = Buffer.from(secret?.data?.[`${nodeName}.kubelet-client.pem`] ?? "", "base64");
+  const file = join(cluster.layout.dir, `${nodeName}.pem`);
+  writeFileSync(file, pem, { mode: 0o600 });
+  const flags = [
+    `--server=${apiServerUrl}`,
+    `--certificate-authority=${join(cluster.layout.pki, "ca.crt")}`,
+    `--client-certificate=${file}`,
+    `--client-key=${file}`,
+  ];
+  return (args: readonly string[]) =>
+    run(networkArgv(cluster.layout, [cluster.tools.path("kubectl"), ...flags, ...args]));
+}
