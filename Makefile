@@ -84,7 +84,7 @@ integration: $(deps) packages cluster-tools ## features on a real cluster, with 
 	  done
 	  if [ $${#fitting[@]} -eq 0 ]; then echo "==> no integration tests$(if $(ONLY), of $(ONLY)) for provider $$provider"; continue; fi
 	  echo "==> integration tests$(if $(ONLY), of $(ONLY)), provider $$provider"
-	  GRAFTLET_TEST_PROVIDER=$$provider $(call tests,45) --test-concurrency=2 --test-timeout=900000 "$${fitting[@]}"
+	  GRAFTLET_TEST_PROVIDER=$$provider $(call tests,75) --test-concurrency=2 --test-timeout=900000 "$${fitting[@]}"
 	done
 
 .PHONY: api-versions

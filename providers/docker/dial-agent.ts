@@ -12,12 +12,12 @@ export interface DialAgentOptions {
   readonly clock: Clock;
 }
 
-/** A look at a pod asks some four questions at once, beside what its worker asks. */
-const mostIdle = 6;
-/** Longer than from one relist to the next, milliseconds. */
-const idleMs = 40_000;
+/** A look at a pod asks some four questions at once, and looks at several pods go on side by side. */
+const mostIdle = 12;
+/** Sooner than a node at rest asks how the daemon is, milliseconds: then none is held. */
+const idleMs = 4_000;
 
-/** Opens connections from the target. One whose answer has been read is kept for a while for the next question: where the target
+/** Opens connections from the target. One whose answer has been read is kept for a moment for the next question: where the target
  *  is far away opening one costs a round trip. One that the daemon closes meanwhile, as it does when it ends, is dropped. */
 export class DialAgent extends Agent {
   readonly #options: DialAgentOptions;

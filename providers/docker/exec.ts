@@ -12,12 +12,13 @@ const maxOutputBytes = 16 * 1024 * 1024;
 export function dockerExec(parts: DockerParts): Pick<Containers, "execSync"> {
   return {
     async execSync(containerId, argv, timeoutSeconds, signal) {
+      const wish = { containerId, argv, tty: false, stdin: false, stdout: true, stderr: true };
+      // A daemon that does not answer is not a command that runs over time.
+      const id = await createExec(parts, wish, signal);
       const until = timeoutSeconds > 0 ? parts.clock.within(timeoutSeconds * 1000, signal) : signal;
       const [stdout, stderr] = [new KeptOutput(maxOutputBytes), new KeptOutput(maxOutputBytes)];
       let running: ExecProcess | undefined;
       try {
-        const wish = { containerId, argv, tty: false, stdin: false, stdout: true, stderr: true };
-        const id = await createExec(parts, wish, until);
         running = await startExec(parts, { id, tty: false }, until);
         await running.output({ stdout, stderr }, until);
         const exitCode = await running.ended(until);

@@ -29,6 +29,8 @@ const type = reachableType;
 const everyMs = 5 * 60_000;
 /** While it fails it is tried again so soon that who mends it sees it. */
 const againMs = 15_000;
+/** While nothing is known, as before the Node is registered. */
+const unknownMs = 2_000;
 const answerMs = 30_000;
 
 /** Calls the kubelet API through the API server, at the start and every 5 minutes, and says why logs and exec would fail. */
@@ -57,13 +59,14 @@ export function createReachability(deps: ReachabilityDeps): Reachability {
           if (known.status !== "True") log.warn({ reason: known.reason }, known.message);
           deps.onChange();
         }
-        await clock.sleep(known?.status === "True" ? everyMs : againMs, signal).catch(() => {});
+        const pauseMs = known === undefined ? unknownMs : known.status === "True" ? everyMs : againMs;
+        await clock.sleep(pauseMs, signal).catch(() => {});
       }
     },
   };
 }
 
-/** What a failed call means, with the remedy; undefined when the API server itself was not reached. */
+/** What a failed call means, with the remedy; undefined when the API server itself was not reached, or has no such Node yet. */
 function unreachable(error: unknown, { nodeName, waiting }: ReachabilityDeps): ReachableVerdict | undefined {
   const request = waiting();
   const no = (reason: ReachableVerdict["reason"], message: string): ReachableVerdict => ({
@@ -82,6 +85,7 @@ function unreachable(error: unknown, { nodeName, waiting }: ReachabilityDeps): R
     if (hasCode(error, "unavailable")) return undefined;
     return no("NoAnswer", `the API server got no answer from the kubelet API (${text}), logs and exec fail: ${routes}`);
   }
+  if (error.reason === "NotFound") return undefined;
   if (error.status === 401)
     return no(
       "CallerUnknown",

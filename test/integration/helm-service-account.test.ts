@@ -2,17 +2,20 @@ import assert from "node:assert/strict";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
+import type { V1Pod } from "@kubernetes/client-node";
 import { parse, stringify } from "yaml";
 import type { CertificateSigningRequest, ConfigMap, Node, Pod } from "../../src/objects.ts";
 import { type Agent, kubeletConfiguration, nodeReady, startGraftletWith } from "../harness/agent.ts";
 import { certificatesIn } from "../harness/certificates.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
-import { chart, findHelm, helmOf } from "../harness/helm.ts";
+import { objectsIn, ofKind } from "../harness/chart.ts";
+import { chart, findHelm, type Helm, helmOf } from "../harness/helm.ts";
 import { addresses } from "../harness/namespaces.ts";
 import { images } from "../harness/pods.ts";
 
 const namespace = "edge";
 const account = `system:serviceaccount:${namespace}:edge-graftlet`;
+const apiServer = { KUBERNETES_SERVICE_HOST: addresses.node, KUBERNETES_SERVICE_PORT: "6443" };
 const mounted = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /** A pod that says what it was given, of all that a node has to read for it. */
@@ -44,6 +47,7 @@ const talker = (where: string) => [
 describe("identity: serviceAccount, with the rights of the chart and no others", { timeout: 600_000 }, () => {
   let cluster: Cluster;
   let agent: Agent;
+  let helm: Helm;
 
   /** The release's own configuration, but for the machine, which is the cluster's own. */
   const configuration = async () => {
@@ -64,9 +68,13 @@ describe("identity: serviceAccount, with the rights of the chart and no others",
     await cluster.mustKubectl(["create", "namespace", "other"]);
     const values = join(layout.dir, "values.yaml");
     const node = { name: "node-1", identity: "serviceAccount", ssh: { host: "192.0.2.7", existingSecret: "none" } };
-    writeFileSync(values, stringify({ nodes: [node], kubeletAddress: "podIP", rbac: { namespaces: ["default"] } }));
+    writeFileSync(
+      values,
+      stringify({ nodes: [node], kubeletAddress: "podIP", rbac: { namespaces: ["default", namespace] } }),
+    );
     const install = ["install", "edge", chart, `--namespace=${namespace}`, "--create-namespace", `--values=${values}`];
-    await helmOf(cluster, await findHelm()).mustHelm(install);
+    helm = helmOf(cluster, await findHelm());
+    await helm.mustHelm(install);
 
     const token = await cluster.mustKubectl(["create", "token", "edge-graftlet", "--namespace", namespace]);
     const ca = readFileSync(certificatesIn(layout.pki).ca.cert, "utf8");
@@ -77,13 +85,39 @@ describe("identity: serviceAccount, with the rights of the chart and no others",
     const certDir = join(layout.dir, "pod-pki");
     mkdirSync(certDir);
     const args = [`--nodes=${file}`, `--cert-dir=${certDir}`, `--root-dir=${layout.kubeletRoot}`];
-    const env = { KUBERNETES_SERVICE_HOST: addresses.node, KUBERNETES_SERVICE_PORT: "6443" };
-    agent = await startGraftletWith(cluster, "helm-account", args, env);
+    agent = await startGraftletWith(cluster, "helm-account", args, apiServer);
     await nodeReady(cluster, "node-1");
   });
   after(async () => {
     await agent?.[Symbol.asyncDispose]();
     await cluster?.[Symbol.asyncDispose]();
+  });
+
+  /** Runs what the Pod of `helm test` runs, with the account that it has there. */
+  const helmTest = async () => {
+    const hooks = objectsIn(await helm.mustHelm(["get", "hooks", "edge", "--namespace", namespace]));
+    await cluster.apply(hooks.filter(({ metadata, kind }) => metadata.name.endsWith("test") && kind !== "Pod"));
+    const [container] = ofKind<V1Pod>(hooks, "Pod")[0]?.spec?.containers ?? [];
+    const token = await cluster.mustKubectl(["create", "token", "edge-graftlet-test", "--namespace", namespace]);
+    const env = Object.fromEntries((container?.env ?? []).map(({ name, value }) => [name, value]));
+    const script =
+      'mount -t tmpfs tmpfs "$0"; printf %s "$TOKEN" > "$0/token"; printf %s "$CA" > "$0/ca.crt"; exec "$@"';
+    const [, ...flags] = container?.command ?? [];
+    const asPod = [mounted, process.execPath, ...flags, ...(container?.args ?? [])];
+    return cluster.runInside(["unshare", "--mount", "sh", "-c", script, ...asPod], {
+      env: { ...env, ...apiServer, TOKEN: token, CA: readFileSync(certificatesIn(cluster.layout.pki).ca.cert, "utf8") },
+      timeoutMs: 180_000,
+    });
+  };
+
+  test("helm test says why a log does not come back", async () => {
+    await cluster.waitFor("the node to know that it has no certificate", async () => {
+      const { conditions = [] } = (await cluster.get<Node>("node", "node-1"))?.status ?? {};
+      return conditions.some(({ reason }) => reason === "CertificateNotApproved");
+    });
+    const { code, stdout, stderr } = await helmTest();
+    assert.equal(code, 1, stderr);
+    assert.match(stdout, /^node node-1: the pod ran, but its log came back as 500 .*kubectl certificate approve /);
   });
 
   test("the node registers, and its serving certificate is the account's request", async () => {
@@ -98,6 +132,18 @@ describe("identity: serviceAccount, with the rights of the chart and no others",
     });
     assert.equal(request.spec.username, account);
     await cluster.mustKubectl(["certificate", "approve", request.metadata.name]);
+  });
+
+  test("helm test then reads it, and leaves no pod", async () => {
+    const said = await cluster.waitFor("the certificate to be served", async () => {
+      const { code, stdout } = await helmTest();
+      return code === 0 ? stdout : undefined;
+    });
+    assert.equal(said, "node node-1: a pod ran there, and its log came back\n");
+    await cluster.waitFor("the pod to be gone", async () => {
+      const left = await cluster.mustKubectl(["get", "pods", `-n=${namespace}`, "--output=name"]);
+      return !left.includes("test");
+    });
   });
 
   test("a pod of its namespaces has its Secret, its ConfigMap and a token; logs, exec and the end of it work", async () => {

@@ -83,7 +83,9 @@ describe("three targets in one process: containerd, Docker, and a machine over S
   test("each runs pods, and logs and exec come through each one's port", async () => {
     report("create to Ready", await timesToReady("first", names));
     for (const name of names) {
-      assert.equal(await cluster.mustKubectl(["logs", `first-${name}`]), `hello from first-${name}\n`);
+      // A container that runs may not yet have said it.
+      const said = () => cluster.mustKubectl(["logs", `first-${name}`]);
+      await cluster.waitFor("its word", async () => (await said()) === `hello from first-${name}\n`);
       assert.equal(await cluster.mustKubectl(["exec", `first-${name}`, "--", "hostname"]), `first-${name}\n`);
     }
     const versions = await cluster.mustKubectl([
@@ -115,7 +117,8 @@ describe("three targets in one process: containerd, Docker, and a machine over S
     }
     report("create to Ready on the others before", before);
     report("and while a runtime hangs", during);
-    for (const [index, ms] of during.entries()) assert.ok(ms < 2 * (before[index] ?? 0) + 1_000, `${ms} ms`);
+    // Whoever waits for a runtime that hangs waits for half a minute; a machine that does other things is late by less.
+    for (const [index, ms] of during.entries()) assert.ok(ms < 2 * (before[index] ?? 0) + 5_000, `${ms} ms`);
     await allReady(cluster, names, agent);
     await pods.ready("hangs");
   });

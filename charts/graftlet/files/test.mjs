@@ -62,7 +62,7 @@ async function tryNode(node, name) {
   if (log.status === 200 && log.text === `${says}\n`) return undefined;
   const { conditions } = JSON.parse(await read(`/nodes/${node}`)).status;
   const reachable = conditions.find(({ type }) => type === "KubeletReachable");
-  return `the pod ran, but its log came back as ${log.status} ${log.text}; ${reachable?.message ?? ""}`;
+  return `the pod ran, but its log came back as ${log.status} ${log.text.trim()}; ${reachable?.message ?? ""}`;
 }
 
 let failed = false;

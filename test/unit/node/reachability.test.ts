@@ -81,3 +81,20 @@ test("an API server that is away says nothing about the kubelet API", async () =
   assert.equal(at.reachability.verdict(), undefined);
   assert.deepEqual(at.changes, []);
 });
+
+test("a Node that is not there yet is no fault of the way to it, and is looked for again at once", async () => {
+  let there = false;
+  const notFound = apiError(
+    404,
+    JSON.stringify({ kind: "Status", reason: "NotFound", message: 'nodes "far" not found' }),
+  );
+  await using at = started(() => (there ? "ok" : refuse(notFound)()));
+  await at.clock.advance(0);
+  assert.equal(at.reachability.verdict(), undefined);
+  there = true;
+  await at.clock.advance(2_000);
+  assert.deepEqual(at.changes, ["KubeletAnswers"]);
+  await using wrong = started(refuse(apiError(404, "page not found")));
+  await wrong.clock.advance(0);
+  assert.equal(wrong.reachability.verdict()?.reason, "NoRoute");
+});

@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import type { Duplex } from "node:stream";
 import { setImmediate as turn } from "node:timers/promises";
 import { test } from "node:test";
+import { dockerExec } from "../../../../providers/docker/exec.ts";
 import { createExec, startExec } from "../../../../providers/docker/exec-process.ts";
-import { rawEngine } from "./raw-engine.ts";
+import { type RawCall, rawEngine } from "./raw-engine.ts";
 
 const wish = { containerId: "c", argv: ["true"], tty: false, stdin: false, stdout: true, stderr: true };
 
@@ -27,4 +28,16 @@ test("the end of a command that says nothing is seen, also when it has come befo
   await running.output({}, AbortSignal.timeout(3000));
   assert.equal(await running.ended(signal), 3);
   running.connection.destroy();
+});
+
+test("a daemon that does not answer is no command that runs over time", async () => {
+  const asked = Promise.withResolvers<RawCall>();
+  await using engine = await rawEngine(asked.resolve);
+  engine.parts.memory.containers.set("c", { imageRef: "busybox" });
+  const { signal } = new AbortController();
+  const outcome = assert.rejects(dockerExec(engine.parts).execSync("c", ["true"], 1, signal), { code: "unknown" });
+  const { response } = await asked.promise;
+  await engine.clock.advance(5_000);
+  response.writeHead(500).end('{"message":"it thaws"}');
+  await outcome;
 });
