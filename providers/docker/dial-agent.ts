@@ -14,13 +14,10 @@ export interface DialAgentOptions {
 
 /** A look at a pod asks some four questions at once, and looks at several pods go on side by side. */
 const mostIdle = 12;
-/** So many are kept from one relist to the next, milliseconds; more than that while pods come and go: where sshd forwards nothing
- *  each takes one of the target's few sessions. */
-const steady = 4;
-const steadyMs = 40_000;
-const burstMs = 10_000;
+/** Sooner than a node at rest asks how the daemon is, milliseconds: then none is held. */
+const idleMs = 4_000;
 
-/** Opens connections from the target. One whose answer has been read is kept for a while for the next question: where the target
+/** Opens connections from the target. One whose answer has been read is kept for a moment for the next question: where the target
  *  is far away opening one costs a round trip. One that the daemon closes meanwhile, as it does when it ends, is dropped. */
 export class DialAgent extends Agent {
   readonly #options: DialAgentOptions;
@@ -39,8 +36,7 @@ export class DialAgent extends Agent {
   }
   override keepSocketAlive(connection: Duplex): boolean {
     const drop = () => void connection.destroy();
-    const idle = Object.values(this.freeSockets).reduce((sum, sockets = []) => sum + sockets.length, 0);
-    const timer: Timer = this.#options.clock.after(idle < steady ? steadyMs : burstMs, drop);
+    const timer: Timer = this.#options.clock.after(idleMs, drop);
     const use = () => {
       timer.cancel();
       connection.off("end", drop).off("close", use);
