@@ -2,10 +2,11 @@ import type { Duplex } from "node:stream";
 import type { ClientChannel } from "ssh2";
 import type { Clock } from "../../src/lib/clock.ts";
 import { CodedError, abortError, hasCode, messageOf, throwIfAborted } from "../../src/lib/errors.ts";
+import { untilAborted } from "../../src/lib/service-group.ts";
 import type { Address, Host } from "../../src/seams/host.ts";
 import { brokenBy, channelStream } from "./channel-stream.ts";
 import { type Connection, channelRefusal, opened } from "./connection.ts";
-import { type Link, unlessAborted } from "./link.ts";
+import type { Link } from "./link.ts";
 import type { Privileges } from "./privileges.ts";
 import { connectionOf, relayCommand } from "./relay.ts";
 import { discard } from "./sessions.ts";
@@ -85,7 +86,7 @@ function openForward({ client, lost }: Connection, to: Address, signal: AbortSig
     if ("unix" in to) client.openssh_forwardOutStreamLocal(to.unix, done);
     else client.forwardOut("127.0.0.1", 0, to.host, to.port, done);
   });
-  return unlessAborted(unlessAborted(channel, lost), signal).catch((error: unknown) => {
+  return untilAborted(untilAborted(channel, lost), signal).catch((error: unknown) => {
     void channel.then(discard, () => undefined);
     throw error;
   });

@@ -1,6 +1,7 @@
 import type { Clock, Timer } from "../../src/lib/clock.ts";
-import { CodedError, abortError, throwIfAborted } from "../../src/lib/errors.ts";
+import { CodedError, throwIfAborted } from "../../src/lib/errors.ts";
 import type { Logger } from "../../src/lib/log.ts";
+import { untilAborted } from "../../src/lib/service-group.ts";
 import type { SshConfig } from "./config.ts";
 import { type Connection, nameOf, openConnection, wentSilent } from "./connection.ts";
 import { LinkError, type LinkState, retryDelay } from "./link-state.ts";
@@ -117,7 +118,7 @@ class SshLink implements Link {
     if (state.is === "closed") throw closedError();
     if (state.is === "down") throw unreachable(this.#config, state.why);
     const [first] = this.#live;
-    return state.is === "up" && first ? first : unlessAborted(this.#connect(), signal);
+    return state.is === "up" && first ? first : untilAborted(this.#connect(), signal);
   }
 
   async another(signal?: AbortSignal): Promise<Connection> {
@@ -125,7 +126,7 @@ class SshLink implements Link {
     this.#growing ??= this.#grow().finally(() => {
       this.#growing = undefined;
     });
-    return unlessAborted(this.#growing, signal);
+    return untilAborted(this.#growing, signal);
   }
 
   fail(why: LinkError): void {
@@ -275,14 +276,4 @@ function unreachable(config: SshConfig, why: LinkError): CodedError {
 
 function closedError(): CodedError {
   return new CodedError("unavailable", "the link to the target is closed");
-}
-
-/** Stops waiting when the signal aborts; the work goes on for those who wait still. */
-export function unlessAborted<T>(work: Promise<T>, signal?: AbortSignal): Promise<T> {
-  if (!signal) return work;
-  return new Promise((resolve, reject) => {
-    const onAbort = () => reject(abortError(signal));
-    signal.addEventListener("abort", onAbort, { once: true });
-    void work.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
-  });
 }

@@ -1,10 +1,11 @@
 import type { Clock } from "../../src/lib/clock.ts";
 import { CodedError, abortError, messageOf } from "../../src/lib/errors.ts";
+import { untilAborted } from "../../src/lib/service-group.ts";
 import type { MissingRights } from "../../src/seams/provider.ts";
 import type { SshConfig } from "./config.ts";
 import { type Connection, nameOf } from "./connection.ts";
 import { LinkError } from "./link-state.ts";
-import { type Link, unlessAborted } from "./link.ts";
+import type { Link } from "./link.ts";
 import { quote } from "./quote.ts";
 import { type Session, type Sessions, discard } from "./sessions.ts";
 import { startShell } from "./shell.ts";
@@ -96,7 +97,7 @@ export function createPrivileges({ config, link, sessions, clock }: PrivilegesOp
 async function endOf({ channel }: Session, stop: AbortSignal): Promise<void> {
   const closed = new Promise<void>((resolve) => void channel.once("close", () => resolve()));
   channel.end();
-  await unlessAborted(closed, stop).catch(() => undefined);
+  await untilAborted(closed, stop).catch(() => undefined);
 }
 
 /** What is wrong with a target whose login shell has not answered within `answerWithinMs`, and the remedy. */

@@ -1,6 +1,6 @@
 import type { Readable } from "node:stream";
 import { CodedError, abortError, hasCode, throwIfAborted } from "../../src/lib/errors.ts";
-import { unlessAborted } from "./link.ts";
+import { untilAborted } from "../../src/lib/service-group.ts";
 import type { Command, Ended } from "./command.ts";
 import { type SpawnerOptions, createSpawner } from "./spawn.ts";
 
@@ -17,7 +17,7 @@ export async function runAlone(
     const output = Promise.all([collect(child.stdout, limit), collect(child.stderr, limit)]);
     child.stdin.on("error", () => undefined);
     child.stdin.end(stdin);
-    const [code, [stdout, stderr]] = await Promise.all([child.exited, unlessAborted(output, stop)]);
+    const [code, [stdout, stderr]] = await Promise.all([child.exited, untilAborted(output, stop)]);
     throwIfAborted(stop);
     return { code, stdout, stderr };
   } catch (error) {

@@ -2,9 +2,10 @@ import type { ClientChannel } from "ssh2";
 import type { Clock } from "../../src/lib/clock.ts";
 import { CodedError, abortError, hasCode, throwIfAborted } from "../../src/lib/errors.ts";
 import type { Logger } from "../../src/lib/log.ts";
+import { untilAborted } from "../../src/lib/service-group.ts";
 import { type Connection, channelRefusal, opened } from "./connection.ts";
 import { LinkError } from "./link-state.ts";
-import { type Link, unlessAborted } from "./link.ts";
+import type { Link } from "./link.ts";
 
 /** A session channel, and the connection that it is on. It counts against that connection until it is closed. */
 export interface Session {
@@ -180,7 +181,7 @@ async function openChannel(
     else client.subsys(start.subsystem, done);
   });
   try {
-    return await unlessAborted(unlessAborted(channel, lost), signal);
+    return await untilAborted(untilAborted(channel, lost), signal);
   } catch (error) {
     void channel.then(discard, () => undefined);
     throw error;
@@ -222,7 +223,7 @@ async function turn(
   waiting.add(woken.resolve);
   const pause = until?.clock.sleep(until.pauseMs, over.signal).then(woken.resolve, () => undefined);
   try {
-    await unlessAborted(woken.promise, signal);
+    await untilAborted(woken.promise, signal);
   } finally {
     over.abort();
     waiting.delete(woken.resolve);

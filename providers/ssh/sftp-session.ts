@@ -1,8 +1,9 @@
 import type { Clock } from "../../src/lib/clock.ts";
 import { abortError, hasCode, throwIfAborted } from "../../src/lib/errors.ts";
+import { untilAborted } from "../../src/lib/service-group.ts";
 import type { Connection } from "./connection.ts";
 import { LinkError } from "./link-state.ts";
-import { type Link, unlessAborted } from "./link.ts";
+import type { Link } from "./link.ts";
 import type { Privileges } from "./privileges.ts";
 import { type Session, type SessionRequest, type Sessions, discard } from "./sessions.ts";
 import { type SftpClient, startSftp } from "./sftp-client.ts";
@@ -57,7 +58,7 @@ export function createSftpSession({ link, sessions, clock, privileges }: SftpSes
       if (known?.usable()) return counted(known, link);
       // Another caller may have replaced it meanwhile.
       const opening = opened !== undefined && opened !== before ? opened : keep(reopen());
-      return counted(await unlessAborted(opening, signal), link);
+      return counted(await untilAborted(opening, signal), link);
     },
   };
 }

@@ -1,5 +1,5 @@
 import { throwIfAborted } from "../../src/lib/errors.ts";
-import { unlessAborted } from "./link.ts";
+import { untilAborted } from "../../src/lib/service-group.ts";
 import type { Shell } from "./shell.ts";
 
 /** The most shells that are counted; whoever comes then waits. */
@@ -67,7 +67,7 @@ export function createShelf<T extends Kept>(start: () => Promise<T>): Shelf<T> {
     waiting.add(waiter);
     if (shells < mostShells) void grow(waiter);
     try {
-      return await unlessAborted(waiter.promise, signal);
+      return await untilAborted(waiter.promise, signal);
     } catch (error) {
       // What was given to one who no longer waits is the next one's.
       if (!waiting.delete(waiter)) void waiter.promise.then(giveBack, () => undefined);

@@ -3,9 +3,10 @@ import { constants } from "node:os";
 import type { Duplex } from "node:stream";
 import type { ClientChannel } from "ssh2";
 import { CodedError, throwIfAborted } from "../../src/lib/errors.ts";
+import { untilAborted } from "../../src/lib/service-group.ts";
 import type { HostProcess } from "../../src/seams/host.ts";
 import { brokenBy, channelStream, errorStream } from "./channel-stream.ts";
-import { type Link, unlessAborted } from "./link.ts";
+import type { Link } from "./link.ts";
 import type { ProcessGroups } from "./process-groups.ts";
 import { identify } from "./prelude.ts";
 import { quoteAll } from "./quote.ts";
@@ -105,7 +106,7 @@ function introduce(io: Duplex, argv: readonly string[], signal: AbortSignal): Pr
     if (pid === "absent") return undefined;
     return { pid: Number(pid), id: Number(group), startTicks };
   })();
-  return unlessAborted(work, signal);
+  return untilAborted(work, signal);
 }
 
 /** Words of the line that starts with the marker; what comes after it stays in the stream. */

@@ -44,12 +44,14 @@ export function onAbort(signal: AbortSignal, forget?: AbortSignal): Promise<void
   });
 }
 
-/** What the promise gives, or the signal's reason when that aborts first. */
-export function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  if (signal.aborted) return Promise.reject(abortError(signal));
+/** What the promise gives, or the signal's reason when that aborts first; an aborted one is not waited with. The work behind the
+ *  promise goes on, and nobody has to hear how it ends. */
+export function untilAborted<T>(promise: Promise<T>, signal?: AbortSignal): Promise<T> {
+  if (!signal) return promise;
   const { promise: either, resolve, reject } = Promise.withResolvers<T>();
   const aborted = () => reject(abortError(signal));
-  signal.addEventListener("abort", aborted, { once: true });
+  if (signal.aborted) aborted();
+  else signal.addEventListener("abort", aborted, { once: true });
   promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", aborted));
   return either;
 }

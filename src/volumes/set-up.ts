@@ -1,7 +1,7 @@
 import { type Backoff, createBackoff } from "../lib/backoff.ts";
 import { coalesce } from "../lib/coalesce.ts";
-import { CodedError, abortError, messageOf, throwIfAborted } from "../lib/errors.ts";
-import { onAbort } from "../lib/service-group.ts";
+import { CodedError, messageOf, throwIfAborted } from "../lib/errors.ts";
+import { untilAborted } from "../lib/service-group.ts";
 import { kernelHasNoswap } from "../host/mounts.ts";
 import type { Pod, Volume } from "../objects.ts";
 import { podReference } from "../pod/reference.ts";
@@ -74,7 +74,7 @@ export function createSetUp(given: VolumeDeps): SetUp {
     const forget = () => void state.running.delete(settled);
     const settled: Promise<unknown> = done.then(forget, forget);
     state.running.add(settled);
-    await unlessAborted(done, signal);
+    await untilAborted(done, signal);
   };
 
   return {
@@ -99,7 +99,7 @@ export function createSetUp(given: VolumeDeps): SetUp {
     },
     async end(state, signal) {
       state.ended.abort();
-      await unlessAborted(Promise.all(state.running), signal);
+      await untilAborted(Promise.all(state.running), signal);
       for (const { name } of state.pod.spec.volumes ?? []) retries.reset(`${state.pod.metadata.uid}/${name}`);
       const below = `${podDirectory(deps.rootDir, state.pod.metadata.uid)}/`;
       for (const path of deps.written.keys()) if (path.startsWith(below)) deps.written.delete(path);
@@ -135,15 +135,4 @@ function createAttempt(deps: Omit<SetUpDeps, "fresh">, retries: Backoff) {
 
 function keyOf({ pod }: PodVolumes, volume: Volume): string {
   return `${pod.metadata.uid}/${volume.name}`;
-}
-
-/** The promise's outcome, or the signal's error when that comes first. */
-async function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  const forget = new AbortController();
-  const aborted = onAbort(signal, forget.signal).then(() => Promise.reject(abortError(signal)));
-  try {
-    return await Promise.race([promise, aborted]);
-  } finally {
-    forget.abort();
-  }
 }

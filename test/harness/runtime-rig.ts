@@ -4,6 +4,7 @@ import { type Duplex, duplexPair } from "node:stream";
 import { localHost } from "../../providers/local/host.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import type { Address, Host } from "../../src/seams/host.ts";
+import { waitFor } from "./wait.ts";
 import { buildImages } from "../cluster/images/build.ts";
 import { agentAddresses } from "./agent-machine.ts";
 import { clusterName } from "./cluster.ts";
@@ -46,7 +47,8 @@ export async function startRuntimeRig(
   const tools = await findTools(say);
   const images = await buildImages(tools, say);
   const privatePassword = randomBytes(9).toString("base64url");
-  if (isHeld(layout)) throw new Error(`the rig ${name} is in use by another process: wait for its end`);
+  // One that has just been removed is held until its keeper has ended.
+  await waitFor(`the rig ${name}, which another process uses, to be free`, () => !isHeld(layout));
   await tearDown(layout);
   if (!takeLease(layout, { nodeName: name, provider, privatePassword }))
     throw new Error(`the rig ${name} is being started by another process`);

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { onAbort, runGroup, type Service } from "../../../src/lib/service-group.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { onAbort, runGroup, type Service, untilAborted } from "../../../src/lib/service-group.ts";
 import { createSingleFlight } from "../../../src/lib/single-flight.ts";
 import { createTurns } from "../../../src/lib/turns.ts";
 
@@ -83,4 +84,21 @@ test("no more than the limit runs at once, in order, failures included", async (
     results.map(({ status }) => status),
     ["fulfilled", "rejected", "fulfilled", "fulfilled", "fulfilled"],
   );
+});
+
+test("a wait ends with the promise or the signal, whichever is first; an aborted signal is not waited with", async () => {
+  const stop = new AbortController();
+  const reason = new CodedError("cancelled", "stopped");
+  assert.equal(await untilAborted(Promise.resolve(1), stop.signal), 1);
+  assert.equal(await untilAborted(Promise.resolve(1)), 1);
+  await assert.rejects(untilAborted(Promise.reject(new Error("broken")), stop.signal), /broken/);
+  const never = Promise.withResolvers<void>();
+  const waiting = untilAborted(never.promise, stop.signal);
+  stop.abort(reason);
+  await assert.rejects(waiting, reason);
+  const late = Promise.withResolvers<void>();
+  await assert.rejects(untilAborted(late.promise, stop.signal), reason);
+  // What the work comes to later is nobody's unhandled rejection: the runner would fail this file.
+  late.reject(new Error("too late"));
+  await turnOver();
 });
