@@ -14,7 +14,8 @@ export type Limit = number | { readonly beyondMs: number } | "none";
 /** A Docker daemon, connected to when asked; while it does not answer, calls fail at once with `unavailable`. */
 export interface Docker {
   /** Runs one API call. @param work gets dockerode at the version agreed on with the daemon, and the signal to hand on as
-   *  `abortSignal`; for what becomes a stream also one of which each call has a connection of its own. @param limit the call's deadline; the ordinary one when left out.
+   *  `abortSignal`; for what becomes a stream also one of which each call has a connection of its own. @param limit the call's
+   *  deadline; the ordinary one when left out.
    *  @throws CodedError with the daemon's words as its message. */
   call<T>(
     work: (engine: Dockerode, abortSignal: AbortSignal, apart: Dockerode) => Promise<T>,

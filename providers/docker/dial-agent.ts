@@ -19,8 +19,9 @@ const mostIdle = 12;
 /** Sooner than a node at rest asks how the daemon is, milliseconds: then none is held. */
 const idleMs = 4_000;
 
-/** Opens connections from the target. Where they are kept, one whose answer has been read is kept for a moment for the next question: where the target
- *  is far away opening one costs a round trip. One that the daemon closes meanwhile, as it does when it ends, is dropped. */
+/** Opens connections from the target. Where they are kept, one whose answer has been read is kept for a moment for the next
+ *  question: where the target is far away opening one costs a round trip. One that the daemon closes meanwhile, as it does when
+ *  it ends, is dropped. */
 export class DialAgent extends Agent {
   readonly #options: DialAgentOptions;
   /** How each idle connection is taken into use. */
