@@ -6,11 +6,11 @@ import type { DeploymentName } from "./leave/deployment.ts";
 import { type LeavingDeps, leave } from "./leave/leaving.ts";
 import { systemClock } from "./lib/clock.ts";
 import { CodedError } from "./lib/errors.ts";
-import { createLogger } from "./lib/log.ts";
+import { silentLog } from "./lib/log.ts";
 import { createTurns } from "./lib/turns.ts";
 import { runRemoval } from "./removal.ts";
 import type { ProviderFactory } from "./seams/provider.ts";
-import type { Terminal } from "./terminal.ts";
+import { confirmed, type Terminal } from "./terminal.ts";
 import { graftletVersion } from "./version.ts";
 
 export interface LeavingOptions {
@@ -41,7 +41,7 @@ export async function runLeaving(options: LeavingOptions): Promise<boolean> {
   const deployment = options.deployment && deploymentIn(options.deployment, account);
   if (!options.yes && !(await agreed(options))) return false;
   const clock = systemClock();
-  const log = createLogger(0, { write: () => undefined });
+  const log = silentLog();
   await using client = createApiClient({ access, clock, log, userAgent: `graftlet/${graftletVersion}`, ...requests });
   const names = nodes.map(({ nodeName }) => nodeName);
   const clean = cleaner(options);
@@ -64,8 +64,7 @@ async function agreed({ nodes, terminal, signal }: LeavingOptions): Promise<bool
   terminal.say(
     `leaving the cluster: ${names}. Their pods are deleted, their machines are cleaned, their Nodes are deleted.`,
   );
-  const answer = await terminal.ask?.("Do all of this? [y/N]", signal);
-  if (/^y(es)?$/i.test((answer ?? "").trim())) return true;
+  if (await confirmed(terminal, "Do all of this?", signal)) return true;
   terminal.say(`nothing was done${terminal.ask ? "" : ": run this with --yes to do it"}`);
   return false;
 }

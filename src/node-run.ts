@@ -3,12 +3,12 @@ import { clientFor, identityOf } from "./identity.ts";
 import { kubeletAddresses } from "./kubelet-address.ts";
 import { createBackoff } from "./lib/backoff.ts";
 import type { Clock } from "./lib/clock.ts";
-import { CodedError, codeOf, messageOf } from "./lib/errors.ts";
+import { codeOf, messageOf } from "./lib/errors.ts";
 import type { Logger } from "./lib/log.ts";
 import { type Service, runGroup } from "./lib/service-group.ts";
-import { containerLogLimits } from "./node-setup.ts";
 import { runOnTarget, tellOf } from "./on-target.ts";
-import { type LinkTrouble, type ProviderFactory, type Sharing, type Target, TargetError } from "./seams/provider.ts";
+import { openTarget } from "./open-target.ts";
+import { type LinkTrouble, type ProviderFactory, type Sharing, TargetError } from "./seams/provider.ts";
 
 export interface NodeRun {
   readonly config: NodeConfig;
@@ -94,24 +94,4 @@ async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
 function troubleOf(error: unknown): LinkTrouble {
   if (error instanceof TargetError) return error;
   return { reason: "NodeNotStarted", message: messageOf(error) };
-}
-
-async function openTarget({ config, providers, clock, log }: NodeRun): Promise<Target> {
-  const { kubelet, nodeName } = config;
-  const provider = providers[config.provider];
-  if (!provider)
-    throw new CodedError(
-      "invalid_argument",
-      `--provider ${JSON.stringify(config.provider)} is not known: use one of ${Object.keys(providers).join(", ")}`,
-    );
-  return provider({
-    config: config.providerConfig,
-    containerRuntimeEndpoint: kubelet.containerRuntimeEndpoint,
-    imageServiceEndpoint: kubelet.imageServiceEndpoint,
-    requestTimeoutMs: kubelet.runtimeRequestTimeout,
-    containerLogs: containerLogLimits(config),
-    nodeName,
-    clock,
-    log,
-  });
 }

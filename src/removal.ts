@@ -4,17 +4,17 @@ import { openCgroups } from "./host/cgroups.ts";
 import { cgroupVersion, exists } from "./host/exists.ts";
 import { ownDirectory } from "./host/ground-record.ts";
 import { type Clock, systemClock } from "./lib/clock.ts";
-import { CodedError } from "./lib/errors.ts";
-import { createLogger, type Logger } from "./lib/log.ts";
+import { silentLog } from "./lib/log.ts";
 import { refuseNeighbour } from "./neighbour.ts";
-import { containerLogLimits, logLinksDirectory } from "./node-setup.ts";
+import { logLinksDirectory } from "./node-setup.ts";
+import { openTarget } from "./open-target.ts";
 import { type CgroupLayout, tierCgroup } from "./pod/cgroup-path.ts";
 import { execute, type Outcome } from "./remove/execute.ts";
 import { lineOf, type Plan, removalPlan, thingsOf } from "./remove/plan.ts";
 import { survey } from "./remove/survey.ts";
 import { createCgroupLayout } from "./resources/cgroup-layout.ts";
 import { type ProviderFactory, type Target, TargetError } from "./seams/provider.ts";
-import type { Terminal } from "./terminal.ts";
+import { confirmed, type Terminal } from "./terminal.ts";
 
 export interface RemovalOptions {
   readonly node: NodeConfig;
@@ -32,34 +32,8 @@ export interface RemovalOptions {
  *  @throws CodedError, one sentence, when the target cannot be looked at, or somebody works on it: then nothing is removed. */
 export async function runRemoval({ providers, signal, ...options }: RemovalOptions): Promise<boolean> {
   const clock = systemClock();
-  await using target = await openTarget({ node: options.node, providers, clock });
+  await using target = await openTarget({ config: options.node, providers, clock, log: silentLog() });
   return await removeFrom({ ...options, target, clock }, signal);
-}
-
-interface OpenOptions {
-  readonly node: NodeConfig;
-  readonly providers: Readonly<Record<string, ProviderFactory>>;
-  readonly clock: Clock;
-}
-
-async function openTarget({ node, providers, clock }: OpenOptions): Promise<Target> {
-  const { kubelet, nodeName } = node;
-  const provider = providers[node.provider];
-  if (!provider)
-    throw new CodedError(
-      "invalid_argument",
-      `--provider ${JSON.stringify(node.provider)} is not known: use one of ${Object.keys(providers).join(", ")}`,
-    );
-  return provider({
-    config: node.providerConfig,
-    containerRuntimeEndpoint: kubelet.containerRuntimeEndpoint,
-    imageServiceEndpoint: kubelet.imageServiceEndpoint,
-    requestTimeoutMs: kubelet.runtimeRequestTimeout,
-    containerLogs: containerLogLimits(node),
-    nodeName,
-    clock,
-    log: silentLog(),
-  });
 }
 
 export interface RemovalDeps extends Pick<RemovalOptions, "node" | "yes" | "terminal" | "leaving"> {
@@ -139,8 +113,7 @@ function list({ say }: Terminal, nodeName: string, plan: Plan, strangers: readon
 }
 
 async function agreed(terminal: Terminal, signal: AbortSignal): Promise<boolean> {
-  const answer = await terminal.ask?.("Remove all of this? [y/N]", signal);
-  if (/^y(es)?$/i.test((answer ?? "").trim())) return true;
+  if (await confirmed(terminal, "Remove all of this?", signal)) return true;
   terminal.say(`nothing was removed${terminal.ask ? "" : ": run this with --yes to remove it"}`);
   return false;
 }
@@ -153,9 +126,4 @@ function report({ say }: Terminal, outcome: Outcome): boolean {
   if (outcome.failures.length === 0) return true;
   say("mend what is named above, and run this again");
   return false;
-}
-
-/** What matters is said by the command itself. */
-function silentLog(): Logger {
-  return createLogger(0, { write: () => undefined });
 }

@@ -8,6 +8,12 @@ export interface Terminal {
   ask?(question: string, signal: AbortSignal): Promise<string>;
 }
 
+/** Whether somebody is there and says yes. */
+export async function confirmed(terminal: Terminal, question: string, signal: AbortSignal): Promise<boolean> {
+  const answer = await terminal.ask?.(`${question} [y/N]`, signal);
+  return /^y(es)?$/i.test((answer ?? "").trim());
+}
+
 /** Standard output, and whoever sits at the terminal if there is one. */
 export function processTerminal(): Terminal {
   const say = (line: string) => void process.stdout.write(`${line}\n`);

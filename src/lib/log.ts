@@ -50,3 +50,8 @@ function errorFields(error: unknown): unknown {
     ...(error.cause !== undefined && { cause: errorFields(error.cause) }),
   };
 }
+
+/** For commands that say themselves what matters. */
+export function silentLog(): Logger {
+  return createLogger(0, { write: () => undefined });
+}

@@ -231,6 +231,15 @@ test("a target that has changed while it was out of reach is told of anew", asyn
 
 const readyOf = (node: Node | undefined) => node?.status?.conditions?.find(({ type }) => type === "Ready");
 
+/** What is wrong has been mended: the node becomes Ready, and stops when it is told to. */
+async function heals(t: ReturnType<typeof start>, running: ReturnType<ReturnType<typeof start>["run"]>): Promise<void> {
+  await t.clock.advance(30_000);
+  assert.equal(readyOf(t.api.state.node)?.status, "True");
+  t.stop.abort();
+  await t.clock.advance(30_000);
+  assert.equal(await running, "stopped");
+}
+
 test("what is wrong with a target on another machine is its node's condition, said again and again, until it is mended", async () => {
   const t = start();
   t.host.program("sh", () => 101);
@@ -244,11 +253,7 @@ test("what is wrong with a target on another machine is its node's condition, sa
   assert.ok(said >= 2 && said <= 8, `said ${said} times in a minute`);
   assert.equal(t.runtime.calls.length, 0);
   furnish(t.host);
-  await t.clock.advance(30_000);
-  assert.equal(readyOf(t.api.state.node)?.status, "True");
-  t.stop.abort();
-  await t.clock.advance(30_000);
-  assert.equal(await running, "stopped");
+  await heals(t, running);
 });
 
 test("a target that cannot be read, or that the settings do not want, is tried again", async () => {
@@ -265,11 +270,7 @@ test("a target that cannot be read, or that the settings do not want, is tried a
   await t.clock.advance(15_000);
   assert.equal(readyOf(t.api.state.node)?.reason, "TargetWithoutAddress");
   furnish(t.host);
-  await t.clock.advance(30_000);
-  assert.equal(readyOf(t.api.state.node)?.status, "True");
-  t.stop.abort();
-  await t.clock.advance(30_000);
-  assert.equal(await running, "stopped");
+  await heals(t, running);
 });
 
 test("a target that is too slow to be locked is tried again, though its link stands", async () => {
@@ -281,11 +282,7 @@ test("a target that is too slow to be locked is tried again, though its link sta
   await t.clock.advance(1_000);
   assert.equal(readyOf(t.api.state.node)?.reason, "TargetUnreadable");
   Object.assign(t.host.fs, { readFile });
-  await t.clock.advance(30_000);
-  assert.equal(readyOf(t.api.state.node)?.status, "True");
-  t.stop.abort();
-  await t.clock.advance(30_000);
-  assert.equal(await running, "stopped");
+  await heals(t, running);
 });
 
 test("a target that is this machine ends with the sentence", async () => {

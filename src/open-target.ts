@@ -1,0 +1,36 @@
+import type { NodeConfig } from "./config/node-config.ts";
+import type { Clock } from "./lib/clock.ts";
+import { CodedError } from "./lib/errors.ts";
+import type { Logger } from "./lib/log.ts";
+import { containerLogLimits } from "./node-setup.ts";
+import type { ProviderFactory, Target } from "./seams/provider.ts";
+
+export interface OpenTargetDeps {
+  readonly config: NodeConfig;
+  /** By the names that `--provider` takes. */
+  readonly providers: Readonly<Record<string, ProviderFactory>>;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** A node's target, by its provider. @throws CodedError invalid_argument, one sentence, for a provider that is not known, and what
+ *  the provider itself throws. */
+export async function openTarget({ config, providers, clock, log }: OpenTargetDeps): Promise<Target> {
+  const { kubelet, nodeName } = config;
+  const provider = providers[config.provider];
+  if (!provider)
+    throw new CodedError(
+      "invalid_argument",
+      `--provider ${JSON.stringify(config.provider)} is not known: use one of ${Object.keys(providers).join(", ")}`,
+    );
+  return provider({
+    config: config.providerConfig,
+    containerRuntimeEndpoint: kubelet.containerRuntimeEndpoint,
+    imageServiceEndpoint: kubelet.imageServiceEndpoint,
+    requestTimeoutMs: kubelet.runtimeRequestTimeout,
+    containerLogs: containerLogLimits(config),
+    nodeName,
+    clock,
+    log,
+  });
+}
