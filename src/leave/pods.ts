@@ -3,6 +3,7 @@ import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import { goDuration } from "../lib/go-duration.ts";
 import type { Node, Pod } from "../objects.ts";
+import { isMirrorPod } from "../pod/containers.ts";
 
 export interface PodsDeps {
   readonly client: Pick<ApiClient, "get" | "list" | "delete">;
@@ -55,10 +56,9 @@ export async function forgetPods(deps: PodsDeps, signal: AbortSignal): Promise<v
 }
 
 /** As kubectl drain chooses. @see https://kubernetes.io/docs/reference/kubectl/generated/kubectl_drain/ */
-function isToEnd({ metadata }: Pod): boolean {
-  const isMirror = metadata.annotations?.["kubernetes.io/config.mirror"] !== undefined;
-  const owner = metadata.ownerReferences?.find(({ controller }) => controller);
-  return !isMirror && owner?.kind !== "DaemonSet";
+function isToEnd(pod: Pod): boolean {
+  const owner = pod.metadata.ownerReferences?.find(({ controller }) => controller);
+  return !isMirrorPod(pod) && owner?.kind !== "DaemonSet";
 }
 
 async function podsOf({ client, nodeName }: PodsDeps, signal: AbortSignal): Promise<Pod[]> {
