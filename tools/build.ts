@@ -27,6 +27,9 @@ const { metafile } = await build({
   format: "esm",
   banner: { js: banner },
   minifySyntax: true,
+  // Every start reads the whole file, --version's too; a stack still names functions and lines.
+  minifyWhitespace: true,
+  lineLimit: 120,
   legalComments: "none",
   // Native parts that ssh2 does without where they are missing.
   external: ["cpu-features", "*.node"],

@@ -17,9 +17,9 @@ export function parseDuration(text: string): number | undefined {
   const sign = text.startsWith("-") ? -1 : 1;
   const body = text.replace(/^[-+]/, "");
   if (body === "0") return 0;
-  if (!/^((\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h))+$/.test(body)) return undefined;
+  if (!/^((\d+\.?\d*|\.\d+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h))+$/.test(body)) return undefined;
   let ms = 0;
-  for (const [, amount, unit] of body.matchAll(/(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)/g)) {
+  for (const [, amount, unit] of body.matchAll(/(\d+\.?\d*|\.\d+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h)/g)) {
     ms += Number(amount) * (unitMs[unit ?? ""] ?? Number.NaN);
   }
   return sign * ms;

@@ -6,7 +6,7 @@ import { parse, stringify } from "yaml";
 import type { Node } from "../../src/objects.ts";
 import { type Agent, kubeletConfiguration, startGraftlet } from "../harness/agent.ts";
 import { certificatesIn } from "../harness/certificates.ts";
-import { cpuMs } from "../harness/cpu-time.ts";
+import { leastCpuMs } from "../harness/cpu-time.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { issueDated } from "../harness/dated-certificate.ts";
 import { addresses } from "../harness/namespaces.ts";
@@ -67,7 +67,7 @@ describe("start-up", { timeout: 900_000 }, () => {
         assert.ok(help.includes(flag), flag);
     }
     for (const flag of ["--version", "--help"]) {
-      const spentMs = await cpuMs([process.execPath, built, flag]);
+      const spentMs = await leastCpuMs([process.execPath, built, flag]);
       assert.ok(spentMs < 300, `${flag} took ${spentMs} ms`);
     }
   });
