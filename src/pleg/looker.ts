@@ -32,6 +32,8 @@ export interface Looker extends PodInspector {
   /** Drops what was expected: a relist has seen everything. */
   settle(): void;
   podOf(id: string): string | undefined;
+  /** Whether what is known shows that this was made, started or removed. */
+  shows(id: string, routine: "made" | "started" | "removed"): boolean;
 }
 
 /** containerd announces an exit some 25 ms before its status shows it: looks after an exit event, until they agree. */
@@ -96,6 +98,7 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
     expect: (id) => void expected.add(id),
     settle: () => expected.clear(),
     podOf: (id) => podOfId.get(id),
+    shows: (id, routine) => shows(reader.get(podOfId.get(id) ?? ""), id, routine),
     async inspect(uid, signal, made) {
       const pod = await observe(uid, signal, new Set(), made);
       keep(pod);
@@ -123,6 +126,13 @@ function beforeLook(pod: RuntimePod | undefined, ended: ReadonlySet<string>, mad
       ({ id, state }) => ended.has(id) && state !== ContainerState.CONTAINER_EXITED,
     ),
   };
+}
+
+/** @param pod to which the ID belongs. */
+function shows(pod: RuntimePod | undefined, id: string, routine: "made" | "started" | "removed"): boolean {
+  if (routine === "removed" || !pod) return routine === "removed" && !pod;
+  const isStill = (state: ContainerState) => pod.containers.some((each) => each.id === id && each.state === state);
+  return routine === "made" || !isStill(ContainerState.CONTAINER_CREATED);
 }
 
 function idsOf(pod: RuntimePod | undefined): readonly string[] {

@@ -10,7 +10,8 @@ import { type PodListing, listPods } from "./observe.ts";
 const relistMs = 1_000;
 const relistWithEventsMs = 30_000;
 const unhealthyAfterMs = 180_000;
-/** How long after an event of something unknown a relist follows, unless a worker's own look explains it first. */
+/** How long after an event of something unknown a relist follows, or after a routine one a look, unless a worker's own look
+ *  explains it first. */
 const strangerMs = 250;
 
 export interface PlegDeps extends LookerDeps {
@@ -144,8 +145,14 @@ function onEvent(clock: Clock, looker: Looker, pulse: Pulse, event: RuntimeEvent
   }
   const id = event.containerId ?? event.sandboxId;
   const uid = event.podUid ?? (id === undefined ? undefined : looker.podOf(id));
+  if (uid !== undefined && id !== undefined && event.routine !== undefined) {
+    // A worker of ours that did it sees for itself; what somebody else did is seen a moment later.
+    const { routine } = event;
+    clock.after(strangerMs, () => void (looker.shows(id, routine) || looker.soon(uid, undefined)));
+    return;
+  }
   if (uid !== undefined) return looker.soon(uid, event.exited ? id : undefined);
-  if (id === undefined) return;
+  if (id === undefined || event.routine === "removed") return;
   if (event.exited) looker.expect(id);
   clock.after(strangerMs, () => void (looker.podOf(id) ?? pulse.due.resolve()));
 }

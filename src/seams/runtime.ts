@@ -38,6 +38,7 @@ export type Feature = "privileged" | "seccomp" | "appArmor" | "memoryLimit" | "c
 
 /** Says where to look, never what is. An event of a sandbox has its ID in `sandboxId`; of a container, in `containerId`,
  *  with the sandbox only where the runtime tells. `exited` marks the end of a main process: look until the status shows it.
+ *  `routine` says what a call alone does: whoever called looks by himself.
  *  `listening` says that the stream stands: relist once. */
 export type RuntimeEvent =
   | { readonly is: "listening" }
@@ -47,6 +48,7 @@ export type RuntimeEvent =
       readonly containerId?: string;
       readonly podUid?: string;
       readonly exited?: boolean;
+      readonly routine?: "made" | "started" | "removed";
     };
 
 export interface Sandboxes {

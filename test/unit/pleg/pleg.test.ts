@@ -11,6 +11,7 @@ import { createLogger } from "../../../src/lib/log.ts";
 import { type PlegDeps, createPleg } from "../../../src/pleg/pleg.ts";
 import { containerNameLabel, podNameLabel, podNamespaceLabel, podUidLabel } from "../../../src/pod/labels.ts";
 import { fakeClock } from "../../fakes/clock.ts";
+import { createFakeEvents } from "../../fakes/runtime-events.ts";
 import { fakeRuntime } from "../../fakes/runtime.ts";
 
 const never = new AbortController().signal;
@@ -141,6 +142,67 @@ describe("events", () => {
     await startPod(runtime, "u2");
     await clock.advance(3_000);
     assert.ok(pleg.cache.get("u2"));
+  });
+});
+
+describe("events of what a call alone does", () => {
+  /** A pod that has just been made, and what tells of it. */
+  async function told(t: TestContext) {
+    const told = createFakeEvents();
+    const clock = fakeClock();
+    const runtime = fakeRuntime({ clock });
+    runtime.addImage("busybox");
+    const { pleg, wakes } = rig(t, false, { clock, runtime: { ...runtime, events: told.listen } });
+    await clock.advance(1_500);
+    const id = await startPod(runtime, "u1");
+    const event = { is: "changed", podUid: "u1", containerId: id } as const;
+    const asked = () => runtime.calls.filter(({ verb }) => verb.startsWith("list")).length;
+    return { clock, runtime, pleg, wakes, id, event, asked, emit: told.emit };
+  }
+
+  it("cost no look where what is known shows it: that a container was made, and that it was started", async (t) => {
+    const { clock, pleg, event, asked, emit } = await told(t);
+    await pleg.inspect("u1", never);
+    const before = asked();
+    for (const routine of ["made", "started"] as const) emit({ ...event, routine });
+    await clock.advance(1_000);
+    assert.equal(asked(), before);
+    const status = pleg.cache.get("u1");
+    assert.ok(status);
+    const onlyMade = status.containers.map((each) => ({ ...each, state: ContainerState.CONTAINER_CREATED }));
+    pleg.learn({ ...status, containers: onlyMade });
+    emit({ ...event, routine: "made" });
+    await clock.advance(1_000);
+    assert.equal(asked(), before);
+    emit({ ...event, routine: "started" });
+    await clock.advance(1_000);
+    assert.equal(asked(), before + 2);
+    assert.equal(pleg.cache.get("u1")?.containers[0]?.state, ContainerState.CONTAINER_RUNNING);
+  });
+
+  it("are looked at soon where nobody has", async (t) => {
+    const { clock, pleg, wakes, event, emit } = await told(t);
+    emit({ ...event, routine: "made" });
+    await clock.advance(200);
+    assert.equal(pleg.cache.get("u1"), undefined);
+    await clock.advance(100);
+    assert.equal(pleg.cache.get("u1")?.containers.length, 1);
+    assert.deepEqual(wakes, ["u1"]);
+  });
+
+  it("of something removed are looked at as long as it is thought to be there", async (t) => {
+    const { clock, runtime, pleg, id, event, asked, emit } = await told(t);
+    await pleg.inspect("u1", never);
+    await clock.advance(10);
+    await runtime.removeContainer(id, never);
+    emit({ ...event, routine: "removed" });
+    await clock.advance(300);
+    assert.equal(pleg.cache.get("u1")?.containers.length, 0);
+    const before = asked();
+    // Nor is there a relist for something that nobody knows.
+    for (const gone of [event, { is: "changed", sandboxId: "unknown" } as const]) emit({ ...gone, routine: "removed" });
+    await clock.advance(1_000);
+    assert.equal(asked(), before);
   });
 });
 
