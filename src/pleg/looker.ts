@@ -21,7 +21,8 @@ export interface LookerDeps extends ObserveDeps {
 /** Looks at pods in the runtime, keeps the pod cache true, and wakes the workers of pods that changed. */
 export interface Looker extends PodInspector {
   readonly cache: PodCache;
-  /** Looks at a pod whose listing differs from the cache; a failed look is tried again by the next relist. */
+  /** Looks at a pod whose listing differs from the cache; a failed look is tried again by the next relist. One that takes long
+   *  goes on by itself: nobody waits for a container of which the runtime says nothing. */
   check(listing: PodListing, signal: AbortSignal): Promise<void>;
   /** Keeps what somebody else has just seen of a pod. */
   learn(pod: RuntimePod): void;
@@ -29,13 +30,16 @@ export interface Looker extends PodInspector {
   soon(uid: string, exited: string | undefined): void;
   /** An end was announced of something nobody has looked at yet: its pod is looked at as soon as it is known. */
   expect(id: string): void;
-  /** Drops what was expected: a relist has seen everything. */
-  settle(): void;
+  /** Drops what was expected, and pods that are no more: a relist has seen everything. */
+  settle(listed: ReadonlyMap<string, PodListing>): void;
   podOf(id: string): string | undefined;
 }
 
 /** containerd announces an exit some 25 ms before its status shows it: looks after an exit event, until they agree. */
 const lookAgainMs = [10, 20, 40, 80, 160, 320, 640, undefined];
+
+/** A relist waits so long for the look at one pod, milliseconds. */
+const patienceMs = 5_000;
 
 /** @param stop ends the looks under way. */
 export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
@@ -45,6 +49,7 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
   const podOfId = new Map<string, string>();
   const boxes = new Map<string, Mailbox<ReadonlySet<string>>>();
   const failed = new Set<string>();
+  const late = new Set<string>();
   const expected = new Set<string>();
 
   const keep = (pod: RuntimePod) => {
@@ -89,12 +94,33 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
     void box.idle().then(() => void (box.busy || boxes.delete(uid)));
   };
 
+  /** A look that takes longer than anybody waits counts as failed until it ends. */
+  const inTime = (uid: string, looking: Promise<void>): Promise<void> => {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const patience = clock.after(patienceMs, () => {
+      log.warn({ uid }, "the runtime is slow to say how a pod is, going on without");
+      failed.add(uid);
+      late.add(uid);
+      resolve();
+    });
+    void looking.then(() => {
+      patience.cancel();
+      late.delete(uid);
+      resolve();
+    });
+    return promise;
+  };
+
   return {
     cache: reader,
     learn: keep,
     soon,
     expect: (id) => void expected.add(id),
-    settle: () => expected.clear(),
+    settle(listed) {
+      expected.clear();
+      for (const uid of failed) if (!listed.has(uid)) failed.delete(uid);
+    },
+    isUnseen: (uid) => failed.has(uid) && !reader.get(uid),
     podOf: (id) => podOfId.get(id),
     async inspect(uid, signal, made) {
       const pod = await observe(uid, signal, new Set(), made);
@@ -102,10 +128,12 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
       return pod;
     },
     async check(listing, signal) {
-      const known = reader.get(listing.uid);
-      if (known && known.observedAt > listing.listedAt) return;
-      if (known && podFingerprint(known) === listingFingerprint(listing) && !failed.has(listing.uid)) return;
-      await look(listing.uid, observePod(deps, listing, signal)).catch((error: unknown) => onError(listing.uid, error));
+      const { uid } = listing;
+      const known = reader.get(uid);
+      if (late.has(uid) || (known && known.observedAt > listing.listedAt)) return;
+      if (known && podFingerprint(known) === listingFingerprint(listing) && !failed.has(uid)) return;
+      const looking = look(uid, observePod(deps, listing, signal)).catch((error: unknown) => onError(uid, error));
+      await inTime(uid, looking);
     },
   };
 }
