@@ -49,7 +49,7 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
   const podOfId = new Map<string, string>();
   const boxes = new Map<string, Mailbox<ReadonlySet<string>>>();
   const failed = new Set<string>();
-  const late = new Set<string>();
+  const patience = createPatience(deps, failed);
   const expected = new Set<string>();
 
   const keep = (pod: RuntimePod) => {
@@ -94,23 +94,6 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
     void box.idle().then(() => void (box.busy || boxes.delete(uid)));
   };
 
-  /** A look that takes longer than anybody waits counts as failed until it ends. */
-  const inTime = (uid: string, looking: Promise<void>): Promise<void> => {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    const patience = clock.after(patienceMs, () => {
-      log.warn({ uid }, "the runtime is slow to say how a pod is, going on without");
-      failed.add(uid);
-      late.add(uid);
-      resolve();
-    });
-    void looking.then(() => {
-      patience.cancel();
-      late.delete(uid);
-      resolve();
-    });
-    return promise;
-  };
-
   return {
     cache: reader,
     learn: keep,
@@ -130,10 +113,34 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
     async check(listing, signal) {
       const { uid } = listing;
       const known = reader.get(uid);
-      if (late.has(uid) || (known && known.observedAt > listing.listedAt)) return;
+      if (patience.isSpent(uid) || (known && known.observedAt > listing.listedAt)) return;
       if (known && podFingerprint(known) === listingFingerprint(listing) && !failed.has(uid)) return;
       const looking = look(uid, observePod(deps, listing, signal)).catch((error: unknown) => onError(uid, error));
-      await inTime(uid, looking);
+      await patience.wait(uid, looking);
+    },
+  };
+}
+
+/** A look that takes longer than anybody waits counts as failed until it ends. */
+function createPatience({ clock, log }: LookerDeps, failed: Set<string>) {
+  const late = new Set<string>();
+  return {
+    isSpent: (uid: string) => late.has(uid),
+    /** @param looking never rejects. */
+    async wait(uid: string, looking: Promise<void>): Promise<void> {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const timer = clock.after(patienceMs, () => {
+        log.warn({ uid }, "the runtime is slow to say how a pod is, going on without");
+        failed.add(uid);
+        late.add(uid);
+        resolve();
+      });
+      void looking.then(() => {
+        timer.cancel();
+        late.delete(uid);
+        resolve();
+      });
+      await promise;
     },
   };
 }
