@@ -48,8 +48,7 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
   const deps: LookerDeps = { ...given, known: reader.get };
   const podOfId = new Map<string, string>();
   const boxes = new Map<string, Mailbox<ReadonlySet<string>>>();
-  const failed = new Set<string>();
-  const patience = createPatience(deps, failed);
+  const misses = createMisses(deps);
   const expected = new Set<string>();
 
   const keep = (pod: RuntimePod) => {
@@ -63,7 +62,7 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
     const before = reader.get(uid);
     const after = await observing;
     keep(after);
-    failed.delete(uid);
+    misses.clear(uid);
     if (!before || podFingerprint(before) !== podFingerprint(after)) waker.wake(uid, "pleg");
   };
   const observe = (uid: string, signal: AbortSignal, ended: ReadonlySet<string>, made?: RuntimeIds) =>
@@ -78,7 +77,7 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
     }
   };
   const onError = (uid: string, error: unknown) => {
-    failed.add(uid);
+    misses.note(uid);
     if (!stop.aborted) log.debug({ err: error, uid }, "pod could not be inspected, the relist will look again");
   };
   const soon = (uid: string, exited: string | undefined) => {
@@ -101,9 +100,9 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
     expect: (id) => void expected.add(id),
     settle(listed) {
       expected.clear();
-      for (const uid of failed) if (!listed.has(uid)) failed.delete(uid);
+      misses.keepOnly(listed);
     },
-    isUnseen: (uid) => failed.has(uid) && !reader.get(uid),
+    isUnseen: (uid) => misses.has(uid) && !reader.get(uid),
     podOf: (id) => podOfId.get(id),
     async inspect(uid, signal, made) {
       const pod = await observe(uid, signal, new Set(), made);
@@ -113,31 +112,38 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
     async check(listing, signal) {
       const { uid } = listing;
       const known = reader.get(uid);
-      if (patience.isSpent(uid) || (known && known.observedAt > listing.listedAt)) return;
-      if (known && podFingerprint(known) === listingFingerprint(listing) && !failed.has(uid)) return;
+      if (misses.isUnderWay(uid) || (known && known.observedAt > listing.listedAt)) return;
+      if (known && podFingerprint(known) === listingFingerprint(listing) && !misses.has(uid)) return;
       const looking = look(uid, observePod(deps, listing, signal)).catch((error: unknown) => onError(uid, error));
-      await patience.wait(uid, looking);
+      await misses.wait(uid, looking);
     },
   };
 }
 
-/** A look that takes longer than anybody waits counts as failed until it ends. */
-function createPatience({ clock, log }: LookerDeps, failed: Set<string>) {
-  const late = new Set<string>();
+/** Pods at which the last look failed, or takes longer than a relist waits for it. */
+function createMisses({ clock, log }: LookerDeps) {
+  const missed = new Set<string>();
+  const underWay = new Set<string>();
   return {
-    isSpent: (uid: string) => late.has(uid),
+    has: (uid: string) => missed.has(uid),
+    isUnderWay: (uid: string) => underWay.has(uid),
+    note: (uid: string) => void missed.add(uid),
+    clear: (uid: string) => void missed.delete(uid),
+    keepOnly(listed: ReadonlyMap<string, PodListing>) {
+      for (const uid of missed) if (!listed.has(uid)) missed.delete(uid);
+    },
     /** @param looking never rejects. */
     async wait(uid: string, looking: Promise<void>): Promise<void> {
       const { promise, resolve } = Promise.withResolvers<void>();
       const timer = clock.after(patienceMs, () => {
         log.warn({ uid }, "the runtime is slow to say how a pod is, going on without");
-        failed.add(uid);
-        late.add(uid);
+        missed.add(uid);
+        underWay.add(uid);
         resolve();
       });
       void looking.then(() => {
         timer.cancel();
-        late.delete(uid);
+        underWay.delete(uid);
         resolve();
       });
       await promise;
