@@ -111,13 +111,18 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
     },
     async check(listing, signal) {
       const { uid } = listing;
-      const known = reader.get(uid);
-      if (misses.isUnderWay(uid) || (known && known.observedAt > listing.listedAt)) return;
-      if (known && podFingerprint(known) === listingFingerprint(listing) && !misses.has(uid)) return;
+      if (misses.isUnderWay(uid) || !isNews(listing, reader.get(uid), misses.has(uid))) return;
       const looking = look(uid, observePod(deps, listing, signal)).catch((error: unknown) => onError(uid, error));
       await misses.wait(uid, looking);
     },
   };
+}
+
+/** Whether a listing shows something that may not be known. @param missed the last look at the pod failed. */
+function isNews(listing: PodListing, known: RuntimePod | undefined, missed: boolean): boolean {
+  if (!known) return true;
+  if (known.observedAt > listing.listedAt) return false;
+  return missed || podFingerprint(known) !== listingFingerprint(listing);
 }
 
 /** Pods at which the last look failed, or takes longer than a relist waits for it. */
