@@ -111,6 +111,8 @@ export interface PodCache {
 export interface PodInspector {
   /** @param made what the caller knows the pod to have. */
   inspect(uid: string, signal: AbortSignal, made?: RuntimeIds): Promise<RuntimePod>;
+  /** The runtime has something of the pod, and nobody was able to look at it yet: that the cache has nothing says nothing. */
+  isUnseen(uid: string): boolean;
 }
 
 export interface Waker {

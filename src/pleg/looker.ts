@@ -21,7 +21,8 @@ export interface LookerDeps extends ObserveDeps {
 /** Looks at pods in the runtime, keeps the pod cache true, and wakes the workers of pods that changed. */
 export interface Looker extends PodInspector {
   readonly cache: PodCache;
-  /** Looks at a pod whose listing differs from the cache; a failed look is tried again by the next relist. */
+  /** Looks at a pod whose listing differs from the cache; a failed look is tried again by the next relist. One that takes long
+   *  goes on by itself: nobody waits for a container of which the runtime says nothing. */
   check(listing: PodListing, signal: AbortSignal): Promise<void>;
   /** Keeps what somebody else has just seen of a pod. */
   learn(pod: RuntimePod): void;
@@ -29,13 +30,16 @@ export interface Looker extends PodInspector {
   soon(uid: string, exited: string | undefined): void;
   /** An end was announced of something nobody has looked at yet: its pod is looked at as soon as it is known. */
   expect(id: string): void;
-  /** Drops what was expected: a relist has seen everything. */
-  settle(): void;
+  /** Drops what was expected, and pods that are no more: a relist has seen everything. */
+  settle(listed: ReadonlyMap<string, PodListing>): void;
   podOf(id: string): string | undefined;
 }
 
 /** containerd announces an exit some 25 ms before its status shows it: looks after an exit event, until they agree. */
 const lookAgainMs = [10, 20, 40, 80, 160, 320, 640, undefined];
+
+/** A relist waits so long for the look at one pod, milliseconds. */
+const patienceMs = 5_000;
 
 /** @param stop ends the looks under way. */
 export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
@@ -44,7 +48,7 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
   const deps: LookerDeps = { ...given, known: reader.get };
   const podOfId = new Map<string, string>();
   const boxes = new Map<string, Mailbox<ReadonlySet<string>>>();
-  const failed = new Set<string>();
+  const misses = createMisses(deps);
   const expected = new Set<string>();
 
   const keep = (pod: RuntimePod) => {
@@ -58,7 +62,7 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
     const before = reader.get(uid);
     const after = await observing;
     keep(after);
-    failed.delete(uid);
+    misses.clear(uid);
     if (!before || podFingerprint(before) !== podFingerprint(after)) waker.wake(uid, "pleg");
   };
   const observe = (uid: string, signal: AbortSignal, ended: ReadonlySet<string>, made?: RuntimeIds) =>
@@ -73,7 +77,7 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
     }
   };
   const onError = (uid: string, error: unknown) => {
-    failed.add(uid);
+    misses.note(uid);
     if (!stop.aborted) log.debug({ err: error, uid }, "pod could not be inspected, the relist will look again");
   };
   const soon = (uid: string, exited: string | undefined) => {
@@ -94,7 +98,11 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
     learn: keep,
     soon,
     expect: (id) => void expected.add(id),
-    settle: () => expected.clear(),
+    settle(listed) {
+      expected.clear();
+      misses.keepOnly(listed);
+    },
+    isUnseen: (uid) => misses.has(uid) && !reader.get(uid),
     podOf: (id) => podOfId.get(id),
     async inspect(uid, signal, made) {
       const pod = await observe(uid, signal, new Set(), made);
@@ -102,10 +110,48 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
       return pod;
     },
     async check(listing, signal) {
-      const known = reader.get(listing.uid);
-      if (known && known.observedAt > listing.listedAt) return;
-      if (known && podFingerprint(known) === listingFingerprint(listing) && !failed.has(listing.uid)) return;
-      await look(listing.uid, observePod(deps, listing, signal)).catch((error: unknown) => onError(listing.uid, error));
+      const { uid } = listing;
+      if (misses.isUnderWay(uid) || !isNews(listing, reader.get(uid), misses.has(uid))) return;
+      const looking = look(uid, observePod(deps, listing, signal)).catch((error: unknown) => onError(uid, error));
+      await misses.wait(uid, looking);
+    },
+  };
+}
+
+/** Whether a listing shows something that may not be known. @param missed the last look at the pod failed. */
+function isNews(listing: PodListing, known: RuntimePod | undefined, missed: boolean): boolean {
+  if (!known) return true;
+  if (known.observedAt > listing.listedAt) return false;
+  return missed || podFingerprint(known) !== listingFingerprint(listing);
+}
+
+/** Pods at which the last look failed, or takes longer than a relist waits for it. */
+function createMisses({ clock, log }: LookerDeps) {
+  const missed = new Set<string>();
+  const underWay = new Set<string>();
+  return {
+    has: (uid: string) => missed.has(uid),
+    isUnderWay: (uid: string) => underWay.has(uid),
+    note: (uid: string) => void missed.add(uid),
+    clear: (uid: string) => void missed.delete(uid),
+    keepOnly(listed: ReadonlyMap<string, PodListing>) {
+      for (const uid of missed) if (!listed.has(uid)) missed.delete(uid);
+    },
+    /** @param looking never rejects. */
+    async wait(uid: string, looking: Promise<void>): Promise<void> {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const timer = clock.after(patienceMs, () => {
+        log.warn({ uid }, "the runtime is slow to say how a pod is, going on without");
+        missed.add(uid);
+        underWay.add(uid);
+        resolve();
+      });
+      void looking.then(() => {
+        timer.cancel();
+        underWay.delete(uid);
+        resolve();
+      });
+      await promise;
     },
   };
 }

@@ -10,6 +10,9 @@ import { type PodListing, listPods } from "./observe.ts";
 const relistMs = 1_000;
 const relistWithEventsMs = 30_000;
 const unhealthyAfterMs = 180_000;
+/** A list may take this long, doubled with each that fails: an answer that is lost is asked for again. The runtime's own deadline
+ *  stands behind. */
+const firstListMs = 15_000;
 /** How long after an event of something unknown a relist follows, unless a worker's own look explains it first. */
 const strangerMs = 250;
 
@@ -43,14 +46,18 @@ export function createPleg(deps: PlegDeps): Pleg {
   const pulse: Pulse = { listening: false, due: Promise.withResolvers<void>() };
   const first = Promise.withResolvers<void>();
   let lastRelist = deps.clock.monotonic();
+  let listed = false;
   const onRelist = () => {
     lastRelist = deps.clock.monotonic();
+    if (!listed) deps.log.info({ pods: looker.cache.list().length }, "the runtime's pods are known");
+    listed = true;
     first.resolve();
   };
   return {
     name: "pleg",
     cache: looker.cache,
     inspect: looker.inspect,
+    isUnseen: looker.isUnseen,
     learn: looker.learn,
     unhealthy() {
       const silentMs = deps.clock.monotonic() - lastRelist;
@@ -76,19 +83,20 @@ async function relistForever(
   signal: AbortSignal,
 ): Promise<void> {
   const { clock, log } = deps;
-  let down = false;
+  let failures = 0;
   while (!signal.aborted) {
     pulse.due = Promise.withResolvers<void>();
     try {
-      await relist(deps, looker, signal);
+      await relist(deps, looker, firstListMs * 2 ** failures, signal);
       onRelist();
-      if (down) log.info({}, "runtime answers again");
-      down = false;
+      if (failures > 0) log.info({}, "runtime answers again");
+      failures = 0;
     } catch (error) {
       if (signal.aborted) return;
-      if (!down) log.warn({ err: error }, "runtime cannot be listed, will keep trying");
-      down = true;
+      if (failures === 0) log.warn({ err: error }, "runtime cannot be listed, will keep trying");
+      failures += 1;
     }
+    const down = failures > 0;
     await pauseUntilDue(clock, pulse, down ? relistMs : pulse.listening ? relistWithEventsMs : relistMs, down, signal);
   }
 }
@@ -108,14 +116,14 @@ async function pauseUntilDue(
 }
 
 /** Lists everything and looks at what differs from the cache; a pod that is no longer listed is looked at a last time. */
-async function relist(deps: PlegDeps, looker: Looker, signal: AbortSignal): Promise<void> {
-  const listings = new Map(await listPods(deps, undefined, signal));
+async function relist(deps: PlegDeps, looker: Looker, listMs: number, signal: AbortSignal): Promise<void> {
+  const listings = new Map(await listPods(deps, undefined, deps.clock.within(listMs, signal)));
   for (const { uid } of looker.cache.list()) {
     const gone: PodListing = { uid, sandboxes: [], containers: [], listedAt: deps.clock.monotonic() };
     if (!listings.has(uid)) listings.set(uid, gone);
   }
   await Promise.all([...listings.values()].map((listing) => looker.check(listing, signal)));
-  looker.settle();
+  looker.settle(listings);
 }
 
 async function followEvents(

@@ -21,6 +21,12 @@ export interface ApiServerSourceDeps {
 export function createApiServerSource(deps: ApiServerSourceDeps): Service {
   const { client, clock, log, nodeName, set, after } = deps;
   const push = () => set(reflector.list());
+  let told = false;
+  const replace = (pods: readonly Pod[]) => {
+    if (!told) log.info({ pods: pods.length }, "the node's pods are known");
+    told = true;
+    push();
+  };
   const reflector: Reflector<Pod> = createReflector<Pod>({
     client,
     clock,
@@ -28,7 +34,7 @@ export function createApiServerSource(deps: ApiServerSourceDeps): Service {
     path: "/api/v1/pods",
     fieldSelector: `spec.nodeName=${nodeName}`,
     handler: {
-      replace: push,
+      replace,
       changed: (pod, type) =>
         type === "deleted" && reflector.get(pod.metadata.namespace, pod.metadata.name) ? undefined : push(),
     },

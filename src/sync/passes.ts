@@ -73,7 +73,8 @@ export function createPasses(deps: PassDeps): Passes {
   return {
     async sync(pod, signal) {
       const { uid } = pod.metadata;
-      const observed = unseen.has(uid) ? await look(uid, signal) : (deps.cache.get(uid) ?? emptyPod(pod));
+      const mustLook = unseen.has(uid) || deps.inspector.isUnseen(uid);
+      const observed = mustLook ? await look(uid, signal) : (deps.cache.get(uid) ?? emptyPod(pod));
       const status = report(pod, observed, false);
       if (status.phase === "Failed" || status.phase === "Succeeded") return { terminal: true, againMs: 0 };
       const holdUp = announceHoldUp(deps, pod);

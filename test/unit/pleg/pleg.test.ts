@@ -194,3 +194,57 @@ describe("what somebody else has seen of a pod", () => {
     assert.deepEqual([pleg.cache.get("u2")?.sandboxes, wakes], [seen.sandboxes, []]);
   });
 });
+
+describe("a runtime that is slow to say something", () => {
+  it("of one pod holds up no other, and that pod counts as not looked at until it does", async (t) => {
+    const stuck = Promise.withResolvers<string>();
+    const { clock, runtime, wakes, pleg } = rig(t, false, {
+      terminationMessage: async ({ labels }) => (labels[podUidLabel] === "u1" ? stuck.promise : ""),
+    });
+    await clock.advance(0);
+    runtime.exitContainer(await startPod(runtime, "u1"), 1);
+    await clock.advance(4_000);
+    await startPod(runtime, "u2");
+    await clock.advance(4_000);
+    assert.ok(pleg.cache.get("u2"), "a relist waits 5 s for a pod");
+    assert.deepEqual([pleg.cache.get("u1"), pleg.isUnseen("u1"), pleg.isUnseen("u2")], [undefined, true, false]);
+    await clock.advance(300_000);
+    assert.equal(pleg.unhealthy(), undefined);
+    stuck.resolve("");
+    await clock.advance(0);
+    assert.equal(pleg.cache.get("u1")?.containers[0]?.exitCode, 1);
+    assert.equal(pleg.isUnseen("u1"), false);
+    assert.ok(wakes.includes("u1"));
+  });
+
+  it("of all of them is asked again after a while", async (t) => {
+    const { clock, runtime, pleg } = rig(t, false);
+    await clock.advance(0);
+    await startPod(runtime, "u1");
+    const release = runtime.hold("listPodSandbox");
+    const lists = () => runtime.calls.filter(({ verb }) => verb === "listPodSandbox").length;
+    const before = lists();
+    await clock.advance(15_000);
+    assert.deepEqual([lists() - before, pleg.cache.get("u1")], [1, undefined]);
+    await clock.advance(3_000);
+    assert.equal(lists() - before, 2);
+    release();
+    await clock.advance(0);
+    assert.ok(pleg.cache.get("u1"));
+  });
+
+  it("of a pod that is gone meanwhile is forgotten", async (t) => {
+    const { clock, runtime, pleg } = rig(t, false);
+    runtime.failNext("containerStatus", new Error("broken"), 5);
+    const id = await startPod(runtime, "u1");
+    await clock.advance(1_500);
+    assert.equal(pleg.isUnseen("u1"), true);
+    const [sandbox] = await runtime.listPodSandbox(undefined, never);
+    runtime.exitContainer(id, 0);
+    await runtime.removeContainer(id, never);
+    await runtime.stopPodSandbox(sandbox?.id ?? "", never);
+    await runtime.removePodSandbox(sandbox?.id ?? "", never);
+    await clock.advance(2_000);
+    assert.equal(pleg.isUnseen("u1"), false);
+  });
+});

@@ -20,10 +20,10 @@ function rig(over: Partial<PassDeps> = {}) {
   const said = (what: string) => (subject?: Pod | string) =>
     void calls.push(`${what} ${typeof subject === "string" ? subject : (subject?.metadata.uid ?? "")}`.trim());
   const asked = (what: string) => async (subject?: Pod | string) => said(what)(subject);
-  const world = { seen: observe([], []), phase: "Running", outcome: {} as SyncOutcome };
+  const world = { seen: observe([], []), phase: "Running", outcome: {} as SyncOutcome, unseen: false };
   const deps: PassDeps = {
     cache: { get: () => world.seen, list: () => [world.seen] },
-    inspector: { inspect: async () => (calls.push("inspect"), world.seen) },
+    inspector: { inspect: async () => (calls.push("inspect"), world.seen), isUnseen: () => world.unseen },
     runtime: {
       ahead: async () => (calls.push("ahead"), {}),
       sync: async () => (calls.push("sync"), world.outcome),
@@ -142,7 +142,7 @@ test("what ended during a pass is seen to at once: its event may be spent alread
   ];
   const { passes } = rig({
     cache: { get: () => views[0], list: () => [] },
-    inspector: { inspect: async () => views[1] ?? assert.fail() },
+    inspector: { inspect: async () => views[1] ?? assert.fail(), isUnseen: () => false },
   });
   assert.equal((await passes.sync(aPod(), never)).againMs, 0);
 });
@@ -209,4 +209,11 @@ test("a terminated pod's volumes, objects and ground are given back before its o
   });
   await assert.rejects(failing.passes.terminated("uid-1", aPod(), never), /busy/);
   assert.ok(!failing.calls.includes("terminated uid-1"));
+});
+
+test("of a pod that nobody could look at, it looks before it takes the runtime to have nothing", async () => {
+  const { calls, world, passes } = rig();
+  world.unseen = true;
+  await passes.sync(aPod(), never);
+  assert.deepEqual(calls.slice(0, 2), ["inspect", "status Running"]);
 });
