@@ -43,7 +43,7 @@ export const volume: Fields<k8s.V1Volume> = {
   cinder: otherType,
   configMap: "served",
   csi: otherType,
-  downwardAPI: otherType,
+  downwardAPI: "served",
   emptyDir,
   ephemeral: otherType,
   fc: otherType,

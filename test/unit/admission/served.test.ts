@@ -85,6 +85,7 @@ test("a pod as the API server defaults it is served", () => {
         { name: "c", hostPath: { path: "/" } },
         { name: "d", configMap: { name: "x" } },
         { name: "e", secret: { secretName: "x" } },
+        { name: "g", downwardAPI: {} },
         {
           name: "f",
           projected: {
@@ -137,7 +138,6 @@ const heldFields: [string, Partial<PodSpec>][] = [
   ["spec.securityContext.sysctls", { securityContext: { sysctls: [{ name: "a", value: "b" }] } }],
   ["spec.volumes[0].emptyDir.sizeLimit", { volumes: [{ name: "v", emptyDir: { sizeLimit: "1Gi" } }] }],
   ["spec.volumes[0].emptyDir.medium", { volumes: [{ name: "v", emptyDir: { medium: "HugePages-2Mi" } }] }],
-  ["spec.volumes[0].downwardAPI", { volumes: [{ name: "v", downwardAPI: {} }] }],
   ["spec.volumes[0].image", { volumes: [{ name: "v", image: {} }] }],
   ["spec.volumes[0].persistentVolumeClaim", { volumes: [{ name: "v", persistentVolumeClaim: { claimName: "x" } }] }],
   [

@@ -277,6 +277,61 @@ test("projected sources share a directory, and the later one counts", async () =
   assert.deepEqual(bench.requests, [{ audience: "", expirationSeconds: 3607 }]);
 });
 
+test("a downwardAPI volume shows the pod in memory, and follows its labels", async () => {
+  const bench = volumeBench();
+  const items = [
+    { path: "labels", fieldRef: { fieldPath: "metadata.labels" } },
+    { path: "of/a/tier", mode: 0o400, fieldRef: { fieldPath: "metadata.annotations['tier']" } },
+    { path: "memory", resourceFieldRef: { containerName: "c", resource: "limits.memory", divisor: "1Mi" } },
+  ];
+  const volumes: Volume[] = [{ name: "v", downwardAPI: { items, defaultMode: 0o640 } }];
+  const stage = bench.start();
+  await stage.mount(podWith(volumes, {}, { labels: { app: "web" }, annotations: { tier: "back" } }), never);
+  const path = directoryOf("downward-api");
+  const shown = () => Promise.all(["labels", "of/a/tier", "memory"].map((name) => bench.text(`${path}/${name}`)));
+  assert.deepEqual(await shown(), ['app="web"', "back", "1024"]);
+  const modes = ["labels", "of/a/tier"].map(async (name) => (await bench.host.fs.stat(`${path}/${name}`)).mode);
+  assert.deepEqual(await Promise.all(modes), [0o640, 0o400]);
+  assert.deepEqual(stage.mounted("uid-1").get("v"), { hostPath: path, readOnly: true });
+  assert.deepEqual(bench.host.files.mounted(), [{ path, fsType: "tmpfs" }]);
+  await stage.mount(podWith(volumes, {}, { labels: { app: "shop" }, annotations: { tier: "front" } }), never);
+  assert.deepEqual(await shown(), ['app="shop"', "front", "1024"]);
+});
+
+test("everything that is wrong with a downwardAPI volume is told at once, and nothing leaves it", async () => {
+  const items = [
+    { path: "cpu", resourceFieldRef: { containerName: "none", resource: "limits.cpu" } },
+    { path: "../out", fieldRef: { fieldPath: "metadata.name" } },
+    { path: "name", fieldRef: { fieldPath: "metadata.name" } },
+  ];
+  const bench = volumeBench();
+  assert.equal(
+    await refusal(bench, { name: "v", downwardAPI: { items } }),
+    failed("[container none not found, invalid path: must not contain '..': ../out]"),
+  );
+  assert.deepEqual(bench.host.files.mounted(), []);
+});
+
+test("a source that needs a directory where another has a file is refused, and the volume is made once they agree", async () => {
+  const bench = volumeBench();
+  bench.setConfigMap("m", { a: "file" });
+  const sources = [
+    { configMap: { name: "m" } },
+    { downwardAPI: { items: [{ path: "a/name", fieldRef: { fieldPath: "metadata.name" } }] } },
+  ];
+  const volume = { name: "v", projected: { sources } };
+  assert.equal(
+    await refusal(bench, volume),
+    failed("a is a file of one source and a directory of another, which has a/name: give one of them another path"),
+  );
+  bench.setConfigMap("m", { b: "file" });
+  await mounted(bench, [volume]);
+  assert.deepEqual(
+    [await bench.text(`${directoryOf("projected")}/b`), await bench.text(`${directoryOf("projected")}/a/name`)],
+    ["file", "p"],
+  );
+});
+
 test("a token belongs to the user of all containers, where they have one in common", async () => {
   const sources = [{ serviceAccountToken: { path: "token", audience: "vault" } }];
   const container = (runAsUser?: number) => ({
