@@ -11,6 +11,7 @@ import type { Node, Pod, PodStatus } from "./objects.ts";
 import type { RuntimePod, Waker } from "./pipeline.ts";
 import { generateStatus } from "./pod/status.ts";
 import { type Probes, createProbes } from "./probes/probes.ts";
+import { isTargetFeature } from "./seams/provider.ts";
 import { createApiServerSource } from "./sources/apiserver.ts";
 import { createPodConfig } from "./sources/pod-config.ts";
 import { type StatusManager, createStatusManager } from "./status/manager.ts";
@@ -50,7 +51,7 @@ export function composeSync(deps: KubeletDeps, cluster: Cluster, observed: Obser
     objects: cluster.objects,
     prober: probes,
     served: createServed((feature) =>
-      feature === "fileOwner" ? observed.rights.lacks(feature) : deps.target.runtime.lacks?.(feature),
+      isTargetFeature(feature) ? observed.rights.lacks(feature) : deps.target.runtime.lacks?.(feature),
     ),
     status: statuses,
     events: cluster.events,

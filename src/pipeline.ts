@@ -53,6 +53,15 @@ export interface MountedVolume {
   readonly readOnly: boolean;
 }
 
+/** A part of a volume that a container mounts in the volume's place. */
+export interface VolumePart {
+  /** Place in the container's volumeMounts. */
+  readonly index: number;
+  readonly volume: string;
+  /** Path in the volume: relative, without `..`. */
+  readonly subPath: string;
+}
+
 /** What a pass can find out while the pod's volumes are made ready. What is missing here is found out when it is needed. */
 export interface PassAhead {
   /** Of the sandbox that containers are to be started in. The directory for their logs is there. */
@@ -194,6 +203,19 @@ export interface VolumeGate {
   mounted(uid: string): ReadonlyMap<string, MountedVolume>;
   /** Unmounts all and removes what graftlet made; the pod may be known by its UID alone. Safe to repeat. */
   unmount(uid: string, signal: AbortSignal): Promise<void>;
+}
+
+/** Parts of volumes. */
+export interface VolumeParts {
+  /** Makes parts of a pod's mounted volumes visible where a runtime may mount them, whatever links a container puts in the way.
+   *  Directories that are missing are made. Safe to repeat: a container that starts again sees what is there then.
+   *  @returns absolute paths on the target, by index. @throws in the kubelet's words, without a word of the target's files. */
+  bindParts(
+    pod: Pod,
+    containerName: string,
+    parts: readonly VolumePart[],
+    signal: AbortSignal,
+  ): Promise<ReadonlyMap<number, string>>;
 }
 
 export type ProbeVerdict = "Success" | "Failure" | "Unknown";

@@ -35,8 +35,8 @@ export const volumeMount: Fields<k8s.V1VolumeMount> = {
   name: "served",
   readOnly: "served",
   recursiveReadOnly: heldWhen((mode: string) => mode === "Enabled", "recursive read-only mounts are not served yet"),
-  subPath: held("subPath is not served yet"),
-  subPathExpr: held("subPathExpr is not served yet"),
+  subPath: "served",
+  subPathExpr: "served",
 };
 
 export const containerSecurity: Fields<k8s.V1SecurityContext> = {

@@ -76,6 +76,8 @@ test("a pod as the API server defaults it is served", () => {
           },
           volumeMounts: [
             { ...mount, readOnly: true, mountPropagation: "None", recursiveReadOnly: "IfPossible", subPath: "" },
+            { ...mount, subPath: "a/b" },
+            { ...mount, subPathExpr: "$(A)" },
           ],
         }),
       ],
@@ -110,8 +112,6 @@ const heldFields: [string, Partial<PodSpec>][] = [
   ["spec.containers[0].restartPolicy", main({ restartPolicy: "Never" })],
   ["spec.containers[0].restartPolicyRules", main({ restartPolicyRules: [{ action: "Restart" }] })],
   ["spec.containers[0].volumeDevices", main({ volumeDevices: [{ name: "v", devicePath: "/dev/v" }] })],
-  ["spec.containers[0].volumeMounts[0].subPath", main({ volumeMounts: [{ ...mount, subPath: "a" }] })],
-  ["spec.containers[0].volumeMounts[0].subPathExpr", main({ volumeMounts: [{ ...mount, subPathExpr: "$(A)" }] })],
   [
     "spec.containers[0].volumeMounts[0].mountPropagation",
     main({ volumeMounts: [{ ...mount, mountPropagation: "Bidirectional" }] }),
