@@ -1,5 +1,6 @@
 import { createAdmission } from "./admission/chain.ts";
 import { createServed } from "./admission/served.ts";
+import { createEviction } from "./eviction/eviction.ts";
 import { createGarbage } from "./gc/garbage.ts";
 import type { Cluster, KubeletDeps, Observed } from "./kubelet.ts";
 import { type RuntimeStages, composeRuntime } from "./kubelet-runtime.ts";
@@ -126,7 +127,7 @@ function composeFlow(
   { pods, statuses, probes, volumes, podRuntime }: Stages,
   workers: PodWorkers,
 ): readonly Service[] {
-  const { nodeName, kubelet } = config;
+  const { nodeName, kubelet, rootDir } = config;
   const common = { clock, log, ...(presence && { presence }) };
   const cache = pleg.cache;
   const freshNode = (signal: AbortSignal) => client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal });
@@ -160,7 +161,21 @@ function composeFlow(
       statuses.forget(uid);
     },
   });
-  return [syncLoop, source, housekeeping, garbage];
+  const { host, runtime } = target;
+  const { podLogsDir } = kubelet;
+  const eviction = createEviction({
+    ...common,
+    host,
+    runtime,
+    volumes,
+    rootDir,
+    podLogsDir,
+    pods,
+    evictor: workers,
+    events,
+  });
+  const evicting = kubelet.localStorageCapacityIsolation ? [eviction] : [];
+  return [syncLoop, source, housekeeping, garbage, ...evicting];
 }
 
 /** A worker that has not taken its pod down yet may have containers running. */

@@ -39,7 +39,7 @@ export interface StartFailure {
   readonly message: string;
 }
 
-/** An admission handler's no. */
+/** An admission handler's no, or why the node ended a pod. */
 export interface Rejection {
   readonly reason: string;
   readonly message: string;
@@ -216,6 +216,13 @@ export interface VolumeParts {
     parts: readonly VolumePart[],
     signal: AbortSignal,
   ): Promise<ReadonlyMap<number, string>>;
+}
+
+/** Ends pods for what they take of the node. */
+export interface PodEvictor {
+  /** Ends a pod that is meant to run: Failed, for that reason, whatever its containers say.
+   *  @returns false for one that ends already, or is not known. */
+  evict(uid: string, why: Rejection, graceSeconds: number): boolean;
 }
 
 export type ProbeVerdict = "Success" | "Failure" | "Unknown";

@@ -22,10 +22,7 @@ export const lifecycle: Fields<k8s.V1Lifecycle> = {
 
 export const resources: Fields<k8s.V1ResourceRequirements> = {
   claims: held("dynamic resource allocation is not served yet"),
-  limits: heldWhen(
-    (limits: { [name: string]: string }) => "ephemeral-storage" in limits,
-    "limits of ephemeral-storage are not enforced yet",
-  ),
+  limits: "served",
   requests: "served",
 };
 

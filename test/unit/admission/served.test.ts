@@ -58,7 +58,10 @@ test("a pod as the API server defaults it is served", () => {
       containers: [
         aContainer("c", {
           imagePullPolicy: "IfNotPresent",
-          resources: { requests: { cpu: "1", "ephemeral-storage": "1Gi" }, limits: { memory: "1Gi" } },
+          resources: {
+            requests: { cpu: "1", "ephemeral-storage": "1Gi" },
+            limits: { memory: "1Gi", "ephemeral-storage": "1Gi" },
+          },
           readinessProbe: exec,
           livenessProbe: exec,
           startupProbe: exec,
@@ -82,7 +85,7 @@ test("a pod as the API server defaults it is served", () => {
         }),
       ],
       volumes: [
-        { name: "a", emptyDir: {} },
+        { name: "a", emptyDir: { sizeLimit: "1Gi" } },
         { name: "b", emptyDir: { medium: "Memory", sizeLimit: "1Gi" } },
         { name: "c", hostPath: { path: "/" } },
         { name: "d", configMap: { name: "x" } },
@@ -121,7 +124,6 @@ const heldFields: [string, Partial<PodSpec>][] = [
     main({ volumeMounts: [{ ...mount, recursiveReadOnly: "Enabled" }] }),
   ],
   ["spec.containers[0].resources.claims", main({ resources: { claims: [{ name: "x" }] } })],
-  ["spec.containers[0].resources.limits", main({ resources: { limits: { "ephemeral-storage": "1Gi" } } })],
   [
     "spec.containers[0].env[0].valueFrom.fileKeyRef",
     main({ env: [{ name: "A", valueFrom: { fileKeyRef: { key: "k", path: "p", volumeName: "v" } } }] }),
@@ -136,7 +138,6 @@ const heldFields: [string, Partial<PodSpec>][] = [
   ["spec.resources", { resources: { limits: { cpu: "1" } } }],
   ["spec.runtimeClassName", { runtimeClassName: "kata" }],
   ["spec.securityContext.sysctls", { securityContext: { sysctls: [{ name: "a", value: "b" }] } }],
-  ["spec.volumes[0].emptyDir.sizeLimit", { volumes: [{ name: "v", emptyDir: { sizeLimit: "1Gi" } }] }],
   ["spec.volumes[0].emptyDir.medium", { volumes: [{ name: "v", emptyDir: { medium: "HugePages-2Mi" } }] }],
   ["spec.volumes[0].image", { volumes: [{ name: "v", image: {} }] }],
   ["spec.volumes[0].persistentVolumeClaim", { volumes: [{ name: "v", persistentVolumeClaim: { claimName: "x" } }] }],
