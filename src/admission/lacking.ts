@@ -34,6 +34,7 @@ function askedByPod(spec: PodSpec): readonly Asked[] {
   return [
     ...profiles("spec.securityContext", spec.securityContext),
     ...ownedTokens(spec),
+    ...hugePages(spec),
     ...(grouped ? [{ field: "spec.securityContext.fsGroup", feature: "fileOwner" } as const] : []),
   ];
 }
@@ -49,6 +50,15 @@ function ownedTokens(spec: PodSpec): readonly Asked[] {
   return (spec.volumes ?? []).flatMap(({ projected }, at) =>
     projected?.sources?.some(({ serviceAccountToken }) => serviceAccountToken)
       ? [{ field: `spec.volumes[${at}].projected`, feature: "fileOwner" } as const]
+      : [],
+  );
+}
+
+/** Unlike memory, huge pages have no stand-in on disk. */
+function hugePages({ volumes = [] }: PodSpec): readonly Asked[] {
+  return volumes.flatMap(({ emptyDir }, at) =>
+    emptyDir?.medium?.startsWith("HugePages")
+      ? [{ field: `spec.volumes[${at}].emptyDir.medium`, feature: "mount" } as const]
       : [],
   );
 }

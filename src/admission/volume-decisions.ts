@@ -8,10 +8,7 @@ type Fields<Type> = Decisions<Wire<Type>>;
 const otherType = heldWhen(() => true, "volumes of this type are not served yet");
 
 const emptyDirFields: Fields<k8s.V1EmptyDirVolumeSource> = {
-  medium: heldWhen(
-    (medium: string) => medium !== "" && medium !== "Memory",
-    "volumes on huge pages are not served yet",
-  ),
+  medium: "served",
   sizeLimit: "served",
 };
 

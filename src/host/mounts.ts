@@ -87,6 +87,16 @@ export async function mountTmpfs(
   throw new CodedError(why, `mounting a tmpfs on ${path} failed: ${stderr.trim() || `exit code ${code}`}`);
 }
 
+/** Mounts a file system of huge pages on a directory. @param pageBytes size of a page.
+ *  @throws failed_precondition when mounting fails. @see https://docs.kernel.org/admin-guide/mm/hugetlbpage.html */
+export async function mountHugetlbfs(host: Host, path: string, pageBytes: number, signal: AbortSignal): Promise<void> {
+  const argv = ["mount", "-t", "hugetlbfs", "-o", `pagesize=${pageBytes}`, "nodev", path];
+  const { code, stderr } = await host.run(argv, { signal });
+  if (code === 0) return;
+  const why = stderr.trim() || `exit code ${code}`;
+  throw new CodedError("failed_precondition", `mounting huge pages of ${pageBytes} bytes on ${path} failed: ${why}`);
+}
+
 /** tmpfs can stay out of swap since Linux 6.4. */
 export async function kernelHasNoswap(host: Host, signal?: AbortSignal): Promise<boolean> {
   const release = await readProc(host, "/proc/sys/kernel/osrelease", signal);

@@ -108,8 +108,11 @@ export function bindContract(name: string, make: () => Promise<HostUnderTest>): 
         ]);
         const refused = { create: ["out/new", "up/a/b", "nowhere", "nowhere/a", "round"] } as const;
         for (const below of refused.create) await assert.rejects(within(bind(below)), { step: "create" }, below);
-        for (const below of ["out", "up", "secret", "root", "fifo/a", "file/a", "root/etc/hostname"])
+        for (const below of ["out", "up", "secret", "fifo/a", "file/a"])
           await assert.rejects(within(bind(below)), { step: "bind" }, below);
+        // Whether this leads anywhere is for the machine to say.
+        for (const below of ["root", "root/etc/hostname"])
+          await assert.rejects(within(bind(below)), { name: "PartError" }, below);
         assert.equal(await mounted(), false);
       }));
 
@@ -159,8 +162,9 @@ export function bindContract(name: string, make: () => Promise<HostUnderTest>): 
             { do: "write", path: `${base}/way/mine`, data: "mine" },
             { do: "write", path: `${base}/mine`, data: "mine" },
           ]);
+          // What the node makes in the meantime is put out of the way.
           const swap =
-            "my ($name, $away) = @ARGV; while (1) { rename $name, 'aside'; symlink $away, $name; unlink $name; rename 'aside', $name; }";
+            "my ($name, $away) = @ARGV; for (my $n = 0; ; $n++) { rename $name, 'aside' or rename $name, qq(made-$n); symlink $away, $name; unlink $name; rename 'aside', $name; }";
           const away = name === "mine" ? `${outside}/secret` : outside;
           const argv = ["sh", "-c", 'cd "$1" && exec perl -e "$2" "$3" "$4"', "sh", base, swap, name, away];
           await using attacker = await host.spawn(argv);

@@ -87,6 +87,7 @@ test("a pod as the API server defaults it is served", () => {
       volumes: [
         { name: "a", emptyDir: { sizeLimit: "1Gi" } },
         { name: "b", emptyDir: { medium: "Memory", sizeLimit: "1Gi" } },
+        { name: "h", emptyDir: { medium: "HugePages-2Mi" } },
         { name: "c", hostPath: { path: "/" } },
         { name: "d", configMap: { name: "x" } },
         { name: "e", secret: { secretName: "x" } },
@@ -138,7 +139,6 @@ const heldFields: [string, Partial<PodSpec>][] = [
   ["spec.resources", { resources: { limits: { cpu: "1" } } }],
   ["spec.runtimeClassName", { runtimeClassName: "kata" }],
   ["spec.securityContext.sysctls", { securityContext: { sysctls: [{ name: "a", value: "b" }] } }],
-  ["spec.volumes[0].emptyDir.medium", { volumes: [{ name: "v", emptyDir: { medium: "HugePages-2Mi" } }] }],
   ["spec.volumes[0].image", { volumes: [{ name: "v", image: {} }] }],
   ["spec.volumes[0].persistentVolumeClaim", { volumes: [{ name: "v", persistentVolumeClaim: { claimName: "x" } }] }],
   [
