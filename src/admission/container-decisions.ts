@@ -22,10 +22,7 @@ export const lifecycle: Fields<k8s.V1Lifecycle> = {
 
 export const resources: Fields<k8s.V1ResourceRequirements> = {
   claims: held("dynamic resource allocation is not served yet"),
-  limits: heldWhen(
-    (limits: { [name: string]: string }) => "ephemeral-storage" in limits,
-    "limits of ephemeral-storage are not enforced yet",
-  ),
+  limits: "served",
   requests: "served",
 };
 
@@ -35,8 +32,8 @@ export const volumeMount: Fields<k8s.V1VolumeMount> = {
   name: "served",
   readOnly: "served",
   recursiveReadOnly: heldWhen((mode: string) => mode === "Enabled", "recursive read-only mounts are not served yet"),
-  subPath: held("subPath is not served yet"),
-  subPathExpr: held("subPathExpr is not served yet"),
+  subPath: "served",
+  subPathExpr: "served",
 };
 
 export const containerSecurity: Fields<k8s.V1SecurityContext> = {

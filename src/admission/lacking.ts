@@ -34,6 +34,7 @@ function askedByPod(spec: PodSpec): readonly Asked[] {
   return [
     ...profiles("spec.securityContext", spec.securityContext),
     ...ownedTokens(spec),
+    ...hugePages(spec),
     ...(grouped ? [{ field: "spec.securityContext.fsGroup", feature: "fileOwner" } as const] : []),
   ];
 }
@@ -53,12 +54,30 @@ function ownedTokens(spec: PodSpec): readonly Asked[] {
   );
 }
 
-function askedByContainer(path: string, { securityContext, resources }: Container): readonly Asked[] {
-  const asked: Asked[] = [...profiles(`${path}.securityContext`, securityContext)];
+/** Unlike memory, huge pages have no stand-in on disk. */
+function hugePages({ volumes = [] }: PodSpec): readonly Asked[] {
+  return volumes.flatMap(({ emptyDir }, at) =>
+    emptyDir?.medium?.startsWith("HugePages")
+      ? [{ field: `spec.volumes[${at}].emptyDir.medium`, feature: "mount" } as const]
+      : [],
+  );
+}
+
+function askedByContainer(path: string, container: Container): readonly Asked[] {
+  const { securityContext, resources } = container;
+  const asked: Asked[] = [...profiles(`${path}.securityContext`, securityContext), ...boundParts(path, container)];
   if (securityContext?.privileged) asked.push({ field: `${path}.securityContext.privileged`, feature: "privileged" });
   if (resources?.limits?.memory) asked.push({ field: `${path}.resources.limits.memory`, feature: "memoryLimit" });
   if (resources?.limits?.cpu) asked.push({ field: `${path}.resources.limits.cpu`, feature: "cpuLimit" });
   return asked;
+}
+
+/** A part of a volume is bound where no container can move it. */
+function boundParts(path: string, { volumeMounts = [] }: Container): readonly Asked[] {
+  return volumeMounts.flatMap(({ subPath, subPathExpr }, at) => {
+    if (!subPath && !subPathExpr) return [];
+    return [{ field: `${path}.volumeMounts[${at}].${subPath ? "subPath" : "subPathExpr"}`, feature: "mount" } as const];
+  });
 }
 
 function profiles(path: string, security: PodSpec["securityContext"] | Container["securityContext"]): readonly Asked[] {

@@ -1,6 +1,6 @@
 import type * as k8s from "@kubernetes/client-node";
 import type { Wire } from "../objects.ts";
-import { type Decisions, eachOf, fieldsOf, held, heldWhen, type Unserved } from "./decisions.ts";
+import { type Decisions, eachOf, fieldsOf, held, heldWhen } from "./decisions.ts";
 
 type Fields<Type> = Decisions<Wire<Type>>;
 
@@ -8,21 +8,9 @@ type Fields<Type> = Decisions<Wire<Type>>;
 const otherType = heldWhen(() => true, "volumes of this type are not served yet");
 
 const emptyDirFields: Fields<k8s.V1EmptyDirVolumeSource> = {
-  medium: heldWhen(
-    (medium: string) => medium !== "" && medium !== "Memory",
-    "volumes on huge pages are not served yet",
-  ),
+  medium: "served",
   sizeLimit: "served",
 };
-
-/** In memory the size is the file system's own; on disk somebody would have to watch it. */
-function emptyDir(source: Wire<k8s.V1EmptyDirVolumeSource>, path: string): readonly Unserved[] {
-  const unlimited = !source.sizeLimit || source.medium === "Memory";
-  const size = unlimited
-    ? []
-    : [{ field: `${path}.sizeLimit`, why: "the size of an emptyDir on disk is not limited yet" }];
-  return [...fieldsOf(emptyDirFields)(source, path), ...size];
-}
 
 export const projection: Fields<k8s.V1VolumeProjection> = {
   clusterTrustBundle: held("trust bundles are not served yet"),
@@ -43,8 +31,8 @@ export const volume: Fields<k8s.V1Volume> = {
   cinder: otherType,
   configMap: "served",
   csi: otherType,
-  downwardAPI: otherType,
-  emptyDir,
+  downwardAPI: "served",
+  emptyDir: fieldsOf(emptyDirFields),
   ephemeral: otherType,
   fc: otherType,
   flexVolume: otherType,

@@ -22,6 +22,23 @@ export function parseMounts(table: string): readonly Mount[] {
   });
 }
 
+/** What a mount shows, and where. */
+export interface Shown {
+  /** `major:minor` of its file system. */
+  readonly device: string;
+  /** Path within the file system of what is seen at `path`. */
+  readonly root: string;
+  readonly path: string;
+}
+
+/** The third to fifth columns of /proc/self/mountinfo, a mount a line. */
+export function parseShown(columns: string): readonly Shown[] {
+  return columns.split("\n").flatMap((line) => {
+    const [device, root, path] = line.split(" ");
+    return device && root && path ? [{ device, root: unescape(root), path: unescape(path) }] : [];
+  });
+}
+
 /** The kernel writes blanks, tabs, newlines and backslashes in octal. */
 function unescape(text: string): string {
   return text.replace(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
@@ -70,6 +87,16 @@ export async function mountTmpfs(
   throw new CodedError(why, `mounting a tmpfs on ${path} failed: ${stderr.trim() || `exit code ${code}`}`);
 }
 
+/** Mounts a file system of huge pages on a directory. @param pageBytes size of a page.
+ *  @throws failed_precondition when mounting fails. @see https://docs.kernel.org/admin-guide/mm/hugetlbpage.html */
+export async function mountHugetlbfs(host: Host, path: string, pageBytes: number, signal: AbortSignal): Promise<void> {
+  const argv = ["mount", "-t", "hugetlbfs", "-o", `pagesize=${pageBytes}`, "nodev", path];
+  const { code, stderr } = await host.run(argv, { signal });
+  if (code === 0) return;
+  const why = stderr.trim() || `exit code ${code}`;
+  throw new CodedError("failed_precondition", `mounting huge pages of ${pageBytes} bytes on ${path} failed: ${why}`);
+}
+
 /** tmpfs can stay out of swap since Linux 6.4. */
 export async function kernelHasNoswap(host: Host, signal?: AbortSignal): Promise<boolean> {
   const release = await readProc(host, "/proc/sys/kernel/osrelease", signal);
@@ -93,4 +120,23 @@ export async function unmount(host: Host, path: string, signal?: AbortSignal): P
   if (code === 0) return;
   if (!(await listMounts(host, signal)).some((mount) => mount.path === path)) return;
   throw new CodedError("failed_precondition", `unmounting ${path} failed: ${stderr.trim() || `exit code ${code}`}`);
+}
+
+/** Unmounts here and nowhere else: where somebody bound a directory with mounts of its own in a pod's directory, those are the
+ *  same mounts as at the source, and would be gone there too.
+ *  @param outermost the mount around it, or itself. @see https://docs.kernel.org/filesystems/sharedsubtree.html */
+export async function unmountAlone(host: Host, path: string, outermost: string, signal: AbortSignal): Promise<void> {
+  const { code, stderr } = await host.run(["mount", "--make-rprivate", outermost], { signal });
+  if (code !== 0 && (await listMounts(host, signal)).some((mount) => mount.path === outermost))
+    throw new CodedError(
+      "failed_precondition",
+      `the mount ${outermost} cannot be parted from its source: ${stderr.trim() || `exit code ${code}`}`,
+    );
+  await unmount(host, path, signal);
+}
+
+/** The mount around a mount that lies in no other of these, or itself. */
+export function outermostOf(path: string, mounts: readonly string[]): string {
+  const around = mounts.filter((mount) => path === mount || path.startsWith(`${mount}/`));
+  return around.reduce((shortest, mount) => (mount.length < shortest.length ? mount : shortest), path);
 }

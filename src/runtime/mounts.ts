@@ -1,13 +1,16 @@
 import { posix } from "node:path";
 import { Mount, MountPropagation } from "../gen/cri.ts";
 import type { Container, Pod, VolumeMount } from "../objects.ts";
-import type { MountedVolume } from "../pipeline.ts";
+import type { MountedVolume, VolumePart } from "../pipeline.ts";
+import { expand } from "../pod/expand.ts";
 
 export interface MountsInput {
   readonly pod: Pod;
   readonly container: Container;
   /** The pod's volumes on the target, by name. */
   readonly mounted: ReadonlyMap<string, MountedVolume>;
+  /** Where the parts of volumes are that `volumeParts` tells, by index. */
+  readonly parts: ReadonlyMap<number, string>;
   /** The target has SELinux: volumes that the node manages are relabelled for the container. */
   readonly selinux: boolean;
 }
@@ -21,19 +24,44 @@ const propagations: Readonly<Record<string, MountPropagation>> = {
 /** A container's volumeMounts in the runtime's terms, in order.
  *  @throws Error with the kubelet's text when a volume is not there or a mount cannot be made as asked.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/ */
-export function volumeMounts({ pod, container, mounted, selinux }: MountsInput): Mount[] {
-  return (container.volumeMounts ?? []).map((mount) => {
+export function volumeMounts({ pod, container, mounted, parts, selinux }: MountsInput): Mount[] {
+  return (container.volumeMounts ?? []).map((mount, index) => {
     const volume = mounted.get(mount.name);
     if (!volume) throw new Error(`cannot find volume "${mount.name}" to mount into container "${container.name}"`);
     refuseUnserved(mount);
     return Mount.fromPartial({
       containerPath: absolute(mount.mountPath),
-      hostPath: volume.hostPath,
+      hostPath: parts.get(index) ?? volume.hostPath,
       readonly: mount.readOnly === true || volume.readOnly,
       propagation: propagationOf(mount),
       selinuxRelabel: selinux && isManaged(pod, mount.name),
     });
   });
+}
+
+/** The volumeMounts of a container that show a part of their volume only, in order.
+ *  @param environment of the container, for `subPathExpr`. @throws Error with the kubelet's text.
+ *  @see https://kubernetes.io/docs/concepts/storage/volumes/#using-subpath-expanded-environment */
+export function volumeParts(container: Container, environment: ReadonlyMap<string, string>): readonly VolumePart[] {
+  return (container.volumeMounts ?? []).flatMap((mount, index) => {
+    const subPath = mount.subPathExpr ? expandedPath(mount.subPathExpr, environment) : (mount.subPath ?? "");
+    if (subPath === "") return [];
+    if (subPath.startsWith("/")) throw new Error(`error SubPath \`${subPath}\` must not be an absolute path`);
+    if (subPath.split("/").includes(".."))
+      throw new Error(`unable to provision SubPath \`${subPath}\`: must not contain '..'`);
+    return [{ index, volume: mount.name, subPath }];
+  });
+}
+
+function expandedPath(expression: string, environment: ReadonlyMap<string, string>): string {
+  const missing = new Set<string>();
+  const expanded = expand(expression, (name) => {
+    const value = environment.get(name);
+    if (!value) missing.add(name);
+    return value;
+  });
+  if (missing.size > 0) throw new Error(`missing value for ${[...missing].sort().join(", ")}`);
+  return expanded;
 }
 
 /** Where a path of the spec lies in the container. */
@@ -42,8 +70,7 @@ export function absolute(path: string): string {
 }
 
 /** Admission holds such pods; mounting something else than asked would be worse than an error. */
-function refuseUnserved({ name, subPath, subPathExpr, recursiveReadOnly }: VolumeMount): void {
-  if (subPath || subPathExpr) throw new Error(`volumeMounts["${name}"].subPath is not served`);
+function refuseUnserved({ name, recursiveReadOnly }: VolumeMount): void {
   if (recursiveReadOnly !== "Enabled") return;
   throw new Error(
     `failed to resolve recursive read-only mode: volume "${name}" requested recursive read-only mode, but it is not supported by the runtime`,

@@ -4,7 +4,7 @@ import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { ConfigMap, Container, Pod, Secret, Service } from "../objects.ts";
-import type { EventSink, HostAddresses, ObjectCache, ServiceLister, VolumeGate } from "../pipeline.ts";
+import type { EventSink, HostAddresses, ObjectCache, ServiceLister, VolumeGate, VolumeParts } from "../pipeline.ts";
 import { type CgroupLayout, podCgroup } from "../pod/cgroup-path.ts";
 import { isStaticPod } from "../pod/containers.ts";
 import { parseResolvConf, podDns } from "../pod/dns.ts";
@@ -22,7 +22,7 @@ import type { TargetNetwork } from "../seams/provider.ts";
 import type { Images } from "../seams/runtime.ts";
 import { buildContainerConfig } from "./container-config.ts";
 import { containerFiles } from "./container-files.ts";
-import { volumeMounts } from "./mounts.ts";
+import { volumeMounts, volumeParts } from "./mounts.ts";
 import { buildSandboxConfig } from "./sandbox-config.ts";
 import type { ForesightDeps } from "./foresight.ts";
 import type { EnsuredImage } from "./images/puller.ts";
@@ -57,7 +57,7 @@ export interface PrepareDeps {
   readonly objects: ObjectCache;
   readonly services: ServiceLister;
   readonly addresses: HostAddresses;
-  readonly volumes: Pick<VolumeGate, "mounted">;
+  readonly volumes: Pick<VolumeGate, "mounted"> & VolumeParts;
   readonly facts: (signal: AbortSignal) => Promise<TargetFacts>;
   /** The driver is the runtime's to say, once it answers. */
   readonly cgroups: (signal: AbortSignal) => Promise<CgroupLayout>;
@@ -136,7 +136,9 @@ async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: 
   const environment = await environmentOf(deps, run, signal);
   const target = await deps.facts(signal);
   const { selinux } = target;
-  const mounted = volumeMounts({ pod, container, mounted: deps.volumes.mounted(pod.metadata.uid), selinux });
+  const parts = await deps.volumes.bindParts(pod, container.name, volumeParts(container, environment), signal);
+  const volumes = deps.volumes.mounted(pod.metadata.uid);
+  const mounted = volumeMounts({ pod, container, mounted: volumes, parts, selinux });
   const imageUser = await imageUserOf(deps.images, image, signal);
   verifyRunAsNonRoot(pod, container, imageUser);
   const seccompRoot = posix.join(settings.rootDirectory, "seccomp");

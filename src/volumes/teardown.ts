@@ -1,4 +1,4 @@
-import { listMounts, mountsBelow, unmount } from "../host/mounts.ts";
+import { listMounts, mountsBelow, outermostOf, unmount, unmountAlone } from "../host/mounts.ts";
 import { CodedError, hasCode } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import { podDirectory } from "./paths.ts";
@@ -12,10 +12,14 @@ export async function unmountAll(host: Host, rootDir: string, uid: string, signa
   const directory = await realDirectory(host, podDirectory(rootDir, checkUid(uid)), signal);
   if (directory === undefined) return;
   const mounted = async () => mountsBelow(await listMounts(host, signal), directory);
-  for (const path of await mounted()) await unmount(host, path, signal);
+  const mounts = await mounted();
+  for (const path of mounts) {
+    const around = outermostOf(path, mounts);
+    await (around === path ? unmount(host, path, signal) : unmountAlone(host, path, around, signal));
+  }
   const [left] = await mounted();
   if (left !== undefined) throw new CodedError("failed_precondition", `${left} is still mounted`);
-  const below = ["volumes", "plugins"].map((name) => `${directory}/${name}`);
+  const below = ["volumes", "plugins", "volume-subpaths"].map((name) => `${directory}/${name}`);
   await host.fs.apply(
     below.map((path) => ({ do: "remove", path, recursive: true })),
     signal,

@@ -39,6 +39,24 @@ test("volumes of a group need a target on which files can be given away", () => 
   assert.deepEqual(grouped({ name: "h", hostPath: { path: "/h" } }), [], "a directory of the machine stays as it is");
 });
 
+test("a part of a volume, and huge pages, need a target on which graftlet may mount", () => {
+  const served = createServed((feature) => (feature === "mount" ? "not root" : undefined));
+  const pages = [
+    { name: "e", emptyDir: {} },
+    { name: "h", emptyDir: { medium: "HugePages" } },
+  ];
+  assert.deepEqual(
+    served.unserved(aPod({ volumes: pages })).map(({ field }) => field),
+    ["spec.volumes[1].emptyDir.medium"],
+  );
+  const mounts = [{ subPath: "a" }, { subPath: "" }, { subPathExpr: "$(A)" }];
+  const volumeMounts = mounts.map((mount, at) => ({ name: "v", mountPath: `/${at}`, ...mount }));
+  assert.deepEqual(
+    served.unserved(aPod({ containers: [aContainer("c", { volumeMounts })] })).map(({ field }) => field),
+    ["spec.containers[0].volumeMounts[0].subPath", "spec.containers[0].volumeMounts[2].subPathExpr"],
+  );
+});
+
 test("a runtime that does everything holds no pod", () => {
   assert.deepEqual(createServed().unserved(demanding), []);
 });

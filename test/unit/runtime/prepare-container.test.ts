@@ -167,6 +167,30 @@ describe("a container's configuration", () => {
     );
     assert.ok(config.linux?.securityContext?.maskedPaths.includes("/sys/heat"));
   });
+  it("mounts parts of volumes from where they are bound, by a path or by one made of the environment", async () => {
+    const { configure } = setUp();
+    const config = await configure(
+      ...podOf({
+        env: [
+          { name: "WHO", valueFrom: { fieldRef: { fieldPath: "metadata.name" } } },
+          { name: "LOGS", value: "logs/$(WHO)" },
+        ],
+        volumeMounts: [
+          { name: "data", mountPath: "/whole", subPath: "" },
+          { name: "data", mountPath: "/part", subPath: "a/b" },
+          { name: "config", mountPath: "/expanded", subPathExpr: "$(LOGS)/$$(WHO)" },
+        ],
+      }),
+    );
+    assert.deepEqual(
+      config.mounts.slice(0, 3).map(({ hostPath, readonly }) => [hostPath, readonly]),
+      [
+        ["/vol/data", false],
+        ["/parts/c/1/data:a/b", false],
+        ["/parts/c/2/config:logs/p/$(WHO)", true],
+      ],
+    );
+  });
   it("runs as the image's user: a number, a name, root where it names none", async () => {
     const userOf = async (image: Partial<Image> | undefined) => {
       const { configure } = setUp({ images: { imageStatus: async () => image && Image.fromPartial(image) } });
@@ -208,9 +232,28 @@ describe("a container's configuration", () => {
       'cannot find volume "none" to mount into container "c"',
     ],
     [
-      "a mount asks for a part of a volume",
-      { volumeMounts: [{ name: "data", mountPath: "/x", subPath: "y" }] },
-      /subPath is not served/,
+      "a part of a volume has an absolute path",
+      {
+        env: [{ name: "A", value: "/etc" }],
+        volumeMounts: [{ name: "data", mountPath: "/x", subPathExpr: "$(A)/passwd" }],
+      },
+      "error SubPath `/etc/passwd` must not be an absolute path",
+    ],
+    [
+      "a part of a volume leads out of it",
+      {
+        env: [{ name: "A", value: ".." }],
+        volumeMounts: [{ name: "data", mountPath: "/x", subPathExpr: "a/$(A)/b" }],
+      },
+      "unable to provision SubPath `a/../b`: must not contain '..'",
+    ],
+    [
+      "variables of a part's path have no value",
+      {
+        env: [{ name: "A", value: "" }],
+        volumeMounts: [{ name: "data", mountPath: "/x", subPathExpr: "$(C)/$(A)/$(B)/$(A)" }],
+      },
+      "missing value for A, B, C",
     ],
     [
       "a mount's propagation is unknown",

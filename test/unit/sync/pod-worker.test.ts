@@ -4,6 +4,7 @@ import { CodedError, abortError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Pod } from "../../../src/objects.ts";
 import { type Passes, type PassResult, createPodWorker } from "../../../src/sync/pod-worker.ts";
+import { createPodWorkers } from "../../../src/sync/pod-workers.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { aPod } from "../../fakes/pods.ts";
 import { type FakePresence, fakePresence } from "../../fakes/presence.ts";
@@ -18,7 +19,8 @@ function rig(over: Partial<Passes> = {}, target?: FakePresence) {
       calls.push(`sync ${pod.metadata.resourceVersion ?? ""}`);
       return { terminal: false, againMs: 60_000 };
     },
-    terminating: async (_uid, _pod, grace) => void calls.push(`terminating ${grace}`),
+    terminating: async (_uid, _pod, { graceSeconds, eviction }) =>
+      void calls.push(`terminating ${graceSeconds}${eviction ? ` ${eviction.reason}` : ""}`),
     terminated: async () => void calls.push("terminated"),
     settled: () => void calls.push("settled"),
     ...over,
@@ -32,7 +34,7 @@ function rig(over: Partial<Passes> = {}, target?: FakePresence) {
     later: (_uid, ms) => void later.push(ms),
     stop: stop.signal,
   });
-  return { worker, calls, later, stop };
+  return { worker, calls, later, stop, passes };
 }
 
 const version = (resourceVersion: string): Pod => aPod({}, { resourceVersion });
@@ -82,9 +84,9 @@ describe("a pod worker", () => {
       );
     const { worker } = rig({
       sync: (_pod, signal) => untilAborted(signal),
-      terminating: async (_uid, _pod, grace, signal) => {
-        graces.push(grace);
-        if (grace !== 1) await untilAborted(signal);
+      terminating: async (_uid, _pod, { graceSeconds }, signal) => {
+        graces.push(graceSeconds);
+        if (graceSeconds !== 1) await untilAborted(signal);
       },
     });
     worker.update(version("1"));
@@ -97,6 +99,23 @@ describe("a pod worker", () => {
     worker.update(deleted(0));
     await worker.idle();
     assert.deepEqual([graces, worker.phase], [[30, 1], "finished"]);
+  });
+
+  it("ends a pod for what it takes of the node, unless it ends already", async () => {
+    const { passes, calls, stop } = rig();
+    const log = createLogger(0, { write: () => undefined });
+    const workers = createPodWorkers({ passes, clock: fakeClock(), log, stop: stop.signal });
+    const evict = (graceSeconds: number) =>
+      workers.evict("uid-1", { reason: "Evicted", message: "too much" }, graceSeconds);
+    assert.equal(evict(1), false, "of which nothing is known");
+    workers.update(version("1"));
+    await workers.idle();
+    assert.deepEqual([evict(2), evict(1)], [true, false]);
+    await workers.idle();
+    assert.deepEqual(calls, ["sync 1", "terminating 2 Evicted", "terminated"]);
+    workers.terminate("stray", undefined);
+    assert.equal(workers.evict("stray", { reason: "Evicted", message: "" }, 1), false);
+    await workers.idle();
   });
 
   it("tries again after an error, in the same phase", async () => {
