@@ -4,7 +4,16 @@ import type { Clock } from "./lib/clock.ts";
 import type { Logger } from "./lib/log.ts";
 import type { NodeAgent } from "./node/node-agent.ts";
 import { podSettings } from "./node-setup.ts";
-import type { EventSink, ObjectCache, PodRuntime, PodStore, Presence, ServiceLister, TokenSource } from "./pipeline.ts";
+import type {
+  EventSink,
+  ObjectCache,
+  PodRuntime,
+  PodStore,
+  Presence,
+  RuntimeClasses,
+  ServiceLister,
+  TokenSource,
+} from "./pipeline.ts";
 import { createCgroupLayout } from "./resources/cgroup-layout.ts";
 import { createPodGround } from "./resources/pod-ground.ts";
 import { createCrashLoop } from "./runtime/crash-loop.ts";
@@ -23,6 +32,7 @@ export interface RuntimeParts {
   readonly objects: ObjectCache;
   readonly tokens: TokenSource;
   readonly services: ServiceLister;
+  readonly runtimeClasses: RuntimeClasses;
   readonly agent: NodeAgent;
   readonly pods: PodStore;
   readonly events: EventSink;
@@ -96,6 +106,7 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
       puller.ensure(pod, container, sandbox.config, signal, await foresight.image(container)),
     onSandboxReady: parts.onSandboxReady,
     condemnedBy: parts.condemnedBy,
+    runtimeClasses: parts.runtimeClasses,
   });
   const ground = createPodGround({
     host,

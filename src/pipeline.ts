@@ -187,6 +187,13 @@ export interface ServiceLister {
   list(): readonly Service[] | undefined;
 }
 
+/** By which pods choose one of the runtime's handlers. */
+export interface RuntimeClasses {
+  /** The handler of the class of that name.
+   *  @throws Error in the kubelet's words where there is none of that name, or none is known yet. */
+  handler(name: string, signal: AbortSignal): Promise<string>;
+}
+
 export interface NodeSource {
   /** This node's object as the API server last showed it. */
   node(): Node | undefined;

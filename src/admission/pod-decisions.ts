@@ -54,7 +54,7 @@ export const podSpec: Fields<k8s.V1PodSpec> = {
   resourceClaims: held("dynamic resource allocation is not served yet"),
   resources: held("resources of the whole pod are not served yet"),
   restartPolicy: "served",
-  runtimeClassName: held("runtime classes are not served yet"),
+  runtimeClassName: "served",
   schedulerName: "served",
   schedulingGates: "served",
   schedulingGroup: "served",

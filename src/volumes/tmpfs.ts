@@ -50,7 +50,9 @@ export function memoryBound(
   const limits = allContainers(pod).flatMap(({ kind, container }) =>
     kind === "ephemeralContainers" ? [] : [container.resources?.limits?.["memory"] ?? "0"],
   );
-  const podLimit = limits.every((limit) => quantityValue(limit) > 0) ? podLimits(pod)["memory"] : undefined;
+  const podLimit = limits.every((limit) => quantityValue(limit) > 0)
+    ? podLimits(pod, { overhead: true })["memory"]
+    : undefined;
   const bounds = [podLimit, sizeLimit, allocatable()["memory"]]
     .map((bound) => quantityValue(bound ?? "0"))
     .filter((bound) => bound > 0);

@@ -53,6 +53,8 @@ test("a pod as the API server defaults it is served", () => {
       setHostnameAsFQDN: false,
       preemptionPolicy: "PreemptLowerPriority",
       readinessGates: [{ conditionType: "a/b" }],
+      runtimeClassName: "kata",
+      overhead: { cpu: "10m" },
       ephemeralContainers: [],
       initContainers: [aContainer("i")],
       containers: [
@@ -137,7 +139,6 @@ const heldFields: [string, Partial<PodSpec>][] = [
   ["spec.setHostnameAsFQDN", { setHostnameAsFQDN: true }],
   ["spec.resourceClaims", { resourceClaims: [{ name: "x" }] }],
   ["spec.resources", { resources: { limits: { cpu: "1" } } }],
-  ["spec.runtimeClassName", { runtimeClassName: "kata" }],
   ["spec.securityContext.sysctls", { securityContext: { sysctls: [{ name: "a", value: "b" }] } }],
   ["spec.volumes[0].image", { volumes: [{ name: "v", image: {} }] }],
   ["spec.volumes[0].persistentVolumeClaim", { volumes: [{ name: "v", persistentVolumeClaim: { claimName: "x" } }] }],
