@@ -20,6 +20,9 @@ export interface Runtime extends Sandboxes, Containers, Images, Stats, Streams, 
   /** Why this runtime cannot do what a pod may ask for: a sentence with the remedy; undefined where it can. Known once
    *  `status` has answered. Absent where the runtime does everything. */
   lacks?(feature: Feature): string | undefined;
+  /** When the runtime was last heard, Clock.monotonic(), while whatever happens to it would be told: then it need not be asked how
+   *  it is. Undefined when it has to be asked; absent where it always has. */
+  heardAt?(): number | undefined;
   /** What else the implementation put on the target for its node, for when the node leaves; absent where there is nothing
    *  but sandboxes, containers and images. */
   belongings?(signal: AbortSignal): Promise<readonly Belonging[]>;
