@@ -81,6 +81,7 @@ export function runtimeEvent({ Action = "", Actor }: EngineEvent): RuntimeEvent 
     ...(sandboxId !== Actor.ID && { containerId: Actor.ID }),
     ...(podUid !== undefined && { podUid }),
     ...(Action === "die" && { exited: true }),
+    ...(Action === "destroy" && { removed: true }),
   };
 }
 

@@ -41,6 +41,7 @@ export type Feature = "privileged" | "seccomp" | "appArmor" | "memoryLimit" | "c
 
 /** Says where to look, never what is. An event of a sandbox has its ID in `sandboxId`; of a container, in `containerId`,
  *  with the sandbox only where the runtime tells. `exited` marks the end of a main process: look until the status shows it.
+ *  `removed` says that it is there no more: where nobody knew it there is nothing to look for.
  *  `listening` says that the stream stands: relist once. */
 export type RuntimeEvent =
   | { readonly is: "listening" }
@@ -50,6 +51,7 @@ export type RuntimeEvent =
       readonly containerId?: string;
       readonly podUid?: string;
       readonly exited?: boolean;
+      readonly removed?: boolean;
     };
 
 export interface Sandboxes {

@@ -26,7 +26,11 @@ test("an event says whose it is, and when it is an end", () => {
     podUid: "u1",
     exited: true,
   });
-  assert.deepEqual(runtimeEvent({ Action: "destroy", Actor: { ID: "c1" } }), { is: "changed", containerId: "c1" });
+  assert.deepEqual(runtimeEvent({ Action: "destroy", Actor: { ID: "c1" } }), {
+    is: "changed",
+    containerId: "c1",
+    removed: true,
+  });
   assert.equal(runtimeEvent({ Action: "exec_die", Actor: { ID: "c1", Attributes: container } }), undefined);
   assert.equal(runtimeEvent({ Action: "die" }), undefined);
 });
