@@ -103,6 +103,11 @@ link-cut: $(deps) packages cluster-tools ## the way to a target over SSH is cut 
 	$(call say,link-cut)
 	@GRAFTLET_LINK_CUT_MINUTES=$(or $(MINUTES),10) $(call tests,120) --test-timeout=7200000 test/integration/ssh-cut.test.ts
 
+.PHONY: bench
+bench: $(deps) packages cluster-tools build ## how fast graftlet is beside the real kubelet, written into docs/performance.md (ONLY=start: two minutes; PROVIDER=docker or ssh; NODES=100 nodes in one process); root
+	$(call say,bench)
+	@PROVIDER="$(PROVIDER)" ONLY="$(ONLY)" NODES="$(NODES)" node test/bench/bench.ts
+
 build: $(deps) ## dist/graftlet.mjs: one self-contained file, with third-party notices
 	$(call say,build)
 	@node tools/build.ts

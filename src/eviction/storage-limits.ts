@@ -38,7 +38,7 @@ export function storageLimits(pod: Pod): StorageLimits | undefined {
     ]),
   );
   const containers = named(pod.spec.containers.map(({ name, resources }) => [name, resources?.limits?.[resource]]));
-  const total = podLimits(pod)[resource];
+  const total = podLimits(pod, { overhead: true })[resource];
   if (volumes.size === 0 && total === undefined) return undefined;
   return { volumes, containers, pod: total === undefined ? undefined : ofWholePod(pod, total) };
 }

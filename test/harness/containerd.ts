@@ -10,6 +10,9 @@ export const sandboxImage = "registry.k8s.io/pause:3.10.2";
 /** The handler of a second runtime class: the name that upstream's tests use. */
 export const secondRuntimeHandler = "test-handler";
 
+/** Where containerd counts, inside: `/v1/metrics`. @see https://github.com/containerd/containerd/blob/v1.6.20/docs/ops.md#metrics */
+export const containerdMetrics = "127.0.0.1:1338";
+
 /** Writes the configuration of containerd and CNI below the cluster's folder. */
 export function writeContainerdConfig(layout: Layout): void {
   for (const part of ["", "certs.d", "cni", "root", "state"])
@@ -52,6 +55,8 @@ state = "${join(layout.containerd, "state")}"
 disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.aufs", "io.containerd.tracing.processor.v1.otlp"]
 [grpc]
   address = "${layout.containerdSocket}"
+[metrics]
+  address = "${containerdMetrics}"
 [plugins."io.containerd.internal.v1.opt"]
   path = "${join(layout.containerd, "opt")}"
 [${cri}]
