@@ -1,5 +1,5 @@
 import type { Cluster } from "../harness/cluster.ts";
-import { containerdMetrics } from "../harness/containerd.ts";
+import { containerdMetrics } from "../harness/containerd-config.ts";
 
 /** CRI calls that containerd has been asked so far, by method. It counts them itself: nothing stands between it and the agent. */
 export async function criCalls(cluster: Cluster): Promise<ReadonlyMap<string, number>> {

@@ -88,8 +88,18 @@ const onContainerd: Particulars = {
     return Promise.resolve(() => Promise.resolve(writeFileSync(config, network)));
   },
   startsPrivileged: () => Promise.resolve(true),
-  tagImage: async ({ runtimeSocket }, image, name) =>
-    void (await must(["ctr", "--address", runtimeSocket, "--namespace", "k8s.io", "images", "tag", image, name])),
+  tagImage: async ({ runtimeSocket, tools }, image, name) =>
+    void (await must([
+      tools.path("ctr"),
+      "--address",
+      runtimeSocket,
+      "--namespace",
+      "k8s.io",
+      "images",
+      "tag",
+      image,
+      name,
+    ])),
 };
 
 const onDocker: Particulars = {

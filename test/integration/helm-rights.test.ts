@@ -7,7 +7,7 @@ import type { Node, Secret } from "../../src/objects.ts";
 import { nodeReady } from "../harness/agent.ts";
 import { deedsOf } from "../harness/audit.ts";
 import { createCgroup } from "../harness/cgroups.ts";
-import { secondRuntimeHandler } from "../harness/containerd.ts";
+import { secondRuntimeHandler } from "../harness/containerd-config.ts";
 import { apiServerUrl } from "../harness/control-plane.ts";
 import { type HelmLab, release, startHelmLab } from "../harness/helm-lab.ts";
 import { networkArgv } from "../harness/namespaces.ts";
