@@ -147,6 +147,16 @@ for (const [field, spec] of heldFields) {
   });
 }
 
+test("a volume of a type that is not served is named with its type", () => {
+  const volumes = [
+    { name: "ok", emptyDir: {} },
+    { name: "data", nfs: { path: "/", server: "s" } },
+  ];
+  assert.deepEqual(served.unserved(aPod({ volumes })), [
+    { field: "spec.volumes[1].nfs", why: 'no volume plugin matched: volume "data" of type nfs' },
+  ]);
+});
+
 test("all fields that are not served are named", () => {
   const spec = {
     ...main({ lifecycle: { preStop: exec } }),
