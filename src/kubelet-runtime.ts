@@ -3,6 +3,7 @@ import type { TargetClock } from "./host/target-clock.ts";
 import type { Clock } from "./lib/clock.ts";
 import type { Logger } from "./lib/log.ts";
 import type { NodeAgent } from "./node/node-agent.ts";
+import type { RuntimeHealth } from "./node/runtime-health.ts";
 import { podSettings } from "./node-setup.ts";
 import type {
   EventSink,
@@ -33,6 +34,7 @@ export interface RuntimeParts {
   readonly tokens: TokenSource;
   readonly services: ServiceLister;
   readonly runtimeClasses: RuntimeClasses;
+  readonly health: Pick<RuntimeHealth, "handlers">;
   readonly agent: NodeAgent;
   readonly pods: PodStore;
   readonly events: EventSink;
@@ -80,6 +82,8 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
     services: parts.services,
     addresses: agent,
     volumes,
+    // The default handler has no name.
+    handlerFeatures: () => parts.health.handlers().find(({ name }) => name === "")?.features,
     facts: createTargetFacts(host.fs),
     cgroups: layout,
     allocatable,

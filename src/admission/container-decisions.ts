@@ -1,6 +1,6 @@
 import type * as k8s from "@kubernetes/client-node";
 import type { Wire } from "../objects.ts";
-import { type Decisions, eachOf, fieldsOf, held, heldWhen } from "./decisions.ts";
+import { type Decisions, eachOf, fieldsOf, held } from "./decisions.ts";
 
 type Fields<Type> = Decisions<Wire<Type>>;
 
@@ -28,10 +28,10 @@ export const resources: Fields<k8s.V1ResourceRequirements> = {
 
 export const volumeMount: Fields<k8s.V1VolumeMount> = {
   mountPath: "served",
-  mountPropagation: heldWhen((mode: string) => mode !== "None", "mount propagation is not served yet"),
+  mountPropagation: "served",
   name: "served",
   readOnly: "served",
-  recursiveReadOnly: heldWhen((mode: string) => mode === "Enabled", "recursive read-only mounts are not served yet"),
+  recursiveReadOnly: "served",
   subPath: "served",
   subPathExpr: "served",
 };

@@ -1,11 +1,13 @@
 import type * as k8s from "@kubernetes/client-node";
 import type { Wire } from "../objects.ts";
-import { type Decisions, eachOf, fieldsOf, held, heldWhen } from "./decisions.ts";
+import { type Decisions, eachOf, fieldsOf, held, heldWhen, type Unserved } from "./decisions.ts";
 
 type Fields<Type> = Decisions<Wire<Type>>;
 
+const noPlugin = "no volume plugin matched";
+
 /** Even an empty source (`ephemeral: {}`) asks for a volume. */
-const otherType = heldWhen(() => true, "volumes of this type are not served yet");
+const otherType = heldWhen(() => true, noPlugin);
 
 const emptyDirFields: Fields<k8s.V1EmptyDirVolumeSource> = {
   medium: "served",
@@ -56,3 +58,11 @@ export const volume: Fields<k8s.V1Volume> = {
   storageos: otherType,
   vsphereVolume: otherType,
 };
+
+/** The fields of a volume that are not served; a type that is not is named with the volume. */
+export function unservedInVolume(given: Wire<k8s.V1Volume>, path: string): readonly Unserved[] {
+  return fieldsOf(volume)(given, path).map(({ field, why }) => {
+    const type = field.slice(path.length + 1);
+    return { field, why: why === noPlugin ? `${noPlugin}: volume ${JSON.stringify(given.name)} of type ${type}` : why };
+  });
+}

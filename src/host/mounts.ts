@@ -3,6 +3,8 @@ import type { Host } from "../seams/host.ts";
 
 export interface Mount {
   readonly path: string;
+  /** What is mounted in it is mounted in its peers too, such as a container's. */
+  readonly shared: boolean;
   readonly fsType: string;
   readonly source: string;
 }
@@ -16,9 +18,10 @@ export async function listMounts(host: Host, signal?: AbortSignal): Promise<read
 export function parseMounts(table: string): readonly Mount[] {
   return table.split("\n").flatMap((line) => {
     const [left, right] = line.split(" - ");
-    const path = left?.split(" ")[4];
+    const [, , , , path, , ...optional] = left?.split(" ") ?? [];
     const [fsType, source] = right?.split(" ") ?? [];
-    return path && fsType ? [{ path: unescape(path), fsType, source: unescape(source ?? "") }] : [];
+    const shared = optional.some((field) => field.startsWith("shared:"));
+    return path && fsType ? [{ path: unescape(path), shared, fsType, source: unescape(source ?? "") }] : [];
   });
 }
 
@@ -56,6 +59,23 @@ export function mountsBelow(mounts: readonly Mount[], root: string): readonly st
 export async function isMountPoint(host: Host, path: string, signal?: AbortSignal): Promise<boolean> {
   const [real, mounts] = await Promise.all([host.fs.realpath(path, signal), listMounts(host, signal)]);
   return mounts.some((mount) => mount.path === real);
+}
+
+/** Sees to it that what is mounted below a directory is mounted in those too that have it from here, and back where they share it.
+ *  Nothing is done where that is so; else the directory becomes a mount, with which it ends.
+ *  @throws failed_precondition when mounting fails. @see https://docs.kernel.org/filesystems/sharedsubtree.html */
+export async function shareDirectory(host: Host, path: string, signal: AbortSignal): Promise<void> {
+  const [real, mounts] = await Promise.all([host.fs.realpath(path, signal), listMounts(host, signal)]);
+  const holder = mounts
+    .filter((mount) => mount.path === "/" || mount.path === real || real.startsWith(`${mount.path}/`))
+    .reduce<Mount | undefined>((best, one) => (best && best.path.length > one.path.length ? best : one), undefined);
+  if (holder?.shared) return;
+  const steps = [...(holder?.path === real ? [] : [["--bind", real, real]]), ["--make-shared", real]];
+  for (const step of steps) {
+    const { code, stderr } = await host.run(["mount", ...step], { signal });
+    if (code !== 0)
+      throw new CodedError("failed_precondition", `sharing ${path} failed: ${stderr.trim() || `exit code ${code}`}`);
+  }
 }
 
 export interface TmpfsOptions {

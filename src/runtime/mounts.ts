@@ -11,6 +11,8 @@ export interface MountsInput {
   readonly mounted: ReadonlyMap<string, MountedVolume>;
   /** Where the parts of volumes are that `volumeParts` tells, by index. */
   readonly parts: ReadonlyMap<number, string>;
+  /** The runtime can make mounts read-only down to those below them. */
+  readonly recursiveReadOnly: boolean;
   /** The target has SELinux: volumes that the node manages are relabelled for the container. */
   readonly selinux: boolean;
 }
@@ -24,16 +26,16 @@ const propagations: Readonly<Record<string, MountPropagation>> = {
 /** A container's volumeMounts in the runtime's terms, in order.
  *  @throws Error with the kubelet's text when a volume is not there or a mount cannot be made as asked.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/ */
-export function volumeMounts({ pod, container, mounted, parts, selinux }: MountsInput): Mount[] {
+export function volumeMounts({ pod, container, mounted, parts, recursiveReadOnly, selinux }: MountsInput): Mount[] {
   return (container.volumeMounts ?? []).map((mount, index) => {
     const volume = mounted.get(mount.name);
     if (!volume) throw new Error(`cannot find volume "${mount.name}" to mount into container "${container.name}"`);
-    refuseUnserved(mount);
     return Mount.fromPartial({
       containerPath: absolute(mount.mountPath),
       hostPath: parts.get(index) ?? volume.hostPath,
       readonly: mount.readOnly === true || volume.readOnly,
       propagation: propagationOf(mount),
+      recursiveReadOnly: isRecursive(mount, recursiveReadOnly),
       selinuxRelabel: selinux && isManaged(pod, mount.name),
     });
   });
@@ -69,12 +71,26 @@ export function absolute(path: string): string {
   return path.startsWith("/") ? path : posix.join("/", path);
 }
 
-/** Admission holds such pods; mounting something else than asked would be worse than an error. */
-function refuseUnserved({ name, recursiveReadOnly }: VolumeMount): void {
-  if (recursiveReadOnly !== "Enabled") return;
-  throw new Error(
-    `failed to resolve recursive read-only mode: volume "${name}" requested recursive read-only mode, but it is not supported by the runtime`,
-  );
+/** @throws Error with the kubelet's text where it is asked for and cannot be had.
+ *  @see https://kubernetes.io/docs/concepts/storage/volumes/#recursive-read-only-mounts */
+function isRecursive(
+  { name, readOnly, mountPropagation = "None", recursiveReadOnly }: VolumeMount,
+  can: boolean,
+): boolean {
+  if (!recursiveReadOnly || recursiveReadOnly === "Disabled") return false;
+  const refusal = (why: string) =>
+    new Error(
+      `failed to resolve recursive read-only mode: volume "${name}" requested recursive read-only mode, but it is ${why}`,
+    );
+  if (!readOnly) throw refusal("not read-only");
+  if (mountPropagation !== "None") throw refusal(`not compatible with propagation "${mountPropagation}"`);
+  if (recursiveReadOnly === "IfPossible") return can;
+  if (recursiveReadOnly !== "Enabled")
+    throw new Error(
+      `failed to resolve recursive read-only mode: unknown recursive read-only mode "${recursiveReadOnly}"`,
+    );
+  if (!can) throw refusal("not supported by the runtime");
+  return true;
 }
 
 function propagationOf({ mountPropagation }: VolumeMount): MountPropagation {

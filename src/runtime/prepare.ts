@@ -1,5 +1,11 @@
 import { posix } from "node:path";
-import { type ContainerConfig, ImageSpec, LinuxContainerConfig, type PodSandboxConfig } from "../gen/cri.ts";
+import {
+  type ContainerConfig,
+  ImageSpec,
+  LinuxContainerConfig,
+  type PodSandboxConfig,
+  type RuntimeHandlerFeatures,
+} from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
@@ -58,6 +64,8 @@ export interface PrepareDeps {
   readonly services: ServiceLister;
   readonly addresses: HostAddresses;
   readonly volumes: Pick<VolumeGate, "mounted"> & VolumeParts;
+  /** What the runtime's handler of a pod can do, as it told; undefined where it does not tell. */
+  readonly handlerFeatures: (pod: Pod) => RuntimeHandlerFeatures | undefined;
   readonly facts: (signal: AbortSignal) => Promise<TargetFacts>;
   /** The driver is the runtime's to say, once it answers. */
   readonly cgroups: (signal: AbortSignal) => Promise<CgroupLayout>;
@@ -138,7 +146,8 @@ async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: 
   const { selinux } = target;
   const parts = await deps.volumes.bindParts(pod, container.name, volumeParts(container, environment), signal);
   const volumes = deps.volumes.mounted(pod.metadata.uid);
-  const mounted = volumeMounts({ pod, container, mounted: volumes, parts, selinux });
+  const recursiveReadOnly = deps.handlerFeatures(pod)?.recursiveReadOnlyMounts === true;
+  const mounted = volumeMounts({ pod, container, mounted: volumes, parts, recursiveReadOnly, selinux });
   const imageUser = await imageUserOf(deps.images, image, signal);
   verifyRunAsNonRoot(pod, container, imageUser);
   const seccompRoot = posix.join(settings.rootDirectory, "seccomp");

@@ -11,7 +11,7 @@ import {
 import { systemClock } from "../../src/lib/clock.ts";
 import { createLogger } from "../../src/lib/log.ts";
 import type { Cluster } from "../harness/cluster.ts";
-import { sandboxImage } from "../harness/containerd.ts";
+import { sandboxImage } from "../harness/containerd-config.ts";
 
 /** The least that any agent has to do for a pod: the three calls that make one run, and nothing around them. */
 export interface BareLoop extends AsyncDisposable {

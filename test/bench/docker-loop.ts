@@ -1,6 +1,6 @@
 import Dockerode from "dockerode";
 import type { Cluster } from "../harness/cluster.ts";
-import { sandboxImage } from "../harness/containerd.ts";
+import { sandboxImage } from "../harness/containerd-config.ts";
 import type { BareLoop } from "./cri-loop.ts";
 
 /** The least that a pod takes of a Docker Engine: one container that holds its namespaces and one in them, each made and started.

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Pod } from "../../src/objects.ts";
 import { condition, isNotFound, type Pods, type SpecDraft } from "../harness/pods.ts";
-import { sandboxImage } from "../harness/containerd.ts";
+import { sandboxImage } from "../harness/containerd-config.ts";
 
 /** When a pod was asked for and when the API server first showed it so, milliseconds on `performance.now()`. */
 export interface Life {

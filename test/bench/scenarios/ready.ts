@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { sandboxImage } from "../../harness/containerd.ts";
+import { sandboxImage } from "../../harness/containerd-config.ts";
 import type { Cluster } from "../../harness/cluster.ts";
 import { type Scenario, namesOf } from "../bench-lab.ts";
 import { clear, idlePod, isReady, moment, numbered } from "../moments.ts";

@@ -49,11 +49,23 @@ test("a part of a volume, and huge pages, need a target on which graftlet may mo
     served.unserved(aPod({ volumes: pages })).map(({ field }) => field),
     ["spec.volumes[1].emptyDir.medium"],
   );
-  const mounts = [{ subPath: "a" }, { subPath: "" }, { subPathExpr: "$(A)" }];
-  const volumeMounts = mounts.map((mount, at) => ({ name: "v", mountPath: `/${at}`, ...mount }));
+  const mountPropagation = "HostToContainer";
+  const mounts = [
+    { name: "h", subPath: "a" },
+    { name: "e", subPath: "", mountPropagation: "None" },
+    { name: "e", subPathExpr: "$(A)", mountPropagation },
+    { name: "h", mountPropagation },
+  ];
+  const volumeMounts = mounts.map((mount, at) => ({ mountPath: `/${at}`, ...mount }));
+  const volumes = [
+    { name: "e", emptyDir: {} },
+    { name: "h", hostPath: { path: "/" } },
+  ];
   assert.deepEqual(
-    served.unserved(aPod({ containers: [aContainer("c", { volumeMounts })] })).map(({ field }) => field),
-    ["spec.containers[0].volumeMounts[0].subPath", "spec.containers[0].volumeMounts[2].subPathExpr"],
+    served.unserved(aPod({ volumes, containers: [aContainer("c", { volumeMounts })] })).map(({ field }) => field),
+    ["[0].subPath", "[2].subPathExpr", "[2].mountPropagation"].map(
+      (field) => `spec.containers[0].volumeMounts${field}`,
+    ),
   );
 });
 

@@ -81,7 +81,8 @@ test("a pod as the API server defaults it is served", () => {
           },
           volumeMounts: [
             { ...mount, readOnly: true, mountPropagation: "None", recursiveReadOnly: "IfPossible", subPath: "" },
-            { ...mount, subPath: "a/b" },
+            { ...mount, subPath: "a/b", mountPropagation: "Bidirectional" },
+            { ...mount, readOnly: true, recursiveReadOnly: "Enabled" },
             { ...mount, subPathExpr: "$(A)" },
           ],
         }),
@@ -118,14 +119,6 @@ const heldFields: [string, Partial<PodSpec>][] = [
   ["spec.containers[0].restartPolicy", main({ restartPolicy: "Never" })],
   ["spec.containers[0].restartPolicyRules", main({ restartPolicyRules: [{ action: "Restart" }] })],
   ["spec.containers[0].volumeDevices", main({ volumeDevices: [{ name: "v", devicePath: "/dev/v" }] })],
-  [
-    "spec.containers[0].volumeMounts[0].mountPropagation",
-    main({ volumeMounts: [{ ...mount, mountPropagation: "Bidirectional" }] }),
-  ],
-  [
-    "spec.containers[0].volumeMounts[0].recursiveReadOnly",
-    main({ volumeMounts: [{ ...mount, recursiveReadOnly: "Enabled" }] }),
-  ],
   ["spec.containers[0].resources.claims", main({ resources: { claims: [{ name: "x" }] } })],
   [
     "spec.containers[0].env[0].valueFrom.fileKeyRef",
@@ -154,6 +147,16 @@ for (const [field, spec] of heldFields) {
     for (const { why } of served.unserved(aPod(spec))) assert.match(why, /^[a-z].* [a-z]/);
   });
 }
+
+test("a volume of a type that is not served is named with its type", () => {
+  const volumes = [
+    { name: "ok", emptyDir: {} },
+    { name: "data", nfs: { path: "/", server: "s" } },
+  ];
+  assert.deepEqual(served.unserved(aPod({ volumes })), [
+    { field: "spec.volumes[1].nfs", why: 'no volume plugin matched: volume "data" of type nfs' },
+  ]);
+});
 
 test("all fields that are not served are named", () => {
   const spec = {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Volume } from "../../../src/objects.ts";
-import { directoryOf, failed, mounted, refusal, rootDir, volumeBench } from "./volume-bench.ts";
+import { directoryOf, failed, mounted, never, podWith, refusal, rootDir, volumeBench } from "./volume-bench.ts";
 
 test("an emptyDir on disk is open to all, and marked as a kubelet marks it", async () => {
   const bench = volumeBench();
@@ -135,4 +135,29 @@ test("a medium that cannot be had is refused in the kubelet's words", async () =
     await refused("HugePages", "2Mi", "1Gi"),
     failed("medium: HugePages can't be used if container requests multiple huge page sizes"),
   );
+});
+
+test("a volume of which containers share mounts is a shared mount, and ends as one; a directory of the machine is left as it is", async () => {
+  const bench = volumeBench();
+  const volumes: Volume[] = [
+    { name: "v", emptyDir: {} },
+    { name: "w", emptyDir: {} },
+    { name: "h", hostPath: { path: "/" } },
+  ];
+  const volumeMounts = [
+    { name: "v", mountPath: "/v", mountPropagation: "Bidirectional" },
+    { name: "w", mountPath: "/w", mountPropagation: "None" },
+    { name: "h", mountPath: "/h", mountPropagation: "HostToContainer" },
+  ];
+  const pod = podWith(volumes, { containers: [{ name: "c", image: "i", volumeMounts }] });
+  const stage = bench.start();
+  await stage.mount(pod, never);
+  await stage.mount(pod, never);
+  const path = directoryOf("empty-dir");
+  assert.deepEqual(bench.host.commands, [
+    ["mount", "--bind", path, path],
+    ["mount", "--make-shared", path],
+  ]);
+  await stage.unmount("uid-1", never);
+  assert.deepEqual(bench.host.files.mounted(), []);
 });
