@@ -5,8 +5,9 @@ import { untilAborted } from "../lib/service-group.ts";
 import { kernelHasNoswap } from "../host/mounts.ts";
 import type { Pod, Volume } from "../objects.ts";
 import { podReference } from "../pod/reference.ts";
+import { volumePlugin } from "../pod/volume-plugin.ts";
 import { kindOf } from "./kinds/index.ts";
-import type { SetUpDeps, VolumeDeps, VolumeReady } from "./kinds/kind.ts";
+import type { SetUpDeps, VolumeDeps, VolumeKind, VolumeReady } from "./kinds/kind.ts";
 import { podDirectory } from "./paths.ts";
 
 /** A pod's volumes as this node has set them up. */
@@ -120,7 +121,7 @@ function createAttempt(deps: Omit<SetUpDeps, "fresh">, retries: Backoff) {
       const patience = deps.clock.within(longestTryMs, lost ? AbortSignal.any([ended, lost]) : ended);
       const fresh = state.touched?.has(volume.name) === false;
       state.touched?.add(volume.name);
-      state.mounted.set(volume.name, await kind.setUp({ ...deps, fresh }, state.pod, volume, patience));
+      state.mounted.set(volume.name, await setUpTimed(kind, { ...deps, fresh }, { pod: state.pod, volume }, patience));
       retries.reset(keyOf(state, volume));
     } catch (error) {
       if (ended.aborted) throw error;
@@ -131,6 +132,23 @@ function createAttempt(deps: Omit<SetUpDeps, "fresh">, retries: Backoff) {
       throw error;
     }
   };
+}
+
+async function setUpTimed(
+  kind: VolumeKind,
+  deps: SetUpDeps,
+  { pod, volume }: { readonly pod: Pod; readonly volume: Volume },
+  signal: AbortSignal,
+): Promise<VolumeReady> {
+  const since = deps.clock.monotonic();
+  let failed = true;
+  try {
+    const ready = await kind.setUp(deps, pod, volume, signal);
+    failed = false;
+    return ready;
+  } finally {
+    deps.measures.setUp(volumePlugin(volume), deps.clock.monotonic() - since, failed);
+  }
 }
 
 function keyOf({ pod }: PodVolumes, volume: Volume): string {

@@ -12,6 +12,7 @@ import { type FakePresence, fakePresence } from "../../fakes/presence.ts";
 function rig(over: Partial<Passes> = {}, target?: FakePresence) {
   const calls: string[] = [];
   const later: number[] = [];
+  const measured: string[] = [];
   const stop = new AbortController();
   const passes: Passes = {
     sync: async (pod) => {
@@ -26,13 +27,17 @@ function rig(over: Partial<Passes> = {}, target?: FakePresence) {
   const worker = createPodWorker({
     uid: "uid-1",
     passes,
+    measures: {
+      began: ({ metadata }) => void measured.push(`began ${metadata.uid}`),
+      passed: (kind) => void measured.push(kind),
+    },
     ...(target && { presence: target.present }),
     clock: fakeClock(),
     log: createLogger(0, { write: () => undefined }),
     later: (_uid, ms) => void later.push(ms),
     stop: stop.signal,
   });
-  return { worker, calls, later, stop };
+  return { worker, calls, later, measured, stop };
 }
 
 const version = (resourceVersion: string): Pod => aPod({}, { resourceVersion });
@@ -54,6 +59,19 @@ describe("a pod worker", () => {
     gate.resolve();
     await worker.idle();
     assert.deepEqual(seen, ["1", "3"]);
+  });
+
+  it("tells what its passes were for, and of those that failed nothing", async () => {
+    const { worker, measured } = rig({ terminated: () => Promise.reject(new Error("busy")) });
+    worker.update(version("1"));
+    await worker.idle();
+    worker.wake("pleg");
+    await worker.idle();
+    worker.update(version("2"));
+    await worker.idle();
+    worker.update(deleted(30));
+    await worker.idle();
+    assert.deepEqual(measured, ["began uid-1", "create", "sync", "update", "kill"]);
   });
 
   it("goes through its phases once, in order, and settles later changes of the object", async () => {
