@@ -2,6 +2,7 @@ import type { NodeConfig } from "./config/node-config.ts";
 import type { TargetClock } from "./host/target-clock.ts";
 import type { Clock } from "./lib/clock.ts";
 import type { Logger } from "./lib/log.ts";
+import type { Measures } from "./measures.ts";
 import type { NodeAgent } from "./node/node-agent.ts";
 import type { RuntimeHealth } from "./node/runtime-health.ts";
 import { podSettings } from "./node-setup.ts";
@@ -43,6 +44,7 @@ export interface RuntimeParts {
   readonly condemnedBy: PodRuntimeDeps["condemnedBy"];
   readonly clock: Clock;
   readonly targetClock: TargetClock;
+  readonly measures: Measures;
   readonly log: Logger;
 }
 
@@ -54,22 +56,12 @@ export interface RuntimeStages {
 
 /** What turns a pod's spec into volumes, cgroups, images and containers on the target. */
 export function composeRuntime(parts: RuntimeParts): RuntimeStages {
-  const { config, target, agent, events, objects, presence, clock, targetClock, log } = parts;
+  const { config, target, agent, events, clock, targetClock, measures, log } = parts;
   const { host, runtime } = target;
   const { kubelet, nodeName, rootDir } = config;
   const { allocatable } = agent;
-  const common = {
-    host,
-    runtime,
-    fs: host.fs,
-    images: runtime,
-    objects,
-    events,
-    clock,
-    log,
-    ...(presence && { presence }),
-  };
-  const volumes = createVolumes({ ...common, tokens: parts.tokens, nodeName, rootDir, allocatable });
+  const common = { ...parts, host, runtime, fs: host.fs, images: runtime };
+  const volumes = createVolumes({ ...common, measures: measures.volumes, nodeName, rootDir, allocatable });
   const layout = createCgroupLayout({ runtime, kubelet, log });
   const { network } = target;
   const settings = {
@@ -79,7 +71,6 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
   const preparer = createPreparer({
     ...common,
     settings,
-    services: parts.services,
     addresses: agent,
     volumes,
     // The default handler has no name.
@@ -90,6 +81,7 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
   });
   const puller = createImagePuller({
     ...common,
+    measures: measures.pulls,
     serialize: kubelet.serializeImagePulls,
     maxParallel: kubelet.maxParallelImagePulls,
     qps: kubelet.registryPullQPS,
@@ -98,6 +90,7 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
   const podRuntime = createPodRuntime({
     ...common,
     ...preparer,
+    measures: measures.starts,
     uninterrupted: new AbortController().signal,
     crashLoop: createCrashLoop({
       clock,
@@ -108,9 +101,6 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
     lookForImage: puller.look,
     ensureImage: async ({ pod, container, sandbox, foresight }, signal) =>
       puller.ensure(pod, container, sandbox.config, signal, await foresight.image(container)),
-    onSandboxReady: parts.onSandboxReady,
-    condemnedBy: parts.condemnedBy,
-    runtimeClasses: parts.runtimeClasses,
   });
   const ground = createPodGround({
     host,

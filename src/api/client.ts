@@ -2,6 +2,7 @@ import type { Readable } from "node:stream";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import type { RequestMeasures } from "../measures.ts";
 import { ApiError, apiError, watchError } from "./api-error.ts";
 import { createCredentials, type CredentialSource } from "./credentials.ts";
 import { createHealth, type HealthReader, type HealthWriter } from "./health.ts";
@@ -64,6 +65,8 @@ export interface ApiClientDeps {
   /** KubeletConfiguration.kubeAPIQPS and kubeAPIBurst. */
   readonly qps: number;
   readonly burst: number;
+  /** Absent where nobody counts. */
+  readonly measures?: RequestMeasures;
 }
 
 /** Retries of a call that the server asks to repeat later; client-go's number. */
@@ -179,15 +182,28 @@ async function noted(sent: Promise<string | ApiError>, brake: WriteBrake | undef
 /** @returns the body, or the server's refusal. */
 async function once(parts: Parts, call: Call & CallOptions): Promise<string | ApiError> {
   const credentials = await parts.credentials.current();
+  const count = counter(parts.deps, call.method, credentials.server);
   const request = { ...rawRequest(parts.deps.userAgent, call), body: call.body && JSON.stringify(call.body) };
   try {
     const answer = await parts.requests.send(credentials, request);
     const body = await textOf(answer.body);
     parts.health.writer.answered();
+    count(answer.status);
     return answer.status >= 200 && answer.status < 300 ? body : apiError(answer.status, body, answer.retryAfter);
   } catch (error) {
+    count("<error>");
     throw lost(parts, unreachable(credentials.server, error, call.signal));
   }
+}
+
+/** Counts how one request ended, once. */
+function counter({ clock, measures }: ApiClientDeps, method: string, { host }: URL): (code: number | string) => void {
+  const since = clock.monotonic();
+  let told = measures === undefined;
+  return (code) => {
+    if (!told) measures?.answered(String(code), method, host, clock.monotonic() - since);
+    told = true;
+  };
 }
 
 async function* watch<T>(
@@ -199,10 +215,12 @@ async function* watch<T>(
   const query = { ...call.query, watch: true };
   const credentials = await parts.credentials.current();
   const request = { ...rawRequest(parts.deps.userAgent, { ...call, query }), signal: call.signal };
+  const count = counter(parts.deps, call.method, credentials.server);
   let answer: RawAnswer | undefined;
   try {
     answer = await parts.sessions.open(credentials, request);
     parts.health.writer.answered();
+    count(answer.status);
     if (answer.status !== 200) throw await refusal(parts, answer);
     for await (const line of jsonLines(answer.body)) {
       const event = line as { type: WatchEvent<T>["type"] | "ERROR"; object: T };
@@ -211,6 +229,7 @@ async function* watch<T>(
     }
     if (answer.cut?.()) throw new CodedError("unavailable", `${credentials.server.origin}: the connection was lost`);
   } catch (error) {
+    count("<error>");
     throw lost(parts, unreachable(credentials.server, error, call.signal));
   } finally {
     answer?.body.destroy();

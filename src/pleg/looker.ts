@@ -3,6 +3,7 @@ import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import { Mailbox } from "../lib/mailbox.ts";
 import { createWorkQueue } from "../lib/work-queue.ts";
+import type { PlegMeasures } from "../measures.ts";
 import type { PodCache, PodInspector, RuntimeIds, RuntimePod, Waker } from "../pipeline.ts";
 import {
   type BeforeLook,
@@ -18,6 +19,7 @@ import { createPodCache } from "./pod-cache.ts";
 export interface LookerDeps extends ObserveDeps {
   readonly log: Logger;
   readonly waker: Waker;
+  readonly measures: PlegMeasures;
 }
 
 /** Looks at pods in the runtime, keeps the pod cache true, and wakes the workers of pods that changed. */
@@ -53,7 +55,6 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
   const { reader, writer } = createPodCache();
   const deps: LookerDeps = { ...given, known: reader.get };
   const podOfId = new Map<string, string>();
-  const boxes = new Map<string, Mailbox<ReadonlySet<string>>>();
   const misses = createMisses(deps);
   const expected = new Set<string>();
 
@@ -65,8 +66,9 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
   };
   /** Keeps what a look shows, and wakes the worker of a pod that changed. */
   const look = async (uid: string, observing: Promise<RuntimePod>) => {
-    const before = reader.get(uid);
+    const [before, since] = [reader.get(uid), clock.monotonic()];
     const after = await observing;
+    deps.measures.looked(clock.monotonic() - since);
     keep(after);
     misses.clear(uid);
     if (!before || podFingerprint(before) !== podFingerprint(after)) waker.wake(uid, "pleg");
@@ -86,17 +88,10 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
     misses.note(uid);
     if (!stop.aborted) log.debug({ err: error, uid }, "pod could not be inspected, the relist will look again");
   };
+  const put = createBoxes(lookUntilEnded, onError);
   const soon = (uid: string, exited: string | undefined) => {
     if (exited !== undefined) expected.delete(exited);
-    const box =
-      boxes.get(uid) ??
-      new Mailbox<ReadonlySet<string>>(
-        (ids) => lookUntilEnded(uid, ids),
-        (error) => onError(uid, error),
-      );
-    boxes.set(uid, box);
-    box.put(new Set([...(box.waiting ?? []), ...(exited === undefined ? [] : [exited])]));
-    void box.idle().then(() => void (box.busy || boxes.delete(uid)));
+    put(uid, exited);
   };
 
   const { later, drop } = createLater(clock, reader, (uid) => soon(uid, undefined));
@@ -125,6 +120,25 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
       const looking = look(uid, observePod(deps, listing, signal)).catch((error: unknown) => onError(uid, error));
       await misses.wait(uid, looking);
     },
+  };
+}
+
+/** A mailbox for each pod, there while it has work: what has ended since the last look is looked at together. */
+function createBoxes(
+  look: (uid: string, ended: ReadonlySet<string>) => Promise<void>,
+  onError: (uid: string, error: unknown) => void,
+): (uid: string, ended: string | undefined) => void {
+  const boxes = new Map<string, Mailbox<ReadonlySet<string>>>();
+  return (uid, ended) => {
+    const box =
+      boxes.get(uid) ??
+      new Mailbox<ReadonlySet<string>>(
+        (ids) => look(uid, ids),
+        (error) => onError(uid, error),
+      );
+    boxes.set(uid, box);
+    box.put(new Set([...(box.waiting ?? []), ...(ended === undefined ? [] : [ended])]));
+    void box.idle().then(() => void (box.busy || boxes.delete(uid)));
   };
 }
 

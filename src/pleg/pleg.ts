@@ -83,13 +83,18 @@ async function relistForever(
   onRelist: () => void,
   signal: AbortSignal,
 ): Promise<void> {
-  const { clock, log } = deps;
+  const { clock, log, measures } = deps;
   let failures = 0;
+  let last: number | undefined;
   while (!signal.aborted) {
     pulse.due = Promise.withResolvers<void>();
+    const began = clock.monotonic();
+    measures.relistBegan(last === undefined ? undefined : began - last);
     try {
       await relist(deps, looker, firstListMs * 2 ** failures, signal);
       onRelist();
+      measures.relisted(clock.monotonic() - began);
+      last = began;
       if (failures > 0) log.info({}, "runtime answers again");
       failures = 0;
     } catch (error) {

@@ -43,9 +43,12 @@ export function createDelivery(deps: DeliveryDeps): Delivery {
   const turn = createTurns(parallelWrites);
   const backoff = createBackoff({ clock, initialMs: firstRetryMs, maxMs: longestRetryMs });
   const later = createWorkQueue(clock, (uid) => send(uid));
+  /** Since when a pod's status is on its way, by Clock.monotonic(). */
+  const since = new Map<string, number>();
   let running: AbortSignal | undefined;
 
   const send = (uid: string) => {
+    if (!since.has(uid)) since.set(uid, clock.monotonic());
     if (!running || running.aborted || !held(uid)) return;
     const box =
       boxes.get(uid) ??
@@ -60,15 +63,20 @@ export function createDelivery(deps: DeliveryDeps): Delivery {
   const write = async (uid: string): Promise<void> => {
     const newest = held(uid);
     if (!newest || !running || running.aborted) return;
+    const began = since.get(uid) ?? clock.monotonic();
+    // What comes from here on is another change.
+    since.delete(uid);
     try {
-      const gone = await writer.write({ uid, ...newest }, running);
+      const gone = await writer.write({ uid, ...newest, since: began }, running);
       backoff.reset(uid);
       if (gone) deps.onGone(uid);
     } catch (error) {
       if (running.aborted) return;
       const unreachable = hasCode(error, "unavailable", "deadline_exceeded", "conflict");
       log[unreachable ? "debug" : "warn"]({ err: error, uid }, "status was not written, will retry");
-      if (held(uid)) later.add(uid, backoff.next(uid) * clock.jitter(1, 1.5));
+      if (!held(uid)) return;
+      since.set(uid, began);
+      later.add(uid, backoff.next(uid) * clock.jitter(1, 1.5));
     } finally {
       if (!held(uid)) boxes.delete(uid);
     }
@@ -80,6 +88,7 @@ export function createDelivery(deps: DeliveryDeps): Delivery {
       // A box at work stays until it is done: one pod never has two writers.
       if (!boxes.get(uid)?.busy) boxes.delete(uid);
       later.drop(uid);
+      since.delete(uid);
       backoff.reset(uid);
       writer.forget(uid);
     },

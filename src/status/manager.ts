@@ -23,7 +23,7 @@ export interface StatusManager extends StatusSink, Service {
  *  4. the object of a pod is deleted only when it was to be deleted, is finished, and shows its final phase.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ */
 export function createStatusManager(deps: WriterDeps): StatusManager {
-  const { clock, log } = deps;
+  const { clock, log, measures } = deps;
   const held = new Map<string, Held>();
   const delivery = createDelivery({ ...deps, held: (uid) => held.get(uid), onGone: (uid) => forget(uid) });
 
@@ -41,6 +41,7 @@ export function createStatusManager(deps: WriterDeps): StatusManager {
     }
     const next = normalizeStatus(pod, carryOn(pod, before, status, rfc3339(clock.now())));
     held.set(uid, { status: next, finished: finished || (known?.finished ?? false) });
+    measures.changed(pod, before, next);
     delivery.send(uid);
   };
 

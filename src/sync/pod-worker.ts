@@ -3,6 +3,7 @@ import { CodedError } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { Mailbox } from "../lib/mailbox.ts";
 import type { Pod } from "../objects.ts";
+import type { PassKind, WorkerMeasures } from "../measures.ts";
 import type { Presence, Rejection, WakeCause } from "../pipeline.ts";
 
 /** How far a pod has come: it is kept running, then its containers are stopped, then what it used is given back. */
@@ -41,6 +42,7 @@ export interface PodWorkerDeps {
   readonly log: Logger;
   /** Wakes this worker again later. */
   readonly later: (uid: string, delayMs: number) => void;
+  readonly measures: WorkerMeasures;
   /** Aborts when graftlet stops: pods stay as they are. */
   readonly stop: AbortSignal;
 }
@@ -61,21 +63,26 @@ export interface PodWorker {
 /** An error is tried again after this long, milliseconds, times 1 to 1.5. */
 const retryMs = 10_000;
 
-export function createPodWorker({ uid, passes, presence, clock, log, later, stop }: PodWorkerDeps): PodWorker {
+export function createPodWorker(deps: PodWorkerDeps): PodWorker {
+  const { uid, passes, presence, clock, log, later, measures, stop } = deps;
   let phase: WorkerPhase = "syncing";
   let pod: Pod | undefined;
   let grace: number | undefined;
   let eviction: Rejection | undefined;
   let pass = new AbortController();
 
-  const step = async (): Promise<void> => {
+  const kindOf = createKinds(measures);
+
+  const step = async (cause: WakeCause): Promise<void> => {
     if (stop.aborted || phase === "finished") return;
     pass = new AbortController();
     const signal = AbortSignal.any([pass.signal, stop]);
     let lost: AbortSignal | undefined;
     try {
       lost = presence && (await presence(signal));
+      const [kind, since] = [kindOf(phase, pod, cause), clock.monotonic()];
       await work(lost ? AbortSignal.any([signal, lost]) : signal);
+      measures.passed(kind, clock.monotonic() - since);
     } catch (error) {
       if (signal.aborted) return;
       // Nothing can be said of the pod: its pass is made again once the target is back.
@@ -130,6 +137,20 @@ export function createPodWorker({ uid, passes, presence, clock, log, later, stop
     wake: (cause) => void (phase !== "finished" && box.put(cause)),
     terminate,
     idle: () => box.idle(),
+  };
+}
+
+/** Says what the pass that comes is for, as metrics have it. */
+function createKinds(
+  measures: WorkerMeasures,
+): (phase: WorkerPhase, pod: Pod | undefined, cause: WakeCause) => PassKind {
+  let begun = false;
+  return (phase, pod, cause) => {
+    if (phase !== "syncing") return phase === "terminating" ? "kill" : "terminated";
+    if (begun || !pod) return cause === "config" ? "update" : "sync";
+    begun = true;
+    measures.began(pod);
+    return "create";
   };
 }
 

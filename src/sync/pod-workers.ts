@@ -2,6 +2,7 @@ import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import { createWorkQueue } from "../lib/work-queue.ts";
 import type { Pod } from "../objects.ts";
+import type { WorkerMeasures } from "../measures.ts";
 import type { PodEvictor, Presence, Waker } from "../pipeline.ts";
 import { type Passes, type PodWorker, createPodWorker } from "./pod-worker.ts";
 
@@ -10,6 +11,7 @@ export interface PodWorkersDeps {
   readonly presence?: Presence;
   readonly clock: Clock;
   readonly log: Logger;
+  readonly measures: WorkerMeasures;
   readonly stop: AbortSignal;
 }
 
@@ -27,7 +29,8 @@ export interface PodWorkers extends Waker, PodEvictor {
   idle(): Promise<void>;
 }
 
-export function createPodWorkers({ passes, presence, clock, log, stop }: PodWorkersDeps): PodWorkers {
+export function createPodWorkers(deps: PodWorkersDeps): PodWorkers {
+  const { clock, stop } = deps;
   const workers = new Map<string, PodWorker>();
   const queue = createWorkQueue(clock, (uid) => workers.get(uid)?.wake("resync"));
   stop.addEventListener("abort", () => queue.stop(), { once: true });
@@ -35,12 +38,8 @@ export function createPodWorkers({ passes, presence, clock, log, stop }: PodWork
     const known = workers.get(uid);
     if (known) return known;
     const made = createPodWorker({
+      ...deps,
       uid,
-      passes,
-      ...(presence && { presence }),
-      clock,
-      log,
-      stop,
       later: (key, ms) => void (stop.aborted || queue.add(key, ms)),
     });
     workers.set(uid, made);

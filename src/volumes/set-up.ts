@@ -6,8 +6,9 @@ import { kernelHasNoswap, shareDirectory } from "../host/mounts.ts";
 import type { Pod, Volume } from "../objects.ts";
 import { allContainers } from "../pod/containers.ts";
 import { podReference } from "../pod/reference.ts";
+import { volumePlugin } from "../pod/volume-plugin.ts";
 import { kindOf } from "./kinds/index.ts";
-import type { SetUpDeps, VolumeDeps, VolumeReady } from "./kinds/kind.ts";
+import type { SetUpDeps, VolumeDeps, VolumeKind, VolumeReady } from "./kinds/kind.ts";
 import { podDirectory } from "./paths.ts";
 
 /** A pod's volumes as this node has set them up. */
@@ -121,7 +122,7 @@ function createAttempt(deps: Omit<SetUpDeps, "fresh">, retries: Backoff) {
       const patience = deps.clock.within(longestTryMs, lost ? AbortSignal.any([ended, lost]) : ended);
       const fresh = state.touched?.has(volume.name) === false;
       state.touched?.add(volume.name);
-      const ready = await kind.setUp({ ...deps, fresh }, state.pod, volume, patience);
+      const ready = await setUpTimed(kind, { ...deps, fresh }, { pod: state.pod, volume }, patience);
       if (!state.mounted.has(volume.name) && isPropagated(state.pod, volume))
         await shareDirectory(deps.host, ready.hostPath, patience);
       state.mounted.set(volume.name, ready);
@@ -144,6 +145,23 @@ function isPropagated(pod: Pod, { name, hostPath }: Volume): boolean {
   return allContainers(pod).some(({ container }) =>
     container.volumeMounts?.some((mount) => mount.name === name && (mount.mountPropagation ?? "None") !== "None"),
   );
+}
+
+async function setUpTimed(
+  kind: VolumeKind,
+  deps: SetUpDeps,
+  { pod, volume }: { readonly pod: Pod; readonly volume: Volume },
+  signal: AbortSignal,
+): Promise<VolumeReady> {
+  const since = deps.clock.monotonic();
+  let failed = true;
+  try {
+    const ready = await kind.setUp(deps, pod, volume, signal);
+    failed = false;
+    return ready;
+  } finally {
+    deps.measures.setUp(volumePlugin(volume), deps.clock.monotonic() - since, failed);
+  }
 }
 
 function keyOf({ pod }: PodVolumes, volume: Volume): string {

@@ -7,6 +7,7 @@ import { systemClock } from "../../src/lib/clock.ts";
 import { createLogger } from "../../src/lib/log.ts";
 import type { Pod } from "../../src/objects.ts";
 import { createVolumes } from "../../src/volumes/volumes.ts";
+import { unmeasured } from "../fakes/measures.ts";
 
 const clock = systemClock();
 const host = localHost({ clock });
@@ -32,6 +33,7 @@ function start(content: string) {
     clock,
     rootDir,
     nodeName: "node",
+    measures: unmeasured.volumes,
     log: createLogger(0, { write: () => {} }),
     events: { event: (_about, _type, reason, message) => assert.fail(`${reason}: ${message}`) },
     objects: {

@@ -1,5 +1,6 @@
 import type { Clock } from "../../lib/clock.ts";
 import type { Logger } from "../../lib/log.ts";
+import type { VolumeMeasures } from "../../measures.ts";
 import type { Pod, Volume } from "../../objects.ts";
 import type { EventSink, MountedVolume, ObjectCache, Presence, TokenSource } from "../../pipeline.ts";
 import type { Host } from "../../seams/host.ts";
@@ -13,6 +14,7 @@ export interface VolumeDeps {
   readonly presence?: Presence;
   readonly clock: Clock;
   readonly log: Logger;
+  readonly measures: VolumeMeasures;
   readonly nodeName: string;
   /** The target's root directory, such as /var/lib/kubelet. */
   readonly rootDir: string;

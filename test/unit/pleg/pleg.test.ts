@@ -12,6 +12,7 @@ import { type PlegDeps, createPleg } from "../../../src/pleg/pleg.ts";
 import { containerNameLabel, podNameLabel, podNamespaceLabel, podUidLabel } from "../../../src/pod/labels.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeRuntime } from "../../fakes/runtime.ts";
+import { unmeasured } from "../../fakes/measures.ts";
 
 const never = new AbortController().signal;
 
@@ -26,6 +27,7 @@ function rig(t: TestContext, events: boolean, over: Partial<PlegDeps> = {}) {
     clock,
     log,
     ownerLabels: {},
+    measures: unmeasured.pleg,
     terminationMessage: async ({ message }) => message,
     writtenMessage: async () => undefined,
     waker: { wake: (uid) => void wakes.push(uid) },

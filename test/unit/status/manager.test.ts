@@ -7,6 +7,7 @@ import { createStatusManager } from "../../../src/status/manager.ts";
 import { createPodApi, type PodApi } from "../../../src/status/pod-api.ts";
 import { type FakeClock, fakeClock } from "../../fakes/clock.ts";
 import { aPod } from "../../fakes/pods.ts";
+import { unmeasured } from "../../fakes/measures.ts";
 
 const quiet: Logger = { trace() {}, debug() {}, info() {}, warn() {}, error() {}, child: () => quiet };
 
@@ -49,6 +50,7 @@ function world(start: Partial<Pod> = {}, mayRun = { now: false }) {
     },
   };
   const manager = createStatusManager({
+    measures: unmeasured.statuses,
     api,
     pods: { get: (uid) => (store.pod?.metadata.uid === uid ? store.pod : undefined) },
     mayRun: () => mayRun.now,
@@ -230,6 +232,7 @@ test("a patch that the API server does not take up is not sent again and again",
     patchStatus: async (_pod, status) => (sent.push(status), store),
   };
   const manager = createStatusManager({
+    measures: unmeasured.statuses,
     api,
     pods: { get: () => store },
     mayRun: () => false,
@@ -280,6 +283,7 @@ test("many pods are written side by side, a bounded number at once", async () =>
   };
   const api: PodApi = { get: () => Promise.reject(new Error("not asked")), remove: async () => undefined, patchStatus };
   const manager = createStatusManager({
+    measures: unmeasured.statuses,
     api,
     pods: { get: (uid) => pods.get(uid) },
     mayRun: () => true,

@@ -8,6 +8,7 @@ import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 import { fakePresence } from "../../fakes/presence.ts";
+import { unmeasured } from "../../fakes/measures.ts";
 
 export const rootDir = "/var/lib/kubelet";
 export const never = new AbortController().signal;
@@ -70,6 +71,7 @@ export function volumeBench() {
         clock,
         rootDir,
         nodeName: "node",
+        measures: unmeasured.volumes,
         log: createLogger(0, { write: () => {} }),
         events: {
           event: (about, type, reason, message) => void events.push(`${about.kind} ${type} ${reason}: ${message}`),
