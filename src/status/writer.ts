@@ -13,7 +13,9 @@ import type { PodApi } from "./pod-api.ts";
 export interface Outgoing {
   readonly uid: string;
   readonly status: PodStatus;
-  /** Its containers are gone and its volumes unmounted. */
+  /** No container of it runs any more. */
+  readonly ended: boolean;
+  /** Its volumes are unmounted too. */
   readonly finished: boolean;
 }
 
@@ -50,8 +52,8 @@ export function createStatusWriter({ api, pods, mayRun, clock, log }: WriterDeps
     return pod && newer(pod, answers.get(uid)?.pod);
   };
 
-  const update = async ({ uid, status }: Outgoing, shown: Pod, signal: AbortSignal): Promise<Pod> => {
-    const patch = statusPatch(shown.status ?? {}, mergeStatus(shown.status ?? {}, status, mayRun(uid)));
+  const update = async ({ uid, status, ended }: Outgoing, shown: Pod, signal: AbortSignal): Promise<Pod> => {
+    const patch = statusPatch(shown.status ?? {}, mergeStatus(shown.status ?? {}, status, !ended && mayRun(uid)));
     const text = patch && JSON.stringify(patch);
     const last = answers.get(uid);
     if (!patch || (last?.futile === text && last?.pod.metadata.resourceVersion === shown.metadata.resourceVersion))

@@ -64,9 +64,10 @@ export function createPasses(deps: PassDeps): Passes {
     unseen.delete(uid);
     return observed;
   };
+  /** @param ending the pod has been killed, and nothing of it is left alive. */
   const report = (pod: Pod, observed: RuntimePod, ending: boolean): PodStatus => {
     const status = deps.statusOf(pod, observed, ending);
-    deps.status.set(pod, status);
+    deps.status.set(pod, status, ending);
     return status;
   };
 
