@@ -9,8 +9,13 @@ const expectedWaits: readonly (string | undefined)[] = ["ContainerCreating", "Po
 export function canWait(before: PodStatus | undefined, next: PodStatus): boolean {
   const containers = [...(next.initContainerStatuses ?? []), ...(next.containerStatuses ?? [])];
   if (next.phase === "Pending" && containers.length > 0 && containers.every(isUntried)) return true;
-  const same = (status: PodStatus) => ({ ...status, observedGeneration: 0 });
-  return before !== undefined && isDeepStrictEqual(same(before), same(next));
+  return before !== undefined && isDeepStrictEqual(ofAnyGeneration(before), ofAnyGeneration(next));
+}
+
+/** Each condition tells its generation too. */
+function ofAnyGeneration(status: PodStatus): PodStatus {
+  const conditions = status.conditions?.map((condition) => ({ ...condition, observedGeneration: 0 }));
+  return { ...status, observedGeneration: 0, ...(conditions && { conditions }) };
 }
 
 function isUntried({ state, lastState, restartCount }: ContainerStatus): boolean {

@@ -134,14 +134,19 @@ test("that a pod is on its way is told with what comes next, or within a second"
 
 test("that a newer spec has been seen is told with what comes next; an error is told at once", async () => {
   const w = world();
-  w.manager.set(aPod(), { phase: "Running" });
+  const running = (observedGeneration: number): PodStatus => ({
+    phase: "Running",
+    conditions: [{ type: "Ready", status: "True", observedGeneration }],
+  });
+  w.manager.set(aPod(), running(1));
   await w.settle();
   const newer = aPod({}, { generation: 2 });
-  w.manager.set(newer, { phase: "Running" });
+  w.manager.set(newer, running(2));
   await w.settle();
   assert.equal(w.patches.length, 1);
   await w.clock.advance(1_000);
-  assert.deepEqual(w.patches.slice(1), [{ observedGeneration: 2 }]);
+  const conditions = [{ type: "Ready", status: "True", observedGeneration: 2, lastTransitionTime: nowText }];
+  assert.deepEqual(w.patches.slice(1), [{ observedGeneration: 2, conditions }]);
   const [container] = onItsWay().containerStatuses ?? [];
   const failing = {
     ...onItsWay(),
