@@ -139,8 +139,9 @@ export interface StatusReader {
 }
 
 export interface StatusSink extends StatusReader {
-  /** The newest truth about a pod. Written to the API server when it differs from what is there. */
-  set(pod: Pod, status: PodStatus): void;
+  /** The newest truth about a pod. Written to the API server when it differs from what is there.
+   *  @param ended no container of the pod runs any more, nor will. */
+  set(pod: Pod, status: PodStatus, ended?: boolean): void;
   /** The pod's containers are gone and its volumes unmounted: final status, and the object may be deleted. */
   terminated(pod: Pod): void;
 }

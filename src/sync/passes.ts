@@ -65,10 +65,11 @@ export function createPasses(deps: PassDeps): Passes {
     unseen.delete(uid);
     return observed;
   };
+  /** @param ending the pod has been killed, and nothing of it is left alive. */
   const report = (pod: Pod, observed: RuntimePod, ending: boolean, eviction?: Rejection): PodStatus => {
     const seen = deps.statusOf(pod, observed, ending);
     const status = eviction ? { ...seen, phase: "Failed", ...eviction } : seen;
-    deps.status.set(pod, status);
+    deps.status.set(pod, status, ending);
     return status;
   };
 
