@@ -29,7 +29,10 @@ const layOut = (script: string): ContainerDraft => shell(`cd /data; ${script}`, 
 describe("parts of volumes", { concurrency: 4 }, () => {
   test("a directory, a file, one that is missing, one named by the environment, and one of a volume that may only be read", async () => {
     const { cluster, pods } = lab;
-    await cluster.apply([configMap("parts", { "app.conf": "x=1\n", other: "none" }), secret("parts", { key: "s3cret" })]);
+    await cluster.apply([
+      configMap("parts", { "app.conf": "x=1\n", other: "none" }),
+      secret("parts", { key: "s3cret" }),
+    ]);
     const script =
       "cd /; ls dir; cat file; ls -d named/mine; ls /etc/app; cat /etc/app/app.conf key; touch key 2>&1; stat -c %a made named; echo new > made/new; echo more >> file";
     const text = await pods.output(
