@@ -12,7 +12,8 @@ export async function unmountAll(host: Host, rootDir: string, uid: string, signa
   const directory = await realDirectory(host, podDirectory(rootDir, checkUid(uid)), signal);
   if (directory === undefined) return;
   const mounted = async () => mountsBelow(await listMounts(host, signal), directory);
-  const mounts = await mounted();
+  const all = await mounted();
+  const mounts = (await unmountTogether(host, all, signal)) ? await mounted() : all;
   for (const path of mounts) {
     const around = outermostOf(path, mounts);
     await (around === path ? unmount(host, path, signal) : unmountAlone(host, path, around, signal));
@@ -24,6 +25,17 @@ export async function unmountAll(host: Host, rootDir: string, uid: string, signa
     below.map((path) => ({ do: "remove", path, recursive: true })),
     signal,
   );
+}
+
+/** Unmounts in one command what has no mounts in it and lies in none, where that is more than one.
+ *  @returns whether something was tried; what is left is for others to tell. */
+async function unmountTogether(host: Host, mounts: readonly string[], signal: AbortSignal): Promise<boolean> {
+  const around = mounts.map((path) => outermostOf(path, mounts));
+  const alone = mounts.filter((path) => around.filter((outermost) => outermost === path).length === 1);
+  const apart = alone.filter((path) => outermostOf(path, mounts) === path);
+  if (apart.length < 2) return false;
+  await host.run(["umount", ...apart], { signal });
+  return true;
 }
 
 /** A pod's directory without links, as the kernel lists mounts; undefined when there is none. */

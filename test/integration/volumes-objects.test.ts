@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
-import { readdirSync, readFileSync, readlinkSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import type { Node } from "../../src/objects.ts";
 import { type Lab, startLab } from "../harness/lab.ts";
 import { configMap, mount, mounts, secret } from "../harness/manifests.ts";
-import { volumeFolder } from "../harness/pod-machine.ts";
+import { podFolder, volumeFolder } from "../harness/pod-machine.ts";
 import { images, shell, statusOf } from "../harness/pods.ts";
 import { shown, waitsForVolume } from "../harness/volumes.ts";
 
@@ -341,5 +341,41 @@ describe("volumes of objects", { concurrency: 4 }, () => {
     );
     await pods.api.patch("/api/v1/namespaces/default/configmaps/first", { data: { way: null } }, "merge-patch");
     await pods.ready("in-the-way");
+  });
+
+  test("objects of a mebibyte, and two hundred volumes of all kinds in one pod", async () => {
+    const { cluster, pods } = lab;
+    const size = 1_040_000;
+    const create = (kind: string, object: object) => pods.api.create(`/api/v1/namespaces/default/${kind}`, object);
+    await Promise.all([
+      create("configmaps", configMap("huge", { key: "m".repeat(size) })),
+      create("secrets", secret("huge", { key: "s".repeat(size) })),
+      create("configmaps", configMap("tiny", { key: "m" })),
+      create("secrets", secret("tiny", { key: "s" })),
+    ]);
+    const token = { serviceAccountToken: { path: "key", expirationSeconds: 3600 } };
+    const name = { path: "key", fieldRef: { fieldPath: "metadata.name" } };
+    const kinds = [
+      { configMap: { name: "tiny" } },
+      { secret: { secretName: "tiny" } },
+      { projected: { sources: [token] } },
+      { downwardAPI: { items: [name] } },
+      { emptyDir: {} },
+    ];
+    const many = Array.from({ length: 198 }, (_, index) => ({ name: `v${index}`, ...kinds[index % kinds.length] }));
+    const volumes = [
+      { name: "map", configMap: { name: "huge" } },
+      { name: "secret", secret: { secretName: "huge" } },
+      ...many,
+    ];
+    const script = "wc -c < /map/key; wc -c < /secret/key; ls -d /v[0-9]* | wc -l; ls /v*/key | wc -l";
+    const counted = await shown(pods, "many", volumes, script);
+    assert.deepEqual(counted.split("\n").slice(0, 3), [String(size), String(size), "198"]);
+    assert.equal(counted.trimEnd().split("\n").at(-1), String(many.filter((volume) => !("emptyDir" in volume)).length));
+    const pod = pods.history("many").at(-1) ?? assert.fail();
+    const gone = pods.gone("many");
+    await pods.remove("many");
+    await gone;
+    await cluster.waitFor("its folder to be gone", () => !existsSync(podFolder(cluster, pod)));
   });
 });

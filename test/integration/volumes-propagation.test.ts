@@ -5,6 +5,7 @@ import { after, before, describe, test } from "node:test";
 import type { Node } from "../../src/objects.ts";
 import { type Lab, startLab } from "../harness/lab.ts";
 import { mount } from "../harness/manifests.ts";
+import { particulars } from "../harness/particulars.ts";
 import { podMounts } from "../harness/pod-machine.ts";
 import { shell, statusOf } from "../harness/pods.ts";
 
@@ -28,7 +29,7 @@ async function onMachine(...argv: readonly string[]): Promise<void> {
 const privileged = { securityContext: { privileged: true } };
 
 describe("mounts of volumes", { concurrency: 4 }, () => {
-  test("Bidirectional passes a container's mount on to those that ask for it and to no other; it ends with the pod", async () => {
+  test("Bidirectional passes a mount on to those that ask for it and to no other; it ends with the pod", async () => {
     const { cluster, pods } = lab;
     const sees = (mountPropagation: string) =>
       shell("exec sleep infinity", {
@@ -37,22 +38,27 @@ describe("mounts of volumes", { concurrency: 4 }, () => {
       });
     const mounts =
       "mkdir -p /v/in /m/in; for at in /v/in /m/in; do mount -t tmpfs tmpfs $at; touch $at/file; done; exec sleep infinity";
+    const mounter = shell(mounts, {
+      ...privileged,
+      name: "mounter",
+      volumeMounts: ["v", "m"].map((name) => mount(name, { mountPropagation: "Bidirectional" })),
+    });
+    // Where no container may, the machine itself mounts in the volumes.
+    const can = await particulars[cluster.provider].startsPrivileged(cluster);
     await pods.create("both-ways", {
       volumes: [
         { name: "v", emptyDir: {} },
         { name: "m", emptyDir: { medium: "Memory" } },
       ],
-      containers: [
-        sees("HostToContainer"),
-        sees("None"),
-        shell(mounts, {
-          ...privileged,
-          name: "mounter",
-          volumeMounts: ["v", "m"].map((name) => mount(name, { mountPropagation: "Bidirectional" })),
-        }),
-      ],
+      containers: [sees("HostToContainer"), sees("None"), ...(can ? [mounter] : [])],
     });
     const pod = await pods.ready("both-ways");
+    const folder = `${cluster.layout.kubeletRoot}/pods/${pod.metadata.uid}/volumes/kubernetes.io~empty-dir`;
+    for (const at of can ? [] : ["v", "m"].map((name) => `${folder}/${name}/in`)) {
+      await onMachine("mkdir", at);
+      await onMachine("mount", "-t", "tmpfs", "tmpfs", at);
+      await onMachine("touch", `${at}/file`);
+    }
     const files = (container: string) =>
       cluster.mustKubectl(["exec", "both-ways", "-c", container, "--", "sh", "-c", "ls /v/in /m/in"]);
     await cluster.waitFor(

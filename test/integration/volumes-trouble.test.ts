@@ -112,14 +112,14 @@ test("no space left: new pods wait and say so, those that run are unharmed, and 
   const late = await pods.event(
     "late",
     "FailedMount",
-    /^MountVolume\.SetUp failed for volume "map" : .*no space left on device/,
+    /^MountVolume\.SetUp failed for volume "map" : .*no space left on device/i,
   );
   assert.equal(late.type, "Warning");
   await cluster.apply([configMap("standing", { key: text("c") })]);
   await pods.event(
     "standing",
     "FailedMount",
-    /^MountVolume\.SetUp failed for volume "map" : .*no space left on device/,
+    /^MountVolume\.SetUp failed for volume "map" : .*no space left on device/i,
   );
   const map = volumeFolder(cluster, standing, "configmap", "map");
   assert.equal(readFileSync(join(map, "key"), "utf8"), text("a"), "the old version, whole");

@@ -19,6 +19,7 @@ const suffixes: Readonly<Record<string, readonly string[]>> = {
   counter: [""],
   gauge: [""],
   histogram: ["_bucket", "_sum", "_count"],
+  summary: ["", "_sum", "_count"],
 };
 
 /** Reads the text format as strictly as it is written down, and holds it to what its types promise.
@@ -79,7 +80,7 @@ function parseLabels(text: string, line: string): Record<string, string> {
 function parseValue(text: string, line: string): number {
   if (/^[+-]Inf$/.test(text)) return text.startsWith("-") ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY;
   const value = Number(text);
-  assert.ok(text !== "" && !Number.isNaN(value), `value: ${line}`);
+  assert.ok(text === "NaN" || (text !== "" && !Number.isNaN(value)), `value: ${line}`);
   return value;
 }
 

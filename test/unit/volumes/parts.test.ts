@@ -88,6 +88,24 @@ test("a mount of the machine that a part shows goes there alone: the part is par
   ]);
 });
 
+test("mounts that lie side by side are unmounted in one command; what stays is tried by itself, and told", async () => {
+  const { bench, pod, stage } = await mounted();
+  const places = [...(await stage.bindParts(pod, "c", [part(0, "a"), part(1, "b"), part(2, "c")], never)).values()];
+  let busy = true;
+  bench.host.program("umount", (paths) => {
+    for (const path of paths) if (path !== places[1] || !busy) bench.host.files.unmount(path);
+    return busy ? 32 : 0;
+  });
+  await assert.rejects(stage.unmount("uid-1", never), { code: "failed_precondition" });
+  assert.deepEqual(bench.host.commands.slice(-2), [
+    ["umount", ...places.toReversed()],
+    ["umount", places[1]],
+  ]);
+  busy = false;
+  await stage.unmount("uid-1", never);
+  assert.deepEqual(bench.host.files.mounted(), []);
+});
+
 test("parts are unmounted and removed with the pod's volumes, by a graftlet that knows nothing of them too", async () => {
   const { bench, pod, stage } = await mounted();
   await stage.bindParts(pod, "c", [part(0, "a"), part(1, "b")], never);
