@@ -58,7 +58,7 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
     ...(presence && { presence }),
   };
   const volumes = createVolumes({ ...common, tokens: parts.tokens, nodeName, rootDir, allocatable });
-  const layout = createCgroupLayout({ runtime, kubelet, log });
+  const layout = createCgroupLayout({ runtime, kubelet, clock, log });
   const { network } = target;
   const settings = {
     ...podSettings(config, parts.ownerLabels),

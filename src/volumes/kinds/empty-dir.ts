@@ -26,7 +26,7 @@ export const emptyDir: VolumeKind = {
     if (
       !fresh &&
       (await stands(deps, path, `${marker}/ready`, signal)) &&
-      (!memory || (await isMountPoint(deps.host, path, signal)))
+      (!memory || (await isMountPoint(deps.host, path, signal, deps.mounts)))
     )
       return ready;
     if (memory) await memoryDirectory(deps, { uid, path }, memoryBound(deps, pod, sizeLimit), signal);
