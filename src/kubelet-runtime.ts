@@ -62,7 +62,7 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
   const { allocatable } = agent;
   const common = { ...parts, host, runtime, fs: host.fs, images: runtime };
   const volumes = createVolumes({ ...common, measures: measures.volumes, nodeName, rootDir, allocatable });
-  const layout = createCgroupLayout({ runtime, kubelet, log });
+  const layout = createCgroupLayout({ runtime, kubelet, clock, log });
   const { network } = target;
   const settings = {
     ...podSettings(config, parts.ownerLabels),

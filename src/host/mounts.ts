@@ -1,4 +1,6 @@
+import { coalesce } from "../lib/coalesce.ts";
 import { CodedError } from "../lib/errors.ts";
+import { untilAborted } from "../lib/service-group.ts";
 import type { Host } from "../seams/host.ts";
 
 export interface Mount {
@@ -12,6 +14,21 @@ export interface Mount {
 /** What is mounted on the target, in the order of mounting. @see https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html */
 export async function listMounts(host: Host, signal?: AbortSignal): Promise<readonly Mount[]> {
   return parseMounts(await readProc(host, "/proc/self/mountinfo", signal));
+}
+
+/** Lists mounts once for all who ask at about the same time: a table is hundreds of lines on a full node. Nobody is told what was
+ *  read before they asked. */
+export type MountLister = (signal?: AbortSignal) => Promise<readonly Mount[]>;
+
+export function createMountLister(host: Host): MountLister {
+  let mounts: readonly Mount[] = [];
+  const read = coalesce(async () => {
+    mounts = await listMounts(host);
+  });
+  return async (signal) => {
+    await (signal ? untilAborted(read(), signal) : read());
+    return mounts;
+  };
 }
 
 /** The mounts in a table of the form of /proc/self/mountinfo. */
@@ -56,8 +73,13 @@ export function mountsBelow(mounts: readonly Mount[], root: string): readonly st
 }
 
 /** Whether something is mounted on a directory, whatever links lead to it. @throws not_found when it is not there. */
-export async function isMountPoint(host: Host, path: string, signal?: AbortSignal): Promise<boolean> {
-  const [real, mounts] = await Promise.all([host.fs.realpath(path, signal), listMounts(host, signal)]);
+export async function isMountPoint(
+  host: Host,
+  path: string,
+  signal?: AbortSignal,
+  list: MountLister = (stop) => listMounts(host, stop),
+): Promise<boolean> {
+  const [real, mounts] = await Promise.all([host.fs.realpath(path, signal), list(signal)]);
   return mounts.some((mount) => mount.path === real);
 }
 

@@ -2,7 +2,7 @@ import { type Backoff, createBackoff } from "../lib/backoff.ts";
 import { coalesce } from "../lib/coalesce.ts";
 import { CodedError, messageOf, throwIfAborted } from "../lib/errors.ts";
 import { untilAborted } from "../lib/service-group.ts";
-import { kernelHasNoswap, shareDirectory } from "../host/mounts.ts";
+import { createMountLister, kernelHasNoswap, shareDirectory } from "../host/mounts.ts";
 import type { Pod, Volume } from "../objects.ts";
 import { allContainers } from "../pod/containers.ts";
 import { podReference } from "../pod/reference.ts";
@@ -63,6 +63,7 @@ export function createSetUp(given: VolumeDeps): SetUp {
   const deps: Omit<SetUpDeps, "fresh"> = {
     ...given,
     written: new Map<string, string>(),
+    mounts: createMountLister(given.host),
     noswap: async (signal) => (noswap ??= await kernelHasNoswap(given.host, signal)),
   };
   const retries = createBackoff({ clock, initialMs: firstRetryMs, maxMs: longestRetryMs });

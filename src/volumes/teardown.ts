@@ -1,4 +1,4 @@
-import { listMounts, mountsBelow, outermostOf, unmount, unmountAlone } from "../host/mounts.ts";
+import { type MountLister, listMounts, mountsBelow, outermostOf, unmount, unmountAlone } from "../host/mounts.ts";
 import { CodedError, hasCode } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import { podDirectory } from "./paths.ts";
@@ -8,10 +8,16 @@ const uidPattern = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
 /** Unmounts and removes the volumes of a pod, known by its UID alone: what lies on the disk tells the rest. Nothing is deleted
  *  through a mount, and no link is followed. Safe to repeat.
  *  @throws failed_precondition when something stays mounted. */
-export async function unmountAll(host: Host, rootDir: string, uid: string, signal: AbortSignal): Promise<void> {
+export async function unmountAll(
+  host: Host,
+  rootDir: string,
+  uid: string,
+  signal: AbortSignal,
+  list: MountLister = (stop) => listMounts(host, stop),
+): Promise<void> {
   const directory = await realDirectory(host, podDirectory(rootDir, checkUid(uid)), signal);
   if (directory === undefined) return;
-  const mounted = async () => mountsBelow(await listMounts(host, signal), directory);
+  const mounted = async () => mountsBelow(await list(signal), directory);
   const all = await mounted();
   const mounts = (await unmountTogether(host, all, signal)) ? await mounted() : all;
   for (const path of mounts) {

@@ -1,3 +1,4 @@
+import { createMountLister } from "../host/mounts.ts";
 import type { Timer } from "../lib/clock.ts";
 import { CodedError, throwIfAborted } from "../lib/errors.ts";
 import { createSharedWork } from "../lib/shared-work.ts";
@@ -32,6 +33,7 @@ export interface Volumes extends VolumeGate, VolumeParts {
 /** The volumes of pods on the target. @see https://kubernetes.io/docs/concepts/storage/volumes/ */
 export function createVolumes(deps: VolumeDeps): Volumes {
   const known = new Map<string, PodVolumes>();
+  const mounts = createMountLister(deps.host);
   const setUp = createSetUp(deps);
   const refresher = createRefresher(deps, known, setUp);
 
@@ -69,7 +71,7 @@ export function createVolumes(deps: VolumeDeps): Volumes {
       const state = known.get(uid);
       if (state) await setUp.end(state, signal);
       known.delete(uid);
-      await unmountAll(deps.host, deps.rootDir, uid, signal);
+      await unmountAll(deps.host, deps.rootDir, uid, signal, mounts);
     },
     objectChanged(kind, namespace, name) {
       for (const state of known.values()) {

@@ -28,7 +28,7 @@ export const emptyDir: VolumeKind = {
     if (
       !fresh &&
       (await stands(deps, path, `${marker}/ready`, signal)) &&
-      (onDisk || (await isMountPoint(deps.host, path, signal)))
+      (onDisk || (await isMountPoint(deps.host, path, signal, deps.mounts)))
     )
       return ready;
     const directory: readonly FileChange[] = [
