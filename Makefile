@@ -64,9 +64,9 @@ over_ssh := pods containers volumes-objects volumes-subpath kubectl remove ssh-l
 over_ssh-docker := pods kubectl
 # What needs no provider of its own, or brings its own, runs once.
 cri_only := in-pod|image|leave|several-*|helm*
-# cri is Debian's containerd, cri-2.4 the other one; there what hardly comes to the runtime is left out, unless PROVIDER or ONLY asks
-# for it.
-hardly_cri := admission|certificates|faults-apiserver|harness|kubelet-auth|startup
+# cri is Debian's containerd, cri-2.4 the other one. What hardly comes to the runtime is run with cri alone, unless PROVIDER or ONLY
+# asks for it.
+hardly_runtime := admission|certificates|chaos-apiserver|faults-apiserver|harness|kubelet-auth|metrics|node|node-conditions|startup
 integration: $(deps) packages cluster-tools containerd ## features on a real cluster, with each provider (PROVIDER=docker: one of cri, cri-2.4, docker, ssh, ssh-docker; ONLY=logs: test/integration/logs*.test.ts); root
 	@shopt -s nullglob globstar extglob
 	files=(test/integration/**/$(ONLY)*.test.ts)
@@ -82,7 +82,7 @@ integration: $(deps) packages cluster-tools containerd ## features on a real clu
 	  for file in "$${files[@]}"; do
 	    name=$$(basename "$$file" .test.ts)
 	    if [[ $$provider != cri && $$name == @($(cri_only)) ]]; then continue; fi
-	    if [[ $$named == cri-2.4 && -z "$(PROVIDER)$(ONLY)" && $$name == @($(cri_only)|$(hardly_cri)) ]]; then continue; fi
+	    if [[ $$named != cri && -z "$(PROVIDER)$(ONLY)" && $$name == @($(cri_only)|$(hardly_runtime)) ]]; then continue; fi
 	    case "$$provider $$name" in "cri docker-"* | "cri ssh-"* | "docker ssh-"* | "ssh docker-"* | "ssh-docker docker-unfit" | "ssh-docker docker-churn") continue ;; esac
 	    few=$${standing[$$provider]:-}
 	    if [[ -n "$$few" && -z "$(PROVIDER)$(ONLY)" && " $$few " != *" $$name "* ]]; then continue; fi
