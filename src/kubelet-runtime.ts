@@ -73,8 +73,11 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
     settings,
     addresses: agent,
     volumes,
-    // The default handler has no name.
-    handlerFeatures: () => parts.health.handlers().find(({ name }) => name === "")?.features,
+    async handlerFeatures({ spec: { runtimeClassName } }, signal) {
+      // The default handler has no name.
+      const handler = runtimeClassName ? await parts.runtimeClasses.handler(runtimeClassName, signal) : "";
+      return parts.health.handlers().find(({ name }) => name === handler)?.features;
+    },
     facts: createTargetFacts(host.fs),
     cgroups: layout,
     allocatable,

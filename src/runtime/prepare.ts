@@ -65,7 +65,7 @@ export interface PrepareDeps {
   readonly addresses: HostAddresses;
   readonly volumes: Pick<VolumeGate, "mounted"> & VolumeParts;
   /** What the runtime's handler of a pod can do, as it told; undefined where it does not tell. */
-  readonly handlerFeatures: (pod: Pod) => RuntimeHandlerFeatures | undefined;
+  readonly handlerFeatures: (pod: Pod, signal: AbortSignal) => Promise<RuntimeHandlerFeatures | undefined>;
   readonly facts: (signal: AbortSignal) => Promise<TargetFacts>;
   /** The driver is the runtime's to say, once it answers. */
   readonly cgroups: (signal: AbortSignal) => Promise<CgroupLayout>;
@@ -146,7 +146,8 @@ async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: 
   const { selinux } = target;
   const parts = await deps.volumes.bindParts(pod, container.name, volumeParts(container, environment), signal);
   const volumes = deps.volumes.mounted(pod.metadata.uid);
-  const recursiveReadOnly = deps.handlerFeatures(pod)?.recursiveReadOnlyMounts === true;
+  const features = await deps.handlerFeatures(pod, signal);
+  const recursiveReadOnly = features?.recursiveReadOnlyMounts === true;
   const mounted = volumeMounts({ pod, container, mounted: volumes, parts, recursiveReadOnly, selinux });
   const imageUser = await imageUserOf(deps.images, image, signal);
   verifyRunAsNonRoot(pod, container, imageUser);

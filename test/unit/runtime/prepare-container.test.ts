@@ -199,7 +199,7 @@ describe("a container's configuration", () => {
       { name: "data", mountPath: "/z", mountPropagation: "Bidirectional" },
     ];
     const can = RuntimeHandlerFeatures.fromPartial({ recursiveReadOnlyMounts: true });
-    const able = await setUp({ handlerFeatures: () => can }).configure(...podOf({ volumeMounts }));
+    const able = await setUp({ handlerFeatures: async () => can }).configure(...podOf({ volumeMounts }));
     assert.deepEqual(
       able.mounts.slice(0, 5).map(({ recursiveReadOnly, propagation }) => [recursiveReadOnly, propagation]),
       [

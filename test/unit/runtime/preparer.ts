@@ -66,7 +66,7 @@ export function preparerIn(
       bindParts: async (_pod, name, parts) =>
         new Map(parts.map(({ index, volume, subPath }) => [index, `/parts/${name}/${index}/${volume}:${subPath}`])),
     },
-    handlerFeatures: () => undefined,
+    handlerFeatures: async () => undefined,
     facts: async () => ({
       memoryBytes: 2 ** 32,
       hugePageSizes: [],
