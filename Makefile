@@ -75,7 +75,7 @@ integration: $(deps) packages cluster-tools containerd ## features on a real clu
 	  exit 1
 	fi
 	declare -A standing=([ssh]="$(over_ssh)" [ssh-docker]="$(over_ssh-docker)")
-	for named in $(or $(PROVIDER),cri docker ssh ssh-docker); do
+	for named in $(or $(PROVIDER),cri cri-2.4 docker ssh ssh-docker); do
 	  provider=$${named%-2.4}
 	  containerd=$$([[ $$named == *-2.4 ]] && echo 2.4 || echo 1.6)
 	  fitting=()
