@@ -63,7 +63,7 @@ contract: $(deps) packages cluster-tools ## every Host and Runtime against the c
 over_ssh := pods containers volumes-objects kubectl remove ssh-link ssh-settings ssh-faults ssh-users ssh-claim
 over_ssh-docker := pods kubectl
 # What needs no provider of its own, or brings its own, runs once.
-cri_only := in-pod|image|leave|several-*|helm*
+cri_only := in-pod|image|leave|several-*|helm*|chaos-*
 integration: $(deps) packages cluster-tools ## features on a real cluster, with each provider (PROVIDER=docker: one of cri, docker, ssh, ssh-docker; ONLY=logs: test/integration/logs*.test.ts); root
 	@shopt -s nullglob globstar extglob
 	files=(test/integration/**/$(ONLY)*.test.ts)
