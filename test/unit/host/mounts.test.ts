@@ -1,6 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isMountPoint, listMounts, mountTmpfs, mountsBelow, parseMounts, unmount } from "../../../src/host/mounts.ts";
+import {
+  createMountLister,
+  isMountPoint,
+  listMounts,
+  mountTmpfs,
+  mountsBelow,
+  parseMounts,
+  unmount,
+} from "../../../src/host/mounts.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
 
@@ -95,4 +103,25 @@ test("unmounting what is not mounted is success; what is busy is an error that n
     code: "failed_precondition",
     message: "unmounting /m failed: target is busy",
   });
+});
+
+test("mounts are read once for all who ask at about the same time, and never before they asked", async () => {
+  const host = await machine();
+  let reads = 0;
+  const { fs } = host;
+  const counted = {
+    ...host,
+    fs: { ...fs, readFile: (...given: Parameters<typeof fs.readFile>) => ((reads += 1), fs.readFile(...given)) },
+  };
+  const list = createMountLister(counted);
+  const first = list();
+  await mountTmpfs(host, "/m");
+  reads = 0;
+  const others = await Promise.all(Array.from({ length: 20 }, () => list()));
+  for (const mounts of others) assert.ok(mounts.some(({ path }) => path === "/m"));
+  assert.ok(reads <= 2, `${reads} reads for twenty who ask`);
+  await first;
+  await unmount(host, "/m");
+  assert.ok(!(await list()).some(({ path }) => path === "/m"));
+  assert.equal(await isMountPoint(host, "/m", undefined, list), false);
 });
