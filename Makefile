@@ -60,13 +60,13 @@ contract: $(deps) packages cluster-tools containerd ## every Host and Runtime ag
 # Files named after a provider are about that provider alone; those of the Docker Engine hold over SSH too, but for what it says
 # of its own socket and the churn. Over SSH all others hold but takeover, which is the cri provider's; unless PROVIDER or ONLY asks
 # for more, a pod's life and its streams stand for them, beside bad networks and other users.
-over_ssh := pods containers volumes-objects kubectl remove ssh-link ssh-settings ssh-faults ssh-users ssh-claim
+over_ssh := pods containers volumes-objects volumes-subpath kubectl remove ssh-link ssh-settings ssh-faults ssh-users ssh-claim
 over_ssh-docker := pods kubectl
 # What needs no provider of its own, or brings its own, runs once.
-cri_only := in-pod|image|leave|several-*|helm*
-# cri is Debian's containerd, cri-2.4 the other one; there what hardly comes to the runtime is left out, unless PROVIDER or ONLY asks
-# for it.
-hardly_cri := admission|certificates|faults-apiserver|harness|kubelet-auth|startup
+cri_only := chaos-*|in-pod|image|leave|several-*|helm*
+# cri is Debian's containerd, cri-2.4 the other one. What hardly comes to the runtime is run with cri alone, unless PROVIDER or ONLY
+# asks for it.
+hardly_runtime := admission|certificates|faults-apiserver|harness|kubelet-auth|metrics|node|node-conditions|startup
 integration: $(deps) packages cluster-tools containerd ## features on a real cluster, with each provider (PROVIDER=docker: one of cri, cri-2.4, docker, ssh, ssh-docker; ONLY=logs: test/integration/logs*.test.ts); root
 	@shopt -s nullglob globstar extglob
 	files=(test/integration/**/$(ONLY)*.test.ts)
@@ -82,7 +82,7 @@ integration: $(deps) packages cluster-tools containerd ## features on a real clu
 	  for file in "$${files[@]}"; do
 	    name=$$(basename "$$file" .test.ts)
 	    if [[ $$provider != cri && $$name == @($(cri_only)) ]]; then continue; fi
-	    if [[ $$named == cri-2.4 && -z "$(PROVIDER)$(ONLY)" && $$name == @($(cri_only)|$(hardly_cri)) ]]; then continue; fi
+	    if [[ $$named != cri && -z "$(PROVIDER)$(ONLY)" && $$name == @($(cri_only)|$(hardly_runtime)) ]]; then continue; fi
 	    case "$$provider $$name" in "cri docker-"* | "cri ssh-"* | "docker ssh-"* | "ssh docker-"* | "ssh-docker docker-unfit" | "ssh-docker docker-churn") continue ;; esac
 	    few=$${standing[$$provider]:-}
 	    if [[ -n "$$few" && -z "$(PROVIDER)$(ONLY)" && " $$few " != *" $$name "* ]]; then continue; fi
@@ -108,6 +108,11 @@ churn: $(deps) packages cluster-tools ## pods come and go on a Docker Engine, RA
 link-cut: $(deps) packages cluster-tools ## the way to a target over SSH is cut for MINUTES=10, and no pod is lost; root
 	$(call say,link-cut)
 	@GRAFTLET_LINK_CUT_MINUTES=$(or $(MINUTES),10) $(call tests,120) --test-timeout=7200000 test/integration/ssh-cut.test.ts
+
+.PHONY: bench
+bench: $(deps) packages cluster-tools build ## how fast graftlet is beside the real kubelet, written into docs/performance.md (ONLY=start: two minutes; PROVIDER=docker or ssh; NODES=100 nodes in one process); root
+	$(call say,bench)
+	@PROVIDER="$(PROVIDER)" ONLY="$(ONLY)" NODES="$(NODES)" node test/bench/bench.ts
 
 build: $(deps) ## dist/graftlet.mjs: one self-contained file, with third-party notices
 	$(call say,build)

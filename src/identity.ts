@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { type ApiClient, createApiClient } from "./api/client.ts";
 import { createCredentials } from "./api/credentials.ts";
 import { type AccessFile, kubeconfigFile, withCertificate, writeKubeconfig } from "./api/kubeconfig.ts";
@@ -11,6 +12,7 @@ import type { Clock } from "./lib/clock.ts";
 import { CodedError, messageOf } from "./lib/errors.ts";
 import type { Logger } from "./lib/log.ts";
 import type { Service } from "./lib/service-group.ts";
+import type { RequestMeasures } from "./measures.ts";
 import { graftletVersion } from "./version.ts";
 
 export interface IdentityDeps {
@@ -18,6 +20,7 @@ export interface IdentityDeps {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly clock: Clock;
   readonly log: Logger;
+  readonly requests: RequestMeasures;
 }
 
 /** As whom a node speaks to the API server, and where its certificates are kept. */
@@ -101,9 +104,23 @@ async function ofKubeconfig(deps: IdentityDeps, kubeconfig: string, signal: Abor
 }
 
 /** A client for that access, as this node would be served. */
-export function clientFor({ config, clock, log }: IdentityDeps, access: AccessFile): ApiClient & AsyncDisposable {
+export function clientFor(
+  { config, clock, log, requests: measures }: IdentityDeps,
+  access: AccessFile,
+): ApiClient & AsyncDisposable {
   const { kubeAPIQPS: qps, kubeAPIBurst: burst } = config.kubelet;
-  return createApiClient({ access, clock, log, userAgent: `graftlet/${graftletVersion}`, qps, burst });
+  return createApiClient({ access, clock, log, userAgent: `graftlet/${graftletVersion}`, qps, burst, measures });
+}
+
+/** The certificate in PEM by which the API server knows the node now; undefined where it is known otherwise. */
+export function ownCertificate(access: AccessFile): string | undefined {
+  try {
+    const { certData, certFile } = access.read().user;
+    if (certData) return Buffer.from(certData, "base64").toString();
+    return certFile ? readFileSync(certFile, "utf8") : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 /** Why these credentials cannot be used; undefined when they can. */

@@ -2,7 +2,9 @@ import type { NodeConfig } from "./config/node-config.ts";
 import type { TargetClock } from "./host/target-clock.ts";
 import type { Clock } from "./lib/clock.ts";
 import type { Logger } from "./lib/log.ts";
+import type { Measures } from "./measures.ts";
 import type { NodeAgent } from "./node/node-agent.ts";
+import type { RuntimeHealth } from "./node/runtime-health.ts";
 import { podSettings } from "./node-setup.ts";
 import type {
   EventSink,
@@ -33,6 +35,7 @@ export interface RuntimeParts {
   readonly tokens: TokenSource;
   readonly services: ServiceLister;
   readonly runtimeClasses: RuntimeClasses;
+  readonly health: Pick<RuntimeHealth, "handlers">;
   readonly agent: NodeAgent;
   readonly pods: PodStore;
   readonly events: EventSink;
@@ -41,6 +44,7 @@ export interface RuntimeParts {
   readonly condemnedBy: PodRuntimeDeps["condemnedBy"];
   readonly clock: Clock;
   readonly targetClock: TargetClock;
+  readonly measures: Measures;
   readonly log: Logger;
 }
 
@@ -52,23 +56,13 @@ export interface RuntimeStages {
 
 /** What turns a pod's spec into volumes, cgroups, images and containers on the target. */
 export function composeRuntime(parts: RuntimeParts): RuntimeStages {
-  const { config, target, agent, events, objects, presence, clock, targetClock, log } = parts;
+  const { config, target, agent, events, clock, targetClock, measures, log } = parts;
   const { host, runtime } = target;
   const { kubelet, nodeName, rootDir } = config;
   const { allocatable } = agent;
-  const common = {
-    host,
-    runtime,
-    fs: host.fs,
-    images: runtime,
-    objects,
-    events,
-    clock,
-    log,
-    ...(presence && { presence }),
-  };
-  const volumes = createVolumes({ ...common, tokens: parts.tokens, nodeName, rootDir, allocatable });
-  const layout = createCgroupLayout({ runtime, kubelet, log });
+  const common = { ...parts, host, runtime, fs: host.fs, images: runtime };
+  const volumes = createVolumes({ ...common, measures: measures.volumes, nodeName, rootDir, allocatable });
+  const layout = createCgroupLayout({ runtime, kubelet, clock, log });
   const { network } = target;
   const settings = {
     ...podSettings(config, parts.ownerLabels),
@@ -77,15 +71,20 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
   const preparer = createPreparer({
     ...common,
     settings,
-    services: parts.services,
     addresses: agent,
     volumes,
+    async handlerFeatures({ spec: { runtimeClassName } }, signal) {
+      // The default handler has no name.
+      const handler = runtimeClassName ? await parts.runtimeClasses.handler(runtimeClassName, signal) : "";
+      return parts.health.handlers().find(({ name }) => name === handler)?.features;
+    },
     facts: createTargetFacts(host.fs),
     cgroups: layout,
     allocatable,
   });
   const puller = createImagePuller({
     ...common,
+    measures: measures.pulls,
     serialize: kubelet.serializeImagePulls,
     maxParallel: kubelet.maxParallelImagePulls,
     qps: kubelet.registryPullQPS,
@@ -94,6 +93,7 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
   const podRuntime = createPodRuntime({
     ...common,
     ...preparer,
+    measures: measures.starts,
     uninterrupted: new AbortController().signal,
     crashLoop: createCrashLoop({
       clock,
@@ -104,9 +104,6 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
     lookForImage: puller.look,
     ensureImage: async ({ pod, container, sandbox, foresight }, signal) =>
       puller.ensure(pod, container, sandbox.config, signal, await foresight.image(container)),
-    onSandboxReady: parts.onSandboxReady,
-    condemnedBy: parts.condemnedBy,
-    runtimeClasses: parts.runtimeClasses,
   });
   const ground = createPodGround({
     host,

@@ -13,6 +13,7 @@ import type { Logger } from "./lib/log.ts";
 import type { Reloading } from "./lib/reloading.ts";
 import type { Service } from "./lib/service-group.ts";
 import type { NodeAgent } from "./node/node-agent.ts";
+import type { NodeMetrics } from "./metrics/node-metrics.ts";
 import { serverConfig } from "./node-setup.ts";
 import type { LogReader, PodStore, StatusReader } from "./pipeline.ts";
 import type { Pleg } from "./pleg/pleg.ts";
@@ -28,6 +29,7 @@ export interface ServerParts {
   readonly target: Target;
   readonly store: (name: string) => PairStore;
   readonly instance: string;
+  readonly metrics: NodeMetrics;
   readonly addresses: Pick<NodeAgent, "nodeIPs">;
   readonly pods: PodStore;
   readonly statuses: StatusReader;
@@ -42,6 +44,8 @@ export interface NodeServer {
   readonly running: readonly Service[];
   /** The request for the kubelet API's certificate that waits for somebody's approval. */
   waiting(): string | undefined;
+  /** The kubelet API's certificate in PEM. */
+  certificate(): string | undefined;
 }
 
 /** The kubelet API and the local health endpoint of a node, as its configuration wants them.
@@ -52,7 +56,7 @@ export async function composeServer(parts: ServerParts, signal: AbortSignal): Pr
   const { healthzPort: port, healthzBindAddress: address } = kubelet;
   const sharing = () => (target.link ? undefined : target.sharing);
   const healthz = port > 0 ? [createHealthzServer({ ...parts, address, port, sharing })] : [];
-  if (!kubelet.enableServer) return { running: healthz, waiting: () => undefined };
+  if (!kubelet.enableServer) return { running: healthz, waiting: () => undefined, certificate: () => undefined };
   const certificate = await servingCertificate(parts, signal);
   const { clientCAFile } = kubelet.authentication.x509;
   const clientCA = clientCAFile
@@ -68,8 +72,13 @@ export async function composeServer(parts: ServerParts, signal: AbortSignal): Pr
     runtimePods: pleg.cache,
     syncLoop: pleg.unhealthy,
     configz: () => configurationDocument(kubelet),
+    serving: parts.metrics.measures.serving,
   });
-  return { running: [...healthz, certificate, clientCA, server], waiting: () => certificate.waiting?.() };
+  return {
+    running: [...healthz, certificate, clientCA, server],
+    waiting: () => certificate.waiting?.(),
+    certificate: () => certificate.current()?.certificate,
+  };
 }
 
 /** The kubelet API's certificate: that of tlsCertFile, one that the cluster issues (serverTLSBootstrap), or a self-signed one. */

@@ -1,16 +1,19 @@
 import { createAdmission } from "./admission/chain.ts";
 import { createServed } from "./admission/served.ts";
+import { createEviction } from "./eviction/eviction.ts";
 import { createGarbage } from "./gc/garbage.ts";
 import type { Cluster, KubeletDeps, Observed } from "./kubelet.ts";
+import { countOrphans, countRejections, followPods, podView } from "./kubelet-metrics.ts";
 import { type RuntimeStages, composeRuntime } from "./kubelet-runtime.ts";
 import type { Clock } from "./lib/clock.ts";
 import { rfc3339 } from "./lib/rfc3339.ts";
 import { type Service, onAbort } from "./lib/service-group.ts";
 import { logLinksDirectory } from "./node-setup.ts";
 import type { Node, Pod, PodStatus } from "./objects.ts";
-import type { RuntimePod, Waker } from "./pipeline.ts";
+import type { PodUpdate, RuntimePod, Waker } from "./pipeline.ts";
 import { generateStatus } from "./pod/status.ts";
 import { type Probes, createProbes } from "./probes/probes.ts";
+import { isTargetFeature } from "./seams/provider.ts";
 import { createApiServerSource } from "./sources/apiserver.ts";
 import { createPodConfig } from "./sources/pod-config.ts";
 import { type StatusManager, createStatusManager } from "./status/manager.ts";
@@ -37,7 +40,8 @@ interface Stages extends RuntimeStages {
 
 /** What becomes of pods: sources, admission, workers, status, and what cleans up after them. */
 export function composeSync(deps: KubeletDeps, cluster: Cluster, observed: Observed, waker: Waker) {
-  const { clock, log } = deps;
+  const { clock, log, metrics } = deps;
+  const { measures } = metrics;
   const stop = new AbortController();
   const stages = composeStages(deps, cluster, observed, waker, (uid) => mayRun(workers.get(uid)?.phase));
   const { pods, statuses, probes, volumes } = stages;
@@ -50,7 +54,7 @@ export function composeSync(deps: KubeletDeps, cluster: Cluster, observed: Obser
     objects: cluster.objects,
     prober: probes,
     served: createServed((feature) =>
-      feature === "fileOwner" ? observed.rights.lacks(feature) : deps.target.runtime.lacks?.(feature),
+      isTargetFeature(feature) ? observed.rights.lacks(feature) : deps.target.runtime.lacks?.(feature),
     ),
     status: statuses,
     events: cluster.events,
@@ -60,12 +64,20 @@ export function composeSync(deps: KubeletDeps, cluster: Cluster, observed: Obser
     log,
   });
   const { presence } = observed;
-  const workers = createPodWorkers({ passes, ...(presence && { presence }), clock, log, stop: stop.signal });
+  const workers = createPodWorkers({
+    passes,
+    ...(presence && { presence }),
+    measures: measures.workers,
+    clock,
+    log,
+    stop: stop.signal,
+  });
   const draining: Service = { name: "pod-workers", run: (signal) => drain(signal, stop, workers.idle, clock) };
   const stoppingVolumes: Service = { name: "volumes", run: async (signal) => onAbort(signal).then(volumes.stop) };
   const flow = composeFlow(deps, cluster, observed, stages, workers);
   const running: readonly Service[] = [statuses, stoppingVolumes, probes, draining, ...flow];
-  return { pods, statuses, workers, running };
+  const view = podView({ pods, cache: observed.pleg.cache, workers, volumes });
+  return { pods, statuses, workers, view, running };
 }
 
 /** What a pod worker works with. */
@@ -76,10 +88,18 @@ function composeStages(
   waker: Waker,
   mayRunNow: (uid: string) => boolean,
 ): Stages {
-  const { target, client, clock, log } = deps;
+  const { target, client, metrics, clock, log } = deps;
+  const { measures } = metrics;
   const { pleg, health, agent } = observed;
   const pods = createPodManager();
-  const statuses = createStatusManager({ api: createPodApi(client), pods, mayRun: mayRunNow, clock, log });
+  const statuses = createStatusManager({
+    api: createPodApi(client),
+    pods,
+    mayRun: mayRunNow,
+    measures: measures.statuses,
+    clock,
+    log,
+  });
   const onSandboxReady = async ({ metadata: { uid } }: Pod, seen: RuntimePod | undefined) => {
     if (seen) pleg.learn(seen);
     const now = seen ?? (await pleg.inspect(uid, new AbortController().signal));
@@ -87,7 +107,7 @@ function composeStages(
     if (pod) statuses.set(pod, statusOf(pod, now, false));
   };
   const condemnedBy: Probes["condemnedBy"] = (uid, name, id) => probes.condemnedBy(uid, name, id);
-  const stages = composeRuntime({ ...deps, ...cluster, ...observed, pods, onSandboxReady, condemnedBy });
+  const stages = composeRuntime({ ...deps, ...cluster, ...observed, measures, pods, onSandboxReady, condemnedBy });
   const probes = createProbes({
     ...target,
     clock,
@@ -98,6 +118,7 @@ function composeStages(
     pods,
     status: statuses,
     waker,
+    measures: measures.probes,
     agentStartedAt: clock.now(),
   });
   const statusOf: StatusOf = (pod, seen, ending) => {
@@ -119,20 +140,28 @@ function composeStages(
 
 /** What brings pods in and clears away what they leave, in the order in which it starts. */
 function composeFlow(
-  { config, target, client, clock, log }: KubeletDeps,
+  { config, target, client, metrics, clock, log }: KubeletDeps,
   { events, nodes }: Cluster,
   { pleg, agent, presence }: Observed,
   { pods, statuses, probes, volumes, podRuntime }: Stages,
   workers: PodWorkers,
 ): readonly Service[] {
-  const { nodeName, kubelet } = config;
+  const { nodeName, kubelet, rootDir } = config;
   const common = { clock, log, ...(presence && { presence }) };
   const cache = pleg.cache;
   const freshNode = (signal: AbortSignal) => client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal });
-  const admission = createAdmission({ node: nodes, freshNode, allocatable: agent.allocatable, log });
+  const { measures } = metrics;
+  const admission = countRejections(
+    createAdmission({ node: nodes, freshNode, allocatable: agent.allocatable, log }),
+    measures,
+  );
   const nowText = () => rfc3339(clock.now());
   const syncLoop = createSyncLoop({ pods, workers, cache, admission, status: statuses, events, nowText, log });
-  const podConfig = createPodConfig({ expected: ["api"], emit: syncLoop.push, events, clock });
+  const emit = (update: PodUpdate) => {
+    followPods(update, measures);
+    syncLoop.push(update);
+  };
+  const podConfig = createPodConfig({ expected: ["api"], emit, events, clock });
   const set = (all: readonly Pod[]) => podConfig.set("api", all);
   const source = createApiServerSource({ ...common, client, nodeName, set, after: nodes.ready });
   const garbage = createGarbage({
@@ -147,7 +176,7 @@ function composeFlow(
   const housekeeping = createHousekeeping({
     ...common,
     pods,
-    workers,
+    workers: countOrphans(workers, cache, measures),
     cache,
     sourcesSeen: () => podConfig.allSeen() && syncLoop.caughtUp(),
     directories: volumes.podDirectories,
@@ -159,7 +188,21 @@ function composeFlow(
       statuses.forget(uid);
     },
   });
-  return [syncLoop, source, housekeeping, garbage];
+  const { host, runtime } = target;
+  const { podLogsDir } = kubelet;
+  const eviction = createEviction({
+    ...common,
+    host,
+    runtime,
+    volumes,
+    rootDir,
+    podLogsDir,
+    pods,
+    evictor: workers,
+    events,
+  });
+  const evicting = kubelet.localStorageCapacityIsolation ? [eviction] : [];
+  return [syncLoop, source, housekeeping, garbage, ...evicting];
 }
 
 /** A worker that has not taken its pod down yet may have containers running. */

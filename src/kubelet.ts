@@ -16,6 +16,8 @@ import type { Account } from "./identity.ts";
 import type { Clock } from "./lib/clock.ts";
 import type { Logger } from "./lib/log.ts";
 import { type Service, onAbort, runGroup } from "./lib/service-group.ts";
+import type { NodeMetrics } from "./metrics/node-metrics.ts";
+import { measuredRuntime } from "./metrics/runtime-calls.ts";
 import { createNodeAgent } from "./node/node-agent.ts";
 import { ownAddresses } from "./node/own-addresses.ts";
 import { createPodCidr } from "./node/pod-cidr.ts";
@@ -44,6 +46,9 @@ export interface KubeletDeps {
   readonly store: (name: string) => PairStore;
   /** Of this process: tells its health endpoints from others'. */
   readonly instance: string;
+  readonly metrics: NodeMetrics;
+  /** The certificate in PEM by which the API server knows the node. */
+  readonly clientCertificate: () => string | undefined;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -53,7 +58,9 @@ export interface KubeletDeps {
  *  hands each what it asks of the others, and starts them. Pods stay as they are when it ends.
  *  @returns `again` when the node should be run anew.
  *  @throws the first failure of a service, such as a port that is taken, in one sentence. */
-export async function runKubelet(deps: KubeletDeps, given: AbortSignal): Promise<"stopped" | "again"> {
+export async function runKubelet(all: KubeletDeps, given: AbortSignal): Promise<"stopped" | "again"> {
+  const runtime = measuredRuntime(all.target.runtime, all.metrics.measures.runtime, all.clock);
+  const deps: KubeletDeps = { ...all, target: { ...all.target, runtime } };
   const anew = new AbortController();
   const signal = AbortSignal.any([given, anew.signal]);
   const cluster = observeCluster(deps);
@@ -70,6 +77,14 @@ export async function runKubelet(deps: KubeletDeps, given: AbortSignal): Promise
   const sync = composeSync(deps, cluster, target, waker);
   const { pods, statuses } = sync;
   const server = await composeServer({ ...target, ...deps, addresses: target.agent, pods, statuses }, signal);
+  const { clientCertificate, metrics } = deps;
+  const { certificate: servingCertificate } = server;
+  metrics.show({
+    ...sync.view,
+    cgroupVersion: target.agent.facts.cgroupVersion,
+    servingCertificate,
+    clientCertificate,
+  });
   const tested = reachability ? [reachability] : [];
   await runGroup([...server.running, ...cluster.running, ...target.running, ...sync.running, ...tested], signal);
   return anew.signal.aborted && !given.aborted ? "again" : "stopped";
@@ -114,30 +129,30 @@ interface Surroundings {
 
 /** What the target shows: its pods, its logs, its health; and the Node that tells the cluster of it. */
 async function observeTarget(
-  { config, target, claim, client, clock, log }: KubeletDeps,
+  { config, target, claim, client, metrics, clock, log }: KubeletDeps,
   { events, nodes }: Cluster,
   waker: Waker,
   { signal, onReboot, reachable }: Surroundings,
 ) {
   const { host, runtime, sharing } = target;
-  const { fs } = host;
   const ownerLabels: Record<string, string> = sharing === "shared" ? { [nodeLabel]: config.nodeName } : {};
   const isRunning = async (id: string, stop: AbortSignal) =>
     (await runtime.containerStatus(id, stop)).status?.state === ContainerState.CONTAINER_RUNNING;
   const logs = createLogReader({ host, clock, log, roots: [config.kubelet.podLogsDir], runtime, isRunning });
+  const ends = { fs: host.fs, logs };
   const pleg = createPleg({
     runtime,
     clock,
     log,
     ownerLabels,
     waker,
-    terminationMessage: (status, stop, written) => readTerminationMessage({ fs, logs }, status, stop, written),
-    writtenMessage: (status, stop) => readWrittenMessage({ fs }, status, stop),
+    measures: metrics.measures.pleg,
+    terminationMessage: (...of) => readTerminationMessage(ends, ...of),
+    writtenMessage: (...of) => readWrittenMessage(ends, ...of),
   });
   const rights = createTargetRights(target, { log });
   await rights.read(signal);
   const health = createRuntimeHealth({ runtime, clock, log, onChange: () => agent.hurry() });
-  const problems = () => [pleg.unhealthy()].filter((problem) => problem !== undefined);
   const agent = await createNodeAgent(
     {
       settings: nodeSettings(config),
@@ -147,7 +162,7 @@ async function observeTarget(
       host,
       images: runtime,
       runtime: health,
-      problems,
+      problems: () => [pleg.unhealthy()].filter((problem) => problem !== undefined),
       ...(target.link && { link: target.link }),
       ...(target.network && { network: target.network }),
       ...(reachable && { reachable }),

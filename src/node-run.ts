@@ -1,13 +1,15 @@
 import type { NodeConfig } from "./config/node-config.ts";
-import { clientFor, identityOf } from "./identity.ts";
+import { clientFor, identityOf, ownCertificate } from "./identity.ts";
 import { kubeletAddresses } from "./kubelet-address.ts";
 import { createBackoff } from "./lib/backoff.ts";
 import type { Clock } from "./lib/clock.ts";
 import { codeOf, messageOf } from "./lib/errors.ts";
 import type { Logger } from "./lib/log.ts";
+import { createNodeMetrics } from "./metrics/node-metrics.ts";
 import { type Service, runGroup } from "./lib/service-group.ts";
 import { runOnTarget, tellOf } from "./on-target.ts";
 import { openTarget } from "./open-target.ts";
+import { graftletVersion, kubeletVersion } from "./version.ts";
 import { type LinkTrouble, type ProviderFactory, type Sharing, TargetError } from "./seams/provider.ts";
 
 export interface NodeRun {
@@ -64,8 +66,10 @@ async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
   const [opened] = await Promise.allSettled([openTarget(run)]);
   if (opened.status === "fulfilled") stack.use(opened.value);
   else if (!several) throw opened.reason;
-  const identity = stack.use(await identityOf(run, signal));
-  const client = stack.use(clientFor(run, identity.access));
+  const metrics = createNodeMetrics({ ...run, nodeName: given.nodeName, kubeletVersion, graftletVersion });
+  const asking = { ...run, requests: metrics.measures.requests };
+  const identity = stack.use(await identityOf(asking, signal));
+  const client = stack.use(clientFor(asking, identity.access));
   const { account, store } = identity;
   try {
     if (opened.status === "rejected") throw opened.reason;
@@ -73,7 +77,8 @@ async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
     uses.note(given.nodeName, target.link ? undefined : target.sharing);
     const nodeIPs = await kubeletAddresses(given, { ...run, account }, signal);
     const config: NodeConfig = { ...given, nodeIPs, rootDir: target.rootDir ?? given.rootDir };
-    const deps = { ...run, config, target, client, ...(account && { account }), store };
+    const clientCertificate = () => ownCertificate(identity.access);
+    const deps = { ...run, config, target, client, ...(account && { account }), store, metrics, clientCertificate };
     const ended = new AbortController();
     const node: Service = {
       name: `node ${given.nodeName}`,

@@ -3,7 +3,7 @@ import { posix } from "node:path";
 /** Which part of the tree may import which; a part is a folder or a file of src, or `providers`. Imports point down:
  *  main ▷ kubelet ▷ stages ▷ pod host api ▷ pipeline seams ▷ lib, and stages never import each other. */
 
-const ground = ["pipeline", "objects", "seams", "lib", "gen", "version"];
+const ground = ["pipeline", "measures", "objects", "seams", "lib", "gen", "version"];
 const stage = ["pod", "host", "api", ...ground];
 const stages = [
   "sources",
@@ -23,6 +23,7 @@ const stages = [
   "plugin-registry",
   "remove",
   "leave",
+  "metrics",
 ];
 const parts: Readonly<Record<string, readonly string[]>> = {
   lib: [],
@@ -31,6 +32,7 @@ const parts: Readonly<Record<string, readonly string[]>> = {
   objects: [],
   seams: ["lib", "gen"],
   pipeline: ["objects", "seams", "lib", "gen"],
+  measures: ["pipeline", "objects"],
   config: ["objects", "lib", "version"],
   pod: ground,
   host: ground,
@@ -50,6 +52,7 @@ const fenced: Readonly<Record<string, string>> = {
   dockerode: "providers",
   ssh2: "providers",
   ws: "streams",
+  "prom-client": "metrics",
 };
 
 interface Import {

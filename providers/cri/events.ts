@@ -96,7 +96,6 @@ function criSource(runtime: Channel): Source {
 
 /** The hint in a CRI event: an event of the sandbox itself carries the sandbox's ID as its container. */
 export function criEvent({ containerId, containerEventType, podSandboxStatus }: ContainerEventResponse): RuntimeEvent {
-  const routine = routines[containerEventType];
   const sandboxId = podSandboxStatus?.id;
   const podUid = podSandboxStatus?.metadata?.uid;
   return {
@@ -105,23 +104,18 @@ export function criEvent({ containerId, containerEventType, podSandboxStatus }: 
     ...(containerId !== sandboxId && { containerId }),
     ...(podUid !== undefined && { podUid }),
     ...(containerEventType === ContainerEventType.CONTAINER_STOPPED_EVENT && { exited: true }),
-    ...(routine && { routine }),
+    ...(containerEventType === ContainerEventType.CONTAINER_DELETED_EVENT && { removed: true }),
   };
 }
 
-const routines: Readonly<Partial<Record<ContainerEventType, "made" | "started" | "removed">>> = {
-  [ContainerEventType.CONTAINER_CREATED_EVENT]: "made",
-  [ContainerEventType.CONTAINER_STARTED_EVENT]: "started",
-  [ContainerEventType.CONTAINER_DELETED_EVENT]: "removed",
-};
-
-const routineTopics: Readonly<Record<string, "made" | "started" | "removed">> = {
-  "/containers/create": "made",
-  "/tasks/start": "started",
-  "/containers/delete": "removed",
-};
-
-const topics = [...Object.keys(routineTopics), "/tasks/exit", "/tasks/oom", "/tasks/delete"];
+const topics = [
+  "/tasks/start",
+  "/tasks/exit",
+  "/tasks/oom",
+  "/tasks/delete",
+  "/containers/create",
+  "/containers/delete",
+];
 
 function containerdSource(runtime: Channel): Source {
   return {
@@ -140,10 +134,10 @@ function containerdSource(runtime: Channel): Source {
  *  either: the exit of a command that exec started. */
 export function containerdEvent({ topic, event }: Envelope): RuntimeEvent | undefined {
   if (!event) return undefined;
-  const routine = routineTopics[topic];
+  const removed = topic.endsWith("/delete") && { removed: true };
   if (topic.startsWith("/containers/"))
-    return { is: "changed", containerId: ContainerEvent.decode(event.value).id, ...(routine && { routine }) };
+    return { is: "changed", containerId: ContainerEvent.decode(event.value).id, ...removed };
   const { containerId, id } = TaskEvent.decode(event.value);
-  if (topic !== "/tasks/exit") return { is: "changed", containerId, ...(routine && { routine }) };
+  if (topic !== "/tasks/exit") return { is: "changed", containerId, ...removed };
   return id === containerId ? { is: "changed", containerId, exited: true } : undefined;
 }

@@ -1,7 +1,8 @@
 import type { Readable } from "node:stream";
 import type { Clock } from "../lib/clock.ts";
-import { CodedError, hasCode } from "../lib/errors.ts";
+import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import type { RequestMeasures } from "../measures.ts";
 import { ApiError, apiError, watchError } from "./api-error.ts";
 import { createCredentials, type CredentialSource } from "./credentials.ts";
 import { createHealth, type HealthReader, type HealthWriter } from "./health.ts";
@@ -10,6 +11,7 @@ import type { AccessFile } from "./kubeconfig.ts";
 import { createRateLimit, type RateLimit } from "./rate-limit.ts";
 import { createRequests, type RawAnswer, type RawRequest, type Requests, unreachable } from "./requests.ts";
 import { createWatchSessions, type WatchSessions } from "./watch-sessions.ts";
+import { createWriteBrake, type WriteBrake } from "./write-brake.ts";
 
 export type Query = Readonly<Record<string, string | number | boolean | undefined>>;
 
@@ -49,7 +51,7 @@ export interface ApiClient {
   delete(path: string, body: object | undefined, options: CallOptions): Promise<void>;
   /** Events as they come; ends when the server ends the watch, throws when it breaks. An ERROR event is thrown. */
   watch<T>(path: string, options: CallOptions): AsyncGenerator<WatchEvent<T>, void, undefined>;
-  /** The same client under a rate limit of its own; undefined: none. */
+  /** The same client under a rate limit of its own; undefined: none, and what it writes is never held back. */
   limited(limit: RateLimit | undefined): ApiClient;
   readonly health: HealthReader;
 }
@@ -63,6 +65,8 @@ export interface ApiClientDeps {
   /** KubeletConfiguration.kubeAPIQPS and kubeAPIBurst. */
   readonly qps: number;
   readonly burst: number;
+  /** Absent where nobody counts. */
+  readonly measures?: RequestMeasures;
 }
 
 /** Retries of a call that the server asks to repeat later; client-go's number. */
@@ -79,6 +83,7 @@ interface Parts {
   readonly credentials: CredentialSource;
   readonly requests: Requests;
   readonly sessions: WatchSessions;
+  readonly brake: WriteBrake;
   readonly health: { readonly reader: HealthReader; readonly writer: HealthWriter };
 }
 
@@ -93,6 +98,7 @@ export function createApiClient(deps: ApiClientDeps): ApiClient & AsyncDisposabl
     credentials: createCredentials({ from: deps.access, clock, log }),
     requests,
     sessions: createWatchSessions({ clock, http1: requests }),
+    brake: createWriteBrake(clock),
     health: createHealth(log),
   };
   return {
@@ -106,7 +112,7 @@ export function createApiClient(deps: ApiClientDeps): ApiClient & AsyncDisposabl
 
 function clientOf(parts: Parts, limit: RateLimit | undefined): ApiClient {
   const send = async <T>(call: Call, options: CallOptions) =>
-    JSON.parse(await attempt(parts, limit, { ...call, ...options })) as T;
+    parsed<T>(await attempt(parts, limit, { ...call, ...options }), call);
   const json = "application/json";
   return {
     get: (path, options) => send({ method: "GET", path }, options),
@@ -131,12 +137,24 @@ interface Call {
   readonly type?: string;
 }
 
+/** @throws CodedError unavailable for what no API server says: something between mangled it. */
+function parsed<T>(text: string, { method, path }: Call): T {
+  try {
+    return JSON.parse(text) as T;
+  } catch (cause) {
+    const message = `the answer to ${method} ${path} is no JSON: ${messageOf(cause)}`;
+    throw new CodedError("unavailable", message, { cause });
+  }
+}
+
 /** The body of a 2xx answer. What the server asks to repeat later is repeated; once more with new credentials after a 401. */
 async function attempt(parts: Parts, limit: RateLimit | undefined, call: Call & CallOptions): Promise<string> {
   const { clock } = parts.deps;
   for (let tried = 0, refused = false; ; tried += 1) {
     await limit?.wait(call.signal);
-    const error = await once(parts, call);
+    const held = limit && call.method !== "GET" ? parts.brake : undefined;
+    await held?.wait(call.signal);
+    const error = await noted(once(parts, call), held);
     if (typeof error === "string") return error;
     if (error.status === 401 && !refused) {
       refused = true;
@@ -149,18 +167,43 @@ async function attempt(parts: Parts, limit: RateLimit | undefined, call: Call & 
   }
 }
 
+/** Tells the brake how a write ended; what its caller gave up, or could not send, tells nothing. */
+async function noted(sent: Promise<string | ApiError>, brake: WriteBrake | undefined): Promise<string | ApiError> {
+  try {
+    const answer = await sent;
+    brake?.ended(typeof answer === "string" || !(answer.status === 429 || answer.status >= 500));
+    return answer;
+  } catch (error) {
+    if (hasCode(error, "unavailable", "deadline_exceeded")) brake?.ended(false);
+    throw error;
+  }
+}
+
 /** @returns the body, or the server's refusal. */
 async function once(parts: Parts, call: Call & CallOptions): Promise<string | ApiError> {
   const credentials = await parts.credentials.current();
+  const count = counter(parts.deps, call.method, credentials.server);
   const request = { ...rawRequest(parts.deps.userAgent, call), body: call.body && JSON.stringify(call.body) };
   try {
     const answer = await parts.requests.send(credentials, request);
     const body = await textOf(answer.body);
     parts.health.writer.answered();
+    count(answer.status);
     return answer.status >= 200 && answer.status < 300 ? body : apiError(answer.status, body, answer.retryAfter);
   } catch (error) {
+    count("<error>");
     throw lost(parts, unreachable(credentials.server, error, call.signal));
   }
+}
+
+/** Counts how one request ended, once. */
+function counter({ clock, measures }: ApiClientDeps, method: string, { host }: URL): (code: number | string) => void {
+  const since = clock.monotonic();
+  let told = measures === undefined;
+  return (code) => {
+    if (!told) measures?.answered(String(code), method, host, clock.monotonic() - since);
+    told = true;
+  };
 }
 
 async function* watch<T>(
@@ -172,10 +215,12 @@ async function* watch<T>(
   const query = { ...call.query, watch: true };
   const credentials = await parts.credentials.current();
   const request = { ...rawRequest(parts.deps.userAgent, { ...call, query }), signal: call.signal };
+  const count = counter(parts.deps, call.method, credentials.server);
   let answer: RawAnswer | undefined;
   try {
     answer = await parts.sessions.open(credentials, request);
     parts.health.writer.answered();
+    count(answer.status);
     if (answer.status !== 200) throw await refusal(parts, answer);
     for await (const line of jsonLines(answer.body)) {
       const event = line as { type: WatchEvent<T>["type"] | "ERROR"; object: T };
@@ -184,6 +229,7 @@ async function* watch<T>(
     }
     if (answer.cut?.()) throw new CodedError("unavailable", `${credentials.server.origin}: the connection was lost`);
   } catch (error) {
+    count("<error>");
     throw lost(parts, unreachable(credentials.server, error, call.signal));
   } finally {
     answer?.body.destroy();

@@ -20,8 +20,11 @@ export interface SessionDeps {
   readonly clock: Clock;
   /** Streams that one session takes. */
   readonly maxStreams: number;
-  /** Milliseconds between pings, and milliseconds that an answer may take. */
+  /** Milliseconds from a ping's answer to the next ping, and milliseconds that an answer may take. */
   readonly pingMs: number;
+  readonly pongMs: number;
+  /** A ping was not answered: the connection leads nowhere any more. */
+  readonly onSilent: () => void;
   /** Milliseconds that a session without streams is kept. */
   readonly idleMs: number;
   /** Milliseconds that connecting may take. */
@@ -68,18 +71,15 @@ function dialTls({ server, tls }: Credentials, { clock, connectMs }: SessionDeps
 /** An IP address is no server name (RFC 6066). */
 const serverName = (host: string) => (/^[\d.]+$|:/.test(host) ? "" : host);
 
-function manage(
-  session: ClientHttp2Session,
-  generation: number,
-  { clock, maxStreams, pingMs, idleMs }: SessionDeps,
-): Http2Session {
+function manage(session: ClientHttp2Session, generation: number, deps: SessionDeps): Http2Session {
+  const { clock, maxStreams, idleMs } = deps;
   let streams = 0;
   let retired = false;
   let idle: Timer | undefined;
   // The session's end is its streams' error; it has none of its own to report.
   session.on("error", () => undefined);
   session.on("goaway", () => void (retired = true));
-  const stopPing = keepAlive(session, clock, pingMs);
+  const stopPing = keepAlive(session, deps);
   session.once("close", () => {
     stopPing();
     idle?.cancel();
@@ -121,12 +121,14 @@ function manage(
 }
 
 /** Destroys the session when a ping stays unanswered: a connection may be cut without a word. */
-function keepAlive(session: ClientHttp2Session, clock: Clock, pingMs: number): () => void {
+function keepAlive(session: ClientHttp2Session, { clock, pingMs, pongMs, onSilent }: SessionDeps): () => void {
   let timer: Timer;
+  const giveUp = () => {
+    session.destroy(new CodedError("unavailable", `the API server did not answer a ping within ${pongMs} ms`));
+    onSilent();
+  };
   const beat = () => {
-    timer = clock.after(pingMs, () =>
-      session.destroy(new CodedError("unavailable", `the API server did not answer a ping within ${pingMs} ms`)),
-    );
+    timer = clock.after(pongMs, giveUp);
     const sent = session.ping((error) => {
       if (error || session.destroyed) return;
       timer.cancel();

@@ -1,10 +1,10 @@
 import type { Clock } from "../lib/clock.ts";
-import { abortError, CodedError, hasCode } from "../lib/errors.ts";
+import { abortError, CodedError, type ErrorCode, codeOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { type Service, untilAborted } from "../lib/service-group.ts";
 import type { ObjectMeta } from "../objects.ts";
-import { isExpired } from "./api-error.ts";
-import type { ApiClient, ObjectList, WatchEvent } from "./client.ts";
+import { ApiError, isExpired } from "./api-error.ts";
+import type { ApiClient, ObjectList, Query, WatchEvent } from "./client.ts";
 
 /** Anything the API server stores. */
 export interface ApiObject {
@@ -27,6 +27,8 @@ export interface ReflectorOptions<T> {
   readonly fieldSelector?: string;
   readonly labelSelector?: string;
   readonly handler?: ReflectorHandler<T>;
+  /** Milliseconds from which a pause after a failure is drawn at the longest, to twice as many. */
+  readonly longestPauseMs?: number;
 }
 
 /** A copy of some of the API server's objects, kept by list and watch. */
@@ -43,8 +45,21 @@ const pageSize = 500;
 /** Between tries: doubled from the first to the longest, each drawn from [1, 2) of it; client-go's numbers. */
 const firstDelayMs = 800;
 const longestDelayMs = 30_000;
-/** A server that comes back is noticed within seconds, whatever went before. */
+/** A server that comes back is noticed within seconds, whatever went before; and as it comes it may refuse for a while what it
+ *  allows later: as many refusals in a row count as that. */
 const longestUnreachableMs = 2_500;
+const passingRefusals = 6;
+/** What another try will hardly change. */
+const refusals: readonly ErrorCode[] = [
+  "permission_denied",
+  "unauthenticated",
+  "not_found",
+  "invalid_argument",
+  "unimplemented",
+];
+/** A page of a list may take this long, doubled with each failure: an answer that is lost on its way is asked for again. */
+const firstPageMs = 15_000;
+const longestPageMs = 60_000;
 /** Seconds after which the server ends a watch: drawn from here to twice this. */
 const watchSeconds = 300;
 /** Milliseconds beyond that after which a watch that the server did not end is given up. */
@@ -62,8 +77,10 @@ export function createReflector<T extends ApiObject>(options: ReflectorOptions<T
   let stale = true;
   let version: string | undefined;
 
-  const listAll = async (signal: AbortSignal) => {
-    const { items, resourceVersion } = await listPages(options, version === undefined ? "0" : undefined, signal);
+  const listAll = async (failures: number, signal: AbortSignal) => {
+    const pageMs = Math.min(firstPageMs * 2 ** failures, longestPageMs);
+    const from = version === undefined ? "0" : undefined;
+    const { items, resourceVersion } = await listPages(options, { from, pageMs }, signal);
     objects.clear();
     for (const item of items) objects.set(keyOf(item), item);
     version = resourceVersion;
@@ -84,9 +101,9 @@ export function createReflector<T extends ApiObject>(options: ReflectorOptions<T
     if (events === 0 && clock.monotonic() - since < shortWatchMs)
       throw new CodedError("unavailable", "the watch ended at once");
   };
-  const cycle = async (signal: AbortSignal, onProgress: () => void) => {
+  const cycle: Cycle = async ({ failures, onProgress }, signal) => {
     const listed = stale;
-    if (stale) await listAll(signal);
+    if (stale) await listAll(failures, signal);
     // A handler may have ended the reflector.
     if (signal.aborted) return;
     const since = clock.monotonic();
@@ -111,52 +128,59 @@ export function createReflector<T extends ApiObject>(options: ReflectorOptions<T
   };
 }
 
+/** A list where one is due, then a watch to its end. @param failures in a row before it. */
+type Cycle = (so: { readonly failures: number; readonly onProgress: () => void }, signal: AbortSignal) => Promise<void>;
+
 /** Repeats the cycle until the signal aborts, with growing pauses while it fails. */
 async function retrying<T>(
-  { clock, log, path }: ReflectorOptions<T>,
-  cycle: (signal: AbortSignal, onProgress: () => void) => Promise<void>,
+  { clock, log, path, longestPauseMs = longestUnreachableMs }: ReflectorOptions<T>,
+  cycle: Cycle,
   signal: AbortSignal,
 ): Promise<void> {
   let failures = 0;
-  const succeeded = () => void (failures = 0);
+  let refused = 0;
+  const onProgress = () => {
+    failures = 0;
+    refused = 0;
+  };
   while (!signal.aborted) {
     try {
-      await cycle(signal, succeeded);
-      succeeded();
+      await cycle({ failures, onProgress }, signal);
+      onProgress();
     } catch (err) {
       if (signal.aborted) return;
       log.debug({ err, path, failures }, "list or watch failed, trying again");
-      const delay = delayAfter(failures, err);
+      refused = refusals.includes(codeOf(err)) ? refused + 1 : 0;
+      const longest = refused > passingRefusals ? longestDelayMs / 2 : longestPauseMs;
+      const delay = Math.min(firstDelayMs * 2 ** failures, longest);
       failures += 1;
-      await clock.sleep(clock.jitter(delay, 2 * delay), signal).catch(() => undefined);
+      const asked = (err instanceof ApiError && err.retryAfterMs) || 0;
+      const pause = Math.max(clock.jitter(delay, 2 * delay), Math.min(asked, longestDelayMs));
+      await clock.sleep(pause, signal).catch(() => undefined);
     }
   }
 }
 
-function delayAfter(failures: number, error: unknown): number {
-  const longest = hasCode(error, "unavailable") ? longestUnreachableMs : longestDelayMs / 2;
-  return Math.min(firstDelayMs * 2 ** failures, longest);
-}
-
+/** @param so.from the version to list from; undefined: the newest. */
 async function listPages<T extends ApiObject>(
   options: ReflectorOptions<T>,
-  resourceVersion: string | undefined,
+  so: { readonly from: string | undefined; readonly pageMs: number },
   signal: AbortSignal,
 ) {
-  const { client, path, fieldSelector, labelSelector } = options;
-  const query = { fieldSelector, labelSelector, resourceVersion };
+  const { client, clock, path, fieldSelector, labelSelector } = options;
+  const query = { fieldSelector, labelSelector, resourceVersion: so.from };
   const items: T[] = [];
-  const take = (page: ObjectList<T>) => {
+  const ask = async (more: Query): Promise<ObjectList<T>> => {
+    const page = await client.list<T>(path, { signal: clock.within(so.pageMs, signal), query: more });
     for (const item of page.items ?? []) items.push(withoutManagedFields(item));
+    return page;
   };
   try {
     let next: string | undefined;
     do {
-      const page: ObjectList<T> = await client.list<T>(path, {
-        signal,
-        query: next ? { fieldSelector, labelSelector, limit: pageSize, continue: next } : { ...query, limit: pageSize },
-      });
-      take(page);
+      const page = await ask(
+        next ? { fieldSelector, labelSelector, limit: pageSize, continue: next } : { ...query, limit: pageSize },
+      );
       next = page.metadata?.continue || undefined;
       if (!next) return { items, resourceVersion: page.metadata?.resourceVersion };
     } while (!signal.aborted);
@@ -165,8 +189,7 @@ async function listPages<T extends ApiObject>(
     // A page's token may expire under a slow reader: one answer with everything cannot.
     if (!isExpired(error)) throw error;
     items.length = 0;
-    const page = await client.list<T>(path, { signal, query: { fieldSelector, labelSelector } });
-    take(page);
+    const page = await ask({ fieldSelector, labelSelector });
     return { items, resourceVersion: page.metadata?.resourceVersion };
   }
 }

@@ -27,6 +27,8 @@ export interface Requests extends AsyncDisposable {
   send(credentials: Credentials, request: RawRequest): Promise<RawAnswer>;
   /** The same with a body that may stay silent for minutes. */
   stream(credentials: Credentials, request: RawRequest): Promise<RawAnswer>;
+  /** Ends every connection: requests under way fail with `unavailable`, the next one dials anew. */
+  renew(): void;
 }
 
 /** Below the API server's own 90 s, so that a request never meets a connection that the server is closing. */
@@ -34,6 +36,9 @@ const keepAliveMs = 85_000;
 /** The API server gives up on an ordinary request after 60 s. */
 const answerMs = 65_000;
 const connectMs = 10_000;
+/** A connection that has been silent this long is asked for a sign of life, each second from then on; ten that stay unanswered
+ *  end it (the numbers of Node's own keep-alive). It is all that watches over HTTP/1.1 are looked after by. */
+const aliveMs = 15_000;
 
 /** Connections are kept as long as the credentials stay of one generation; those of an older one end when idle. */
 export function createRequests(): Requests {
@@ -75,6 +80,10 @@ export function createRequests(): Requests {
   return {
     send: (credentials, raw) => send(credentials, raw, answerMs),
     stream: (credentials, raw) => send(credentials, raw, 0),
+    renew() {
+      if (pool) discard(pool.dispatcher, old);
+      pool = undefined;
+    },
     async [Symbol.asyncDispose]() {
       await Promise.allSettled([pool?.dispatcher.destroy(), ...old]);
     },
@@ -92,18 +101,21 @@ export function unreachable(server: URL, error: unknown, signal: AbortSignal | u
 
 function dispatcherFor({ server, proxy, tls }: Credentials): Dispatcher {
   const pool = { allowH2: false, keepAliveTimeout: keepAliveMs, keepAliveMaxTimeout: keepAliveMs };
-  if (proxy) return new ProxyAgent({ ...pool, uri: proxy, requestTls: { ...tls, timeout: connectMs } });
-  return new Agent({
-    ...pool,
-    connect: server.protocol === "https:" ? { ...tls, timeout: connectMs } : { timeout: connectMs },
-  });
+  const connect = { timeout: connectMs, keepAlive: true, keepAliveInitialDelay: aliveMs };
+  if (proxy) return new ProxyAgent({ ...pool, uri: proxy, requestTls: { ...tls, ...connect } });
+  return new Agent({ ...pool, connect: server.protocol === "https:" ? { ...tls, ...connect } : connect });
 }
 
 /** Lets requests under way end, then closes the connections. */
 function retire(dispatcher: Dispatcher, old: Set<Promise<void>>): void {
-  const closed = dispatcher
-    .close()
-    .catch(() => undefined)
-    .finally(() => old.delete(closed));
+  note(dispatcher.close(), old);
+}
+
+function discard(dispatcher: Dispatcher, old: Set<Promise<void>>): void {
+  note(dispatcher.destroy(new CodedError("unavailable", "the API server does not answer on its connections")), old);
+}
+
+function note(closing: Promise<void>, old: Set<Promise<void>>): void {
+  const closed = closing.catch(() => undefined).finally(() => old.delete(closed));
   old.add(closed);
 }

@@ -18,10 +18,16 @@ export interface WatchSessions extends AsyncDisposable {
 /** API servers allow 100 streams a connection (older ones 250); some room is left. */
 const maxStreams = 90;
 
-/** @param deps.http1 takes the watches when the server or a proxy has no HTTP/2. */
+/** A connection that was cut without a word is noticed within 25 s: pings, and patience for their answers, milliseconds. */
+const pingMs = 15_000;
+const pongMs = 10_000;
+
+/** @param deps.http1 takes the watches when the server or a proxy has no HTTP/2; its connections go the way of one that leads
+ *  nowhere any more. */
 export function createWatchSessions(deps: { readonly clock: Clock; readonly http1: Requests }): WatchSessions {
   const { clock, http1 } = deps;
-  const session: SessionDeps = { clock, maxStreams, pingMs: 15_000, idleMs: 60_000, connectMs: 10_000 };
+  const onSilent = () => http1.renew();
+  const session: SessionDeps = { clock, maxStreams, pingMs, pongMs, onSilent, idleMs: 60_000, connectMs: 10_000 };
   let sessions: Http2Session[] = [];
   let dialing: Promise<Http2Session | undefined> | undefined;
   let http1Generation: number | undefined;

@@ -9,6 +9,8 @@ import type { Service } from "../lib/service-group.ts";
 export type ClientCA = Reloading<string | undefined>;
 
 const everyMs = 60_000;
+/** The API server says it within this, milliseconds, or is asked again: until then callers with certificates are nobody. */
+const answerMs = 10_000;
 
 /** The bundle of KubeletConfiguration.authentication.x509.clientCAFile on graftlet's own machine, read again every minute.
  *  @throws CodedError invalid_argument, one sentence, when the file cannot be read at the start. */
@@ -34,7 +36,7 @@ export async function clientCAFromFile(path: string, deps: { clock: Clock; log: 
 }
 
 /** The cluster's client CA as the API server publishes it in the ConfigMap kube-system/extension-apiserver-authentication,
- *  read again every minute. None is known before the first answer.
+ *  read again every minute, sooner while there is none. None is known before the first answer.
  *  @param read gives the ConfigMap's `client-ca-file`; undefined when it has none.
  *  @see https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/ */
 export function clientCAFromCluster(
@@ -44,8 +46,10 @@ export function clientCAFromCluster(
   return createReloading<string | undefined>({
     name: "cluster-client-ca",
     initial: undefined,
-    read,
+    read: (signal) => read(deps.clock.within(answerMs, signal)),
     same: Object.is,
+    // A young API server publishes it some seconds after it has begun to answer.
+    lacking: (ca) => ca === undefined,
     everyMs,
     ...deps,
   });

@@ -13,7 +13,7 @@ export interface GarbageDeps {
     Pick<Sandboxes, "stopPodSandbox" | "removePodSandbox">;
   readonly fs: HostFs;
   readonly cache: PodCache;
-  readonly inspector: PodInspector;
+  readonly inspector: Pick<PodInspector, "inspect">;
   readonly presence?: Presence;
   /** Where pod logs lie on the target: KubeletConfiguration.podLogsDir. */
   readonly podLogsDir: string;

@@ -15,6 +15,8 @@ export interface ReloadingOptions<T> {
   /** Reads the value anew; a rejection keeps the old one. */
   readonly read: (signal: AbortSignal) => Promise<T>;
   readonly same: (one: T, other: T) => boolean;
+  /** A value that stands for none yet: the source is asked again as soon as after a failure. */
+  readonly lacking?: (value: T) => boolean;
   readonly everyMs: number;
   readonly clock: Clock;
   readonly log: Logger;
@@ -26,7 +28,7 @@ const firstRetryMs = 1_000;
 /** Reads a value again and again while it runs, and tells of changes. A source that fails is logged once, until it works, and
  *  asked again sooner. */
 export function createReloading<T>(options: ReloadingOptions<T>): Reloading<T> & Service {
-  const { name, read, same, everyMs, clock, log } = options;
+  const { name, read, same, lacking, everyMs, clock, log } = options;
   const listeners = new Set<() => void>();
   let value = options.initial;
   let failing = false;
@@ -54,8 +56,9 @@ export function createReloading<T>(options: ReloadingOptions<T>): Reloading<T> &
       let retryMs = firstRetryMs;
       while (!signal.aborted) {
         await reload(signal);
-        await clock.sleep(failing ? Math.min(retryMs, everyMs) : everyMs, signal).catch(() => {});
-        retryMs = failing ? retryMs * 2 : firstRetryMs;
+        const soon = failing || lacking?.(value);
+        await clock.sleep(soon ? Math.min(retryMs, everyMs) : everyMs, signal).catch(() => {});
+        retryMs = soon ? retryMs * 2 : firstRetryMs;
       }
     },
   };

@@ -14,6 +14,8 @@ export interface PodCidrDeps {
 
 /** How long after a failure the runtime is told again, milliseconds. */
 const retryMs = 5_000;
+/** The node starts without a runtime that takes longer to hear it, milliseconds: it may be busy with just that. */
+const patienceMs = 10_000;
 
 /** Tells the runtime which addresses the cluster assigned to this node's pods: the node's spec.podCIDRs, whenever they
  *  change. @see https://kubernetes.io/docs/concepts/cluster-administration/networking/ */
@@ -40,11 +42,13 @@ export function createPodCidr({ nodes, runtime, clock, log }: PodCidrDeps): Serv
     ready: (signal) => Promise.race([first.promise, onAbort(signal)]),
     async run(signal) {
       let wake = () => {};
+      const patience = clock.after(patienceMs, () => first.resolve());
       const unsubscribe = nodes.onChange(() => wake());
       while (!signal.aborted) {
         const changed = Promise.withResolvers<void>();
         wake = changed.resolve;
         const heard = await tell(signal);
+        patience.cancel();
         first.resolve();
         const woken = new AbortController();
         const waits = [changed.promise, onAbort(signal, woken.signal)];

@@ -1,6 +1,9 @@
 import { ContainerState, PodSandboxState } from "../gen/cri.ts";
+import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import { Mailbox } from "../lib/mailbox.ts";
+import { createWorkQueue } from "../lib/work-queue.ts";
+import type { PlegMeasures } from "../measures.ts";
 import type { PodCache, PodInspector, RuntimeIds, RuntimePod, Waker } from "../pipeline.ts";
 import {
   type BeforeLook,
@@ -16,28 +19,35 @@ import { createPodCache } from "./pod-cache.ts";
 export interface LookerDeps extends ObserveDeps {
   readonly log: Logger;
   readonly waker: Waker;
+  readonly measures: PlegMeasures;
 }
 
 /** Looks at pods in the runtime, keeps the pod cache true, and wakes the workers of pods that changed. */
 export interface Looker extends PodInspector {
   readonly cache: PodCache;
-  /** Looks at a pod whose listing differs from the cache; a failed look is tried again by the next relist. */
+  /** Looks at a pod whose listing differs from the cache; a failed look is tried again by the next relist. One that takes long
+   *  goes on by itself: nobody waits for a container of which the runtime says nothing. */
   check(listing: PodListing, signal: AbortSignal): Promise<void>;
   /** Keeps what somebody else has just seen of a pod. */
   learn(pod: RuntimePod): void;
-  /** Looks at a pod soon, one look after another. @param exited a container or sandbox whose end was announced. */
+  /** Looks at a pod now, one look after another. @param exited a container or sandbox whose end was announced. */
   soon(uid: string, exited: string | undefined): void;
+  /** Looks at a pod in a while, unless somebody has by then. */
+  later(uid: string): void;
   /** An end was announced of something nobody has looked at yet: its pod is looked at as soon as it is known. */
   expect(id: string): void;
-  /** Drops what was expected: a relist has seen everything. */
-  settle(): void;
+  /** Drops what was expected, and pods that are no more: a relist has seen everything. */
+  settle(listed: ReadonlyMap<string, PodListing>): void;
   podOf(id: string): string | undefined;
-  /** Whether what is known shows that this was made, started or removed. */
-  shows(id: string, routine: "made" | "started" | "removed"): boolean;
 }
 
 /** containerd announces an exit some 25 ms before its status shows it: looks after an exit event, until they agree. */
 const lookAgainMs = [10, 20, 40, 80, 160, 320, 640, undefined];
+
+/** A relist waits so long for the look at one pod, milliseconds. */
+const patienceMs = 5_000;
+/** Whoever makes or removes something of a pod looks at it as soon as it is done: an event of it comes before. */
+const laterMs = 1_000;
 
 /** @param stop ends the looks under way. */
 export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
@@ -45,8 +55,7 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
   const { reader, writer } = createPodCache();
   const deps: LookerDeps = { ...given, known: reader.get };
   const podOfId = new Map<string, string>();
-  const boxes = new Map<string, Mailbox<ReadonlySet<string>>>();
-  const failed = new Set<string>();
+  const misses = createMisses(deps);
   const expected = new Set<string>();
 
   const keep = (pod: RuntimePod) => {
@@ -57,10 +66,11 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
   };
   /** Keeps what a look shows, and wakes the worker of a pod that changed. */
   const look = async (uid: string, observing: Promise<RuntimePod>) => {
-    const before = reader.get(uid);
+    const [before, since] = [reader.get(uid), clock.monotonic()];
     const after = await observing;
+    deps.measures.looked(clock.monotonic() - since);
     keep(after);
-    failed.delete(uid);
+    misses.clear(uid);
     if (!before || podFingerprint(before) !== podFingerprint(after)) waker.wake(uid, "pleg");
   };
   const observe = (uid: string, signal: AbortSignal, ended: ReadonlySet<string>, made?: RuntimeIds) =>
@@ -75,42 +85,117 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
     }
   };
   const onError = (uid: string, error: unknown) => {
-    failed.add(uid);
+    misses.note(uid);
     if (!stop.aborted) log.debug({ err: error, uid }, "pod could not be inspected, the relist will look again");
   };
+  const put = createBoxes(lookUntilEnded, onError);
   const soon = (uid: string, exited: string | undefined) => {
     if (exited !== undefined) expected.delete(exited);
-    const box =
-      boxes.get(uid) ??
-      new Mailbox<ReadonlySet<string>>(
-        (ids) => lookUntilEnded(uid, ids),
-        (error) => onError(uid, error),
-      );
-    boxes.set(uid, box);
-    box.put(new Set([...(box.waiting ?? []), ...(exited === undefined ? [] : [exited])]));
-    void box.idle().then(() => void (box.busy || boxes.delete(uid)));
+    put(uid, exited);
   };
+
+  const { later, drop } = createLater(clock, reader, (uid) => soon(uid, undefined));
+  stop.addEventListener("abort", drop, { once: true });
 
   return {
     cache: reader,
     learn: keep,
     soon,
+    later,
     expect: (id) => void expected.add(id),
-    settle: () => expected.clear(),
+    settle(listed) {
+      expected.clear();
+      misses.keepOnly(listed);
+    },
+    isUnseen: (uid) => misses.has(uid) && !reader.get(uid),
     podOf: (id) => podOfId.get(id),
-    shows: (id, routine) => shows(reader.get(podOfId.get(id) ?? ""), id, routine),
     async inspect(uid, signal, made) {
       const pod = await observe(uid, signal, new Set(), made);
       keep(pod);
       return pod;
     },
     async check(listing, signal) {
-      const known = reader.get(listing.uid);
-      if (known && known.observedAt > listing.listedAt) return;
-      if (known && podFingerprint(known) === listingFingerprint(listing) && !failed.has(listing.uid)) return;
-      await look(listing.uid, observePod(deps, listing, signal)).catch((error: unknown) => onError(listing.uid, error));
+      const { uid } = listing;
+      if (misses.isUnderWay(uid) || !isNews(listing, reader.get(uid), misses.has(uid))) return;
+      const looking = look(uid, observePod(deps, listing, signal)).catch((error: unknown) => onError(uid, error));
+      await misses.wait(uid, looking);
     },
   };
+}
+
+/** A mailbox for each pod, there while it has work: what has ended since the last look is looked at together. */
+function createBoxes(
+  look: (uid: string, ended: ReadonlySet<string>) => Promise<void>,
+  onError: (uid: string, error: unknown) => void,
+): (uid: string, ended: string | undefined) => void {
+  const boxes = new Map<string, Mailbox<ReadonlySet<string>>>();
+  return (uid, ended) => {
+    const box =
+      boxes.get(uid) ??
+      new Mailbox<ReadonlySet<string>>(
+        (ids) => look(uid, ids),
+        (error) => onError(uid, error),
+      );
+    boxes.set(uid, box);
+    box.put(new Set([...(box.waiting ?? []), ...(ended === undefined ? [] : [ended])]));
+    void box.idle().then(() => void (box.busy || boxes.delete(uid)));
+  };
+}
+
+/** Whether a listing shows something that may not be known. @param missed the last look at the pod failed. */
+function isNews(listing: PodListing, known: RuntimePod | undefined, missed: boolean): boolean {
+  if (!known) return true;
+  if (known.observedAt > listing.listedAt) return false;
+  return missed || podFingerprint(known) !== listingFingerprint(listing);
+}
+
+/** Pods at which the last look failed, or takes longer than a relist waits for it. */
+function createMisses({ clock, log }: LookerDeps) {
+  const missed = new Set<string>();
+  const underWay = new Set<string>();
+  return {
+    has: (uid: string) => missed.has(uid),
+    isUnderWay: (uid: string) => underWay.has(uid),
+    note: (uid: string) => void missed.add(uid),
+    clear: (uid: string) => void missed.delete(uid),
+    keepOnly(listed: ReadonlyMap<string, PodListing>) {
+      for (const uid of missed) if (!listed.has(uid)) missed.delete(uid);
+    },
+    /** @param looking never rejects. */
+    async wait(uid: string, looking: Promise<void>): Promise<void> {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const timer = clock.after(patienceMs, () => {
+        log.warn({ uid }, "the runtime is slow to say how a pod is, going on without");
+        missed.add(uid);
+        underWay.add(uid);
+        resolve();
+      });
+      void looking.then(() => {
+        timer.cancel();
+        underWay.delete(uid);
+        resolve();
+      });
+      await promise;
+    },
+  };
+}
+
+/** Keeps what to look at later. @param look is called once the time has come, where nobody has looked since. */
+function createLater(clock: Clock, cache: PodCache, look: (uid: string) => void) {
+  const told = new Map<string, { readonly at: number; readonly wasKnown: boolean }>();
+  const queue = createWorkQueue(clock, (uid) => {
+    const newest = told.get(uid);
+    told.delete(uid);
+    if (!newest) return;
+    // A pod that is not there any more was seen to be gone.
+    const observedAt = cache.get(uid)?.observedAt ?? (newest.wasKnown ? Number.POSITIVE_INFINITY : 0);
+    if (observedAt <= newest.at) look(uid);
+  });
+  const later = (uid: string) => {
+    told.set(uid, { at: clock.monotonic(), wasKnown: cache.get(uid) !== undefined });
+    queue.add(uid, laterMs);
+  };
+  return { later, drop: () => queue.stop() };
 }
 
 function beforeLook(pod: RuntimePod | undefined, ended: ReadonlySet<string>, made?: RuntimeIds): BeforeLook {
@@ -126,13 +211,6 @@ function beforeLook(pod: RuntimePod | undefined, ended: ReadonlySet<string>, mad
       ({ id, state }) => ended.has(id) && state !== ContainerState.CONTAINER_EXITED,
     ),
   };
-}
-
-/** @param pod to which the ID belongs. */
-function shows(pod: RuntimePod | undefined, id: string, routine: "made" | "started" | "removed"): boolean {
-  if (routine === "removed" || !pod) return routine === "removed" && !pod;
-  const isStill = (state: ContainerState) => pod.containers.some((each) => each.id === id && each.state === state);
-  return routine === "made" || !isStill(ContainerState.CONTAINER_CREATED);
 }
 
 function idsOf(pod: RuntimePod | undefined): readonly string[] {

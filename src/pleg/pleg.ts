@@ -10,9 +10,12 @@ import { type PodListing, listPods } from "./observe.ts";
 const relistMs = 1_000;
 const relistWithEventsMs = 30_000;
 const unhealthyAfterMs = 180_000;
-/** How long after an event of something unknown a relist follows, or after a routine one a look, unless a worker's own look
- *  explains it first. */
-const strangerMs = 250;
+/** A list may take this long, doubled with each that fails: an answer that is lost is asked for again. The runtime's own deadline
+ *  stands behind. */
+const firstListMs = 15_000;
+/** How long after an event of something unknown a relist follows, unless a worker's own look explains it first: a sandbox's
+ *  making may take as long. */
+const strangerMs = 1_000;
 
 export interface PlegDeps extends LookerDeps {
   readonly runtime: LookerDeps["runtime"] & Pick<Runtime, "events">;
@@ -44,14 +47,18 @@ export function createPleg(deps: PlegDeps): Pleg {
   const pulse: Pulse = { listening: false, due: Promise.withResolvers<void>() };
   const first = Promise.withResolvers<void>();
   let lastRelist = deps.clock.monotonic();
+  let listed = false;
   const onRelist = () => {
     lastRelist = deps.clock.monotonic();
+    if (!listed) deps.log.info({ pods: looker.cache.list().length }, "the runtime's pods are known");
+    listed = true;
     first.resolve();
   };
   return {
     name: "pleg",
     cache: looker.cache,
     inspect: looker.inspect,
+    isUnseen: looker.isUnseen,
     learn: looker.learn,
     unhealthy() {
       const silentMs = deps.clock.monotonic() - lastRelist;
@@ -76,20 +83,26 @@ async function relistForever(
   onRelist: () => void,
   signal: AbortSignal,
 ): Promise<void> {
-  const { clock, log } = deps;
-  let down = false;
+  const { clock, log, measures } = deps;
+  let failures = 0;
+  let last: number | undefined;
   while (!signal.aborted) {
     pulse.due = Promise.withResolvers<void>();
+    const began = clock.monotonic();
+    measures.relistBegan(last === undefined ? undefined : began - last);
     try {
-      await relist(deps, looker, signal);
+      await relist(deps, looker, firstListMs * 2 ** failures, signal);
       onRelist();
-      if (down) log.info({}, "runtime answers again");
-      down = false;
+      measures.relisted(clock.monotonic() - began);
+      last = began;
+      if (failures > 0) log.info({}, "runtime answers again");
+      failures = 0;
     } catch (error) {
       if (signal.aborted) return;
-      if (!down) log.warn({ err: error }, "runtime cannot be listed, will keep trying");
-      down = true;
+      if (failures === 0) log.warn({ err: error }, "runtime cannot be listed, will keep trying");
+      failures += 1;
     }
+    const down = failures > 0;
     await pauseUntilDue(clock, pulse, down ? relistMs : pulse.listening ? relistWithEventsMs : relistMs, down, signal);
   }
 }
@@ -109,14 +122,14 @@ async function pauseUntilDue(
 }
 
 /** Lists everything and looks at what differs from the cache; a pod that is no longer listed is looked at a last time. */
-async function relist(deps: PlegDeps, looker: Looker, signal: AbortSignal): Promise<void> {
-  const listings = new Map(await listPods(deps, undefined, signal));
+async function relist(deps: PlegDeps, looker: Looker, listMs: number, signal: AbortSignal): Promise<void> {
+  const listings = new Map(await listPods(deps, undefined, deps.clock.within(listMs, signal)));
   for (const { uid } of looker.cache.list()) {
     const gone: PodListing = { uid, sandboxes: [], containers: [], listedAt: deps.clock.monotonic() };
     if (!listings.has(uid)) listings.set(uid, gone);
   }
   await Promise.all([...listings.values()].map((listing) => looker.check(listing, signal)));
-  looker.settle();
+  looker.settle(listings);
 }
 
 async function followEvents(
@@ -144,15 +157,11 @@ function onEvent(clock: Clock, looker: Looker, pulse: Pulse, event: RuntimeEvent
     return pulse.due.resolve();
   }
   const id = event.containerId ?? event.sandboxId;
-  const uid = event.podUid ?? (id === undefined ? undefined : looker.podOf(id));
-  if (uid !== undefined && id !== undefined && event.routine !== undefined) {
-    // A worker of ours that did it sees for itself; what somebody else did is seen a moment later.
-    const { routine } = event;
-    clock.after(strangerMs, () => void (looker.shows(id, routine) || looker.soon(uid, undefined)));
-    return;
-  }
-  if (uid !== undefined) return looker.soon(uid, event.exited ? id : undefined);
-  if (id === undefined || event.routine === "removed") return;
+  const known = id === undefined ? undefined : looker.podOf(id);
+  if (event.removed && known === undefined) return;
+  const uid = event.podUid ?? known;
+  if (uid !== undefined) return event.exited ? looker.soon(uid, id) : looker.later(uid);
+  if (id === undefined) return;
   if (event.exited) looker.expect(id);
   clock.after(strangerMs, () => void (looker.podOf(id) ?? pulse.due.resolve()));
 }

@@ -2,12 +2,13 @@ import type { TargetClock } from "../host/target-clock.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
+import type { ProbeMeasures } from "../measures.ts";
 import type { Pod } from "../objects.ts";
 import type { EventSink, PodCache, PodStore, ProbeResults, Prober, StatusReader, Waker } from "../pipeline.ts";
 import type { Host } from "../seams/host.ts";
 import type { TargetLink } from "../seams/provider.ts";
 import type { Containers } from "../seams/runtime.ts";
-import { attemptProbe } from "./attempt.ts";
+import { type Attempt, type AttemptDeps, attemptProbe } from "./attempt.ts";
 import { createReach } from "./reach.ts";
 import { type Loop, type Probed, createVerdicts, keyOf, probed } from "./verdicts.ts";
 import { type ProbeWorker, startWorker } from "./worker.ts";
@@ -25,6 +26,7 @@ export interface ProbesDeps {
   readonly pods: PodStore;
   readonly status: StatusReader;
   readonly waker: Waker;
+  readonly measures: ProbeMeasures;
   /** Milliseconds since the epoch. */
   readonly agentStartedAt: number;
 }
@@ -41,7 +43,7 @@ export interface Probes extends Prober, ProbeResults, Service {
 export function createProbes(deps: ProbesDeps): Probes {
   const { pods, log } = deps;
   const loops = new Map<string, Loop>();
-  const ending = new Set<Promise<void>>();
+  const ending = new Set<Promise<unknown>>();
   const reach = createReach(deps);
 
   const { results, observe, podIP, initially, verdict, poke } = createVerdicts(deps, loops);
@@ -59,7 +61,7 @@ export function createProbes(deps: ProbesDeps): Probes {
         podIP: () => podIP(uid),
         initially: (id) => initially(kind, uid, container.name, id),
         hasStarted: (id) => !container.startupProbe || verdict(uid, "startup", container.name, id) === "Success",
-        probe: (attempt, given) => attemptProbe({ ...deps, reach }, { kind, ...attempt }, given),
+        probe: (attempt, given) => timedProbe({ ...deps, reach }, { kind, ...attempt }, given),
         onFlip(flipped) {
           own.debug({ probe: kind, verdict: flipped }, "probe's verdict changed");
           if (kind === "startup") poke(uid, container.name, () => true);
@@ -73,12 +75,14 @@ export function createProbes(deps: ProbesDeps): Probes {
   };
   const remove = (uid: string) => {
     const loop = loops.get(uid);
+    if (!loop) return;
     loops.delete(uid);
-    loop?.stop.abort();
-    for (const { done } of loop?.workers.values() ?? []) {
-      const ended = done.finally(() => ending.delete(ended));
-      ending.add(ended);
-    }
+    loop.stop.abort();
+    const ended: Promise<unknown> = Promise.all([...loop.workers.values()].map(({ done }) => done)).finally(() => {
+      ending.delete(ended);
+      deps.measures.forget(loop.pod);
+    });
+    ending.add(ended);
   };
   return {
     ...results,
@@ -86,7 +90,7 @@ export function createProbes(deps: ProbesDeps): Probes {
     add(pod) {
       const { uid } = pod.metadata;
       if (loops.has(uid)) return;
-      const loop: Loop = { stop: new AbortController(), spared: new AbortController(), workers: new Map() };
+      const loop: Loop = { pod, stop: new AbortController(), spared: new AbortController(), workers: new Map() };
       const untilSpared = AbortSignal.any([loop.stop.signal, loop.spared.signal]);
       for (const one of probed(pod)) {
         const signal = one.kind === "readiness" ? loop.stop.signal : untilSpared;
@@ -103,4 +107,17 @@ export function createProbes(deps: ProbesDeps): Probes {
       await Promise.all(ending);
     },
   };
+}
+
+async function timedProbe(
+  deps: ProbesDeps & AttemptDeps,
+  attempt: Attempt,
+  signal: AbortSignal,
+): Promise<"Success" | "Failure" | undefined> {
+  const { clock, measures } = deps;
+  const since = clock.monotonic();
+  const result = await attemptProbe(deps, attempt, signal);
+  const { pod, container, kind } = attempt;
+  if (result) measures.probed(pod, container.name, kind, result, clock.monotonic() - since);
+  return result;
 }

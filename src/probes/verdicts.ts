@@ -10,6 +10,8 @@ const kinds = [...condemning, "readiness"] as const;
 
 /** The probing of one pod. */
 export interface Loop {
+  /** As it was when its probing began. */
+  readonly pod: Pod;
   readonly stop: AbortController;
   /** Ends what could get a container killed. */
   readonly spared: AbortController;

@@ -1,7 +1,8 @@
 import { ContainerState, type ContainerStatus } from "../gen/cri.ts";
 import { abortError, hasCode, throwIfAborted } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import type { Pod } from "../objects.ts";
+import type { ContainerSort, StartMeasures } from "../measures.ts";
+import type { Container, Pod } from "../objects.ts";
 import type {
   EventSink,
   PassAhead,
@@ -18,7 +19,13 @@ import { type ForesightDeps, foresee } from "./foresight.ts";
 import { killContainer, killPod } from "./kill.ts";
 import { type Plan, isIdle, nameOf, planPod } from "./plan.ts";
 import { type SandboxDeps, prepareSandbox, runSandbox } from "./run-sandbox.ts";
-import { type ContainerStart, type ReadySandbox, type StartDeps, startContainer } from "./start-container.ts";
+import {
+  type ContainerStart,
+  type ReadySandbox,
+  type StartDeps,
+  type StartedContainer,
+  startContainer,
+} from "./start-container.ts";
 import { StartError } from "./start-error.ts";
 
 export interface PodRuntimeDeps extends SandboxDeps, StartDeps, ForesightDeps {
@@ -31,6 +38,7 @@ export interface PodRuntimeDeps extends SandboxDeps, StartDeps, ForesightDeps {
    *  nothing else. */
   readonly onSandboxReady: (pod: Pod, seen: RuntimePod | undefined) => Promise<void>;
   readonly condemnedBy: ProbeResults["condemnedBy"];
+  readonly measures: StartMeasures;
 }
 
 /** Carries out what planPod decides. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ */
@@ -48,7 +56,7 @@ export function createPodRuntime(deps: PodRuntimeDeps): PodRuntime & { forget(ui
     const { pod, container, observed, trail } = start;
     try {
       deps.crashLoop.check(pod, container, observed);
-      const { id, linked } = await startContainer(deps, start, signal);
+      const { id, linked } = await startCounted(deps, start, signal);
       trail.containers.push(id);
       trail.rest.push(linked);
       note(pod.metadata.uid, container.name, undefined);
@@ -169,7 +177,8 @@ async function sandboxFor(
   signal: AbortSignal,
 ): Promise<ReadySandbox | undefined> {
   if (plan.createSandbox) {
-    const { status, ...sandbox } = await runSandbox(deps, pod, plan.attempt, sandboxConfig, signal);
+    const making = runSandbox(deps, pod, plan.attempt, sandboxConfig, signal);
+    const { status, ...sandbox } = await countedSandbox(deps, making, signal);
     trail.sandboxes.push(sandbox.id);
     const { ips } = sandbox;
     const isNew = observed.sandboxes.length + observed.containers.length === 0;
@@ -183,6 +192,36 @@ async function sandboxFor(
   if (plan.killPod || plan.sandboxId === undefined || plan.startInit.length + plan.start.length === 0) return undefined;
   const config = sandboxConfig ?? (await deps.configureSandbox(pod, plan.attempt, signal));
   return { id: plan.sandboxId, config, ips: observed.ips };
+}
+
+async function countedSandbox<T>({ measures }: PodRuntimeDeps, making: Promise<T>, signal: AbortSignal): Promise<T> {
+  measures.podStarting();
+  try {
+    return await making;
+  } catch (error) {
+    if (!signal.aborted) measures.podFailed();
+    throw error;
+  }
+}
+
+async function startCounted(
+  deps: PodRuntimeDeps,
+  start: ContainerStart,
+  signal: AbortSignal,
+): Promise<StartedContainer> {
+  const sort = sortOf(start.pod, start.container);
+  deps.measures.containerStarting(sort);
+  try {
+    return await startContainer(deps, start, signal);
+  } catch (error) {
+    if (error instanceof StartError) deps.measures.containerFailed(sort, error.reason);
+    throw error;
+  }
+}
+
+function sortOf({ spec: { containers, initContainers } }: Pod, { name }: Container): ContainerSort {
+  const isIn = (list: readonly Container[] | undefined) => list?.some((container) => container.name === name);
+  return isIn(containers) ? "container" : isIn(initContainers) ? "init_container" : "ephemeral_container";
 }
 
 /** Only when every error is a crash loop's does the earliest end of a back-off decide when to try again. */

@@ -5,13 +5,14 @@ import { sendText } from "./answer.ts";
 import { authenticate } from "./authentication.ts";
 import { authorize } from "./authorization.ts";
 import { type Upgrade, createJoin } from "./join.ts";
-import { pathSegments } from "./path.ts";
+import { areaOf, pathSegments } from "./path.ts";
 import type { PeerCertificates } from "./peer-certificates.ts";
 import type { KubeletServerDeps } from "./ports.ts";
 import { type HandlerName, type Route, debuggingAreas, routes } from "./routes.ts";
 import { configz } from "./routes/configz.ts";
 import { type HealthCheck, healthCheck, healthz, ping } from "./routes/health.ts";
 import { containerLogs } from "./routes/logs.ts";
+import { metrics } from "./routes/metrics.ts";
 import { pods, runningPods } from "./routes/pods.ts";
 import { run } from "./routes/run.ts";
 import { attach, exec, portForward } from "./routes/streams.ts";
@@ -32,6 +33,10 @@ export function createApp(deps: AppDeps): Express {
   app.disable("x-powered-by").disable("etag").enable("case sensitive routing");
   const signals = new WeakMap<Response, AbortSignal>();
   const signalOf = (response: Response) => signals.get(response) ?? deps.stopped;
+  app.use((request, response, next) => {
+    count(deps, request, response);
+    next();
+  });
   app.use(async (request, response, next) => {
     const gone = new AbortController();
     signals.set(response, AbortSignal.any([deps.stopped, gone.signal]));
@@ -64,6 +69,14 @@ interface Exchange {
   readonly request: Request;
   readonly response: Response;
   readonly signal: AbortSignal;
+}
+
+/** Counts a request, until its connection has ended where it became a stream. */
+function count({ serving, clock, upgradeOf }: AppDeps, request: Request, response: Response): void {
+  const since = clock.monotonic();
+  const ended = serving.began(request.method, areaOf(request.originalUrl));
+  const lasting = upgradeOf(request)?.socket ?? response;
+  lasting.once("close", () => ended(clock.monotonic() - since));
 }
 
 async function admit(deps: AppDeps, { request, response, signal }: Exchange, next: NextFunction): Promise<void> {
@@ -101,6 +114,8 @@ function createHandlers(deps: AppDeps): Readonly<Record<HandlerName, Handler>> {
     pods: pods(deps),
     runningPods: runningPods(deps.runtimePods),
     configz: configz(deps.configz),
+    metrics: metrics(deps.metrics.text),
+    probeMetrics: metrics(deps.metrics.probes),
     containerLogs: containerLogs(deps),
     run: run(deps),
     exec: exec(deps, join),

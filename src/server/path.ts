@@ -25,6 +25,12 @@ function decode(part: string): string | undefined {
   }
 }
 
+/** The part of the kubelet API that a request target lies in: the first segment of its path, and the second of metrics. */
+export function areaOf(target: string): string {
+  const [, first = "", second = ""] = target.split(/[?#]/, 1)[0]?.split("/") ?? [];
+  return first === "metrics" && second !== "" ? `${first}/${second}` : first;
+}
+
 /** The query of a request target. */
 export function queryOf(target: string): URLSearchParams {
   const start = target.indexOf("?");

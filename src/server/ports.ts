@@ -3,6 +3,7 @@ import type { TargetClock } from "../host/target-clock.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Reloading } from "../lib/reloading.ts";
+import type { ServingMeasures } from "../measures.ts";
 import type { LogReader, PodCache, PodStore, StatusReader } from "../pipeline.ts";
 import type { Streams } from "../seams/runtime.ts";
 
@@ -75,6 +76,10 @@ export interface KubeletServerDeps {
   readonly logs: LogReader;
   /** Why the sync loop is not healthy; undefined when it is. */
   readonly syncLoop: () => string | undefined;
+  /** What /metrics and /metrics/probes say, in Prometheus' exposition format. */
+  readonly metrics: { text(): Promise<string>; probes(): Promise<string> };
+  /** Counts requests. */
+  readonly serving: ServingMeasures;
   /** KubeletConfiguration in force, with kind and apiVersion, for /configz. */
   readonly configz: () => object;
   readonly clock: Clock;

@@ -28,6 +28,8 @@ export type HandlerName =
   | "pods"
   | "runningPods"
   | "configz"
+  | "metrics"
+  | "probeMetrics"
   | "containerLogs"
   | "run"
   | "exec"
@@ -53,6 +55,8 @@ export const routes: readonly Route[] = [
   { path: "/healthz", handler: "healthz", ...read },
   { path: "/healthz/:check", handler: "healthCheck", ...read },
   { path: "/pods", handler: "pods", ...read },
+  { path: "/metrics", handler: "metrics", ...read },
+  { path: "/metrics/probes", handler: "probeMetrics", ...read },
   { path: "/runningpods", handler: "runningPods", ...debugRead },
   { path: "/configz", handler: "configz", ...debugRead },
   { path: `/containerLogs${container}`, handler: "containerLogs", ...debugRead },

@@ -21,14 +21,22 @@ export interface ApiServerSourceDeps {
 export function createApiServerSource(deps: ApiServerSourceDeps): Service {
   const { client, clock, log, nodeName, set, after } = deps;
   const push = () => set(reflector.list());
+  let told = false;
+  const replace = (pods: readonly Pod[]) => {
+    if (!told) log.info({ pods: pods.length }, "the node's pods are known");
+    told = true;
+    push();
+  };
   const reflector: Reflector<Pod> = createReflector<Pod>({
     client,
     clock,
     log,
     path: "/api/v1/pods",
     fieldSelector: `spec.nodeName=${nodeName}`,
+    // The one watch that pods wait for: it may be asked for more often than a hundred others.
+    longestPauseMs: 1_000,
     handler: {
-      replace: push,
+      replace,
       changed: (pod, type) =>
         type === "deleted" && reflector.get(pod.metadata.namespace, pod.metadata.name) ? undefined : push(),
     },

@@ -15,7 +15,9 @@ const longestRetryMs = 5_000;
 /** What the node wants the API server to show of a pod. */
 export interface Held {
   readonly status: PodStatus;
-  /** The pod's containers are gone and its volumes unmounted. */
+  /** No container of the pod runs any more. */
+  readonly ended: boolean;
+  /** Its volumes are unmounted too. */
   readonly finished: boolean;
 }
 
@@ -29,8 +31,8 @@ export interface DeliveryDeps extends WriterDeps {
 /** Brings statuses to the API server: a pod at a time has one writer, many pods are written side by side, and what fails is
  *  tried again with growing pauses. */
 export interface Delivery {
-  /** Writes what is held for the pod, now or once running. */
-  send(uid: string): void;
+  /** Writes what is held for the pod, once running. @param afterMs in so long at the latest; now where it is 0. */
+  send(uid: string, afterMs?: number): void;
   forget(uid: string): void;
   /** Delivers until the signal aborts. @param waiting pods whose statuses were held before. */
   run(waiting: readonly string[], signal: AbortSignal): Promise<void>;
@@ -43,10 +45,14 @@ export function createDelivery(deps: DeliveryDeps): Delivery {
   const turn = createTurns(parallelWrites);
   const backoff = createBackoff({ clock, initialMs: firstRetryMs, maxMs: longestRetryMs });
   const later = createWorkQueue(clock, (uid) => send(uid));
+  /** Since when a pod's status is on its way, by Clock.monotonic(). */
+  const since = new Map<string, number>();
   let running: AbortSignal | undefined;
 
-  const send = (uid: string) => {
+  const send = (uid: string, afterMs = 0) => {
+    if (!since.has(uid)) since.set(uid, clock.monotonic());
     if (!running || running.aborted || !held(uid)) return;
+    if (afterMs > 0) return later.add(uid, afterMs);
     const box =
       boxes.get(uid) ??
       new Mailbox<string>(
@@ -60,15 +66,20 @@ export function createDelivery(deps: DeliveryDeps): Delivery {
   const write = async (uid: string): Promise<void> => {
     const newest = held(uid);
     if (!newest || !running || running.aborted) return;
+    const began = since.get(uid) ?? clock.monotonic();
+    // What comes from here on is another change.
+    since.delete(uid);
     try {
-      const gone = await writer.write({ uid, ...newest }, running);
+      const gone = await writer.write({ uid, ...newest, since: began }, running);
       backoff.reset(uid);
       if (gone) deps.onGone(uid);
     } catch (error) {
       if (running.aborted) return;
       const unreachable = hasCode(error, "unavailable", "deadline_exceeded", "conflict");
       log[unreachable ? "debug" : "warn"]({ err: error, uid }, "status was not written, will retry");
-      if (held(uid)) later.add(uid, backoff.next(uid) * clock.jitter(1, 1.5));
+      if (!held(uid)) return;
+      since.set(uid, began);
+      later.add(uid, backoff.next(uid) * clock.jitter(1, 1.5));
     } finally {
       if (!held(uid)) boxes.delete(uid);
     }
@@ -80,6 +91,7 @@ export function createDelivery(deps: DeliveryDeps): Delivery {
       // A box at work stays until it is done: one pod never has two writers.
       if (!boxes.get(uid)?.busy) boxes.delete(uid);
       later.drop(uid);
+      since.delete(uid);
       backoff.reset(uid);
       writer.forget(uid);
     },

@@ -1,6 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import type { StatusMeasures } from "../measures.ts";
 import type { Pod, PodStatus } from "../objects.ts";
 import type { PodStore } from "../pipeline.ts";
 import { isMirrorPod } from "../pod/containers.ts";
@@ -13,8 +14,12 @@ import type { PodApi } from "./pod-api.ts";
 export interface Outgoing {
   readonly uid: string;
   readonly status: PodStatus;
-  /** Its containers are gone and its volumes unmounted. */
+  /** No container of it runs any more. */
+  readonly ended: boolean;
+  /** Its volumes are unmounted too. */
   readonly finished: boolean;
+  /** Clock.monotonic(): since when the API server is to hear something of the pod. */
+  readonly since: number;
 }
 
 export interface WriterDeps {
@@ -24,6 +29,7 @@ export interface WriterDeps {
   readonly mayRun: (uid: string) => boolean;
   readonly clock: Clock;
   readonly log: Logger;
+  readonly measures: StatusMeasures;
 }
 
 export interface StatusWriter {
@@ -43,15 +49,15 @@ interface Answer {
   readonly futile?: string;
 }
 
-export function createStatusWriter({ api, pods, mayRun, clock, log }: WriterDeps): StatusWriter {
+export function createStatusWriter({ api, pods, mayRun, clock, log, measures }: WriterDeps): StatusWriter {
   const answers = new Map<string, Answer>();
   const shownOf = (uid: string) => {
     const pod = pods.get(uid);
     return pod && newer(pod, answers.get(uid)?.pod);
   };
 
-  const update = async ({ uid, status }: Outgoing, shown: Pod, signal: AbortSignal): Promise<Pod> => {
-    const patch = statusPatch(shown.status ?? {}, mergeStatus(shown.status ?? {}, status, mayRun(uid)));
+  const update = async ({ uid, status, ended, since }: Outgoing, shown: Pod, signal: AbortSignal): Promise<Pod> => {
+    const patch = statusPatch(shown.status ?? {}, mergeStatus(shown.status ?? {}, status, !ended && mayRun(uid)));
     const text = patch && JSON.stringify(patch);
     const last = answers.get(uid);
     if (!patch || (last?.futile === text && last?.pod.metadata.resourceVersion === shown.metadata.resourceVersion))
@@ -59,6 +65,7 @@ export function createStatusWriter({ api, pods, mayRun, clock, log }: WriterDeps
     const pod = await api.patchStatus(shown.metadata, patch, clock.within(answerMs, signal));
     const changed = pod.metadata.resourceVersion !== shown.metadata.resourceVersion;
     answers.set(uid, { pod, ...(!changed && text && { futile: text }) });
+    measures.written(pod, clock.monotonic() - since);
     return pod;
   };
 

@@ -3,7 +3,8 @@ import { CodedError } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { Mailbox } from "../lib/mailbox.ts";
 import type { Pod } from "../objects.ts";
-import type { Presence, WakeCause } from "../pipeline.ts";
+import type { PassKind, WorkerMeasures } from "../measures.ts";
+import type { Presence, Rejection, WakeCause } from "../pipeline.ts";
 
 /** How far a pod has come: it is kept running, then its containers are stopped, then what it used is given back. */
 export type WorkerPhase = "syncing" | "terminating" | "terminated" | "finished";
@@ -16,10 +17,18 @@ export interface PassResult {
   readonly againMs: number;
 }
 
+/** How a pod ends. */
+export interface Ending {
+  /** Undefined leaves the pod's own. */
+  readonly graceSeconds: number | undefined;
+  /** Why the node ended it, where it did: then the pod has failed, whatever its containers say. */
+  readonly eviction: Rejection | undefined;
+}
+
 /** The work on one pod, a function for each phase. `pod` is undefined for a pod that only the runtime knows. */
 export interface Passes {
   sync(pod: Pod, signal: AbortSignal): Promise<PassResult>;
-  terminating(uid: string, pod: Pod | undefined, graceSeconds: number | undefined, signal: AbortSignal): Promise<void>;
+  terminating(uid: string, pod: Pod | undefined, ending: Ending, signal: AbortSignal): Promise<void>;
   terminated(uid: string, pod: Pod | undefined, signal: AbortSignal): Promise<void>;
   /** A finished pod's object changed: its final status stands, and it may be deleted. */
   settled(pod: Pod): void;
@@ -33,6 +42,7 @@ export interface PodWorkerDeps {
   readonly log: Logger;
   /** Wakes this worker again later. */
   readonly later: (uid: string, delayMs: number) => void;
+  readonly measures: WorkerMeasures;
   /** Aborts when graftlet stops: pods stay as they are. */
   readonly stop: AbortSignal;
 }
@@ -44,28 +54,35 @@ export interface PodWorker {
   /** The newest version of the pod; begins termination when it says so. */
   update(pod: Pod): void;
   wake(cause: WakeCause): void;
-  /** Begins termination, or shortens its grace period: a grace period only ever shrinks. */
-  terminate(graceSeconds: number | undefined): void;
+  /** Begins termination, or shortens its grace period: a grace period only ever shrinks.
+   *  @param eviction why the node ends the pod, where it does; it counts when termination begins. */
+  terminate(graceSeconds: number | undefined, eviction?: Rejection): void;
   idle(): Promise<void>;
 }
 
 /** An error is tried again after this long, milliseconds, times 1 to 1.5. */
 const retryMs = 10_000;
 
-export function createPodWorker({ uid, passes, presence, clock, log, later, stop }: PodWorkerDeps): PodWorker {
+export function createPodWorker(deps: PodWorkerDeps): PodWorker {
+  const { uid, passes, presence, clock, log, later, measures, stop } = deps;
   let phase: WorkerPhase = "syncing";
   let pod: Pod | undefined;
   let grace: number | undefined;
+  let eviction: Rejection | undefined;
   let pass = new AbortController();
 
-  const step = async (): Promise<void> => {
+  const kindOf = createKinds(measures);
+
+  const step = async (cause: WakeCause): Promise<void> => {
     if (stop.aborted || phase === "finished") return;
     pass = new AbortController();
     const signal = AbortSignal.any([pass.signal, stop]);
     let lost: AbortSignal | undefined;
     try {
       lost = presence && (await presence(signal));
+      const [kind, since] = [kindOf(phase, pod, cause), clock.monotonic()];
       await work(lost ? AbortSignal.any([signal, lost]) : signal);
+      measures.passed(kind, clock.monotonic() - since);
     } catch (error) {
       if (signal.aborted) return;
       // Nothing can be said of the pod: its pass is made again once the target is back.
@@ -81,7 +98,7 @@ export function createPodWorker({ uid, passes, presence, clock, log, later, stop
 
   const work = async (signal: AbortSignal) => {
     if (phase === "terminating") {
-      await passes.terminating(uid, pod, grace, signal);
+      await passes.terminating(uid, pod, { graceSeconds: grace, eviction }, signal);
       phase = "terminated";
       box.put("kill");
     } else if (phase === "terminated") {
@@ -94,12 +111,12 @@ export function createPodWorker({ uid, passes, presence, clock, log, later, stop
     }
   };
 
-  const terminate = (graceSeconds: number | undefined) => {
+  const terminate = (graceSeconds: number | undefined, why?: Rejection) => {
     const wanted = shorterGrace(grace, graceSeconds);
     const shrinks = phase === "terminating" && wanted !== grace;
     grace = wanted;
     if (phase !== "syncing" && !shrinks) return;
-    if (phase === "syncing") phase = "terminating";
+    if (phase === "syncing") [phase, eviction] = ["terminating", why];
     pass.abort(new CodedError("cancelled", "pod is being terminated"));
     box.put("kill");
   };
@@ -120,6 +137,20 @@ export function createPodWorker({ uid, passes, presence, clock, log, later, stop
     wake: (cause) => void (phase !== "finished" && box.put(cause)),
     terminate,
     idle: () => box.idle(),
+  };
+}
+
+/** Says what the pass that comes is for, as metrics have it. */
+function createKinds(
+  measures: WorkerMeasures,
+): (phase: WorkerPhase, pod: Pod | undefined, cause: WakeCause) => PassKind {
+  let begun = false;
+  return (phase, pod, cause) => {
+    if (phase !== "syncing") return phase === "terminating" ? "kill" : "terminated";
+    if (begun || !pod) return cause === "config" ? "update" : "sync";
+    begun = true;
+    measures.began(pod);
+    return "create";
   };
 }
 

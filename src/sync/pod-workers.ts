@@ -2,7 +2,8 @@ import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import { createWorkQueue } from "../lib/work-queue.ts";
 import type { Pod } from "../objects.ts";
-import type { Presence, Waker } from "../pipeline.ts";
+import type { WorkerMeasures } from "../measures.ts";
+import type { PodEvictor, Presence, Waker } from "../pipeline.ts";
 import { type Passes, type PodWorker, createPodWorker } from "./pod-worker.ts";
 
 export interface PodWorkersDeps {
@@ -10,11 +11,12 @@ export interface PodWorkersDeps {
   readonly presence?: Presence;
   readonly clock: Clock;
   readonly log: Logger;
+  readonly measures: WorkerMeasures;
   readonly stop: AbortSignal;
 }
 
 /** The pod workers of a node, by UID. Pods do not wait for each other. */
-export interface PodWorkers extends Waker {
+export interface PodWorkers extends Waker, PodEvictor {
   get(uid: string): PodWorker | undefined;
   list(): readonly { readonly uid: string; readonly worker: PodWorker }[];
   /** The newest version of a pod; a worker is made for one that has none. */
@@ -27,7 +29,8 @@ export interface PodWorkers extends Waker {
   idle(): Promise<void>;
 }
 
-export function createPodWorkers({ passes, presence, clock, log, stop }: PodWorkersDeps): PodWorkers {
+export function createPodWorkers(deps: PodWorkersDeps): PodWorkers {
+  const { clock, stop } = deps;
   const workers = new Map<string, PodWorker>();
   const queue = createWorkQueue(clock, (uid) => workers.get(uid)?.wake("resync"));
   stop.addEventListener("abort", () => queue.stop(), { once: true });
@@ -35,12 +38,8 @@ export function createPodWorkers({ passes, presence, clock, log, stop }: PodWork
     const known = workers.get(uid);
     if (known) return known;
     const made = createPodWorker({
+      ...deps,
       uid,
-      passes,
-      ...(presence && { presence }),
-      clock,
-      log,
-      stop,
       later: (key, ms) => void (stop.aborted || queue.add(key, ms)),
     });
     workers.set(uid, made);
@@ -51,6 +50,12 @@ export function createPodWorkers({ passes, presence, clock, log, stop }: PodWork
     list: () => [...workers].map(([uid, worker]) => ({ uid, worker })),
     update: (pod) => workerFor(pod.metadata.uid).update(pod),
     wake: (uid, cause) => workers.get(uid)?.wake(cause),
+    evict(uid, why, graceSeconds) {
+      const worker = workers.get(uid);
+      if (worker?.phase !== "syncing" || !worker.pod) return false;
+      worker.terminate(graceSeconds, why);
+      return true;
+    },
     terminate: (uid, graceSeconds) => workerFor(uid).terminate(graceSeconds),
     forget(uid) {
       queue.drop(uid);

@@ -9,7 +9,7 @@ import { bringUp } from "./bring-up.ts";
 import { type ContainerdVersion, containerdUnderTest } from "./containerd-version.ts";
 import { createDaemons, type Daemons } from "./daemons.ts";
 import { startKeeper } from "./keeping.ts";
-import { apiServerUrl, auditAccounts } from "./control-plane.ts";
+import { apiServerUrl, auditGroup } from "./control-plane.ts";
 import { type Kubectl, kubectlOf } from "./kubectl.ts";
 import { writeNodeKubeconfig } from "./kubeconfig.ts";
 import { addresses, insideArgv, privateRegistryHost } from "./namespaces.ts";
@@ -34,7 +34,7 @@ export interface ClusterOptions {
   readonly containerd?: ContainerdVersion;
   /** An image that its registries serve beside those of the catalog. */
   readonly image?: ServedImage;
-  /** A namespace of which the API server writes down what its service accounts ask, into `auditLog`. */
+  /** A group of users of which the API server writes down what they ask, into `auditLog`: `system:nodes` … */
   readonly audited?: string;
   /** Progress in sentences; nobody hears them unless given. */
   readonly say?: (line: string) => void;
@@ -119,7 +119,7 @@ export async function startCluster(options: ClusterOptions): Promise<Cluster> {
   await lease(layout, { nodeName, provider, containerd, privatePassword: randomBytes(9).toString("base64url") });
   const keeper = await startKeeper(layout);
   try {
-    if (options.audited) auditAccounts(layout, options.audited);
+    if (options.audited) auditGroup(layout, options.audited);
     const images = options.image ? await storeWith(options.image, catalog, layout) : catalog;
     const holder = await bringUp({ layout, tools, images, say });
     const end = async (): Promise<void> => {

@@ -9,6 +9,9 @@ export const sandboxImage = "registry.k8s.io/pause:3.10.2";
 /** The handler of a second runtime class: the name that upstream's tests use. */
 export const secondRuntimeHandler = "test-handler";
 
+/** Where containerd counts, inside: `/v1/metrics`. @see https://github.com/containerd/containerd/blob/v1.6.20/docs/ops.md#metrics */
+export const containerdMetrics = "127.0.0.1:1338";
+
 /** Where runc keeps its state for this cluster; containers below it are ours alone. */
 export function runcRoot(layout: Layout): string {
   return join(layout.containerd, "runc");
@@ -73,6 +76,8 @@ state = "${join(layout.containerd, "state")}"
 disabled_plugins = [${[...others, '"io.containerd.tracing.processor.v1.otlp"'].join(", ")}]
 [grpc]
   address = "${layout.containerdSocket}"
+[metrics]
+  address = "${containerdMetrics}"
 [plugins."io.containerd.internal.v1.opt"]
   path = "${join(layout.containerd, "opt")}"`;
 }

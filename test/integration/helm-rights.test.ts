@@ -5,6 +5,7 @@ import { after, before, describe, test } from "node:test";
 import { stringify } from "yaml";
 import type { Node, Secret } from "../../src/objects.ts";
 import { nodeReady } from "../harness/agent.ts";
+import { deedsOf } from "../harness/audit.ts";
 import { createCgroup } from "../harness/cgroups.ts";
 import { secondRuntimeHandler } from "../harness/containerd-config.ts";
 import { apiServerUrl } from "../harness/control-plane.ts";
@@ -13,7 +14,7 @@ import { networkArgv } from "../harness/namespaces.ts";
 import { images } from "../harness/pods.ts";
 import { must, run } from "../harness/processes.ts";
 import { inNamespace, type Release, releaseOf } from "./helm/release.ts";
-import { deedsOf, type Right, rightsIn, unused } from "./helm/rights.ts";
+import { type Right, rightsIn, unused } from "./helm/rights.ts";
 
 /** A second node on the same machine, which speaks as the account. */
 const accountNode = "edge-2";

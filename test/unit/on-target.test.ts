@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { PodSandboxState } from "../../src/gen/cri.ts";
 import { CodedError } from "../../src/lib/errors.ts";
 import { createLogger } from "../../src/lib/log.ts";
+import { createNodeMetrics } from "../../src/metrics/node-metrics.ts";
 import { runOnTarget } from "../../src/on-target.ts";
 import type { Node, Pod } from "../../src/objects.ts";
 import type { HostProcess } from "../../src/seams/host.ts";
@@ -113,6 +114,8 @@ function start({ local = false } = {}) {
         client: api.client,
         store: () => filePairStore(config.certDir, "unused"),
         instance: "this",
+        metrics: createNodeMetrics({ nodeName, kubeletVersion: "v1.36.3", graftletVersion: "0", clock }),
+        clientCertificate: () => undefined,
         clock,
         log,
       },

@@ -4,6 +4,7 @@ import type { Clock } from "../../lib/clock.ts";
 import { abortError, messageOf } from "../../lib/errors.ts";
 import { goDuration } from "../../lib/go-duration.ts";
 import type { Logger } from "../../lib/log.ts";
+import type { PullMeasures } from "../../measures.ts";
 import type { Container, ObjectReference, Pod, Secret } from "../../objects.ts";
 import type { EventSink, ObjectCache } from "../../pipeline.ts";
 import { defaultPullPolicy, parseImageName, withDefaultTag } from "../../pod/image-name.ts";
@@ -22,6 +23,7 @@ export interface ImagePullerDeps {
   readonly events: EventSink;
   readonly clock: Clock;
   readonly log: Logger;
+  readonly measures: PullMeasures;
   /** KubeletConfiguration.serializeImagePulls: one pull at a time. */
   readonly serialize: boolean;
   /** KubeletConfiguration.maxParallelImagePulls; undefined or below 1 for no bound. */
@@ -96,7 +98,9 @@ export function createImagePuller(deps: ImagePullerDeps): ImagePuller {
       const image = taggedName(puller, about, requested);
       const secrets = await pullSecrets(puller, pod, signal);
       const wanted: Wanted = { pod, about, requested, spec: specOf(pod, image), sandbox, secrets, seen };
-      const present = await presentImage(puller, wanted, policyOf(container, image), signal);
+      const policy = policyOf(container, image);
+      const present = await presentImage(puller, wanted, policy, signal);
+      deps.measures.ensured(policy, policy === "Always" ? undefined : present !== undefined, present === undefined);
       return present ? { imageRef: present.id, image: present } : pull(puller, wanted, signal);
     },
   };
@@ -184,19 +188,22 @@ async function inspect(
 }
 
 async function pull(puller: Puller, wanted: Wanted, signal: AbortSignal): Promise<EnsuredImage> {
-  const { events, clock, gate } = puller;
+  const { events, clock, gate, measures } = puller;
   const { about, requested } = wanted;
   const credentials = credentialsOf(wanted);
   const key = `${wanted.pod.metadata.uid}_${requested}`;
   refuseInBackoff(puller, wanted, key);
   events.event(about, "Normal", "Pulling", `Pulling image "${requested}"`);
   const askedAt = clock.monotonic();
+  const worked = measures.pulling(wanted.pod.metadata.uid);
   const { imageRef, pullMs, image, errors } = await gate.run(
     () => pullNow(puller, wanted, credentials, signal),
     signal,
   );
   if (imageRef === undefined) throw failed(puller, wanted, key, errors);
-  const took = `${goDuration(Math.trunc(pullMs))} (${goDuration(Math.trunc(clock.monotonic() - askedAt))} including waiting)`;
+  const tookMs = clock.monotonic() - askedAt;
+  worked(tookMs, image?.size ?? 0n);
+  const took = `${goDuration(Math.trunc(pullMs))} (${goDuration(Math.trunc(tookMs))} including waiting)`;
   events.event(
     about,
     "Normal",

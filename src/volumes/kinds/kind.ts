@@ -1,5 +1,7 @@
+import type { MountLister } from "../../host/mounts.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { Logger } from "../../lib/log.ts";
+import type { VolumeMeasures } from "../../measures.ts";
 import type { Pod, Volume } from "../../objects.ts";
 import type { EventSink, MountedVolume, ObjectCache, Presence, TokenSource } from "../../pipeline.ts";
 import type { Host } from "../../seams/host.ts";
@@ -13,6 +15,7 @@ export interface VolumeDeps {
   readonly presence?: Presence;
   readonly clock: Clock;
   readonly log: Logger;
+  readonly measures: VolumeMeasures;
   readonly nodeName: string;
   /** The target's root directory, such as /var/lib/kubelet. */
   readonly rootDir: string;
@@ -26,6 +29,7 @@ export interface SetUpDeps extends VolumeDeps {
   readonly written: Map<string, string>;
   /** Nobody has made anything of this volume on the target yet, and what is not there need not be looked for. */
   readonly fresh: boolean;
+  readonly mounts: MountLister;
   /** Whether memory can be kept out of swap there. */
   readonly noswap: (signal: AbortSignal) => Promise<boolean>;
 }

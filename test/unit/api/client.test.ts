@@ -7,24 +7,29 @@ import {
   type Http2ServerResponse,
   type ServerHttp2Session,
 } from "node:http2";
-import type { AddressInfo, Server } from "node:net";
+import { type AddressInfo, type Server, type Socket, connect, createServer as createTcpServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { createApiClient } from "../../../src/api/client.ts";
+import { type ApiClient, createApiClient } from "../../../src/api/client.ts";
 import { kubeconfigFile } from "../../../src/api/kubeconfig.ts";
 import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
-import { systemClock } from "../../../src/lib/clock.ts";
+import { type Clock, systemClock } from "../../../src/lib/clock.ts";
 import { silent } from "./fake-client.ts";
 
 const { signal } = new AbortController();
 
 /** A client of a server on loopback. */
-async function connected(server: Server, cluster: object, scheme: "http" | "https", port?: number) {
-  await new Promise<void>((resolve) => server.listen(port ?? 0, "127.0.0.1", resolve));
+async function connected(
+  server: Server,
+  cluster: object,
+  scheme: "http" | "https",
+  { port = 0, clock = systemClock() }: { readonly port?: number; readonly clock?: Clock } = {},
+) {
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const dir = mkdtempSync(join(tmpdir(), "client-"));
   const kubeconfig = join(dir, "config");
-  const url = `${scheme}://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const url = `${scheme}://127.0.0.1:${port || (server.address() as AddressInfo).port}`;
   writeFileSync(join(dir, "token"), "one");
   writeFileSync(
     kubeconfig,
@@ -37,7 +42,7 @@ async function connected(server: Server, cluster: object, scheme: "http" | "http
   );
   const client = createApiClient({
     access: kubeconfigFile(kubeconfig),
-    clock: systemClock(),
+    clock,
     log: silent,
     userAgent: "graftlet/test",
     qps: 0,
@@ -167,14 +172,15 @@ test("a watch over HTTP/1.1: events across chunks, an error event is thrown", as
   ]);
 });
 
-/** A TLS server with HTTP/2 that keeps its watches open. */
-async function overHttp2() {
+/** A TLS server with HTTP/2 that keeps its watches open. @param so where the client finds it instead, and its clock. */
+async function overHttp2(so?: { readonly port: number; readonly clock: Clock }) {
   const pair = await makeSelfSigned("localhost", ["127.0.0.1"], Date.now());
   const sessions: ServerHttp2Session[] = [];
   const watches: Http2ServerResponse[] = [];
   const server = createSecureServer(
     { cert: pair.certificate, key: pair.key, allowHTTP1: true, settings: { maxConcurrentStreams: 2 } },
     (request: Http2ServerRequest, response: Http2ServerResponse) => {
+      if (request.url === "/silent") return;
       if (!request.url.includes("watch=true")) return void response.end(json({ version: request.httpVersion }));
       if (request.url.startsWith("/forbidden"))
         return void response.writeHead(403).end(json({ kind: "Status", reason: "Forbidden", message: "no" }));
@@ -183,8 +189,9 @@ async function overHttp2() {
   );
   server.on("session", (session) => sessions.push(session));
   const ca = Buffer.from(pair.certificate).toString("base64");
-  const t = await connected(server, { "certificate-authority-data": ca, "tls-server-name": "localhost" }, "https");
-  return { ...t, sessions, watches, [Symbol.asyncDispose]: t[Symbol.asyncDispose] };
+  const t = await connected(server, { "certificate-authority-data": ca, "tls-server-name": "localhost" }, "https", so);
+  const { port } = server.address() as AddressInfo;
+  return { ...t, port, sessions, watches, [Symbol.asyncDispose]: t[Symbol.asyncDispose] };
 }
 
 /** A watch that has delivered its first event. */
@@ -239,4 +246,81 @@ test("a watch ends with its signal, and a refused one with the server's words", 
   stop.abort();
   await assert.rejects(next, { code: "cancelled" });
   await assert.rejects(t.client.watch("/forbidden", { signal }).next(), { code: "permission_denied", message: "no" });
+});
+
+/** Leads to a port as long as it is open; after that nothing comes through any more, and nobody is told. */
+async function openRelay() {
+  let to = 0;
+  const sockets: Socket[] = [];
+  const relay = createTcpServer((near) => {
+    const far = connect(to, "127.0.0.1");
+    for (const [one, other] of [
+      [near, far],
+      [far, near],
+    ] as const) {
+      sockets.push(one);
+      one.on("error", () => other.destroy());
+      one.pipe(other);
+    }
+  });
+  await new Promise<void>((resolve) => relay.listen(0, "127.0.0.1", resolve));
+  return {
+    port: (relay.address() as AddressInfo).port,
+    leadTo: (port: number) => void (to = port),
+    swallow() {
+      for (const socket of sockets) socket.unpipe().resume();
+    },
+    async [Symbol.asyncDispose]() {
+      relay.close();
+      for (const socket of sockets) socket.destroy();
+    },
+  };
+}
+
+test("connections that lead nowhere any more are given up, those of calls too, and made anew", {
+  timeout: 20_000,
+}, async () => {
+  const clock = systemClock();
+  const hundredfold: Clock = { ...clock, after: (ms, fn) => clock.after(ms / 100, fn) };
+  const relay = await openRelay();
+  await using t = await overHttp2({ port: relay.port, clock: hundredfold });
+  // The server's end waits for its connections.
+  await using _ = relay;
+  relay.leadTo(t.port);
+  const watch = await opened(t.client);
+  const next = assert.rejects(watch.next(), { code: "unavailable" });
+  const call = assert.rejects(t.client.get("/silent", { signal }), { code: "unavailable" });
+  relay.swallow();
+  await Promise.all([next, call]);
+  assert.deepEqual(await t.client.get("/a", { signal }), { version: "1.1" });
+  await (await opened(t.client)).return();
+});
+
+test("an answer that was cut short is the server's failure, whichever way", async () => {
+  await using t = await overHttp((request, response) => {
+    if (request.url === "/half") return void response.end('{"kind":"Pod","meta');
+    response.writeHead(200, { "content-length": "100" }).write("{", () => response.destroy());
+  });
+  await assert.rejects(t.client.get("/half", { signal }), { code: "unavailable", message: /GET \/half is no JSON/ });
+  await assert.rejects(t.client.get("/cut", { signal }), { code: "unavailable" });
+});
+
+test("while the server fails writes go one by one; heartbeats and reads are not held back", async () => {
+  let sick = true;
+  const asked: string[] = [];
+  await using t = await overHttp((request, response) => {
+    asked.push(`${request.method} ${request.url}`);
+    if (sick && request.method !== "GET") response.statusCode = 500;
+    response.end(json({ kind: "Thing" }));
+  });
+  const patch = (client: ApiClient, path: string) =>
+    client.patch(path, { type: "merge", body: {} }, { signal }).catch(() => undefined);
+  await patch(t.client, "/first");
+  const held = Array.from({ length: 20 }, (_, index) => patch(t.client, `/${index}`));
+  await t.client.get("/read", { signal });
+  await patch(t.client.limited(undefined), "/heartbeat");
+  assert.deepEqual(asked, ["PATCH /first", "GET /read", "PATCH /heartbeat"]);
+  sick = false;
+  await Promise.all(held);
+  assert.equal(asked.length, 23);
 });

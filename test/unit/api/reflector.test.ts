@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { apiError } from "../../../src/api/api-error.ts";
 import { createReflector } from "../../../src/api/reflector.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
+import { untilAborted } from "../../../src/lib/service-group.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { type Call, fakeClient, settle, silent, type WatchFeed, watchFeed } from "./fake-client.ts";
 
@@ -23,7 +24,7 @@ function start(lists: readonly (() => unknown)[]) {
   let watches = (feed: WatchFeed): unknown => feed;
   let listed = 0;
   const client = fakeClient((call, signal) => {
-    if (call.verb === "list") return lists[listed++]?.();
+    if (call.verb === "list") return untilAborted(Promise.resolve(lists[listed++]?.()), signal);
     const feed = watchFeed(signal);
     feeds.push(feed);
     return watches(feed);
@@ -180,4 +181,48 @@ test("ready waits for the first list, through failures", async () => {
   await t.clock.advance(5_000);
   assert.equal(ready, true);
   assert.equal(t.reflector.synced(), true);
+});
+
+test("an answer that never comes is asked for again, with more patience each time", async () => {
+  const never = () => new Promise<never>(() => undefined);
+  await using t = start([never, never, page("10", thing("a", "a1", "3"))]);
+  await t.clock.advance(15_000);
+  assert.equal(t.queries("list").length, 1, "the deadline is in force");
+  await t.clock.advance(5_000);
+  assert.equal(t.queries("list").length, 2);
+  await t.clock.advance(25_000);
+  assert.equal(t.queries("list").length, 2);
+  await t.clock.advance(6_000);
+  assert.deepEqual(t.said, ["replace a1"]);
+});
+
+test("what a server that comes back refuses at first is asked for again within seconds, what it goes on refusing is not", async () => {
+  const away = () => {
+    throw new CodedError("unavailable", "refused");
+  };
+  const forbidden = () => {
+    throw apiError(403, "not yet");
+  };
+  const count = (times: number, list: () => unknown) => Array.from({ length: times }, () => list);
+  await using t = start([...count(20, away), ...count(2, forbidden), page("10", thing("a", "a1", "3"))]);
+  while (t.queries("list").length < 21) await t.clock.advance(100);
+  await t.clock.advance(6_000);
+  assert.deepEqual(t.said, ["replace a1"]);
+
+  await using u = start(count(100, forbidden));
+  await u.clock.advance(120_000);
+  const before = u.queries("list").length;
+  await u.clock.advance(60_000);
+  assert.ok(u.queries("list").length - before <= 5, "it is not hammered");
+});
+
+test("a server that says when to come back is not asked sooner", async () => {
+  const busy = () => {
+    throw apiError(429, "busy", "9");
+  };
+  await using t = start([busy, page("10")]);
+  await t.clock.advance(8_900);
+  assert.equal(t.queries("list").length, 1);
+  await t.clock.advance(200);
+  assert.equal(t.queries("list").length, 2);
 });

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { clientCAFromCluster, clientCAFromFile } from "../../../src/certificates/client-ca.ts";
 import { createLogger } from "../../../src/lib/log.ts";
+import { untilAborted } from "../../../src/lib/service-group.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
 const pem = (name: string) => `-----BEGIN CERTIFICATE-----\n${name}\n-----END CERTIFICATE-----\n`;
@@ -35,9 +36,28 @@ test("the cluster's CA: none before the first answer, changes are told, a failur
   answer = () => Promise.resolve(undefined);
   await clock.advance(60_000);
   assert.deepEqual([ca.current(), told], [undefined, 2]);
+  answer = () => Promise.resolve(pem("three"));
+  await clock.advance(16_000);
+  assert.equal(ca.current(), pem("three"), "none is not believed for a minute");
   stop.abort();
   await done;
-  assert.equal(clock.pending, 0);
+});
+
+test("the cluster's CA: an answer that does not come is asked for again", async () => {
+  const clock = fakeClock();
+  const answers = [
+    (signal: AbortSignal) => untilAborted(new Promise<string>(() => undefined), signal),
+    () => Promise.resolve(undefined),
+    () => Promise.resolve(pem("one")),
+  ];
+  const log = createLogger(0, { write: () => {} });
+  const ca = clientCAFromCluster(async (signal) => answers.shift()?.(signal), { clock, log });
+  const stop = new AbortController();
+  const done = ca.run(stop.signal);
+  await clock.advance(14_000);
+  assert.equal(ca.current(), pem("one"), "10 s for the answer, 1 s and 2 s between");
+  stop.abort();
+  await done;
 });
 
 test("a configured file that cannot be used ends the start with its field", async () => {

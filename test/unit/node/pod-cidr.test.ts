@@ -2,11 +2,12 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createPodCidr } from "../../../src/node/pod-cidr.ts";
+import { untilAborted } from "../../../src/lib/service-group.ts";
 import type { Node } from "../../../src/objects.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { silent } from "../api/fake-client.ts";
 
-function start(podCIDRs?: readonly string[]) {
+function start(podCIDRs?: readonly string[], hangs = false) {
   const clock = fakeClock();
   const told: string[] = [];
   const listeners = new Set<(node: Node | undefined) => void>();
@@ -25,8 +26,9 @@ function start(podCIDRs?: readonly string[]) {
       },
     },
     runtime: {
-      async updateRuntimeConfig({ runtimeConfig }) {
+      async updateRuntimeConfig({ runtimeConfig }, signal) {
         if (down) throw new CodedError("unavailable", "no daemon");
+        if (hangs) return untilAborted(new Promise<void>(() => undefined), signal);
         told.push(runtimeConfig?.networkConfig?.podCidr ?? "");
       },
     },
@@ -82,6 +84,16 @@ test("a runtime that cannot be told is told when it is back", async () => {
   t.setDown(false);
   await t.clock.advance(5_000);
   assert.deepEqual(t.told, ["10.2.0.0/24"]);
+});
+
+test("a runtime that does not answer holds up the start for no longer than ten seconds", async () => {
+  await using t = start(["10.2.0.0/24"], true);
+  let ready = false;
+  void t.service.ready?.(new AbortController().signal).then(() => (ready = true));
+  await t.clock.advance(9_000);
+  assert.equal(ready, false);
+  await t.clock.advance(1_000);
+  assert.equal(ready, true);
 });
 
 test("stopping leaves no listener", async () => {

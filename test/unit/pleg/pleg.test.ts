@@ -11,8 +11,8 @@ import { createLogger } from "../../../src/lib/log.ts";
 import { type PlegDeps, createPleg } from "../../../src/pleg/pleg.ts";
 import { containerNameLabel, podNameLabel, podNamespaceLabel, podUidLabel } from "../../../src/pod/labels.ts";
 import { fakeClock } from "../../fakes/clock.ts";
-import { createFakeEvents } from "../../fakes/runtime-events.ts";
 import { fakeRuntime } from "../../fakes/runtime.ts";
+import { unmeasured } from "../../fakes/measures.ts";
 
 const never = new AbortController().signal;
 
@@ -27,6 +27,7 @@ function rig(t: TestContext, events: boolean, over: Partial<PlegDeps> = {}) {
     clock,
     log,
     ownerLabels: {},
+    measures: unmeasured.pleg,
     terminationMessage: async ({ message }) => message,
     writtenMessage: async () => undefined,
     waker: { wake: (uid) => void wakes.push(uid) },
@@ -133,6 +134,41 @@ describe("events", () => {
     assert.ok(runtime.calls.length - before <= 3 * 2, `${runtime.calls.length - before} calls in a minute`);
   });
 
+  it("of what a worker has made and looked at ask for nothing, nor do those of what it has removed", async (t) => {
+    const { clock, runtime, pleg } = rig(t, true);
+    await clock.advance(2_000);
+    const id = await startPod(runtime, "u1");
+    await clock.advance(100);
+    await pleg.inspect("u1", never);
+    const asked = () => runtime.calls.filter(({ verb }) => verb.startsWith("list") || verb.endsWith("Status")).length;
+    const before = asked();
+    await clock.advance(5_000);
+    assert.equal(asked(), before);
+    runtime.exitContainer(id, 0);
+    await clock.advance(2_000);
+    const sandbox = pleg.cache.get("u1")?.sandboxes[0]?.id ?? "";
+    await runtime.removeContainer(id, never);
+    await runtime.removePodSandbox(sandbox, never);
+    await pleg.inspect("u1", never);
+    const removed = asked();
+    await clock.advance(5_000);
+    assert.equal(asked(), removed);
+  });
+
+  it("of what nobody looked at are followed up after a second", async (t) => {
+    const { clock, runtime, pleg, wakes } = rig(t, true);
+    await clock.advance(2_000);
+    const id = await startPod(runtime, "u1");
+    await clock.advance(900);
+    assert.equal(pleg.cache.get("u1"), undefined);
+    await clock.advance(200);
+    assert.equal(pleg.cache.get("u1")?.containers.length, 1);
+    wakes.length = 0;
+    await runtime.removeContainer(id, never);
+    await clock.advance(1_100);
+    assert.deepEqual([pleg.cache.get("u1")?.containers.length, wakes], [0, ["u1"]]);
+  });
+
   it("that break off are followed again, with a relist for what was missed", async (t) => {
     const { clock, runtime, pleg } = rig(t, true);
     await clock.advance(2_000);
@@ -142,67 +178,6 @@ describe("events", () => {
     await startPod(runtime, "u2");
     await clock.advance(3_000);
     assert.ok(pleg.cache.get("u2"));
-  });
-});
-
-describe("events of what a call alone does", () => {
-  /** A pod that has just been made, and what tells of it. */
-  async function told(t: TestContext) {
-    const told = createFakeEvents();
-    const clock = fakeClock();
-    const runtime = fakeRuntime({ clock });
-    runtime.addImage("busybox");
-    const { pleg, wakes } = rig(t, false, { clock, runtime: { ...runtime, events: told.listen } });
-    await clock.advance(1_500);
-    const id = await startPod(runtime, "u1");
-    const event = { is: "changed", podUid: "u1", containerId: id } as const;
-    const asked = () => runtime.calls.filter(({ verb }) => verb.startsWith("list")).length;
-    return { clock, runtime, pleg, wakes, id, event, asked, emit: told.emit };
-  }
-
-  it("cost no look where what is known shows it: that a container was made, and that it was started", async (t) => {
-    const { clock, pleg, event, asked, emit } = await told(t);
-    await pleg.inspect("u1", never);
-    const before = asked();
-    for (const routine of ["made", "started"] as const) emit({ ...event, routine });
-    await clock.advance(1_000);
-    assert.equal(asked(), before);
-    const status = pleg.cache.get("u1");
-    assert.ok(status);
-    const onlyMade = status.containers.map((each) => ({ ...each, state: ContainerState.CONTAINER_CREATED }));
-    pleg.learn({ ...status, containers: onlyMade });
-    emit({ ...event, routine: "made" });
-    await clock.advance(1_000);
-    assert.equal(asked(), before);
-    emit({ ...event, routine: "started" });
-    await clock.advance(1_000);
-    assert.equal(asked(), before + 2);
-    assert.equal(pleg.cache.get("u1")?.containers[0]?.state, ContainerState.CONTAINER_RUNNING);
-  });
-
-  it("are looked at soon where nobody has", async (t) => {
-    const { clock, pleg, wakes, event, emit } = await told(t);
-    emit({ ...event, routine: "made" });
-    await clock.advance(200);
-    assert.equal(pleg.cache.get("u1"), undefined);
-    await clock.advance(100);
-    assert.equal(pleg.cache.get("u1")?.containers.length, 1);
-    assert.deepEqual(wakes, ["u1"]);
-  });
-
-  it("of something removed are looked at as long as it is thought to be there", async (t) => {
-    const { clock, runtime, pleg, id, event, asked, emit } = await told(t);
-    await pleg.inspect("u1", never);
-    await clock.advance(10);
-    await runtime.removeContainer(id, never);
-    emit({ ...event, routine: "removed" });
-    await clock.advance(300);
-    assert.equal(pleg.cache.get("u1")?.containers.length, 0);
-    const before = asked();
-    // Nor is there a relist for something that nobody knows.
-    for (const gone of [event, { is: "changed", sandboxId: "unknown" } as const]) emit({ ...gone, routine: "removed" });
-    await clock.advance(1_000);
-    assert.equal(asked(), before);
   });
 });
 
@@ -254,5 +229,59 @@ describe("what somebody else has seen of a pod", () => {
     assert.equal(pleg.cache.get("u1")?.containers.length, 1);
     pleg.learn({ ...older, uid: "u2" });
     assert.deepEqual([pleg.cache.get("u2")?.sandboxes, wakes], [seen.sandboxes, []]);
+  });
+});
+
+describe("a runtime that is slow to say something", () => {
+  it("of one pod holds up no other, and that pod counts as not looked at until it does", async (t) => {
+    const stuck = Promise.withResolvers<string>();
+    const { clock, runtime, wakes, pleg } = rig(t, false, {
+      terminationMessage: async ({ labels }) => (labels[podUidLabel] === "u1" ? stuck.promise : ""),
+    });
+    await clock.advance(0);
+    runtime.exitContainer(await startPod(runtime, "u1"), 1);
+    await clock.advance(4_000);
+    await startPod(runtime, "u2");
+    await clock.advance(4_000);
+    assert.ok(pleg.cache.get("u2"), "a relist waits 5 s for a pod");
+    assert.deepEqual([pleg.cache.get("u1"), pleg.isUnseen("u1"), pleg.isUnseen("u2")], [undefined, true, false]);
+    await clock.advance(300_000);
+    assert.equal(pleg.unhealthy(), undefined);
+    stuck.resolve("");
+    await clock.advance(0);
+    assert.equal(pleg.cache.get("u1")?.containers[0]?.exitCode, 1);
+    assert.equal(pleg.isUnseen("u1"), false);
+    assert.ok(wakes.includes("u1"));
+  });
+
+  it("of all of them is asked again after a while", async (t) => {
+    const { clock, runtime, pleg } = rig(t, false);
+    await clock.advance(0);
+    await startPod(runtime, "u1");
+    const release = runtime.hold("listPodSandbox");
+    const lists = () => runtime.calls.filter(({ verb }) => verb === "listPodSandbox").length;
+    const before = lists();
+    await clock.advance(15_000);
+    assert.deepEqual([lists() - before, pleg.cache.get("u1")], [1, undefined]);
+    await clock.advance(3_000);
+    assert.equal(lists() - before, 2);
+    release();
+    await clock.advance(0);
+    assert.ok(pleg.cache.get("u1"));
+  });
+
+  it("of a pod that is gone meanwhile is forgotten", async (t) => {
+    const { clock, runtime, pleg } = rig(t, false);
+    runtime.failNext("containerStatus", new Error("broken"), 5);
+    const id = await startPod(runtime, "u1");
+    await clock.advance(1_500);
+    assert.equal(pleg.isUnseen("u1"), true);
+    const [sandbox] = await runtime.listPodSandbox(undefined, never);
+    runtime.exitContainer(id, 0);
+    await runtime.removeContainer(id, never);
+    await runtime.stopPodSandbox(sandbox?.id ?? "", never);
+    await runtime.removePodSandbox(sandbox?.id ?? "", never);
+    await clock.advance(2_000);
+    assert.equal(pleg.isUnseen("u1"), false);
   });
 });

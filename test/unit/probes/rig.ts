@@ -9,6 +9,7 @@ import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import type { FakeLink } from "../../fakes/link.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+import { unmeasured } from "../../fakes/measures.ts";
 
 export const uid = "uid-1";
 const silent: Logger = { trace() {}, debug() {}, info() {}, warn() {}, error() {}, child: () => silent };
@@ -61,6 +62,7 @@ export function rig({
   const begun = still.now();
   const probes = createProbes({
     ...(link && { link }),
+    measures: unmeasured.probes,
     host: {
       fs: {
         ...fakeHost({ clock: still }).fs,

@@ -133,14 +133,19 @@ test("the cgroup driver is the runtime's to say; an older runtime leaves it to t
   const layout = createCgroupLayout({
     runtime: { runtimeConfig: () => answers.shift()?.() ?? assert.fail("asked again") },
     kubelet,
+    clock: fakeClock(),
     log,
   });
   await assert.rejects(layout(never), { code: "unavailable" });
-  assert.equal((await layout(never)).driver, "systemd");
-  assert.equal((await layout(never)).driver, "systemd");
+  const both = await Promise.all([layout(never), layout(never)]);
+  assert.deepEqual(
+    [...both, await layout(never)].map(({ driver }) => driver),
+    ["systemd", "systemd", "systemd"],
+  );
   const old = createCgroupLayout({
     runtime: { runtimeConfig: () => Promise.reject(new CodedError("unimplemented", "no")) },
     kubelet,
+    clock: fakeClock(),
     log,
   });
   assert.deepEqual(await old(never), { driver: "cgroupfs", root: "/", perQos: true });

@@ -10,6 +10,7 @@ import { StartError } from "../../../src/runtime/start-error.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 import { fakeRuntime } from "../../fakes/runtime.ts";
+import { unmeasured } from "../../fakes/measures.ts";
 
 const { signal } = new AbortController();
 
@@ -33,6 +34,7 @@ function setUp(more: Partial<ImagePullerDeps> = {}, secrets: readonly Secret[] =
     },
     clock,
     log: createLogger(9, { write: (line: string) => void lines.push(line) }),
+    measures: unmeasured.pulls,
     serialize: false,
     maxParallel: undefined,
     qps: 0,

@@ -14,6 +14,7 @@ import { eventLines } from "../../fakes/events.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import { aContainer, aPod, observe } from "../../fakes/pods.ts";
 import { fakeRuntime } from "../../fakes/runtime.ts";
+import { unmeasured } from "../../fakes/measures.ts";
 
 const never = new AbortController().signal;
 
@@ -27,6 +28,7 @@ function rig(over: Partial<PodRuntimeDeps> = {}) {
   const unlinked: string[] = [];
   const podRuntime = createPodRuntime({
     runtime,
+    measures: unmeasured.starts,
     fs: fakeHost({ clock }).fs,
     events,
     log: createLogger(0, { write: () => undefined }),

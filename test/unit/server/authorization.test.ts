@@ -123,15 +123,16 @@ test("paths that no honest client sends are 404 before anything is asked", async
 test("what is not there is 404, what is not done that way 405", async () => {
   await using server = await start();
   assert.deepEqual(await statusAndBody(server, "/nothing"), [404, "404: Page Not Found"]);
-  assert.deepEqual(await statusAndBody(server, "/metrics"), [404, "404: Page Not Found"]);
+  assert.deepEqual(await statusAndBody(server, "/metrics/cadvisor"), [404, "404: Page Not Found"]);
   assert.deepEqual(await statusAndBody(server, "/stats/summary"), [404, "404: Page Not Found"]);
   assert.deepEqual(await statusAndBody(server, "/PODS"), [404, "404: Page Not Found"]);
   assert.deepEqual(await statusAndBody(server, "/run/ns/p/c"), [405, "405: Method Not Allowed"]);
   assert.deepEqual(await statusAndBody(server, "/pods", "DELETE"), [405, "405: Method Not Allowed"]);
 });
 
-test("without debugging handlers only health and pods are served", async () => {
-  await using server = await start({ config: { enableDebuggingHandlers: false } });
+test("without debugging handlers only health, pods and metrics are served", async () => {
+  const metrics = { text: () => Promise.resolve("a 1\n"), probes: () => Promise.resolve("b 1\n") };
+  await using server = await start({ config: { enableDebuggingHandlers: false }, deps: { metrics } });
   for (const path of [
     "/run/ns/p/c",
     "/exec/ns/p/c",
@@ -144,8 +145,8 @@ test("without debugging handlers only health and pods are served", async () => {
     assert.deepEqual(await statusAndBody(server, path), [405, "Debug endpoints are disabled.\n"], path);
   }
   assert.equal((await ask(server, "/configz")).status, 404);
-  assert.equal((await ask(server, "/pods")).status, 200);
-  assert.equal((await ask(server, "/healthz")).status, 200);
+  for (const path of ["/pods", "/healthz", "/metrics", "/metrics/probes"])
+    assert.equal((await ask(server, path)).status, 200, path);
 });
 
 async function statusAndBody(

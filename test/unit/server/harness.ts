@@ -8,6 +8,7 @@ import type { Reloading } from "../../../src/lib/reloading.ts";
 import type { Pod, PodStatus } from "../../../src/objects.ts";
 import type { KubeletServerDeps, ServedRuntime, ServerConfig } from "../../../src/server/ports.ts";
 import { type KubeletServer, createKubeletServer } from "../../../src/server/server.ts";
+import { unmeasured } from "../../fakes/measures.ts";
 
 /** A value that a test changes. */
 export function settable<T>(initial: T): Reloading<T> & { set(next: T): void } {
@@ -107,6 +108,8 @@ export async function start({
     logs: { read: unused("logs") },
     syncLoop: () => undefined,
     configz: () => ({}),
+    metrics: { text: unused("metrics"), probes: unused("metrics of probes") },
+    serving: unmeasured.serving,
     clock: systemClock(),
     targetClock: systemClock(),
     log: createLogger(5, { write: (line: string) => void (logged += line) }),

@@ -8,6 +8,7 @@ import { createPodWorkers } from "../../../src/sync/pod-workers.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { aPod, aSandbox, observe } from "../../fakes/pods.ts";
 import { type FakePresence, fakePresence } from "../../fakes/presence.ts";
+import { unmeasured } from "../../fakes/measures.ts";
 
 const log = createLogger(0, { write: () => undefined });
 const named = (uid: string): Pod => aPod({}, { uid, name: uid });
@@ -33,7 +34,7 @@ function rig(t: TestContext, over: Partial<Passes> = {}, target?: FakePresence) 
     settled: () => undefined,
     ...over,
   };
-  const workers = createPodWorkers({ passes, clock, log, stop: stop.signal });
+  const workers = createPodWorkers({ passes, measures: unmeasured.workers, clock, log, stop: stop.signal });
   const housekeeping = createHousekeeping({
     pods: {
       get: (uid) => world.wanted.find(({ metadata }) => metadata.uid === uid),

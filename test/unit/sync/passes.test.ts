@@ -20,10 +20,10 @@ function rig(over: Partial<PassDeps> = {}) {
   const said = (what: string) => (subject?: Pod | string) =>
     void calls.push(`${what} ${typeof subject === "string" ? subject : (subject?.metadata.uid ?? "")}`.trim());
   const asked = (what: string) => async (subject?: Pod | string) => said(what)(subject);
-  const world = { seen: observe([], []), phase: "Running", outcome: {} as SyncOutcome };
+  const world = { seen: observe([], []), phase: "Running", outcome: {} as SyncOutcome, unseen: false };
   const deps: PassDeps = {
     cache: { get: () => world.seen, list: () => [world.seen] },
-    inspector: { inspect: async () => (calls.push("inspect"), world.seen) },
+    inspector: { inspect: async () => (calls.push("inspect"), world.seen), isUnseen: () => world.unseen },
     runtime: {
       ahead: async () => (calls.push("ahead"), {}),
       sync: async () => (calls.push("sync"), world.outcome),
@@ -142,7 +142,7 @@ test("what ended during a pass is seen to at once: its event may be spent alread
   ];
   const { passes } = rig({
     cache: { get: () => views[0], list: () => [] },
-    inspector: { inspect: async () => views[1] ?? assert.fail() },
+    inspector: { inspect: async () => views[1] ?? assert.fail(), isUnseen: () => false },
   });
   assert.equal((await passes.sync(aPod(), never)).againMs, 0);
 });
@@ -162,9 +162,24 @@ test("a pass that was cut off after it acted makes the next one look before it b
   assert.equal(calls[0], "inspect");
 });
 
+const inFiveSeconds = { graceSeconds: 5, eviction: undefined };
+
+test("a pod that the node ends has failed for that reason, whatever its containers say", async () => {
+  const statuses: PodStatus[] = [];
+  const status = { get: () => undefined, set: (_pod: Pod, now: PodStatus) => void statuses.push(now) };
+  const { passes } = rig({
+    status: { ...status, terminated: () => undefined, reconcile: () => undefined },
+    statusOf: () => ({ phase: "Succeeded", qosClass: "BestEffort" }),
+  });
+  const eviction = { reason: "Evicted", message: "too much. " };
+  await passes.terminating("uid-1", aPod(), { graceSeconds: 1, eviction }, never);
+  const failed = { phase: "Failed", qosClass: "BestEffort", ...eviction };
+  assert.deepEqual(statuses, [failed, failed]);
+});
+
 test("terminating looks, kills with the grace period, stops probing, looks again and reports the end", async () => {
   const { calls, passes } = rig();
-  await passes.terminating("uid-1", aPod(), 5, never);
+  await passes.terminating("uid-1", aPod(), inFiveSeconds, never);
   assert.deepEqual(calls, [
     "spare uid-1",
     "inspect",
@@ -178,7 +193,7 @@ test("terminating looks, kills with the grace period, stops probing, looks again
 
 test("a pod that only the runtime knows gets a second, and no status", async () => {
   const { calls, passes } = rig();
-  await passes.terminating("uid-1", undefined, undefined, never);
+  await passes.terminating("uid-1", undefined, { graceSeconds: undefined, eviction: undefined }, never);
   assert.deepEqual(calls, ["spare uid-1", "inspect", "kill undefined 1", "stop probing uid-1", "inspect"]);
 });
 
@@ -186,7 +201,7 @@ test("termination is not over while something runs", async () => {
   for (const seen of [observe([], [aStatus(c, ContainerState.CONTAINER_RUNNING)]), observe([aSandbox()], [])]) {
     const { world, passes } = rig();
     world.seen = seen;
-    await assert.rejects(passes.terminating("uid-1", aPod(), 5, never), /still run/);
+    await assert.rejects(passes.terminating("uid-1", aPod(), inFiveSeconds, never), /still run/);
   }
 });
 
@@ -209,4 +224,11 @@ test("a terminated pod's volumes, objects and ground are given back before its o
   });
   await assert.rejects(failing.passes.terminated("uid-1", aPod(), never), /busy/);
   assert.ok(!failing.calls.includes("terminated uid-1"));
+});
+
+test("of a pod that nobody could look at, it looks before it takes the runtime to have nothing", async () => {
+  const { calls, world, passes } = rig();
+  world.unseen = true;
+  await passes.sync(aPod(), never);
+  assert.deepEqual(calls.slice(0, 2), ["inspect", "status Running"]);
 });

@@ -81,7 +81,7 @@ test("CRI's own events come first where the runtime has them", async () => {
   const { events, logged } = eventsOf(rig);
   assert.deepEqual(await take(2, events(new AbortController().signal)), [
     { is: "listening" },
-    { is: "changed", sandboxId: "s", containerId: "c", podUid: "u", routine: "made" },
+    { is: "changed", sandboxId: "s", containerId: "c", podUid: "u" },
   ]);
   assert.deepEqual(logged, []);
 });
@@ -150,14 +150,6 @@ test("a CRI event of the sandbox itself has no container; a stop is marked", () 
     is: "changed",
     sandboxId: "s",
     podUid: "u",
-    routine: "made",
-  });
-  // Of a sandbox that is gone there is no status.
-  const removed = { containerId: "s", containerEventType: ContainerEventType.CONTAINER_DELETED_EVENT };
-  assert.deepEqual(criEvent(ContainerEventResponse.fromPartial(removed)), {
-    is: "changed",
-    containerId: "s",
-    routine: "removed",
   });
   const stopped = ContainerEventResponse.fromPartial({
     containerId: "c",
@@ -166,16 +158,14 @@ test("a CRI event of the sandbox itself has no container; a stop is marked", () 
   assert.deepEqual(criEvent(stopped), { is: "changed", containerId: "c", exited: true });
 });
 
-test("containerd's events of tasks and containers name the container, and what a call alone does", () => {
-  const named = (topic: string) => containerdEvent(exitEvent(topic, "c", ""));
-  assert.deepEqual(named("/tasks/start"), { is: "changed", containerId: "c", routine: "started" });
-  for (const topic of ["/tasks/oom", "/tasks/delete"])
-    assert.deepEqual(named(topic), { is: "changed", containerId: "c" });
-  const ofContainer = (topic: string) =>
-    containerdEvent(
-      Envelope.fromPartial({ topic, event: { value: Buffer.from(ContainerEvent.encode({ id: "d" }).finish()) } }),
-    );
-  assert.deepEqual(ofContainer("/containers/create"), { is: "changed", containerId: "d", routine: "made" });
-  assert.deepEqual(ofContainer("/containers/delete"), { is: "changed", containerId: "d", routine: "removed" });
+test("containerd's events of tasks and containers name the container", () => {
+  assert.deepEqual(containerdEvent(exitEvent("/tasks/start", "c", "")), { is: "changed", containerId: "c" });
+  const deleted = Envelope.fromPartial({
+    topic: "/containers/delete",
+    event: { value: Buffer.from(ContainerEvent.encode({ id: "d" }).finish()) },
+  });
+  assert.deepEqual(containerdEvent(deleted), { is: "changed", containerId: "d", removed: true });
+  const task = containerdEvent(exitEvent("/tasks/delete", "c", ""));
+  assert.deepEqual(task, { is: "changed", containerId: "c", removed: true });
   assert.equal(containerdEvent(Envelope.fromPartial({ topic: "/tasks/start" })), undefined);
 });

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type LogEntries, framedEntries, terminalEntries } from "../../../../providers/docker/log-entries.ts";
 import { createRepeatFilter } from "../../../../providers/docker/log-repeats.ts";
+import type { LogLine } from "../../../../src/seams/runtime.ts";
 import { cut, frame } from "./framing.ts";
 
 const time = (second: number) => `2026-01-01T00:00:${String(second).padStart(2, "0")}.123456789Z`;
@@ -61,26 +62,43 @@ test("what has no time is a complaint of the daemon's", () => {
   assert.throws(() => read(terminalEntries(), Buffer.from("Error grabbing logs: no\n"), 100), { code: "unknown" });
 });
 
+const line = (second: number, text = `line ${second}\n`): LogLine => ({
+  time: time(second),
+  stream: "stdout",
+  text: Buffer.from(text),
+  partial: !text.endsWith("\n"),
+});
+
 test("lines that a daemon gives again are left out, whatever comes between", () => {
   const isNew = createRepeatFilter();
-  const shown = (...seconds: number[]) => seconds.filter((second) => isNew({ time: time(second), stream: "stdout" }));
+  const shown = (...seconds: number[]) => seconds.filter((second) => isNew(line(second)));
   assert.deepEqual(shown(1, 2, 3, 4, 5), [1, 2, 3, 4, 5]);
-  assert.ok(isNew({ time: time(2), stream: "stderr" }));
+  assert.ok(isNew({ ...line(2), stream: "stderr" }));
   assert.deepEqual(shown(3, 4, 5, 6, 7), [6, 7]);
   assert.deepEqual(shown(6, 7, 8), [8]);
+  // From the latest line on.
+  assert.deepEqual(shown(8, 9, 9, 10), [9, 10]);
+});
+
+test("another line of the same time is no repetition", () => {
+  const isNew = createRepeatFilter();
+  const shown = (...texts: string[]) => texts.filter((text) => isNew(line(1, text)));
+  assert.deepEqual(shown("a\n", "b\n", "a\n", "b\n", "c\n"), ["a\n", "b\n", "c\n"]);
 });
 
 test("parts of a long line share their time: all come, and once", () => {
   const isNew = createRepeatFilter();
-  const count = (...seconds: number[]) =>
-    seconds.map((second) => isNew({ time: time(second), stream: "stdout" }) && second).filter(Number);
+  const count = (...seconds: number[]) => seconds.map((second) => isNew(line(second, "part")) && second).filter(Number);
   assert.deepEqual(count(1, 2, 2, 2, 3, 4, 4), [1, 2, 2, 2, 3, 4, 4]);
   // Repeated from the second on; two more parts of the fourth have come meanwhile.
   assert.deepEqual(count(2, 2, 2, 3, 4, 4, 4, 4, 5), [4, 4, 5]);
+  const long = (...texts: string[]) => texts.filter((text) => isNew(line(6, text)));
+  assert.deepEqual(long("x", "x", "end\n"), ["x", "x", "end\n"]);
+  assert.deepEqual(long("x", "x", "end\n"), []);
 });
 
 test("a clock that was set back costs no line", () => {
   const isNew = createRepeatFilter();
-  const shown = [10, 11, 5, 6, 7, 12].filter((second) => isNew({ time: time(second), stream: "stdout" }));
+  const shown = [10, 11, 5, 6, 7, 12].filter((second) => isNew(line(second)));
   assert.deepEqual(shown, [10, 11, 5, 6, 7, 12]);
 });

@@ -1,0 +1,98 @@
+import type { Pod, PodStatus } from "./objects.ts";
+import type { ProbeKind } from "./pipeline.ts";
+
+// What stages tell of their work, for /metrics. Telling costs a counter's increment: nobody is waited for, nothing is answered,
+// and no stage knows what becomes of it. Durations are in milliseconds.
+
+/** Calls to the runtime, by CRI's names: `run_podsandbox`, `list_containers`. */
+export interface RuntimeMeasures {
+  called(operation: string, ms: number, failed: boolean): void;
+  /** @param handler of the RuntimeClass; empty for the runtime's default. */
+  sandboxRun(handler: string, ms: number, failed: boolean): void;
+}
+
+/** Requests to the API server. */
+export interface RequestMeasures {
+  /** @param code HTTP status, or `<error>` when there was no answer. */
+  answered(code: string, method: string, host: string, ms: number): void;
+}
+
+export interface PlegMeasures {
+  /** @param sinceLastMs from the beginning of the last list that was answered; undefined before. */
+  relistBegan(sinceLastMs: number | undefined): void;
+  relisted(ms: number): void;
+  looked(ms: number): void;
+}
+
+/** What a worker's pass was for. */
+export type PassKind = "create" | "update" | "sync" | "kill" | "terminated";
+
+export interface WorkerMeasures {
+  /** Before the first pass of a pod. */
+  began(pod: Pod): void;
+  passed(kind: PassKind, ms: number): void;
+}
+
+/** Which sort of container, as metrics have it. */
+export type ContainerSort = "container" | "init_container" | "ephemeral_container";
+
+export interface StartMeasures {
+  /** A pod's sandbox is to be made. */
+  podStarting(): void;
+  podFailed(): void;
+  containerStarting(sort: ContainerSort): void;
+  /** @param reason as the container's Waiting state has it. */
+  containerFailed(sort: ContainerSort, reason: string): void;
+}
+
+export interface PullMeasures {
+  /** @returns what is called when the pull has worked. @param bytes of the image. */
+  pulling(uid: string): (ms: number, bytes: bigint) => void;
+  /** @param present undefined where nobody looked. */
+  ensured(policy: string, present: boolean | undefined, pulled: boolean): void;
+}
+
+export interface StatusMeasures {
+  /** The node holds a new status of the pod. */
+  changed(pod: Pod, before: PodStatus | undefined, after: PodStatus): void;
+  /** The API server took it. @param ms since it was not what the API server showed. */
+  written(pod: Pod, ms: number): void;
+}
+
+export interface VolumeMeasures {
+  /** @param plugin as the kubelet names it, such as `kubernetes.io/empty-dir`. */
+  setUp(plugin: string, ms: number, failed: boolean): void;
+}
+
+export interface ProbeMeasures {
+  probed(pod: Pod, container: string, kind: ProbeKind, result: "Success" | "Failure", ms: number): void;
+  /** Nobody probes the pod any more. */
+  forget(pod: Pod): void;
+}
+
+/** Requests to the kubelet API. */
+export interface ServingMeasures {
+  /** @param area the first part of the path. @returns what is called when the request has ended. */
+  began(method: string, area: string): (ms: number) => void;
+}
+
+export interface Measures {
+  readonly runtime: RuntimeMeasures;
+  readonly requests: RequestMeasures;
+  readonly pleg: PlegMeasures;
+  readonly workers: WorkerMeasures;
+  readonly starts: StartMeasures;
+  readonly pulls: PullMeasures;
+  readonly statuses: StatusMeasures;
+  readonly volumes: VolumeMeasures;
+  readonly probes: ProbeMeasures;
+  readonly serving: ServingMeasures;
+  /** A source has told of pods for the first time. */
+  seen(pods: readonly Pod[]): void;
+  /** A pod is gone for good. */
+  forget(uid: string): void;
+  /** A pod was not admitted. */
+  rejected(reason: string): void;
+  /** A pod that nobody wants was found in the runtime. */
+  orphanFound(): void;
+}

@@ -1,0 +1,84 @@
+import type { Clock } from "../lib/clock.ts";
+import type { Measures } from "../measures.ts";
+import { createPodStartup } from "./pod-startup.ts";
+import { startMetrics, statusMetrics, workerMetrics } from "./pods.ts";
+import { probeMetrics } from "./probes.ts";
+import { processMetrics, processStart } from "./process.ts";
+import { type Metrics, createMetrics } from "./registry.ts";
+import { requestMetrics, servingMetrics } from "./traffic.ts";
+import { type NodeView, viewMetrics } from "./view.ts";
+import { plegMetrics, pullMetrics, runtimeMetrics, volumeMetrics } from "./work.ts";
+
+/** Everything that is measured of one node. */
+export interface NodeMetrics {
+  /** For those who have something to tell. */
+  readonly measures: Measures;
+  /** From now on gauges show this. */
+  show(view: NodeView): void;
+  /** What /metrics and /metrics/probes say, in Prometheus' exposition format. */
+  text(): Promise<string>;
+  probes(): Promise<string>;
+}
+
+export interface NodeMetricsDeps {
+  readonly nodeName: string;
+  /** `v1.36.3`: the Kubernetes whose kubelet this is. */
+  readonly kubeletVersion: string;
+  readonly graftletVersion: string;
+  readonly clock: Clock;
+}
+
+/** The metrics of one node, by the kubelet's names where a kubelet has them.
+ *  @see https://kubernetes.io/docs/reference/instrumentation/metrics/ */
+export function createNodeMetrics(deps: NodeMetricsDeps): NodeMetrics {
+  const { clock } = deps;
+  const metrics = createMetrics();
+  const ofProbes = createMetrics();
+  const startup = createPodStartup(clock);
+  let view: NodeView | undefined;
+  nameMetrics(metrics, deps);
+  viewMetrics(metrics, () => view, clock);
+  const measures: Measures = {
+    ...workerMetrics(metrics, startup),
+    starts: startMetrics(metrics),
+    statuses: statusMetrics(metrics, startup),
+    runtime: runtimeMetrics(metrics),
+    pleg: plegMetrics(metrics, clock),
+    pulls: pullMetrics(metrics, startup),
+    volumes: volumeMetrics(metrics),
+    requests: requestMetrics(metrics),
+    serving: servingMetrics(metrics),
+    probes: probeMetrics(ofProbes),
+  };
+  processMetrics(metrics, clock);
+  processStart(ofProbes, clock);
+  return {
+    measures,
+    show: (now) => void (view = now),
+    text: metrics.text,
+    probes: ofProbes.text,
+  };
+}
+
+/** Who this is. */
+function nameMetrics(metrics: Metrics, { nodeName, kubeletVersion, graftletVersion }: NodeMetricsDeps): void {
+  metrics.gauge("kubelet_node_name", "The node's name, as a label; always 1.", {
+    labels: ["node"],
+    values: () => [[{ node: nodeName }, 1]],
+  });
+  const [, major = "", minor = ""] = /^v(\d+)\.(\d+)/.exec(kubeletVersion) ?? [];
+  metrics.gauge("kubernetes_build_info", "The Kubernetes whose kubelet this node has, as labels; always 1.", {
+    labels: ["major", "minor", "git_version", "platform"],
+    values: () => [
+      [{ major, minor, git_version: kubeletVersion, platform: `${process.platform}/${goArchitecture()}` }, 1],
+    ],
+  });
+  metrics.gauge("graftlet_build_info", "The graftlet that serves this node, as labels; always 1.", {
+    labels: ["version", "node_version"],
+    values: () => [[{ version: graftletVersion, node_version: process.version }, 1]],
+  });
+}
+
+function goArchitecture(): string {
+  return process.arch === "x64" ? "amd64" : process.arch;
+}

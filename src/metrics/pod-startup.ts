@@ -1,0 +1,92 @@
+import type { Clock } from "../lib/clock.ts";
+import type { Pod, PodStatus } from "../objects.ts";
+
+/** How long a pod took to start, from its creation, milliseconds. */
+export interface PodStart {
+  readonly totalMs: number;
+  /** Without pulling its images and running its init containers; undefined for a pod with volumes that keep their content. */
+  readonly ownMs: number | undefined;
+}
+
+/** Follows pods from the first news of them until the API server shows all their containers as started. */
+export interface PodStartup {
+  /** A source has told of it for the first time. */
+  seen(pod: Pod): void;
+  /** Milliseconds since it was seen first; undefined when that is not known. */
+  sinceSeen(uid: string): number | undefined;
+  /** @returns what is called when the pull has worked. */
+  pulling(uid: string): () => void;
+  /** The API server shows this of it. @returns how long its start took, once. */
+  shown(pod: Pod): PodStart | undefined;
+  forget(uid: string): void;
+}
+
+interface Start {
+  /** Clock.monotonic(). */
+  readonly seenAt: number;
+  /** Pulls that have worked: when they began and ended, by Clock.monotonic(). */
+  readonly pulls: (readonly [number, number])[];
+  told: boolean;
+}
+
+/** @see https://github.com/kubernetes/community/blob/master/sig-scalability/slos/pod_startup_latency.md */
+export function createPodStartup(clock: Clock): PodStartup {
+  const starts = new Map<string, Start>();
+  return {
+    seen({ metadata: { uid }, status }) {
+      // One that this node has begun before is none whose start can be told.
+      if (status?.startTime === undefined && !starts.has(uid))
+        starts.set(uid, { seenAt: clock.monotonic(), pulls: [], told: false });
+    },
+    sinceSeen(uid) {
+      const start = starts.get(uid);
+      return start && clock.monotonic() - start.seenAt;
+    },
+    pulling(uid) {
+      const since = clock.monotonic();
+      return () => void starts.get(uid)?.pulls.push([since, clock.monotonic()]);
+    },
+    shown(pod) {
+      const start = starts.get(pod.metadata.uid);
+      if (!start || start.told || !hasStarted(pod)) return undefined;
+      start.told = true;
+      const totalMs = clock.now() - Date.parse(pod.metadata.creationTimestamp ?? "");
+      if (Number.isNaN(totalMs)) return undefined;
+      const ownMs = isStateful(pod) ? undefined : totalMs - lengthOf(start.pulls) - initMs(pod.status);
+      return { totalMs, ownMs };
+    },
+    forget: (uid) => void starts.delete(uid),
+  };
+}
+
+function hasStarted({ spec, status }: Pod): boolean {
+  const statuses = status?.containerStatuses ?? [];
+  return statuses.length >= spec.containers.length && statuses.every(({ state }) => state?.running !== undefined);
+}
+
+function isStateful({ spec }: Pod): boolean {
+  return (spec.volumes ?? []).some(
+    ({ configMap, downwardAPI, emptyDir, projected, secret }) =>
+      !(configMap ?? downwardAPI ?? emptyDir ?? projected ?? secret),
+  );
+}
+
+/** How much of time the spans cover together. */
+function lengthOf(spans: readonly (readonly [number, number])[]): number {
+  let length = 0;
+  let covered = Number.NEGATIVE_INFINITY;
+  for (const [from, to] of [...spans].sort(([a], [b]) => a - b)) {
+    length += Math.max(0, to - Math.max(from, covered));
+    covered = Math.max(covered, to);
+  }
+  return length;
+}
+
+/** How long init containers ran that have ended. */
+function initMs(status: PodStatus | undefined): number {
+  return (status?.initContainerStatuses ?? []).reduce((sum, { state }) => {
+    const { startedAt, finishedAt } = state?.terminated ?? {};
+    const ms = Date.parse(finishedAt ?? "") - Date.parse(startedAt ?? "");
+    return sum + (ms > 0 ? ms : 0);
+  }, 0);
+}

@@ -1,0 +1,169 @@
+import type { ContainerStatus, PodStatus } from "../objects.ts";
+import type { ContainerSort, Measures } from "../measures.ts";
+import type { PodStartup } from "./pod-startup.ts";
+import { type Metrics, defaultBuckets } from "./registry.ts";
+
+const startBuckets = [
+  0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600,
+];
+
+/** From the first news of pods to their workers' passes, and what was refused or found without anybody wanting it. */
+export function workerMetrics(
+  metrics: Metrics,
+  startup: PodStartup,
+): Pick<Measures, "workers" | "seen" | "forget" | "rejected" | "orphanFound"> {
+  const passes = metrics.histogram("kubelet_pod_worker_duration_seconds", "How long one pass over a pod took.", {
+    buckets: defaultBuckets,
+    labels: ["operation_type"],
+  });
+  const beginnings = metrics.histogram(
+    "kubelet_pod_worker_start_duration_seconds",
+    "From the first news of a pod to the begin of its first pass.",
+    { buckets: defaultBuckets },
+  );
+  const sizes = metrics.histogram("kubelet_containers_per_pod_count", "How many containers pods have.", {
+    buckets: [1, 2, 4, 8, 16],
+  });
+  const rejections = metrics.counter("kubelet_admission_rejections_total", "Pods that were not admitted.", ["reason"]);
+  const orphans = metrics.counter(
+    "kubelet_orphaned_runtime_pods_total",
+    "Pods found in the container runtime that nobody wanted and no worker knew.",
+  );
+  const restarts = metrics.counter(
+    "kubelet_restarted_pods_total",
+    "Pods that were deleted and came back with the same UID. The API server gives each pod a new one.",
+    ["static"],
+  );
+  restarts.add({ static: "" }, 0);
+  restarts.add({ static: "true" }, 0);
+  return {
+    workers: {
+      began({ metadata, spec }) {
+        const ms = startup.sinceSeen(metadata.uid);
+        if (ms !== undefined) beginnings.addMs({}, ms);
+        sizes.add({}, spec.containers.length);
+      },
+      passed: (kind, ms) => passes.addMs({ operation_type: kind }, ms),
+    },
+    seen(pods) {
+      for (const pod of pods) startup.seen(pod);
+    },
+    forget: startup.forget,
+    rejected: (reason) => rejections.add({ reason: rejectionLabel(reason) }),
+    orphanFound: () => orphans.add({}),
+  };
+}
+
+/** Reasons that are known to be few; extended resources and taints bring names of their own. */
+const knownReasons = new Set([
+  "AppArmor",
+  "PodOSSelectorNodeLabelDoesNotMatch",
+  "PodOSNotSupported",
+  "InvalidNodeInfo",
+  "InitContainerRestartPolicyForbidden",
+  "SupplementalGroupsPolicyNotSupported",
+  "UnexpectedAdmissionError",
+  "UnknownReason",
+  "UnexpectedPredicateFailureType",
+  "OutOfcpu",
+  "OutOfmemory",
+  "OutOfephemeral-storage",
+  "OutOfpods",
+  "PodLevelResourcesNotSupported",
+  "PodFeatureUnsupported",
+  "Evicted",
+  "SysctlForbidden",
+  "TopologyAffinityError",
+  "NodeShutdown",
+  "VolumeAttachmentLimitExceeded",
+]);
+
+function rejectionLabel(reason: string): string {
+  if (knownReasons.has(reason)) return reason;
+  return reason.startsWith("OutOf") ? "OutOfExtendedResources" : "Other";
+}
+
+/** Sandboxes and containers as they are started. */
+export function startMetrics(metrics: Metrics): Measures["starts"] {
+  const pods = metrics.counter("kubelet_started_pods_total", "Pods for which a sandbox was to be made.");
+  const podErrors = metrics.counter("kubelet_started_pods_errors_total", "Pods whose sandbox could not be made.");
+  const containers = metrics.counter("kubelet_started_containers_total", "Containers that were to be started.", [
+    "container_type",
+  ]);
+  const errors = metrics.counter(
+    "kubelet_started_containers_errors_total",
+    "Containers that could not be started, by the reason that their state shows.",
+    ["container_type", "code"],
+  );
+  return {
+    podStarting: () => pods.add({}),
+    podFailed: () => podErrors.add({}),
+    containerStarting: (sort) => containers.add({ container_type: sort }),
+    containerFailed: (sort, reason) => errors.add({ container_type: sort, code: reason }),
+  };
+}
+
+/** What pods' statuses tell: containers that ended, and how long starts took in the API server's eyes. */
+export function statusMetrics(metrics: Metrics, startup: PodStartup): Measures["statuses"] {
+  const ended = metrics.counter("kubelet_terminated_containers_total", "Containers that ended.", [
+    "container_type",
+    "exit_code",
+    "reason",
+  ]);
+  const delays = metrics.histogram(
+    "kubelet_pod_status_sync_duration_seconds",
+    "From a change of a pod's status to the API server having it.",
+    { buckets: [0.01, 0.05, 0.1, 0.5, 1, 5, 10, 20, 30, 45, 60] },
+  );
+  const running = metrics.histogram(
+    "kubelet_pod_start_duration_seconds",
+    "From the first news of a pod to its phase Running.",
+    { buckets: startBuckets },
+  );
+  const own = metrics.histogram(
+    "kubelet_pod_start_sli_duration_seconds",
+    "From a pod's creation to all its containers started in the API server's eyes, without image pulls and init containers.",
+    { buckets: startBuckets },
+  );
+  const total = metrics.histogram(
+    "kubelet_pod_start_total_duration_seconds",
+    "From a pod's creation to all its containers started in the API server's eyes.",
+    { buckets: startBuckets },
+  );
+  return {
+    changed(pod, before, after) {
+      for (const [sort, { state }] of newlyEnded(before, after)) {
+        const { exitCode = 0, reason = "" } = state?.terminated ?? {};
+        ended.add({ container_type: sort, exit_code: String(exitCode), reason });
+      }
+      const ms = startup.sinceSeen(pod.metadata.uid);
+      if (ms !== undefined && after.phase === "Running" && (before?.phase ?? "Pending") === "Pending")
+        running.addMs({}, ms);
+    },
+    written(pod, ms) {
+      delays.addMs({}, ms);
+      const start = startup.shown(pod);
+      if (!start) return;
+      total.addMs({}, start.totalMs);
+      if (start.ownMs !== undefined) own.addMs({}, start.ownMs);
+    },
+  };
+}
+
+const lists = [
+  ["container", "containerStatuses"],
+  ["init_container", "initContainerStatuses"],
+  ["ephemeral_container", "ephemeralContainerStatuses"],
+] as const satisfies readonly (readonly [ContainerSort, keyof PodStatus])[];
+
+function newlyEnded(
+  before: PodStatus | undefined,
+  after: PodStatus,
+): readonly (readonly [ContainerSort, ContainerStatus])[] {
+  return lists.flatMap(([sort, list]) => {
+    const old = new Map((before?.[list] ?? []).map((status) => [status.name, status]));
+    return (after[list] ?? [])
+      .filter(({ name, state }) => state?.terminated && !old.get(name)?.state?.terminated)
+      .map((status) => [sort, status] as const);
+  });
+}

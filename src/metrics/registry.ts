@@ -1,0 +1,100 @@
+import type { Metric } from "prom-client";
+import Counter from "prom-client/lib/counter.js";
+import Gauge from "prom-client/lib/gauge.js";
+import Histogram from "prom-client/lib/histogram.js";
+import Registry from "prom-client/lib/registry.js";
+
+/** Metrics of one node, made one by one, in the order in which they are shown. */
+export interface Metrics {
+  counter<L extends string>(name: string, help: string, labels?: readonly L[]): Count<L>;
+  histogram<L extends string>(name: string, help: string, so: Buckets<L>): Observe<L>;
+  /** A value that is looked up when somebody asks. */
+  gauge<L extends string>(name: string, help: string, so: Shown<L>): void;
+  /** The same for what only grows. */
+  total(name: string, help: string, value: () => number): void;
+  /** The exposition format of Prometheus. */
+  text(): Promise<string>;
+}
+
+type Labels<L extends string> = Readonly<Record<L, string>>;
+
+export interface Count<L extends string> {
+  /** @param by 1 unless given; 0 shows the series before anything is counted. */
+  add(labels: Labels<L>, by?: number): void;
+  remove(labels: Labels<L>): void;
+}
+
+export interface Observe<L extends string> {
+  add(labels: Labels<L>, value: number): void;
+  /** A duration, in seconds as Prometheus wants it. */
+  addMs(labels: Labels<L>, ms: number): void;
+  remove(labels: Labels<L>): void;
+}
+
+export interface Buckets<L extends string> {
+  readonly buckets: readonly number[];
+  readonly labels?: readonly L[];
+}
+
+export interface Shown<L extends string> {
+  readonly labels?: readonly L[];
+  /** The series that there are now, each with its value. */
+  readonly values: () => Iterable<readonly [Labels<L>, number]> | Promise<Iterable<readonly [Labels<L>, number]>>;
+}
+
+/** Prometheus' own, seconds: for what has none hand-picked. */
+export const defaultBuckets = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
+
+/** @see https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format */
+export function createMetrics(): Metrics {
+  const registry = new Registry();
+  const common = (name: string, help: string, labels: readonly string[] = []) => ({
+    name,
+    help,
+    labelNames: [...labels],
+    registers: [],
+  });
+  const registered = <M extends Metric>(metric: M): M => {
+    registry.registerMetric(metric);
+    return metric;
+  };
+  return {
+    counter(name, help, labels) {
+      const counter = registered(new Counter(common(name, help, labels)));
+      return { add: (given, by) => counter.inc(given, by ?? 1), remove: (given) => counter.remove(given) };
+    },
+    histogram(name, help, { labels, buckets }) {
+      const histogram = registered(new Histogram({ ...common(name, help, labels), buckets: [...buckets] }));
+      if (!labels?.length) histogram.zero({});
+      return {
+        add: (given, value) => histogram.observe(given, value),
+        addMs: (given, ms) => histogram.observe(given, ms / 1000),
+        remove: (given) => histogram.remove(given),
+      };
+    },
+    gauge(name, help, { labels, values }) {
+      registered(
+        new Gauge({
+          ...common(name, help, labels),
+          async collect() {
+            const now = await values();
+            this.reset();
+            for (const [given, value] of now) this.set(given, value);
+          },
+        }),
+      );
+    },
+    total(name, help, value) {
+      registered(
+        new Counter({
+          ...common(name, help),
+          collect() {
+            this.reset();
+            this.inc(value());
+          },
+        }),
+      );
+    },
+    text: () => registry.metrics(),
+  };
+}

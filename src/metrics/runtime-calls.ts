@@ -1,0 +1,77 @@
+import type { Clock } from "../lib/clock.ts";
+import type { RuntimeMeasures } from "../measures.ts";
+import type { Runtime } from "../seams/runtime.ts";
+
+/** Calls that are counted, by the names that kubelets count them under. */
+const operations = {
+  version: "version",
+  status: "status",
+  runtimeConfig: "runtime_config",
+  updateRuntimeConfig: "update_runtime_config",
+  runPodSandbox: "run_podsandbox",
+  stopPodSandbox: "stop_podsandbox",
+  removePodSandbox: "remove_podsandbox",
+  podSandboxStatus: "podsandbox_status",
+  listPodSandbox: "list_podsandbox",
+  createContainer: "create_container",
+  startContainer: "start_container",
+  stopContainer: "stop_container",
+  removeContainer: "remove_container",
+  listContainers: "list_containers",
+  containerStatus: "container_status",
+  updateContainerResources: "update_container",
+  reopenContainerLog: "reopen_container_log",
+  execSync: "exec_sync",
+  exec: "exec",
+  attach: "attach",
+  portForward: "port_forward",
+  listImages: "list_images",
+  imageStatus: "image_status",
+  pullImage: "pull_image",
+  removeImage: "remove_image",
+  imageFsInfo: "image_fs_info",
+  containerStats: "container_stats",
+  listContainerStats: "list_container_stats",
+  podSandboxStats: "podsandbox_stats",
+  listPodSandboxStats: "list_podsandbox_stats",
+} as const satisfies Partial<Record<keyof Runtime, string>>;
+
+type Counted = keyof typeof operations;
+
+/** The same runtime, each call of which is counted and timed. What it lacks stays lacking. */
+export function measuredRuntime(runtime: Runtime, measures: RuntimeMeasures, clock: Clock): Runtime {
+  const counted = Object.keys(operations).flatMap((name) => {
+    const verb = name as Counted;
+    const call = runtime[verb] as Call | undefined;
+    return call ? [[verb, measured(call.bind(runtime), operations[verb], measures, clock)] as const] : [];
+  });
+  const calls = Object.fromEntries(counted) as Partial<Runtime>;
+  const runPodSandbox: Runtime["runPodSandbox"] = async (request, signal) => {
+    const since = clock.monotonic();
+    let failed = true;
+    try {
+      const answer = await (calls.runPodSandbox ?? runtime.runPodSandbox)(request, signal);
+      failed = false;
+      return answer;
+    } finally {
+      measures.sandboxRun(request.runtimeHandler, clock.monotonic() - since, failed);
+    }
+  };
+  return { ...runtime, ...calls, runPodSandbox };
+}
+
+type Call = (...given: never[]) => Promise<unknown>;
+
+function measured(call: Call, operation: string, measures: RuntimeMeasures, clock: Clock): Call {
+  return async (...given) => {
+    const since = clock.monotonic();
+    try {
+      const answer = await call(...given);
+      measures.called(operation, clock.monotonic() - since, false);
+      return answer;
+    } catch (error) {
+      measures.called(operation, clock.monotonic() - since, true);
+      throw error;
+    }
+  };
+}

@@ -1,0 +1,83 @@
+import type { Measures } from "../measures.ts";
+import { type Metrics, defaultBuckets } from "./registry.ts";
+
+/** What the node asks the API server. */
+export function requestMetrics(metrics: Metrics): Measures["requests"] {
+  const answers = metrics.counter(
+    "rest_client_requests_total",
+    "Requests to the API server, by how it answered; <error> where it did not.",
+    ["code", "method", "host"],
+  );
+  const durations = metrics.histogram(
+    "rest_client_request_duration_seconds",
+    "How long the API server took to answer; a watch has been answered when it begins.",
+    { labels: ["verb", "host"], buckets: [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60] },
+  );
+  return {
+    answered(code, method, host, ms) {
+      answers.add({ code, method, host });
+      durations.addMs({ verb: method, host }, ms);
+    },
+  };
+}
+
+const methods = new Set(["OPTIONS", "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "CONNECT"]);
+const areas = new Set([
+  "attach",
+  "checkpoint",
+  "configz",
+  "containerLogs",
+  "debug",
+  "exec",
+  "flagz",
+  "healthz",
+  "logs",
+  "metrics",
+  "metrics/cadvisor",
+  "metrics/probes",
+  "metrics/resource",
+  "pods",
+  "portForward",
+  "run",
+  "runningpods",
+  "stats",
+  "statusz",
+]);
+/** As kubelets count them: of port-forwards they do not know it. */
+const longRunning = new Set(["attach", "debug", "exec"]);
+
+/** What the kubelet API is asked. */
+export function servingMetrics(metrics: Metrics): Measures["serving"] {
+  const labels = ["method", "path", "server_type", "long_running"] as const;
+  const requests = metrics.counter("kubelet_http_requests_total", "Requests to the kubelet API.", labels);
+  const durations = metrics.histogram(
+    "kubelet_http_requests_duration_seconds",
+    "How long requests to the kubelet API took, streams to their end.",
+    { labels, buckets: defaultBuckets },
+  );
+  const open = new Map<string, { readonly labels: Readonly<Record<(typeof labels)[number], string>>; count: number }>();
+  metrics.gauge("kubelet_http_inflight_requests", "Requests to the kubelet API that have not ended yet.", {
+    labels,
+    values: () => [...open.values()].map((each) => [each.labels, each.count]),
+  });
+  return {
+    began(method, area) {
+      const path = areas.has(area) ? area : "other";
+      const given = {
+        method: methods.has(method) ? method : "other",
+        path,
+        server_type: "readwrite",
+        long_running: String(longRunning.has(path)),
+      };
+      requests.add(given);
+      const key = `${given.method} ${path}`;
+      const inFlight = open.get(key) ?? { labels: given, count: 0 };
+      open.set(key, inFlight);
+      inFlight.count += 1;
+      return (ms) => {
+        inFlight.count -= 1;
+        durations.addMs(given, ms);
+      };
+    },
+  };
+}

@@ -1,0 +1,167 @@
+import { X509Certificate } from "node:crypto";
+import { ContainerState, PodSandboxState } from "../gen/cri.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { Pod } from "../objects.ts";
+import type { MountedVolume, PodCache, PodStore } from "../pipeline.ts";
+import { isMirrorPod } from "../pod/containers.ts";
+import { volumePlugin } from "../pod/volume-plugin.ts";
+import type { Metrics } from "./registry.ts";
+
+/** The node as it is at the moment of asking. */
+export interface NodeView {
+  /** What the sources want. */
+  readonly pods: PodStore;
+  /** What the runtime has. */
+  readonly cache: PodCache;
+  /** The pods that are worked on; `pod` is undefined for one that only the runtime knows. */
+  workers(): readonly WorkedOn[];
+  /** A pod's volumes that are ready, by name. */
+  mounted(uid: string): ReadonlyMap<string, MountedVolume>;
+  readonly cgroupVersion: number;
+  /** Certificates in PEM by which the kubelet API is known, and by which the API server knows this node. */
+  servingCertificate(): string | undefined;
+  clientCertificate(): string | undefined;
+}
+
+export interface WorkedOn {
+  readonly uid: string;
+  readonly phase: "syncing" | "terminating" | "terminated" | "finished";
+  readonly pod: Pod | undefined;
+}
+
+/** Gauges that are read off the node when somebody asks. @param view undefined until the node runs. */
+export function viewMetrics(metrics: Metrics, view: () => NodeView | undefined, clock: Clock): void {
+  metrics.gauge("kubelet_running_pods", "Pods with a sandbox that is ready.", {
+    values: () => {
+      const all = view()?.cache.list() ?? [];
+      return [[{}, all.filter(({ sandboxes }) => sandboxes.some(isReady)).length]];
+    },
+  });
+  metrics.gauge("kubelet_running_containers", "Containers that the runtime has, by their states.", {
+    labels: ["container_state"],
+    values: () => counted(containerStates(view()), (state) => ({ container_state: state }), ["running"]),
+  });
+  podGauges(metrics, view);
+  metrics.gauge(
+    "volume_manager_total_volumes",
+    "Volumes that pods want, and volumes that are ready, by their plugins.",
+    {
+      labels: ["plugin_name", "state"],
+      values: () => volumeCounts(view()),
+    },
+  );
+  metrics.gauge("kubelet_cgroup_version", "Version of the target's cgroups.", {
+    values: () => present(view()?.cgroupVersion),
+  });
+  metrics.gauge(
+    "kubelet_certificate_manager_server_ttl_seconds",
+    "How long the kubelet API's certificate is still valid.",
+    {
+      values: () => [[{}, secondsLeft(view()?.servingCertificate(), clock)]],
+    },
+  );
+  metrics.gauge(
+    "kubelet_certificate_manager_client_ttl_seconds",
+    "How long the node's certificate for the API server is still valid; +Inf where it has none.",
+    { values: () => [[{}, secondsLeft(view()?.clientCertificate(), clock)]] },
+  );
+}
+
+/** Pods as they are wanted, and as far as their workers have come. Static pods are not served: their series are 0. */
+function podGauges(metrics: Metrics, view: () => NodeView | undefined): void {
+  const wanted = () => (view()?.pods.list() ?? []).filter((pod) => !isMirrorPod(pod));
+  const byStatic = (count: number) => [[{ static: "" }, count] as const, [{ static: "true" }, 0] as const];
+  metrics.gauge("kubelet_desired_pods", "Pods that this node should run.", {
+    labels: ["static"],
+    values: () => byStatic(wanted().length),
+  });
+  metrics.gauge("kubelet_active_pods", "Pods that hold resources of this node.", {
+    labels: ["static"],
+    values: () => {
+      const active = new Set((view()?.workers() ?? []).filter(isActive).map(({ uid }) => uid));
+      return byStatic(wanted().filter(({ metadata }) => active.has(metadata.uid)).length);
+    },
+  });
+  metrics.gauge("kubelet_mirror_pods", "Mirror pods, which this node does not make.", {
+    values: () => present((view()?.pods.list() ?? []).filter(isMirrorPod).length),
+  });
+  metrics.gauge("kubelet_working_pods", "Pods that are worked on, by how far they have come and who wants them.", {
+    labels: ["lifecycle", "config", "static"],
+    values: () => workingPods(view()),
+  });
+}
+
+const isReady = ({ state }: { readonly state: PodSandboxState }) => state === PodSandboxState.SANDBOX_READY;
+const isActive = ({ phase }: WorkedOn) => phase === "syncing" || phase === "terminating";
+
+const stateNames: Readonly<Record<ContainerState, string>> = {
+  [ContainerState.CONTAINER_CREATED]: "created",
+  [ContainerState.CONTAINER_RUNNING]: "running",
+  [ContainerState.CONTAINER_EXITED]: "exited",
+  [ContainerState.CONTAINER_UNKNOWN]: "unknown",
+  [ContainerState.UNRECOGNIZED]: "unknown",
+};
+
+function containerStates(view: NodeView | undefined): readonly string[] {
+  return (view?.cache.list() ?? []).flatMap(({ containers }) => containers.map(({ state }) => stateNames[state]));
+}
+
+const lifecycles = { syncing: "sync", terminating: "terminating", terminated: "terminated", finished: "terminated" };
+const configs = [
+  ["desired", ""],
+  ["desired", "true"],
+  ["orphan", ""],
+  ["orphan", "true"],
+  ["runtime_only", "unknown"],
+] as const;
+
+function workingPods(view: NodeView | undefined) {
+  const keyOf = (lifecycle: string, config: string, isStatic: string) => `${lifecycle} ${config} ${isStatic}`;
+  const counts = new Map<string, number>();
+  for (const { uid, phase, pod } of view?.workers() ?? []) {
+    const config = pod === undefined ? "runtime_only" : view?.pods.get(uid) ? "desired" : "orphan";
+    const key = keyOf(lifecycles[phase], config, pod === undefined ? "unknown" : "");
+    counts.set(key, (counts.get(key) ?? 0) + 1);
+  }
+  return [...new Set(Object.values(lifecycles))].flatMap((lifecycle) =>
+    configs.map(
+      ([config, isStatic]) =>
+        [{ lifecycle, config, static: isStatic }, counts.get(keyOf(lifecycle, config, isStatic)) ?? 0] as const,
+    ),
+  );
+}
+
+/** Of pods that are worked on: what they want and what is ready, by plugin. */
+function volumeCounts(view: NodeView | undefined) {
+  const states = { desired_state_of_world: [] as string[], actual_state_of_world: [] as string[] };
+  for (const { uid, phase, pod } of view?.workers() ?? []) {
+    const ready = view?.mounted(uid);
+    for (const volume of pod?.spec.volumes ?? []) {
+      if (phase === "syncing") states.desired_state_of_world.push(volumePlugin(volume));
+      if (ready?.has(volume.name)) states.actual_state_of_world.push(volumePlugin(volume));
+    }
+  }
+  return Object.entries(states).flatMap(([state, plugins]) =>
+    counted(plugins, (plugin) => ({ plugin_name: plugin, state })),
+  );
+}
+
+/** How often each name occurs, as series. @param always names that are shown even where they do not occur. */
+function counted<L>(
+  names: readonly string[],
+  labels: (name: string) => L,
+  always: readonly string[] = [],
+): (readonly [L, number])[] {
+  const counts = new Map<string, number>(always.map((name) => [name, 0]));
+  for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1);
+  return [...counts].map(([name, count]) => [labels(name), count] as const);
+}
+
+function present(value: number | undefined): (readonly [object, number])[] {
+  return value === undefined ? [] : [[{}, value]];
+}
+
+function secondsLeft(pem: string | undefined, clock: Clock): number {
+  if (pem === undefined) return Number.POSITIVE_INFINITY;
+  return Math.trunc((new X509Certificate(pem).validToDate.getTime() - clock.now()) / 1000);
+}

@@ -1,0 +1,147 @@
+import type { Clock } from "../lib/clock.ts";
+import type { Measures } from "../measures.ts";
+import type { PodStartup } from "./pod-startup.ts";
+import { type Metrics, defaultBuckets } from "./registry.ts";
+
+/** Calls to the runtime. */
+export function runtimeMetrics(metrics: Metrics): Measures["runtime"] {
+  const labels = ["operation_type"] as const;
+  const calls = metrics.counter("kubelet_runtime_operations_total", "Calls to the container runtime.", labels);
+  const errors = metrics.counter(
+    "kubelet_runtime_operations_errors_total",
+    "Calls to the container runtime that failed.",
+    labels,
+  );
+  const durations = metrics.histogram(
+    "kubelet_runtime_operations_duration_seconds",
+    "How long calls to the container runtime took.",
+    { labels, buckets: exponential(0.005, 2.5, 14) },
+  );
+  const sandboxes = metrics.histogram(
+    "kubelet_run_podsandbox_duration_seconds",
+    "How long the runtime took to make sandboxes, by the handler of their RuntimeClass.",
+    { labels: ["runtime_handler"], buckets: defaultBuckets },
+  );
+  const sandboxErrors = metrics.counter(
+    "kubelet_run_podsandbox_errors_total",
+    "Sandboxes that the runtime could not make, by the handler of their RuntimeClass.",
+    ["runtime_handler"],
+  );
+  return {
+    called(operation, ms, failed) {
+      calls.add({ operation_type: operation });
+      durations.addMs({ operation_type: operation }, ms);
+      if (failed) errors.add({ operation_type: operation });
+    },
+    sandboxRun(handler, ms, failed) {
+      sandboxes.addMs({ runtime_handler: handler }, ms);
+      if (failed) sandboxErrors.add({ runtime_handler: handler });
+    },
+  };
+}
+
+/** Each bound is `factor` times the one before. */
+function exponential(first: number, factor: number, count: number): number[] {
+  return Array.from({ length: count }, (_, index) => first * factor ** index);
+}
+
+/** The pod lifecycle event generator. */
+export function plegMetrics(metrics: Metrics, clock: Clock): Measures["pleg"] {
+  const relists = metrics.histogram("kubelet_pleg_relist_duration_seconds", "How long relists took.", {
+    buckets: defaultBuckets,
+  });
+  const intervals = metrics.histogram(
+    "kubelet_pleg_relist_interval_seconds",
+    "From one relist to the next: half a minute where the runtime tells of events.",
+    { buckets: defaultBuckets },
+  );
+  const looks = metrics.histogram("kubelet_pleg_pod_relist_duration_seconds", "How long the look at one pod took.", {
+    buckets: defaultBuckets,
+  });
+  let lastSeen = 0;
+  metrics.gauge("kubelet_pleg_last_seen_seconds", "When the last relist began that the runtime answered, Unix time.", {
+    values: () => [[{}, lastSeen]],
+  });
+  return {
+    relistBegan(sinceLastMs) {
+      if (sinceLastMs !== undefined) intervals.addMs({}, sinceLastMs);
+    },
+    relisted(ms) {
+      relists.addMs({}, ms);
+      lastSeen = Math.floor((clock.now() - ms) / 1000);
+    },
+    looked: (ms) => looks.addMs({}, ms),
+  };
+}
+
+const mebi = 1024 * 1024;
+const gibi = 1024 * mebi;
+/** From so many bytes on an image is said to be so large. */
+const imageSizes: readonly (readonly [number, string])[] = [
+  [100 * gibi, "GT100GB"],
+  [60 * gibi, "60GB-100GB"],
+  [40 * gibi, "40GB-60GB"],
+  [30 * gibi, "30GB-40GB"],
+  [20 * gibi, "20GB-30GB"],
+  [10 * gibi, "10GB-20GB"],
+  [5 * gibi, "5GB-10GB"],
+  [gibi, "1GB-5GB"],
+  [500 * mebi, "500MB-1GB"],
+  [100 * mebi, "100MB-500MB"],
+  [10 * mebi, "10MB-100MB"],
+  [0, "0-10MB"],
+];
+
+/** Images. */
+export function pullMetrics(metrics: Metrics, startup: PodStartup): Measures["pulls"] {
+  const pulls = metrics.histogram(
+    "kubelet_image_pull_duration_seconds",
+    "How long pulls took that worked, waiting for their turn included, by the image's size.",
+    {
+      labels: ["image_size_in_bytes"],
+      buckets: [1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600],
+    },
+  );
+  const asked = metrics.counter(
+    "kubelet_image_manager_ensure_image_requests_total",
+    "How often an image was wanted, whether it was there, and whether it was pulled.",
+    ["pull_policy", "present_locally", "pull_required"],
+  );
+  return {
+    pulling(uid) {
+      const worked = startup.pulling(uid);
+      return (ms, bytes) => {
+        worked();
+        pulls.addMs({ image_size_in_bytes: sizeLabel(Number(bytes)) }, ms);
+      };
+    },
+    ensured: (policy, present, pulled) =>
+      asked.add({
+        pull_policy: policy.toLowerCase(),
+        present_locally: present === undefined ? "unknown" : String(present),
+        pull_required: String(pulled),
+      }),
+  };
+}
+
+function sizeLabel(bytes: number): string {
+  return imageSizes.find(([from]) => bytes >= from)?.[1] ?? "0-10MB";
+}
+
+/** Volumes as they are set up. */
+export function volumeMetrics(metrics: Metrics): Measures["volumes"] {
+  const operations = metrics.histogram(
+    "storage_operation_duration_seconds",
+    "How long the set-up of volumes took, by their plugins.",
+    {
+      labels: ["volume_plugin", "operation_name", "status", "migrated"],
+      buckets: [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600],
+    },
+  );
+  return {
+    setUp(plugin, ms, failed) {
+      const status = failed ? "fail-unknown" : "success";
+      operations.addMs({ volume_plugin: plugin, operation_name: "volume_mount", status, migrated: "false" }, ms);
+    },
+  };
+}

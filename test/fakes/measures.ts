@@ -1,0 +1,21 @@
+import type { Measures } from "../../src/measures.ts";
+
+const nothing = () => undefined;
+
+/** Nobody measures anything. */
+export const unmeasured: Measures = {
+  runtime: { called: nothing, sandboxRun: nothing },
+  requests: { answered: nothing },
+  pleg: { relistBegan: nothing, relisted: nothing, looked: nothing },
+  workers: { began: nothing, passed: nothing },
+  starts: { podStarting: nothing, podFailed: nothing, containerStarting: nothing, containerFailed: nothing },
+  pulls: { pulling: () => nothing, ensured: nothing },
+  statuses: { changed: nothing, written: nothing },
+  volumes: { setUp: nothing },
+  probes: { probed: nothing, forget: nothing },
+  serving: { began: () => nothing },
+  seen: nothing,
+  forget: nothing,
+  rejected: nothing,
+  orphanFound: nothing,
+};

@@ -1,0 +1,206 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import type { Node } from "../../src/objects.ts";
+import { type Agent, nodeReady, startGraftlet } from "../harness/agent.ts";
+import { certificatesIn } from "../harness/certificates.ts";
+import { type Cluster, startCluster } from "../harness/cluster.ts";
+import { askKubelet } from "../harness/kubelet-api.ts";
+import { particulars } from "../harness/particulars.ts";
+import { openPods, type Pods, shell, statusOf } from "../harness/pods.ts";
+import { boundsOf, type Family, parseExposition } from "../unit/metrics/exposition.ts";
+
+/** What both agents say of themselves while the same pods run. */
+interface Said {
+  readonly node: Map<string, Family>;
+  readonly probes: Map<string, Family>;
+}
+
+// The real kubelet runs the node first, where its runtime is one that kubelets have: its names, types, labels and buckets are
+// those that graftlet's are held to.
+describe("metrics", { timeout: 600_000 }, () => {
+  let cluster: Cluster;
+  let pods: Pods;
+  let agent: Agent;
+  let kubelet: Said | undefined;
+  let graftlet: Said;
+
+  const proxied = (path: string) =>
+    cluster.mustKubectl(["get", "--raw", `/api/v1/nodes/${cluster.nodeName}/proxy/${path}`]);
+  const scrape = async (): Promise<Said> => ({
+    node: parseExposition(await proxied("metrics")),
+    probes: parseExposition(await proxied("metrics/probes")),
+  });
+  const probed = (said: Said) =>
+    ["Readiness", "Liveness"].every((kind) =>
+      said.probes.get("prober_probe_total")?.samples.some(({ labels }) => labels["probe_type"] === kind),
+    );
+  /** All that has series only once something happened. */
+  const scrapeWhenProbed = () =>
+    cluster.waitFor("both probes to be counted", async () => {
+      const said = await scrape();
+      return probed(said) && said;
+    });
+  const value = (name: string, labels: Readonly<Record<string, string>> = {}, said = graftlet.node) => {
+    const base = name.replace(/_(bucket|sum|count)$/, "");
+    const samples = said.get(name)?.samples ?? said.get(base)?.samples ?? assert.fail(`there is no ${name}`);
+    return samples.find(
+      (sample) => sample.name === name && Object.entries(labels).every(([key, text]) => sample.labels[key] === text),
+    )?.value;
+  };
+
+  const runPods = async () => {
+    const probe = { exec: { command: ["true"] }, periodSeconds: 1, timeoutSeconds: 20 };
+    await pods.create("probed", {
+      volumes: [
+        { name: "scratch", emptyDir: {} },
+        { name: "root", configMap: { name: "kube-root-ca.crt" } },
+      ],
+      containers: [
+        {
+          imagePullPolicy: "Always",
+          readinessProbe: probe,
+          livenessProbe: probe,
+          volumeMounts: ["root", "scratch"].map((name) => ({ name, mountPath: `/${name}` })),
+        },
+      ],
+    });
+    await pods.create("task", {
+      restartPolicy: "Never",
+      initContainers: [shell("true")],
+      containers: [shell("sleep 2; exit 3")],
+    });
+    await pods.create("broken", { containers: [{ image: "registry.k8s.io/e2e-test-images/not-there:1" }] });
+    await pods.create("refused", { nodeSelector: { no: "such-node" }, nodeName: cluster.nodeName });
+    await pods.ready("probed");
+    await pods.until("broken", "to fail", (pod) => statusOf(pod)?.state?.waiting?.reason === "ErrImagePull");
+    await pods.until("task", "to have failed", ({ status }) => status?.phase === "Failed");
+    await pods.until("refused", "to be refused", ({ status }) => status?.phase === "Failed");
+  };
+
+  before(async () => {
+    cluster = await startCluster({ name: "metrics" });
+    pods = await openPods(cluster);
+    const { startReference } = particulars[cluster.provider];
+    if (cluster.provider === "cri") {
+      await using reference = await startReference(cluster);
+      await runPods();
+      kubelet = await scrapeWhenProbed();
+      await cluster.mustKubectl(["delete", "pods", "--all", "--grace-period=1", "--timeout=60s"]);
+      assert.equal(await reference.stop(), true);
+    }
+    agent = await startGraftlet(cluster);
+    await cluster.waitFor("graftlet to have its node", () => agent.log().includes("node is registered"));
+    await nodeReady(cluster, cluster.nodeName);
+    await runPods();
+    graftlet = await scrapeWhenProbed();
+  });
+  after(async () => {
+    await agent?.[Symbol.asyncDispose]();
+    await pods?.[Symbol.asyncDispose]();
+    await cluster?.[Symbol.asyncDispose]();
+  });
+
+  test("what a kubelet has too has its type, labels and buckets; beside it is only what is graftlet's own", (t) => {
+    if (!kubelet) return t.diagnostic("this runtime has no kubelet to compare with");
+    const own = ["graftlet_build_info", "nodejs_heap_size_total_bytes", "nodejs_heap_size_used_bytes"];
+    // A kubelet shows some only with what it was configured for here otherwise, or once it has happened.
+    const elsewhere = [
+      "kubelet_certificate_manager_client_ttl_seconds",
+      "kubelet_certificate_manager_server_ttl_seconds",
+    ];
+    for (const part of ["node", "probes"] as const) {
+      for (const [name, family] of graftlet[part]) {
+        if ([...own, "nodejs_external_memory_bytes", ...elsewhere].includes(name)) continue;
+        const other = kubelet[part].get(name);
+        if (!other && family.samples.length === 0) continue;
+        assert.ok(other, `a kubelet has no ${name}`);
+        assert.equal(family.type, other.type, name);
+        if (name !== "kubernetes_build_info" && family.samples.length > 0)
+          assert.deepEqual(labelsOf(family), labelsOf(other), name);
+        if (family.type === "histogram" && family.samples.length > 0)
+          assert.deepEqual(boundsOf(family), boundsOf(other), name);
+      }
+    }
+  });
+
+  test("the numbers are those of the pods that ran", () => {
+    assert.equal(value("kubelet_node_name", { node: cluster.nodeName }), 1);
+    assert.equal(value("kubelet_running_pods"), 2);
+    assert.equal(value("kubelet_running_containers", { container_state: "running" }), 1);
+    assert.equal(value("kubelet_desired_pods", { static: "" }), 4);
+    assert.equal(value("kubelet_working_pods", { lifecycle: "sync", config: "desired", static: "" }), 2);
+    assert.equal(value("kubelet_started_pods_total"), 3);
+    assert.equal(value("kubelet_started_pods_errors_total"), 0);
+    assert.ok((value("kubelet_started_containers_total", { container_type: "container" }) ?? 0) >= 3);
+    const unpulled = { container_type: "container", code: "ErrImagePull" };
+    assert.ok((value("kubelet_started_containers_errors_total", unpulled) ?? 0) >= 1);
+    assert.ok((value("kubelet_runtime_operations_errors_total", { operation_type: "pull_image" }) ?? 0) >= 1);
+    assert.equal(value("kubelet_started_containers_total", { container_type: "init_container" }), 1);
+    const ended = { container_type: "container", exit_code: "3", reason: "Error" };
+    assert.equal(value("kubelet_terminated_containers_total", ended), 1);
+    assert.equal(value("kubelet_admission_rejections_total", {}), 1);
+    assert.equal(value("kubelet_pod_start_duration_seconds_count"), 2);
+    assert.equal(value("kubelet_pod_start_total_duration_seconds_count"), 2);
+    assert.equal(value("kubelet_pod_worker_start_duration_seconds_count"), 3);
+    assert.equal(value("kubelet_run_podsandbox_duration_seconds_count", { runtime_handler: "" }), 3);
+    assert.equal(value("kubelet_runtime_operations_total", { operation_type: "run_podsandbox" }), 3);
+    assert.equal(value("kubelet_runtime_operations_total", { operation_type: "start_container" }), 3);
+    const mount = { volume_plugin: "kubernetes.io/configmap", operation_name: "volume_mount", status: "success" };
+    assert.ok((value("storage_operation_duration_seconds_count", mount) ?? 0) >= 1);
+    const emptyDir = { plugin_name: "kubernetes.io/empty-dir", state: "actual_state_of_world" };
+    assert.equal(value("volume_manager_total_volumes", emptyDir), 1);
+    const patches = value("rest_client_requests_total", { method: "PATCH", code: "200" }) ?? 0;
+    assert.ok(patches > 3, `${patches} patches`);
+    assert.ok((value("kubelet_image_pull_duration_seconds_count") ?? 0) >= 1);
+    assert.ok((value("kubelet_pod_status_sync_duration_seconds_count") ?? 0) > 3);
+    assert.ok((value("kubelet_certificate_manager_server_ttl_seconds") ?? 0) > 3600);
+    assert.ok((value("process_resident_memory_bytes") ?? 0) > 30 * 2 ** 20);
+    const readiness = { probe_type: "Readiness", container: "main", pod: "probed", result: "successful" };
+    assert.ok((value("prober_probe_total", readiness, graftlet.probes) ?? 0) > 0);
+  });
+
+  test("directly: to those who may get nodes/metrics, zipped where they take that", async () => {
+    const certificate = certificatesIn(cluster.layout.pki).apiServerKubeletClient;
+    const { status, body } = await askKubelet(cluster, "/metrics", { certificate });
+    assert.equal(status, 200);
+    assert.ok(parseExposition(body).has("kubelet_running_pods"));
+    const node = await cluster.get<Node>("node", cluster.nodeName);
+    const port = node?.status?.daemonEndpoints?.kubeletEndpoint?.Port;
+    const { stdout } = await cluster.runAtAgent([
+      "curl",
+      "--silent",
+      "--insecure",
+      "--compressed",
+      "--cert",
+      certificate.cert,
+      "--key",
+      certificate.key,
+      "--write-out",
+      "\n%header{content-type} %header{content-encoding}",
+      `https://${cluster.agentAddress}:${port}/metrics`,
+    ]);
+    const end = stdout.lastIndexOf("\n");
+    const [said, headers] = [stdout.slice(0, end), stdout.slice(end + 1)];
+    assert.equal(headers, "text/plain; version=0.0.4; charset=utf-8 gzip");
+    assert.ok(parseExposition(said).has("kubelet_http_requests_total"));
+    assert.equal((await askKubelet(cluster, "/metrics", {})).status, 401);
+  });
+
+  test("a pod that is gone leaves no series of its probes", async () => {
+    await Promise.all([pods.remove("probed"), pods.remove("broken")]);
+    await cluster.waitFor(
+      "its series to go",
+      async () => parseExposition(await proxied("metrics/probes")).get("prober_probe_total")?.samples.length === 0,
+    );
+    await cluster.waitFor(
+      "no pod to run",
+      async () => value("kubelet_running_pods", {}, parseExposition(await proxied("metrics"))) === 0,
+    );
+  });
+});
+
+/** The names of the labels that its series have. */
+function labelsOf({ samples }: Family): readonly string[] {
+  const names = samples.flatMap(({ labels }) => Object.keys(labels));
+  return [...new Set(names)].filter((name) => name !== "le").sort((a, b) => (a < b ? -1 : 1));
+}

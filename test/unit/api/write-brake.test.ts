@@ -1,0 +1,71 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createWriteBrake } from "../../../src/api/write-brake.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+
+const { signal } = new AbortController();
+
+function start(count: number) {
+  const clock = fakeClock();
+  const brake = createWriteBrake(clock);
+  const passed: number[] = [];
+  const ask = (name: number, stop = signal) => brake.wait(stop).then(() => void passed.push(name));
+  const askAll = () => Array.from({ length: count }, (_, name) => ask(name));
+  return { clock, brake, passed, ask, askAll };
+}
+
+test("nothing is held back while writes go well", async () => {
+  const { clock, brake, passed, askAll } = start(50);
+  brake.ended(true);
+  await Promise.all(askAll());
+  assert.equal(passed.length, 50);
+  assert.equal(clock.pending, 0);
+});
+
+test("after a write that the server could not take they go one at a time, in order", async () => {
+  const { clock, brake, passed, askAll } = start(50);
+  brake.ended(false);
+  const all = Promise.all(askAll());
+  for (let second = 1; second <= 10; second++) {
+    const before = passed.length;
+    await clock.advance(1_000);
+    assert.ok(passed.length - before <= 3, `${passed.length - before} in a second`);
+    brake.ended(false);
+  }
+  assert.deepEqual(
+    passed,
+    passed.map((_, index) => index),
+  );
+  assert.ok(passed.length >= 20);
+  brake.ended(true);
+  await all;
+  assert.equal(passed.length, 50, "once one is taken all the others go");
+  assert.equal(clock.pending, 0);
+});
+
+test("who gives up leaves the queue", async () => {
+  const { clock, brake, passed, ask } = start(0);
+  brake.ended(false);
+  const stop = new AbortController();
+  const gone = assert.rejects(ask(0, stop.signal), { code: "cancelled" });
+  const stays = ask(1);
+  stop.abort();
+  await gone;
+  await clock.advance(500);
+  await stays;
+  assert.deepEqual(passed, [1]);
+  await assert.rejects(brake.wait(stop.signal), { code: "cancelled" });
+});
+
+test("one that comes late waits for no more than the pause since the last", async () => {
+  const { clock, brake, passed, ask } = start(0);
+  brake.ended(false);
+  await clock.advance(10_000);
+  void ask(0);
+  await clock.advance(0);
+  void ask(1);
+  await clock.advance(100);
+  assert.deepEqual(passed, [0]);
+  await clock.advance(400);
+  assert.deepEqual(passed, [0, 1]);
+});

@@ -1,0 +1,283 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
+import { ContainerState, PodSandboxState } from "../../../src/gen/cri.ts";
+import { createNodeMetrics } from "../../../src/metrics/node-metrics.ts";
+import type { NodeView } from "../../../src/metrics/view.ts";
+import type { Pod } from "../../../src/objects.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+import { boundsOf, parseExposition } from "./exposition.ts";
+
+function rig() {
+  const clock = fakeClock();
+  const metrics = createNodeMetrics({
+    nodeName: 'node-"1"',
+    kubeletVersion: "v1.36.3",
+    graftletVersion: "0.1.0",
+    clock,
+  });
+  const families = async () => parseExposition(await metrics.text());
+  /** The value of a series, by `name{label="value",…}` with its labels sorted. */
+  const value = async (series: string) => {
+    const [name = "", labels = ""] = series.replace("}", "").split("{");
+    for (const family of (await families()).values())
+      for (const sample of family.samples) {
+        const own = Object.entries(sample.labels)
+          .map(([key, text]) => `${key}=${text}`)
+          .sort()
+          .join();
+        if (sample.name === name && own === labels) return sample.value;
+      }
+    return undefined;
+  };
+  return { clock, metrics, measures: metrics.measures, families, value };
+}
+
+const pod = (uid: string, more: Partial<Pod> = {}): Pod => ({
+  ...aPod({ containers: [aContainer("c")] }, { uid, name: uid, creationTimestamp: "2026-01-01T00:00:00Z" }),
+  ...more,
+});
+
+test("a node that has measured nothing yet shows who it is, in a text that a scraper reads", async () => {
+  const { metrics, families, value } = rig();
+  assert.equal(await value(String.raw`kubelet_node_name{node=node-\"1\"}`), 1);
+  const [build] = (await families()).get("kubernetes_build_info")?.samples ?? [];
+  assert.deepEqual(
+    [build?.labels["major"], build?.labels["minor"], build?.labels["git_version"], build?.value],
+    ["1", "36", "v1.36.3", 1],
+  );
+  for (const name of ["process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds"])
+    assert.ok(((await value(name)) ?? 0) > 0, name);
+  assert.equal(await value("kubelet_running_pods"), 0);
+  assert.equal(await value("kubelet_certificate_manager_server_ttl_seconds"), Number.POSITIVE_INFINITY);
+  assert.equal(await value("kubelet_pleg_relist_duration_seconds_count"), 0);
+  assert.deepEqual(
+    [...parseExposition(await metrics.probes()).keys()],
+    ["prober_probe_total", "prober_probe_duration_seconds", "process_start_time_seconds"],
+  );
+});
+
+test("what two nodes of a process measure is kept apart", async () => {
+  const [one, other] = [rig(), rig()];
+  one.measures.starts.podStarting();
+  assert.deepEqual(
+    [await one.value("kubelet_started_pods_total"), await other.value("kubelet_started_pods_total")],
+    [1, 0],
+  );
+});
+
+test("buckets are the kubelet's", async () => {
+  const { measures, families } = rig();
+  measures.runtime.called("status", 7, false);
+  measures.pulls.pulling("u")(5, 1n);
+  measures.volumes.setUp("kubernetes.io/secret", 1, false);
+  measures.requests.answered("200", "GET", "h", 1);
+  const bounds = async (name: string) => boundsOf((await families()).get(name) ?? assert.fail(name));
+  const defaults = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
+  for (const name of [
+    "pleg_relist_duration_seconds",
+    "pleg_relist_interval_seconds",
+    "pod_worker_start_duration_seconds",
+  ])
+    assert.deepEqual(await bounds(`kubelet_${name}`), defaults, name);
+  const calls = await bounds("kubelet_runtime_operations_duration_seconds");
+  assert.deepEqual([calls.length, calls[0], calls[1]], [14, 0.005, 0.0125]);
+  assert.deepEqual((await bounds("kubelet_pod_start_duration_seconds")).slice(0, 6), [0.5, 1, 2, 3, 4, 5]);
+  assert.deepEqual((await bounds("kubelet_image_pull_duration_seconds")).slice(-3), [1800, 2700, 3600]);
+  assert.deepEqual((await bounds("storage_operation_duration_seconds")).at(-1), 600);
+  assert.deepEqual((await bounds("rest_client_request_duration_seconds")).at(-1), 60);
+});
+
+test("calls to the runtime and requests are counted with how they ended", async () => {
+  const { measures, value } = rig();
+  measures.runtime.called("status", 7, false);
+  measures.runtime.called("status", 3, true);
+  measures.runtime.sandboxRun("", 700, false);
+  measures.runtime.sandboxRun("kata", 100, true);
+  assert.equal(await value("kubelet_runtime_operations_total{operation_type=status}"), 2);
+  assert.equal(await value("kubelet_runtime_operations_errors_total{operation_type=status}"), 1);
+  assert.equal(await value("kubelet_runtime_operations_duration_seconds_sum{operation_type=status}"), 0.01);
+  assert.equal(await value("kubelet_run_podsandbox_duration_seconds_bucket{le=1,runtime_handler=}"), 1);
+  assert.equal(await value("kubelet_run_podsandbox_errors_total{runtime_handler=kata}"), 1);
+  measures.requests.answered("<error>", "PATCH", "10.0.0.1:6443", 20);
+  assert.equal(await value("rest_client_requests_total{code=<error>,host=10.0.0.1:6443,method=PATCH}"), 1);
+  const end = measures.serving.began("GET", "exec");
+  measures.serving.began("BREW", "teapot")(1);
+  const exec = "long_running=true,method=GET,path=exec,server_type=readwrite";
+  const odd = "long_running=false,method=other,path=other,server_type=readwrite";
+  assert.equal(await value(`kubelet_http_inflight_requests{${exec}}`), 1);
+  end(2_000);
+  assert.equal(await value(`kubelet_http_inflight_requests{${exec}}`), 0);
+  assert.equal(await value(`kubelet_http_requests_duration_seconds_sum{${exec}}`), 2);
+  assert.equal(await value(`kubelet_http_requests_total{${odd}}`), 1);
+});
+
+test("images by size; rejections by reasons that are few", async () => {
+  const { measures, value } = rig();
+  for (const bytes of [0n, 10n << 20n, 1n << 30n, 200n << 30n]) measures.pulls.pulling("u")(1_500, bytes);
+  for (const size of ["0-10MB", "10MB-100MB", "1GB-5GB", "GT100GB"])
+    assert.equal(await value(`kubelet_image_pull_duration_seconds_count{image_size_in_bytes=${size}}`), 1, size);
+  measures.pulls.ensured("IfNotPresent", true, false);
+  const ensured = "present_locally=true,pull_policy=ifnotpresent,pull_required=false";
+  assert.equal(await value(`kubelet_image_manager_ensure_image_requests_total{${ensured}}`), 1);
+  for (const reason of ["OutOfcpu", "OutOfexample.com/gpu", "TaintToleration"]) measures.rejected(reason);
+  for (const reason of ["OutOfcpu", "OutOfExtendedResources", "Other"])
+    assert.equal(await value(`kubelet_admission_rejections_total{reason=${reason}}`), 1, reason);
+});
+
+test("a pod's start: from the first news to its first pass, to Running, to the API server showing it", async () => {
+  const { clock, measures, value } = rig();
+  const waiting = pod("p");
+  measures.seen([waiting]);
+  await clock.advance(100);
+  measures.workers.began(waiting);
+  measures.workers.passed("create", 1_500);
+  const pulled = measures.pulls.pulling("p");
+  await clock.advance(2_000);
+  pulled(2_000, 5n);
+  await clock.advance(900);
+  const running = {
+    phase: "Running",
+    containerStatuses: [aShown("c", { running: { startedAt: "2026-01-01T00:00:03Z" } })],
+    initContainerStatuses: [
+      aShown("init", {
+        terminated: { exitCode: 0, startedAt: "2026-01-01T00:00:00Z", finishedAt: "2026-01-01T00:00:00.5Z" },
+      }),
+    ],
+  };
+  measures.statuses.changed(waiting, { phase: "Pending" }, running);
+  measures.statuses.changed(waiting, running, running);
+  measures.statuses.written({ ...waiting, status: running }, 40);
+  measures.statuses.written({ ...waiting, status: running }, 60);
+  assert.equal(await value("kubelet_pod_worker_start_duration_seconds_sum"), 0.1);
+  assert.equal(await value("kubelet_containers_per_pod_count_bucket{le=1}"), 1);
+  assert.equal(await value("kubelet_pod_worker_duration_seconds_sum{operation_type=create}"), 1.5);
+  assert.equal(await value("kubelet_pod_start_duration_seconds_sum"), 3);
+  assert.equal(await value("kubelet_pod_start_duration_seconds_count"), 1);
+  assert.equal(await value("kubelet_pod_start_total_duration_seconds_sum"), 3);
+  assert.equal(await value("kubelet_pod_start_total_duration_seconds_count"), 1);
+  assert.equal(await value("kubelet_pod_start_sli_duration_seconds_sum"), 0.5);
+  assert.equal(await value("kubelet_pod_status_sync_duration_seconds_sum"), 0.1);
+  assert.equal(
+    await value("kubelet_terminated_containers_total{container_type=init_container,exit_code=0,reason=}"),
+    1,
+  );
+});
+
+test("pods that were begun before, hold volumes of their own or are gone tell nothing of starts", async () => {
+  const { measures, value } = rig();
+  const running = { phase: "Running", containerStatuses: [aShown("c", { running: {} })] };
+  const old = pod("old", { status: { startTime: "2026-01-01T00:00:00Z" } });
+  const stateful = pod("stateful");
+  const gone = pod("gone");
+  measures.seen([old, stateful, gone]);
+  measures.forget("gone");
+  for (const each of [old, gone]) measures.statuses.written({ ...each, status: running }, 1);
+  assert.equal(await value("kubelet_pod_start_total_duration_seconds_count"), 0);
+  const volumes = [{ name: "v", hostPath: { path: "/" } }];
+  measures.statuses.written({ ...stateful, spec: { ...stateful.spec, volumes }, status: running }, 1);
+  assert.equal(await value("kubelet_pod_start_total_duration_seconds_count"), 1);
+  assert.equal(await value("kubelet_pod_start_sli_duration_seconds_count"), 0);
+});
+
+test("gauges show the node as it is when somebody asks", async () => {
+  const { clock, metrics, value } = rig();
+  const volumes = [
+    { name: "a", emptyDir: {} },
+    { name: "b", secret: { secretName: "s" } },
+  ];
+  const one = pod("one");
+  const wanted = { ...one, spec: { ...one.spec, volumes } };
+  const mirror = aPod({}, { uid: "mirror", annotations: { "kubernetes.io/config.mirror": "x" } });
+  const { CONTAINER_EXITED, CONTAINER_RUNNING } = ContainerState;
+  const ended = observe(
+    [aSandbox({ state: PodSandboxState.SANDBOX_NOTREADY })],
+    [aStatus(aContainer("c"), CONTAINER_EXITED)],
+  );
+  const alive = observe(
+    [aSandbox()],
+    ["c", "d"].map((name) => aStatus(aContainer(name), CONTAINER_RUNNING)),
+  );
+  const all = [wanted, mirror];
+  const pair = await makeSelfSigned("node", [], clock.now());
+  const view: NodeView = {
+    pods: { get: (uid) => all.find(({ metadata }) => metadata.uid === uid), byName: () => undefined, list: () => all },
+    cache: { get: () => undefined, list: () => [alive, ended] },
+    workers: () => [
+      { uid: "one", phase: "syncing", pod: wanted },
+      { uid: "lost", phase: "terminating", pod: pod("lost") },
+      { uid: "stray", phase: "finished", pod: undefined },
+    ],
+    mounted: (uid) => new Map(uid === "one" ? [["a", { hostPath: "/a", readOnly: false }]] : []),
+    cgroupVersion: 2,
+    servingCertificate: () => pair.certificate,
+    clientCertificate: () => undefined,
+  };
+  metrics.show(view);
+  const expected: Readonly<Record<string, number>> = {
+    kubelet_running_pods: 1,
+    "kubelet_running_containers{container_state=running}": 2,
+    "kubelet_running_containers{container_state=exited}": 1,
+    "kubelet_desired_pods{static=}": 1,
+    "kubelet_desired_pods{static=true}": 0,
+    "kubelet_active_pods{static=}": 1,
+    kubelet_mirror_pods: 1,
+    "kubelet_working_pods{config=desired,lifecycle=sync,static=}": 1,
+    "kubelet_working_pods{config=orphan,lifecycle=terminating,static=}": 1,
+    "kubelet_working_pods{config=runtime_only,lifecycle=terminated,static=unknown}": 1,
+    "kubelet_working_pods{config=desired,lifecycle=terminated,static=true}": 0,
+    "volume_manager_total_volumes{plugin_name=kubernetes.io/empty-dir,state=desired_state_of_world}": 1,
+    "volume_manager_total_volumes{plugin_name=kubernetes.io/empty-dir,state=actual_state_of_world}": 1,
+    "volume_manager_total_volumes{plugin_name=kubernetes.io/secret,state=desired_state_of_world}": 1,
+    kubelet_cgroup_version: 2,
+    kubelet_certificate_manager_client_ttl_seconds: Number.POSITIVE_INFINITY,
+  };
+  for (const [series, count] of Object.entries(expected)) assert.equal(await value(series), count, series);
+  assert.equal(
+    await value("volume_manager_total_volumes{plugin_name=kubernetes.io/secret,state=actual_state_of_world}"),
+    undefined,
+  );
+  const left = (await value("kubelet_certificate_manager_server_ttl_seconds")) ?? 0;
+  assert.ok(left > 86_400 && Number.isInteger(left), `${left} s`);
+});
+
+test("relists: how long, how often, and when the last one was", async () => {
+  const { clock, measures, value } = rig();
+  measures.pleg.relistBegan(undefined);
+  await clock.advance(250);
+  measures.pleg.relisted(250);
+  measures.pleg.relistBegan(30_000);
+  measures.pleg.looked(10);
+  assert.equal(await value("kubelet_pleg_relist_interval_seconds_sum"), 30);
+  assert.equal(await value("kubelet_pleg_relist_interval_seconds_count"), 1);
+  assert.equal(await value("kubelet_pleg_relist_duration_seconds_sum"), 0.25);
+  assert.equal(await value("kubelet_pleg_pod_relist_duration_seconds_count"), 1);
+  assert.equal(await value("kubelet_pleg_last_seen_seconds"), Date.UTC(2026, 0, 1) / 1000);
+});
+
+test("probes: a series for each result, gone with the pod", async () => {
+  const { metrics, measures } = rig();
+  const probed = pod("p");
+  measures.probes.probed(probed, "c", "readiness", "Success", 20);
+  measures.probes.probed(probed, "c", "liveness", "Failure", 30);
+  const samples = async (name: string) => parseExposition(await metrics.probes()).get(name)?.samples ?? [];
+  assert.deepEqual(
+    (await samples("prober_probe_total")).map(({ labels, value }) => [labels, value]),
+    [
+      ["Readiness", "successful"],
+      ["Liveness", "failed"],
+    ].map(([type, result]) => [
+      { pod: "p", namespace: "default", probe_type: type, container: "c", pod_uid: "p", result },
+      1,
+    ]),
+  );
+  const durations = await samples("prober_probe_duration_seconds");
+  assert.ok(durations.every(({ labels }) => labels["probe_type"] === "Readiness"));
+  measures.probes.forget(probed);
+  assert.deepEqual([await samples("prober_probe_total"), await samples("prober_probe_duration_seconds")], [[], []]);
+});
+
+function aShown(name: string, state: object) {
+  return { name, state, image: "", imageID: "", ready: true, restartCount: 0 };
+}

@@ -1,0 +1,71 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { gunzipSync } from "node:zlib";
+import type { ServingMeasures } from "../../../src/measures.ts";
+import { aContainer, aPod } from "../../fakes/pods.ts";
+import { unmeasured } from "../../fakes/measures.ts";
+import { backend, spdy, upgrade } from "./backend.ts";
+import { ask, runtimeOf, start } from "./harness.ts";
+
+const texts = { text: () => Promise.resolve("up 1\n"), probes: () => Promise.resolve("prober_probe_total 2\n") };
+const textFormat = "text/plain; version=0.0.4; charset=utf-8";
+
+test("metrics are in Prometheus' text format, whatever is asked for; of probes at a path of their own", async () => {
+  await using server = await start({ deps: { metrics: texts } });
+  for (const accept of ["application/openmetrics-text;version=1.0.0", "text/plain;version=0.0.4", "*/*"]) {
+    const headers = { authorization: "Bearer let-me-in", accept };
+    const { status, body, headers: got } = await ask(server, "/metrics", { headers });
+    assert.deepEqual([status, body, got["content-type"]], [200, "up 1\n", textFormat]);
+  }
+  assert.equal((await ask(server, "/metrics/probes")).body, "prober_probe_total 2\n");
+});
+
+test("who takes them zipped gets them zipped", async () => {
+  const { promise, resolve } = Promise.withResolvers<Buffer>();
+  await using server = await start({
+    deps: { metrics: { ...texts, text: () => Promise.resolve("up 1\n".repeat(500)) } },
+  });
+  const { request } = await import("node:https");
+  const headers = { authorization: "Bearer let-me-in", "accept-encoding": "gzip" };
+  request({ host: "127.0.0.1", port: server.port, path: "/metrics", rejectUnauthorized: false, agent: false, headers })
+    .on("response", (response) => {
+      assert.equal(response.headers["content-encoding"], "gzip");
+      void response.toArray().then((parts) => resolve(Buffer.concat(parts)));
+    })
+    .end();
+  assert.equal(gunzipSync(await promise).toString(), "up 1\n".repeat(500));
+});
+
+test("requests are counted from their first byte to their last, refused ones too, streams until they end", async (t) => {
+  const open = new Map<string, number>();
+  const said: string[] = [];
+  const serving: ServingMeasures = {
+    began(method, area) {
+      const key = `${method} ${area}`;
+      said.push(key);
+      open.set(key, (open.get(key) ?? 0) + 1);
+      return () => void open.set(key, (open.get(key) ?? 0) - 1);
+    },
+  };
+  const { endpoint, connections } = await backend(t, () => undefined);
+  const pod = aPod({ containers: [aContainer("c")] }, { name: "p", namespace: "ns" });
+  const runtime = runtimeOf({
+    exec: () => Promise.resolve(endpoint),
+    listContainers: () => Promise.resolve([{ id: "id", createdAt: 1n }] as never),
+  });
+  await using server = await start({ pods: [pod], deps: { metrics: texts, serving, runtime } });
+  await ask(server, "/metrics/probes?x=/a");
+  await ask(server, "/healthz/ping", { headers: {} });
+  const stream = await upgrade(server, "/exec/ns/p/c?command=sh&output=1", spdy);
+  assert.equal(open.get("POST exec"), 1);
+  stream.socket.destroy();
+  for (const connection of connections) connection.destroy();
+  while (open.get("POST exec") !== 0) await new Promise(setImmediate);
+  assert.deepEqual(said, ["GET metrics/probes", "GET healthz", "POST exec"]);
+  assert.deepEqual([...open.values()], [0, 0, 0]);
+});
+
+test("counting nothing changes nothing", async () => {
+  await using server = await start({ deps: { serving: unmeasured.serving } });
+  assert.equal((await ask(server, "/healthz")).body, "ok");
+});
