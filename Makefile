@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check types lint imports format unit contract integration churn link-cut build image clean packages cluster-tools root
+.PHONY: help demo test check types lint imports format unit contract integration churn link-cut build image clean packages cluster-tools containerd root
 MAKEFLAGS += --no-print-directory
 
 export PATH := $(CURDIR)/node_modules/.bin:$(CURDIR)/tools/node_modules/.bin:$(PATH)
@@ -53,18 +53,21 @@ unit: $(deps) ## unit tests, in seconds; no root
 	$(call say,unit tests)
 	@$(call tests,5) --test-concurrency=2 --test-timeout=60000 "test/unit/**/*.test.ts"
 
-contract: $(deps) packages cluster-tools ## every Host and Runtime against the contract of its seam; root
+contract: $(deps) packages cluster-tools containerd ## every Host and Runtime against the contract of its seam; root
 	$(call say,contract tests)
 	@$(call tests,15) --test-concurrency=1 --test-timeout=600000 "test/contract/**/*.test.ts"
 
 # Files named after a provider are about that provider alone; those of the Docker Engine hold over SSH too, but for what it says
 # of its own socket and the churn. Over SSH all others hold but takeover, which is the cri provider's; unless PROVIDER or ONLY asks
 # for more, a pod's life and its streams stand for them, beside bad networks and other users.
-over_ssh := pods containers volumes-objects kubectl remove ssh-link ssh-settings ssh-faults ssh-users ssh-claim
+over_ssh := pods containers volumes-objects volumes-subpath kubectl remove ssh-link ssh-settings ssh-faults ssh-users ssh-claim
 over_ssh-docker := pods kubectl
 # What needs no provider of its own, or brings its own, runs once.
-cri_only := in-pod|image|leave|several-*|helm*|chaos-*
-integration: $(deps) packages cluster-tools ## features on a real cluster, with each provider (PROVIDER=docker: one of cri, docker, ssh, ssh-docker; ONLY=logs: test/integration/logs*.test.ts); root
+cri_only := chaos-*|in-pod|image|leave|several-*|helm*
+# cri is Debian's containerd, cri-2.4 the other one. What hardly comes to the runtime is run with cri alone, unless PROVIDER or ONLY
+# asks for it.
+hardly_runtime := admission|certificates|faults-apiserver|harness|kubelet-auth|metrics|node|node-conditions|startup
+integration: $(deps) packages cluster-tools containerd ## features on a real cluster, with each provider (PROVIDER=docker: one of cri, cri-2.4, docker, ssh, ssh-docker; ONLY=logs: test/integration/logs*.test.ts); root
 	@shopt -s nullglob globstar extglob
 	files=(test/integration/**/$(ONLY)*.test.ts)
 	if [ $${#files[@]} -eq 0 ]; then
@@ -72,19 +75,22 @@ integration: $(deps) packages cluster-tools ## features on a real cluster, with 
 	  exit 1
 	fi
 	declare -A standing=([ssh]="$(over_ssh)" [ssh-docker]="$(over_ssh-docker)")
-	for provider in $(or $(PROVIDER),cri docker ssh ssh-docker); do
+	for named in $(or $(PROVIDER),cri cri-2.4 docker ssh ssh-docker); do
+	  provider=$${named%-2.4}
+	  containerd=$$([[ $$named == *-2.4 ]] && echo 2.4 || echo 1.6)
 	  fitting=()
 	  for file in "$${files[@]}"; do
 	    name=$$(basename "$$file" .test.ts)
 	    if [[ $$provider != cri && $$name == @($(cri_only)) ]]; then continue; fi
+	    if [[ $$named != cri && -z "$(PROVIDER)$(ONLY)" && $$name == @($(cri_only)|$(hardly_runtime)) ]]; then continue; fi
 	    case "$$provider $$name" in "cri docker-"* | "cri ssh-"* | "docker ssh-"* | "ssh docker-"* | "ssh-docker docker-unfit" | "ssh-docker docker-churn") continue ;; esac
 	    few=$${standing[$$provider]:-}
 	    if [[ -n "$$few" && -z "$(PROVIDER)$(ONLY)" && " $$few " != *" $$name "* ]]; then continue; fi
 	    fitting+=("$$file")
 	  done
-	  if [ $${#fitting[@]} -eq 0 ]; then echo "==> no integration tests$(if $(ONLY), of $(ONLY)) for provider $$provider"; continue; fi
-	  echo "==> integration tests$(if $(ONLY), of $(ONLY)), provider $$provider"
-	  GRAFTLET_TEST_PROVIDER=$$provider $(call tests,75) --test-concurrency=2 --test-timeout=900000 "$${fitting[@]}"
+	  if [ $${#fitting[@]} -eq 0 ]; then echo "==> no integration tests$(if $(ONLY), of $(ONLY)) for provider $$named"; continue; fi
+	  echo "==> integration tests$(if $(ONLY), of $(ONLY)), provider $$named"
+	  GRAFTLET_TEST_PROVIDER=$$provider GRAFTLET_TEST_CONTAINERD=$$containerd $(call tests,75) --test-concurrency=2 --test-timeout=900000 "$${fitting[@]}"
 	done
 
 .PHONY: api-versions
@@ -102,6 +108,11 @@ churn: $(deps) packages cluster-tools ## pods come and go on a Docker Engine, RA
 link-cut: $(deps) packages cluster-tools ## the way to a target over SSH is cut for MINUTES=10, and no pod is lost; root
 	$(call say,link-cut)
 	@GRAFTLET_LINK_CUT_MINUTES=$(or $(MINUTES),10) $(call tests,120) --test-timeout=7200000 test/integration/ssh-cut.test.ts
+
+.PHONY: bench
+bench: $(deps) packages cluster-tools build ## how fast graftlet is beside the real kubelet, written into docs/performance.md (ONLY=start: two minutes; PROVIDER=docker or ssh; NODES=100 nodes in one process); root
+	$(call say,bench)
+	@PROVIDER="$(PROVIDER)" ONLY="$(ONLY)" NODES="$(NODES)" node test/bench/bench.ts
 
 build: $(deps) ## dist/graftlet.mjs: one self-contained file, with third-party notices
 	$(call say,build)
@@ -137,4 +148,8 @@ packages: root
 
 cluster-tools: root
 	@test/cluster/tools/build.sh >/dev/null
-	@test/cluster/tools/build.sh --module helm >/dev/null
+	@for module in helm coredns; do test/cluster/tools/build.sh --module $$module >/dev/null; done
+
+# The containerd that is not Debian's.
+containerd: root
+	@test/cluster/tools/build.sh --module containerd >/dev/null

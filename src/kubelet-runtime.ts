@@ -4,8 +4,18 @@ import type { Clock } from "./lib/clock.ts";
 import type { Logger } from "./lib/log.ts";
 import type { Measures } from "./measures.ts";
 import type { NodeAgent } from "./node/node-agent.ts";
+import type { RuntimeHealth } from "./node/runtime-health.ts";
 import { podSettings } from "./node-setup.ts";
-import type { EventSink, ObjectCache, PodRuntime, PodStore, Presence, ServiceLister, TokenSource } from "./pipeline.ts";
+import type {
+  EventSink,
+  ObjectCache,
+  PodRuntime,
+  PodStore,
+  Presence,
+  RuntimeClasses,
+  ServiceLister,
+  TokenSource,
+} from "./pipeline.ts";
 import { createCgroupLayout } from "./resources/cgroup-layout.ts";
 import { createPodGround } from "./resources/pod-ground.ts";
 import { createCrashLoop } from "./runtime/crash-loop.ts";
@@ -24,6 +34,8 @@ export interface RuntimeParts {
   readonly objects: ObjectCache;
   readonly tokens: TokenSource;
   readonly services: ServiceLister;
+  readonly runtimeClasses: RuntimeClasses;
+  readonly health: Pick<RuntimeHealth, "handlers">;
   readonly agent: NodeAgent;
   readonly pods: PodStore;
   readonly events: EventSink;
@@ -50,7 +62,7 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
   const { allocatable } = agent;
   const common = { ...parts, host, runtime, fs: host.fs, images: runtime };
   const volumes = createVolumes({ ...common, measures: measures.volumes, nodeName, rootDir, allocatable });
-  const layout = createCgroupLayout({ runtime, kubelet, log });
+  const layout = createCgroupLayout({ runtime, kubelet, clock, log });
   const { network } = target;
   const settings = {
     ...podSettings(config, parts.ownerLabels),
@@ -61,6 +73,11 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
     settings,
     addresses: agent,
     volumes,
+    async handlerFeatures({ spec: { runtimeClassName } }, signal) {
+      // The default handler has no name.
+      const handler = runtimeClassName ? await parts.runtimeClasses.handler(runtimeClassName, signal) : "";
+      return parts.health.handlers().find(({ name }) => name === handler)?.features;
+    },
     facts: createTargetFacts(host.fs),
     cgroups: layout,
     allocatable,

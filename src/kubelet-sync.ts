@@ -1,5 +1,6 @@
 import { createAdmission } from "./admission/chain.ts";
 import { createServed } from "./admission/served.ts";
+import { createEviction } from "./eviction/eviction.ts";
 import { createGarbage } from "./gc/garbage.ts";
 import type { Cluster, KubeletDeps, Observed } from "./kubelet.ts";
 import { countOrphans, countRejections, followPods, podView } from "./kubelet-metrics.ts";
@@ -12,6 +13,7 @@ import type { Node, Pod, PodStatus } from "./objects.ts";
 import type { PodUpdate, RuntimePod, Waker } from "./pipeline.ts";
 import { generateStatus } from "./pod/status.ts";
 import { type Probes, createProbes } from "./probes/probes.ts";
+import { isTargetFeature } from "./seams/provider.ts";
 import { createApiServerSource } from "./sources/apiserver.ts";
 import { createPodConfig } from "./sources/pod-config.ts";
 import { type StatusManager, createStatusManager } from "./status/manager.ts";
@@ -52,7 +54,7 @@ export function composeSync(deps: KubeletDeps, cluster: Cluster, observed: Obser
     objects: cluster.objects,
     prober: probes,
     served: createServed((feature) =>
-      feature === "fileOwner" ? observed.rights.lacks(feature) : deps.target.runtime.lacks?.(feature),
+      isTargetFeature(feature) ? observed.rights.lacks(feature) : deps.target.runtime.lacks?.(feature),
     ),
     status: statuses,
     events: cluster.events,
@@ -144,7 +146,7 @@ function composeFlow(
   { pods, statuses, probes, volumes, podRuntime }: Stages,
   workers: PodWorkers,
 ): readonly Service[] {
-  const { nodeName, kubelet } = config;
+  const { nodeName, kubelet, rootDir } = config;
   const common = { clock, log, ...(presence && { presence }) };
   const cache = pleg.cache;
   const freshNode = (signal: AbortSignal) => client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal });
@@ -186,7 +188,21 @@ function composeFlow(
       statuses.forget(uid);
     },
   });
-  return [syncLoop, source, housekeeping, garbage];
+  const { host, runtime } = target;
+  const { podLogsDir } = kubelet;
+  const eviction = createEviction({
+    ...common,
+    host,
+    runtime,
+    volumes,
+    rootDir,
+    podLogsDir,
+    pods,
+    evictor: workers,
+    events,
+  });
+  const evicting = kubelet.localStorageCapacityIsolation ? [eviction] : [];
+  return [syncLoop, source, housekeeping, garbage, ...evicting];
 }
 
 /** A worker that has not taken its pod down yet may have containers running. */

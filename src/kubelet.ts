@@ -2,6 +2,7 @@ import type { ApiClient } from "./api/client.ts";
 import { createEventRecorder } from "./api/events.ts";
 import { createNodeWatch, createServiceLister } from "./api/listers.ts";
 import { createObjectCaches } from "./api/objects.ts";
+import { createRuntimeClasses } from "./api/runtime-classes.ts";
 import { createTokenSource } from "./api/tokens.ts";
 import type { PairStore } from "./certificates/pair-store.ts";
 import type { Claim } from "./claim.ts";
@@ -111,10 +112,11 @@ function observeCluster({ config, client, clock, log }: KubeletDeps) {
   });
   const nodes = createNodeWatch({ ...common, nodeName });
   const services = createServiceLister(common);
+  const runtimeClasses = createRuntimeClasses(common);
   const objects = createObjectCaches(common);
   const tokens = createTokenSource(common);
-  const running: readonly Service[] = [events, nodes, services, objects, tokens];
-  return { events, nodes, services, objects, tokens, running };
+  const running: readonly Service[] = [events, nodes, services, runtimeClasses, objects, tokens];
+  return { events, nodes, services, runtimeClasses, objects, tokens, running };
 }
 
 export type Cluster = ReturnType<typeof observeCluster>;

@@ -39,6 +39,7 @@ export type Node = Omit<Wire<k8s.V1Node>, "metadata"> & { metadata: ClusterMeta 
 export type Secret = Omit<Wire<k8s.V1Secret>, "metadata"> & { metadata: NamespacedMeta };
 export type ConfigMap = Omit<Wire<k8s.V1ConfigMap>, "metadata"> & { metadata: NamespacedMeta };
 export type Service = Omit<Wire<k8s.V1Service>, "metadata"> & { metadata: NamespacedMeta };
+export type RuntimeClass = Omit<Wire<k8s.V1RuntimeClass>, "metadata"> & { metadata: ClusterMeta };
 export type Lease = Omit<Wire<k8s.V1Lease>, "metadata"> & { metadata: ObjectMeta };
 export type CertificateSigningRequest = Omit<Wire<k8s.V1CertificateSigningRequest>, "metadata"> & {
   metadata: ClusterMeta;

@@ -39,7 +39,7 @@ export interface StartFailure {
   readonly message: string;
 }
 
-/** An admission handler's no. */
+/** An admission handler's no, or why the node ended a pod. */
 export interface Rejection {
   readonly reason: string;
   readonly message: string;
@@ -51,6 +51,15 @@ export interface MountedVolume {
   readonly hostPath: string;
   /** The volume itself may only be read, whatever the mount says. */
   readonly readOnly: boolean;
+}
+
+/** A part of a volume that a container mounts in the volume's place. */
+export interface VolumePart {
+  /** Place in the container's volumeMounts. */
+  readonly index: number;
+  readonly volume: string;
+  /** Path in the volume: relative, without `..`. */
+  readonly subPath: string;
 }
 
 /** What a pass can find out while the pod's volumes are made ready. What is missing here is found out when it is needed. */
@@ -130,8 +139,9 @@ export interface StatusReader {
 }
 
 export interface StatusSink extends StatusReader {
-  /** The newest truth about a pod. Written to the API server when it differs from what is there. */
-  set(pod: Pod, status: PodStatus): void;
+  /** The newest truth about a pod. Written to the API server when it differs from what is there.
+   *  @param ended no container of the pod runs any more, nor will. */
+  set(pod: Pod, status: PodStatus, ended?: boolean): void;
   /** The pod's containers are gone and its volumes unmounted: final status, and the object may be deleted. */
   terminated(pod: Pod): void;
 }
@@ -178,6 +188,13 @@ export interface ServiceLister {
   list(): readonly Service[] | undefined;
 }
 
+/** By which pods choose one of the runtime's handlers. */
+export interface RuntimeClasses {
+  /** The handler of the class of that name.
+   *  @throws Error in the kubelet's words where there is none of that name, or none is known yet. */
+  handler(name: string, signal: AbortSignal): Promise<string>;
+}
+
 export interface NodeSource {
   /** This node's object as the API server last showed it. */
   node(): Node | undefined;
@@ -196,6 +213,26 @@ export interface VolumeGate {
   mounted(uid: string): ReadonlyMap<string, MountedVolume>;
   /** Unmounts all and removes what graftlet made; the pod may be known by its UID alone. Safe to repeat. */
   unmount(uid: string, signal: AbortSignal): Promise<void>;
+}
+
+/** Parts of volumes. */
+export interface VolumeParts {
+  /** Makes parts of a pod's mounted volumes visible where a runtime may mount them, whatever links a container puts in the way.
+   *  Directories that are missing are made. Safe to repeat: a container that starts again sees what is there then.
+   *  @returns absolute paths on the target, by index. @throws in the kubelet's words, without a word of the target's files. */
+  bindParts(
+    pod: Pod,
+    containerName: string,
+    parts: readonly VolumePart[],
+    signal: AbortSignal,
+  ): Promise<ReadonlyMap<number, string>>;
+}
+
+/** Ends pods for what they take of the node. */
+export interface PodEvictor {
+  /** Ends a pod that is meant to run: Failed, for that reason, whatever its containers say.
+   *  @returns false for one that ends already, or is not known. */
+  evict(uid: string, why: Rejection, graceSeconds: number): boolean;
 }
 
 export type ProbeVerdict = "Success" | "Failure" | "Unknown";

@@ -56,7 +56,7 @@ export async function removeFrom(deps: RemovalDeps, signal: AbortSignal): Promis
       rootDir: node.rootDir,
       podLogsDir: node.kubelet.podLogsDir,
       logLinksDir: logLinksDirectory,
-      tiers: await podTiers(target, node, signal),
+      tiers: await podTiers({ ...deps, node }, signal),
       subgroups: cgroups.children,
     },
     signal,
@@ -98,8 +98,11 @@ async function holdTarget(
 }
 
 /** Cgroups that graftlet makes for quality of service classes, the deepest first; none where the runtime's driver makes them. */
-async function podTiers({ runtime }: Target, { kubelet }: NodeConfig, signal: AbortSignal): Promise<readonly string[]> {
-  const layout: CgroupLayout = await createCgroupLayout({ runtime, kubelet, log: silentLog() })(signal);
+async function podTiers(
+  { target: { runtime }, node: { kubelet }, clock }: Pick<RemovalDeps, "target" | "node" | "clock">,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const layout: CgroupLayout = await createCgroupLayout({ runtime, kubelet, clock, log: silentLog() })(signal);
   if (!layout.perQos || layout.driver === "systemd") return [];
   return (["BestEffort", "Burstable", "Guaranteed"] as const).map((qos) => tierCgroup(qos, layout));
 }

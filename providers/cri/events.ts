@@ -104,6 +104,7 @@ export function criEvent({ containerId, containerEventType, podSandboxStatus }: 
     ...(containerId !== sandboxId && { containerId }),
     ...(podUid !== undefined && { podUid }),
     ...(containerEventType === ContainerEventType.CONTAINER_STOPPED_EVENT && { exited: true }),
+    ...(containerEventType === ContainerEventType.CONTAINER_DELETED_EVENT && { removed: true }),
   };
 }
 
@@ -133,8 +134,10 @@ function containerdSource(runtime: Channel): Source {
  *  either: the exit of a command that exec started. */
 export function containerdEvent({ topic, event }: Envelope): RuntimeEvent | undefined {
   if (!event) return undefined;
-  if (topic.startsWith("/containers/")) return { is: "changed", containerId: ContainerEvent.decode(event.value).id };
+  const removed = topic.endsWith("/delete") && { removed: true };
+  if (topic.startsWith("/containers/"))
+    return { is: "changed", containerId: ContainerEvent.decode(event.value).id, ...removed };
   const { containerId, id } = TaskEvent.decode(event.value);
-  if (topic !== "/tasks/exit") return { is: "changed", containerId };
+  if (topic !== "/tasks/exit") return { is: "changed", containerId, ...removed };
   return id === containerId ? { is: "changed", containerId, exited: true } : undefined;
 }

@@ -24,6 +24,9 @@ export interface Docker {
   ): Promise<T>;
   /** The API version agreed on, such as `1.41`. */
   apiVersion(signal: AbortSignal): Promise<string>;
+  /** When the daemon answered last, Clock.monotonic(); undefined before its first answer, and while a call has waited for one for
+   *  long. */
+  answeredAt(): number | undefined;
   close(): void;
 }
 
@@ -35,6 +38,9 @@ export interface DockerOptions {
   readonly requestTimeoutMs: number;
   readonly clock: Clock;
 }
+
+/** A call that has waited so long may be waiting for a daemon that says nothing any more, milliseconds. */
+const longMs = 5_000;
 
 /** The oldest API that has what a kubelet needs (Docker Engine 20.10), and the newest that this provider speaks. Every daemon
  *  from 20.10 on serves one of these. @see https://docs.docker.com/reference/api/engine/version-history/ */
@@ -64,11 +70,15 @@ export function createDocker({ socket, host, requestTimeoutMs, clock }: DockerOp
     agreed = { version, engine: engineOf(agent, version), apart: engineOf(agentApart, version) };
     return agreed;
   };
+  const answers = createAnswers(clock);
   const within = async <T>(work: (signal: AbortSignal) => Promise<T>, signal: AbortSignal, limit: Limit) => {
     throwIfAborted(signal);
     const until = limit === "none" ? signal : clock.within(deadlineMs(limit, requestTimeoutMs), signal);
+    using waiting = answers.wait(limit);
     try {
-      return await work(until);
+      const answer = await work(until);
+      waiting.answered();
+      return answer;
     } catch (error) {
       const coded = codedDockerError(error, socket, until);
       if (hasCode(coded, "unavailable")) agreed = undefined;
@@ -85,10 +95,31 @@ export function createDocker({ socket, host, requestTimeoutMs, clock }: DockerOp
         signal,
         limit,
       ),
+    answeredAt: answers.latest,
     apiVersion: (signal) => within(async (until) => (await agree(until)).version, signal, requestTimeoutMs),
     close() {
       agent.destroy();
       agentApart.destroy();
+    },
+  };
+}
+
+/** Which calls wait, and when one was answered last. One without a limit may wait for anything but the daemon. */
+function createAnswers(clock: Clock) {
+  const waiting = new Set<{ readonly since: number }>();
+  let latest: number | undefined;
+  return {
+    wait(limit: Limit) {
+      const call = { since: clock.monotonic() };
+      if (limit !== "none") waiting.add(call);
+      return {
+        answered: () => void (latest = clock.monotonic()),
+        [Symbol.dispose]: () => void waiting.delete(call),
+      };
+    },
+    latest() {
+      const longSince = clock.monotonic() - longMs;
+      return [...waiting].some(({ since }) => since < longSince) ? undefined : latest;
     },
   };
 }

@@ -10,15 +10,20 @@ import { sandboxIdLabel, sandboxType, typeLabel } from "./names.ts";
 import type { DockerParts } from "./parts.ts";
 import { nanoseconds } from "./times.ts";
 
-/** What changes a container's state; the daemon sends nothing else (probes alone make three events of each exec). */
+/** What changes a container's state (probes alone make three other events of each exec). */
 const actions = ["create", "start", "die", "oom", "pause", "unpause", "rename", "update", "destroy"];
 
-/** One stream of the daemon's events about this node's sandboxes and containers. A stream that follows another begins where
+/** What changes which images there are, or what the daemon tells of itself. */
+const otherActions = ["pull", "load", "import", "tag", "untag", "delete", "reload"];
+
+/** One stream of the daemon's events: those about this node's sandboxes and containers are passed on, and what the daemon has told
+ *  holds until others tell of a change. A stream that follows another begins where
  *  that one ended: the daemon keeps the latest of its events. Some may be told twice.
  *  @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/System/operation/SystemEvents */
 export function dockerEvents(parts: DockerParts): (signal: AbortSignal) => AsyncGenerator<RuntimeEvent> {
-  const { docker, config, nodeName } = parts;
-  const filters = JSON.stringify({ type: ["container"], event: actions, label: [`${nodeLabel}=${nodeName}`] });
+  const { docker, config, nodeName, following } = parts;
+  // A label would keep images out, which carry none.
+  const filters = JSON.stringify({ type: ["container", "image", "daemon"], event: [...actions, ...otherActions] });
   /** Nanoseconds since the epoch by the daemon's clock. */
   let since: bigint | undefined;
   const listen = async (signal: AbortSignal) => {
@@ -35,17 +40,22 @@ export function dockerEvents(parts: DockerParts): (signal: AbortSignal) => Async
     let answer: IncomingMessage | undefined;
     try {
       answer = await listen(signal);
+      following.begin();
       yield { is: "listening" };
       for await (const message of jsonLines(answer)) {
         const event = message as EngineEvent;
         since = timeOf(event) ?? since;
-        const told = runtimeEvent(event);
-        if (told) yield told;
+        if (event.Type !== "container") following.changed();
+        else if (event.Actor?.Attributes?.[nodeLabel] === nodeName) {
+          const told = runtimeEvent(event);
+          if (told) yield told;
+        }
       }
     } catch (error) {
       if (signal.aborted) return;
       throw codedDockerError(error, config.socket, signal);
     } finally {
+      following.end();
       answer?.destroy();
     }
     if (!signal.aborted) throw new CodedError("unavailable", "the Docker Engine ended its stream of events");
@@ -53,6 +63,7 @@ export function dockerEvents(parts: DockerParts): (signal: AbortSignal) => Async
 }
 
 export interface EngineEvent {
+  readonly Type?: string;
   readonly Action?: string;
   readonly Actor?: { readonly ID?: string; readonly Attributes?: Readonly<Record<string, string>> };
   readonly timeNano?: number;
@@ -70,6 +81,7 @@ export function runtimeEvent({ Action = "", Actor }: EngineEvent): RuntimeEvent 
     ...(sandboxId !== Actor.ID && { containerId: Actor.ID }),
     ...(podUid !== undefined && { podUid }),
     ...(Action === "die" && { exited: true }),
+    ...(Action === "destroy" && { removed: true }),
   };
 }
 

@@ -12,17 +12,17 @@ import { removeImage } from "./remove-image.ts";
 
 /** Images of the daemon: all of them, whoever pulled them. */
 export function dockerImages(parts: DockerParts): Images {
-  const { docker, config } = parts;
+  const { docker, config, following } = parts;
   const pinned = new Set([config.sandboxImage, localPauseImage].map(fullName));
   return {
     imageFsInfo: createImageFs(parts),
-    async listImages(signal) {
+    listImages: following.keep(async (signal) => {
       const images = await docker.call(
         (engine, abortSignal) => ask<ImageInfo[]>(engine, { path: "/images/json", signal: abortSignal }),
         signal,
       );
       return images.map((image) => criImage(image, pinned));
-    },
+    }),
     async imageStatus({ image }, signal) {
       const found = await inspectImage(parts, image, signal);
       return found && criImage(found, pinned);

@@ -4,6 +4,7 @@ import type { Host } from "../../src/seams/host.ts";
 import type { ContainerLogLimits } from "../../src/seams/provider.ts";
 import type { Docker } from "./client.ts";
 import type { DockerConfig } from "./config.ts";
+import type { Following } from "./following.ts";
 import type { Memory } from "./memory.ts";
 
 /** What the verbs of this provider work with. */
@@ -17,4 +18,5 @@ export interface DockerParts {
   readonly clock: Clock;
   readonly log: Logger;
   readonly memory: Memory;
+  readonly following: Following;
 }

@@ -9,6 +9,7 @@ import type { PodNetwork } from "./network.ts";
 import type { DockerParts } from "./parts.ts";
 import type { SandboxImage } from "./pause-image.ts";
 import { forceRemove } from "./remove-container.ts";
+import { requireRuntime } from "./runtime-handler.ts";
 import { namespacesOf, sandboxSecurity, sandboxSpec } from "./sandbox-spec.ts";
 import { securityOptions } from "./security-opts.ts";
 
@@ -33,6 +34,7 @@ export async function runSandbox(
   const name = sandboxName(config.metadata);
   const onNetwork = namespacesOf(config).network !== NamespaceMode.NODE;
   const start = async () => {
+    requireRuntime(runtimeHandler, await deps.capabilities.info(signal));
     const settings = await settingsOf(deps, config.linux?.securityContext, signal);
     const network = onNetwork ? { network: await deps.network.ensure(signal) } : {};
     return createAndStart(deps.parts, name, sandboxSpec({ config, runtimeHandler, ...settings, ...network }), signal);

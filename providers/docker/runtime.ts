@@ -6,6 +6,7 @@ import { createDocker } from "./client.ts";
 import { dockerContainers } from "./containers.ts";
 import { dockerEvents } from "./events.ts";
 import { dockerExec } from "./exec.ts";
+import { createFollowing } from "./following.ts";
 import { dockerImages } from "./images.ts";
 import { dockerLogs } from "./logs.ts";
 import { createMemory } from "./memory.ts";
@@ -17,7 +18,7 @@ import { dockerService } from "./service.ts";
 import { dockerStats } from "./stats.ts";
 import { dockerStreams } from "./streams.ts";
 
-export interface DockerRuntimeOptions extends Omit<DockerParts, "docker" | "memory"> {
+export interface DockerRuntimeOptions extends Omit<DockerParts, "docker" | "memory" | "following"> {
   /** Deadline of an ordinary call, milliseconds (KubeletConfiguration.runtimeRequestTimeout). */
   readonly requestTimeoutMs: number;
 }
@@ -27,7 +28,7 @@ export interface DockerRuntimeOptions extends Omit<DockerParts, "docker" | "memo
 export function dockerRuntime({ requestTimeoutMs, ...given }: DockerRuntimeOptions): Runtime {
   const { config, host, clock, log } = given;
   const docker = createDocker({ socket: config.socket, host, requestTimeoutMs, clock });
-  const parts: DockerParts = { ...given, docker, memory: createMemory() };
+  const parts: DockerParts = { ...given, docker, memory: createMemory(), following: createFollowing() };
   const network = createPodNetwork(parts);
   const capabilities = createCapabilities(parts);
   const sandboxImage = createSandboxImage(parts);

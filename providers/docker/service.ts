@@ -15,7 +15,7 @@ import type { PodNetwork } from "./network.ts";
 import type { DockerParts } from "./parts.ts";
 import { localPauseImage } from "./pause-image.ts";
 
-export type Service = Pick<Runtime, "version" | "status" | "runtimeConfig" | "updateRuntimeConfig">;
+export type Service = Pick<Runtime, "version" | "status" | "runtimeConfig" | "updateRuntimeConfig" | "heardAt">;
 
 /** How long the daemon may take to say how it is, milliseconds: sooner than what it may take for work. */
 const healthMs = 10_000;
@@ -29,17 +29,26 @@ export interface ServiceDeps {
 /** How the daemon is. One that does not answer, may not be asked or is too old is an error, one sentence with the remedy. */
 export function dockerService(deps: ServiceDeps): Service {
   const { parts, network, capabilities } = deps;
+  const { docker, following } = parts;
+  /** What held when the daemon last said how it is. */
+  let saidAt: number | undefined;
   const asked = <T>(work: (signal: AbortSignal) => Promise<T>, signal: AbortSignal) => health(deps, work, signal);
   return {
     version: (signal) => asked((until) => version(parts, until), signal),
     status: (signal) =>
       asked(async (until) => {
+        const mark = following.mark();
         const info = await capabilities.refresh(until);
         if (!capabilities.triedOut()) await tryOut(deps, until);
         // Where the last pod got no network: perhaps there is one by now.
         if (network.problem() !== undefined) await network.ensure(until).catch(() => undefined);
+        saidAt = mark;
         return statusOf(info, network.problem());
       }, signal),
+    heardAt() {
+      const holds = saidAt !== undefined && saidAt === following.mark();
+      return holds && capabilities.triedOut() && network.problem() === undefined ? docker.answeredAt() : undefined;
+    },
     async runtimeConfig(signal) {
       const { CgroupDriver: driver } = await asked(capabilities.info, signal);
       return RuntimeConfigResponse.fromPartial(driver === "none" ? {} : { linux: { cgroupDriver: driverOf(driver) } });

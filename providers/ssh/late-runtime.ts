@@ -50,6 +50,7 @@ export function lateRuntime(
     logRoots: async (signal) => (await find(signal)).logRoots?.(signal) ?? [],
     belongings: async (signal) => (await find(signal)).belongings?.(signal) ?? [],
     lacks: (feature) => found()?.lacks?.(feature),
+    heardAt: () => found()?.heardAt?.(),
     async *events(signal) {
       const { events } = await find(signal);
       if (!events) throw new CodedError("unimplemented", "the runtime has no events");

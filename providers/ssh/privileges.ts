@@ -132,7 +132,8 @@ function probeScript({ sudo }: SshConfig): string {
 /** What a node is told of them. Pure. */
 export function missingRights({ as, missing }: Pick<Privileges, "as" | "missing">): MissingRights {
   const fileOwner = "files of the target cannot be given to the pod's user: graftlet's login is not root there";
-  return { sentences: missing, lacks: as === "user" ? { fileOwner } : {} };
+  const mount = "nothing can be mounted on the target: graftlet's login is not root there";
+  return { sentences: missing, lacks: as === "user" ? { fileOwner, mount } : {} };
 }
 
 /** Reads the probe's lines. Pure. @throws failed_precondition when they are not there. */

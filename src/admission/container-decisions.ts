@@ -1,6 +1,6 @@
 import type * as k8s from "@kubernetes/client-node";
 import type { Wire } from "../objects.ts";
-import { type Decisions, eachOf, fieldsOf, held, heldWhen } from "./decisions.ts";
+import { type Decisions, eachOf, fieldsOf, held } from "./decisions.ts";
 
 type Fields<Type> = Decisions<Wire<Type>>;
 
@@ -22,21 +22,18 @@ export const lifecycle: Fields<k8s.V1Lifecycle> = {
 
 export const resources: Fields<k8s.V1ResourceRequirements> = {
   claims: held("dynamic resource allocation is not served yet"),
-  limits: heldWhen(
-    (limits: { [name: string]: string }) => "ephemeral-storage" in limits,
-    "limits of ephemeral-storage are not enforced yet",
-  ),
+  limits: "served",
   requests: "served",
 };
 
 export const volumeMount: Fields<k8s.V1VolumeMount> = {
   mountPath: "served",
-  mountPropagation: heldWhen((mode: string) => mode !== "None", "mount propagation is not served yet"),
+  mountPropagation: "served",
   name: "served",
   readOnly: "served",
-  recursiveReadOnly: heldWhen((mode: string) => mode === "Enabled", "recursive read-only mounts are not served yet"),
-  subPath: held("subPath is not served yet"),
-  subPathExpr: held("subPathExpr is not served yet"),
+  recursiveReadOnly: "served",
+  subPath: "served",
+  subPathExpr: "served",
 };
 
 export const containerSecurity: Fields<k8s.V1SecurityContext> = {

@@ -15,7 +15,10 @@ interface Asked {
 
 /** The fields of a pod that its node's runtime and target cannot serve, each with the sentence of whoever cannot. */
 export function lacking({ spec }: Pod, lacks: Lacks): readonly Unserved[] {
-  const asked = [...askedByPod(spec), ...lists(spec).flatMap(([path, container]) => askedByContainer(path, container))];
+  const asked = [
+    ...askedByPod(spec),
+    ...lists(spec).flatMap(([path, container]) => askedByContainer(spec, path, container)),
+  ];
   return asked.flatMap(({ field, feature }) => {
     const why = lacks(feature);
     return why === undefined ? [] : [{ field, why }];
@@ -34,6 +37,7 @@ function askedByPod(spec: PodSpec): readonly Asked[] {
   return [
     ...profiles("spec.securityContext", spec.securityContext),
     ...ownedTokens(spec),
+    ...hugePages(spec),
     ...(grouped ? [{ field: "spec.securityContext.fsGroup", feature: "fileOwner" } as const] : []),
   ];
 }
@@ -53,12 +57,38 @@ function ownedTokens(spec: PodSpec): readonly Asked[] {
   );
 }
 
-function askedByContainer(path: string, { securityContext, resources }: Container): readonly Asked[] {
-  const asked: Asked[] = [...profiles(`${path}.securityContext`, securityContext)];
+/** Unlike memory, huge pages have no stand-in on disk. */
+function hugePages({ volumes = [] }: PodSpec): readonly Asked[] {
+  return volumes.flatMap(({ emptyDir }, at) =>
+    emptyDir?.medium?.startsWith("HugePages")
+      ? [{ field: `spec.volumes[${at}].emptyDir.medium`, feature: "mount" } as const]
+      : [],
+  );
+}
+
+function askedByContainer(spec: PodSpec, path: string, container: Container): readonly Asked[] {
+  const { securityContext, resources } = container;
+  const asked: Asked[] = [
+    ...profiles(`${path}.securityContext`, securityContext),
+    ...madeMounts(spec, path, container),
+  ];
   if (securityContext?.privileged) asked.push({ field: `${path}.securityContext.privileged`, feature: "privileged" });
   if (resources?.limits?.memory) asked.push({ field: `${path}.resources.limits.memory`, feature: "memoryLimit" });
   if (resources?.limits?.cpu) asked.push({ field: `${path}.resources.limits.cpu`, feature: "cpuLimit" });
   return asked;
+}
+
+/** A part of a volume is bound where no container can move it, and what the node makes is shared with containers as a mount. */
+function madeMounts({ volumes = [] }: PodSpec, path: string, { volumeMounts = [] }: Container): readonly Asked[] {
+  return volumeMounts.flatMap(({ name, subPath, subPathExpr, mountPropagation = "None" }, at) => {
+    const made = volumes.some((volume) => volume.name === name && !volume.hostPath);
+    const fields = [
+      ...(subPath ? ["subPath"] : []),
+      ...(subPathExpr ? ["subPathExpr"] : []),
+      ...(mountPropagation !== "None" && made ? ["mountPropagation"] : []),
+    ];
+    return fields.map((field) => ({ field: `${path}.volumeMounts[${at}].${field}`, feature: "mount" }) as const);
+  });
 }
 
 function profiles(path: string, security: PodSpec["securityContext"] | Container["securityContext"]): readonly Asked[] {

@@ -2,7 +2,7 @@ import type * as k8s from "@kubernetes/client-node";
 import type { Wire } from "../objects.ts";
 import { container } from "./container-decisions.ts";
 import { type Decisions, eachOf, fieldsOf, held, heldWhen } from "./decisions.ts";
-import { volume } from "./volume-decisions.ts";
+import { unservedInVolume } from "./volume-decisions.ts";
 
 type Fields<Type> = Decisions<Wire<Type>>;
 
@@ -54,7 +54,7 @@ export const podSpec: Fields<k8s.V1PodSpec> = {
   resourceClaims: held("dynamic resource allocation is not served yet"),
   resources: held("resources of the whole pod are not served yet"),
   restartPolicy: "served",
-  runtimeClassName: held("runtime classes are not served yet"),
+  runtimeClassName: "served",
   schedulerName: "served",
   schedulingGates: "served",
   schedulingGroup: "served",
@@ -67,5 +67,5 @@ export const podSpec: Fields<k8s.V1PodSpec> = {
   terminationGracePeriodSeconds: "served",
   tolerations: "served",
   topologySpreadConstraints: "served",
-  volumes: eachOf(fieldsOf(volume)),
+  volumes: eachOf(unservedInVolume),
 };

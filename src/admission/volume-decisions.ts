@@ -4,25 +4,15 @@ import { type Decisions, eachOf, fieldsOf, held, heldWhen, type Unserved } from 
 
 type Fields<Type> = Decisions<Wire<Type>>;
 
+const noPlugin = "no volume plugin matched";
+
 /** Even an empty source (`ephemeral: {}`) asks for a volume. */
-const otherType = heldWhen(() => true, "volumes of this type are not served yet");
+const otherType = heldWhen(() => true, noPlugin);
 
 const emptyDirFields: Fields<k8s.V1EmptyDirVolumeSource> = {
-  medium: heldWhen(
-    (medium: string) => medium !== "" && medium !== "Memory",
-    "volumes on huge pages are not served yet",
-  ),
+  medium: "served",
   sizeLimit: "served",
 };
-
-/** In memory the size is the file system's own; on disk somebody would have to watch it. */
-function emptyDir(source: Wire<k8s.V1EmptyDirVolumeSource>, path: string): readonly Unserved[] {
-  const unlimited = !source.sizeLimit || source.medium === "Memory";
-  const size = unlimited
-    ? []
-    : [{ field: `${path}.sizeLimit`, why: "the size of an emptyDir on disk is not limited yet" }];
-  return [...fieldsOf(emptyDirFields)(source, path), ...size];
-}
 
 export const projection: Fields<k8s.V1VolumeProjection> = {
   clusterTrustBundle: held("trust bundles are not served yet"),
@@ -43,8 +33,8 @@ export const volume: Fields<k8s.V1Volume> = {
   cinder: otherType,
   configMap: "served",
   csi: otherType,
-  downwardAPI: otherType,
-  emptyDir,
+  downwardAPI: "served",
+  emptyDir: fieldsOf(emptyDirFields),
   ephemeral: otherType,
   fc: otherType,
   flexVolume: otherType,
@@ -68,3 +58,11 @@ export const volume: Fields<k8s.V1Volume> = {
   storageos: otherType,
   vsphereVolume: otherType,
 };
+
+/** The fields of a volume that are not served; a type that is not is named with the volume. */
+export function unservedInVolume(given: Wire<k8s.V1Volume>, path: string): readonly Unserved[] {
+  return fieldsOf(volume)(given, path).map(({ field, why }) => {
+    const type = field.slice(path.length + 1);
+    return { field, why: why === noPlugin ? `${noPlugin}: volume ${JSON.stringify(given.name)} of type ${type}` : why };
+  });
+}

@@ -4,6 +4,7 @@ import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import { createSingleFlight } from "../lib/single-flight.ts";
+import { createTurns } from "../lib/turns.ts";
 import type { Pod, Wire } from "../objects.ts";
 import type { Token, TokenRequest, TokenSource } from "../pipeline.ts";
 import type { ApiClient } from "./client.ts";
@@ -19,6 +20,8 @@ const dayMs = 24 * 60 * 60_000;
 /** Refreshes of many tokens are spread over this long before they are due. */
 const spreadMs = 10_000;
 const collectMs = 60_000;
+/** A node that starts asks for the tokens of all its pods: each request at the same time is a connection of its own. */
+const parallelRequests = 10;
 
 /** The Node authorizer may hear of a new pod after its node does: what it forbids is asked once more, so many milliseconds later. */
 const authorizerMs = 250;
@@ -34,6 +37,7 @@ export function createTokenSource(deps: {
   const { client, clock, log } = deps;
   const held = new Map<string, Held>();
   const once = createSingleFlight<Held>();
+  const turn = createTurns(parallelRequests);
 
   const fetch = async (pod: Pod, request: TokenRequest, signal: AbortSignal): Promise<Held> => {
     const account = pod.spec.serviceAccountName || "default";
@@ -65,7 +69,7 @@ export function createTokenSource(deps: {
       const known = held.get(key);
       if (known && clock.now() < known.refreshAt) return known;
       try {
-        const fresh = await once(key, () => fetch(pod, request, signal));
+        const fresh = await once(key, () => turn(() => fetch(pod, request, signal)));
         held.set(key, fresh);
         return fresh;
       } catch (err) {

@@ -257,7 +257,7 @@ export const kubeletFields = {
   },
   localStorageCapacityIsolation: pointer(bool, true, {
     flag: "local-storage-capacity-isolation",
-    instead: "ephemeral storage is counted all the same",
+    instead: "the node shows its ephemeral storage, and counts it for new pods, all the same; no pod is evicted for it",
   }),
   containerRuntimeEndpoint: field(text, "unix:///run/containerd/containerd.sock", {
     flag: "container-runtime-endpoint",

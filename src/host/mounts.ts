@@ -1,8 +1,12 @@
+import { coalesce } from "../lib/coalesce.ts";
 import { CodedError } from "../lib/errors.ts";
+import { untilAborted } from "../lib/service-group.ts";
 import type { Host } from "../seams/host.ts";
 
 export interface Mount {
   readonly path: string;
+  /** What is mounted in it is mounted in its peers too, such as a container's. */
+  readonly shared: boolean;
   readonly fsType: string;
   readonly source: string;
 }
@@ -12,13 +16,46 @@ export async function listMounts(host: Host, signal?: AbortSignal): Promise<read
   return parseMounts(await readProc(host, "/proc/self/mountinfo", signal));
 }
 
+/** Lists mounts once for all who ask at about the same time: a table is hundreds of lines on a full node. Nobody is told what was
+ *  read before they asked. */
+export type MountLister = (signal?: AbortSignal) => Promise<readonly Mount[]>;
+
+export function createMountLister(host: Host): MountLister {
+  let mounts: readonly Mount[] = [];
+  const read = coalesce(async () => {
+    mounts = await listMounts(host);
+  });
+  return async (signal) => {
+    await (signal ? untilAborted(read(), signal) : read());
+    return mounts;
+  };
+}
+
 /** The mounts in a table of the form of /proc/self/mountinfo. */
 export function parseMounts(table: string): readonly Mount[] {
   return table.split("\n").flatMap((line) => {
     const [left, right] = line.split(" - ");
-    const path = left?.split(" ")[4];
+    const [, , , , path, , ...optional] = left?.split(" ") ?? [];
     const [fsType, source] = right?.split(" ") ?? [];
-    return path && fsType ? [{ path: unescape(path), fsType, source: unescape(source ?? "") }] : [];
+    const shared = optional.some((field) => field.startsWith("shared:"));
+    return path && fsType ? [{ path: unescape(path), shared, fsType, source: unescape(source ?? "") }] : [];
+  });
+}
+
+/** What a mount shows, and where. */
+export interface Shown {
+  /** `major:minor` of its file system. */
+  readonly device: string;
+  /** Path within the file system of what is seen at `path`. */
+  readonly root: string;
+  readonly path: string;
+}
+
+/** The third to fifth columns of /proc/self/mountinfo, a mount a line. */
+export function parseShown(columns: string): readonly Shown[] {
+  return columns.split("\n").flatMap((line) => {
+    const [device, root, path] = line.split(" ");
+    return device && root && path ? [{ device, root: unescape(root), path: unescape(path) }] : [];
   });
 }
 
@@ -36,9 +73,31 @@ export function mountsBelow(mounts: readonly Mount[], root: string): readonly st
 }
 
 /** Whether something is mounted on a directory, whatever links lead to it. @throws not_found when it is not there. */
-export async function isMountPoint(host: Host, path: string, signal?: AbortSignal): Promise<boolean> {
-  const [real, mounts] = await Promise.all([host.fs.realpath(path, signal), listMounts(host, signal)]);
+export async function isMountPoint(
+  host: Host,
+  path: string,
+  signal?: AbortSignal,
+  list: MountLister = (stop) => listMounts(host, stop),
+): Promise<boolean> {
+  const [real, mounts] = await Promise.all([host.fs.realpath(path, signal), list(signal)]);
   return mounts.some((mount) => mount.path === real);
+}
+
+/** Sees to it that what is mounted below a directory is mounted in those too that have it from here, and back where they share it.
+ *  Nothing is done where that is so; else the directory becomes a mount, with which it ends.
+ *  @throws failed_precondition when mounting fails. @see https://docs.kernel.org/filesystems/sharedsubtree.html */
+export async function shareDirectory(host: Host, path: string, signal: AbortSignal): Promise<void> {
+  const [real, mounts] = await Promise.all([host.fs.realpath(path, signal), listMounts(host, signal)]);
+  const holder = mounts
+    .filter((mount) => mount.path === "/" || mount.path === real || real.startsWith(`${mount.path}/`))
+    .reduce<Mount | undefined>((best, one) => (best && best.path.length > one.path.length ? best : one), undefined);
+  if (holder?.shared) return;
+  const steps = [...(holder?.path === real ? [] : [["--bind", real, real]]), ["--make-shared", real]];
+  for (const step of steps) {
+    const { code, stderr } = await host.run(["mount", ...step], { signal });
+    if (code !== 0)
+      throw new CodedError("failed_precondition", `sharing ${path} failed: ${stderr.trim() || `exit code ${code}`}`);
+  }
 }
 
 export interface TmpfsOptions {
@@ -70,6 +129,16 @@ export async function mountTmpfs(
   throw new CodedError(why, `mounting a tmpfs on ${path} failed: ${stderr.trim() || `exit code ${code}`}`);
 }
 
+/** Mounts a file system of huge pages on a directory. @param pageBytes size of a page.
+ *  @throws failed_precondition when mounting fails. @see https://docs.kernel.org/admin-guide/mm/hugetlbpage.html */
+export async function mountHugetlbfs(host: Host, path: string, pageBytes: number, signal: AbortSignal): Promise<void> {
+  const argv = ["mount", "-t", "hugetlbfs", "-o", `pagesize=${pageBytes}`, "nodev", path];
+  const { code, stderr } = await host.run(argv, { signal });
+  if (code === 0) return;
+  const why = stderr.trim() || `exit code ${code}`;
+  throw new CodedError("failed_precondition", `mounting huge pages of ${pageBytes} bytes on ${path} failed: ${why}`);
+}
+
 /** tmpfs can stay out of swap since Linux 6.4. */
 export async function kernelHasNoswap(host: Host, signal?: AbortSignal): Promise<boolean> {
   const release = await readProc(host, "/proc/sys/kernel/osrelease", signal);
@@ -93,4 +162,23 @@ export async function unmount(host: Host, path: string, signal?: AbortSignal): P
   if (code === 0) return;
   if (!(await listMounts(host, signal)).some((mount) => mount.path === path)) return;
   throw new CodedError("failed_precondition", `unmounting ${path} failed: ${stderr.trim() || `exit code ${code}`}`);
+}
+
+/** Unmounts here and nowhere else: where somebody bound a directory with mounts of its own in a pod's directory, those are the
+ *  same mounts as at the source, and would be gone there too.
+ *  @param outermost the mount around it, or itself. @see https://docs.kernel.org/filesystems/sharedsubtree.html */
+export async function unmountAlone(host: Host, path: string, outermost: string, signal: AbortSignal): Promise<void> {
+  const { code, stderr } = await host.run(["mount", "--make-rprivate", outermost], { signal });
+  if (code !== 0 && (await listMounts(host, signal)).some((mount) => mount.path === outermost))
+    throw new CodedError(
+      "failed_precondition",
+      `the mount ${outermost} cannot be parted from its source: ${stderr.trim() || `exit code ${code}`}`,
+    );
+  await unmount(host, path, signal);
+}
+
+/** The mount around a mount that lies in no other of these, or itself. */
+export function outermostOf(path: string, mounts: readonly string[]): string {
+  const around = mounts.filter((mount) => path === mount || path.startsWith(`${mount}/`));
+  return around.reduce((shortest, mount) => (mount.length < shortest.length ? mount : shortest), path);
 }

@@ -8,8 +8,13 @@ import type { Runtime } from "../seams/runtime.ts";
 const checkMs = 5_000;
 /** While the runtime has never answered, or has just gone: look often, so that it is noticed when it comes. */
 const impatientMs = 1_000;
-/** The runtime may be silent this long before the node says so. */
+/** The runtime may be silent this long before the node says so, and have so long for an answer. */
 const downAfterMs = 30_000;
+const patienceMs = 5_000;
+/** One that was heard may be silent this long before it is asked: longer than relists are apart while events flow. */
+const heardMs = 35_000;
+/** A runtime may be replaced by another version between two questions. */
+const versionEveryMs = 60_000;
 
 export interface RuntimeHealth extends Service {
   /** Why the runtime is not fit to run pods; empty when it is. */
@@ -24,27 +29,45 @@ export interface RuntimeHealth extends Service {
 }
 
 export interface RuntimeHealthDeps {
-  readonly runtime: Pick<Runtime, "status" | "version">;
+  readonly runtime: Pick<Runtime, "status" | "version" | "heardAt">;
   readonly clock: Clock;
   readonly log: Logger;
   /** Is told when the answer changed. */
   readonly onChange: () => void;
 }
 
-/** Asks the runtime every five seconds how it is. */
+/** Asks the runtime every five seconds how it is, where it would not tell by itself. */
 export function createRuntimeHealth({ runtime, clock, log, onChange }: RuntimeHealthDeps): RuntimeHealth {
   let status: StatusResponse | undefined;
   let version: VersionResponse | undefined;
   let lastAnswer: number | undefined;
   let failure: string | undefined;
+  let versionDue = 0;
+  /** Since when a question waits for an answer. */
+  let askedAt: number | undefined;
   const first = Promise.withResolvers<void>();
 
+  /** Nothing is wrong, and what had gone wrong since would have been heard. */
+  const isHeard = () => {
+    const heard = lastAnswer === undefined || problems().length > 0 ? undefined : runtime.heardAt?.();
+    if (heard === undefined || clock.monotonic() - heard >= heardMs) return false;
+    lastAnswer = Math.max(lastAnswer ?? heard, heard);
+    return failure === undefined;
+  };
+  const readVersion = async (signal: AbortSignal): Promise<VersionResponse> => {
+    if (version && failure === undefined && clock.monotonic() < versionDue) return version;
+    const answer = await runtime.version(signal);
+    versionDue = clock.monotonic() + versionEveryMs;
+    return answer;
+  };
   const check = async (signal: AbortSignal) => {
     const before = problems().join();
+    askedAt ??= clock.monotonic();
     try {
-      version = await runtime.version(signal);
+      version = await readVersion(signal);
       status = await runtime.status(signal);
       lastAnswer = clock.monotonic();
+      askedAt = undefined;
       first.resolve();
       if (failure !== undefined)
         log.info({ version: `${version.runtimeName} ${version.runtimeVersion}` }, "container runtime answers");
@@ -60,7 +83,8 @@ export function createRuntimeHealth({ runtime, clock, log, onChange }: RuntimeHe
     const down = `container runtime is down${failure === undefined ? "" : `: ${failure}`}`;
     if (lastAnswer === undefined)
       return [failure === undefined ? "container runtime status check may not have completed yet" : down];
-    if (clock.monotonic() - lastAnswer > downAfterMs) return [down];
+    const now = clock.monotonic();
+    if (askedAt !== undefined && now - askedAt > patienceMs && now - lastAnswer > downAfterMs) return [down];
     return [unmet(status, "RuntimeReady", "container runtime"), networkError()].filter((text) => text !== undefined);
   };
   const networkError = () => (status ? unmet(status, "NetworkReady", "container runtime network") : undefined);
@@ -75,7 +99,7 @@ export function createRuntimeHealth({ runtime, clock, log, onChange }: RuntimeHe
     supplementalGroupsPolicy: () => status?.features?.supplementalGroupsPolicy === true,
     async run(signal) {
       while (!signal.aborted) {
-        await check(signal);
+        if (!isHeard()) await check(signal);
         await clock.sleep(failure === undefined ? checkMs : impatientMs, signal).catch(() => undefined);
       }
     },

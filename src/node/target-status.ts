@@ -65,9 +65,10 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
   const { settings, runtime, clock } = deps;
   const linger = createLinger(settings.pressureTransitionMs);
   const images = createImageList(deps);
+  const imageDirectory = createImageDirectory(deps);
   const pressure = async (signal: AbortSignal): Promise<Pressure | string> => {
     try {
-      const readings = await takeReadings(deps, constants.facts, signal);
+      const readings = await takeReadings(deps, constants.facts, await imageDirectory(signal), signal);
       return linger(pressureOf(readings, settings.evictionHard), clock.monotonic());
     } catch (error) {
       return `target cannot be read: ${messageOf(error)}`;
@@ -127,12 +128,11 @@ function createImageList({ settings, images, runtime, clock }: TargetStatusDeps)
 }
 
 async function takeReadings(
-  { settings, host, images, runtime, clock }: TargetStatusDeps,
+  { settings, host }: TargetStatusDeps,
   facts: HostFacts,
+  imagePath: string | undefined,
   signal: AbortSignal,
 ): Promise<Readings> {
-  const imagePath =
-    runtime.version() === undefined ? undefined : await imageDirectory(images, clock.within(patienceMs, signal));
   const [usage, nodeFs, imageFs] = await Promise.all([
     readUsage(host, signal),
     host.fs.freeSpace(settings.rootDir, signal),
@@ -141,8 +141,15 @@ async function takeReadings(
   return { ...usage, maxPid: facts.maxPid, nodeFs, imageFs };
 }
 
-/** Where the runtime keeps its images on the target. */
-async function imageDirectory(images: Pick<Images, "imageFsInfo">, signal: AbortSignal): Promise<string | undefined> {
-  const info = await images.imageFsInfo(signal).catch(() => undefined);
-  return info?.imageFilesystems[0]?.fsId?.mountpoint || undefined;
+/** Where the runtime keeps its images on the target; the runtime is asked once each time that it has said its version. */
+function createImageDirectory({ images, runtime, clock }: TargetStatusDeps) {
+  let known: { readonly of: unknown; readonly directory: string | undefined } | undefined;
+  return async (signal: AbortSignal): Promise<string | undefined> => {
+    const version = runtime.version();
+    if (version === undefined || known?.of === version) return known?.directory;
+    const info = await images.imageFsInfo(clock.within(patienceMs, signal)).catch(() => undefined);
+    if (!info) return known?.directory;
+    known = { of: version, directory: info.imageFilesystems[0]?.fsId?.mountpoint || undefined };
+    return known.directory;
+  };
 }

@@ -1,6 +1,8 @@
 import { ContainerState, PodSandboxState } from "../gen/cri.ts";
+import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import { Mailbox } from "../lib/mailbox.ts";
+import { createWorkQueue } from "../lib/work-queue.ts";
 import type { PlegMeasures } from "../measures.ts";
 import type { PodCache, PodInspector, RuntimeIds, RuntimePod, Waker } from "../pipeline.ts";
 import {
@@ -28,8 +30,10 @@ export interface Looker extends PodInspector {
   check(listing: PodListing, signal: AbortSignal): Promise<void>;
   /** Keeps what somebody else has just seen of a pod. */
   learn(pod: RuntimePod): void;
-  /** Looks at a pod soon, one look after another. @param exited a container or sandbox whose end was announced. */
+  /** Looks at a pod now, one look after another. @param exited a container or sandbox whose end was announced. */
   soon(uid: string, exited: string | undefined): void;
+  /** Looks at a pod in a while, unless somebody has by then. */
+  later(uid: string): void;
   /** An end was announced of something nobody has looked at yet: its pod is looked at as soon as it is known. */
   expect(id: string): void;
   /** Drops what was expected, and pods that are no more: a relist has seen everything. */
@@ -42,6 +46,8 @@ const lookAgainMs = [10, 20, 40, 80, 160, 320, 640, undefined];
 
 /** A relist waits so long for the look at one pod, milliseconds. */
 const patienceMs = 5_000;
+/** Whoever makes or removes something of a pod looks at it as soon as it is done: an event of it comes before. */
+const laterMs = 1_000;
 
 /** @param stop ends the looks under way. */
 export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
@@ -88,10 +94,14 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
     put(uid, exited);
   };
 
+  const { later, drop } = createLater(clock, reader, (uid) => soon(uid, undefined));
+  stop.addEventListener("abort", drop, { once: true });
+
   return {
     cache: reader,
     learn: keep,
     soon,
+    later,
     expect: (id) => void expected.add(id),
     settle(listed) {
       expected.clear();
@@ -168,6 +178,24 @@ function createMisses({ clock, log }: LookerDeps) {
       await promise;
     },
   };
+}
+
+/** Keeps what to look at later. @param look is called once the time has come, where nobody has looked since. */
+function createLater(clock: Clock, cache: PodCache, look: (uid: string) => void) {
+  const told = new Map<string, { readonly at: number; readonly wasKnown: boolean }>();
+  const queue = createWorkQueue(clock, (uid) => {
+    const newest = told.get(uid);
+    told.delete(uid);
+    if (!newest) return;
+    // A pod that is not there any more was seen to be gone.
+    const observedAt = cache.get(uid)?.observedAt ?? (newest.wasKnown ? Number.POSITIVE_INFINITY : 0);
+    if (observedAt <= newest.at) look(uid);
+  });
+  const later = (uid: string) => {
+    told.set(uid, { at: clock.monotonic(), wasKnown: cache.get(uid) !== undefined });
+    queue.add(uid, laterMs);
+  };
+  return { later, drop: () => queue.stop() };
 }
 
 function beforeLook(pod: RuntimePod | undefined, ended: ReadonlySet<string>, made?: RuntimeIds): BeforeLook {

@@ -13,8 +13,9 @@ const unhealthyAfterMs = 180_000;
 /** A list may take this long, doubled with each that fails: an answer that is lost is asked for again. The runtime's own deadline
  *  stands behind. */
 const firstListMs = 15_000;
-/** How long after an event of something unknown a relist follows, unless a worker's own look explains it first. */
-const strangerMs = 250;
+/** How long after an event of something unknown a relist follows, unless a worker's own look explains it first: a sandbox's
+ *  making may take as long. */
+const strangerMs = 1_000;
 
 export interface PlegDeps extends LookerDeps {
   readonly runtime: LookerDeps["runtime"] & Pick<Runtime, "events">;
@@ -156,8 +157,10 @@ function onEvent(clock: Clock, looker: Looker, pulse: Pulse, event: RuntimeEvent
     return pulse.due.resolve();
   }
   const id = event.containerId ?? event.sandboxId;
-  const uid = event.podUid ?? (id === undefined ? undefined : looker.podOf(id));
-  if (uid !== undefined) return looker.soon(uid, event.exited ? id : undefined);
+  const known = id === undefined ? undefined : looker.podOf(id);
+  if (event.removed && known === undefined) return;
+  const uid = event.podUid ?? known;
+  if (uid !== undefined) return event.exited ? looker.soon(uid, id) : looker.later(uid);
   if (id === undefined) return;
   if (event.exited) looker.expect(id);
   clock.after(strangerMs, () => void (looker.podOf(id) ?? pulse.due.resolve()));

@@ -121,7 +121,7 @@ function fromRuntime(
     resources: resourcesInForce(container, newest, running, before),
     ...(requests && { allocatedResources: requests }),
     ...(user && { user: { linux: user } }),
-    ...volumeMounts(container, before),
+    ...volumeMounts(container, before, newest),
   };
 }
 
@@ -225,18 +225,28 @@ function idOf({ containerID = "" }: ContainerStatus): string {
   return containerID.slice(containerID.indexOf("://") + 3);
 }
 
-/** Mounts as the spec has them; what was shown before stands, since a container's mounts never change. */
+/** Mounts as the spec has them; what was shown before stands, since a container's mounts never change. Whether one is read-only
+ *  down to the mounts below it is for the runtime to say. */
 function volumeMounts(
   container: Container,
   before: ContainerStatus | undefined,
+  run?: RuntimeStatus,
 ): Pick<ContainerStatus, "volumeMounts"> {
-  if (before?.volumeMounts) return { volumeMounts: before.volumeMounts };
+  const perhapsRecursive = container.volumeMounts?.some(({ recursiveReadOnly }) => recursiveReadOnly) === true;
+  if (before?.volumeMounts && !(run && perhapsRecursive)) return { volumeMounts: before.volumeMounts };
   if (!container.volumeMounts?.length) return {};
   return {
     volumeMounts: container.volumeMounts.map(({ name, mountPath, readOnly }) => ({
       name,
       mountPath,
-      ...(readOnly && { readOnly, recursiveReadOnly: "Disabled" }),
+      ...(readOnly && { readOnly, recursiveReadOnly: isRecursive(run, mountPath) ? "Enabled" : "Disabled" }),
     })),
   };
+}
+
+function isRecursive(run: RuntimeStatus | undefined, mountPath: string): boolean {
+  return (
+    run?.mounts.some(({ containerPath, recursiveReadOnly }) => containerPath === mountPath && recursiveReadOnly) ===
+    true
+  );
 }

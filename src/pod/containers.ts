@@ -2,6 +2,9 @@ import type { Container, Pod } from "../objects.ts";
 import type { NamedContainer } from "../pipeline.ts";
 import { configMirrorAnnotation, configSourceAnnotation } from "./labels.ts";
 
+/** Of the priority class system-cluster-critical, the lesser of the two. */
+const systemCriticalPriority = 2_000_000_000;
+
 /** Every container of a pod: init containers first, then the main ones, then ephemeral ones. */
 export function allContainers({ spec }: Pod): readonly NamedContainer[] {
   return [
@@ -21,6 +24,12 @@ export function isSidecar(container: Container): boolean {
 export function isStaticPod({ metadata }: Pod): boolean {
   const source = metadata.annotations?.[configSourceAnnotation];
   return source !== undefined && source !== "api";
+}
+
+/** A pod that the node ends for no need of its own: the system's, by its priority, or one that would not come back.
+ *  @see https://kubernetes.io/docs/tasks/administer-cluster/guaranteed-scheduling-critical-addon-pods/ */
+export function isCritical(pod: Pod): boolean {
+  return isStaticPod(pod) || isMirrorPod(pod) || (pod.spec.priority ?? 0) >= systemCriticalPriority;
 }
 
 /** The API server's picture of a static pod. */

@@ -31,6 +31,19 @@ export function quantityMilli(quantity: string): number {
   return ceil(quantityNumber(quantity) * 1000);
 }
 
+/** Whole bytes in the largest unit that leaves no rest, as the API server writes a quantity.
+ *  @param step between units: 1024 for Ki, Mi and so on, 1000 for k, M and so on. */
+export function canonicalBytes(bytes: number, step: 1024 | 1000): string {
+  const units = step === 1024 ? ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"] : ["", "k", "M", "G", "T", "P", "E"];
+  let unit = 0;
+  let left = bytes;
+  while (left > 0 && left % step === 0 && unit < units.length - 1) {
+    left /= step;
+    unit += 1;
+  }
+  return `${left}${units[unit]}`;
+}
+
 /** Rounds up, except where binary fractions alone made the excess (0.1 × 3 is not 0.3). */
 function ceil(value: number): number {
   const nearest = Math.round(value);

@@ -130,9 +130,12 @@ export function podRequests(pod: Pod, { overhead }: { readonly overhead: boolean
   return overhead ? sum([total, pod.spec.overhead ?? {}]) : total;
 }
 
-/** What a pod may use at most, overhead left out. A resource is there when any container limits it. */
-export function podLimits(pod: Pod): ResourceList {
-  return podTotal(pod, ({ resources }) => resources?.limits ?? {});
+/** What a pod may use at most. A resource is there when any container limits it.
+ *  @param options.overhead adds what the sandbox itself needs, to what is limited. */
+export function podLimits(pod: Pod, { overhead }: { readonly overhead: boolean }): ResourceList {
+  const total = podTotal(pod, ({ resources }) => resources?.limits ?? {});
+  const limited = Object.entries(pod.spec.overhead ?? {}).filter(([name]) => quantityNumber(total[name] ?? "0") > 0);
+  return overhead ? sum([total, Object.fromEntries(limited)]) : total;
 }
 
 /** Sidecars run beside the main containers and beside the init containers that follow them. */

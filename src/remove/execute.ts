@@ -1,6 +1,6 @@
 import type { Cgroups } from "../host/cgroups.ts";
-import { listMounts, unmount } from "../host/mounts.ts";
-import { CodedError, codeOf, hasCode, messageOf } from "../lib/errors.ts";
+import { unmountAlone } from "../host/mounts.ts";
+import { codeOf, hasCode, messageOf } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import type { Runtime } from "../seams/runtime.ts";
 import { type Plan, type Thing, type Tier, nameOf } from "./plan.ts";
@@ -99,7 +99,7 @@ async function removeThing(deps: ExecuteDeps, thing: Thing, signal: AbortSignal)
       await unlessGone(runtime.removePodSandbox(thing.id, signal));
       return undefined;
     case "mount":
-      await unmountAlone(host, thing, signal);
+      await unmountAlone(host, thing.path, thing.outermost, signal);
       return undefined;
     case "cgroup":
       return unlessForbidden(cgroups.remove([thing.path], signal));
@@ -119,27 +119,6 @@ async function removeThing(deps: ExecuteDeps, thing: Thing, signal: AbortSignal)
     case "emptyDirectory":
       return unlessInUse(host.fs.apply([{ do: "remove", path: thing.path }], signal));
   }
-}
-
-/** Unmounts here and nowhere else: where somebody bound a directory with mounts of its own in a pod's directory, those are the
- *  same mounts as at the source, and would be gone there too.
- *  @see https://docs.kernel.org/filesystems/sharedsubtree.html */
-async function unmountAlone(
-  host: Host,
-  { path, outermost }: Extract<Thing, { is: "mount" }>,
-  signal: AbortSignal,
-): Promise<void> {
-  const { code, stderr } = await host.run(["mount", "--make-rprivate", outermost], { signal });
-  if (code !== 0 && (await isMounted(host, outermost, signal)))
-    throw new CodedError(
-      "failed_precondition",
-      `the mount ${outermost} cannot be parted from its source: ${stderr.trim() || `exit code ${code}`}`,
-    );
-  await unmount(host, path, signal);
-}
-
-async function isMounted(host: Host, path: string, signal: AbortSignal): Promise<boolean> {
-  return (await listMounts(host, signal)).some((mount) => mount.path === path);
 }
 
 async function unlessGone(call: Promise<void>): Promise<void> {

@@ -1,3 +1,4 @@
+import { outermostOf } from "../host/mounts.ts";
 import type { Belonging } from "../seams/runtime.ts";
 import type { Findings, FoundContainer, FoundPod } from "./findings.ts";
 
@@ -56,11 +57,6 @@ function tiersOf(pod: FoundPod): Tier[] {
     pod.logs.map((path) => ({ is: "directory", path })),
     pod.directory === undefined ? [] : [{ is: "directory", path: pod.directory }],
   ];
-}
-
-function outermostOf(path: string, mounts: readonly string[]): string {
-  const around = mounts.filter((mount) => path === mount || path.startsWith(`${mount}/`));
-  return around.reduce((shortest, mount) => (mount.length < shortest.length ? mount : shortest), path);
 }
 
 /** Everything that a plan removes, in its order. */

@@ -1,6 +1,8 @@
 import { CgroupDriver as CriDriver } from "../gen/cri.ts";
+import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { createSharedWork } from "../lib/shared-work.ts";
 import type { CgroupDriver, CgroupLayout } from "../pod/cgroup-path.ts";
 import type { Runtime } from "../seams/runtime.ts";
 
@@ -12,25 +14,32 @@ export interface LayoutDeps {
     readonly cgroupRoot: string;
     readonly cgroupsPerQOS: boolean;
   };
+  readonly clock: Clock;
   readonly log: Logger;
 }
+
+/** A runtime may take so long to tell its driver, milliseconds. */
+const longestMs = 120_000;
 
 /** Where pods' cgroups lie. The driver is the runtime's to say where it can, else the configuration's; asked once.
  *  @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/4033-group-driver-detection-over-cri */
 export function createCgroupLayout({
   runtime,
   kubelet,
+  clock,
   log,
 }: LayoutDeps): (signal: AbortSignal) => Promise<CgroupLayout> {
   let known: CgroupLayout | undefined;
-  return async (signal) => {
-    known ??= {
+  const shared = createSharedWork<CgroupLayout>(clock, longestMs);
+  const read = async (signal: AbortSignal) => {
+    known = {
       driver: await driverOf(runtime, kubelet.cgroupDriver, log, signal),
       root: kubelet.cgroupRoot,
       perQos: kubelet.cgroupsPerQOS,
     };
     return known;
   };
+  return async (signal) => known ?? shared(read, signal);
 }
 
 async function driverOf(

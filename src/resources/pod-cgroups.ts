@@ -80,7 +80,7 @@ export function createPodCgroups({ cgroups, layout, settings, podPidsLimit, pods
 /** A limit holds for a whole pod only where every container has one. */
 function podLimitsOf(pod: Pod, settings: ResourceSettings, podPidsLimit: number): CgroupLimits {
   const qos = qosClass(pod.spec);
-  const limits = podLimits(pod);
+  const limits = podLimits(pod, { overhead: true });
   const all = [...pod.spec.containers, ...(pod.spec.initContainers ?? [])];
   const declared = (name: "cpu" | "memory") =>
     qos !== "BestEffort" && all.every(({ resources }) => quantityValue(resources?.limits?.[name] ?? "0") > 0);

@@ -1,13 +1,18 @@
 import { posix } from "node:path";
 import { Mount, MountPropagation } from "../gen/cri.ts";
 import type { Container, Pod, VolumeMount } from "../objects.ts";
-import type { MountedVolume } from "../pipeline.ts";
+import type { MountedVolume, VolumePart } from "../pipeline.ts";
+import { expand } from "../pod/expand.ts";
 
 export interface MountsInput {
   readonly pod: Pod;
   readonly container: Container;
   /** The pod's volumes on the target, by name. */
   readonly mounted: ReadonlyMap<string, MountedVolume>;
+  /** Where the parts of volumes are that `volumeParts` tells, by index. */
+  readonly parts: ReadonlyMap<number, string>;
+  /** The runtime can make mounts read-only down to those below them. */
+  readonly recursiveReadOnly: boolean;
   /** The target has SELinux: volumes that the node manages are relabelled for the container. */
   readonly selinux: boolean;
 }
@@ -21,19 +26,44 @@ const propagations: Readonly<Record<string, MountPropagation>> = {
 /** A container's volumeMounts in the runtime's terms, in order.
  *  @throws Error with the kubelet's text when a volume is not there or a mount cannot be made as asked.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/ */
-export function volumeMounts({ pod, container, mounted, selinux }: MountsInput): Mount[] {
-  return (container.volumeMounts ?? []).map((mount) => {
+export function volumeMounts({ pod, container, mounted, parts, recursiveReadOnly, selinux }: MountsInput): Mount[] {
+  return (container.volumeMounts ?? []).map((mount, index) => {
     const volume = mounted.get(mount.name);
     if (!volume) throw new Error(`cannot find volume "${mount.name}" to mount into container "${container.name}"`);
-    refuseUnserved(mount);
     return Mount.fromPartial({
       containerPath: absolute(mount.mountPath),
-      hostPath: volume.hostPath,
+      hostPath: parts.get(index) ?? volume.hostPath,
       readonly: mount.readOnly === true || volume.readOnly,
       propagation: propagationOf(mount),
+      recursiveReadOnly: isRecursive(mount, recursiveReadOnly),
       selinuxRelabel: selinux && isManaged(pod, mount.name),
     });
   });
+}
+
+/** The volumeMounts of a container that show a part of their volume only, in order.
+ *  @param environment of the container, for `subPathExpr`. @throws Error with the kubelet's text.
+ *  @see https://kubernetes.io/docs/concepts/storage/volumes/#using-subpath-expanded-environment */
+export function volumeParts(container: Container, environment: ReadonlyMap<string, string>): readonly VolumePart[] {
+  return (container.volumeMounts ?? []).flatMap((mount, index) => {
+    const subPath = mount.subPathExpr ? expandedPath(mount.subPathExpr, environment) : (mount.subPath ?? "");
+    if (subPath === "") return [];
+    if (subPath.startsWith("/")) throw new Error(`error SubPath \`${subPath}\` must not be an absolute path`);
+    if (subPath.split("/").includes(".."))
+      throw new Error(`unable to provision SubPath \`${subPath}\`: must not contain '..'`);
+    return [{ index, volume: mount.name, subPath }];
+  });
+}
+
+function expandedPath(expression: string, environment: ReadonlyMap<string, string>): string {
+  const missing = new Set<string>();
+  const expanded = expand(expression, (name) => {
+    const value = environment.get(name);
+    if (!value) missing.add(name);
+    return value;
+  });
+  if (missing.size > 0) throw new Error(`missing value for ${[...missing].sort().join(", ")}`);
+  return expanded;
 }
 
 /** Where a path of the spec lies in the container. */
@@ -41,13 +71,26 @@ export function absolute(path: string): string {
   return path.startsWith("/") ? path : posix.join("/", path);
 }
 
-/** Admission holds such pods; mounting something else than asked would be worse than an error. */
-function refuseUnserved({ name, subPath, subPathExpr, recursiveReadOnly }: VolumeMount): void {
-  if (subPath || subPathExpr) throw new Error(`volumeMounts["${name}"].subPath is not served`);
-  if (recursiveReadOnly !== "Enabled") return;
-  throw new Error(
-    `failed to resolve recursive read-only mode: volume "${name}" requested recursive read-only mode, but it is not supported by the runtime`,
-  );
+/** @throws Error with the kubelet's text where it is asked for and cannot be had.
+ *  @see https://kubernetes.io/docs/concepts/storage/volumes/#recursive-read-only-mounts */
+function isRecursive(
+  { name, readOnly, mountPropagation = "None", recursiveReadOnly }: VolumeMount,
+  can: boolean,
+): boolean {
+  if (!recursiveReadOnly || recursiveReadOnly === "Disabled") return false;
+  const refusal = (why: string) =>
+    new Error(
+      `failed to resolve recursive read-only mode: volume "${name}" requested recursive read-only mode, but it is ${why}`,
+    );
+  if (!readOnly) throw refusal("not read-only");
+  if (mountPropagation !== "None") throw refusal(`not compatible with propagation "${mountPropagation}"`);
+  if (recursiveReadOnly === "IfPossible") return can;
+  if (recursiveReadOnly !== "Enabled")
+    throw new Error(
+      `failed to resolve recursive read-only mode: unknown recursive read-only mode "${recursiveReadOnly}"`,
+    );
+  if (!can) throw refusal("not supported by the runtime");
+  return true;
 }
 
 function propagationOf({ mountPropagation }: VolumeMount): MountPropagation {

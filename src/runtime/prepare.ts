@@ -1,10 +1,16 @@
 import { posix } from "node:path";
-import { type ContainerConfig, ImageSpec, LinuxContainerConfig, type PodSandboxConfig } from "../gen/cri.ts";
+import {
+  type ContainerConfig,
+  ImageSpec,
+  LinuxContainerConfig,
+  type PodSandboxConfig,
+  type RuntimeHandlerFeatures,
+} from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { ConfigMap, Container, Pod, Secret, Service } from "../objects.ts";
-import type { EventSink, HostAddresses, ObjectCache, ServiceLister, VolumeGate } from "../pipeline.ts";
+import type { EventSink, HostAddresses, ObjectCache, ServiceLister, VolumeGate, VolumeParts } from "../pipeline.ts";
 import { type CgroupLayout, podCgroup } from "../pod/cgroup-path.ts";
 import { isStaticPod } from "../pod/containers.ts";
 import { parseResolvConf, podDns } from "../pod/dns.ts";
@@ -22,7 +28,7 @@ import type { TargetNetwork } from "../seams/provider.ts";
 import type { Images } from "../seams/runtime.ts";
 import { buildContainerConfig } from "./container-config.ts";
 import { containerFiles } from "./container-files.ts";
-import { volumeMounts } from "./mounts.ts";
+import { volumeMounts, volumeParts } from "./mounts.ts";
 import { buildSandboxConfig } from "./sandbox-config.ts";
 import type { ForesightDeps } from "./foresight.ts";
 import type { EnsuredImage } from "./images/puller.ts";
@@ -57,7 +63,9 @@ export interface PrepareDeps {
   readonly objects: ObjectCache;
   readonly services: ServiceLister;
   readonly addresses: HostAddresses;
-  readonly volumes: Pick<VolumeGate, "mounted">;
+  readonly volumes: Pick<VolumeGate, "mounted"> & VolumeParts;
+  /** What the runtime's handler of a pod can do, as it told; undefined where it does not tell. */
+  readonly handlerFeatures: (pod: Pod, signal: AbortSignal) => Promise<RuntimeHandlerFeatures | undefined>;
   readonly facts: (signal: AbortSignal) => Promise<TargetFacts>;
   /** The driver is the runtime's to say, once it answers. */
   readonly cgroups: (signal: AbortSignal) => Promise<CgroupLayout>;
@@ -136,7 +144,11 @@ async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: 
   const environment = await environmentOf(deps, run, signal);
   const target = await deps.facts(signal);
   const { selinux } = target;
-  const mounted = volumeMounts({ pod, container, mounted: deps.volumes.mounted(pod.metadata.uid), selinux });
+  const parts = await deps.volumes.bindParts(pod, container.name, volumeParts(container, environment), signal);
+  const volumes = deps.volumes.mounted(pod.metadata.uid);
+  const features = await deps.handlerFeatures(pod, signal);
+  const recursiveReadOnly = features?.recursiveReadOnlyMounts === true;
+  const mounted = volumeMounts({ pod, container, mounted: volumes, parts, recursiveReadOnly, selinux });
   const imageUser = await imageUserOf(deps.images, image, signal);
   verifyRunAsNonRoot(pod, container, imageUser);
   const seccompRoot = posix.join(settings.rootDirectory, "seccomp");

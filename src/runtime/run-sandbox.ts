@@ -1,6 +1,6 @@
 import { type PodSandboxConfig, PodSandboxState, type PodSandboxStatus, RunPodSandboxRequest } from "../gen/cri.ts";
 import type { Pod } from "../objects.ts";
-import type { EventSink } from "../pipeline.ts";
+import type { EventSink, RuntimeClasses } from "../pipeline.ts";
 import { podReference } from "../pod/reference.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { Sandboxes } from "../seams/runtime.ts";
@@ -11,6 +11,7 @@ export interface SandboxDeps {
   readonly runtime: Pick<Sandboxes, "runPodSandbox" | "podSandboxStatus">;
   readonly fs: Pick<HostFs, "apply">;
   readonly configureSandbox: (pod: Pod, attempt: number, signal: AbortSignal) => Promise<PodSandboxConfig>;
+  readonly runtimeClasses: RuntimeClasses;
   readonly events: EventSink;
   readonly uninterrupted: AbortSignal;
 }
@@ -70,7 +71,10 @@ async function makeSandbox(
 ): Promise<{ id: string; config: PodSandboxConfig }> {
   try {
     const config = typeof prepared === "number" ? await prepareSandbox(deps, pod, prepared, signal) : prepared;
-    const request = RunPodSandboxRequest.fromPartial({ config });
+    const { runtimeClassName } = pod.spec;
+    // The runtime's default has no name.
+    const runtimeHandler = runtimeClassName ? await deps.runtimeClasses.handler(runtimeClassName, signal) : "";
+    const request = RunPodSandboxRequest.fromPartial({ config, runtimeHandler });
     const { podSandboxId } = await deps.runtime.runPodSandbox(request, deps.uninterrupted);
     return { id: podSandboxId, config };
   } catch (error) {

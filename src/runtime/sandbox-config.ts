@@ -75,7 +75,7 @@ function securityContext(pod: Pod): LinuxSandboxSecurityContext {
 }
 
 function sandboxResources(pod: Pod, settings: ResourceSettings): LinuxContainerResources {
-  const limits = podLimits(pod);
+  const limits = podLimits(pod, { overhead: false });
   const cpuRequest = podRequests(pod, { overhead: false }).cpu;
   return cpuAndMemory({ cpuRequest, cpuLimit: limits.cpu, memoryLimit: limits.memory }, settings);
 }

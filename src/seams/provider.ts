@@ -65,8 +65,15 @@ export interface TargetNetwork {
   readonly kubernetesService?: { readonly host: string; readonly port: number };
 }
 
-/** What pods may ask for and not every target allows: `fileOwner`, files that belong to the pod's user. */
-export type TargetFeature = "fileOwner";
+/** What pods may ask for and not every target allows: `fileOwner`, files that belong to the pod's user; `mount`, mounts that the
+ *  node makes for them. */
+const targetFeatures = ["fileOwner", "mount"] as const;
+export type TargetFeature = (typeof targetFeatures)[number];
+
+/** Whether a feature is the target's to have, not the runtime's. */
+export function isTargetFeature(feature: string): feature is TargetFeature {
+  return (targetFeatures as readonly string[]).includes(feature);
+}
 
 /** What graftlet's login may not do on a target. */
 export interface MissingRights {

@@ -20,6 +20,9 @@ export interface Runtime extends Sandboxes, Containers, Images, Stats, Streams, 
   /** Why this runtime cannot do what a pod may ask for: a sentence with the remedy; undefined where it can. Known once
    *  `status` has answered. Absent where the runtime does everything. */
   lacks?(feature: Feature): string | undefined;
+  /** When the runtime was last heard, Clock.monotonic(), while whatever happens to it would be told: then it need not be asked how
+   *  it is. Undefined when it has to be asked; absent where it always has. */
+  heardAt?(): number | undefined;
   /** What else the implementation put on the target for its node, for when the node leaves; absent where there is nothing
    *  but sandboxes, containers and images. */
   belongings?(signal: AbortSignal): Promise<readonly Belonging[]>;
@@ -38,6 +41,7 @@ export type Feature = "privileged" | "seccomp" | "appArmor" | "memoryLimit" | "c
 
 /** Says where to look, never what is. An event of a sandbox has its ID in `sandboxId`; of a container, in `containerId`,
  *  with the sandbox only where the runtime tells. `exited` marks the end of a main process: look until the status shows it.
+ *  `removed` says that it is there no more: where nobody knew it there is nothing to look for.
  *  `listening` says that the stream stands: relist once. */
 export type RuntimeEvent =
   | { readonly is: "listening" }
@@ -47,6 +51,7 @@ export type RuntimeEvent =
       readonly containerId?: string;
       readonly podUid?: string;
       readonly exited?: boolean;
+      readonly removed?: boolean;
     };
 
 export interface Sandboxes {

@@ -15,7 +15,9 @@ const longestRetryMs = 5_000;
 /** What the node wants the API server to show of a pod. */
 export interface Held {
   readonly status: PodStatus;
-  /** The pod's containers are gone and its volumes unmounted. */
+  /** No container of the pod runs any more. */
+  readonly ended: boolean;
+  /** Its volumes are unmounted too. */
   readonly finished: boolean;
 }
 
@@ -29,8 +31,8 @@ export interface DeliveryDeps extends WriterDeps {
 /** Brings statuses to the API server: a pod at a time has one writer, many pods are written side by side, and what fails is
  *  tried again with growing pauses. */
 export interface Delivery {
-  /** Writes what is held for the pod, now or once running. */
-  send(uid: string): void;
+  /** Writes what is held for the pod, once running. @param afterMs in so long at the latest; now where it is 0. */
+  send(uid: string, afterMs?: number): void;
   forget(uid: string): void;
   /** Delivers until the signal aborts. @param waiting pods whose statuses were held before. */
   run(waiting: readonly string[], signal: AbortSignal): Promise<void>;
@@ -47,9 +49,10 @@ export function createDelivery(deps: DeliveryDeps): Delivery {
   const since = new Map<string, number>();
   let running: AbortSignal | undefined;
 
-  const send = (uid: string) => {
+  const send = (uid: string, afterMs = 0) => {
     if (!since.has(uid)) since.set(uid, clock.monotonic());
     if (!running || running.aborted || !held(uid)) return;
+    if (afterMs > 0) return later.add(uid, afterMs);
     const box =
       boxes.get(uid) ??
       new Mailbox<string>(

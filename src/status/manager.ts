@@ -6,6 +6,7 @@ import { createDelivery, type Held } from "./delivery.ts";
 import { normalizeStatus } from "./normalize.ts";
 import { terminatedStatus } from "./terminate.ts";
 import { carryOn, illegalRevival } from "./transition.ts";
+import { mayWaitMs } from "./urgency.ts";
 import type { WriterDeps } from "./writer.ts";
 
 export interface StatusManager extends StatusSink, Service {
@@ -17,7 +18,8 @@ export interface StatusManager extends StatusSink, Service {
 }
 
 /** The only writer of pod statuses. What it promises:
- *  1. a status leaves as soon as it is set, the newest one wins, and nothing is sent when nothing changed;
+ *  1. a status leaves as soon as it is set, but for one that only says that a pod is on its way, or its newest spec seen: it
+ *     leaves a little later, or with what comes next; the newest one wins, and nothing is sent when nothing changed;
  *  2. start time, transition times and final phases of the API server stand, also after a restart;
  *  3. a final phase is shown only when no container of the pod can run any more;
  *  4. the object of a pod is deleted only when it was to be deleted, is finished, and shows its final phase.
@@ -27,7 +29,7 @@ export function createStatusManager(deps: WriterDeps): StatusManager {
   const held = new Map<string, Held>();
   const delivery = createDelivery({ ...deps, held: (uid) => held.get(uid), onGone: (uid) => forget(uid) });
 
-  const hold = (pod: Pod, status: PodStatus, finished: boolean) => {
+  const hold = (pod: Pod, status: PodStatus, came: { readonly ended?: boolean; readonly finished?: boolean }) => {
     const { uid, namespace, name } = pod.metadata;
     const known = held.get(uid);
     const before = known?.status ?? pod.status;
@@ -40,9 +42,10 @@ export function createStatusManager(deps: WriterDeps): StatusManager {
       return;
     }
     const next = normalizeStatus(pod, carryOn(pod, before, status, rfc3339(clock.now())));
-    held.set(uid, { status: next, finished: finished || (known?.finished ?? false) });
+    const { ended = known?.ended ?? false, finished = known?.finished ?? false } = came;
+    held.set(uid, { status: next, ended, finished });
     measures.changed(pod, before, next);
-    delivery.send(uid);
+    delivery.send(uid, ended ? 0 : mayWaitMs(known?.status, next));
   };
 
   const forget = (uid: string) => {
@@ -53,8 +56,11 @@ export function createStatusManager(deps: WriterDeps): StatusManager {
   return {
     name: "status-manager",
     get: (uid) => held.get(uid)?.status,
-    set: (pod, status) => hold(pod, status, false),
-    terminated: (pod) => hold(pod, terminatedStatus(pod, held.get(pod.metadata.uid)?.status ?? pod.status ?? {}), true),
+    set: (pod, status, ended) => hold(pod, status, ended ? { ended } : {}),
+    terminated(pod) {
+      const status = held.get(pod.metadata.uid)?.status ?? pod.status ?? {};
+      hold(pod, terminatedStatus(pod, status), { ended: true, finished: true });
+    },
     reconcile: (pod) => delivery.send(pod.metadata.uid),
     forget,
     run: (signal) => delivery.run([...held.keys()], signal),

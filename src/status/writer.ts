@@ -14,7 +14,9 @@ import type { PodApi } from "./pod-api.ts";
 export interface Outgoing {
   readonly uid: string;
   readonly status: PodStatus;
-  /** Its containers are gone and its volumes unmounted. */
+  /** No container of it runs any more. */
+  readonly ended: boolean;
+  /** Its volumes are unmounted too. */
   readonly finished: boolean;
   /** Clock.monotonic(): since when the API server is to hear something of the pod. */
   readonly since: number;
@@ -54,8 +56,8 @@ export function createStatusWriter({ api, pods, mayRun, clock, log, measures }: 
     return pod && newer(pod, answers.get(uid)?.pod);
   };
 
-  const update = async ({ uid, status, since }: Outgoing, shown: Pod, signal: AbortSignal): Promise<Pod> => {
-    const patch = statusPatch(shown.status ?? {}, mergeStatus(shown.status ?? {}, status, mayRun(uid)));
+  const update = async ({ uid, status, ended, since }: Outgoing, shown: Pod, signal: AbortSignal): Promise<Pod> => {
+    const patch = statusPatch(shown.status ?? {}, mergeStatus(shown.status ?? {}, status, !ended && mayRun(uid)));
     const text = patch && JSON.stringify(patch);
     const last = answers.get(uid);
     if (!patch || (last?.futile === text && last?.pod.metadata.resourceVersion === shown.metadata.resourceVersion))

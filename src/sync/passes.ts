@@ -11,6 +11,7 @@ import type {
   PodInspector,
   PodRuntime,
   Prober,
+  Rejection,
   RuntimeIds,
   RuntimePod,
   Served,
@@ -64,9 +65,11 @@ export function createPasses(deps: PassDeps): Passes {
     unseen.delete(uid);
     return observed;
   };
-  const report = (pod: Pod, observed: RuntimePod, ending: boolean): PodStatus => {
-    const status = deps.statusOf(pod, observed, ending);
-    deps.status.set(pod, status);
+  /** @param ending the pod has been killed, and nothing of it is left alive. */
+  const report = (pod: Pod, observed: RuntimePod, ending: boolean, eviction?: Rejection): PodStatus => {
+    const seen = deps.statusOf(pod, observed, ending);
+    const status = eviction ? { ...seen, phase: "Failed", ...eviction } : seen;
+    deps.status.set(pod, status, ending);
     return status;
   };
 
@@ -107,16 +110,16 @@ export function createPasses(deps: PassDeps): Passes {
       return { terminal, againMs: nextPassMs(deps, outcome, endedDuring(observed, after)) };
     },
 
-    async terminating(uid, pod, graceSeconds, signal) {
+    async terminating(uid, pod, { graceSeconds, eviction }, signal) {
       unseen.add(uid);
       deps.prober.spare(uid);
       const observed = await look(uid, signal);
-      if (pod) report(pod, observed, false);
+      if (pod) report(pod, observed, false, eviction);
       await deps.runtime.kill(observed, pod, pod ? graceSeconds : 1, signal);
       deps.prober.remove(uid);
       const after = await look(uid, signal);
       if (isAlive(after)) throw new Error("containers or sandbox still run after the pod was killed");
-      if (pod) report(pod, after, true);
+      if (pod) report(pod, after, true, eviction);
     },
 
     async terminated(uid, pod, signal) {

@@ -4,7 +4,7 @@ import type { Logger } from "../lib/log.ts";
 import { Mailbox } from "../lib/mailbox.ts";
 import type { Pod } from "../objects.ts";
 import type { PassKind, WorkerMeasures } from "../measures.ts";
-import type { Presence, WakeCause } from "../pipeline.ts";
+import type { Presence, Rejection, WakeCause } from "../pipeline.ts";
 
 /** How far a pod has come: it is kept running, then its containers are stopped, then what it used is given back. */
 export type WorkerPhase = "syncing" | "terminating" | "terminated" | "finished";
@@ -17,10 +17,18 @@ export interface PassResult {
   readonly againMs: number;
 }
 
+/** How a pod ends. */
+export interface Ending {
+  /** Undefined leaves the pod's own. */
+  readonly graceSeconds: number | undefined;
+  /** Why the node ended it, where it did: then the pod has failed, whatever its containers say. */
+  readonly eviction: Rejection | undefined;
+}
+
 /** The work on one pod, a function for each phase. `pod` is undefined for a pod that only the runtime knows. */
 export interface Passes {
   sync(pod: Pod, signal: AbortSignal): Promise<PassResult>;
-  terminating(uid: string, pod: Pod | undefined, graceSeconds: number | undefined, signal: AbortSignal): Promise<void>;
+  terminating(uid: string, pod: Pod | undefined, ending: Ending, signal: AbortSignal): Promise<void>;
   terminated(uid: string, pod: Pod | undefined, signal: AbortSignal): Promise<void>;
   /** A finished pod's object changed: its final status stands, and it may be deleted. */
   settled(pod: Pod): void;
@@ -46,8 +54,9 @@ export interface PodWorker {
   /** The newest version of the pod; begins termination when it says so. */
   update(pod: Pod): void;
   wake(cause: WakeCause): void;
-  /** Begins termination, or shortens its grace period: a grace period only ever shrinks. */
-  terminate(graceSeconds: number | undefined): void;
+  /** Begins termination, or shortens its grace period: a grace period only ever shrinks.
+   *  @param eviction why the node ends the pod, where it does; it counts when termination begins. */
+  terminate(graceSeconds: number | undefined, eviction?: Rejection): void;
   idle(): Promise<void>;
 }
 
@@ -59,6 +68,7 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
   let phase: WorkerPhase = "syncing";
   let pod: Pod | undefined;
   let grace: number | undefined;
+  let eviction: Rejection | undefined;
   let pass = new AbortController();
 
   const kindOf = createKinds(measures);
@@ -88,7 +98,7 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
 
   const work = async (signal: AbortSignal) => {
     if (phase === "terminating") {
-      await passes.terminating(uid, pod, grace, signal);
+      await passes.terminating(uid, pod, { graceSeconds: grace, eviction }, signal);
       phase = "terminated";
       box.put("kill");
     } else if (phase === "terminated") {
@@ -101,12 +111,12 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
     }
   };
 
-  const terminate = (graceSeconds: number | undefined) => {
+  const terminate = (graceSeconds: number | undefined, why?: Rejection) => {
     const wanted = shorterGrace(grace, graceSeconds);
     const shrinks = phase === "terminating" && wanted !== grace;
     grace = wanted;
     if (phase !== "syncing" && !shrinks) return;
-    if (phase === "syncing") phase = "terminating";
+    if (phase === "syncing") [phase, eviction] = ["terminating", why];
     pass.abort(new CodedError("cancelled", "pod is being terminated"));
     box.put("kill");
   };

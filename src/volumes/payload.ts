@@ -87,6 +87,22 @@ function invalid(why: string): CodedError {
   return new CodedError("invalid_argument", `invalid path: ${why}`);
 }
 
+/** One payload of several; on equal paths the later one counts.
+ *  @throws invalid_argument, one sentence, where a file of one lies in the way of another's directory. */
+export function mergedPayload(parts: readonly Payload[]): Payload {
+  const files = new Map(parts.flatMap((part) => [...part]));
+  for (const path of files.keys()) {
+    const names = path.split("/").slice(0, -1);
+    const clash = names.map((_, depth) => names.slice(0, depth + 1).join("/")).find((above) => files.has(above));
+    if (clash === undefined) continue;
+    throw new CodedError(
+      "invalid_argument",
+      `${clash} is a file of one source and a directory of another, which has ${path}: give one of them another path`,
+    );
+  }
+  return files;
+}
+
 /** Tells one payload from another without keeping it: what secrets hold stays out of memory. */
 export function payloadDigest(payload: Payload): string {
   const hash = createHash("sha256");

@@ -2,8 +2,9 @@ import { type Backoff, createBackoff } from "../lib/backoff.ts";
 import { coalesce } from "../lib/coalesce.ts";
 import { CodedError, messageOf, throwIfAborted } from "../lib/errors.ts";
 import { untilAborted } from "../lib/service-group.ts";
-import { kernelHasNoswap } from "../host/mounts.ts";
+import { createMountLister, kernelHasNoswap, shareDirectory } from "../host/mounts.ts";
 import type { Pod, Volume } from "../objects.ts";
+import { allContainers } from "../pod/containers.ts";
 import { podReference } from "../pod/reference.ts";
 import { volumePlugin } from "../pod/volume-plugin.ts";
 import { kindOf } from "./kinds/index.ts";
@@ -62,6 +63,7 @@ export function createSetUp(given: VolumeDeps): SetUp {
   const deps: Omit<SetUpDeps, "fresh"> = {
     ...given,
     written: new Map<string, string>(),
+    mounts: createMountLister(given.host),
     noswap: async (signal) => (noswap ??= await kernelHasNoswap(given.host, signal)),
   };
   const retries = createBackoff({ clock, initialMs: firstRetryMs, maxMs: longestRetryMs });
@@ -121,7 +123,10 @@ function createAttempt(deps: Omit<SetUpDeps, "fresh">, retries: Backoff) {
       const patience = deps.clock.within(longestTryMs, lost ? AbortSignal.any([ended, lost]) : ended);
       const fresh = state.touched?.has(volume.name) === false;
       state.touched?.add(volume.name);
-      state.mounted.set(volume.name, await setUpTimed(kind, { ...deps, fresh }, { pod: state.pod, volume }, patience));
+      const ready = await setUpTimed(kind, { ...deps, fresh }, { pod: state.pod, volume }, patience);
+      if (!state.mounted.has(volume.name) && isPropagated(state.pod, volume))
+        await shareDirectory(deps.host, ready.hostPath, patience);
+      state.mounted.set(volume.name, ready);
       retries.reset(keyOf(state, volume));
     } catch (error) {
       if (ended.aborted) throw error;
@@ -132,6 +137,15 @@ function createAttempt(deps: Omit<SetUpDeps, "fresh">, retries: Backoff) {
       throw error;
     }
   };
+}
+
+/** Some container is to see what is mounted in the volume later, or to show what it mounts there. A directory of the machine is
+ *  shared as the machine has it. */
+function isPropagated(pod: Pod, { name, hostPath }: Volume): boolean {
+  if (hostPath) return false;
+  return allContainers(pod).some(({ container }) =>
+    container.volumeMounts?.some((mount) => mount.name === name && (mount.mountPropagation ?? "None") !== "None"),
+  );
 }
 
 async function setUpTimed(

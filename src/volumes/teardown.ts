@@ -1,4 +1,4 @@
-import { listMounts, mountsBelow, unmount } from "../host/mounts.ts";
+import { type MountLister, listMounts, mountsBelow, outermostOf, unmount, unmountAlone } from "../host/mounts.ts";
 import { CodedError, hasCode } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import { podDirectory } from "./paths.ts";
@@ -8,18 +8,40 @@ const uidPattern = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
 /** Unmounts and removes the volumes of a pod, known by its UID alone: what lies on the disk tells the rest. Nothing is deleted
  *  through a mount, and no link is followed. Safe to repeat.
  *  @throws failed_precondition when something stays mounted. */
-export async function unmountAll(host: Host, rootDir: string, uid: string, signal: AbortSignal): Promise<void> {
+export async function unmountAll(
+  host: Host,
+  rootDir: string,
+  uid: string,
+  signal: AbortSignal,
+  list: MountLister = (stop) => listMounts(host, stop),
+): Promise<void> {
   const directory = await realDirectory(host, podDirectory(rootDir, checkUid(uid)), signal);
   if (directory === undefined) return;
-  const mounted = async () => mountsBelow(await listMounts(host, signal), directory);
-  for (const path of await mounted()) await unmount(host, path, signal);
+  const mounted = async () => mountsBelow(await list(signal), directory);
+  const all = await mounted();
+  const mounts = (await unmountTogether(host, all, signal)) ? await mounted() : all;
+  for (const path of mounts) {
+    const around = outermostOf(path, mounts);
+    await (around === path ? unmount(host, path, signal) : unmountAlone(host, path, around, signal));
+  }
   const [left] = await mounted();
   if (left !== undefined) throw new CodedError("failed_precondition", `${left} is still mounted`);
-  const below = ["volumes", "plugins"].map((name) => `${directory}/${name}`);
+  const below = ["volumes", "plugins", "volume-subpaths"].map((name) => `${directory}/${name}`);
   await host.fs.apply(
     below.map((path) => ({ do: "remove", path, recursive: true })),
     signal,
   );
+}
+
+/** Unmounts in one command what has no mounts in it and lies in none, where that is more than one.
+ *  @returns whether something was tried; what is left is for others to tell. */
+async function unmountTogether(host: Host, mounts: readonly string[], signal: AbortSignal): Promise<boolean> {
+  const around = mounts.map((path) => outermostOf(path, mounts));
+  const alone = mounts.filter((path) => around.filter((outermost) => outermost === path).length === 1);
+  const apart = alone.filter((path) => outermostOf(path, mounts) === path);
+  if (apart.length < 2) return false;
+  await host.run(["umount", ...apart], { signal });
+  return true;
 }
 
 /** A pod's directory without links, as the kernel lists mounts; undefined when there is none. */

@@ -18,7 +18,7 @@ export const tmpfsMode = 0o1777;
 /** A directory in memory. Where the target's user may not mount one, a directory on disk takes its place, in one of mode 0700,
  *  and an event on the node says so. */
 export async function memoryDirectory(
-  { host, events, nodeName, rootDir, fresh, noswap }: SetUpDeps,
+  { host, events, nodeName, rootDir, fresh, noswap, mounts }: SetUpDeps,
   { uid, path }: { readonly uid: string; readonly path: string },
   bound: TmpfsOptions,
   signal: AbortSignal,
@@ -27,7 +27,7 @@ export async function memoryDirectory(
     noswap(signal).then((kept): TmpfsOptions => ({ ...bound, noswap: kept })),
     host.fs.apply(podSubdirectory(rootDir, uid, "volumes", { path, mode: openToAll }), signal),
   ]);
-  if (!fresh && (await isMountPoint(host, path, signal))) return;
+  if (!fresh && (await isMountPoint(host, path, signal, mounts))) return;
   try {
     await mountTmpfs(host, path, options, signal);
   } catch (error) {
@@ -50,7 +50,9 @@ export function memoryBound(
   const limits = allContainers(pod).flatMap(({ kind, container }) =>
     kind === "ephemeralContainers" ? [] : [container.resources?.limits?.["memory"] ?? "0"],
   );
-  const podLimit = limits.every((limit) => quantityValue(limit) > 0) ? podLimits(pod)["memory"] : undefined;
+  const podLimit = limits.every((limit) => quantityValue(limit) > 0)
+    ? podLimits(pod, { overhead: true })["memory"]
+    : undefined;
   const bounds = [podLimit, sizeLimit, allocatable()["memory"]]
     .map((bound) => quantityValue(bound ?? "0"))
     .filter((bound) => bound > 0);

@@ -1,11 +1,13 @@
+import { createMountLister } from "../host/mounts.ts";
 import type { Timer } from "../lib/clock.ts";
 import { CodedError, throwIfAborted } from "../lib/errors.ts";
 import { createSharedWork } from "../lib/shared-work.ts";
 import type { Pod } from "../objects.ts";
-import type { MountedVolume, VolumeGate } from "../pipeline.ts";
+import type { MountedVolume, VolumeGate, VolumeParts } from "../pipeline.ts";
 import { referencedObjects } from "../pod/object-references.ts";
 import { podReference } from "../pod/reference.ts";
 import type { VolumeDeps } from "./kinds/kind.ts";
+import { createParts } from "./parts.ts";
 import { usedVolumes } from "./paths.ts";
 import { type PodVolumes, type SetUp, createSetUp, longestRetryMs, newPodVolumes } from "./set-up.ts";
 import { listPodDirectories, removePodDirectory, unmountAll } from "./teardown.ts";
@@ -17,7 +19,7 @@ const longestLookMs = 60_000;
 /** A token is not asked for more often than this, milliseconds. */
 const soonestRefreshMs = 1_000;
 
-export interface Volumes extends VolumeGate {
+export interface Volumes extends VolumeGate, VolumeParts {
   /** A config map or secret changed: volumes made of it are set up again, now. */
   objectChanged(kind: "configmap" | "secret", namespace: string, name: string): void;
   /** UIDs of pods that have a directory on the target. */
@@ -31,10 +33,12 @@ export interface Volumes extends VolumeGate {
 /** The volumes of pods on the target. @see https://kubernetes.io/docs/concepts/storage/volumes/ */
 export function createVolumes(deps: VolumeDeps): Volumes {
   const known = new Map<string, PodVolumes>();
+  const mounts = createMountLister(deps.host);
   const setUp = createSetUp(deps);
   const refresher = createRefresher(deps, known, setUp);
 
   const past = createPast(deps);
+  const mounted = (uid: string): ReadonlyMap<string, MountedVolume> => known.get(uid)?.mounted ?? new Map();
 
   const stateOf = async (pod: Pod, signal: AbortSignal): Promise<PodVolumes> => {
     const { uid } = pod.metadata;
@@ -60,13 +64,14 @@ export function createVolumes(deps: VolumeDeps): Volumes {
       deps.events.event(podReference(pod), "Warning", "FailedMount", message);
       throw new CodedError("deadline_exceeded", message);
     },
-    mounted: (uid): ReadonlyMap<string, MountedVolume> => known.get(uid)?.mounted ?? new Map(),
+    mounted,
+    ...createParts(deps, mounted),
     async unmount(uid, signal) {
       refresher.cancel(uid);
       const state = known.get(uid);
       if (state) await setUp.end(state, signal);
       known.delete(uid);
-      await unmountAll(deps.host, deps.rootDir, uid, signal);
+      await unmountAll(deps.host, deps.rootDir, uid, signal, mounts);
     },
     objectChanged(kind, namespace, name) {
       for (const state of known.values()) {

@@ -2,13 +2,14 @@
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { clusterName, openCluster, startCluster } from "../harness/cluster.ts";
+import { type ContainerdVersion, containerdNamed, containerdUnderTest } from "../harness/containerd-version.ts";
 import { networkArgv } from "../harness/namespaces.ts";
 import { isAlive } from "../harness/processes.ts";
 import { providerUnderTest, providerNamed, type ProviderName } from "../harness/runtime-daemon.ts";
 import { clusterNames, isHeld, layoutOf, readState } from "../harness/state.ts";
 import { clusterProcesses, tearDown } from "../harness/teardown.ts";
 
-const usage = `usage: node test/cluster/cluster.ts COMMAND [--name NAME] [--node NODE] [--provider cri|docker|ssh|ssh-docker]
+const usage = `usage: node test/cluster/cluster.ts COMMAND [--name NAME] [--node NODE] [--provider cri|docker|ssh|ssh-docker] [--containerd 1.6|2.4]
   up          bring a cluster up and leave it running (etcd, API server, controllers, scheduler, proxy,
               containerd, or dockerd with a provider of Docker, and sshd with one of ssh)
   down        remove it without a trace, also one that a crash left behind
@@ -34,11 +35,12 @@ interface Wanted {
   readonly givenName: string;
   readonly node: string | undefined;
   readonly provider: ProviderName;
+  readonly containerd: ContainerdVersion;
 }
 
 const commands: Readonly<Record<string, (wanted: Wanted) => Promise<number>>> = {
-  async up({ name, givenName, node, provider }) {
-    const cluster = await startCluster({ name: givenName, provider, say, ...(node ? { nodeName: node } : {}) });
+  async up({ name, givenName, node, ...runtime }) {
+    const cluster = await startCluster({ name: givenName, ...runtime, say, ...(node ? { nodeName: node } : {}) });
     cluster.release();
     say(
       `cluster ${name} is up. kubectl: eval "$(node test/cluster/cluster.ts env --name ${name})"; removal: node test/cluster/cluster.ts down --name ${name}`,
@@ -93,7 +95,12 @@ const commands: Readonly<Record<string, (wanted: Wanted) => Promise<number>>> = 
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { name: { type: "string", default: "demo" }, node: { type: "string" }, provider: { type: "string" } },
+  options: {
+    name: { type: "string", default: "demo" },
+    node: { type: "string" },
+    provider: { type: "string" },
+    containerd: { type: "string" },
+  },
 });
 const command = commands[positionals[0] ?? ""];
 if (!command || positionals.length !== 1) {
@@ -103,7 +110,9 @@ if (!command || positionals.length !== 1) {
   try {
     const provider = values.provider === undefined ? providerUnderTest() : providerNamed(values.provider, "--provider");
     const name = clusterName(values.name, provider);
-    process.exitCode = await command({ name, givenName: values.name, node: values.node, provider });
+    const containerd =
+      values.containerd === undefined ? containerdUnderTest() : containerdNamed(values.containerd, "--containerd");
+    process.exitCode = await command({ name, givenName: values.name, node: values.node, provider, containerd });
   } catch (error) {
     console.error(error instanceof Error ? error.message : String(error));
     process.exitCode = 1;

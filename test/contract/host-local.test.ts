@@ -1,67 +1,15 @@
 import assert from "node:assert/strict";
-import { mkdtemp, readFile, realpath, rm } from "node:fs/promises";
-import { once } from "node:events";
-import { createServer } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { readFile } from "node:fs/promises";
 import { test } from "node:test";
-import { localHost } from "../../providers/local/host.ts";
-import { fromPod } from "../../providers/local/in-pod.ts";
-import { systemClock } from "../../src/lib/clock.ts";
-import { identify, must, start } from "../harness/processes.ts";
+import { identify, must } from "../harness/processes.ts";
 import { waitFor } from "../harness/wait.ts";
-import { type HostUnderTest, hostContract } from "./host.ts";
+import { hostContract } from "./host.ts";
+import { localUnderTest, machineFromPod, startMachine } from "./local-under-test.ts";
 import { within } from "./waiting.ts";
-
-async function localUnderTest(machine?: number): Promise<HostUnderTest> {
-  const dir = await realpath(await mkdtemp(join(tmpdir(), "graftlet-host-")));
-  const servers = new AsyncDisposableStack();
-  return {
-    host: localHost({ clock: systemClock(), ...(machine !== undefined && { there: fromPod(machine) }) }),
-    dir,
-    makeFifo: async (path) => void (await must(["mkfifo", path])),
-    async makeSocket(path) {
-      const server = createServer().listen(path);
-      servers.defer(() => new Promise((resolve) => server.close(() => resolve())));
-      await new Promise((resolve) => server.once("listening", resolve));
-    },
-    async mount(path) {
-      await must(["mount", "-t", "tmpfs", "tmpfs", path]);
-      return { [Symbol.asyncDispose]: async () => void (await must(["umount", path])) };
-    },
-    async [Symbol.asyncDispose]() {
-      await servers.disposeAsync();
-      await rm(dir, { recursive: true });
-    },
-  };
-}
 
 hostContract("this machine", () => localUnderTest());
 
-/** A process with mounts of its own, as a machine's are to a Pod. */
-async function startMachine(): Promise<AsyncDisposable & { readonly pid: number }> {
-  const machine = start(["unshare", "--mount", "--propagation=private", "sh", "-c", "echo up; exec sleep 600"]);
-  await once(machine.stdout ?? machine, "data");
-  return {
-    pid: machine.pid ?? 0,
-    async [Symbol.asyncDispose]() {
-      machine.kill("SIGKILL");
-      await once(machine, "exit");
-    },
-  };
-}
-
-hostContract("a machine, from a Pod of its own", async () => {
-  const machine = await startMachine();
-  const made = await localUnderTest(machine.pid);
-  return {
-    ...made,
-    async [Symbol.asyncDispose]() {
-      await made[Symbol.asyncDispose]();
-      await machine[Symbol.asyncDispose]();
-    },
-  };
-});
+hostContract("a machine, from a Pod of its own", machineFromPod);
 
 test("commands from a Pod mount on the machine, not in the Pod", async () => {
   await using machine = await startMachine();

@@ -43,7 +43,7 @@ export function machinePrograms(clock: Clock, files: FakeFiles): Map<string, Pro
           ? 0
           : orRefused(stderr, () => files.mount(args.at(-1) ?? "", args[args.indexOf("-t") + 1] ?? "")),
     ],
-    ["umount", (args, { stderr }) => orRefused(stderr, () => files.unmount(args[0] ?? ""))],
+    ["umount", (args, { stderr }) => Math.max(...args.map((path) => orRefused(stderr, () => files.unmount(path))))],
   ]);
 }
 

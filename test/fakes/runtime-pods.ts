@@ -59,7 +59,7 @@ export function createFakePods({ clock, images, emit, programOf }: FakePodsOptio
   const remove = (it: FakeContainer) => {
     life.exit(it, 137);
     containers.delete(it.status.id);
-    emit({ is: "changed", containerId: it.status.id });
+    emit({ is: "changed", containerId: it.status.id, removed: true });
   };
   const stopSandbox = (it: FakeSandbox) => {
     for (const one of ofSandbox(it.status.id)) life.exit(one, 137);
@@ -97,7 +97,7 @@ export function createFakePods({ clock, images, emit, programOf }: FakePodsOptio
       stopSandbox(it);
       for (const one of ofSandbox(it.status.id)) remove(one);
       sandboxes.delete(it.status.id);
-      emit({ is: "changed", sandboxId: it.status.id });
+      emit({ is: "changed", sandboxId: it.status.id, removed: true });
     },
     create(sandboxId: string, config: cri.ContainerConfig): string {
       const { status, config: sandboxConfig } = sandbox(sandboxId);

@@ -6,9 +6,10 @@ import { type ImageReference, openRegistryStore } from "../cluster/images/regist
 import { privateImageName } from "../cluster/images/catalog.ts";
 import { agentAddresses, agentMachineArgv } from "./agent-machine.ts";
 import { bringUp } from "./bring-up.ts";
+import { type ContainerdVersion, containerdUnderTest } from "./containerd-version.ts";
 import { createDaemons, type Daemons } from "./daemons.ts";
 import { startKeeper } from "./keeping.ts";
-import { apiServerUrl, auditAccounts } from "./control-plane.ts";
+import { apiServerUrl, auditGroup } from "./control-plane.ts";
 import { type Kubectl, kubectlOf } from "./kubectl.ts";
 import { writeNodeKubeconfig } from "./kubeconfig.ts";
 import { addresses, insideArgv, privateRegistryHost } from "./namespaces.ts";
@@ -29,9 +30,11 @@ export interface ClusterOptions {
   readonly nodeName?: string;
   /** What its machine runs pods with; the provider under test unless given. */
   readonly provider?: ProviderName;
+  /** The version of its containerd, where the provider works with one; the one under test unless given. */
+  readonly containerd?: ContainerdVersion;
   /** An image that its registries serve beside those of the catalog. */
   readonly image?: ServedImage;
-  /** A namespace of which the API server writes down what its service accounts ask, into `auditLog`. */
+  /** A group of users of which the API server writes down what they ask, into `auditLog`: `system:nodes` … */
   readonly audited?: string;
   /** Progress in sentences; nobody hears them unless given. */
   readonly say?: (line: string) => void;
@@ -65,6 +68,7 @@ export interface Cluster extends Kubectl, AsyncDisposable {
   readonly root: string;
   readonly adminKubeconfig: string;
   readonly provider: ProviderName;
+  readonly containerd: ContainerdVersion;
   readonly runtimeSocket: string;
   /** An image that is pulled with `privateCredentials` only. */
   readonly privateImage: string;
@@ -108,13 +112,14 @@ export interface Cluster extends Kubectl, AsyncDisposable {
  */
 export async function startCluster(options: ClusterOptions): Promise<Cluster> {
   const { nodeName = "node-1", provider = providerUnderTest(), say = () => {} } = options;
+  const { containerd = containerdUnderTest() } = options;
   const layout = layoutOf(clusterName(options.name, provider));
-  const tools = await findTools(say);
+  const tools = await findTools(say, containerd);
   const catalog = await buildImages(tools, say);
-  await lease(layout, { nodeName, provider, privatePassword: randomBytes(9).toString("base64url") });
+  await lease(layout, { nodeName, provider, containerd, privatePassword: randomBytes(9).toString("base64url") });
   const keeper = await startKeeper(layout);
   try {
-    if (options.audited) auditAccounts(layout, options.audited);
+    if (options.audited) auditGroup(layout, options.audited);
     const images = options.image ? await storeWith(options.image, catalog, layout) : catalog;
     const holder = await bringUp({ layout, tools, images, say });
     const end = async (): Promise<void> => {
@@ -148,10 +153,11 @@ export function clusterName(name: string, provider: ProviderName = providerUnder
 /** A cluster that is up, started by another process; disposing it does nothing. Throws when there is none. */
 export async function openCluster(name: string): Promise<Cluster> {
   const layout = layoutOf(name);
-  const holder = readState(layout)?.holder;
+  const { holder, containerd } = readState(layout) ?? {};
   if (!holder || !isHeld(layout))
     throw new Error(`no cluster ${name} is up: start it with "node test/cluster/cluster.ts up --name ${name}"`);
-  return clusterOf({ layout, tools: await findTools(() => {}), holder, end: async () => {}, release: () => {} });
+  const tools = await findTools(() => {}, containerd);
+  return clusterOf({ layout, tools, holder, end: async () => {}, release: () => {} });
 }
 
 /** The catalog's store with one image more, below the cluster's folder. */
@@ -201,6 +207,7 @@ function clusterOf({ layout, tools, holder, end, release }: Parts): Cluster {
     root: `/proc/${holder.pid}/root`,
     adminKubeconfig: join(layout.dir, "admin.kubeconfig"),
     provider: state.provider,
+    containerd: state.containerd,
     runtimeSocket: runtime.socket(layout),
     privateImage: `${server}/${privateImageName}`,
     privateCredentials: { server, username: privateUser, password: state.privatePassword },

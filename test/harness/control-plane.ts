@@ -85,13 +85,13 @@ export function auditLog({ dir }: Layout): string {
   return join(dir, "audit.log");
 }
 
-/** Lets the API server, from its next start, write down what a namespace's service accounts ask. */
-export function auditAccounts(layout: Layout, namespace: string): void {
+/** Lets the API server, from its next start, write down what the users of a group ask. */
+export function auditGroup(layout: Layout, group: string): void {
   const policy = {
     apiVersion: "audit.k8s.io/v1",
     kind: "Policy",
     omitStages: ["RequestReceived"],
-    rules: [{ level: "Metadata", userGroups: [`system:serviceaccounts:${namespace}`] }, { level: "None" }],
+    rules: [{ level: "Metadata", userGroups: [group] }, { level: "None" }],
   };
   writeFileSync(auditPolicy(layout), stringify(policy));
 }

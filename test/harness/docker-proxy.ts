@@ -7,13 +7,18 @@ import { type ProxySockets, type RuntimeProxy, createTrap } from "./runtime-prox
 
 /** Starts a proxy to a Docker Engine. Its moments are named by calls that change something: `CreateSandbox`, `StopContainer` …,
  *  `PullImage`.
+ *  @param onCall is told of every call, as the agent makes it.
  *  @see https://docs.docker.com/reference/api/engine/version/v1.41/ */
-export async function startDockerProxy({ socket, upstream }: ProxySockets): Promise<RuntimeProxy> {
+export async function startDockerProxy(
+  { socket, upstream }: ProxySockets,
+  onCall: (method: string, url: string) => void = () => {},
+): Promise<RuntimeProxy> {
   rmSync(socket, { force: true });
   const { at, stopAt } = createTrap();
   const callOf = callNames();
   const connections = new Set<Socket>();
   const server = createServer((asked, answer) => {
+    onCall(asked.method ?? "", asked.url ?? "");
     const call = callOf(asked);
     passCall(upstream, { asked, answer, call, at: (when) => at(`${when} ${call.name}`) }).catch(() => answer.destroy());
   });
@@ -24,6 +29,7 @@ export async function startDockerProxy({ socket, upstream }: ProxySockets): Prom
     connection.once("close", () => connections.delete(connection));
   });
   server.on("upgrade", (asked, near: Socket, head) => {
+    onCall(asked.method ?? "", asked.url ?? "");
     splice(upstream, { asked, near, head }).catch(() => near.destroy());
   });
   await new Promise<void>((resolve, reject) => {

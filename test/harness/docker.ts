@@ -1,5 +1,6 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { secondRuntimeHandler } from "./containerd-config.ts";
 import { addresses, plainRegistryHost, privateRegistryHost } from "./namespaces.ts";
 import type { Layout } from "./state.ts";
 import type { Tools } from "./tools.ts";
@@ -22,6 +23,8 @@ export function writeDockerConfig(layout: Layout, { liveRestore = true }: Docker
     hosts: [`unix://${layout.dockerSocket}`],
     // Pods are in a network that the node makes: Docker's own is not used.
     bridge: "none",
+    // Of the same program as the default one.
+    runtimes: { [secondRuntimeHandler]: { path: "runc" } },
     "exec-opts": ["native.cgroupdriver=cgroupfs"],
     "cgroup-parent": join(layout.cgroup, "docker"),
     "live-restore": liveRestore,

@@ -31,7 +31,7 @@ export interface EdgeMachine extends RuntimeRig {
 /** Starts it beside a cluster. Removed when disposed of or when this process ends. */
 export async function startEdgeMachine(cluster: Cluster, name: string): Promise<EdgeMachine> {
   await using undo = new AsyncDisposableStack();
-  const rig = undo.use(await startRuntimeRig(name, "ssh", edgeAddress));
+  const rig = undo.use(await startRuntimeRig(name, "ssh", { address: edgeAddress }));
   const { layout } = rig;
   createCgroup(layout);
   const holder = holderOf(rig);

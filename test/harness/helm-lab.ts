@@ -44,7 +44,13 @@ export async function startHelmLab(
   const archive = await graftletArchive(tools, say);
   const image = { name: "graftlet/graftlet", tags: [version()], archive };
   const cluster = stack.use(
-    await startCluster({ name, provider: "cri", image, say, ...(audited && { audited: release.namespace }) }),
+    await startCluster({
+      name,
+      provider: "cri",
+      image,
+      say,
+      ...(audited && { audited: `system:serviceaccounts:${release.namespace}` }),
+    }),
   );
   say("starting the machine that shall become a node");
   const edge = stack.use(await startEdgeMachine(cluster, `${name}-edge`));

@@ -45,6 +45,20 @@ export function volumeFolder({ layout, root }: Cluster, pod: Pod, kind: string, 
   return join(root, layout.kubeletRoot, "pods", pod.metadata.uid, "volumes", `kubernetes.io~${kind}`, volume);
 }
 
+/** A pod's own folder on the machine. */
+export function podFolder({ layout, root }: Cluster, { metadata }: Pod): string {
+  return join(root, layout.kubeletRoot, "pods", metadata.uid);
+}
+
+/** Where something is mounted below a pod's folder, as the machine's own programs see it. */
+export function podMounts(cluster: Cluster, { metadata }: Pod): string[] {
+  const holder = /^\/proc\/\d+/.exec(cluster.root)?.[0] ?? "";
+  return textOf(`${holder}/mountinfo`)
+    .split("\n")
+    .map((line) => line.split(" ")[4] ?? "")
+    .filter((path) => path.includes(`/pods/${metadata.uid}/`));
+}
+
 function textOf(path: string): string {
   try {
     return readFileSync(path, "utf8");

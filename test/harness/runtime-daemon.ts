@@ -1,7 +1,8 @@
 import { request } from "node:http";
 import { connect } from "node:net";
 import { join } from "node:path";
-import { containerdArgv, runcRoot, writeContainerdConfig } from "./containerd.ts";
+import { containerdArgv, writeContainerdConfig } from "./containerd.ts";
+import { runcRoot } from "./containerd-config.ts";
 import { dockerdArgv, dockerExecRoot, writeDockerConfig } from "./docker.ts";
 import type { RegistryName } from "./registry.ts";
 import type { Layout } from "./state.ts";
@@ -37,7 +38,7 @@ const containerd: RuntimeDaemon = {
   writeConfig: writeContainerdConfig,
   argv: containerdArgv,
   answers: (layout) => accepts(layout.containerdSocket),
-  podNetworks: (layout) => join(layout.containerd, "state", "netns"),
+  podNetworks: (layout) => join(layout.containerd, "state", "io.containerd.grpc.v1.cri", "netns"),
   runcStates: (layout) => join(runcRoot(layout), "k8s.io"),
   tasks: (layout) => join(layout.containerd, "state", "io.containerd.runtime.v2.task", "k8s.io"),
   registries: ["open", "private"],

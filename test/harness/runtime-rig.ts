@@ -8,6 +8,7 @@ import { waitFor } from "./wait.ts";
 import { buildImages } from "../cluster/images/build.ts";
 import { agentAddresses } from "./agent-machine.ts";
 import { clusterName } from "./cluster.ts";
+import { type ContainerdVersion, containerdUnderTest } from "./containerd-version.ts";
 import { type Daemons, createDaemons } from "./daemons.ts";
 import { startKeeper } from "./keeping.ts";
 import { addresses, createNetwork, insideArgv, networkArgv, startHolder } from "./namespaces.ts";
@@ -33,24 +34,30 @@ export interface RuntimeRig extends AsyncDisposable {
   release(): void;
 }
 
-/** Debian's runtime as the test cluster has it, without the cluster; with an sshd beside it where the provider is one over SSH.
+export interface RuntimeRigOptions {
+  /** Its machine's, where another machine is to be told from it. */
+  readonly address?: string;
+  /** The one under test unless given. */
+  readonly containerd?: ContainerdVersion;
+}
+
+/** The runtime as the test cluster has it, without the cluster; with an sshd beside it where the provider is one over SSH.
  *  Removed when disposed of or when this process ends.
- *  @param name tells rigs and clusters of one machine apart.
- *  @param address its machine's, where another machine is to be told from it. */
+ *  @param name tells rigs and clusters of one machine apart. */
 export async function startRuntimeRig(
   name: string,
   provider: ProviderName,
-  address: string = addresses.node,
+  { address = addresses.node, containerd = containerdUnderTest() }: RuntimeRigOptions = {},
 ): Promise<RuntimeRig> {
   const say = (line: string): void => console.error(line);
   const layout = layoutOf(clusterName(name, "cri"));
-  const tools = await findTools(say);
+  const tools = await findTools(say, containerd);
   const images = await buildImages(tools, say);
   const privatePassword = randomBytes(9).toString("base64url");
   // One that has just been removed is held until its keeper has ended.
   await waitFor(`the rig ${name}, which another process uses, to be free`, () => !isHeld(layout));
   await tearDown(layout);
-  if (!takeLease(layout, { nodeName: name, provider, privatePassword }))
+  if (!takeLease(layout, { nodeName: name, provider, containerd, privatePassword }))
     throw new Error(`the rig ${name} is being started by another process`);
   const keeper = await startKeeper(layout);
   let released = false;

@@ -1,5 +1,6 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import type { ContainerdVersion } from "./containerd-version.ts";
 import { identify, isAlive, type ProcessId } from "./processes.ts";
 import type { ProviderName } from "./runtime-daemon.ts";
 
@@ -9,6 +10,8 @@ export interface ClusterState {
   readonly nodeName: string;
   /** What its machine runs pods with. */
   readonly provider: ProviderName;
+  /** Of what version its containerd is, where it has one. */
+  readonly containerd: ContainerdVersion;
   /** The process whose end is the cluster's end; absent for a cluster that stays until `down`. */
   readonly owner?: ProcessId;
   /** The process that keeps the mount namespace. */
@@ -113,7 +116,7 @@ export function isHeld(layout: Layout): boolean {
 }
 
 /** What is settled before anything of a cluster is made. */
-export type FirstState = Pick<ClusterState, "nodeName" | "provider" | "privatePassword">;
+export type FirstState = Pick<ClusterState, "nodeName" | "provider" | "containerd" | "privatePassword">;
 
 /**
  * Takes the name for a new cluster: making its folder is the lease, so of two callers one gets it.

@@ -1,5 +1,6 @@
 import { accessSync, constants, existsSync } from "node:fs";
 import { join } from "node:path";
+import { type ContainerdVersion, containerdUnderTest } from "./containerd-version.ts";
 import { must, start } from "./processes.ts";
 
 /** Where the programs of a cluster lie, by name. */
@@ -20,6 +21,12 @@ const built = [
   "agnhost",
 ] as const;
 
+/** The containerd that is not Debian's, with what it brings. */
+const ofContainerd = ["containerd", "containerd-shim-runc-v2", "ctr"] as const;
+
+/** The cluster's name server, which images are made with. */
+const ofDns = ["coredns"] as const;
+
 /** What another version of Kubernetes brings of them: its API server and what may not be newer than that. */
 const ofControlPlane = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"] as const;
 
@@ -29,19 +36,32 @@ const ofControlPlane = ["kube-apiserver", "kube-controller-manager", "kube-sched
  * programs in it come first. Where `GRAFTLET_TEST_KUBERNETES` names a minor version, such as 1.35, the
  * control plane is of that version. Throws with one sentence that says what is missing.
  */
-export async function findTools(say: (line: string) => void): Promise<Tools> {
+export async function findTools(say: Say, containerd: ContainerdVersion = containerdUnderTest()): Promise<Tools> {
   if (process.platform !== "linux" || process.getuid?.() !== 0)
     throw new Error("the test cluster needs Linux and root: network namespaces, mounts and containers are made");
   await runVisibly([join(clusterFolder, "install-packages.sh")]);
-  const folder = await buildTools(say);
-  const older = await buildControlPlane(say);
   const assets = process.env.KUBEBUILDER_ASSETS;
+  const lacking = built.filter((name) => !(assets && isExecutable(join(assets, name))));
+  const main = await buildTools({ names: lacking, what: "the cluster's programs", minutes: 10 }, say);
+  const dns = await buildTools({ module: "coredns", names: ofDns, what: "CoreDNS", minutes: 4 }, say);
+  const newer =
+    containerd === "1.6"
+      ? undefined
+      : await buildTools(
+          { module: "containerd", names: ofContainerd, what: `containerd ${containerd}`, minutes: 4 },
+          say,
+        );
+  const older = await buildControlPlane(say);
+  const among = (names: readonly string[], folder: string | undefined, name: string): string[] =>
+    folder && names.includes(name) ? [join(folder, name)] : [];
   return {
     path(name) {
       const candidates = [
-        ...(older && ofControlPlane.some((each) => each === name) ? [join(older, name)] : []),
+        ...among(ofControlPlane, older, name),
+        ...among(ofContainerd, newer, name),
+        ...among(ofDns, dns, name),
         ...(assets ? [join(assets, name)] : []),
-        join(folder, name),
+        join(main, name),
         ...["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"].map((dir) =>
           join(dir, name),
         ),
@@ -53,31 +73,42 @@ export async function findTools(say: (line: string) => void): Promise<Tools> {
   };
 }
 
-async function buildTools(say: (line: string) => void): Promise<string> {
-  const assets = process.env.KUBEBUILDER_ASSETS;
-  const wanted = built.filter((name) => !(assets && isExecutable(join(assets, name))));
-  const folder = (await must([join(clusterFolder, "tools", "build.sh"), "--folder"])).trim();
-  if (wanted.every((name) => isExecutable(join(folder, name)))) return folder;
-  say("building the cluster's programs from Go modules: once per machine, up to 10 minutes on two cores");
-  await runVisibly([join(clusterFolder, "tools", "build.sh"), ...wanted]);
+type Say = (line: string) => void;
+
+/** Programs of a Go module below test/cluster/tools. */
+interface Built {
+  /** Its folder; that folder itself unless given. */
+  readonly module?: string;
+  readonly names: readonly string[];
+  /** What is said to be built, and how long that takes at most on two cores. */
+  readonly what: string;
+  readonly minutes: number;
+}
+
+/** Builds what lacks of them, once per machine. @returns the folder that they are in. */
+async function buildTools({ module, names, what, minutes }: Built, say: Say): Promise<string> {
+  const build = [join(clusterFolder, "tools", "build.sh"), ...(module ? ["--module", module] : [])];
+  const folder = (await must([...build, "--folder"])).trim();
+  if (names.every((name) => isExecutable(join(folder, name)))) return folder;
+  say(`building ${what} from Go modules: once per machine, up to ${minutes} minutes on two cores`);
+  await runVisibly([...build, ...names]);
   return folder;
 }
 
 /** The folder of the control plane that `GRAFTLET_TEST_KUBERNETES` asks for; undefined where it asks for none. */
-async function buildControlPlane(say: (line: string) => void): Promise<string | undefined> {
+async function buildControlPlane(say: Say): Promise<string | undefined> {
   const version = process.env.GRAFTLET_TEST_KUBERNETES;
   if (!version) return undefined;
+  const module = `kubernetes-${version}`;
   const modules = join(clusterFolder, "tools");
-  if (!/^\d+\.\d+$/.test(version) || !existsSync(join(modules, `kubernetes-${version}`)))
+  if (!/^\d+\.\d+$/.test(version) || !existsSync(join(modules, module)))
     throw new Error(
       `GRAFTLET_TEST_KUBERNETES is ${JSON.stringify(version)}: there is no ${modules}/kubernetes-${version}; leave it out for the version of the other programs`,
     );
-  const build = [join(modules, "build.sh"), "--module", `kubernetes-${version}`];
-  const folder = (await must([...build, "--folder"])).trim();
-  if (ofControlPlane.every((name) => isExecutable(join(folder, name)))) return folder;
-  say(`building the control plane of Kubernetes ${version}: once per machine, up to 10 minutes on two cores`);
-  await runVisibly(build);
-  return folder;
+  return buildTools(
+    { module, names: ofControlPlane, what: `the control plane of Kubernetes ${version}`, minutes: 10 },
+    say,
+  );
 }
 
 /** Runs a long command whose progress (standard error) the user should see. */

@@ -179,7 +179,7 @@ describe("what is not served is held, by name, and nothing of it starts", { conc
     [
       "claim",
       { volumes: [{ name: "data", persistentVolumeClaim: { claimName: "data" } }] },
-      "spec.volumes[0].persistentVolumeClaim (volumes of this type are not served yet)",
+      'spec.volumes[0].persistentVolumeClaim (no volume plugin matched: volume "data" of type persistentVolumeClaim)',
     ],
     [
       "several",

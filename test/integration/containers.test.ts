@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, describe, test } from "node:test";
+import type { Node } from "../../src/objects.ts";
 import { type Lab, startLab } from "../harness/lab.ts";
 import { cgroupsOf, cgroupValue } from "../harness/pod-machine.ts";
 import { particulars } from "../harness/particulars.ts";
@@ -242,6 +243,21 @@ describe("a container's security", { concurrency: 4 }, () => {
       /securityContext\.privileged \(.*cannot start privileged containers/,
     );
     assert.equal(pods.history("privileged").at(-1)?.status?.phase, "Pending");
+  });
+
+  test("groups of the image are its user's too, unless the pod is strict; where the runtime cannot be, that is refused", async () => {
+    const { pods, cluster } = lab;
+    const groups = shell("id -G", { image: images.agnhost });
+    const user = { runAsUser: 1000, supplementalGroups: [60000] };
+    const strict = { securityContext: { ...user, supplementalGroupsPolicy: "Strict" } };
+    assert.equal(await pods.output("merged", groups, { securityContext: user }), "1000 50000 60000\n");
+    const { status } = (await cluster.get<Node>("node", cluster.nodeName)) ?? {};
+    const can = status?.features?.supplementalGroupsPolicy === true;
+    assert.equal(can, particulars[cluster.provider].runtimeName === "containerd" && cluster.containerd !== "1.6");
+    if (can) return assert.equal(await pods.output("strict", groups, strict), "1000 60000\n");
+    await pods.create("strict", { nodeName: cluster.nodeName, ...strict });
+    const refused = await pods.until("strict", "to be refused", (pod) => pod.status?.phase === "Failed");
+    assert.equal(refused.status?.reason, "SupplementalGroupsPolicyNotSupported");
   });
 
   test("runAsNonRoot refuses root, and lets others run", async () => {

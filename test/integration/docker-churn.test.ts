@@ -13,7 +13,7 @@ import { isNotFound } from "../harness/pods.ts";
 
 /** Pods a second that are wanted, for so many seconds. */
 const rate = Number(process.env.GRAFTLET_CHURN_RATE ?? 2);
-const seconds = Number(process.env.GRAFTLET_CHURN_SECONDS ?? 180);
+const seconds = Number(process.env.GRAFTLET_CHURN_SECONDS ?? 60);
 /** Where the machine cannot keep the rate, so many are under way at most. */
 const mostAtOnce = Math.max(8, 4 * rate);
 /** What is alive in graftlet once garbage has been collected may grow by so much from the end of the first third, MiB. */

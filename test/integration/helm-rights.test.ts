@@ -5,14 +5,16 @@ import { after, before, describe, test } from "node:test";
 import { stringify } from "yaml";
 import type { Node, Secret } from "../../src/objects.ts";
 import { nodeReady } from "../harness/agent.ts";
+import { deedsOf } from "../harness/audit.ts";
 import { createCgroup } from "../harness/cgroups.ts";
+import { secondRuntimeHandler } from "../harness/containerd-config.ts";
 import { apiServerUrl } from "../harness/control-plane.ts";
 import { type HelmLab, release, startHelmLab } from "../harness/helm-lab.ts";
 import { networkArgv } from "../harness/namespaces.ts";
 import { images } from "../harness/pods.ts";
 import { must, run } from "../harness/processes.ts";
 import { inNamespace, type Release, releaseOf } from "./helm/release.ts";
-import { deedsOf, type Right, rightsIn, unused } from "./helm/rights.ts";
+import { type Right, rightsIn, unused } from "./helm/rights.ts";
 
 /** A second node on the same machine, which speaks as the account. */
 const accountNode = "edge-2";
@@ -91,7 +93,8 @@ describe("the rights of a release", { timeout: 1_800_000 }, () => {
 
   test("a tour of both nodes, their removal, and no rule of the chart is left unused", async () => {
     await lab.mustHelm(["test", release.name, inNamespace, "--timeout=120s"]);
-    await lab.cluster.apply([user("of-account", accountNode, "own")]);
+    await lab.cluster.apply(runtimeClass);
+    await lab.cluster.apply([user("of-account", accountNode, "own", runtimeClass.metadata.name)]);
     await lab.cluster.mustKubectl(["wait", "--for=condition=Ready", "pod/of-account", "--timeout=55s"]);
     await lab.cluster.mustKubectl(["exec", "of-account", "--", "true"]);
     await lab.cluster.mustKubectl(["delete", "pod", "of-account", "--timeout=55s"]);
@@ -138,14 +141,23 @@ async function askByToken({ cluster }: HelmLab, node: Node | undefined): Promise
   return must(networkArgv(cluster.layout, [...asked, "--header", `Authorization: Bearer ${token}`, url]));
 }
 
+/** By which a pod asks for the second handler of the machine's runtime. */
+const runtimeClass = {
+  apiVersion: "node.k8s.io/v1",
+  kind: "RuntimeClass",
+  metadata: { name: "second" },
+  handler: secondRuntimeHandler,
+};
+
 /** A pod that is given a secret. */
-function user(name: string, nodeName: string, secretName: string): object {
+function user(name: string, nodeName: string, secretName: string, runtimeClassName?: string): object {
   return {
     apiVersion: "v1",
     kind: "Pod",
     metadata: { name },
     spec: {
       nodeName,
+      ...(runtimeClassName && { runtimeClassName }),
       terminationGracePeriodSeconds: 1,
       tolerations: [{ operator: "Exists" }],
       containers: [

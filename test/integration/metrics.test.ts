@@ -179,7 +179,8 @@ describe("metrics", { timeout: 600_000 }, () => {
       "\n%header{content-type} %header{content-encoding}",
       `https://${cluster.agentAddress}:${port}/metrics`,
     ]);
-    const [said, headers] = [stdout.slice(0, stdout.lastIndexOf("\n")), stdout.split("\n").at(-1)];
+    const end = stdout.lastIndexOf("\n");
+    const [said, headers] = [stdout.slice(0, end), stdout.slice(end + 1)];
     assert.equal(headers, "text/plain; version=0.0.4; charset=utf-8 gzip");
     assert.ok(parseExposition(said).has("kubelet_http_requests_total"));
     assert.equal((await askKubelet(cluster, "/metrics", {})).status, 401);

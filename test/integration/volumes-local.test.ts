@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
 import { mkdir, mkdtemp, readFile, readdir, realpath, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { after, before, test } from "node:test";
 import { localHost } from "../../providers/local/host.ts";
@@ -45,7 +46,12 @@ function start(content: string) {
   });
 }
 
+/** A kernel without huge pages of this size has no file system for them; one that has none reserved has. */
+const pages = existsSync("/sys/kernel/mm/hugepages/hugepages-2048kB")
+  ? [{ name: "pages", emptyDir: { medium: "HugePages-2Mi" } }]
+  : [];
 const volumes = [
+  ...pages,
   { name: "disk", emptyDir: {} },
   { name: "memory", emptyDir: { medium: "Memory", sizeLimit: "8Mi" } },
   { name: "map", configMap: { name: "o" } },
@@ -58,7 +64,10 @@ const mounts = [
 ];
 const pod: Pod = {
   metadata: { name: "p", namespace: "default", uid: "pod-1" },
-  spec: { volumes, containers: [{ name: "c", image: "i", volumeMounts: mounts }] },
+  spec: {
+    volumes,
+    containers: [{ name: "c", image: "i", volumeMounts: mounts, resources: { requests: { "hugepages-2Mi": "2Mi" } } }],
+  },
 };
 
 const at = (plugin: string, name: string) => `${rootDir}/pods/pod-1/volumes/kubernetes.io~${plugin}/${name}`;
@@ -67,10 +76,12 @@ const mountedHere = async () => (await listMounts(host)).filter(({ path }) => pa
 test("volumes of every kind on this machine: made, adopted, brought up to date, removed", async () => {
   const first = start("one");
   await first.mount(pod, patience);
-  assert.deepEqual(
-    (await mountedHere()).map(({ fsType }) => fsType),
-    ["tmpfs", "tmpfs", "tmpfs"],
-  );
+  assert.deepEqual((await mountedHere()).map(({ fsType }) => fsType).toSorted(), [
+    ...pages.map(() => "hugetlbfs"),
+    "tmpfs",
+    "tmpfs",
+    "tmpfs",
+  ]);
   assert.equal(await readFile(`${at("configmap", "map")}/key`, "utf8"), "one");
   assert.equal(await readFile(`${at("projected", "token")}/token`, "utf8"), "one");
   assert.equal((await stat(`${at("secret", "secret")}/key`)).mode & 0o777, 0o400);
@@ -84,7 +95,7 @@ test("volumes of every kind on this machine: made, adopted, brought up to date, 
   const second = start("one");
   await second.mount(pod, patience);
   assert.deepEqual(await versions(), before);
-  assert.equal((await mountedHere()).length, 3);
+  assert.equal((await mountedHere()).length, 3 + pages.length);
   assert.deepEqual(await readdir(at("empty-dir", "memory")), ["kept"]);
   second.stop();
 

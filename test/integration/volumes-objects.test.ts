@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
-import { readdirSync, readFileSync, readlinkSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
+import type { Node } from "../../src/objects.ts";
 import { type Lab, startLab } from "../harness/lab.ts";
 import { configMap, mount, mounts, secret } from "../harness/manifests.ts";
-import { volumeFolder } from "../harness/pod-machine.ts";
+import { podFolder, volumeFolder } from "../harness/pod-machine.ts";
 import { images, shell, statusOf } from "../harness/pods.ts";
 import { shown, waitsForVolume } from "../harness/volumes.ts";
 
@@ -267,5 +268,114 @@ describe("volumes of objects", { concurrency: 4 }, () => {
     assert.equal(review.status.authenticated, true);
     assert.deepEqual(review.status.user?.extra?.["authentication.kubernetes.io/pod-uid"], [holder.metadata.uid]);
     assert.ok(!lab.agent.log().includes(held));
+  });
+
+  test("downwardAPI: the pod's fields and its containers' resources, which follow its labels and annotations", async () => {
+    const { pods, cluster } = lab;
+    const items = [
+      { path: "labels", fieldRef: { fieldPath: "metadata.labels" } },
+      { path: "annotations/tier", mode: 0o400, fieldRef: { fieldPath: "metadata.annotations['tier']" } },
+      { path: "cpu", resourceFieldRef: { containerName: "main", resource: "limits.cpu", divisor: "1m" } },
+      { path: "memory", resourceFieldRef: { containerName: "main", resource: "requests.memory", divisor: "1Mi" } },
+      { path: "all", resourceFieldRef: { containerName: "main", resource: "limits.memory" } },
+    ];
+    const volumes = [{ name: "pod", downwardAPI: { items, defaultMode: 0o640 } }];
+    const resources = { limits: { cpu: "50m" }, requests: { memory: "3Mi" } };
+    await pods.create(
+      "downward",
+      { volumes, containers: [{ resources, volumeMounts: mounts(volumes) }] },
+      { labels: { app: "one" }, annotations: { tier: "back" } },
+    );
+    const pod = await pods.ready("downward");
+    const folder = volumeFolder(cluster, pod, "downward-api", "pod");
+    const text = (name: string) => readFileSync(join(folder, name), "utf8");
+    const script = "cd /pod; stat -L -c %a labels annotations/tier; grep ' /pod ' /proc/mounts | cut -d ' ' -f 3";
+    assert.equal(await cluster.mustKubectl(["exec", "downward", "--", "sh", "-c", script]), "640\n400\ntmpfs\n");
+    assert.deepEqual(
+      [text("labels"), text("annotations/tier"), text("cpu"), text("memory")],
+      ['app="one"', "back", "50", "3"],
+    );
+    const { status } = await pods.api.get<Node>(`/api/v1/nodes/${pod.spec.nodeName}`);
+    assert.equal(Number(text("all")), Number.parseInt(status?.allocatable?.["memory"] ?? "", 10) * 1024);
+    await pods.patch("downward", { metadata: { labels: { app: "two", more: "yes" }, annotations: { tier: "front" } } });
+    await cluster.waitFor("the new labels", () => {
+      assert.deepEqual([text("labels"), text("annotations/tier")], ['app="two"\nmore="yes"', "front"]);
+      return true;
+    });
+    assert.equal(statusOf(await pods.ready("downward"))?.restartCount, 0);
+  });
+
+  test("what sources say of an immutable object is there, also after others of the volume have changed", async () => {
+    const { cluster, pods } = lab;
+    await cluster.apply([
+      configMap("rock", { a: "1" }, { immutable: true }),
+      { ...secret("rock", { b: "2" }), immutable: true },
+      configMap("sand", { c: "3" }),
+    ]);
+    const sources = [{ configMap: { name: "rock" } }, { secret: { name: "rock" } }, { configMap: { name: "sand" } }];
+    const volumes = [{ name: "all", projected: { sources } }];
+    await pods.create("immutable", { volumes, containers: [{ volumeMounts: mounts(volumes) }] });
+    const folder = volumeFolder(cluster, await pods.ready("immutable"), "projected", "all");
+    await cluster.apply([configMap("sand", { c: "4" })]);
+    await cluster.waitFor("the change", () => {
+      assert.deepEqual(
+        ["a", "b", "c"].map((name) => readFileSync(join(folder, name), "utf8")),
+        ["1", "2", "4"],
+      );
+      return true;
+    });
+  });
+
+  test("sources that meet in one path: the later counts, and one in the way of another's directory keeps the pod waiting", async () => {
+    const { cluster, pods } = lab;
+    await cluster.apply([configMap("first", { same: "first", way: "file" }), secret("second", { same: "second" })]);
+    const below = { items: [{ path: "way/name", fieldRef: { fieldPath: "metadata.name" } }] };
+    const projected = (...sources: object[]) => [{ name: "all", projected: { sources } }];
+    const both = projected({ configMap: { name: "first" } }, { secret: { name: "second" } });
+    assert.equal(await shown(pods, "later-wins", both, "cat /all/same"), "second");
+    await waitsForVolume(
+      pods,
+      "in-the-way",
+      { name: "all", projected: { sources: [{ configMap: { name: "first" } }, { downwardAPI: below }] } },
+      "way is a file of one source and a directory of another, which has way/name: give one of them another path",
+    );
+    await pods.api.patch("/api/v1/namespaces/default/configmaps/first", { data: { way: null } }, "merge-patch");
+    await pods.ready("in-the-way");
+  });
+
+  test("objects of a mebibyte, and two hundred volumes of all kinds in one pod", async () => {
+    const { cluster, pods } = lab;
+    const size = 1_040_000;
+    const create = (kind: string, object: object) => pods.api.create(`/api/v1/namespaces/default/${kind}`, object);
+    await Promise.all([
+      create("configmaps", configMap("huge", { key: "m".repeat(size) })),
+      create("secrets", secret("huge", { key: "s".repeat(size) })),
+      create("configmaps", configMap("tiny", { key: "m" })),
+      create("secrets", secret("tiny", { key: "s" })),
+    ]);
+    const token = { serviceAccountToken: { path: "key", expirationSeconds: 3600 } };
+    const name = { path: "key", fieldRef: { fieldPath: "metadata.name" } };
+    const kinds = [
+      { configMap: { name: "tiny" } },
+      { secret: { secretName: "tiny" } },
+      { projected: { sources: [token] } },
+      { downwardAPI: { items: [name] } },
+      { emptyDir: {} },
+    ];
+    const many = Array.from({ length: 198 }, (_, index) => ({ name: `v${index}`, ...kinds[index % kinds.length] }));
+    const volumes = [
+      { name: "map", configMap: { name: "huge" } },
+      { name: "secret", secret: { secretName: "huge" } },
+      ...many,
+    ];
+    const script = "wc -c < /map/key; wc -c < /secret/key; ls -d /v[0-9]* | wc -l; ls /v*/key | wc -l";
+    const counted = await shown(pods, "many", volumes, script);
+    assert.deepEqual(counted.split("\n").slice(0, 3), [String(size), String(size), "198"]);
+    assert.equal(counted.trimEnd().split("\n").at(-1), String(many.filter((volume) => !("emptyDir" in volume)).length));
+    const pod = pods.history("many").at(-1) ?? assert.fail();
+    const gone = pods.gone("many");
+    await pods.remove("many");
+    await gone;
+    await cluster.waitFor("its folder to be gone", () => !existsSync(podFolder(cluster, pod)));
   });
 });

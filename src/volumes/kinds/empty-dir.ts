@@ -1,43 +1,45 @@
-import { isMountPoint } from "../../host/mounts.ts";
+import { isMountPoint, mountHugetlbfs } from "../../host/mounts.ts";
 import { CodedError, hasCode } from "../../lib/errors.ts";
-import { giveDirectory, groupOf } from "../group.ts";
-import { emptyDirMarker, podSubdirectory, volumeDirectory } from "../paths.ts";
+import type { Pod } from "../../objects.ts";
 import type { FileChange } from "../../seams/host.ts";
+import { giveDirectory, groupOf } from "../group.ts";
+import { isHugePages, pageBytes } from "../huge-pages.ts";
+import { emptyDirMarker, podSubdirectory, volumeDirectory } from "../paths.ts";
 import { memoryBound, memoryDirectory, tmpfsMode } from "../tmpfs.ts";
-import type { VolumeDeps, VolumeKind } from "./kind.ts";
+import type { SetUpDeps, VolumeDeps, VolumeKind } from "./kind.ts";
 
 const openToAll = 0o777;
 const markerMode = 0o750;
+/** As the kernel makes it. */
+const hugetlbfsMode = 0o755;
 
-/** A directory that lives as long as the pod, on disk or in memory. Once made it belongs to the pod: its mode is not set again.
- *  @see https://kubernetes.io/docs/concepts/storage/volumes/#emptydir */
+/** A directory that lives as long as the pod: on disk, in memory, or in huge pages. Once made it belongs to the pod: its mode is not
+ *  set again. @see https://kubernetes.io/docs/concepts/storage/volumes/#emptydir */
 export const emptyDir: VolumeKind = {
   refreshes: false,
   async setUp(deps, pod, volume, signal) {
     const { medium = "", sizeLimit } = volume.emptyDir ?? {};
-    if (medium !== "" && medium !== "Memory")
-      throw new CodedError("unimplemented", `unknown storage medium ${JSON.stringify(medium)}`);
     const { rootDir, fresh } = deps;
     const { uid } = pod.metadata;
     const path = volumeDirectory(rootDir, uid, "empty-dir", volume.name);
     const marker = emptyDirMarker(rootDir, uid, volume.name);
     const ready = { hostPath: path, readOnly: false };
-    const memory = medium === "Memory";
+    const onDisk = medium === "";
     if (
       !fresh &&
       (await stands(deps, path, `${marker}/ready`, signal)) &&
-      (!memory || (await isMountPoint(deps.host, path, signal)))
+      (onDisk || (await isMountPoint(deps.host, path, signal, deps.mounts)))
     )
       return ready;
-    if (memory) await memoryDirectory(deps, { uid, path }, memoryBound(deps, pod, sizeLimit), signal);
     const directory: readonly FileChange[] = [
       ...podSubdirectory(rootDir, uid, "volumes", { path, mode: openToAll }),
       { do: "chmod", path, mode: openToAll },
     ];
+    if (!onDisk) await mountMedium(deps, pod, { path, medium, sizeLimit }, signal);
     await deps.host.fs.apply(
       [
-        ...(memory ? [] : directory),
-        ...giveDirectory(groupOf(pod), { path, mode: memory ? tmpfsMode : openToAll, writable: true }),
+        ...(onDisk ? directory : []),
+        ...giveDirectory(groupOf(pod), { path, mode: rootMode(medium), writable: true }),
         ...podSubdirectory(rootDir, uid, "plugins", { path: marker, mode: markerMode }),
         { do: "write", path: `${marker}/ready`, data: "" },
       ],
@@ -46,6 +48,28 @@ export const emptyDir: VolumeKind = {
     return ready;
   },
 };
+
+interface Medium {
+  readonly path: string;
+  readonly medium: string;
+  readonly sizeLimit: string | undefined;
+}
+
+/** Makes the directory on a file system of its own. @throws in the kubelet's words for a medium that is not known. */
+async function mountMedium(deps: SetUpDeps, pod: Pod, { path, medium, sizeLimit }: Medium, signal: AbortSignal) {
+  const { uid } = pod.metadata;
+  if (medium === "Memory") return memoryDirectory(deps, { uid, path }, memoryBound(deps, pod, sizeLimit), signal);
+  if (!isHugePages(medium)) throw new CodedError("unimplemented", `unknown storage medium ${JSON.stringify(medium)}`);
+  const size = pageBytes(medium, pod);
+  await deps.host.fs.apply(podSubdirectory(deps.rootDir, uid, "volumes", { path, mode: openToAll }), signal);
+  if (deps.fresh || !(await isMountPoint(deps.host, path, signal))) await mountHugetlbfs(deps.host, path, size, signal);
+}
+
+/** Of the root of a medium, as it is made. */
+function rootMode(medium: string): number {
+  if (medium === "") return openToAll;
+  return medium === "Memory" ? tmpfsMode : hugetlbfsMode;
+}
 
 /** Both are there: the directory, and the file that a kubelet leaves too once it is done. */
 async function stands({ host }: VolumeDeps, path: string, marker: string, signal: AbortSignal): Promise<boolean> {

@@ -1,11 +1,12 @@
 import type { Volume } from "../../objects.ts";
+import { downwardAPI } from "./downward-api.ts";
 import { emptyDir } from "./empty-dir.ts";
 import { hostPath } from "./host-path.ts";
 import type { VolumeKind } from "./kind.ts";
 import { configMap, secret } from "./objects.ts";
 import { projected } from "./projected.ts";
 
-const kinds = { emptyDir, hostPath, configMap, secret, projected } as const satisfies Readonly<
+const kinds = { emptyDir, hostPath, configMap, secret, projected, downwardAPI } as const satisfies Readonly<
   Record<string, VolumeKind>
 >;
 

@@ -1,3 +1,4 @@
+import type { MountLister } from "../../host/mounts.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { Logger } from "../../lib/log.ts";
 import type { VolumeMeasures } from "../../measures.ts";
@@ -28,6 +29,7 @@ export interface SetUpDeps extends VolumeDeps {
   readonly written: Map<string, string>;
   /** Nobody has made anything of this volume on the target yet, and what is not there need not be looked for. */
   readonly fresh: boolean;
+  readonly mounts: MountLister;
   /** Whether memory can be kept out of swap there. */
   readonly noswap: (signal: AbortSignal) => Promise<boolean>;
 }

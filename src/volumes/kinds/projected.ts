@@ -1,18 +1,25 @@
 import type * as k8s from "@kubernetes/client-node";
-import { CodedError, codeOf, messageOf } from "../../lib/errors.ts";
+import { CodedError } from "../../lib/errors.ts";
 import type { Pod, Wire } from "../../objects.ts";
 import { commonUser } from "../../pod/common-user.ts";
-import { podField, resourceField } from "../../pod/fields.ts";
+import { aggregated } from "../aggregate.ts";
 import { groupOf } from "../group.ts";
 import { volumeDirectory } from "../paths.ts";
-import { type Payload, type PayloadFile, cleanPath, configMapPayload, secretPayload } from "../payload.ts";
+import {
+  type Payload,
+  type PayloadFile,
+  cleanPath,
+  configMapPayload,
+  mergedPayload,
+  secretPayload,
+} from "../payload.ts";
 import { place } from "../place.ts";
 import { memoryBound, memoryDirectory, tmpfsMode } from "../tmpfs.ts";
+import { downwardPayload } from "./downward-api.ts";
 import type { VolumeDeps, VolumeKind } from "./kind.ts";
 import { readConfigMap, readSecret, selectionOf } from "./objects.ts";
 
 type Source = Wire<k8s.V1VolumeProjection>;
-type DownwardItem = Wire<k8s.V1DownwardAPIVolumeFile>;
 
 interface Projection {
   readonly payload: Payload;
@@ -33,7 +40,7 @@ export const projected: VolumeKind = {
     const parts = await allOrErrors(sources.map((source) => project(deps, pod, source, mode, signal)));
     const { uid } = pod.metadata;
     const path = volumeDirectory(deps.rootDir, uid, "projected", volume.name);
-    const payload = new Map(parts.flatMap((part) => [...part.payload]));
+    const payload = mergedPayload(parts.map((part) => part.payload));
     const prepare = async () => memoryDirectory(deps, { uid, path }, memoryBound(deps, pod), signal).then(() => []);
     await place(deps, { pod, volumeName: volume.name, path, mode: tmpfsMode, prepare }, payload, signal);
     const ends = parts.map(({ refreshAt }) => refreshAt).filter((end) => end !== undefined);
@@ -41,13 +48,11 @@ export const projected: VolumeKind = {
   },
 };
 
-/** Every source's outcome, or all that went wrong: `[a, b]`, as Go's aggregated errors read. */
+/** Every source's outcome, or all that went wrong. */
 async function allOrErrors<T>(parts: readonly Promise<T>[]): Promise<readonly T[]> {
   const settled = await Promise.allSettled(parts);
   const errors = settled.filter((part) => part.status === "rejected").map(({ reason }): unknown => reason);
-  const texts = [...new Set(errors.map(messageOf))];
-  if (texts.length > 1) throw new CodedError(codeOf(errors[0]), `[${texts.join(", ")}]`, { cause: errors[0] });
-  if (errors.length > 0) throw errors[0];
+  if (errors.length > 0) throw aggregated(errors);
   return settled.filter((part) => part.status === "fulfilled").map(({ value }) => value);
 }
 
@@ -69,36 +74,12 @@ async function project(
     return {
       payload: secretPayload(await readSecret(deps, pod, source.secret, signal), selectionOf(source.secret, mode)),
     };
-  if (source.downwardAPI)
-    return {
-      payload: new Map(
-        (source.downwardAPI.items ?? []).map((item) => [cleanPath(item.path), downwardFile(deps, pod, item, mode)]),
-      ),
-    };
+  if (source.downwardAPI) return { payload: downwardPayload(deps, pod, source.downwardAPI.items ?? [], mode) };
   if (source.serviceAccountToken) return tokenFile(deps, pod, source.serviceAccountToken, mode, signal);
   throw new CodedError(
     "unimplemented",
     `projected source ${Object.keys(source).join(", ") || "without a type"} is not served`,
   );
-}
-
-function downwardFile({ allocatable }: VolumeDeps, pod: Pod, item: DownwardItem, mode: number): PayloadFile {
-  const { fieldRef, resourceFieldRef: resource } = item;
-  const text = fieldRef
-    ? podField(pod, fieldRef.fieldPath, { hostIPs: [], podIPs: [] })
-    : resource
-      ? resourceField(
-          pod,
-          {
-            resource: resource.resource,
-            ...(resource.containerName && { containerName: resource.containerName }),
-            ...(resource.divisor && { divisor: resource.divisor }),
-          },
-          "",
-          allocatable(),
-        )
-      : "";
-  return { data: Buffer.from(text), mode: item.mode ?? mode };
 }
 
 /** A token's file belongs to the user that all containers run as, where there is one; to be read by the pod's group. */

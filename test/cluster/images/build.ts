@@ -10,7 +10,7 @@ import { createRootFs } from "./rootfs.ts";
 
 /**
  * Makes sure that the images are built, and returns the folder that a registry serves. Once per
- * machine and version: the cache is keyed by the recipes, the agnhost program and the Debian packages.
+ * machine and version: the cache is keyed by the recipes, the programs in them and the Debian packages.
  */
 export async function buildImages(tools: Tools, say: (line: string) => void): Promise<string> {
   const cache = join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "graftlet", "images");
@@ -54,7 +54,7 @@ async function cacheKey(tools: Tools): Promise<string> {
   for (const source of ["catalog.ts", "rootfs.ts", "registry-store.ts", "pause/main.go"])
     hash.update(readFileSync(join(import.meta.dirname, source)));
   // The cache folder of the tools is named by their versions.
-  hash.update(tools.path("agnhost"));
+  for (const program of ["agnhost", "coredns"]) hash.update(tools.path(program));
   hash.update(
     await must([
       "dpkg-query",

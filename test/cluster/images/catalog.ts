@@ -138,6 +138,13 @@ const nginx: LayerRecipe = {
   },
 };
 
+const coredns: LayerRecipe = {
+  name: "coredns",
+  async fill(root, tools) {
+    await root.program(tools.path("coredns"), "/coredns");
+  },
+};
+
 const agnhostConfig: ImageConfig = {
   Entrypoint: ["/agnhost"],
   Cmd: ["pause"],
@@ -159,6 +166,12 @@ export const catalog: readonly ImageRecipe[] = [
     tags: ["3.10.2"],
     layers: [pause],
     config: { Entrypoint: ["/pause"], Env: [path], User: "65535:65535" },
+  },
+  {
+    name: "coredns/coredns",
+    tags: ["v1.15.0"],
+    layers: [coredns],
+    config: { Entrypoint: ["/coredns"], Env: [path], ExposedPorts: { "53/tcp": {}, "53/udp": {} } },
   },
   { name: "e2e-test-images/busybox", tags: ["1.37.0-1"], layers: [shell], config: busyboxConfig },
   { name: "library/busybox", tags: ["1.37", "latest"], layers: [shell], config: busyboxConfig },

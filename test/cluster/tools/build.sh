@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the pinned cluster tools (go.mod beside this file) into a cache folder keyed by
-# the hash of go.mod and go.sum, and prints that folder as its only line of standard output.
+# the hash of go.mod, go.sum and what programs lie beside them, and prints that folder as its only line of standard output.
 # Usage: build.sh [--module FOLDER] [NAME…]    build those that lack (all tools when no name is given)
 #        build.sh [--module FOLDER] --folder   build nothing, only say where the tools lie
 # FOLDER is a folder beside this file with a go.mod of its own, such as kubernetes-1.35.
@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 if [ "${1:-}" = --module ]; then cd "$2"; shift 2; fi
 
-key=$(cat go.mod go.sum | sha256sum | cut -c1-16)
+key=$(cat go.mod go.sum $(find . -maxdepth 1 -name '*.go') | sha256sum | cut -c1-16)
 out=${GRAFTLET_TOOLS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/graftlet/tools}/$key
 if [ "${1:-}" = --folder ]; then echo "$out"; exit 0; fi
 
@@ -17,25 +17,31 @@ mkdir -p "$out"
 exec 9>"$out/.lock"
 flock --nonblock 9 || { echo "another build of the cluster tools is running: waiting for it" >&2; flock 9; }
 
+mapfile -t tools < <(awk '/^tool \(/ { on = 1; next } /^\)/ { on = 0 } on { print $1 } /^tool [^(]/ { print $2 }' go.mod)
 flags="-s -w"
-if grep -q "^\s*helm.sh/helm/v4/" go.mod; then
-  version=$(go list -m -f "{{.Version}}" helm.sh/helm/v4)
-  flags="$flags -X helm.sh/helm/v4/internal/version.version=$version"
-else
-  version=$(go list -m -f "{{.Version}}" k8s.io/kubernetes)
-  minor=${version#v1.}; minor=${minor%%.*}
-  for package in component-base/version client-go/pkg/version; do
-    flags="$flags -X k8s.io/$package.gitVersion=$version -X k8s.io/$package.gitMajor=1 -X k8s.io/$package.gitMinor=$minor"
-  done
-fi
+case ${tools[0]} in
+  helm.sh/helm/v4/*)
+    version=$(go list -m -f "{{.Version}}" helm.sh/helm/v4)
+    flags="$flags -X helm.sh/helm/v4/internal/version.version=$version" ;;
+  github.com/containerd/containerd/v2/*)
+    version=$(go list -m -f "{{.Version}}" github.com/containerd/containerd/v2)
+    flags="$flags -X github.com/containerd/containerd/v2/version.Version=$version" ;;
+  */coredns)
+    version=$(go list -m -f "{{.Version}}" github.com/coredns/coredns) ;;
+  *)
+    version=$(go list -m -f "{{.Version}}" k8s.io/kubernetes)
+    minor=${version#v1.}; minor=${minor%%.*}
+    for package in component-base/version client-go/pkg/version; do
+      flags="$flags -X k8s.io/$package.gitVersion=$version -X k8s.io/$package.gitMajor=1 -X k8s.io/$package.gitMinor=$minor"
+    done ;;
+esac
 
-mapfile -t tools < <(awk '/^tool \(/ { on = 1; next } /^\)/ { on = 0 } on { print $1 }' go.mod)
 for tool in "${tools[@]}"; do
   name=${tool##*/}
   if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then continue; fi
   [ -x "$out/$name" ] && continue
   started=$SECONDS
-  echo "building $name $version (once per machine; kube-apiserver takes about six minutes on two cores)" >&2
+  echo "building $name $version (once per machine; the largest takes six minutes on two cores)" >&2
   CGO_ENABLED=0 go build -trimpath -ldflags "$flags" -o "$out/.$name.partial" "$tool"
   mv "$out/.$name.partial" "$out/$name"
   echo "built $name in $((SECONDS - started)) s" >&2

@@ -1,7 +1,5 @@
-import { existsSync, readFileSync } from "node:fs";
 import { parseAllDocuments } from "yaml";
-import { auditLog } from "../../harness/control-plane.ts";
-import type { Layout } from "../../harness/state.ts";
+import type { Deed } from "../../harness/audit.ts";
 
 /** One thing that an account may do: a verb on a resource of a group, of these names where the rule says names. */
 export interface Right {
@@ -51,26 +49,6 @@ function rightsOf(account: string, { apiGroups, resources, verbs, resourceNames:
   return apiGroups.flatMap((group) =>
     resources.flatMap((resource) => verbs.map((verb) => ({ account, verb, group, resource, ...(names && { names }) }))),
   );
-}
-
-/** What somebody asked the API server, and was let. */
-export interface Deed {
-  readonly verb: string;
-  readonly user: { readonly username: string };
-  readonly objectRef?: {
-    readonly resource?: string;
-    readonly subresource?: string;
-    readonly apiGroup?: string;
-    readonly name?: string;
-  };
-  readonly annotations?: Readonly<Record<string, string>>;
-}
-
-/** All that the API server has written down so far. */
-export function deedsOf(layout: Layout): readonly Deed[] {
-  if (!existsSync(auditLog(layout))) return [];
-  const lines = readFileSync(auditLog(layout), "utf8").split("\n");
-  return lines.filter((line) => line.endsWith("}")).map((line) => JSON.parse(line) as Deed);
 }
 
 /** The rights that no deed has used. */

@@ -39,6 +39,36 @@ test("volumes of a group need a target on which files can be given away", () => 
   assert.deepEqual(grouped({ name: "h", hostPath: { path: "/h" } }), [], "a directory of the machine stays as it is");
 });
 
+test("a part of a volume, and huge pages, need a target on which graftlet may mount", () => {
+  const served = createServed((feature) => (feature === "mount" ? "not root" : undefined));
+  const pages = [
+    { name: "e", emptyDir: {} },
+    { name: "h", emptyDir: { medium: "HugePages" } },
+  ];
+  assert.deepEqual(
+    served.unserved(aPod({ volumes: pages })).map(({ field }) => field),
+    ["spec.volumes[1].emptyDir.medium"],
+  );
+  const mountPropagation = "HostToContainer";
+  const mounts = [
+    { name: "h", subPath: "a" },
+    { name: "e", subPath: "", mountPropagation: "None" },
+    { name: "e", subPathExpr: "$(A)", mountPropagation },
+    { name: "h", mountPropagation },
+  ];
+  const volumeMounts = mounts.map((mount, at) => ({ mountPath: `/${at}`, ...mount }));
+  const volumes = [
+    { name: "e", emptyDir: {} },
+    { name: "h", hostPath: { path: "/" } },
+  ];
+  assert.deepEqual(
+    served.unserved(aPod({ volumes, containers: [aContainer("c", { volumeMounts })] })).map(({ field }) => field),
+    ["[0].subPath", "[2].subPathExpr", "[2].mountPropagation"].map(
+      (field) => `spec.containers[0].volumeMounts${field}`,
+    ),
+  );
+});
+
 test("a runtime that does everything holds no pod", () => {
   assert.deepEqual(createServed().unserved(demanding), []);
 });

@@ -53,12 +53,17 @@ test("a pod as the API server defaults it is served", () => {
       setHostnameAsFQDN: false,
       preemptionPolicy: "PreemptLowerPriority",
       readinessGates: [{ conditionType: "a/b" }],
+      runtimeClassName: "kata",
+      overhead: { cpu: "10m" },
       ephemeralContainers: [],
       initContainers: [aContainer("i")],
       containers: [
         aContainer("c", {
           imagePullPolicy: "IfNotPresent",
-          resources: { requests: { cpu: "1", "ephemeral-storage": "1Gi" }, limits: { memory: "1Gi" } },
+          resources: {
+            requests: { cpu: "1", "ephemeral-storage": "1Gi" },
+            limits: { memory: "1Gi", "ephemeral-storage": "1Gi" },
+          },
           readinessProbe: exec,
           livenessProbe: exec,
           startupProbe: exec,
@@ -76,15 +81,20 @@ test("a pod as the API server defaults it is served", () => {
           },
           volumeMounts: [
             { ...mount, readOnly: true, mountPropagation: "None", recursiveReadOnly: "IfPossible", subPath: "" },
+            { ...mount, subPath: "a/b", mountPropagation: "Bidirectional" },
+            { ...mount, readOnly: true, recursiveReadOnly: "Enabled" },
+            { ...mount, subPathExpr: "$(A)" },
           ],
         }),
       ],
       volumes: [
-        { name: "a", emptyDir: {} },
+        { name: "a", emptyDir: { sizeLimit: "1Gi" } },
         { name: "b", emptyDir: { medium: "Memory", sizeLimit: "1Gi" } },
+        { name: "h", emptyDir: { medium: "HugePages-2Mi" } },
         { name: "c", hostPath: { path: "/" } },
         { name: "d", configMap: { name: "x" } },
         { name: "e", secret: { secretName: "x" } },
+        { name: "g", downwardAPI: {} },
         {
           name: "f",
           projected: {
@@ -109,18 +119,7 @@ const heldFields: [string, Partial<PodSpec>][] = [
   ["spec.containers[0].restartPolicy", main({ restartPolicy: "Never" })],
   ["spec.containers[0].restartPolicyRules", main({ restartPolicyRules: [{ action: "Restart" }] })],
   ["spec.containers[0].volumeDevices", main({ volumeDevices: [{ name: "v", devicePath: "/dev/v" }] })],
-  ["spec.containers[0].volumeMounts[0].subPath", main({ volumeMounts: [{ ...mount, subPath: "a" }] })],
-  ["spec.containers[0].volumeMounts[0].subPathExpr", main({ volumeMounts: [{ ...mount, subPathExpr: "$(A)" }] })],
-  [
-    "spec.containers[0].volumeMounts[0].mountPropagation",
-    main({ volumeMounts: [{ ...mount, mountPropagation: "Bidirectional" }] }),
-  ],
-  [
-    "spec.containers[0].volumeMounts[0].recursiveReadOnly",
-    main({ volumeMounts: [{ ...mount, recursiveReadOnly: "Enabled" }] }),
-  ],
   ["spec.containers[0].resources.claims", main({ resources: { claims: [{ name: "x" }] } })],
-  ["spec.containers[0].resources.limits", main({ resources: { limits: { "ephemeral-storage": "1Gi" } } })],
   [
     "spec.containers[0].env[0].valueFrom.fileKeyRef",
     main({ env: [{ name: "A", valueFrom: { fileKeyRef: { key: "k", path: "p", volumeName: "v" } } }] }),
@@ -133,11 +132,7 @@ const heldFields: [string, Partial<PodSpec>][] = [
   ["spec.setHostnameAsFQDN", { setHostnameAsFQDN: true }],
   ["spec.resourceClaims", { resourceClaims: [{ name: "x" }] }],
   ["spec.resources", { resources: { limits: { cpu: "1" } } }],
-  ["spec.runtimeClassName", { runtimeClassName: "kata" }],
   ["spec.securityContext.sysctls", { securityContext: { sysctls: [{ name: "a", value: "b" }] } }],
-  ["spec.volumes[0].emptyDir.sizeLimit", { volumes: [{ name: "v", emptyDir: { sizeLimit: "1Gi" } }] }],
-  ["spec.volumes[0].emptyDir.medium", { volumes: [{ name: "v", emptyDir: { medium: "HugePages-2Mi" } }] }],
-  ["spec.volumes[0].downwardAPI", { volumes: [{ name: "v", downwardAPI: {} }] }],
   ["spec.volumes[0].image", { volumes: [{ name: "v", image: {} }] }],
   ["spec.volumes[0].persistentVolumeClaim", { volumes: [{ name: "v", persistentVolumeClaim: { claimName: "x" } }] }],
   [
@@ -152,6 +147,16 @@ for (const [field, spec] of heldFields) {
     for (const { why } of served.unserved(aPod(spec))) assert.match(why, /^[a-z].* [a-z]/);
   });
 }
+
+test("a volume of a type that is not served is named with its type", () => {
+  const volumes = [
+    { name: "ok", emptyDir: {} },
+    { name: "data", nfs: { path: "/", server: "s" } },
+  ];
+  assert.deepEqual(served.unserved(aPod({ volumes })), [
+    { field: "spec.volumes[1].nfs", why: 'no volume plugin matched: volume "data" of type nfs' },
+  ]);
+});
 
 test("all fields that are not served are named", () => {
   const spec = {

@@ -1,6 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isMountPoint, listMounts, mountTmpfs, mountsBelow, parseMounts, unmount } from "../../../src/host/mounts.ts";
+import {
+  createMountLister,
+  isMountPoint,
+  listMounts,
+  mountTmpfs,
+  mountsBelow,
+  parseMounts,
+  shareDirectory,
+  unmount,
+} from "../../../src/host/mounts.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
 
@@ -16,11 +25,13 @@ const table = [
 test("the kernel's table of mounts is read with optional fields and octal escapes", () => {
   assert.deepEqual(parseMounts(table)[2], {
     path: "/var/lib/kubelet/pods/u/volumes/kubernetes.io~secret/s",
+    shared: true,
     fsType: "tmpfs",
     source: "tmpfs",
   });
   assert.deepEqual(parseMounts(table)[3], {
     path: "/var/lib/kubelet/pods/u/volumes/kubernetes.io~secret/s/with blank",
+    shared: false,
     fsType: "ext4",
     source: "/dev/disk\\x",
   });
@@ -95,4 +106,66 @@ test("unmounting what is not mounted is success; what is busy is an error that n
     code: "failed_precondition",
     message: "unmounting /m failed: target is busy",
   });
+});
+
+test("a directory is shared by the mount that it lies in, by its own, or by one that is made for it", async () => {
+  const mounts = [
+    ["root shared:1", "/d"],
+    ["root", "/d", "mount --bind /d /d", "mount --make-shared /d"],
+    ["root", "/l", "mount --bind /d /d", "mount --make-shared /d"],
+    ["root d", "/d", "mount --make-shared /d"],
+    ["root d shared:2", "/d"],
+    ["root shared:1 d", "/d", "mount --make-shared /d"],
+  ] as const;
+  for (const [table, path, ...commands] of mounts) {
+    const host = await machine();
+    await host.fs.apply([
+      { do: "mkdir", path: "/d" },
+      { do: "remove", path: "/l" },
+      { do: "symlink", path: "/l", target: "d" },
+    ]);
+    const optional = (name: string) => new RegExp(`${name} (shared:\\d+)`).exec(table)?.[1] ?? "";
+    const lines = [
+      `22 1 8:1 / / rw ${optional("root")} - ext4 d rw`,
+      ...(/\bd\b/.test(table) ? [`23 22 8:1 / /d rw ${optional("d")} - tmpfs d rw`] : []),
+    ];
+    const text = `${lines.join("\n").replaceAll("  ", " ")}\n`;
+    const readFile: typeof host.fs.readFile = async () => Buffer.from(text);
+    await shareDirectory({ ...host, fs: { ...host.fs, readFile } }, path, new AbortController().signal);
+    assert.deepEqual(
+      host.commands.map((argv) => argv.join(" ")),
+      commands,
+      table,
+    );
+  }
+});
+
+test("a directory that cannot be shared is said to be so", async () => {
+  const host = await machine();
+  host.program("mount", () => 32);
+  await assert.rejects(shareDirectory(host, "/m", new AbortController().signal), {
+    code: "failed_precondition",
+    message: "sharing /m failed: exit code 32",
+  });
+});
+
+test("mounts are read once for all who ask at about the same time, and never before they asked", async () => {
+  const host = await machine();
+  let reads = 0;
+  const { fs } = host;
+  const counted = {
+    ...host,
+    fs: { ...fs, readFile: (...given: Parameters<typeof fs.readFile>) => ((reads += 1), fs.readFile(...given)) },
+  };
+  const list = createMountLister(counted);
+  const first = list();
+  await mountTmpfs(host, "/m");
+  reads = 0;
+  const others = await Promise.all(Array.from({ length: 20 }, () => list()));
+  for (const mounts of others) assert.ok(mounts.some(({ path }) => path === "/m"));
+  assert.ok(reads <= 2, `${reads} reads for twenty who ask`);
+  await first;
+  await unmount(host, "/m");
+  assert.ok(!(await list()).some(({ path }) => path === "/m"));
+  assert.equal(await isMountPoint(host, "/m", undefined, list), false);
 });

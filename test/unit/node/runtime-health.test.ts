@@ -18,13 +18,18 @@ function start(options: { readonly down?: boolean } = {}) {
   let down = options.down ?? false;
   let conditions = [ready("RuntimeReady"), ready("NetworkReady")];
   let changes = 0;
-  const answer = async <T>(value: () => T): Promise<T> => {
+  let heard: () => number | undefined = () => undefined;
+  const asked: string[] = [];
+  const answer = async <T>(verb: string, value: () => T): Promise<T> => {
+    asked.push(verb);
     if (down) throw new CodedError("unavailable", "no socket");
     return value();
   };
   const runtime = {
-    version: () => answer(() => VersionResponse.fromPartial({ runtimeName: "containerd", runtimeVersion: "1.6.20" })),
-    status: () => answer(() => StatusResponse.fromPartial({ status: { conditions } })),
+    version: () =>
+      answer("version", () => VersionResponse.fromPartial({ runtimeName: "containerd", runtimeVersion: "1.6.20" })),
+    status: () => answer("status", () => StatusResponse.fromPartial({ status: { conditions } })),
+    heardAt: () => heard(),
   };
   const health = createRuntimeHealth({ runtime, clock, log: silent, onChange: () => void (changes += 1) });
   const stop = new AbortController();
@@ -33,6 +38,8 @@ function start(options: { readonly down?: boolean } = {}) {
     clock,
     health,
     changes: () => changes,
+    asked: () => asked,
+    setHeard: (value: () => number | undefined) => void (heard = value),
     setDown: (value: boolean) => void (down = value),
     setConditions: (...now: RuntimeCondition[]) => void (conditions = now),
     async [Symbol.asyncDispose]() {
@@ -82,4 +89,51 @@ test("what the runtime says of itself and of its network", async () => {
   await t.clock.advance(5_000);
   assert.deepEqual(t.health.problems(), ["container runtime not ready: RuntimeReady=false reason:NotYet message:wait"]);
   assert.equal(t.health.networkError(), undefined);
+});
+
+test("a runtime that would tell by itself is not asked while it is heard, and is found down when it falls silent", async () => {
+  await using t = start();
+  t.setHeard(() => t.clock.monotonic());
+  await t.clock.advance(0);
+  assert.deepEqual(t.asked(), ["version", "status"]);
+  await t.clock.advance(120_000);
+  assert.deepEqual(t.asked(), ["version", "status"]);
+  const silentSince = t.clock.monotonic();
+  t.setHeard(() => silentSince);
+  t.setDown(true);
+  await t.clock.advance(34_000);
+  assert.deepEqual([t.asked().length, t.health.problems()], [2, []]);
+  await t.clock.advance(12_000);
+  assert.deepEqual(t.health.problems(), ["container runtime is down: no socket"]);
+  t.setDown(false);
+  await t.clock.advance(1_000);
+  assert.deepEqual(t.health.problems(), []);
+});
+
+test("a runtime that cannot tell by itself any more is asked at once", async () => {
+  await using t = start();
+  t.setHeard(() => t.clock.monotonic());
+  await t.clock.advance(10_000);
+  t.setHeard(() => undefined);
+  t.setConditions(ready("RuntimeReady"), ready("NetworkReady", false));
+  await t.clock.advance(5_000);
+  assert.match(t.health.networkError() ?? "", /NetworkReady=false/);
+  // What is wrong may be mended without a word.
+  t.setHeard(() => t.clock.monotonic());
+  t.setConditions(ready("RuntimeReady"), ready("NetworkReady"));
+  await t.clock.advance(5_000);
+  assert.deepEqual(t.health.problems(), []);
+});
+
+test("the version is asked for once a minute, and when the runtime is back", async () => {
+  await using t = start();
+  await t.clock.advance(59_000);
+  assert.equal(t.asked().filter((verb) => verb === "version").length, 1);
+  await t.clock.advance(5_000);
+  assert.equal(t.asked().filter((verb) => verb === "version").length, 2);
+  t.setDown(true);
+  await t.clock.advance(5_000);
+  t.setDown(false);
+  await t.clock.advance(2_000);
+  assert.deepEqual(t.asked().slice(-2), ["version", "status"]);
 });

@@ -157,3 +157,15 @@ test("a target out of reach is the Ready condition's reason, and nothing else is
   const { verdicts, absent = [] } = await target.wanted(never);
   assert.deepEqual([verdicts[0]?.reason, absent], ["HostKeyMismatch", []]);
 });
+
+test("where images lie is asked once of a runtime that has said its version, again where it did not answer", async () => {
+  const { clock, runtime, target } = rig();
+  const asked = () => runtime.calls.filter(({ verb }) => verb === "imageFsInfo").length;
+  const release = runtime.hold("imageFsInfo");
+  const looking = target.wanted(never);
+  await clock.advance(2_000);
+  await looking;
+  release();
+  for (let beat = 0; beat < 3; beat++) await target.wanted(never);
+  assert.equal(asked(), 2);
+});

@@ -134,6 +134,41 @@ describe("events", () => {
     assert.ok(runtime.calls.length - before <= 3 * 2, `${runtime.calls.length - before} calls in a minute`);
   });
 
+  it("of what a worker has made and looked at ask for nothing, nor do those of what it has removed", async (t) => {
+    const { clock, runtime, pleg } = rig(t, true);
+    await clock.advance(2_000);
+    const id = await startPod(runtime, "u1");
+    await clock.advance(100);
+    await pleg.inspect("u1", never);
+    const asked = () => runtime.calls.filter(({ verb }) => verb.startsWith("list") || verb.endsWith("Status")).length;
+    const before = asked();
+    await clock.advance(5_000);
+    assert.equal(asked(), before);
+    runtime.exitContainer(id, 0);
+    await clock.advance(2_000);
+    const sandbox = pleg.cache.get("u1")?.sandboxes[0]?.id ?? "";
+    await runtime.removeContainer(id, never);
+    await runtime.removePodSandbox(sandbox, never);
+    await pleg.inspect("u1", never);
+    const removed = asked();
+    await clock.advance(5_000);
+    assert.equal(asked(), removed);
+  });
+
+  it("of what nobody looked at are followed up after a second", async (t) => {
+    const { clock, runtime, pleg, wakes } = rig(t, true);
+    await clock.advance(2_000);
+    const id = await startPod(runtime, "u1");
+    await clock.advance(900);
+    assert.equal(pleg.cache.get("u1"), undefined);
+    await clock.advance(200);
+    assert.equal(pleg.cache.get("u1")?.containers.length, 1);
+    wakes.length = 0;
+    await runtime.removeContainer(id, never);
+    await clock.advance(1_100);
+    assert.deepEqual([pleg.cache.get("u1")?.containers.length, wakes], [0, ["u1"]]);
+  });
+
   it("that break off are followed again, with a relist for what was missed", async (t) => {
     const { clock, runtime, pleg } = rig(t, true);
     await clock.advance(2_000);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ContainerState } from "../../../src/gen/cri.ts";
+import { ContainerState, Mount } from "../../../src/gen/cri.ts";
 import type { Container, ContainerStatus, Pod, PodStatus } from "../../../src/objects.ts";
 import type { ProbeVerdict, RuntimePod, StartFailure } from "../../../src/pipeline.ts";
 import { containerStatuses } from "../../../src/pod/container-status.ts";
@@ -102,6 +102,31 @@ test("what runs shows image, ID, start, user, resources and mounts", () => {
       { name: "w", mountPath: "/w", readOnly: true, recursiveReadOnly: "Disabled" },
     ],
   });
+});
+
+test("whether a mount is read-only down to those below it is the runtime's word, also once it was shown otherwise", () => {
+  const volumeMounts = (["IfPossible", "Enabled", undefined] as const).map((recursiveReadOnly, index) => ({
+    name: "v",
+    mountPath: `/${index}`,
+    readOnly: true,
+    ...(recursiveReadOnly && { recursiveReadOnly }),
+  }));
+  const pod = aPod({ containers: [aContainer("c", { volumeMounts })] });
+  const modes = ({ volumeMounts: shown }: ReturnType<typeof only>) =>
+    shown?.map(({ recursiveReadOnly }) => recursiveReadOnly);
+  const waiting = only({ pod });
+  assert.deepEqual(modes(waiting), ["Disabled", "Disabled", "Disabled"]);
+  const mounts = [
+    { containerPath: "/0", recursiveReadOnly: false },
+    { containerPath: "/1", recursiveReadOnly: true },
+  ];
+  const previous = { containerStatuses: [waiting] };
+  const run = running("a", { mounts: mounts.map((mount) => Mount.fromPartial(mount)) });
+  assert.deepEqual(modes(only({ pod, previous, observed: observe([aSandbox()], [run]) })), [
+    "Disabled",
+    "Enabled",
+    "Disabled",
+  ]);
 });
 
 test("resources in force are the runtime's while it runs, else the spec's", () => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { allContainers, isMirrorPod, isSidecar, isStaticPod } from "../../../src/pod/containers.ts";
 import { qosClass } from "../../../src/pod/qos.ts";
-import { quantityMilli, quantityNumber, quantityValue } from "../../../src/pod/quantity.ts";
+import { canonicalBytes, quantityMilli, quantityNumber, quantityValue } from "../../../src/pod/quantity.ts";
 import { containerReference, nodeReference, podReference } from "../../../src/pod/reference.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 
@@ -27,6 +27,18 @@ test("quantities are read in every notation and rounded up", () => {
   assert.equal(quantityMilli("1u"), 1);
   for (const bad of ["", "abc", "1 Gi", "1KB", "--1"])
     assert.throws(() => quantityNumber(bad), { code: "invalid_argument" }, bad);
+});
+
+test("bytes are written in the largest unit that leaves no rest", () => {
+  const gibibyte = 2 ** 30;
+  const binary = [0, 1000, 1024, 1536, 10 * 2 ** 20, gibibyte + 1024, 3 * gibibyte].map((one) =>
+    canonicalBytes(one, 1024),
+  );
+  assert.deepEqual(binary, ["0", "1000", "1Ki", "1536", "10Mi", "1048577Ki", "3Gi"]);
+  assert.deepEqual(
+    [1024, 1000, 2e9, 1_500_000].map((one) => canonicalBytes(one, 1000)),
+    ["1024", "1k", "2G", "1500k"],
+  );
 });
 
 test("quality of service follows requests and limits of all containers", () => {

@@ -97,7 +97,7 @@ describe("what a pod asks for", () => {
       initContainers: [sized("i", { cpu: "250m", memory: "1Gi" }), sized("j", { cpu: "50m" })],
     });
     assert.deepEqual(podRequests(pod, { overhead: false }), { cpu: "300m", memory: `${2 ** 30 * 1000}m` });
-    assert.deepEqual(podLimits(pod), { cpu: "1000m" });
+    assert.deepEqual(podLimits(pod, { overhead: true }), { cpu: "1000m" });
   });
   it("counts sidecars beside what follows them", () => {
     const sidecar = sized("s", { cpu: "100m" }, {}, { restartPolicy: "Always" });
@@ -105,9 +105,12 @@ describe("what a pod asks for", () => {
     assert.equal(podRequests(pod, { overhead: false })["cpu"], "450m");
   });
   it("includes what the sandbox needs on demand", () => {
-    const pod = aPod({ containers: main, overhead: { cpu: "50m" } });
+    const pod = aPod({ containers: main, overhead: { cpu: "50m", memory: "8Mi" } });
     assert.equal(podRequests(pod, { overhead: true })["cpu"], "350m");
     assert.equal(podRequests(pod, { overhead: false })["cpu"], "300m");
+    // What nobody limits is not limited by it.
+    assert.deepEqual(podLimits(pod, { overhead: true }), { cpu: "1050m" });
+    assert.deepEqual(podLimits(pod, { overhead: false }), { cpu: "1000m" });
   });
 });
 

@@ -60,6 +60,16 @@ test("a pod that may use no more than its limits has them on its cgroup: cpu, me
   assert.equal(read(`${own}/cpu.weight`), "10");
 });
 
+test("what the sandbox itself needs is added to a pod's share and to its limits", async () => {
+  const pod = withResources({ cpu: "250m", memory: "64Mi" }, { cpu: "500m", memory: "128Mi" });
+  const classed = { ...pod, spec: { ...pod.spec, overhead: { cpu: "250m", memory: "32Mi" } } };
+  const { ground, read } = rig([classed]);
+  await ground.prepare(classed, true, never);
+  const own = "/burstable/poduid-1";
+  assert.deepEqual([read(`${own}/cpu.max`), read(`${own}/memory.max`)], ["75000 100000", String(160 * 2 ** 20)]);
+  assert.deepEqual([read(`${own}/cpu.weight`), read("/burstable/cpu.weight")], ["20", "20"]);
+});
+
 test("a pod with one container without a limit has none as a whole; best effort gets the least of the CPU", async () => {
   const open = aPod({
     containers: [
@@ -123,14 +133,19 @@ test("the cgroup driver is the runtime's to say; an older runtime leaves it to t
   const layout = createCgroupLayout({
     runtime: { runtimeConfig: () => answers.shift()?.() ?? assert.fail("asked again") },
     kubelet,
+    clock: fakeClock(),
     log,
   });
   await assert.rejects(layout(never), { code: "unavailable" });
-  assert.equal((await layout(never)).driver, "systemd");
-  assert.equal((await layout(never)).driver, "systemd");
+  const both = await Promise.all([layout(never), layout(never)]);
+  assert.deepEqual(
+    [...both, await layout(never)].map(({ driver }) => driver),
+    ["systemd", "systemd", "systemd"],
+  );
   const old = createCgroupLayout({
     runtime: { runtimeConfig: () => Promise.reject(new CodedError("unimplemented", "no")) },
     kubelet,
+    clock: fakeClock(),
     log,
   });
   assert.deepEqual(await old(never), { driver: "cgroupfs", root: "/", perQos: true });

@@ -59,6 +59,7 @@ function rig(over: Partial<PodRuntimeDeps> = {}) {
     unlinkLog: async (_pod, name, id) => void unlinked.push(`${name} ${id}`),
     onSandboxReady: async ({ metadata }) => void ready.push(metadata.uid),
     condemnedBy: () => undefined,
+    runtimeClasses: { handler: async (name) => `handler-of-${name}` },
     ...over,
   });
   const see = async (): Promise<RuntimePod> => {
@@ -106,6 +107,38 @@ test("a new pod gets its sandbox, which is told before containers start, and all
   assert.deepEqual(await pass(pod), { untouched: true });
   assert.equal(runtime.calls.filter(({ verb }) => !/^(list|.*Status$)/.test(verb)).length, before);
   assert.equal(podRuntime.failures("uid-1").size, 0);
+});
+
+test("a pod's runtime class chooses the sandbox's handler; without one it is the runtime's default", async () => {
+  for (const [runtimeClassName, handler] of [
+    ["secure", "handler-of-secure"],
+    ["", ""],
+    [undefined, ""],
+  ] as const) {
+    const { see, pass } = rig();
+    await pass(aPod(runtimeClassName === undefined ? {} : { runtimeClassName }));
+    assert.equal((await see()).sandboxes[0]?.runtimeHandler, handler);
+  }
+});
+
+test("a pod whose runtime class is not there gets no sandbox, with the kubelet's event, until it is", async () => {
+  const classes = new Map<string, string>();
+  const handler = async (name: string) => {
+    const found = classes.get(name);
+    if (found === undefined) throw new Error(`runtimeclass.node.k8s.io "${name}" not found`);
+    return found;
+  };
+  const { events, see, pass, states } = rig({ runtimeClasses: { handler } });
+  const pod = aPod({ runtimeClassName: "secure" });
+  const { error } = await pass(pod);
+  assert.equal(error?.message, 'runtimeclass.node.k8s.io "secure" not found');
+  assert.deepEqual((await see()).sandboxes, []);
+  assert.deepEqual(events.lines, [
+    'Warning FailedCreatePodSandBox Failed to create pod sandbox: runtimeclass.node.k8s.io "secure" not found',
+  ]);
+  classes.set("secure", "runsc");
+  await pass(pod);
+  assert.deepEqual(await states(), [running("c")]);
 });
 
 test("init containers run one after another, the others after the last; in a new sandbox anew, with nothing of the old ones left", async () => {

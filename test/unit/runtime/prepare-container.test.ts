@@ -3,7 +3,7 @@ import { mkdtemp, readFile, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { Image, MountPropagation, NamespaceMode } from "../../../src/gen/cri.ts";
+import { Image, MountPropagation, NamespaceMode, RuntimeHandlerFeatures } from "../../../src/gen/cri.ts";
 import type { Container } from "../../../src/objects.ts";
 import type { PrepareDeps } from "../../../src/runtime/prepare.ts";
 import { podOf, preparerIn } from "./preparer.ts";
@@ -167,6 +167,55 @@ describe("a container's configuration", () => {
     );
     assert.ok(config.linux?.securityContext?.maskedPaths.includes("/sys/heat"));
   });
+  it("mounts parts of volumes from where they are bound, by a path or by one made of the environment", async () => {
+    const { configure } = setUp();
+    const config = await configure(
+      ...podOf({
+        env: [
+          { name: "WHO", valueFrom: { fieldRef: { fieldPath: "metadata.name" } } },
+          { name: "LOGS", value: "logs/$(WHO)" },
+        ],
+        volumeMounts: [
+          { name: "data", mountPath: "/whole", subPath: "" },
+          { name: "data", mountPath: "/part", subPath: "a/b" },
+          { name: "config", mountPath: "/expanded", subPathExpr: "$(LOGS)/$$(WHO)" },
+        ],
+      }),
+    );
+    assert.deepEqual(
+      config.mounts.slice(0, 3).map(({ hostPath, readonly }) => [hostPath, readonly]),
+      [
+        ["/vol/data", false],
+        ["/parts/c/1/data:a/b", false],
+        ["/parts/c/2/config:logs/p/$(WHO)", true],
+      ],
+    );
+  });
+  it("mounts read-only down to the mounts below where the runtime can, and passes on what is mounted later", async () => {
+    const modes = ["Disabled", "IfPossible", "Enabled"];
+    const volumeMounts = [
+      ...modes.map((recursiveReadOnly) => ({ name: "data", mountPath: "/x", readOnly: true, recursiveReadOnly })),
+      { name: "data", mountPath: "/y", mountPropagation: "HostToContainer" },
+      { name: "data", mountPath: "/z", mountPropagation: "Bidirectional" },
+    ];
+    const can = RuntimeHandlerFeatures.fromPartial({ recursiveReadOnlyMounts: true });
+    const able = await setUp({ handlerFeatures: async () => can }).configure(...podOf({ volumeMounts }));
+    assert.deepEqual(
+      able.mounts.slice(0, 5).map(({ recursiveReadOnly, propagation }) => [recursiveReadOnly, propagation]),
+      [
+        [false, MountPropagation.PROPAGATION_PRIVATE],
+        [true, MountPropagation.PROPAGATION_PRIVATE],
+        [true, MountPropagation.PROPAGATION_PRIVATE],
+        [false, MountPropagation.PROPAGATION_HOST_TO_CONTAINER],
+        [false, MountPropagation.PROPAGATION_BIDIRECTIONAL],
+      ],
+    );
+    const unable = await setUp().configure(...podOf({ volumeMounts: volumeMounts.slice(0, 2) }));
+    assert.deepEqual(
+      unable.mounts.slice(0, 2).map(({ recursiveReadOnly }) => recursiveReadOnly),
+      [false, false],
+    );
+  });
   it("runs as the image's user: a number, a name, root where it names none", async () => {
     const userOf = async (image: Partial<Image> | undefined) => {
       const { configure } = setUp({ images: { imageStatus: async () => image && Image.fromPartial(image) } });
@@ -208,9 +257,53 @@ describe("a container's configuration", () => {
       'cannot find volume "none" to mount into container "c"',
     ],
     [
-      "a mount asks for a part of a volume",
-      { volumeMounts: [{ name: "data", mountPath: "/x", subPath: "y" }] },
-      /subPath is not served/,
+      "a part of a volume has an absolute path",
+      {
+        env: [{ name: "A", value: "/etc" }],
+        volumeMounts: [{ name: "data", mountPath: "/x", subPathExpr: "$(A)/passwd" }],
+      },
+      "error SubPath `/etc/passwd` must not be an absolute path",
+    ],
+    [
+      "a part of a volume leads out of it",
+      {
+        env: [{ name: "A", value: ".." }],
+        volumeMounts: [{ name: "data", mountPath: "/x", subPathExpr: "a/$(A)/b" }],
+      },
+      "unable to provision SubPath `a/../b`: must not contain '..'",
+    ],
+    [
+      "variables of a part's path have no value",
+      {
+        env: [{ name: "A", value: "" }],
+        volumeMounts: [{ name: "data", mountPath: "/x", subPathExpr: "$(C)/$(A)/$(B)/$(A)" }],
+      },
+      "missing value for A, B, C",
+    ],
+    [
+      "a mount is to be read-only down to those below it, and the runtime cannot",
+      { volumeMounts: [{ name: "data", mountPath: "/x", readOnly: true, recursiveReadOnly: "Enabled" }] },
+      'failed to resolve recursive read-only mode: volume "data" requested recursive read-only mode, but it is not supported by the runtime',
+    ],
+    [
+      "a mount is to be read-only only below it",
+      { volumeMounts: [{ name: "data", mountPath: "/x", recursiveReadOnly: "IfPossible" }] },
+      'failed to resolve recursive read-only mode: volume "data" requested recursive read-only mode, but it is not read-only',
+    ],
+    [
+      "a mount is to be read-only down to those below it, and to get more",
+      {
+        volumeMounts: [
+          {
+            name: "data",
+            mountPath: "/x",
+            readOnly: true,
+            recursiveReadOnly: "IfPossible",
+            mountPropagation: "HostToContainer",
+          },
+        ],
+      },
+      'failed to resolve recursive read-only mode: volume "data" requested recursive read-only mode, but it is not compatible with propagation "HostToContainer"',
     ],
     [
       "a mount's propagation is unknown",

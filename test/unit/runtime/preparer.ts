@@ -61,7 +61,12 @@ export function preparerIn(
       ],
     },
     addresses: { hostIPs: () => ["192.0.2.1"] },
-    volumes: { mounted: () => mounted },
+    volumes: {
+      mounted: () => mounted,
+      bindParts: async (_pod, name, parts) =>
+        new Map(parts.map(({ index, volume, subPath }) => [index, `/parts/${name}/${index}/${volume}:${subPath}`])),
+    },
+    handlerFeatures: async () => undefined,
     facts: async () => ({
       memoryBytes: 2 ** 32,
       hugePageSizes: [],

@@ -161,6 +161,7 @@ function sandboxRig(over: Partial<SandboxDeps["runtime"]> = {}) {
     },
     fs: host.fs,
     configureSandbox: async () => PodSandboxConfig.fromPartial({ logDirectory: "/logs/pod" }),
+    runtimeClasses: { handler: () => assert.fail("the pod has no class") },
     events,
     uninterrupted: never,
   };

@@ -99,6 +99,76 @@ test("nothing is sent after a restart when the API server shows it all", async (
   await w.end();
 });
 
+const onItsWay = (podIP?: string): PodStatus => ({
+  phase: "Pending",
+  ...(podIP && { podIP }),
+  containerStatuses: [
+    {
+      name: "c",
+      image: "",
+      imageID: "",
+      ready: false,
+      restartCount: 0,
+      state: { waiting: { reason: "ContainerCreating" } },
+    },
+  ],
+});
+
+test("that a pod is on its way is told with what comes next, or within a second", async () => {
+  const w = world();
+  w.manager.set(aPod(), onItsWay());
+  w.manager.set(aPod(), onItsWay("10.0.0.1"));
+  await w.clock.advance(900);
+  assert.deepEqual(w.patches, []);
+  w.manager.set(aPod(), { phase: "Running", podIP: "10.0.0.1" });
+  await w.settle();
+  assert.deepEqual(w.patches, [{ phase: "Running", podIP: "10.0.0.1", startTime: nowText }]);
+  await w.clock.advance(5_000);
+  assert.equal(w.patches.length, 1);
+  await w.end();
+
+  const slow = world();
+  slow.manager.set(aPod(), onItsWay("10.0.0.1"));
+  await slow.clock.advance(1_000);
+  assert.equal(slow.patches.length, 1);
+  await slow.end();
+});
+
+test("that a newer spec has been seen is told with what comes next; an error is told at once", async () => {
+  const w = world();
+  const running = (observedGeneration: number): PodStatus => ({
+    phase: "Running",
+    conditions: [{ type: "Ready", status: "True", observedGeneration }],
+  });
+  w.manager.set(aPod(), running(1));
+  await w.settle();
+  const newer = aPod({}, { generation: 2 });
+  w.manager.set(newer, running(2));
+  await w.settle();
+  assert.equal(w.patches.length, 1);
+  await w.clock.advance(5_000);
+  const conditions = [{ type: "Ready", status: "True", observedGeneration: 2, lastTransitionTime: nowText }];
+  assert.deepEqual(w.patches.slice(1), [{ observedGeneration: 2, conditions }]);
+  const [container] = onItsWay().containerStatuses ?? [];
+  const failing = {
+    ...onItsWay(),
+    containerStatuses: [{ ...container, state: { waiting: { reason: "ErrImagePull" } } }],
+  };
+  w.manager.set(newer, failing as PodStatus);
+  await w.settle();
+  assert.equal(w.patches.length, 3);
+  await w.end();
+});
+
+test("a pod of which nothing runs any more shows its final phase, though its worker is not done", async () => {
+  const w = world({}, { now: true });
+  w.manager.set(aPod(), { phase: "Succeeded" }, true);
+  await w.settle();
+  assert.deepEqual(w.patches, [{ phase: "Succeeded", startTime: nowText }]);
+  assert.deepEqual(w.removed, []);
+  await w.end();
+});
+
 test("what is set before the start leaves at the start", async () => {
   const w = world();
   await w.end();

@@ -162,9 +162,24 @@ test("a pass that was cut off after it acted makes the next one look before it b
   assert.equal(calls[0], "inspect");
 });
 
+const inFiveSeconds = { graceSeconds: 5, eviction: undefined };
+
+test("a pod that the node ends has failed for that reason, whatever its containers say", async () => {
+  const statuses: PodStatus[] = [];
+  const status = { get: () => undefined, set: (_pod: Pod, now: PodStatus) => void statuses.push(now) };
+  const { passes } = rig({
+    status: { ...status, terminated: () => undefined, reconcile: () => undefined },
+    statusOf: () => ({ phase: "Succeeded", qosClass: "BestEffort" }),
+  });
+  const eviction = { reason: "Evicted", message: "too much. " };
+  await passes.terminating("uid-1", aPod(), { graceSeconds: 1, eviction }, never);
+  const failed = { phase: "Failed", qosClass: "BestEffort", ...eviction };
+  assert.deepEqual(statuses, [failed, failed]);
+});
+
 test("terminating looks, kills with the grace period, stops probing, looks again and reports the end", async () => {
   const { calls, passes } = rig();
-  await passes.terminating("uid-1", aPod(), 5, never);
+  await passes.terminating("uid-1", aPod(), inFiveSeconds, never);
   assert.deepEqual(calls, [
     "spare uid-1",
     "inspect",
@@ -178,7 +193,7 @@ test("terminating looks, kills with the grace period, stops probing, looks again
 
 test("a pod that only the runtime knows gets a second, and no status", async () => {
   const { calls, passes } = rig();
-  await passes.terminating("uid-1", undefined, undefined, never);
+  await passes.terminating("uid-1", undefined, { graceSeconds: undefined, eviction: undefined }, never);
   assert.deepEqual(calls, ["spare uid-1", "inspect", "kill undefined 1", "stop probing uid-1", "inspect"]);
 });
 
@@ -186,7 +201,7 @@ test("termination is not over while something runs", async () => {
   for (const seen of [observe([], [aStatus(c, ContainerState.CONTAINER_RUNNING)]), observe([aSandbox()], [])]) {
     const { world, passes } = rig();
     world.seen = seen;
-    await assert.rejects(passes.terminating("uid-1", aPod(), 5, never), /still run/);
+    await assert.rejects(passes.terminating("uid-1", aPod(), inFiveSeconds, never), /still run/);
   }
 });
 

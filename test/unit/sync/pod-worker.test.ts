@@ -2,8 +2,10 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { CodedError, abortError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
+import type { WorkerMeasures } from "../../../src/measures.ts";
 import type { Pod } from "../../../src/objects.ts";
 import { type Passes, type PassResult, createPodWorker } from "../../../src/sync/pod-worker.ts";
+import { createPodWorkers } from "../../../src/sync/pod-workers.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { aPod } from "../../fakes/pods.ts";
 import { type FakePresence, fakePresence } from "../../fakes/presence.ts";
@@ -19,25 +21,27 @@ function rig(over: Partial<Passes> = {}, target?: FakePresence) {
       calls.push(`sync ${pod.metadata.resourceVersion ?? ""}`);
       return { terminal: false, againMs: 60_000 };
     },
-    terminating: async (_uid, _pod, grace) => void calls.push(`terminating ${grace}`),
+    terminating: async (_uid, _pod, { graceSeconds, eviction }) =>
+      void calls.push(`terminating ${graceSeconds}${eviction ? ` ${eviction.reason}` : ""}`),
     terminated: async () => void calls.push("terminated"),
     settled: () => void calls.push("settled"),
     ...over,
   };
+  const measures: WorkerMeasures = {
+    began: ({ metadata }) => void measured.push(`began ${metadata.uid}`),
+    passed: (kind) => void measured.push(kind),
+  };
   const worker = createPodWorker({
     uid: "uid-1",
     passes,
-    measures: {
-      began: ({ metadata }) => void measured.push(`began ${metadata.uid}`),
-      passed: (kind) => void measured.push(kind),
-    },
+    measures,
     ...(target && { presence: target.present }),
     clock: fakeClock(),
     log: createLogger(0, { write: () => undefined }),
     later: (_uid, ms) => void later.push(ms),
     stop: stop.signal,
   });
-  return { worker, calls, later, measured, stop };
+  return { worker, calls, later, measured, measures, stop, passes };
 }
 
 const version = (resourceVersion: string): Pod => aPod({}, { resourceVersion });
@@ -100,9 +104,9 @@ describe("a pod worker", () => {
       );
     const { worker } = rig({
       sync: (_pod, signal) => untilAborted(signal),
-      terminating: async (_uid, _pod, grace, signal) => {
-        graces.push(grace);
-        if (grace !== 1) await untilAborted(signal);
+      terminating: async (_uid, _pod, { graceSeconds }, signal) => {
+        graces.push(graceSeconds);
+        if (graceSeconds !== 1) await untilAborted(signal);
       },
     });
     worker.update(version("1"));
@@ -115,6 +119,23 @@ describe("a pod worker", () => {
     worker.update(deleted(0));
     await worker.idle();
     assert.deepEqual([graces, worker.phase], [[30, 1], "finished"]);
+  });
+
+  it("ends a pod for what it takes of the node, unless it ends already", async () => {
+    const { passes, calls, measures, stop } = rig();
+    const log = createLogger(0, { write: () => undefined });
+    const workers = createPodWorkers({ passes, measures, clock: fakeClock(), log, stop: stop.signal });
+    const evict = (graceSeconds: number) =>
+      workers.evict("uid-1", { reason: "Evicted", message: "too much" }, graceSeconds);
+    assert.equal(evict(1), false, "of which nothing is known");
+    workers.update(version("1"));
+    await workers.idle();
+    assert.deepEqual([evict(2), evict(1)], [true, false]);
+    await workers.idle();
+    assert.deepEqual(calls, ["sync 1", "terminating 2 Evicted", "terminated"]);
+    workers.terminate("stray", undefined);
+    assert.equal(workers.evict("stray", { reason: "Evicted", message: "" }, 1), false);
+    await workers.idle();
   });
 
   it("tries again after an error, in the same phase", async () => {

@@ -41,6 +41,7 @@ function rig(
     },
     wake: () => undefined,
     terminate: (uid, grace) => void calls.push(`terminate ${uid} ${grace}`),
+    evict: () => false,
     forget: () => undefined,
     idle: async () => undefined,
   };

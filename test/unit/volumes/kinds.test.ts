@@ -1,135 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Volume } from "../../../src/objects.ts";
-import { directoryOf, never, podWith, rootDir, volumeBench } from "./volume-bench.ts";
-
-type Bench = ReturnType<typeof volumeBench>;
-
-/** Sets the volumes up on a fresh stage. */
-async function mounted(
-  bench: Bench,
-  volumes: readonly Volume[],
-  spec: Parameters<typeof podWith>[1] = {},
-  metadata: Parameters<typeof podWith>[2] = {},
-) {
-  const stage = bench.start();
-  await stage.mount(podWith(volumes, spec, metadata), never);
-  return stage.mounted("uid-1");
-}
-
-/** The event of a volume that cannot be set up. */
-async function refusal(bench: Bench, volume: Volume): Promise<string> {
-  const giveUp = new AbortController();
-  const mounting = bench.start().mount(podWith([volume]), giveUp.signal);
-  await bench.clock.advance(0);
-  giveUp.abort();
-  await assert.rejects(mounting, { code: "cancelled" });
-  return bench.events.join("\n");
-}
-
-const failed = (text: string) => `Pod Warning FailedMount: MountVolume.SetUp failed for volume "v" : ${text}`;
-
-test("an emptyDir on disk is open to all, and marked as a kubelet marks it", async () => {
-  const bench = volumeBench();
-  const volumes = await mounted(bench, [{ name: "v", emptyDir: {} }]);
-  const path = directoryOf("empty-dir");
-  assert.deepEqual(volumes.get("v"), { hostPath: path, readOnly: false });
-  assert.equal((await bench.host.fs.lstat(path)).mode, 0o777);
-  assert.equal(bench.host.files.text(`${rootDir}/pods/uid-1/plugins/kubernetes.io~empty-dir/v/ready`), "");
-});
-
-test("an emptyDir that stands keeps the mode that the pod gave it, also after a restart", async () => {
-  const bench = volumeBench();
-  const path = directoryOf("empty-dir");
-  await mounted(bench, [{ name: "v", emptyDir: {} }]);
-  await bench.host.fs.apply([
-    { do: "chmod", path, mode: 0o700 },
-    { do: "write", path: `${path}/data`, data: "kept" },
-  ]);
-  await mounted(bench, [{ name: "v", emptyDir: {} }]);
-  assert.equal((await bench.host.fs.lstat(path)).mode, 0o700);
-  assert.equal(await bench.text(`${path}/data`), "kept");
-});
-
-test("an emptyDir in memory is bounded by its own limit, the containers' together, and the node's", async () => {
-  const limited = (memory: string) => ({
-    name: memory,
-    image: "i",
-    volumeMounts: [{ name: "v", mountPath: "/v" }],
-    resources: { limits: { memory } },
-  });
-  const cases: readonly (readonly [limit: string | undefined, containers: readonly string[], size: number])[] = [
-    [undefined, [], 2 ** 30],
-    ["64Mi", [], 64 * 2 ** 20],
-    ["2Gi", [], 2 ** 30],
-    [undefined, ["100Mi", "28Mi"], 128 * 2 ** 20],
-    [undefined, ["100Mi", "0"], 2 ** 30],
-    ["16Mi", ["100Mi"], 16 * 2 ** 20],
-  ];
-  for (const [sizeLimit, limits, size] of cases) {
-    const bench = volumeBench();
-    const volume: Volume = { name: "v", emptyDir: { medium: "Memory", ...(sizeLimit !== undefined && { sizeLimit }) } };
-    await mounted(bench, [volume], limits.length > 0 ? { containers: limits.map(limited) } : {});
-    assert.deepEqual(
-      bench.host.commands,
-      [["mount", "-t", "tmpfs", "-o", `size=${size}`, "tmpfs", directoryOf("empty-dir")]],
-      `${sizeLimit} ${limits.join()}`,
-    );
-  }
-});
-
-test("what is mounted in memory is not mounted again after a restart", async () => {
-  const bench = volumeBench();
-  bench.setSecret("s", { a: "1" });
-  const volumes: Volume[] = [
-    { name: "v", emptyDir: { medium: "Memory" } },
-    { name: "w", secret: { secretName: "s" } },
-  ];
-  await mounted(bench, volumes);
-  const [commands, changes] = [
-    bench.host.commands.length,
-    bench.host.files.changes.filter(({ do: verb }) => verb !== "mkdir").length,
-  ];
-  await mounted(bench, volumes);
-  assert.equal(bench.host.commands.length, commands);
-  assert.equal(bench.host.files.changes.filter(({ do: verb }) => verb !== "mkdir").length, changes);
-});
-
-test("memory stays out of swap where the kernel can", async () => {
-  const bench = volumeBench();
-  bench.host.files.put("/proc/sys/kernel/osrelease", { data: "6.4.2-x\n" });
-  await mounted(bench, [{ name: "v", emptyDir: { medium: "Memory" } }]);
-  assert.equal(bench.host.commands[0]?.[4], `size=${2 ** 30},noswap`);
-});
-
-test("where nothing may be mounted, memory becomes a directory on disk that others cannot reach, with an event", async () => {
-  const bench = volumeBench();
-  bench.host.program("mount", () => 1);
-  bench.host.files.put("/proc/self/status", { data: "CapEff:\t0000000000000000\n" });
-  bench.setSecret("s", { a: "1" });
-  await mounted(bench, [{ name: "v", secret: { secretName: "s" } }]);
-  assert.equal((await bench.host.fs.lstat(directoryOf("secret").slice(0, -2))).mode, 0o700);
-  assert.equal(await bench.text(`${directoryOf("secret")}/a`), "1");
-  assert.match(bench.events.join("\n"), /^Node Warning PossibleMemoryBackedVolumesOnDisk: tmpfs cannot be mounted/);
-});
-
-test("a secret does not go to disk when mounting fails for another reason", async () => {
-  const bench = volumeBench();
-  bench.host.program("mount", () => 32);
-  bench.setSecret("s", { a: "1" });
-  assert.match(
-    await refusal(bench, { name: "v", secret: { secretName: "s" } }),
-    /mounting a tmpfs on .* failed: exit code 32/,
-  );
-  assert.deepEqual(bench.host.files.tree(directoryOf("secret")), []);
-});
-
-test("a medium that is not served is refused", async () => {
-  assert.equal(
-    await refusal(volumeBench(), { name: "v", emptyDir: { medium: "HugePages" } }),
-    failed('unknown storage medium "HugePages"'),
-  );
-});
+import { directoryOf, failed, mounted, never, podWith, refusal, volumeBench } from "./volume-bench.ts";
 
 test("hostPath: each type takes what it names", async () => {
   const bench = volumeBench();
@@ -275,6 +147,61 @@ test("projected sources share a directory, and the later one counts", async () =
     [0o640, 0o400],
   );
   assert.deepEqual(bench.requests, [{ audience: "", expirationSeconds: 3607 }]);
+});
+
+test("a downwardAPI volume shows the pod in memory, and follows its labels", async () => {
+  const bench = volumeBench();
+  const items = [
+    { path: "labels", fieldRef: { fieldPath: "metadata.labels" } },
+    { path: "of/a/tier", mode: 0o400, fieldRef: { fieldPath: "metadata.annotations['tier']" } },
+    { path: "memory", resourceFieldRef: { containerName: "c", resource: "limits.memory", divisor: "1Mi" } },
+  ];
+  const volumes: Volume[] = [{ name: "v", downwardAPI: { items, defaultMode: 0o640 } }];
+  const stage = bench.start();
+  await stage.mount(podWith(volumes, {}, { labels: { app: "web" }, annotations: { tier: "back" } }), never);
+  const path = directoryOf("downward-api");
+  const shown = () => Promise.all(["labels", "of/a/tier", "memory"].map((name) => bench.text(`${path}/${name}`)));
+  assert.deepEqual(await shown(), ['app="web"', "back", "1024"]);
+  const modes = ["labels", "of/a/tier"].map(async (name) => (await bench.host.fs.stat(`${path}/${name}`)).mode);
+  assert.deepEqual(await Promise.all(modes), [0o640, 0o400]);
+  assert.deepEqual(stage.mounted("uid-1").get("v"), { hostPath: path, readOnly: true });
+  assert.deepEqual(bench.host.files.mounted(), [{ path, fsType: "tmpfs" }]);
+  await stage.mount(podWith(volumes, {}, { labels: { app: "shop" }, annotations: { tier: "front" } }), never);
+  assert.deepEqual(await shown(), ['app="shop"', "front", "1024"]);
+});
+
+test("everything that is wrong with a downwardAPI volume is told at once, and nothing leaves it", async () => {
+  const items = [
+    { path: "cpu", resourceFieldRef: { containerName: "none", resource: "limits.cpu" } },
+    { path: "../out", fieldRef: { fieldPath: "metadata.name" } },
+    { path: "name", fieldRef: { fieldPath: "metadata.name" } },
+  ];
+  const bench = volumeBench();
+  assert.equal(
+    await refusal(bench, { name: "v", downwardAPI: { items } }),
+    failed("[container none not found, invalid path: must not contain '..': ../out]"),
+  );
+  assert.deepEqual(bench.host.files.mounted(), []);
+});
+
+test("a source that needs a directory where another has a file is refused, and the volume is made once they agree", async () => {
+  const bench = volumeBench();
+  bench.setConfigMap("m", { a: "file" });
+  const sources = [
+    { configMap: { name: "m" } },
+    { downwardAPI: { items: [{ path: "a/name", fieldRef: { fieldPath: "metadata.name" } }] } },
+  ];
+  const volume = { name: "v", projected: { sources } };
+  assert.equal(
+    await refusal(bench, volume),
+    failed("a is a file of one source and a directory of another, which has a/name: give one of them another path"),
+  );
+  bench.setConfigMap("m", { b: "file" });
+  await mounted(bench, [volume]);
+  assert.deepEqual(
+    [await bench.text(`${directoryOf("projected")}/b`), await bench.text(`${directoryOf("projected")}/a/name`)],
+    ["file", "p"],
+  );
 });
 
 test("a token belongs to the user of all containers, where they have one in common", async () => {

@@ -1,3 +1,4 @@
+import assert from "node:assert/strict";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { ConfigMap, Pod, Secret, Volume } from "../../../src/objects.ts";
@@ -86,3 +87,30 @@ export function volumeBench() {
   };
   return bench;
 }
+
+export type Bench = ReturnType<typeof volumeBench>;
+
+/** Sets the volumes up on a fresh stage. */
+export async function mounted(
+  bench: Bench,
+  volumes: readonly Volume[],
+  spec: Parameters<typeof podWith>[1] = {},
+  metadata: Parameters<typeof podWith>[2] = {},
+) {
+  const stage = bench.start();
+  await stage.mount(podWith(volumes, spec, metadata), never);
+  return stage.mounted("uid-1");
+}
+
+/** The event of a volume that cannot be set up. */
+export async function refusal(bench: Bench, volume: Volume, spec: Parameters<typeof podWith>[1] = {}): Promise<string> {
+  const giveUp = new AbortController();
+  const mounting = bench.start().mount(podWith([volume], spec), giveUp.signal);
+  await bench.clock.advance(0);
+  giveUp.abort();
+  await assert.rejects(mounting, { code: "cancelled" });
+  return bench.events.join("\n");
+}
+
+/** That event, with this text. */
+export const failed = (text: string) => `Pod Warning FailedMount: MountVolume.SetUp failed for volume "v" : ${text}`;

@@ -164,6 +164,8 @@ test("containerd's events of tasks and containers name the container", () => {
     topic: "/containers/delete",
     event: { value: Buffer.from(ContainerEvent.encode({ id: "d" }).finish()) },
   });
-  assert.deepEqual(containerdEvent(deleted), { is: "changed", containerId: "d" });
+  assert.deepEqual(containerdEvent(deleted), { is: "changed", containerId: "d", removed: true });
+  const task = containerdEvent(exitEvent("/tasks/delete", "c", ""));
+  assert.deepEqual(task, { is: "changed", containerId: "c", removed: true });
   assert.equal(containerdEvent(Envelope.fromPartial({ topic: "/tasks/start" })), undefined);
 });

@@ -2,9 +2,11 @@ import assert from "node:assert/strict";
 import type { ServerResponse } from "node:http";
 import { test } from "node:test";
 import { dockerEvents, runtimeEvent } from "../../../../providers/docker/events.ts";
+import { createFollowing } from "../../../../providers/docker/following.ts";
 import { rawEngine } from "./raw-engine.ts";
 
 const sandbox = { "io.kubernetes.docker.type": "podsandbox", "io.kubernetes.pod.uid": "u1" };
+const ours = { "graftlet.dev/node": "n1" };
 const container = {
   "io.kubernetes.docker.type": "container",
   "io.kubernetes.sandbox.id": "s1",
@@ -24,7 +26,11 @@ test("an event says whose it is, and when it is an end", () => {
     podUid: "u1",
     exited: true,
   });
-  assert.deepEqual(runtimeEvent({ Action: "destroy", Actor: { ID: "c1" } }), { is: "changed", containerId: "c1" });
+  assert.deepEqual(runtimeEvent({ Action: "destroy", Actor: { ID: "c1" } }), {
+    is: "changed",
+    containerId: "c1",
+    removed: true,
+  });
   assert.equal(runtimeEvent({ Action: "exec_die", Actor: { ID: "c1", Attributes: container } }), undefined);
   assert.equal(runtimeEvent({ Action: "die" }), undefined);
 });
@@ -40,8 +46,8 @@ async function eventEngine() {
   return { engine, opened };
 }
 
-const line = (Action: string, timeNano: number) =>
-  `${JSON.stringify({ Type: "container", Action, Actor: { ID: "c1", Attributes: container }, timeNano })}\n`;
+const line = (Action: string, timeNano: number, Type = "container", node: Readonly<Record<string, string>> = ours) =>
+  `${JSON.stringify({ Type, Action, Actor: { ID: "c1", Attributes: { ...container, ...node } }, timeNano })}\n`;
 
 test("the stream is this node's, stands before anything is told, and goes on after a cut where it was cut", async () => {
   const { engine, opened } = await eventEngine();
@@ -49,11 +55,8 @@ test("the stream is this node's, stands before anything is told, and goes on aft
   const events = dockerEvents(engine.parts);
   const first = events(new AbortController().signal);
   assert.deepEqual((await first.next()).value, { is: "listening" });
-  const filters: { label: string[]; type: string[]; event: string[] } = JSON.parse(
-    opened[0]?.query.get("filters") ?? "",
-  );
-  assert.deepEqual(filters.label, ["graftlet.dev/node=n1"]);
-  assert.deepEqual(filters.type, ["container"]);
+  const filters: { type: string[]; event: string[] } = JSON.parse(opened[0]?.query.get("filters") ?? "");
+  assert.deepEqual(filters.type, ["container", "image", "daemon"]);
   assert.ok(filters.event.includes("die") && !filters.event.some((name) => name.startsWith("exec")));
   assert.equal(opened[0]?.query.get("since"), "1767268800.500000000");
   opened[0]?.response.write(line("start", 1_767_268_801_000_000_000).slice(0, 30));
@@ -97,4 +100,63 @@ test("a reader that leaves closes the stream, however far it got", async () => {
     await events.return(undefined);
     await closed;
   }
+});
+
+test("what the daemon has told holds while its events flow, until they tell of a change of it or of its images", async () => {
+  const { engine, opened } = await eventEngine();
+  await using _ = engine;
+  const { following } = engine.parts;
+  assert.equal(following.mark(), undefined);
+  const events = dockerEvents(engine.parts)(new AbortController().signal);
+  await events.next();
+  const { response } = opened[0] ?? assert.fail("nobody listens");
+  const [first, second] = [following.mark(), "others"] as const;
+  assert.notEqual(first, undefined);
+  response.write(line("start", 1, "container", { "graftlet.dev/node": second }) + line("start", 2));
+  assert.equal((await events.next()).value?.containerId, "c1");
+  assert.equal(following.mark(), first, "containers are told of, and others' are not ours");
+  for (const [action, type] of [
+    ["pull", "image"],
+    ["reload", "daemon"],
+  ] as const) {
+    const before = following.mark();
+    response.write(line(action, 3, type) + line("start", 4));
+    await events.next();
+    assert.notEqual(following.mark(), before, action);
+  }
+  response.destroy();
+  await assert.rejects(events.next(), { code: "unavailable" });
+  assert.equal(following.mark(), undefined);
+});
+
+test("an answer is kept as long as it holds", async () => {
+  const { begin, end, changed, keep } = createFollowing();
+  let asked = 0;
+  const ask = keep(async () => (asked += 1));
+  const times = async (count: number) => {
+    for (let time = 0; time < count; time += 1) await ask(new AbortController().signal);
+    return asked;
+  };
+  assert.equal(await times(2), 2, "nothing flows");
+  begin();
+  assert.equal(await times(3), 3);
+  changed();
+  assert.equal(await times(3), 4);
+  end();
+  assert.equal(await times(2), 6);
+  begin();
+  assert.equal(await times(2), 7, "what happened meanwhile is not known");
+});
+
+test("an answer that was under way when something changed does not stay", async () => {
+  const { begin, changed, keep } = createFollowing();
+  begin();
+  const slow = Promise.withResolvers<string>();
+  const answers = [slow.promise, Promise.resolve("new")];
+  const ask = keep(() => answers.shift() ?? assert.fail("asked too often"));
+  const first = ask(new AbortController().signal);
+  changed();
+  slow.resolve("old");
+  assert.equal(await first, "old");
+  assert.equal(await ask(new AbortController().signal), "new");
 });

@@ -67,6 +67,17 @@ function removal(users: readonly object[]) {
   };
 }
 
+test("the list is asked for once while the daemon tells of changes", async () => {
+  await using engine = await fakeEngine(() => ({ status: 200, body: [] }));
+  const images = dockerImages(engine.parts);
+  engine.parts.following.begin();
+  for (let time = 0; time < 3; time += 1) await images.listImages(signal);
+  assert.equal(engine.calls.length, 1);
+  engine.parts.following.changed();
+  await images.listImages(signal);
+  assert.equal(engine.calls.length, 2);
+});
+
 test("an image is removed name by name, never by force; names that went with others are no failure", async () => {
   await using engine = await fakeEngine(removal([{ Id: "c", ImageID: `sha256:${"c".repeat(64)}`, Names: ["/child"] }]));
   await dockerImages(engine.parts).removeImage(spec(id), signal);

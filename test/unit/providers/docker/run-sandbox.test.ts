@@ -26,7 +26,8 @@ async function daemonWith(refuse: (network: string) => { status: number; message
   });
   const engine = await fakeEngine(({ method, path, query, body }: EngineCall) => {
     const [, kind, id = ""] = path.split("/");
-    if (kind === "info") return { status: 200, body: { ID: "d1", CgroupDriver: "cgroupfs" } };
+    if (kind === "info")
+      return { status: 200, body: { ID: "d1", CgroupDriver: "cgroupfs", Runtimes: { runc: {}, runsc: {} } } };
     if (path === "/containers/json") return { status: 200, body: [] };
     if (path === "/networks/create") {
       networks.push(`net-${++made}`);
@@ -112,6 +113,21 @@ test("what else is not found is the caller's, once", async () => {
   await using _ = engine;
   await assert.rejects(runSandbox(deps, request, signal()), { code: "not_found" });
   assert.equal(starts, 1);
+});
+
+test("a runtime class's handler is a runtime of the daemon's, or the pod is refused by name with the remedy", async () => {
+  const { engine, deps, sandboxes } = await daemonWith(() => undefined);
+  await using _ = engine;
+  for (const runtimeHandler of ["runsc", "io.containerd.kata.v2"]) {
+    await runSandbox(deps, { ...request, runtimeHandler }, signal());
+    assert.match(sandboxes.get(name) ?? "", new RegExp(`"Runtime":"${runtimeHandler}"`));
+    sandboxes.clear();
+  }
+  await assert.rejects(runSandbox(deps, { ...request, runtimeHandler: "kata" }, signal()), {
+    code: "invalid_argument",
+    message: /^the handler "kata" of the pod's runtime class is not a runtime .* which has runc, runsc: add it /,
+  });
+  assert.deepEqual([...sandboxes.keys()], []);
 });
 
 test("a sandbox without metadata is refused", async () => {

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createCapabilities } from "../../../../providers/docker/capabilities.ts";
 import { createPodNetwork } from "../../../../providers/docker/network.ts";
+import { engineInfo } from "../../../../providers/docker/engine-info.ts";
 import type { DockerParts } from "../../../../providers/docker/parts.ts";
 import { dockerService } from "../../../../providers/docker/service.ts";
 import { CgroupDriver } from "../../../../src/gen/cri.ts";
@@ -159,4 +160,51 @@ test("trials that take long do not make the daemon one that does not answer", as
     true,
   );
   assert.equal(capabilities.triedOut(), false);
+});
+
+test("the daemon is heard while its events flow, it answers, and all is known of it", async () => {
+  const { engine } = engineWith();
+  await using daemon = await engine;
+  const { following, docker } = daemon.parts;
+  const { status, heardAt } = serviceOf(daemon.parts);
+  await status(signal());
+  assert.equal(heardAt?.(), undefined, "no events flow");
+  following.begin();
+  assert.equal(heardAt?.(), undefined, "it may be another since it said how it is");
+  await status(signal());
+  assert.equal(heardAt?.(), docker.answeredAt());
+  assert.notEqual(heardAt?.(), undefined);
+  following.changed();
+  assert.equal(heardAt?.(), undefined);
+});
+
+test("a daemon on which nothing could be tried yet has to be asked", async () => {
+  const { engine } = engineWith({ image: false });
+  await using daemon = await engine;
+  daemon.parts.following.begin();
+  const { status, heardAt } = serviceOf(daemon.parts);
+  await status(signal());
+  assert.equal(heardAt?.(), undefined);
+});
+
+test("a call that waits for long may be one that is never answered", async () => {
+  await using daemon = await rawEngine(({ path, response }) => {
+    if (path === "/info") response.end(JSON.stringify(info));
+  });
+  const { docker } = daemon.parts;
+  assert.equal(docker.answeredAt(), undefined);
+  await engineInfo(daemon.parts, signal());
+  assert.notEqual(docker.answeredAt(), undefined);
+  const stop = new AbortController();
+  const ask = (limit?: "none") =>
+    docker.call((engine, abortSignal) => engine.getContainer("c").wait({ abortSignal }), stop.signal, limit);
+  const endless = assert.rejects(ask("none"));
+  await daemon.clock.advance(6_000);
+  assert.notEqual(docker.answeredAt(), undefined);
+  const waits = assert.rejects(ask());
+  await daemon.clock.advance(6_000);
+  assert.equal(docker.answeredAt(), undefined);
+  stop.abort();
+  await Promise.all([endless, waits]);
+  assert.notEqual(docker.answeredAt(), undefined);
 });

@@ -41,7 +41,7 @@ test("only a login that is not root keeps pods from what they may ask for; every
   assert.deepEqual(missingRights(sudo), { sentences: sudo.missing, lacks: {} });
   assert.equal(sudo.missing.length, 3);
   const user = privilegesOf(told("user", "me docker", "", "", "", "proc"), config);
-  assert.deepEqual(Object.keys(missingRights(user).lacks), ["fileOwner"]);
+  assert.deepEqual(Object.keys(missingRights(user).lacks), ["fileOwner", "mount"]);
 });
 
 test("an answer that is none is an error", () => {

@@ -1,0 +1,64 @@
+import type { Clock } from "../lib/clock.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Service } from "../lib/service-group.ts";
+import type { Pod } from "../objects.ts";
+import type { EventSink, PodEvictor, PodStore, Presence } from "../pipeline.ts";
+import { isCritical } from "../pod/containers.ts";
+import { podReference } from "../pod/reference.ts";
+import { storageExcess, storageLimits } from "./storage-limits.ts";
+import { type UsageDeps, createStorageUsage } from "./storage-usage.ts";
+
+export interface EvictionDeps extends UsageDeps {
+  readonly pods: Pick<PodStore, "list">;
+  readonly evictor: PodEvictor;
+  readonly events: EventSink;
+  readonly presence?: Presence;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** The kubelet's monitoring period, milliseconds, and what a pod gets to end in, seconds. */
+const periodMs = 10_000;
+const graceSeconds = 1;
+const reason = "Evicted";
+
+/** Ends pods that take more of the node's disk than they may. A node none of whose pods has a bound is asked nothing.
+ *  @see https://kubernetes.io/docs/concepts/storage/ephemeral-storage/#resource-emphemeralstorage-consumption */
+export function createEviction(deps: EvictionDeps): Service {
+  const { pods, evictor, events, clock, log } = deps;
+  const measure = createStorageUsage(deps);
+
+  const check = async (signal: AbortSignal) => {
+    const limited = pods.list().flatMap((pod) => {
+      const limits = isOver(pod) || isCritical(pod) ? undefined : storageLimits(pod);
+      return limits ? [{ pod, limits }] : [];
+    });
+    if (limited.length === 0) return;
+    const usages = await measure(limited, signal);
+    for (const [index, { pod, limits }] of limited.entries()) {
+      const usage = usages[index];
+      const message = usage && storageExcess(limits, usage);
+      if (message === undefined || !evictor.evict(pod.metadata.uid, { reason, message }, graceSeconds)) continue;
+      events.event(podReference(pod), "Warning", reason, message);
+    }
+  };
+
+  return {
+    name: "eviction",
+    async run(signal) {
+      while (!signal.aborted) {
+        await clock.sleep(periodMs, signal).catch(() => undefined);
+        const lost = deps.presence && (await deps.presence(signal).catch(() => undefined));
+        const patience = lost ? AbortSignal.any([signal, lost]) : signal;
+        if (patience.aborted) continue;
+        await check(patience).catch((error: unknown) => {
+          if (!patience.aborted) log.warn({ err: error }, "what pods take on the disk is not known, will look again");
+        });
+      }
+    },
+  };
+}
+
+function isOver({ metadata, status }: Pod): boolean {
+  return metadata.deletionTimestamp !== undefined || status?.phase === "Failed" || status?.phase === "Succeeded";
+}

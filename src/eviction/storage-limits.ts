@@ -1,0 +1,76 @@
+import type { Pod } from "../objects.ts";
+import { canonicalBytes, quantityValue } from "../pod/quantity.ts";
+import { podLimits } from "../pod/resources.ts";
+
+/** How much a thing may take on the node's disk. */
+interface Limit {
+  readonly bytes: number;
+  /** As messages show it. */
+  readonly text: string;
+}
+
+/** What bounds a pod's use of the node's disk; resources without a bound are not there. */
+export interface StorageLimits {
+  /** Of emptyDirs, by the volume's name, in the order of the spec. */
+  readonly volumes: ReadonlyMap<string, Limit>;
+  /** Of all that the pod keeps on the disk. */
+  readonly pod: Limit | undefined;
+  /** Of main containers, by name: what they write to their own layer and their logs. */
+  readonly containers: ReadonlyMap<string, Limit>;
+}
+
+/** What a pod takes on the node's disk, bytes. What is not known is missing. */
+export interface StorageUsage {
+  readonly volumes: ReadonlyMap<string, number>;
+  readonly pod: number;
+  readonly containers: ReadonlyMap<string, number>;
+}
+
+const resource = "ephemeral-storage";
+
+/** The bounds of a pod; undefined for one without, which is most.
+ *  @see https://kubernetes.io/docs/concepts/storage/ephemeral-storage/#setting-requests-and-limits-for-local-ephemeral-storage */
+export function storageLimits(pod: Pod): StorageLimits | undefined {
+  const volumes = named(
+    (pod.spec.volumes ?? []).map(({ name, emptyDir }) => [
+      name,
+      emptyDir?.medium?.startsWith("HugePages") ? undefined : emptyDir?.sizeLimit,
+    ]),
+  );
+  const containers = named(pod.spec.containers.map(({ name, resources }) => [name, resources?.limits?.[resource]]));
+  const total = podLimits(pod, { overhead: true })[resource];
+  if (volumes.size === 0 && total === undefined) return undefined;
+  return { volumes, containers, pod: total === undefined ? undefined : ofWholePod(pod, total) };
+}
+
+/** What keeps within no bound, in the kubelet's words; undefined where all does. Pure. */
+export function storageExcess(limits: StorageLimits, usage: StorageUsage): string | undefined {
+  for (const [name, { bytes, text }] of limits.volumes)
+    if ((usage.volumes.get(name) ?? 0) > bytes)
+      return `Usage of EmptyDir volume "${name}" exceeds the limit "${text}". `;
+  if (limits.pod && usage.pod > limits.pod.bytes)
+    return `Pod ephemeral local storage usage exceeds the total limit of containers ${limits.pod.text}. `;
+  for (const [name, { bytes, text }] of limits.containers)
+    if ((usage.containers.get(name) ?? 0) > bytes)
+      return `Container ${name} exceeded its local ephemeral storage limit "${text}". `;
+  return undefined;
+}
+
+/** A limit of 0 is none. */
+function named(limits: readonly (readonly [name: string, text: string | undefined])[]): ReadonlyMap<string, Limit> {
+  return new Map(
+    limits.flatMap(([name, text]) => {
+      const bytes = quantityValue(text ?? "0");
+      return text !== undefined && bytes > 0 ? [[name, { bytes, text }] as const] : [];
+    }),
+  );
+}
+
+/** A sum is shown in units of the kind that its parts have. */
+function ofWholePod({ spec }: Pod, total: string): Limit {
+  const parts = [...spec.containers, ...(spec.initContainers ?? [])].map(
+    ({ resources }) => resources?.limits?.[resource],
+  );
+  const bytes = quantityValue(total);
+  return { bytes, text: canonicalBytes(bytes, parts.some((part) => part?.endsWith("i")) ? 1024 : 1000) };
+}

@@ -1,0 +1,126 @@
+import { posix } from "node:path";
+import type { ContainerStats } from "../gen/cri.ts";
+import { diskUsage } from "../host/disk-usage.ts";
+import type { Pod } from "../objects.ts";
+import type { VolumeGate } from "../pipeline.ts";
+import { containerNameLabel, podUidLabel } from "../pod/labels.ts";
+import { podLogDirectory } from "../pod/log-paths.ts";
+import type { Host } from "../seams/host.ts";
+import type { Images, Stats } from "../seams/runtime.ts";
+import type { StorageLimits, StorageUsage } from "./storage-limits.ts";
+
+export interface UsageDeps {
+  readonly host: Host;
+  readonly runtime: Pick<Stats, "listContainerStats"> & Pick<Images, "imageFsInfo">;
+  readonly volumes: Pick<VolumeGate, "mounted">;
+  /** The target's root directory. */
+  readonly rootDir: string;
+  /** KubeletConfiguration.podLogsDir. */
+  readonly podLogsDir: string;
+}
+
+export interface LimitedPod {
+  readonly pod: Pod;
+  readonly limits: StorageLimits;
+}
+
+/** Where the files of a pod are that count. */
+interface Places {
+  readonly volumes: ReadonlyMap<string, string>;
+  readonly logs: ReadonlyMap<string, string>;
+  readonly hostsFile: string;
+}
+
+/** Measures what pods take on the target's disk, all of them in one walk: what their limits are about, and no more. */
+export function createStorageUsage(deps: UsageDeps) {
+  const layersAreApart = createLayersApart(deps);
+  /** @returns the usage of each pod, in the order given. */
+  return async (pods: readonly LimitedPod[], signal: AbortSignal): Promise<readonly StorageUsage[]> => {
+    const bounded = pods.filter(({ limits }) => limits.pod);
+    const places = pods.map((limited) => placesOf(deps, limited));
+    const paths = places.flatMap(({ volumes, logs, hostsFile }, index) => [
+      ...volumes.values(),
+      ...(pods[index]?.limits.pod ? [...logs.values(), hostsFile] : []),
+    ]);
+    const [used, layers, apart] = await Promise.all([
+      diskUsage(deps.host, paths, signal),
+      bounded.length > 0 ? readLayers(deps, bounded, signal) : new Map<string, number>(),
+      bounded.length > 0 && layersAreApart(signal),
+    ]);
+    return pods.map(({ pod }, index) => {
+      const { volumes, logs, hostsFile } = places[index] ?? placesOf(deps, { pod });
+      const at = (path: string) => used.get(path) ?? 0;
+      const layer = (name: string) => layers.get(keyOf(pod.metadata.uid, name)) ?? 0;
+      const names = [...logs.keys()];
+      return {
+        volumes: new Map([...volumes].map(([name, path]) => [name, at(path)])),
+        // On a file system of their own the layers are no part of what a container may take of the node's.
+        containers: new Map([...logs].map(([name, path]) => [name, at(path) + (apart ? 0 : layer(name))])),
+        pod: total([...volumes.values(), ...logs.values(), hostsFile].map(at)) + total(names.map(layer)),
+      };
+    });
+  };
+}
+
+function total(numbers: readonly number[]): number {
+  return numbers.reduce((sum, number) => sum + number, 0);
+}
+
+/** A pod's volumes on disk: those with a limit of their own, or all where the pod as a whole has one. */
+function placesOf(
+  { volumes, rootDir, podLogsDir }: UsageDeps,
+  { pod, limits }: Pick<LimitedPod, "pod"> & Partial<LimitedPod>,
+): Places {
+  const mounted = volumes.mounted(pod.metadata.uid);
+  const counted = (pod.spec.volumes ?? []).filter(
+    ({ name, emptyDir, configMap }) =>
+      limits?.volumes.has(name) || (limits?.pod && (configMap ?? (emptyDir && !emptyDir.medium))),
+  );
+  const logs = podLogDirectory(podLogsDir, pod);
+  const containers = [...pod.spec.containers, ...(pod.spec.initContainers ?? [])];
+  return {
+    volumes: new Map(
+      counted.flatMap(({ name }) => {
+        const path = mounted.get(name)?.hostPath;
+        return path === undefined ? [] : [[name, path] as const];
+      }),
+    ),
+    logs: new Map(containers.map(({ name }) => [name, posix.join(logs, name)])),
+    hostsFile: posix.join(rootDir, "pods", pod.metadata.uid, "etc-hosts"),
+  };
+}
+
+const keyOf = (uid: string, name: string) => `${uid}/${name}`;
+
+/** What containers wrote to their own layers, by `uid/name`: of each name the newest. In one call. */
+async function readLayers(
+  { runtime }: UsageDeps,
+  bounded: readonly LimitedPod[],
+  signal: AbortSignal,
+): Promise<ReadonlyMap<string, number>> {
+  const [only] = bounded;
+  const one = only && bounded.length === 1 ? { [podUidLabel]: only.pod.metadata.uid } : undefined;
+  const all = await runtime.listContainerStats(one && { id: "", podSandboxId: "", labelSelector: one }, signal);
+  const newest = new Map<string, ContainerStats>();
+  for (const stats of all) {
+    const { labels = {}, metadata } = stats.attributes ?? {};
+    const key = keyOf(labels[podUidLabel] ?? "", labels[containerNameLabel] ?? "");
+    const known = newest.get(key)?.attributes?.metadata?.attempt ?? -1;
+    if ((metadata?.attempt ?? 0) > known) newest.set(key, stats);
+  }
+  return new Map([...newest].map(([key, { writableLayer }]) => [key, Number(writableLayer?.usedBytes?.value ?? 0n)]));
+}
+
+/** Whether the runtime keeps layers on another file system than the node its pods; found out once, by what the file systems hold. */
+function createLayersApart({ host, runtime, rootDir }: UsageDeps): (signal: AbortSignal) => Promise<boolean> {
+  let known: boolean | undefined;
+  return async (signal) => {
+    if (known !== undefined) return known;
+    const { imageFilesystems } = await runtime.imageFsInfo(signal);
+    const path = imageFilesystems[0]?.fsId?.mountpoint;
+    if (!path) return false;
+    const [images, pods] = await Promise.all([host.fs.freeSpace(path, signal), host.fs.freeSpace(rootDir, signal)]);
+    known = images.capacityBytes !== pods.capacityBytes || images.inodes !== pods.inodes;
+    return known;
+  };
+}

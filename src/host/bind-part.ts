@@ -1,0 +1,146 @@
+import { CodedError } from "../lib/errors.ts";
+import type { Host } from "../seams/host.ts";
+import { type Shown, parseShown, unmount } from "./mounts.ts";
+
+/** A part of a directory tree whose owner is not to be trusted: who writes in it may put a link anywhere at any moment. */
+export interface Part {
+  /** The directory; nobody but the node can change the way to it. */
+  readonly base: string;
+  /** Where in it: names that slashes part, none of them `..`; empty for all of it. */
+  readonly below: string;
+  /** Absolute path at which it is to be seen, in a directory that nobody but the node enters; made with mode 0750. */
+  readonly target: string;
+}
+
+/** Why a part could not be bound. Its message tells of the target's files: it is for logs. */
+export class PartError extends CodedError {
+  /** Which of the parts. */
+  readonly index: number;
+  /** `create`: a directory was missing and could not be made in the tree. */
+  readonly step: "create" | "bind";
+  constructor(index: number, step: "create" | "bind", message: string) {
+    super("failed_precondition", message);
+    this.name = "PartError";
+    this.index = index;
+    this.step = step;
+  }
+}
+
+/** Binds parts of trees, files or directories, each to its target; what was bound there before is not any more. Directories that
+ *  are missing are made in the tree, with the mode of its root. In one round trip.
+ *
+ *  No link is trusted: the way is gone a name at a time, in the kernel's own working directory; nothing is made but below a place
+ *  that the kernel says is in the tree; and what the kernel then shows at the target has to be of the tree too. What is not is
+ *  unmounted again, before anybody was told of it.
+ *  @throws PartError for the first that could not be bound. */
+export async function bindParts(host: Host, parts: readonly Part[], signal: AbortSignal): Promise<void> {
+  const words = parts.flatMap(({ base, below, target }) => [base, below, target]);
+  const { code, stdout, stderr, truncated } = await host.run(["sh", "-c", script, "sh", ...words], {
+    maxOutputBytes: longestAnswer,
+    signal,
+  });
+  if (code !== 0 || truncated)
+    throw new CodedError(
+      "failed_precondition",
+      `parts of volumes could not be bound: ${stderr.trim() || `exit code ${code}`}`,
+    );
+  const { bound, failed, shown } = parseAnswer(stdout);
+  const strange = bound.findIndex(({ base, target }) => !isPartOf(shown, base, target));
+  for (const { base, target } of bound) if (!isPartOf(shown, base, target)) await unmount(host, target, signal);
+  if (strange >= 0)
+    throw new PartError(
+      strange,
+      "bind",
+      `${bound[strange]?.target} would have shown what is not in ${bound[strange]?.base}`,
+    );
+  if (bound.length < parts.length)
+    throw new PartError(bound.length, failed, stderr.trim() || "the command says no more");
+}
+
+const longestAnswer = 16 * 1024 * 1024;
+
+/** Arguments: base, part and target of each. Says `bound` with the real paths of base and target, or why not; an empty line; then
+ *  device, root and place of each mount. POSIX sh, with the programs of coreutils and util-linux or busybox. */
+const script = `
+real() { readlink /proc/self/cwd; }
+inside() { here=$(real) && case $here/ in "\${base%/}"/*) ;; *) echo "$here is not in $base" >&2; false ;; esac; }
+fail() { echo "$1"; exit 1; }
+part() (
+  umask 027
+  below=$2 file= mode=
+  mkdir -p "\${3%/*}" && cd -P "\${3%/*}" && target=$(real)/\${3##*/} && cd -P "$1" && base=$(real) || fail bind
+  case $base$target in *'
+'*) fail bind ;; esac
+  while [ -n "$below" ]; do
+    name=\${below%%/*}
+    case $below in */*) below=\${below#*/} ;; *) below= ;; esac
+    if [ -d "./$name" ]; then
+      cd -P "./$name" || fail bind
+    elif [ -e "./$name" ]; then
+      file=$name
+      [ -z "$below" ] || { echo "$name is not a directory" >&2; fail bind; }
+    else
+      inside && mode=\${mode:-$(stat -c %a "$base")} || fail create
+      mkdir -m 700 "./$name" && cd -P "./$name" && inside && chmod "$mode" . || fail create
+    fi
+  done
+  inside || fail bind
+  [ ! -e "$target" ] || umount "$target" 2>/dev/null
+  if [ -n "$file" ]; then
+    [ ! -d "$target" ] || rmdir "$target" || fail bind
+    [ -e "$target" ] || : > "$target" || fail bind
+  else
+    [ -d "$target" ] || rm -f "$target" || fail bind
+    [ -d "$target" ] || mkdir "$target" || fail bind
+  fi
+  # busybox takes the path as it is, and has no option for it.
+  mount --no-canonicalize -o bind "./$file" "$target" 2>/dev/null || mount -o bind "./$file" "$target" || fail bind
+  printf 'bound\\n%s\\n%s\\n' "$base" "$target"
+)
+while [ $# -gt 0 ]; do
+  part "$1" "$2" "$3" || break
+  shift 3
+done
+echo
+cut -d ' ' -f 3-5 /proc/self/mountinfo
+`;
+
+interface Bound {
+  readonly base: string;
+  readonly target: string;
+}
+
+interface Answer {
+  readonly bound: readonly Bound[];
+  /** What became of the one after those, where there is one. */
+  readonly failed: PartError["step"];
+  readonly shown: readonly Shown[];
+}
+
+function parseAnswer(text: string): Answer {
+  const end = text.indexOf("\n\n");
+  const lines = text.slice(0, Math.max(0, end)).split("\n");
+  const bound: Bound[] = [];
+  let at = 0;
+  for (; lines[at] === "bound"; at += 3) bound.push({ base: lines[at + 1] ?? "", target: lines[at + 2] ?? "" });
+  return { bound, failed: lines[at] === "create" ? "create" : "bind", shown: parseShown(text.slice(end + 2)) };
+}
+
+/** Whether what is seen at a target is of the tree at `base`, mounts in it included: the same file system, and there below what
+ *  the tree's own mount shows at `base`, or a mount in the tree shows. Pure; paths without links. */
+export function isPartOf(shown: readonly Shown[], base: string, target: string): boolean {
+  const bound = shown.findLast(({ path }) => path === target);
+  if (!bound || bound.root.endsWith("//deleted")) return false;
+  const holder = shown
+    .filter(({ path }) => isBelow(base, path))
+    .reduce<Shown | undefined>((best, one) => (best && best.path.length > one.path.length ? best : one), undefined);
+  if (!holder) return false;
+  const rest = base === holder.path ? "" : base.slice(holder.path === "/" ? 0 : holder.path.length);
+  const own = { device: holder.device, root: `${holder.root === "/" ? "" : holder.root}${rest}` || "/" };
+  const trees = [own, ...shown.filter(({ path }) => path !== base && path !== target && isBelow(path, base))];
+  return trees.some(({ device, root }) => device === bound.device && isBelow(bound.root, root));
+}
+
+function isBelow(path: string, root: string): boolean {
+  return path === root || path.startsWith(root === "/" ? "/" : `${root}/`);
+}

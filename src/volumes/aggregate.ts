@@ -1,0 +1,8 @@
+import { CodedError, codeOf, messageOf } from "../lib/errors.ts";
+
+/** One error for several, each text once: `[a, b]`, as Go's aggregated errors read; a single one as it is. */
+export function aggregated(errors: readonly unknown[]): unknown {
+  const texts = [...new Set(errors.map(messageOf))];
+  if (texts.length < 2) return errors[0];
+  return new CodedError(codeOf(errors[0]), `[${texts.join(", ")}]`, { cause: errors[0] });
+}

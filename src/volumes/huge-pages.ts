@@ -1,0 +1,32 @@
+import { CodedError } from "../lib/errors.ts";
+import type { Pod } from "../objects.ts";
+import { quantityValue } from "../pod/quantity.ts";
+
+const anySize = "HugePages";
+const mediumPrefix = `${anySize}-`;
+const resourcePrefix = "hugepages-";
+
+/** Whether an emptyDir's medium is huge pages, of a size it names or of the one that the pod asks for. */
+export function isHugePages(medium: string): boolean {
+  return medium === anySize || medium.startsWith(mediumPrefix);
+}
+
+/** Bytes of a page of an emptyDir on huge pages. A medium that names no size takes that of the containers' requests, which has to be
+ *  one. @throws CodedError invalid_argument, in the kubelet's words.
+ *  @see https://kubernetes.io/docs/tasks/manage-hugepages/scheduling-hugepages/ */
+export function pageBytes(medium: string, { spec }: Pod): number {
+  const asked = [...spec.containers, ...(spec.initContainers ?? [])].flatMap(({ resources }) =>
+    Object.keys(resources?.requests ?? {}).filter((name) => name.startsWith(resourcePrefix)),
+  );
+  const sizes = new Set(asked.map((name) => quantityValue(name.slice(resourcePrefix.length))));
+  if (medium === anySize && sizes.size > 1)
+    throw refusal(`medium: ${medium} can't be used if container requests multiple huge page sizes`);
+  const [only] = sizes;
+  const wanted = medium === anySize ? only : quantityValue(medium.slice(mediumPrefix.length));
+  if (wanted !== undefined && sizes.has(wanted)) return wanted;
+  throw refusal(`medium ${medium}: hugePages storage requested, but there is no resource request for huge pages`);
+}
+
+function refusal(message: string): CodedError {
+  return new CodedError("invalid_argument", message);
+}

@@ -1,0 +1,53 @@
+import type * as k8s from "@kubernetes/client-node";
+import type { Pod, Wire } from "../../objects.ts";
+import { podField, resourceField } from "../../pod/fields.ts";
+import { aggregated } from "../aggregate.ts";
+import { volumeDirectory } from "../paths.ts";
+import { type Payload, type PayloadFile, cleanPath } from "../payload.ts";
+import { place } from "../place.ts";
+import { memoryBound, memoryDirectory, tmpfsMode } from "../tmpfs.ts";
+import type { VolumeDeps, VolumeKind } from "./kind.ts";
+
+type Item = Wire<k8s.V1DownwardAPIVolumeFile>;
+
+const defaultMode = 0o644;
+
+/** What the pod says of itself, as files in memory; they follow its labels and annotations.
+ *  @see https://kubernetes.io/docs/concepts/workloads/pods/downward-api/ */
+export const downwardAPI: VolumeKind = {
+  refreshes: true,
+  async setUp(deps, pod, volume, signal) {
+    const { items = [], defaultMode: mode = defaultMode } = volume.downwardAPI ?? {};
+    const payload = downwardPayload(deps, pod, items, mode);
+    const { uid } = pod.metadata;
+    const path = volumeDirectory(deps.rootDir, uid, "downward-api", volume.name);
+    const prepare = async () => memoryDirectory(deps, { uid, path }, memoryBound(deps, pod), signal).then(() => []);
+    await place(deps, { pod, volumeName: volume.name, path, mode: tmpfsMode, prepare }, payload, signal);
+    return { hostPath: path, readOnly: true };
+  },
+};
+
+/** The files that items of the downward API make; on equal paths the later one counts.
+ *  @throws what is wrong with all of them, in one error. */
+export function downwardPayload(deps: VolumeDeps, pod: Pod, items: readonly Item[], mode: number): Payload {
+  const files = new Map<string, PayloadFile>();
+  const errors: unknown[] = [];
+  for (const item of items) {
+    try {
+      files.set(cleanPath(item.path), { data: Buffer.from(textOf(deps, pod, item)), mode: item.mode ?? mode });
+    } catch (error) {
+      errors.push(error);
+    }
+  }
+  if (errors.length > 0) throw aggregated(errors);
+  return files;
+}
+
+function textOf({ allocatable }: VolumeDeps, pod: Pod, { fieldRef, resourceFieldRef: from }: Item): string {
+  // Addresses are not for volumes: the pod has none yet when they are made.
+  if (fieldRef) return podField(pod, fieldRef.fieldPath, { hostIPs: [], podIPs: [] });
+  if (!from) return "";
+  const { resource, containerName, divisor } = from;
+  const selector = { resource, ...(containerName && { containerName }), ...(divisor && { divisor }) };
+  return resourceField(pod, selector, "", allocatable());
+}

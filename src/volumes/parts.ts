@@ -1,0 +1,52 @@
+import { posix } from "node:path";
+import { PartError, bindParts } from "../host/bind-part.ts";
+import { CodedError } from "../lib/errors.ts";
+import type { MountedVolume, VolumePart, VolumeParts } from "../pipeline.ts";
+import type { VolumeDeps } from "./kinds/kind.ts";
+import { podDirectory } from "./paths.ts";
+
+/** What containers see of a volume by subPath, bound below the pod's directory as a kubelet does it: unmounted with the volumes.
+ *  @param mounted of a pod, by its UID. @see https://kubernetes.io/docs/concepts/storage/volumes/#using-subpath */
+export function createParts(
+  { host, rootDir, log }: Pick<VolumeDeps, "host" | "rootDir" | "log">,
+  mounted: (uid: string) => ReadonlyMap<string, MountedVolume>,
+): VolumeParts {
+  return {
+    async bindParts(pod, containerName, parts, signal) {
+      if (parts.length === 0) return new Map<number, string>();
+      const { uid } = pod.metadata;
+      const bindings = parts.map((part) => ({
+        base: pathOf(mounted(uid), part, containerName),
+        below: withinVolume(part.subPath),
+        target: `${podDirectory(rootDir, uid)}/volume-subpaths/${part.volume}/${containerName}/${part.index}`,
+      }));
+      try {
+        await bindParts(host, bindings, signal);
+      } catch (error) {
+        if (!(error instanceof PartError)) throw error;
+        const { volume } = parts[error.index] ?? { volume: "" };
+        log.warn({ err: error, uid, container: containerName, volume }, "part of a volume could not be bound");
+        // What is wrong tells of the machine's files, which are none of the pod's business.
+        const what = error.step === "create" ? "create subPath directory" : "prepare subPath";
+        const message = `failed to ${what} for volumeMount "${volume}" of container "${containerName}"`;
+        throw new CodedError(error.code, message, { cause: error });
+      }
+      return new Map(parts.map(({ index }, at) => [index, bindings[at]?.target ?? ""]));
+    },
+  };
+}
+
+function pathOf(mounted: ReadonlyMap<string, MountedVolume>, { volume }: VolumePart, containerName: string): string {
+  const found = mounted.get(volume);
+  if (found) return found.hostPath;
+  throw new CodedError("not_found", `cannot find volume "${volume}" to mount into container "${containerName}"`);
+}
+
+/** The names that lead to a part, without those that lead nowhere. */
+function withinVolume(subPath: string): string {
+  return posix
+    .normalize(subPath)
+    .split("/")
+    .filter((name) => name !== "" && name !== ".")
+    .join("/");
+}

@@ -1,0 +1,75 @@
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { criRuntime } from "../../providers/cri/runtime.ts";
+import {
+  CreateContainerRequest,
+  type PodSandboxConfig,
+  ImageSpec,
+  PullImageRequest,
+  RunPodSandboxRequest,
+} from "../../src/gen/cri.ts";
+import { systemClock } from "../../src/lib/clock.ts";
+import { createLogger } from "../../src/lib/log.ts";
+import type { Cluster } from "../harness/cluster.ts";
+import { sandboxImage } from "../harness/containerd-config.ts";
+
+/** The least that any agent has to do for a pod: the three calls that make one run, and nothing around them. */
+export interface BareLoop extends AsyncDisposable {
+  /** Runs a pod. @returns milliseconds that it took. */
+  run(name: string): Promise<number>;
+  /** Removes all of them. */
+  clear(): Promise<void>;
+}
+
+/** Speaks to the cluster's containerd; no agent may run beside it, for one would take its pods away. */
+export async function openBareLoop({ layout, runtimeSocket }: Cluster): Promise<BareLoop> {
+  const runtime = criRuntime({
+    runtimeSocket,
+    imageSocket: runtimeSocket,
+    requestTimeoutMs: 120_000,
+    host: { dial: () => Promise.reject(new Error("the bare loop has no streams")) },
+    clock: systemClock(),
+    log: createLogger(0),
+  });
+  const { signal } = new AbortController();
+  const image = ImageSpec.fromPartial({ image: sandboxImage });
+  await runtime.pullImage(PullImageRequest.fromPartial({ image }), signal);
+  const sandboxes: string[] = [];
+  const configOf = (name: string): PodSandboxConfig => {
+    const logDirectory = join(layout.podLogs, `bare_${name}`);
+    mkdirSync(join(logDirectory, "main"), { recursive: true });
+    const { config } = RunPodSandboxRequest.fromPartial({
+      config: {
+        metadata: { name, uid: name, namespace: "bare", attempt: 0 },
+        hostname: name,
+        logDirectory,
+        linux: { cgroupParent: `${layout.cgroup}/bare/${name}` },
+      },
+    });
+    if (!config) throw new Error("a sandbox request without a configuration");
+    return config;
+  };
+  return {
+    async run(name) {
+      const sandboxConfig = configOf(name);
+      const began = performance.now();
+      const request = RunPodSandboxRequest.fromPartial({ config: sandboxConfig });
+      const { podSandboxId } = await runtime.runPodSandbox(request, signal);
+      sandboxes.push(podSandboxId);
+      const config = { metadata: { name: "main", attempt: 0 }, image, logPath: "main/0.log", linux: {} };
+      const container = CreateContainerRequest.fromPartial({ podSandboxId, config, sandboxConfig });
+      const { containerId } = await runtime.createContainer(container, signal);
+      await runtime.startContainer(containerId, signal);
+      return performance.now() - began;
+    },
+    async clear() {
+      await Promise.all(
+        sandboxes.splice(0).map(async (id) => {
+          await runtime.stopPodSandbox(id, signal);
+          await runtime.removePodSandbox(id, signal);
+        }),
+      );
+    },
+    [Symbol.asyncDispose]: () => runtime[Symbol.asyncDispose](),
+  };
+}

@@ -1,0 +1,66 @@
+import { bareLoop } from "./bench-cri.ts";
+import { atLeastTimes, atMost, atMostBeyond, atMostTimes } from "./reach.ts";
+import type { Figure } from "./report.ts";
+
+const toKubelet = (limit: number) => [atMostTimes(limit, "graftlet", "kubelet")];
+const halfPeriod = { text: "500 ms", of: () => 500 };
+
+/** What `make bench` measures. */
+export const criFigures: readonly Figure[] = [
+  { id: "start", title: "create → Running, one by one", unit: "ms", many: true, reach: toKubelet(0.5) },
+  {
+    id: "burst",
+    title: "burst of 50: last Running",
+    unit: "s",
+    many: false,
+    reach: [...toKubelet(0.8), atMostTimes(1.3, "graftlet", bareLoop)],
+  },
+  { id: "delete", title: "delete → gone", unit: "ms", many: true, reach: toKubelet(0.4) },
+  { id: "burst gone", title: "50 deleted at once: last gone", unit: "s", many: false, reach: [] },
+  { id: "kill", title: "main process killed → seen at the API", unit: "ms", many: true, reach: toKubelet(0.15) },
+  {
+    id: "ready",
+    title: "fit for its probe (1 s) → Ready at the API",
+    unit: "ms",
+    many: true,
+    reach: [atMostBeyond(halfPeriod, 30, "graftlet", "ms")],
+  },
+  { id: "said ready", title: "probe passes → Ready at the API", unit: "ms", many: true, reach: [] },
+  { id: "exec", title: "kubectl exec true", unit: "ms", many: true, reach: toKubelet(1) },
+  {
+    id: "exec rate",
+    title: "1 GiB through exec",
+    unit: "MiB/s",
+    many: false,
+    reach: [atLeastTimes(0.8, "graftlet", "kubelet")],
+  },
+  {
+    id: "log rate",
+    title: "1 GiB through logs",
+    unit: "MiB/s",
+    many: false,
+    reach: [atLeastTimes(0.8, "graftlet", "kubelet")],
+  },
+  { id: "writes", title: "API writes from create to gone", unit: "a pod", many: false, reach: toKubelet(0.8) },
+  { id: "status writes", title: "of them of the pod's status and its end", unit: "a pod", many: false, reach: [] },
+  { id: "cpu", title: "CPU for all of the above", unit: "s", many: false, reach: [] },
+  { id: "idle cpu", title: "CPU, idle, 110 pods", unit: "s a minute", many: false, reach: toKubelet(0.5) },
+  { id: "idle runtime cpu", title: "containerd's CPU meanwhile", unit: "s a minute", many: false, reach: [] },
+  { id: "memory", title: "resident memory, 110 pods", unit: "MiB", many: false, reach: toKubelet(1) },
+  { id: "idle calls", title: "CRI calls, idle, 110 pods", unit: "a minute", many: false, reach: toKubelet(0.2) },
+  { id: "idle writes", title: "API writes, idle, 110 pods", unit: "a minute", many: false, reach: [] },
+  {
+    id: "restart",
+    title: "restart under 110 pods → all adopted, node Ready",
+    unit: "s",
+    many: false,
+    reach: toKubelet(0.5),
+  },
+  {
+    id: "restart writes",
+    title: "writes of pods after it",
+    unit: "",
+    many: false,
+    reach: [atMost(0, "graftlet", "")],
+  },
+];

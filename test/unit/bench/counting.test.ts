@@ -1,0 +1,85 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { writesIn } from "../../bench/api-writes.ts";
+import { callsBetween, criCallsIn } from "../../bench/cri-calls.ts";
+import { readOptions } from "../../bench/options.ts";
+import { cpuSeconds } from "../../bench/usage.ts";
+import type { Deed } from "../../harness/audit.ts";
+
+const deed = (
+  verb: string,
+  resource: string,
+  name: string,
+  more: Partial<Deed> & { subresource?: string } = {},
+): Deed => ({
+  verb,
+  stage: "ResponseComplete",
+  user: { username: "system:node:bench" },
+  objectRef: { resource, name, ...(more.subresource && { subresource: more.subresource }) },
+  ...more,
+});
+
+test("an agent's writes of pods: not what it reads, not what others write, not what is still under way", () => {
+  const deeds = [
+    deed("patch", "pods", "start-1-0", { subresource: "status" }),
+    deed("delete", "pods", "start-1-0"),
+    deed("get", "pods", "start-1-0"),
+    deed("patch", "pods", "other-0", { subresource: "status" }),
+    deed("patch", "pods", "start-1-0", { user: { username: "system:kube-scheduler" } }),
+    deed("watch", "pods", "start-1-0", { stage: "ResponseStarted" }),
+    deed("create", "events", "start-1-0.18a"),
+    deed("patch", "events", "start-1-1.18b"),
+    deed("create", "serviceaccounts", "default", { subresource: "token" }),
+    deed("patch", "nodes", "start-1-node", { subresource: "status" }),
+    deed("update", "leases", "start-1-node"),
+  ];
+  assert.deepEqual(writesIn(deeds, "system:node:bench", "start-1"), { pods: 2, events: 2, tokens: 1 });
+});
+
+test("CRI calls are read from containerd's own counters", () => {
+  const line = (method: string, count: number, service = "runtime.v1.RuntimeService") =>
+    `grpc_server_started_total{grpc_method="${method}",grpc_service="${service}",grpc_type="unary"} ${count}`;
+  const before = criCallsIn([line("Status", 3), line("Version", 3)].join("\n"));
+  const after = criCallsIn(
+    [
+      "# TYPE grpc_server_started_total counter",
+      line("Status", 5),
+      line("Version", 3),
+      line("ListImages", 7, "runtime.v1.ImageService"),
+      line("Subscribe", 1, "containerd.services.events.v1.Events"),
+      line("Status", 9).replace("started", "handled"),
+    ].join("\n"),
+  );
+  assert.deepEqual(callsBetween(before, after), [
+    { method: "ListImages", count: 7 },
+    { method: "Status", count: 2 },
+  ]);
+});
+
+test("what a run is asked for", () => {
+  assert.deepEqual(readOptions({ ONLY: "burst,start" }), {
+    kind: "cri",
+    scenarios: ["start", "burst"],
+    whole: false,
+    nodes: 0,
+  });
+  assert.deepEqual(readOptions({ PROVIDER: "ssh", ONLY: "", NODES: "" }), {
+    kind: "ssh",
+    scenarios: ["start", "kill", "streams"],
+    whole: true,
+    nodes: 0,
+  });
+  assert.deepEqual([readOptions({ NODES: "100" }).kind, readOptions({ NODES: "100" }).nodes], ["nodes", 100]);
+  assert.deepEqual([readOptions({ NODES: "100" }).whole, readOptions({ NODES: "7" }).whole], [true, false]);
+  assert.throws(() => readOptions({ ONLY: "stop" }), /ONLY names "stop": with cri it is one or more of start,delete/);
+  assert.throws(() => readOptions({ PROVIDER: "podman" }), /PROVIDER is "podman": it is one of cri, docker, ssh/);
+  assert.throws(() => readOptions({ NODES: "many" }), /NODES is "many": write a whole number from 1 to 500/);
+  assert.throws(() => readOptions({ NODES: "3", PROVIDER: "ssh" }), /leave out PROVIDER/);
+});
+
+test("processor time of a process grows as it works", () => {
+  const before = cpuSeconds(process.pid);
+  const began = performance.now();
+  while (cpuSeconds(process.pid) < before + 0.05) assert.ok(performance.now() - began < 20_000, "it did not grow");
+  assert.ok(cpuSeconds(process.pid) - before <= (performance.now() - began) / 1000 + 0.05);
+});

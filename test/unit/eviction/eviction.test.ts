@@ -1,0 +1,206 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createEviction } from "../../../src/eviction/eviction.ts";
+import { ContainerStats, ImageFsInfoResponse } from "../../../src/gen/cri.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import type { Pod, PodSpec } from "../../../src/objects.ts";
+import type { Rejection } from "../../../src/pipeline.ts";
+import { containerNameLabel, podUidLabel } from "../../../src/pod/labels.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { eventLines } from "../../fakes/events.ts";
+import { fakeHost } from "../../fakes/host.ts";
+import { aContainer, aPod } from "../../fakes/pods.ts";
+import { fakePresence } from "../../fakes/presence.ts";
+
+const mebibyte = 2 ** 20;
+const rootDir = "/var/lib/kubelet";
+
+/** A node with these pods, on a target where paths that end in `used`'s keys take so many MiB. */
+async function node(
+  pods: readonly Pod[],
+  used: Readonly<Record<string, number>> = {},
+  layers: readonly ContainerStats[] = [],
+) {
+  const clock = fakeClock();
+  const host = fakeHost({ clock });
+  await host.fs.apply([{ do: "mkdir", path: rootDir, parents: true }]);
+  const world = { used, walks: [] as (readonly string[])[], filters: [] as unknown[], images: rootDir, fails: false };
+  host.program("du", (args, { stdout }) => {
+    const paths = args.slice(1);
+    world.walks.push(paths);
+    for (const path of paths) {
+      const [, size] = Object.entries(world.used).find(([end]) => path.endsWith(end)) ?? [];
+      if (size !== undefined) stdout.write(`${size * 1024}\t${path}\n`);
+    }
+    return world.fails ? 2 : 1;
+  });
+  const evicted: (Rejection & { readonly uid: string; readonly graceSeconds: number })[] = [];
+  const events = eventLines();
+  const target = fakePresence();
+  const stop = new AbortController();
+  const whole = await host.fs.freeSpace("/");
+  const freeSpace = async (path: string) => ({ ...whole, inodes: path === "/images" ? 1 : whole.inodes });
+  const eviction = createEviction({
+    host: { ...host, fs: { ...host.fs, freeSpace } },
+    runtime: {
+      listContainerStats: async (filter) => (world.filters.push(filter?.labelSelector), layers),
+      imageFsInfo: async () =>
+        ImageFsInfoResponse.fromPartial({ imageFilesystems: [{ fsId: { mountpoint: world.images } }] }),
+    },
+    volumes: {
+      mounted: (uid) =>
+        new Map(
+          ["v", "w", "m"].map((name) => [
+            name,
+            { hostPath: `${rootDir}/pods/${uid}/volumes/${name}`, readOnly: false },
+          ]),
+        ),
+    },
+    rootDir,
+    podLogsDir: "/var/log/pods",
+    pods: { list: () => pods },
+    evictor: {
+      evict(uid, why, graceSeconds) {
+        if (evicted.some((one) => one.uid === uid)) return false;
+        evicted.push({ uid, ...why, graceSeconds });
+        return true;
+      },
+    },
+    events,
+    presence: target.present,
+    clock,
+    log: createLogger(0, { write: () => {} }),
+  });
+  const running = eviction.run(stop.signal);
+  return {
+    world,
+    target,
+    events,
+    evicted,
+    pass: () => clock.advance(10_000),
+    async [Symbol.asyncDispose]() {
+      stop.abort();
+      await running;
+    },
+  };
+}
+
+const withVolume = (
+  sizeLimit: string | undefined,
+  more: Partial<PodSpec> = {},
+  metadata: Partial<Pod["metadata"]> = {},
+) => aPod({ volumes: [{ name: "v", emptyDir: { ...(sizeLimit !== undefined && { sizeLimit }) } }], ...more }, metadata);
+const limited = (name: string, limit: string) =>
+  aContainer(name, { resources: { limits: { "ephemeral-storage": limit } } });
+
+test("an emptyDir that outgrows its limit ends its pod, with the kubelet's words", async () => {
+  await using t = await node([withVolume("10Mi")], { "volumes/v": 10 });
+  await t.pass();
+  assert.equal(t.evicted.length, 0, "as much as it may");
+  t.world.used = { "volumes/v": 11 };
+  await t.pass();
+  await t.pass();
+  const message = 'Usage of EmptyDir volume "v" exceeds the limit "10Mi". ';
+  assert.deepEqual(t.evicted, [{ uid: "uid-1", reason: "Evicted", message, graceSeconds: 1 }]);
+  assert.deepEqual(t.events.lines, [`Warning Evicted ${message}`]);
+});
+
+test("only what has a limit is looked at: not a pod without one, one of the system's, one that is over", async () => {
+  const over = { ...withVolume("1Mi", {}, { uid: "over" }), status: { phase: "Failed" } };
+  const pages = { volumes: [{ name: "v", emptyDir: { medium: "HugePages", sizeLimit: "1Mi" } }] };
+  await using t = await node(
+    [
+      withVolume(undefined),
+      withVolume("0"),
+      withVolume("1Mi", { priority: 2_000_000_000 }),
+      withVolume("1Mi", {}, { deletionTimestamp: "2026-01-01T00:00:00Z" }),
+      over,
+      aPod(pages),
+    ],
+    { "volumes/v": 99 },
+  );
+  await t.pass();
+  assert.deepEqual([t.world.walks, t.world.filters], [[], []]);
+});
+
+test("volumes of all pods are measured in one walk, and nobody else is asked", async () => {
+  const two = [
+    { name: "v", emptyDir: { sizeLimit: "1Mi" } },
+    { name: "w", emptyDir: {} },
+  ];
+  await using t = await node([withVolume("1Mi", {}, { uid: "a" }), aPod({ volumes: two }, { uid: "b" })]);
+  await t.pass();
+  assert.deepEqual(t.world.walks, [["a", "b"].map((uid) => `${rootDir}/pods/${uid}/volumes/v`)]);
+  assert.deepEqual(t.world.filters, []);
+});
+
+const layer = (name: string, mebibytes: number, attempt: number, uid = "uid-1") =>
+  ContainerStats.fromPartial({
+    attributes: {
+      id: `${name}-${attempt}`,
+      metadata: { name, attempt },
+      labels: { [podUidLabel]: uid, [containerNameLabel]: name },
+    },
+    writableLayer: { usedBytes: { value: BigInt(mebibytes * mebibyte) } },
+  });
+
+test("a container's limit is about its layer and its logs, of its newest run", async () => {
+  const pod = aPod({ containers: [limited("a", "10Mi"), limited("b", "90Mi")] });
+  await using t = await node([pod], { "uid-1/a": 3, "uid-1/b": 20 }, [
+    layer("a", 8, 1),
+    layer("a", 90, 0),
+    layer("b", 50, 0),
+  ]);
+  await t.pass();
+  assert.equal(t.evicted[0]?.message, 'Container a exceeded its local ephemeral storage limit "10Mi". ');
+  assert.deepEqual(t.world.filters, [{ [podUidLabel]: "uid-1" }]);
+});
+
+test("layers on a file system of their own do not count for a container, but for the whole pod", async () => {
+  const pod = aPod({ containers: [limited("a", "10Mi"), limited("b", "50Mi")] });
+  const layers = [layer("a", 20, 0)];
+  await using together = await node([pod], {}, layers);
+  await together.pass();
+  assert.equal(together.evicted[0]?.message, 'Container a exceeded its local ephemeral storage limit "10Mi". ');
+  await using apart = await node([pod], {}, layers);
+  apart.world.images = "/images";
+  await apart.pass();
+  assert.equal(apart.evicted.length, 0);
+  layers.push(layer("b", 41, 0));
+  await apart.pass();
+  assert.equal(
+    apart.evicted[0]?.message,
+    "Pod ephemeral local storage usage exceeds the total limit of containers 60Mi. ",
+  );
+});
+
+test("all that a pod keeps on the disk counts towards the sum of its containers' limits", async () => {
+  const volumes = [
+    { name: "v", emptyDir: {} },
+    { name: "w", configMap: { name: "c" } },
+    { name: "m", emptyDir: { medium: "Memory" } },
+  ];
+  const containers = [limited("a", "6Mi"), limited("b", "10Mi")];
+  const at = { "uid-1/a": 2, "uid-1/b": 3, "volumes/v": 4, "volumes/w": 1, "volumes/m": 99, "etc-hosts": 1 };
+  await using t = await node([aPod({ containers, volumes })], at, [layer("a", 3, 0), layer("b", 2, 0)]);
+  await t.pass();
+  assert.equal(t.evicted.length, 0, "just as much as they may");
+  t.world.used = { ...at, "etc-hosts": 2 };
+  await t.pass();
+  assert.equal(t.evicted[0]?.message, "Pod ephemeral local storage usage exceeds the total limit of containers 16Mi. ");
+  assert.ok(t.world.walks.flat().every((path) => !path.endsWith("volumes/m")));
+});
+
+test("a target that cannot tell is asked again, and one that is away is not asked", async () => {
+  await using t = await node([withVolume("1Mi")], { "volumes/v": 2 });
+  t.world.fails = true;
+  await t.pass();
+  t.target.lose();
+  t.world.fails = false;
+  await t.pass();
+  await t.pass();
+  assert.deepEqual([t.evicted.length, t.world.walks.length], [0, 1]);
+  t.target.find();
+  await t.pass();
+  assert.equal(t.evicted.length, 1);
+});

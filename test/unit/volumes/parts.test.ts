@@ -1,0 +1,115 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { never, podWith, rootDir, volumeBench } from "./volume-bench.ts";
+
+const podDir = `${rootDir}/pods/uid-1`;
+const volume = `${podDir}/volumes/kubernetes.io~empty-dir/v`;
+const part = (index: number, subPath: string) => ({ index, volume: "v", subPath });
+
+/** A pod whose emptyDir is there, on a machine whose shell binds each part that it is asked for, as long as `answer` lets it. */
+async function mounted(answer: (part: string) => "bound" | "create" | "bind" = () => "bound") {
+  const bench = volumeBench();
+  const pod = podWith([{ name: "v", emptyDir: {} }]);
+  const asked: string[][] = [];
+  bench.host.program("sh", async (args, { stdout }) => {
+    const lines: string[] = [];
+    const table = ["8:1 / /"];
+    for (let at = 3; at < args.length; at += 3) {
+      const [base = "", below = "", target = ""] = args.slice(at, at + 3);
+      asked.push([base, below, target]);
+      const word = answer(below);
+      lines.push(word);
+      if (word !== "bound") break;
+      lines.push(base, target);
+      table.push(`8:1 ${base}/${below} ${target}`);
+      await bench.host.fs.apply([{ do: "mkdir", path: target, parents: true }]);
+      bench.host.files.mount(target, "none");
+    }
+    stdout.write(`${lines.join("\n")}\n\n${table.join("\n")}\n`);
+    return 0;
+  });
+  const stage = bench.start();
+  await stage.mount(pod, never);
+  return { bench, pod, stage, asked };
+}
+
+test("parts of a volume are bound in one command, each at its own place below the pod's directory", async () => {
+  const { pod, stage, asked } = await mounted();
+  const places = await stage.bindParts(pod, "c", [part(1, "a//b/."), part(3, ".")], never);
+  const target = (index: number) => `${podDir}/volume-subpaths/v/c/${index}`;
+  assert.deepEqual(
+    [...places],
+    [
+      [1, target(1)],
+      [3, target(3)],
+    ],
+  );
+  assert.deepEqual(asked, [
+    [volume, "a/b", target(1)],
+    [volume, "", target(3)],
+  ]);
+});
+
+test("a container without parts asks nothing of the machine", async () => {
+  const { bench, pod, stage } = await mounted();
+  assert.equal((await stage.bindParts(pod, "c", [], never)).size, 0);
+  assert.deepEqual(bench.host.commands, []);
+});
+
+test("what goes wrong is told in the kubelet's words, without the machine's files", async () => {
+  const failing = await mounted((below) => (below === "ok" ? "bound" : below === "make" ? "create" : "bind"));
+  const bind = (...paths: readonly string[]) =>
+    failing.stage.bindParts(
+      failing.pod,
+      "c",
+      paths.map((path, index) => part(index, path)),
+      never,
+    );
+  await assert.rejects(bind("ok", "make"), {
+    message: 'failed to create subPath directory for volumeMount "v" of container "c"',
+  });
+  await assert.rejects(bind("link"), { message: 'failed to prepare subPath for volumeMount "v" of container "c"' });
+  await assert.rejects(failing.stage.bindParts(failing.pod, "c", [{ ...part(0, "a"), volume: "w" }], never), {
+    message: 'cannot find volume "w" to mount into container "c"',
+  });
+});
+
+test("a mount of the machine that a part shows goes there alone: the part is parted from its source before", async () => {
+  const { bench, pod, stage } = await mounted();
+  const places = await stage.bindParts(pod, "c", [part(0, "a")], never);
+  const [place = ""] = places.values();
+  await bench.host.fs.apply([{ do: "mkdir", path: `${place}/disk` }]);
+  bench.host.files.mount(`${place}/disk`, "ext4");
+  await stage.unmount("uid-1", never);
+  assert.deepEqual(bench.host.commands.slice(-3), [
+    ["mount", "--make-rprivate", place],
+    ["umount", `${place}/disk`],
+    ["umount", place],
+  ]);
+});
+
+test("mounts that lie side by side are unmounted in one command; what stays is tried by itself, and told", async () => {
+  const { bench, pod, stage } = await mounted();
+  const places = [...(await stage.bindParts(pod, "c", [part(0, "a"), part(1, "b"), part(2, "c")], never)).values()];
+  let busy = true;
+  bench.host.program("umount", (paths) => {
+    for (const path of paths) if (path !== places[1] || !busy) bench.host.files.unmount(path);
+    return busy ? 32 : 0;
+  });
+  await assert.rejects(stage.unmount("uid-1", never), { code: "failed_precondition" });
+  assert.deepEqual(bench.host.commands.slice(-2), [
+    ["umount", ...places.toReversed()],
+    ["umount", places[1]],
+  ]);
+  busy = false;
+  await stage.unmount("uid-1", never);
+  assert.deepEqual(bench.host.files.mounted(), []);
+});
+
+test("parts are unmounted and removed with the pod's volumes, by a graftlet that knows nothing of them too", async () => {
+  const { bench, pod, stage } = await mounted();
+  await stage.bindParts(pod, "c", [part(0, "a"), part(1, "b")], never);
+  assert.equal(bench.host.files.mounted().length, 2);
+  await bench.start().unmount("uid-1", never);
+  assert.deepEqual([bench.host.files.mounted(), bench.host.files.tree(podDir)], [[], []]);
+});
