@@ -79,16 +79,19 @@ describe("an API server that has bad hours", { timeout: 600_000 }, () => {
       await create(leaver);
       await running(leaver, 60_000);
       await proxy.answer(fault);
-      // Begun before they were told of the fault, writes may end in its first second.
-      await sleep(1_500);
-      await proxy.writes();
-      await create(name);
-      await pods.remove(leaver);
-      await sleep(9_000);
-      const { count, total, what: most } = await busiest();
-      t.diagnostic(`${total} writes in 9 s, ${count} in the busiest second`);
-      if (fault.only === undefined) assert.ok(count <= 5, `${count} writes in a second:\n${most}`);
-      await proxy.answer(undefined);
+      try {
+        // Begun before they were told of the fault, writes may end in its first second.
+        await sleep(1_500);
+        await proxy.writes();
+        await create(name);
+        await pods.remove(leaver);
+        await sleep(9_000);
+        const { count, total, what: most } = await busiest();
+        t.diagnostic(`${total} writes in 9 s, ${count} in the busiest second`);
+        if (fault.only === undefined) assert.ok(count <= 5, `${count} writes in a second:\n${most}`);
+      } finally {
+        await proxy.answer(undefined);
+      }
       const since = performance.now();
       await running(name, 30_000);
       t.diagnostic(`the new pod ran ${Math.round(performance.now() - since)} ms after`);
