@@ -384,11 +384,8 @@ test("calls go to the status subresource with the UID as precondition, and answe
   };
   const api = createPodApi(client);
   const { signal } = new AbortController();
-  const answers = [
-    await api.get("default", "p", signal),
-    await api.patchStatus(pod.metadata, { phase: "Running" }, signal),
-  ];
-  assert.ok(answers.every(({ metadata }) => !("managedFields" in metadata) && metadata.uid === "uid-1"));
+  for (const answer of [api.get("default", "p", signal), api.patchStatus(pod.metadata, { phase: "Running" }, signal)])
+    assert.deepEqual((await answer).metadata, aPod().metadata);
   await api.remove(pod.metadata, signal);
   assert.deepEqual(calls, [
     ["get", "/api/v1/namespaces/default/pods/p"],
