@@ -10,6 +10,7 @@ import { aPod } from "../../fakes/pods.ts";
 import { unmeasured } from "../../fakes/measures.ts";
 
 const quiet: Logger = { trace() {}, debug() {}, info() {}, warn() {}, error() {}, child: () => quiet };
+const unheard = { log: quiet, measures: unmeasured.statuses };
 
 /** An API server with one pod, and the manager that writes to it. Conditions and lists are not merged: patches are asserted. */
 function world(start: Partial<Pod> = {}, mayRun = { now: false }) {
@@ -50,12 +51,11 @@ function world(start: Partial<Pod> = {}, mayRun = { now: false }) {
     },
   };
   const manager = createStatusManager({
-    measures: unmeasured.statuses,
+    ...unheard,
     api,
     pods: { get: (uid) => (store.pod?.metadata.uid === uid ? store.pod : undefined) },
     mayRun: () => mayRun.now,
     clock,
-    log: quiet,
   });
   const stop = new AbortController();
   const done = manager.run(stop.signal);
@@ -302,12 +302,11 @@ test("a patch that the API server does not take up is not sent again and again",
     patchStatus: async (_pod, status) => (sent.push(status), store),
   };
   const manager = createStatusManager({
-    measures: unmeasured.statuses,
+    ...unheard,
     api,
     pods: { get: () => store },
     mayRun: () => false,
     clock: w.clock,
-    log: quiet,
   });
   const stop = new AbortController();
   const done = manager.run(stop.signal);
@@ -353,12 +352,11 @@ test("many pods are written side by side, a bounded number at once", async () =>
   };
   const api: PodApi = { get: () => Promise.reject(new Error("not asked")), remove: async () => undefined, patchStatus };
   const manager = createStatusManager({
-    measures: unmeasured.statuses,
+    ...unheard,
     api,
     pods: { get: (uid) => pods.get(uid) },
     mayRun: () => true,
     clock,
-    log: quiet,
   });
   const stop = new AbortController();
   const done = manager.run(stop.signal);
