@@ -1,6 +1,6 @@
 import type * as k8s from "@kubernetes/client-node";
 import type { Wire } from "../objects.ts";
-import { container } from "./container-decisions.ts";
+import { container, ephemeral } from "./container-decisions.ts";
 import { type Decisions, eachOf, fieldsOf, held, heldWhen } from "./decisions.ts";
 import { unservedInVolume } from "./volume-decisions.ts";
 
@@ -33,7 +33,7 @@ export const podSpec: Fields<k8s.V1PodSpec> = {
   dnsConfig: "served",
   dnsPolicy: "served",
   enableServiceLinks: "served",
-  ephemeralContainers: held("ephemeral containers are not served yet"),
+  ephemeralContainers: eachOf(fieldsOf(ephemeral)),
   hostAliases: "served",
   hostIPC: "served",
   hostNetwork: "served",

@@ -32,7 +32,7 @@ import { volumeMounts, volumeParts } from "./mounts.ts";
 import { buildSandboxConfig } from "./sandbox-config.ts";
 import type { ForesightDeps } from "./foresight.ts";
 import type { EnsuredImage } from "./images/puller.ts";
-import type { ContainerStart, StartDeps } from "./start-container.ts";
+import { type ContainerStart, type StartDeps, targetOf } from "./start-container.ts";
 import type { TargetFacts } from "./target-facts.ts";
 
 /** The node's part in what its pods get, from KubeletConfiguration. Paths are the target's. */
@@ -141,6 +141,7 @@ interface ContainerRun extends ContainerStart {
 async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: AbortSignal): Promise<ContainerConfig> {
   const { settings, fs } = deps;
   const { pod, container, image, restartCount } = run;
+  const targetId = targetOf(run);
   const environment = await environmentOf(deps, run, signal);
   const target = await deps.facts(signal);
   const { selinux } = target;
@@ -162,6 +163,7 @@ async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: 
       seccompRoot,
       seccompDefault,
       moreMaskedPaths: target.thermalPaths,
+      ...(targetId !== undefined && { targetId }),
     }),
   });
   const files = containerFiles({

@@ -107,7 +107,7 @@ export function createPasses(deps: PassDeps): Passes {
       const terminal = final.phase === "Failed" || final.phase === "Succeeded";
       const { error } = outcome;
       if (error) deps.log.debug({ err: error, uid, pod: fullName(pod) }, "pass did not start all containers");
-      return { terminal, againMs: nextPassMs(deps, outcome, endedDuring(observed, after)) };
+      return { terminal, againMs: nextPassMs(deps, outcome, outcome.again === true || endedDuring(observed, after)) };
     },
 
     async terminating(uid, pod, { graceSeconds, eviction }, signal) {
@@ -160,8 +160,8 @@ function endedDuring(before: RuntimePod, after: RuntimePod): boolean {
   return after.containers.some(({ id, state }) => state === ContainerState.CONTAINER_EXITED && !ended.has(id));
 }
 
-function nextPassMs({ clock, syncMs }: PassDeps, outcome: SyncOutcome, ended: boolean): number {
-  if (ended) return 0;
+function nextPassMs({ clock, syncMs }: PassDeps, outcome: SyncOutcome, atOnce: boolean): number {
+  if (atOnce) return 0;
   if (outcome.retryAt !== undefined) return Math.min(longestWaitMs, Math.max(0, outcome.retryAt - clock.now()));
   return (outcome.error ? retryMs : syncMs) * clock.jitter(1, 1.5);
 }

@@ -13,6 +13,7 @@ const tables: [string, object][] = [
   ["V1PodSpec", pod.podSpec],
   ["V1PodSecurityContext", pod.podSecurity],
   ["V1Container", container.container],
+  ["V1EphemeralContainer", container.ephemeral],
   ["V1SecurityContext", container.containerSecurity],
   ["V1Lifecycle", container.lifecycle],
   ["V1ResourceRequirements", container.resources],
@@ -55,11 +56,13 @@ test("a pod as the API server defaults it is served", () => {
       readinessGates: [{ conditionType: "a/b" }],
       runtimeClassName: "kata",
       overhead: { cpu: "10m" },
-      ephemeralContainers: [],
-      initContainers: [aContainer("i")],
+      ephemeralContainers: [{ ...aContainer("e"), targetContainerName: "c" }],
+      initContainers: [aContainer("i"), aContainer("s", { restartPolicy: "Always" })],
       containers: [
         aContainer("c", {
           imagePullPolicy: "IfNotPresent",
+          restartPolicy: "Never",
+          restartPolicyRules: [{ action: "Restart", exitCodes: { operator: "In", values: [1] } }],
           resources: {
             requests: { cpu: "1", "ephemeral-storage": "1Gi" },
             limits: { memory: "1Gi", "ephemeral-storage": "1Gi" },
@@ -67,7 +70,7 @@ test("a pod as the API server defaults it is served", () => {
           readinessProbe: exec,
           livenessProbe: exec,
           startupProbe: exec,
-          lifecycle: {},
+          lifecycle: { postStart: exec, preStop: { sleep: { seconds: 1 } }, stopSignal: "SIGUSR1" },
           env: [
             { name: "A", value: "b" },
             { name: "B", valueFrom: { fieldRef: { fieldPath: "metadata.name" } } },
@@ -113,19 +116,16 @@ test("a pod as the API server defaults it is served", () => {
 });
 
 const heldFields: [string, Partial<PodSpec>][] = [
-  ["spec.containers[0].lifecycle.preStop", main({ lifecycle: { preStop: exec } })],
-  ["spec.containers[0].lifecycle.postStart", main({ lifecycle: { postStart: exec } })],
-  ["spec.containers[0].lifecycle.stopSignal", main({ lifecycle: { stopSignal: "SIGUSR1" } })],
-  ["spec.containers[0].restartPolicy", main({ restartPolicy: "Never" })],
-  ["spec.containers[0].restartPolicyRules", main({ restartPolicyRules: [{ action: "Restart" }] })],
   ["spec.containers[0].volumeDevices", main({ volumeDevices: [{ name: "v", devicePath: "/dev/v" }] })],
   ["spec.containers[0].resources.claims", main({ resources: { claims: [{ name: "x" }] } })],
   [
     "spec.containers[0].env[0].valueFrom.fileKeyRef",
     main({ env: [{ name: "A", valueFrom: { fileKeyRef: { key: "k", path: "p", volumeName: "v" } } }] }),
   ],
-  ["spec.initContainers[0].restartPolicy", { initContainers: [aContainer("s", { restartPolicy: "Always" })] }],
-  ["spec.ephemeralContainers", { ephemeralContainers: [aContainer("e")] }],
+  [
+    "spec.ephemeralContainers[0].volumeDevices",
+    { ephemeralContainers: [aContainer("e", { volumeDevices: [{ name: "v", devicePath: "/dev/v" }] })] },
+  ],
   ["spec.activeDeadlineSeconds", { activeDeadlineSeconds: 5 }],
   ["spec.hostUsers", { hostUsers: false }],
   ["spec.hostnameOverride", { hostnameOverride: "h" }],
@@ -160,13 +160,9 @@ test("a volume of a type that is not served is named with its type", () => {
 
 test("all fields that are not served are named", () => {
   const spec = {
-    ...main({ lifecycle: { preStop: exec } }),
-    activeDeadlineSeconds: 1,
+    ...main({ volumeDevices: [{ name: "v", devicePath: "/dev/v" }] }),
+    resourceClaims: [{ name: "x" }],
     volumes: [{ name: "v", nfs: { path: "/", server: "s" } }],
   };
-  assert.deepEqual(fieldsOf(spec), [
-    "spec.activeDeadlineSeconds",
-    "spec.containers[0].lifecycle.preStop",
-    "spec.volumes[0].nfs",
-  ]);
+  assert.deepEqual(fieldsOf(spec), ["spec.containers[0].volumeDevices", "spec.resourceClaims", "spec.volumes[0].nfs"]);
 });

@@ -3,9 +3,16 @@ import { mkdtemp, readFile, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { Image, MountPropagation, NamespaceMode, RuntimeHandlerFeatures } from "../../../src/gen/cri.ts";
+import {
+  ContainerState,
+  Image,
+  MountPropagation,
+  NamespaceMode,
+  RuntimeHandlerFeatures,
+} from "../../../src/gen/cri.ts";
 import type { Container } from "../../../src/objects.ts";
 import type { PrepareDeps } from "../../../src/runtime/prepare.ts";
+import { aContainer, aStatus, observe } from "../../fakes/pods.ts";
 import { podOf, preparerIn } from "./preparer.ts";
 
 let root = "";
@@ -21,6 +28,16 @@ describe("a container's configuration", () => {
     const { envs } = await configure(...podOf({}));
     const env = Object.fromEntries(envs.map(({ key, value }) => [key, value.toString()]));
     assert.equal(env["KUBERNETES_PORT"], "tcp://192.0.2.9:6443");
+  });
+  it("lets an ephemeral container see its target's processes; there has to be one", async () => {
+    const { configure } = setUp();
+    const debug = { ...aContainer("debug"), targetContainerName: "c" };
+    const [pod] = podOf({}, { ephemeralContainers: [debug] });
+    await assert.rejects(configure(pod, debug), { message: "unable to find target container c" });
+    const seen = observe([], [aStatus(aContainer("c"), ContainerState.CONTAINER_RUNNING, { id: "target" })]);
+    const { linux } = await configure(pod, debug, undefined, seen);
+    const { pid, targetId } = linux?.securityContext?.namespaceOptions ?? {};
+    assert.deepEqual([pid, targetId], [NamespaceMode.TARGET, "target"]);
   });
   it("is what a kubelet would ask for", async () => {
     const { configure } = setUp();

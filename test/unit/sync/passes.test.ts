@@ -29,6 +29,7 @@ function rig(over: Partial<PassDeps> = {}) {
       sync: async () => (calls.push("sync"), world.outcome),
       kill: async (_observed, pod, grace) => void calls.push(`kill ${pod?.metadata.uid} ${grace}`),
       failures: () => new Map(),
+      isStarting: () => false,
     },
     volumes: { mount: asked("mount"), unmount: asked("unmount"), mounted: () => new Map() },
     objects: { register: said("register"), unregister: said("unregister") },
@@ -154,6 +155,7 @@ test("a pass that was cut off after it acted makes the next one look before it b
       sync: async () => Promise.reject(new Error("cut off")),
       kill: async () => undefined,
       failures: () => new Map(),
+      isStarting: () => false,
     },
   });
   await assert.rejects(passes.sync(aPod(), never), /cut off/);
