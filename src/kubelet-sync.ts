@@ -164,10 +164,7 @@ function composeFlow(
   const cache = pleg.cache;
   const freshNode = (signal: AbortSignal) => client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal });
   const { measures } = metrics;
-  const admission = countRejections(
-    createAdmission({ node: nodes, freshNode, allocatable: agent.allocatable, log }),
-    measures,
-  );
+  const admission = countRejections(createAdmission({ ...kubelet, ...agent, node: nodes, freshNode, log }), measures);
   const nowText = () => rfc3339(clock.now());
   const syncLoop = createSyncLoop({ pods, workers, cache, admission, status: statuses, events, nowText, log });
   const emit = (update: PodUpdate) => {

@@ -20,13 +20,13 @@ export const podSecurity: Fields<k8s.V1PodSecurityContext> = {
   seccompProfile: "served",
   supplementalGroups: "served",
   supplementalGroupsPolicy: "served",
-  sysctls: held("sysctls are not served yet"),
+  sysctls: "served",
   windowsOptions: held("the node runs Linux"),
 };
 
 /** What the scheduler, admission or the API server acts upon counts as served. */
 export const podSpec: Fields<k8s.V1PodSpec> = {
-  activeDeadlineSeconds: held("pods are not ended at a deadline yet"),
+  activeDeadlineSeconds: "served",
   affinity: "served",
   automountServiceAccountToken: "served",
   containers: eachOf(fieldsOf(container)),
@@ -40,7 +40,7 @@ export const podSpec: Fields<k8s.V1PodSpec> = {
   hostPID: "served",
   hostUsers: heldWhen((host: boolean) => !host, "user namespaces are not served yet"),
   hostname: "served",
-  hostnameOverride: held("overriding the hostname is not served yet"),
+  hostnameOverride: "served",
   imagePullSecrets: "served",
   initContainers: eachOf(fieldsOf(container)),
   nodeName: "served",
@@ -61,7 +61,7 @@ export const podSpec: Fields<k8s.V1PodSpec> = {
   securityContext: fieldsOf(podSecurity),
   serviceAccount: "served",
   serviceAccountName: "served",
-  setHostnameAsFQDN: held("a fully qualified hostname is not served yet"),
+  setHostnameAsFQDN: "served",
   shareProcessNamespace: "served",
   subdomain: "served",
   terminationGracePeriodSeconds: "served",

@@ -234,3 +234,11 @@ test("of a pod that nobody could look at, it looks before it takes the runtime t
   await passes.sync(aPod(), never);
   assert.deepEqual(calls.slice(0, 2), ["inspect", "status Running"]);
 });
+
+test("a pod past its deadline is shown as failed, with the reason, and not touched by a sync", async () => {
+  const { clock, calls, passes } = rig();
+  const pod = { ...aPod({ activeDeadlineSeconds: 5 }), status: { startTime: new Date(clock.now()).toISOString() } };
+  await clock.advance(5_000);
+  const { terminal, eviction } = await passes.sync(pod, never);
+  assert.deepEqual([terminal, eviction?.reason, calls], [true, "DeadlineExceeded", ["status Failed"]]);
+});
