@@ -7,7 +7,7 @@ type Fields<Type> = Decisions<Wire<Type>>;
 export const envSource: Fields<k8s.V1EnvVarSource> = {
   configMapKeyRef: "served",
   fieldRef: "served",
-  fileKeyRef: held("environment variables from files are not served yet"),
+  fileKeyRef: "served",
   resourceFieldRef: "served",
   secretKeyRef: "served",
 };

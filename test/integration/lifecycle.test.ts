@@ -282,6 +282,17 @@ describe("what else a pod may ask for", { concurrency: 4 }, () => {
     );
   });
 
+  test("variables from files that an init container wrote", async () => {
+    const { pods } = lab;
+    const fileKeyRef = { volumeName: "work", path: "env", key: "WORD" };
+    const spec = {
+      ...work,
+      initContainers: [shell("echo \"WORD='from the file'\" > /work/env", { name: "init", volumeMounts })],
+    };
+    const main = shell('echo "$SAID"', { env: [{ name: "SAID", valueFrom: { fileKeyRef } }] });
+    assert.equal(await pods.output("filed", main, spec), "from the file\n");
+  });
+
   test("safe kernel parameters; others are refused", async () => {
     const { pods, cluster } = lab;
     const sysctls = [

@@ -76,6 +76,7 @@ test("a pod as the API server defaults it is served", () => {
           env: [
             { name: "A", value: "b" },
             { name: "B", valueFrom: { fieldRef: { fieldPath: "metadata.name" } } },
+            { name: "C", valueFrom: { fileKeyRef: { key: "k", path: "p", volumeName: "a" } } },
           ],
           terminationMessagePath: "/dev/termination-log",
           terminationMessagePolicy: "FallbackToLogsOnError",
@@ -120,10 +121,6 @@ test("a pod as the API server defaults it is served", () => {
 const heldFields: [string, Partial<PodSpec>][] = [
   ["spec.containers[0].volumeDevices", main({ volumeDevices: [{ name: "v", devicePath: "/dev/v" }] })],
   ["spec.containers[0].resources.claims", main({ resources: { claims: [{ name: "x" }] } })],
-  [
-    "spec.containers[0].env[0].valueFrom.fileKeyRef",
-    main({ env: [{ name: "A", valueFrom: { fileKeyRef: { key: "k", path: "p", volumeName: "v" } } }] }),
-  ],
   [
     "spec.ephemeralContainers[0].volumeDevices",
     { ephemeralContainers: [aContainer("e", { volumeDevices: [{ name: "v", devicePath: "/dev/v" }] })] },

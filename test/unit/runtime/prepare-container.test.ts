@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdtemp, readFile, rm, stat } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
@@ -28,6 +28,24 @@ describe("a container's configuration", () => {
     const { envs } = await configure(...podOf({}));
     const env = Object.fromEntries(envs.map(({ key, value }) => [key, value.toString()]));
     assert.equal(env["KUBERNETES_PORT"], "tcp://192.0.2.9:6443");
+  });
+  it("takes variables from files that other containers wrote, but from no file of the machine", async () => {
+    const work = join(root, "work");
+    await mkdir(work);
+    await writeFile(join(work, "env"), "A='written'");
+    await writeFile(join(root, "machine"), "A='secret'");
+    await symlink("../machine", join(work, "link"));
+    const volumes = {
+      mounted: () => new Map([["work", { hostPath: work, readOnly: false }]]),
+      bindParts: async () => new Map<number, string>(),
+    };
+    const { configure } = setUp({ volumes });
+    const from = (path: string, volumeName = "work") =>
+      configure(...podOf({ env: [{ name: "V", valueFrom: { fileKeyRef: { key: "A", path, volumeName } } }] }));
+    const { envs } = await from("env");
+    assert.equal(envs.find(({ key }) => key === "V")?.value.toString(), "written");
+    for (const path of ["link", "none"]) await assert.rejects(from(path), { message: "couldn't parse env file" });
+    await assert.rejects(from("env", "other"), { message: 'cannot find the volume "other" referenced by FileKeyRef' });
   });
   it("lets an ephemeral container see its target's processes; there has to be one", async () => {
     const { configure } = setUp();
