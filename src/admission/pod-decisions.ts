@@ -1,6 +1,6 @@
 import type * as k8s from "@kubernetes/client-node";
 import type { Wire } from "../objects.ts";
-import { container, ephemeral } from "./container-decisions.ts";
+import { container, ephemeral, resources } from "./container-decisions.ts";
 import { type Decisions, eachOf, fieldsOf, held, heldWhen } from "./decisions.ts";
 import { unservedInVolume } from "./volume-decisions.ts";
 
@@ -52,7 +52,7 @@ export const podSpec: Fields<k8s.V1PodSpec> = {
   priorityClassName: "served",
   readinessGates: "served",
   resourceClaims: held("dynamic resource allocation is not served yet"),
-  resources: held("resources of the whole pod are not served yet"),
+  resources: fieldsOf(resources),
   restartPolicy: "served",
   runtimeClassName: "served",
   schedulerName: "served",

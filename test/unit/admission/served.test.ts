@@ -48,6 +48,7 @@ test("a pod as the API server defaults it is served", () => {
       schedulerName: "default-scheduler",
       securityContext: { sysctls: [{ name: "net.ipv4.tcp_syncookies", value: "0" }] },
       hostnameOverride: "h",
+      resources: { requests: { cpu: "1" }, limits: { cpu: "1" } },
       serviceAccountName: "default",
       terminationGracePeriodSeconds: 30,
       enableServiceLinks: true,
@@ -127,7 +128,7 @@ const heldFields: [string, Partial<PodSpec>][] = [
   ],
   ["spec.hostUsers", { hostUsers: false }],
   ["spec.resourceClaims", { resourceClaims: [{ name: "x" }] }],
-  ["spec.resources", { resources: { limits: { cpu: "1" } } }],
+  ["spec.resources.claims", { resources: { claims: [{ name: "x" }] } }],
   ["spec.volumes[0].image", { volumes: [{ name: "v", image: {} }] }],
   ["spec.volumes[0].persistentVolumeClaim", { volumes: [{ name: "v", persistentVolumeClaim: { claimName: "x" } }] }],
   [
