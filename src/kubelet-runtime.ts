@@ -19,6 +19,7 @@ import type {
 import { createCgroupLayout } from "./resources/cgroup-layout.ts";
 import { createPodGround } from "./resources/pod-ground.ts";
 import { createCrashLoop } from "./runtime/crash-loop.ts";
+import { createHooks } from "./runtime/hooks.ts";
 import { createImagePuller } from "./runtime/images/puller.ts";
 import { type PodRuntimeDeps, createPodRuntime } from "./runtime/pod-runtime.ts";
 import { createPreparer } from "./runtime/prepare.ts";
@@ -41,7 +42,8 @@ export interface RuntimeParts {
   readonly events: EventSink;
   readonly presence?: Presence;
   readonly onSandboxReady: PodRuntimeDeps["onSandboxReady"];
-  readonly condemnedBy: PodRuntimeDeps["condemnedBy"];
+  readonly probes: PodRuntimeDeps["probes"];
+  readonly isRestartingAll: PodRuntimeDeps["isRestartingAll"];
   readonly clock: Clock;
   readonly targetClock: TargetClock;
   readonly measures: Measures;
@@ -94,6 +96,7 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
     ...common,
     ...preparer,
     measures: measures.starts,
+    hooks: createHooks(common),
     uninterrupted: new AbortController().signal,
     crashLoop: createCrashLoop({
       clock,

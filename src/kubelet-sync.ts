@@ -11,6 +11,7 @@ import { type Service, onAbort } from "./lib/service-group.ts";
 import { logLinksDirectory } from "./node-setup.ts";
 import type { Node, Pod, PodStatus } from "./objects.ts";
 import type { PodUpdate, RuntimePod, Waker } from "./pipeline.ts";
+import { isRestartingAll } from "./pod/restart-all.ts";
 import { generateStatus } from "./pod/status.ts";
 import { type Probes, createProbes } from "./probes/probes.ts";
 import { isTargetFeature } from "./seams/provider.ts";
@@ -106,9 +107,20 @@ function composeStages(
     const pod = pods.get(uid);
     if (pod) statuses.set(pod, statusOf(pod, now, false));
   };
-  const condemnedBy: Probes["condemnedBy"] = (uid, name, id) => probes.condemnedBy(uid, name, id);
-  const stages = composeRuntime({ ...deps, ...cluster, ...observed, measures, pods, onSandboxReady, condemnedBy });
-  const probes = createProbes({
+  const stages = composeRuntime({
+    ...deps,
+    ...cluster,
+    ...observed,
+    measures,
+    pods,
+    onSandboxReady,
+    probes: {
+      condemnedBy: (uid, name, id) => probes.condemnedBy(uid, name, id),
+      started: (uid, name, id) => probes.started(uid, name, id),
+    },
+    isRestartingAll: (uid) => isRestartingAll(statuses.get(uid)),
+  });
+  const probes: Probes = createProbes({
     ...target,
     clock,
     targetClock: observed.targetClock,
@@ -117,6 +129,7 @@ function composeStages(
     cache: pleg.cache,
     pods,
     status: statuses,
+    isStarting: stages.podRuntime.isStarting,
     waker,
     measures: measures.probes,
     agentStartedAt: clock.now(),
@@ -151,10 +164,7 @@ function composeFlow(
   const cache = pleg.cache;
   const freshNode = (signal: AbortSignal) => client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal });
   const { measures } = metrics;
-  const admission = countRejections(
-    createAdmission({ node: nodes, freshNode, allocatable: agent.allocatable, log }),
-    measures,
-  );
+  const admission = countRejections(createAdmission({ ...kubelet, ...agent, node: nodes, freshNode, log }), measures);
   const nowText = () => rfc3339(clock.now());
   const syncLoop = createSyncLoop({ pods, workers, cache, admission, status: statuses, events, nowText, log });
   const emit = (update: PodUpdate) => {

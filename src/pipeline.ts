@@ -80,6 +80,8 @@ export interface SyncOutcome {
   readonly error?: Error;
   /** Milliseconds since the epoch: the earliest end of a crash-loop back-off, when that is the only thing in the way. */
   readonly retryAt?: number;
+  /** What was done lets more be done, at once. */
+  readonly again?: true;
   /** Nothing was to be done, and the runtime's pod is as it was. */
   readonly untouched?: true;
   /** What was made: where a look is sure to find something. */
@@ -273,6 +275,8 @@ export interface PodRuntime {
     graceSeconds: number | undefined,
     signal: AbortSignal,
   ): Promise<void>;
+  /** The container is being started: it may run, and its postStart hook has not ended. */
+  isStarting(uid: string, containerName: string): boolean;
   /** Why containers of this pod could not be started, by name. */
   failures(uid: string): ReadonlyMap<string, StartFailure>;
 }

@@ -8,6 +8,7 @@ import { nodeAffinityMatches } from "./node-affinity.ts";
 import { nodeNameMatches } from "./node-name.ts";
 import { osFieldMatches, osLabelMatches } from "./os.ts";
 import { supplementalGroupsServed } from "./supplemental-groups.ts";
+import { sysctlsAllowed } from "./sysctls.ts";
 import { noExecuteTolerated } from "./taints.ts";
 
 export interface AdmissionDeps {
@@ -16,10 +17,12 @@ export interface AdmissionDeps {
   readonly freshNode: (signal: AbortSignal) => Promise<Node>;
   /** What the node has for pods, by resource name. */
   readonly allocatable: () => Readonly<Record<string, string>>;
+  /** KubeletConfiguration.allowedUnsafeSysctls. */
+  readonly allowedUnsafeSysctls: readonly string[];
   readonly log: Logger;
 }
 
-/** In the kubelet's order: the first refusal counts. */
+/** In the kubelet's order, after that of the node's own settings: the first refusal counts. */
 const handlers: readonly Handler[] = [
   osLabelMatches,
   osFieldMatches,
@@ -33,7 +36,9 @@ const handlers: readonly Handler[] = [
 
 /** The kubelet's own admission: it looks again at what the scheduler decided, since pods can be bound without it and a node can
  *  change meanwhile. (kubelet, lifecycle/predicate.go) */
-export function createAdmission({ node: source, freshNode, allocatable, log }: AdmissionDeps): Admission {
+export function createAdmission(deps: AdmissionDeps): Admission {
+  const { node: source, freshNode, allocatable, log } = deps;
+  const all = [sysctlsAllowed(deps.allowedUnsafeSysctls), ...handlers];
   const refresh = async (signal: AbortSignal): Promise<Node | undefined> => {
     try {
       return await freshNode(signal);
@@ -48,18 +53,21 @@ export function createAdmission({ node: source, freshNode, allocatable, log }: A
       const node = source.node() ?? (await refresh(signal));
       if (!node) return { reason: "InvalidNodeInfo", message: "Kubelet cannot get node info." };
       const candidate: Candidate = { pod, others, node, allocatable: allocatable() };
-      const refusals = refusalsOf(candidate);
+      const refusals = refusalsOf(all, candidate);
       const first = refusals[0];
       if (first?.handler !== nodeAffinityMatches || refusals.length > 1) return first?.refusal;
       // Labels may have just been set: a node seen too early must not cost a pod its life.
       const newer = await refresh(signal);
-      return newer ? refusalsOf({ ...candidate, node: newer })[0]?.refusal : first.refusal;
+      return newer ? refusalsOf(all, { ...candidate, node: newer })[0]?.refusal : first.refusal;
     },
   };
 }
 
-function refusalsOf(candidate: Candidate): readonly { readonly handler: Handler; readonly refusal: Rejection }[] {
-  return handlers.flatMap((handler) => {
+function refusalsOf(
+  all: readonly Handler[],
+  candidate: Candidate,
+): readonly { readonly handler: Handler; readonly refusal: Rejection }[] {
+  return all.flatMap((handler) => {
     const refusal = handler(candidate);
     return refusal ? [{ handler, refusal }] : [];
   });

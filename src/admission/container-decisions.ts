@@ -7,7 +7,7 @@ type Fields<Type> = Decisions<Wire<Type>>;
 export const envSource: Fields<k8s.V1EnvVarSource> = {
   configMapKeyRef: "served",
   fieldRef: "served",
-  fileKeyRef: held("environment variables from files are not served yet"),
+  fileKeyRef: "served",
   resourceFieldRef: "served",
   secretKeyRef: "served",
 };
@@ -15,9 +15,10 @@ export const envSource: Fields<k8s.V1EnvVarSource> = {
 const env: Fields<k8s.V1EnvVar> = { name: "served", value: "served", valueFrom: fieldsOf(envSource) };
 
 export const lifecycle: Fields<k8s.V1Lifecycle> = {
-  postStart: held("lifecycle hooks are not run yet"),
-  preStop: held("lifecycle hooks are not run yet"),
-  stopSignal: held("only the image's own stop signal is used yet"),
+  postStart: "served",
+  preStop: "served",
+  // Without its feature gate, which is off, the field says nothing.
+  stopSignal: "served",
 };
 
 export const resources: Fields<k8s.V1ResourceRequirements> = {
@@ -66,8 +67,8 @@ export const container: Fields<k8s.V1Container> = {
   readinessProbe: "served",
   resizePolicy: "served",
   resources: fieldsOf(resources),
-  restartPolicy: held("sidecars and restart policies of containers are not served yet"),
-  restartPolicyRules: held("restart policies of containers are not served yet"),
+  restartPolicy: "served",
+  restartPolicyRules: "served",
   securityContext: fieldsOf(containerSecurity),
   startupProbe: "served",
   stdin: "served",
@@ -79,3 +80,6 @@ export const container: Fields<k8s.V1Container> = {
   volumeMounts: eachOf(fieldsOf(volumeMount)),
   workingDir: "served",
 };
+
+/** What an ephemeral container has of a container's fields is decided as there. */
+export const ephemeral: Fields<k8s.V1EphemeralContainer> = { ...container, targetContainerName: "served" };

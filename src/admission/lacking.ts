@@ -25,10 +25,15 @@ export function lacking({ spec }: Pod, lacks: Lacks): readonly Unserved[] {
   });
 }
 
-function lists({ initContainers = [], containers }: PodSpec): readonly (readonly [string, Container])[] {
+function lists({
+  initContainers = [],
+  containers,
+  ephemeralContainers = [],
+}: PodSpec): readonly (readonly [string, Container])[] {
   return [
     ...initContainers.map((container, at) => [`spec.initContainers[${at}]`, container] as const),
     ...containers.map((container, at) => [`spec.containers[${at}]`, container] as const),
+    ...ephemeralContainers.map((container, at) => [`spec.ephemeralContainers[${at}]`, container] as const),
   ];
 }
 

@@ -1,6 +1,6 @@
 import type * as k8s from "@kubernetes/client-node";
 import type { Wire } from "../objects.ts";
-import { container } from "./container-decisions.ts";
+import { container, ephemeral, resources } from "./container-decisions.ts";
 import { type Decisions, eachOf, fieldsOf, held, heldWhen } from "./decisions.ts";
 import { unservedInVolume } from "./volume-decisions.ts";
 
@@ -20,27 +20,27 @@ export const podSecurity: Fields<k8s.V1PodSecurityContext> = {
   seccompProfile: "served",
   supplementalGroups: "served",
   supplementalGroupsPolicy: "served",
-  sysctls: held("sysctls are not served yet"),
+  sysctls: "served",
   windowsOptions: held("the node runs Linux"),
 };
 
 /** What the scheduler, admission or the API server acts upon counts as served. */
 export const podSpec: Fields<k8s.V1PodSpec> = {
-  activeDeadlineSeconds: held("pods are not ended at a deadline yet"),
+  activeDeadlineSeconds: "served",
   affinity: "served",
   automountServiceAccountToken: "served",
   containers: eachOf(fieldsOf(container)),
   dnsConfig: "served",
   dnsPolicy: "served",
   enableServiceLinks: "served",
-  ephemeralContainers: held("ephemeral containers are not served yet"),
+  ephemeralContainers: eachOf(fieldsOf(ephemeral)),
   hostAliases: "served",
   hostIPC: "served",
   hostNetwork: "served",
   hostPID: "served",
   hostUsers: heldWhen((host: boolean) => !host, "user namespaces are not served yet"),
   hostname: "served",
-  hostnameOverride: held("overriding the hostname is not served yet"),
+  hostnameOverride: "served",
   imagePullSecrets: "served",
   initContainers: eachOf(fieldsOf(container)),
   nodeName: "served",
@@ -52,7 +52,7 @@ export const podSpec: Fields<k8s.V1PodSpec> = {
   priorityClassName: "served",
   readinessGates: "served",
   resourceClaims: held("dynamic resource allocation is not served yet"),
-  resources: held("resources of the whole pod are not served yet"),
+  resources: fieldsOf(resources),
   restartPolicy: "served",
   runtimeClassName: "served",
   schedulerName: "served",
@@ -61,7 +61,7 @@ export const podSpec: Fields<k8s.V1PodSpec> = {
   securityContext: fieldsOf(podSecurity),
   serviceAccount: "served",
   serviceAccountName: "served",
-  setHostnameAsFQDN: held("a fully qualified hostname is not served yet"),
+  setHostnameAsFQDN: "served",
   shareProcessNamespace: "served",
   subdomain: "served",
   terminationGracePeriodSeconds: "served",

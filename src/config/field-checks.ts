@@ -48,6 +48,16 @@ export const checkCpuSet: Check<string> = (list) => {
   return fine ? undefined : 'give CPUs such as "0-3,8"';
 };
 
+/** Kernel parameters that are kept apart for each pod, or beginnings of their names with `*`: the rest are the machine's.
+ *  @see https://kubernetes.io/docs/tasks/administer-cluster/sysctl-cluster/#enabling-unsafe-sysctls */
+export const checkSysctls: Check<readonly string[]> = (patterns) => {
+  const ofPods = /^(?:kernel[./](?:sem|shm\w*|msg\w*)|(?:net|fs[./]mqueue)[./][\w./-]*)\*?$/;
+  const other = patterns.find((pattern) => !ofPods.test(pattern));
+  return other === undefined
+    ? undefined
+    : `allow only kernel.shm*, kernel.msg*, kernel.sem, fs.mqueue.* and net.*, or some of them, not ${other}`;
+};
+
 const reservable = ["cpu", "memory", "ephemeral-storage", "pid"];
 
 /** What is set aside for the system: quantities of cpu, memory, ephemeral-storage and pid. */

@@ -4,6 +4,7 @@ import {
   checkPort,
   checkRange,
   checkReserved,
+  checkSysctls,
   checkSize,
   checkThresholds,
 } from "./field-checks.ts";
@@ -221,7 +222,7 @@ export const kubeletFields = {
   enforceNodeAllocatable: pointer(texts, ["pods"], { flag: "enforce-node-allocatable", instead: noCgroupLimit }),
   allowedUnsafeSysctls: field(texts, [], {
     flag: "allowed-unsafe-sysctls",
-    instead: "a pod that sets sysctls is held",
+    check: checkSysctls,
   }),
   volumePluginDir: field(text, "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/", {
     flag: "volume-plugin-dir",

@@ -59,6 +59,10 @@ export interface StatusInput {
   readonly images: NodeStatus["images"];
 }
 
+/** What a scheduler asks of the node for pods that need it.
+ *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-declared-features/ */
+const declaredFeatures = ["RestartAllContainersOnContainerExits"];
+
 /** Everything in a node's status but its conditions and what depends on the runtime's features. */
 export function nodeStatus(input: StatusInput): NodeStatus {
   const { facts } = input;
@@ -81,6 +85,7 @@ export function nodeStatus(input: StatusInput): NodeStatus {
       ...(facts.swapBytes > 0 && { swap: { capacity: facts.swapBytes } }),
     },
     images: [...(input.images ?? [])],
+    declaredFeatures: [...declaredFeatures],
   };
 }
 

@@ -1,6 +1,8 @@
 import type { Container, ContainerStatus, Pod, PodCondition, PodStatus } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
 import { isSidecar } from "./containers.ts";
+import { mayRestartAll } from "./restart.ts";
+import { allRestart, allRestartingCondition, allTakenAway } from "./restart-all.ts";
 import { sandboxIsCurrent } from "./sandbox.ts";
 
 /** Condition types that the kubelet alone writes; every other belongs to somebody else. */
@@ -12,7 +14,7 @@ const kubeletConditions: ReadonlySet<string> = new Set([
   "PodReadyToStartContainers",
   "PodResizeInProgress",
   "PodResizePending",
-  "AllContainersRestarting",
+  allRestartingCondition,
 ]);
 
 export function isKubeletCondition(type: string): boolean {
@@ -47,9 +49,10 @@ export function podConditions(input: ConditionsInput): PodCondition[] {
     ["PodScheduled", yes],
   ];
   const { generation } = pod.metadata;
+  const restarting = mayRestartAll(pod.spec) ? [[allRestartingCondition, judgeRestarting(input)] as const] : [];
   return [
     ...foreign,
-    ...own.map(([type, verdict]) => ({
+    ...[...own, ...restarting].map(([type, verdict]) => ({
       type,
       ...(generation !== undefined && { observedGeneration: generation }),
       ...verdict,
@@ -84,6 +87,17 @@ function judgeGates(pod: Pod, conditions: readonly PodCondition[]): Verdict {
   return complaints.length === 0
     ? yes
     : { status: "False", reason: "ReadinessGatesNotReady", message: complaints.join(", ") };
+}
+
+/** True from the end of the container that asks for it until nothing of the pod's containers is left. */
+function judgeRestarting({ pod, observed, previous, phase }: ConditionsInput): Verdict {
+  if (phase === "Failed" || phase === "Succeeded") return terminalReadiness(phase);
+  if (!allRestart(pod, observed, previous) || allTakenAway(pod, observed)) return { status: "False" };
+  return {
+    status: "True",
+    reason: "RestartAllContainersStarted",
+    message: "container exited with restart policy rule",
+  };
 }
 
 /** Once a main container has started, or the condition has been True, the pod stays initialized. */

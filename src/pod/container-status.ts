@@ -6,6 +6,7 @@ import { resourcesInForce } from "./container-resources.ts";
 import { isSidecar } from "./containers.ts";
 import { containerNameLabel, containerRestartCountAnnotation } from "./labels.ts";
 import { restartsAfter } from "./restart.ts";
+import { allRestart, restartingAllReason } from "./restart-all.ts";
 
 export interface ContainerStatusInput {
   readonly pod: Pod;
@@ -42,7 +43,9 @@ function statusOf(kind: ContainerKind, container: Container, input: ContainerSta
   const before = input.previous?.[listOf[kind]]?.find(({ name }) => name === container.name);
   const [newest, older] = runsOf(input.observed, container.name);
   const known: Known = { kind, container, before, newest, input };
-  const seen = newest ? fromRuntime(known, newest, older) : fromMemory(container, before, input);
+  const seen = newest
+    ? fromRuntime(known, newest, older)
+    : (takenAway(kind, before, input) ?? fromMemory(container, before, input));
   const status = withFailure(known, seen);
   return kind === "ephemeralContainers" ? status : withReadiness(known, status);
 }
@@ -87,6 +90,25 @@ function fromMemory(
   const message = "The container could not be located when the pod was deleted.  The container used to be Running";
   const restarts = waiting.restartCount + (pod.metadata.deletionTimestamp ? 0 : 1);
   return { ...waiting, restartCount: restarts, lastState: { terminated: lost(message) } };
+}
+
+/** The status of a container whose pod starts anew, between its run and the next; undefined for others. */
+function takenAway(
+  kind: ContainerKind,
+  known: ContainerStatus | undefined,
+  { pod, observed, previous }: ContainerStatusInput,
+): ContainerStatus | undefined {
+  if (!known || known.state?.waiting || kind === "ephemeralContainers") return undefined;
+  if (!allRestart(pod, observed, previous)) return undefined;
+  const { resources: _resources, user: _user, ...before } = known;
+  const message = "The container is removed because RestartAllContainers in place";
+  return {
+    ...before,
+    ready: false,
+    restartCount: before.restartCount + 1,
+    state: { waiting: { reason: restartingAllReason, message } },
+    lastState: { terminated: { exitCode: killedExitCode, reason: restartingAllReason, message } },
+  };
 }
 
 /** How a container is shown that ended unseen. */

@@ -1,5 +1,6 @@
 import { CodedError } from "../lib/errors.ts";
 import type { ConfigMap, Container, EnvVar, Pod, Secret, Service } from "../objects.ts";
+import { envFileValue } from "./env-file.ts";
 import { expand } from "./expand.ts";
 import { type FieldContext, podField, resourceField } from "./fields.ts";
 import { serviceEnvironment } from "./service-env.ts";
@@ -18,9 +19,30 @@ export interface EnvironmentInput extends FieldContext {
   /** Those of `environmentReferences` that exist, by name. */
   readonly configMaps: ReadonlyMap<string, ConfigMap>;
   readonly secrets: ReadonlyMap<string, Secret>;
+  /** The content of those of `environmentFiles`, by fileKey, or why there is none. */
+  readonly files: ReadonlyMap<string, string | Error>;
   readonly services: readonly Service[];
   /** Of the node, as quantities by resource name: what limits are where none is set. */
   readonly allocatable: Readonly<Record<string, string>>;
+}
+
+/** A file in a volume that a container's environment draws from. */
+export interface EnvironmentFile {
+  readonly volumeName: string;
+  /** Relative, without `..`. */
+  readonly path: string;
+}
+
+type FileReference = EnvironmentFile & { readonly key: string; readonly optional?: boolean };
+
+/** One key for each file. */
+export function fileKey({ volumeName, path }: EnvironmentFile): string {
+  return `${volumeName}/${path}`;
+}
+
+/** The files that have to be read before the environment can be built. */
+export function environmentFiles(container: Container): EnvironmentFile[] {
+  return (container.env ?? []).flatMap(({ valueFrom }) => valueFrom?.fileKeyRef ?? []);
 }
 
 /** What has to be read before the environment can be built, in the order in which the spec names it. */
@@ -82,7 +104,25 @@ function resolve(input: EnvironmentInput, { valueFrom }: EnvVar): string | undef
   const { configMapKeyRef, secretKeyRef } = valueFrom;
   if (configMapKeyRef) return keyOf("ConfigMap", pod, configMapKeyRef, configMapData(input, configMapKeyRef));
   if (secretKeyRef) return keyOf("Secret", pod, secretKeyRef, secretData(input, secretKeyRef));
-  throw new Error("env.valueFrom.fileKeyRef is not served");
+  return valueFrom.fileKeyRef && fileValue(input, valueFrom.fileKeyRef);
+}
+
+/** A variable that is empty counts as missing. */
+function fileValue(
+  { files }: EnvironmentInput,
+  { volumeName, path, key, optional }: FileReference,
+): string | undefined {
+  const text = files.get(fileKey({ volumeName, path }));
+  if (text instanceof Error) throw text;
+  let value: string | undefined;
+  try {
+    value = envFileValue(text ?? "", key);
+  } catch (error) {
+    throw new Error("couldn't parse env file", { cause: error });
+  }
+  if (value) return value;
+  if (optional) return undefined;
+  throw new Error(`environment variable key ${JSON.stringify(key)} not found in file ${JSON.stringify(path)}`);
 }
 
 interface KeyReference {

@@ -1,6 +1,7 @@
 import type { Container, ContainerStatus, Pod } from "../objects.ts";
 import { isSidecar, isStaticPod } from "./containers.ts";
 import { restartsAfter } from "./restart.ts";
+import { restartingAllReason } from "./restart-all.ts";
 
 export type Phase = "Pending" | "Running" | "Succeeded" | "Failed";
 
@@ -59,7 +60,7 @@ function situationOf({ spec }: Pod, container: Container, statuses: readonly Con
   if (status.state?.running) return { is: "running", started: status.started === true };
   const ended = status.state?.terminated ?? (status.state?.waiting && status.lastState?.terminated);
   if (ended) {
-    const restartable = restartsAfter(container, spec, ended.exitCode);
+    const restartable = ended.reason === restartingAllReason || restartsAfter(container, spec, ended.exitCode);
     return { is: "stopped", exitCode: ended.exitCode, restartable, waiting: status.state?.waiting !== undefined };
   }
   return { is: status.state?.waiting ? "waiting" : "odd" };

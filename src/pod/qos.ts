@@ -3,10 +3,10 @@ import { quantityNumber } from "./quantity.ts";
 
 export type QosClass = "Guaranteed" | "Burstable" | "BestEffort";
 
-/** A pod's quality of service class, from the cpu and memory of its containers, init containers included.
+/** A pod's quality of service class, from its own cpu and memory, else from those of its containers, init containers included.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/ */
 export function qosClass(spec: PodSpec): QosClass {
-  const containers = [...spec.containers, ...(spec.initContainers ?? [])];
+  const containers = spec.resources ? [spec] : [...spec.containers, ...(spec.initContainers ?? [])];
   const amounts = containers.map(({ resources }) =>
     (["cpu", "memory"] as const).map((name) => {
       const limit = quantityNumber(resources?.limits?.[name] ?? "0");

@@ -73,7 +73,10 @@ export interface ContainerResourcesInput extends ResourceSettings {
  *  @see https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/ */
 export function containerResources(input: ContainerResourcesInput): LinuxContainerResources {
   const { pod, container, target } = input;
-  const { requests = {}, limits = {} } = container.resources ?? {};
+  const { requests = {}, limits: own = {} } = container.resources ?? {};
+  // What a container does not limit its pod may.
+  const whole = Object.entries(pod.spec.resources?.limits ?? {}).filter(([name]) => isOfPods(name));
+  const limits: ResourceList = { ...Object.fromEntries(whole), ...own };
   const base = cpuAndMemory({ cpuRequest: requests.cpu, cpuLimit: limits.cpu, memoryLimit: limits.memory }, input);
   const unified: Record<string, string> = {};
   if (target.cgroupV2 && !input.singleProcessOomKill) unified["memory.oom.group"] = "1";
@@ -94,10 +97,19 @@ export function oomScoreAdjust(pod: Pod, container: Container, memoryBytes: numb
   if (pod.spec.priorityClassName === "system-node-critical" || qos === "Guaranteed") return -997;
   if (qos === "BestEffort") return 1000;
   const score = (requestBytes: number) => 1000 - Math.trunc((1000 * requestBytes) / memoryBytes);
-  const own = score(memoryRequest(container));
+  const share = unsharedRequest(pod);
+  const own = score(memoryRequest(container) + share);
   const sidecar = pod.spec.initContainers?.some((init) => init.name === container.name && isSidecar(init)) === true;
-  const least = sidecar ? score(Math.min(...pod.spec.containers.map(memoryRequest))) : own;
+  const least = sidecar ? score(Math.min(...pod.spec.containers.map(memoryRequest)) + share) : own;
   return Math.min(999, Math.max(3, Math.min(own, least)));
+}
+
+/** What a pod requests as a whole, beyond what its containers do, counts for all of them alike: bytes of memory for each. */
+function unsharedRequest(pod: Pod): number {
+  const { containers, initContainers = [], resources } = pod.spec;
+  const whole = quantityValue(resources?.requests?.["memory"] ?? "0");
+  const rest = whole - quantityValue(podTotal(pod, requestsOf)["memory"] ?? "0");
+  return Math.max(0, Math.trunc(rest / (containers.length + initContainers.length)));
 }
 
 function memoryRequest({ resources }: Container): number {
@@ -126,16 +138,33 @@ export function pageSizeName(bytes: number): string {
  *  @param options.overhead adds what the sandbox itself needs.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers */
 export function podRequests(pod: Pod, { overhead }: { readonly overhead: boolean }): ResourceList {
-  const total = podTotal(pod, ({ resources }) => resources?.requests ?? {});
+  const total = { ...podTotal(pod, requestsOf), ...ofWholePod(pod.spec.resources?.requests) };
   return overhead ? sum([total, pod.spec.overhead ?? {}]) : total;
 }
 
 /** What a pod may use at most. A resource is there when any container limits it.
  *  @param options.overhead adds what the sandbox itself needs, to what is limited. */
 export function podLimits(pod: Pod, { overhead }: { readonly overhead: boolean }): ResourceList {
-  const total = podTotal(pod, ({ resources }) => resources?.limits ?? {});
+  const total: ResourceList = {
+    ...podTotal(pod, ({ resources }) => resources?.limits ?? {}),
+    ...ofWholePod(pod.spec.resources?.limits),
+  };
   const limited = Object.entries(pod.spec.overhead ?? {}).filter(([name]) => quantityNumber(total[name] ?? "0") > 0);
   return overhead ? sum([total, Object.fromEntries(limited)]) : total;
+}
+
+function requestsOf({ resources }: Container): ResourceList {
+  return resources?.requests ?? {};
+}
+
+/** What a pod says for all its containers together wins over what they say.
+ *  @see https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#pod-level-resource-specification */
+function ofWholePod(amounts: ResourceList | undefined): ResourceList {
+  return sum([Object.fromEntries(Object.entries(amounts ?? {}).filter(([name]) => isOfPods(name)))]);
+}
+
+function isOfPods(name: string): boolean {
+  return name === "cpu" || name === "memory" || name.startsWith("hugepages-");
 }
 
 /** Sidecars run beside the main containers and beside the init containers that follow them. */

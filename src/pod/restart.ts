@@ -1,8 +1,13 @@
-import type { Container, PodSpec } from "../objects.ts";
+import type * as k8s from "@kubernetes/client-node";
+import type { Container, PodSpec, Wire } from "../objects.ts";
 
-/** Whether a container that ended with this exit code is started again: by its own restart policy, else by its pod's.
- *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy */
-export function restartsAfter(container: Container, spec: PodSpec, exitCode: number): boolean {
+/** What a restart policy looks at. */
+export type Restartable = Pick<Container, "name" | "restartPolicy" | "restartPolicyRules">;
+
+/** Whether a container that ended with this exit code is started again: by its own rules, its own restart policy, else by its
+ *  pod's. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy */
+export function restartsAfter(container: Restartable, spec: PodSpec, exitCode: number): boolean {
+  if (container.restartPolicy && ruleFor(container, exitCode)) return true;
   switch (container.restartPolicy ?? spec.restartPolicy) {
     case "Never":
       return false;
@@ -11,4 +16,34 @@ export function restartsAfter(container: Container, spec: PodSpec, exitCode: num
     default:
       return true;
   }
+}
+
+/** Whether a container that a node kills for its probe is started again. */
+export function restartsKilled(container: Restartable, spec: PodSpec): boolean {
+  return (container.restartPolicy ?? spec.restartPolicy) !== "Never";
+}
+
+/** Whether the end of a container with this exit code is every container's, to start the pod anew in its sandbox.
+ *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-all-containers */
+export function restartsAll(container: Restartable, exitCode: number): boolean {
+  return ruleFor(container, exitCode)?.action === "RestartAllContainers";
+}
+
+/** Whether any container of the pod may end all others so. */
+export function mayRestartAll({ containers, initContainers = [] }: PodSpec): boolean {
+  return [...initContainers, ...containers].some(({ restartPolicyRules = [] }) =>
+    restartPolicyRules.some(({ action }) => action === "RestartAllContainers"),
+  );
+}
+
+/** The first rule of a known action that matches. */
+function ruleFor(
+  { restartPolicyRules = [] }: Restartable,
+  exitCode: number,
+): Wire<k8s.V1ContainerRestartRule> | undefined {
+  const rule = restartPolicyRules.find(({ exitCodes }) => {
+    const named = exitCodes?.values?.includes(exitCode) === true;
+    return (exitCodes?.operator === "In" && named) || (exitCodes?.operator === "NotIn" && !named);
+  });
+  return rule && ["Restart", "RestartAllContainers"].includes(rule.action) ? rule : undefined;
 }

@@ -78,6 +78,8 @@ export interface ContainerSecurityInput {
   readonly pod: Pod;
   readonly container: Container;
   readonly imageUser: ImageUser;
+  /** The runtime's ID of the container whose processes this one is to see, where each has its own. */
+  readonly targetId?: string;
   /** Directory on the target below which Localhost profiles lie: `<root>/seccomp`. */
   readonly seccompRoot: string;
   /** KubeletConfiguration.seccompDefault. */
@@ -106,7 +108,7 @@ export function containerSecurity(input: ContainerSecurityInput): LinuxContainer
     ...(seLinuxOptions && { selinuxOptions: seLinux(seLinuxOptions) }),
     ...(runAsUser !== undefined ? { runAsUser: { value: BigInt(runAsUser) } } : userOf(imageUser)),
     ...(runAsGroup !== undefined && { runAsGroup: { value: BigInt(runAsGroup) } }),
-    namespaceOptions: namespaces(pod),
+    namespaceOptions: withTarget(namespaces(pod), input.targetId),
     supplementalGroups: supplementalGroups(pod.spec.securityContext),
     supplementalGroupsPolicy: groupsPolicy(pod.spec.securityContext),
     seccomp: seccompProfile(input),
@@ -128,6 +130,11 @@ export function namespaces({ spec }: Pod): NamespaceOption {
     ipc: spec.hostIPC ? NamespaceMode.NODE : NamespaceMode.POD,
     pid: spec.hostPID ? NamespaceMode.NODE : spec.shareProcessNamespace ? NamespaceMode.POD : NamespaceMode.CONTAINER,
   });
+}
+
+function withTarget(options: NamespaceOption, targetId: string | undefined): NamespaceOption {
+  if (targetId === undefined || options.pid !== NamespaceMode.CONTAINER) return options;
+  return { ...options, pid: NamespaceMode.TARGET, targetId };
 }
 
 /** fsGroup first, then the groups named. */

@@ -2,15 +2,15 @@ import { messageOf } from "../lib/errors.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Container, Pod, Probe } from "../objects.ts";
 import type { EventSink, ProbeKind } from "../pipeline.ts";
+import { firstRequest, userAgent } from "../pod/http-action.ts";
 import { containerReference } from "../pod/reference.ts";
+import { resolvePort } from "../pod/resolve-port.ts";
 import type { Host } from "../seams/host.ts";
 import type { Containers } from "../seams/runtime.ts";
 import { probeExec } from "./exec.ts";
 import { probeGrpc } from "./grpc.ts";
-import { firstRequest } from "./http-request.ts";
 import { probeHttp } from "./http.ts";
 import type { Outcome } from "./outcome.ts";
-import { resolvePort } from "./port.ts";
 import type { Reach } from "./reach.ts";
 import { probeTcp } from "./tcp.ts";
 
@@ -120,7 +120,8 @@ function probeNetwork(
 ): Promise<Outcome> {
   if (probe.httpGet) {
     const action = probe.httpGet;
-    return probeHttp(host, firstRequest(action, action.host || podIP, resolvePort(action.port, container)), signal);
+    const port = resolvePort(action.port, container);
+    return probeHttp(host, firstRequest(action, action.host || podIP, port, userAgent("probe")), signal);
   }
   if (probe.tcpSocket)
     return probeTcp(host, probe.tcpSocket.host || podIP, resolvePort(probe.tcpSocket.port, container), signal);

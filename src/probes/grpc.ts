@@ -3,10 +3,10 @@ import { connect } from "node:http2";
 import type { Duplex } from "node:stream";
 import { messageOf } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
-import { brokenConnection, dialFailure } from "./failure-text.ts";
+import { brokenConnection, dialFailure } from "../host/dial-text.ts";
 import { type HealthAnswer, checkHealth } from "./health-check.ts";
 import { type Outcome, goDuration } from "./outcome.ts";
-import { joinHostPort } from "./port.ts";
+import { joinHostPort } from "../lib/http-get.ts";
 
 export interface GrpcProbe {
   readonly host: string;

@@ -1,6 +1,6 @@
 import { type ClientHttp2Session, type IncomingHttpHeaders, constants } from "node:http2";
 import { BinaryReader, BinaryWriter } from "@bufbuild/protobuf/wire";
-import { userAgent } from "./http-request.ts";
+import { userAgent } from "../pod/http-action.ts";
 
 /** How a health check ended: the server's word for the service, or the call's failure. */
 export type HealthAnswer =
@@ -46,7 +46,7 @@ export async function checkHealth(
       ":path": "/grpc.health.v1.Health/Check",
       te: "trailers",
       "content-type": "application/grpc",
-      "user-agent": userAgent,
+      "user-agent": userAgent("probe"),
       "grpc-timeout": `${Math.round(timeoutMs)}m`,
     },
     { signal },

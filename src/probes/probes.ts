@@ -4,7 +4,16 @@ import type { Logger } from "../lib/log.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
 import type { ProbeMeasures } from "../measures.ts";
 import type { Pod } from "../objects.ts";
-import type { EventSink, PodCache, PodStore, ProbeResults, Prober, StatusReader, Waker } from "../pipeline.ts";
+import type {
+  EventSink,
+  PodCache,
+  PodRuntime,
+  PodStore,
+  ProbeResults,
+  Prober,
+  StatusReader,
+  Waker,
+} from "../pipeline.ts";
 import type { Host } from "../seams/host.ts";
 import type { TargetLink } from "../seams/provider.ts";
 import type { Containers } from "../seams/runtime.ts";
@@ -25,6 +34,8 @@ export interface ProbesDeps {
   readonly cache: PodCache;
   readonly pods: PodStore;
   readonly status: StatusReader;
+  /** Nobody probes a container before its postStart hook has ended. */
+  readonly isStarting: PodRuntime["isStarting"];
   readonly waker: Waker;
   readonly measures: ProbeMeasures;
   /** Milliseconds since the epoch. */
@@ -57,7 +68,7 @@ export function createProbes(deps: ProbesDeps): Probes {
         reach,
         log: own,
         pod: () => pods.get(uid) ?? pod,
-        observe: () => observe(uid, container.name),
+        observe: () => (deps.isStarting(uid, container.name) ? undefined : observe(uid, container.name)),
         podIP: () => podIP(uid),
         initially: (id) => initially(kind, uid, container.name, id),
         hasStarted: (id) => !container.startupProbe || verdict(uid, "startup", container.name, id) === "Success",

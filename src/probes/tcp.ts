@@ -1,5 +1,5 @@
 import type { Host } from "../seams/host.ts";
-import { dialFailure } from "./failure-text.ts";
+import { dialFailure } from "../host/dial-text.ts";
 import type { Outcome } from "./outcome.ts";
 
 /** Opens a connection from the target and closes it: a connection is a success. */

@@ -1,7 +1,7 @@
 import type { CgroupLimits, Cgroups } from "../host/cgroups.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import type { Pod } from "../objects.ts";
+import type { Container, Pod } from "../objects.ts";
 import type { PodStore } from "../pipeline.ts";
 import { type CgroupLayout, podCgroup, tierCgroup } from "../pod/cgroup-path.ts";
 import { type QosClass, qosClass } from "../pod/qos.ts";
@@ -77,13 +77,16 @@ export function createPodCgroups({ cgroups, layout, settings, podPidsLimit, pods
   };
 }
 
-/** A limit holds for a whole pod only where every container has one. */
+/** A limit holds for a whole pod where it is the pod's own, or every container has one. */
 function podLimitsOf(pod: Pod, settings: ResourceSettings, podPidsLimit: number): CgroupLimits {
   const qos = qosClass(pod.spec);
   const limits = podLimits(pod, { overhead: true });
   const all = [...pod.spec.containers, ...(pod.spec.initContainers ?? [])];
-  const declared = (name: "cpu" | "memory") =>
-    qos !== "BestEffort" && all.every(({ resources }) => quantityValue(resources?.limits?.[name] ?? "0") > 0);
+  const declared = (name: "cpu" | "memory") => {
+    const isLimited = ({ resources }: Pick<Container, "resources">) =>
+      quantityValue(resources?.limits?.[name] ?? "0") > 0;
+    return qos !== "BestEffort" && (isLimited(pod.spec) || all.every(isLimited));
+  };
   const quota = milliCpuToQuota(quantityMilli(limits["cpu"] ?? "0"), settings.cpuCfsPeriodUs);
   return {
     cpuShares:

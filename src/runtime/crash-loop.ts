@@ -7,7 +7,7 @@ import type { Container, Pod } from "../objects.ts";
 import type { EventSink, RuntimePod } from "../pipeline.ts";
 import { backoffKey } from "../pod/hash.ts";
 import { containerReference } from "../pod/reference.ts";
-import { nameOf } from "./plan.ts";
+import { nameOf } from "./newest.ts";
 import { StartError } from "./start-error.ts";
 
 const initialMs = 10_000;

@@ -1,47 +1,124 @@
 import { ContainerState, type ContainerStatus } from "../gen/cri.ts";
-import { hasCode, messageOf } from "../lib/errors.ts";
-import type { Pod } from "../objects.ts";
+import type { Clock } from "../lib/clock.ts";
+import { hasCode, messageOf, throwIfAborted } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Container, Pod } from "../objects.ts";
 import type { EventSink, RuntimePod } from "../pipeline.ts";
-import { podTerminationGraceAnnotation } from "../pod/labels.ts";
+import { allContainers, isSidecar } from "../pod/containers.ts";
+import { containerPortsAnnotation, podTerminationGraceAnnotation, preStopHandlerAnnotation } from "../pod/labels.ts";
 import { containerReference, podReference } from "../pod/reference.ts";
 import type { Containers, Sandboxes } from "../seams/runtime.ts";
-import { nameOf } from "./plan.ts";
+import type { Hooks, LifecycleHandler } from "./hooks.ts";
+import { nameOf } from "./newest.ts";
+import { type TerminationOrder, secondsOf, terminationOrder } from "./termination-order.ts";
 
 export interface KillDeps {
   readonly runtime: Pick<Containers, "stopContainer"> & Pick<Sandboxes, "stopPodSandbox">;
+  readonly hooks: Hooks;
   readonly events: EventSink;
+  readonly clock: Clock;
+  readonly log: Logger;
 }
 
-/** Seconds that every container gets between SIGTERM and SIGKILL, however short the grace period. */
+/** Seconds that every container gets between SIGTERM and SIGKILL, however short the grace period and however long its hook. */
 const leastGraceSeconds = 2;
 
 export interface KillRequest {
-  readonly status: ContainerStatus;
+  readonly status: Pick<ContainerStatus, "id" | "labels" | "metadata" | "annotations">;
   /** Undefined for a pod that only the runtime knows. */
   readonly pod: Pod | undefined;
+  /** The pod's primary address. */
+  readonly podIP: string | undefined;
   /** Text of the Killing event. */
   readonly message: string;
-  /** Overrides the pod's own grace period. */
+  /** Overrides the pod's own grace period; 0 leaves no time for a hook. */
   readonly graceSeconds: number | undefined;
+  /** Its place among the pod's containers, where it has to wait for others; its hook does not wait. */
+  readonly order?: TerminationOrder | undefined;
 }
 
-/** Stops one container: gone already is success. */
-export async function killContainer(
-  { runtime, events }: KillDeps,
-  request: KillRequest,
-  signal: AbortSignal,
-): Promise<void> {
-  const { status, pod, message } = request;
-  if (pod) events.event(containerReference(pod, nameOf(status)), "Normal", "Killing", message);
-  const grace = request.graceSeconds ?? ownGrace(pod, status);
+/** Stops one container: its preStop hook first, in the time of its grace period. Gone already is success.
+ *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination-flow */
+export async function killContainer(deps: KillDeps, request: KillRequest, signal: AbortSignal): Promise<void> {
+  const { status, pod, message, order } = request;
+  const name = nameOf(status);
+  if (pod) deps.events.event(containerReference(pod, name), "Normal", "Killing", message);
+  let left = request.graceSeconds ?? ownGrace(pod, status);
+  const hook = left > 0 ? beginPreStop(deps, request, signal) : undefined;
   try {
-    await runtime.stopContainer(status.id, Math.max(leastGraceSeconds, grace), signal);
+    if (hook) left -= await secondsOf(deps.clock, hook.done, left, signal);
+    throwIfAborted(signal);
+    if (order && left > 0) left -= await order.turnOf(name, left, signal);
+    await deps.runtime.stopContainer(status.id, Math.max(leastGraceSeconds, left), signal);
   } catch (error) {
     if (!hasCode(error, "not_found")) throw error;
+  } finally {
+    await hook?.end();
+  }
+  order?.ended(name);
+}
+
+/** A preStop hook that runs. */
+interface RunningHook {
+  /** Never rejects. */
+  readonly done: Promise<void>;
+  /** The container is gone: what is left of its hook ends. */
+  end(): Promise<void>;
+}
+
+/** A hook may outlive the grace period: it ends with its container then. */
+function beginPreStop(
+  { hooks, events, log }: KillDeps,
+  { status, pod, podIP }: KillRequest,
+  signal: AbortSignal,
+): RunningHook | undefined {
+  const { container, hook } = hookOf(pod, status);
+  if (!hook) return undefined;
+  const over = new AbortController();
+  const target = { pod, container, containerId: status.id, podIP };
+  const done = hooks.run(hook, target, AbortSignal.any([signal, over.signal])).catch((error: unknown) => {
+    if (signal.aborted || (over.signal.aborted && hook.sleep)) return;
+    log.debug({ err: error, containerId: status.id }, "preStop hook failed");
+    // What the hook said may be a secret.
+    if (pod)
+      events.event(containerReference(pod, container.name), "Warning", "FailedPreStopHook", "PreStopHook failed");
+  });
+  return {
+    done,
+    async end() {
+      over.abort();
+      await done;
+    },
+  };
+}
+
+/** What is known of the container: of one that only the runtime knows, what its annotations keep. */
+function hookOf(
+  pod: Pod | undefined,
+  status: KillRequest["status"],
+): { readonly container: Pick<Container, "name" | "ports">; readonly hook: LifecycleHandler | undefined } {
+  const name = nameOf(status);
+  if (pod) {
+    const container = allContainers(pod).find((one) => one.container.name === name)?.container ?? { name };
+    return { container, hook: "lifecycle" in container ? container.lifecycle?.preStop : undefined };
+  }
+  const ports = parsed<Container["ports"]>(status.annotations[containerPortsAnnotation]);
+  return {
+    container: { name, ...(ports && { ports }) },
+    hook: parsed<LifecycleHandler>(status.annotations[preStopHandlerAnnotation]),
+  };
+}
+
+/** JSON that an agent wrote; what cannot be read says nothing. */
+function parsed<T>(text: string | undefined): T | undefined {
+  try {
+    return text === undefined ? undefined : (JSON.parse(text) as T);
+  } catch {
+    return undefined;
   }
 }
 
-/** Stops every running container of a pod side by side, then its sandboxes.
+/** Stops every running container of a pod side by side, sidecars in their turn, then its sandboxes.
  *  @throws after all has been tried, when something would not stop. */
 export async function killPod(
   deps: KillDeps,
@@ -49,9 +126,14 @@ export async function killPod(
   signal: AbortSignal,
 ): Promise<void> {
   const running = observed.containers.filter(({ state }) => state === ContainerState.CONTAINER_RUNNING);
-  const stops = running.map((status) =>
-    killContainer(deps, { status, pod, message: `Stopping container ${nameOf(status)}`, graceSeconds }, signal),
-  );
+  const podIP = observed.ips[0];
+  const order = pod?.spec.initContainers?.some(isSidecar)
+    ? terminationOrder(pod, new Set(running.map(nameOf)), deps.clock)
+    : undefined;
+  const stops = running.map((status) => {
+    const message = `Stopping container ${nameOf(status)}`;
+    return killContainer(deps, { status, pod, podIP, message, graceSeconds, order }, signal);
+  });
   const failures = [...(await failuresOf(stops))];
   failures.push(...(await failuresOf(observed.sandboxes.map(({ id }) => stopSandbox(deps, id, signal)))));
   if (failures.length === 0) return;
@@ -75,8 +157,8 @@ async function failuresOf(work: readonly Promise<void>[]): Promise<unknown[]> {
 }
 
 /** The grace period of a pod, in seconds; one that only the runtime knows kept it in an annotation. */
-function ownGrace(pod: Pod | undefined, status: ContainerStatus): number {
+function ownGrace(pod: Pod | undefined, { annotations }: KillRequest["status"]): number {
   if (pod)
     return pod.metadata.deletionGracePeriodSeconds ?? pod.spec.terminationGracePeriodSeconds ?? leastGraceSeconds;
-  return Number.parseInt(status.annotations[podTerminationGraceAnnotation] ?? "", 10) || leastGraceSeconds;
+  return Number.parseInt(annotations[podTerminationGraceAnnotation] ?? "", 10) || leastGraceSeconds;
 }

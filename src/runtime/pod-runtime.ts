@@ -1,94 +1,35 @@
 import { ContainerState, type ContainerStatus } from "../gen/cri.ts";
 import { abortError, hasCode, throwIfAborted } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
-import type { ContainerSort, StartMeasures } from "../measures.ts";
-import type { Container, Pod } from "../objects.ts";
-import type {
-  EventSink,
-  PassAhead,
-  PodRuntime,
-  ProbeResults,
-  RuntimePod,
-  StartFailure,
-  SyncOutcome,
-} from "../pipeline.ts";
+import type { Pod } from "../objects.ts";
+import type { PassAhead, PodRuntime, ProbeResults, RuntimePod, SyncOutcome } from "../pipeline.ts";
+import { isSidecar } from "../pod/containers.ts";
 import { podReference } from "../pod/reference.ts";
 import type { Runtime } from "../seams/runtime.ts";
-import type { CrashLoop } from "./crash-loop.ts";
 import { type ForesightDeps, foresee } from "./foresight.ts";
 import { killContainer, killPod } from "./kill.ts";
-import { type Plan, isIdle, nameOf, planPod } from "./plan.ts";
+import { nameOf } from "./newest.ts";
+import { type Plan, isIdle, planPod, startsAny } from "./plan.ts";
 import { type SandboxDeps, prepareSandbox, runSandbox } from "./run-sandbox.ts";
-import {
-  type ContainerStart,
-  type ReadySandbox,
-  type StartDeps,
-  type StartedContainer,
-  startContainer,
-} from "./start-container.ts";
+import type { ReadySandbox } from "./start-container.ts";
 import { StartError } from "./start-error.ts";
+import { type StarterDeps, type Trail, createStarter } from "./starter.ts";
 
-export interface PodRuntimeDeps extends SandboxDeps, StartDeps, ForesightDeps {
+export interface PodRuntimeDeps extends SandboxDeps, StarterDeps, ForesightDeps {
   readonly runtime: Runtime;
-  readonly crashLoop: CrashLoop;
-  readonly events: EventSink;
-  readonly log: Logger;
   readonly uninterrupted: AbortSignal;
   /** The sandbox and its network stand; containers, and maybe long pulls, follow. @param seen the pod with it, where it has
    *  nothing else. */
   readonly onSandboxReady: (pod: Pod, seen: RuntimePod | undefined) => Promise<void>;
-  readonly condemnedBy: ProbeResults["condemnedBy"];
-  readonly measures: StartMeasures;
+  readonly probes: Pick<ProbeResults, "condemnedBy" | "started">;
+  /** The pod's status says that all its containers are to start anew. */
+  readonly isRestartingAll: (uid: string) => boolean;
 }
 
 /** Carries out what planPod decides. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ */
 export function createPodRuntime(deps: PodRuntimeDeps): PodRuntime & { forget(uid: string): void } {
-  const failures = new Map<string, Map<string, StartFailure>>();
-  const note = (uid: string, name: string, failure: StartFailure | undefined) => {
-    const known = failures.get(uid) ?? new Map<string, StartFailure>();
-    if (failure) failures.set(uid, known.set(name, failure));
-    else known.delete(name);
-  };
-
-  /** @returns why the container was not started, or undefined. */
-  const tryStart = async (start: ContainerStart & Tracked, signal: AbortSignal): Promise<StartError | undefined> => {
-    if (signal.aborted) throw abortError(signal);
-    const { pod, container, observed, trail } = start;
-    try {
-      deps.crashLoop.check(pod, container, observed);
-      const { id, linked } = await startCounted(deps, start, signal);
-      trail.containers.push(id);
-      trail.rest.push(linked);
-      note(pod.metadata.uid, container.name, undefined);
-      return undefined;
-    } catch (error) {
-      if (!(error instanceof StartError)) throw error;
-      note(pod.metadata.uid, container.name, { reason: error.reason, message: error.message });
-      return error;
-    }
-  };
-
-  /** Init containers one after another, then the others, of which one that fails does not stop the next. */
-  const startAll = async (
-    plan: Plan,
-    place: Omit<ContainerStart, "container"> & Tracked,
-    signal: AbortSignal,
-  ): Promise<readonly Error[]> => {
-    for (const container of plan.startInit) {
-      const error = await tryStart({ ...place, container }, signal);
-      if (error) return [error];
-    }
-    const errors: Error[] = [];
-    for (const container of plan.start) {
-      const error = await tryStart({ ...place, container }, signal);
-      if (error) errors.push(error);
-    }
-    return errors;
-  };
-
+  const { startAll, ...starter } = createStarter(deps);
   return {
-    failures: (uid) => failures.get(uid) ?? new Map<string, StartFailure>(),
-    forget: (uid) => void failures.delete(uid),
+    ...starter,
     kill: (observed, pod, graceSeconds, signal) => killPod(deps, { observed, pod, graceSeconds }, signal),
     ahead: (pod, observed, signal) => lookAhead(deps, pod, planFor(deps, pod, observed), signal),
     async sync(pod, observed, ahead, signal) {
@@ -108,7 +49,8 @@ export function createPodRuntime(deps: PodRuntimeDeps): PodRuntime & { forget(ui
         const foresight = foresee(deps, pod, plan.createSandbox ? [...plan.startInit, ...plan.start] : [], signal);
         const sandbox = await sandboxFor(deps, { pod, observed, plan, ahead, trail }, signal);
         const errors = sandbox ? await startAll(plan, { pod, observed, sandbox, foresight, trail }, signal) : [];
-        return outcomeOf(errors, trail);
+        const again = errors.length === 0 && (plan.reset.length > 0 || plan.startInit.some(isSidecar));
+        return { ...outcomeOf(errors, trail), ...(again && { again }) };
       } catch (error) {
         if (!signal.aborted) return outcomeOf([error instanceof Error ? error : new Error(String(error))], trail);
         await Promise.all(trail.rest);
@@ -118,13 +60,18 @@ export function createPodRuntime(deps: PodRuntimeDeps): PodRuntime & { forget(ui
   };
 }
 
-function planFor({ condemnedBy }: PodRuntimeDeps, pod: Pod, observed: RuntimePod): Plan {
-  return planPod(pod, observed, (name, id) => condemnedBy(pod.metadata.uid, name, id));
+function planFor({ probes, isRestartingAll }: PodRuntimeDeps, pod: Pod, observed: RuntimePod): Plan {
+  const { uid } = pod.metadata;
+  return planPod(pod, observed, {
+    condemnedBy: (name, id) => probes.condemnedBy(uid, name, id),
+    hasStarted: (name, id) => probes.started(uid, name, id) === true,
+    restartAll: isRestartingAll(uid),
+  });
 }
 
 /** What fails is told by the pass itself, which then does it again. */
 async function lookAhead(deps: SandboxDeps, pod: Pod, plan: Plan, signal: AbortSignal): Promise<PassAhead> {
-  if (!plan.createSandbox && plan.startInit.length + plan.start.length === 0) return {};
+  if (!plan.createSandbox && !startsAny(plan)) return {};
   try {
     return { sandboxConfig: await prepareSandbox(deps, pod, plan.attempt, signal) };
   } catch {
@@ -147,9 +94,29 @@ async function clearTheWay(
   }
   for (const { containerId, message, graceSeconds } of plan.kill) {
     const status = observed.containers.find(({ id }) => id === containerId);
-    if (status) await killContainer(deps, { status, pod, message, graceSeconds }, signal);
+    const podIP = observed.ips[0];
+    if (status) await killContainer(deps, { status, pod, podIP, message, graceSeconds }, signal);
   }
+  await reset(deps, pod, observed, plan, signal);
   await pruneInitContainers(deps, pod, observed);
+}
+
+/** Takes a pod's containers away, one after another, those that run without time for anything. Their logs stay until the pod
+ *  goes. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-all-containers */
+async function reset(
+  deps: PodRuntimeDeps,
+  pod: Pod,
+  { ips: [podIP] }: RuntimePod,
+  plan: Plan,
+  signal: AbortSignal,
+): Promise<void> {
+  for (const status of plan.reset) {
+    if (status.state !== ContainerState.CONTAINER_EXITED)
+      await killContainer(deps, { status, pod, podIP, message: "killing", graceSeconds: 0 }, signal);
+    await deps.runtime.removeContainer(status.id, deps.uninterrupted).catch((error: unknown) => {
+      if (!hasCode(error, "not_found")) throw error;
+    });
+  }
 }
 
 interface Pass extends Tracked {
@@ -157,13 +124,6 @@ interface Pass extends Tracked {
   readonly observed: RuntimePod;
   readonly plan: Plan;
   readonly ahead: PassAhead;
-}
-
-/** What a pass has made and begun. */
-interface Trail {
-  readonly sandboxes: string[];
-  readonly containers: string[];
-  readonly rest: Promise<void>[];
 }
 
 interface Tracked {
@@ -189,7 +149,7 @@ async function sandboxFor(
     });
     return sandbox;
   }
-  if (plan.killPod || plan.sandboxId === undefined || plan.startInit.length + plan.start.length === 0) return undefined;
+  if (plan.sandboxId === undefined || !startsAny(plan)) return undefined;
   const config = sandboxConfig ?? (await deps.configureSandbox(pod, plan.attempt, signal));
   return { id: plan.sandboxId, config, ips: observed.ips };
 }
@@ -202,26 +162,6 @@ async function countedSandbox<T>({ measures }: PodRuntimeDeps, making: Promise<T
     if (!signal.aborted) measures.podFailed();
     throw error;
   }
-}
-
-async function startCounted(
-  deps: PodRuntimeDeps,
-  start: ContainerStart,
-  signal: AbortSignal,
-): Promise<StartedContainer> {
-  const sort = sortOf(start.pod, start.container);
-  deps.measures.containerStarting(sort);
-  try {
-    return await startContainer(deps, start, signal);
-  } catch (error) {
-    if (error instanceof StartError) deps.measures.containerFailed(sort, error.reason);
-    throw error;
-  }
-}
-
-function sortOf({ spec: { containers, initContainers } }: Pod, { name }: Container): ContainerSort {
-  const isIn = (list: readonly Container[] | undefined) => list?.some((container) => container.name === name);
-  return isIn(containers) ? "container" : isIn(initContainers) ? "init_container" : "ephemeral_container";
 }
 
 /** Only when every error is a crash loop's does the earliest end of a back-off decide when to try again. */

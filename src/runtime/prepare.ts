@@ -6,6 +6,7 @@ import {
   type PodSandboxConfig,
   type RuntimeHandlerFeatures,
 } from "../gen/cri.ts";
+import { readWithin } from "../host/read-within.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
@@ -14,7 +15,13 @@ import type { EventSink, HostAddresses, ObjectCache, ServiceLister, VolumeGate, 
 import { type CgroupLayout, podCgroup } from "../pod/cgroup-path.ts";
 import { isStaticPod } from "../pod/containers.ts";
 import { parseResolvConf, podDns } from "../pod/dns.ts";
-import { type EnvironmentReference, buildEnvironment, environmentReferences } from "../pod/env.ts";
+import {
+  type EnvironmentReference,
+  buildEnvironment,
+  environmentFiles,
+  environmentReferences,
+  fileKey,
+} from "../pod/env.ts";
 import { hostNetworkHostsFile, podHostsFile } from "../pod/hosts-file.ts";
 import { kernelHostname, podHostname } from "../pod/hostname.ts";
 import { containerLogLink, podLogDirectory } from "../pod/log-paths.ts";
@@ -32,7 +39,7 @@ import { volumeMounts, volumeParts } from "./mounts.ts";
 import { buildSandboxConfig } from "./sandbox-config.ts";
 import type { ForesightDeps } from "./foresight.ts";
 import type { EnsuredImage } from "./images/puller.ts";
-import type { ContainerStart, StartDeps } from "./start-container.ts";
+import { type ContainerStart, type StartDeps, targetOf } from "./start-container.ts";
 import type { TargetFacts } from "./target-facts.ts";
 
 /** The node's part in what its pods get, from KubeletConfiguration. Paths are the target's. */
@@ -141,6 +148,7 @@ interface ContainerRun extends ContainerStart {
 async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: AbortSignal): Promise<ContainerConfig> {
   const { settings, fs } = deps;
   const { pod, container, image, restartCount } = run;
+  const targetId = targetOf(run);
   const environment = await environmentOf(deps, run, signal);
   const target = await deps.facts(signal);
   const { selinux } = target;
@@ -162,6 +170,7 @@ async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: 
       seccompRoot,
       seccompDefault,
       moreMaskedPaths: target.thermalPaths,
+      ...(targetId !== undefined && { targetId }),
     }),
   });
   const files = containerFiles({
@@ -210,11 +219,37 @@ async function environmentOf(
     container,
     configMaps,
     secrets,
+    files: await filesOf(deps, pod, container, signal),
     services,
     podIPs: ownIPs,
     hostIPs,
     allocatable: deps.allocatable(),
   });
+}
+
+/** Bytes of an environment file that are read. */
+const maxEnvFileBytes = 1024 * 1024;
+
+/** A container may have written the files, and may have put links in their place. */
+async function filesOf({ fs, volumes, log }: PrepareDeps, pod: Pod, container: Container, signal: AbortSignal) {
+  const mounted = volumes.mounted(pod.metadata.uid);
+  const files = new Map<string, string | Error>();
+  for (const file of environmentFiles(container)) {
+    const base = mounted.get(file.volumeName)?.hostPath;
+    const key = fileKey(file);
+    if (base === undefined) {
+      files.set(key, new Error(`cannot find the volume ${JSON.stringify(file.volumeName)} referenced by FileKeyRef`));
+      continue;
+    }
+    const read = readWithin(fs, { base, below: file.path, maxBytes: maxEnvFileBytes }, signal);
+    const content = await read.then(String, (error: unknown) => {
+      signal.throwIfAborted();
+      log.info({ err: error, uid: pod.metadata.uid }, "environment file cannot be read");
+      return new Error("couldn't parse env file", { cause: error });
+    });
+    files.set(key, content);
+  }
+  return files;
 }
 
 /** A pod must not start without the address of its API server only because services have not been read yet. */

@@ -11,6 +11,7 @@ import type { Pod } from "../objects.ts";
 import { podNameLabel, podNamespaceLabel, podUidLabel } from "../pod/labels.ts";
 import { portMappings } from "../pod/ports.ts";
 import { type ResourceSettings, cpuAndMemory, podLimits, podRequests } from "../pod/resources.ts";
+import { sysctlName } from "../pod/sysctl.ts";
 import { groupsPolicy, hasPrivileged, namespaces, seLinux, supplementalGroups } from "../pod/security.ts";
 
 export interface SandboxConfigInput {
@@ -48,7 +49,7 @@ function linuxConfig({ pod, cgroupParent, resources }: SandboxConfigInput): Linu
   const sysctls = pod.spec.securityContext?.sysctls ?? [];
   return LinuxPodSandboxConfig.fromPartial({
     cgroupParent,
-    sysctls: Object.fromEntries(sysctls.map(({ name, value }) => [name, value])),
+    sysctls: Object.fromEntries(sysctls.map(({ name, value }) => [sysctlName(name), value])),
     securityContext: securityContext(pod),
     resources: sandboxResources(pod, resources),
     overhead: overheadOf(pod, resources),

@@ -6,15 +6,15 @@ import {
   type PodSandboxConfig,
 } from "../gen/cri.ts";
 import { abortError, hasCode, messageOf } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
 import type { Container, Pod } from "../objects.ts";
-import type { EventSink, RuntimePod } from "../pipeline.ts";
+import type { RuntimePod } from "../pipeline.ts";
 import { containerRestartCountAnnotation } from "../pod/labels.ts";
 import { containerReference } from "../pod/reference.ts";
 import type { Containers } from "../seams/runtime.ts";
 import type { Foresight } from "./foresight.ts";
 import type { EnsuredImage } from "./images/puller.ts";
-import { newestOf } from "./plan.ts";
+import { type KillDeps, killContainer } from "./kill.ts";
+import { newestOf } from "./newest.ts";
 import { StartError } from "./start-error.ts";
 
 /** The sandbox that a container goes into. */
@@ -33,6 +33,16 @@ export interface ContainerStart {
   readonly foresight: Foresight;
 }
 
+/** The container whose processes an ephemeral one wants to see. @returns its ID; undefined for others.
+ *  @throws Error in the kubelet's words when the pod has not had it. */
+export function targetOf({ pod, container, observed }: ContainerStart): string | undefined {
+  const name = pod.spec.ephemeralContainers?.find((one) => one.name === container.name)?.targetContainerName;
+  if (!name) return undefined;
+  const target = newestOf(observed, name);
+  if (!target) throw new Error(`unable to find target container ${name}`);
+  return target.id;
+}
+
 /** A container that runs. */
 export interface StartedContainer {
   readonly id: string;
@@ -40,8 +50,8 @@ export interface StartedContainer {
   readonly linked: Promise<void>;
 }
 
-export interface StartDeps {
-  readonly runtime: Pick<Containers, "createContainer" | "startContainer" | "removeContainer">;
+export interface StartDeps extends KillDeps {
+  readonly runtime: KillDeps["runtime"] & Pick<Containers, "createContainer" | "startContainer" | "removeContainer">;
   /** Makes sure that the image is there. @throws StartError. */
   readonly ensureImage: (start: ContainerStart, signal: AbortSignal) => Promise<EnsuredImage>;
   /** Gathers what the container needs into its configuration, files on the target included. @throws StartError. */
@@ -57,20 +67,22 @@ export interface StartDeps {
   readonly linkLog: (start: ContainerStart, config: ContainerConfig, containerId: string) => Promise<void>;
   /** Takes the link of a container that was removed away. */
   readonly unlinkLog: (pod: Pod, containerName: string, containerId: string) => Promise<void>;
-  readonly events: EventSink;
-  readonly log: Logger;
   /** For calls that must not be cut off half-way: their deadline is the runtime's own. */
   readonly uninterrupted: AbortSignal;
 }
 
-/** Pulls, creates and starts one container. The signal interrupts before each step and during the pull; a call that creates or
+/** What came to be of a container, before its postStart hook runs. */
+export type OnStarted = (started: StartedContainer) => void;
+
+/** Pulls, creates and starts one container, and runs its postStart hook. The signal interrupts before each step and during the pull; a call that creates or
  *  starts is never cut off, which would leave half-made things behind.
  *  @throws StartError whose reason and message the container's Waiting state shows. */
 export async function startContainer(
   deps: StartDeps,
   start: ContainerStart,
+  onStarted: OnStarted,
   signal: AbortSignal,
-): Promise<StartedContainer> {
+): Promise<void> {
   const { runtime, events, uninterrupted } = deps;
   const about = containerReference(start.pod, start.container.name);
   const failed = (reason: string, error: unknown): StartError => {
@@ -107,7 +119,42 @@ export async function startContainer(
   const linked = deps.linkLog(start, config, containerId).catch((error: unknown) => {
     deps.log.debug({ err: error, containerId }, "log could not be linked");
   });
-  return { id: containerId, linked };
+  onStarted({ id: containerId, linked });
+  await postStart(deps, start, { id: containerId, config }, signal);
+}
+
+/** A container whose hook fails is killed: it has not started.
+ *  @see https://kubernetes.io/docs/concepts/containers/container-lifecycle-hooks/ */
+async function postStart(
+  deps: StartDeps,
+  { pod, container, sandbox }: ContainerStart,
+  { id, config: { metadata, labels, annotations } }: { readonly id: string; readonly config: ContainerConfig },
+  signal: AbortSignal,
+): Promise<void> {
+  const hook = container.lifecycle?.postStart;
+  if (!hook) return;
+  const podIP = sandbox.ips[0];
+  try {
+    await deps.hooks.run(hook, { pod, container, containerId: id, podIP }, signal);
+  } catch (error) {
+    stopIfAborted(signal);
+    // What the hook said may be a secret.
+    deps.events.event(
+      containerReference(pod, container.name),
+      "Warning",
+      "FailedPostStartHook",
+      "PostStartHook failed",
+    );
+    const status = { id, metadata, labels, annotations };
+    const message = "FailedPostStartHook";
+    await killContainer(deps, { status, pod, podIP, message, graceSeconds: undefined }, signal).catch(
+      (err: unknown) => {
+        stopIfAborted(signal);
+        deps.log.warn({ err, containerId: id }, "container could not be killed after its postStart hook failed");
+      },
+    );
+    throw new StartError("PostStartHookError", messageOf(error), { cause: error });
+  }
 }
 
 /** The restart count of the container to make. One that was created and never started (graftlet ended in between) is replaced

@@ -2,7 +2,7 @@ import type { Container, ContainerStatus, Pod, PodCondition, PodStatus } from ".
 import { isSidecar } from "../pod/containers.ts";
 import { isKubeletCondition, terminalReadiness } from "../pod/conditions.ts";
 import { isTerminal } from "../pod/phase.ts";
-import { restartsAfter } from "../pod/restart.ts";
+import { mayRestartAll, restartsAfter } from "../pod/restart.ts";
 
 /** Carries on what must not change from one status to the next: the start time, the time of a condition that did not flip,
  *  a generation that only grows.
@@ -54,7 +54,7 @@ function revived(
   before: readonly ContainerStatus[] = [],
   next: readonly ContainerStatus[] = [],
 ): string | undefined {
-  if ((pod.spec.restartPolicy ?? "Always") === "Always") return undefined;
+  if ((pod.spec.restartPolicy ?? "Always") === "Always" || mayRestartAll(pod.spec)) return undefined;
   return containers.find((container) => {
     const ended = before.find(({ name }) => name === container.name)?.state?.terminated;
     if (!ended || restartsAfter(container, pod.spec, ended.exitCode)) return false;

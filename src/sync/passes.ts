@@ -20,7 +20,8 @@ import type {
   VolumeGate,
 } from "../pipeline.ts";
 import { podReference } from "../pod/reference.ts";
-import type { Passes } from "./pod-worker.ts";
+import { withinDeadline } from "./deadline.ts";
+import type { PassResult, Passes } from "./pod-worker.ts";
 
 /** Directories and cgroup of a pod on the target. */
 export interface PodGround {
@@ -56,8 +57,8 @@ const longestWaitMs = 60_000;
 const networkRetryMs = 1_000;
 const retryMs = 10_000;
 
-/** The work of a pod worker: one function a phase, each safe to repeat. */
-export function createPasses(deps: PassDeps): Passes {
+/** What the phases of a pod's work have in common: how it is looked at, and how that is shown. */
+function createSight(deps: PassDeps) {
   /** Pods on which a pass acted without seeing the outcome: the cache may be behind. */
   const unseen = new Set<string>();
   const look = async (uid: string, signal: AbortSignal, made?: RuntimeIds): Promise<RuntimePod> => {
@@ -72,42 +73,18 @@ export function createPasses(deps: PassDeps): Passes {
     deps.status.set(pod, status, ending);
     return status;
   };
+  return { unseen, look, report };
+}
 
+/** The work of a pod worker: one function a phase, each safe to repeat. */
+export function createPasses(deps: PassDeps): Passes {
+  const sight = createSight(deps);
+  const { unseen, look, report } = sight;
   return {
     async sync(pod, signal) {
-      const { uid } = pod.metadata;
-      const mustLook = unseen.has(uid) || deps.inspector.isUnseen(uid);
-      const observed = mustLook ? await look(uid, signal) : (deps.cache.get(uid) ?? emptyPod(pod));
-      const status = report(pod, observed, false);
-      if (status.phase === "Failed" || status.phase === "Succeeded") return { terminal: true, againMs: 0 };
-      const holdUp = announceHoldUp(deps, pod);
-      if (holdUp !== undefined) return { terminal: false, againMs: holdUp * deps.clock.jitter(1, 1.5) };
-      deps.objects.register(pod);
-      let ahead: PassAhead = {};
-      await sideBySide(
-        [
-          (stop) => deps.ground.prepare(pod, isEmpty(observed), stop),
-          (stop) => deps.volumes.mount(pod, stop),
-          async (stop) => {
-            ahead = await deps.runtime.ahead(pod, observed, stop);
-          },
-        ],
-        signal,
-      );
-      deps.prober.add(pod);
-      unseen.add(uid);
-      const outcome = await deps.runtime.sync(pod, observed, ahead, signal);
-      if (outcome.untouched) {
-        unseen.delete(uid);
-        return { terminal: false, againMs: nextPassMs(deps, outcome, false) };
-      }
-      const after = await look(uid, signal, outcome.made);
-      const final = report(pod, after, false);
-      await outcome.rest;
-      const terminal = final.phase === "Failed" || final.phase === "Succeeded";
-      const { error } = outcome;
-      if (error) deps.log.debug({ err: error, uid, pod: fullName(pod) }, "pass did not start all containers");
-      return { terminal, againMs: nextPassMs(deps, outcome, endedDuring(observed, after)) };
+      const observed = () => deps.cache.get(pod.metadata.uid) ?? emptyPod(pod);
+      const fail = (why: Rejection) => void report(pod, observed(), false, why);
+      return withinDeadline(deps, pod, { make: (within) => syncOnce(deps, sight, pod, within), fail }, signal);
     },
 
     async terminating(uid, pod, { graceSeconds, eviction }, signal) {
@@ -132,6 +109,48 @@ export function createPasses(deps: PassDeps): Passes {
 
     settled: (pod) => deps.status.terminated(pod),
   };
+}
+
+/** Makes the runtime's pod what the spec says, as far as one pass can. */
+async function syncOnce(
+  deps: PassDeps,
+  { unseen, look, report }: ReturnType<typeof createSight>,
+  pod: Pod,
+  signal: AbortSignal,
+): Promise<PassResult> {
+  const { uid } = pod.metadata;
+  const mustLook = unseen.has(uid) || deps.inspector.isUnseen(uid);
+  const observed = mustLook ? await look(uid, signal) : (deps.cache.get(uid) ?? emptyPod(pod));
+  const status = report(pod, observed, false);
+  if (status.phase === "Failed" || status.phase === "Succeeded") return { terminal: true, againMs: 0 };
+  const holdUp = announceHoldUp(deps, pod);
+  if (holdUp !== undefined) return { terminal: false, againMs: holdUp * deps.clock.jitter(1, 1.5) };
+  deps.objects.register(pod);
+  let ahead: PassAhead = {};
+  await sideBySide(
+    [
+      (stop) => deps.ground.prepare(pod, isEmpty(observed), stop),
+      (stop) => deps.volumes.mount(pod, stop),
+      async (stop) => {
+        ahead = await deps.runtime.ahead(pod, observed, stop);
+      },
+    ],
+    signal,
+  );
+  deps.prober.add(pod);
+  unseen.add(uid);
+  const outcome = await deps.runtime.sync(pod, observed, ahead, signal);
+  if (outcome.untouched) {
+    unseen.delete(uid);
+    return { terminal: false, againMs: nextPassMs(deps, outcome, false) };
+  }
+  const after = await look(uid, signal, outcome.made);
+  const final = report(pod, after, false);
+  await outcome.rest;
+  const terminal = final.phase === "Failed" || final.phase === "Succeeded";
+  const { error } = outcome;
+  if (error) deps.log.debug({ err: error, uid, pod: fullName(pod) }, "pass did not start all containers");
+  return { terminal, againMs: nextPassMs(deps, outcome, outcome.again === true || endedDuring(observed, after)) };
 }
 
 function fullName({ metadata: { namespace, name } }: Pod): string {
@@ -160,8 +179,8 @@ function endedDuring(before: RuntimePod, after: RuntimePod): boolean {
   return after.containers.some(({ id, state }) => state === ContainerState.CONTAINER_EXITED && !ended.has(id));
 }
 
-function nextPassMs({ clock, syncMs }: PassDeps, outcome: SyncOutcome, ended: boolean): number {
-  if (ended) return 0;
+function nextPassMs({ clock, syncMs }: PassDeps, outcome: SyncOutcome, atOnce: boolean): number {
+  if (atOnce) return 0;
   if (outcome.retryAt !== undefined) return Math.min(longestWaitMs, Math.max(0, outcome.retryAt - clock.now()));
   return (outcome.error ? retryMs : syncMs) * clock.jitter(1, 1.5);
 }

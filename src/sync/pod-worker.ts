@@ -15,6 +15,8 @@ export interface PassResult {
   readonly terminal: boolean;
   /** Milliseconds until the next pass when nothing happens before. */
   readonly againMs: number;
+  /** Why the node ends the pod, where it does. */
+  readonly eviction?: Rejection;
 }
 
 /** How a pod ends. */
@@ -105,8 +107,8 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
       await passes.terminated(uid, pod, signal);
       phase = "finished";
     } else if (pod) {
-      const { terminal, againMs } = await passes.sync(pod, signal);
-      if (terminal) terminate(undefined);
+      const { terminal, againMs, eviction: why } = await passes.sync(pod, signal);
+      if (terminal) terminate(undefined, why);
       else if (phase === "syncing") later(uid, againMs);
     }
   };

@@ -164,18 +164,7 @@ test("a NoExecute taint refuses pods that do not tolerate it; a NoSchedule taint
 });
 
 describe("what is not served is held, by name, and nothing of it starts", { concurrency: 4 }, () => {
-  const probe = { exec: { command: ["true"] } };
   const cases: readonly (readonly [string, SpecDraft, string])[] = [
-    [
-      "hook",
-      { containers: [{ lifecycle: { preStop: { exec: { command: ["true"] } } } }] },
-      "spec.containers[0].lifecycle.preStop (lifecycle hooks are not run yet)",
-    ],
-    [
-      "sidecar",
-      { initContainers: [{ restartPolicy: "Always" }] },
-      "spec.initContainers[0].restartPolicy (sidecars and restart policies of containers are not served yet)",
-    ],
     [
       "claim",
       { volumes: [{ name: "data", persistentVolumeClaim: { claimName: "data" } }] },
@@ -183,8 +172,11 @@ describe("what is not served is held, by name, and nothing of it starts", { conc
     ],
     [
       "several",
-      { containers: [{}, { name: "second", lifecycle: { postStart: probe, preStop: probe } }] },
-      "spec.containers[1].lifecycle.postStart (lifecycle hooks are not run yet), spec.containers[1].lifecycle.preStop (lifecycle hooks are not run yet)",
+      {
+        containers: [{}, { name: "second", resources: { claims: [{ name: "gpu" }] } }],
+        resourceClaims: [{ name: "gpu", resourceClaimName: "gpu" }],
+      },
+      "spec.containers[1].resources.claims (dynamic resource allocation is not served yet), spec.resourceClaims (dynamic resource allocation is not served yet)",
     ],
   ];
   for (const [name, spec, fields] of cases) {

@@ -32,11 +32,13 @@ async function admit(given: Given): Promise<Rejection | undefined> {
     return fresh;
   };
   const log = createLogger(0, { write() {} });
-  return createAdmission({ node: { node: () => node }, freshNode, allocatable: () => allocatable, log }).admit(
-    pod,
-    others,
-    new AbortController().signal,
-  );
+  return createAdmission({
+    node: { node: () => node },
+    freshNode,
+    allocatable: () => allocatable,
+    allowedUnsafeSysctls: ["kernel.msg*"],
+    log,
+  }).admit(pod, others, new AbortController().signal);
 }
 
 const requesting = (requests: Record<string, string>, more: Partial<PodSpec> = {}) =>
@@ -232,4 +234,10 @@ test("NoExecute taints have to be tolerated, others are the scheduler's", async 
 test("the first of several refusals is told, and a fresh node is not asked for in vain", async () => {
   const pod = requesting({ cpu: "9" }, { nodeSelector: { disk: "ssd" } });
   assert.equal((await admit({ pod }))?.reason, "OutOfcpu");
+});
+
+test("a forbidden kernel parameter counts before what else is wrong; the node allows some", async () => {
+  const sysctls = (name: string) => ({ securityContext: { sysctls: [{ name, value: "1" }] }, nodeName: "elsewhere" });
+  assert.equal((await admit({ pod: aPod(sysctls("kernel.sem")) }))?.reason, "SysctlForbidden");
+  assert.equal((await admit({ pod: aPod(sysctls("kernel.msgmax")) }))?.reason, "NodeName");
 });

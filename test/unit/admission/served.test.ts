@@ -13,6 +13,7 @@ const tables: [string, object][] = [
   ["V1PodSpec", pod.podSpec],
   ["V1PodSecurityContext", pod.podSecurity],
   ["V1Container", container.container],
+  ["V1EphemeralContainer", container.ephemeral],
   ["V1SecurityContext", container.containerSecurity],
   ["V1Lifecycle", container.lifecycle],
   ["V1ResourceRequirements", container.resources],
@@ -45,21 +46,26 @@ test("a pod as the API server defaults it is served", () => {
       dnsPolicy: "ClusterFirst",
       restartPolicy: "Always",
       schedulerName: "default-scheduler",
-      securityContext: {},
+      securityContext: { sysctls: [{ name: "net.ipv4.tcp_syncookies", value: "0" }] },
+      hostnameOverride: "h",
+      resources: { requests: { cpu: "1" }, limits: { cpu: "1" } },
       serviceAccountName: "default",
       terminationGracePeriodSeconds: 30,
       enableServiceLinks: true,
       hostUsers: true,
-      setHostnameAsFQDN: false,
+      setHostnameAsFQDN: true,
+      activeDeadlineSeconds: 5,
       preemptionPolicy: "PreemptLowerPriority",
       readinessGates: [{ conditionType: "a/b" }],
       runtimeClassName: "kata",
       overhead: { cpu: "10m" },
-      ephemeralContainers: [],
-      initContainers: [aContainer("i")],
+      ephemeralContainers: [{ ...aContainer("e"), targetContainerName: "c" }],
+      initContainers: [aContainer("i"), aContainer("s", { restartPolicy: "Always" })],
       containers: [
         aContainer("c", {
           imagePullPolicy: "IfNotPresent",
+          restartPolicy: "Never",
+          restartPolicyRules: [{ action: "Restart", exitCodes: { operator: "In", values: [1] } }],
           resources: {
             requests: { cpu: "1", "ephemeral-storage": "1Gi" },
             limits: { memory: "1Gi", "ephemeral-storage": "1Gi" },
@@ -67,10 +73,11 @@ test("a pod as the API server defaults it is served", () => {
           readinessProbe: exec,
           livenessProbe: exec,
           startupProbe: exec,
-          lifecycle: {},
+          lifecycle: { postStart: exec, preStop: { sleep: { seconds: 1 } }, stopSignal: "SIGUSR1" },
           env: [
             { name: "A", value: "b" },
             { name: "B", valueFrom: { fieldRef: { fieldPath: "metadata.name" } } },
+            { name: "C", valueFrom: { fileKeyRef: { key: "k", path: "p", volumeName: "a" } } },
           ],
           terminationMessagePath: "/dev/termination-log",
           terminationMessagePolicy: "FallbackToLogsOnError",
@@ -113,26 +120,15 @@ test("a pod as the API server defaults it is served", () => {
 });
 
 const heldFields: [string, Partial<PodSpec>][] = [
-  ["spec.containers[0].lifecycle.preStop", main({ lifecycle: { preStop: exec } })],
-  ["spec.containers[0].lifecycle.postStart", main({ lifecycle: { postStart: exec } })],
-  ["spec.containers[0].lifecycle.stopSignal", main({ lifecycle: { stopSignal: "SIGUSR1" } })],
-  ["spec.containers[0].restartPolicy", main({ restartPolicy: "Never" })],
-  ["spec.containers[0].restartPolicyRules", main({ restartPolicyRules: [{ action: "Restart" }] })],
   ["spec.containers[0].volumeDevices", main({ volumeDevices: [{ name: "v", devicePath: "/dev/v" }] })],
   ["spec.containers[0].resources.claims", main({ resources: { claims: [{ name: "x" }] } })],
   [
-    "spec.containers[0].env[0].valueFrom.fileKeyRef",
-    main({ env: [{ name: "A", valueFrom: { fileKeyRef: { key: "k", path: "p", volumeName: "v" } } }] }),
+    "spec.ephemeralContainers[0].volumeDevices",
+    { ephemeralContainers: [aContainer("e", { volumeDevices: [{ name: "v", devicePath: "/dev/v" }] })] },
   ],
-  ["spec.initContainers[0].restartPolicy", { initContainers: [aContainer("s", { restartPolicy: "Always" })] }],
-  ["spec.ephemeralContainers", { ephemeralContainers: [aContainer("e")] }],
-  ["spec.activeDeadlineSeconds", { activeDeadlineSeconds: 5 }],
   ["spec.hostUsers", { hostUsers: false }],
-  ["spec.hostnameOverride", { hostnameOverride: "h" }],
-  ["spec.setHostnameAsFQDN", { setHostnameAsFQDN: true }],
   ["spec.resourceClaims", { resourceClaims: [{ name: "x" }] }],
-  ["spec.resources", { resources: { limits: { cpu: "1" } } }],
-  ["spec.securityContext.sysctls", { securityContext: { sysctls: [{ name: "a", value: "b" }] } }],
+  ["spec.resources.claims", { resources: { claims: [{ name: "x" }] } }],
   ["spec.volumes[0].image", { volumes: [{ name: "v", image: {} }] }],
   ["spec.volumes[0].persistentVolumeClaim", { volumes: [{ name: "v", persistentVolumeClaim: { claimName: "x" } }] }],
   [
@@ -160,13 +156,9 @@ test("a volume of a type that is not served is named with its type", () => {
 
 test("all fields that are not served are named", () => {
   const spec = {
-    ...main({ lifecycle: { preStop: exec } }),
-    activeDeadlineSeconds: 1,
+    ...main({ volumeDevices: [{ name: "v", devicePath: "/dev/v" }] }),
+    resourceClaims: [{ name: "x" }],
     volumes: [{ name: "v", nfs: { path: "/", server: "s" } }],
   };
-  assert.deepEqual(fieldsOf(spec), [
-    "spec.activeDeadlineSeconds",
-    "spec.containers[0].lifecycle.preStop",
-    "spec.volumes[0].nfs",
-  ]);
+  assert.deepEqual(fieldsOf(spec), ["spec.containers[0].volumeDevices", "spec.resourceClaims", "spec.volumes[0].nfs"]);
 });

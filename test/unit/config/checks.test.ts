@@ -54,6 +54,7 @@ const refusals: readonly [string, RegExp][] = [
   ["evictionSoft: {memory.available: 1Gi}", /give evictionSoftGracePeriod a duration for memory\.available too$/],
   ['systemReserved: {gpu: "1"}', /reserve only cpu, memory, ephemeral-storage, pid, not gpu$/],
   ['kubeReserved: {cpu: "-1"}', /give cpu a quantity/],
+  ["allowedUnsafeSysctls: [kernel.msg*, vm.swappiness]", /allow only kernel.shm\*, .*, not vm.swappiness$/],
   ["reservedSystemCPUs: 3-1", /give CPUs such as "0-3,8"$/],
   ["reservedSystemCPUs: 0-1\nkubeReservedCgroup: /k", /leave out systemReservedCgroup and kubeReservedCgroup$/],
   ["tlsCertFile: /c", /^tlsCertFile is "\/c": give tlsPrivateKeyFile too/],

@@ -194,3 +194,57 @@ test("the same world gives the same status: what was shown before is carried on 
   const first = generate({ observed });
   assert.deepEqual(generate({ observed, previous: first }), first);
 });
+
+const asking = aContainer("c", {
+  restartPolicy: "Never",
+  restartPolicyRules: [{ action: "RestartAllContainers", exitCodes: { operator: "In", values: [9] } }],
+});
+
+test("a container whose end is everybody's: the pod runs on, says that all start anew, and says so until all are gone", () => {
+  const other = aContainer("d");
+  const pod = aPod({ restartPolicy: "Never", containers: [asking, other] });
+  const box = aSandbox();
+  const runsOn = aStatus(other, ContainerState.CONTAINER_RUNNING, { id: "d1" });
+  const before = generate({
+    pod,
+    observed: observe([box], [aStatus(asking, ContainerState.CONTAINER_RUNNING), runsOn]),
+  });
+  assert.deepEqual([before.phase, condition(before, "AllContainersRestarting")], ["Running", { status: "False" }]);
+  const over = aStatus(asking, ContainerState.CONTAINER_EXITED, { id: "c1", exitCode: 9 });
+  const during = generate({ pod, previous: before, observed: observe([box], [over, runsOn]) });
+  assert.equal(during.phase, "Running");
+  assert.deepEqual(condition(during, "AllContainersRestarting"), {
+    status: "True",
+    reason: "RestartAllContainersStarted",
+    message: "container exited with restart policy rule",
+  });
+  // Half of them are gone.
+  const half = generate({ pod, previous: during, observed: observe([box], [over]) });
+  assert.equal(condition(half, "AllContainersRestarting")?.status, "True");
+  assert.equal(half.containerStatuses?.[1]?.state?.waiting?.reason, "RestartingAllContainers");
+  const after = generate({ pod, previous: half, observed: observe([box], []) });
+  assert.deepEqual([after.phase, condition(after, "AllContainersRestarting")], ["Running", { status: "False" }]);
+  assert.deepEqual(
+    after.containerStatuses?.map(({ restartCount, ready, state, lastState }) => [
+      restartCount,
+      ready,
+      state?.waiting?.reason,
+      lastState?.terminated?.reason,
+      lastState?.terminated?.exitCode,
+    ]),
+    [
+      [1, false, "RestartingAllContainers", "RestartingAllContainers", 137],
+      [1, false, "ContainerCreating", "RestartingAllContainers", 137],
+    ],
+  );
+  const again = aStatus(asking, ContainerState.CONTAINER_RUNNING, { id: "c2" });
+  const anew = generate({ pod, previous: after, observed: observe([box], [again]) });
+  assert.deepEqual(
+    [anew.containerStatuses?.[0]?.restartCount, condition(anew, "AllContainersRestarting")],
+    [1, { status: "False" }],
+  );
+});
+
+test("a pod whose containers cannot end all others says nothing of it", () => {
+  assert.equal(condition(generate(), "AllContainersRestarting"), undefined);
+});

@@ -23,7 +23,7 @@ function service(
 
 function build(
   container: Partial<Container>,
-  more: { pod?: Pod; services?: readonly Service[] } = {},
+  more: { pod?: Pod; services?: readonly Service[]; files?: Record<string, string | Error> } = {},
 ): Record<string, string> {
   const whole = aContainer("c", container);
   const env = buildEnvironment({
@@ -31,6 +31,7 @@ function build(
     container: whole,
     configMaps: new Map([["settings", settings]]),
     secrets: new Map([["login", login]]),
+    files: new Map(Object.entries(more.files ?? {})),
     services: more.services ?? [],
     allocatable: { cpu: "4" },
     hostIPs: ["192.0.2.1"],
@@ -40,6 +41,22 @@ function build(
 }
 
 describe("a container's environment", () => {
+  it("takes variables from files in volumes; what is missing or empty there may be optional", () => {
+    const from = (key: string, path = "env", optional = false) => ({
+      env: [{ name: "V", valueFrom: { fileKeyRef: { key, path, volumeName: "work", optional } } }],
+    });
+    const files = {
+      "work/env": "A='one'\nE=''",
+      "work/bad": "nonsense",
+      "work/none": new Error("couldn't parse env file"),
+    };
+    assert.equal(build(from("A"), { files })["V"], "one");
+    assert.equal("V" in build(from("B", "env", true), { files }), false);
+    assert.equal("V" in build(from("E", "env", true), { files }), false);
+    assert.throws(() => build(from("B"), { files }), /^Error: environment variable key "B" not found in file "env"$/);
+    for (const path of ["bad", "none"])
+      assert.throws(() => build(from("A", path, true), { files }), /^Error: couldn't parse env file$/);
+  });
   it("takes whole objects first, with prefixes, later ones over earlier ones, then env over all", () => {
     const env = build({
       envFrom: [{ configMapRef: { name: "settings" } }, { prefix: "DB_", secretRef: { name: "login" } }],

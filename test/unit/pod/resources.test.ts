@@ -11,6 +11,7 @@ import {
   podLimits,
   podRequests,
 } from "../../../src/pod/resources.ts";
+import { qosClass } from "../../../src/pod/qos.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 
 const settings = { cpuCfsQuota: true, cpuCfsPeriodUs: 100_000 };
@@ -111,6 +112,51 @@ describe("what a pod asks for", () => {
     // What nobody limits is not limited by it.
     assert.deepEqual(podLimits(pod, { overhead: true }), { cpu: "1050m" });
     assert.deepEqual(podLimits(pod, { overhead: false }), { cpu: "1000m" });
+  });
+});
+
+describe("what a pod asks for as a whole", () => {
+  const free = aContainer("free");
+  const own = sized("own", { cpu: "100m", memory: "1Gi" }, { cpu: "200m", "hugepages-2Mi": "2Mi" });
+  const pod = aPod({
+    containers: [free, own],
+    initContainers: [aContainer("i")],
+    overhead: { cpu: "1" },
+    resources: {
+      requests: { cpu: "500m", memory: "2560Mi", "example.com/x": "9" },
+      limits: { cpu: "2", memory: "4Gi", "hugepages-2Mi": "8Mi" },
+    },
+  });
+  it("wins over what its containers ask for, but for what is not a pod's to ask for", () => {
+    const { cpu, memory, ...rest } = podRequests(pod, { overhead: true });
+    assert.deepEqual([cpu, memory, rest], ["1500m", `${2560 * 2 ** 20 * 1000}m`, {}]);
+    assert.equal(podLimits(pod, { overhead: true })["cpu"], "3000m");
+  });
+  it("limits containers that have no limit of their own", () => {
+    const of = (container: Container) => {
+      const { cpuQuota, cpuShares, memoryLimitInBytes, hugepageLimits } = containerResources({
+        ...settings,
+        pod,
+        container,
+        target,
+        singleProcessOomKill: false,
+      });
+      return [cpuQuota, cpuShares, memoryLimitInBytes, hugepageLimits[0]?.limit];
+    };
+    assert.deepEqual(of(free), [200_000n, 2048n, 4_294_967_296n, 8_388_608n]);
+    assert.deepEqual(of(own), [20_000n, 102n, 4_294_967_296n, 2_097_152n]);
+  });
+  it("beyond what its containers request counts for all of them alike when memory runs out", () => {
+    // 1.5 GiB for three of them, of 4 GiB.
+    assert.equal(oomScoreAdjust(pod, free, target.memoryBytes), 875);
+    assert.equal(oomScoreAdjust(pod, own, target.memoryBytes), 625);
+  });
+  it("decides its quality of service", () => {
+    const classOf = (resources: object) => qosClass(aPod({ containers: [own], resources }).spec);
+    const same = { cpu: "1", memory: "1Gi" };
+    assert.equal(classOf({ requests: same, limits: same }), "Guaranteed");
+    assert.equal(classOf({ limits: { cpu: "1" } }), "Burstable");
+    assert.equal(classOf({}), "BestEffort");
   });
 });
 

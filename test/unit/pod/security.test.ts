@@ -224,6 +224,23 @@ describe("a pod's namespaces", () => {
       assert.deepEqual([network, ipc, pid], modes);
     });
   }
+  it("lets a container see the processes of its target where each has its own", () => {
+    const optionsOf = (spec: Partial<PodSpec>) => {
+      const container = aContainer("e");
+      const { namespaceOptions } = containerSecurity({
+        pod: aPod(spec),
+        container,
+        imageUser: {},
+        seccompRoot: "/",
+        seccompDefault: false,
+        moreMaskedPaths: [],
+        targetId: "target",
+      });
+      return [namespaceOptions?.pid, namespaceOptions?.targetId];
+    };
+    assert.deepEqual(optionsOf({}), [NamespaceMode.TARGET, "target"]);
+    assert.deepEqual(optionsOf({ shareProcessNamespace: true }), [POD, ""]);
+  });
   it("knows a privileged pod by any of its containers", () => {
     assert.equal(hasPrivileged(aPod()), false);
     assert.equal(

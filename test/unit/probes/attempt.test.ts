@@ -4,7 +4,7 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import type { Container, Probe } from "../../../src/objects.ts";
 import { attemptProbe } from "../../../src/probes/attempt.ts";
 import { goDuration } from "../../../src/probes/outcome.ts";
-import { resolvePort } from "../../../src/probes/port.ts";
+import { resolvePort } from "../../../src/pod/resolve-port.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 import { loopbackHost } from "./loopback.ts";

@@ -3,7 +3,8 @@ import { type IncomingMessage, type RequestListener, type Server, type ServerRes
 import { createServer as createHttps } from "node:https";
 import { createServer as createTcp } from "node:net";
 import { type TestContext, test } from "node:test";
-import { type HttpGet, firstRequest, urlOf } from "../../../src/probes/http-request.ts";
+import { urlOf } from "../../../src/lib/http-get.ts";
+import { type HttpGet, firstRequest, userAgent } from "../../../src/pod/http-action.ts";
 import { probeHttp } from "../../../src/probes/http.ts";
 import { selfSigned } from "../../fakes/certificate.ts";
 import { freePort, listen, loopbackHost } from "./loopback.ts";
@@ -19,7 +20,7 @@ async function serve(t: TestContext, handle: RequestListener): Promise<number> {
 }
 
 function probe(port: number, action: Partial<HttpGet> = {}) {
-  return probeHttp(loopbackHost(), firstRequest({ port, ...action }, podIP, port), patience());
+  return probeHttp(loopbackHost(), firstRequest({ port, ...action }, podIP, port, userAgent("probe")), patience());
 }
 
 test("200 to 399 is a success, anything else fails with the code and without the body", async (t) => {
@@ -47,7 +48,7 @@ test("a probe asks as a kubelet does, on a connection that is not kept", async (
     response.end();
   });
   const host = loopbackHost();
-  await probeHttp(host, firstRequest({ port, path: "/healthz?full=1" }, podIP, port), patience());
+  await probeHttp(host, firstRequest({ port, path: "/healthz?full=1" }, podIP, port, userAgent("probe")), patience());
   assert.equal(seen[0]?.method, "GET");
   assert.equal(seen[0].url, "/healthz?full=1");
   assert.deepEqual(seen[0].headers, {
@@ -90,7 +91,8 @@ test("headers of the probe: repeated ones stay, empty User-Agent and Accept are 
 });
 
 test("a path becomes a request line", () => {
-  const target = (path?: string) => firstRequest({ port: 80, ...(path !== undefined && { path }) }, podIP, 80).target;
+  const target = (path?: string) =>
+    firstRequest({ port: 80, ...(path !== undefined && { path }) }, podIP, 80, userAgent("probe")).target;
   assert.equal(target(undefined), "/");
   assert.equal(target(""), "/");
   assert.equal(target("healthz"), "/healthz");
@@ -99,7 +101,10 @@ test("a path becomes a request line", () => {
   assert.equal(target("/%2e%zz?x"), "/%252e%25zz%3Fx");
   assert.equal(target("/ä%20"), "/%C3%A4%20");
   assert.equal(target("http://elsewhere/x?y"), "/x?y");
-  assert.equal(urlOf(firstRequest({ port: 80, scheme: "HTTPS", path: "x" }, "fd00::1", 80)), "https://[fd00::1]:80/x");
+  assert.equal(
+    urlOf(firstRequest({ port: 80, scheme: "HTTPS", path: "x" }, "fd00::1", 80, userAgent("probe"))),
+    "https://[fd00::1]:80/x",
+  );
 });
 
 test("redirects are followed on the host, end with a warning off it, and end after ten", async (t) => {
@@ -157,7 +162,11 @@ test("what goes wrong is told in the words that users know", async (t) => {
 
   const silent = await serve(t, () => {});
   const stop = new AbortController();
-  const waiting = probeHttp(loopbackHost(), firstRequest({ port: silent }, podIP, silent), stop.signal);
+  const waiting = probeHttp(
+    loopbackHost(),
+    firstRequest({ port: silent }, podIP, silent, userAgent("probe")),
+    stop.signal,
+  );
   setTimeout(() => stop.abort(), 50);
   assert.deepEqual(await waiting, {
     is: "failure",

@@ -56,11 +56,14 @@ export function rig({
     /** Whether the target answers: a cut is not known as one at once. */
     answers: true,
     probed: [] as { at: number; id: string; command: string }[],
+    /** Its postStart hook has not ended. */
+    starting: false,
     woken: [] as string[],
     told: [] as string[],
   };
   const begun = still.now();
   const probes = createProbes({
+    isStarting: () => state.starting,
     ...(link && { link }),
     measures: unmeasured.probes,
     host: {

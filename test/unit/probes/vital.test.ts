@@ -45,6 +45,22 @@ test("liveness: the container that takes the place of a condemned one is judged 
   assert.deepEqual([condemnedBy(second), state.probed.length], [undefined, 4]);
 });
 
+test("no probe is made before the container's postStart hook has ended", async () => {
+  const { probes, pod, clock, state, run, condemnedBy } = vital({
+    livenessProbe: asking("alive", { failureThreshold: 1 }),
+    readinessProbe: asking("ready"),
+  });
+  const id = run();
+  state.starting = true;
+  state.exitCode = 1;
+  probes.add(pod);
+  await clock.advance(60_000);
+  assert.deepEqual([condemnedBy(id), state.probed], [undefined, []]);
+  state.starting = false;
+  await clock.advance(10_000);
+  assert.equal(condemnedBy(id), "liveness");
+});
+
 test("liveness: a container that was made and does not run yet is not condemned", async () => {
   const { probes, pod, clock, run, condemnedBy } = vital({ livenessProbe: asking("alive", { failureThreshold: 1 }) });
   const id = run(ContainerState.CONTAINER_CREATED);

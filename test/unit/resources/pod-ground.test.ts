@@ -165,3 +165,12 @@ test("where the target's user may make no cgroup, pods start and end without", a
   });
   await assert.rejects(ground.prepare(pod, true, never), { code: "resource_exhausted" });
 });
+
+test("a pod that is limited as a whole has that on its cgroup, whatever its containers say", async () => {
+  const containers = [aContainer("a"), aContainer("b", { resources: { limits: { memory: "1Gi" } } })];
+  const pod = aPod({ containers, resources: { requests: { cpu: "250m" }, limits: { cpu: "500m", memory: "2Gi" } } });
+  const { ground, read } = rig([pod]);
+  await ground.prepare(pod, true, never);
+  const own = "/burstable/poduid-1";
+  assert.deepEqual([read(`${own}/cpu.max`), read(`${own}/memory.max`)], ["50000 100000", String(2 ** 31)]);
+});

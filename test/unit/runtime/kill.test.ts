@@ -2,23 +2,34 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ContainerState } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
+import { createLogger } from "../../../src/lib/log.ts";
 import type { Pod } from "../../../src/objects.ts";
+import type { Hooks } from "../../../src/runtime/hooks.ts";
 import { killPod } from "../../../src/runtime/kill.ts";
-import { podTerminationGraceAnnotation } from "../../../src/pod/labels.ts";
+import {
+  containerPortsAnnotation,
+  podTerminationGraceAnnotation,
+  preStopHandlerAnnotation,
+} from "../../../src/pod/labels.ts";
+import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 
 const never = new AbortController().signal;
 const { CONTAINER_RUNNING: running, CONTAINER_EXITED: exited } = ContainerState;
 
-function rig() {
+const hook = { exec: { command: ["bye"] } };
+
+function rig(hooks: Hooks = { run: async () => undefined }) {
   const calls: string[] = [];
   const events = eventLines();
   const runtime = {
     stopContainer: async (id: string, grace: number) => void calls.push(`stop ${id} ${grace}`),
     stopPodSandbox: async (id: string) => void calls.push(`stop sandbox ${id}`),
   };
-  return { calls, events, runtime, deps: { runtime, events } };
+  const clock = fakeClock();
+  const log = createLogger(0, { write: () => undefined });
+  return { calls, events, runtime, clock, deps: { runtime, events, hooks, clock, log } };
 }
 
 const graces: readonly (readonly [string, Pod, number | undefined, number])[] = [
@@ -89,4 +100,132 @@ test("what is gone already is stopped; one that would not stop is told by an eve
   );
   assert.equal(calls.length, 2);
   assert.equal(events.lines.at(-1), "Warning FailedKillPod error killing pod: stuck");
+});
+
+/** A hook that takes as long as is said, or fails. */
+function hooksOf(clock: { sleep: (ms: number, signal: AbortSignal) => Promise<void> }, seconds: number | Error): Hooks {
+  return {
+    run: async (_hook, _target, signal) => {
+      if (seconds instanceof Error) throw seconds;
+      await clock.sleep(seconds * 1000, signal);
+    },
+  };
+}
+
+const preStop = aContainer("c", { lifecycle: { preStop: hook } });
+const hookTimes: readonly (readonly [string, number, number, number])[] = [
+  ["what it took counts", 3, 10, 7],
+  ["two seconds are left at least", 9, 10, 2],
+  ["a hook that does not end is not waited for longer", 3600, 10, 2],
+];
+for (const [what, takes, graceSeconds, left] of hookTimes) {
+  test(`a preStop hook runs in the grace period: ${what}`, async () => {
+    const { calls, events, clock, deps } = rig();
+    const pod = aPod({ containers: [preStop], terminationGracePeriodSeconds: graceSeconds });
+    const observed = observe([], [aStatus(preStop, running, { id: "id" })]);
+    const hooks = hooksOf(clock, takes);
+    const killing = killPod({ ...deps, hooks }, { observed, pod, graceSeconds: undefined }, never);
+    await clock.advance(Math.min(takes, graceSeconds) * 1000 - 1);
+    assert.deepEqual(calls, []);
+    await clock.advance(1);
+    await killing;
+    assert.deepEqual(calls, [`stop id ${left}`]);
+    assert.equal(events.lines.includes("Warning FailedPreStopHook PreStopHook failed"), takes > graceSeconds);
+    assert.equal(clock.pending, 0);
+  });
+}
+
+test("a preStop hook that fails is told without its words, and the container ends", async () => {
+  const { calls, events, clock, deps } = rig();
+  const pod = aPod({ containers: [preStop], terminationGracePeriodSeconds: 5 });
+  const observed = observe([], [aStatus(preStop, running, { id: "id" })]);
+  const hooks = hooksOf(clock, new Error("a secret"));
+  await killPod({ ...deps, hooks }, { observed, pod, graceSeconds: undefined }, never);
+  assert.deepEqual(calls, ["stop id 5"]);
+  assert.deepEqual(events.lines, [
+    "Normal Killing Stopping container c",
+    "Warning FailedPreStopHook PreStopHook failed",
+  ]);
+});
+
+test("no hook runs where there is no time for one; a pod that only the runtime knows has its hook from an annotation", async () => {
+  const ran: string[] = [];
+  const hooks: Hooks = {
+    run: async (what, { container, podIP }) =>
+      void ran.push(`${JSON.stringify(what)} ${JSON.stringify(container.ports)} ${podIP}`),
+  };
+  const { deps } = rig(hooks);
+  const annotations = {
+    [preStopHandlerAnnotation]: JSON.stringify({ httpGet: { port: "web" } }),
+    [containerPortsAnnotation]: JSON.stringify([{ name: "web", containerPort: 80 }]),
+  };
+  const status = aStatus(preStop, running, { annotations });
+  const observed = observe([aSandbox()], [status]);
+  await killPod(deps, { observed, pod: aPod({ containers: [preStop] }), graceSeconds: 0 }, never);
+  assert.deepEqual(ran, []);
+  await killPod(deps, { observed, pod: undefined, graceSeconds: undefined }, never);
+  assert.deepEqual(ran, ['{"httpGet":{"port":"web"}} [{"name":"web","containerPort":80}] 10.0.0.2']);
+  const torn = aStatus(preStop, running, { annotations: { [preStopHandlerAnnotation]: "{" } });
+  await killPod(deps, { observed: observe([], [torn]), pod: undefined, graceSeconds: undefined }, never);
+  assert.equal(ran.length, 1);
+});
+
+/** Containers that end as long after they are stopped as is said; what is stopped is noted with the second it happened in. */
+function sidecarRig(seconds: Readonly<Record<string, number>>) {
+  const { calls, events, runtime, clock, deps } = rig();
+  runtime.stopContainer = async (id, grace) => {
+    calls.push(`${clock.monotonic() / 1000} ${id} ${grace}`);
+    await clock.sleep(Math.min(grace, seconds[id] ?? 0) * 1000);
+  };
+  const sidecar = (name: string) => aContainer(name, { restartPolicy: "Always", lifecycle: { preStop: hook } });
+  const init = [sidecar("s1"), aContainer("i"), sidecar("s2")];
+  const main = [aContainer("a"), aContainer("b")];
+  const pod = aPod({ initContainers: init, containers: main, terminationGracePeriodSeconds: 10 });
+  const statuses = [...init.filter(({ name }) => name !== "i"), ...main].map((container) =>
+    aStatus(container, running, { id: container.name }),
+  );
+  return { calls, events, clock, deps, pod, observed: observe([aSandbox({ id: "box" })], statuses) };
+}
+
+test("sidecars end after the main containers, the last one first; their hooks run at once", async () => {
+  const { calls, clock, deps, pod, observed } = sidecarRig({ a: 1, b: 3, s2: 2 });
+  const hooked: string[] = [];
+  const hooks: Hooks = {
+    run: async (_hook, { container }) => void hooked.push(`${clock.monotonic() / 1000} ${container.name}`),
+  };
+  const killing = killPod({ ...deps, hooks }, { observed, pod, graceSeconds: undefined }, never);
+  await clock.advance(20_000);
+  await killing;
+  assert.deepEqual(hooked.sort(), ["0 s1", "0 s2"]);
+  assert.deepEqual(calls.sort(), ["0 a 10", "0 b 10", "3 s2 7", "5 s1 5", "stop sandbox box"]);
+});
+
+test("a sidecar does not wait beyond the grace period", async () => {
+  const { calls, clock, deps, pod, observed } = sidecarRig({ a: 60, b: 0, s2: 60 });
+  const killing = killPod(deps, { observed, pod, graceSeconds: 4 }, never);
+  await clock.advance(20_000);
+  await killing;
+  assert.deepEqual(calls.sort(), ["0 a 4", "0 b 4", "4 s1 2", "4 s2 2", "stop sandbox box"]);
+});
+
+test("a sidecar waits for nobody who does not run", async () => {
+  const { calls, clock, deps, pod, observed } = sidecarRig({});
+  const left = { ...observed, containers: observed.containers.filter(({ id }) => id === "s1") };
+  const killing = killPod(deps, { observed: left, pod, graceSeconds: undefined }, never);
+  await clock.advance(0);
+  await killing;
+  assert.deepEqual(calls, ["0 s1 10", "stop sandbox box"]);
+});
+
+test("a pod whose grace period is cut while a hook runs is left to the next try", async () => {
+  const { calls, clock, deps } = rig();
+  const stop = new AbortController();
+  const pod = aPod({ containers: [preStop], terminationGracePeriodSeconds: 600 });
+  const observed = observe([], [aStatus(preStop, running, { id: "id" })]);
+  const hooks = hooksOf(clock, 3600);
+  const killing = killPod({ ...deps, hooks }, { observed, pod, graceSeconds: undefined }, stop.signal);
+  await clock.advance(1000);
+  stop.abort(new CodedError("cancelled", "shorter"));
+  await assert.rejects(killing, { code: "cancelled" });
+  assert.deepEqual([calls, clock.pending], [[], 0]);
 });

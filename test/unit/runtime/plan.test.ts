@@ -129,9 +129,9 @@ describe("main containers", () => {
     const status = aStatus(container, running);
     const condemned = (restartPolicy: string, by: "liveness" | "startup") => {
       const pod = aPod({ restartPolicy, containers: [container, aContainer("d")] });
-      const plan = planPod(pod, observe([aSandbox()], [status, aStatus(aContainer("d"), running)]), (name, id) =>
-        name === "c" && id === status.id ? by : undefined,
-      );
+      const plan = planPod(pod, observe([aSandbox()], [status, aStatus(aContainer("d"), running)]), {
+        condemnedBy: (name, id) => (name === "c" && id === status.id ? by : undefined),
+      });
       return [plan.kill, names(plan.start), plan.killPod];
     };
     const kill = (message: string, graceSeconds?: number) => [

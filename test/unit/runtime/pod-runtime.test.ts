@@ -28,6 +28,8 @@ function rig(over: Partial<PodRuntimeDeps> = {}) {
   const unlinked: string[] = [];
   const podRuntime = createPodRuntime({
     runtime,
+    clock,
+    hooks: { run: async () => undefined },
     measures: unmeasured.starts,
     fs: fakeHost({ clock }).fs,
     events,
@@ -58,7 +60,8 @@ function rig(over: Partial<PodRuntimeDeps> = {}) {
     linkLog: async () => undefined,
     unlinkLog: async (_pod, name, id) => void unlinked.push(`${name} ${id}`),
     onSandboxReady: async ({ metadata }) => void ready.push(metadata.uid),
-    condemnedBy: () => undefined,
+    probes: { condemnedBy: () => undefined, started: () => undefined },
+    isRestartingAll: () => false,
     runtimeClasses: { handler: async (name) => `handler-of-${name}` },
     ...over,
   });
@@ -169,7 +172,7 @@ test("init containers run one after another, the others after the last; in a new
 test("a container that its probe condemns is stopped with the probe's grace and starts again in the same pass", async () => {
   let condemned = "";
   const { runtime, see, pass, states } = rig({
-    condemnedBy: (_uid, _name, id) => (id === condemned ? "liveness" : undefined),
+    probes: { condemnedBy: (_uid, _name, id) => (id === condemned ? "liveness" : undefined), started: () => undefined },
   });
   const livenessProbe = { exec: { command: ["x"] }, terminationGracePeriodSeconds: 9 };
   const pod = aPod({ containers: [aContainer("a", { livenessProbe }), aContainer("b")] });
@@ -316,4 +319,79 @@ test("what is prepared ahead is not prepared again; what could not be is, and th
   asked = 0;
   await podRuntime.sync(aPod(), none, await podRuntime.ahead(aPod(), none, never), never);
   assert.equal(asked, 1);
+});
+
+test("a sidecar that could be started lets the next one start at once; one that could not keeps nobody from it", async () => {
+  const sidecar = (name: string, image = "busybox") => aContainer(name, { restartPolicy: "Always", image });
+  const { pass, states } = rig();
+  const pod = aPod({ initContainers: [sidecar("s1"), sidecar("s2")] });
+  assert.deepEqual(await pass(pod), { again: true });
+  assert.deepEqual(await pass(pod), { again: true });
+  assert.deepEqual(await pass(pod), {});
+  assert.deepEqual(await states(), [running("c"), running("s1"), running("s2")]);
+  assert.deepEqual(await pass(pod), { untouched: true });
+});
+
+test("an ephemeral container is started in the sandbox that is there, counted as one, and never again", async () => {
+  const sorts: string[] = [];
+  const { runtime, see, pass, states } = rig({
+    measures: { ...unmeasured.starts, containerStarting: (sort) => void sorts.push(sort) },
+  });
+  const pod = aPod();
+  await pass(pod);
+  const debugged = aPod({ ephemeralContainers: [{ ...aContainer("e"), targetContainerName: "c" }] });
+  assert.deepEqual(await pass(debugged), {});
+  assert.deepEqual(
+    [await states(), sorts],
+    [
+      [running("c"), running("e")],
+      ["container", "ephemeral_container"],
+    ],
+  );
+  const { id } = (await see()).containers.find(({ metadata }) => metadata?.name === "e") ?? assert.fail("not made");
+  await runtime.stopContainer(id, 1, never);
+  assert.deepEqual(await pass(debugged), { untouched: true });
+});
+
+test("a pod that starts anew loses its containers one after another, without time for their hooks; its sandbox stays", async () => {
+  let anew = false;
+  const hooks: string[] = [];
+  const { runtime, events, see, pass } = rig({
+    isRestartingAll: () => anew,
+    hooks: { run: async (_hook, { container }) => void hooks.push(container.name) },
+  });
+  const lifecycle = { preStop: { exec: { command: ["bye"] } } };
+  const pod = aPod({ containers: [aContainer("a", { lifecycle }), aContainer("b")] });
+  await pass(pod);
+  const { sandboxes } = await see();
+  anew = true;
+  assert.deepEqual(await pass(pod), { again: true });
+  const left = await see();
+  assert.deepEqual([left.containers, left.sandboxes[0]?.id, hooks], [[], sandboxes[0]?.id, []]);
+  assert.deepEqual(
+    runtime.calls.filter(({ verb }) => verb === "stopContainer").map(({ request }) => (request as unknown[])[1]),
+    [2, 2],
+  );
+  assert.deepEqual(
+    events.lines.filter((line) => line.includes("Killing")),
+    ["Normal Killing killing", "Normal Killing killing"],
+  );
+  anew = false;
+  assert.deepEqual(await pass(pod), {});
+  assert.equal((await see()).containers.length, 2);
+});
+
+test("while its postStart hook runs a container counts as being started, and those after it wait", async () => {
+  const ended = Promise.withResolvers<void>();
+  const { podRuntime, see, states } = rig({ hooks: { run: () => ended.promise } });
+  const pod = aPod({
+    containers: [aContainer("a", { lifecycle: { postStart: { sleep: { seconds: 1 } } } }), aContainer("b")],
+  });
+  const none = await see();
+  const syncing = podRuntime.sync(pod, none, await podRuntime.ahead(pod, none, never), never);
+  while ((await states()).length === 0) await new Promise(setImmediate);
+  assert.deepEqual([podRuntime.isStarting("uid-1", "a"), await states()], [true, [running("a")]]);
+  ended.resolve();
+  await syncing;
+  assert.deepEqual([podRuntime.isStarting("uid-1", "a"), await states()], [false, [running("a"), running("b")]]);
 });

@@ -1,11 +1,18 @@
 import assert from "node:assert/strict";
-import { mkdtemp, readFile, rm, stat } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { Image, MountPropagation, NamespaceMode, RuntimeHandlerFeatures } from "../../../src/gen/cri.ts";
+import {
+  ContainerState,
+  Image,
+  MountPropagation,
+  NamespaceMode,
+  RuntimeHandlerFeatures,
+} from "../../../src/gen/cri.ts";
 import type { Container } from "../../../src/objects.ts";
 import type { PrepareDeps } from "../../../src/runtime/prepare.ts";
+import { aContainer, aStatus, observe } from "../../fakes/pods.ts";
 import { podOf, preparerIn } from "./preparer.ts";
 
 let root = "";
@@ -21,6 +28,34 @@ describe("a container's configuration", () => {
     const { envs } = await configure(...podOf({}));
     const env = Object.fromEntries(envs.map(({ key, value }) => [key, value.toString()]));
     assert.equal(env["KUBERNETES_PORT"], "tcp://192.0.2.9:6443");
+  });
+  it("takes variables from files that other containers wrote, but from no file of the machine", async () => {
+    const work = join(root, "work");
+    await mkdir(work);
+    await writeFile(join(work, "env"), "A='written'");
+    await writeFile(join(root, "machine"), "A='secret'");
+    await symlink("../machine", join(work, "link"));
+    const volumes = {
+      mounted: () => new Map([["work", { hostPath: work, readOnly: false }]]),
+      bindParts: async () => new Map<number, string>(),
+    };
+    const { configure } = setUp({ volumes });
+    const from = (path: string, volumeName = "work") =>
+      configure(...podOf({ env: [{ name: "V", valueFrom: { fileKeyRef: { key: "A", path, volumeName } } }] }));
+    const { envs } = await from("env");
+    assert.equal(envs.find(({ key }) => key === "V")?.value.toString(), "written");
+    for (const path of ["link", "none"]) await assert.rejects(from(path), { message: "couldn't parse env file" });
+    await assert.rejects(from("env", "other"), { message: 'cannot find the volume "other" referenced by FileKeyRef' });
+  });
+  it("lets an ephemeral container see its target's processes; there has to be one", async () => {
+    const { configure } = setUp();
+    const debug = { ...aContainer("debug"), targetContainerName: "c" };
+    const [pod] = podOf({}, { ephemeralContainers: [debug] });
+    await assert.rejects(configure(pod, debug), { message: "unable to find target container c" });
+    const seen = observe([], [aStatus(aContainer("c"), ContainerState.CONTAINER_RUNNING, { id: "target" })]);
+    const { linux } = await configure(pod, debug, undefined, seen);
+    const { pid, targetId } = linux?.securityContext?.namespaceOptions ?? {};
+    assert.deepEqual([pid, targetId], [NamespaceMode.TARGET, "target"]);
   });
   it("is what a kubelet would ask for", async () => {
     const { configure } = setUp();

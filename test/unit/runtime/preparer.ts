@@ -83,13 +83,18 @@ export function preparerIn(
     ...more,
   };
   const preparer = createPreparer(deps);
-  const configure = (pod: Pod, container: Container, ips: readonly string[] = ["10.0.0.2"]) => {
+  const configure = (
+    pod: Pod,
+    container: Container,
+    ips: readonly string[] = ["10.0.0.2"],
+    observed = observe([], []),
+  ) => {
     const sandbox = {
       id: "sandbox",
       config: PodSandboxConfig.fromPartial({ logDirectory: join(root, "logs", "default_p_uid-1") }),
       ips,
     };
-    const start = { pod, container, observed: observe([], []), sandbox, foresight: noForesight };
+    const start = { pod, container, observed, sandbox, foresight: noForesight };
     return preparer.configure(start, { imageRef: "sha256:abc" }, 2, signal);
   };
   return { preparer, configure, events };

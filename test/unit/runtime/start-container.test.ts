@@ -9,9 +9,10 @@ import {
 } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
+import type { Container } from "../../../src/objects.ts";
 import { containerRestartCountAnnotation } from "../../../src/pod/labels.ts";
 import { type SandboxDeps, runSandbox } from "../../../src/runtime/run-sandbox.ts";
-import { type StartDeps, startContainer } from "../../../src/runtime/start-container.ts";
+import { type OnStarted, type StartDeps, startContainer } from "../../../src/runtime/start-container.ts";
 import { StartError } from "../../../src/runtime/start-error.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
@@ -23,7 +24,7 @@ const never = new AbortController().signal;
 const c = aContainer("c");
 
 function rig(
-  over: Partial<StartDeps> = {},
+  over: Partial<StartDeps> & { readonly container?: Container } = {},
   runtime: Partial<StartDeps["runtime"]> = {},
   history: readonly ContainerStatus[] = [],
 ) {
@@ -37,6 +38,8 @@ function rig(
       },
       startContainer: async (id) => void calls.push(`start ${id}`),
       removeContainer: async (id) => void calls.push(`remove ${id}`),
+      stopContainer: async (id, grace) => void calls.push(`stop ${id} ${grace}`),
+      stopPodSandbox: async () => assert.fail("a container alone is stopped"),
       ...runtime,
     },
     ensureImage: async () => ({ imageRef: "sha256:1" }),
@@ -48,24 +51,27 @@ function rig(
     linkLog: async (_start, _config, id) => void calls.push(`link ${id}`),
     unlinkLog: async () => undefined,
     events,
+    hooks: { run: async () => void calls.push("hook") },
+    clock: fakeClock(),
     log: createLogger(0, { write: () => undefined }),
     uninterrupted: never,
     ...over,
   };
   const start = {
     pod: aPod(),
-    container: c,
+    container: over.container ?? c,
     observed: observe([aSandbox()], history),
     sandbox: { id: "box", config: PodSandboxConfig.fromPartial({}), ips: [] },
     foresight: noForesight,
   };
-  return { calls, events, go: (signal = never) => startContainer(deps, start, signal) };
+  const onStarted: OnStarted = ({ id }) => void calls.push(`started ${id}`);
+  return { calls, events, go: (signal = never) => startContainer(deps, start, onStarted, signal) };
 }
 
 test("a container is configured, created, started and its log linked, with an event each", async () => {
   const { calls, events, go } = rig();
   await go();
-  assert.deepEqual(calls, ["configure 3", "create in box sha256:1", "start new", "link new"]);
+  assert.deepEqual(calls, ["configure 3", "create in box sha256:1", "start new", "link new", "started new"]);
   assert.deepEqual(events.lines, ["Normal Created Container created", "Normal Started Container started"]);
 });
 
@@ -147,6 +153,42 @@ test("a log that cannot be linked is no reason not to run", async () => {
   const { events, go } = rig({ linkLog: bad });
   await go();
   assert.equal(events.lines.at(-1), "Normal Started Container started");
+});
+
+const hooked = aContainer("c", { lifecycle: { postStart: { exec: { command: ["true"] } } } });
+
+test("a postStart hook runs once the container does, which is known by then", async () => {
+  const { calls, go } = rig({ container: hooked });
+  await go();
+  assert.deepEqual(calls.slice(-3), ["link new", "started new", "hook"]);
+});
+
+test("a postStart hook that fails has its container killed; its words are for the status alone", async () => {
+  const { calls, events, go } = rig({
+    container: hooked,
+    hooks: { run: async () => Promise.reject(new Error("it said a secret")) },
+  });
+  await assert.rejects(go(), { reason: "PostStartHookError", message: "it said a secret" });
+  assert.equal(calls.at(-1), "stop new 2");
+  assert.deepEqual(events.lines.slice(-2), [
+    "Warning FailedPostStartHook PostStartHook failed",
+    "Normal Killing FailedPostStartHook",
+  ]);
+});
+
+test("a pod that ends does not wait for a postStart hook", async () => {
+  const stop = new AbortController();
+  const { calls, events, go } = rig({
+    container: hooked,
+    hooks: {
+      run: async (_hook, _target, signal) => {
+        stop.abort(new CodedError("cancelled", "pod is being terminated"));
+        signal.throwIfAborted();
+      },
+    },
+  });
+  await assert.rejects(go(stop.signal), { code: "cancelled" });
+  assert.deepEqual([calls.at(-1), events.lines.at(-1)], ["started new", "Normal Started Container started"]);
 });
 
 function sandboxRig(over: Partial<SandboxDeps["runtime"]> = {}) {

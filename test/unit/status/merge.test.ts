@@ -79,6 +79,12 @@ test("a container that has ended for good does not come back", () => {
   assert.equal(illegalRevival(aPod({ restartPolicy: "OnFailure" }), ended, back), "c");
   assert.equal(illegalRevival(aPod({ restartPolicy: "OnFailure" }), failed, back), undefined);
   assert.equal(illegalRevival(aPod({ restartPolicy: "Never" }), failed, back), "c");
+  const restartPolicyRules = [{ action: "RestartAllContainers", exitCodes: { operator: "In", values: [9] } }];
+  const other = aContainer("d", { restartPolicy: "Never", restartPolicyRules });
+  assert.equal(
+    illegalRevival(aPod({ restartPolicy: "Never", containers: [aContainer("c"), other] }), failed, back),
+    undefined,
+  );
   const init = aPod({ restartPolicy: "Never", initContainers: [aContainer("i")] });
   const initOf = (state: ContainerStatus["state"]) => ({
     initContainerStatuses: [aContainerStatus("i", state && { state })],

@@ -29,6 +29,7 @@ function rig(over: Partial<PassDeps> = {}) {
       sync: async () => (calls.push("sync"), world.outcome),
       kill: async (_observed, pod, grace) => void calls.push(`kill ${pod?.metadata.uid} ${grace}`),
       failures: () => new Map(),
+      isStarting: () => false,
     },
     volumes: { mount: asked("mount"), unmount: asked("unmount"), mounted: () => new Map() },
     objects: { register: said("register"), unregister: said("unregister") },
@@ -154,6 +155,7 @@ test("a pass that was cut off after it acted makes the next one look before it b
       sync: async () => Promise.reject(new Error("cut off")),
       kill: async () => undefined,
       failures: () => new Map(),
+      isStarting: () => false,
     },
   });
   await assert.rejects(passes.sync(aPod(), never), /cut off/);
@@ -231,4 +233,12 @@ test("of a pod that nobody could look at, it looks before it takes the runtime t
   world.unseen = true;
   await passes.sync(aPod(), never);
   assert.deepEqual(calls.slice(0, 2), ["inspect", "status Running"]);
+});
+
+test("a pod past its deadline is shown as failed, with the reason, and not touched by a sync", async () => {
+  const { clock, calls, passes } = rig();
+  const pod = { ...aPod({ activeDeadlineSeconds: 5 }), status: { startTime: new Date(clock.now()).toISOString() } };
+  await clock.advance(5_000);
+  const { terminal, eviction } = await passes.sync(pod, never);
+  assert.deepEqual([terminal, eviction?.reason, calls], [true, "DeadlineExceeded", ["status Failed"]]);
 });

@@ -1,5 +1,5 @@
 import { hasCode, messageOf } from "../lib/errors.ts";
-import { joinHostPort } from "./port.ts";
+import { joinHostPort } from "../lib/http-get.ts";
 
 /** What users know these errors as. */
 const errnoTexts: Readonly<Record<string, string>> = {

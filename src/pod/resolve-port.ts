@@ -1,8 +1,8 @@
 import type { Container } from "../objects.ts";
 
-/** The port that a probe means: a number, a name of one of the container's ports, or a number written as text.
+/** The port that a probe or hook means: a number, a name of one of the container's ports, or a number written as text.
  *  @throws Error with the kubelet's text. */
-export function resolvePort(port: number | string, container: Container): number {
+export function resolvePort(port: number | string, container: Pick<Container, "ports">): number {
   const named =
     typeof port === "string" ? container.ports?.find(({ name }) => name === port)?.containerPort : undefined;
   const resolved = named ?? (typeof port === "string" ? parsePort(port) : port);
@@ -13,9 +13,4 @@ export function resolvePort(port: number | string, container: Container): number
 function parsePort(text: string): number {
   if (!/^[+-]?\d+$/.test(text)) throw new Error(`strconv.Atoi: parsing ${JSON.stringify(text)}: invalid syntax`);
   return Number(text);
-}
-
-/** Host and port as one text, an IPv6 address in brackets. */
-export function joinHostPort(host: string, port: number): string {
-  return host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
 }

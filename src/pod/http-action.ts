@@ -1,29 +1,18 @@
 import type { Wire } from "../objects.ts";
 import type { V1HTTPGetAction } from "@kubernetes/client-node";
 import { kubeletVersion } from "../version.ts";
-import { joinHostPort } from "./port.ts";
+import { type HttpRequest, joinHostPort } from "../lib/http-get.ts";
 
 export type HttpGet = Wire<V1HTTPGetAction>;
 
-/** A request of a probe, one hop of it. */
-export interface ProbeRequest {
-  readonly scheme: "http" | "https";
-  /** Without brackets. */
-  readonly host: string;
-  readonly port: number;
-  /** Path and query, as the request line has them. */
-  readonly target: string;
-  /** Host header value. */
-  readonly hostHeader: string;
-  /** All headers but Host, by the name first given. */
-  readonly headers: ReadonlyMap<string, readonly string[]>;
+/** What a kubelet calls itself to containers. @param what `probe` or `lifecycle`. */
+export function userAgent(what: "probe" | "lifecycle"): string {
+  return `kube-${what}/${/^v?(\d+\.\d+)/.exec(kubeletVersion)?.[1]}`;
 }
 
-/** What probes call themselves. */
-export const userAgent = `kube-probe/${/^v?(\d+\.\d+)/.exec(kubeletVersion)?.[1]}`;
-
-/** The first request of an HTTP probe. @param host the action's, else the pod's address. */
-export function firstRequest(action: HttpGet, host: string, port: number): ProbeRequest {
+/** The first request of an HTTP probe or hook. @param host the action's, else the pod's address. @param agent the User-Agent
+ *  where the action gives none. */
+export function firstRequest(action: HttpGet, host: string, port: number, agent: string): HttpRequest {
   const scheme = action.scheme?.toLowerCase() === "https" ? "https" : "http";
   const given = (action.httpHeaders ?? []).map(({ name, value }) => [name, value ?? ""] as const);
   const hostHeader = given.find(([name]) => name.toLowerCase() === "host")?.[1];
@@ -33,24 +22,19 @@ export function firstRequest(action: HttpGet, host: string, port: number): Probe
     port,
     target: requestTarget(action.path ?? ""),
     hostHeader: hostHeader || joinHostPort(host, port),
-    headers: probeHeaders(given),
+    headers: headersOf(given, agent),
   };
 }
 
-/** The request's URL, as failures show it. */
-export function urlOf({ scheme, host, port, target }: ProbeRequest): string {
-  return `${scheme}://${joinHostPort(host, port)}${target}`;
-}
-
 /** User-Agent and Accept have defaults; one that is given empty is not sent. */
-function probeHeaders(given: readonly (readonly [string, string])[]): Map<string, string[]> {
+function headersOf(given: readonly (readonly [string, string])[], agent: string): Map<string, string[]> {
   const headers = new Map<string, string[]>();
   for (const [name, value] of given) {
     const known = [...headers.keys()].find((other) => other.toLowerCase() === name.toLowerCase());
     if (name.toLowerCase() !== "host") headers.set(known ?? name, [...(headers.get(known ?? name) ?? []), value]);
   }
   for (const [name, value] of [
-    ["User-Agent", userAgent],
+    ["User-Agent", agent],
     ["Accept", "*/*"],
   ] as const) {
     const known = [...headers.keys()].find((other) => other.toLowerCase() === name.toLowerCase());

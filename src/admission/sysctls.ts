@@ -1,0 +1,56 @@
+import { sysctlName } from "../pod/sysctl.ts";
+import type { Handler } from "./candidate.ts";
+
+/** What a pod may set without harm to others, and the first kernel that keeps it apart for each pod; of any kernel where none
+ *  is named. @see https://kubernetes.io/docs/tasks/administer-cluster/sysctl-cluster/#safe-and-unsafe-sysctls */
+const safe: ReadonlyMap<string, readonly [major: number, minor: number]> = new Map([
+  ["kernel.shm_rmid_forced", [0, 0]],
+  ["net.ipv4.ip_local_port_range", [0, 0]],
+  ["net.ipv4.tcp_syncookies", [0, 0]],
+  ["net.ipv4.ping_group_range", [0, 0]],
+  ["net.ipv4.ip_unprivileged_port_start", [0, 0]],
+  ["net.ipv4.ip_local_reserved_ports", [3, 16]],
+  ["net.ipv4.tcp_keepalive_time", [4, 5]],
+  ["net.ipv4.tcp_fin_timeout", [4, 6]],
+  ["net.ipv4.tcp_keepalive_intvl", [4, 5]],
+  ["net.ipv4.tcp_keepalive_probes", [4, 5]],
+  ["net.ipv4.tcp_rmem", [4, 15]],
+  ["net.ipv4.tcp_wmem", [4, 15]],
+]);
+
+/** Refuses pods that set kernel parameters which are neither safe nor allowed, or whose namespace is the host's.
+ *  @param allowed KubeletConfiguration.allowedUnsafeSysctls: names, or beginnings of names with `*`. */
+export function sysctlsAllowed(allowed: readonly string[]): Handler {
+  const names = new Set(allowed.filter((pattern) => !pattern.includes("*")).map(sysctlName));
+  const beginnings = allowed.flatMap((pattern) => {
+    const [beginning] = sysctlName(pattern).split("*", 1);
+    return pattern.includes("*") && beginning !== undefined ? [beginning] : [];
+  });
+  return ({ pod: { spec }, node }) => {
+    const kernel = node.status?.nodeInfo?.kernelVersion ?? "";
+    for (const sysctl of spec.securityContext?.sysctls ?? []) {
+      const name = sysctlName(sysctl.name);
+      const isAllowed = isSafe(name, kernel) || names.has(name) || beginnings.some((start) => name.startsWith(start));
+      const why = isAllowed ? hostsOwn(name, spec) : "not allowlisted";
+      if (why !== undefined)
+        return { reason: "SysctlForbidden", message: `forbidden sysctl: ${JSON.stringify(name)} ${why}` };
+    }
+    return undefined;
+  };
+}
+
+function isSafe(name: string, kernelVersion: string): boolean {
+  const since = safe.get(name);
+  const [, major = 0, minor = 0] = (/^(\d+)\.(\d+)/.exec(kernelVersion) ?? []).map(Number);
+  return since !== undefined && (major > since[0] || (major === since[0] && minor >= since[1]));
+}
+
+/** Why a pod in the host's namespace must not set a parameter of that namespace. */
+function hostsOwn(
+  name: string,
+  { hostNetwork, hostIPC }: { hostNetwork?: boolean; hostIPC?: boolean },
+): string | undefined {
+  const isNet = name.startsWith("net.");
+  if (isNet && hostNetwork) return "not allowed with host Net enabled";
+  return !isNet && hostIPC ? "not allowed with host IPC enabled" : undefined;
+}

@@ -1,0 +1,126 @@
+import { type IncomingMessage, request } from "node:http";
+import { isIP } from "node:net";
+import type { Duplex } from "node:stream";
+import { connect as startTls } from "node:tls";
+import { messageOf } from "../lib/errors.ts";
+import { type HttpRequest, urlOf } from "../lib/http-get.ts";
+import type { Host } from "../seams/host.ts";
+import { brokenConnection, dialFailure } from "./dial-text.ts";
+
+const maxRedirects = 10;
+
+/** Bytes of an answer that anybody looks at. */
+export const maxAnswerBytes = 10 * 1024;
+
+/** An answer and as much of its body as is looked at. */
+export interface Answer {
+  readonly status: number;
+  readonly location: string | undefined;
+  readonly body: string;
+}
+
+/** The server's answer broke off in its body: that says nothing of the server's verdict. */
+export class BodyError extends Error {}
+
+/** GET from the target, on a connection of its own, over TLS without verification for https. Redirects are followed as long as
+ *  they stay on the host; the answer that leaves it is given back.
+ *  @throws BodyError, else Error in the words that users know from kubelets: `Get "URL": why`; its causes tell the rest. */
+export async function httpGet(dialer: Pick<Host, "dial">, first: HttpRequest, signal: AbortSignal): Promise<Answer> {
+  let hop = first;
+  const failed = (why: string, cause?: unknown) => new Error(`Get "${urlOf(hop)}": ${why}`, { cause });
+  try {
+    for (let redirects = 0; redirects < maxRedirects; redirects++) {
+      const answer = await exchange(dialer, hop, signal);
+      const next = redirected(hop, answer);
+      if (!next || next.host !== first.host) return answer;
+      hop = next;
+    }
+  } catch (error) {
+    if (error instanceof BodyError)
+      throw new BodyError(timedOutOr(signal, "while reading body", error), { cause: error });
+    throw failed(timedOutOr(signal, "while awaiting headers", error), error);
+  }
+  throw failed(`stopped after ${maxRedirects} redirects`);
+}
+
+/** The request that a redirect asks for; undefined when the answer is none. */
+function redirected(hop: HttpRequest, { status, location }: Answer): HttpRequest | undefined {
+  if (![301, 302, 303, 307, 308].includes(status) || location === undefined) return undefined;
+  const base = urlOf(hop);
+  if (!URL.canParse(location, base)) throw new Error(`failed to parse Location header ${JSON.stringify(location)}`);
+  const url = new URL(location, base);
+  const scheme = url.protocol === "https:" ? "https" : "http";
+  // A Host header of the request's own stays only where the server named no host.
+  const hostHeader = URL.canParse(location) ? url.host : hop.hostHeader;
+  return {
+    scheme,
+    host: url.hostname.replace(/^\[|\]$/g, ""),
+    port: Number(url.port || (scheme === "https" ? 443 : 80)),
+    target: url.pathname + url.search,
+    hostHeader,
+    headers: hop.headers,
+  };
+}
+
+async function exchange(dialer: Pick<Host, "dial">, hop: HttpRequest, signal: AbortSignal): Promise<Answer> {
+  const connection = await dial(dialer, hop, signal);
+  const stop = () => connection.destroy();
+  signal.addEventListener("abort", stop, { once: true });
+  connection.on("error", () => {});
+  try {
+    if (signal.aborted) stop();
+    const response = await send(hop.scheme === "https" ? overTls(connection, hop.host) : connection, hop);
+    return { status: response.statusCode ?? 0, location: response.headers.location, body: await readBody(response) };
+  } finally {
+    signal.removeEventListener("abort", stop);
+    stop();
+  }
+}
+
+async function dial(dialer: Pick<Host, "dial">, { host, port }: HttpRequest, signal: AbortSignal): Promise<Duplex> {
+  try {
+    return await dialer.dial({ host, port }, signal);
+  } catch (error) {
+    throw new Error(dialFailure(error, host, port), { cause: error });
+  }
+}
+
+function overTls(connection: Duplex, host: string): Duplex {
+  return startTls({ socket: connection, rejectUnauthorized: false, ...(isIP(host) === 0 && { servername: host }) });
+}
+
+function send(connection: Duplex, { target, hostHeader, headers }: HttpRequest): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    const outgoing = request({
+      createConnection: () => connection,
+      method: "GET",
+      path: target,
+      headers: { ...Object.fromEntries(headers), Host: hostHeader, Connection: "close" },
+      maxHeaderSize: 1024 * 1024,
+    });
+    outgoing.once("response", resolve);
+    outgoing.on("error", (error) => reject(new Error(brokenConnection(error), { cause: error })));
+    outgoing.end();
+  });
+}
+
+async function readBody(response: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  let length = 0;
+  try {
+    for await (const chunk of response as AsyncIterable<Buffer>) {
+      chunks.push(chunk);
+      length += chunk.length;
+      if (length >= maxAnswerBytes) break;
+    }
+  } catch (error) {
+    throw new BodyError(brokenConnection(error), { cause: error });
+  }
+  return Buffer.concat(chunks).subarray(0, maxAnswerBytes).toString();
+}
+
+function timedOutOr(signal: AbortSignal, when: string, error: unknown): string {
+  if (!signal.aborted) return messageOf(error);
+  const what = when === "while reading body" ? "or context cancellation" : "exceeded";
+  return `context deadline exceeded (Client.Timeout ${what} ${when})`;
+}

@@ -1,0 +1,142 @@
+import type * as k8s from "@kubernetes/client-node";
+import { type Answer, BodyError, httpGet } from "../host/http-get.ts";
+import type { Clock } from "../lib/clock.ts";
+import { messageOf } from "../lib/errors.ts";
+import { joinHostPort } from "../lib/http-get.ts";
+import type { Container, Pod, Wire } from "../objects.ts";
+import type { EventSink } from "../pipeline.ts";
+import { type HttpGet, firstRequest, userAgent } from "../pod/http-action.ts";
+import { podReference } from "../pod/reference.ts";
+import { resolvePort } from "../pod/resolve-port.ts";
+import type { Host } from "../seams/host.ts";
+import type { Containers } from "../seams/runtime.ts";
+
+export type LifecycleHandler = Wire<k8s.V1LifecycleHandler>;
+
+/** The container whose hook it is. */
+export interface HookTarget {
+  /** Undefined for a pod that only the runtime knows. */
+  readonly pod: Pod | undefined;
+  readonly container: Pick<Container, "name" | "ports">;
+  readonly containerId: string;
+  /** The pod's primary address, once it has one. */
+  readonly podIP: string | undefined;
+}
+
+export interface Hooks {
+  /** Runs a hook to its end; the signal ends it early.
+   *  @throws Error with the kubelet's text, which may tell what the container's own program said: for statuses, not for events. */
+  run(hook: LifecycleHandler, target: HookTarget, signal: AbortSignal): Promise<void>;
+}
+
+export interface HookDeps {
+  readonly host: Pick<Host, "dial">;
+  readonly runtime: Pick<Containers, "execSync">;
+  readonly events: EventSink;
+  readonly clock: Clock;
+}
+
+/** Runs what containers ask for at their start and before their end. An HTTP hook has succeeded with any answer; one over HTTPS
+ *  whose server speaks plain HTTP is made again so. @see https://kubernetes.io/docs/concepts/containers/container-lifecycle-hooks/ */
+export function createHooks(deps: HookDeps): Hooks {
+  return {
+    async run(hook, target, signal) {
+      try {
+        await act(deps, hook, target, signal);
+      } catch (error) {
+        throw new Error(
+          `${titleOf(hook)} for Container "${target.container.name}" in Pod "${podName(target)}" failed - ${whyOf(error)}`,
+          {
+            cause: error,
+          },
+        );
+      }
+    },
+  };
+}
+
+async function act(deps: HookDeps, hook: LifecycleHandler, target: HookTarget, signal: AbortSignal): Promise<void> {
+  if (hook.exec) return exec(deps.runtime, hook.exec.command ?? [], target.containerId, signal);
+  if (hook.httpGet) return get(deps, hook.httpGet, target, signal);
+  if (hook.sleep) return deps.clock.sleep(hook.sleep.seconds * 1000, signal);
+  throw new Error("invalid handler: none of exec, httpGet and sleep is set");
+}
+
+/** A command that did not end with 0. */
+class ExitError extends Error {
+  readonly output: string;
+  constructor(message: string, output: string) {
+    super(message);
+    this.output = output;
+  }
+}
+
+async function exec(
+  runtime: Pick<Containers, "execSync">,
+  command: readonly string[],
+  containerId: string,
+  signal: AbortSignal,
+): Promise<void> {
+  const { exitCode, stdout, stderr } = await runtime.execSync(containerId, command, 0, signal);
+  if (exitCode === 0) return;
+  const output = Buffer.concat([stdout, stderr]).toString();
+  throw new ExitError(
+    `command '${command.join(" ")}' exited with ${exitCode}: ${Buffer.from(stderr).toString()}`,
+    output,
+  );
+}
+
+async function get(
+  { host, events }: HookDeps,
+  action: HttpGet,
+  { pod, container, podIP }: HookTarget,
+  signal: AbortSignal,
+): Promise<void> {
+  const to = action.host || podIP;
+  if (!to) throw new Error("failed to find networking container: the pod has no address");
+  const request = firstRequest(action, to, resolvePort(action.port, container), userAgent("lifecycle"));
+  try {
+    await answered(httpGet(host, request, signal));
+  } catch (error) {
+    if (request.scheme !== "https" || !spokePlainly(error)) throw error;
+    const headers = new Map([...request.headers].filter(([name]) => name.toLowerCase() !== "authorization"));
+    const status = await answered(httpGet(host, { ...request, scheme: "http", headers }, signal)).catch(() => 400);
+    // So a server of TLS answers a request without.
+    if (status === 400) throw error;
+    const text = `request to HTTPS lifecycle hook ${joinHostPort(to, request.port)} got HTTP response, retry with HTTP succeeded`;
+    if (pod) events.event(podReference(pod), "Warning", "LifecycleHTTPFallback", text);
+  }
+}
+
+/** An answer that breaks off in its body is one. @returns its status, where it is known. */
+async function answered(asking: Promise<Answer>): Promise<number | undefined> {
+  try {
+    return (await asking).status;
+  } catch (error) {
+    if (error instanceof BodyError) return undefined;
+    throw error;
+  }
+}
+
+/** The answer to a TLS handshake may have been none of TLS. */
+function spokePlainly(error: unknown): boolean {
+  const codes = ["EPROTO", "ERR_SSL_WRONG_VERSION_NUMBER", "ERR_SSL_PACKET_LENGTH_TOO_LONG"];
+  for (let at = error; at instanceof Error; at = at.cause)
+    if ("code" in at && typeof at.code === "string" && codes.includes(at.code)) return true;
+  return false;
+}
+
+function titleOf({ exec: command, httpGet: action, sleep }: LifecycleHandler): string {
+  if (command) return `Exec lifecycle hook ([${(command.command ?? []).join(" ")}])`;
+  if (action) return `HTTP lifecycle hook (${action.path ?? ""})`;
+  return sleep ? `Sleep lifecycle hook (${sleep.seconds})` : "Lifecycle hook";
+}
+
+function whyOf(error: unknown): string {
+  const why = `error: ${messageOf(error)}`;
+  return error instanceof ExitError ? `${why}, message: ${JSON.stringify(error.output)}` : why;
+}
+
+function podName({ pod }: HookTarget): string {
+  return pod ? `${pod.metadata.name}_${pod.metadata.namespace}(${pod.metadata.uid})` : "";
+}

@@ -1,0 +1,109 @@
+import { ContainerState, type ContainerStatus } from "../gen/cri.ts";
+import type { Container, Pod } from "../objects.ts";
+import type { RuntimePod } from "../pipeline.ts";
+import { isSidecar } from "../pod/containers.ts";
+import { restartsAfter, restartsKilled } from "../pod/restart.ts";
+import { newestOf } from "./newest.ts";
+import { type Judgement, type PlannedKill, isChanged, killCondemned, killUnknown } from "./planned-kill.ts";
+
+/** What is to become of a pod's init containers. */
+export interface InitVerdict {
+  /** Main containers may run. */
+  readonly initialized: boolean;
+  /** The pod cannot be initialized any more. */
+  readonly failed: boolean;
+  /** In the order of the spec. */
+  readonly start: readonly Container[];
+  readonly kill: readonly PlannedKill[];
+}
+
+/** What one init container asks for. */
+interface Step {
+  readonly start?: true;
+  readonly kill?: PlannedKill;
+  /** It is done, or a sidecar that has started: the next one's turn. */
+  readonly passed?: true;
+  readonly failed?: true;
+}
+
+/** Init containers run one after another; a sidecar among them has had its turn once it has started, and is kept running from
+ *  then on. The last that has a status decides, since older ones may have been removed; of those before it only sidecars are
+ *  looked at. Follows the kubelet's computeInitContainerActions.
+ *  @see https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/ */
+export function planInit(pod: Pod, observed: RuntimePod, judged: Judgement): InitVerdict {
+  const init = pod.spec.initContainers ?? [];
+  let initialized = init.length === 0 || mainHasRun(pod, observed);
+  let decided = initialized;
+  const start: Container[] = [];
+  const kill: PlannedKill[] = [];
+  for (const [index, container] of [...init.entries()].reverse()) {
+    const status = newestOf(observed, container.name);
+    if (decided && !isSidecar(container)) continue;
+    if (!status) {
+      if (decided) start.unshift(container);
+      continue;
+    }
+    const step = stepOf({ pod, container, status, judged });
+    if (step.failed) return { initialized: false, failed: true, start: [], kill: [] };
+    const next = init[index + 1];
+    if (step.passed && !decided) {
+      if (next) start.unshift(next);
+      else initialized = true;
+    }
+    if (step.start) start.unshift(container);
+    if (step.kill) kill.push(step.kill);
+    decided = true;
+  }
+  if (!decided) start.push(...init.slice(0, 1));
+  return { initialized, failed: false, start, kill };
+}
+
+/** Exited main containers prove nothing: after a reboot they belong to an earlier sandbox. */
+function mainHasRun(pod: Pod, observed: RuntimePod): boolean {
+  return pod.spec.containers.some(({ name }) => {
+    const state = newestOf(observed, name)?.state;
+    return state === ContainerState.CONTAINER_CREATED || state === ContainerState.CONTAINER_RUNNING;
+  });
+}
+
+interface Present {
+  readonly pod: Pod;
+  readonly container: Container;
+  readonly status: ContainerStatus;
+  readonly judged: Judgement;
+}
+
+function stepOf(present: Present): Step {
+  const { pod, container, status } = present;
+  switch (status.state) {
+    case ContainerState.CONTAINER_CREATED:
+      return { start: true };
+    case ContainerState.CONTAINER_RUNNING:
+      return isSidecar(container) ? stepOfRunningSidecar(present) : {};
+    case ContainerState.CONTAINER_EXITED:
+      if (isSidecar(container)) return { start: true };
+      if (status.exitCode === 0 && status.reason !== "OOMKilled") return { passed: true };
+      return comesBack(present) ? { start: true } : { failed: true };
+    default:
+      if (!restartsKilled(container, pod.spec)) return { failed: true };
+      return { start: true, kill: killUnknown("Init container", container, status) };
+  }
+}
+
+/** One that the kernel killed for memory has failed, whatever its exit code says. */
+function comesBack({ pod: { spec }, container, status: { exitCode } }: Present): boolean {
+  return exitCode === 0 ? restartsKilled(container, spec) : restartsAfter(container, spec, exitCode);
+}
+
+/** A sidecar that is not well is replaced; that keeps nobody waiting whose turn has come. */
+function stepOfRunningSidecar({ container, status, judged }: Present): Step {
+  const probe = judged.condemnedBy(container.name, status.id);
+  const condemned = probe && killCondemned("Init container", container, status, probe, false);
+  if (probe === "startup") return { start: true, ...(condemned && { kill: condemned }) };
+  if (container.startupProbe && !judged.hasStarted(container.name, status.id)) return {};
+  if (isChanged(container, status)) {
+    const message = `Init container ${container.name} definition changed`;
+    return { passed: true, start: true, kill: { containerId: status.id, name: container.name, message } };
+  }
+  return condemned ? { passed: true, start: true, kill: condemned } : { passed: true };
+}

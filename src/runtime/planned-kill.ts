@@ -1,0 +1,56 @@
+import type { ContainerStatus } from "../gen/cri.ts";
+import type { Container } from "../objects.ts";
+import type { CondemningProbe } from "../pipeline.ts";
+import { containerHash } from "../pod/hash.ts";
+import { containerHashAnnotation } from "../pod/labels.ts";
+
+export interface PlannedKill {
+  readonly containerId: string;
+  readonly name: string;
+  /** Text of the Killing event. */
+  readonly message: string;
+  /** In place of the pod's own grace period. */
+  readonly graceSeconds?: number | undefined;
+}
+
+/** What others know of a pod's containers. */
+export interface Judgement {
+  /** The probe by whose verdict a container is to be killed. */
+  readonly condemnedBy: (containerName: string, containerId: string) => CondemningProbe | undefined;
+  /** Whether a container has passed its startup probe. */
+  readonly hasStarted: (containerName: string, containerId: string) => boolean;
+  /** Its status says that all its containers are to start anew. */
+  readonly restartAll: boolean;
+}
+
+/** @param what `Container`, or `Init container` for those. @param restarts another one takes its place, which is worth saying.
+ *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#container-probes */
+export function killCondemned(
+  what: "Container" | "Init container",
+  container: Container,
+  { id }: ContainerStatus,
+  probe: CondemningProbe,
+  restarts: boolean,
+): PlannedKill {
+  const { terminationGracePeriodSeconds: graceSeconds } = container[`${probe}Probe`] ?? {};
+  const message = `${what} ${container.name} failed ${probe} probe${restarts ? ", will be restarted" : ""}`;
+  return { containerId: id, name: container.name, message, graceSeconds };
+}
+
+export function killUnknown(
+  what: "Container" | "Init container",
+  container: Container,
+  status: ContainerStatus,
+): PlannedKill {
+  return {
+    containerId: status.id,
+    name: container.name,
+    message: `${what} is in "unknown" state, try killing it before restart`,
+  };
+}
+
+/** A container made without our hash annotation (by another tool) is left alone. */
+export function isChanged(container: Container, status: ContainerStatus): boolean {
+  const hash = status.annotations[containerHashAnnotation];
+  return hash !== undefined && hash !== containerHash(container);
+}

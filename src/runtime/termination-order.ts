@@ -1,0 +1,47 @@
+import type { Clock } from "../lib/clock.ts";
+import type { Pod } from "../objects.ts";
+import { isSidecar } from "../pod/containers.ts";
+
+/** Whose turn it is when a pod with sidecars ends. */
+export interface TerminationOrder {
+  /** Waits until those have ended before which the container must not. @returns whole seconds that it took, `seconds` at most. */
+  turnOf(name: string, seconds: number, signal: AbortSignal): Promise<number>;
+  ended(name: string): void;
+}
+
+/** Sidecars end after all main containers, the last one first; nobody waits for a container that does not run.
+ *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#termination-with-sidecars */
+export function terminationOrder(pod: Pod, running: ReadonlySet<string>, clock: Clock): TerminationOrder {
+  const ends = new Map([...running].map((name) => [name, Promise.withResolvers<void>()]));
+  const sidecars = (pod.spec.initContainers ?? []).filter(isSidecar).map(({ name }) => name);
+  const before = (name: string): readonly string[] => {
+    const place = sidecars.indexOf(name);
+    return place < 0 ? [] : [...pod.spec.containers.map((container) => container.name), ...sidecars.slice(place + 1)];
+  };
+  return {
+    async turnOf(name, seconds, signal) {
+      const waiting = before(name).flatMap((other) => ends.get(other)?.promise ?? []);
+      return waiting.length === 0 ? 0 : secondsOf(clock, Promise.all(waiting), seconds, signal);
+    },
+    ended: (name) => ends.get(name)?.resolve(),
+  };
+}
+
+/** Waits for something, `seconds` at most. @returns whole seconds that it took. @throws once the signal aborts. */
+export async function secondsOf(
+  clock: Clock,
+  what: Promise<unknown>,
+  seconds: number,
+  signal: AbortSignal,
+): Promise<number> {
+  const began = clock.monotonic();
+  const over = new AbortController();
+  const patience = clock.sleep(seconds * 1000, AbortSignal.any([signal, over.signal]));
+  try {
+    await Promise.race([what, patience]);
+  } finally {
+    over.abort();
+    await patience.catch(() => undefined);
+  }
+  return Math.min(seconds, Math.floor((clock.monotonic() - began) / 1000));
+}

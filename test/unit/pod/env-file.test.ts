@@ -1,0 +1,41 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { envFileValue } from "../../../src/pod/env-file.ts";
+
+const file = [
+  "# a comment",
+  "",
+  "A='one'",
+  "  B='two words' # and a comment",
+  "C='three",
+  "lines = not a name",
+  "'",
+  "D= 'not this'",
+  "E='$HOME \"#'",
+].join("\n");
+
+test("values stand in single quotes, as they are, over as many lines as they take", () => {
+  assert.deepEqual(
+    ["A", "B", "C", "D", "E", "F"].map((name) => envFileValue(file, name)),
+    ["one", "two words", "three\nlines = not a name\n", "", '$HOME "#', undefined],
+  );
+  assert.equal(envFileValue("", "A"), undefined);
+  assert.equal(envFileValue("A='x'\r\nB='y'\r\n", "B"), "y");
+});
+
+for (const [what, text] of [
+  ["no assignment", "A"],
+  ["no name", "='x'"],
+  ["a blank before the sign", "A ='x'"],
+  ["no quotes", "A=x"],
+  ["double quotes", 'A="x"'],
+  ["an open end", "A='x\nB"],
+  ["something behind", "A='x'y"],
+] as const)
+  test(`a file with ${what} says so by its line`, () => {
+    assert.throws(() => envFileValue(`# ok\n${text}`, "Z"), /line 2/);
+  });
+
+test("what stands before the variable has to be right, what comes after does not matter", () => {
+  assert.equal(envFileValue("A='x'\nnonsense", "A"), "x");
+});

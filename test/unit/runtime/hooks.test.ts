@@ -1,0 +1,122 @@
+import assert from "node:assert/strict";
+import { type IncomingMessage, type RequestListener, createServer } from "node:http";
+import { createServer as createHttps } from "node:https";
+import { type TestContext, test } from "node:test";
+import { createHooks } from "../../../src/runtime/hooks.ts";
+import { selfSigned } from "../../fakes/certificate.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { eventLines } from "../../fakes/events.ts";
+import { aContainer, aPod } from "../../fakes/pods.ts";
+import { freePort, listen, loopbackHost } from "../probes/loopback.ts";
+
+const never = new AbortController().signal;
+
+function rig(answer = { exitCode: 0, stdout: "", stderr: "" }) {
+  const clock = fakeClock();
+  const events = eventLines();
+  const host = loopbackHost();
+  const ran: unknown[] = [];
+  const runtime = {
+    execSync: async (id: string, argv: readonly string[], timeout: number) => {
+      ran.push([id, argv, timeout]);
+      return { ...answer, stdout: Buffer.from(answer.stdout), stderr: Buffer.from(answer.stderr) };
+    },
+  };
+  const hooks = createHooks({ clock, events, host, runtime });
+  const target = {
+    pod: aPod(),
+    container: aContainer("c", { ports: [{ name: "web", containerPort: 80 }] }),
+    containerId: "id",
+    podIP: "10.0.0.7",
+  };
+  return { clock, events, host, ran, target, run: hooks.run };
+}
+
+async function serve(t: TestContext, handle: RequestListener): Promise<number> {
+  const server = createServer(handle);
+  t.after(() => server.closeAllConnections());
+  t.after(() => server.close());
+  return listen(server);
+}
+
+test("exec: the command runs as it is written, for as long as it takes", async () => {
+  const { ran, target, run } = rig();
+  await run({ exec: { command: ["sh", "-c", "echo $(HOME)"] } }, target, never);
+  assert.deepEqual(ran, [["id", ["sh", "-c", "echo $(HOME)"], 0]]);
+});
+
+test("exec: a command that fails is told in the kubelet's words", async () => {
+  const { target, run } = rig({ exitCode: 3, stdout: "out", stderr: "err" });
+  await assert.rejects(run({ exec: { command: ["a", "b"] } }, target, never), {
+    message:
+      `Exec lifecycle hook ([a b]) for Container "c" in Pod "p_default(uid-1)" failed - ` +
+      `error: command 'a b' exited with 3: err, message: "outerr"`,
+  });
+});
+
+test("httpGet: asks as a kubelet does; any answer is a success, no answer a failure", async (t) => {
+  const seen: IncomingMessage[] = [];
+  const port = await serve(t, (request, response) => {
+    seen.push(request);
+    response.writeHead(500).end();
+  });
+  const { host, target, run } = rig();
+  await run({ httpGet: { port, path: "/bye?now" } }, target, never);
+  assert.deepEqual(
+    [seen[0]?.url, seen[0]?.headers["user-agent"], host.dialled],
+    ["/bye?now", "kube-lifecycle/1.36", [{ host: "10.0.0.7", port }]],
+  );
+  const dead = await freePort();
+  await assert.rejects(
+    run({ httpGet: { port: dead, path: "/x" } }, target, never),
+    /^Error: HTTP lifecycle hook \(\/x\) for Container "c" in Pod "p_default\(uid-1\)" failed - error: Get "http:/,
+  );
+});
+
+test("httpGet: over HTTPS without a look at the certificate; a server that speaks plain HTTP is asked so, with an event", async (t) => {
+  const asked: string[] = [];
+  const { key, cert } = selfSigned("pod");
+  const secure = createHttps({ key, cert }, (_request, response) => {
+    asked.push("https");
+    response.end();
+  });
+  t.after(() => secure.closeAllConnections());
+  t.after(() => secure.close());
+  const { events, target, run } = rig();
+  await run({ httpGet: { port: await listen(secure), scheme: "HTTPS" } }, target, never);
+  assert.deepEqual([asked, events.lines], [["https"], []]);
+
+  const heard: (string | undefined)[] = [];
+  const plain = await serve(t, (request, response) => {
+    heard.push(request.headers.authorization);
+    response.end();
+  });
+  const httpHeaders = [{ name: "Authorization", value: "Basic c2VjcmV0" }];
+  await run({ httpGet: { port: plain, scheme: "HTTPS", httpHeaders } }, target, never);
+  assert.deepEqual(heard, [undefined]);
+  assert.deepEqual(events.lines, [
+    `Warning LifecycleHTTPFallback request to HTTPS lifecycle hook 10.0.0.7:${plain} got HTTP response, retry with HTTP succeeded`,
+  ]);
+});
+
+test("httpGet: without an address of the pod there is nobody to ask", async () => {
+  const { target, run } = rig();
+  await assert.rejects(
+    run({ httpGet: { port: "web" } }, { ...target, podIP: undefined }, never),
+    /the pod has no address/,
+  );
+});
+
+test("sleep: lasts as long as is said, or until the container's time is over", async () => {
+  const { clock, target, run } = rig();
+  let over = false;
+  const sleeping = run({ sleep: { seconds: 5 } }, target, never).then(() => (over = true));
+  await clock.advance(4999);
+  assert.equal(over, false);
+  await clock.advance(1);
+  await sleeping;
+  const stop = new AbortController();
+  const cut = run({ sleep: { seconds: 5 } }, target, stop.signal);
+  stop.abort();
+  await assert.rejects(cut, /Sleep lifecycle hook \(5\)/);
+});
