@@ -54,6 +54,13 @@ export async function removeCgroups(layout: Layout, containers: readonly string[
   );
 }
 
+/** Removes a cgroup at the root of every hierarchy, with all below it. @returns whether it is gone: one in use stays. */
+export function removeRootCgroup(name: string): boolean {
+  const cgroups = cgroupHierarchies().map((hierarchy) => join(hierarchy, name));
+  for (const cgroup of cgroups) removeTree(cgroup);
+  return cgroups.every((cgroup) => !existsSync(cgroup));
+}
+
 /** The mount points of all cgroup hierarchies of this machine, v1 and v2. */
 export function cgroupHierarchies(): string[] {
   const mounts = readFileSync("/proc/self/mountinfo", "utf8").split("\n");
