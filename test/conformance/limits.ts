@@ -1,6 +1,6 @@
 import { parse } from "yaml";
 import { type Provider, providers } from "./options.ts";
-import type { ListedTest } from "./list.ts";
+import { type ListedTest, whole } from "./list.ts";
 
 /** What some tests ask for and a provider cannot give, whoever wrote the agent. It explains a failure and excuses none. */
 export interface Limit {
@@ -18,7 +18,7 @@ export function parseLimits(text: string, source: string, listed: readonly Liste
   const unknown = Object.keys(given).find((key) => !providers.some((provider) => provider === key));
   if (unknown !== undefined)
     throw new Error(`${source} has limits of ${JSON.stringify(unknown)}: it is one of ${providers.join(", ")}`);
-  const known = new Set(listed.map(keyOf));
+  const known = new Set(listed.map(whole));
   const of = (provider: Provider): readonly Limit[] => {
     const limits = given[provider] ?? [];
     if (!Array.isArray(limits)) throw new Error(`${provider} of ${source} is no list: give one of cause and tests`);
@@ -41,9 +41,5 @@ function checked(limit: unknown, where: string, known: ReadonlySet<string>): Lim
 
 /** The limit that makes a test impossible; undefined where none is known. */
 export function causeOf(limits: readonly Limit[], test: ListedTest): string | undefined {
-  return limits.find(({ tests }) => tests.includes(keyOf(test)))?.cause;
-}
-
-function keyOf({ suite, name }: ListedTest): string {
-  return `${suite} ${name}`;
+  return limits.find(({ tests }) => tests.includes(whole(test)))?.cause;
 }

@@ -27,13 +27,33 @@ export function parseList(text: string, source: string): readonly ListedTest[] {
   return tests;
 }
 
-/** Those that match `SUITE NAME`, all where nothing is asked for. @throws when none does. */
-export function matching(tests: readonly ListedTest[], focus: RegExp | undefined): readonly ListedTest[] {
-  if (!focus) return tests;
-  const found = tests.filter(({ suite, name }) => focus.test(`${suite} ${name}`));
-  if (found.length === 0)
-    throw new Error(`FOCUS is ${focus.source}: no listed test matches; the list is test/conformance/tests.txt`);
-  return found;
+/** Those that a focus is about, all where there is none. It is held against `SUITE NAME`: a piece of it as it stands, or else a regular
+ *  expression. @throws a sentence when nothing fits. */
+export function matching(tests: readonly ListedTest[], focus: string | undefined): readonly ListedTest[] {
+  if (focus === undefined) return tests;
+  const verbatim = tests.filter((test) => whole(test).includes(focus));
+  if (verbatim.length > 0) return verbatim;
+  const expression = expressionOf(focus);
+  const found = tests.filter((test) => expression.test(whole(test)));
+  if (found.length > 0) return found;
+  throw new Error(
+    `FOCUS is ${JSON.stringify(focus)}: no listed test has it in its name, nor matches it as a regular expression; the list is test/conformance/tests.txt`,
+  );
+}
+
+/** A test as a focus and a limit name it. */
+export function whole({ suite, name }: ListedTest): string {
+  return `${suite} ${name}`;
+}
+
+function expressionOf(focus: string): RegExp {
+  try {
+    return new RegExp(focus);
+  } catch {
+    throw new Error(
+      `FOCUS is ${JSON.stringify(focus)}: no listed test has it in its name, and it is no regular expression`,
+    );
+  }
 }
 
 /** The special interest group that a test is of, as its name begins: `sig-node`. */

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { parseLimits } from "../../conformance/limits.ts";
-import { areaOf, matching, parseList, suiteNames } from "../../conformance/list.ts";
+import { areaOf, matching, parseList, suiteNames, whole } from "../../conformance/list.ts";
 
 const folder = join(import.meta.dirname, "..", "..", "conformance");
 const committed = (name: string): string => readFileSync(join(folder, name), "utf8");
@@ -25,12 +25,15 @@ test("a line that is no test is named with its number", () => {
     assert.throws(() => parseList(`e2e\tfirst\n${line}`, "list"), why);
 });
 
-test("a focus is held against the suite and the name, and has to match something", () => {
-  const tests = parseList("e2e\t[sig-node] A\ne2e_node\t[sig-node] A\ne2e\t[sig-apps] B", "list");
-  assert.equal(matching(tests, undefined).length, 3);
-  assert.deepEqual(matching(tests, /^e2e_node .*A/), [{ suite: "e2e_node", name: "[sig-node] A" }]);
-  assert.deepEqual(matching(tests, /sig-apps/), [{ suite: "e2e", name: "[sig-apps] B" }]);
-  assert.throws(() => matching(tests, /sig-storage/), /FOCUS is sig-storage: no listed test matches/);
+test("a focus is a piece of the suite and the name, or a regular expression, and has to fit something", () => {
+  const tests = parseList("e2e\t[sig-node] A\ne2e_node\t[sig-node] A\ne2e\t[sig-apps] B (b)", "list");
+  const names = (focus?: string) => matching(tests, focus).map(whole);
+  assert.equal(names().length, 3);
+  assert.deepEqual(names("[sig-apps] B (b"), ["e2e [sig-apps] B (b)"]);
+  assert.deepEqual(names("[sig-node] A"), ["e2e [sig-node] A", "e2e_node [sig-node] A"]);
+  assert.deepEqual(names("^e2e_node .*A"), ["e2e_node [sig-node] A"]);
+  assert.throws(() => names("sig-storage"), /FOCUS is "sig-storage": no listed test has it in its name, nor matches/);
+  assert.throws(() => names("(sig-node"), /FOCUS is "\(sig-node": .* and it is no regular expression/);
 });
 
 test("a test's area is the group that its name begins with", () => {
@@ -41,9 +44,9 @@ test("a test's area is the group that its name begins with", () => {
 test("the committed part is of the committed list, and has tests of both suites and of every area", () => {
   const list = parseList(committed("tests.txt"), "tests.txt");
   const part = parseList(committed("part.txt"), "part.txt");
-  const known = new Set(list.map(({ suite, name }) => `${suite} ${name}`));
+  const known = new Set(list.map(whole));
   assert.deepEqual(
-    part.filter(({ suite, name }) => !known.has(`${suite} ${name}`)),
+    part.filter((each) => !known.has(whole(each))),
     [],
   );
   assert.deepEqual(new Set(part.map(({ suite }) => suite)), new Set(suiteNames));

@@ -12,7 +12,7 @@ test("unless told otherwise a run is the whole list on graftlet with the cri pro
 });
 
 test("a run of less than the list, or of the kubelet, is not what the docs are about", () => {
-  assert.deepEqual(readOptions({ FOCUS: "sig-node" }).focus, /sig-node/);
+  assert.equal(readOptions({ FOCUS: "sig-node" }).focus, "sig-node");
   for (const env of [{ FOCUS: "sig-node" }, { PART: "1" }, { AGENT: "kubelet" }])
     assert.equal(readOptions(env).whole, false, JSON.stringify(env));
 });
@@ -22,7 +22,6 @@ test("a wrong variable is refused by name", () => {
     [{ PROVIDER: "podman" }, /^Error: PROVIDER is "podman": it is one of cri, docker, ssh$/],
     [{ AGENT: "k3s" }, /^Error: AGENT is "k3s": it is one of graftlet, kubelet$/],
     [{ AGENT: "kubelet", PROVIDER: "docker" }, /speaks CRI alone: leave out PROVIDER=docker/],
-    [{ FOCUS: "[sig-node" }, /^Error: FOCUS is "\[sig-node", no regular expression: put a \\ before/],
     [{ PART: "2" }, /^Error: PART is "2": it is one of 1$/],
   ] as const)
     assert.throws(() => readOptions(env), why);
