@@ -146,7 +146,7 @@ test("that a newer spec has been seen is told with what comes next; an error is 
   w.manager.set(newer, running(2));
   await w.settle();
   assert.equal(w.patches.length, 1);
-  await w.clock.advance(1_000);
+  await w.clock.advance(5_000);
   const conditions = [{ type: "Ready", status: "True", observedGeneration: 2, lastTransitionTime: nowText }];
   assert.deepEqual(w.patches.slice(1), [{ observedGeneration: 2, conditions }]);
   const [container] = onItsWay().containerStatuses ?? [];
