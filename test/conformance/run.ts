@@ -55,7 +55,9 @@ async function conformance(options: ConformanceOptions): Promise<number> {
   const minutes = Math.round((performance.now() - began) / 60_000);
   console.log(`\n${tableOf(verdicts)}\n\n${minutes} minutes on ${madeOn}`);
   for (const verdict of failed) console.log(failureLine(verdict, limits));
-  if (whole) {
+  const ran = [...outcomes.values()].every((outcome) => outcome.tests.size > 0);
+  if (whole && !ran) say(`${page} stays as it is: a suite did not run`);
+  else if (whole) {
     const date = new Date().toISOString().slice(0, 10);
     const text = partOf({ verdicts, limits, date, minutes, madeOn });
     writeFileSync(page, withPart(readFileSync(page, "utf8"), `conformance ${provider}`, text));

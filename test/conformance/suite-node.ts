@@ -28,6 +28,8 @@ export const runE2eNode: RunSuite = async (run) => {
     args: [
       `--k8s-bin-dir=${binaries}`,
       `--node-name=${rig.nodeName}`,
+      // Else, in a pod, the suite would take the pod's own cluster for its own.
+      "--host=https://127.0.0.1:6443",
       `--container-runtime-endpoint=${rig.endpoint}`,
       `--kubelet-config-file=${config}`,
       `--kubelet-flags=${kubeletFlags(rig).join(" ")}`,
