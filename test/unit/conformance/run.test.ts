@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ginkgoArgv } from "../../conformance/ginkgo.ts";
 import { readOptions } from "../../conformance/options.ts";
 import { createProgress } from "../../conformance/progress.ts";
 
@@ -45,21 +44,4 @@ test("each test that ends is told with its name, and how many have", () => {
     "1 of 2: passed after 12 s: [sig-node] Pods should run [Conformance]",
     "2 of 2, 1 not passed: FAILED after 302 s: [sig-node] Pods [It] should end",
   ]);
-});
-
-test("ginkgo runs the named tests once, and leaves its report where it is looked for", () => {
-  const argv = ginkgoArgv({
-    ginkgo: "/bin/ginkgo",
-    suite: "/folder/e2e.test",
-    description: "Suite",
-    names: ["[sig-node] A"],
-    processes: 6,
-    args: ["--num-nodes=1"],
-    folder: "/folder",
-  });
-  assert.equal(argv[0], "/bin/ginkgo");
-  assert.deepEqual(argv.slice(argv.indexOf("/folder/e2e.test")), ["/folder/e2e.test", "--", "--num-nodes=1"]);
-  assert.ok(argv.includes("--focus=^Suite (?:\\[sig-node\\] A)$"));
-  for (const flag of ["--procs=6", "--output-dir=/folder", "--json-report=report.json", "--flake-attempts=1"])
-    assert.ok(argv.includes(flag), flag);
 });
