@@ -114,6 +114,16 @@ bench: $(deps) packages cluster-tools build ## how fast graftlet is beside the r
 	$(call say,bench)
 	@PROVIDER="$(PROVIDER)" ONLY="$(ONLY)" NODES="$(NODES)" node test/bench/bench.ts
 
+# FOCUS, PROVIDER, AGENT and PART reach the program through the environment, as make passes on what its command line sets.
+.PHONY: conformance conformance-part
+conformance: $(deps) packages cluster-tools build ## Kubernetes' own tests on graftlet's node, the score written into docs/conformance.md (FOCUS=MirrorPod; PROVIDER=docker or ssh; AGENT=kubelet); root
+	$(call say,conformance)
+	@node test/conformance/run.ts
+
+conformance-part: $(deps) packages cluster-tools build ## a few of Kubernetes' own tests, of every area, in ten minutes; root
+	$(call say,conformance: a part)
+	@PART=1 node test/conformance/run.ts
+
 build: $(deps) ## dist/graftlet.mjs: one self-contained file, with third-party notices
 	$(call say,build)
 	@node tools/build.ts

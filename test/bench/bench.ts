@@ -25,7 +25,7 @@ try {
   if (options.whole) {
     const date = new Date().toISOString().slice(0, 10);
     const part = `Measured on ${date} in ${took} on ${machine}.\n\n${text}`;
-    writeFileSync(page, withPart(readFileSync(page, "utf8"), options.kind, part));
+    writeFileSync(page, withPart(readFileSync(page, "utf8"), `bench ${options.kind}`, part));
     say(`written into ${page}`);
   }
 } catch (error) {

@@ -64,12 +64,17 @@ export function startGraftlet(
   cluster: Cluster,
   { built = false, ...options }: AgentOptions & { readonly built?: boolean } = {},
 ): Promise<Agent> {
+  const command = [...graftletCommand({ built }), ...providerArgs(cluster, options)];
+  const { agentAddress: address, spawnAtAgent: spawn } = cluster;
+  return startAgent(cluster, { program: "graftlet", command, address, spawn }, options);
+}
+
+/** The command that runs graftlet, without its flags. @throws when it is to be the built file and that is missing. */
+export function graftletCommand({ built }: { readonly built: boolean }): readonly string[] {
   const project = join(import.meta.dirname, "..", "..");
   const file = join(project, built ? "dist/graftlet.mjs" : "src/main.ts");
   if (!existsSync(file)) throw new Error(`${file} is missing${built ? ': run "npm run build" first' : ""}`);
-  const command = [process.execPath, ...nodeFlags, file, ...providerArgs(cluster, options)];
-  const { agentAddress: address, spawnAtAgent: spawn } = cluster;
-  return startAgent(cluster, { program: "graftlet", command, address, spawn }, options);
+  return [process.execPath, ...nodeFlags, file];
 }
 
 /** Starts graftlet from source on the agent's machine with no flags but these, and waits for nothing.

@@ -73,6 +73,14 @@ export async function findTools(say: Say, containerd: ContainerdVersion = contai
   };
 }
 
+/** Kubernetes' test suites, and the program that runs them. */
+export type SuiteProgram = "e2e.test" | "e2e_node.test" | "ginkgo";
+
+/** Makes sure that these programs are there: builds them once per machine. @returns the folder that they are in. */
+export function buildSuites(names: readonly SuiteProgram[], say: Say): Promise<string> {
+  return buildTools({ module: "conformance", names, what: "Kubernetes' test suites", minutes: 10 }, say);
+}
+
 type Say = (line: string) => void;
 
 /** Programs of a Go module below test/cluster/tools. */

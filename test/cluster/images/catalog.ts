@@ -1,4 +1,4 @@
-import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { chmodSync, copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { must } from "../../harness/processes.ts";
@@ -29,6 +29,13 @@ const accounts = [
 ];
 const groups = ["root:x:0:", "daemon:x:1:", "nogroup:x:65534:"];
 
+/** An applet that Debian's busybox leaves out, as far as upstream's tests ask for it: the time of day, to the millisecond. */
+const nmeter = `#!/bin/bash
+[ "$*" = "-d0 %3t" ] || { echo "nmeter: only -d0 %3t is known" >&2; exit 1; }
+now=$EPOCHREALTIME
+TZ=UTC printf '%(%H:%M:%S)T.%s\\n' "\${now%.*}" "\${now:11:3}"
+`;
+
 /** busybox under every name it answers to, and bash as the shell: busybox's drops variables whose names are no identifiers. */
 export const shell: LayerRecipe = {
   name: "shell",
@@ -54,27 +61,32 @@ export const shell: LayerRecipe = {
       if (applet !== "busybox") root.link(`/bin/${applet}`, "busybox");
     await root.program("/bin/bash", "/bin/bash");
     root.link("/bin/sh", "bash");
+    root.file("/bin/nmeter", nmeter, 0o755);
   },
 };
 
 const pause: LayerRecipe = {
   name: "pause",
+  fill: (root) => buildGo("pause", join(root.folder, "pause")),
+};
+
+/** Says whose rights it has: it is root's, and takes them on for whoever runs it. */
+const nonewprivs: LayerRecipe = {
+  name: "nonewprivs",
   async fill(root) {
-    await must(
-      [
-        "go",
-        "build",
-        "-trimpath",
-        "-ldflags",
-        "-s -w",
-        "-o",
-        join(root.folder, "pause"),
-        join(import.meta.dirname, "pause", "main.go"),
-      ],
-      { env: { CGO_ENABLED: "0", GO111MODULE: "off" }, timeoutMs: 600_000 },
-    );
+    const program = join(root.folder, "usr/local/bin/nnp");
+    await buildGo("nonewprivs", program);
+    chmodSync(program, 0o6755);
   },
 };
+
+/** Builds the program in a folder beside this file, which needs nothing but Go itself. */
+async function buildGo(folder: string, program: string): Promise<void> {
+  await must(
+    ["go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, join(import.meta.dirname, folder, "main.go")],
+    { env: { CGO_ENABLED: "0", GO111MODULE: "off" }, timeoutMs: 600_000 },
+  );
+}
 
 /** What upstream's tests find in agnhost: the program under both names, network tools, a user and a group of its own. */
 const agnhost: LayerRecipe = {
@@ -84,6 +96,7 @@ const agnhost: LayerRecipe = {
     await root.program(tools.path("agnhost"), "/agnhost");
     root.link("/agnhost-2", "agnhost");
     root.directory("/uploads");
+    await selfSigned(join(root.folder, "localhost"));
     root.file(
       "/etc/passwd",
       `${[...accounts, "user-defined-in-image:x:1000:1000::/home/user-defined-in-image:/bin/sh"].join("\n")}\n`,
@@ -95,6 +108,34 @@ const agnhost: LayerRecipe = {
     root.directory("/home/user-defined-in-image");
   },
 };
+
+/** The pair that programs in agnhost serve TLS with: BASE.crt and BASE.key. */
+async function selfSigned(base: string): Promise<void> {
+  const request = [
+    "openssl",
+    "req",
+    "-x509",
+    "-newkey",
+    "rsa:2048",
+    "-nodes",
+    "-days",
+    "36500",
+    "-subj",
+    "/CN=localhost",
+  ];
+  const names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1,IP:::1"];
+  await must([...request, ...names, "-keyout", `${base}.key`, "-out", `${base}.crt`]);
+  chmodSync(`${base}.key`, 0o644);
+}
+
+/** What a picture's image says of itself: upstream's tests of an update tell two apart by it. */
+const picture = (name: string): LayerRecipe => ({
+  name,
+  fill(root) {
+    root.file("/data.json", `${JSON.stringify({ image: `${name}.jpg` })}\n`);
+    return Promise.resolve();
+  },
+});
 
 const nginxConf = `user nobody nogroup;
 worker_processes 1;
@@ -151,6 +192,8 @@ const agnhostConfig: ImageConfig = {
   Env: [path],
   ExposedPorts: { "80/tcp": {}, "8080/tcp": {}, "8081/tcp": {}, "9376/tcp": {}, "5000/tcp": {} },
 };
+/** It serves the folder that it is run in. */
+const pictureConfig: ImageConfig = { ...agnhostConfig, Cmd: ["test-webserver"] };
 const busyboxConfig: ImageConfig = { Cmd: ["sh"], Env: [path] };
 const nginxConfig: ImageConfig = {
   Cmd: ["nginx", "-g", "daemon off;"],
@@ -187,6 +230,19 @@ export const catalog: readonly ImageRecipe[] = [
     tags: ["1.5"],
     layers: [shell, agnhost],
     config: { ...agnhostConfig, User: "1234" },
+  },
+  {
+    name: "e2e-test-images/nonewprivs",
+    tags: ["1.4"],
+    layers: [shell, nonewprivs],
+    config: { Cmd: ["nnp"], Env: [path] },
+  },
+  { name: "e2e-test-images/kitten", tags: ["1.8"], layers: [shell, agnhost, picture("kitten")], config: pictureConfig },
+  {
+    name: "e2e-test-images/nautilus",
+    tags: ["1.8"],
+    layers: [shell, agnhost, picture("nautilus")],
+    config: pictureConfig,
   },
   { name: "e2e-test-images/nginx", tags: ["1.27-0", "1.15-4"], layers: [shell, nginx], config: nginxConfig },
   { name: "library/nginx", tags: ["1.27", "latest"], layers: [shell, nginx], config: nginxConfig },

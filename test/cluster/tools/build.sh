@@ -4,6 +4,7 @@
 # Usage: build.sh [--module FOLDER] [NAME…]    build those that lack (all tools when no name is given)
 #        build.sh [--module FOLDER] --folder   build nothing, only say where the tools lie
 # FOLDER is a folder beside this file with a go.mod of its own, such as kubernetes-1.35.
+# Of Kubernetes' two test suites, which are no programs, the tests are built: e2e.test and e2e_node.test.
 set -euo pipefail
 cd "$(dirname "$0")"
 if [ "${1:-}" = --module ]; then cd "$2"; shift 2; fi
@@ -37,12 +38,13 @@ case ${tools[0]} in
 esac
 
 for tool in "${tools[@]}"; do
-  name=${tool##*/}
+  name=${tool##*/} build=build
+  case $tool in */test/e2e | */test/e2e_node) name=$name.test build="test -c" ;; esac
   if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then continue; fi
   [ -x "$out/$name" ] && continue
   started=$SECONDS
   echo "building $name $version (once per machine; the largest takes six minutes on two cores)" >&2
-  CGO_ENABLED=0 go build -trimpath -ldflags "$flags" -o "$out/.$name.partial" "$tool"
+  CGO_ENABLED=0 go $build -trimpath -ldflags "$flags" -o "$out/.$name.partial" "$tool"
   mv "$out/.$name.partial" "$out/$name"
   echo "built $name in $((SECONDS - started)) s" >&2
 done

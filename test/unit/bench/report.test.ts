@@ -112,8 +112,8 @@ test("the table is as Markdown is formatted: columns as wide as what is in them"
 test("a run replaces its own part of the page and nothing else", () => {
   const page = "# Speed\n\n<!-- bench cri -->\n\nold\n\n<!-- end of bench cri -->\n\nafter\n";
   assert.equal(
-    withPart(page, "cri", "new\n"),
+    withPart(page, "bench cri", "new\n"),
     "# Speed\n\n<!-- bench cri -->\n\nnew\n\n<!-- end of bench cri -->\n\nafter\n",
   );
-  assert.throws(() => withPart(page, "docker", "new"), /no part between <!-- bench docker -->/);
+  assert.throws(() => withPart(page, "bench docker", "new"), /no part between <!-- bench docker -->/);
 });

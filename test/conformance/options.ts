@@ -1,0 +1,38 @@
+/** What a run may be of; over SSH the runtime is containerd, and pods' networks are routed. */
+export const providers = ["cri", "docker", "ssh"] as const;
+export type Provider = (typeof providers)[number];
+
+/** Whose node is tested. */
+export const agents = ["graftlet", "kubelet"] as const;
+export type AgentName = (typeof agents)[number];
+
+/** What a run is asked for. */
+export interface ConformanceOptions {
+  readonly provider: Provider;
+  readonly agent: AgentName;
+  /** Which tests of the list, as `matching` has it; all unless given. */
+  readonly focus: string | undefined;
+  /** The few tests that stand for the list. */
+  readonly part: boolean;
+  /** The list as it stands, on graftlet: what the docs are about. */
+  readonly whole: boolean;
+}
+
+/** Reads `PROVIDER` (cri unless given), `AGENT` (graftlet unless given), `FOCUS` and `PART`; empty counts as
+ *  not given. @throws a sentence that names the variable and the remedy. */
+export function readOptions(env: Readonly<Record<string, string | undefined>>): ConformanceOptions {
+  const provider = oneOf("PROVIDER", providers, env.PROVIDER || "cri");
+  const agent = oneOf("AGENT", agents, env.AGENT || "graftlet");
+  if (agent === "kubelet" && provider !== "cri")
+    throw new Error(`AGENT is kubelet, which speaks CRI alone: leave out PROVIDER=${provider}`);
+  const focus = env.FOCUS || undefined;
+  const part = oneOf("PART", ["", "1"], env.PART ?? "") === "1";
+  return { provider, agent, focus, part, whole: agent === "graftlet" && focus === undefined && !part };
+}
+
+function oneOf<T extends string>(variable: string, known: readonly T[], given: string): T {
+  const found = known.find((each) => each === given);
+  if (found === undefined)
+    throw new Error(`${variable} is ${JSON.stringify(given)}: it is one of ${known.filter(Boolean).join(", ")}`);
+  return found;
+}

@@ -1,0 +1,91 @@
+// make conformance: Kubernetes' own tests on a node that graftlet runs, or the kubelet. See docs/conformance.md.
+import { readFileSync, writeFileSync } from "node:fs";
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { withPart } from "../bench/document.ts";
+import { buildSuites, findTools, type SuiteProgram } from "../harness/tools.ts";
+import { parseLimits } from "./limits.ts";
+import { matching, parseList, type SuiteName, suiteNames } from "./list.ts";
+import { type ConformanceOptions, readOptions } from "./options.ts";
+import type { SuiteOutcome } from "./outcomes.ts";
+import { failureLine, partOf, tableOf } from "./page.ts";
+import { runE2e } from "./suite-e2e.ts";
+import { runE2eNode } from "./suite-node.ts";
+import type { RunSuite } from "./suite-run.ts";
+import { verdictsOn } from "./verdicts.ts";
+import { versionsLine } from "./versions.ts";
+
+const suites: Readonly<Record<SuiteName, { readonly program: SuiteProgram; readonly run: RunSuite }>> = {
+  e2e: { program: "e2e.test", run: runE2e },
+  e2e_node: { program: "e2e_node.test", run: runE2eNode },
+};
+
+const project = join(import.meta.dirname, "..", "..");
+const page = join(project, "docs", "conformance.md");
+const say = (line: string): void => console.error(line);
+const fileHere = (name: string): string => readFileSync(join(import.meta.dirname, name), "utf8");
+
+try {
+  process.exitCode = await conformance(readOptions(process.env));
+} catch (error) {
+  console.error(error instanceof Error ? error.message : String(error));
+  process.exitCode = 1;
+}
+
+/** @returns the exit code: 0 when every test that was to run has passed. */
+async function conformance(options: ConformanceOptions): Promise<number> {
+  const { provider, agent, whole } = options;
+  const list = parseList(fileHere("tests.txt"), "test/conformance/tests.txt");
+  const limits = parseLimits(fileHere("limits.yaml"), "test/conformance/limits.yaml", list)[provider];
+  const part = parseList(fileHere("part.txt"), "test/conformance/part.txt");
+  const tests = matching(options.part ? part : list, options.focus);
+  const began = performance.now();
+  const tools = await findTools(say);
+  const madeOn = await versionsLine(tools, provider, agent);
+  say(`${tests.length} tests on ${madeOn}`);
+
+  const outcomes = new Map<SuiteName, SuiteOutcome>();
+  for (const suite of suiteNames) {
+    const names = tests.filter((test) => test.suite === suite).map(({ name }) => name);
+    if (names.length > 0) outcomes.set(suite, await outcomeOf(suite, names, options));
+  }
+
+  const verdicts = verdictsOn(tests, outcomes);
+  const failed = verdicts.filter(({ passed }) => !passed);
+  const minutes = Math.round((performance.now() - began) / 60_000);
+  console.log(`\n${tableOf(verdicts)}\n\n${minutes} minutes on ${madeOn}`);
+  for (const verdict of failed) console.log(failureLine(verdict, limits));
+  const ran = [...outcomes.values()].every((outcome) => outcome.tests.size > 0);
+  if (whole && !ran) say(`${page} stays as it is: a suite did not run`);
+  else if (whole) {
+    const date = new Date().toISOString().slice(0, 10);
+    const text = partOf({ verdicts, limits, date, minutes, madeOn });
+    writeFileSync(page, withPart(readFileSync(page, "utf8"), `conformance ${provider}`, text));
+    say(`written into ${page}`);
+  }
+  say(failed.length === 0 ? "every test passed" : `${failed.length} of ${verdicts.length} tests did not pass`);
+  return failed.length === 0 ? 0 : 1;
+}
+
+/** Runs one suite. One that cannot be run is what its tests came to, and the other runs all the same. */
+async function outcomeOf(
+  suite: SuiteName,
+  names: readonly string[],
+  { provider, agent }: ConformanceOptions,
+): Promise<SuiteOutcome> {
+  const { program, run } = suites[suite];
+  const cache = join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "graftlet", "conformance");
+  const mark = process.env.GRAFTLET_TEST_MARK ?? "";
+  const folder = join(cache, [agent, provider, suite, mark].filter(Boolean).join("-"));
+  try {
+    const programs = await buildSuites([program, "ginkgo"], say);
+    say(`${suite}: ${names.length} tests; output and reports in ${folder}`);
+    const outcome = await run({ provider, agent, names, programs, folder, say: (line) => say(`${suite}: ${line}`) });
+    for (const trouble of outcome.trouble) say(`${suite}: ${trouble}`);
+    return outcome;
+  } catch (error) {
+    const trouble = error instanceof Error ? error.message : String(error);
+    say(`${suite}: ${trouble}`);
+    return { tests: new Map(), trouble: [trouble] };
+  }
+}

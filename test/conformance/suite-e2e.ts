@@ -1,0 +1,39 @@
+import { cpSync } from "node:fs";
+import { join } from "node:path";
+import { startGraftlet, startKubelet } from "../harness/agent.ts";
+import { startCluster } from "../harness/cluster.ts";
+import { startDns } from "../harness/dns.ts";
+import { networkArgv } from "../harness/namespaces.ts";
+import { start } from "../harness/processes.ts";
+import { runGinkgo } from "./ginkgo.ts";
+import { prepareFolder, type RunSuite } from "./suite-run.ts";
+
+/** The suite of a cluster, on one whose only node is the agent's. Its tests reach the API server, and of the node what the API server
+ *  gives them. */
+export const runE2e: RunSuite = async (run) => {
+  const { suite, reports } = prepareFolder(run, "e2e.test");
+  await using cluster = await startCluster({ name: "conformance", provider: run.provider, say: run.say });
+  await using _ = run.agent === "kubelet" ? await startKubelet(cluster) : await startGraftlet(cluster, { built: true });
+  // Before all of it goes, however the run ends.
+  using logs = new DisposableStack();
+  logs.defer(() => cpSync(cluster.layout.logs, join(run.folder, "logs"), { recursive: true }));
+  await startDns(cluster);
+  return await runGinkgo({
+    ginkgo: join(run.programs, "ginkgo"),
+    suite,
+    description: "Kubernetes e2e suite",
+    names: run.names,
+    processes: 6,
+    args: [
+      `--kubeconfig=${cluster.adminKubeconfig}`,
+      `--kubectl-path=${cluster.tools.path("kubectl")}`,
+      `--kubelet-root-dir=${cluster.layout.kubeletRoot}`,
+      "--provider=skeleton",
+      "--num-nodes=1",
+      `--report-dir=${reports}`,
+    ],
+    folder: run.folder,
+    start: (argv, options) => start(networkArgv(cluster.layout, argv), options),
+    say: run.say,
+  });
+};

@@ -1,0 +1,30 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { causeOf, parseLimits } from "../../conformance/limits.ts";
+import type { ListedTest } from "../../conformance/list.ts";
+
+const listed: readonly ListedTest[] = [
+  { suite: "e2e", name: "[sig-node] A" },
+  { suite: "e2e_node", name: "[sig-node] A" },
+];
+
+test("a limit is the cause of the tests that it names, in their suite alone", () => {
+  const text = 'docker:\n  - cause: no such thing\n    tests: ["e2e [sig-node] A"]\n';
+  const limits = parseLimits(text, "limits", listed);
+  assert.deepEqual(limits.cri, []);
+  assert.deepEqual(
+    listed.map((each) => causeOf(limits.docker, each)),
+    ["no such thing", undefined],
+  );
+});
+
+test("a fault of the file is named with its place", () => {
+  for (const [text, why] of [
+    ["podman: []", /limits has limits of "podman": it is one of cri, docker, ssh/],
+    ["ssh: never", /ssh of limits is no list/],
+    ["ssh: [{tests: [e2e A]}]", /ssh\[0\] of limits has no cause/],
+    ["ssh: [{cause: far}]", /ssh\[0\] of limits has no tests/],
+    ["ssh: [{cause: far, tests: [e2e B]}]", /ssh\[0\] of limits names "e2e B", which is not in the list/],
+  ] as const)
+    assert.throws(() => parseLimits(text, "limits", listed), why);
+});

@@ -1,0 +1,47 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { readOptions } from "../../conformance/options.ts";
+import { createProgress } from "../../conformance/progress.ts";
+
+test("unless told otherwise a run is the whole list on graftlet with the cri provider", () => {
+  const whole = { provider: "cri", agent: "graftlet", focus: undefined, part: false, whole: true };
+  assert.deepEqual(readOptions({}), whole);
+  assert.deepEqual(readOptions({ PROVIDER: "", AGENT: "", FOCUS: "", PART: "" }), whole);
+  assert.deepEqual(readOptions({ PROVIDER: "ssh" }), { ...whole, provider: "ssh" });
+});
+
+test("a run of less than the list, or of the kubelet, is not what the docs are about", () => {
+  assert.equal(readOptions({ FOCUS: "sig-node" }).focus, "sig-node");
+  for (const env of [{ FOCUS: "sig-node" }, { PART: "1" }, { AGENT: "kubelet" }])
+    assert.equal(readOptions(env).whole, false, JSON.stringify(env));
+});
+
+test("a wrong variable is refused by name", () => {
+  for (const [env, why] of [
+    [{ PROVIDER: "podman" }, /^Error: PROVIDER is "podman": it is one of cri, docker, ssh$/],
+    [{ AGENT: "k3s" }, /^Error: AGENT is "k3s": it is one of graftlet, kubelet$/],
+    [{ AGENT: "kubelet", PROVIDER: "docker" }, /speaks CRI alone: leave out PROVIDER=docker/],
+    [{ PART: "2" }, /^Error: PART is "2": it is one of 1$/],
+  ] as const)
+    assert.throws(() => readOptions(env), why);
+});
+
+test("each test that ends is told with its name, and how many have", () => {
+  const said: string[] = [];
+  const line = createProgress(2, (text) => said.push(text));
+  for (const text of [
+    "------------------------------",
+    "• [12.345 seconds]",
+    "[sig-node] Pods should run [Conformance]",
+    "k8s.io/kubernetes/test/e2e/common/node/pods.go:1",
+    "  STEP: • [1.000 seconds]",
+    "• [FAILED] [301.500 seconds]",
+    "[sig-node] Pods [It] should end",
+    "Ran 2 of 7581 Specs in 302.000 seconds",
+  ])
+    line(text);
+  assert.deepEqual(said, [
+    "1 of 2: passed after 12 s: [sig-node] Pods should run [Conformance]",
+    "2 of 2, 1 not passed: FAILED after 302 s: [sig-node] Pods [It] should end",
+  ]);
+});
