@@ -11,11 +11,12 @@ import { ContainerState } from "./gen/cri.ts";
 import { changedFacts, type HostFacts, readFacts } from "./host/facts.ts";
 import { createTargetClock } from "./host/target-clock.ts";
 import { composeServer } from "./kubelet-server.ts";
+import { staticSources } from "./kubelet-sources.ts";
 import { composeSync } from "./kubelet-sync.ts";
 import type { Account } from "./identity.ts";
 import type { Clock } from "./lib/clock.ts";
 import type { Logger } from "./lib/log.ts";
-import { type Service, onAbort, runGroup } from "./lib/service-group.ts";
+import { type Service, onAbort, runGroup, untilAborted } from "./lib/service-group.ts";
 import type { NodeMetrics } from "./metrics/node-metrics.ts";
 import { measuredRuntime } from "./metrics/runtime-calls.ts";
 import { createNodeAgent } from "./node/node-agent.ts";
@@ -115,8 +116,23 @@ function observeCluster({ config, client, clock, log }: KubeletDeps) {
   const runtimeClasses = createRuntimeClasses(common);
   const objects = createObjectCaches(common);
   const tokens = createTokenSource(common);
-  const running: readonly Service[] = [events, nodes, services, runtimeClasses, objects, tokens];
+  // Static pods may be what the API server itself is run by: with them a node does not wait for it.
+  const patient = { ...nodes, ready: (signal: AbortSignal) => atMost(firstAnswerMs, nodes.ready, clock, signal) };
+  const first = staticSources(config).length > 0 ? patient : nodes;
+  const running: readonly Service[] = [events, first, services, runtimeClasses, objects, tokens];
   return { events, nodes, services, runtimeClasses, objects, tokens, running };
+}
+
+const firstAnswerMs = 2_000;
+
+async function atMost(
+  ms: number,
+  ready: (signal: AbortSignal) => Promise<void>,
+  clock: Clock,
+  signal: AbortSignal,
+): Promise<void> {
+  const patience = clock.within(ms, signal);
+  await untilAborted(ready(patience), patience).catch(() => undefined);
 }
 
 export type Cluster = ReturnType<typeof observeCluster>;

@@ -19,12 +19,11 @@ test("defaults never warn, written out or not", () => {
 
 test("a setting that is not served yet is named in one line, with what happens instead", () => {
   const body =
-    "staticPodPath: /etc/kubernetes/manifests\nshutdownGracePeriod: 30s\nmemorySwap: {swapBehavior: LimitedSwap}\n";
+    "staticPodPath: /etc/kubernetes/manifests\nstaticPodURL: http://127.0.0.1/\nshutdownGracePeriod: 30s\nmemorySwap: {swapBehavior: LimitedSwap}\n";
   assert.deepEqual(
     textsOf(run(["--config=/k", "--lock-file=/l", "--oom-score-adj=-500"], { "/k": kubeletFile(body) })),
     [
       "lockFile (--lock-file) is not served yet: graftlet locks its root directory instead",
-      "staticPodPath (--pod-manifest-path) is not served yet: static pods are not started",
       "oomScoreAdj (--oom-score-adj) is not served yet: graftlet keeps the oom_score_adj it was started with",
       "memorySwap.swapBehavior is not served yet: containers get no swap",
       "shutdownGracePeriod is not served yet: pods are not ended in order when the machine shuts down",
@@ -39,9 +38,9 @@ test("values that make no difference do not warn", () => {
 });
 
 test("warnings show no values", () => {
-  const argv = ["--manifest-url-header=Authorization:secret-value", "--storage-driver-password=secret-value"];
+  const argv = ["--storage-driver-password=secret-value"];
   const warnings = textsOf(run(argv));
-  assert.equal(warnings.length, 2);
+  assert.equal(warnings.length, 1);
   assert.ok(!warnings.join().includes("secret-value"));
 });
 
