@@ -3,6 +3,7 @@ import type { NodeConfig } from "./config/node-config.ts";
 import type { Clock } from "./lib/clock.ts";
 import type { Logger } from "./lib/log.ts";
 import type { Service } from "./lib/service-group.ts";
+import { staticSources } from "./node-setup.ts";
 import type { Pod } from "./objects.ts";
 import type { EventSink, PodCache, PodUpdate, SourceName } from "./pipeline.ts";
 import { adoptRunning } from "./sources/adoption.ts";
@@ -32,11 +33,6 @@ export interface Sources {
   readonly running: readonly Service[];
   /** True once each of them has spoken. */
   allSeen(): boolean;
-}
-
-/** Which sources a node's configuration gives it beside the API server. */
-export function staticSources({ kubelet }: Pick<NodeConfig, "kubelet">): readonly SourceName[] {
-  return [...(kubelet.staticPodPath ? ["file" as const] : []), ...(kubelet.staticPodURL ? ["http" as const] : [])];
 }
 
 /** Where a node's pods come from. Each source says what it wants as a whole, and none takes away what another wants. */

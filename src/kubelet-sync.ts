@@ -146,7 +146,7 @@ function composeFlow(
   stages: Stages,
   workers: PodWorkers,
 ): readonly Service[] {
-  const { config, client, metrics, clock, log } = deps;
+  const { config, alone, client, metrics, clock, log } = deps;
   const { events, nodes } = cluster;
   const { pleg, agent, presence } = observed;
   const { pods, statuses } = stages;
@@ -173,7 +173,16 @@ function composeFlow(
     followPods(update, measures);
     syncLoop.push(update);
   };
-  const sources = composeSources({ config, client, cache, events, emit, after: nodes.ready, clock, log });
+  const sources = composeSources({
+    config,
+    client: alone ? undefined : client,
+    cache,
+    events,
+    emit,
+    after: nodes.ready,
+    clock,
+    log,
+  });
   const sourcesSeen = () => sources.allSeen() && syncLoop.caughtUp();
   const mirrors = createMirrorPods({
     ...common,
@@ -190,7 +199,7 @@ function composeFlow(
     resume: syncLoop.resume,
     workers,
   });
-  const mirroring = sources.names.some((name) => name !== "api") ? [mirrors] : [];
+  const mirroring = !alone && sources.names.some((name) => name !== "api") ? [mirrors] : [];
   return [syncLoop, ...sources.running, ...mirroring, ...cleaning];
 }
 

@@ -37,6 +37,15 @@ test("values that make no difference do not warn", () => {
   assert.deepEqual(textsOf(run(["--config=/k"], { "/k": kubeletFile(body) })), []);
 });
 
+test("without a kubeconfig a node that has static pods stands alone, and says so; without either it does not start", () => {
+  const alone = run(["--kubeconfig=", "--pod-manifest-path=/m"]);
+  assert.equal(alone.nodes[0]?.kubeconfig, undefined);
+  assert.deepEqual(textsOf(alone), [
+    "--kubeconfig is not given: the node stands alone, runs static pods, and speaks to no API server",
+  ]);
+  assert.throws(() => run(["--kubeconfig="]), /--kubeconfig is not given: graftlet needs an API server/);
+});
+
 test("warnings show no values", () => {
   const argv = ["--storage-driver-password=secret-value"];
   const warnings = textsOf(run(argv));
