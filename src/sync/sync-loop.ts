@@ -23,6 +23,11 @@ export interface SyncLoopDeps {
   readonly log: Logger;
 }
 
+/** UIDs of pods that need wait no longer. */
+interface Resumed {
+  readonly resumed: readonly string[];
+}
+
 export interface SyncLoop extends Service {
   /** Takes an update in; never waits. */
   push(update: PodUpdate): void;
@@ -37,39 +42,37 @@ export interface SyncLoop extends Service {
 /** Turns what sources say into work for pod workers. Admission is decided here, one pod at a time and in order of creation,
  *  before a pod gets a worker: what pods compete for is never decided side by side. */
 export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
-  const { pods, workers, status, log } = deps;
-  const queue: PodUpdate[] = [];
+  const { pods, workers, log } = deps;
+  const queue: (PodUpdate | Resumed)[] = [];
   const waiting = createStaticQueue(deps);
   let wakeUp = Promise.withResolvers<void>();
   let busy = false;
 
-  const push = (update: PodUpdate) => {
+  const push = (update: PodUpdate | Resumed) => {
     queue.push(update);
     wakeUp.resolve();
   };
 
-  const handle = async (update: PodUpdate, signal: AbortSignal) => {
+  const handle = async (update: PodUpdate | Resumed, signal: AbortSignal) => {
+    if ("resumed" in update) return addAll(wantedStill(update), signal);
     pods.take(update);
     if (update.pods.some((pod) => isMirrorPod(pod) || isStaticPod(pod))) deps.mirrorsChanged?.();
     if (update.op === "ADD") return addAll(update.pods, signal);
     for (const pod of update.pods) {
       if (isMirrorPod(pod)) reconcileShown(deps, pod);
-      else if (update.op === "RECONCILE") reconcile(pod);
+      else if (update.op === "RECONCILE") reconcile(deps, pod);
       else if (update.op === "REMOVE") remove(pod);
       else if (!waiting.update(pod) && (workers.get(pod.metadata.uid) || pod.metadata.deletionTimestamp))
         workers.update(pod);
     }
   };
 
+  /** One that was taken away meanwhile is not there any more. */
+  const wantedStill = ({ resumed }: Resumed) => resumed.flatMap((uid) => pods.get(uid) ?? []);
+
   const remove = ({ metadata: { uid, deletionGracePeriodSeconds } }: Pod) => {
     // One that waited has never begun.
     if (!waiting.drop(uid) || workers.get(uid)) workers.terminate(uid, deletionGracePeriodSeconds);
-  };
-
-  const reconcile = (pod: Pod) => {
-    status.reconcile(pod);
-    const worker = workers.get(pod.metadata.uid);
-    if (worker && (isEnding(pod) || pod.spec.readinessGates?.length)) worker.update(pod);
   };
 
   const addAll = async (added: readonly Pod[], signal: AbortSignal) => {
@@ -91,7 +94,7 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
     waits: waiting.has,
     resume() {
       const free = waiting.free();
-      if (free.length > 0) push({ op: "ADD", source: "file", pods: free });
+      if (free.length > 0) push({ resumed: free.map(({ metadata }) => metadata.uid) });
     },
     caughtUp: () => queue.length === 0 && !busy,
     push,
@@ -102,7 +105,8 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
         if (update) {
           busy = true;
           await handle(update, signal).catch((error: unknown) => {
-            if (!signal.aborted) log.error({ err: error, op: update.op }, "update could not be handled");
+            if (!signal.aborted)
+              log.error({ err: error, update: "op" in update ? update.op : "resumed" }, "update could not be handled");
           });
           busy = false;
         } else {
@@ -112,6 +116,12 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
       }
     },
   };
+}
+
+function reconcile({ status, workers }: SyncLoopDeps, pod: Pod): void {
+  status.reconcile(pod);
+  const worker = workers.get(pod.metadata.uid);
+  if (worker && (isEnding(pod) || pod.spec.readinessGates?.length)) worker.update(pod);
 }
 
 /** What the API server shows of a static pod has come, gone or changed: it should show the pod's status. */

@@ -226,6 +226,19 @@ test("a static pod's new version is admitted when the old one has ended", async 
   assert.deepEqual([calls, loop.waits("old")], [["admit old beside ", "update old"], false]);
 });
 
+test("a static pod that is taken away just when it may begin does not", async (t) => {
+  const { calls, phases, pods, push, loop } = rig(t);
+  await push("ADD", fromFile("p"));
+  phases.set("p", "terminating");
+  await push("ADD", fromFile("p"));
+  phases.delete("p");
+  calls.length = 0;
+  loop.push({ op: "REMOVE", source: "file", pods: [fromFile("p")] });
+  loop.resume();
+  for (let turn = 0; !loop.caughtUp() || turn < 2; turn++) await new Promise(setImmediate);
+  assert.deepEqual([calls, pods.get("p")], [["terminate p undefined"], undefined]);
+});
+
 test("a static pod that is taken away while it waits never begins", async (t) => {
   const { calls, phases, push, loop } = rig(t);
   await push("ADD", fromFile("p"));
