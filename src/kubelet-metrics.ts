@@ -33,7 +33,7 @@ export function countOrphans(workers: PodWorkers, cache: PodCache, measures: Mea
 }
 
 interface Shown {
-  readonly pods: PodStore;
+  readonly pods: PodStore & Pick<NodeView, "mirrors">;
   readonly cache: PodCache;
   readonly workers: PodWorkers;
   readonly volumes: Pick<VolumeGate, "mounted">;
@@ -45,9 +45,10 @@ export function podView({
   cache,
   workers,
   volumes,
-}: Shown): Pick<NodeView, "pods" | "cache" | "workers" | "mounted"> {
+}: Shown): Pick<NodeView, "pods" | "mirrors" | "cache" | "workers" | "mounted"> {
   return {
     pods,
+    mirrors: pods.mirrors,
     cache,
     workers: () => workers.list().map(({ uid, worker: { phase, pod } }) => ({ uid, phase, pod })),
     mounted: volumes.mounted,

@@ -19,13 +19,16 @@ import type { LogReader, PodStore, StatusReader } from "./pipeline.ts";
 import type { Pleg } from "./pleg/pleg.ts";
 import type { Target } from "./seams/provider.ts";
 import { createHealthzServer } from "./server/healthz.ts";
-import { type Authenticator, type Authorizer, alwaysAllow } from "./server/ports.ts";
+import { type Authenticator, type Authorizer, alwaysAllow, neverAllow } from "./server/ports.ts";
 import { cachedAuthenticator, cachedAuthorizer } from "./server/review-cache.ts";
 import { createKubeletServer } from "./server/server.ts";
+import { noClientCA } from "./standalone.ts";
 
 export interface ServerParts {
   readonly config: NodeConfig;
   readonly client: ApiClient;
+  /** There is no API server to ask about callers. */
+  readonly alone: boolean;
   readonly target: Target;
   readonly store: (name: string) => PairStore;
   readonly instance: string;
@@ -61,7 +64,9 @@ export async function composeServer(parts: ServerParts, signal: AbortSignal): Pr
   const { clientCAFile } = kubelet.authentication.x509;
   const clientCA = clientCAFile
     ? await clientCAFromFile(clientCAFile, { clock, log })
-    : clientCAFromCluster((signal) => readClusterClientCA(client, signal), { clock, log });
+    : parts.alone
+      ? noClientCA
+      : clientCAFromCluster((signal) => readClusterClientCA(client, signal), { clock, log });
   const server = createKubeletServer({
     ...parts,
     ...access(parts),
@@ -83,12 +88,12 @@ export async function composeServer(parts: ServerParts, signal: AbortSignal): Pr
 
 /** The kubelet API's certificate: that of tlsCertFile, one that the cluster issues (serverTLSBootstrap), or a self-signed one. */
 function servingCertificate(
-  { config, client, store, addresses, clock, log }: ServerParts,
+  { config, client, alone, store, addresses, clock, log }: ServerParts,
   signal: AbortSignal,
 ): Promise<Reloading<KeyPair | undefined> & Service & { waiting?(): string | undefined }> {
   const { kubelet, nodeName, certDir } = config;
   const names = [nodeName, ...addresses.nodeIPs()];
-  if (kubelet.serverTLSBootstrap && !kubelet.tlsCertFile) {
+  if (kubelet.serverTLSBootstrap && !kubelet.tlsCertFile && !alone) {
     const subject = { commonName: `system:node:${nodeName}`, organization: "system:nodes", names };
     const name = "kubelet-server";
     const signerName = "kubernetes.io/kubelet-serving";
@@ -108,12 +113,14 @@ function servingCertificate(
   });
 }
 
-/** Who callers are and what they may do, by the API server's word. */
-function access({ config, client, clock }: ServerParts): {
+/** Who callers are and what they may do, by the API server's word. Without one only client certificates say who calls, and nobody may
+ *  do anything unless the configuration allows everybody everything. */
+function access({ config, client, alone, clock }: ServerParts): {
   readonly authenticator?: Authenticator;
   readonly authorizer: Authorizer;
 } {
   const { authentication, authorization } = config.kubelet;
+  if (alone) return { authorizer: authorization.mode === "AlwaysAllow" ? alwaysAllow : neverAllow };
   const reviews = createAccessReview({ client, clock, nodeName: config.nodeName });
   const { cacheAuthorizedTTL: allowedMs, cacheUnauthorizedTTL: deniedMs } = authorization.webhook;
   return {

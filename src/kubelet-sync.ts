@@ -5,6 +5,7 @@ import { createGarbage } from "./gc/garbage.ts";
 import type { Cluster, KubeletDeps, Observed } from "./kubelet.ts";
 import { countOrphans, countRejections, followPods, podView } from "./kubelet-metrics.ts";
 import { type RuntimeStages, composeRuntime } from "./kubelet-runtime.ts";
+import { composeSources } from "./kubelet-sources.ts";
 import type { Clock } from "./lib/clock.ts";
 import { rfc3339 } from "./lib/rfc3339.ts";
 import { type Service, onAbort } from "./lib/service-group.ts";
@@ -15,11 +16,10 @@ import { isRestartingAll } from "./pod/restart-all.ts";
 import { generateStatus } from "./pod/status.ts";
 import { type Probes, createProbes } from "./probes/probes.ts";
 import { isTargetFeature } from "./seams/provider.ts";
-import { createApiServerSource } from "./sources/apiserver.ts";
-import { createPodConfig } from "./sources/pod-config.ts";
 import { type StatusManager, createStatusManager } from "./status/manager.ts";
-import { createPodApi } from "./status/pod-api.ts";
-import { createHousekeeping } from "./sync/housekeeping.ts";
+import { createMirrorApi, createPodApi } from "./status/pod-api.ts";
+import { createHousekeeping, type HousekeepingDeps } from "./sync/housekeeping.ts";
+import { createMirrorPods } from "./sync/mirror-pods.ts";
 import { createPasses } from "./sync/passes.ts";
 import { type PodManager, createPodManager } from "./sync/pod-manager.ts";
 import { type PodWorkers, createPodWorkers } from "./sync/pod-workers.ts";
@@ -95,7 +95,7 @@ function composeStages(
   const pods = createPodManager();
   const statuses = createStatusManager({
     api: createPodApi(client),
-    pods,
+    pods: { get: pods.shown },
     mayRun: mayRunNow,
     measures: measures.statuses,
     clock,
@@ -153,27 +153,81 @@ function composeStages(
 
 /** What brings pods in and clears away what they leave, in the order in which it starts. */
 function composeFlow(
-  { config, target, client, metrics, clock, log }: KubeletDeps,
-  { events, nodes }: Cluster,
-  { pleg, agent, presence }: Observed,
-  { pods, statuses, probes, volumes, podRuntime }: Stages,
+  deps: KubeletDeps,
+  cluster: Cluster,
+  observed: Observed,
+  stages: Stages,
   workers: PodWorkers,
 ): readonly Service[] {
-  const { nodeName, kubelet, rootDir } = config;
+  const { config, alone, client, metrics, clock, log } = deps;
+  const { events, nodes } = cluster;
+  const { pleg, agent, presence } = observed;
+  const { pods, statuses } = stages;
+  const { nodeName, kubelet } = config;
   const common = { clock, log, ...(presence && { presence }) };
   const cache = pleg.cache;
   const freshNode = (signal: AbortSignal) => client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal });
   const { measures } = metrics;
   const admission = countRejections(createAdmission({ ...kubelet, ...agent, node: nodes, freshNode, log }), measures);
   const nowText = () => rfc3339(clock.now());
-  const syncLoop = createSyncLoop({ pods, workers, cache, admission, status: statuses, events, nowText, log });
+  const mirrorsChanged = () => mirrors.changed();
+  const syncLoop = createSyncLoop({
+    pods,
+    workers,
+    cache,
+    admission,
+    status: statuses,
+    events,
+    mirrorsChanged,
+    nowText,
+    log,
+  });
   const emit = (update: PodUpdate) => {
     followPods(update, measures);
     syncLoop.push(update);
   };
-  const podConfig = createPodConfig({ expected: ["api"], emit, events, clock });
-  const set = (all: readonly Pod[]) => podConfig.set("api", all);
-  const source = createApiServerSource({ ...common, client, nodeName, set, after: nodes.ready });
+  const sources = composeSources({
+    config,
+    client: alone ? undefined : client,
+    cache,
+    events,
+    emit,
+    after: nodes.ready,
+    clock,
+    log,
+  });
+  const sourcesSeen = () => sources.allSeen() && syncLoop.caughtUp();
+  const mirrors = createMirrorPods({
+    ...common,
+    api: createMirrorApi(client),
+    pods,
+    workers,
+    node: nodes,
+    sourcesSeen,
+  });
+  const cleaning = composeCleaning(deps, cluster, observed, stages, {
+    sources: sources.names,
+    sourcesSeen,
+    waits: syncLoop.waits,
+    resume: syncLoop.resume,
+    workers,
+  });
+  const mirroring = !alone && sources.names.some((name) => name !== "api") ? [mirrors] : [];
+  return [syncLoop, ...sources.running, ...mirroring, ...cleaning];
+}
+
+/** What finds and clears away what pods leave, and ends those that take too much. */
+function composeCleaning(
+  { config, target, metrics, clock, log }: KubeletDeps,
+  { events }: Cluster,
+  { pleg, presence }: Observed,
+  { pods, statuses, probes, volumes, podRuntime }: Stages,
+  flow: Pick<HousekeepingDeps, "sources" | "sourcesSeen" | "waits" | "resume" | "workers">,
+): readonly Service[] {
+  const { kubelet, rootDir } = config;
+  const { workers } = flow;
+  const common = { clock, log, ...(presence && { presence }) };
+  const { cache } = pleg;
   const garbage = createGarbage({
     ...common,
     runtime: target.runtime,
@@ -186,9 +240,9 @@ function composeFlow(
   const housekeeping = createHousekeeping({
     ...common,
     pods,
-    workers: countOrphans(workers, cache, measures),
+    ...flow,
+    workers: countOrphans(workers, cache, metrics.measures),
     cache,
-    sourcesSeen: () => podConfig.allSeen() && syncLoop.caughtUp(),
     directories: volumes.podDirectories,
     forgetExcept: probes.collect,
     async sweep(uid, signal) {
@@ -212,7 +266,7 @@ function composeFlow(
     events,
   });
   const evicting = kubelet.localStorageCapacityIsolation ? [eviction] : [];
-  return [syncLoop, source, housekeeping, garbage, ...evicting];
+  return [housekeeping, garbage, ...evicting];
 }
 
 /** A worker that has not taken its pod down yet may have containers running. */

@@ -15,7 +15,7 @@ import { composeSync } from "./kubelet-sync.ts";
 import type { Account } from "./identity.ts";
 import type { Clock } from "./lib/clock.ts";
 import type { Logger } from "./lib/log.ts";
-import { type Service, onAbort, runGroup } from "./lib/service-group.ts";
+import { type Service, onAbort, runGroup, untilAborted } from "./lib/service-group.ts";
 import type { NodeMetrics } from "./metrics/node-metrics.ts";
 import { measuredRuntime } from "./metrics/runtime-calls.ts";
 import { createNodeAgent } from "./node/node-agent.ts";
@@ -25,11 +25,12 @@ import { type Reachability, type ReachabilityDeps, createReachability } from "./
 import { createRebootWatch } from "./node/reboot-watch.ts";
 import { createRuntimeHealth } from "./node/runtime-health.ts";
 import { createTargetRights } from "./node/target-rights.ts";
-import { nodeSettings } from "./node-setup.ts";
+import { nodeSettings, staticSources } from "./node-setup.ts";
 import type { Waker } from "./pipeline.ts";
 import { createPleg } from "./pleg/pleg.ts";
 import { nodeLabel } from "./pod/labels.ts";
 import { createLogReader } from "./runtime/logs/reader.ts";
+import { loggedEvents, noNode } from "./standalone.ts";
 import { readTerminationMessage, readWrittenMessage } from "./runtime/termination-message.ts";
 import type { Host } from "./seams/host.ts";
 import { type Target, TargetError, type TargetLink } from "./seams/provider.ts";
@@ -40,6 +41,8 @@ export interface KubeletDeps {
   /** That the target is this node's. */
   readonly claim: Pick<Claim, "renew">;
   readonly client: ApiClient;
+  /** There is no API server: pods come from files and URLs, and what becomes of them is told by the log and the kubelet API. */
+  readonly alone: boolean;
   /** The Pod's service account, where graftlet runs as one. */
   readonly account?: Account;
   /** Where a certificate of that name is kept. */
@@ -63,7 +66,7 @@ export async function runKubelet(all: KubeletDeps, given: AbortSignal): Promise<
   const deps: KubeletDeps = { ...all, target: { ...all.target, runtime } };
   const anew = new AbortController();
   const signal = AbortSignal.any([given, anew.signal]);
-  const cluster = observeCluster(deps);
+  const cluster = deps.alone ? observeNothing(deps) : observeCluster(deps);
   const waker: Waker = { wake: (uid, cause) => sync.workers.wake(uid, cause) };
   const reachability = createSelfTest(deps, {
     waiting: () => server.waiting(),
@@ -115,8 +118,34 @@ function observeCluster({ config, client, clock, log }: KubeletDeps) {
   const runtimeClasses = createRuntimeClasses(common);
   const objects = createObjectCaches(common);
   const tokens = createTokenSource(common);
-  const running: readonly Service[] = [events, nodes, services, runtimeClasses, objects, tokens];
+  // Static pods may be what the API server itself is run by: with them a node does not wait for it.
+  const patient = { ...nodes, ready: (signal: AbortSignal) => atMost(firstAnswerMs, nodes.ready, clock, signal) };
+  const first = staticSources(config).length > 0 ? patient : nodes;
+  const running: readonly Service[] = [events, first, services, runtimeClasses, objects, tokens];
   return { events, nodes, services, runtimeClasses, objects, tokens, running };
+}
+
+const firstAnswerMs = 2_000;
+
+async function atMost(
+  ms: number,
+  ready: (signal: AbortSignal) => Promise<void>,
+  clock: Clock,
+  signal: AbortSignal,
+): Promise<void> {
+  const patience = clock.within(ms, signal);
+  await untilAborted(ready(patience), patience).catch(() => undefined);
+}
+
+/** Without a cluster: no Node, no services, nothing that pods could refer to. */
+function observeNothing({ client, clock, log }: KubeletDeps): Cluster {
+  const common = { client, clock, log };
+  const events = loggedEvents(log);
+  const services: Cluster["services"] = { name: "no services", run: onAbort, list: () => [] };
+  const runtimeClasses = createRuntimeClasses(common);
+  const objects = createObjectCaches(common);
+  const tokens = createTokenSource(common);
+  return { events, nodes: noNode, services, runtimeClasses, objects, tokens, running: [events, objects, tokens] };
 }
 
 export type Cluster = ReturnType<typeof observeCluster>;
@@ -129,7 +158,7 @@ interface Surroundings {
 
 /** What the target shows: its pods, its logs, its health; and the Node that tells the cluster of it. */
 async function observeTarget(
-  { config, target, claim, client, metrics, clock, log }: KubeletDeps,
+  { config, target, claim, client, alone, metrics, clock, log }: KubeletDeps,
   { events, nodes }: Cluster,
   waker: Waker,
   { signal, onReboot, reachable }: Surroundings,
@@ -187,7 +216,7 @@ async function observeTarget(
   const way = link && reboot ? [reboot, tellOfLink(link, agent.hurry)] : [];
   const targetClock = createTargetClock({ ...target, clock, log });
   const podCidr = createPodCidr({ nodes, runtime, clock, log });
-  const running: readonly Service[] = [...way, targetClock, health, podCidr, ...agent.services, shown];
+  const running: readonly Service[] = [...way, targetClock, health, podCidr, ...(alone ? [] : agent.services), shown];
   return {
     ...(reboot && { presence: reboot.present }),
     ownerLabels,

@@ -1,5 +1,8 @@
 import type { NodeConfig } from "./config/node-config.ts";
-import { clientFor, identityOf, ownCertificate } from "./identity.ts";
+import { absentApi } from "./api/absent.ts";
+import type { AccessFile } from "./api/kubeconfig.ts";
+import { filePairStore } from "./certificates/pair-store.ts";
+import { type Identity, clientFor, identityOf, ownCertificate } from "./identity.ts";
 import { kubeletAddresses } from "./kubelet-address.ts";
 import { createBackoff } from "./lib/backoff.ts";
 import type { Clock } from "./lib/clock.ts";
@@ -9,6 +12,7 @@ import { createNodeMetrics } from "./metrics/node-metrics.ts";
 import { type Service, runGroup } from "./lib/service-group.ts";
 import { runOnTarget, tellOf } from "./on-target.ts";
 import { openTarget } from "./open-target.ts";
+import { standsAlone } from "./standalone.ts";
 import { graftletVersion, kubeletVersion } from "./version.ts";
 import { type LinkTrouble, type ProviderFactory, type Sharing, TargetError } from "./seams/provider.ts";
 
@@ -68,17 +72,19 @@ async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
   else if (!several) throw opened.reason;
   const metrics = createNodeMetrics({ ...run, nodeName: given.nodeName, kubeletVersion, graftletVersion });
   const asking = { ...run, requests: metrics.measures.requests };
-  const identity = stack.use(await identityOf(asking, signal));
-  const client = stack.use(clientFor(asking, identity.access));
-  const { account, store } = identity;
+  const alone = standsAlone(given, run.env);
+  const identity = alone ? noIdentity(given) : stack.use(await identityOf(asking, signal));
+  const { access, account, store } = identity;
+  const client = stack.use(access ? clientFor(asking, access) : absentApi());
   try {
     if (opened.status === "rejected") throw opened.reason;
     const target = opened.value;
     uses.note(given.nodeName, target.link ? undefined : target.sharing);
     const nodeIPs = await kubeletAddresses(given, { ...run, account }, signal);
     const config: NodeConfig = { ...given, nodeIPs, rootDir: target.rootDir ?? given.rootDir };
-    const clientCertificate = () => ownCertificate(identity.access);
-    const deps = { ...run, config, target, client, ...(account && { account }), store, metrics, clientCertificate };
+    const clientCertificate = () => access && ownCertificate(access);
+    const own = { config, target, client, alone, store, metrics, clientCertificate };
+    const deps = { ...run, ...own, ...(account && { account }) };
     const ended = new AbortController();
     const node: Service = {
       name: `node ${given.nodeName}`,
@@ -94,6 +100,13 @@ async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
   } finally {
     uses.note(given.nodeName, undefined);
   }
+}
+
+/** A node that stands alone is nobody to anybody. */
+function noIdentity({
+  certDir,
+}: NodeConfig): Pick<Identity, "account" | "store" | "running"> & { access?: AccessFile } {
+  return { running: [], store: (name) => filePairStore(certDir, name) };
 }
 
 function troubleOf(error: unknown): LinkTrouble {

@@ -2,6 +2,7 @@ import { gateEnabled } from "./config/feature-gates.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import type { NodeSettings } from "./node/node-agent.ts";
 import type { PodSettings } from "./runtime/prepare.ts";
+import type { SourceName } from "./pipeline.ts";
 import { quantityValue } from "./pod/quantity.ts";
 import type { ContainerLogLimits } from "./seams/provider.ts";
 import type { ServerConfig } from "./server/ports.ts";
@@ -61,6 +62,11 @@ export function podSettings(
 /** How large a container's log grows, for runtimes that rotate logs themselves. */
 export function containerLogLimits({ kubelet }: Pick<NodeConfig, "kubelet">): ContainerLogLimits {
   return { maxSizeBytes: quantityValue(kubelet.containerLogMaxSize), maxFiles: kubelet.containerLogMaxFiles };
+}
+
+/** Which sources a node's configuration gives it beside the API server. */
+export function staticSources({ kubelet }: Pick<NodeConfig, "kubelet">): readonly SourceName[] {
+  return [...(kubelet.staticPodPath ? ["file" as const] : []), ...(kubelet.staticPodURL ? ["http" as const] : [])];
 }
 
 /** What the kubelet API is served with. */

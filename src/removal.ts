@@ -6,7 +6,7 @@ import { ownDirectory } from "./host/ground-record.ts";
 import { type Clock, systemClock } from "./lib/clock.ts";
 import { silentLog } from "./lib/log.ts";
 import { refuseNeighbour } from "./neighbour.ts";
-import { logLinksDirectory } from "./node-setup.ts";
+import { logLinksDirectory, staticSources } from "./node-setup.ts";
 import { openTarget } from "./open-target.ts";
 import { type CgroupLayout, tierCgroup } from "./pod/cgroup-path.ts";
 import { execute, type Outcome } from "./remove/execute.ts";
@@ -55,6 +55,7 @@ export async function removeFrom(deps: RemovalDeps, signal: AbortSignal): Promis
       nodeName: node.nodeName,
       rootDir: node.rootDir,
       podLogsDir: node.kubelet.podLogsDir,
+      staticPods: staticSources(node).length > 0,
       logLinksDir: logLinksDirectory,
       tiers: await podTiers({ ...deps, node }, signal),
       subgroups: cgroups.children,

@@ -1,6 +1,7 @@
 import type { Logger } from "../lib/log.ts";
 import type { Node } from "../objects.ts";
 import type { Admission, NodeSource, Rejection } from "../pipeline.ts";
+import { isStaticPod } from "../pod/containers.ts";
 import type { Candidate, Handler } from "./candidate.ts";
 import { resourcesFit } from "./fit.ts";
 import { hostPortsFree } from "./host-ports.ts";
@@ -15,6 +16,8 @@ export interface AdmissionDeps {
   readonly node: NodeSource;
   /** Asks the API server for this node's object, now. */
   readonly freshNode: (signal: AbortSignal) => Promise<Node>;
+  /** This node's object as it would register: a static pod is admitted by it where the API server has not been heard of yet. */
+  readonly ownNode: () => Node;
   /** What the node has for pods, by resource name. */
   readonly allocatable: () => Readonly<Record<string, string>>;
   /** KubeletConfiguration.allowedUnsafeSysctls. */
@@ -37,7 +40,7 @@ const handlers: readonly Handler[] = [
 /** The kubelet's own admission: it looks again at what the scheduler decided, since pods can be bound without it and a node can
  *  change meanwhile. (kubelet, lifecycle/predicate.go) */
 export function createAdmission(deps: AdmissionDeps): Admission {
-  const { node: source, freshNode, allocatable, log } = deps;
+  const { node: source, freshNode, ownNode, allocatable, log } = deps;
   const all = [sysctlsAllowed(deps.allowedUnsafeSysctls), ...handlers];
   const refresh = async (signal: AbortSignal): Promise<Node | undefined> => {
     try {
@@ -50,7 +53,7 @@ export function createAdmission(deps: AdmissionDeps): Admission {
   };
   return {
     async admit(pod, others, signal) {
-      const node = source.node() ?? (await refresh(signal));
+      const node = source.node() ?? (isStaticPod(pod) ? ownNode() : await refresh(signal));
       if (!node) return { reason: "InvalidNodeInfo", message: "Kubelet cannot get node info." };
       const candidate: Candidate = { pod, others, node, allocatable: allocatable() };
       const refusals = refusalsOf(all, candidate);

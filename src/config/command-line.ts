@@ -94,8 +94,12 @@ export function parseCommandLine(argv: readonly string[], io: ConfigIo): ParseRe
   if (read.kind === "version") return { kind: "version", text: versionText() };
   const options = optionsFrom(read.values);
   if (options.nodes !== undefined) return severalNodes(io, options.nodes, options, read.values);
-  const kubeconfig = kubeconfigFrom(io, "--kubeconfig", options.kubeconfig, options.bootstrapKubeconfig);
-  const node = { ...oneNode(io, options, read.values), kubeconfig };
+  const described = oneNode(io, options, read.values);
+  const alone = !options.kubeconfig && hasStaticPods(described) && !options.bootstrapKubeconfig && !inPod(io);
+  const kubeconfig = alone
+    ? undefined
+    : kubeconfigFrom(io, "--kubeconfig", options.kubeconfig, options.bootstrapKubeconfig);
+  const node = { ...described, kubeconfig };
   return {
     kind: "run",
     nodes: [node],
@@ -103,10 +107,22 @@ export function parseCommandLine(argv: readonly string[], io: ConfigIo): ParseRe
     warnings: [
       ...unservedWarnings(optionFields, options, defaultsOf(optionFields)),
       ...configurationWarnings(node.kubelet),
+      ...(alone ? [standaloneWarning] : []),
     ].map((text) => ({ node: node.nodeName, text })),
     several: false,
     health: undefined,
   };
+}
+
+const standaloneWarning =
+  "--kubeconfig is not given: the node stands alone, runs static pods, and speaks to no API server";
+
+function hasStaticPods({ kubelet }: NodeConfig): boolean {
+  return kubelet.staticPodPath !== "" || kubelet.staticPodURL !== "";
+}
+
+function inPod({ env }: ConfigIo): boolean {
+  return Boolean(env["KUBERNETES_SERVICE_HOST"]);
 }
 
 /** `graftlet remove`: the flags that the node was started with say which node it is and where its things are. */

@@ -33,7 +33,7 @@ The machine
   --cgroup-driver, --cgroup-root, --cgroups-per-qos, --fail-cgroupv1, --fail-swap-on
 
 The API server
-  --kubeconfig FILE                   API server and credentials; needed outside a Pod
+  --kubeconfig FILE                   API server and credentials; needed outside a Pod, but for static pods alone
   --kube-api-qps, --kube-api-burst    requests a second to the API server (default 50, 100)
   --event-qps, --event-burst          events a second (default 50, 100)
 
@@ -50,6 +50,9 @@ The node
   --node-status-update-frequency, --node-status-max-images
 
 Pods
+  --pod-manifest-path PATH            static pods: a folder of manifests, or one file
+  --manifest-url, --manifest-url-header  static pods of a URL, asked for with headers
+  --file-check-frequency, --http-check-frequency
   --cluster-dns IP,...                name servers of pods
   --cluster-domain NAME               search domain of pods
   --resolv-conf FILE                  the machine's resolv.conf (default /etc/resolv.conf)

@@ -26,7 +26,6 @@ import {
   texts,
 } from "./value-types.ts";
 
-const noStaticPods = "static pods are not started";
 const noImageGc = "images are not garbage-collected";
 const noEviction = "no pod is evicted when resources run short";
 const noLogRotation =
@@ -46,13 +45,13 @@ const thresholds = textMap({ sign: "<" });
  *  @see https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/ */
 export const kubeletFields = {
   enableServer: pointer(bool, true, { flag: "enable-server" }),
-  staticPodPath: field(text, "", { flag: "pod-manifest-path", instead: noStaticPods }),
+  staticPodPath: field(text, "", { flag: "pod-manifest-path" }),
   podLogsDir: field(text, "/var/log/pods", { check: checkAbsolutePath }),
   syncFrequency: field(duration, 60_000, { flag: "sync-frequency" }),
-  fileCheckFrequency: field(duration, 20_000, { flag: "file-check-frequency", instead: noStaticPods }),
-  httpCheckFrequency: field(duration, 20_000, { flag: "http-check-frequency", instead: noStaticPods }),
-  staticPodURL: field(text, "", { flag: "manifest-url", instead: noStaticPods, secret: true }),
-  staticPodURLHeader: field(headers, {}, { flag: "manifest-url-header", instead: noStaticPods, secret: true }),
+  fileCheckFrequency: field(duration, 20_000, { flag: "file-check-frequency" }),
+  httpCheckFrequency: field(duration, 20_000, { flag: "http-check-frequency" }),
+  staticPodURL: field(text, "", { flag: "manifest-url", secret: true }),
+  staticPodURLHeader: field(headers, {}, { flag: "manifest-url-header", secret: true }),
   address: field(ipAddress, "0.0.0.0", { flag: "address" }),
   port: field(int32, 10250, { flag: "port", check: checkPort(false) }),
   readOnlyPort: field(int32, 0, {

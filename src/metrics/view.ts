@@ -3,7 +3,7 @@ import { ContainerState, PodSandboxState } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Pod } from "../objects.ts";
 import type { MountedVolume, PodCache, PodStore } from "../pipeline.ts";
-import { isMirrorPod } from "../pod/containers.ts";
+import { isStaticPod } from "../pod/containers.ts";
 import { volumePlugin } from "../pod/volume-plugin.ts";
 import type { Metrics } from "./registry.ts";
 
@@ -11,6 +11,8 @@ import type { Metrics } from "./registry.ts";
 export interface NodeView {
   /** What the sources want. */
   readonly pods: PodStore;
+  /** What shows this node's static pods in the API server. */
+  mirrors(): readonly Pod[];
   /** What the runtime has. */
   readonly cache: PodCache;
   /** The pods that are worked on; `pod` is undefined for one that only the runtime knows. */
@@ -67,23 +69,26 @@ export function viewMetrics(metrics: Metrics, view: () => NodeView | undefined, 
   );
 }
 
-/** Pods as they are wanted, and as far as their workers have come. Static pods are not served: their series are 0. */
+/** Pods as they are wanted, and as far as their workers have come. */
 function podGauges(metrics: Metrics, view: () => NodeView | undefined): void {
-  const wanted = () => (view()?.pods.list() ?? []).filter((pod) => !isMirrorPod(pod));
-  const byStatic = (count: number) => [[{ static: "" }, count] as const, [{ static: "true" }, 0] as const];
+  const wanted = () => view()?.pods.list() ?? [];
+  const byStatic = (pods: readonly Pod[]) => {
+    const count = pods.filter(isStaticPod).length;
+    return [[{ static: "" }, pods.length - count] as const, [{ static: "true" }, count] as const];
+  };
   metrics.gauge("kubelet_desired_pods", "Pods that this node should run.", {
     labels: ["static"],
-    values: () => byStatic(wanted().length),
+    values: () => byStatic(wanted()),
   });
   metrics.gauge("kubelet_active_pods", "Pods that hold resources of this node.", {
     labels: ["static"],
     values: () => {
       const active = new Set((view()?.workers() ?? []).filter(isActive).map(({ uid }) => uid));
-      return byStatic(wanted().filter(({ metadata }) => active.has(metadata.uid)).length);
+      return byStatic(wanted().filter(({ metadata }) => active.has(metadata.uid)));
     },
   });
-  metrics.gauge("kubelet_mirror_pods", "Mirror pods, which this node does not make.", {
-    values: () => present((view()?.pods.list() ?? []).filter(isMirrorPod).length),
+  metrics.gauge("kubelet_mirror_pods", "Pods of the API server that show static pods.", {
+    values: () => present((view()?.mirrors() ?? []).length),
   });
   metrics.gauge("kubelet_working_pods", "Pods that are worked on, by how far they have come and who wants them.", {
     labels: ["lifecycle", "config", "static"],
@@ -120,7 +125,8 @@ function workingPods(view: NodeView | undefined) {
   const counts = new Map<string, number>();
   for (const { uid, phase, pod } of view?.workers() ?? []) {
     const config = pod === undefined ? "runtime_only" : view?.pods.get(uid) ? "desired" : "orphan";
-    const key = keyOf(lifecycles[phase], config, pod === undefined ? "unknown" : "");
+    const isStatic = pod === undefined ? "unknown" : isStaticPod(pod) ? "true" : "";
+    const key = keyOf(lifecycles[phase], config, isStatic);
     counts.set(key, (counts.get(key) ?? 0) + 1);
   }
   return [...new Set(Object.values(lifecycles))].flatMap((lifecycle) =>

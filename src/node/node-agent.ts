@@ -5,6 +5,7 @@ import { type HostFacts, readFacts } from "../host/facts.ts";
 import { codeOf, messageOf, throwIfAborted } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
+import type { Node } from "../objects.ts";
 import type { EventSink, HostAddresses, NodeSource } from "../pipeline.ts";
 import { nodeReference } from "../pod/reference.ts";
 import { TargetError } from "../seams/provider.ts";
@@ -12,7 +13,7 @@ import { chooseAddresses } from "./addresses.ts";
 import { type ReservedInput, type ResourceList, nodeAllocatable, nodeCapacity } from "./capacity.ts";
 import { type Heartbeat, createHeartbeat } from "./heartbeat.ts";
 import { createLease } from "./lease.ts";
-import type { NodeIdentity } from "./node-object.ts";
+import { type NodeIdentity, newNode } from "./node-object.ts";
 import { register } from "./registration.ts";
 import { type TargetStatusDeps, createTargetStatus } from "./target-status.ts";
 
@@ -53,6 +54,8 @@ export interface NodeAgent extends HostAddresses {
   /** Resources that pods may use, as quantities by name. */
   allocatable(): ResourceList;
   hurry(): void;
+  /** The Node as it would register. */
+  ownNode(): Node;
   /** What was read of the target when the node began. */
   readonly facts: HostFacts;
 }
@@ -98,6 +101,7 @@ export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal):
     hostIPs: () => hostIPs,
     nodeIPs: () => nodeIPs,
     hurry: () => heartbeat.hurry(),
+    ownNode: () => newNode(settings, facts, target.bare()),
     facts,
   };
 }

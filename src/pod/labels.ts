@@ -18,7 +18,10 @@ export const podTerminationGraceAnnotation = "io.kubernetes.pod.terminationGrace
 export const configSourceAnnotation = "kubernetes.io/config.source";
 /** When the pod was first seen, RFC 3339. Stamped locally. */
 export const configSeenAnnotation = "kubernetes.io/config.seen";
+/** On a mirror pod: the hash of the static pod that it shows. */
 export const configMirrorAnnotation = "kubernetes.io/config.mirror";
+/** On a static pod: its UID, which tells one version of its manifest from another. */
+export const configHashAnnotation = "kubernetes.io/config.hash";
 
 /** Tells a node's pods from another's in a shared runtime. */
 export const nodeLabel = "graftlet.dev/node";

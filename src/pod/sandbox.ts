@@ -1,4 +1,4 @@
-import { NamespaceMode, PodSandboxState } from "../gen/cri.ts";
+import { ContainerState, NamespaceMode, PodSandboxState } from "../gen/cri.ts";
 import type { Pod } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
 
@@ -11,4 +11,12 @@ export function sandboxIsCurrent(pod: Pod, observed: RuntimePod | undefined): bo
   const mode = newest.linux?.namespaces?.options?.network ?? NamespaceMode.POD;
   if (mode !== (hostNetwork ? NamespaceMode.NODE : NamespaceMode.POD)) return false;
   return hostNetwork || !newest.network || newest.network.ip !== "";
+}
+
+/** Something of the pod runs. */
+export function isAlive({ containers, sandboxes }: RuntimePod): boolean {
+  return (
+    containers.some(({ state }) => state === ContainerState.CONTAINER_RUNNING) ||
+    sandboxes.some(({ state }) => state === PodSandboxState.SANDBOX_READY)
+  );
 }

@@ -28,14 +28,16 @@ export interface OwnershipInput {
   readonly directories: readonly string[];
   readonly sharing: Sharing;
   readonly nodeName: string;
+  /** Static pods are the node's too. */
+  readonly staticPods: boolean;
 }
 
 /** Seconds that every container gets between SIGTERM and SIGKILL, however short the grace period. (kubelet) */
 const leastGraceSeconds = 2;
 
 /** Which pods are the node's. What carries a node's label is that node's. Without a label it is nobody's in a shared runtime, and
- *  in an exclusive one this node's if its pod has a directory here and came from the API server: such pods a kubelet, or this
- *  node, made without labels. Pure.
+ *  in an exclusive one this node's if its pod has a directory here and came from a source that the node has: such pods a kubelet, or
+ *  this node, made without labels. Pure.
  *  @returns with them a sentence for each pod of an exclusive runtime, in name order, that is left for that reason. */
 export function ownedPods(input: OwnershipInput): {
   readonly pods: readonly OwnedPod[];
@@ -76,13 +78,14 @@ type Labels = Readonly<Record<string, string>>;
 function isOurs(
   labels: Labels,
   annotations: Labels,
-  { sharing, nodeName }: OwnershipInput,
+  { sharing, nodeName, staticPods }: OwnershipInput,
   directories: ReadonlySet<string>,
 ): boolean {
   const uid = labels[podUidLabel];
   if (uid === undefined) return false;
   if (labels[nodeLabel] !== undefined) return labels[nodeLabel] === nodeName;
-  return sharing === "exclusive" && directories.has(uid) && (annotations[configSourceAnnotation] ?? "api") === "api";
+  const mayBe = staticPods || (annotations[configSourceAnnotation] ?? "api") === "api";
+  return sharing === "exclusive" && directories.has(uid) && mayBe;
 }
 
 /** In a shared runtime others are a matter of course. */

@@ -19,12 +19,15 @@ export interface SurveyDeps {
   readonly logLinksDir: string;
   /** Cgroups of quality of service classes, the deepest first; none where graftlet makes none. */
   readonly tiers: readonly string[];
+  /** The node has manifests: static pods are its own too, not a kubelet's. */
+  readonly staticPods: boolean;
   /** Names of the cgroups right below one. */
   readonly subgroups: (path: string, signal: AbortSignal) => Promise<readonly string[]>;
 }
 
-/** UIDs as the API server gives them. A kubelet's static pods have others, and are not ours. */
-const uidPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+/** UIDs as the API server gives them; static pods have others. */
+const apiUids = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+const anyUid = /^[A-Za-z0-9][-A-Za-z0-9_.]*$/;
 
 /** Finds all that a node put on its target, and changes nothing. What is in the root directory counts as the node's only where
  *  graftlet's own directory is there too; what is in the runtime, by its labels or by its pod's directory.
@@ -36,10 +39,13 @@ export async function survey(deps: SurveyDeps, signal: AbortSignal): Promise<Fin
   const own = root === undefined ? undefined : await directoryAt(host.fs, ownDirectory(root), signal);
   const record = own === undefined || root === undefined ? undefined : await readGroundRecord(host.fs, root, signal);
   if (record && record.node !== nodeName) throw anothersRoot(deps, record.node);
-  const directories = own === undefined || root === undefined ? [] : await podDirectories(host.fs, root, signal);
+  const directories =
+    own === undefined || root === undefined
+      ? []
+      : await podDirectories(host.fs, root, deps.staticPods ? anyUid : apiUids, signal);
   const sandboxes = await runtime.listPodSandbox(undefined, signal);
   const containers = await runtime.listContainers(undefined, signal);
-  const owned = ownedPods({ sandboxes, containers, directories, sharing, nodeName });
+  const owned = ownedPods({ sandboxes, containers, directories, sharing, nodeName, staticPods: deps.staticPods });
   const ground = await readGround(deps, signal);
   const made = record ? await standing(host.fs, record.made, signal) : [];
   return {
@@ -113,11 +119,11 @@ function foundPod(
 }
 
 /** UIDs of pods that have a directory. A link in a pod's place, or in that of all pods, is not ours and is not followed. */
-async function podDirectories(fs: HostFs, root: string, signal: AbortSignal): Promise<readonly string[]> {
+async function podDirectories(fs: HostFs, root: string, uids: RegExp, signal: AbortSignal): Promise<readonly string[]> {
   const all = await directoryAt(fs, `${root}/pods`, signal);
   if (all === undefined) return [];
   const found = await entries(fs, all, signal);
-  return found.filter(({ kind, name }) => kind === "directory" && uidPattern.test(name)).map(({ name }) => name);
+  return found.filter(({ kind, name }) => kind === "directory" && uids.test(name)).map(({ name }) => name);
 }
 
 /** The path itself if a directory is there, and no link. */

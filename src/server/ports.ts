@@ -33,6 +33,9 @@ export interface Authorizer {
 /** KubeletConfiguration authorization.mode AlwaysAllow. */
 export const alwaysAllow: Authorizer = { allowed: () => Promise.resolve(true) };
 
+/** Where nobody can be asked. */
+export const neverAllow: Authorizer = { allowed: () => Promise.resolve(false) };
+
 /** What the kubelet API asks of the runtime. */
 export interface ServedRuntime extends Streams {
   listPodSandbox(filter: cri.PodSandboxFilter | undefined, signal: AbortSignal): Promise<readonly cri.PodSandbox[]>;

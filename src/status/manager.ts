@@ -2,6 +2,7 @@ import { rfc3339 } from "../lib/rfc3339.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Pod, PodStatus } from "../objects.ts";
 import type { StatusSink } from "../pipeline.ts";
+import { isStaticPod } from "../pod/containers.ts";
 import { createDelivery, type Held } from "./delivery.ts";
 import { normalizeStatus } from "./normalize.ts";
 import { terminatedStatus } from "./terminate.ts";
@@ -32,7 +33,7 @@ export function createStatusManager(deps: WriterDeps): StatusManager {
   const hold = (pod: Pod, status: PodStatus, came: { readonly ended?: boolean; readonly finished?: boolean }) => {
     const { uid, namespace, name } = pod.metadata;
     const known = held.get(uid);
-    const before = known?.status ?? pod.status;
+    const before = known?.status ?? (isStaticPod(pod) ? deps.pods.get(uid)?.status : undefined) ?? pod.status;
     const container = illegalRevival(pod, before, status);
     if (container !== undefined) {
       log.error(

@@ -11,6 +11,19 @@ export interface PodApi {
   remove(pod: PodKey, signal: AbortSignal): Promise<void>;
 }
 
+/** How mirror pods are made and removed. */
+export interface MirrorApi extends Pick<PodApi, "remove"> {
+  create(pod: { readonly metadata: { readonly namespace: string } }, signal: AbortSignal): Promise<unknown>;
+}
+
+export function createMirrorApi(client: Pick<ApiClient, "get" | "patch" | "delete" | "create">): MirrorApi {
+  return {
+    ...createPodApi(client),
+    create: (pod, signal) =>
+      client.create(`/api/v1/namespaces/${encodeURIComponent(pod.metadata.namespace)}/pods`, pod, { signal }),
+  };
+}
+
 /** A pod by name, and by the UID without which that name may mean another. */
 export interface PodKey {
   readonly namespace: string;

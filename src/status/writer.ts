@@ -24,6 +24,7 @@ export interface Outgoing {
 
 export interface WriterDeps {
   readonly api: PodApi;
+  /** The pods as the API server has them; a static pod by its mirror pod. */
   readonly pods: Pick<PodStore, "get">;
   /** A container of this pod may still be running. */
   readonly mayRun: (uid: string) => boolean;
@@ -70,11 +71,11 @@ export function createStatusWriter({ api, pods, mayRun, clock, log, measures }: 
   };
 
   /** True when the pod of this UID is no more; else what is shown was out of date, and is newer now. */
-  const isReplaced = async (shown: Pod, signal: AbortSignal): Promise<boolean> => {
+  const isReplaced = async (known: string, shown: Pod, signal: AbortSignal): Promise<boolean> => {
     const { namespace, name, uid } = shown.metadata;
     const pod = await api.get(namespace, name, clock.within(answerMs, signal));
     if (pod.metadata.uid !== uid) return true;
-    answers.set(uid, { pod });
+    answers.set(known, { pod });
     return false;
   };
 
@@ -93,10 +94,14 @@ export function createStatusWriter({ api, pods, mayRun, clock, log, measures }: 
       try {
         return await attempt(outgoing, shown, signal);
       } catch (error) {
-        if (hasCode(error, "not_found")) return true;
-        // The API server calls another UID in a patch invalid, and in a deletion a conflict.
-        if (hasCode(error, "conflict", "invalid_argument") && (await isReplaced(shown, signal))) return true;
-        throw error;
+        const gone =
+          hasCode(error, "not_found") ||
+          // The API server calls another UID in a patch invalid, and in a deletion a conflict.
+          (hasCode(error, "conflict", "invalid_argument") && (await isReplaced(outgoing.uid, shown, signal)));
+        if (!gone) throw error;
+        // A static pod outlives its mirror pods: the next one is told when it is there.
+        answers.delete(outgoing.uid);
+        return !isMirrorPod(shown);
       }
     },
     forget: (uid) => void answers.delete(uid),

@@ -1,7 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { PodCache, PodStore, Presence, RuntimePod } from "../pipeline.ts";
+import type { PodCache, PodStore, Presence, RuntimePod, SourceName } from "../pipeline.ts";
 import { configSourceAnnotation } from "../pod/labels.ts";
 import type { PodWorkers } from "./pod-workers.ts";
 
@@ -12,6 +12,12 @@ export interface HousekeepingDeps {
   readonly presence?: Presence;
   /** True once every source has spoken: before that nothing unknown may be called an orphan. */
   readonly sourcesSeen: () => boolean;
+  /** The sources that this node has: what another source wanted is not this node's to end. */
+  readonly sources: readonly SourceName[];
+  /** The pod is to begin anew once its worker is forgotten. */
+  readonly waits: (uid: string) => boolean;
+  /** What waits for the end of other pods may look whether it has come. */
+  readonly resume: () => void;
   /** Pods that have a directory on the target. */
   readonly directories: (signal: AbortSignal) => Promise<readonly string[]>;
   /** A pod is gone for good: what is left of it in the runtime and on the target may go too. */
@@ -37,7 +43,7 @@ export function createHousekeeping(deps: HousekeepingDeps): Service {
     sweeping.add(uid);
     try {
       await deps.sweep(uid, signal);
-      if (!pods.get(uid)) workers.forget(uid);
+      if (!pods.get(uid) || deps.waits(uid)) workers.forget(uid);
     } catch (error) {
       if (!signal.aborted) log.warn({ err: error, uid }, "leftovers of a pod could not be removed, will try again");
     } finally {
@@ -45,10 +51,18 @@ export function createHousekeeping(deps: HousekeepingDeps): Service {
     }
   };
 
-  /** Nobody wants this pod. A kubelet's static pods are not known here, and are not ours to stop. */
-  const isStray = (uid: string) => !pods.get(uid) && !workers.get(uid) && !isStatic(cache.get(uid));
-
+  /** Nobody wants this pod. Without manifests a kubelet's static pods are not known here, and are not ours to stop. */
+  const isStray = (uid: string) => !pods.get(uid) && !workers.get(uid) && !isOfOtherSource(cache.get(uid));
+  const isOfOtherSource = (pod: RuntimePod | undefined) =>
+    pod?.sandboxes.some(({ annotations }) => {
+      const source = annotations[configSourceAnnotation] ?? "api";
+      return !deps.sources.some((own) => own === source);
+    }) ?? false;
   const tidy = async (signal: AbortSignal) => {
+    // What is wanted again under its old UID begins anew once what it was is swept away, whatever other sources have said.
+    const anew = workers.list().filter(({ uid, worker }) => worker.phase === "finished" && deps.waits(uid));
+    if (anew.length > 0) await Promise.all(anew.map(({ uid }) => sweep(uid, signal)));
+    deps.resume();
     if (!deps.sourcesSeen()) return;
     for (const { uid } of cache.list()) if (isStray(uid)) workers.terminate(uid, undefined);
     const gone = workers.list().filter(({ uid, worker }) => !pods.get(uid) && worker.phase === "finished");
@@ -78,9 +92,4 @@ export function createHousekeeping(deps: HousekeepingDeps): Service {
       }
     },
   };
-}
-
-/** A pod that a kubelet before us started from a file or a URL: its sandbox says so. */
-function isStatic(pod: RuntimePod | undefined): boolean {
-  return pod?.sandboxes.some(({ annotations }) => (annotations[configSourceAnnotation] ?? "api") !== "api") ?? false;
 }

@@ -1,4 +1,4 @@
-import { ContainerState, PodSandboxState } from "../gen/cri.ts";
+import { ContainerState } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import { sideBySide } from "../lib/side-by-side.ts";
@@ -20,6 +20,7 @@ import type {
   VolumeGate,
 } from "../pipeline.ts";
 import { podReference } from "../pod/reference.ts";
+import { isAlive } from "../pod/sandbox.ts";
 import { withinDeadline } from "./deadline.ts";
 import type { PassResult, Passes } from "./pod-worker.ts";
 
@@ -183,13 +184,6 @@ function nextPassMs({ clock, syncMs }: PassDeps, outcome: SyncOutcome, atOnce: b
   if (atOnce) return 0;
   if (outcome.retryAt !== undefined) return Math.min(longestWaitMs, Math.max(0, outcome.retryAt - clock.now()));
   return (outcome.error ? retryMs : syncMs) * clock.jitter(1, 1.5);
-}
-
-function isAlive(pod: RuntimePod): boolean {
-  return (
-    pod.containers.some(({ state }) => state === ContainerState.CONTAINER_RUNNING) ||
-    pod.sandboxes.some(({ state }) => state === PodSandboxState.SANDBOX_READY)
-  );
 }
 
 function emptyPod(pod: Pod): RuntimePod {

@@ -2,12 +2,13 @@ import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Pod } from "../objects.ts";
 import type { Admission, EventSink, PodCache, PodUpdate, Rejection, StatusSink } from "../pipeline.ts";
-import { isMirrorPod } from "../pod/containers.ts";
+import { isMirrorPod, isStaticPod } from "../pod/containers.ts";
 import { podReference } from "../pod/reference.ts";
 import { qosClass } from "../pod/qos.ts";
 import type { PodManager } from "./pod-manager.ts";
 import type { PodWorkers } from "./pod-workers.ts";
 import { isEnding } from "./pod-worker.ts";
+import { createStaticQueue } from "./static-queue.ts";
 
 export interface SyncLoopDeps {
   readonly pods: PodManager;
@@ -16,13 +17,24 @@ export interface SyncLoopDeps {
   readonly status: StatusSink & { reconcile(pod: Pod): void };
   readonly cache: PodCache;
   readonly events: EventSink;
+  /** A static pod or a mirror pod has come, changed or gone. */
+  readonly mirrorsChanged?: () => void;
   readonly nowText: () => string;
   readonly log: Logger;
+}
+
+/** UIDs of pods that need wait no longer. */
+interface Resumed {
+  readonly resumed: readonly string[];
 }
 
 export interface SyncLoop extends Service {
   /** Takes an update in; never waits. */
   push(update: PodUpdate): void;
+  /** A pod of this UID waits to be taken in. */
+  waits(uid: string): boolean;
+  /** Takes in the static pods that waited and whose name is free now. */
+  resume(): void;
   /** False while an update waits or is being handled: until then a pod may be wanted that nobody has heard of yet. */
   caughtUp(): boolean;
 }
@@ -30,32 +42,46 @@ export interface SyncLoop extends Service {
 /** Turns what sources say into work for pod workers. Admission is decided here, one pod at a time and in order of creation,
  *  before a pod gets a worker: what pods compete for is never decided side by side. */
 export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
-  const { pods, workers, status, log } = deps;
-  const queue: PodUpdate[] = [];
+  const { pods, workers, log } = deps;
+  const queue: (PodUpdate | Resumed)[] = [];
+  const waiting = createStaticQueue(deps);
   let wakeUp = Promise.withResolvers<void>();
   let busy = false;
 
-  const handle = async (update: PodUpdate, signal: AbortSignal) => {
+  const push = (update: PodUpdate | Resumed) => {
+    queue.push(update);
+    wakeUp.resolve();
+  };
+
+  const handle = async (update: PodUpdate | Resumed, signal: AbortSignal) => {
+    if ("resumed" in update) return addAll(wantedStill(update), signal);
     pods.take(update);
+    if (update.pods.some((pod) => isMirrorPod(pod) || isStaticPod(pod))) deps.mirrorsChanged?.();
     if (update.op === "ADD") return addAll(update.pods, signal);
     for (const pod of update.pods) {
-      if (isMirrorPod(pod)) continue;
-      if (update.op === "RECONCILE") reconcile(pod);
-      else if (update.op === "REMOVE") workers.terminate(pod.metadata.uid, pod.metadata.deletionGracePeriodSeconds);
-      else if (workers.get(pod.metadata.uid) || pod.metadata.deletionTimestamp) workers.update(pod);
+      if (isMirrorPod(pod)) reconcileShown(deps, pod);
+      else if (update.op === "RECONCILE") reconcile(deps, pod);
+      else if (update.op === "REMOVE") remove(pod);
+      else if (!waiting.update(pod) && (workers.get(pod.metadata.uid) || pod.metadata.deletionTimestamp))
+        workers.update(pod);
     }
   };
 
-  const reconcile = (pod: Pod) => {
-    status.reconcile(pod);
-    const worker = workers.get(pod.metadata.uid);
-    if (worker && (isEnding(pod) || pod.spec.readinessGates?.length)) worker.update(pod);
+  /** One that was taken away meanwhile is not there any more. */
+  const wantedStill = ({ resumed }: Resumed) => resumed.flatMap((uid) => pods.get(uid) ?? []);
+
+  const remove = ({ metadata: { uid, deletionGracePeriodSeconds } }: Pod) => {
+    // One that waited has never begun.
+    if (!waiting.drop(uid) || workers.get(uid)) workers.terminate(uid, deletionGracePeriodSeconds);
   };
 
   const addAll = async (added: readonly Pod[], signal: AbortSignal) => {
     for (const pod of [...added].sort(byCreation)) {
-      // The picture of a static pod that a kubelet runs: nothing is started for it.
-      if (isMirrorPod(pod)) continue;
+      if (isMirrorPod(pod)) {
+        reconcileShown(deps, pod);
+        continue;
+      }
+      if (isStaticPod(pod) && waiting.hold(pod)) continue;
       const decided = isEnding(pod) || workers.get(pod.metadata.uid) !== undefined;
       const rejection = decided ? undefined : await deps.admission.admit(pod, admitted(deps), signal);
       if (rejection) reject(deps, pod, rejection);
@@ -65,11 +91,13 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
 
   return {
     name: "sync-loop",
-    caughtUp: () => queue.length === 0 && !busy,
-    push(update) {
-      queue.push(update);
-      wakeUp.resolve();
+    waits: waiting.has,
+    resume() {
+      const free = waiting.free();
+      if (free.length > 0) push({ resumed: free.map(({ metadata }) => metadata.uid) });
     },
+    caughtUp: () => queue.length === 0 && !busy,
+    push,
     async run(signal) {
       signal.addEventListener("abort", () => wakeUp.resolve(), { once: true });
       while (!signal.aborted) {
@@ -77,7 +105,8 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
         if (update) {
           busy = true;
           await handle(update, signal).catch((error: unknown) => {
-            if (!signal.aborted) log.error({ err: error, op: update.op }, "update could not be handled");
+            if (!signal.aborted)
+              log.error({ err: error, update: "op" in update ? update.op : "resumed" }, "update could not be handled");
           });
           busy = false;
         } else {
@@ -87,6 +116,18 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
       }
     },
   };
+}
+
+function reconcile({ status, workers }: SyncLoopDeps, pod: Pod): void {
+  status.reconcile(pod);
+  const worker = workers.get(pod.metadata.uid);
+  if (worker && (isEnding(pod) || pod.spec.readinessGates?.length)) worker.update(pod);
+}
+
+/** What the API server shows of a static pod has come, gone or changed: it should show the pod's status. */
+function reconcileShown({ pods, status }: SyncLoopDeps, { metadata: { namespace, name } }: Pod): void {
+  const pod = pods.byName(namespace, name);
+  if (pod && isStaticPod(pod)) status.reconcile(pod);
 }
 
 /** Pods that hold resources: admitted and not yet at their end. */

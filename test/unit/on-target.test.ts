@@ -112,6 +112,7 @@ function start({ local = false } = {}) {
         config,
         target,
         client: api.client,
+        alone: false,
         store: () => filePairStore(config.certDir, "unused"),
         instance: "this",
         metrics: createNodeMetrics({ nodeName, kubeletVersion: "v1.36.3", graftletVersion: "0", clock }),

@@ -35,6 +35,7 @@ async function admit(given: Given): Promise<Rejection | undefined> {
   return createAdmission({
     node: { node: () => node },
     freshNode,
+    ownNode: aNode,
     allocatable: () => allocatable,
     allowedUnsafeSysctls: ["kernel.msg*"],
     log,
@@ -59,6 +60,11 @@ test("without a node there is nothing to go by; a fresh one will do", async () =
     message: "Kubelet cannot get node info.",
   });
   assert.equal(await admit({ node: undefined, fresh: aNode() }), undefined);
+});
+
+test("a static pod is admitted before the API server has been heard of, which it may be itself", async () => {
+  const pod = aPod({}, { annotations: { "kubernetes.io/config.source": "file" } });
+  assert.equal(await admit({ pod, node: undefined }), undefined);
 });
 
 test("the operating system has to be the node's", async () => {

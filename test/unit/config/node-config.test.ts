@@ -75,7 +75,7 @@ test("several nodes have names, ports and directories of their own", () => {
   labels: {example.org/kind: edge}
   taints: [{key: edge, effect: NoSchedule}]
   port: 10251
-  kubeletConfiguration: {maxPods: 5, staticPodPath: /m}
+  kubeletConfiguration: {maxPods: 5, shutdownGracePeriod: 30s}
 - name: c
 `,
     "-v3",
@@ -95,7 +95,10 @@ test("several nodes have names, ports and directories of their own", () => {
   assert.deepEqual(second?.nodeLabels, { "example.org/kind": "edge" });
   assert.deepEqual(second?.kubelet.registerWithTaints, [{ key: "edge", effect: "NoSchedule" }]);
   assert.deepEqual(warnings, [
-    { node: "b", text: "staticPodPath (--pod-manifest-path) is not served yet: static pods are not started" },
+    {
+      node: "b",
+      text: "shutdownGracePeriod is not served yet: pods are not ended in order when the machine shuts down",
+    },
   ]);
   assert.equal(verbosity, 3);
 });

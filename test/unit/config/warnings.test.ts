@@ -19,12 +19,11 @@ test("defaults never warn, written out or not", () => {
 
 test("a setting that is not served yet is named in one line, with what happens instead", () => {
   const body =
-    "staticPodPath: /etc/kubernetes/manifests\nshutdownGracePeriod: 30s\nmemorySwap: {swapBehavior: LimitedSwap}\n";
+    "staticPodPath: /etc/kubernetes/manifests\nstaticPodURL: http://127.0.0.1/\nshutdownGracePeriod: 30s\nmemorySwap: {swapBehavior: LimitedSwap}\n";
   assert.deepEqual(
     textsOf(run(["--config=/k", "--lock-file=/l", "--oom-score-adj=-500"], { "/k": kubeletFile(body) })),
     [
       "lockFile (--lock-file) is not served yet: graftlet locks its root directory instead",
-      "staticPodPath (--pod-manifest-path) is not served yet: static pods are not started",
       "oomScoreAdj (--oom-score-adj) is not served yet: graftlet keeps the oom_score_adj it was started with",
       "memorySwap.swapBehavior is not served yet: containers get no swap",
       "shutdownGracePeriod is not served yet: pods are not ended in order when the machine shuts down",
@@ -38,10 +37,19 @@ test("values that make no difference do not warn", () => {
   assert.deepEqual(textsOf(run(["--config=/k"], { "/k": kubeletFile(body) })), []);
 });
 
+test("without a kubeconfig a node that has static pods stands alone, and says so; without either it does not start", () => {
+  const alone = run(["--kubeconfig=", "--pod-manifest-path=/m"]);
+  assert.equal(alone.nodes[0]?.kubeconfig, undefined);
+  assert.deepEqual(textsOf(alone), [
+    "--kubeconfig is not given: the node stands alone, runs static pods, and speaks to no API server",
+  ]);
+  assert.throws(() => run(["--kubeconfig="]), /--kubeconfig is not given: graftlet needs an API server/);
+});
+
 test("warnings show no values", () => {
-  const argv = ["--manifest-url-header=Authorization:secret-value", "--storage-driver-password=secret-value"];
+  const argv = ["--storage-driver-password=secret-value"];
   const warnings = textsOf(run(argv));
-  assert.equal(warnings.length, 2);
+  assert.equal(warnings.length, 1);
   assert.ok(!warnings.join().includes("secret-value"));
 });
 

@@ -190,6 +190,7 @@ test("gauges show the node as it is when somebody asks", async () => {
   const one = pod("one");
   const wanted = { ...one, spec: { ...one.spec, volumes } };
   const mirror = aPod({}, { uid: "mirror", annotations: { "kubernetes.io/config.mirror": "x" } });
+  const fromFile = aPod({}, { uid: "file", annotations: { "kubernetes.io/config.source": "file" } });
   const { CONTAINER_EXITED, CONTAINER_RUNNING } = ContainerState;
   const ended = observe(
     [aSandbox({ state: PodSandboxState.SANDBOX_NOTREADY })],
@@ -199,13 +200,15 @@ test("gauges show the node as it is when somebody asks", async () => {
     [aSandbox()],
     ["c", "d"].map((name) => aStatus(aContainer(name), CONTAINER_RUNNING)),
   );
-  const all = [wanted, mirror];
+  const all = [wanted, fromFile];
   const pair = await makeSelfSigned("node", [], clock.now());
   const view: NodeView = {
     pods: { get: (uid) => all.find(({ metadata }) => metadata.uid === uid), byName: () => undefined, list: () => all },
+    mirrors: () => [mirror],
     cache: { get: () => undefined, list: () => [alive, ended] },
     workers: () => [
       { uid: "one", phase: "syncing", pod: wanted },
+      { uid: "file", phase: "finished", pod: fromFile },
       { uid: "lost", phase: "terminating", pod: pod("lost") },
       { uid: "stray", phase: "finished", pod: undefined },
     ],
@@ -220,13 +223,14 @@ test("gauges show the node as it is when somebody asks", async () => {
     "kubelet_running_containers{container_state=running}": 2,
     "kubelet_running_containers{container_state=exited}": 1,
     "kubelet_desired_pods{static=}": 1,
-    "kubelet_desired_pods{static=true}": 0,
+    "kubelet_desired_pods{static=true}": 1,
+    "kubelet_active_pods{static=true}": 0,
     "kubelet_active_pods{static=}": 1,
     kubelet_mirror_pods: 1,
     "kubelet_working_pods{config=desired,lifecycle=sync,static=}": 1,
     "kubelet_working_pods{config=orphan,lifecycle=terminating,static=}": 1,
     "kubelet_working_pods{config=runtime_only,lifecycle=terminated,static=unknown}": 1,
-    "kubelet_working_pods{config=desired,lifecycle=terminated,static=true}": 0,
+    "kubelet_working_pods{config=desired,lifecycle=terminated,static=true}": 1,
     "volume_manager_total_volumes{plugin_name=kubernetes.io/empty-dir,state=desired_state_of_world}": 1,
     "volume_manager_total_volumes{plugin_name=kubernetes.io/empty-dir,state=actual_state_of_world}": 1,
     "volume_manager_total_volumes{plugin_name=kubernetes.io/secret,state=desired_state_of_world}": 1,

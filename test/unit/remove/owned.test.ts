@@ -43,6 +43,7 @@ function owned(input: Partial<OwnershipInput>) {
     directories: [],
     sharing: "exclusive",
     nodeName: "n1",
+    staticPods: false,
     ...input,
   });
   const shown = pods.map(({ uid, sandboxIds, containers, hasDirectory }) => [
@@ -88,6 +89,12 @@ test("in an exclusive one also by its directory, unless it carries another's lab
     strangers,
     ["static", "unknown", "yours"].map((name) => `pod default/${name} in the runtime is not known to be this node's`),
   );
+});
+
+test("static pods are the node's where it has manifests", () => {
+  const seen = runtimeWith({ name: "static", uid: uid(4), source: "file" });
+  const { shown, strangers } = owned({ ...seen, directories: [uid(4)], staticPods: true });
+  assert.deepEqual([shown, strangers], [[[uid(4), "static,static-c", true]], []]);
 });
 
 test("what is no pod of Kubernetes is nobody's, and a container without its sandbox is found by its labels", () => {

@@ -1,76 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
-import type { Logger } from "../../../src/lib/log.ts";
-import type { Pod, PodStatus } from "../../../src/objects.ts";
+import type { PodStatus } from "../../../src/objects.ts";
 import { createStatusManager } from "../../../src/status/manager.ts";
 import { createPodApi, type PodApi } from "../../../src/status/pod-api.ts";
 import { type FakeClock, fakeClock } from "../../fakes/clock.ts";
 import { aPod } from "../../fakes/pods.ts";
 import { unmeasured } from "../../fakes/measures.ts";
-
-const quiet: Logger = { trace() {}, debug() {}, info() {}, warn() {}, error() {}, child: () => quiet };
-const unheard = { log: quiet, measures: unmeasured.statuses };
-
-/** An API server with one pod, and the manager that writes to it. Conditions and lists are not merged: patches are asserted. */
-function world(start: Partial<Pod> = {}, mayRun = { now: false }) {
-  const clock = fakeClock();
-  let version = 10;
-  const server: { pod: Pod | undefined } = { pod: { ...aPod({}, { resourceVersion: "10" }), ...start } };
-  const store: { pod: Pod | undefined } = { pod: server.pod };
-  const patches: object[] = [];
-  const removed: string[] = [];
-  const fail: Error[] = [];
-  const check = (uid: string, code: "invalid_argument" | "conflict"): Pod => {
-    const error = fail.shift();
-    if (error) throw error;
-    if (!server.pod) throw new CodedError("not_found", "gone");
-    if (server.pod.metadata.uid !== uid) throw new CodedError(code, "metadata.uid");
-    return server.pod;
-  };
-  const api: PodApi = {
-    async get() {
-      if (!server.pod) throw new CodedError("not_found", "gone");
-      return server.pod;
-    },
-    async patchStatus({ uid }, status) {
-      const pod = check(uid, "invalid_argument");
-      patches.push(status);
-      version += 1;
-      server.pod = {
-        ...pod,
-        metadata: { ...pod.metadata, resourceVersion: String(version) },
-        status: { ...pod.status, ...status },
-      };
-      return server.pod;
-    },
-    async remove({ uid }) {
-      check(uid, "conflict");
-      removed.push(uid);
-      server.pod = undefined;
-    },
-  };
-  const manager = createStatusManager({
-    ...unheard,
-    api,
-    pods: { get: (uid) => (store.pod?.metadata.uid === uid ? store.pod : undefined) },
-    mayRun: () => mayRun.now,
-    clock,
-  });
-  const stop = new AbortController();
-  const done = manager.run(stop.signal);
-  const end = async () => {
-    stop.abort();
-    await done;
-  };
-  return { clock, server, store, patches, removed, fail, manager, mayRun, end, settle: () => clock.advance(0) };
-}
-
-const withStatus = (status: PodStatus, metadata: Partial<Pod["metadata"]> = {}): Pod => ({
-  ...aPod({}, { resourceVersion: "10", ...metadata }),
-  status,
-});
-const nowText = "2026-01-01T00:00:00Z";
+import { nowText, quiet, withStatus, world } from "./world.ts";
 
 test("a status leaves at once, and nothing is sent when nothing changed", async () => {
   const w = world();
@@ -302,7 +239,8 @@ test("a patch that the API server does not take up is not sent again and again",
     patchStatus: async (_pod, status) => (sent.push(status), store),
   };
   const manager = createStatusManager({
-    ...unheard,
+    log: quiet,
+    measures: unmeasured.statuses,
     api,
     pods: { get: () => store },
     mayRun: () => false,
@@ -352,7 +290,8 @@ test("many pods are written side by side, a bounded number at once", async () =>
   };
   const api: PodApi = { get: () => Promise.reject(new Error("not asked")), remove: async () => undefined, patchStatus };
   const manager = createStatusManager({
-    ...unheard,
+    log: quiet,
+    measures: unmeasured.statuses,
     api,
     pods: { get: (uid) => pods.get(uid) },
     mayRun: () => true,

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Pod } from "../../../src/objects.ts";
+import type { SourceName } from "../../../src/pipeline.ts";
 import type { Passes } from "../../../src/sync/pod-worker.ts";
 import { createHousekeeping } from "../../../src/sync/housekeeping.ts";
 import { createPodWorkers } from "../../../src/sync/pod-workers.ts";
@@ -24,6 +25,10 @@ function rig(t: TestContext, over: Partial<Passes> = {}, target?: FakePresence) 
     onDisk: [] as string[],
     seen: true,
     sweepFails: false,
+    sources: ["api"] as SourceName[],
+    waiting: [] as string[],
+    /** Of the pods in the runtime. */
+    annotations: {} as Record<string, string>,
   };
   // Nothing is seen before the test has set the scene.
   let started = false;
@@ -34,6 +39,7 @@ function rig(t: TestContext, over: Partial<Passes> = {}, target?: FakePresence) 
     settled: () => undefined,
     ...over,
   };
+  const runtimePod = (uid: string) => ({ ...observe([aSandbox({ annotations: world.annotations })], []), uid });
   const workers = createPodWorkers({ passes, measures: unmeasured.workers, clock, log, stop: stop.signal });
   const housekeeping = createHousekeeping({
     pods: {
@@ -45,8 +51,16 @@ function rig(t: TestContext, over: Partial<Passes> = {}, target?: FakePresence) 
     ...(target && { presence: target.present }),
     clock,
     log,
-    cache: { get: () => undefined, list: () => world.inRuntime.map((uid) => ({ ...observe([aSandbox()], []), uid })) },
+    cache: {
+      get: (uid) => (world.inRuntime.includes(uid) ? runtimePod(uid) : undefined),
+      list: () => world.inRuntime.map(runtimePod),
+    },
     sourcesSeen: () => started && world.seen,
+    sources: world.sources,
+    waits: (uid) => world.waiting.includes(uid),
+    resume: () => {
+      if (world.waiting.every((uid) => !workers.get(uid))) world.waiting = [];
+    },
     directories: async () => world.onDisk,
     forgetExcept: (known) => void calls.push(`keep ${[...known].sort().join()}`),
     async sweep(uid) {
@@ -142,6 +156,31 @@ test("a finished pod that is still wanted is neither swept nor forgotten", async
   await advance(10_000);
   assert.equal(workers.get("p")?.phase, "finished");
   assert.ok(!calls.includes("sweep p"));
+});
+
+test("a pod of a source that this node does not have is left alone, and no other", async (t) => {
+  const { advance, calls, world } = rig(t);
+  Object.assign(world, { inRuntime: ["static"], annotations: { "kubernetes.io/config.source": "file" } });
+  await advance(4_000);
+  assert.ok(!calls.includes("terminating static"));
+  world.sources.push("file");
+  await advance(2_000);
+  assert.ok(calls.includes("terminating static"));
+});
+
+test("a finished pod that is to begin anew is swept and forgotten, whatever the API server has said", async (t) => {
+  const { advance, calls, world, workers } = rig(t);
+  world.seen = false;
+  world.wanted = [named("p")];
+  workers.update({ ...named("p"), status: { phase: "Succeeded" } });
+  await advance(4_000);
+  assert.equal(workers.get("p")?.phase, "finished");
+  world.waiting = ["p"];
+  await advance(2_000);
+  assert.deepEqual(
+    [calls.filter((call) => call === "sweep p").length, workers.get("p"), world.waiting],
+    [1, undefined, []],
+  );
 });
 
 test("a sweep that fails is tried again, and holds up no other", async (t) => {

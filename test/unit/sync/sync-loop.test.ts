@@ -193,3 +193,58 @@ test("an update that cannot be handled does not end the loop", async (t) => {
   await push("ADD", named("b"));
   assert.equal(calls.at(-1), "update b");
 });
+
+const fromFile = (uid: string, name = uid): Pod =>
+  named(uid, { name, annotations: { "kubernetes.io/config.source": "file", "kubernetes.io/config.hash": uid } });
+const mirrorOf = (name: string): Pod =>
+  named(`mirror of ${name}`, { name, annotations: { "kubernetes.io/config.mirror": "h" } });
+
+test("a mirror pod gets no worker: what it shows is looked at again", async (t) => {
+  const { calls, pods, push } = rig(t);
+  await push("ADD", fromFile("p"));
+  calls.length = 0;
+  await push("ADD", mirrorOf("p"));
+  await push("UPDATE", mirrorOf("p"));
+  await push("REMOVE", mirrorOf("p"));
+  assert.deepEqual(calls, ["reconcile p", "reconcile p", "reconcile p"]);
+  await push("ADD", mirrorOf("nobody"));
+  assert.deepEqual([calls.length, pods.list().length, pods.mirrors().length], [3, 1, 1]);
+});
+
+test("a static pod's new version is admitted when the old one has ended", async (t) => {
+  const { calls, phases, push, loop } = rig(t);
+  await push("ADD", fromFile("old", "p"));
+  await push("REMOVE", fromFile("old", "p"));
+  phases.set("old", "terminating");
+  calls.length = 0;
+  await push("ADD", fromFile("old", "p"));
+  loop.resume();
+  assert.deepEqual([calls, loop.waits("old")], [[], true]);
+  phases.delete("old");
+  loop.resume();
+  for (let turn = 0; !loop.caughtUp() || turn < 2; turn++) await new Promise(setImmediate);
+  assert.deepEqual([calls, loop.waits("old")], [["admit old beside ", "update old"], false]);
+});
+
+test("a static pod that is taken away just when it may begin does not", async (t) => {
+  const { calls, phases, pods, push, loop } = rig(t);
+  await push("ADD", fromFile("p"));
+  phases.set("p", "terminating");
+  await push("ADD", fromFile("p"));
+  phases.delete("p");
+  calls.length = 0;
+  loop.push({ op: "REMOVE", source: "file", pods: [fromFile("p")] });
+  loop.resume();
+  for (let turn = 0; !loop.caughtUp() || turn < 2; turn++) await new Promise(setImmediate);
+  assert.deepEqual([calls, pods.get("p")], [["terminate p undefined"], undefined]);
+});
+
+test("a static pod that is taken away while it waits never begins", async (t) => {
+  const { calls, phases, push, loop } = rig(t);
+  await push("ADD", fromFile("p"));
+  phases.set("p", "terminating");
+  await push("ADD", fromFile("p"));
+  calls.length = 0;
+  await push("REMOVE", fromFile("p"));
+  assert.deepEqual([calls, loop.waits("p")], [["terminate p undefined"], false]);
+});

@@ -1,0 +1,26 @@
+import { CodedError } from "../lib/errors.ts";
+import type { ApiClient } from "./client.ts";
+
+/** The API server of a node that stands alone: there is none, and whatever is asked of it is refused at once.
+ *  Every method throws CodedError failed_precondition. */
+export function absentApi(): ApiClient & AsyncDisposable {
+  const refuse = () =>
+    Promise.reject(new CodedError("failed_precondition", "this node stands alone, without an API server"));
+  const client: ApiClient & AsyncDisposable = {
+    get: refuse,
+    text: refuse,
+    list: refuse,
+    create: refuse,
+    update: refuse,
+    patch: refuse,
+    delete: refuse,
+    // oxlint-disable-next-line require-yield
+    async *watch() {
+      await refuse();
+    },
+    limited: () => client,
+    health: { state: () => ({ is: "unknown" }), onChange: () => () => undefined },
+    [Symbol.asyncDispose]: () => Promise.resolve(),
+  };
+  return client;
+}

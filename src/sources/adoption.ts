@@ -1,0 +1,61 @@
+import { isDeepStrictEqual } from "node:util";
+import { NamespaceMode } from "../gen/cri.ts";
+import type { Pod } from "../objects.ts";
+import type { PodCache, RuntimePod } from "../pipeline.ts";
+import { containerHash } from "../pod/hash.ts";
+import {
+  configHashAnnotation,
+  configMirrorAnnotation,
+  configSeenAnnotation,
+  configSourceAnnotation,
+  containerHashAnnotation,
+  containerNameLabel,
+} from "../pod/labels.ts";
+import type { StaticPod } from "./static-pod.ts";
+
+/** Gives a static pod the UID under which the runtime runs it already: a kubelet's UIDs cannot be worked out, and another UID
+ *  would be another pod, started anew. Only what runs just as the manifest says counts: the same containers of the same images
+ *  under the same labels and annotations. A UID of the manifest's own stands. */
+export function adoptRunning(cache: PodCache, { pod, uidGiven }: StaticPod): Pod {
+  const { namespace, name, uid } = pod.metadata;
+  if (uidGiven || cache.get(uid)) return pod;
+  const running = cache.list().find((one) => one.namespace === namespace && one.name === name && runs(one, pod));
+  if (!running) return pod;
+  const annotations = { ...pod.metadata.annotations, [configHashAnnotation]: running.uid };
+  return { ...pod, metadata: { ...pod.metadata, uid: running.uid, annotations } };
+}
+
+const localAnnotations = new Set([
+  configHashAnnotation,
+  configMirrorAnnotation,
+  configSeenAnnotation,
+  configSourceAnnotation,
+]);
+
+function runs({ sandboxes, containers }: RuntimePod, pod: Pod): boolean {
+  const sandbox = sandboxes[0];
+  if (!sandbox || (sandbox.annotations[configSourceAnnotation] ?? "api") === "api") return false;
+  const network = sandbox.linux?.namespaces?.options?.network ?? NamespaceMode.POD;
+  if ((network === NamespaceMode.NODE) !== (pod.spec.hostNetwork === true)) return false;
+  const labels = Object.entries(pod.metadata.labels ?? {});
+  if (!labels.every(([key, value]) => sandbox.labels[key] === value)) return false;
+  if (!isDeepStrictEqual(foreign(sandbox.annotations), foreign(pod.metadata.annotations ?? {}))) return false;
+  const specs = new Map(
+    [...(pod.spec.initContainers ?? []), ...pod.spec.containers].map((spec) => [spec.name, containerHash(spec)]),
+  );
+  const hashes = new Map(
+    // Newest first: of a container's tries the last one set here is the oldest, all made from one spec.
+    containers.map(({ labels: own, annotations }) => [
+      own[containerNameLabel] ?? "",
+      annotations[containerHashAnnotation],
+    ]),
+  );
+  return (
+    pod.spec.containers.every(({ name }) => hashes.has(name)) &&
+    [...hashes].every(([name, hash]) => specs.get(name) === hash)
+  );
+}
+
+function foreign(annotations: Readonly<Record<string, string>>): Record<string, string> {
+  return Object.fromEntries(Object.entries(annotations).filter(([key]) => !localAnnotations.has(key)));
+}

@@ -1,0 +1,108 @@
+import { messageOf } from "../lib/errors.ts";
+import type { Pod } from "../objects.ts";
+import type { Complaints } from "./complaints.ts";
+import { expectKind, manifestObject } from "./manifest.ts";
+import type { ManifestFile } from "./manifest-files.ts";
+import { type Origin, type StaticPod, staticPod } from "./static-pod.ts";
+
+/** Gives a pod the UID of what runs of it already, where another agent started that. */
+export type Adopt = (found: StaticPod) => Pod;
+
+export interface ManifestSetDeps {
+  readonly nodeName: string;
+  readonly adopt: Adopt;
+  readonly complaints: Complaints;
+}
+
+/** Turns what files hold into pods, and remembers what they held. */
+export interface ManifestSet {
+  /** The pods of these files, all that there are. A file that has become unusable goes on standing for the pod that it held. */
+  podsOf(files: readonly ManifestFile[]): readonly Pod[];
+}
+
+interface Held {
+  readonly text: string;
+  /** Fields that count for nothing. */
+  readonly unknown: readonly string[];
+  readonly pod: Pod;
+}
+
+export function createManifestSet({ nodeName, adopt, complaints }: ManifestSetDeps): ManifestSet {
+  let held = new Map<string, Held>();
+  let seen: readonly string[] = [];
+  let first = true;
+
+  const read = (path: string, text: string): Held => {
+    const known = held.get(path);
+    if (known?.text === text) return known;
+    const object = manifestObject(text);
+    expectKind(object, "Pod");
+    const origin: Origin = { nodeName, of: { file: path } };
+    const found = staticPod(object, origin);
+    return { text, unknown: found.unknown, pod: first ? adopt(found) : found.pod };
+  };
+
+  /** What the file holds, or held before it became unusable. */
+  const holdingOf = (file: ManifestFile): Held | undefined => {
+    try {
+      if ("problem" in file) throw new Error(file.problem);
+      return read(file.path, file.text);
+    } catch (error) {
+      const before = held.get(file.path);
+      const instead = before ? `; the pod ${nameOf(before.pod)} that it held runs on` : "";
+      complaints.tell(file.path, `${messageOf(error)}${instead}`);
+      return before;
+    }
+  };
+
+  const taken = (path: string, { unknown }: Held) => {
+    if (unknown.length === 0) complaints.settle(path);
+    else complaints.remark(path, `a pod has no ${unknown.join(", no ")}`);
+  };
+
+  return {
+    podsOf(files) {
+      const now = new Map<string, Held>();
+      const holders = new Map<string, string>();
+      // Of two files with one pod, that counts which had it before.
+      for (const { path, name, holding } of ordered(files, holdingOf, held)) {
+        const other = holders.get(name);
+        if (other === undefined) {
+          holders.set(name, path);
+          now.set(path, holding);
+          if (holding.text === textOf(files, path)) taken(path, holding);
+        } else complaints.tell(path, `the pod ${name} is in ${other} already: give it another name`);
+      }
+      for (const path of seen) if (!files.some((file) => file.path === path)) complaints.settle(path);
+      seen = files.map(({ path }) => path);
+      held = now;
+      first = false;
+      return [...now.values()].map(({ pod }) => pod);
+    },
+  };
+}
+
+function textOf(files: readonly ManifestFile[], path: string): string | undefined {
+  const file = files.find((one) => one.path === path);
+  return file && "text" in file ? file.text : undefined;
+}
+
+function ordered(
+  files: readonly ManifestFile[],
+  holdingOf: (file: ManifestFile) => Held | undefined,
+  held: ReadonlyMap<string, Held>,
+): readonly { readonly path: string; readonly name: string; readonly holding: Held }[] {
+  const all = files.flatMap((file) => {
+    const holding = holdingOf(file);
+    return holding ? [{ path: file.path, name: nameOf(holding.pod), holding }] : [];
+  });
+  const hadIt = ({ path, name }: { readonly path: string; readonly name: string }) => {
+    const before = held.get(path);
+    return before !== undefined && nameOf(before.pod) === name;
+  };
+  return [...all.filter(hadIt), ...all.filter((one) => !hadIt(one))];
+}
+
+function nameOf({ metadata: { namespace, name } }: Pod): string {
+  return `${namespace}/${name}`;
+}

@@ -1,0 +1,116 @@
+import type { Container, PodSpec } from "../objects.ts";
+import { checkContainer } from "./container-checks.ts";
+import { refused } from "./pod-fields.ts";
+import { volumeSources } from "./volume-sources.ts";
+
+const dnsLabel = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
+const labelShape = new RegExp(`^${dnsLabel}$`);
+const subdomainShape = new RegExp(`^${dnsLabel}(\\.${dnsLabel})*$`);
+const uidShape = /^[A-Za-z0-9][-A-Za-z0-9_.]{0,127}$/;
+const labelValueShape = /^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$/;
+const keyShape = new RegExp(`^(${dnsLabel}(\\.${dnsLabel})*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`);
+
+/** Whether a text names a container, a volume or a namespace. */
+export function isDnsLabel(text: string): boolean {
+  return text.length <= 63 && labelShape.test(text);
+}
+
+export interface StaticMeta {
+  readonly name: string;
+  readonly namespace: string;
+  /** Of the manifest; undefined where it has none. */
+  readonly uid: string | undefined;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly annotations: Readonly<Record<string, string>>;
+}
+
+/** Names become paths on the target and parts of requests: none may be able to lead elsewhere.
+ *  @param name with the node's name at its end. @throws CodedError invalid_argument */
+export function checkMeta({ name, namespace, uid, labels, annotations }: StaticMeta): void {
+  if (name.length > 253 || !subdomainShape.test(name))
+    throw refused(
+      "metadata.name",
+      `${JSON.stringify(name)} is no name: use at most 253 lower-case letters, digits, - and ., with the node's name at the end`,
+    );
+  if (!isDnsLabel(namespace))
+    throw refused(
+      "metadata.namespace",
+      `${JSON.stringify(namespace)} is no namespace: use at most 63 lower-case letters, digits and -`,
+    );
+  if (uid !== undefined && !uidShape.test(uid))
+    throw refused(
+      "metadata.uid",
+      `${JSON.stringify(uid)} is no UID: use letters, digits and -, or leave it out and the node makes one`,
+    );
+  for (const [key, value] of Object.entries(labels)) {
+    if (!keyShape.test(key) || !labelValueShape.test(value))
+      throw refused(
+        `metadata.labels[${key}]`,
+        "is no label: key and value have at most 63 letters, digits, -, _ and ., the key a DNS prefix and / if need be",
+      );
+  }
+  for (const key of Object.keys(annotations)) {
+    if (!keyShape.test(key.toLowerCase())) throw refused(`metadata.annotations[${key}]`, "is no key of an annotation");
+  }
+}
+
+const choices = {
+  restartPolicy: ["Always", "OnFailure", "Never"],
+  dnsPolicy: ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"],
+} as const;
+
+/** Refuses a spec that the API server would refuse and with which this node could do nothing, or something else than meant.
+ *  @param spec with defaults. @throws CodedError invalid_argument: the first field that is wrong, and what to write.
+ *  @see https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ */
+export function checkSpec(spec: PodSpec): void {
+  if (spec.containers.length === 0) throw refused("spec.containers", "is empty: a pod has one container at least");
+  if (spec.ephemeralContainers?.length)
+    throw refused("spec.ephemeralContainers", "are added to pods that run, never by a manifest: leave them out");
+  for (const [field, allowed] of Object.entries(choices)) {
+    const value = spec[field as keyof typeof choices] ?? "";
+    if (!(allowed as readonly string[]).includes(value))
+      throw refused(`spec.${field}`, `${JSON.stringify(value)} is none of ${allowed.join(", ")}`);
+  }
+  if ((spec.terminationGracePeriodSeconds ?? 0) < 0)
+    throw refused("spec.terminationGracePeriodSeconds", "is less than 0: write a number of seconds");
+  if ((spec.activeDeadlineSeconds ?? 1) < 1)
+    throw refused("spec.activeDeadlineSeconds", "is less than 1: write a number of seconds, or leave it out");
+  const volumes = checkVolumes(spec);
+  const seen = new Set<string>();
+  for (const list of ["initContainers", "containers"] as const) {
+    for (const [index, container] of (spec[list] ?? []).entries()) {
+      const at = `spec.${list}[${index}]`;
+      checkContainerName(container, at, seen);
+      checkContainer(container, { at, volumes, hostNetwork: spec.hostNetwork === true });
+    }
+  }
+}
+
+function checkContainerName({ name }: Container, at: string, seen: Set<string>): void {
+  if (name === undefined) throw refused(`${at}.name`, "is missing: give the container a name");
+  if (!isDnsLabel(name))
+    throw refused(`${at}.name`, `${JSON.stringify(name)} is no name: use lower-case letters, digits and -`);
+  if (seen.has(name)) throw refused(`${at}.name`, `${JSON.stringify(name)} names another container of this pod too`);
+  seen.add(name);
+}
+
+/** @returns the names of the volumes. */
+function checkVolumes({ volumes = [] }: PodSpec): ReadonlySet<string> {
+  const names = new Set<string>();
+  for (const [index, volume] of volumes.entries()) {
+    const at = `spec.volumes[${index}]`;
+    if (volume.name === undefined || !isDnsLabel(volume.name))
+      throw refused(`${at}.name`, "is missing or no name: use lower-case letters, digits and -");
+    if (names.has(volume.name)) throw refused(`${at}.name`, `${volume.name} names another volume of this pod too`);
+    names.add(volume.name);
+    const sources = volumeSources(volume);
+    if (sources.length > 1) throw refused(at, `has several sources (${sources.join(", ")}): leave one`);
+    if (volume.hostPath) checkHostPath(volume.hostPath.path, `${at}.hostPath.path`);
+  }
+  return names;
+}
+
+function checkHostPath(path: string | undefined, field: string): void {
+  if (path === undefined) throw refused(field, "is missing: name a path of the machine");
+  if (path.split("/").includes("..")) throw refused(field, "leads upward by ..: write the path itself");
+}

@@ -1,0 +1,106 @@
+import type { Container, PodSpec, Probe, Volume } from "../objects.ts";
+import { volumeSources } from "./volume-sources.ts";
+
+/** A pod's spec with what the API server would have filled in: a pod from a file or a URL never passes it, and what a runtime
+ *  is asked for must not depend on where a pod comes from.
+ *  @see https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ */
+export function withDefaults(spec: PodSpec): PodSpec {
+  const hostNetwork = spec.hostNetwork === true;
+  const filled = (container: Container) => containerDefaults(container, hostNetwork);
+  return {
+    restartPolicy: "Always",
+    dnsPolicy: "ClusterFirst",
+    terminationGracePeriodSeconds: 30,
+    schedulerName: "default-scheduler",
+    enableServiceLinks: true,
+    ...spec,
+    securityContext: spec.securityContext ?? {},
+    containers: (spec.containers ?? []).map(filled),
+    ...(spec.initContainers && { initContainers: spec.initContainers.map(filled) }),
+    ...(spec.volumes && { volumes: spec.volumes.map(volumeDefaults) }),
+    ...(spec.tolerations && { tolerations: [...spec.tolerations] }),
+  };
+}
+
+function containerDefaults(container: Container, hostNetwork: boolean): Container {
+  const { ports, env, resources, livenessProbe, readinessProbe, startupProbe, lifecycle } = container;
+  return {
+    terminationMessagePath: "/dev/termination-log",
+    terminationMessagePolicy: "File",
+    imagePullPolicy: pullPolicy(container.image ?? ""),
+    ...container,
+    resources: withRequests(resources ?? {}),
+    ...(ports && {
+      ports: ports.map((port) => ({
+        protocol: "TCP",
+        ...(hostNetwork && { hostPort: port.containerPort }),
+        ...port,
+      })),
+    }),
+    ...(env && {
+      env: env.map((one) => ({ ...one, ...(one.valueFrom && { valueFrom: fieldVersion(one.valueFrom) }) })),
+    }),
+    ...(livenessProbe && { livenessProbe: probeDefaults(livenessProbe) }),
+    ...(readinessProbe && { readinessProbe: probeDefaults(readinessProbe) }),
+    ...(startupProbe && { startupProbe: probeDefaults(startupProbe) }),
+    ...(lifecycle && {
+      lifecycle: {
+        ...lifecycle,
+        ...(lifecycle.postStart && { postStart: handlerDefaults(lifecycle.postStart) }),
+        ...(lifecycle.preStop && { preStop: handlerDefaults(lifecycle.preStop) }),
+      },
+    }),
+  };
+}
+
+/** An image without a digest whose tag is `latest`, or that has none, may change under its name. */
+function pullPolicy(image: string): string {
+  if (image.includes("@")) return "IfNotPresent";
+  const tag = /:([^:/]+)$/.exec(image)?.[1] ?? "latest";
+  return tag === "latest" ? "Always" : "IfNotPresent";
+}
+
+/** A limit without a request is the request too. */
+function withRequests(resources: NonNullable<Container["resources"]>): NonNullable<Container["resources"]> {
+  if (!resources.limits) return resources;
+  return { ...resources, requests: { ...resources.limits, ...resources.requests } };
+}
+
+function probeDefaults(probe: Probe): Probe {
+  const times = { timeoutSeconds: 1, periodSeconds: 10, successThreshold: 1, failureThreshold: 3 };
+  const { grpc } = probe;
+  return { ...times, ...handlerDefaults(probe), ...(grpc && { grpc: { service: "", ...grpc } }) };
+}
+
+function handlerDefaults<T extends Pick<Probe, "httpGet">>(handler: T): T {
+  const { httpGet } = handler;
+  return httpGet ? { ...handler, httpGet: { path: "/", scheme: "HTTP", ...httpGet } } : handler;
+}
+
+function fieldVersion<T extends { fieldRef?: { apiVersion?: string; fieldPath: string } }>(from: T): T {
+  return from.fieldRef ? { ...from, fieldRef: { apiVersion: "v1", ...from.fieldRef } } : from;
+}
+
+const readableByAll = 0o644;
+
+function volumeDefaults(volume: Volume): Volume {
+  const { hostPath, downwardAPI, projected } = volume;
+  if (volumeSources(volume).length === 0) return { ...volume, emptyDir: {} };
+  return {
+    ...volume,
+    ...(hostPath && { hostPath: { type: "", ...hostPath } }),
+    ...(downwardAPI && {
+      downwardAPI: { defaultMode: readableByAll, ...downwardAPI, items: (downwardAPI.items ?? []).map(fieldVersion) },
+    }),
+    ...(projected && {
+      projected: {
+        defaultMode: readableByAll,
+        ...projected,
+        sources: (projected.sources ?? []).map((source) => ({
+          ...source,
+          ...(source.downwardAPI && { downwardAPI: { items: (source.downwardAPI.items ?? []).map(fieldVersion) } }),
+        })),
+      },
+    }),
+  };
+}

@@ -1,0 +1,43 @@
+import { type FSWatcher, watch } from "node:fs";
+import { stat } from "node:fs/promises";
+import { basename, dirname } from "node:path";
+
+/** Watches a path of this machine, whatever takes its place. */
+export interface PathWatch extends Disposable {
+  /** Looks whether the path is still what is watched, and watches what is there now. */
+  renew(): Promise<void>;
+}
+
+/** Calls back when something changes in a directory, or a file is replaced or written. A hint: what the kernel does not tell (of
+ *  network file systems, or when watches have run out) is found by whoever looks regularly.
+ *  @see https://man7.org/linux/man-pages/man7/inotify.7.html */
+export function watchPath(path: string, onChange: () => void): PathWatch {
+  let watched: { readonly inode: number; readonly watcher: FSWatcher } | undefined;
+  const stop = () => {
+    watched?.watcher.close();
+    watched = undefined;
+  };
+  return {
+    async renew() {
+      const found = await stat(path).catch(() => undefined);
+      // A file is replaced by renaming another: its directory shows that.
+      const directory = found?.isDirectory() ? path : dirname(path);
+      const only = found?.isDirectory() ? undefined : basename(path);
+      const inode = found && (await stat(directory).catch(() => undefined))?.ino;
+      if (inode === watched?.inode) return;
+      stop();
+      if (inode === undefined) return;
+      try {
+        const watcher = watch(directory, { persistent: false }, (_event, name) => {
+          if (only === undefined || name === only) onChange();
+        });
+        watcher.on("error", stop);
+        watched = { inode, watcher };
+      } catch {
+        // Without a watch the regular look has to do.
+        watched = undefined;
+      }
+    },
+    [Symbol.dispose]: stop,
+  };
+}

@@ -1,0 +1,50 @@
+import type { NodeWatch } from "./api/listers.ts";
+import type { NodeConfig } from "./config/node-config.ts";
+import type { Logger } from "./lib/log.ts";
+import type { Reloading } from "./lib/reloading.ts";
+import { type Service, onAbort } from "./lib/service-group.ts";
+import { staticSources } from "./node-setup.ts";
+import type { EventSink } from "./pipeline.ts";
+
+// What stands in the place of a cluster where a node has none.
+
+/** Whether a node has pods of its own, and nobody else to ask: no kubeconfig, and no Pod's service account.
+ *  @see https://kubernetes.io/docs/tutorials/cluster-management/kubelet-standalone/ */
+export function standsAlone(
+  config: Pick<NodeConfig, "kubeconfig" | "bootstrapKubeconfig" | "kubelet">,
+  env: Readonly<Record<string, string | undefined>>,
+): boolean {
+  const mayAsk = config.kubeconfig || config.bootstrapKubeconfig || env["KUBERNETES_SERVICE_HOST"];
+  return !mayAsk && staticSources(config).length > 0;
+}
+
+/** Events go to the log. */
+export function loggedEvents(log: Logger): EventSink & Service {
+  return {
+    name: "events",
+    event: ({ kind, namespace, name }, type, reason, message) =>
+      log[type === "Warning" ? "warn" : "info"](
+        { about: [kind, namespace, name].filter(Boolean).join("/"), reason },
+        message,
+      ),
+    run: onAbort,
+  };
+}
+
+/** There is no Node object, and never will be. */
+export const noNode: NodeWatch = {
+  name: "no node",
+  run: onAbort,
+  ready: () => Promise.resolve(),
+  synced: () => true,
+  node: () => undefined,
+  onChange: () => () => undefined,
+};
+
+/** No authority whose client certificates count. */
+export const noClientCA: Reloading<string | undefined> & Service = {
+  name: "no client CA",
+  run: onAbort,
+  current: () => undefined,
+  onChange: () => () => undefined,
+};

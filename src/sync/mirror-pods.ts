@@ -1,0 +1,142 @@
+import { createBackoff } from "../lib/backoff.ts";
+import type { Clock } from "../lib/clock.ts";
+import { hasCode } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Service } from "../lib/service-group.ts";
+import type { Pod } from "../objects.ts";
+import type { NodeSource } from "../pipeline.ts";
+import { configHashAnnotation, configMirrorAnnotation } from "../pod/labels.ts";
+import { type PodManager, fullName, isMirrorOf } from "./pod-manager.ts";
+import type { PodWorkers } from "./pod-workers.ts";
+
+/** What is asked of the API server. Errors are coded. */
+export interface MirrorApi {
+  create(pod: { readonly metadata: { readonly namespace: string } }, signal: AbortSignal): Promise<unknown>;
+  /** Removes the object at once, if it is still that of the UID. */
+  remove(pod: Pod["metadata"], signal: AbortSignal): Promise<void>;
+}
+
+export interface MirrorPodsDeps {
+  readonly api: MirrorApi;
+  readonly pods: Pick<PodManager, "byName" | "mirror" | "mirrors" | "statics">;
+  readonly workers: Pick<PodWorkers, "get" | "list">;
+  readonly node: NodeSource;
+  /** True once every source has spoken: before that a mirror pod may show what nobody has heard of yet. */
+  readonly sourcesSeen: () => boolean;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+export interface MirrorPods extends Service {
+  /** Looks at once: a static pod, or a mirror pod, has changed. */
+  changed(): void;
+}
+
+const lookEveryMs = 1_000;
+const answerMs = 10_000;
+/** What fails is tried again after so long, milliseconds, by name. */
+const retry = { initialMs: 1_000, maxMs: 30_000 };
+
+/** Keeps for each static pod an object in the API server that shows it: made once the pod has begun, replaced when it shows another
+ *  version or is being deleted, removed when the pod has ended and nobody wants it. What runs does not hang on it.
+ *  @see https://kubernetes.io/docs/tasks/configure-pod-container/static-pod/ */
+export function createMirrorPods(deps: MirrorPodsDeps): MirrorPods {
+  const { pods, clock, log } = deps;
+  const backoff = createBackoff({ clock, ...retry });
+  let wake = new AbortController();
+
+  const settle = async (namespace: string, name: string, signal: AbortSignal) => {
+    const key = `${namespace}/${name}`;
+    if (backoff.remaining(key) > 0) return;
+    const step = nextStep(deps, namespace, name);
+    if (!step) return;
+    try {
+      await (step.do === "create" ? create(deps, step.pod, signal) : remove(deps, step.mirror, signal));
+      // What was asked for shows in a moment; until then it is not asked for again.
+      backoff.reset(key);
+      backoff.next(key);
+    } catch (error) {
+      if (signal.aborted) return;
+      const again = backoff.next(key);
+      log.warn(
+        { err: error, pod: key, step: step.do, againMs: again },
+        "mirror pod is not as it should be, will try again",
+      );
+    }
+  };
+
+  return {
+    name: "mirror-pods",
+    changed: () => wake.abort(),
+    async run(signal) {
+      while (!signal.aborted) {
+        wake = new AbortController();
+        const all = new Map([...pods.statics(), ...pods.mirrors()].map((pod) => [fullName(pod), pod.metadata]));
+        await Promise.all([...all.values()].map(({ namespace, name }) => settle(namespace, name, signal)));
+        await clock.sleep(lookEveryMs, AbortSignal.any([signal, wake.signal])).catch(() => undefined);
+      }
+    },
+  };
+}
+
+export type MirrorStep =
+  | { readonly do: "create"; readonly pod: Pod }
+  | { readonly do: "remove"; readonly mirror: Pod }
+  | undefined;
+
+/** What is to be done about one name. */
+export function nextStep(
+  { pods, workers, sourcesSeen }: Pick<MirrorPodsDeps, "pods" | "workers" | "sourcesSeen">,
+  namespace: string,
+  name: string,
+): MirrorStep {
+  const wanted = pods.byName(namespace, name);
+  const mirror = pods.mirror(namespace, name);
+  if (wanted) {
+    // The mirror pod of an older version stays until that has ended: only then does the new one begin.
+    if (!workers.get(wanted.metadata.uid)) return undefined;
+    if (!mirror) return { do: "create", pod: wanted };
+    return mirror.metadata.deletionTimestamp || !isMirrorOf(mirror, wanted) ? { do: "remove", mirror } : undefined;
+  }
+  if (!mirror || !sourcesSeen()) return undefined;
+  const ends = workers.list().some(({ worker }) => {
+    const { pod, phase } = worker;
+    return pod !== undefined && phase !== "finished" && fullName(pod) === `${namespace}/${name}`;
+  });
+  return ends ? undefined : { do: "remove", mirror };
+}
+
+/** A node may make a pod only as a mirror pod that it owns.
+ *  @see https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction */
+async function create({ api, node, clock, log }: MirrorPodsDeps, pod: Pod, signal: AbortSignal): Promise<void> {
+  const owner = node.node();
+  if (!owner?.metadata.uid) return;
+  const { name, namespace, labels, annotations } = pod.metadata;
+  const hash = annotations?.[configHashAnnotation] ?? "";
+  const metadata = {
+    name,
+    namespace,
+    ...(labels && { labels }),
+    annotations: { ...annotations, [configMirrorAnnotation]: hash },
+    ownerReferences: [
+      { apiVersion: "v1", kind: "Node", name: owner.metadata.name, uid: owner.metadata.uid, controller: true },
+    ],
+  };
+  try {
+    const body = { apiVersion: "v1", kind: "Pod", metadata, spec: pod.spec };
+    await api.create(body, clock.within(answerMs, signal));
+    log.debug({ pod: fullName(pod), hash }, "mirror pod made");
+  } catch (error) {
+    // Its watch event is on its way, or it is another pod, which the watch will show.
+    if (!hasCode(error, "already_exists")) throw error;
+  }
+}
+
+async function remove({ api, clock, log }: MirrorPodsDeps, mirror: Pod, signal: AbortSignal): Promise<void> {
+  try {
+    await api.remove(mirror.metadata, clock.within(answerMs, signal));
+    log.debug({ pod: fullName(mirror) }, "mirror pod removed");
+  } catch (error) {
+    if (!hasCode(error, "not_found", "conflict")) throw error;
+  }
+}

@@ -1,0 +1,68 @@
+import type { Pod } from "../objects.ts";
+import type { PodCache } from "../pipeline.ts";
+import { configSourceAnnotation } from "../pod/labels.ts";
+import { isAlive } from "../pod/sandbox.ts";
+import { fullName } from "./pod-manager.ts";
+import type { PodWorkers } from "./pod-workers.ts";
+
+export interface StaticQueueDeps {
+  readonly workers: PodWorkers;
+  readonly cache: PodCache;
+}
+
+/** Static pods that wait until another of their name, or they themselves from before they were taken away, have ended: a new version
+ *  begins when the old one has, and not beside it. In the order they came. */
+export interface StaticQueue {
+  /** Keeps the pod if it must wait. */
+  hold(pod: Pod): boolean;
+  /** Takes a newer version of one that waits. */
+  update(pod: Pod): boolean;
+  /** The pod is not wanted any more. @returns true where it waited. */
+  drop(uid: string): boolean;
+  has(uid: string): boolean;
+  /** The pods that must wait no longer; they are not kept. */
+  free(): readonly Pod[];
+}
+
+export function createStaticQueue(deps: StaticQueueDeps): StaticQueue {
+  const waiting = new Map<string, Pod>();
+  const keep = (pod: Pod) => void waiting.set(pod.metadata.uid, pod);
+  return {
+    hold(pod) {
+      const waits = mustWait(deps, pod);
+      if (waits) keep(pod);
+      return waits;
+    },
+    update(pod) {
+      const waits = waiting.has(pod.metadata.uid);
+      if (waits) keep(pod);
+      return waits;
+    },
+    drop: (uid) => waiting.delete(uid),
+    has: (uid) => waiting.has(uid),
+    free() {
+      const free = [...waiting.values()].filter((pod) => !mustWait(deps, pod));
+      for (const { metadata } of free) waiting.delete(metadata.uid);
+      return free;
+    },
+  };
+}
+
+/** Whether a static pod of the same name, or this one from before it was taken away, has not ended yet. One that only the runtime
+ *  has is ended for it: names are given by manifests, and what runs under one that is given anew is of an older version. */
+function mustWait({ workers, cache }: StaticQueueDeps, pod: Pod): boolean {
+  const { uid, namespace, name } = pod.metadata;
+  const own = workers.get(uid);
+  if (own) return own.phase !== "syncing";
+  for (const one of cache.list()) {
+    const isOther = one.uid !== uid && one.namespace === namespace && one.name === name;
+    const fromApi = one.sandboxes.every(({ annotations }) => (annotations[configSourceAnnotation] ?? "api") === "api");
+    if (isOther && !fromApi && isAlive(one) && !workers.get(one.uid)) workers.terminate(one.uid, undefined);
+  }
+  return workers.list().some((other) => {
+    if (other.uid === uid || other.worker.phase === "finished") return false;
+    const seen = cache.get(other.uid);
+    const otherName = other.worker.pod ? fullName(other.worker.pod) : seen && `${seen.namespace}/${seen.name}`;
+    return otherName === fullName(pod);
+  });
+}

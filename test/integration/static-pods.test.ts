@@ -1,0 +1,253 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import type { CoreEvent, Node, Pod } from "../../src/objects.ts";
+import { type Agent, startGraftlet, startKubelet } from "../harness/agent.ts";
+import { type Cluster, startCluster } from "../harness/cluster.ts";
+import { askKubelet } from "../harness/kubelet-api.ts";
+import { containerId, images, openPods, type Pods, statusOf } from "../harness/pods.ts";
+import { providerUnderTest } from "../harness/runtime-daemon.ts";
+
+const script = 'trap "echo ending; sleep 3; exit 0" TERM; echo started; while true; do sleep 0.1; done';
+
+/** A pod as a file has it: a shell that takes three seconds to end. */
+function manifest(
+  name: string,
+  more: { readonly metadata?: object; readonly spec?: object; readonly env?: string } = {},
+) {
+  const env = [{ name: "VERSION", value: more.env ?? "one" }];
+  const container = { name: "main", image: images.busybox, command: ["sh", "-c", script], env };
+  return {
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: { name, ...more.metadata },
+    spec: { terminationGracePeriodSeconds: 20, containers: [container], ...more.spec },
+  };
+}
+
+describe("static pods", { timeout: 600_000 }, () => {
+  let cluster: Cluster;
+  let pods: Pods;
+  let agent: Agent;
+
+  const fileOf = (name: string) => join(cluster.layout.staticPods, name);
+  const write = (name: string, content: object | string) =>
+    writeFileSync(fileOf(name), typeof content === "string" ? content : JSON.stringify(content));
+  const nameOf = (name: string) => `${name}-${cluster.nodeName}`;
+  const path = (name: string) => `/api/v1/namespaces/default/pods/${nameOf(name)}`;
+  const mirrorOf = (name: string) => pods.api.get<Pod>(path(name));
+  const nodeEvents = async () =>
+    (
+      await pods.api.get<{ items: readonly CoreEvent[] }>(
+        `/api/v1/namespaces/default/events?fieldSelector=reason%3DManifestIgnored`,
+      )
+    ).items;
+  /** The sandboxes of that pod, as the log of its mirror pods tells: each mirror pod has a UID of its own. */
+  const mirrorsSeen = (name: string) => new Set(pods.history(nameOf(name)).map(({ metadata }) => metadata.uid)).size;
+
+  before(async () => {
+    cluster = await startCluster({ name: "static-pods" });
+    agent = await startGraftlet(cluster);
+    pods = await openPods(cluster);
+  });
+  after(async () => {
+    await pods?.[Symbol.asyncDispose]();
+    await agent?.[Symbol.asyncDispose]();
+    await cluster?.[Symbol.asyncDispose]();
+  });
+
+  test("a file's pod runs, and its mirror pod shows it, owned by the node", async () => {
+    write("web.json", manifest("web"));
+    const pod = await pods.ready(nameOf("web"));
+    const node = await pods.api.get<Node>(`/api/v1/nodes/${cluster.nodeName}`);
+    const { annotations = {}, ownerReferences } = pod.metadata;
+    assert.deepEqual(
+      [annotations["kubernetes.io/config.source"], annotations["kubernetes.io/config.mirror"]],
+      ["file", annotations["kubernetes.io/config.hash"]],
+    );
+    assert.deepEqual(ownerReferences, [
+      { apiVersion: "v1", kind: "Node", name: cluster.nodeName, uid: node.metadata.uid, controller: true },
+    ]);
+    assert.equal(pod.status?.phase, "Running");
+    assert.equal(pod.status?.observedGeneration, undefined);
+  });
+
+  test("logs and exec work by the mirror pod's name", async () => {
+    assert.match(await pods.log(nameOf("web")), /^started/);
+    assert.equal(await cluster.mustKubectl(["exec", nameOf("web"), "--", "printenv", "VERSION"]), "one\n");
+  });
+
+  test("a mirror pod that is deleted, gently or not, comes back, and the container runs on", async () => {
+    for (const force of [[], ["--grace-period=0", "--force"]]) {
+      const standing = await mirrorOf("web");
+      await cluster.mustKubectl(["delete", "pod", nameOf("web"), "--wait=false", ...force]);
+      const next = await pods.until(
+        nameOf("web"),
+        "another mirror pod to be ready",
+        (pod) => pod.metadata.uid !== standing.metadata.uid && statusOf(pod)?.ready === true,
+      );
+      assert.equal(containerId(next), containerId(standing));
+      assert.equal(next.status?.startTime, standing.status?.startTime);
+    }
+  });
+
+  test("a mirror pod that somebody changes is the API server's to refuse, its status the node's to mend", async () => {
+    const status = { status: { phase: "Failed", message: "meddled" } };
+    await pods.api.patch(`${path("web")}/status`, status);
+    await pods.until(nameOf("web"), "its true status", ({ status: now }) => now?.phase === "Running" && !now.message);
+  });
+
+  test("a file that changes is another pod: the old one ends in its own time, then the new one begins", async () => {
+    const standing = await mirrorOf("web");
+    const changedAt = Date.now();
+    write("web.json", manifest("web", { env: "two" }));
+    write("web.json", manifest("web", { env: "three" }));
+    const next = await pods.until(
+      nameOf("web"),
+      "the new version to be ready",
+      (pod) => pod.metadata.uid !== standing.metadata.uid && statusOf(pod)?.ready === true,
+    );
+    assert.ok(Date.now() - changedAt >= 3_000, "the old one had its three seconds");
+    assert.equal(await cluster.mustKubectl(["exec", nameOf("web"), "--", "printenv", "VERSION"]), "three\n");
+    assert.notEqual(
+      next.metadata.annotations?.["kubernetes.io/config.hash"],
+      standing.metadata.annotations?.["kubernetes.io/config.hash"],
+    );
+  });
+
+  test("a file taken away and put back unchanged while its pod ends starts it anew", async () => {
+    const standing = await mirrorOf("web");
+    rmSync(fileOf("web.json"));
+    await cluster.waitFor("the pod to be ending", async () => (await pods.log(nameOf("web"))).includes("ending"));
+    write("web.json", manifest("web", { env: "three" }));
+    await pods.until(
+      nameOf("web"),
+      "the pod to run again",
+      (pod) => statusOf(pod)?.ready === true && containerId(pod) !== containerId(standing),
+    );
+  });
+
+  test("bad files are named by log and event, and harm no other", async () => {
+    write("good.yaml", manifest("good"));
+    const bad: Readonly<Record<string, object | string>> = {
+      "text.yaml": "a: [b",
+      "two.yaml": `${JSON.stringify(manifest("x"))}\n---\n${JSON.stringify(manifest("y"))}`,
+      "list.yaml": [manifest("x")],
+      "kind.yaml": { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "x" } },
+      "name.yaml": manifest("good"),
+      "long.yaml": manifest("x", { metadata: { annotations: { text: "x".repeat(2 << 20) } } }),
+      "half.yaml": JSON.stringify(manifest("x")).slice(0, 100),
+      "namespace.yaml": manifest("x", { metadata: { namespace: "a/b" } }),
+      "uid.yaml": manifest("x", { metadata: { uid: "../x" } }),
+      "secret.yaml": manifest("x", { spec: { volumes: [{ name: "s", secret: { secretName: "s" } }] } }),
+    };
+    for (const [name, content] of Object.entries(bad)) write(name, content);
+    symlinkSync("/etc/hosts", fileOf("link.yaml"));
+    execFileSync("mkfifo", [fileOf("fifo.yaml")]);
+    await pods.ready(nameOf("good"));
+    const names = [...Object.keys(bad), "link.yaml", "fifo.yaml"];
+    await cluster.waitFor("an event about each", async () => {
+      const told = (await nodeEvents()).map(({ message }) => message ?? "");
+      return names.every((name) => told.some((message) => message.startsWith(`${fileOf(name)} is ignored: `)));
+    });
+    for (const name of names) {
+      assert.ok(agent.log().includes(fileOf(name)), name);
+      rmSync(fileOf(name));
+    }
+    assert.equal(statusOf(await mirrorOf("good"))?.restartCount, 0);
+  });
+
+  test("graftlet restarted: static pods run on, under the same mirror pods", async () => {
+    const standing = await mirrorOf("good");
+    const seen = mirrorsSeen("good");
+    await agent.kill("SIGKILL");
+    agent = await startGraftlet(cluster);
+    await pods.until(nameOf("good"), "its status", (pod) => statusOf(pod)?.ready === true);
+    const now = await mirrorOf("good");
+    assert.deepEqual([now.metadata.uid, containerId(now)], [standing.metadata.uid, containerId(standing)]);
+    assert.equal(mirrorsSeen("good"), seen);
+  });
+
+  test("a file that goes while graftlet is away takes its pod and its mirror pod with it", async () => {
+    await agent.kill("SIGKILL");
+    rmSync(fileOf("good.yaml"));
+    agent = await startGraftlet(cluster);
+    await pods.gone(nameOf("good"));
+  });
+
+  test("pods of a URL, asked for with its header", async () => {
+    let body = JSON.stringify({ apiVersion: "v1", kind: "PodList", items: [manifest("far"), manifest("near")] });
+    const server = createServer((request, response) =>
+      request.headers["x-key"] === "right" ? response.end(body) : response.writeHead(401).end(),
+    );
+    await new Promise<void>((resolve) => server.listen(join(cluster.layout.dir, "manifests.sock"), resolve));
+    // The cluster's machine has a network of its own, and the file system in common.
+    const socket = join(cluster.layout.dir, "manifests.sock");
+    const relay = cluster.spawnInside([process.execPath, "-e", relayProgram, socket]);
+    try {
+      await agent.stop();
+      const url = { staticPodURL: "http://127.0.0.1:18099/", staticPodURLHeader: { "X-Key": ["right"] } };
+      agent = await startGraftlet(cluster, { config: { ...url, httpCheckFrequency: "1s" } });
+      await Promise.all(["far", "near"].map((name) => pods.ready(nameOf(name))));
+      body = JSON.stringify(manifest("near"));
+      await pods.gone(nameOf("far"));
+      assert.equal((await mirrorOf("near")).metadata.annotations?.["kubernetes.io/config.source"], "http");
+      body = "";
+      await pods.gone(nameOf("near"));
+    } finally {
+      relay.kill();
+      server.close();
+    }
+  });
+
+  test("a kubelet's static pods are taken over as they run, and given back", {
+    skip: providerUnderTest() !== "cri" && "the kubelet runs pods through CRI alone",
+  }, async () => {
+    await agent.stop();
+    write("taken.json", manifest("taken", { metadata: { labels: { app: "x" } } }));
+    const kubelet = await startKubelet(cluster);
+    const before = await pods.ready(nameOf("taken"));
+    await kubelet.stop();
+    agent = await startGraftlet(cluster);
+    await pods.until(nameOf("taken"), "its status", (pod) => statusOf(pod)?.ready === true);
+    const now = await mirrorOf("taken");
+    assert.deepEqual([now.metadata.uid, containerId(now)], [before.metadata.uid, containerId(before)]);
+    assert.equal(statusOf(now)?.restartCount, 0);
+    rmSync(fileOf("taken.json"));
+    await pods.gone(nameOf("taken"));
+  });
+
+  test("without a kubeconfig the node stands alone, and runs its static pods", async () => {
+    await agent.stop();
+    write("alone.json", manifest("alone"));
+    const config = {
+      authentication: { anonymous: { enabled: true }, webhook: { enabled: false } },
+      authorization: { mode: "AlwaysAllow" },
+    };
+    agent = await startGraftlet(cluster, { kubeconfig: "", untilReady: false, config });
+    await cluster.waitFor("the pod to run", () => agent.log().includes("Container started"));
+    const { body } = await askKubelet(cluster, "/pods");
+    const { items } = JSON.parse(body) as { items: readonly Pod[] };
+    assert.deepEqual(
+      items.map(({ metadata, status }) => [metadata.name, status?.phase]),
+      [[nameOf("alone"), "Running"]],
+    );
+    assert.ok(agent.isRunning());
+    rmSync(fileOf("alone.json"));
+    await agent.stop();
+    agent = await startGraftlet(cluster);
+  });
+});
+
+/** Carries connections to a port of the cluster's machine to a socket in the file system. */
+const relayProgram = `
+  const net = require("node:net");
+  net.createServer((near) => {
+    const far = net.connect(process.argv[1]);
+    near.pipe(far).pipe(near);
+    for (const end of [near, far]) end.on("error", () => (near.destroy(), far.destroy()));
+  }).listen(18099, "127.0.0.1");
+`;

@@ -1,0 +1,233 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { createLogger } from "../../../src/lib/log.ts";
+import type { Pod } from "../../../src/objects.ts";
+import { createComplaints } from "../../../src/sources/complaints.ts";
+import { createFileSource } from "../../../src/sources/file.ts";
+import { watchPath } from "../../../src/sources/watch-path.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+
+const manifest = (name: string, image = "nginx") =>
+  `apiVersion: v1\nkind: Pod\nmetadata: {name: ${name}}\nspec:\n  containers: [{name: c, image: "${image}"}]\n`;
+
+/** A source over a real folder and a clock that stands still. */
+async function rig(t: TestContext, path?: (folder: string) => string) {
+  const folder = await mkdtemp(join(tmpdir(), "manifests-"));
+  const clock = fakeClock();
+  const told: string[] = [];
+  const logged: string[] = [];
+  const sets: (readonly Pod[])[] = [];
+  let heard = Promise.withResolvers<void>();
+  let changed = () => undefined as void;
+  const source = createFileSource({
+    path: path ? path(folder) : folder,
+    everyMs: 20_000,
+    nodeName: "n",
+    clock,
+    adopt: ({ pod }) => pod,
+    complaints: createComplaints({
+      nodeName: "n",
+      events: { event: (about, type, reason, message) => void told.push(`${about.kind} ${type} ${reason} ${message}`) },
+      log: createLogger(4, { write: (line) => void logged.push(line) }),
+    }),
+    set: (pods) => {
+      sets.push(pods);
+      heard.resolve();
+    },
+    watch: (_path, onChange) => {
+      changed = onChange;
+      return { renew: async () => undefined, [Symbol.dispose]: () => undefined };
+    },
+  });
+  const stop = new AbortController();
+  const done = source.run(stop.signal);
+  t.after(async () => {
+    stop.abort();
+    await done;
+    await rm(folder, { recursive: true });
+  });
+  /** The names of the set that comes next. */
+  const next = async (move: () => Promise<void>) => {
+    await heard.promise;
+    // The source rests, and would miss nothing.
+    while (clock.pending === 0) await new Promise(setImmediate);
+    heard = Promise.withResolvers();
+    await move();
+    await heard.promise;
+    return (sets.at(-1) ?? []).map(({ metadata }) => metadata.name);
+  };
+  // What a test writes is not read half written by the first look.
+  await heard.promise;
+  return {
+    folder,
+    told,
+    logged,
+    sets,
+    clock,
+    write: (name: string, text: string) => writeFile(join(folder, name), text),
+    period: () => next(() => clock.advance(20_000)),
+    second: () => next(() => clock.advance(1_000)),
+    change: () =>
+      next(async () => {
+        changed();
+        await clock.advance(100);
+      }),
+  };
+}
+
+test("a folder's manifests are read by name, at the start, on a change and every period", async (t) => {
+  const { write, folder, period, change, sets, told } = await rig(t);
+  assert.deepEqual(sets[0], [], "an empty folder has spoken too");
+  await write("b.yaml", manifest("b"));
+  await write(
+    "a.json",
+    JSON.stringify({
+      apiVersion: "v1",
+      kind: "Pod",
+      metadata: { name: "a" },
+      spec: { containers: [{ name: "c", image: "i" }] },
+    }),
+  );
+  await write(".hidden.yaml", manifest("hidden"));
+  assert.deepEqual(await change(), ["a-n", "b-n"]);
+  const [, before] = sets.at(-1) ?? [];
+  await write("b.yaml", manifest("b", "other"));
+  assert.deepEqual(await period(), ["a-n", "b-n"]);
+  assert.notEqual(sets.at(-1)?.[1]?.metadata.uid, before?.metadata.uid);
+  await rm(join(folder, "a.json"));
+  assert.deepEqual(await change(), ["b-n"]);
+  assert.deepEqual(told, []);
+});
+
+test("bad files are named once each, and harm no other", async (t) => {
+  const { write, folder, change, period, told, logged } = await rig(t);
+  await write("good.yaml", manifest("good"));
+  await write("big.yaml", `${manifest("big")}# ${"x".repeat(2 << 20)}\n`);
+  await write("list.yaml", `- ${manifest("x").replaceAll("\n", "\n  ")}`);
+  await write("two.yaml", `${manifest("x")}---\n${manifest("y")}`);
+  await write("kind.yaml", manifest("x").replace("Pod", "Service"));
+  await write("torn.yaml", manifest("x").slice(0, 40));
+  await write("text.txt", "not: [yaml");
+  await write("slash.yaml", manifest("x").replace("{name: x}", "{name: x, namespace: a/b, uid: c/d}"));
+  await write("twice.yaml", manifest("good"));
+  await mkdir(join(folder, "sub"));
+  await write("sub/inner.yaml", manifest("inner"));
+  const outside = await mkdtemp(join(tmpdir(), "outside-"));
+  t.after(() => rm(outside, { recursive: true }));
+  await writeFile(join(outside, "secret.yaml"), manifest("secret"));
+  await symlink(join(outside, "secret.yaml"), join(folder, "link.yaml"));
+  await symlink(join(folder, "nothing"), join(folder, "loose.yaml"));
+  execFileSync("mkfifo", [join(folder, "fifo.yaml")]);
+  assert.deepEqual(await change(), ["good-n"]);
+  const named = told.map((line) => line.slice(`Node Warning ManifestIgnored ${folder}/`.length));
+  const whys = {
+    "big.yaml": "it is longer than 1048576 bytes",
+    "fifo.yaml": "it is no file",
+    "kind.yaml": 'its kind is "Service"',
+    "link.yaml": `it is a link out of its folder, to ${outside}/secret.yaml`,
+    "list.yaml": "it holds a list",
+    "loose.yaml": "it is a link to nothing",
+    "slash.yaml": "metadata.namespace",
+    sub: "it is a directory",
+    "text.txt": "it is not YAML",
+    "torn.yaml": "it is not YAML",
+    "twice.yaml": `the pod default/good-n is in ${folder}/good.yaml already`,
+    "two.yaml": "it holds several documents",
+  };
+  for (const [name, why] of Object.entries(whys))
+    assert.ok(
+      named.some((line) => line.startsWith(`${name} is ignored: ${why}`)),
+      `${name} ${why}\n${named.join("\n")}`,
+    );
+  assert.equal(told.length, Object.keys(whys).length);
+  for (const name of Object.keys(whys))
+    assert.ok(
+      logged.some((line) => line.includes(`${folder}/${name}"`)),
+      name,
+    );
+  assert.deepEqual(await period(), ["good-n"]);
+  assert.equal(told.length, Object.keys(whys).length, "nothing is told again");
+});
+
+test("links inside the folder are followed: so a config map's volume looks", async (t) => {
+  const { write, folder, change, told } = await rig(t);
+  await mkdir(join(folder, "..2026"));
+  await write("..2026/web.yaml", manifest("web"));
+  await symlink("..2026", join(folder, "..data"));
+  await symlink("..data/web.yaml", join(folder, "web.yaml"));
+  assert.deepEqual(await change(), ["web-n"]);
+  assert.deepEqual(told, []);
+});
+
+test("a file that becomes unusable goes on standing for its pod until it is mended or gone", async (t) => {
+  const { write, folder, change, sets, told } = await rig(t);
+  await write("a.yaml", manifest("a"));
+  await change();
+  const before = sets.at(-1);
+  await write("a.yaml", "kind: [");
+  assert.deepEqual(await change(), ["a-n"]);
+  assert.deepEqual(sets.at(-1), before);
+  assert.match(told[0] ?? "", /the pod default\/a-n that it held runs on$/);
+  await write("a.yaml", manifest("a", "other"));
+  assert.deepEqual(await change(), ["a-n"]);
+  assert.notDeepEqual(sets.at(-1), before);
+  await write("a.yaml", "kind: [");
+  await change();
+  await rm(join(folder, "a.yaml"));
+  assert.deepEqual(await change(), []);
+  assert.equal(told.length, 2);
+});
+
+test("of two files with one pod the one that had it keeps it; the other takes over when that goes", async (t) => {
+  const { write, folder, change, sets } = await rig(t);
+  await write("b.yaml", manifest("web"));
+  await change();
+  const [first] = sets.at(-1) ?? [];
+  await write("a.yaml", manifest("web", "other"));
+  await change();
+  assert.deepEqual(sets.at(-1), [first]);
+  await rm(join(folder, "b.yaml"));
+  await change();
+  assert.equal(sets.at(-1)?.[0]?.spec.containers[0]?.image, "other");
+});
+
+test("a path that is not there counts as empty, is told, and is looked for every second", async (t) => {
+  const { folder, sets, told, second } = await rig(t, (root) => join(root, "manifests"));
+  assert.deepEqual(sets[0], []);
+  await mkdir(join(folder, "coming"));
+  await writeFile(join(folder, "coming/a.yaml"), manifest("a"));
+  await rename(join(folder, "coming"), join(folder, "manifests"));
+  assert.deepEqual(await second(), ["a-n"]);
+  assert.match(told[0] ?? "", /manifests is ignored: there is nothing: make the folder/);
+});
+
+test("the path may be a file", async (t) => {
+  const { write, second, period } = await rig(t, (root) => join(root, "only.yaml"));
+  await write("other.yaml", manifest("other"));
+  await write("only.yaml", manifest("only"));
+  assert.deepEqual(await second(), ["only-n"]);
+  await write("only.yaml", manifest("renamed"));
+  assert.deepEqual(await period(), ["renamed-n"]);
+});
+
+test("a watch tells of changes in a folder, and in one that took its place", async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), "watched-"));
+  t.after(() => rm(folder, { recursive: true }));
+  const path = join(folder, "m");
+  await mkdir(path);
+  let heard = Promise.withResolvers<void>();
+  using watch = watchPath(path, () => heard.resolve());
+  await watch.renew();
+  await writeFile(join(path, "a.yaml"), "x");
+  await heard.promise;
+  await rename(path, join(folder, "old"));
+  await mkdir(path);
+  await watch.renew();
+  heard = Promise.withResolvers();
+  await writeFile(join(path, "b.yaml"), "x");
+  await heard.promise;
+});

@@ -1,0 +1,234 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { expectKind, manifestObject } from "../../../src/sources/manifest.ts";
+import { staticPod } from "../../../src/sources/static-pod.ts";
+
+const origin = { nodeName: "Node-1", of: { file: "/m/web.yaml" } } as const;
+const read = (text: string, from: Parameters<typeof staticPod>[1] = origin) => {
+  const object = manifestObject(text);
+  expectKind(object, "Pod");
+  return staticPod(object, from);
+};
+const web = `
+apiVersion: v1
+kind: Pod
+metadata: {name: web, labels: {app: web}}
+spec:
+  containers:
+  - name: c
+    image: nginx
+`;
+const container = (more: string) => `${web}${more}`;
+
+test("a manifest becomes a pod of this node, with what the API server would have filled in", () => {
+  const { pod, uidGiven, unknown } = read(
+    container(`    ports: [{containerPort: 80}]
+    resources: {limits: {cpu: 1, memory: 64Mi}}
+    readinessProbe: {httpGet: {port: 80}}
+  - {name: d, image: "nginx:1.27"}
+`),
+  );
+  const { uid } = pod.metadata;
+  assert.match(uid, /^[0-9a-f]{32}$/);
+  assert.deepEqual([uidGiven, unknown], [false, []]);
+  assert.deepEqual(pod, {
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: {
+      name: "web-node-1",
+      namespace: "default",
+      uid,
+      labels: { app: "web" },
+      annotations: { "kubernetes.io/config.hash": uid },
+    },
+    spec: {
+      restartPolicy: "Always",
+      dnsPolicy: "ClusterFirst",
+      terminationGracePeriodSeconds: 30,
+      schedulerName: "default-scheduler",
+      enableServiceLinks: true,
+      securityContext: {},
+      nodeName: "Node-1",
+      tolerations: [{ operator: "Exists", effect: "NoExecute" }],
+      containers: [
+        {
+          name: "c",
+          image: "nginx",
+          imagePullPolicy: "Always",
+          terminationMessagePath: "/dev/termination-log",
+          terminationMessagePolicy: "File",
+          ports: [{ containerPort: 80, protocol: "TCP" }],
+          resources: { limits: { cpu: "1", memory: "64Mi" }, requests: { cpu: "1", memory: "64Mi" } },
+          readinessProbe: {
+            httpGet: { port: 80, path: "/", scheme: "HTTP" },
+            timeoutSeconds: 1,
+            periodSeconds: 10,
+            successThreshold: 1,
+            failureThreshold: 3,
+          },
+        },
+        {
+          name: "d",
+          image: "nginx:1.27",
+          imagePullPolicy: "IfNotPresent",
+          terminationMessagePath: "/dev/termination-log",
+          terminationMessagePolicy: "File",
+          resources: {},
+        },
+      ],
+    },
+    status: { phase: "Pending" },
+  });
+});
+
+test("the UID is that of the content, the node and the file; how it is written does not matter", () => {
+  const uid = (text: string, from?: Parameters<typeof staticPod>[1]) => read(text, from).pod.metadata.uid;
+  const first = uid(web);
+  const reordered = '{"kind":"Pod","spec":{"containers":[{"image":"nginx","name":"c"}]},"apiVersion":"v1",';
+  assert.equal(uid(`${reordered}"metadata":{"labels":{"app":"web"},"name":"web"}}`), first);
+  const others = [
+    uid(web.replace("app: web", "app: db")),
+    uid(container("  volumes: [{name: v, emptyDir: {}}]\n")),
+    uid(web, { ...origin, nodeName: "node-2" }),
+    uid(web, { ...origin, of: { file: "/m/other.yaml" } }),
+    uid(web, { ...origin, of: { url: "http://h/web.yaml" } }),
+  ];
+  assert.equal(new Set([first, ...others]).size, 6);
+  assert.deepEqual(
+    [
+      uid(web.replace("name: web,", "name: web, uid: mine,")),
+      read(web.replace("name: web,", "name: web, uid: mine,")).uidGiven,
+    ],
+    ["mine", true],
+  );
+});
+
+test("a file's pod tolerates what befalls its node; a URL's only what it says", () => {
+  const tolerating = container("  tolerations: [{effect: NoExecute, operator: Exists}]\n");
+  assert.equal(read(tolerating).pod.spec.tolerations?.length, 1);
+  assert.equal(read(web, { ...origin, of: { url: "http://h/" } }).pod.spec.tolerations, undefined);
+});
+
+test("what only the API server gives counts for nothing, and a field that no pod has is told", () => {
+  const { pod, unknown } = read(
+    web.replace("name: web,", "name: web, resourceVersion: '5', deletionTimestamp: '2026-01-01T00:00:00Z',") +
+      "    imagePulPolicy: Never\n  hostNetwork: null\nstatus: {phase: Running}\n",
+  );
+  assert.deepEqual(Object.keys(pod.metadata).sort(), ["annotations", "labels", "name", "namespace", "uid"]);
+  assert.deepEqual(pod.status, { phase: "Pending" });
+  assert.deepEqual(unknown, ["spec.containers[0].imagePulPolicy"]);
+});
+
+test("YAML is read in version 1.1, where yes is true", () => {
+  assert.equal(read(container("  hostNetwork: yes\n")).pod.spec.hostNetwork, true);
+});
+
+test("pods on the host's network have the ports that their containers have", () => {
+  const { pod } = read(container("    ports: [{containerPort: 80}]\n  hostNetwork: true\n"));
+  assert.deepEqual(pod.spec.containers[0]?.ports, [{ containerPort: 80, hostPort: 80, protocol: "TCP" }]);
+});
+
+const refusals: readonly (readonly [what: string, text: string, sentence: RegExp])[] = [
+  ["nothing", " \n", /^it is empty/],
+  ["no YAML", "a: [b\nkind: Pod", /^it is not YAML: /],
+  ["half a file", web.slice(0, web.indexOf("spec")), /^spec: is missing/],
+  ["half a line", `${web}  restartPol`, /^it is not YAML: /],
+  ["text", "hello", /^it holds no object/],
+  ["a list", `- ${JSON.stringify(manifestObject(web))}`, /^it holds a list: give each pod a file of its own/],
+  ["two documents", `${web}---\n${web}`, /^it holds several documents/],
+  ["a List", "apiVersion: v1\nkind: List\nitems: []", /^it is a List: give each pod a file/],
+  ["another kind", web.replace("Pod", "Deployment"), /^its kind is "Deployment": write kind: Pod$/],
+  ["another version", web.replace("v1", "v2"), /^its apiVersion is "v2"/],
+  ["a name twice in it", `${web}kind: Pod\n`, /^it is not YAML: Map keys must be unique/],
+  ["no name", web.replace("name: web,", ""), /^metadata.name: is missing/],
+  ["a name with a slash", web.replace("name: web", "name: a/b"), /^metadata.name: "a\/b-node-1" is no name/],
+  ["a name that leads upward", web.replace("name: web", "name: .."), /^metadata.name: /],
+  ["a number for a name", web.replace("name: web", "name: 5"), /^metadata.name: is no text: write it in quotes/],
+  ["a namespace with a slash", web.replace("name: web", "name: web, namespace: ../../x"), /^metadata.namespace: /],
+  [
+    "a UID with a slash",
+    web.replace("name: web", "name: web, uid: ../../etc"),
+    /^metadata.uid: "..\/..\/etc" is no UID/,
+  ],
+  ["a UID of dots", web.replace("name: web", "name: web, uid: .."), /^metadata.uid: /],
+  [
+    "a label that is no text",
+    web.replace("app: web", "app: true"),
+    /^metadata.labels\[app\]: true stands where a text/,
+  ],
+  [
+    "a mirror pod",
+    web.replace("labels", "annotations: {kubernetes.io/config.mirror: x}, labels"),
+    /own mark of a mirror pod/,
+  ],
+  ["no containers", web.replace(/containers:[^]*/, "containers: []"), /^spec.containers: is empty/],
+  ["a text for a list", web.replace(/containers:[^]*/, "containers: c"), /^spec.containers: "c" stands where a list/],
+  ["two containers of a name", container("  - {name: c, image: i}\n"), /names another container of this pod too/],
+  ["no image", web.replace("    image: nginx\n", ""), /^spec.containers\[0\].image: is missing/],
+  ["a port of 70000", container("    ports: [{containerPort: 70000}]\n"), /ports\[0\].containerPort: write a number/],
+  ["a mount of nothing", container("    volumeMounts: [{name: v, mountPath: /v}]\n"), /there is no volume "v"/],
+  [
+    "a subPath that leads out",
+    container("    volumeMounts: [{name: v, mountPath: /v, subPath: ../x}]\n  volumes: [{name: v}]\n"),
+    /leads out of the volume/,
+  ],
+  ["a volume of two", container("  volumes: [{name: v, emptyDir: {}, hostPath: {path: /}}]\n"), /has several sources/],
+  ["a probe of nothing", container("    livenessProbe: {}\n"), /livenessProbe: has no action/],
+  [
+    "a request above its limit",
+    container("    resources: {limits: {cpu: 1}, requests: {cpu: 2}}\n"),
+    /more than the limit/,
+  ],
+  ["a secret", container("    envFrom: [{secretRef: {name: s}}]\n"), /^secret "s": a static pod may not use secrets/],
+  [
+    "a config map",
+    container("  volumes: [{name: v, configMap: {name: m}}]\n"),
+    /^config map "m": a static pod may not/,
+  ],
+  ["a service account", container("  serviceAccountName: sa\n"), /^spec.serviceAccountName: a static pod may not/],
+  ["a claim", container("  volumes: [{name: v, persistentVolumeClaim: {claimName: p}}]\n"), /persistentVolumeClaim/],
+  [
+    "a token",
+    container("  volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t}}]}}]\n"),
+    /^spec.volumes\[0\].projected.serviceAccountToken/,
+  ],
+  ["too many aliases", bomb(), /^its aliases cannot be followed/],
+];
+
+/** Some hundred bytes that stand for a billion. */
+function bomb(): string {
+  const rows = Array.from({ length: 9 }, (_, i) => `a${i + 1}: &a${i + 1} [${Array(9).fill(`*a${i}`).join(", ")}]`);
+  return ["a0: &a0 [x, x]", ...rows].join("\n");
+}
+
+for (const [what, text, sentence] of refusals) {
+  test(`a manifest is refused in one sentence: ${what}`, () => {
+    assert.throws(
+      () => read(text),
+      (error: Error & { code?: string }) =>
+        sentence.test(error.message) && !error.message.includes("\n") && error.code === "invalid_argument",
+      String(sentence),
+    );
+  });
+}
+
+test("what needs nothing of the API server is taken: files of the machine, the pod's own fields", () => {
+  const { pod } = read(
+    container(`  volumes:
+  - {name: a, hostPath: {path: /etc}}
+  - {name: b, downwardAPI: {items: [{path: name, fieldRef: {fieldPath: metadata.name}}]}}
+  - {name: c}
+`),
+  );
+  assert.deepEqual(pod.spec.volumes, [
+    { name: "a", hostPath: { path: "/etc", type: "" } },
+    {
+      name: "b",
+      downwardAPI: {
+        defaultMode: 0o644,
+        items: [{ path: "name", fieldRef: { fieldPath: "metadata.name", apiVersion: "v1" } }],
+      },
+    },
+    { name: "c", emptyDir: {} },
+  ]);
+});

@@ -1,0 +1,41 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { absentApi } from "../../src/api/absent.ts";
+import { defaultConfiguration } from "../../src/config/kubelet-configuration.ts";
+import { createLogger } from "../../src/lib/log.ts";
+import { loggedEvents, noClientCA, noNode, standsAlone } from "../../src/standalone.ts";
+
+test("a node stands alone that has pods of its own and nobody to ask", () => {
+  const kubelet = defaultConfiguration();
+  const nobody = { kubeconfig: undefined, bootstrapKubeconfig: undefined };
+  const own = { ...nobody, kubelet: { ...kubelet, staticPodURL: "http://h/" } };
+  assert.deepEqual(
+    [
+      standsAlone(own, {}),
+      standsAlone({ ...nobody, kubelet }, {}),
+      standsAlone({ ...own, kubeconfig: "/k" }, {}),
+      standsAlone({ ...own, bootstrapKubeconfig: "/b" }, {}),
+      standsAlone(own, { KUBERNETES_SERVICE_HOST: "10.0.0.1" }),
+    ],
+    [true, false, false, false, false],
+  );
+});
+
+test("what would go to the API server is refused at once, or goes to the log", async () => {
+  const api = absentApi();
+  const signal = new AbortController().signal;
+  const watching = async () => {
+    for await (const event of api.limited(undefined).watch("/api/v1/pods", { signal })) assert.fail(event.type);
+  };
+  for (const asking of [api.get("/api", { signal }), api.delete("/api", undefined, { signal }), watching()])
+    await assert.rejects(asking, { code: "failed_precondition" });
+  const lines: string[] = [];
+  const events = loggedEvents(createLogger(4, { write: (line) => void lines.push(line) }));
+  events.event({ kind: "Pod", namespace: "ns", name: "p" }, "Warning", "Failed", "no image");
+  assert.match(lines.join(""), /"about":"Pod\/ns\/p","reason":"Failed","msg":"no image"/);
+});
+
+test("there is no Node and no authority, and nothing waits for them", async () => {
+  await noNode.ready(new AbortController().signal);
+  assert.deepEqual([noNode.node(), noNode.synced(), noClientCA.current()], [undefined, true, undefined]);
+});

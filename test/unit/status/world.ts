@@ -1,0 +1,72 @@
+import { CodedError } from "../../../src/lib/errors.ts";
+import type { Logger } from "../../../src/lib/log.ts";
+import type { Pod, PodStatus } from "../../../src/objects.ts";
+import { createStatusManager } from "../../../src/status/manager.ts";
+import type { PodApi } from "../../../src/status/pod-api.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { unmeasured } from "../../fakes/measures.ts";
+import { aPod } from "../../fakes/pods.ts";
+
+export const quiet: Logger = { trace() {}, debug() {}, info() {}, warn() {}, error() {}, child: () => quiet };
+
+/** An API server with one pod, and the manager that writes to it. Conditions and lists are not merged: patches are asserted.
+ *  @param staticUid of the static pod that the API server's pod shows, where it is a mirror pod. */
+export function world(start: Partial<Pod> = {}, mayRun = { now: false }, staticUid?: string) {
+  const clock = fakeClock();
+  let version = 10;
+  const server: { pod: Pod | undefined } = { pod: { ...aPod({}, { resourceVersion: "10" }), ...start } };
+  const store: { pod: Pod | undefined } = { pod: server.pod };
+  const patches: object[] = [];
+  const removed: string[] = [];
+  const fail: Error[] = [];
+  const check = (uid: string, code: "invalid_argument" | "conflict"): Pod => {
+    const error = fail.shift();
+    if (error) throw error;
+    if (!server.pod) throw new CodedError("not_found", "gone");
+    if (server.pod.metadata.uid !== uid) throw new CodedError(code, "metadata.uid");
+    return server.pod;
+  };
+  const api: PodApi = {
+    async get() {
+      if (!server.pod) throw new CodedError("not_found", "gone");
+      return server.pod;
+    },
+    async patchStatus({ uid }, status) {
+      const pod = check(uid, "invalid_argument");
+      patches.push(status);
+      version += 1;
+      server.pod = {
+        ...pod,
+        metadata: { ...pod.metadata, resourceVersion: String(version) },
+        status: { ...pod.status, ...status },
+      };
+      return server.pod;
+    },
+    async remove({ uid }) {
+      check(uid, "conflict");
+      removed.push(uid);
+      server.pod = undefined;
+    },
+  };
+  const manager = createStatusManager({
+    measures: unmeasured.statuses,
+    api,
+    pods: { get: (uid) => (uid === (staticUid ?? store.pod?.metadata.uid) ? store.pod : undefined) },
+    mayRun: () => mayRun.now,
+    clock,
+    log: quiet,
+  });
+  const stop = new AbortController();
+  const done = manager.run(stop.signal);
+  const end = async () => {
+    stop.abort();
+    await done;
+  };
+  return { clock, server, store, patches, removed, fail, manager, mayRun, end, settle: () => clock.advance(0) };
+}
+
+export const withStatus = (status: PodStatus, metadata: Partial<Pod["metadata"]> = {}): Pod => ({
+  ...aPod({}, { resourceVersion: "10", ...metadata }),
+  status,
+});
+export const nowText = "2026-01-01T00:00:00Z";

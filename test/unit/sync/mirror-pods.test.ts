@@ -1,0 +1,154 @@
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import type { Node, Pod } from "../../../src/objects.ts";
+import type { PodOperation } from "../../../src/pipeline.ts";
+import { createMirrorPods } from "../../../src/sync/mirror-pods.ts";
+import { createPodManager } from "../../../src/sync/pod-manager.ts";
+import type { WorkerPhase } from "../../../src/sync/pod-worker.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { aPod } from "../../fakes/pods.ts";
+
+const staticPod = (uid: string): Pod =>
+  aPod(
+    {},
+    { uid, name: "web-n", annotations: { "kubernetes.io/config.source": "file", "kubernetes.io/config.hash": uid } },
+  );
+const mirrorOf = (hash: string, uid: string, more: Partial<Pod["metadata"]> = {}): Pod =>
+  aPod({}, { uid, name: "web-n", annotations: { "kubernetes.io/config.mirror": hash }, ...more });
+
+/** The service over an API server that does as told, and workers that are where the test says. */
+function rig(t: TestContext) {
+  const clock = fakeClock();
+  const pods = createPodManager();
+  const phases = new Map<Pod, WorkerPhase>();
+  const calls: string[] = [];
+  const bodies: object[] = [];
+  const world = { seen: true, node: { metadata: { name: "n", uid: "node-uid" } } as Node | undefined, fails: "" };
+  const answer = async (call: string) => {
+    calls.push(call);
+    if (world.fails === "taken") throw new CodedError("already_exists", "pods web-n already exists");
+    if (world.fails === "gone") throw new CodedError("conflict", "the UID in the precondition differs");
+    if (world.fails) throw new CodedError("unavailable", world.fails);
+  };
+  const entries = () => [...phases].map(([pod, phase]) => ({ uid: pod.metadata.uid, worker: { phase, pod } as never }));
+  const service = createMirrorPods({
+    api: {
+      create: (pod) => (bodies.push(pod), answer("create")),
+      remove: ({ uid }) => answer(`remove ${uid}`),
+    },
+    pods,
+    workers: { get: (uid) => entries().find((one) => one.uid === uid)?.worker, list: entries },
+    node: { node: () => world.node },
+    sourcesSeen: () => world.seen,
+    clock,
+    log: createLogger(0, { write: () => undefined }),
+  });
+  const stop = new AbortController();
+  const done = service.run(stop.signal);
+  t.after(async () => {
+    stop.abort();
+    await done;
+  });
+  const take = (op: PodOperation, pod: Pod) => pods.take({ op, source: "file", pods: [pod] });
+  /** What is asked within a second. */
+  const asked = async (ms = 1_000) => {
+    service.changed();
+    await clock.advance(ms);
+    return calls.splice(0);
+  };
+  return { asked, bodies, clock, phases, take, world };
+}
+
+test("a static pod that has begun gets a mirror pod, as a node may make one", async (t) => {
+  const { asked, bodies, phases, take } = rig(t);
+  const pod = staticPod("h1");
+  take("ADD", pod);
+  assert.deepEqual(await asked(), [], "not before it has begun");
+  phases.set(pod, "syncing");
+  assert.deepEqual(await asked(500), ["create"]);
+  assert.deepEqual(bodies, [
+    {
+      apiVersion: "v1",
+      kind: "Pod",
+      metadata: {
+        name: "web-n",
+        namespace: "default",
+        annotations: {
+          "kubernetes.io/config.source": "file",
+          "kubernetes.io/config.hash": "h1",
+          "kubernetes.io/config.mirror": "h1",
+        },
+        ownerReferences: [{ apiVersion: "v1", kind: "Node", name: "n", uid: "node-uid", controller: true }],
+      },
+      spec: pod.spec,
+    },
+  ]);
+  take("ADD", mirrorOf("h1", "m1"));
+  assert.deepEqual(await asked(5_000), []);
+});
+
+test("before the node is registered there is nobody to own it", async (t) => {
+  const { asked, phases, take, world } = rig(t);
+  const pod = staticPod("h1");
+  take("ADD", pod);
+  phases.set(pod, "syncing");
+  world.node = undefined;
+  assert.deepEqual(await asked(), []);
+  world.node = { metadata: { name: "n", uid: "u" } };
+  assert.equal((await asked(2_000))[0], "create");
+});
+
+test("a mirror pod that is deleted, by whichever way, is made again", async (t) => {
+  const { asked, phases, take } = rig(t);
+  const pod = staticPod("h1");
+  take("ADD", pod);
+  phases.set(pod, "syncing");
+  take("ADD", mirrorOf("h1", "m1"));
+  assert.deepEqual(await asked(), []);
+  take("UPDATE", mirrorOf("h1", "m1", { deletionTimestamp: "2026-01-01T00:00:00Z" }));
+  assert.deepEqual(await asked(500), ["remove m1"]);
+  take("REMOVE", mirrorOf("h1", "m1"));
+  assert.equal((await asked(2_000))[0], "create");
+});
+
+test("the mirror pod of an older version goes when the new one begins, not while the old one ends", async (t) => {
+  const { asked, phases, take } = rig(t);
+  const [old, next] = [staticPod("h1"), staticPod("h2")];
+  take("ADD", mirrorOf("h1", "m1"));
+  phases.set(old, "terminating");
+  take("ADD", next);
+  assert.deepEqual(await asked(5_000), []);
+  phases.delete(old);
+  phases.set(next, "syncing");
+  assert.deepEqual(await asked(500), ["remove m1"]);
+});
+
+test("a mirror pod whose pod nobody wants goes once that has ended and every source has spoken", async (t) => {
+  const { asked, phases, take, world } = rig(t);
+  const pod = staticPod("h1");
+  take("ADD", mirrorOf("h1", "m1"));
+  world.seen = false;
+  assert.deepEqual(await asked(), []);
+  world.seen = true;
+  phases.set(pod, "terminating");
+  assert.deepEqual(await asked(), []);
+  phases.set(pod, "finished");
+  assert.deepEqual(await asked(500), ["remove m1"]);
+});
+
+test("what fails is tried again with growing pauses; what is there or gone already is no failure", async (t) => {
+  const { asked, phases, take, world } = rig(t);
+  const pod = staticPod("h1");
+  take("ADD", pod);
+  phases.set(pod, "syncing");
+  world.fails = "API server is away";
+  assert.equal((await asked(15_500)).length, 5, "at 0, 1, 3, 7 and 15 seconds, in rounds of a second");
+  world.fails = "taken";
+  await asked(30_000);
+  assert.ok((await asked(4_000)).length >= 3);
+  take("ADD", mirrorOf("other", "m1"));
+  world.fails = "gone";
+  assert.deepEqual((await asked(4_000))[0], "remove m1");
+});

@@ -1,0 +1,92 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { PodSandboxState } from "../../../src/gen/cri.ts";
+import type { Pod } from "../../../src/objects.ts";
+import type { RuntimePod } from "../../../src/pipeline.ts";
+import type { WorkerPhase } from "../../../src/sync/pod-worker.ts";
+import { createStaticQueue } from "../../../src/sync/static-queue.ts";
+import { aPod, aSandbox, observe } from "../../fakes/pods.ts";
+
+const named = (uid: string, name = "web-n"): Pod => aPod({}, { uid, name });
+
+function rig() {
+  const phases = new Map<string, WorkerPhase>();
+  const podOf = new Map<string, Pod>();
+  const inRuntime: RuntimePod[] = [];
+  const ended: string[] = [];
+  const worker = (uid: string) => ({ phase: phases.get(uid), pod: podOf.get(uid) }) as never;
+  const queue = createStaticQueue({
+    workers: {
+      get: (uid: string) => (phases.has(uid) ? worker(uid) : undefined),
+      list: () => [...phases.keys()].map((uid) => ({ uid, worker: worker(uid) })),
+      terminate: (uid: string) => {
+        ended.push(uid);
+        phases.set(uid, "terminating");
+      },
+    } as never,
+    cache: { get: (uid) => inRuntime.find((one) => one.uid === uid), list: () => inRuntime },
+  });
+  const work = (pod: Pod, phase: WorkerPhase) => {
+    phases.set(pod.metadata.uid, phase);
+    podOf.set(pod.metadata.uid, pod);
+  };
+  return { queue, phases, inRuntime, ended, work };
+}
+
+test("a new version waits until the old one has ended, and others do not wait with it", () => {
+  const { queue, work } = rig();
+  work(named("old"), "terminating");
+  assert.deepEqual([queue.hold(named("new")), queue.hold(named("other", "db-n"))], [true, false]);
+  assert.deepEqual([queue.has("new"), queue.free()], [true, []]);
+  work(named("old"), "terminated");
+  assert.deepEqual(queue.free(), []);
+  work(named("old"), "finished");
+  assert.deepEqual([queue.free(), queue.has("new")], [[named("new")], false]);
+});
+
+test("what is wanted again under its old UID waits until its worker is forgotten", () => {
+  const { queue, phases, work } = rig();
+  work(named("same"), "finished");
+  assert.equal(queue.hold(named("same")), true);
+  assert.deepEqual(queue.free(), []);
+  phases.clear();
+  assert.deepEqual(queue.free(), [named("same")]);
+});
+
+test("one that runs is not held up by news of itself", () => {
+  const { queue, work } = rig();
+  work(named("same"), "syncing");
+  assert.equal(queue.hold(named("same")), false);
+});
+
+test("an older version that only the runtime has is ended, a pod of the API server never", () => {
+  const of = (source: string, uid: string, state: PodSandboxState = PodSandboxState.SANDBOX_READY) => ({
+    ...observe([aSandbox({ state, annotations: { "kubernetes.io/config.source": source } })], []),
+    uid,
+    name: "web-n",
+    namespace: "default",
+  });
+  const { queue, inRuntime, ended, phases } = rig();
+  inRuntime.push(of("api", "apis"), of("file", "dead", PodSandboxState.SANDBOX_NOTREADY));
+  assert.equal(queue.hold(named("new")), false);
+  inRuntime.push(of("file", "old"));
+  assert.equal(queue.hold(named("new")), true);
+  assert.deepEqual(ended, ["old"]);
+  assert.deepEqual(queue.free(), []);
+  assert.deepEqual(ended, ["old"], "once");
+  phases.set("old", "finished");
+  inRuntime.length = 0;
+  assert.deepEqual(queue.free(), [named("new")]);
+});
+
+test("one that waits may change, or be taken away", () => {
+  const { queue, work } = rig();
+  work(named("old"), "terminating");
+  queue.hold(named("new"));
+  const newer = { ...named("new"), status: { phase: "Pending" } };
+  assert.deepEqual([queue.update(newer), queue.update(named("other"))], [true, false]);
+  work(named("old"), "finished");
+  assert.deepEqual(queue.free(), [newer]);
+  queue.hold(named("new"));
+  assert.equal(queue.drop("new"), false);
+});
