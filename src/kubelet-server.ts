@@ -22,6 +22,7 @@ import { createHealthzServer } from "./server/healthz.ts";
 import { type Authenticator, type Authorizer, alwaysAllow } from "./server/ports.ts";
 import { cachedAuthenticator, cachedAuthorizer } from "./server/review-cache.ts";
 import { createKubeletServer } from "./server/server.ts";
+import type { NodeStats } from "./stats/node-stats.ts";
 
 export interface ServerParts {
   readonly config: NodeConfig;
@@ -35,6 +36,7 @@ export interface ServerParts {
   readonly statuses: StatusReader;
   readonly pleg: Pleg;
   readonly logs: LogReader;
+  readonly stats: NodeStats;
   readonly clock: Clock;
   readonly targetClock: TargetClock;
   readonly log: Logger;
@@ -66,6 +68,8 @@ export async function composeServer(parts: ServerParts, signal: AbortSignal): Pr
     ...parts,
     ...access(parts),
     runtime: parts.target.runtime,
+    files: parts.target.host.fs,
+    podLogsDir: kubelet.podLogsDir,
     config: serverConfig(config),
     certificate,
     clientCA,

@@ -64,7 +64,7 @@ export function containerLogLimits({ kubelet }: Pick<NodeConfig, "kubelet">): Co
 }
 
 /** What the kubelet API is served with. */
-export function serverConfig({ kubelet, nodeName }: NodeConfig): ServerConfig {
+export function serverConfig({ kubelet, nodeName, rootDir }: NodeConfig): ServerConfig {
   return {
     address: kubelet.address,
     port: kubelet.port,
@@ -73,6 +73,8 @@ export function serverConfig({ kubelet, nodeName }: NodeConfig): ServerConfig {
     enableDebuggingHandlers: kubelet.enableDebuggingHandlers,
     tlsMinVersion: kubelet.tlsMinVersion,
     tlsCipherSuites: kubelet.tlsCipherSuites,
+    enableSystemLogHandler: kubelet.enableSystemLogHandler,
+    rootDir,
     splitLogStreams: gateEnabled(kubelet.featureGates, "PodLogsQuerySplitStreams"),
   };
 }
