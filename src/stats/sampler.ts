@@ -1,6 +1,8 @@
 import { type CgroupReadings, readCgroups, type WantedGroup } from "../host/cgroup-readings.ts";
 import type { TargetClock } from "../host/target-clock.ts";
 import type { Clock } from "../lib/clock.ts";
+import { throwIfAborted } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
 import type { PodCache } from "../pipeline.ts";
 import { type CgroupLayout, podCgroup, tierCgroup } from "../pod/cgroup-path.ts";
 import type { QosClass } from "../pod/qos.ts";
@@ -19,6 +21,7 @@ export interface SamplerDeps {
   readonly cgroupVersion: 1 | 2;
   readonly clock: Clock;
   readonly targetClock: Pick<TargetClock, "toOurs">;
+  readonly log: Logger;
 }
 
 const tiers: readonly QosClass[] = ["Guaranteed", "Burstable", "BestEffort"];
@@ -27,21 +30,21 @@ const nothing: RuntimeUsage = { containers: new Map(), pods: new Map(), networks
 /** Measures what the machine, pods and containers use. From the target's cgroups, which tell most, at the cost of one command for
  *  all of them; the runtime is asked where a container's cgroup is somewhere else. */
 export function createSampler(deps: SamplerDeps): (signal: AbortSignal) => Promise<Sample> {
-  const { host, runtime, cache, cgroupVersion: version, clock } = deps;
+  const { host, cache, cgroupVersion: version, clock } = deps;
   const rates = createRates();
   let bootedAt: number | undefined;
   return async (signal) => {
     const layout = await deps.layout(signal);
     const running = runningPods(cache);
     const shared = tiers.map((tier) => tierCgroup(tier, layout));
-    const asked = clock.monotonic();
+    const begun = clock.monotonic();
     const wanted = [...["/", ...shared].map((path) => ({ path })), ...running.flatMap((pod) => groupsOf(pod, layout))];
     const readings = await readCgroups(host, version, wanted, signal);
     const at = clock.now();
-    const between = (asked + clock.monotonic()) / 2;
+    const between = (begun + clock.monotonic()) / 2;
     const containers = containerGroups(running, readings);
     const missing = running.some((pod) => pod.containers.some(({ id }) => !containers.has(id)));
-    const told = missing ? await readRuntimeUsage(runtime, signal) : nothing;
+    const told = missing ? await asked(deps, signal) : nothing;
     bootedAt ??= bootTime(readings, at);
     return {
       at,
@@ -60,6 +63,17 @@ export function createSampler(deps: SamplerDeps): (signal: AbortSignal) => Promi
       }),
     };
   };
+}
+
+/** What the runtime says; nothing where it does not answer, which is no reason to hide what the cgroups say. */
+async function asked({ runtime, log }: SamplerDeps, signal: AbortSignal): Promise<RuntimeUsage> {
+  try {
+    return await readRuntimeUsage(runtime, signal);
+  } catch (error) {
+    throwIfAborted(signal);
+    log.info({ err: error }, "the runtime does not tell what containers use whose cgroups are not found");
+    return nothing;
+  }
 }
 
 /** What is used between one sample and the next. */

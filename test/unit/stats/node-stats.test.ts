@@ -165,6 +165,16 @@ test("a container whose cgroup is elsewhere is measured by the runtime, as far a
   assert.deepEqual(await seen(), [cpu, 3e9]);
 });
 
+test("a runtime that does not answer hides nothing of what cgroups say", async () => {
+  const t = await rigged();
+  for (const name of Object.keys(t.files)) if (name.includes("/main/")) delete t.files[name];
+  t.runtimeFails = true;
+  const { pods } = shown(await meanwhile(t, t.stats.summary(true, signal)));
+  assert.equal(cpuOf(pods[0])?.["usageCoreNanoSeconds"], 3e9);
+  assert.deepEqual(Object.keys(pods[0]?.containers[0] ?? {}), ["name", "startTime"]);
+  assert.match(t.logged(), /the runtime does not tell/);
+});
+
 test("a pod on the node's network shows none, one that is over is absent", async () => {
   const t = await rigged();
   t.pods = [running(true), { ...running(), sandboxes: [], containers: [] }];

@@ -85,6 +85,8 @@ export interface Rig {
   readonly calls: string[];
   readonly logged: () => string;
   statuses: ReadonlyMap<string, PodStatus>;
+  /** The runtime does not answer any more. */
+  runtimeFails: boolean;
 }
 
 export const pod: Pod = aPod({
@@ -162,6 +164,7 @@ export async function rigged(sizes: Readonly<Record<string, number>> = {}, diskP
     pods: [running()],
     containerStats: [],
     podStats: undefined,
+    runtimeFails: false,
     statuses: new Map([["uid-1", { startTime: "2026-01-01T00:00:00Z" }]]),
     calls,
     logged: () => logged,
@@ -173,6 +176,7 @@ export async function rigged(sizes: Readonly<Record<string, number>> = {}, diskP
         listContainerStats: async () => (calls.push("listContainerStats"), rig.containerStats),
         async listPodSandboxStats() {
           calls.push("listPodSandboxStats");
+          if (rig.runtimeFails) throw new CodedError("unavailable", "the runtime is away");
           if (!rig.podStats) throw new CodedError("unimplemented", "no");
           return rig.podStats;
         },
