@@ -64,10 +64,10 @@ contract: $(deps) packages cluster-tools containerd ## every Host and Runtime ag
 over_ssh := pods containers volumes-objects volumes-subpath kubectl remove ssh-link ssh-settings ssh-faults ssh-users ssh-claim
 over_ssh-docker := pods kubectl
 # What needs no provider of its own, or brings its own, runs once.
-cri_only := in-pod|image|leave|several-*|helm*
+cri_only := chaos-*|in-pod|image|leave|several-*|helm*
 # cri is Debian's containerd, cri-2.4 the other one. What hardly comes to the runtime is run with cri alone, unless PROVIDER or ONLY
 # asks for it.
-hardly_runtime := admission|certificates|chaos-apiserver|faults-apiserver|harness|kubelet-auth|metrics|node|node-conditions|startup
+hardly_runtime := admission|certificates|faults-apiserver|harness|kubelet-auth|metrics|node|node-conditions|startup
 integration: $(deps) packages cluster-tools containerd ## features on a real cluster, with each provider (PROVIDER=docker: one of cri, cri-2.4, docker, ssh, ssh-docker; ONLY=logs: test/integration/logs*.test.ts); root
 	@shopt -s nullglob globstar extglob
 	files=(test/integration/**/$(ONLY)*.test.ts)
@@ -76,7 +76,7 @@ integration: $(deps) packages cluster-tools containerd ## features on a real clu
 	  exit 1
 	fi
 	declare -A standing=([ssh]="$(over_ssh)" [ssh-docker]="$(over_ssh-docker)")
-	for named in $(or $(PROVIDER),cri docker ssh ssh-docker); do
+	for named in $(or $(PROVIDER),cri cri-2.4 docker ssh ssh-docker); do
 	  provider=$${named%-2.4}
 	  containerd=$$([[ $$named == *-2.4 ]] && echo 2.4 || echo 1.6)
 	  fitting=()

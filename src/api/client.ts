@@ -111,18 +111,18 @@ export function createApiClient(deps: ApiClientDeps): ApiClient & AsyncDisposabl
 }
 
 function clientOf(parts: Parts, limit: RateLimit | undefined): ApiClient {
-  const send = async <T>(call: Call, options: CallOptions) =>
-    parsed<T>(await attempt(parts, limit, { ...call, ...options }), call);
+  const send = <T>(call: Call, options: CallOptions) =>
+    attempt(parts, limit, { ...call, ...options }, (text) => parsed<T>(text, call));
   const json = "application/json";
   return {
     get: (path, options) => send({ method: "GET", path }, options),
-    text: (path, options) => attempt(parts, limit, { method: "GET", path, ...options }),
+    text: (path, options) => attempt(parts, limit, { method: "GET", path, ...options }, String),
     list: (path, options) => send({ method: "GET", path }, options),
     create: (path, body, options) => send({ method: "POST", path, body, type: json }, options),
     update: (path, body, options) => send({ method: "PUT", path, body, type: json }, options),
     patch: (path, { type, body }, options) => send({ method: "PATCH", path, body, type: patchTypes[type] }, options),
     async delete(path, body, options) {
-      await attempt(parts, limit, { method: "DELETE", path, ...(body && { body, type: json }), ...options });
+      await send({ method: "DELETE", path, ...(body && { body, type: json }) }, options);
     },
     watch: (path, options) => watch(parts, limit, { method: "GET", path, ...options }),
     limited: (other) => clientOf(parts, other),
@@ -147,15 +147,21 @@ function parsed<T>(text: string, { method, path }: Call): T {
   }
 }
 
-/** The body of a 2xx answer. What the server asks to repeat later is repeated; once more with new credentials after a 401. */
-async function attempt(parts: Parts, limit: RateLimit | undefined, call: Call & CallOptions): Promise<string> {
+/** What `read` makes of the body of a 2xx answer. What the server asks to repeat later is repeated; once more with new
+ *  credentials after a 401. */
+async function attempt<T>(
+  parts: Parts,
+  limit: RateLimit | undefined,
+  call: Call & CallOptions,
+  read: (body: string) => T,
+): Promise<T> {
   const { clock } = parts.deps;
   for (let tried = 0, refused = false; ; tried += 1) {
     await limit?.wait(call.signal);
     const held = limit && call.method !== "GET" ? parts.brake : undefined;
     await held?.wait(call.signal);
-    const error = await noted(once(parts, call), held);
-    if (typeof error === "string") return error;
+    const error = await noted(once(parts, call, read), held);
+    if (!(error instanceof ApiError)) return error.read;
     if (error.status === 401 && !refused) {
       refused = true;
       parts.credentials.refused();
@@ -168,10 +174,10 @@ async function attempt(parts: Parts, limit: RateLimit | undefined, call: Call & 
 }
 
 /** Tells the brake how a write ended; what its caller gave up, or could not send, tells nothing. */
-async function noted(sent: Promise<string | ApiError>, brake: WriteBrake | undefined): Promise<string | ApiError> {
+async function noted<A>(sent: Promise<A | ApiError>, brake: WriteBrake | undefined): Promise<A | ApiError> {
   try {
     const answer = await sent;
-    brake?.ended(typeof answer === "string" || !(answer.status === 429 || answer.status >= 500));
+    brake?.ended(!(answer instanceof ApiError && (answer.status === 429 || answer.status >= 500)));
     return answer;
   } catch (error) {
     if (hasCode(error, "unavailable", "deadline_exceeded")) brake?.ended(false);
@@ -179,8 +185,20 @@ async function noted(sent: Promise<string | ApiError>, brake: WriteBrake | undef
   }
 }
 
-/** @returns the body, or the server's refusal. */
-async function once(parts: Parts, call: Call & CallOptions): Promise<string | ApiError> {
+/** @returns what was read, or the server's refusal. */
+async function once<T>(
+  parts: Parts,
+  call: Call & CallOptions,
+  read: (body: string) => T,
+): Promise<{ readonly read: T } | ApiError> {
+  const { status, body, retryAfter } = await exchange(parts, call);
+  return status >= 200 && status < 300 ? { read: read(body) } : apiError(status, body, retryAfter);
+}
+
+async function exchange(
+  parts: Parts,
+  call: Call & CallOptions,
+): Promise<Pick<RawAnswer, "status" | "retryAfter"> & { body: string }> {
   const credentials = await parts.credentials.current();
   const count = counter(parts.deps, call.method, credentials.server);
   const request = { ...rawRequest(parts.deps.userAgent, call), body: call.body && JSON.stringify(call.body) };
@@ -189,7 +207,7 @@ async function once(parts: Parts, call: Call & CallOptions): Promise<string | Ap
     const body = await textOf(answer.body);
     parts.health.writer.answered();
     count(answer.status);
-    return answer.status >= 200 && answer.status < 300 ? body : apiError(answer.status, body, answer.retryAfter);
+    return { ...answer, body };
   } catch (error) {
     count("<error>");
     throw lost(parts, unreachable(credentials.server, error, call.signal));

@@ -27,6 +27,8 @@ export interface ReflectorOptions<T> {
   readonly fieldSelector?: string;
   readonly labelSelector?: string;
   readonly handler?: ReflectorHandler<T>;
+  /** Milliseconds from which a pause after a failure is drawn at the longest, to twice as many. */
+  readonly longestPauseMs?: number;
 }
 
 /** A copy of some of the API server's objects, kept by list and watch. */
@@ -131,7 +133,7 @@ type Cycle = (so: { readonly failures: number; readonly onProgress: () => void }
 
 /** Repeats the cycle until the signal aborts, with growing pauses while it fails. */
 async function retrying<T>(
-  { clock, log, path }: ReflectorOptions<T>,
+  { clock, log, path, longestPauseMs = longestUnreachableMs }: ReflectorOptions<T>,
   cycle: Cycle,
   signal: AbortSignal,
 ): Promise<void> {
@@ -149,18 +151,14 @@ async function retrying<T>(
       if (signal.aborted) return;
       log.debug({ err, path, failures }, "list or watch failed, trying again");
       refused = refusals.includes(codeOf(err)) ? refused + 1 : 0;
-      const delay = delayAfter(failures, refused);
+      const longest = refused > passingRefusals ? longestDelayMs / 2 : longestPauseMs;
+      const delay = Math.min(firstDelayMs * 2 ** failures, longest);
       failures += 1;
       const asked = (err instanceof ApiError && err.retryAfterMs) || 0;
       const pause = Math.max(clock.jitter(delay, 2 * delay), Math.min(asked, longestDelayMs));
       await clock.sleep(pause, signal).catch(() => undefined);
     }
   }
-}
-
-function delayAfter(failures: number, refused: number): number {
-  const longest = refused > passingRefusals ? longestDelayMs / 2 : longestUnreachableMs;
-  return Math.min(firstDelayMs * 2 ** failures, longest);
 }
 
 /** @param so.from the version to list from; undefined: the newest. */

@@ -18,8 +18,8 @@ export interface WatchSessions extends AsyncDisposable {
 /** API servers allow 100 streams a connection (older ones 250); some room is left. */
 const maxStreams = 90;
 
-/** A connection that was cut without a word is noticed within 25 s: pings, and patience for their answers, milliseconds. */
-const pingMs = 15_000;
+/** A connection that was cut without a word is noticed within 20 s: pings, and patience for their answers, milliseconds. */
+const pingMs = 10_000;
 const pongMs = 10_000;
 
 /** @param deps.http1 takes the watches when the server or a proxy has no HTTP/2; its connections go the way of one that leads

@@ -10,7 +10,7 @@ export interface WriteBrake {
 }
 
 /** Milliseconds between writes to a server that could not take the last one. */
-const everyMs = 400;
+const everyMs = 500;
 
 export function createWriteBrake(clock: Clock): WriteBrake {
   const waiting = new Set<() => void>();

@@ -33,6 +33,8 @@ export function createApiServerSource(deps: ApiServerSourceDeps): Service {
     log,
     path: "/api/v1/pods",
     fieldSelector: `spec.nodeName=${nodeName}`,
+    // The one watch that pods wait for: it may be asked for more often than a hundred others.
+    longestPauseMs: 1_000,
     handler: {
       replace,
       changed: (pod, type) =>

@@ -6,7 +6,7 @@ import { createDelivery, type Held } from "./delivery.ts";
 import { normalizeStatus } from "./normalize.ts";
 import { terminatedStatus } from "./terminate.ts";
 import { carryOn, illegalRevival } from "./transition.ts";
-import { canWait } from "./urgency.ts";
+import { mayWaitMs } from "./urgency.ts";
 import type { WriterDeps } from "./writer.ts";
 
 export interface StatusManager extends StatusSink, Service {
@@ -17,12 +17,9 @@ export interface StatusManager extends StatusSink, Service {
   forget(uid: string): void;
 }
 
-/** What only says that a pod is on its way may wait for what comes next, milliseconds. */
-const onItsWayMs = 1_000;
-
 /** The only writer of pod statuses. What it promises:
- *  1. a status leaves as soon as it is set, but for one that only says that a pod is on its way: it leaves within a second, or
- *     with what comes next; the newest one wins, and nothing is sent when nothing changed;
+ *  1. a status leaves as soon as it is set, but for one that only says that a pod is on its way, or its newest spec seen: it
+ *     leaves a little later, or with what comes next; the newest one wins, and nothing is sent when nothing changed;
  *  2. start time, transition times and final phases of the API server stand, also after a restart;
  *  3. a final phase is shown only when no container of the pod can run any more;
  *  4. the object of a pod is deleted only when it was to be deleted, is finished, and shows its final phase.
@@ -48,8 +45,7 @@ export function createStatusManager(deps: WriterDeps): StatusManager {
     const { ended = known?.ended ?? false, finished = known?.finished ?? false } = came;
     held.set(uid, { status: next, ended, finished });
     measures.changed(pod, before, next);
-    const waits = !ended && canWait(known?.status, next);
-    delivery.send(uid, waits ? onItsWayMs : 0);
+    delivery.send(uid, ended ? 0 : mayWaitMs(known?.status, next));
   };
 
   const forget = (uid: string) => {

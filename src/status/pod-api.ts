@@ -18,15 +18,22 @@ export interface PodKey {
   readonly uid: string;
 }
 
+/** Who has set which field is the larger part of a pod, and nobody here asks for it: answers are kept as long as their pods. */
+function withoutHistory({ metadata, ...rest }: Pod): Pod {
+  const { managedFields: _, ...kept } = metadata;
+  return { ...rest, metadata: kept };
+}
+
 /** @see https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ */
 export function createPodApi(client: Pick<ApiClient, "get" | "patch" | "delete">): PodApi {
   const path = (namespace: string, name: string) =>
     `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods/${encodeURIComponent(name)}`;
   return {
-    get: (namespace, name, signal) => client.get<Pod>(path(namespace, name), { signal }),
-    patchStatus({ namespace, name, uid }, status, signal) {
+    get: async (namespace, name, signal) => withoutHistory(await client.get<Pod>(path(namespace, name), { signal })),
+    async patchStatus({ namespace, name, uid }, status, signal) {
       const body = { metadata: { uid }, status };
-      return client.patch<Pod>(`${path(namespace, name)}/status`, { type: "strategic", body }, { signal });
+      const patch = { type: "strategic", body } as const;
+      return withoutHistory(await client.patch<Pod>(`${path(namespace, name)}/status`, patch, { signal }));
     },
     remove({ namespace, name, uid }, signal) {
       return client.delete(path(namespace, name), { gracePeriodSeconds: 0, preconditions: { uid } }, { signal });

@@ -4,12 +4,17 @@ import type { ContainerStatus, PodStatus } from "../objects.ts";
 /** What containers wait for that have not been tried yet. */
 const expectedWaits: readonly (string | undefined)[] = ["ContainerCreating", "PodInitializing"];
 
-/** Whether a status says no more than that a pod is on its way, or that its newest spec has been seen: what follows soon says it
- *  too. Errors, and whatever a container has come to, cannot wait. @param before what was held so far. */
-export function canWait(before: PodStatus | undefined, next: PodStatus): boolean {
+/** How long a status may wait for what comes next, milliseconds, where it says no more than that a pod is on its way, or that its
+ *  newest spec has been seen. */
+const onItsWayMs = 1_000;
+const seenMs = 5_000;
+
+/** How long a status may wait, milliseconds: what follows soon says it too. Errors, and whatever a container has come to, cannot
+ *  wait. @param before what was held so far. */
+export function mayWaitMs(before: PodStatus | undefined, next: PodStatus): number {
   const containers = [...(next.initContainerStatuses ?? []), ...(next.containerStatuses ?? [])];
-  if (next.phase === "Pending" && containers.length > 0 && containers.every(isUntried)) return true;
-  return before !== undefined && isDeepStrictEqual(ofAnyGeneration(before), ofAnyGeneration(next));
+  if (next.phase === "Pending" && containers.length > 0 && containers.every(isUntried)) return onItsWayMs;
+  return before && isDeepStrictEqual(ofAnyGeneration(before), ofAnyGeneration(next)) ? seenMs : 0;
 }
 
 /** Each condition tells its generation too. */

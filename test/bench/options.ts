@@ -19,6 +19,9 @@ export interface BenchOptions {
   readonly nodes: number;
 }
 
+/** As many nodes as the docs tell of. */
+const usualNodes = 100;
+
 /** Reads `PROVIDER` (cri unless given), `ONLY` (scenarios, with commas) and `NODES`; empty counts as not given.
  *  @throws a sentence that names the variable and the remedy. */
 export function readOptions(env: Readonly<Record<string, string | undefined>>): BenchOptions {
@@ -32,7 +35,8 @@ export function readOptions(env: Readonly<Record<string, string | undefined>>): 
   if (unknown !== undefined)
     throw new Error(`ONLY names ${JSON.stringify(unknown)}: with ${kind} it is one or more of ${all.join(",")}`);
   const scenarios = all.filter((name) => wanted.length === 0 || wanted.includes(name));
-  return { kind, scenarios, whole: scenarios.length === all.length, nodes };
+  const usual = nodes === 0 || nodes === usualNodes;
+  return { kind, scenarios, whole: usual && scenarios.length === all.length, nodes };
 }
 
 function nodesOf(text: string | undefined): number {

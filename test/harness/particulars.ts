@@ -42,6 +42,8 @@ export interface Particulars {
   loseNetwork(cluster: Cluster): Promise<() => Promise<void>>;
   /** Whether the runtime can start privileged containers on this machine: asked of the runtime itself. */
   startsPrivileged(cluster: Cluster): Promise<boolean>;
+  /** Whether the runtime, started again, knows how a container ended while it was away. */
+  remembersEnds(cluster: Cluster): boolean;
   /** Gives an image that the runtime has another name. */
   tagImage(cluster: Cluster, image: string, name: string): Promise<void>;
 }
@@ -88,6 +90,8 @@ const onContainerd: Particulars = {
     return Promise.resolve(() => Promise.resolve(writeFileSync(config, network)));
   },
   startsPrivileged: () => Promise.resolve(true),
+  // Version 2 removes what has no process any more, exit code and all ("cleaning leaked shim process", core/runtime/v2).
+  remembersEnds: ({ containerd }) => containerd === "1.6",
   tagImage: async ({ runtimeSocket, tools }, image, name) =>
     void (await must([
       tools.path("ctr"),
@@ -148,6 +152,7 @@ const onDocker: Particulars = {
     const args = ["run", "--rm", "--privileged", "--network=none", images.busybox, "true"];
     return (await run(dockerArgv(cluster, args))).code === 0;
   },
+  remembersEnds: () => true,
   tagImage: async (cluster, image, name) => void (await must(dockerArgv(cluster, ["image", "tag", image, name]))),
 };
 

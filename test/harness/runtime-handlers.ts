@@ -21,7 +21,8 @@ interface Handler {
 export async function handlersOf(cluster: Cluster): Promise<readonly Handler[] | undefined> {
   if (isDocker(cluster)) {
     const names = Object.keys(JSON.parse(await docker(cluster, ["info", "--format", "{{json .Runtimes}}"])) as object);
-    return ["", ...names].toSorted().map((name) => ({ name, features: {} }));
+    const features = { recursiveReadOnlyMounts: false, userNamespaces: false };
+    return ["", ...names].toSorted().map((name) => ({ name, features }));
   }
   if (cluster.containerd === "1.6") return undefined;
   const { mountOptions, linux } = JSON.parse(await must(["runc", "features"])) as RuncFeatures;

@@ -134,6 +134,10 @@ describe("the API server is away for a minute", { timeout: 600_000 }, () => {
     await cluster.waitFor("a minute without an API server", () => Date.now() - awaySince >= awaySeconds * 1000, 90_000);
     const crashes = runs("crashes").length;
     await cluster.startApiServer();
+    const back = performance.now();
+    await cluster.apply(pod("comes", "exec sleep infinity"));
+    await until("comes", "to run", ({ status }) => status?.phase === "Running");
+    assert.ok(performance.now() - back <= 10_000, "a new pod runs within ten seconds of the API server's return");
 
     await until("victim", "to be told", (now) => statusOf(now)?.restartCount === 1 && isReady(now));
     const [restarted, unseen] = [

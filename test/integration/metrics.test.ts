@@ -151,7 +151,7 @@ describe("metrics", { timeout: 600_000 }, () => {
     assert.equal(value("volume_manager_total_volumes", emptyDir), 1);
     const patches = value("rest_client_requests_total", { method: "PATCH", code: "200" }) ?? 0;
     assert.ok(patches > 3, `${patches} patches`);
-    assert.equal(value("kubelet_image_pull_duration_seconds_count"), 1);
+    assert.ok((value("kubelet_image_pull_duration_seconds_count") ?? 0) >= 1);
     assert.ok((value("kubelet_pod_status_sync_duration_seconds_count") ?? 0) > 3);
     assert.ok((value("kubelet_certificate_manager_server_ttl_seconds") ?? 0) > 3600);
     assert.ok((value("process_resident_memory_bytes") ?? 0) > 30 * 2 ** 20);

@@ -1,33 +1,45 @@
 import { CodedError, codeOf, messageOf } from "../../lib/errors.ts";
+import type { LogSource } from "../../pipeline.ts";
 import type { Host, HostFile, HostFs } from "../../seams/host.ts";
 
 /** What reading logs asks of the target. */
 export type LogHost = Pick<Host, "watch"> & { readonly fs: Pick<HostFs, "realpath" | "open" | "lstat" | "list"> };
 
-/** Finds the real path of a log file and makes sure that it lies in one of the directories where logs may lie: a link that
- *  a pod managed to put there must not lead a reader out.
- *  @param roots absolute directories on the target, asked for one after the other.
+/** Directories on the target in which log files may lie, absolute. */
+export interface LogRoots {
+  /** Where kubelets keep them: `POD/CONTAINER/N.log` below it, and no links. */
+  readonly pods: readonly string[];
+  /** Where the runtime keeps those that log paths link to: below the container's ID. */
+  readonly runtime: (signal: AbortSignal) => Promise<readonly string[]>;
+}
+
+/** Finds the real path of a log file and makes sure that it is this container's: a link that a pod managed to put there must
+ *  not show another file, nor another container's log.
  *  @throws CodedError with the kubelet's text when links cannot be followed; permission_denied when it leads elsewhere. */
 export async function resolveLog(
   host: LogHost,
-  roots: AsyncIterable<string>,
-  path: string,
+  roots: LogRoots,
+  { logPath, containerId }: LogSource,
   signal: AbortSignal,
 ): Promise<string> {
-  const real = await host.fs.realpath(path, signal).catch((error: unknown) => {
+  const real = await host.fs.realpath(logPath, signal).catch((error: unknown) => {
     throw new CodedError(
       codeOf(error),
-      `failed to try resolving symlinks in path ${JSON.stringify(path)}: ${messageOf(error)}`,
+      `failed to try resolving symlinks in path ${JSON.stringify(logPath)}: ${messageOf(error)}`,
       { cause: error },
     );
   });
-  for await (const root of roots) {
-    const realRoot = await host.fs.realpath(root, signal).catch(() => undefined);
-    if (realRoot !== undefined && real.startsWith(realRoot.endsWith("/") ? realRoot : `${realRoot}/`)) return real;
-  }
+  const realRoots = async (paths: readonly string[]) =>
+    (await Promise.all(paths.map((path) => host.fs.realpath(path, signal).catch(() => undefined)))).filter(
+      (path) => path !== undefined,
+    );
+  const own = logPath.split("/").slice(-3).join("/");
+  if ((await realRoots(roots.pods)).some((root) => real === `${root}/${own}`)) return real;
+  const ofRuntime = await realRoots(await roots.runtime(signal));
+  if (ofRuntime.some((root) => real.startsWith(`${root}/${containerId}/`))) return real;
   throw new CodedError(
     "permission_denied",
-    `failed to open log file ${JSON.stringify(path)}: it leads outside of the log directories`,
+    `failed to open log file ${JSON.stringify(logPath)}: it leads to what is not this container's log`,
   );
 }
 

@@ -6,7 +6,7 @@ import type { Logger } from "../../lib/log.ts";
 import type { LogOptions, LogReader, LogSource } from "../../pipeline.ts";
 import type { HostFile } from "../../seams/host.ts";
 import type { Runtime } from "../../seams/runtime.ts";
-import { type LogHost, openLog, resolveLog } from "./file.ts";
+import { type LogHost, type LogRoots, openLog, resolveLog } from "./file.ts";
 import { followLog } from "./follow.ts";
 import { copyFromRuntime } from "./from-runtime.ts";
 import { createLineCutter } from "./lines.ts";
@@ -39,15 +39,15 @@ interface LogFile {
 export function createLogReader(deps: LogReaderDeps): LogReader {
   const { host, log, runtime } = deps;
   const roots = rootsOf(deps);
-  const open = async (logPath: string, signal: AbortSignal): Promise<LogFile> => {
-    const path = await resolveLog(host, roots(signal), logPath, signal);
+  const open = async (container: LogSource, signal: AbortSignal): Promise<LogFile> => {
+    const path = await resolveLog(host, roots, container, signal);
     return { path, file: await openLog(host, path, signal) };
   };
   return {
     async read(container: LogSource, options: LogOptions, out: Writable, signal: AbortSignal) {
       const bad = (what: string) => () => log.debug({ ...container }, what);
       const output = createLogOutput(options, out, bad("log line does not parse, left out"));
-      const opened = await open(container.logPath, signal).catch(async (error: unknown) => {
+      const opened = await open(container, signal).catch(async (error: unknown) => {
         if (!runtime.logs || !hasCode(error, "permission_denied", "not_found")) throw error;
         const lines = runtime.logs(container.containerId, options, signal);
         if (!(await copyFromRuntime(lines, output, signal))) throw error;
@@ -77,12 +77,8 @@ export function createLogReader(deps: LogReaderDeps): LogReader {
   };
 }
 
-/** Ours first; the runtime is asked for its own only when a log lies elsewhere, and once. */
-function rootsOf({ roots, runtime }: LogReaderDeps): (signal: AbortSignal) => AsyncIterable<string> {
+/** The runtime is asked for its own only when a log lies elsewhere, and once. */
+function rootsOf({ roots, runtime }: LogReaderDeps): LogRoots {
   let known: readonly string[] | undefined;
-  return async function* all(signal) {
-    yield* roots;
-    known ??= (await runtime.logRoots?.(signal)) ?? [];
-    yield* known;
-  };
+  return { pods: roots, runtime: async (signal) => (known ??= (await runtime.logRoots?.(signal)) ?? []) };
 }

@@ -307,11 +307,12 @@ test("an answer that was cut short is the server's failure, whichever way", asyn
 
 test("while the server fails writes go one by one; heartbeats and reads are not held back", async () => {
   let sick = true;
+  let mangled = false;
   const asked: string[] = [];
   await using t = await overHttp((request, response) => {
     asked.push(`${request.method} ${request.url}`);
     if (sick && request.method !== "GET") response.statusCode = 500;
-    response.end(json({ kind: "Thing" }));
+    response.end(json({ kind: "Thing" }).slice(mangled ? 5 : 0));
   });
   const patch = (client: ApiClient, path: string) =>
     client.patch(path, { type: "merge", body: {} }, { signal }).catch(() => undefined);
@@ -323,4 +324,11 @@ test("while the server fails writes go one by one; heartbeats and reads are not 
   sick = false;
   await Promise.all(held);
   assert.equal(asked.length, 23);
+  mangled = true;
+  await patch(t.client, "/mangled");
+  const again = [patch(t.client, "/a"), patch(t.client, "/b"), patch(t.client, "/c")];
+  await t.client.get("/read", { signal }).catch(() => undefined);
+  assert.deepEqual(asked.slice(23), ["PATCH /mangled", "GET /read"], "half an answer counts as a failure too");
+  mangled = false;
+  await Promise.all(again);
 });

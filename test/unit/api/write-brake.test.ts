@@ -51,7 +51,7 @@ test("who gives up leaves the queue", async () => {
   const stays = ask(1);
   stop.abort();
   await gone;
-  await clock.advance(400);
+  await clock.advance(500);
   await stays;
   assert.deepEqual(passed, [1]);
   await assert.rejects(brake.wait(stop.signal), { code: "cancelled" });
@@ -66,6 +66,6 @@ test("one that comes late waits for no more than the pause since the last", asyn
   void ask(1);
   await clock.advance(100);
   assert.deepEqual(passed, [0]);
-  await clock.advance(300);
+  await clock.advance(400);
   assert.deepEqual(passed, [0, 1]);
 });

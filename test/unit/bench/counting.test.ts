@@ -70,6 +70,7 @@ test("what a run is asked for", () => {
     nodes: 0,
   });
   assert.deepEqual([readOptions({ NODES: "100" }).kind, readOptions({ NODES: "100" }).nodes], ["nodes", 100]);
+  assert.deepEqual([readOptions({ NODES: "100" }).whole, readOptions({ NODES: "7" }).whole], [true, false]);
   assert.throws(() => readOptions({ ONLY: "stop" }), /ONLY names "stop": with cri it is one or more of start,delete/);
   assert.throws(() => readOptions({ PROVIDER: "podman" }), /PROVIDER is "podman": it is one of cri, docker, ssh/);
   assert.throws(() => readOptions({ NODES: "many" }), /NODES is "many": write a whole number from 1 to 500/);

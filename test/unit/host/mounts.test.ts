@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
+  createMountLister,
   isMountPoint,
   listMounts,
   mountTmpfs,
@@ -146,4 +147,25 @@ test("a directory that cannot be shared is said to be so", async () => {
     code: "failed_precondition",
     message: "sharing /m failed: exit code 32",
   });
+});
+
+test("mounts are read once for all who ask at about the same time, and never before they asked", async () => {
+  const host = await machine();
+  let reads = 0;
+  const { fs } = host;
+  const counted = {
+    ...host,
+    fs: { ...fs, readFile: (...given: Parameters<typeof fs.readFile>) => ((reads += 1), fs.readFile(...given)) },
+  };
+  const list = createMountLister(counted);
+  const first = list();
+  await mountTmpfs(host, "/m");
+  reads = 0;
+  const others = await Promise.all(Array.from({ length: 20 }, () => list()));
+  for (const mounts of others) assert.ok(mounts.some(({ path }) => path === "/m"));
+  assert.ok(reads <= 2, `${reads} reads for twenty who ask`);
+  await first;
+  await unmount(host, "/m");
+  assert.ok(!(await list()).some(({ path }) => path === "/m"));
+  assert.equal(await isMountPoint(host, "/m", undefined, list), false);
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { symlink, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { Writable } from "node:stream";
 import { test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
@@ -139,12 +139,12 @@ test("the runtime's own directories count, and are asked for once, when a log li
   let asked = 0;
   const logRoots = () => {
     asked++;
-    return Promise.resolve([elsewhere.root]);
+    return Promise.resolve([dirname(dirname(elsewhere.directory))]);
   };
   const reader = readerOn(on, on.host, { logRoots });
   const text = async (logPath: string) => {
     const to = collector();
-    await reader.read({ containerId: "id", logPath }, plain, to.out, never);
+    await reader.read({ containerId: "ns_pod_uid", logPath }, plain, to.out, never);
     return to.text();
   };
   assert.equal(await text(on.log), "here\n");
@@ -152,10 +152,13 @@ test("the runtime's own directories count, and are asked for once, when a log li
   assert.equal(await text(link), "elsewhere\n");
   assert.equal(await text(link), "elsewhere\n");
   assert.equal(asked, 1);
-  await assert.rejects(
-    readerOn(on, on.host, {}).read({ containerId: "id", logPath: link }, plain, collector().out, never),
-    {
-      code: "permission_denied",
-    },
-  );
+  for (const [containerId, roots] of [
+    ["another", { logRoots }],
+    ["ns_pod_uid", {}],
+  ] as const)
+    await assert.rejects(
+      readerOn(on, on.host, roots).read({ containerId, logPath: link }, plain, collector().out, never),
+      { code: "permission_denied" },
+      "another container's, or of no directory of the runtime's",
+    );
 });

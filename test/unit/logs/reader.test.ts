@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { open, symlink, writeFile } from "node:fs/promises";
+import { mkdir, open, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Writable } from "node:stream";
 import { test } from "node:test";
@@ -133,14 +133,19 @@ test("a missing file is told in the kubelet's words", async () => {
   });
 });
 
-test("a link out of the log directories is refused, one within is followed, a FIFO is not opened", async () => {
+test("a link to what is not this container's log is refused, wherever it leads; a FIFO is not opened", async () => {
   await using on = await disk();
   await symlink("/etc/passwd", on.log);
   await assert.rejects(read(on), { code: "permission_denied" });
   await assert.rejects(read(on, {}, join(on.directory, "../../../../../../etc/passwd")), { code: "permission_denied" });
-  await writeFile(join(on.root, "elsewhere"), cri);
-  await symlink(join(on.root, "elsewhere"), join(on.directory, "1.log"));
-  assert.equal(await read(on, { tailLines: 1 }, join(on.directory, "1.log")), "four\n");
+  const other = join(on.root, "ns_other_uid", "c");
+  await mkdir(other, { recursive: true });
+  await writeFile(join(other, "0.log"), cri);
+  await symlink(join(other, "0.log"), join(on.directory, "1.log"));
+  await assert.rejects(read(on, {}, join(on.directory, "1.log")), { code: "permission_denied" });
+  await symlink(other, join(on.root, "ns_pod_uid", "d"));
+  await assert.rejects(read(on, {}, join(on.root, "ns_pod_uid", "d", "0.log")), { code: "permission_denied" });
+  assert.equal(await read(on, { tailLines: 1 }, join(other, "0.log")), "four\n");
   execFileSync("mkfifo", [join(on.directory, "2.log")]);
   await assert.rejects(read(on, {}, join(on.directory, "2.log")), { code: "failed_precondition" });
 });

@@ -133,9 +133,9 @@ test("a pod's start: from the first news to its first pass, to Running, to the A
   await clock.advance(100);
   measures.workers.began(waiting);
   measures.workers.passed("create", 1_500);
-  const pulled = measures.pulls.pulling("p");
+  const pulled = [measures.pulls.pulling("p"), measures.pulls.pulling("p")];
   await clock.advance(2_000);
-  pulled(2_000, 5n);
+  for (const done of pulled) done(2_000, 5n);
   await clock.advance(900);
   const running = {
     phase: "Running",
@@ -182,7 +182,7 @@ test("pods that were begun before, hold volumes of their own or are gone tell no
 });
 
 test("gauges show the node as it is when somebody asks", async () => {
-  const { clock, metrics, value } = rig();
+  const { clock, metrics, families, value } = rig();
   const volumes = [
     { name: "a", emptyDir: {} },
     { name: "b", secret: { secretName: "s" } },
@@ -238,6 +238,9 @@ test("gauges show the node as it is when somebody asks", async () => {
     await value("volume_manager_total_volumes{plugin_name=kubernetes.io/secret,state=actual_state_of_world}"),
     undefined,
   );
+  metrics.show({ ...view, workers: () => [] });
+  const shown = (await families()).get("volume_manager_total_volumes")?.samples;
+  assert.deepEqual(shown, [], "what is no more has no series");
   const left = (await value("kubelet_certificate_manager_server_ttl_seconds")) ?? 0;
   assert.ok(left > 86_400 && Number.isInteger(left), `${left} s`);
 });

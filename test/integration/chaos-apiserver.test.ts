@@ -1,0 +1,150 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import type { Lease, Node, Pod } from "../../src/objects.ts";
+import { type Agent, startGraftlet } from "../harness/agent.ts";
+import { type ApiProxy, type Fault, startApiProxy } from "../harness/api-proxy.ts";
+import { type Cluster, startCluster } from "../harness/cluster.ts";
+import { type Invariants, createInvariants } from "../harness/invariants.ts";
+import { openPods, type Pods, shell, statusOf } from "../harness/pods.ts";
+import { signalProcess } from "../harness/processes.ts";
+import { readState } from "../harness/state.ts";
+
+/** Of a pod that the cluster does not evict, however long its node is not ready. */
+const tolerations = [{ operator: "Exists" }];
+const named = (prefix: string, count: number): string[] =>
+  Array.from({ length: count }, (_, index) => `${prefix}-${index}`);
+
+// The API server itself is well; what stands between it and the node is not.
+describe("an API server that has bad hours", { timeout: 600_000 }, () => {
+  const steady = named("steady", 8);
+  const probed = named("probed", 4);
+  const crashing = named("crashing", 4);
+  let cluster: Cluster;
+  let proxy: ApiProxy;
+  let agent: Agent;
+  let pods: Pods;
+  let invariants: Invariants;
+
+  before(async () => {
+    cluster = await startCluster({ name: "chaos-apiserver" });
+    proxy = await startApiProxy(cluster);
+    invariants = createInvariants(cluster);
+    agent = await startGraftlet(cluster, { kubeconfig: proxy.kubeconfig, args: ["-v=4"] });
+    pods = await openPods(cluster);
+    // It would call the node not ready, by a Lease that does not come through, and evict what runs there.
+    const nodeController = readState(cluster.layout)?.daemons["kube-controller-manager"];
+    const readinessProbe = { exec: { command: ["true"] }, periodSeconds: 1, timeoutSeconds: 20 };
+    await Promise.all([
+      ...steady.map((name) => pods.create(name, { tolerations })),
+      ...probed.map((name) => pods.create(name, { tolerations, containers: [{ readinessProbe }] })),
+      ...crashing.map((name) => pods.create(name, { tolerations, containers: [shell("sleep 1; exit 3")] })),
+    ]);
+    await Promise.all([...steady, ...probed].map((name) => pods.ready(name)));
+    assert.ok(nodeController && signalProcess(nodeController, "SIGSTOP"));
+  });
+  after(async () => {
+    await invariants?.[Symbol.asyncDispose]();
+    await pods?.[Symbol.asyncDispose]();
+    await agent?.[Symbol.asyncDispose]();
+    await proxy?.[Symbol.asyncDispose]();
+    await cluster?.[Symbol.asyncDispose]();
+  });
+
+  /** The scheduler does not place pods on a node that it calls not ready: these come by their nodeName. */
+  const create = (name: string) => pods.create(name, { tolerations, nodeName: cluster.nodeName });
+  const running = (name: string, timeoutMs: number) =>
+    pods.until(name, "to run", ({ status }) => status?.phase === "Running", timeoutMs);
+  /** How many writes there were in the busiest second. */
+  const busiest = async (): Promise<{ readonly count: number; readonly total: number; readonly what: string }> => {
+    const writes = await proxy.writes();
+    const seconds = Map.groupBy(writes, ({ at }) => Math.floor(at / 1000));
+    const most = [...seconds.values()].sort((a, b) => b.length - a.length)[0] ?? [];
+    const what = most.map(({ method, path }) => `${method} ${path}`).join("\n");
+    return { count: most.length, total: writes.length, what };
+  };
+  const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+  const faults: Readonly<Record<string, Fault>> = {
+    "429 with Retry-After": { status: 429, retryAfter: 1 },
+    "429 without": { status: 429 },
+    "500": { status: 500 },
+    "410 for lists and watches": { status: 410, only: "reads" },
+    "half a JSON": { half: true },
+  };
+  for (const [what, fault] of Object.entries(faults))
+    test(`that answers ${what}: no storm, no pod lost, and what happened meanwhile is told`, async (t) => {
+      const standing = await invariants.standing(...steady, ...probed);
+      const name = `comes-${what.replaceAll(/[^a-z0-9]+/gi, "-").toLowerCase()}`;
+      const leaver = `leaves-${name}`;
+      await create(leaver);
+      await running(leaver, 60_000);
+      await proxy.answer(fault);
+      try {
+        // Begun before they were told of the fault, writes may end in its first second.
+        await sleep(1_500);
+        await proxy.writes();
+        await create(name);
+        await pods.remove(leaver);
+        await sleep(9_000);
+        const { count, total, what: most } = await busiest();
+        t.diagnostic(`${total} writes in 9 s, ${count} in the busiest second`);
+        if (fault.only === undefined) assert.ok(count <= 5, `${count} writes in a second:\n${most}`);
+      } finally {
+        await proxy.answer(undefined);
+      }
+      const since = performance.now();
+      await running(name, 30_000);
+      t.diagnostic(`the new pod ran ${Math.round(performance.now() - since)} ms after`);
+      assert.ok(performance.now() - since <= 10_000, "within ten seconds");
+      await cluster.mustKubectl(["wait", "--for=delete", `pod/${leaver}`, "--timeout=20s"]);
+      await invariants.hold(standing);
+    });
+
+  test("connections that lead nowhere any more are replaced within 30 s", async (t) => {
+    const standing = await invariants.standing(...steady, ...probed);
+    await proxy.swallow();
+    const since = performance.now();
+    await create("unheard");
+    await running("unheard", 60_000);
+    const tookMs = performance.now() - since;
+    t.diagnostic(`the new pod ran after ${Math.round(tookMs)} ms`);
+    assert.ok(tookMs <= 30_000, `${tookMs} ms`);
+    await invariants.hold(standing);
+  });
+
+  test("a minute without any: its new pods run within ten seconds of its return, and the node was never lost to itself", async (t) => {
+    const standing = await invariants.standing(...steady, ...probed);
+    await proxy.close();
+    const since = performance.now();
+    const comers = named("late", 3);
+    await Promise.all(comers.map(create));
+    await pods.remove("unheard");
+    await sleep(60_000 - (performance.now() - since));
+    await proxy.open();
+    const opened = performance.now();
+    await Promise.all(comers.map((name) => running(name, 30_000)));
+    const tookMs = performance.now() - opened;
+    t.diagnostic(`the new pods ran after ${Math.round(tookMs)} ms`);
+    assert.ok(tookMs <= 10_000, `${tookMs} ms`);
+    const lease = () => cluster.get<Lease>("lease", cluster.nodeName, "kube-node-lease");
+    const renewed = Date.parse((await lease())?.spec?.renewTime ?? "");
+    await cluster.waitFor(
+      "the lease to be renewed",
+      async () => Date.parse((await lease())?.spec?.renewTime ?? "") > renewed,
+    );
+    await cluster.mustKubectl(["wait", "--for=delete", "pod/unheard", "--timeout=20s"]);
+    await invariants.hold(standing);
+    for (const name of [...steady, ...probed]) {
+      const flaps = pods.history(name).filter((pod) => isUnreadyAfterReady(pods.history(name), pod));
+      assert.deepEqual(flaps, [], `${name} was not ready for a while`);
+    }
+    for (const name of crashing) await pods.until(name, "to be told", (pod) => (statusOf(pod)?.restartCount ?? 0) > 1);
+    const node = await cluster.get<Node>("node", cluster.nodeName);
+    assert.ok(node?.status?.conditions?.some(({ type, status }) => type === "Ready" && status === "True"));
+  });
+});
+
+function isUnreadyAfterReady(history: readonly Pod[], pod: Pod): boolean {
+  const first = history.findIndex((each) => statusOf(each)?.ready);
+  return history.indexOf(pod) > first && !statusOf(pod)?.ready;
+}

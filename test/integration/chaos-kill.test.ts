@@ -1,0 +1,154 @@
+import assert from "node:assert/strict";
+import { existsSync, mkdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { type Agent, startGraftlet } from "../harness/agent.ts";
+import { createChance } from "../harness/chance.ts";
+import { type Cluster, startCluster } from "../harness/cluster.ts";
+import { type Invariants, createInvariants } from "../harness/invariants.ts";
+import { openPods, type Pods, shell, type SpecDraft, statusOf } from "../harness/pods.ts";
+
+const kills = 40;
+const named = (prefix: string, count: number): string[] =>
+  Array.from({ length: count }, (_, index) => `${prefix}-${index}`);
+
+// GRAFTLET_CHAOS_SEED=N has the same things happen again, as far as the machine's own chance allows.
+describe("graftlet killed forty times at random moments, while pods come, crash and go", { timeout: 600_000 }, () => {
+  const chance = createChance();
+  const steady = named("steady", 6);
+  const crashing = named("crashing", 4);
+  let cluster: Cluster;
+  let agent: Agent | undefined;
+  let pods: Pods;
+  let invariants: Invariants;
+  let runs: string;
+
+  /** A pod of which each start of its container leaves a line behind. */
+  const counted = (name: string, script: string, spec: SpecDraft = {}): SpecDraft => ({
+    volumes: [
+      { name: "runs", hostPath: { path: runs } },
+      { name: "scratch", emptyDir: { medium: "Memory" } },
+      {
+        name: "settings",
+        projected: { sources: [{ secret: { name: "settings" } }, { configMap: { name: "settings" } }] },
+      },
+    ],
+    ...spec,
+    containers: [
+      shell(`echo started >> /runs/${name}; ${script}`, {
+        volumeMounts: ["runs", "scratch", "settings"].map((volume) => ({ name: volume, mountPath: `/${volume}` })),
+      }),
+    ],
+  });
+  const startsOf = (name: string): number =>
+    existsSync(join(runs, name)) ? readFileSync(join(runs, name), "utf8").trim().split("\n").length : 0;
+  const start = async () => {
+    agent = await startGraftlet(cluster, { args: ["-v=4"], untilReady: false });
+  };
+
+  before(async () => {
+    cluster = await startCluster({ name: "chaos-kill" });
+    runs = join(cluster.layout.dir, "runs");
+    mkdirSync(runs);
+    invariants = createInvariants(cluster);
+    pods = await openPods(cluster);
+    await start();
+    await cluster.apply([
+      { apiVersion: "v1", kind: "Secret", metadata: { name: "settings" }, stringData: { key: "value" } },
+      { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "settings" }, data: { other: "value" } },
+    ]);
+    const { nodeName } = cluster;
+    await Promise.all([
+      ...steady.map((name) => pods.create(name, { nodeName, ...counted(name, "exec sleep infinity") })),
+      ...crashing.map((name) => pods.create(name, { nodeName, ...counted(name, "sleep 1; exit 3") })),
+    ]);
+    await Promise.all(steady.map((name) => pods.ready(name)));
+  });
+  after(async () => {
+    await invariants?.[Symbol.asyncDispose]();
+    await pods?.[Symbol.asyncDispose]();
+    await agent?.[Symbol.asyncDispose]();
+    await cluster?.[Symbol.asyncDispose]();
+  });
+
+  test("what runs is not touched, nothing runs twice or is left behind, and everything ends as it should", async (t) => {
+    t.diagnostic(`GRAFTLET_CHAOS_SEED=${chance.seed}`);
+    const standing = await invariants.standing(...steady);
+    const staying = new Set<string>();
+    const leaving = new Set<string>();
+    const tasks = new Map<string, number>();
+    let made = 0;
+    const comes = async () => {
+      const name = `comes-${made++}`;
+      const { nodeName } = cluster;
+      if (chance.between(0, 1) < 0.4) {
+        const exitCode = chance.pick([0, 0, 5]);
+        tasks.set(name, exitCode);
+        const script = `sleep ${chance.between(0, 3).toFixed(1)}; exit ${exitCode}`;
+        await pods.create(name, { nodeName, restartPolicy: "Never", ...counted(name, script) });
+      } else {
+        staying.add(name);
+        // It ends in peace, or only by force.
+        const script = chance.pick([
+          "exec sleep infinity",
+          "trap 'exit 0' TERM; sleep 3600 & wait",
+          "trap '' TERM; sleep 3600 & wait",
+        ]);
+        await pods.create(name, { nodeName, terminationGracePeriodSeconds: 2, ...counted(name, script) });
+      }
+    };
+    const goes = async () => {
+      const name = chance.pick([...staying]);
+      staying.delete(name);
+      leaving.add(name);
+      await pods.remove(name);
+    };
+
+    for (let count = 0; count < kills; count++) {
+      if (staying.size < 3 || (staying.size < 10 && chance.between(0, 1) < 0.5)) await comes();
+      else await goes();
+      // As often while it starts as while it works.
+      const pause = 300 * 10 ** chance.between(0, 1);
+      await new Promise((resolve) => setTimeout(resolve, pause));
+      await agent?.kill("SIGKILL");
+      await start();
+    }
+
+    await Promise.all([...staying].map((name) => pods.ready(name)));
+    await Promise.all(
+      [...tasks].map(([name, exitCode]) =>
+        pods.until(name, "to have ended", ({ status }) => status?.phase === (exitCode === 0 ? "Succeeded" : "Failed")),
+      ),
+    );
+    await cluster.waitFor("what was deleted to be gone", async () => {
+      const left = await Promise.all([...leaving].map((name) => cluster.get("pod", name)));
+      return left.every((pod) => pod === undefined);
+    });
+    await invariants.hold(standing);
+    t.diagnostic(`${made} pods came, ${leaving.size} went, ${tasks.size} were tasks`);
+    assert.deepEqual(
+      [...staying, ...steady].filter((name) => startsOf(name) !== 1),
+      [],
+      "started once, and never again",
+    );
+    assert.deepEqual(
+      [...tasks.keys()].filter((name) => startsOf(name) !== 1),
+      [],
+      "a task runs once",
+    );
+    for (const [name, exitCode] of tasks) {
+      const pod = pods.history(name).at(-1);
+      assert.equal(pod && statusOf(pod)?.state?.terminated?.exitCode, exitCode, name);
+    }
+    for (const name of crashing) {
+      const pod = await pods.until(
+        name,
+        "to go on crashing",
+        (now) =>
+          statusOf(now)?.state?.terminated !== undefined ||
+          statusOf(now)?.state?.waiting?.reason === "CrashLoopBackOff",
+      );
+      assert.equal(startsOf(name), (statusOf(pod)?.restartCount ?? 0) + 1, `${name} is told as often as it ran`);
+    }
+  });
+});
