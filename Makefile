@@ -58,8 +58,9 @@ contract: $(deps) packages cluster-tools containerd ## every Host and Runtime ag
 	@$(call tests,15) --test-concurrency=1 --test-timeout=600000 "test/contract/**/*.test.ts"
 
 # Files named after a provider are about that provider alone; those of the Docker Engine hold over SSH too, but for what it says
-# of its own socket and the churn. Over SSH all others hold but takeover, which is the cri provider's; unless PROVIDER or ONLY asks
-# for more, a pod's life and its streams stand for them, beside bad networks and other users.
+# of its own socket and the churn. metrics-server asks from a pod, which a target over SSH keeps from the cluster. Over SSH all others
+# hold but takeover, which is the cri provider's; unless PROVIDER or ONLY asks for more, a pod's life and its streams stand for them,
+# beside bad networks and other users.
 over_ssh := pods containers volumes-objects volumes-subpath kubectl remove ssh-link ssh-settings ssh-faults ssh-users ssh-claim
 over_ssh-docker := pods kubectl
 # What needs no provider of its own, or brings its own, runs once.
@@ -83,7 +84,7 @@ integration: $(deps) packages cluster-tools containerd ## features on a real clu
 	    name=$$(basename "$$file" .test.ts)
 	    if [[ $$provider != cri && $$name == @($(cri_only)) ]]; then continue; fi
 	    if [[ $$named != cri && -z "$(PROVIDER)$(ONLY)" && $$name == @($(cri_only)|$(hardly_runtime)) ]]; then continue; fi
-	    case "$$provider $$name" in "cri docker-"* | "cri ssh-"* | "docker ssh-"* | "ssh docker-"* | "ssh-docker docker-unfit" | "ssh-docker docker-churn") continue ;; esac
+	    case "$$provider $$name" in "cri docker-"* | "cri ssh-"* | "docker ssh-"* | "ssh docker-"* | "ssh-docker docker-unfit" | "ssh-docker docker-churn" | ssh*" metrics-server") continue ;; esac
 	    few=$${standing[$$provider]:-}
 	    if [[ -n "$$few" && -z "$(PROVIDER)$(ONLY)" && " $$few " != *" $$name "* ]]; then continue; fi
 	    fitting+=("$$file")
@@ -158,7 +159,7 @@ packages: root
 
 cluster-tools: root
 	@test/cluster/tools/build.sh >/dev/null
-	@for module in helm coredns; do test/cluster/tools/build.sh --module $$module >/dev/null; done
+	@for module in helm coredns metrics-server; do test/cluster/tools/build.sh --module $$module >/dev/null; done
 
 # The containerd that is not Debian's.
 containerd: root

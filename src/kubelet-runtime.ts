@@ -16,6 +16,7 @@ import type {
   ServiceLister,
   TokenSource,
 } from "./pipeline.ts";
+import type { CgroupLayout } from "./pod/cgroup-path.ts";
 import { createCgroupLayout } from "./resources/cgroup-layout.ts";
 import { createPodGround } from "./resources/pod-ground.ts";
 import { createCrashLoop } from "./runtime/crash-loop.ts";
@@ -54,6 +55,8 @@ export interface RuntimeStages {
   readonly volumes: Volumes;
   readonly ground: PodGround;
   readonly podRuntime: PodRuntime & { forget(uid: string): void };
+  /** Where pods' cgroups lie. */
+  readonly layout: (signal: AbortSignal) => Promise<CgroupLayout>;
 }
 
 /** What turns a pod's spec into volumes, cgroups, images and containers on the target. */
@@ -117,5 +120,5 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
     pods: parts.pods,
     log,
   });
-  return { volumes, ground, podRuntime };
+  return { volumes, ground, podRuntime, layout };
 }

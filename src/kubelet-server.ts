@@ -23,6 +23,7 @@ import { type Authenticator, type Authorizer, alwaysAllow, neverAllow } from "./
 import { cachedAuthenticator, cachedAuthorizer } from "./server/review-cache.ts";
 import { createKubeletServer } from "./server/server.ts";
 import { noClientCA } from "./standalone.ts";
+import type { NodeStats } from "./stats/node-stats.ts";
 
 export interface ServerParts {
   readonly config: NodeConfig;
@@ -38,6 +39,7 @@ export interface ServerParts {
   readonly statuses: StatusReader;
   readonly pleg: Pleg;
   readonly logs: LogReader;
+  readonly stats: NodeStats;
   readonly clock: Clock;
   readonly targetClock: TargetClock;
   readonly log: Logger;
@@ -71,6 +73,8 @@ export async function composeServer(parts: ServerParts, signal: AbortSignal): Pr
     ...parts,
     ...access(parts),
     runtime: parts.target.runtime,
+    files: parts.target.host.fs,
+    podLogsDir: kubelet.podLogsDir,
     config: serverConfig(config),
     certificate,
     clientCA,

@@ -2,10 +2,12 @@ import { createAdmission } from "./admission/chain.ts";
 import { createServed } from "./admission/served.ts";
 import { createEviction } from "./eviction/eviction.ts";
 import { createGarbage } from "./gc/garbage.ts";
+import { createDiskMeter, type DiskMeter } from "./host/disk-meter.ts";
 import type { Cluster, KubeletDeps, Observed } from "./kubelet.ts";
 import { countOrphans, countRejections, followPods, podView } from "./kubelet-metrics.ts";
 import { type RuntimeStages, composeRuntime } from "./kubelet-runtime.ts";
 import { composeSources } from "./kubelet-sources.ts";
+import { composeStats } from "./kubelet-stats.ts";
 import type { Clock } from "./lib/clock.ts";
 import { rfc3339 } from "./lib/rfc3339.ts";
 import { type Service, onAbort } from "./lib/service-group.ts";
@@ -37,6 +39,7 @@ interface Stages extends RuntimeStages {
   readonly statuses: StatusManager;
   readonly probes: Probes;
   readonly statusOf: StatusOf;
+  readonly disk: DiskMeter;
 }
 
 /** What becomes of pods: sources, admission, workers, status, and what cleans up after them. */
@@ -76,9 +79,10 @@ export function composeSync(deps: KubeletDeps, cluster: Cluster, observed: Obser
   const draining: Service = { name: "pod-workers", run: (signal) => drain(signal, stop, workers.idle, clock) };
   const stoppingVolumes: Service = { name: "volumes", run: async (signal) => onAbort(signal).then(volumes.stop) };
   const flow = composeFlow(deps, cluster, observed, stages, workers);
-  const running: readonly Service[] = [statuses, stoppingVolumes, probes, draining, ...flow];
+  const stats = composeStats(deps, observed, stages);
+  const running: readonly Service[] = [statuses, stoppingVolumes, probes, draining, ...flow, ...stats.services];
   const view = podView({ pods, cache: observed.pleg.cache, workers, volumes });
-  return { pods, statuses, workers, view, running };
+  return { pods, statuses, workers, stats, view, running };
 }
 
 /** What a pod worker works with. */
@@ -148,7 +152,7 @@ function composeStages(
       runtimeName: health.version()?.runtimeName ?? "",
     });
   };
-  return { ...stages, pods, statuses, probes, statusOf };
+  return { ...stages, pods, statuses, probes, statusOf, disk: createDiskMeter({ host: target.host, clock }) };
 }
 
 /** What brings pods in and clears away what they leave, in the order in which it starts. */
@@ -221,7 +225,7 @@ function composeCleaning(
   { config, target, metrics, clock, log }: KubeletDeps,
   { events }: Cluster,
   { pleg, presence }: Observed,
-  { pods, statuses, probes, volumes, podRuntime }: Stages,
+  { pods, statuses, probes, volumes, podRuntime, disk }: Stages,
   flow: Pick<HousekeepingDeps, "sources" | "sourcesSeen" | "waits" | "resume" | "workers">,
 ): readonly Service[] {
   const { kubelet, rootDir } = config;
@@ -257,6 +261,7 @@ function composeCleaning(
   const eviction = createEviction({
     ...common,
     host,
+    disk,
     runtime,
     volumes,
     rootDir,

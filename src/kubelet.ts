@@ -78,8 +78,8 @@ export async function runKubelet(all: KubeletDeps, given: AbortSignal): Promise<
     reachable: reachability?.verdict,
   });
   const sync = composeSync(deps, cluster, target, waker);
-  const { pods, statuses } = sync;
-  const server = await composeServer({ ...target, ...deps, addresses: target.agent, pods, statuses }, signal);
+  const { pods, statuses, stats } = sync;
+  const server = await composeServer({ ...target, ...deps, addresses: target.agent, pods, statuses, stats }, signal);
   const { clientCertificate, metrics } = deps;
   const { certificate: servingCertificate } = server;
   metrics.show({

@@ -70,7 +70,7 @@ export function staticSources({ kubelet }: Pick<NodeConfig, "kubelet">): readonl
 }
 
 /** What the kubelet API is served with. */
-export function serverConfig({ kubelet, nodeName }: NodeConfig): ServerConfig {
+export function serverConfig({ kubelet, nodeName, rootDir }: NodeConfig): ServerConfig {
   return {
     address: kubelet.address,
     port: kubelet.port,
@@ -79,6 +79,8 @@ export function serverConfig({ kubelet, nodeName }: NodeConfig): ServerConfig {
     enableDebuggingHandlers: kubelet.enableDebuggingHandlers,
     tlsMinVersion: kubelet.tlsMinVersion,
     tlsCipherSuites: kubelet.tlsCipherSuites,
+    enableSystemLogHandler: kubelet.enableSystemLogHandler,
+    rootDir,
     splitLogStreams: gateEnabled(kubelet.featureGates, "PodLogsQuerySplitStreams"),
   };
 }

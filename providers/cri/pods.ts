@@ -50,6 +50,11 @@ export function criContainers(runtime: Channel, requestTimeoutMs: number): Conta
     async removeContainer(containerId, signal) {
       await runtime.call(runtimeService.removeContainer, { containerId }, signal);
     },
+    async checkpointContainer(request, signal) {
+      // A runtime that is given no limit takes its own.
+      const patienceMs = Math.max(requestTimeoutMs, Number(request.timeout) * 1000);
+      await runtime.call(runtimeService.checkpointContainer, request, signal, patienceMs);
+    },
     async listContainers(filter: ContainerFilter | undefined, signal) {
       const { containers } = await runtime.call(
         runtimeService.listContainers,

@@ -51,6 +51,11 @@ export function lateRuntime(
     belongings: async (signal) => (await find(signal)).belongings?.(signal) ?? [],
     lacks: (feature) => found()?.lacks?.(feature),
     heardAt: () => found()?.heardAt?.(),
+    async checkpointContainer(request, signal) {
+      const { checkpointContainer } = await find(signal);
+      if (!checkpointContainer) throw new CodedError("unimplemented", "the container runtime has no checkpoints");
+      await checkpointContainer(request, signal);
+    },
     async *events(signal) {
       const { events } = await find(signal);
       if (!events) throw new CodedError("unimplemented", "the runtime has no events");

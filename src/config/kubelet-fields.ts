@@ -101,10 +101,7 @@ export const kubeletFields = {
     check: checkRange(0, 100),
     instead: noImageGc,
   }),
-  volumeStatsAggPeriod: field(duration, 60_000, {
-    flag: "volume-stats-agg-period",
-    instead: "the use of volumes is not measured",
-  }),
+  volumeStatsAggPeriod: field(duration, 60_000, { flag: "volume-stats-agg-period" }),
   kubeletCgroups: field(text, "", { flag: "kubelet-cgroups", instead: ownCgroups }),
   systemCgroups: field(text, "", { flag: "system-cgroups", instead: "system processes stay in their cgroups" }),
   cgroupRoot: field(text, "", { flag: "cgroup-root" }),

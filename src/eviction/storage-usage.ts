@@ -1,16 +1,16 @@
-import { posix } from "node:path";
-import type { ContainerStats } from "../gen/cri.ts";
-import { diskUsage } from "../host/disk-usage.ts";
+import type { DiskMeter } from "../host/disk-meter.ts";
 import type { Pod } from "../objects.ts";
 import type { VolumeGate } from "../pipeline.ts";
-import { containerNameLabel, podUidLabel } from "../pod/labels.ts";
-import { podLogDirectory } from "../pod/log-paths.ts";
+import { ephemeralFiles, isEphemeral } from "../pod/ephemeral-files.ts";
+import { podUidLabel } from "../pod/labels.ts";
+import { layerKey, newestLayers } from "../pod/writable-layers.ts";
 import type { Host } from "../seams/host.ts";
 import type { Images, Stats } from "../seams/runtime.ts";
 import type { StorageLimits, StorageUsage } from "./storage-limits.ts";
 
 export interface UsageDeps {
-  readonly host: Host;
+  readonly host: Pick<Host, "fs">;
+  readonly disk: Pick<DiskMeter, "bytes">;
   readonly runtime: Pick<Stats, "listContainerStats"> & Pick<Images, "imageFsInfo">;
   readonly volumes: Pick<VolumeGate, "mounted">;
   /** The target's root directory. */
@@ -31,6 +31,9 @@ interface Places {
   readonly hostsFile: string;
 }
 
+/** What somebody else has measured within this time is not measured again, milliseconds: less than from one look to the next. */
+const freshMs = 5_000;
+
 /** Measures what pods take on the target's disk, all of them in one walk: what their limits are about, and no more. */
 export function createStorageUsage(deps: UsageDeps) {
   const layersAreApart = createLayersApart(deps);
@@ -43,14 +46,14 @@ export function createStorageUsage(deps: UsageDeps) {
       ...(pods[index]?.limits.pod ? [...logs.values(), hostsFile] : []),
     ]);
     const [used, layers, apart] = await Promise.all([
-      diskUsage(deps.host, paths, signal),
+      deps.disk.bytes(paths, freshMs, signal),
       bounded.length > 0 ? readLayers(deps, bounded, signal) : new Map<string, number>(),
       bounded.length > 0 && layersAreApart(signal),
     ]);
     return pods.map(({ pod }, index) => {
       const { volumes, logs, hostsFile } = places[index] ?? placesOf(deps, { pod });
       const at = (path: string) => used.get(path) ?? 0;
-      const layer = (name: string) => layers.get(keyOf(pod.metadata.uid, name)) ?? 0;
+      const layer = (name: string) => layers.get(layerKey(pod.metadata.uid, name)) ?? 0;
       const names = [...logs.keys()];
       return {
         volumes: new Map([...volumes].map(([name, path]) => [name, at(path)])),
@@ -68,16 +71,13 @@ function total(numbers: readonly number[]): number {
 
 /** A pod's volumes on disk: those with a limit of their own, or all where the pod as a whole has one. */
 function placesOf(
-  { volumes, rootDir, podLogsDir }: UsageDeps,
+  { volumes, ...roots }: UsageDeps,
   { pod, limits }: Pick<LimitedPod, "pod"> & Partial<LimitedPod>,
 ): Places {
   const mounted = volumes.mounted(pod.metadata.uid);
   const counted = (pod.spec.volumes ?? []).filter(
-    ({ name, emptyDir, configMap }) =>
-      limits?.volumes.has(name) || (limits?.pod && (configMap ?? (emptyDir && !emptyDir.medium))),
+    (volume) => limits?.volumes.has(volume.name) || (limits?.pod && isEphemeral(volume)),
   );
-  const logs = podLogDirectory(podLogsDir, pod);
-  const containers = [...pod.spec.containers, ...(pod.spec.initContainers ?? [])];
   return {
     volumes: new Map(
       counted.flatMap(({ name }) => {
@@ -85,14 +85,11 @@ function placesOf(
         return path === undefined ? [] : [[name, path] as const];
       }),
     ),
-    logs: new Map(containers.map(({ name }) => [name, posix.join(logs, name)])),
-    hostsFile: posix.join(rootDir, "pods", pod.metadata.uid, "etc-hosts"),
+    ...ephemeralFiles(pod, roots),
   };
 }
 
-const keyOf = (uid: string, name: string) => `${uid}/${name}`;
-
-/** What containers wrote to their own layers, by `uid/name`: of each name the newest. In one call. */
+/** What containers wrote to their own layers, by `layerKey`. In one call. */
 async function readLayers(
   { runtime }: UsageDeps,
   bounded: readonly LimitedPod[],
@@ -101,14 +98,7 @@ async function readLayers(
   const [only] = bounded;
   const one = only && bounded.length === 1 ? { [podUidLabel]: only.pod.metadata.uid } : undefined;
   const all = await runtime.listContainerStats(one && { id: "", podSandboxId: "", labelSelector: one }, signal);
-  const newest = new Map<string, ContainerStats>();
-  for (const stats of all) {
-    const { labels = {}, metadata } = stats.attributes ?? {};
-    const key = keyOf(labels[podUidLabel] ?? "", labels[containerNameLabel] ?? "");
-    const known = newest.get(key)?.attributes?.metadata?.attempt ?? -1;
-    if ((metadata?.attempt ?? 0) > known) newest.set(key, stats);
-  }
-  return new Map([...newest].map(([key, { writableLayer }]) => [key, Number(writableLayer?.usedBytes?.value ?? 0n)]));
+  return new Map([...newestLayers(all)].map(([key, { usedBytes }]) => [key, Number(usedBytes?.value ?? 0n)]));
 }
 
 /** Whether the runtime keeps layers on another file system than the node its pods; found out once, by what the file systems hold. */

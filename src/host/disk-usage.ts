@@ -14,17 +14,49 @@ export async function diskUsage(
   signal: AbortSignal,
 ): Promise<ReadonlyMap<string, number>> {
   const used = new Map<string, number>();
-  for (let at = 0; at < paths.length; at += batch) {
-    const some = paths.slice(at, at + batch);
-    const options = { timeoutMs: longestWalkMs, signal };
+  for (const some of batches(paths)) {
+    const { code, stdout, stderr } = await du(host, ["-skx", ...some], signal);
+    for (const [path, kibibytes] of numbersIn(stdout)) used.set(path, kibibytes * 1024);
     // It ends with 1 when a file vanished under its hands, too.
-    const { code, stdout, stderr } = await host.run(["du", "-skx", ...some], options);
-    const lines = stdout.split("\n").flatMap((line) => {
-      const [, kibibytes, path] = /^(\d+)\t(.*)$/.exec(line) ?? [];
-      return kibibytes !== undefined && path !== undefined ? [[path, Number(kibibytes) * 1024] as const] : [];
-    });
-    for (const [path, bytes] of lines) used.set(path, bytes);
     if (code > 1) throw new CodedError("failed_precondition", `du failed: ${stderr.trim() || `exit code ${code}`}`);
   }
   return used;
+}
+
+/** The number of files and directories below each path, as `diskUsage` has it; none where the target's `du` cannot count. */
+export async function inodeUsage(
+  host: Host,
+  paths: readonly string[],
+  signal: AbortSignal,
+): Promise<ReadonlyMap<string, number>> {
+  const used = new Map<string, number>();
+  for (const some of batches(paths)) {
+    const { stdout } = await du(host, ["--inodes", "-sx", ...some], signal);
+    for (const [path, count] of numbersIn(stdout)) used.set(path, count);
+  }
+  return used;
+}
+
+function du(host: Host, args: readonly string[], signal: AbortSignal) {
+  return host.run(["du", ...args], { timeoutMs: longestWalkMs, signal });
+}
+
+function batches(paths: readonly string[]): readonly (readonly string[])[] {
+  return Array.from({ length: Math.ceil(paths.length / batch) }, (_, index) =>
+    paths.slice(index * batch, (index + 1) * batch),
+  );
+}
+
+function numbersIn(stdout: string): readonly (readonly [path: string, number: number])[] {
+  return stdout.split("\n").flatMap((line) => {
+    const [, number, path] = /^(\d+)\t(.*)$/.exec(line) ?? [];
+    return number !== undefined && path !== undefined ? [[path, Number(number)] as const] : [];
+  });
+}
+
+/** The device of the file system that a path is on, such as `/dev/sda1`; empty where the target cannot tell.
+ *  @see https://pubs.opengroup.org/onlinepubs/9799919799/utilities/df.html */
+export async function fileSystemDevice(host: Pick<Host, "run">, path: string, signal: AbortSignal): Promise<string> {
+  const { stdout } = await host.run(["df", "-P", path], { signal });
+  return stdout.split("\n")[1]?.split(/\s+/)[0] ?? "";
 }

@@ -22,6 +22,7 @@ const operations = {
   updateContainerResources: "update_container",
   reopenContainerLog: "reopen_container_log",
   execSync: "exec_sync",
+  checkpointContainer: "checkpoint_container",
   exec: "exec",
   attach: "attach",
   portForward: "port_forward",

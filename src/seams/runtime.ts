@@ -72,6 +72,9 @@ export interface Containers {
   containerStatus(containerId: string, signal: AbortSignal): Promise<cri.ContainerStatusResponse>;
   updateContainerResources(request: cri.UpdateContainerResourcesRequest, signal: AbortSignal): Promise<void>;
   reopenContainerLog(containerId: string, signal: AbortSignal): Promise<void>;
+  /** Writes the state of a running container to an archive on the target. Absent where the runtime has no such thing.
+   *  @throws unimplemented on older runtimes. */
+  checkpointContainer?(request: cri.CheckpointContainerRequest, signal: AbortSignal): Promise<void>;
   /** Runs a command to its end. `timeoutSeconds` 0: no limit.
    *  @throws deadline_exceeded when the command outlived its timeout. */
   execSync(

@@ -11,11 +11,14 @@ import type { KubeletServerDeps } from "./ports.ts";
 import { type HandlerName, type Route, debuggingAreas, routes } from "./routes.ts";
 import { configz } from "./routes/configz.ts";
 import { type HealthCheck, healthCheck, healthz, ping } from "./routes/health.ts";
+import { checkpoint } from "./routes/checkpoint.ts";
 import { containerLogs } from "./routes/logs.ts";
 import { metrics } from "./routes/metrics.ts";
 import { pods, runningPods } from "./routes/pods.ts";
 import { run } from "./routes/run.ts";
+import { statsSummary } from "./routes/stats.ts";
 import { attach, exec, portForward } from "./routes/streams.ts";
+import { systemLogs } from "./routes/system-logs.ts";
 
 export interface AppDeps extends KubeletServerDeps {
   readonly certificates: PeerCertificates;
@@ -116,6 +119,11 @@ function createHandlers(deps: AppDeps): Readonly<Record<HandlerName, Handler>> {
     configz: configz(deps.configz),
     metrics: metrics(deps.metrics.text),
     probeMetrics: metrics(deps.metrics.probes),
+    resourceMetrics: metrics(deps.stats.resource),
+    cadvisorMetrics: metrics(deps.stats.cadvisor),
+    statsSummary: statsSummary(deps),
+    systemLogs: systemLogs(deps),
+    checkpoint: checkpoint(deps),
     containerLogs: containerLogs(deps),
     run: run(deps),
     exec: exec(deps, join),

@@ -5,7 +5,8 @@ import type { Logger } from "../lib/log.ts";
 import type { Reloading } from "../lib/reloading.ts";
 import type { ServingMeasures } from "../measures.ts";
 import type { LogReader, PodCache, PodStore, StatusReader } from "../pipeline.ts";
-import type { Streams } from "../seams/runtime.ts";
+import type { HostFs } from "../seams/host.ts";
+import type { Runtime, Streams } from "../seams/runtime.ts";
 
 /** Who calls. */
 export interface User {
@@ -37,7 +38,7 @@ export const alwaysAllow: Authorizer = { allowed: () => Promise.resolve(true) };
 export const neverAllow: Authorizer = { allowed: () => Promise.resolve(false) };
 
 /** What the kubelet API asks of the runtime. */
-export interface ServedRuntime extends Streams {
+export interface ServedRuntime extends Streams, Pick<Runtime, "checkpointContainer" | "logRoots"> {
   listPodSandbox(filter: cri.PodSandboxFilter | undefined, signal: AbortSignal): Promise<readonly cri.PodSandbox[]>;
   listContainers(filter: cri.ContainerFilter | undefined, signal: AbortSignal): Promise<readonly cri.Container[]>;
   containerStatus(containerId: string, signal: AbortSignal): Promise<cri.ContainerStatusResponse>;
@@ -60,8 +61,20 @@ export interface ServerConfig {
   /** VersionTLS12 or VersionTLS13; empty is VersionTLS12. */
   readonly tlsMinVersion: string;
   readonly tlsCipherSuites: readonly string[];
+  readonly enableSystemLogHandler: boolean;
+  /** The target's root directory. */
+  readonly rootDir: string;
   /** Feature gate PodLogsQuerySplitStreams. */
   readonly splitLogStreams: boolean;
+}
+
+/** What is told of the use of the node, its pods and their containers. */
+export interface ServedStats {
+  /** The answer to /stats/summary. @throws CodedError when nothing can be measured. */
+  summary(onlyCpuAndMemory: boolean, signal: AbortSignal): Promise<object>;
+  /** What /metrics/resource and /metrics/cadvisor say, in Prometheus' exposition format. */
+  resource(signal: AbortSignal): Promise<string>;
+  cadvisor(signal: AbortSignal): Promise<string>;
 }
 
 export interface KubeletServerDeps {
@@ -77,10 +90,15 @@ export interface KubeletServerDeps {
   readonly runtimePods: PodCache;
   readonly runtime: ServedRuntime;
   readonly logs: LogReader;
+  /** The target's. */
+  readonly files: Pick<HostFs, "apply" | "realpath" | "stat" | "list" | "open">;
+  /** KubeletConfiguration.podLogsDir. */
+  readonly podLogsDir: string;
   /** Why the sync loop is not healthy; undefined when it is. */
   readonly syncLoop: () => string | undefined;
   /** What /metrics and /metrics/probes say, in Prometheus' exposition format. */
   readonly metrics: { text(): Promise<string>; probes(): Promise<string> };
+  readonly stats: ServedStats;
   /** Counts requests. */
   readonly serving: ServingMeasures;
   /** KubeletConfiguration in force, with kind and apiVersion, for /configz. */

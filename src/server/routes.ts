@@ -30,6 +30,11 @@ export type HandlerName =
   | "configz"
   | "metrics"
   | "probeMetrics"
+  | "resourceMetrics"
+  | "cadvisorMetrics"
+  | "statsSummary"
+  | "systemLogs"
+  | "checkpoint"
   | "containerLogs"
   | "run"
   | "exec"
@@ -57,8 +62,13 @@ export const routes: readonly Route[] = [
   { path: "/pods", handler: "pods", ...read },
   { path: "/metrics", handler: "metrics", ...read },
   { path: "/metrics/probes", handler: "probeMetrics", ...read },
+  { path: "/metrics/resource", handler: "resourceMetrics", ...read },
+  { path: "/metrics/cadvisor", handler: "cadvisorMetrics", ...read },
+  { path: "/stats/summary", handler: "statsSummary", methods: ["get", "post"], debugging: false },
   { path: "/runningpods", handler: "runningPods", ...debugRead },
   { path: "/configz", handler: "configz", ...debugRead },
+  { path: "/logs{/*path}", handler: "systemLogs", ...debugRead },
+  { path: `/checkpoint${container}`, handler: "checkpoint", methods: ["post"], debugging: true },
   { path: `/containerLogs${container}`, handler: "containerLogs", ...debugRead },
   { path: `/run${container}`, handler: "run", methods: ["post"], debugging: true },
   { path: `/run${containerByUid}`, handler: "run", methods: ["post"], debugging: true },

@@ -27,6 +27,9 @@ const ofContainerd = ["containerd", "containerd-shim-runc-v2", "ctr"] as const;
 /** The cluster's name server, which images are made with. */
 const ofDns = ["coredns"] as const;
 
+/** What `kubectl top` asks, which images are made with. */
+const ofMetrics = ["metrics-server"] as const;
+
 /** What another version of Kubernetes brings of them: its API server and what may not be newer than that. */
 const ofControlPlane = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"] as const;
 
@@ -44,6 +47,10 @@ export async function findTools(say: Say, containerd: ContainerdVersion = contai
   const lacking = built.filter((name) => !(assets && isExecutable(join(assets, name))));
   const main = await buildTools({ names: lacking, what: "the cluster's programs", minutes: 10 }, say);
   const dns = await buildTools({ module: "coredns", names: ofDns, what: "CoreDNS", minutes: 4 }, say);
+  const metrics = await buildTools(
+    { module: "metrics-server", names: ofMetrics, what: "metrics-server", minutes: 4 },
+    say,
+  );
   const newer =
     containerd === "1.6"
       ? undefined
@@ -60,6 +67,7 @@ export async function findTools(say: Say, containerd: ContainerdVersion = contai
         ...among(ofControlPlane, older, name),
         ...among(ofContainerd, newer, name),
         ...among(ofDns, dns, name),
+        ...among(ofMetrics, metrics, name),
         ...(assets ? [join(assets, name)] : []),
         join(main, name),
         ...["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"].map((dir) =>

@@ -54,7 +54,7 @@ async function cacheKey(tools: Tools): Promise<string> {
   for (const source of ["catalog.ts", "rootfs.ts", "registry-store.ts", "pause/main.go", "nonewprivs/main.go"])
     hash.update(readFileSync(join(import.meta.dirname, source)));
   // The cache folder of the tools is named by their versions.
-  for (const program of ["agnhost", "coredns"]) hash.update(tools.path(program));
+  for (const program of ["agnhost", "coredns", "metrics-server"]) hash.update(tools.path(program));
   hash.update(
     await must([
       "dpkg-query",

@@ -186,6 +186,13 @@ const coredns: LayerRecipe = {
   },
 };
 
+const metricsServer: LayerRecipe = {
+  name: "metrics-server",
+  async fill(root, tools) {
+    await root.program(tools.path("metrics-server"), "/metrics-server");
+  },
+};
+
 const agnhostConfig: ImageConfig = {
   Entrypoint: ["/agnhost"],
   Cmd: ["pause"],
@@ -215,6 +222,12 @@ export const catalog: readonly ImageRecipe[] = [
     tags: ["v1.15.0"],
     layers: [coredns],
     config: { Entrypoint: ["/coredns"], Env: [path], ExposedPorts: { "53/tcp": {}, "53/udp": {} } },
+  },
+  {
+    name: "metrics-server/metrics-server",
+    tags: ["v0.9.0"],
+    layers: [metricsServer],
+    config: { Entrypoint: ["/metrics-server"], Env: [path], User: "65534" },
   },
   { name: "e2e-test-images/busybox", tags: ["1.37.0-1"], layers: [shell], config: busyboxConfig },
   { name: "library/busybox", tags: ["1.37", "latest"], layers: [shell], config: busyboxConfig },

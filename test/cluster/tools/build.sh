@@ -29,6 +29,9 @@ case ${tools[0]} in
     flags="$flags -X github.com/containerd/containerd/v2/version.Version=$version" ;;
   */coredns)
     version=$(go list -m -f "{{.Version}}" github.com/coredns/coredns) ;;
+  sigs.k8s.io/metrics-server/*)
+    version=$(go list -m -f "{{.Version}}" sigs.k8s.io/metrics-server)
+    flags="$flags -X sigs.k8s.io/metrics-server/pkg/version.gitVersion=$version" ;;
   *)
     version=$(go list -m -f "{{.Version}}" k8s.io/kubernetes)
     minor=${version#v1.}; minor=${minor%%.*}

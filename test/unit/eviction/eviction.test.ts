@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createEviction } from "../../../src/eviction/eviction.ts";
 import { ContainerStats, ImageFsInfoResponse } from "../../../src/gen/cri.ts";
+import { createDiskMeter } from "../../../src/host/disk-meter.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Pod, PodSpec } from "../../../src/objects.ts";
 import type { Rejection } from "../../../src/pipeline.ts";
@@ -41,6 +42,7 @@ async function node(
   const whole = await host.fs.freeSpace("/");
   const freeSpace = async (path: string) => ({ ...whole, inodes: path === "/images" ? 1 : whole.inodes });
   const eviction = createEviction({
+    disk: createDiskMeter({ host, clock }),
     host: { ...host, fs: { ...host.fs, freeSpace } },
     runtime: {
       listContainerStats: async (filter) => (world.filters.push(filter?.labelSelector), layers),

@@ -11,9 +11,11 @@ export interface Sample {
   readonly name: string;
   readonly labels: Readonly<Record<string, string>>;
   readonly value: number;
+  /** Milliseconds since the epoch, where the sample has a time of its own. */
+  readonly at?: number;
 }
 
-const sampleLine = /^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)$/;
+const sampleLine = /^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)(?: (\d+))?$/;
 const label = /([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"(?:,|$)/y;
 const suffixes: Readonly<Record<string, readonly string[]>> = {
   counter: [""],
@@ -44,9 +46,10 @@ export function parseExposition(text: string): Map<string, Family> {
 }
 
 function parseSample(line: string, family: string, type: string): Sample {
-  const [, name = "", labels = "", value = ""] = sampleLine.exec(line) ?? assert.fail(`no sample: ${line}`);
+  const [, name = "", labels = "", value = "", at] = sampleLine.exec(line) ?? assert.fail(`no sample: ${line}`);
   assert.ok(name.startsWith(family) && suffixes[type]?.includes(name.slice(family.length)), line);
-  return { name, labels: parseLabels(labels, line), value: parseValue(value, line) };
+  const sample = { name, labels: parseLabels(labels, line), value: parseValue(value, line) };
+  return at === undefined ? sample : { ...sample, at: Number(at) };
 }
 
 function checkFamily(name: string, family: Family): void {

@@ -123,16 +123,21 @@ test("paths that no honest client sends are 404 before anything is asked", async
 test("what is not there is 404, what is not done that way 405", async () => {
   await using server = await start();
   assert.deepEqual(await statusAndBody(server, "/nothing"), [404, "404: Page Not Found"]);
-  assert.deepEqual(await statusAndBody(server, "/metrics/cadvisor"), [404, "404: Page Not Found"]);
-  assert.deepEqual(await statusAndBody(server, "/stats/summary"), [404, "404: Page Not Found"]);
+  assert.deepEqual(await statusAndBody(server, "/metrics/slis"), [404, "404: Page Not Found"]);
+  assert.deepEqual(await statusAndBody(server, "/stats"), [404, "404: Page Not Found"]);
   assert.deepEqual(await statusAndBody(server, "/PODS"), [404, "404: Page Not Found"]);
   assert.deepEqual(await statusAndBody(server, "/run/ns/p/c"), [405, "405: Method Not Allowed"]);
   assert.deepEqual(await statusAndBody(server, "/pods", "DELETE"), [405, "405: Method Not Allowed"]);
 });
 
-test("without debugging handlers only health, pods and metrics are served", async () => {
+test("without debugging handlers only health, pods, metrics and statistics are served", async () => {
   const metrics = { text: () => Promise.resolve("a 1\n"), probes: () => Promise.resolve("b 1\n") };
-  await using server = await start({ config: { enableDebuggingHandlers: false }, deps: { metrics } });
+  const stats = {
+    summary: () => Promise.resolve({}),
+    resource: () => Promise.resolve("c 1\n"),
+    cadvisor: () => Promise.resolve("d 1\n"),
+  };
+  await using server = await start({ config: { enableDebuggingHandlers: false }, deps: { metrics, stats } });
   for (const path of [
     "/run/ns/p/c",
     "/exec/ns/p/c",
@@ -145,8 +150,9 @@ test("without debugging handlers only health, pods and metrics are served", asyn
     assert.deepEqual(await statusAndBody(server, path), [405, "Debug endpoints are disabled.\n"], path);
   }
   assert.equal((await ask(server, "/configz")).status, 404);
-  for (const path of ["/pods", "/healthz", "/metrics", "/metrics/probes"])
-    assert.equal((await ask(server, path)).status, 200, path);
+  assert.equal((await ask(server, "/checkpoint/ns/p/c", { method: "POST" })).status, 404);
+  const served = ["/pods", "/healthz", "/metrics", "/metrics/probes", "/metrics/resource", "/metrics/cadvisor"];
+  for (const path of [...served, "/stats/summary"]) assert.equal((await ask(server, path)).status, 200, path);
 });
 
 async function statusAndBody(

@@ -8,6 +8,7 @@ import type { Reloading } from "../../../src/lib/reloading.ts";
 import type { Pod, PodStatus } from "../../../src/objects.ts";
 import type { KubeletServerDeps, ServedRuntime, ServerConfig } from "../../../src/server/ports.ts";
 import { type KubeletServer, createKubeletServer } from "../../../src/server/server.ts";
+import { fakeHost } from "../../fakes/host.ts";
 import { unmeasured } from "../../fakes/measures.ts";
 
 /** A value that a test changes. */
@@ -51,6 +52,8 @@ export const config: ServerConfig = {
   enableDebuggingHandlers: true,
   tlsMinVersion: "",
   tlsCipherSuites: [],
+  enableSystemLogHandler: true,
+  rootDir: "/var/lib/kubelet",
   splitLogStreams: false,
 };
 
@@ -108,6 +111,9 @@ export async function start({
     logs: { read: unused("logs") },
     syncLoop: () => undefined,
     configz: () => ({}),
+    files: fakeHost({ clock: systemClock() }).fs,
+    podLogsDir: "/var/log/pods",
+    stats: { summary: unused("the summary"), resource: unused("its metrics"), cadvisor: unused("cAdvisor's metrics") },
     metrics: { text: unused("metrics"), probes: unused("metrics of probes") },
     serving: unmeasured.serving,
     clock: systemClock(),

@@ -1,0 +1,122 @@
+import { posix } from "node:path";
+import { CodedError } from "../lib/errors.ts";
+import type { Host } from "../seams/host.ts";
+
+/** A cgroup to read, with cgroups of containers in it. */
+export interface WantedGroup {
+  /** From the top, such as `/kubepods/burstable/pod1`; `/` is the top itself. */
+  readonly path: string;
+  /** IDs of containers; none that is not there is told of. */
+  readonly containerIds?: readonly string[];
+  /** The one of them by which the network of them all is read. */
+  readonly networkOf?: string;
+}
+
+/** What was read at one moment. */
+export interface CgroupReadings {
+  /** Files of each cgroup that is there, by its path from the top, then by their names. */
+  readonly groups: ReadonlyMap<string, Files>;
+  /** Files by absolute path: /proc/uptime, /proc/meminfo, /proc/loadavg, /proc/diskstats, /proc/net/dev, /proc/pressure/*, and
+   *  /proc/PID/net/dev of a process of each cgroup whose network was asked for. */
+  readonly proc: Files;
+}
+
+export type Files = ReadonlyMap<string, string>;
+
+const mount = "/sys/fs/cgroup";
+/** Of three hundred pods: beyond it something is wrong. */
+const maxOutputBytes = 64 * 2 ** 20;
+const longestMs = 30_000;
+
+/** Files by the hierarchy in which they are. */
+const filesV1: Readonly<Record<string, string>> = {
+  cpu: "cpu.shares cpu.cfs_period_us cpu.cfs_quota_us cpu.stat",
+  cpuacct: "cpuacct.usage cpuacct.stat",
+  memory:
+    "memory.usage_in_bytes memory.max_usage_in_bytes memory.failcnt memory.limit_in_bytes memory.soft_limit_in_bytes memory.memsw.limit_in_bytes memory.kmem.usage_in_bytes memory.oom_control memory.stat",
+  pids: "pids.current pids.max",
+  blkio: "blkio.throttle.io_service_bytes_recursive blkio.throttle.io_serviced_recursive",
+};
+const filesV2: Readonly<Record<string, string>> = {
+  ".": "cpu.stat cpu.weight cpu.max cpu.pressure memory.current memory.peak memory.max memory.low memory.stat memory.events memory.swap.current memory.swap.max memory.pressure pids.current pids.max io.stat io.pressure",
+};
+
+const procFiles = [
+  "uptime",
+  "meminfo",
+  "loadavg",
+  "diskstats",
+  "net/dev",
+  "pressure/cpu",
+  "pressure/memory",
+  "pressure/io",
+].map((name) => `/proc/${name}`);
+
+/** Lists the files to read, and reads them with one program: a few processes in all, however many pods there are. Runtimes name a
+ *  container's cgroup by its ID, under systemd `PREFIX-ID.scope`; conmon's is none of a container. Of a cgroup's processes those of
+ *  the first hierarchy tell. Standard input: a cgroup a line, `PATH NETWORK-ID ID…`. */
+const script = `cd ${mount} || exit 1
+first=$1; shift
+tell() { for file in $files; do echo "$dir/$file"; done; }
+{
+  printf '%s\\n' ${procFiles.join(" ")}
+  while read -r path network ids; do
+    [ "$path" = / ] && path=
+    for each; do
+      root=\${each%% *}; files=\${each#* }
+      dir=$root$path; [ -d "$dir" ] || continue
+      tell
+      for id in $ids; do
+        for dir in "$root$path/$id" "$root$path"/*-"$id".scope; do
+          case $dir in *-conmon-*) continue ;; esac
+          [ -d "$dir" ] || continue
+          tell
+          [ "$root" = "$first" ] || continue
+          echo "$dir/cgroup.procs"
+          [ "$id" = "$network" ] && read -r pid <"$dir/cgroup.procs" && echo "/proc/$pid/net/dev"
+        done
+      done
+    done
+  done
+} 2>/dev/null | xargs tail -v -n +1 2>/dev/null
+exit 0`;
+
+/** Reads the accounting of cgroups on the target, all in one command. What vanishes meanwhile is missing.
+ *  @throws failed_precondition when the target cannot tell. @see https://docs.kernel.org/admin-guide/cgroup-v2.html */
+export async function readCgroups(
+  host: Pick<Host, "run">,
+  version: 1 | 2,
+  wanted: readonly WantedGroup[],
+  signal: AbortSignal,
+): Promise<CgroupReadings> {
+  const files = version === 2 ? filesV2 : filesV1;
+  const hierarchies = Object.entries(files).map(([root, names]) => `${root} ${names}`);
+  const argv = ["sh", "-c", script, "sh", version === 2 ? "." : "memory", ...hierarchies];
+  const stdin = wanted
+    .map(({ path, networkOf = "-", containerIds = [] }) => `${[path, networkOf, ...containerIds].join(" ")}\n`)
+    .join("");
+  const { stdout, truncated } = await host.run(argv, { stdin, maxOutputBytes, timeoutMs: longestMs, signal });
+  if (truncated) throw new CodedError("resource_exhausted", "the target's cgroups are too many to be read");
+  const readings = parseReadings(stdout);
+  if (!readings.proc.has("/proc/meminfo"))
+    throw new CodedError("failed_precondition", `the target's cgroups in ${mount} could not be read`);
+  return readings;
+}
+
+/** What `tail -v` wrote of several files: each after a line with its name. */
+function parseReadings(output: string): CgroupReadings {
+  const groups = new Map<string, Map<string, string>>();
+  const proc = new Map<string, string>();
+  const [, ...parts] = output.split(/^==> (.*) <==$/m);
+  for (let at = 0; at < parts.length; at += 2) {
+    const [name = "", text = ""] = [parts[at], parts[at + 1]?.trim()];
+    if (name.startsWith("/")) proc.set(name, text);
+    else {
+      const path = posix.dirname(name.slice(name.indexOf("/")));
+      const files = groups.get(path) ?? new Map<string, string>();
+      files.set(posix.basename(name), text);
+      groups.set(path, files);
+    }
+  }
+  return { groups, proc };
+}

@@ -1,0 +1,300 @@
+import type { Files } from "./cgroup-readings.ts";
+
+/** What the processes of a cgroup and of those below it have used. What the kernel does not tell is missing. */
+export interface GroupUsage {
+  readonly cpu?: CpuUsage;
+  readonly memory?: MemoryUsage;
+  readonly io?: IoUsage;
+  /** Only of the cgroup itself, and only where it was asked for. */
+  readonly processes?: number;
+  readonly threads?: number;
+  readonly maxThreads?: number;
+}
+
+export interface CpuUsage {
+  readonly usageNs: number;
+  readonly userNs?: number;
+  readonly systemNs?: number;
+  readonly shares?: number;
+  readonly periodUs?: number;
+  /** Undefined without a limit. */
+  readonly quotaUs?: number;
+  readonly periods?: number;
+  readonly throttledPeriods?: number;
+  readonly throttledNs?: number;
+  readonly pressure?: Pressure;
+}
+
+/** Bytes, but for counts. */
+export interface MemoryUsage {
+  readonly usage: number;
+  /** What is used without the file pages that the kernel would drop first. */
+  readonly workingSet: number;
+  readonly rss?: number;
+  readonly cache?: number;
+  readonly mappedFile?: number;
+  readonly kernel?: number;
+  readonly activeFile?: number;
+  readonly inactiveFile?: number;
+  readonly maxUsage?: number;
+  readonly swap?: number;
+  /** Undefined without a limit. */
+  readonly limit?: number;
+  readonly reservation?: number;
+  /** How much of it may be swapped; undefined without a limit. */
+  readonly swapLimit?: number;
+  readonly failures?: number;
+  readonly pageFaults?: number;
+  readonly majorPageFaults?: number;
+  /** Of the cgroup itself. */
+  readonly ownPageFaults?: number;
+  readonly ownMajorPageFaults?: number;
+  readonly oomKills?: number;
+  readonly pressure?: Pressure;
+}
+
+export interface IoUsage {
+  readonly devices: readonly DeviceIo[];
+  readonly pressure?: Pressure;
+}
+
+export interface DeviceIo {
+  /** `major:minor`. */
+  readonly device: string;
+  readonly readBytes: number;
+  readonly writeBytes: number;
+  readonly reads: number;
+  readonly writes: number;
+}
+
+/** @see https://docs.kernel.org/accounting/psi.html */
+export interface Pressure {
+  readonly full: PressureData;
+  readonly some: PressureData;
+}
+
+export interface PressureData {
+  /** Microseconds. */
+  readonly total: number;
+  /** Percent of the last so many seconds. */
+  readonly avg10: number;
+  readonly avg60: number;
+  readonly avg300: number;
+}
+
+/** The kernel's USER_HZ, in which cpuacct.stat counts. */
+const tickNs = 10_000_000;
+/** Limits from here on are none: the kernel rounds what it takes for none to whole pages. (cAdvisor) */
+const unlimited = 2 ** 62;
+
+type Defined<T> = { [K in keyof T]?: T[K] | undefined };
+
+/** Without what is undefined. */
+function known<T>(given: Defined<T>): Partial<T> {
+  return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)) as Partial<T>;
+}
+
+/** What the files of a cgroup say. Pure. @see https://docs.kernel.org/admin-guide/cgroup-v1/memory.html */
+export function groupUsage(files: Files, version: 1 | 2): GroupUsage {
+  const processes = files.get("cgroup.procs");
+  const parts = version === 2 ? usageV2(files) : usageV1(files);
+  return known<GroupUsage>({
+    ...parts,
+    processes: processes === undefined ? undefined : processes.split("\n").filter((line) => line !== "").length,
+    threads: numberIn(files, "pids.current"),
+    maxThreads: numberIn(files, "pids.max"),
+  });
+}
+
+type Parts = Defined<Pick<GroupUsage, "cpu" | "memory" | "io">>;
+
+function usageV1(files: Files): Parts {
+  const usageNs = numberIn(files, "cpuacct.usage");
+  return { cpu: usageNs === undefined ? undefined : cpuV1(files, usageNs), memory: memoryV1(files), io: ioV1(files) };
+}
+
+function cpuV1(files: Files, usageNs: number): CpuUsage {
+  const ticks = table(files.get("cpuacct.stat"));
+  const stat = table(files.get("cpu.stat"));
+  const quotaUs = numberIn(files, "cpu.cfs_quota_us");
+  const ns = (name: string) => (ticks[name] === undefined ? undefined : ticks[name] * tickNs);
+  return {
+    usageNs,
+    ...known<CpuUsage>({
+      userNs: ns("user"),
+      systemNs: ns("system"),
+      shares: numberIn(files, "cpu.shares"),
+      periodUs: numberIn(files, "cpu.cfs_period_us"),
+      quotaUs: quotaUs !== undefined && quotaUs > 0 ? quotaUs : undefined,
+      periods: stat["nr_periods"],
+      throttledPeriods: stat["nr_throttled"],
+      throttledNs: stat["throttled_time"],
+    }),
+  };
+}
+
+function memoryV1(files: Files): MemoryUsage | undefined {
+  const usage = numberIn(files, "memory.usage_in_bytes");
+  if (usage === undefined) return undefined;
+  const stat = table(files.get("memory.stat"));
+  const limit = limitIn(files, "memory.limit_in_bytes");
+  const both = limitIn(files, "memory.memsw.limit_in_bytes");
+  return {
+    usage,
+    workingSet: Math.max(0, usage - (stat["total_inactive_file"] ?? 0)),
+    ...known<MemoryUsage>({
+      rss: stat["total_rss"],
+      cache: stat["total_cache"],
+      mappedFile: stat["total_mapped_file"],
+      kernel: numberIn(files, "memory.kmem.usage_in_bytes"),
+      activeFile: stat["total_active_file"],
+      inactiveFile: stat["total_inactive_file"],
+      maxUsage: numberIn(files, "memory.max_usage_in_bytes"),
+      swap: stat["total_swap"],
+      limit,
+      reservation: limitIn(files, "memory.soft_limit_in_bytes"),
+      swapLimit: both === undefined || limit === undefined ? undefined : Math.max(0, both - limit),
+      failures: numberIn(files, "memory.failcnt"),
+      pageFaults: stat["total_pgfault"],
+      majorPageFaults: stat["total_pgmajfault"],
+      ownPageFaults: stat["pgfault"],
+      ownMajorPageFaults: stat["pgmajfault"],
+      oomKills: table(files.get("memory.oom_control"))["oom_kill"],
+    }),
+  };
+}
+
+function ioV1(files: Files): IoUsage | undefined {
+  const bytes = files.get("blkio.throttle.io_service_bytes_recursive");
+  if (bytes === undefined) return undefined;
+  const counts = deviceTable(files.get("blkio.throttle.io_serviced_recursive") ?? "");
+  const devices = [...deviceTable(bytes)].map(([device, { Read = 0, Write = 0 }]) => {
+    const { Read: reads = 0, Write: writes = 0 } = counts.get(device) ?? {};
+    return { device, readBytes: Read, writeBytes: Write, reads, writes };
+  });
+  return { devices };
+}
+
+/** Lines such as `8:0 Read 4096`, by device; sums over all devices are left out. */
+function deviceTable(text: string): Map<string, Record<string, number>> {
+  const devices = new Map<string, Record<string, number>>();
+  for (const [, device = "", operation = "", value] of text.matchAll(/^(\d+:\d+) (\w+) (\d+)$/gm))
+    devices.set(device, { ...devices.get(device), [operation]: Number(value) });
+  return devices;
+}
+
+function usageV2(files: Files): Parts {
+  const stat = table(files.get("cpu.stat"));
+  const usageUs = stat["usage_usec"];
+  return {
+    cpu: usageUs === undefined ? undefined : cpuV2(files, stat, usageUs),
+    memory: memoryV2(files),
+    io: ioV2(files),
+  };
+}
+
+function cpuV2(files: Files, stat: Readonly<Record<string, number>>, usageUs: number): CpuUsage {
+  const [quota, period] = files.get("cpu.max")?.split(" ") ?? [];
+  const weight = numberIn(files, "cpu.weight");
+  const ns = (name: string) => (stat[name] === undefined ? undefined : stat[name] * 1000);
+  return {
+    usageNs: usageUs * 1000,
+    ...known<CpuUsage>({
+      userNs: ns("user_usec"),
+      systemNs: ns("system_usec"),
+      shares: weight === undefined ? undefined : sharesOf(weight),
+      periodUs: count(period),
+      quotaUs: count(quota),
+      periods: stat["nr_periods"],
+      throttledPeriods: stat["nr_throttled"],
+      throttledNs: ns("throttled_usec"),
+      pressure: pressureOf(files.get("cpu.pressure")),
+    }),
+  };
+}
+
+/** A weight of version 2 (1 to 10000) as shares of version 1 (2 to 262144). */
+function sharesOf(weight: number): number {
+  return Math.trunc(2 + ((weight - 1) * 262142) / 9999);
+}
+
+function memoryV2(files: Files): MemoryUsage | undefined {
+  const usage = numberIn(files, "memory.current");
+  if (usage === undefined) return undefined;
+  const stat = table(files.get("memory.stat"));
+  const events = table(files.get("memory.events"));
+  return {
+    usage,
+    workingSet: Math.max(0, usage - (stat["inactive_file"] ?? 0)),
+    ...known<MemoryUsage>({
+      rss: stat["anon"],
+      cache: stat["file"],
+      mappedFile: stat["file_mapped"],
+      kernel: stat["kernel"],
+      activeFile: stat["active_file"],
+      inactiveFile: stat["inactive_file"],
+      maxUsage: numberIn(files, "memory.peak"),
+      swap: numberIn(files, "memory.swap.current"),
+      limit: limitIn(files, "memory.max"),
+      reservation: limitIn(files, "memory.low"),
+      swapLimit: limitIn(files, "memory.swap.max"),
+      failures: events["max"],
+      pageFaults: stat["pgfault"],
+      majorPageFaults: stat["pgmajfault"],
+      ownPageFaults: stat["pgfault"],
+      ownMajorPageFaults: stat["pgmajfault"],
+      oomKills: events["oom_kill"],
+      pressure: pressureOf(files.get("memory.pressure")),
+    }),
+  };
+}
+
+function ioV2(files: Files): IoUsage | undefined {
+  const text = files.get("io.stat");
+  const pressure = pressureOf(files.get("io.pressure"));
+  if (text === undefined && !pressure) return undefined;
+  const devices = [...(text ?? "").matchAll(/^(\d+:\d+) (.*)$/gm)].map(([, device = "", said = ""]) => {
+    const value = (name: string) => Number(new RegExp(`\\b${name}=(\\d+)`).exec(said)?.[1] ?? 0);
+    return {
+      device,
+      readBytes: value("rbytes"),
+      writeBytes: value("wbytes"),
+      reads: value("rios"),
+      writes: value("wios"),
+    };
+  });
+  return { devices, ...(pressure && { pressure }) };
+}
+
+/** What a file such as `cpu.pressure` or /proc/pressure/cpu says; `full` is 0 where a kernel has none of it. */
+export function pressureOf(text: string | undefined): Pressure | undefined {
+  const line = (kind: string): PressureData | undefined => {
+    const said = new RegExp(`^${kind} (.*)$`, "m").exec(text ?? "")?.[1];
+    if (said === undefined) return undefined;
+    const value = (name: string) => Number(new RegExp(`${name}=([\\d.]+)`).exec(said)?.[1] ?? 0);
+    return { total: value("total"), avg10: value("avg10"), avg60: value("avg60"), avg300: value("avg300") };
+  };
+  const some = line("some");
+  return some && { some, full: line("full") ?? { total: 0, avg10: 0, avg60: 0, avg300: 0 } };
+}
+
+/** Lines of a name and a number. */
+function table(text: string | undefined): Readonly<Record<string, number>> {
+  return Object.fromEntries(
+    [...(text ?? "").matchAll(/^(\S+) (\d+)$/gm)].map(([, name, value]) => [name ?? "", Number(value)]),
+  );
+}
+
+/** A file's number; undefined where it is missing or a word such as `max`. */
+function numberIn(files: Files, name: string): number | undefined {
+  return count(files.get(name));
+}
+
+function limitIn(files: Files, name: string): number | undefined {
+  const limit = numberIn(files, name);
+  return limit === undefined || limit > unlimited ? undefined : limit;
+}
+
+function count(text: string | undefined): number | undefined {
+  return text !== undefined && /^-?\d+$/.test(text) ? Number(text) : undefined;
+}

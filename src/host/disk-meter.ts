@@ -1,0 +1,48 @@
+import type { Clock } from "../lib/clock.ts";
+import type { Host } from "../seams/host.ts";
+import { diskUsage, inodeUsage } from "./disk-usage.ts";
+
+/** How much files take on the target's disk. */
+export interface DiskMeter {
+  /** Bytes on disk below each path, other file systems left out; what is not there is missing. What was measured within
+   *  `maxAgeMs` is not measured again. @throws failed_precondition when the target cannot tell. */
+  bytes(paths: readonly string[], maxAgeMs: number, signal: AbortSignal): Promise<ReadonlyMap<string, number>>;
+  /** The same for files and directories, by number; empty where the target's `du` does not count them. */
+  inodes(paths: readonly string[], maxAgeMs: number, signal: AbortSignal): Promise<ReadonlyMap<string, number>>;
+}
+
+/** What nobody asked about for so long is forgotten, milliseconds. */
+const forgetMs = 300_000;
+
+/** Measures for all who ask: what one has walked over lately, the other has not to walk over again. */
+export function createDiskMeter({ host, clock }: { readonly host: Host; readonly clock: Clock }): DiskMeter {
+  return {
+    bytes: createMeasured((paths, signal) => diskUsage(host, paths, signal), clock),
+    inodes: createMeasured((paths, signal) => inodeUsage(host, paths, signal), clock),
+  };
+}
+
+type Walk = (paths: readonly string[], signal: AbortSignal) => Promise<ReadonlyMap<string, number>>;
+
+interface Known {
+  /** Undefined for what was not there. */
+  readonly size: number | undefined;
+  readonly at: number;
+}
+
+function createMeasured(walk: Walk, clock: Clock): DiskMeter["bytes"] {
+  const known = new Map<string, Known>();
+  return async (paths, maxAgeMs, signal) => {
+    const now = clock.monotonic();
+    for (const [path, { at }] of known) if (now - at > forgetMs) known.delete(path);
+    const stale = paths.filter((path) => now - (known.get(path)?.at ?? Number.NEGATIVE_INFINITY) >= maxAgeMs);
+    const sizes = await walk([...new Set(stale)], signal);
+    for (const path of stale) known.set(path, { size: sizes.get(path), at: clock.monotonic() });
+    return new Map(
+      paths.flatMap((path) => {
+        const size = known.get(path)?.size;
+        return size === undefined ? [] : [[path, size] as const];
+      }),
+    );
+  };
+}

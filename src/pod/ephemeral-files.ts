@@ -1,0 +1,29 @@
+import { posix } from "node:path";
+import type { Pod, Volume } from "../objects.ts";
+import { podLogDirectory } from "./log-paths.ts";
+
+/** Where a pod's files are on the target that the node makes for it, beside its volumes. */
+export interface EphemeralFiles {
+  /** Directories of logs, by container. */
+  readonly logs: ReadonlyMap<string, string>;
+  readonly hostsFile: string;
+}
+
+/** @param roots the target's root directory, and KubeletConfiguration.podLogsDir. */
+export function ephemeralFiles(
+  { metadata, spec }: Pick<Pod, "metadata" | "spec">,
+  roots: { readonly rootDir: string; readonly podLogsDir: string },
+): EphemeralFiles {
+  const logs = podLogDirectory(roots.podLogsDir, { metadata });
+  const containers = [...spec.containers, ...(spec.initContainers ?? [])];
+  return {
+    logs: new Map(containers.map(({ name }) => [name, posix.join(logs, name)])),
+    hostsFile: posix.join(roots.rootDir, "pods", metadata.uid, "etc-hosts"),
+  };
+}
+
+/** Whether what a volume holds counts as its pod's use of the node's disk.
+ *  @see https://kubernetes.io/docs/concepts/storage/ephemeral-storage/ */
+export function isEphemeral({ emptyDir, configMap }: Volume): boolean {
+  return configMap !== undefined || (emptyDir !== undefined && !emptyDir.medium);
+}

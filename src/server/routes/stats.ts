@@ -1,0 +1,27 @@
+import type { Request, Response } from "express";
+import { messageOf } from "../../lib/errors.ts";
+import { sendJson, sendText } from "../answer.ts";
+import { queryOf } from "../path.ts";
+import type { KubeletServerDeps } from "../ports.ts";
+
+/** /stats/summary: what the node, its pods and their containers use; `only_cpu_and_memory=true` leaves out networks and disks.
+ *  @see https://kubernetes.io/docs/reference/instrumentation/node-metrics/#summary-api-source */
+export function statsSummary({
+  stats,
+  log,
+}: Pick<KubeletServerDeps, "stats" | "log">): (
+  request: Request,
+  response: Response,
+  signal: AbortSignal,
+) => Promise<void> {
+  return async (request, response, signal) => {
+    const asked = queryOf(request.originalUrl).getAll("only_cpu_and_memory");
+    try {
+      sendJson(response, await stats.summary(asked.length === 1 && asked[0] === "true", signal));
+    } catch (error) {
+      if (signal.aborted) return void response.destroy();
+      log.warn({ err: error }, "the node's use could not be measured");
+      sendText(response, 500, `Internal Error: ${messageOf(error)}`);
+    }
+  };
+}

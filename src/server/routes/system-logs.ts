@@ -1,0 +1,92 @@
+import { posix } from "node:path";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import type { Request, Response } from "express";
+import { type ErrorCode, codeOf, messageOf } from "../../lib/errors.ts";
+import type { HostFile, HostFs } from "../../seams/host.ts";
+import { sendText } from "../answer.ts";
+import { pathSegments } from "../path.ts";
+import type { KubeletServerDeps } from "../ports.ts";
+
+const root = "/var/log";
+const blockBytes = 64 * 2 ** 10;
+
+const statuses: { readonly [code in ErrorCode]?: number } = {
+  not_found: 404,
+  permission_denied: 403,
+  // Neither a file nor a directory.
+  failed_precondition: 403,
+};
+
+/** /logs: the files of the target's /var/log, and lists of them. Links are followed to where logs are, and nowhere else.
+ *  @see https://kubernetes.io/docs/concepts/cluster-administration/system-logs/ */
+export function systemLogs(
+  deps: KubeletServerDeps,
+): (request: Request, response: Response, signal: AbortSignal) => Promise<void> {
+  const { config, files, log } = deps;
+  return async (request, response, signal) => {
+    if (!config.enableSystemLogHandler) return sendText(response, 405, "logs endpoint is disabled.\n");
+    const segments = pathSegments(request.originalUrl)?.slice(1) ?? [];
+    try {
+      const path = await files.realpath(posix.join(root, ...segments), signal);
+      if (!(await isLog(deps, path, signal))) return sendText(response, 403, `this leads out of ${root}\n`);
+      const { kind } = await files.stat(path, signal);
+      if (kind !== "directory") await sendFile(files, path, response, signal);
+      else if (request.path.endsWith("/")) sendList(response, await files.list(path, signal));
+      else response.redirect(301, `${segments.at(-1) ?? "logs"}/`);
+    } catch (error) {
+      if (signal.aborted || response.headersSent) return void response.destroy();
+      const status = statuses[codeOf(error)] ?? 500;
+      if (status === 500) log.warn({ err: error }, "a log of the target could not be read");
+      sendText(response, status, status === 404 ? "404 page not found\n" : `${messageOf(error)}\n`);
+    }
+  };
+}
+
+/** Whether a file is where logs are: whoever may write links there may not show other files by them. */
+async function isLog(
+  { runtime, podLogsDir }: Pick<KubeletServerDeps, "runtime" | "podLogsDir">,
+  path: string,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const roots = [root, podLogsDir, ...((await runtime.logRoots?.(signal)) ?? [])];
+  return roots.some((one) => path === one || path.startsWith(`${one}/`));
+}
+
+async function sendFile(
+  files: Pick<HostFs, "open">,
+  path: string,
+  response: Response,
+  signal: AbortSignal,
+): Promise<void> {
+  await using file = await files.open(path, { noFollow: true, signal });
+  const { size } = await file.stat(signal);
+  response.status(200).type("text/plain").set("X-Content-Type-Options", "nosniff").set("Content-Length", String(size));
+  await pipeline(Readable.from(blocksOf(file, size, signal)), response, { signal });
+}
+
+/** What a file had when it was opened: one that grows would have no end. */
+async function* blocksOf(file: HostFile, size: number, signal: AbortSignal): AsyncGenerator<Buffer> {
+  for (let at = 0; at < size; ) {
+    const block = await file.read(at, Math.min(blockBytes, size - at), signal);
+    if (block.length === 0) return;
+    at += block.length;
+    yield block;
+  }
+}
+
+/** As Go's file server lists a directory. */
+function sendList(response: Response, entries: Awaited<ReturnType<HostFs["list"]>>): void {
+  const names = entries.map(({ name, kind }) => (kind === "directory" ? `${name}/` : name)).sort();
+  const lines = names.map(
+    (name) => `<a href="${encodeURI(name).replaceAll("#", "%23").replaceAll("?", "%3F")}">${escaped(name)}</a>\n`,
+  );
+  response
+    .status(200)
+    .type("text/html")
+    .end(`<!doctype html>\n<pre>\n${lines.join("")}</pre>\n`);
+}
+
+function escaped(text: string): string {
+  return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll('"', "&#34;");
+}

@@ -1,0 +1,72 @@
+import { type Row, rowsOf } from "./cadvisor-rows.ts";
+import { cpuSeries, ioSeries, memorySeries, otherSeries, type Series } from "./cadvisor-series.ts";
+import type { DiskFigures } from "./disk-figures.ts";
+import { type Family, exposition, type Point } from "./exposition.ts";
+import type { Machine } from "./machine.ts";
+import type { Sample } from "./sample.ts";
+
+export interface CadvisorInput {
+  /** Undefined when nothing could be measured. */
+  readonly sample: Sample | undefined;
+  readonly disk: DiskFigures | undefined;
+  readonly machine: Machine;
+}
+
+/** /metrics/cadvisor: what cAdvisor in a kubelet shows of the machine, pods and containers, by its names and labels.
+ *  @see https://github.com/google/cadvisor/blob/master/docs/storage/prometheus.md */
+export function cadvisorMetrics({ sample, disk, machine }: CadvisorInput): string {
+  const rows = sample ? rowsOf(sample, disk) : [];
+  const failed: Family = {
+    name: "container_scrape_error",
+    help: "1 if there was an error while measuring containers, 0 otherwise.",
+    type: "gauge",
+    samples: [{ labels: {}, value: sample ? 0 : 1 }],
+  };
+  const all = [...otherSeries, ...cpuSeries, ...memorySeries, ...ioSeries];
+  const families = sample ? all.map((series) => family(series, rows, sample)) : [];
+  return exposition([machineInfo(machine), failed, ...families, ...machineFamilies(machine)]);
+}
+
+function family({ name, help, type, timeless, values }: Series, rows: readonly Row[], sample: Sample): Family {
+  const { at } = sample;
+  const samples = rows.flatMap((row) =>
+    values(row, sample).flatMap(([extra, value]): readonly Point[] =>
+      value === undefined ? [] : [{ labels: { ...row.labels, ...extra }, value, ...(!timeless && { at }) }],
+    ),
+  );
+  return { name, help, type, samples };
+}
+
+function machineInfo({ kernelVersion, osImage }: Machine): Family {
+  const labels = {
+    kernelVersion,
+    osVersion: osImage,
+    dockerVersion: "",
+    cadvisorVersion: "",
+    cadvisorRevision: "",
+  };
+  return {
+    name: "cadvisor_version_info",
+    help: "The machine's kernel and system, as labels; always 1.",
+    type: "gauge",
+    samples: [{ labels, value: 1 }],
+  };
+}
+
+function machineFamilies(machine: Machine): readonly Family[] {
+  const { machineID, systemUUID, bootID } = machine;
+  const labels = { boot_id: bootID, machine_id: machineID, system_uuid: systemUUID };
+  const gauge = (name: string, help: string, value: number): Family => ({
+    name: `machine_${name}`,
+    help,
+    type: "gauge",
+    samples: [{ labels, value }],
+  });
+  return [
+    gauge("cpu_cores", "Logical processors.", machine.cpus),
+    gauge("cpu_physical_cores", "Cores.", machine.cores),
+    gauge("cpu_sockets", "Processors by their sockets.", machine.sockets),
+    gauge("memory_bytes", "Memory, bytes.", machine.memoryBytes),
+    gauge("swap_bytes", "Swap, bytes.", machine.swapBytes),
+  ];
+}

@@ -1,0 +1,70 @@
+import type { DiskFigures, DiskUse } from "./disk-figures.ts";
+import type { ContainerSample, Measured, PodSample, Sample } from "./sample.ts";
+
+/** Something that /metrics/cadvisor tells of: the node, a group of pods, a pod, a sandbox or a container. */
+export interface Row {
+  readonly labels: RowLabels;
+  readonly measured: Measured;
+  /** Milliseconds since the epoch. */
+  readonly startedAt?: number;
+  readonly network?: PodSample["network"];
+  /** File systems of which it has a part. */
+  readonly fileSystems: readonly DiskUse[];
+  /** What is in control of a single container, which alone has own processes. */
+  readonly isContainer: boolean;
+}
+
+export interface RowLabels {
+  /** Path of its cgroup. */
+  readonly id: string;
+  /** ID of a container or sandbox. */
+  readonly name: string;
+  readonly image: string;
+  readonly container: string;
+  readonly pod: string;
+  readonly namespace: string;
+}
+
+const nobody: RowLabels = { id: "/", name: "", image: "", container: "", pod: "", namespace: "" };
+
+/** Everything that is measured. What cAdvisor shows of cgroups beside the pods' is left out. */
+export function rowsOf(sample: Sample, disk: DiskFigures | undefined): readonly Row[] {
+  const fileSystems = distinct([disk?.node, disk?.images, disk?.layers]);
+  const { node, network, bootedAt: startedAt } = sample;
+  const groups = [...sample.groups].map(([id, measured]) => row({ ...nobody, id }, measured, { startedAt }));
+  return [
+    row(nobody, node, { startedAt, network, fileSystems }),
+    ...groups,
+    ...sample.pods.flatMap((pod) => podRows(pod, disk)),
+  ];
+}
+
+function row(labels: RowLabels, measured: Measured, rest: Partial<Row>): Row {
+  return { fileSystems: [], isContainer: false, ...rest, labels, measured };
+}
+
+function podRows(pod: PodSample, disk: DiskFigures | undefined): readonly Row[] {
+  const { uid, name, namespace, path, measured, startedAt, sandbox, network } = pod;
+  const labels: RowLabels = { ...nobody, id: path ?? "", pod: name, namespace };
+  const own = measured ? [row(labels, measured, { startedAt })] : [];
+  // A pod's network is its sandbox's, where that is measured.
+  const shown = { ...(network && { network }) };
+  const ofSandbox = sandbox?.measured
+    ? [row(containerLabels(labels, sandbox), sandbox.measured, { startedAt, isContainer: true, ...shown })]
+    : own.map((one) => ({ ...one, ...shown }));
+  const containers = pod.containers.flatMap((container) => {
+    const layer = disk?.pods.get(uid)?.layers.get(container.name);
+    const part = { startedAt: container.startedAt, isContainer: true, fileSystems: layer ? [layer] : [] };
+    return container.measured ? [row(containerLabels(labels, container), container.measured, part)] : [];
+  });
+  return [...(sandbox?.measured ? own : []), ...ofSandbox, ...containers];
+}
+
+function containerLabels(pod: RowLabels, { id, name, image, path }: ContainerSample): RowLabels {
+  return { ...pod, id: path ?? "", name: id, image, container: name };
+}
+
+/** One of each device. */
+function distinct(all: readonly (DiskUse | undefined)[]): readonly DiskUse[] {
+  return [...new Map(all.flatMap((use) => (use ? [[use.device, use] as const] : []))).values()];
+}

@@ -1,0 +1,198 @@
+import type { CpuUsage, DeviceIo, IoUsage, MemoryUsage, Pressure } from "../host/cgroup-usage.ts";
+import type { InterfaceTraffic, Traffic } from "../host/net-dev.ts";
+import type { Row } from "./cadvisor-rows.ts";
+import type { DiskUse } from "./disk-figures.ts";
+import type { Sample } from "./sample.ts";
+
+/** How a metric is made of what was measured. */
+export interface Series {
+  readonly name: string;
+  readonly help: string;
+  readonly type: "counter" | "gauge";
+  /** Settings, which are as they are: without the time of measuring. */
+  readonly timeless?: true;
+  /** Labels beside those of the row, each with a value; what is undefined is not there. */
+  readonly values: (row: Row, sample: Sample) => readonly Value[];
+}
+
+type Value = readonly [labels: Readonly<Record<string, string>>, value: number | undefined];
+
+type Shape = Pick<Series, "type" | "timeless">;
+const counter: Shape = { type: "counter" };
+const gauge: Shape = { type: "gauge" };
+const setting: Shape = { type: "gauge", timeless: true };
+
+const one = (
+  name: string,
+  help: string,
+  shape: Shape,
+  value: (row: Row, sample: Sample) => number | undefined,
+): Series => ({
+  name: `container_${name}`,
+  help,
+  ...shape,
+  values: (row, sample) => [[{}, value(row, sample)]],
+});
+
+const seconds = (nanoseconds: number | undefined): number | undefined =>
+  nanoseconds === undefined ? undefined : nanoseconds / 1e9;
+
+export const otherSeries: readonly Series[] = [
+  one("last_seen", "When it was last seen, Unix time.", gauge, (_row, { at }) => Math.trunc(at / 1000)),
+  one("start_time_seconds", "When it started, Unix time.", setting, ({ startedAt }) =>
+    startedAt === undefined ? undefined : Math.trunc(startedAt / 1000),
+  ),
+  one("processes", "Processes in it.", gauge, ({ measured }) => measured.processes),
+  one("threads", "Threads in it.", gauge, ({ measured, isContainer }) => (isContainer ? measured.threads : undefined)),
+  one("threads_max", "Threads that it may have; 0 for as many as it likes.", gauge, ({ measured, isContainer }) =>
+    isContainer && measured.threads !== undefined ? (measured.maxThreads ?? 0) : undefined,
+  ),
+  one(
+    "oom_events_total",
+    "Processes that were killed for want of memory.",
+    counter,
+    ({ measured }) => measured.memory?.oomKills,
+  ),
+  ...pressureSeries("cpu", ({ measured }) => measured.cpu?.pressure),
+  ...pressureSeries("memory", ({ measured }) => measured.memory?.pressure),
+  ...pressureSeries("io", ({ measured }) => measured.io?.pressure),
+  ...trafficSeries("receive", "received", ({ rx }) => rx),
+  ...trafficSeries("transmit", "sent", ({ tx }) => tx),
+];
+
+function pressureSeries(of: string, read: (row: Row) => Pressure | undefined): readonly Series[] {
+  const total = (kind: keyof Pressure) => (row: Row) => {
+    const microseconds = read(row)?.[kind].total;
+    return microseconds === undefined ? undefined : microseconds / 1e6;
+  };
+  const name = (what: string) => `pressure_${of}_${what}_seconds_total`;
+  return [
+    one(name("stalled"), `How long all of its tasks waited for ${of} at once.`, counter, total("full")),
+    one(name("waiting"), `How long some of its tasks waited for ${of}.`, counter, total("some")),
+  ];
+}
+
+function trafficSeries(direction: string, done: string, read: (one: InterfaceTraffic) => Traffic): readonly Series[] {
+  const series = (what: string, help: string, value: (traffic: Traffic) => number): Series => ({
+    name: `container_network_${direction}_${what}_total`,
+    help,
+    ...counter,
+    values: ({ network = [] }) => network.map((each) => [{ interface: each.name }, value(read(each))]),
+  });
+  return [
+    series("bytes", `Bytes ${done}.`, ({ bytes }) => bytes),
+    series("packets", `Packets ${done}.`, ({ packets }) => packets),
+    series("packets_dropped", `Packets dropped that were to be ${done}.`, ({ dropped }) => dropped),
+    series("errors", `Errors of packets that were to be ${done}.`, ({ errors }) => errors),
+  ];
+}
+
+const ofCpu = (name: string, help: string, shape: Shape, value: (cpu: CpuUsage) => number | undefined): Series =>
+  one(name, help, shape, ({ measured: { cpu } }) => cpu && value(cpu));
+
+/** Only what has a limit can be throttled. */
+const throttled = (name: string, help: string, value: (cpu: CpuUsage) => number | undefined): Series =>
+  ofCpu(`cpu_cfs_${name}`, help, counter, (cpu) => (cpu.quotaUs === undefined ? undefined : value(cpu)));
+
+export const cpuSeries: readonly Series[] = [
+  {
+    name: "container_cpu_usage_seconds_total",
+    help: "CPU time used, core-seconds.",
+    ...counter,
+    values: ({ measured: { cpu } }) => [[{ cpu: "total" }, seconds(cpu?.usageNs)]],
+  },
+  ofCpu("cpu_user_seconds_total", "CPU time used in user mode, core-seconds.", counter, ({ userNs }) =>
+    seconds(userNs),
+  ),
+  ofCpu("cpu_system_seconds_total", "CPU time used in the kernel, core-seconds.", counter, ({ systemNs }) =>
+    seconds(systemNs),
+  ),
+  throttled("periods_total", "Periods in which its CPU limit held.", ({ periods }) => periods),
+  throttled("throttled_periods_total", "Periods in which it was throttled.", (cpu) => cpu.throttledPeriods),
+  throttled("throttled_seconds_total", "How long it was throttled.", (cpu) => seconds(cpu.throttledNs)),
+  ofCpu("spec_cpu_period", "Period of its CPU limit, microseconds.", setting, ({ periodUs }) => periodUs),
+  ofCpu("spec_cpu_quota", "CPU time that it may use in each period, microseconds.", setting, ({ quotaUs }) => quotaUs),
+  ofCpu("spec_cpu_shares", "Its share of the CPU, beside others'.", setting, ({ shares }) => shares),
+];
+
+const ofMemory = (
+  name: string,
+  help: string,
+  shape: Shape,
+  value: (memory: MemoryUsage) => number | undefined,
+): Series => one(name, help, shape, ({ measured: { memory } }) => memory && value(memory));
+const bytes = (name: string, help: string, value: (memory: MemoryUsage) => number | undefined): Series =>
+  ofMemory(`memory_${name}`, help, gauge, value);
+/** 0 where there is no limit. */
+const limit = (name: string, help: string, value: (memory: MemoryUsage) => number | undefined): Series =>
+  ofMemory(`spec_memory_${name}`, help, setting, (memory) => value(memory) ?? 0);
+
+export const memorySeries: readonly Series[] = [
+  bytes("usage_bytes", "Memory used, bytes.", ({ usage }) => usage),
+  bytes("working_set_bytes", "Memory used without what the kernel would take back first, bytes.", (m) => m.workingSet),
+  bytes("rss", "Memory of processes that no file backs, bytes.", ({ rss }) => rss),
+  bytes("cache", "Pages of files in memory, bytes.", ({ cache }) => cache),
+  bytes("mapped_file", "Files mapped into memory, bytes.", ({ mappedFile }) => mappedFile),
+  bytes("kernel_usage", "Memory of the kernel on its behalf, bytes.", ({ kernel }) => kernel),
+  bytes("swap", "Swap used, bytes.", ({ swap }) => swap),
+  bytes("max_usage_bytes", "The most memory that it has ever used, bytes.", ({ maxUsage }) => maxUsage),
+  bytes("total_active_file_bytes", "Pages of files used of late, bytes.", ({ activeFile }) => activeFile),
+  bytes("total_inactive_file_bytes", "Pages of files not used of late, bytes.", ({ inactiveFile }) => inactiveFile),
+  ofMemory("memory_failcnt", "How often its memory limit was hit.", counter, ({ failures }) => failures),
+  {
+    name: "container_memory_failures_total",
+    help: "Page faults, of itself and with everything in it.",
+    ...counter,
+    values: ({ measured: { memory } }) => [
+      [{ failure_type: "pgfault", scope: "container" }, memory?.ownPageFaults],
+      [{ failure_type: "pgmajfault", scope: "container" }, memory?.ownMajorPageFaults],
+      [{ failure_type: "pgfault", scope: "hierarchy" }, memory?.pageFaults],
+      [{ failure_type: "pgmajfault", scope: "hierarchy" }, memory?.majorPageFaults],
+    ],
+  },
+  limit("limit_bytes", "Memory that it may use, bytes; 0 without a limit.", (memory) => memory.limit),
+  limit("swap_limit_bytes", "Swap that it may use, bytes; 0 without a limit.", (memory) => memory.swapLimit),
+  limit("reservation_limit_bytes", "Memory that is kept for it, bytes; 0 for none.", (memory) => memory.reservation),
+];
+
+const onDevice = (name: string, help: string, value: (device: DeviceIo) => number): Series => ({
+  name: `container_fs_${name}`,
+  help,
+  ...counter,
+  values: ({ measured: { io } }, { devices }) =>
+    devicesOf(io).map((each) => [{ device: devices.get(each.device) ?? each.device }, value(each)]),
+});
+
+const devicesOf = (io: IoUsage | undefined): readonly DeviceIo[] => io?.devices ?? [];
+
+const onFileSystem = (name: string, help: string, value: (use: DiskUse) => number | undefined): Series => ({
+  name: `container_fs_${name}`,
+  help,
+  ...gauge,
+  values: ({ fileSystems }) => fileSystems.map((use) => [{ device: use.device }, value(use)]),
+});
+
+export const ioSeries: readonly Series[] = [
+  onDevice("reads_bytes_total", "Bytes read from devices.", ({ readBytes }) => readBytes),
+  onDevice("writes_bytes_total", "Bytes written to devices.", ({ writeBytes }) => writeBytes),
+  onDevice("reads_total", "Reads from devices.", ({ reads }) => reads),
+  onDevice("writes_total", "Writes to devices.", ({ writes }) => writes),
+  {
+    name: "container_blkio_device_usage_total",
+    help: "Bytes read from and written to devices.",
+    ...counter,
+    values: ({ measured: { io } }, { devices }) =>
+      devicesOf(io).flatMap(({ device, readBytes, writeBytes }): Value[] => {
+        const [major = "", minor = ""] = device.split(":");
+        const labels = { device: devices.get(device) ?? "", major, minor };
+        return [
+          [{ ...labels, operation: "Read" }, readBytes],
+          [{ ...labels, operation: "Write" }, writeBytes],
+        ];
+      }),
+  },
+  onFileSystem("usage_bytes", "What it takes of a file system, bytes.", ({ usedBytes }) => usedBytes),
+  onFileSystem("limit_bytes", "Size of a file system, bytes.", ({ capacityBytes }) => capacityBytes),
+  onFileSystem("inodes_free", "Free inodes of a file system.", ({ inodesFree }) => inodesFree),
+  onFileSystem("inodes_total", "Inodes of a file system.", ({ inodes }) => inodes),
+];

@@ -1,0 +1,176 @@
+import type * as cri from "../gen/cri.ts";
+import type { DiskMeter } from "../host/disk-meter.ts";
+import { fileSystemDevice } from "../host/disk-usage.ts";
+import type { Clock } from "../lib/clock.ts";
+import { CodedError, hasCode } from "../lib/errors.ts";
+import type { Pod, Volume } from "../objects.ts";
+import type { PodStore, VolumeGate } from "../pipeline.ts";
+import { ephemeralFiles, isEphemeral } from "../pod/ephemeral-files.ts";
+import { layerKey, newestLayers } from "../pod/writable-layers.ts";
+import type { Host } from "../seams/host.ts";
+import type { Images, Stats } from "../seams/runtime.ts";
+import { type DiskFigures, type DiskUse, type PodDisk, sumOn, whole } from "./disk-figures.ts";
+
+export interface DiskDeps {
+  readonly host: Pick<Host, "fs" | "run">;
+  readonly disk: DiskMeter;
+  readonly runtime: Pick<Stats, "listContainerStats"> & Pick<Images, "imageFsInfo">;
+  readonly pods: Pick<PodStore, "get">;
+  readonly volumes: Pick<VolumeGate, "mounted">;
+  /** The target's root directory. */
+  readonly rootDir: string;
+  /** KubeletConfiguration.podLogsDir. */
+  readonly podLogsDir: string;
+  readonly clock: Clock;
+}
+
+/** What somebody else has measured within this time is not measured again, milliseconds. */
+const freshMs = 10_000;
+
+/** A volume whose files are counted. */
+interface Counted {
+  readonly volume: Volume;
+  readonly path: string;
+}
+
+/** What was measured of files, by path, and of layers, by `layerKey`. */
+interface Sizes {
+  readonly bytes: ReadonlyMap<string, number>;
+  readonly inodes: ReadonlyMap<string, number>;
+  readonly layers: ReadonlyMap<string, cri.FilesystemUsage>;
+  /** Of the file systems of volumes that are mounts of their own. */
+  readonly spaces: ReadonlyMap<string, DiskUse>;
+}
+
+/** Measures what is on the target's disks: walks over the pods' files, and so takes its time.
+ *  @returns a function of the UIDs of the pods in question. */
+export function createDiskReader(
+  deps: DiskDeps,
+): (uids: readonly string[], signal: AbortSignal) => Promise<DiskFigures> {
+  const { disk, runtime, rootDir } = deps;
+  const spaceAt = createSpaces(deps);
+  const fileSystemAt = withDevices(deps.host, spaceAt);
+  return async (uids, signal) => {
+    const pods = uids.flatMap((uid) => deps.pods.get(uid) ?? []);
+    const counted = new Map(pods.map((pod) => [pod, countedVolumes(deps, pod)]));
+    const paths = pods.flatMap((pod) => {
+      const { logs, hostsFile } = ephemeralFiles(pod, deps);
+      return [...(counted.get(pod) ?? []).map(({ path }) => path), ...logs.values(), hostsFile];
+    });
+    const mounts = [...counted.values()].flat().filter(({ volume }) => !isEphemeral(volume));
+    const [node, fs, bytes, inodes, layers, spaces] = await Promise.all([
+      fileSystemAt(rootDir, signal),
+      runtime.imageFsInfo(signal),
+      disk.bytes(paths, freshMs, signal),
+      disk.inodes(paths, freshMs, signal),
+      runtime.listContainerStats(undefined, signal),
+      Promise.all(mounts.map(async ({ path }) => [path, await spaceAt(path, signal)] as const)),
+    ]);
+    const images = await runtimeSpace(fs.imageFilesystems[0], fileSystemAt, signal);
+    const containers = (await runtimeSpace(fs.containerFilesystems[0], fileSystemAt, signal)) ?? images;
+    const known = new Map(spaces.flatMap(([path, space]) => (space ? [[path, space] as const] : [])));
+    if (!node) throw new CodedError("not_found", `there is no ${rootDir} on the target`);
+    const sizes: Sizes = { bytes, inodes, layers: newestLayers(layers), spaces: known };
+    const on = { node: whole(node), layers: containers };
+    return {
+      node: on.node,
+      ...(images && { images }),
+      ...(containers && { layers: containers }),
+      pods: new Map(pods.map((pod) => [pod.metadata.uid, podDisk(deps, pod, counted.get(pod) ?? [], sizes, on)])),
+    };
+  };
+}
+
+/** Volumes that the node makes, and that are files: of others their owners know more. */
+function countedVolumes({ volumes }: DiskDeps, { metadata, spec }: Pod): readonly Counted[] {
+  const mounted = volumes.mounted(metadata.uid);
+  return (spec.volumes ?? []).flatMap((volume) => {
+    const { name, emptyDir, configMap, secret, projected, downwardAPI } = volume;
+    const made = configMap ?? secret ?? projected ?? downwardAPI ?? emptyDir;
+    const path = mounted.get(name)?.hostPath;
+    return made && path !== undefined && !emptyDir?.medium?.startsWith("HugePages") ? [{ volume, path }] : [];
+  });
+}
+
+function podDisk(
+  deps: DiskDeps,
+  pod: Pod,
+  counted: readonly Counted[],
+  { bytes, inodes, layers, spaces }: Sizes,
+  on: { readonly node: DiskUse; readonly layers: DiskUse | undefined },
+): PodDisk {
+  const taken = (space: DiskUse, path: string): DiskUse => {
+    const { usedBytes: _bytes, inodesUsed: _inodes, ...rest } = space;
+    return { ...rest, ...used(bytes.get(path), inodes.get(path)) };
+  };
+  const { logs, hostsFile } = ephemeralFiles(pod, deps);
+  const volumes = counted.map(({ volume, path }) => ({
+    ephemeral: isEphemeral(volume),
+    volume: { name: volume.name, use: taken(spaces.get(path) ?? on.node, path) },
+  }));
+  const ofLogs = new Map([...logs].map(([name, path]) => [name, taken(on.node, path)]));
+  const ofLayers = new Map(
+    [...logs.keys()].flatMap((name) => {
+      const layer = layers.get(layerKey(pod.metadata.uid, name));
+      return layer ? [[name, layerUse(layer, on.layers ?? on.node)] as const] : [];
+    }),
+  );
+  const parts = [
+    ...volumes.filter(({ ephemeral }) => ephemeral).map(({ volume }) => volume.use),
+    ...ofLogs.values(),
+    ...ofLayers.values(),
+    taken(on.node, hostsFile),
+  ];
+  return {
+    volumes: volumes.map(({ volume }) => volume),
+    logs: ofLogs,
+    layers: ofLayers,
+    ephemeral: sumOn(on.node, parts),
+  };
+}
+
+function layerUse({ usedBytes, inodesUsed }: cri.FilesystemUsage, space: DiskUse): DiskUse {
+  const { usedBytes: _bytes, inodesUsed: _inodes, ...rest } = space;
+  return { ...rest, ...used(usedBytes && Number(usedBytes.value), inodesUsed && Number(inodesUsed.value)) };
+}
+
+function used(usedBytes: number | undefined, inodesUsed: number | undefined): Partial<DiskUse> {
+  return { ...(usedBytes !== undefined && { usedBytes }), ...(inodesUsed !== undefined && { inodesUsed }) };
+}
+
+type SpaceAt = (path: string, signal: AbortSignal) => Promise<DiskUse | undefined>;
+
+/** The room on the file system of a path; undefined for one that is gone. */
+function createSpaces({ host, clock }: DiskDeps): SpaceAt {
+  return async (path, signal) => {
+    try {
+      return { ...(await host.fs.freeSpace(path, signal)), at: clock.now(), device: "" };
+    } catch (error) {
+      if (hasCode(error, "not_found", "permission_denied")) return undefined;
+      throw error;
+    }
+  };
+}
+
+/** The same with its device, which is found out once. */
+function withDevices(host: DiskDeps["host"], spaceAt: SpaceAt): SpaceAt {
+  const devices = new Map<string, string>();
+  return async (path, signal) => {
+    const space = await spaceAt(path, signal);
+    if (space && !devices.has(path)) devices.set(path, await fileSystemDevice(host, path, signal));
+    return space && { ...space, device: devices.get(path) ?? "" };
+  };
+}
+
+/** Where the runtime keeps something: all that is taken there, but the bytes as the runtime counts them. */
+async function runtimeSpace(
+  usage: cri.FilesystemUsage | undefined,
+  spaceAt: SpaceAt,
+  signal: AbortSignal,
+): Promise<DiskUse | undefined> {
+  const path = usage?.fsId?.mountpoint;
+  const space = path ? await spaceAt(path, signal) : undefined;
+  if (!space) return undefined;
+  const bytes = usage?.usedBytes && Number(usage.usedBytes.value);
+  return { ...whole(space), ...(bytes !== undefined && { usedBytes: bytes }) };
+}

@@ -1,0 +1,112 @@
+import type { HostFacts } from "../host/facts.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Service } from "../lib/service-group.ts";
+import type { StatusReader } from "../pipeline.ts";
+import { tierCgroup } from "../pod/cgroup-path.ts";
+import { cadvisorMetrics } from "./cadvisor-metrics.ts";
+import { createDiskReader, type DiskDeps } from "./disk.ts";
+import type { DiskFigures } from "./disk-figures.ts";
+import { type Machine, readMachine } from "./machine.ts";
+import { createRecent } from "./recent.ts";
+import { resourceMetrics } from "./resource-metrics.ts";
+import { runningPods } from "./running-pods.ts";
+import type { Sample } from "./sample.ts";
+import { createSampler, type SamplerDeps } from "./sampler.ts";
+import { summary } from "./summary.ts";
+
+export interface NodeStatsDeps extends SamplerDeps, DiskDeps {
+  readonly host: DiskDeps["host"];
+  readonly runtime: SamplerDeps["runtime"] & DiskDeps["runtime"];
+  readonly nodeName: string;
+  readonly facts: HostFacts;
+  readonly statuses: StatusReader;
+  /** KubeletConfiguration.volumeStatsAggPeriod, milliseconds; below 0 files are not measured. */
+  readonly diskPeriodMs: number;
+  readonly log: Logger;
+}
+
+/** What is told of the use of a node, by the kubelet API's paths. */
+export interface NodeStats {
+  /** @throws CodedError when nothing can be measured. */
+  summary(onlyCpuAndMemory: boolean, signal: AbortSignal): Promise<object>;
+  /** What cannot be measured is told in the text. */
+  resource(signal: AbortSignal): Promise<string>;
+  cadvisor(signal: AbortSignal): Promise<string>;
+}
+
+/** How old a sample may be, as a kubelet's is between two of its rounds, milliseconds. */
+const sampleMs = 10_000;
+const longestSampleMs = 60_000;
+/** How far apart the first two samples are, which together tell how much CPU is used: milliseconds. */
+const secondSampleMs = 1_000;
+/** Walking over files may take long, milliseconds; who asks first waits for a while. */
+const longestWalkMs = 600_000;
+const walkPatienceMs = 5_000;
+/** The kubelet's period where 0 is configured, milliseconds. */
+const defaultDiskPeriodMs = 60_000;
+
+/** Measures the node for those who ask. While nobody does, nothing is measured. */
+export function createNodeStats(deps: NodeStatsDeps): NodeStats & { readonly services: readonly Service[] } {
+  const { clock, log, cache, diskPeriodMs } = deps;
+  const sample = createSampler(deps);
+  const readDisk = createDiskReader(deps);
+  let rated = false;
+  const samples = createRecent<Sample>({
+    name: "node statistics",
+    async read(signal) {
+      if (!rated) await sample(signal).then(() => clock.sleep(secondSampleMs, signal));
+      rated = true;
+      return sample(signal);
+    },
+    freshMs: sampleMs,
+    limitMs: longestSampleMs,
+    onError: (error) => log.warn({ err: error }, "the node's use could not be measured"),
+    clock,
+  });
+  const figures = createRecent<DiskFigures>({
+    name: "disk statistics",
+    read: (signal) =>
+      readDisk(
+        runningPods(cache).map(({ uid }) => uid),
+        signal,
+      ),
+    freshMs: diskPeriodMs === 0 ? defaultDiskPeriodMs : diskPeriodMs,
+    limitMs: longestWalkMs,
+    onError: (error) => log.warn({ err: error }, "what pods take on the disk is not known"),
+    clock,
+  });
+  const disk = async (signal: AbortSignal) => (diskPeriodMs < 0 ? undefined : figures.latest(walkPatienceMs, signal));
+  const told = (signal: AbortSignal) =>
+    samples.fresh(signal).catch((error: unknown) => {
+      if (!signal.aborted) log.warn({ err: error }, "the node's use could not be measured");
+      return undefined;
+    });
+  return {
+    services: [samples, figures],
+    async summary(onlyCpuAndMemory, signal) {
+      const [now, onDisk, layout] = await Promise.all([
+        samples.fresh(signal),
+        onlyCpuAndMemory ? undefined : disk(signal),
+        deps.layout(signal),
+      ]);
+      return summary({
+        nodeName: deps.nodeName,
+        sample: now,
+        disk: onDisk,
+        onlyCpuAndMemory,
+        podsPath: tierCgroup("Guaranteed", layout),
+        maxPid: deps.facts.maxPid,
+        startTimeOf: (uid) => deps.statuses.get(uid)?.startTime,
+      });
+    },
+    resource: async (signal) => resourceMetrics(await told(signal)),
+    cadvisor: async (signal) => {
+      const [now, onDisk, machine] = await Promise.all([told(signal), disk(signal), machineOf(signal)]);
+      return cadvisorMetrics({ sample: now, disk: onDisk, machine });
+    },
+  };
+
+  async function machineOf(signal: AbortSignal): Promise<Machine> {
+    return readMachine(deps.host.fs, deps.facts, signal);
+  }
+}

@@ -1,0 +1,166 @@
+import type * as cri from "../gen/cri.ts";
+import type { CgroupReadings } from "../host/cgroup-readings.ts";
+import { type GroupUsage, groupUsage, type MemoryUsage, pressureOf } from "../host/cgroup-usage.ts";
+import { parseMeminfo } from "../host/facts.ts";
+import { type InterfaceTraffic, parseNetDev } from "../host/net-dev.ts";
+import type { RunningPod } from "./running-pods.ts";
+import type { RuntimeUsage } from "./runtime-usage.ts";
+import type { ContainerSample, Measured, PodSample, Sample } from "./sample.ts";
+
+/** Billionths of a core that something has used of late. @param usageNs CPU time until now. */
+export type Rate = (key: string, usageNs: number) => number | undefined;
+
+export interface SampleInput {
+  readonly readings: CgroupReadings;
+  readonly version: 1 | 2;
+  readonly running: readonly RunningPod[];
+  readonly podPath: (pod: RunningPod) => string | undefined;
+  /** Paths of cgroups by containers' and sandboxes' IDs. */
+  readonly containers: ReadonlyMap<string, string>;
+  /** Paths of cgroups that are no pod's. */
+  readonly shared: readonly string[];
+  /** What the runtime says, where it was asked. */
+  readonly told: RuntimeUsage;
+  readonly rate: Rate;
+  /** A time of the target's clock by ours, milliseconds. */
+  readonly toOurs: (targetTime: number) => number;
+}
+
+/** What readings say of a node. Pure, but for the rates. */
+export function sampleOf(input: SampleInput): Omit<Sample, "at" | "bootedAt" | "devices"> {
+  const { readings, running, shared } = input;
+  const groups = shared.flatMap((path) => {
+    const measured = groupAt(input, path);
+    return measured ? [[path, measured] as const] : [];
+  });
+  return {
+    node: rated(input, "/", nodeUsage(input)),
+    network: parseNetDev(readings.proc.get("/proc/net/dev") ?? ""),
+    processes: Number(/\/(\d+) /.exec(readings.proc.get("/proc/loadavg") ?? "")?.[1] ?? 0),
+    groups: new Map(groups),
+    pods: running.map((pod) => podSample(input, pod)),
+  };
+}
+
+/** Since when the target is up. @param at now. */
+export function bootTime({ proc }: CgroupReadings, at: number): number {
+  return at - Number.parseFloat(proc.get("/proc/uptime") ?? "0") * 1000;
+}
+
+/** Paths of block devices by `major:minor`. @see https://docs.kernel.org/admin-guide/iostats.html */
+export function deviceNames({ proc }: CgroupReadings): ReadonlyMap<string, string> {
+  const lines = (proc.get("/proc/diskstats") ?? "").matchAll(/^\s*(\d+)\s+(\d+)\s+(\S+)/gm);
+  return new Map([...lines].map(([, major, minor, name]) => [`${major}:${minor}`, `/dev/${name}`]));
+}
+
+function rated({ rate }: SampleInput, key: string, usage: GroupUsage): Measured {
+  const nanoCores = usage.cpu && rate(key, usage.cpu.usageNs);
+  return { ...usage, ...(nanoCores !== undefined && { nanoCores }) };
+}
+
+function groupAt(input: SampleInput, path: string | undefined): Measured | undefined {
+  const files = path === undefined ? undefined : input.readings.groups.get(path);
+  return files && path !== undefined ? rated(input, path, groupUsage(files, input.version)) : undefined;
+}
+
+/** The root of version 2 has no memory of its own: there /proc/meminfo tells, and of pressure /proc/pressure in any case. */
+function nodeUsage({ readings: { groups, proc }, version }: SampleInput): GroupUsage {
+  const { cpu, memory, io } = groupUsage(groups.get("/") ?? new Map<string, string>(), version);
+  const info = parseMeminfo(proc.get("/proc/meminfo") ?? "");
+  const stat = groups.get("/")?.get("memory.stat") ?? "";
+  const all: MemoryUsage = {
+    ...(memory ?? machineMemory(info, stat)),
+    swap: swapOf(info),
+    limit: info["MemTotal"] ?? 0,
+  };
+  const pressure = {
+    cpu: pressureOf(proc.get("/proc/pressure/cpu")),
+    memory: pressureOf(proc.get("/proc/pressure/memory")),
+    io: pressureOf(proc.get("/proc/pressure/io")),
+  };
+  return {
+    ...(cpu && { cpu: { ...cpu, ...(pressure.cpu && { pressure: pressure.cpu }) } }),
+    memory: { ...all, swapLimit: info["SwapTotal"] ?? 0, ...(pressure.memory && { pressure: pressure.memory }) },
+    io: { devices: io?.devices ?? [], ...(pressure.io && { pressure: pressure.io }) },
+  };
+}
+
+function swapOf(info: Readonly<Record<string, number>>): number {
+  return (info["SwapTotal"] ?? 0) - (info["SwapFree"] ?? 0);
+}
+
+/** @param stat memory.stat of the root, which version 2 has. */
+function machineMemory(info: Readonly<Record<string, number>>, stat: string): MemoryUsage {
+  const usage = (info["MemTotal"] ?? 0) - (info["MemFree"] ?? 0);
+  const value = (name: string) => Number(new RegExp(`^${name} (\\d+)$`, "m").exec(stat)?.[1] ?? 0);
+  const inactiveFile = info["Inactive(file)"] ?? 0;
+  return {
+    usage,
+    workingSet: Math.max(0, usage - inactiveFile),
+    rss: info["AnonPages"] ?? 0,
+    cache: info["Cached"] ?? 0,
+    mappedFile: info["Mapped"] ?? 0,
+    activeFile: info["Active(file)"] ?? 0,
+    inactiveFile,
+    pageFaults: value("pgfault"),
+    majorPageFaults: value("pgmajfault"),
+  };
+}
+
+function podSample(input: SampleInput, pod: RunningPod): PodSample {
+  const { uid, name, namespace, sandbox, containers, onHostNetwork } = pod;
+  const { told, toOurs } = input;
+  const path = input.podPath(pod);
+  const said = told.pods.get(uid);
+  const measured = groupAt(input, path) ?? (said && rated(input, uid, said));
+  const network = onHostNetwork ? undefined : (networkOf(input, sandbox) ?? told.networks.get(uid));
+  const created = sandbox?.createdAt ?? containers.at(-1)?.createdAt ?? 0n;
+  return {
+    uid,
+    name,
+    namespace,
+    startedAt: toOurs(milliseconds(created)),
+    ...(path !== undefined && { path }),
+    ...(measured && { measured }),
+    ...(network && { network }),
+    containers: containers.map((container) => containerSample(input, container)),
+    ...(sandbox && { sandbox: sandboxSample(input, sandbox) }),
+  };
+}
+
+function containerSample(input: SampleInput, status: cri.ContainerStatus): ContainerSample {
+  const { id, metadata, image, startedAt } = status;
+  const name = metadata?.name ?? "";
+  return {
+    id,
+    name,
+    image: image?.image ?? "",
+    ...placed(input, id),
+    startedAt: input.toOurs(milliseconds(startedAt)),
+  };
+}
+
+function sandboxSample(input: SampleInput, { id, createdAt }: cri.PodSandboxStatus): ContainerSample {
+  return { id, name: "", image: "", ...placed(input, id), startedAt: input.toOurs(milliseconds(createdAt)) };
+}
+
+/** Where a container's cgroup is, and what it uses. */
+function placed(input: SampleInput, id: string): Pick<ContainerSample, "path" | "measured"> {
+  const path = input.containers.get(id);
+  const said = input.told.containers.get(id);
+  const measured = groupAt(input, path) ?? (said && rated(input, id, said));
+  return { ...(path !== undefined && { path }), ...(measured && { measured }) };
+}
+
+/** What went through the interfaces that a process of the sandbox sees. */
+function networkOf(
+  { readings: { groups, proc }, containers }: SampleInput,
+  sandbox: cri.PodSandboxStatus | undefined,
+): readonly InterfaceTraffic[] | undefined {
+  const processes = groups.get(containers.get(sandbox?.id ?? "") ?? "")?.get("cgroup.procs");
+  const tables = (processes ?? "").split("\n").map((pid) => proc.get(`/proc/${pid}/net/dev`));
+  const table = tables.find((text) => text !== undefined);
+  return table === undefined ? undefined : parseNetDev(table);
+}
+
+const milliseconds = (nanoseconds: bigint): number => Number(nanoseconds / 1_000_000n);

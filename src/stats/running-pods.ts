@@ -1,0 +1,31 @@
+import * as cri from "../gen/cri.ts";
+import type { PodCache, RuntimePod } from "../pipeline.ts";
+
+/** What of a pod can be measured: it has a sandbox that is ready, or a container that runs. */
+export interface RunningPod {
+  readonly uid: string;
+  readonly name: string;
+  readonly namespace: string;
+  readonly sandbox: cri.PodSandboxStatus | undefined;
+  /** The newest of each name. */
+  readonly containers: readonly cri.ContainerStatus[];
+  /** It has the node's network, not one of its own. */
+  readonly onHostNetwork: boolean;
+}
+
+/** The pods that run; those that have ended are absent. */
+export function runningPods(cache: PodCache): readonly RunningPod[] {
+  return cache.list().flatMap(runningPod);
+}
+
+function runningPod({ uid, name, namespace, sandboxes, containers }: RuntimePod): readonly RunningPod[] {
+  const sandbox = sandboxes.find(({ state }) => state === cri.PodSandboxState.SANDBOX_READY);
+  const newest = new Map<string, cri.ContainerStatus>();
+  for (const container of containers) {
+    const key = container.metadata?.name ?? "";
+    if (container.state === cri.ContainerState.CONTAINER_RUNNING && !newest.has(key)) newest.set(key, container);
+  }
+  if (!sandbox && newest.size === 0) return [];
+  const onHostNetwork = sandbox?.linux?.namespaces?.options?.network === cri.NamespaceMode.NODE;
+  return [{ uid, name, namespace, sandbox, containers: [...newest.values()], onHostNetwork }];
+}

@@ -1,0 +1,118 @@
+import { type CgroupReadings, readCgroups, type WantedGroup } from "../host/cgroup-readings.ts";
+import type { TargetClock } from "../host/target-clock.ts";
+import type { Clock } from "../lib/clock.ts";
+import { throwIfAborted } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import type { PodCache } from "../pipeline.ts";
+import { type CgroupLayout, podCgroup, tierCgroup } from "../pod/cgroup-path.ts";
+import type { QosClass } from "../pod/qos.ts";
+import type { Host } from "../seams/host.ts";
+import type { Stats } from "../seams/runtime.ts";
+import { bootTime, deviceNames, type Rate, sampleOf } from "./readings.ts";
+import { type RunningPod, runningPods } from "./running-pods.ts";
+import { type RuntimeUsage, readRuntimeUsage } from "./runtime-usage.ts";
+import type { Sample } from "./sample.ts";
+
+export interface SamplerDeps {
+  readonly host: Pick<Host, "run">;
+  readonly runtime: Stats;
+  readonly cache: PodCache;
+  readonly layout: (signal: AbortSignal) => Promise<CgroupLayout>;
+  readonly cgroupVersion: 1 | 2;
+  readonly clock: Clock;
+  readonly targetClock: Pick<TargetClock, "toOurs">;
+  readonly log: Logger;
+}
+
+const tiers: readonly QosClass[] = ["Guaranteed", "Burstable", "BestEffort"];
+const nothing: RuntimeUsage = { containers: new Map(), pods: new Map(), networks: new Map() };
+
+/** Measures what the machine, pods and containers use. From the target's cgroups, which tell most, at the cost of one command for
+ *  all of them; the runtime is asked where a container's cgroup is somewhere else. */
+export function createSampler(deps: SamplerDeps): (signal: AbortSignal) => Promise<Sample> {
+  const { host, cache, cgroupVersion: version, clock } = deps;
+  const rates = createRates();
+  let bootedAt: number | undefined;
+  return async (signal) => {
+    const layout = await deps.layout(signal);
+    const running = runningPods(cache);
+    const shared = tiers.map((tier) => tierCgroup(tier, layout));
+    const begun = clock.monotonic();
+    const wanted = [...["/", ...shared].map((path) => ({ path })), ...running.flatMap((pod) => groupsOf(pod, layout))];
+    const readings = await readCgroups(host, version, wanted, signal);
+    const at = clock.now();
+    const between = (begun + clock.monotonic()) / 2;
+    const containers = containerGroups(running, readings);
+    const missing = running.some((pod) => pod.containers.some(({ id }) => !containers.has(id)));
+    const told = missing ? await asked(deps, signal) : nothing;
+    bootedAt ??= bootTime(readings, at);
+    return {
+      at,
+      bootedAt,
+      devices: deviceNames(readings),
+      ...sampleOf({
+        readings,
+        version,
+        running,
+        podPath: ({ uid }) => pathsOf(uid, layout).find((path) => readings.groups.has(path)),
+        containers,
+        shared,
+        told,
+        rate: rates.next(between),
+        toOurs: deps.targetClock.toOurs,
+      }),
+    };
+  };
+}
+
+/** What the runtime says; nothing where it does not answer, which is no reason to hide what the cgroups say. */
+async function asked({ runtime, log }: SamplerDeps, signal: AbortSignal): Promise<RuntimeUsage> {
+  try {
+    return await readRuntimeUsage(runtime, signal);
+  } catch (error) {
+    throwIfAborted(signal);
+    log.info({ err: error }, "the runtime does not tell what containers use whose cgroups are not found");
+    return nothing;
+  }
+}
+
+/** What is used between one sample and the next. */
+function createRates(): { next(atMs: number): Rate } {
+  let before = { atMs: 0, usageNs: new Map<string, number>() };
+  return {
+    next(atMs) {
+      const last = before;
+      const usageNs = new Map<string, number>();
+      before = { atMs, usageNs };
+      return (key, now) => {
+        usageNs.set(key, now);
+        const then = last.usageNs.get(key);
+        if (then === undefined || now < then || atMs <= last.atMs) return undefined;
+        return Math.round(((now - then) / (atMs - last.atMs)) * 1000);
+      };
+    },
+  };
+}
+
+/** A pod's class is in its spec, which may be gone already: its cgroup is looked for in each. */
+function groupsOf({ uid, sandbox, containers, onHostNetwork }: RunningPod, layout: CgroupLayout): WantedGroup[] {
+  const containerIds = [...(sandbox ? [sandbox] : []), ...containers].map(({ id }) => id);
+  const networkOf = onHostNetwork ? undefined : sandbox?.id;
+  return pathsOf(uid, layout).map((path) => ({ path, containerIds, ...(networkOf !== undefined && { networkOf }) }));
+}
+
+function pathsOf(uid: string, layout: CgroupLayout): readonly string[] {
+  return layout.perQos ? tiers.map((tier) => podCgroup(uid, tier, layout)) : [];
+}
+
+/** Paths of containers' cgroups by their IDs: `/…/pod1/ID`, or under systemd `/…/cri-containerd-ID.scope`. */
+function containerGroups(pods: readonly RunningPod[], { groups }: CgroupReadings): ReadonlyMap<string, string> {
+  const ids = new Set(pods.flatMap(({ sandbox, containers }) => [sandbox?.id, ...containers.map(({ id }) => id)]));
+  const found = new Map<string, string>();
+  for (const path of groups.keys()) {
+    const name = path.slice(path.lastIndexOf("/") + 1);
+    const id = /-([^-]+)\.scope$/.exec(name)?.[1] ?? name;
+    if (ids.has(id)) found.set(id, path);
+  }
+  return found;
+}

@@ -1,0 +1,120 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ContainerState } from "../../../src/gen/cri.ts";
+import { systemClock } from "../../../src/lib/clock.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { fakeHost } from "../../fakes/host.ts";
+import { aContainer, aPod } from "../../fakes/pods.ts";
+import { ask, runtimeOf, start } from "./harness.ts";
+
+const pod = aPod({ containers: [aContainer("c")] }, { name: "p", namespace: "ns" });
+
+test("the summary is JSON; only the word true leaves networks and disks out; a failure is told", async () => {
+  const asked: boolean[] = [];
+  const failures: Error[] = [];
+  const stats = {
+    async summary(only: boolean) {
+      asked.push(only);
+      for (const failure of failures) throw failure;
+      return { node: {} };
+    },
+    resource: async () => "r 1\n",
+    cadvisor: async () => "c 1\n",
+  };
+  await using server = await start({ deps: { stats } });
+  for (const query of ["", "?only_cpu_and_memory=true", "?only_cpu_and_memory=1"])
+    assert.deepEqual((await ask(server, `/stats/summary${query}`)).body, '{"node":{}}');
+  assert.equal((await ask(server, "/stats/summary", { method: "POST" })).status, 200);
+  assert.deepEqual(asked, [false, true, false, false]);
+  assert.equal((await ask(server, "/metrics/resource")).body, "r 1\n");
+  assert.equal((await ask(server, "/metrics/cadvisor")).body, "c 1\n");
+  failures.push(new CodedError("unavailable", "the target is out of reach"));
+  const { status, body } = await ask(server, "/stats/summary");
+  assert.deepEqual([status, body], [500, "Internal Error: the target is out of reach"]);
+});
+
+test("statistics need their own subresources, and no proxy helps", async () => {
+  const wanted: string[] = [];
+  const authorizer = {
+    async allowed(_user: unknown, _verb: string, subresource: string) {
+      wanted.push(subresource);
+      return subresource === "proxy";
+    },
+  };
+  await using server = await start({ deps: { authorizer } });
+  for (const path of ["/stats/summary", "/metrics/resource", "/metrics/cadvisor", "/logs/", "/checkpoint/ns/p/c"])
+    assert.equal((await ask(server, path)).status, 403, path);
+  assert.deepEqual(wanted, ["stats", "metrics", "metrics", "log", "checkpoint"]);
+});
+
+async function logs() {
+  const { files, fs } = fakeHost({ clock: systemClock() });
+  for (const path of ["/var/log/apt", "/var/log/pods/p", "/etc", "/var/lib/docker"])
+    await fs.apply([{ do: "mkdir", path, parents: true }]);
+  files.put("/var/log/syslog", { data: "hello\n" });
+  files.put("/var/log/a<b?", { data: "" });
+  files.put("/var/lib/docker/c.log", { data: "from docker\n" });
+  files.put("/etc/shadow", { data: "secret" });
+  await fs.apply([
+    { do: "symlink", path: "/var/log/container.log", target: "/var/lib/docker/c.log" },
+    { do: "symlink", path: "/var/log/way-out", target: "/etc/shadow" },
+    { do: "symlink", path: "/var/log/apt/up", target: "../.." },
+  ]);
+  return fs;
+}
+
+test("logs: files of the target and lists of them", async () => {
+  const runtime = runtimeOf({ logRoots: async () => ["/var/lib/docker"] });
+  await using server = await start({ deps: { files: await logs(), runtime } });
+  const get = async (path: string) => {
+    const { status, body } = await ask(server, path);
+    return [status, body] as const;
+  };
+  assert.deepEqual(await get("/logs/syslog"), [200, "hello\n"]);
+  assert.deepEqual(await get("/logs/container.log"), [200, "from docker\n"], "where the runtime keeps its logs");
+  const [status, list] = await get("/logs/");
+  assert.equal(status, 200);
+  assert.match(list, /<a href="apt\/">apt\/<\/a>\n/);
+  assert.match(list, /<a href="a%3Cb%3F">a&lt;b\?<\/a>\n/);
+  const moved = await ask(server, "/logs/apt");
+  assert.deepEqual([moved.status, moved.headers.location], [301, "apt/"]);
+  assert.equal((await get("/logs/none"))[0], 404);
+  for (const path of ["way-out", "apt/up/lib", "apt/up/"]) assert.equal((await get(`/logs/${path}`))[0], 403, path);
+  assert.equal((await get("/logs/../../etc/shadow"))[0], 404);
+  assert.equal((await ask(server, "/logs/syslog", { method: "POST" })).status, 405);
+});
+
+test("enableSystemLogHandler: false", async () => {
+  await using server = await start({ config: { enableSystemLogHandler: false }, deps: { files: await logs() } });
+  const { status, body } = await ask(server, "/logs/syslog");
+  assert.deepEqual([status, body], [405, "logs endpoint is disabled.\n"]);
+});
+
+test("a checkpoint goes to the target's root directory; where the runtime has none it says so", async () => {
+  const { fs } = fakeHost({ clock: systemClock() });
+  await fs.apply([{ do: "mkdir", path: "/var/lib/kubelet", parents: true }]);
+  const taken: unknown[] = [];
+  const listContainers = async () => [{ id: "c-1", createdAt: 1n, state: ContainerState.CONTAINER_RUNNING }] as never;
+  const runtime = runtimeOf({ listContainers, checkpointContainer: async (request) => void taken.push(request) });
+  await using server = await start({ pods: [pod], deps: { files: fs, runtime } });
+  const post = async (path: string) => {
+    const { status, body } = await ask(server, `/checkpoint/${path}`, { method: "POST" });
+    return [status, body] as const;
+  };
+  const [status, body] = await post("ns/p/c?timeout=1&timeout=7");
+  const { items } = JSON.parse(body) as { items: string[] };
+  assert.equal(status, 200);
+  assert.match(items[0] ?? "", /^\/var\/lib\/kubelet\/checkpoints\/checkpoint-p_ns-c-\d{4}-.*Z\.tar$/);
+  assert.deepEqual(taken, [{ containerId: "c-1", location: items[0], timeout: 7n }]);
+  assert.equal((await fs.stat("/var/lib/kubelet/checkpoints")).mode, 0o700);
+  assert.deepEqual(await post("ns/q/c"), [404, "pod does not exist"]);
+  assert.deepEqual(await post("ns/p/d"), [404, "container d does not exist"]);
+  assert.deepEqual(await post("ns/p/c?timeout=soon"), [404, "cannot parse value of timeout parameter"]);
+
+  await using without = await start({ pods: [pod], deps: { files: fs, runtime: runtimeOf({ listContainers }) } });
+  const refused = await ask(without, "/checkpoint/ns/p/c", { method: "POST" });
+  assert.deepEqual(
+    [refused.status, refused.body],
+    [500, "checkpointing of ns/p/c failed (the container runtime has no checkpoints)"],
+  );
+});

@@ -1,0 +1,267 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ContainerStats, PodSandboxStats } from "../../../src/gen/cri.ts";
+import { podUidLabel, containerNameLabel } from "../../../src/pod/labels.ts";
+import { parseExposition, type Sample } from "../metrics/exposition.ts";
+import { facts, meanwhile, rigged, running, signal, targetFiles } from "./rig.ts";
+
+const time = "2026-01-01T00:00:01Z";
+const main = "./kubepods/burstable/poduid-1/main/cpu.stat";
+
+interface Shown {
+  readonly node: Record<string, unknown>;
+  readonly pods: readonly (Record<string, unknown> & { readonly containers: readonly Record<string, unknown>[] })[];
+}
+const shown = (answer: object) => answer as Shown;
+const cpuOf = (of: Record<string, unknown> | undefined) => of?.["cpu"] as Record<string, number> | undefined;
+
+test("the summary: the node, the pods that run, their containers, what each uses and since when", async () => {
+  const t = await rigged({ "volumes/scratch": 3, "volumes/memory": 50, "uid-1/main": 2, "etc-hosts": 1 });
+  t.containerStats = [
+    ContainerStats.fromPartial({
+      attributes: { metadata: { attempt: 1 }, labels: { [podUidLabel]: "uid-1", [containerNameLabel]: "main" } },
+      writableLayer: { usedBytes: { value: 1000n }, inodesUsed: { value: 4n } },
+    }),
+  ];
+  const { node, pods } = shown(await meanwhile(t, t.stats.summary(false, signal)));
+  const [pod, ...others] = pods;
+  assert.deepEqual(others, []);
+  assert.equal(node["nodeName"], "node");
+  assert.equal(node["startTime"], "2025-12-31T23:58:20Z");
+  assert.deepEqual(node["cpu"], { time, usageNanoCores: 0, usageCoreNanoSeconds: 90e9 });
+  assert.deepEqual(node["memory"], {
+    time,
+    availableBytes: 500 * 1024,
+    usageBytes: 600 * 1024,
+    workingSetBytes: 500 * 1024,
+    rssBytes: 0,
+    pageFaults: 0,
+    majorPageFaults: 0,
+  });
+  assert.deepEqual(node["swap"], { time, swapAvailableBytes: 40 * 1024, swapUsageBytes: 10 * 1024 });
+  const zero = { avg10: 0, avg60: 0, avg300: 0, total: 0 };
+  assert.deepEqual(node["io"], { time, psi: { some: { ...zero, avg10: 1, total: 2_000_000 }, full: zero } });
+  assert.deepEqual(node["rlimit"], { time, maxpid: 4000, curproc: 77 });
+  const eth0 = (rx: number, tx: number) => ({ name: "eth0", rxBytes: rx, rxErrors: 0, txBytes: tx, txErrors: 0 });
+  assert.deepEqual(node["network"], { time, ...eth0(9, 8), interfaces: [eth0(9, 8)] });
+  const [of] = node["systemContainers"] as [Record<string, unknown>];
+  assert.deepEqual([of["name"], (of["memory"] as { usageBytes: number }).usageBytes], ["pods", 4000]);
+
+  assert.deepEqual(pod?.["podRef"], { name: "p", namespace: "default", uid: "uid-1" });
+  assert.equal(pod?.["startTime"], "2026-01-01T00:00:00Z", "as the pod's status says");
+  assert.deepEqual(pod?.["process_stats"], { process_count: 3 });
+  const rx1 = { ...eth0(70, 60), rxErrors: 1, txErrors: 2 };
+  assert.deepEqual(pod?.["network"], { time, ...rx1, interfaces: [rx1, { ...eth0(1, 1), name: "net1" }] });
+  const mebibyte = 2 ** 20;
+  const fs = pod?.["ephemeral-storage"] as Record<string, number>;
+  assert.equal(fs["usedBytes"], 6 * mebibyte + 1000, "on the node's disk: not what is in memory");
+  const volumes = pod?.["volume"] as readonly Record<string, unknown>[];
+  assert.deepEqual(
+    volumes.map(({ name, usedBytes, inodesUsed }) => [name, usedBytes, inodesUsed]),
+    [
+      ["scratch", 3 * mebibyte, 3],
+      ["memory", 50 * mebibyte, 50],
+    ],
+  );
+  const [container, ...ended] = pod.containers;
+  assert.deepEqual(ended, []);
+  assert.deepEqual([container?.["name"], container?.["startTime"]], ["main", "1970-01-01T00:01:00Z"]);
+  const limit = 80 * mebibyte;
+  const memory = { time, availableBytes: limit - 2000, usageBytes: 2100, workingSetBytes: 2000, rssBytes: 5 };
+  assert.deepEqual(container?.["memory"], memory);
+  assert.equal((container["rootfs"] as Record<string, number>)["usedBytes"], 1000);
+  assert.equal((container["logs"] as Record<string, number>)["usedBytes"], 2 * mebibyte);
+});
+
+test("only CPU and memory: nothing of networks and disks, and no disk is looked at", async () => {
+  const t = await rigged();
+  const { node, pods } = shown(await meanwhile(t, t.stats.summary(true, signal)));
+  assert.deepEqual(Object.keys(node), ["nodeName", "systemContainers", "startTime", "cpu", "memory", "swap"]);
+  assert.deepEqual(Object.keys(pods[0] ?? {}), ["podRef", "startTime", "containers", "cpu", "memory"]);
+  assert.deepEqual(t.calls, ["cgroups", "cgroups"]);
+});
+
+test("how much CPU is used is what was used between two samples, of which the first ask takes two", async () => {
+  const t = await rigged();
+  const nanoCores = async () => {
+    const { pods } = shown(await meanwhile(t, t.stats.summary(true, signal)));
+    return cpuOf(pods[0]?.containers[0])?.["usageNanoCores"];
+  };
+  assert.equal(await nanoCores(), 0);
+  t.files[main] = "usage_usec 4000000\n";
+  assert.equal(await nanoCores(), 0, "as long as a sample is new it is told again");
+  assert.equal(t.calls.length, 2);
+  await t.clock.advance(9_000);
+  assert.equal(await nanoCores(), 200_000_000, "two seconds of ten: a fifth of a core");
+  assert.equal(t.calls.length, 3);
+});
+
+test("nothing is measured while nobody asks, and once for all who ask at a time", async () => {
+  const t = await rigged();
+  await t.clock.advance(600_000);
+  assert.deepEqual(t.calls, []);
+  const asked = Promise.all([t.stats.resource(signal), t.stats.resource(signal), t.stats.summary(true, signal)]);
+  await meanwhile(t, asked);
+  assert.deepEqual(t.calls, ["cgroups", "cgroups"]);
+  await t.clock.advance(600_000);
+  assert.equal(t.calls.length, 2);
+});
+
+test("disks are walked in the background: who asks gets what was found last, and waits only for the first", async () => {
+  const t = await rigged({ "volumes/scratch": 3 });
+  const used = async () => {
+    const { pods } = shown(await meanwhile(t, t.stats.summary(false, signal)));
+    const [scratch] = (pods[0]?.["volume"] ?? []) as readonly { usedBytes: number }[];
+    return scratch?.usedBytes;
+  };
+  assert.equal(await used(), 3 * 2 ** 20);
+  const walks = () => t.calls.filter((call) => call === "du").length;
+  assert.equal(walks(), 2);
+  await t.clock.advance(50_000);
+  await used();
+  assert.equal(walks(), 2, "still new");
+  t.host.program("du", () => new Promise(() => {}));
+  await t.clock.advance(15_000);
+  assert.equal(await used(), 3 * 2 ** 20, "the walk that has begun is not waited for");
+});
+
+test("a walk that takes too long: the answer comes without disks", async () => {
+  const t = await rigged();
+  t.host.program("du", () => new Promise(() => {}));
+  const asked = t.stats.summary(false, signal);
+  await t.clock.advance(6_000);
+  const { node, pods } = shown(await asked);
+  assert.deepEqual([node["fs"], pods[0]?.["volume"]], [undefined, undefined]);
+  assert.ok(node["cpu"]);
+});
+
+test("volumeStatsAggPeriod below 0: disks are not looked at", async () => {
+  const t = await rigged({}, -1);
+  await meanwhile(t, t.stats.summary(false, signal));
+  assert.ok(!t.calls.includes("du"));
+});
+
+test("a container whose cgroup is elsewhere is measured by the runtime, as far as it can", async () => {
+  const t = await rigged();
+  for (const name of Object.keys(t.files)) if (name.includes("poduid-1")) delete t.files[name];
+  const of = (ms: bigint) => ({
+    cpu: { usageCoreNanoSeconds: { value: ms * 1_000_000n } },
+    memory: { workingSetBytes: { value: 500n }, usageBytes: { value: 600n }, availableBytes: { value: 0n } },
+  });
+  t.containerStats = [ContainerStats.fromPartial({ attributes: { id: "main" }, ...of(2000n) })];
+  const seen = async () => {
+    const [pod] = shown(await meanwhile(t, t.stats.summary(true, signal))).pods;
+    return [pod?.["cpu"], cpuOf(pod?.containers[0])?.["usageCoreNanoSeconds"]];
+  };
+  assert.deepEqual(await seen(), [undefined, 2e9], "no pods: a runtime that measures none");
+  t.podStats = [
+    PodSandboxStats.fromPartial({
+      attributes: { id: "sandbox", labels: { [podUidLabel]: "uid-1" } },
+      linux: { ...of(7000n), containers: [{ attributes: { id: "main" }, ...of(3000n) }] },
+    }),
+  ];
+  await t.clock.advance(10_000);
+  const cpu = { time: "2026-01-01T00:00:11Z", usageCoreNanoSeconds: 7e9 };
+  assert.deepEqual(await seen(), [cpu, 3e9]);
+});
+
+test("a runtime that does not answer hides nothing of what cgroups say", async () => {
+  const t = await rigged();
+  for (const name of Object.keys(t.files)) if (name.includes("/main/")) delete t.files[name];
+  t.runtimeFails = true;
+  const { pods } = shown(await meanwhile(t, t.stats.summary(true, signal)));
+  assert.equal(cpuOf(pods[0])?.["usageCoreNanoSeconds"], 3e9);
+  assert.deepEqual(Object.keys(pods[0]?.containers[0] ?? {}), ["name", "startTime"]);
+  assert.match(t.logged(), /the runtime does not tell/);
+});
+
+test("a pod on the node's network shows none, one that is over is absent", async () => {
+  const t = await rigged();
+  t.pods = [running(true), { ...running(), sandboxes: [], containers: [] }];
+  const { pods } = shown(await meanwhile(t, t.stats.summary(false, signal)));
+  assert.deepEqual(
+    pods.map(({ network }) => network),
+    [undefined],
+  );
+});
+
+test("/metrics/resource: what metrics-server reads, each with the time of its measuring", async () => {
+  const t = await rigged();
+  const families = parseExposition(await meanwhile(t, t.stats.resource(signal)));
+  const at = t.clock.now();
+  const container = { container: "main", namespace: "default", pod: "p" };
+  const pod = { namespace: "default", pod: "p" };
+  const only = (name: string) => families.get(name)?.samples;
+  const sample = (name: string, labels: Sample["labels"], value: number): Sample[] => [{ name, labels, value, at }];
+  for (const [name, labels, value] of [
+    ["node_cpu_usage_seconds_total", {}, 90],
+    ["node_memory_working_set_bytes", {}, 500 * 1024],
+    ["node_swap_usage_bytes", {}, 10 * 1024],
+    ["pod_cpu_usage_seconds_total", pod, 3],
+    ["pod_memory_working_set_bytes", pod, 2900],
+    ["container_cpu_usage_seconds_total", container, 2],
+    ["container_memory_working_set_bytes", container, 2000],
+  ] as const)
+    assert.deepEqual(only(name), sample(name, labels, value));
+  const started = { name: "container_start_time_seconds", labels: container, value: 60 };
+  assert.deepEqual(only(started.name), [started]);
+  assert.equal(only("resource_scrape_error")?.[0]?.value, 0);
+  assert.equal(families.get("node_cpu_usage_seconds_total")?.type, "counter");
+});
+
+test("what cannot be measured is said, and why is in the log", async () => {
+  const t = await rigged();
+  t.files = {};
+  assert.equal(parseExposition(await t.stats.resource(signal)).get("resource_scrape_error")?.samples[0]?.value, 1);
+  assert.equal(parseExposition(await t.stats.cadvisor(signal)).get("container_scrape_error")?.samples[0]?.value, 1);
+  await assert.rejects(t.stats.summary(false, signal), { code: "failed_precondition" });
+  assert.match(t.logged(), /could not be measured/);
+});
+
+test("/metrics/cadvisor: rows of the machine, of groups, pods, sandboxes and containers", async () => {
+  const t = await rigged();
+  t.files = { ...targetFiles(), "./kubepods/burstable/poduid-1/main/cpu.max": "50000 100000" };
+  const text = await meanwhile(t, t.stats.cadvisor(signal));
+  const families = parseExposition(text);
+  const rowsOf = (name: string) =>
+    (families.get(name)?.samples ?? []).map(({ labels, value }) => [labels["id"], labels["container"], value]);
+  const pod = "/kubepods/burstable/poduid-1";
+  assert.deepEqual(rowsOf("container_cpu_usage_seconds_total"), [
+    ["/", "", 90],
+    ["/kubepods", "", 5],
+    [pod, "", 3],
+    [`${pod}/sandbox`, "", 0.001],
+    [`${pod}/main`, "main", 2],
+  ]);
+  assert.deepEqual(families.get("container_memory_working_set_bytes")?.samples.at(-1), {
+    name: "container_memory_working_set_bytes",
+    labels: { id: `${pod}/main`, name: "main", image: "busybox:1", container: "main", pod: "p", namespace: "default" },
+    value: 2000,
+    at: t.clock.now(),
+  });
+  const network = families.get("container_network_receive_bytes_total")?.samples;
+  assert.deepEqual(
+    network?.map(({ labels, value }) => [labels["id"], labels["interface"], value]),
+    [
+      ["/", "eth0", 9],
+      [`${pod}/sandbox`, "eth0", 70],
+      [`${pod}/sandbox`, "net1", 1],
+    ],
+  );
+  assert.deepEqual(rowsOf("container_spec_cpu_quota"), [[`${pod}/main`, "main", 50_000]]);
+  assert.deepEqual(rowsOf("container_spec_memory_limit_bytes").at(-1), [`${pod}/main`, "main", 80 * 2 ** 20]);
+  const [read] = families.get("container_fs_reads_bytes_total")?.samples ?? [];
+  assert.deepEqual([read?.labels["device"], read?.value], ["/dev/sda", 4096]);
+  const limits = families.get("container_fs_limit_bytes")?.samples;
+  assert.deepEqual(
+    limits?.map(({ labels }) => [labels["id"], labels["device"]]),
+    [
+      ["/", "/dev/var/lib/kubelet"],
+      ["/", "/dev/images"],
+    ],
+  );
+  assert.equal(families.get("machine_cpu_cores")?.samples[0]?.value, facts.cpus);
+  assert.equal(families.get("machine_cpu_physical_cores")?.samples[0]?.value, 2);
+  assert.equal(families.get("machine_cpu_sockets")?.samples[0]?.value, 1);
+  assert.equal(families.get("container_pressure_io_waiting_seconds_total")?.samples[0]?.value, 2);
+});
