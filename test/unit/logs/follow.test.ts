@@ -5,11 +5,19 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import { createLogReader } from "../../../src/runtime/logs/reader.ts";
 import type { LogHost } from "../../../src/runtime/logs/file.ts";
-import { fakeClock } from "../../fakes/clock.ts";
+import { type FakeClock, fakeClock } from "../../fakes/clock.ts";
 import { type Disk, collector, disk, plain } from "./disk.ts";
 
 const log = createLogger(0, { write: () => {} });
+/** Milliseconds that real files may take on a machine with much else to do. */
+const patienceMs = 20_000;
 const line = (text: string) => `2026-01-01T00:00:01Z stdout F ${text}\n`;
+
+/** Lets turns pass, and so many milliseconds with every fiftieth, until it is so. */
+async function turns(clock: FakeClock, isSo: () => boolean, ms = 1000): Promise<void> {
+  const until = performance.now() + patienceMs;
+  for (let turn = 0; !isSo() && performance.now() < until; turn++) await clock.advance(turn % 50 === 49 ? ms : 0);
+}
 
 function following(on: Disk, host: LogHost = on.host) {
   const clock = fakeClock();
@@ -26,7 +34,7 @@ function following(on: Disk, host: LogHost = on.host) {
   done.catch(() => {});
   /** Moves time on until the text is there; the file is read by threads, so a turn alone is not enough. */
   const until = async (expected: string) => {
-    for (let turn = 0; turn < 2000 && text() !== expected; turn++) await clock.advance(turn % 50 === 49 ? 1000 : 0);
+    await turns(clock, () => text() === expected);
     assert.equal(text(), expected);
   };
   return { clock, stop, text, done, until, asked: () => asked, set: (next: boolean | CodedError) => (state = next) };
@@ -37,7 +45,7 @@ async function ended({ clock, done }: ReturnType<typeof following>): Promise<voi
   const state = { over: false };
   const noted = done.finally(() => (state.over = true));
   noted.catch(() => {});
-  for (let turn = 0; turn < 2000 && !state.over; turn++) await clock.advance(turn % 50 === 49 ? 1000 : 0);
+  await turns(clock, () => state.over);
   assert.ok(state.over, "still reading");
   await noted;
 }
@@ -101,7 +109,8 @@ test("a runtime that is away does not end it, a container that is gone does", as
   await ended(reading);
 });
 
-/** A host whose target a test takes away: what was open is gone for good, whatever is asked fails until it is back. */
+/** A host whose target a test takes away: what was open is gone for good, whatever is asked fails until it is back, and so does
+ *  what was asked just before. */
 function losable({ host }: Disk) {
   let life = 0;
   let lost = false;
@@ -112,8 +121,14 @@ function losable({ host }: Disk) {
     within(life);
     const born = life;
     const file = await host.fs.open(path, options);
-    const read: typeof file.read = async (...args) => (within(born), file.read(...args));
-    const stat: typeof file.stat = async (...args) => (within(born), file.stat(...args));
+    const answered = async <T>(asked: () => Promise<T>): Promise<T> => {
+      within(born);
+      const answer = await asked();
+      within(born);
+      return answer;
+    };
+    const read: typeof file.read = (...args) => answered(() => file.read(...args));
+    const stat: typeof file.stat = (...args) => answered(() => file.stat(...args));
     return { ...file, read, stat };
   };
   const lstat: LogHost["fs"]["lstat"] = async (...args) => (within(life), host.fs.lstat(...args));
@@ -208,8 +223,9 @@ test("with a host that watches nothing is read or asked without need, and a chan
   for (let change = 0; change < 5; change++) {
     await appendFile(on.log, line(`${change}`));
     tell();
-    for (let turn = 0; turn < 500 && !reading.text().endsWith(`${change}\n`); turn++) await reading.clock.advance(0);
-    assert.ok(reading.text().endsWith(`${change}\n`), "not without time passing");
+    const isShown = () => reading.text().endsWith(`${change}\n`);
+    await turns(reading.clock, isShown, 0);
+    assert.ok(isShown(), "not without time passing");
   }
   assert.equal(watched, on.directory);
   assert.ok(reading.asked() <= 2, `asked ${reading.asked()} times`);
