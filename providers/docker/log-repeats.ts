@@ -11,8 +11,8 @@ interface Progress {
   last: string;
   /** How many lines with the time `last` have been shown: parts of a long line share theirs. */
   atLast: number;
-  /** The first of those. */
-  first: Line | undefined;
+  /** What the first of those says. */
+  first: Buffer | undefined;
   /** Whether the latest of those ended its line. */
   ended: boolean;
   /** How many of those are still to be left out. */
@@ -21,13 +21,12 @@ interface Progress {
 
 /** Tells lines that are new from those that came already: while it follows a log, a Docker Engine of version 20.10 gives the
  *  first lines of a file again when it has rotated. Within a stream times only grow; one that is back among those shown is a
- *  repetition, and one that is not means that the machine's clock was set back. So is the same text at the same time, but for
- *  the parts of one long line. */
+ *  repetition, and one that is not means that the machine's clock was set back. The latest line, given again, is known by its
+ *  time and text; a long line's parts share their time, and are told apart by which of them ended the line. */
 export function createRepeatFilter(): (line: Line) => boolean {
   const streams = { stdout: progress(), stderr: progress() };
-  return (line) => {
-    const { time, partial } = line;
-    const seen = streams[line.stream];
+  return ({ time, stream, text, partial }) => {
+    const seen = streams[stream];
     if (time < seen.last && seen.shown.has(time)) {
       seen.repeated = seen.atLast;
       return false;
@@ -36,11 +35,11 @@ export function createRepeatFilter(): (line: Line) => boolean {
       seen.repeated -= 1;
       return false;
     }
-    if (time === seen.last && seen.ended && seen.first?.text.equals(line.text)) {
+    if (time === seen.last && seen.ended && seen.first?.equals(text)) {
       seen.repeated = seen.atLast - 1;
       return false;
     }
-    if (time !== seen.last) seen.first = line;
+    if (time !== seen.last) seen.first = text;
     seen.atLast = time === seen.last ? seen.atLast + 1 : 1;
     seen.ended = !partial;
     seen.repeated = 0;

@@ -11,15 +11,19 @@ const unitMs: Readonly<Record<string, number>> = {
   h: 3_600_000,
 };
 
+const amountOfUnit = String.raw`(\d+\.?\d*|\.\d+)(${Object.keys(unitMs).join("|")})`;
+const durationShape = new RegExp(`^(${amountOfUnit})+$`);
+const durationParts = new RegExp(amountOfUnit, "g");
+
 /** A duration such as `1m30s`, `250ms` or `0`, in milliseconds; undefined when the text is no duration.
  *  @see https://pkg.go.dev/time#ParseDuration */
 export function parseDuration(text: string): number | undefined {
   const sign = text.startsWith("-") ? -1 : 1;
   const body = text.replace(/^[-+]/, "");
   if (body === "0") return 0;
-  if (!/^((\d+\.?\d*|\.\d+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h))+$/.test(body)) return undefined;
+  if (!durationShape.test(body)) return undefined;
   let ms = 0;
-  for (const [, amount, unit] of body.matchAll(/(\d+\.?\d*|\.\d+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h)/g)) {
+  for (const [, amount, unit] of body.matchAll(durationParts)) {
     ms += Number(amount) * (unitMs[unit ?? ""] ?? Number.NaN);
   }
   return sign * ms;
