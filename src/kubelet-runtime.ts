@@ -17,6 +17,7 @@ import type {
   TokenSource,
 } from "./pipeline.ts";
 import type { CgroupLayout } from "./pod/cgroup-path.ts";
+import type { Allocations } from "./resources/allocations.ts";
 import { createCgroupLayout } from "./resources/cgroup-layout.ts";
 import { createPodGround } from "./resources/pod-ground.ts";
 import { createCrashLoop } from "./runtime/crash-loop.ts";
@@ -40,6 +41,7 @@ export interface RuntimeParts {
   readonly health: Pick<RuntimeHealth, "handlers">;
   readonly agent: NodeAgent;
   readonly pods: PodStore;
+  readonly allocations: Allocations;
   readonly events: EventSink;
   readonly presence?: Presence;
   readonly onSandboxReady: PodRuntimeDeps["onSandboxReady"];
@@ -61,7 +63,7 @@ export interface RuntimeStages {
 
 /** What turns a pod's spec into volumes, cgroups, images and containers on the target. */
 export function composeRuntime(parts: RuntimeParts): RuntimeStages {
-  const { config, target, agent, events, clock, targetClock, measures, log } = parts;
+  const { config, target, agent, allocations, events, clock, targetClock, measures, log } = parts;
   const { host, runtime } = target;
   const { kubelet, nodeName, rootDir } = config;
   const { allocatable } = agent;
@@ -95,11 +97,24 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
     qps: kubelet.registryPullQPS,
     burst: kubelet.registryBurst,
   });
+  const ground = createPodGround({
+    host,
+    runtime,
+    allocated: allocations.of,
+    rootDir,
+    layout,
+    settings,
+    podPidsLimit: kubelet.podPidsLimit,
+    pods: parts.pods,
+    log,
+  });
   const podRuntime = createPodRuntime({
     ...common,
     ...preparer,
     measures: measures.starts,
     hooks: createHooks(common),
+    inForce: allocations,
+    groups: ground.groups,
     uninterrupted: new AbortController().signal,
     crashLoop: createCrashLoop({
       clock,
@@ -110,15 +125,6 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
     lookForImage: puller.look,
     ensureImage: async ({ pod, container, sandbox, foresight }, signal) =>
       puller.ensure(pod, container, sandbox.config, signal, await foresight.image(container)),
-  });
-  const ground = createPodGround({
-    host,
-    rootDir,
-    layout,
-    settings,
-    podPidsLimit: kubelet.podPidsLimit,
-    pods: parts.pods,
-    log,
   });
   return { volumes, ground, podRuntime, layout };
 }

@@ -1,10 +1,10 @@
-import { createAdmission } from "./admission/chain.ts";
 import { createServed } from "./admission/served.ts";
 import { createEviction } from "./eviction/eviction.ts";
 import { createGarbage } from "./gc/garbage.ts";
 import { createDiskMeter, type DiskMeter } from "./host/disk-meter.ts";
 import type { Cluster, KubeletDeps, Observed } from "./kubelet.ts";
 import { countOrphans, countRejections, followPods, podView } from "./kubelet-metrics.ts";
+import { type ResizeStages, composeResizes, retryResizes } from "./kubelet-resizes.ts";
 import { type RuntimeStages, composeRuntime } from "./kubelet-runtime.ts";
 import { composeSources } from "./kubelet-sources.ts";
 import { composeStats } from "./kubelet-stats.ts";
@@ -12,8 +12,9 @@ import type { Clock } from "./lib/clock.ts";
 import { rfc3339 } from "./lib/rfc3339.ts";
 import { type Service, onAbort } from "./lib/service-group.ts";
 import { logLinksDirectory } from "./node-setup.ts";
-import type { Node, Pod, PodStatus } from "./objects.ts";
+import type { Pod, PodStatus } from "./objects.ts";
 import type { PodUpdate, RuntimePod, Waker } from "./pipeline.ts";
+import { amountsOf } from "./pod/resize.ts";
 import { isRestartingAll } from "./pod/restart-all.ts";
 import { generateStatus } from "./pod/status.ts";
 import { type Probes, createProbes } from "./probes/probes.ts";
@@ -34,7 +35,7 @@ const drainMs = 20_000;
 type StatusOf = (pod: Pod, seen: RuntimePod, ending: boolean) => PodStatus;
 
 /** What the stages of one pod's work have in common. */
-interface Stages extends RuntimeStages {
+interface Stages extends RuntimeStages, ResizeStages {
   readonly pods: PodManager;
   readonly statuses: StatusManager;
   readonly probes: Probes;
@@ -42,12 +43,23 @@ interface Stages extends RuntimeStages {
   readonly disk: DiskMeter;
 }
 
+/** What is built of the stages after them. */
+interface Later {
+  readonly mayRun: (uid: string) => boolean;
+  readonly sourcesSeen: () => boolean;
+  readonly onFreed: () => void;
+}
+
 /** What becomes of pods: sources, admission, workers, status, and what cleans up after them. */
 export function composeSync(deps: KubeletDeps, cluster: Cluster, observed: Observed, waker: Waker) {
   const { clock, log, metrics } = deps;
   const { measures } = metrics;
   const stop = new AbortController();
-  const stages = composeStages(deps, cluster, observed, waker, (uid) => mayRun(workers.get(uid)?.phase));
+  const stages = composeStages(deps, cluster, observed, waker, {
+    mayRun: (uid) => mayRun(workers.get(uid)?.phase),
+    sourcesSeen: () => flow.sourcesSeen(),
+    onFreed: () => flow.decideResizes(),
+  });
   const { pods, statuses, probes, volumes } = stages;
   cluster.objects.onChange(volumes.objectChanged);
   const passes = createPasses({
@@ -80,19 +92,15 @@ export function composeSync(deps: KubeletDeps, cluster: Cluster, observed: Obser
   const stoppingVolumes: Service = { name: "volumes", run: async (signal) => onAbort(signal).then(volumes.stop) };
   const flow = composeFlow(deps, cluster, observed, stages, workers);
   const stats = composeStats(deps, observed, stages);
-  const running: readonly Service[] = [statuses, stoppingVolumes, probes, draining, ...flow, ...stats.services];
+  const { allocations } = stages;
+  const before: readonly Service[] = [statuses, stoppingVolumes, probes, allocations.records, draining];
+  const running: readonly Service[] = [...before, ...flow.running, ...stats.services];
   const view = podView({ pods, cache: observed.pleg.cache, workers, volumes });
   return { pods, statuses, workers, stats, view, running };
 }
 
 /** What a pod worker works with. */
-function composeStages(
-  deps: KubeletDeps,
-  cluster: Cluster,
-  observed: Observed,
-  waker: Waker,
-  mayRunNow: (uid: string) => boolean,
-): Stages {
+function composeStages(deps: KubeletDeps, cluster: Cluster, observed: Observed, waker: Waker, later: Later): Stages {
   const { target, client, metrics, clock, log } = deps;
   const { measures } = metrics;
   const { pleg, health, agent } = observed;
@@ -100,11 +108,13 @@ function composeStages(
   const statuses = createStatusManager({
     api: createPodApi(client),
     pods: { get: pods.shown },
-    mayRun: mayRunNow,
+    mayRun: later.mayRun,
     measures: measures.statuses,
     clock,
     log,
   });
+  const given = composeResizes(deps, cluster, observed, { ...later, pods, waker });
+  const { allocations, resizes } = given;
   const onSandboxReady = async ({ metadata: { uid } }: Pod, seen: RuntimePod | undefined) => {
     if (seen) pleg.learn(seen);
     const now = seen ?? (await pleg.inspect(uid, new AbortController().signal));
@@ -117,6 +127,7 @@ function composeStages(
     ...observed,
     measures,
     pods,
+    allocations,
     onSandboxReady,
     probes: {
       condemnedBy: (uid, name, id) => probes.condemnedBy(uid, name, id),
@@ -138,10 +149,13 @@ function composeStages(
     measures: measures.probes,
     agentStartedAt: clock.now(),
   });
-  const statusOf: StatusOf = (pod, seen, ending) => {
-    const { uid } = pod.metadata;
+  const statusOf: StatusOf = (asked, seen, ending) => {
+    const { uid } = asked.metadata;
+    const pod = allocations.of(asked);
     return generateStatus({
       pod,
+      resize: resizes.conditions(uid),
+      inForce: (run) => amountsOf(allocations.ofContainer(pod, run)),
       observed: seen,
       ending,
       previous: statuses.get(uid),
@@ -152,27 +166,20 @@ function composeStages(
       runtimeName: health.version()?.runtimeName ?? "",
     });
   };
-  return { ...stages, pods, statuses, probes, statusOf, disk: createDiskMeter({ host: target.host, clock }) };
+  const disk = createDiskMeter({ host: target.host, clock });
+  return { ...stages, pods, statuses, probes, statusOf, disk, ...given };
 }
 
 /** What brings pods in and clears away what they leave, in the order in which it starts. */
-function composeFlow(
-  deps: KubeletDeps,
-  cluster: Cluster,
-  observed: Observed,
-  stages: Stages,
-  workers: PodWorkers,
-): readonly Service[] {
+function composeFlow(deps: KubeletDeps, cluster: Cluster, observed: Observed, stages: Stages, workers: PodWorkers) {
   const { config, alone, client, metrics, clock, log } = deps;
   const { events, nodes } = cluster;
-  const { pleg, agent, presence } = observed;
-  const { pods, statuses } = stages;
-  const { nodeName, kubelet } = config;
+  const { pleg, presence } = observed;
+  const { pods, statuses, resizes } = stages;
   const common = { clock, log, ...(presence && { presence }) };
   const cache = pleg.cache;
-  const freshNode = (signal: AbortSignal) => client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal });
   const { measures } = metrics;
-  const admission = countRejections(createAdmission({ ...kubelet, ...agent, node: nodes, freshNode, log }), measures);
+  const admission = countRejections(stages.admission, measures);
   const nowText = () => rfc3339(clock.now());
   const mirrorsChanged = () => mirrors.changed();
   const syncLoop = createSyncLoop({
@@ -180,6 +187,7 @@ function composeFlow(
     workers,
     cache,
     admission,
+    resizes,
     status: statuses,
     events,
     mirrorsChanged,
@@ -217,7 +225,10 @@ function composeFlow(
     workers,
   });
   const mirroring = !alone && sources.names.some((name) => name !== "api") ? [mirrors] : [];
-  return [syncLoop, ...sources.running, ...mirroring, ...cleaning];
+  const { decideResizes } = syncLoop;
+  const retrying = retryResizes(decideResizes, clock);
+  const running: readonly Service[] = [syncLoop, ...sources.running, ...mirroring, ...cleaning, retrying];
+  return { running, sourcesSeen, decideResizes };
 }
 
 /** What finds and clears away what pods leave, and ends those that take too much. */
@@ -225,7 +236,7 @@ function composeCleaning(
   { config, target, metrics, clock, log }: KubeletDeps,
   { events }: Cluster,
   { pleg, presence }: Observed,
-  { pods, statuses, probes, volumes, podRuntime, disk }: Stages,
+  { pods, statuses, probes, volumes, podRuntime, disk, resizes }: Stages,
   flow: Pick<HousekeepingDeps, "sources" | "sourcesSeen" | "waits" | "resume" | "workers">,
 ): readonly Service[] {
   const { kubelet, rootDir } = config;
@@ -248,12 +259,16 @@ function composeCleaning(
     workers: countOrphans(workers, cache, metrics.measures),
     cache,
     directories: volumes.podDirectories,
-    forgetExcept: probes.collect,
+    forgetExcept(known) {
+      probes.collect(known);
+      resizes.forgetExcept(known);
+    },
     async sweep(uid, signal) {
       await garbage.podGone(uid, signal);
       await volumes.removePodDirectory(uid, signal);
       podRuntime.forget(uid);
       statuses.forget(uid);
+      resizes.forget(uid);
     },
   });
   const { host, runtime } = target;

@@ -23,6 +23,8 @@ export type Container = Wire<k8s.V1Container>;
 export type EphemeralContainer = Wire<k8s.V1EphemeralContainer>;
 export type ContainerStatus = Wire<k8s.V1ContainerStatus>;
 export type ContainerState = Wire<k8s.V1ContainerState>;
+/** Requests and limits, of a container or of a whole pod. */
+export type Resources = Wire<Pick<k8s.V1ResourceRequirements, "requests" | "limits">>;
 export type EnvVar = Wire<k8s.V1EnvVar>;
 export type Probe = Wire<k8s.V1Probe>;
 export type Volume = Wire<k8s.V1Volume>;

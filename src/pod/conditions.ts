@@ -1,6 +1,7 @@
 import type { Container, ContainerStatus, Pod, PodCondition, PodStatus } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
 import { isSidecar } from "./containers.ts";
+import { isTerminal } from "./phase.ts";
 import { mayRestartAll } from "./restart.ts";
 import { allRestart, allRestartingCondition, allTakenAway } from "./restart-all.ts";
 import { sandboxIsCurrent } from "./sandbox.ts";
@@ -28,6 +29,8 @@ export interface ConditionsInput {
   /** Of init and main containers. */
   readonly statuses: readonly ContainerStatus[];
   readonly phase: string | undefined;
+  /** How far a resize is. */
+  readonly resize: readonly PodCondition[];
 }
 
 /** What a condition says; its times are set by whoever keeps the status. */
@@ -52,6 +55,7 @@ export function podConditions(input: ConditionsInput): PodCondition[] {
   const restarting = mayRestartAll(pod.spec) ? [[allRestartingCondition, judgeRestarting(input)] as const] : [];
   return [
     ...foreign,
+    ...(isTerminal(input.phase) ? [] : input.resize),
     ...[...own, ...restarting].map(([type, verdict]) => ({
       type,
       ...(generation !== undefined && { observedGeneration: generation }),

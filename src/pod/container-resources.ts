@@ -1,71 +1,60 @@
 import type { ContainerStatus as RuntimeStatus, LinuxContainerResources } from "../gen/cri.ts";
 import type { Container, ContainerStatus } from "../objects.ts";
-import { quantityMilli, quantityValue } from "./quantity.ts";
+import { canonicalBytes, quantityMilli, quantityValue } from "./quantity.ts";
+import type { Amounts } from "./resize.ts";
 
 type Resources = NonNullable<ContainerStatus["resources"]>;
-type Amounts = { [name: string]: string };
+type List = { [name: string]: string };
 
 /** At or below these a runtime cannot tell amounts apart, and what it says is not read back. */
 const leastCpuLimitMilli = 10;
 const leastCpuRequestMilli = 2;
 
-/** What a container has been given: its spec's amounts, and over them what the runtime says is in force while it runs.
- *  @param before the status that was last shown, for a runtime that does not tell.
+/** What a container has been given: its spec's amounts, and over them what is in force while it runs, as the runtime says it where
+ *  it does.
+ *  @param container as it has been given its resources. @param known what is in force as far as is known otherwise.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/resize-container-resources/ */
 export function resourcesInForce(
   container: Container,
   runtime: RuntimeStatus,
   running: boolean,
-  before: ContainerStatus | undefined,
+  known: Amounts | undefined,
 ): Resources {
   const { limits, requests, ...rest } = container.resources ?? {};
   const linux = running ? runtime.resources?.linux : undefined;
-  const told =
-    running && before?.state?.running && before.containerID?.endsWith(`//${runtime.id}`) ? before.resources : undefined;
+  const told = running ? known : undefined;
   return {
     ...rest,
-    ...(limits && { limits: { ...limits, ...limitsInForce(limits, linux, told?.limits) } }),
-    ...(requests && { requests: { ...requests, ...requestsInForce(requests, linux, told?.requests) } }),
+    ...(limits && { limits: { ...limits, ...limitsInForce(limits, linux, told) } }),
+    ...(requests && { requests: { ...requests, ...requestsInForce(requests, linux, told) } }),
   };
 }
 
-function limitsInForce(
-  wanted: Amounts,
-  linux: LinuxContainerResources | undefined,
-  told: Amounts | undefined,
-): Amounts {
+function limitsInForce(wanted: List, linux: LinuxContainerResources | undefined, known: Amounts | undefined): List {
   const milli = linux && linux.cpuPeriod > 0n ? Number((linux.cpuQuota * 1000n) / linux.cpuPeriod) : 0;
-  const cpu = milli > 0 ? cpuText(milli, wanted["cpu"], leastCpuLimitMilli) : told?.["cpu"];
-  const bytes = linux && linux.memoryLimitInBytes > 0n ? Number(linux.memoryLimitInBytes) : 0;
-  const memory = bytes > 0 ? bytesText(bytes, wanted["memory"]) : told?.["memory"];
+  const cpu = cpuText(milli > 0 ? milli : known?.cpuLimit, wanted["cpu"], leastCpuLimitMilli);
+  const bytes = linux && linux.memoryLimitInBytes > 0n ? Number(linux.memoryLimitInBytes) : known?.memoryLimit;
+  const memory = bytesText(bytes, wanted["memory"]);
   return { ...(cpu && { cpu }), ...(memory && { memory }) };
 }
 
-function requestsInForce(
-  wanted: Amounts,
-  linux: LinuxContainerResources | undefined,
-  told: Amounts | undefined,
-): Amounts {
-  const milli = linux && linux.cpuShares > 0n ? Math.ceil((Number(linux.cpuShares) * 1000) / 1024) : 0;
-  const cpu = milli > 0 ? cpuText(milli, wanted["cpu"], leastCpuRequestMilli) : told?.["cpu"];
-  const memory = told?.["memory"];
+/** No runtime knows of a request of memory. */
+function requestsInForce(wanted: List, linux: LinuxContainerResources | undefined, known: Amounts | undefined): List {
+  const milli = linux && linux.cpuShares > 0n ? Math.ceil((Number(linux.cpuShares) * 1000) / 1024) : known?.cpuRequest;
+  const cpu = cpuText(milli, wanted["cpu"], leastCpuRequestMilli);
+  const memory = bytesText(known?.memoryRequest, wanted["memory"]);
   return { ...(cpu && { cpu }), ...(memory && { memory }) };
 }
 
-/** The spec's own spelling where it means the same, or where both are too little to tell apart. */
-function cpuText(milli: number, wanted: string | undefined, least: number): string | undefined {
+/** The spec's own spelling where it means the same, or where both are too little to tell apart; undefined for none. */
+function cpuText(milli: number | undefined, wanted: string | undefined, least: number): string | undefined {
+  if (!milli) return undefined;
   const wantedMilli = quantityMilli(wanted ?? "0");
   if (wantedMilli === milli || (milli <= least && wantedMilli <= least)) return wanted;
   return milli % 1000 === 0 ? String(milli / 1000) : `${milli}m`;
 }
 
-function bytesText(bytes: number, wanted: string | undefined): string {
-  if (wanted !== undefined && quantityValue(wanted) === bytes) return wanted;
-  let amount = bytes;
-  let unit = 0;
-  while (amount > 0 && amount % 1024 === 0 && unit < 6) {
-    amount /= 1024;
-    unit += 1;
-  }
-  return `${amount}${["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"][unit]}`;
+function bytesText(bytes: number | undefined, wanted: string | undefined): string | undefined {
+  if (!bytes || (wanted !== undefined && quantityValue(wanted) === bytes)) return undefined;
+  return canonicalBytes(bytes, 1024);
 }

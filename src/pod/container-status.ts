@@ -5,6 +5,7 @@ import type { ContainerKind, ProbeVerdict, RuntimePod, StartFailure } from "../p
 import { resourcesInForce } from "./container-resources.ts";
 import { isSidecar } from "./containers.ts";
 import { containerNameLabel, containerRestartCountAnnotation } from "./labels.ts";
+import type { Amounts } from "./resize.ts";
 import { restartsAfter } from "./restart.ts";
 import { allRestart, restartingAllReason } from "./restart-all.ts";
 
@@ -18,6 +19,8 @@ export interface ContainerStatusInput {
   readonly readiness: (containerName: string, containerId: string) => ProbeVerdict | undefined;
   /** Whether a container has started by its startup probe; undefined when nothing is known of one. */
   readonly started: (containerName: string, containerId: string) => boolean | undefined;
+  /** What of CPU and memory is in force for a container that runs; undefined where nothing is known of it. */
+  readonly inForce: (run: RuntimeStatus) => Amounts | undefined;
   /** The scheme of container IDs, such as `containerd`. */
   readonly runtimeName: string;
 }
@@ -140,7 +143,7 @@ function fromRuntime(
     restartCount: restartCount(newest, before),
     state,
     lastState: older ? stateOf(older, before, input.runtimeName) : lastStateOf(containerID, before),
-    resources: resourcesInForce(container, newest, running, before),
+    resources: resourcesInForce(container, newest, running, running ? input.inForce(newest) : undefined),
     ...(requests && { allocatedResources: requests }),
     ...(user && { user: { linux: user } }),
     ...volumeMounts(container, before, newest),

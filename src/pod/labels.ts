@@ -25,3 +25,5 @@ export const configHashAnnotation = "kubernetes.io/config.hash";
 
 /** Tells a node's pods from another's in a shared runtime. */
 export const nodeLabel = "graftlet.dev/node";
+/** On a container: the resources that it was made with, its own and its pod's, as JSON. */
+export const resourcesAnnotation = "graftlet.dev/resources";

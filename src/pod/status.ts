@@ -1,6 +1,6 @@
 import { isIPv6 } from "node:net";
 import { PodSandboxState } from "../gen/cri.ts";
-import type { ContainerStatus, Pod, PodStatus } from "../objects.ts";
+import type { ContainerStatus, Pod, PodCondition, PodStatus } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
 import { podConditions } from "./conditions.ts";
 import { type ContainerStatusInput, containerStatuses } from "./container-status.ts";
@@ -13,12 +13,14 @@ export interface StatusInput extends ContainerStatusInput {
   readonly hostIPs: readonly string[];
   /** The pod is being taken down: what has stopped stays stopped. */
   readonly ending: boolean;
+  /** Conditions that tell how far a resize is. */
+  readonly resize: readonly PodCondition[];
 }
 
 /** A pod's status from what the runtime shows and what was shown before. Pure; the status manager adds times and start time.
  *  Terminal phases stand. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ */
 export function generateStatus(input: StatusInput): PodStatus {
-  const { pod, observed, previous = pod.status } = input;
+  const { pod, previous = pod.status } = input;
   const known = { ...input, previous };
   const main = containerStatuses("containers", known);
   const init = containerStatuses("initContainers", known);
@@ -28,7 +30,7 @@ export function generateStatus(input: StatusInput): PodStatus {
   return {
     phase,
     ...(phase === previous?.phase && phaseNotes(pod, previous)),
-    conditions: podConditions({ pod, observed, previous, statuses, phase }),
+    conditions: podConditions({ ...input, previous, statuses, phase }),
     qosClass: pod.status?.qosClass ?? qosClass(pod.spec),
     ...addresses(known),
     ...(init.length > 0 && { initContainerStatuses: init }),

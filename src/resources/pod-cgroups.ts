@@ -15,6 +15,8 @@ export interface PodCgroupsDeps {
   /** KubeletConfiguration.podPidsLimit; -1 for no limit. */
   readonly podPidsLimit: number;
   readonly pods: PodStore;
+  /** The pod with what it has been given in place of what it asks for. */
+  readonly allocated: (pod: Pod) => Pod;
   readonly log: Logger;
 }
 
@@ -22,7 +24,21 @@ export interface PodCgroups {
   /** @param empty nothing of the pod runs yet. */
   ensure(pod: Pod, empty: boolean, signal: AbortSignal): Promise<void>;
   remove(uid: string, signal: AbortSignal): Promise<void>;
+  /** The pod has a cgroup that was made here, once it is there. */
+  has(pod: Pod): boolean;
+  /** What such a cgroup is to be limited to. */
+  wanted(pod: Pod): CgroupLimits;
+  /** Sets the limits that are given on a pod's cgroup that is there. */
+  set(pod: Pod, limits: CgroupLimits, signal: AbortSignal): Promise<void>;
 }
+
+const noCgroups: PodCgroups = {
+  ensure: async () => {},
+  remove: async () => {},
+  has: () => false,
+  wanted: () => ({}),
+  set: async () => {},
+};
 
 const tiers: readonly QosClass[] = ["Guaranteed", "Burstable", "BestEffort"];
 const minShares = 2;
@@ -31,8 +47,9 @@ const minShares = 2;
  *  Under systemd the runtime's own slices do it; nothing is made here. A target whose user may make none has none, and there
  *  only the limits of each container hold.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/ */
-export function createPodCgroups({ cgroups, layout, settings, podPidsLimit, pods, log }: PodCgroupsDeps): PodCgroups {
-  if (!layout.perQos || layout.driver === "systemd") return { ensure: async () => {}, remove: async () => {} };
+export function createPodCgroups(deps: PodCgroupsDeps): PodCgroups {
+  const { cgroups, layout, settings, podPidsLimit, pods, log } = deps;
+  if (!layout.perQos || layout.driver === "systemd") return noCgroups;
   /** Those of tiers and pods. */
   const made = new Set<string>();
   let burstableShares = 0;
@@ -44,6 +61,7 @@ export function createPodCgroups({ cgroups, layout, settings, podPidsLimit, pods
     const milli = pods
       .list()
       .filter(({ spec }) => qosClass(spec) === "Burstable")
+      .map(deps.allocated)
       .map((pod) => quantityMilli(podRequests(pod, { overhead: true })["cpu"] ?? "0"));
     const shares = milliCpuToShares(milli.reduce((sum, each) => sum + each, 0));
     if (shares !== burstableShares)
@@ -51,8 +69,9 @@ export function createPodCgroups({ cgroups, layout, settings, podPidsLimit, pods
     burstableShares = shares;
   };
 
+  const pathOf = ({ metadata, spec }: Pod) => podCgroup(metadata.uid, qosClass(spec), layout);
   const ensure = async (pod: Pod, empty: boolean, signal: AbortSignal) => {
-    const path = podCgroup(pod.metadata.uid, qosClass(pod.spec), layout);
+    const path = pathOf(pod);
     await ensureTiers(signal);
     if (made.has(path)) return;
     const limits = podLimitsOf(pod, settings, podPidsLimit);
@@ -74,6 +93,12 @@ export function createPodCgroups({ cgroups, layout, settings, podPidsLimit, pods
   return {
     ensure: (pod, empty, signal) => ensure(pod, empty, signal).catch(whereAllowed),
     remove: (uid, signal) => remove(uid, signal).catch(whereAllowed),
+    has: (pod) => made.has(pathOf(pod)),
+    wanted: (pod) => podLimitsOf(pod, settings, podPidsLimit),
+    async set(pod, limits, signal) {
+      await cgroups.ensure(pathOf(pod), limits, signal);
+      if (limits.cpuShares !== undefined) await ensureTiers(signal);
+    },
   };
 }
 

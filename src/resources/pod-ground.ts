@@ -1,11 +1,14 @@
-import { openCgroups } from "../host/cgroups.ts";
+import { type CgroupLimits, openCgroups } from "../host/cgroups.ts";
 import { cgroupVersion } from "../host/exists.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Pod } from "../objects.ts";
-import type { PodStore } from "../pipeline.ts";
-import type { CgroupLayout } from "../pod/cgroup-path.ts";
+import type { PodStore, RuntimePod } from "../pipeline.ts";
+import { type CgroupLayout, podCgroup } from "../pod/cgroup-path.ts";
+import { qosClass } from "../pod/qos.ts";
 import type { ResourceSettings } from "../pod/resources.ts";
 import type { FileChange, Host } from "../seams/host.ts";
+import type { Stats } from "../seams/runtime.ts";
+import { readPodGroup } from "./group-reading.ts";
 import { type PodCgroups, createPodCgroups } from "./pod-cgroups.ts";
 
 export interface PodGroundDeps {
@@ -15,23 +18,24 @@ export interface PodGroundDeps {
   readonly settings: ResourceSettings;
   readonly podPidsLimit: number;
   readonly pods: PodStore;
+  readonly runtime: Pick<Stats, "containerStats">;
+  /** The pod with what it has been given in place of what it asks for. */
+  readonly allocated: (pod: Pod) => Pod;
   readonly log: Logger;
 }
 
 const podMode = 0o750;
 
 /** A pod's directories and cgroup on the target. */
-export function createPodGround({ host, rootDir, layout, settings, podPidsLimit, pods, log }: PodGroundDeps) {
+export function createPodGround(deps: PodGroundDeps) {
+  const { host, rootDir, layout } = deps;
   let cgroups: PodCgroups | undefined;
   const made = new Set<string>();
   const open = async (signal: AbortSignal): Promise<PodCgroups> => {
     cgroups ??= createPodCgroups({
+      ...deps,
       cgroups: await openCgroups(host, await cgroupVersion(host.fs, signal), signal),
       layout: await layout(signal),
-      settings,
-      podPidsLimit,
-      pods,
-      log,
     });
     return cgroups;
   };
@@ -54,6 +58,18 @@ export function createPodGround({ host, rootDir, layout, settings, podPidsLimit,
     async release(uid: string, signal: AbortSignal): Promise<void> {
       made.delete(uid);
       await (await open(signal)).remove(uid, signal);
+    },
+    /** Of pods whose ground stands. */
+    groups: {
+      wanted: (pod: Pod) => cgroups?.wanted(pod) ?? {},
+      async read(pod: Pod, observed: RuntimePod, signal: AbortSignal) {
+        const groups = await open(signal);
+        const version = await cgroupVersion(host.fs, signal);
+        const path = podCgroup(pod.metadata.uid, qosClass(pod.spec), await layout(signal));
+        const { isThere, limits, ...reading } = await readPodGroup({ ...deps, version }, path, observed, signal);
+        return { ...reading, ...(isThere && groups.has(pod) && { limits }) };
+      },
+      set: async (pod: Pod, limits: CgroupLimits, signal: AbortSignal) => (await open(signal)).set(pod, limits, signal),
     },
   };
 }

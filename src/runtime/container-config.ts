@@ -14,10 +14,12 @@ import {
   podTerminationGraceAnnotation,
   podUidLabel,
   preStopHandlerAnnotation,
+  resourcesAnnotation,
   terminationMessagePathAnnotation,
   terminationMessagePolicyAnnotation,
 } from "../pod/labels.ts";
 import { containerLogPath } from "../pod/log-paths.ts";
+import { resourcesNote } from "../pod/resize.ts";
 import { terminationMessagePath } from "./container-files.ts";
 
 export interface ContainerConfigInput {
@@ -77,6 +79,7 @@ function containerAnnotations(pod: Pod, container: Container, restartCount: numb
   return {
     [containerHashAnnotation]: containerHash(container),
     [containerRestartCountAnnotation]: String(restartCount),
+    [resourcesAnnotation]: resourcesNote(pod, container),
     [terminationMessagePathAnnotation]: terminationMessagePath(container) ?? "",
     [terminationMessagePolicyAnnotation]: container.terminationMessagePolicy ?? "File",
     ...(deletionGrace !== undefined && { [podDeletionGraceAnnotation]: String(deletionGrace) }),

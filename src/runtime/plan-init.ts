@@ -4,6 +4,7 @@ import type { RuntimePod } from "../pipeline.ts";
 import { isSidecar } from "../pod/containers.ts";
 import { restartsAfter, restartsKilled } from "../pod/restart.ts";
 import { newestOf } from "./newest.ts";
+import { type ContainerResize, planResize } from "./plan-resize.ts";
 import { type Judgement, type PlannedKill, isChanged, killCondemned, killUnknown } from "./planned-kill.ts";
 
 /** What is to become of a pod's init containers. */
@@ -15,6 +16,9 @@ export interface InitVerdict {
   /** In the order of the spec. */
   readonly start: readonly Container[];
   readonly kill: readonly PlannedKill[];
+  readonly resize: readonly ContainerResize[];
+  /** One starts anew to have other resources. */
+  readonly resizePod: boolean;
 }
 
 /** What one init container asks for. */
@@ -24,6 +28,8 @@ interface Step {
   /** It is done, or a sidecar that has started: the next one's turn. */
   readonly passed?: true;
   readonly failed?: true;
+  readonly resize?: ContainerResize;
+  readonly resizePod?: true;
 }
 
 /** Init containers run one after another; a sidecar among them has had its turn once it has started, and is kept running from
@@ -36,6 +42,8 @@ export function planInit(pod: Pod, observed: RuntimePod, judged: Judgement): Ini
   let decided = initialized;
   const start: Container[] = [];
   const kill: PlannedKill[] = [];
+  const resize: ContainerResize[] = [];
+  let resizePod = false;
   for (const [index, container] of [...init.entries()].reverse()) {
     const status = newestOf(observed, container.name);
     if (decided && !isSidecar(container)) continue;
@@ -44,7 +52,7 @@ export function planInit(pod: Pod, observed: RuntimePod, judged: Judgement): Ini
       continue;
     }
     const step = stepOf({ pod, container, status, judged });
-    if (step.failed) return { initialized: false, failed: true, start: [], kill: [] };
+    if (step.failed) return { initialized: false, failed: true, start: [], kill: [], resize: [], resizePod: false };
     const next = init[index + 1];
     if (step.passed && !decided) {
       if (next) start.unshift(next);
@@ -52,10 +60,12 @@ export function planInit(pod: Pod, observed: RuntimePod, judged: Judgement): Ini
     }
     if (step.start) start.unshift(container);
     if (step.kill) kill.push(step.kill);
+    if (step.resize) resize.unshift(step.resize);
+    resizePod ||= step.resizePod === true;
     decided = true;
   }
   if (!decided) start.push(...init.slice(0, 1));
-  return { initialized, failed: false, start, kill };
+  return { initialized, failed: false, start, kill, resize, resizePod };
 }
 
 /** Exited main containers prove nothing: after a reboot they belong to an earlier sandbox. */
@@ -79,7 +89,7 @@ function stepOf(present: Present): Step {
     case ContainerState.CONTAINER_CREATED:
       return { start: true };
     case ContainerState.CONTAINER_RUNNING:
-      return isSidecar(container) ? stepOfRunningSidecar(present) : {};
+      return isSidecar(container) ? stepOfRunningSidecar(present) : stepOfResize(present);
     case ContainerState.CONTAINER_EXITED:
       if (isSidecar(container)) return { start: true };
       if (status.exitCode === 0 && status.reason !== "OOMKilled") return { passed: true };
@@ -96,7 +106,8 @@ function comesBack({ pod: { spec }, container, status: { exitCode } }: Present):
 }
 
 /** A sidecar that is not well is replaced; that keeps nobody waiting whose turn has come. */
-function stepOfRunningSidecar({ container, status, judged }: Present): Step {
+function stepOfRunningSidecar(present: Present): Step {
+  const { container, status, judged } = present;
   const probe = judged.condemnedBy(container.name, status.id);
   const condemned = probe && killCondemned("Init container", container, status, probe, false);
   if (probe === "startup") return { start: true, ...(condemned && { kill: condemned }) };
@@ -105,5 +116,12 @@ function stepOfRunningSidecar({ container, status, judged }: Present): Step {
     const message = `Init container ${container.name} definition changed`;
     return { passed: true, start: true, kill: { containerId: status.id, name: container.name, message } };
   }
-  return condemned ? { passed: true, start: true, kill: condemned } : { passed: true };
+  return { passed: true, ...(condemned ? { start: true, kill: condemned } : stepOfResize(present)) };
+}
+
+/** One that has to start anew to have other resources; or goes on with them. */
+function stepOfResize({ pod, container, status, judged }: Present): Step {
+  const step = planResize(pod, container, status, judged);
+  if (!step) return {};
+  return "kill" in step ? { start: true, kill: step.kill, resizePod: true } : { resize: step.resize };
 }

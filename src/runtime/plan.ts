@@ -5,10 +5,11 @@ import { restartsAfter, restartsAll, restartsKilled } from "../pod/restart.ts";
 import { sandboxIsCurrent } from "../pod/sandbox.ts";
 import { nameOf, newestOf } from "./newest.ts";
 import { planInit } from "./plan-init.ts";
+import { type ContainerResize, planResize, resizesWhole } from "./plan-resize.ts";
 import { type Judgement, type PlannedKill, isChanged, killCondemned, killUnknown } from "./planned-kill.ts";
 
-/** What one pass will do to a pod, in this order: kill, take away, make the sandbox, start ephemeral containers, init
- *  containers, containers. */
+/** What one pass will do to a pod, in this order: kill, take away, change resources, make the sandbox, start ephemeral containers,
+ *  init containers, containers. */
 export interface Plan {
   /** Stop everything, the sandbox included: it has to be replaced, or nothing is left to run. */
   readonly killPod: boolean;
@@ -23,24 +24,36 @@ export interface Plan {
   readonly startEphemeral: readonly EphemeralContainer[];
   readonly startInit: readonly Container[];
   readonly start: readonly Container[];
+  /** Containers that go on with other resources. */
+  readonly resize: readonly ContainerResize[];
+  /** The pod as a whole is to have other resources, for itself or for a container that starts anew with others. */
+  readonly resizePod: boolean;
 }
 
 /** Nobody has anything to say of the containers. */
-const unjudged: Judgement = { condemnedBy: () => undefined, hasStarted: () => false, restartAll: false };
+const unjudged: Judgement = {
+  condemnedBy: () => undefined,
+  hasStarted: () => false,
+  restartAll: false,
+  inForce: () => undefined,
+  wholeInForce: ({ spec }) => spec.resources,
+};
 
 /** Decides what makes the runtime's pod equal to its spec. Pure; follows the kubelet's computePodActions.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ */
 export function planPod(pod: Pod, observed: RuntimePod, given: Partial<Judgement> = {}): Plan {
   const judged = { ...unjudged, ...given };
   const sandbox = judgeSandbox(pod, observed);
-  const idle = { kill: [], reset: [], startEphemeral: [], startInit: [], start: [] };
+  const idle = { kill: [], reset: [], startEphemeral: [], startInit: [], start: [], resize: [], resizePod: false };
   const nothing: Plan = { ...sandbox, ...idle, killPod: sandbox.createSandbox };
   if (judged.restartAll) return { ...nothing, killPod: false, createSandbox: false, reset: resetOrder(pod, observed) };
   if (sandbox.createSandbox) return planNewSandbox(pod, observed, nothing);
   const startEphemeral = (pod.spec.ephemeralContainers ?? []).filter(({ name }) => !newestOf(observed, name));
   const init = planInit(pod, observed, judged);
   if (init.failed) return { ...nothing, startEphemeral, killPod: true };
-  if (!init.initialized) return { ...nothing, startEphemeral, kill: init.kill, startInit: init.start };
+  const { resize, resizePod } = init;
+  if (!init.initialized)
+    return { ...nothing, startEphemeral, kill: init.kill, startInit: init.start, resize, resizePod };
   const main = planMain(pod, observed, judged);
   const killPod = main.keep === 0 && main.start.length === 0;
   return {
@@ -51,12 +64,20 @@ export function planPod(pod: Pod, observed: RuntimePod, given: Partial<Judgement
     // Sidecars keep no pod alive.
     startInit: killPod ? [] : init.start,
     start: main.start,
+    resize: [...resize, ...main.resize],
+    resizePod: resizePod || main.resizePod || resizesWhole(pod, judged),
   };
 }
 
 /** True when a pass over this pod would change nothing. */
 export function isIdle(plan: Plan): boolean {
-  return !plan.killPod && !plan.createSandbox && plan.kill.length + plan.reset.length === 0 && !startsAny(plan);
+  const { killPod, createSandbox, kill, reset } = plan;
+  return !killPod && !createSandbox && kill.length + reset.length === 0 && !startsAny(plan) && !resizesAny(plan);
+}
+
+/** Whether what runs is to have other resources. */
+export function resizesAny({ killPod, resize, resizePod }: Plan): boolean {
+  return !killPod && (resizePod || resize.length > 0);
 }
 
 /** Whether containers are to be started, in the order in which they are. */
@@ -119,9 +140,11 @@ function planMain(
   pod: Pod,
   observed: RuntimePod,
   judged: Judgement,
-): { keep: number; start: readonly Container[]; kill: readonly PlannedKill[] } {
+): { keep: number } & Pick<Plan, "start" | "kill" | "resize" | "resizePod"> {
   const start: Container[] = [];
   const kill: PlannedKill[] = [];
+  const resize: ContainerResize[] = [];
+  let resizePod = false;
   let keep = 0;
   for (const container of pod.spec.containers) {
     const status = newestOf(observed, container.name);
@@ -139,6 +162,14 @@ function planMain(
     } else {
       const probe = judged.condemnedBy(container.name, status.id);
       if (!probe) {
+        const step = planResize(pod, container, status, judged);
+        if (step && "kill" in step) {
+          kill.push(step.kill);
+          start.push(container);
+          resizePod = true;
+          continue;
+        }
+        if (step) resize.push(step.resize);
         keep++;
         continue;
       }
@@ -147,7 +178,7 @@ function planMain(
       kill.push(killCondemned("Container", container, status, probe, restarts));
     }
   }
-  return { keep, start, kill };
+  return { keep, start, kill, resize, resizePod };
 }
 
 /** Whether a container that is not running should be started, by the restart policy. */

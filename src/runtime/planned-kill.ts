@@ -1,5 +1,5 @@
 import type { ContainerStatus } from "../gen/cri.ts";
-import type { Container } from "../objects.ts";
+import type { Container, Pod, Resources } from "../objects.ts";
 import type { CondemningProbe } from "../pipeline.ts";
 import { containerHash } from "../pod/hash.ts";
 import { containerHashAnnotation } from "../pod/labels.ts";
@@ -21,6 +21,10 @@ export interface Judgement {
   readonly hasStarted: (containerName: string, containerId: string) => boolean;
   /** Its status says that all its containers are to start anew. */
   readonly restartAll: boolean;
+  /** What of CPU and memory is in force for a container that runs; undefined where nothing is known of it. */
+  readonly inForce: (status: ContainerStatus) => Resources | undefined;
+  /** The same of the pod as a whole. */
+  readonly wholeInForce: (pod: Pod) => Resources | undefined;
 }
 
 /** @param what `Container`, or `Init container` for those. @param restarts another one takes its place, which is worth saying.

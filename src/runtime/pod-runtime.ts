@@ -1,21 +1,23 @@
 import { ContainerState, type ContainerStatus } from "../gen/cri.ts";
 import { abortError, hasCode, throwIfAborted } from "../lib/errors.ts";
 import type { Pod } from "../objects.ts";
-import type { PassAhead, PodRuntime, ProbeResults, RuntimePod, SyncOutcome } from "../pipeline.ts";
+import type { PassAhead, PodRuntime, ProbeResults, ResourcesInForce, RuntimePod, SyncOutcome } from "../pipeline.ts";
 import { isSidecar } from "../pod/containers.ts";
 import { podReference } from "../pod/reference.ts";
 import type { Runtime } from "../seams/runtime.ts";
 import { type ForesightDeps, foresee } from "./foresight.ts";
 import { killContainer, killPod } from "./kill.ts";
 import { nameOf } from "./newest.ts";
-import { type Plan, isIdle, planPod, startsAny } from "./plan.ts";
+import { type Plan, isIdle, planPod, resizesAny, startsAny } from "./plan.ts";
+import { type ResizeDeps, type Resizing, resizePod } from "./resize.ts";
 import { type SandboxDeps, prepareSandbox, runSandbox } from "./run-sandbox.ts";
 import type { ReadySandbox } from "./start-container.ts";
 import { StartError } from "./start-error.ts";
 import { type StarterDeps, type Trail, createStarter } from "./starter.ts";
 
-export interface PodRuntimeDeps extends SandboxDeps, StarterDeps, ForesightDeps {
+export interface PodRuntimeDeps extends SandboxDeps, StarterDeps, ForesightDeps, Omit<ResizeDeps, "inForce"> {
   readonly runtime: Runtime;
+  readonly inForce: ResourcesInForce;
   readonly uninterrupted: AbortSignal;
   /** The sandbox and its network stand; containers, and maybe long pulls, follow. @param seen the pod with it, where it has
    *  nothing else. */
@@ -47,10 +49,12 @@ export function createPodRuntime(deps: PodRuntimeDeps): PodRuntime & { forget(ui
       try {
         await clearTheWay(deps, pod, observed, plan, signal);
         const foresight = foresee(deps, pod, plan.createSandbox ? [...plan.startInit, ...plan.start] : [], signal);
+        const failed = resizesAny(plan) ? await tryResize(deps, { pod, observed, plan }, signal) : undefined;
         const sandbox = await sandboxFor(deps, { pod, observed, plan, ahead, trail }, signal);
-        const errors = sandbox ? await startAll(plan, { pod, observed, sandbox, foresight, trail }, signal) : [];
+        const started = sandbox ? await startAll(plan, { pod, observed, sandbox, foresight, trail }, signal) : [];
+        const errors = failed ? [failed, ...started] : started;
         const again = errors.length === 0 && (plan.reset.length > 0 || plan.startInit.some(isSidecar));
-        return { ...outcomeOf(errors, trail), ...(again && { again }) };
+        return { ...outcomeOf(errors, trail), ...(again && { again }), ...(failed && { resizeError: failed.message }) };
       } catch (error) {
         if (!signal.aborted) return outcomeOf([error instanceof Error ? error : new Error(String(error))], trail);
         await Promise.all(trail.rest);
@@ -60,12 +64,26 @@ export function createPodRuntime(deps: PodRuntimeDeps): PodRuntime & { forget(ui
   };
 }
 
-function planFor({ probes, isRestartingAll }: PodRuntimeDeps, pod: Pod, observed: RuntimePod): Plan {
+/** What cannot be given now keeps nothing from starting: it is tried again. */
+async function tryResize(deps: PodRuntimeDeps, resizing: Resizing, signal: AbortSignal): Promise<Error | undefined> {
+  try {
+    await resizePod(deps, resizing, signal);
+    return undefined;
+  } catch (error) {
+    throwIfAborted(signal);
+    return error instanceof Error ? error : new Error(String(error));
+  }
+}
+
+function planFor(deps: PodRuntimeDeps, pod: Pod, observed: RuntimePod): Plan {
+  const { probes, isRestartingAll, inForce } = deps;
   const { uid } = pod.metadata;
   return planPod(pod, observed, {
     condemnedBy: (name, id) => probes.condemnedBy(uid, name, id),
     hasStarted: (name, id) => probes.started(uid, name, id) === true,
     restartAll: isRestartingAll(uid),
+    inForce: (status) => inForce.ofContainer(pod, status),
+    wholeInForce: inForce.ofPod,
   });
 }
 

@@ -3,6 +3,7 @@ import {
   type ContainerConfig,
   ImageSpec,
   LinuxContainerConfig,
+  type LinuxContainerResources,
   type PodSandboxConfig,
   type RuntimeHandlerFeatures,
 } from "../gen/cri.ts";
@@ -88,6 +89,8 @@ export type Preparer = Pick<StartDeps, "configure" | "restartCountFromLogs" | "l
   Pick<ForesightDeps, "loggedContainers"> & {
     /** @throws Error when the target's resolver file cannot be read or the host name is too long. */
     configureSandbox(pod: Pod, attempt: number, signal: AbortSignal): Promise<PodSandboxConfig>;
+    /** What limits a container of the pod. */
+    configureResources(pod: Pod, container: Container, signal: AbortSignal): Promise<LinuxContainerResources>;
   };
 
 /** Gathers what a pod's spec refers to (objects, services, addresses, the target's own files) into what the runtime is asked
@@ -95,6 +98,8 @@ export type Preparer = Pick<StartDeps, "configure" | "restartCountFromLogs" | "l
 export function createPreparer(deps: PrepareDeps): Preparer {
   return {
     configureSandbox: (pod, attempt, signal) => configureSandbox(deps, pod, attempt, signal),
+    configureResources: async (pod, container, signal) =>
+      containerResources({ ...deps.settings, pod, container, target: await deps.facts(signal) }),
     configure: (start, image, restartCount, signal) =>
       configureContainer(deps, { ...start, image, restartCount }, signal),
     restartCountFromLogs: (pod, container, signal) => restartCountFromLogs(deps, pod, container, signal),

@@ -11,7 +11,7 @@ export function carryOn(pod: Pod, before: PodStatus | undefined, next: PodStatus
   const conditions = settleReadiness(next)?.map((condition) => {
     if (!isKubeletCondition(condition.type)) return condition;
     const known = before?.conditions?.find(({ type }) => type === condition.type);
-    const lastTransitionTime = (known?.status === condition.status && known.lastTransitionTime) || now;
+    const lastTransitionTime = (known && isSameState(known, condition) && known.lastTransitionTime) || now;
     return { ...condition, lastTransitionTime };
   });
   const generation = Math.max(pod.metadata.generation ?? 0, before?.observedGeneration ?? 0);
@@ -21,6 +21,12 @@ export function carryOn(pod: Pod, before: PodStatus | undefined, next: PodStatus
     startTime: before?.startTime || next.startTime || now,
     ...(generation > 0 && { observedGeneration: generation }),
   };
+}
+
+/** A resize that is shown at all is True; its state is its reason. */
+function isSameState(known: PodCondition, { type, status, reason = "" }: PodCondition): boolean {
+  const isResize = type === "PodResizePending" || type === "PodResizeInProgress";
+  return known.status === status && (!isResize || (known.reason ?? "") === reason);
 }
 
 /** A pod in a final phase is not ready, whatever its last containers were.

@@ -12,6 +12,7 @@ import type {
   PodRuntime,
   Prober,
   Rejection,
+  Resizes,
   RuntimeIds,
   RuntimePod,
   Served,
@@ -43,6 +44,7 @@ export interface PassDeps {
   readonly status: StatusSink & { reconcile(pod: Pod): void };
   readonly events: EventSink;
   readonly ground: PodGround;
+  readonly resizes: Resizes;
   /** Works out a pod's status from what the runtime shows. */
   readonly statusOf: (pod: Pod, observed: RuntimePod, ending: boolean) => PodStatus;
   /** Why pods cannot get a network, or undefined. */
@@ -116,12 +118,15 @@ export function createPasses(deps: PassDeps): Passes {
 async function syncOnce(
   deps: PassDeps,
   { unseen, look, report }: ReturnType<typeof createSight>,
-  pod: Pod,
+  asked: Pod,
   signal: AbortSignal,
 ): Promise<PassResult> {
+  const { resizes } = deps;
+  const pod = resizes.allocated(asked);
   const { uid } = pod.metadata;
   const mustLook = unseen.has(uid) || deps.inspector.isUnseen(uid);
   const observed = mustLook ? await look(uid, signal) : (deps.cache.get(uid) ?? emptyPod(pod));
+  resizes.observe(pod, observed);
   const status = report(pod, observed, false);
   if (status.phase === "Failed" || status.phase === "Succeeded") return { terminal: true, againMs: 0 };
   const holdUp = announceHoldUp(deps, pod);
@@ -130,7 +135,7 @@ async function syncOnce(
   let ahead: PassAhead = {};
   await sideBySide(
     [
-      (stop) => deps.ground.prepare(pod, isEmpty(observed), stop),
+      (stop) => deps.ground.prepare(resizes.inForce(pod, observed), isEmpty(observed), stop),
       (stop) => deps.volumes.mount(pod, stop),
       async (stop) => {
         ahead = await deps.runtime.ahead(pod, observed, stop);
@@ -146,6 +151,8 @@ async function syncOnce(
     return { terminal: false, againMs: nextPassMs(deps, outcome, false) };
   }
   const after = await look(uid, signal, outcome.made);
+  if (outcome.resizeError !== undefined) resizes.failed(pod, outcome.resizeError);
+  else resizes.observe(pod, after);
   const final = report(pod, after, false);
   await outcome.rest;
   const terminal = final.phase === "Failed" || final.phase === "Succeeded";

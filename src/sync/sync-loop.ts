@@ -1,7 +1,8 @@
+import { createInbox } from "../lib/inbox.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Pod } from "../objects.ts";
-import type { Admission, EventSink, PodCache, PodUpdate, Rejection, StatusSink } from "../pipeline.ts";
+import type { Admission, EventSink, PodCache, PodUpdate, Rejection, ResizeDecider, StatusSink } from "../pipeline.ts";
 import { isMirrorPod, isStaticPod } from "../pod/containers.ts";
 import { podReference } from "../pod/reference.ts";
 import { qosClass } from "../pod/qos.ts";
@@ -14,6 +15,7 @@ export interface SyncLoopDeps {
   readonly pods: PodManager;
   readonly workers: PodWorkers;
   readonly admission: Admission;
+  readonly resizes: ResizeDecider;
   readonly status: StatusSink & { reconcile(pod: Pod): void };
   readonly cache: PodCache;
   readonly events: EventSink;
@@ -28,6 +30,13 @@ interface Resumed {
   readonly resumed: readonly string[];
 }
 
+/** Something may have become free. */
+interface Freed {
+  readonly freed: true;
+}
+
+type Item = PodUpdate | Resumed | Freed;
+
 export interface SyncLoop extends Service {
   /** Takes an update in; never waits. */
   push(update: PodUpdate): void;
@@ -35,6 +44,8 @@ export interface SyncLoop extends Service {
   waits(uid: string): boolean;
   /** Takes in the static pods that waited and whose name is free now. */
   resume(): void;
+  /** Has resizes that are pending decided anew. */
+  decideResizes(): void;
   /** False while an update waits or is being handled: until then a pod may be wanted that nobody has heard of yet. */
   caughtUp(): boolean;
 }
@@ -43,21 +54,18 @@ export interface SyncLoop extends Service {
  *  before a pod gets a worker: what pods compete for is never decided side by side. */
 export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
   const { pods, workers, log } = deps;
-  const queue: (PodUpdate | Resumed)[] = [];
+  const inbox = createInbox<Item>();
   const waiting = createStaticQueue(deps);
-  let wakeUp = Promise.withResolvers<void>();
-  let busy = false;
+  const decideResizes = (signal: AbortSignal) => deps.resizes.decide(admitted(deps), signal);
 
-  const push = (update: PodUpdate | Resumed) => {
-    queue.push(update);
-    wakeUp.resolve();
-  };
-
-  const handle = async (update: PodUpdate | Resumed, signal: AbortSignal) => {
+  const handle = async (update: Item, signal: AbortSignal) => {
+    if ("freed" in update) return decideResizes(signal);
     if ("resumed" in update) return addAll(wantedStill(update), signal);
     pods.take(update);
     if (update.pods.some((pod) => isMirrorPod(pod) || isStaticPod(pod))) deps.mirrorsChanged?.();
     if (update.op === "ADD") return addAll(update.pods, signal);
+    // Decided before a worker sees what is asked for.
+    if (update.op === "UPDATE" && asked(update.pods)) await decideResizes(signal);
     for (const pod of update.pods) {
       if (isMirrorPod(pod)) reconcileShown(deps, pod);
       else if (update.op === "RECONCILE") reconcile(deps, pod);
@@ -65,7 +73,13 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
       else if (!waiting.update(pod) && (workers.get(pod.metadata.uid) || pod.metadata.deletionTimestamp))
         workers.update(pod);
     }
+    if (update.op === "REMOVE" || update.pods.some(isEnding)) await decideResizes(signal);
   };
+
+  /** @returns whether there is something to decide. */
+  const asked = (updated: readonly Pod[]) =>
+    updated.filter(({ metadata: { uid } }) => workers.get(uid)?.phase === "syncing").filter(deps.resizes.ask).length >
+    0;
 
   /** One that was taken away meanwhile is not there any more. */
   const wantedStill = ({ resumed }: Resumed) => resumed.flatMap((uid) => pods.get(uid) ?? []);
@@ -83,10 +97,18 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
       }
       if (isStaticPod(pod) && waiting.hold(pod)) continue;
       const decided = isEnding(pod) || workers.get(pod.metadata.uid) !== undefined;
-      const rejection = decided ? undefined : await deps.admission.admit(pod, admitted(deps), signal);
+      const rejection = decided ? undefined : await admit(pod, signal);
       if (rejection) reject(deps, pod, rejection);
       else workers.update(pod);
     }
+    if (asked(added)) await decideResizes(signal);
+  };
+
+  /** By what it was given before, if it was. */
+  const admit = (pod: Pod, signal: AbortSignal) => {
+    const { resizes, admission } = deps;
+    resizes.take(pod);
+    return admission.admit(resizes.allocated(pod), admitted(deps).map(resizes.allocated), signal);
   };
 
   return {
@@ -94,27 +116,18 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
     waits: waiting.has,
     resume() {
       const free = waiting.free();
-      if (free.length > 0) push({ resumed: free.map(({ metadata }) => metadata.uid) });
+      if (free.length > 0) inbox.push({ resumed: free.map(({ metadata }) => metadata.uid) });
     },
-    caughtUp: () => queue.length === 0 && !busy,
-    push,
-    async run(signal) {
-      signal.addEventListener("abort", () => wakeUp.resolve(), { once: true });
-      while (!signal.aborted) {
-        const update = queue.shift();
-        if (update) {
-          busy = true;
-          await handle(update, signal).catch((error: unknown) => {
-            if (!signal.aborted)
-              log.error({ err: error, update: "op" in update ? update.op : "resumed" }, "update could not be handled");
-          });
-          busy = false;
-        } else {
-          wakeUp = Promise.withResolvers<void>();
-          if (queue.length === 0 && !signal.aborted) await wakeUp.promise;
-        }
-      }
-    },
+    decideResizes: () => inbox.push({ freed: true }),
+    caughtUp: inbox.isEmpty,
+    push: inbox.push,
+    run: (signal) =>
+      inbox.run(async (item) => {
+        await handle(item, signal).catch((error: unknown) => {
+          const update = "op" in item ? item.op : Object.keys(item)[0];
+          if (!signal.aborted) log.error({ err: error, update }, "update could not be handled");
+        });
+      }, signal),
   };
 }
 

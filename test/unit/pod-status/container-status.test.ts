@@ -4,6 +4,7 @@ import { ContainerState, Mount } from "../../../src/gen/cri.ts";
 import type { Container, ContainerStatus, Pod, PodStatus } from "../../../src/objects.ts";
 import type { ProbeVerdict, RuntimePod, StartFailure } from "../../../src/pipeline.ts";
 import { containerStatuses } from "../../../src/pod/container-status.ts";
+import type { Amounts } from "../../../src/pod/resize.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 
 const second = 1_000_000_000n;
@@ -15,10 +16,11 @@ interface Given {
   readonly previous?: PodStatus;
   readonly failures?: Record<string, StartFailure>;
   readonly verdict?: ProbeVerdict;
+  readonly inForce?: Amounts;
 }
 
 function statuses(kind: "containers" | "initContainers" | "ephemeralContainers", given: Given): ContainerStatus[] {
-  const { pod = aPod(), observed, previous, failures = {}, verdict } = given;
+  const { pod = aPod(), observed, previous, failures = {}, verdict, inForce } = given;
   return containerStatuses(kind, {
     pod,
     observed,
@@ -26,6 +28,7 @@ function statuses(kind: "containers" | "initContainers" | "ephemeralContainers",
     failures: new Map(Object.entries(failures)),
     readiness: () => verdict,
     started: () => undefined,
+    inForce: () => inForce,
     runtimeName: "containerd",
   });
 }
@@ -135,13 +138,31 @@ test("resources in force are the runtime's while it runs, else the spec's", () =
   });
   const pod = aPod({ containers: [container] });
   const linux = { cpuShares: 204n, cpuQuota: 150_000n, cpuPeriod: 100_000n, memoryLimitInBytes: 128n * 2n ** 20n };
-  const of = (run: ReturnType<typeof running>) => only({ pod, observed: observe([aSandbox()], [run]) }).resources;
+  const of = (run: ReturnType<typeof running>, inForce?: Amounts) =>
+    only({ pod, observed: observe([aSandbox()], [run]), ...(inForce && { inForce }) }).resources;
   assert.deepEqual(of(running("a", { resources: { linux } })), {
     requests: { cpu: "200m" },
     limits: { cpu: "1500m", memory: "128Mi" },
   });
   assert.deepEqual(of(exited("a", 1, { resources: { linux } })), container.resources);
   assert.deepEqual(of(running("a")), container.resources);
+  // A runtime that tells nothing, and a request that none tells of.
+  const known = { cpuRequest: 50, cpuLimit: 1000, memoryRequest: 2 ** 20, memoryLimit: 2 ** 25 };
+  assert.deepEqual(of(running("a"), known), {
+    requests: { cpu: "50m", memory: "1Mi" },
+    limits: { cpu: "1", memory: "32Mi" },
+  });
+  const partly = of(running("a", { resources: { linux } }), known);
+  assert.deepEqual([partly?.requests, partly?.limits?.["memory"]], [{ cpu: "200m", memory: "1Mi" }, "128Mi"]);
+  assert.deepEqual(of(exited("a", 1), known), container.resources);
+});
+
+test("amounts too small to tell apart are shown as they were asked for", () => {
+  const container = aContainer("c", { resources: { requests: { cpu: "1m" }, limits: { cpu: "5m" } } });
+  const linux = { cpuShares: 2n, cpuQuota: 1_000n, cpuPeriod: 100_000n };
+  const pod = aPod({ containers: [container] });
+  const status = only({ pod, observed: observe([aSandbox()], [running("a", { resources: { linux } })]) });
+  assert.deepEqual([status.resources, status.allocatedResources], [container.resources, { cpu: "1m" }]);
 });
 
 test("created and unknown containers wait; one that ran before is lost", () => {

@@ -16,6 +16,8 @@ function generate(more: Partial<StatusInput> = {}): PodStatus {
     failures: new Map(),
     readiness: () => undefined,
     started: () => undefined,
+    inForce: () => undefined,
+    resize: [],
     hostIPs: ["10.1.0.1"],
     ending: false,
     runtimeName: "containerd",
@@ -247,4 +249,21 @@ test("a container whose end is everybody's: the pod runs on, says that all start
 
 test("a pod whose containers cannot end all others says nothing of it", () => {
   assert.equal(condition(generate(), "AllContainersRestarting"), undefined);
+});
+
+test("a resize is shown after others' conditions and before the kubelet's own, until the pod is over", () => {
+  const resize = [{ type: "PodResizeInProgress", status: "True", observedGeneration: 4 }];
+  const foreign = { type: "example.com/ready", status: "True" };
+  const pod = withStatus(aPod(), { conditions: [{ type: "PodResizePending", status: "True" }, foreign] });
+  const types = (status: PodStatus) => status.conditions?.map(({ type }) => type).slice(0, 3);
+  assert.deepEqual(types(generate({ pod, resize })), [
+    "example.com/ready",
+    "PodResizeInProgress",
+    "PodReadyToStartContainers",
+  ]);
+  const over = withStatus(aPod(), { phase: "Failed" });
+  assert.equal(
+    generate({ pod: over, resize }).conditions?.some(({ type }) => type === "PodResizeInProgress"),
+    false,
+  );
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { CgroupDriver, RuntimeConfigResponse } from "../../../src/gen/cri.ts";
+import { CgroupDriver, ContainerState, ContainerStats, RuntimeConfigResponse } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Pod } from "../../../src/objects.ts";
@@ -8,7 +8,7 @@ import { createCgroupLayout } from "../../../src/resources/cgroup-layout.ts";
 import { createPodGround } from "../../../src/resources/pod-ground.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
-import { aContainer, aPod } from "../../fakes/pods.ts";
+import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 
 const never = new AbortController().signal;
 const log = createLogger(0, { write: () => undefined });
@@ -17,6 +17,8 @@ const cgroupfs = { driver: "cgroupfs", root: "/lab", perQos: true } as const;
 function rig(
   pods: readonly Pod[],
   layout: { readonly driver: "cgroupfs" | "systemd"; readonly root: string; readonly perQos: boolean } = cgroupfs,
+  told: Readonly<Record<string, number>> = {},
+  allocated: (pod: Pod) => Pod = (pod) => pod,
 ) {
   const host = fakeHost({ clock: fakeClock() });
   host.files.put("/sys/fs/cgroup/cgroup.controllers", { data: "cpu memory pids\n" });
@@ -28,6 +30,13 @@ function rig(
     settings: { cpuCfsQuota: true, cpuCfsPeriodUs: 100_000 },
     podPidsLimit: 100,
     pods: store,
+    runtime: {
+      containerStats: async (id) =>
+        told[id] === undefined
+          ? undefined
+          : ContainerStats.fromPartial({ memory: { usageBytes: { value: BigInt(told[id]) } } }),
+    },
+    allocated,
     log,
   });
   const read = (path: string) => host.files.text(`/sys/fs/cgroup/lab/kubepods${path}`);
@@ -114,6 +123,62 @@ test("what a pod used is given back, whatever tier it was in, and may be taken a
   assert.ok(!host.files.tree("/sys/fs/cgroup/lab").some((path) => path.includes("poduid-1")));
   await ground.prepare(pod, true, never);
   assert.ok(host.files.tree("/sys/fs/cgroup/lab").some((path) => path.endsWith("/burstable/poduid-1")));
+});
+
+/** What the target's shell tells of cgroups. */
+const telling = (files: Readonly<Record<string, string>>) =>
+  Object.entries({ "/proc/meminfo": "MemTotal: 1 kB", ...files })
+    .map(([name, text]) => `==> ${name} <==\n${text}\n`)
+    .join("\n");
+
+test("a pod's cgroup, its limits and what is used of it and in it are read, and set, while it runs", async () => {
+  const pod = withResources({ cpu: "250m", memory: "64Mi" }, { cpu: "500m", memory: "128Mi" });
+  const { host, ground, read } = rig([pod], cgroupfs, { "run-2": 7 });
+  const own = "./lab/kubepods/burstable/poduid-1";
+  const said = telling({
+    [`${own}/cpu.stat`]: "usage_usec 5",
+    [`${own}/cpu.max`]: "50000 100000",
+    [`${own}/cpu.weight`]: "10",
+    [`${own}/memory.current`]: "4096",
+    [`${own}/memory.stat`]: "inactive_file 0",
+    [`${own}/memory.max`]: "134217728",
+    [`${own}/run-1/memory.current`]: "1024",
+    [`${own}/run-1/memory.stat`]: "inactive_file 1000",
+  });
+  host.program("sh", (_args, { stdout }) => {
+    stdout.write(said);
+    return 0;
+  });
+  const run = (id: string) => aStatus(aContainer("c"), ContainerState.CONTAINER_RUNNING, { id });
+  const seen = observe([aSandbox()], [run("run-1"), run("run-2"), run("run-3")]);
+  assert.equal((await ground.groups.read(pod, seen, never)).limits, undefined, "nothing was made here");
+  await ground.prepare(pod, true, never);
+  const { limits, memory, containers } = await ground.groups.read(pod, seen, never);
+  assert.deepEqual([limits?.memoryBytes, limits?.cpuQuotaUs, limits?.cpuPeriodUs], [2 ** 27, 50_000, 100_000]);
+  assert.deepEqual([memory, Object.fromEntries(containers)], [4096, { "run-1": 1024, "run-2": 7 }]);
+  assert.deepEqual(ground.groups.wanted(pod), {
+    cpuShares: 256,
+    cpuPeriodUs: 100_000,
+    cpuQuotaUs: 50_000,
+    memoryBytes: 2 ** 27,
+    pids: 100,
+  });
+  await ground.groups.set(pod, { memoryBytes: 2 ** 28 }, never);
+  assert.deepEqual(
+    [read("/burstable/poduid-1/memory.max"), read("/burstable/poduid-1/cpu.max")],
+    [String(2 ** 28), "50000 100000"],
+  );
+});
+
+test("the Burstable tier weighs what its pods have been given, also once that has changed", async () => {
+  const pod = withResources({ cpu: "3" });
+  const given = { now: withResources({ cpu: "1" }) };
+  const { ground, read } = rig([pod], cgroupfs, {}, () => given.now);
+  await ground.prepare(given.now, true, never);
+  assert.equal(read("/burstable/cpu.weight"), "39");
+  given.now = pod;
+  await ground.groups.set(pod, { cpuShares: 3072 }, never);
+  assert.deepEqual([read("/burstable/cpu.weight"), read("/burstable/poduid-1/cpu.weight")], ["118", "118"]);
 });
 
 test("under systemd the runtime's slices do it", async () => {

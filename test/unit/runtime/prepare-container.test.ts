@@ -103,6 +103,7 @@ describe("a container's configuration", () => {
       "io.kubernetes.container.terminationMessagePath": "/dev/termination-log",
       "io.kubernetes.container.terminationMessagePolicy": "File",
       "io.kubernetes.pod.terminationGracePeriod": "30",
+      "graftlet.dev/resources": '{"requests":{"cpu":"100m"},"limits":{"memory":"64Mi"}}',
     });
     const { resources, securityContext } = config.linux ?? {};
     assert.deepEqual(

@@ -8,6 +8,7 @@ import { type PassDeps, createPasses } from "../../../src/sync/passes.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+import { noResizes } from "../../fakes/resizes.ts";
 
 const never = new AbortController().signal;
 const c = aContainer("c");
@@ -42,6 +43,7 @@ function rig(over: Partial<PassDeps> = {}) {
       reconcile: said("reconcile"),
     },
     events,
+    resizes: noResizes,
     ground: { prepare: asked("prepare"), release: asked("release") },
     statusOf: (_pod, _observed, ending): PodStatus => ({ phase: ending ? "Failed" : world.phase }),
     networkError: () => undefined,
@@ -241,4 +243,31 @@ test("a pod past its deadline is shown as failed, with the reason, and not touch
   await clock.advance(5_000);
   const { terminal, eviction } = await passes.sync(pod, never);
   assert.deepEqual([terminal, eviction?.reason, calls], [true, "DeadlineExceeded", ["status Failed"]]);
+});
+
+test("a pass works with what a pod has been given; its cgroup begins with what is in force", async () => {
+  const given = aPod({}, { uid: "given" });
+  const inForce = aPod({}, { uid: "in-force" });
+  const seen: string[] = [];
+  const { calls, passes } = rig({
+    resizes: {
+      ...noResizes,
+      allocated: () => given,
+      inForce: () => inForce,
+      observe: ({ metadata }) => void seen.push(`observe ${metadata.uid}`),
+    },
+  });
+  await passes.sync(aPod(), never);
+  assert.deepEqual([calls.includes("prepare in-force"), calls.includes("mount given")], [true, true]);
+  assert.deepEqual(seen, ["observe given", "observe given"]);
+});
+
+test("what could not be put in force is told before the status is, and tried again soon", async () => {
+  const told: string[] = [];
+  const { calls, world, passes } = rig({
+    resizes: { ...noResizes, failed: (_pod, message) => void told.push(`${message} after ${calls.at(-1)}`) },
+  });
+  world.outcome = { error: new Error("no"), resizeError: "no" };
+  assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, againMs: 10_000 });
+  assert.deepEqual([told, calls.at(-1)], [["no after inspect"], "status Running"]);
 });

@@ -2,13 +2,14 @@ import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Pod, PodStatus } from "../../../src/objects.ts";
-import type { Rejection } from "../../../src/pipeline.ts";
+import type { Rejection, ResizeDecider } from "../../../src/pipeline.ts";
 import { createPodManager } from "../../../src/sync/pod-manager.ts";
 import type { WorkerPhase } from "../../../src/sync/pod-worker.ts";
 import type { PodWorkers } from "../../../src/sync/pod-workers.ts";
 import { createSyncLoop } from "../../../src/sync/sync-loop.ts";
 import { eventLines } from "../../fakes/events.ts";
 import { aPod, aSandbox, observe } from "../../fakes/pods.ts";
+import { noResizes } from "../../fakes/resizes.ts";
 
 const named = (uid: string, more: Partial<Pod["metadata"]> = {}, status: PodStatus = {}): Pod => ({
   ...aPod({}, { uid, name: uid, ...more }),
@@ -19,6 +20,7 @@ const named = (uid: string, more: Partial<Pod["metadata"]> = {}, status: PodStat
 function rig(
   t: TestContext,
   admit: (pod: Pod, others: readonly Pod[]) => Promise<Rejection | undefined> = async () => undefined,
+  resizes: Partial<ResizeDecider> = {},
 ) {
   const calls: string[] = [];
   const phases = new Map<string, WorkerPhase>();
@@ -50,6 +52,7 @@ function rig(
     workers,
     cache: { get: (uid) => (running.has(uid) ? observe([aSandbox()], []) : undefined), list: () => [] },
     events,
+    resizes: { ...noResizes, ...resizes },
     log: createLogger(0, { write: () => undefined }),
     nowText: () => "2026-01-01T00:00:00Z",
     admission: {
@@ -248,3 +251,63 @@ test("a static pod that is taken away while it waits never begins", async (t) =>
   await push("REMOVE", fromFile("p"));
   assert.deepEqual([calls, loop.waits("p")], [["terminate p undefined"], false]);
 });
+
+test("a pod that is on the node is weighed before its worker sees what it asks for", async (t) => {
+  const { calls, push, rigged } = resizing(t);
+  await push("ADD", named("p"), named("q"));
+  calls.length = 0;
+  rigged.asks = true;
+  await push("UPDATE", named("p"));
+  assert.deepEqual(calls, ["ask p", "decide among p,q", "update p"]);
+  calls.length = 0;
+  rigged.asks = false;
+  await push("UPDATE", named("p"));
+  assert.deepEqual(calls, ["ask p", "update p"]);
+});
+
+test("a pod comes with what it was given before, beside what others were given; what it asks for is weighed after", async (t) => {
+  const { calls, push, rigged } = resizing(t);
+  rigged.asks = true;
+  await push("ADD", named("p"), named("q"));
+  assert.deepEqual(calls, [
+    "take p",
+    "admit given-p beside ",
+    "update p",
+    "take q",
+    "admit given-q beside given-p",
+    "update q",
+    "ask p",
+    "ask q",
+    "decide among p,q",
+  ]);
+});
+
+test("what is pending is weighed again when a pod goes, when one ends, and when something has become free", async (t) => {
+  const { calls, push, loop } = resizing(t);
+  await push("ADD", named("p"), named("q"));
+  const decided = () => calls.splice(0).filter((call) => call.startsWith("decide")).length;
+  calls.length = 0;
+  await push("RECONCILE", named("p", {}, { phase: "Running" }));
+  assert.equal(decided(), 0);
+  await push("RECONCILE", named("p", {}, { phase: "Succeeded" }));
+  assert.equal(decided(), 1);
+  await push("REMOVE", named("p"));
+  assert.equal(decided(), 1);
+  loop.decideResizes();
+  while (!loop.caughtUp()) await new Promise(setImmediate);
+  assert.equal(decided(), 1);
+});
+
+/** A loop that writes down what is asked of resizes too. */
+function resizing(t: TestContext) {
+  const rigged = { asks: false };
+  const said: { calls: string[] } = { calls: [] };
+  const made = rig(t, undefined, {
+    take: ({ metadata }) => void said.calls.push(`take ${metadata.uid}`),
+    allocated: (pod) => ({ ...pod, metadata: { ...pod.metadata, uid: `given-${pod.metadata.uid}` } }),
+    ask: ({ metadata }) => (said.calls.push(`ask ${metadata.uid}`), rigged.asks),
+    decide: async (active) => void said.calls.push(`decide among ${active.map(({ metadata }) => metadata.uid).join()}`),
+  });
+  said.calls = made.calls;
+  return { ...made, rigged };
+}

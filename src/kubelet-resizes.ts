@@ -1,0 +1,47 @@
+import { createAdmission } from "./admission/chain.ts";
+import type { Cluster, KubeletDeps, Observed } from "./kubelet.ts";
+import type { Clock } from "./lib/clock.ts";
+import type { Service } from "./lib/service-group.ts";
+import type { Node } from "./objects.ts";
+import type { Admission, PodStore, Waker } from "./pipeline.ts";
+import { type Allocations, createAllocations } from "./resources/allocations.ts";
+import { createResizes, type ResizesDeps } from "./resources/resizes.ts";
+
+/** The kubelet's, milliseconds. */
+const firstRetryMs = 30_000;
+const retryMs = 180_000;
+
+export interface ResizeStages {
+  readonly admission: Admission;
+  readonly allocations: Allocations;
+  readonly resizes: ReturnType<typeof createResizes>;
+}
+
+/** What pods may have of the node: whether they may run there, what they have been given, and whether they may have something else. */
+export function composeResizes(
+  deps: KubeletDeps,
+  { events, nodes }: Pick<Cluster, "events" | "nodes">,
+  { pleg, agent }: Pick<Observed, "pleg" | "agent">,
+  of: { readonly pods: PodStore; readonly waker: Waker } & Pick<ResizesDeps, "sourcesSeen" | "onFreed">,
+): ResizeStages {
+  const { client, config, target, clock, log } = deps;
+  const { nodeName, kubelet, rootDir } = config;
+  const freshNode = (signal: AbortSignal) => client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal });
+  const admission = createAdmission({ ...kubelet, ...agent, node: nodes, freshNode, log });
+  const allocations = createAllocations({ fs: target.host.fs, rootDir, cache: pleg.cache, clock, log });
+  const resizes = createResizes({ ...of, allocations, admission, events, clock, log });
+  return { admission, allocations, resizes };
+}
+
+/** What is pending is decided anew from time to time, whatever else happens. */
+export function retryResizes(decide: () => void, clock: Clock): Service {
+  return {
+    name: "resizes",
+    async run(signal) {
+      for (let ms = firstRetryMs; !signal.aborted; ms = retryMs) {
+        await clock.sleep(ms, signal).catch(() => undefined);
+        if (!signal.aborted) decide();
+      }
+    },
+  };
+}

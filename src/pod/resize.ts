@@ -1,0 +1,147 @@
+import type { Container, Pod, PodSpec, Resources } from "../objects.ts";
+import { goJson } from "./go-json.ts";
+import { quantityMilli, quantityNumber, quantityValue } from "./quantity.ts";
+
+/** The resources of a pod: of its containers, init containers among them, by name, and its own. */
+export interface PodResources {
+  readonly containers: Readonly<Record<string, Resources>>;
+  readonly pod?: Resources;
+}
+
+/** What can be changed while a container runs: thousandths of a CPU and bytes of memory; 0 for what is not said. */
+export interface Amounts {
+  readonly cpuRequest: number;
+  readonly cpuLimit: number;
+  readonly memoryRequest: number;
+  readonly memoryLimit: number;
+}
+
+export type ResizableResource = "cpu" | "memory";
+
+/** The resources of a pod as its spec has them. */
+export function resourcesOf({ containers, initContainers = [], resources }: PodSpec): PodResources {
+  const each: Record<string, Resources> = {};
+  for (const container of [...initContainers, ...containers]) each[container.name] = onlyAmounts(container.resources);
+  return { containers: each, ...(resources && { pod: onlyAmounts(resources) }) };
+}
+
+/** The pod with other resources than its spec has; the same pod where they say the same. */
+export function withResources(pod: Pod, { containers, pod: own }: PodResources): Pod {
+  const { spec } = pod;
+  const whole = sameResources(own, undefined) ? undefined : own;
+  const given = (container: Container): Container => {
+    const own = containers[container.name];
+    if (!own || sameResources(container.resources, own)) return container;
+    const { requests: _requests, limits: _limits, ...rest } = container.resources ?? {};
+    return { ...container, resources: { ...rest, ...own } };
+  };
+  const [main, init] = [spec.containers.map(given), spec.initContainers?.map(given)];
+  const unchanged =
+    sameResources(spec.resources, whole) &&
+    main.every((container, index) => container === spec.containers[index]) &&
+    (init ?? []).every((container, index) => container === spec.initContainers?.[index]);
+  if (unchanged) return pod;
+  const { resources: _resources, ...rest } = spec;
+  return {
+    ...pod,
+    spec: { ...rest, containers: main, ...(init && { initContainers: init }), ...(whole && { resources: whole }) },
+  };
+}
+
+/** Whether both ask for the same, however it is written. */
+export function sameResources(a: Resources | undefined, b: Resources | undefined): boolean {
+  return sameList(a?.requests, b?.requests) && sameList(a?.limits, b?.limits);
+}
+
+function sameList(a: Resources["requests"] = {}, b: Resources["requests"] = {}): boolean {
+  const names = new Set([...Object.keys(a), ...Object.keys(b)]);
+  return [...names].every((name) => {
+    const [one, other] = [a[name], b[name]];
+    return one === other || (one !== undefined && other !== undefined && quantityNumber(one) === quantityNumber(other));
+  });
+}
+
+/** What the runtime is asked for of CPU and memory: what a container does not limit its pod may.
+ *  @see https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#pod-level-resource-specification */
+export function effectiveResources(own: Resources | undefined, whole: Resources | undefined): Resources {
+  const limit = (name: ResizableResource) => {
+    const [mine, pods] = [own?.limits?.[name], whole?.limits?.[name]];
+    return quantityNumber(mine ?? "0") > 0 ? mine : (pods ?? mine);
+  };
+  return { requests: pick((name) => own?.requests?.[name]), limits: pick(limit) };
+}
+
+/** One resource from one, the other from another: what is in force once one of two changes has been made. */
+export function mixedResources(cpu: Resources, memory: Resources): Resources {
+  const from = { cpu, memory };
+  return {
+    requests: pick((name) => from[name].requests?.[name]),
+    limits: pick((name) => from[name].limits?.[name]),
+  };
+}
+
+/** @param resources as effectiveResources gives them. */
+export function amountsOf({ requests, limits }: Resources): Amounts {
+  return {
+    cpuRequest: quantityMilli(requests?.["cpu"] ?? "0"),
+    cpuLimit: quantityMilli(limits?.["cpu"] ?? "0"),
+    memoryRequest: quantityValue(requests?.["memory"] ?? "0"),
+    memoryLimit: quantityValue(limits?.["memory"] ?? "0"),
+  };
+}
+
+export function sameAmounts(a: Amounts, b: Amounts): boolean {
+  return (Object.keys(a) as (keyof Amounts)[]).every((name) => a[name] === b[name]);
+}
+
+/** What a container is told that it was made with. */
+export function resourcesNote({ spec }: Pod, { resources }: Container): string {
+  return goJson({ ...onlyAmounts(resources), ...(spec.resources && { pod: onlyAmounts(spec.resources) }) });
+}
+
+/** Reads such a note; undefined where there is none that can be read. */
+export function parseResourcesNote(note: string | undefined): { own: Resources; whole?: Resources } | undefined {
+  if (note === undefined) return undefined;
+  try {
+    const said: unknown = JSON.parse(note);
+    const own = readResources(said);
+    if (!own) return undefined;
+    const whole = readResources((said as { pod?: unknown }).pod);
+    return { own, ...(whole && { whole }) };
+  } catch {
+    return undefined;
+  }
+}
+
+/** Requests and limits out of JSON; undefined for what is none. */
+export function readResources(value: unknown): Resources | undefined {
+  if (typeof value !== "object" || value === null) return undefined;
+  const { requests, limits }: { requests?: unknown; limits?: unknown } = value;
+  const [asked, most] = [readList(requests), readList(limits)];
+  return { ...(asked && { requests: asked }), ...(most && { limits: most }) };
+}
+
+function readList(value: unknown): { [name: string]: string } | undefined {
+  if (typeof value !== "object" || value === null) return undefined;
+  const entries = Object.entries(value).filter((entry): entry is [string, string] => isQuantity(entry[1]));
+  return Object.fromEntries(entries);
+}
+
+function isQuantity(value: unknown): boolean {
+  if (typeof value !== "string") return false;
+  try {
+    return Number.isFinite(quantityNumber(value));
+  } catch {
+    return false;
+  }
+}
+
+function onlyAmounts(resources: Resources | undefined): Resources {
+  const { requests, limits } = resources ?? {};
+  return { ...(requests && { requests }), ...(limits && { limits }) };
+}
+
+function pick(of: (name: ResizableResource) => string | undefined): { [name: string]: string } {
+  const entries = (["cpu", "memory"] as const).map((name) => [name, of(name)] as const);
+  return Object.fromEntries(entries.filter((entry): entry is ["cpu" | "memory", string] => entry[1] !== undefined));
+}

@@ -1,0 +1,52 @@
+import { ContainerState } from "../gen/cri.ts";
+import { readCgroups } from "../host/cgroup-readings.ts";
+import { type GroupUsage, groupUsage } from "../host/cgroup-usage.ts";
+import type { CgroupLimits } from "../host/cgroups.ts";
+import { hasCode } from "../lib/errors.ts";
+import type { RuntimePod } from "../pipeline.ts";
+import type { Host } from "../seams/host.ts";
+import type { Stats } from "../seams/runtime.ts";
+
+export interface GroupReadingDeps {
+  readonly host: Pick<Host, "run">;
+  readonly runtime: Pick<Stats, "containerStats">;
+  readonly version: 1 | 2;
+}
+
+/** Limits of a pod's cgroup and the memory that it and its containers use, in one command; of a container whose cgroup is
+ *  somewhere else the runtime is asked. @param path of the pod's cgroup, from the top. */
+export async function readPodGroup(
+  { host, runtime, version }: GroupReadingDeps,
+  path: string,
+  { containers }: RuntimePod,
+  signal: AbortSignal,
+) {
+  const ids = containers.filter(({ state }) => state === ContainerState.CONTAINER_RUNNING).map(({ id }) => id);
+  const { groups } = await readCgroups(host, version, [{ path, containerIds: ids }], signal);
+  const usage = (name: string): GroupUsage => groupUsage(groups.get(name) ?? new Map(), version);
+  const used = new Map<string, number>();
+  for (const id of ids) {
+    const own = [...groups.keys()].find((name) => name.endsWith(`/${id}`) || name.endsWith(`-${id}.scope`));
+    const bytes = (own === undefined ? undefined : usage(own).memory?.usage) ?? (await toldUsage(runtime, id, signal));
+    if (bytes !== undefined) used.set(id, bytes);
+  }
+  const { memory, cpu } = usage(path);
+  const limits: CgroupLimits = {
+    ...(memory?.limit !== undefined && { memoryBytes: memory.limit }),
+    ...(cpu?.quotaUs !== undefined && { cpuQuotaUs: cpu.quotaUs }),
+    ...(cpu?.periodUs !== undefined && { cpuPeriodUs: cpu.periodUs }),
+    ...(cpu?.shares !== undefined && { cpuShares: cpu.shares }),
+  };
+  return { isThere: groups.has(path), limits, ...(memory && { memory: memory.usage }), containers: used };
+}
+
+async function toldUsage(runtime: GroupReadingDeps["runtime"], id: string, signal: AbortSignal) {
+  try {
+    const memory = (await runtime.containerStats(id, signal))?.memory;
+    const bytes = memory?.usageBytes ?? memory?.workingSetBytes;
+    return bytes && Number(bytes.value);
+  } catch (error) {
+    if (hasCode(error, "not_found", "unimplemented")) return undefined;
+    throw error;
+  }
+}

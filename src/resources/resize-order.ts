@@ -1,0 +1,38 @@
+import type { Pod } from "../objects.ts";
+import { qosClass } from "../pod/qos.ts";
+import { quantityMilli, quantityNumber } from "../pod/quantity.ts";
+import { podRequests } from "../pod/resources.ts";
+
+/** Pending resizes in the order in which they are decided: those that ask for no more than they have, then by priority, Guaranteed
+ *  pods before others, and who has waited longest. (kubelet, allocation/allocation_manager.go)
+ *  @param given what a pod has been given. @param deferredSince milliseconds since the epoch; undefined for one that is new. */
+export function inOrder(
+  pods: readonly Pod[],
+  given: (pod: Pod) => Pod,
+  deferredSince: (uid: string) => number | undefined,
+): readonly Pod[] {
+  const ranks = new Map(pods.map((pod) => [pod, rankOf(pod, given(pod), deferredSince(pod.metadata.uid))]));
+  return [...pods].sort((a, b) => compare(ranks.get(a) ?? [], ranks.get(b) ?? []));
+}
+
+function rankOf(pod: Pod, before: Pod, since: number | undefined): readonly number[] {
+  return [
+    asksForMore(pod, before) ? 1 : 0,
+    -(pod.spec.priority ?? 0),
+    qosClass(pod.spec) === "Guaranteed" ? 0 : 1,
+    since ?? Number.MAX_SAFE_INTEGER,
+  ];
+}
+
+function asksForMore(pod: Pod, before: Pod): boolean {
+  const [now, then] = [podRequests(pod, { overhead: false }), podRequests(before, { overhead: false })];
+  return (
+    quantityMilli(now["cpu"] ?? "0") > quantityMilli(then["cpu"] ?? "0") ||
+    quantityNumber(now["memory"] ?? "0") > quantityNumber(then["memory"] ?? "0")
+  );
+}
+
+function compare(a: readonly number[], b: readonly number[]): number {
+  const at = a.findIndex((value, index) => value !== b[index]);
+  return at < 0 ? 0 : (a[at] ?? 0) - (b[at] ?? 0);
+}

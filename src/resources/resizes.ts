@@ -1,0 +1,175 @@
+import { ContainerState } from "../gen/cri.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Container, Pod, PodCondition } from "../objects.ts";
+import type { Admission, EventSink, PodStore, ResizeDecider, Resizes, RuntimePod, Waker } from "../pipeline.ts";
+import { isSidecar } from "../pod/containers.ts";
+import { containerNameLabel } from "../pod/labels.ts";
+import { podReference } from "../pod/reference.ts";
+import { amountsOf, effectiveResources, sameAmounts, withResources } from "../pod/resize.ts";
+import type { Allocations } from "./allocations.ts";
+import { resizeText } from "./resize-text.ts";
+import { createResizeStates } from "./resize-states.ts";
+import { inOrder } from "./resize-order.ts";
+
+export interface ResizesDeps {
+  readonly allocations: Allocations;
+  readonly pods: PodStore;
+  readonly admission: Admission;
+  readonly events: EventSink;
+  readonly waker: Waker;
+  /** Every source has spoken: before that nobody knows what pods hold. */
+  readonly sourcesSeen: () => boolean;
+  /** What pods hold has become less: what is pending may fit. */
+  readonly onFreed: () => void;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+interface Forgetful {
+  /** Drops what is known of a pod that is gone. */
+  forget(uid: string): void;
+  /** The same of all but the pods that still exist. */
+  forgetExcept(known: ReadonlySet<string>): void;
+}
+
+/** Resizes as the kubelet does them: what a pod asks for is weighed against what the others have been given; it is given where it
+ *  fits, else deferred and weighed again whenever something has become free. (kubelet, allocation/allocation_manager.go)
+ *  @see https://kubernetes.io/docs/tasks/configure-pod-container/resize-container-resources/ */
+export function createResizes(deps: ResizesDeps): Resizes & ResizeDecider & Forgetful {
+  const { allocations, pods, log } = deps;
+  const states = createResizeStates(deps.clock);
+  const pending = new Set<string>();
+
+  const decide = async (active: readonly Pod[], signal: AbortSignal) => {
+    if (pending.size === 0 || !deps.sourcesSeen()) return;
+    const known = [...pending].flatMap((uid) => pods.get(uid) ?? []);
+    pending.clear();
+    for (const { metadata } of known) pending.add(metadata.uid);
+    for (const pod of inOrder(known, allocations.of, states.deferredSince)) {
+      try {
+        if (await weigh(deps, states, { pod, active }, signal)) pending.delete(pod.metadata.uid);
+      } catch (error) {
+        signal.throwIfAborted();
+        log.warn({ err: error, uid: pod.metadata.uid }, "a resize could not be decided, will try again");
+      }
+    }
+  };
+
+  const forget = (uid: string) => {
+    pending.delete(uid);
+    states.forget(uid);
+    allocations.forget(uid);
+  };
+
+  return {
+    allocated: allocations.of,
+    inForce: (pod, observed) => inForceOf(allocations, pod, observed),
+    conditions: states.conditions,
+    take(pod) {
+      allocations.take(pod);
+      states.recall(pod.metadata.uid, resizeConditions(pod));
+    },
+    ask(pod) {
+      const { uid } = pod.metadata;
+      if (allocations.of(pod) !== pod) {
+        pending.add(uid);
+        return true;
+      }
+      // What was pending has been taken back.
+      pending.delete(uid);
+      states.settle(uid);
+      return false;
+    },
+    decide,
+    observe(pod, observed) {
+      const { uid, generation = 0 } = pod.metadata;
+      if (inProgress(allocations, pod, observed)) states.goOn(uid, generation);
+      else {
+        const done = states.end(uid);
+        if (done === undefined) return;
+        tell(deps, pod, "ResizeCompleted", resizeText("Pod resize completed", pod, done));
+        deps.onFreed();
+      }
+    },
+    failed(pod, message) {
+      const { uid, generation = 0 } = pod.metadata;
+      const since = states.fail(uid, message, generation);
+      if (since !== undefined) tell(deps, pod, "ResizeError", resizeText("Pod resize error", pod, since, message));
+    },
+    forget,
+    forgetExcept(known) {
+      for (const uid of [...states.uids(), ...allocations.uids()]) if (!known.has(uid)) forget(uid);
+    },
+  };
+}
+
+/** Decides on one. @returns true when it need not be looked at again. */
+async function weigh(
+  deps: ResizesDeps,
+  states: ReturnType<typeof createResizeStates>,
+  { pod, active }: { readonly pod: Pod; readonly active: readonly Pod[] },
+  signal: AbortSignal,
+): Promise<boolean> {
+  const { allocations, waker } = deps;
+  const { uid, generation = 0 } = pod.metadata;
+  if (allocations.of(pod) === pod) {
+    if (states.settle(uid)) waker.wake(uid, "config");
+    return true;
+  }
+  const others = active.filter(({ metadata }) => metadata.uid !== uid).map(allocations.of);
+  const refusal = await deps.admission.admit(pod, others, signal);
+  if (refusal) {
+    const { message } = refusal;
+    const change = states.defer(uid, message, generation);
+    if (change === "news")
+      tell(deps, pod, "ResizeDeferred", resizeText("Pod resize Deferred", pod, generation, message));
+    if (change) waker.wake(uid, "config");
+    return false;
+  }
+  await allocations.give(pod);
+  states.settle(uid);
+  states.begin(uid, generation);
+  tell(deps, pod, "ResizeStarted", resizeText("Pod resize started", pod, generation));
+  waker.wake(uid, "config");
+  return true;
+}
+
+function tell({ events }: ResizesDeps, pod: Pod, reason: string, text: string): void {
+  const type = reason === "ResizeStarted" || reason === "ResizeCompleted" ? "Normal" : "Warning";
+  events.event(podReference(pod), type, reason, text);
+}
+
+function resizeConditions({ status }: Pod): readonly PodCondition[] {
+  return (status?.conditions ?? []).filter(({ type }) => type === "PodResizePending" || type === "PodResizeInProgress");
+}
+
+/** What is in force differs from what the pod was given, for what runs: the rest gets it right when it starts. */
+function inProgress(allocations: Allocations, pod: Pod, observed: RuntimePod): boolean {
+  const { spec } = pod;
+  const resizable = [...spec.containers, ...(spec.initContainers ?? []).filter(isSidecar)];
+  const differs = (container: Container) => {
+    const run = runningOf(observed, container);
+    if (!run) return false;
+    const wanted = amountsOf(effectiveResources(container.resources, spec.resources));
+    return !sameAmounts(wanted, amountsOf(allocations.ofContainer(pod, run)));
+  };
+  const whole = allocations.ofPod(pod);
+  return resizable.some(differs) || !sameAmounts(amountsOf(spec.resources ?? {}), amountsOf(whole ?? {}));
+}
+
+function inForceOf(allocations: Allocations, pod: Pod, observed: RuntimePod): Pod {
+  const { containers, initContainers = [] } = pod.spec;
+  const each = [...initContainers, ...containers].flatMap((container) => {
+    const run = runningOf(observed, container);
+    return run ? [[container.name, allocations.ofContainer(pod, run)] as const] : [];
+  });
+  const whole = allocations.ofPod(pod);
+  return withResources(pod, { containers: Object.fromEntries(each), ...(whole && { pod: whole }) });
+}
+
+/** The newest of a name, if it runs. */
+function runningOf({ containers }: RuntimePod, { name }: Container) {
+  const newest = containers.find((status) => status.labels[containerNameLabel] === name);
+  return newest?.state === ContainerState.CONTAINER_RUNNING ? newest : undefined;
+}

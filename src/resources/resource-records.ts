@@ -1,0 +1,134 @@
+import { ownDirectory } from "../host/ground-record.ts";
+import { hasCode } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Resources } from "../objects.ts";
+import { type PodResources, readResources } from "../pod/resize.ts";
+import type { HostFs } from "../seams/host.ts";
+
+/** What is kept of a pod whose resources were changed while it ran. */
+export interface ResourceRecord {
+  /** What it may have. */
+  readonly allocated: PodResources;
+  /** What its containers have, by their IDs. */
+  readonly inForce: Readonly<Record<string, Resources>>;
+  /** What it has as a whole, where that is known. */
+  readonly wholeInForce?: Resources;
+}
+
+/** What a kubelet left: by pod's UID, its containers by name. */
+export type Checkpoint = ReadonlyMap<string, PodResources>;
+
+export interface FoundRecords {
+  readonly pods: ReadonlyMap<string, ResourceRecord>;
+  /** Of a kubelet that had the root directory before. */
+  readonly kubelet: { readonly allocated: Checkpoint; readonly inForce: Checkpoint };
+}
+
+const version = 1;
+const maxBytes = 16 * 2 ** 20;
+
+function recordsFile(rootDir: string): string {
+  return `${ownDirectory(rootDir)}/resources.json`;
+}
+
+/** Reads what a root directory says of the resources of pods: graftlet's record, and what a kubelet left of its own. What is torn
+ *  is set aside, and what only it knew is taken from the pods' containers. @throws when the target cannot be read. */
+export async function readRecords(
+  fs: Pick<HostFs, "readFile" | "apply">,
+  rootDir: string,
+  log: Logger,
+  signal: AbortSignal,
+): Promise<FoundRecords> {
+  const file = recordsFile(rootDir);
+  const [own, allocated, actuated] = await Promise.all(
+    [file, `${rootDir}/allocated_pods_state`, `${rootDir}/actuated_pods_state`].map((path) => textOf(fs, path, signal)),
+  );
+  const pods = own === undefined ? new Map<string, ResourceRecord>() : recordsIn(own);
+  if (!pods) {
+    log.warn({ file }, "the record of pods' resources cannot be read: it is set aside");
+    await fs.apply([{ do: "rename", from: file, to: `${file}.torn` }], signal);
+  }
+  return { pods: pods ?? new Map(), kubelet: { allocated: checkpointIn(allocated), inForce: checkpointIn(actuated) } };
+}
+
+/** Replaces the record in one step. */
+export async function writeRecords(
+  fs: Pick<HostFs, "apply">,
+  rootDir: string,
+  pods: ReadonlyMap<string, ResourceRecord>,
+  signal: AbortSignal,
+): Promise<void> {
+  const file = recordsFile(rootDir);
+  const data = `${JSON.stringify({ version, pods: Object.fromEntries(pods) })}\n`;
+  const changes = [
+    { do: "write", path: `${file}.new`, data, mode: 0o600 },
+    { do: "rename", from: `${file}.new`, to: file },
+  ] as const;
+  await fs.apply(changes, signal);
+}
+
+async function textOf(fs: Pick<HostFs, "readFile">, path: string, signal: AbortSignal): Promise<string | undefined> {
+  try {
+    return (await fs.readFile(path, { maxBytes, signal })).toString("utf8");
+  } catch (error) {
+    if (hasCode(error, "not_found")) return undefined;
+    if (hasCode(error, "failed_precondition", "resource_exhausted", "permission_denied")) return "";
+    throw error;
+  }
+}
+
+/** Undefined for what is no record. */
+function recordsIn(text: string): Map<string, ResourceRecord> | undefined {
+  const content = objectIn(text);
+  if (content?.["version"] !== version) return undefined;
+  const pods = entriesOf(content["pods"]).flatMap(([uid, said]) => {
+    const { allocated, inForce, wholeInForce } = objectOf(said) ?? {};
+    const given = podResourcesOf(objectOf(allocated)?.["containers"], objectOf(allocated)?.["pod"]);
+    const whole = readResources(wholeInForce);
+    const record = { allocated: given, inForce: resourceMap(inForce), ...(whole && { wholeInForce: whole }) };
+    return [[uid, record] as const];
+  });
+  return new Map(pods);
+}
+
+/** The kubelet keeps JSON as text in JSON, with a checksum. What cannot be read says nothing. (kubelet, allocation/state) */
+function checkpointIn(text: string | undefined): Checkpoint {
+  const data = text === undefined ? undefined : objectIn(text)?.["data"];
+  const entries = typeof data === "string" ? objectIn(data)?.["entries"] : undefined;
+  return new Map(
+    entriesOf(entries).map(([uid, said]) => {
+      const pod = objectOf(said);
+      return [uid, podResourcesOf(pod?.["ContainerResources"], pod?.["PodLevelResources"])] as const;
+    }),
+  );
+}
+
+function podResourcesOf(containers: unknown, whole: unknown): PodResources {
+  const pod = readResources(whole);
+  return { containers: resourceMap(containers), ...(pod && { pod }) };
+}
+
+function resourceMap(value: unknown): Record<string, Resources> {
+  return Object.fromEntries(
+    entriesOf(value).flatMap(([name, said]) => {
+      const resources = readResources(said);
+      return resources ? [[name, resources] as const] : [];
+    }),
+  );
+}
+
+function objectIn(text: string): Record<string, unknown> | undefined {
+  try {
+    return objectOf(JSON.parse(text));
+  } catch {
+    return undefined;
+  }
+}
+
+function objectOf(value: unknown): Record<string, unknown> | undefined {
+  return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : undefined;
+}
+
+function entriesOf(value: unknown): readonly (readonly [string, unknown])[] {
+  return Object.entries(objectOf(value) ?? {});
+}

@@ -1,0 +1,66 @@
+import type { ContainerStatus } from "../gen/cri.ts";
+import type { Container, Pod, Resources } from "../objects.ts";
+import { type Amounts, type ResizableResource, amountsOf, effectiveResources, sameAmounts } from "../pod/resize.ts";
+import type { Judgement, PlannedKill } from "./planned-kill.ts";
+
+/** A container that runs and is to have other resources. */
+export interface ContainerResize {
+  readonly container: Container;
+  readonly containerId: string;
+  readonly from: Resources;
+  readonly to: Resources;
+}
+
+/** What a change of a container's resources takes. */
+export type ResizeStep = { readonly kill: PlannedKill } | { readonly resize: ContainerResize };
+
+/** Whether a container that runs has other resources than it was given, and what to do about it: its policy says whether it has to
+ *  start anew for that. Undefined when all is as it should be.
+ *  @see https://kubernetes.io/docs/tasks/configure-pod-container/resize-container-resources/#container-resize-policies */
+export function planResize(
+  { spec }: Pod,
+  container: Container,
+  status: ContainerStatus,
+  { inForce }: Judgement,
+): ResizeStep | undefined {
+  const from = inForce(status);
+  if (!from) return undefined;
+  const to = effectiveResources(container.resources, spec.resources);
+  const changed = changedResources(amountsOf(from), amountsOf(to));
+  if (changed.length === 0) return undefined;
+  const restarts = container.resizePolicy?.some(
+    ({ resourceName, restartPolicy }) =>
+      restartPolicy === "RestartContainer" && changed.some((name) => name === resourceName),
+  );
+  if (!restarts) return { resize: { container, containerId: status.id, from, to } };
+  const message = `Container ${container.name} resize requires restart`;
+  return { kill: { containerId: status.id, name: container.name, message } };
+}
+
+/** The pod as a whole is to have other amounts than it has. */
+export function resizesWhole(pod: Pod, { wholeInForce }: Judgement): boolean {
+  return !sameAmounts(amountsOf(pod.spec.resources ?? {}), amountsOf(wholeInForce(pod) ?? {}));
+}
+
+/** Containers whose share of a resource changes, in the order in which they are to: what becomes less makes room for what becomes
+ *  more. Its limit says which it is, or its request where the limit stays. */
+export function inResizeOrder(
+  resizes: readonly ContainerResize[],
+  name: ResizableResource,
+): readonly ContainerResize[] {
+  const less: ContainerResize[] = [];
+  const more: ContainerResize[] = [];
+  for (const resize of resizes) {
+    const [from, to] = [amountsOf(resize.from), amountsOf(resize.to)];
+    const difference = to[`${name}Limit`] - from[`${name}Limit`] || to[`${name}Request`] - from[`${name}Request`];
+    if (difference < 0) less.unshift(resize);
+    if (difference > 0) more.push(resize);
+  }
+  return [...less, ...more];
+}
+
+function changedResources(from: Amounts, to: Amounts): readonly ResizableResource[] {
+  return (["cpu", "memory"] as const).filter(
+    (name) => from[`${name}Limit`] !== to[`${name}Limit`] || from[`${name}Request`] !== to[`${name}Request`],
+  );
+}

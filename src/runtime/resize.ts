@@ -1,0 +1,155 @@
+import { type LinuxContainerResources, UpdateContainerResourcesRequest } from "../gen/cri.ts";
+import type { CgroupLimits } from "../host/cgroups.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Container, Pod } from "../objects.ts";
+import type { ResourcesInForce, RuntimePod } from "../pipeline.ts";
+import { type ResizableResource, amountsOf, mixedResources, sameAmounts } from "../pod/resize.ts";
+import type { Containers } from "../seams/runtime.ts";
+import type { Plan } from "./plan.ts";
+import { type ContainerResize, inResizeOrder } from "./plan-resize.ts";
+
+/** What a pod and its containers have in their cgroups. */
+export interface GroupReading {
+  /** Of the pod's own cgroup, as far as it is limited; undefined where it has none that graftlet makes. */
+  readonly limits?: CgroupLimits;
+  /** Bytes in use. */
+  readonly memory?: number;
+  /** The same by containers' IDs. */
+  readonly containers: ReadonlyMap<string, number>;
+}
+
+/** The cgroups of pods. */
+export interface PodGroups {
+  /** What a pod with these resources is to be limited to. */
+  wanted(pod: Pod): CgroupLimits;
+  read(pod: Pod, observed: RuntimePod, signal: AbortSignal): Promise<GroupReading>;
+  /** Sets the limits that are given; the others stay. */
+  set(pod: Pod, limits: CgroupLimits, signal: AbortSignal): Promise<void>;
+}
+
+export interface ResizeDeps {
+  readonly runtime: Pick<Containers, "updateContainerResources">;
+  readonly groups: PodGroups;
+  readonly inForce: Pick<ResourcesInForce, "setContainer" | "setPod" | "ofPod">;
+  /** What the runtime is asked for, for a container with these resources. */
+  readonly configureResources: (
+    pod: Pod,
+    container: Container,
+    signal: AbortSignal,
+  ) => Promise<LinuxContainerResources>;
+  /** For calls that must not be cut off half-way. */
+  readonly uninterrupted: AbortSignal;
+  readonly log: Logger;
+}
+
+/** A pod that runs, with what it has been given, and what is to be done about it. */
+export interface Resizing {
+  readonly pod: Pod;
+  readonly observed: RuntimePod;
+  readonly plan: Pick<Plan, "resize" | "resizePod">;
+}
+
+/** Puts in force what a pod has been given: memory first, then CPU. Where the pod as a whole gets more of a limit its cgroup is
+ *  widened before its containers change, else narrowed after them. What fails ends it; the next pass goes on from there.
+ *  @throws Error in the kubelet's words. @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/1287-in-place-update-pod-resources */
+export async function resizePod(deps: ResizeDeps, resizing: Resizing, signal: AbortSignal): Promise<void> {
+  const { pod, observed, plan } = resizing;
+  const reading = await deps.groups.read(pod, observed, signal);
+  const wanted: CgroupLimits = reading.limits ? deps.groups.wanted(pod) : {};
+  const changesMemory = plan.resizePod || inResizeOrder(plan.resize, "memory").length > 0;
+  if (changesMemory) refuseTooLittle(resizing, wanted, reading);
+  let left = plan.resize;
+  if (changesMemory) {
+    const { memoryBytes } = wanted;
+    const memory = { limits: bound("memoryBytes", memoryBytes, reading.limits?.memoryBytes) };
+    left = await change(deps, { ...resizing, of: "memory", left, ...memory }, signal);
+  }
+  if (plan.resizePod || inResizeOrder(left, "cpu").length > 0) {
+    const { cpuQuotaUs: quota, cpuPeriodUs: period, cpuShares: shares } = wanted;
+    const { limits: has } = reading;
+    const quotas = bound("cpuQuotaUs", quota, has?.cpuQuotaUs).map((limit) => ({
+      ...limit,
+      set: { ...limit.set, ...(period !== undefined && { cpuPeriodUs: period }) },
+    }));
+    await change(
+      deps,
+      { ...resizing, of: "cpu", left, limits: [...quotas, ...bound("cpuShares", shares, has?.cpuShares)] },
+      signal,
+    );
+  }
+}
+
+/** A change of a limit of the pod's cgroup. */
+interface Limit {
+  readonly widens: boolean;
+  readonly set: CgroupLimits;
+}
+
+/** Nothing where it stays, or where the pod is not to be limited (any more). */
+function bound(name: keyof CgroupLimits, wanted: number | undefined, has: number | undefined): readonly Limit[] {
+  if (wanted === undefined || wanted === has) return [];
+  return [{ widens: has !== undefined && wanted > has, set: { [name]: wanted } }];
+}
+
+interface Change extends Resizing {
+  readonly of: ResizableResource;
+  /** What is left to be done to containers. */
+  readonly left: readonly ContainerResize[];
+  /** Limits before requests. */
+  readonly limits: readonly Limit[];
+}
+
+/** Changes one resource. @returns what is left to be done for the other. */
+async function change(deps: ResizeDeps, { pod, of, left, limits }: Change, signal: AbortSignal) {
+  for (const { widens, set } of limits) if (widens) await deps.groups.set(pod, set, signal);
+  const done = new Map<string, ContainerResize>();
+  for (const resize of inResizeOrder(left, of)) {
+    const { container, containerId, from, to } = resize;
+    const now = of === "memory" ? mixedResources(from, to) : mixedResources(to, from);
+    const resources = { ...container.resources, ...now };
+    const linux = await deps.configureResources(pod, { ...container, resources }, signal);
+    const request = UpdateContainerResourcesRequest.fromPartial({ containerId, linux });
+    await deps.runtime.updateContainerResources(request, deps.uninterrupted);
+    await record(deps, () => deps.inForce.setContainer(pod.metadata.uid, containerId, now));
+    done.set(containerId, { ...resize, from: now });
+  }
+  // A request never exceeds its limit, not even for a moment.
+  for (const { widens, set } of [...limits].reverse()) if (!widens) await deps.groups.set(pod, set, signal);
+  const [before, whole] = [deps.inForce.ofPod(pod) ?? {}, pod.spec.resources ?? {}];
+  const now = of === "memory" ? mixedResources(before, whole) : mixedResources(whole, before);
+  if (!sameAmounts(amountsOf(before), amountsOf(now)))
+    await record(deps, () => deps.inForce.setPod(pod.metadata.uid, now));
+  return left.map((resize) => done.get(resize.containerId) ?? resize);
+}
+
+/** It is in force whether that is on record or not: at worst it is done once more. */
+async function record({ log }: ResizeDeps, write: () => Promise<void>): Promise<void> {
+  try {
+    await write();
+  } catch (error) {
+    log.warn({ err: error }, "what of a pod's resources is in force could not be put on record");
+  }
+}
+
+/** A limit of memory below what is used would end the container: it is refused before anything is changed. */
+function refuseTooLittle({ plan }: Resizing, wanted: CgroupLimits, reading: GroupReading): void {
+  const complaints: string[] = [];
+  const { memoryBytes: limit } = wanted;
+  if (limit !== undefined && limit < (reading.limits?.memoryBytes ?? Number.POSITIVE_INFINITY)) {
+    const { memory } = reading;
+    if (memory === undefined) complaints.push("missing pod memory usage");
+    else if (memory >= limit)
+      complaints.push(`attempting to set pod memory limit (${limit}) below current usage (${memory})`);
+  }
+  for (const { container, containerId, from, to } of plan.resize) {
+    const [before, after] = [amountsOf(from).memoryLimit, amountsOf(to).memoryLimit];
+    if (after === 0 || (before !== 0 && after >= before)) continue;
+    const used = reading.containers.get(containerId);
+    const name = JSON.stringify(container.name);
+    if (used === undefined) complaints.push(`missing container ${name} memory usage`);
+    else if (used >= after)
+      complaints.push(`attempting to set container ${name} memory limit (${after}) below current usage (${used})`);
+  }
+  const text = complaints.length > 1 ? `[${complaints.join(", ")}]` : complaints[0];
+  if (text !== undefined) throw new Error(`cannot decrease memory limits: ${text}`);
+}

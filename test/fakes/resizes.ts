@@ -1,0 +1,34 @@
+import type { ResizeDecider, Resizes, ResourcesInForce } from "../../src/pipeline.ts";
+import { effectiveResources } from "../../src/pod/resize.ts";
+import type { PodGroups } from "../../src/runtime/resize.ts";
+
+/** Nobody asks for other resources than a pod has. */
+export const noResizes: Resizes & ResizeDecider = {
+  allocated: (pod) => pod,
+  inForce: (pod) => pod,
+  conditions: () => [],
+  observe: () => undefined,
+  failed: () => undefined,
+  take: () => undefined,
+  ask: () => false,
+  decide: async () => undefined,
+};
+
+/** What pods have been given is in force. */
+export const allInForce: ResourcesInForce = {
+  ofContainer: ({ spec }, { labels }) => {
+    const name = labels["io.kubernetes.container.name"];
+    const container = [...spec.containers, ...(spec.initContainers ?? [])].find((each) => each.name === name);
+    return effectiveResources(container?.resources, spec.resources);
+  },
+  ofPod: ({ spec }) => spec.resources,
+  setContainer: async () => undefined,
+  setPod: async () => undefined,
+};
+
+/** Pods without cgroups of their own. */
+export const noGroups: PodGroups = {
+  wanted: () => ({}),
+  read: async () => ({ containers: new Map() }),
+  set: async () => undefined,
+};

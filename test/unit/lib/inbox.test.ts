@@ -1,0 +1,24 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createInbox } from "../../../src/lib/inbox.ts";
+
+test("things are handled one after the other, and it is not empty before the last is done", async () => {
+  const inbox = createInbox<{ readonly name: string }>();
+  const stop = new AbortController();
+  const said: string[] = [];
+  const turns = Promise.withResolvers<void>();
+  const done = inbox.run(async ({ name }) => {
+    said.push(`begin ${name}`);
+    await turns.promise;
+    said.push(`end ${name}`);
+  }, stop.signal);
+  inbox.push({ name: "a" });
+  inbox.push({ name: "b" });
+  await new Promise(setImmediate);
+  assert.deepEqual([said, inbox.isEmpty()], [["begin a"], false]);
+  turns.resolve();
+  while (!inbox.isEmpty()) await new Promise(setImmediate);
+  assert.deepEqual(said, ["begin a", "end a", "begin b", "end b"]);
+  stop.abort();
+  await done;
+});

@@ -1,0 +1,87 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Resources } from "../../../src/objects.ts";
+import {
+  amountsOf,
+  effectiveResources,
+  mixedResources,
+  parseResourcesNote,
+  resourcesNote,
+  resourcesOf,
+  sameResources,
+  withResources,
+} from "../../../src/pod/resize.ts";
+import { aContainer, aPod } from "../../fakes/pods.ts";
+
+const small: Resources = { requests: { cpu: "100m", memory: "64Mi" }, limits: { cpu: "200m", memory: "128Mi" } };
+const large: Resources = { requests: { cpu: "300m", memory: "64Mi" }, limits: { cpu: "1", memory: "256Mi" } };
+
+test("resources are the same however they are written, and absent ones are none", () => {
+  assert.equal(sameResources({ requests: { cpu: "1" } }, { requests: { cpu: "1000m" }, limits: {} }), true);
+  assert.equal(sameResources({ limits: { memory: "1Gi" } }, { limits: { memory: "1024Mi" } }), true);
+  assert.equal(sameResources(undefined, {}), true);
+  assert.equal(sameResources({ requests: { cpu: "1" } }, { limits: { cpu: "1" } }), false);
+  assert.equal(sameResources({ requests: { cpu: "1" } }, { requests: { cpu: "1", memory: "1Mi" } }), false);
+});
+
+test("a pod gets other resources than its spec has, and is the same pod where they say the same", () => {
+  const pod = aPod({ containers: [aContainer("a", { resources: large }), aContainer("b")] });
+  const given = { containers: { a: small, b: {}, gone: large } };
+  const changed = withResources(pod, given);
+  assert.deepEqual(
+    changed.spec.containers.map(({ resources }) => resources),
+    [small, undefined],
+  );
+  assert.equal(withResources(changed, given), changed);
+  assert.equal(withResources(pod, resourcesOf(pod.spec)), pod);
+});
+
+test("what is not resizable stays, init containers and the pod as a whole are counted in", () => {
+  const claims = [{ name: "gpu" }];
+  const spec = {
+    initContainers: [aContainer("i", { resources: { ...large, claims } })],
+    resources: large,
+  };
+  const changed = withResources(aPod(spec), { containers: { i: small }, pod: small });
+  assert.deepEqual(changed.spec.initContainers?.[0]?.resources, { ...small, claims });
+  assert.deepEqual(changed.spec.resources, small);
+  assert.equal("resources" in withResources(aPod({ resources: large }), { containers: {}, pod: {} }).spec, false);
+});
+
+test("a limit that a container has not is its pod's", () => {
+  const whole = { limits: { cpu: "2", memory: "1Gi" } };
+  assert.deepEqual(effectiveResources({ requests: { cpu: "1", "example.com/x": "1" } }, whole), {
+    requests: { cpu: "1" },
+    limits: { cpu: "2", memory: "1Gi" },
+  });
+  assert.deepEqual(effectiveResources({ limits: { cpu: "1", memory: "0" } }, whole).limits, {
+    cpu: "1",
+    memory: "1Gi",
+  });
+  assert.deepEqual(amountsOf(effectiveResources(undefined, undefined)), {
+    cpuRequest: 0,
+    cpuLimit: 0,
+    memoryRequest: 0,
+    memoryLimit: 0,
+  });
+});
+
+test("one resource may be in force before the other", () => {
+  assert.deepEqual(amountsOf(mixedResources(small, large)), {
+    cpuRequest: 100,
+    cpuLimit: 200,
+    memoryRequest: 64 * 2 ** 20,
+    memoryLimit: 256 * 2 ** 20,
+  });
+});
+
+test("what a container was made with is read back from its note; what is no note says nothing", () => {
+  const pod = aPod({ resources: large });
+  const container = aContainer("c", { resources: { ...small, claims: [{ name: "x" }] } });
+  assert.deepEqual(parseResourcesNote(resourcesNote(pod, container)), { own: small, whole: large });
+  assert.deepEqual(parseResourcesNote(resourcesNote(aPod(), aContainer("c"))), { own: {} });
+  for (const torn of [undefined, "", "{", "7", "null"]) assert.equal(parseResourcesNote(torn), undefined);
+  assert.deepEqual(parseResourcesNote('{"requests":{"cpu":"much","memory":5},"limits":[]}'), {
+    own: { requests: {}, limits: {} },
+  });
+});

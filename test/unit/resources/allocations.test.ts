@@ -1,0 +1,189 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ContainerState, type ContainerStatus } from "../../../src/gen/cri.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import type { Pod, Resources } from "../../../src/objects.ts";
+import { resourcesAnnotation } from "../../../src/pod/labels.ts";
+import { resourcesNote } from "../../../src/pod/resize.ts";
+import { createAllocations } from "../../../src/resources/allocations.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { fakeHost } from "../../fakes/host.ts";
+import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+
+const never = new AbortController().signal;
+const file = "/root/graftlet/resources.json";
+const cpu = (amount: string): Resources => ({ requests: { cpu: amount }, limits: { cpu: amount } });
+const podOf = (amount: string, more: Partial<Pod["spec"]> = {}) =>
+  aPod({ containers: [aContainer("c", { resources: cpu(amount) })], ...more });
+const given = (pod: Pod) => pod.spec.containers[0]?.resources?.requests?.["cpu"];
+
+/** A container that runs, with what it was made with, unless a kubelet made it. */
+function running(pod: Pod, id = "c-1", noted = true): ContainerStatus {
+  const container = pod.spec.containers[0] ?? aContainer("c");
+  const status = aStatus(container, ContainerState.CONTAINER_RUNNING, { id });
+  const annotations = { ...status.annotations, ...(noted && { [resourcesAnnotation]: resourcesNote(pod, container) }) };
+  return { ...status, annotations };
+}
+
+/** A target that outlives the agents on it. */
+function target() {
+  const clock = fakeClock();
+  const host = fakeHost({ clock });
+  host.files.put("/root/graftlet/lock");
+  let seen = observe([aSandbox()], []);
+  const lines: string[] = [];
+  const start = async () => {
+    const allocations = createAllocations({
+      fs: host.fs,
+      rootDir: "/root",
+      cache: { get: () => seen },
+      clock,
+      log: createLogger(0, { write: (line: string) => void lines.push(line) }),
+    });
+    await allocations.records.ready?.(never);
+    return allocations;
+  };
+  const shows = (...runs: readonly ContainerStatus[]) => void (seen = observe([aSandbox()], runs));
+  return { host, start, shows, lines, clock };
+}
+
+test("a new pod has what it asks for; nothing is written for it", async () => {
+  const { host, start } = target();
+  const allocations = await start();
+  const pod = podOf("100m");
+  allocations.take(pod);
+  assert.equal(allocations.of(pod), pod);
+  assert.equal(given(allocations.of(podOf("200m"))), "100m");
+  assert.deepEqual(host.files.changes, []);
+});
+
+test("what is given is in force for what starts later; what runs has what it had until the runtime took it over", async () => {
+  const { start, shows } = target();
+  const allocations = await start();
+  const [before, after] = [podOf("100m"), podOf("200m")];
+  const [old, young] = [running(before), running(after, "c-2")];
+  allocations.take(before);
+  shows(old);
+  await allocations.give(after);
+  assert.equal(given(allocations.of(after)), "200m");
+  assert.deepEqual(allocations.ofContainer(after, old), cpu("100m"));
+  assert.deepEqual(allocations.ofContainer(after, young), cpu("200m"));
+  await allocations.setContainer("uid-1", "c-1", cpu("200m"));
+  assert.deepEqual(allocations.ofContainer(after, old), cpu("200m"));
+});
+
+test("an agent that starts anew knows what was given, what is in force, and what was asked meanwhile", async () => {
+  const { start, shows } = target();
+  const first = await start();
+  const [small, large, larger] = [podOf("100m"), podOf("200m"), podOf("300m")];
+  const run = running(small);
+  shows(run);
+  first.take(small);
+  await first.give(large);
+  const second = await start();
+  second.take(larger);
+  assert.equal(given(second.of(larger)), "200m");
+  assert.deepEqual(second.ofContainer(larger, run), cpu("100m"));
+  await second.setContainer("uid-1", "c-1", cpu("200m"));
+  assert.deepEqual((await start()).ofContainer(large, run), cpu("200m"));
+});
+
+test("a pod that was never resized has what its containers were made with, whatever is asked for by now", async () => {
+  const { start, shows } = target();
+  const run = running(podOf("100m"));
+  shows(run);
+  const allocations = await start();
+  allocations.take(podOf("200m"));
+  assert.equal(given(allocations.of(podOf("200m"))), "100m");
+  assert.deepEqual(allocations.ofContainer(podOf("200m"), run), cpu("100m"));
+});
+
+test("a pod of a kubelet's has what its checkpoints say", async () => {
+  const { host, start, shows } = target();
+  const checkpoint = (amount: string) => {
+    const entries = { "uid-1": { ContainerResources: { c: cpu(amount) }, PodLevelResources: null } };
+    return JSON.stringify({ data: JSON.stringify({ entries }), checksum: 1 });
+  };
+  host.files.put("/root/allocated_pods_state", { data: checkpoint("200m") });
+  host.files.put("/root/actuated_pods_state", { data: checkpoint("100m") });
+  const run = running(podOf("300m"), "c-1", false);
+  shows(run);
+  const allocations = await start();
+  allocations.take(podOf("300m"));
+  assert.equal(given(allocations.of(podOf("300m"))), "200m");
+  assert.deepEqual(allocations.ofContainer(podOf("200m"), run), cpu("100m"));
+});
+
+test("what neither graftlet nor a kubelet tells of is in force as it was asked for when the pod came", async () => {
+  const { host, start, shows } = target();
+  host.files.put("/root/allocated_pods_state", { data: "{torn" });
+  const run = running(podOf("100m"), "c-1", false);
+  shows(run);
+  const allocations = await start();
+  allocations.take(podOf("100m"));
+  await allocations.give(podOf("200m"));
+  assert.deepEqual(allocations.ofContainer(podOf("200m"), run), cpu("100m"));
+});
+
+test("a torn record is set aside, and what containers were made with counts", async () => {
+  const { host, start, shows, lines } = target();
+  shows(running(podOf("100m")));
+  for (const torn of ['{"version":1,"pods":{', '{"version":2,"pods":{}}']) {
+    host.files.put(file, { data: torn });
+    const allocations = await start();
+    allocations.take(podOf("200m"));
+    assert.equal(given(allocations.of(podOf("200m"))), "100m");
+    assert.equal(host.files.text(`${file}.torn`), torn);
+    assert.deepEqual(host.files.tree("/root/graftlet"), ["/root/graftlet/lock", `${file}.torn`]);
+  }
+  assert.match(lines[0] ?? "", /set aside/);
+});
+
+test("what is on record of pods that have not come yet stays; of pods that are gone it goes", async () => {
+  const { start, shows } = target();
+  const first = await start();
+  const other = (amount: string): Pod => ({ ...podOf(amount), metadata: { ...podOf(amount).metadata, uid: "uid-2" } });
+  for (const [small, large] of [[podOf("100m"), podOf("200m")] as const, [other("100m"), other("200m")] as const]) {
+    first.take(small);
+    await first.give(large);
+  }
+  shows();
+  const second = await start();
+  second.take(podOf("200m"));
+  await second.give(podOf("300m"));
+  const third = await start();
+  third.take(other("100m"));
+  assert.equal(given(third.of(other("100m"))), "200m");
+  assert.deepEqual([...third.uids()].sort(), ["uid-1", "uid-2"]);
+  third.forget("uid-1");
+  await third.give(other("300m"));
+  assert.deepEqual((await start()).uids(), ["uid-2"]);
+});
+
+test("what cannot be put on record is not given", async () => {
+  const { host, start } = target();
+  const allocations = await start();
+  allocations.take(podOf("100m"));
+  host.files.onChange(() => {
+    throw new CodedError("resource_exhausted", "no space left");
+  });
+  await assert.rejects(allocations.give(podOf("200m")));
+  assert.equal(given(allocations.of(podOf("200m"))), "100m");
+});
+
+test("amounts of a pod as a whole stand in for its containers', and are given and in force by themselves", async () => {
+  const { start, shows } = target();
+  const allocations = await start();
+  const whole = (amount: string) => aPod({ containers: [aContainer("c")], resources: cpu(amount) });
+  const run = running(whole("1"));
+  shows(run);
+  allocations.take(whole("1"));
+  assert.deepEqual(allocations.ofContainer(whole("1"), run), { requests: {}, limits: { cpu: "1" } });
+  await allocations.give(whole("2"));
+  assert.deepEqual([allocations.of(whole("3")).spec.resources, allocations.ofPod(whole("2"))], [cpu("2"), cpu("1")]);
+  await allocations.setPod("uid-1", cpu("2"));
+  const again = await start();
+  again.take(whole("2"));
+  assert.deepEqual(again.ofPod(whole("2")), cpu("2"));
+});

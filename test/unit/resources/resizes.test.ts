@@ -1,0 +1,237 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ContainerState } from "../../../src/gen/cri.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import type { Pod, PodStatus, Resources } from "../../../src/objects.ts";
+import type { Rejection } from "../../../src/pipeline.ts";
+import { createAllocations } from "../../../src/resources/allocations.ts";
+import { createResizes } from "../../../src/resources/resizes.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { eventLines } from "../../fakes/events.ts";
+import { fakeHost } from "../../fakes/host.ts";
+import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+
+const never = new AbortController().signal;
+const amounts = (cpu: string): Resources => ({ limits: { cpu: "1" }, requests: { cpu } });
+let generation = 1;
+
+/** A version of a pod that asks for so much. */
+function asking(uid: string, cpu: string, more: { spec?: Partial<Pod["spec"]>; status?: PodStatus } = {}): Pod {
+  generation += 1;
+  const containers = [aContainer("c", { resources: amounts(cpu) })];
+  return { ...aPod({ containers, ...more.spec }, { uid, name: uid, generation }), status: more.status ?? {} };
+}
+
+const cpuOf = (pod: Pod | undefined) => pod?.spec.containers[0]?.resources?.requests?.["cpu"] ?? "";
+const milli = (pod: Pod) => Number.parseInt(cpuOf(pod), 10);
+
+/** A node with room for 1000m. */
+function rig() {
+  const clock = fakeClock();
+  const host = fakeHost({ clock });
+  host.files.put("/root/graftlet/lock");
+  const events = eventLines();
+  const woken: string[] = [];
+  const store = new Map<string, Pod>();
+  const weighed: string[] = [];
+  const world = { sourcesSeen: true, freed: 0, refusal: undefined as Rejection | undefined };
+  const common = { clock, log: createLogger(0, { write: () => undefined }) };
+  const runs = new Map<string, ReturnType<typeof observe>>();
+  const cache = { get: (uid: string) => runs.get(uid) };
+  const allocations = createAllocations({ ...common, fs: host.fs, rootDir: "/root", cache });
+  const resizes = createResizes({
+    ...common,
+    allocations,
+    events,
+    pods: { get: (uid) => store.get(uid), byName: () => undefined, list: () => [...store.values()] },
+    admission: {
+      async admit(pod, others) {
+        weighed.push(`${pod.metadata.uid} ${cpuOf(pod)} beside ${others.map(cpuOf).join()}`);
+        const used = others.reduce((sum, other) => sum + milli(other), 0);
+        const message = `requested: ${milli(pod)}, used: ${used}`;
+        return milli(pod) + used > 1000 ? { reason: "OutOfcpu", message } : world.refusal;
+      },
+    },
+    waker: { wake: (uid) => void woken.push(uid) },
+    sourcesSeen: () => world.sourcesSeen,
+    onFreed: () => void world.freed++,
+  });
+  /** Takes pods in that run. */
+  const run = (...pods: readonly Pod[]) => {
+    for (const pod of pods) {
+      store.set(pod.metadata.uid, pod);
+      const container = aStatus(aContainer("c"), ContainerState.CONTAINER_RUNNING, { id: `c-${pod.metadata.uid}` });
+      runs.set(pod.metadata.uid, observe([aSandbox()], [container]));
+      resizes.take(pod);
+    }
+  };
+  const decide = () => resizes.decide([...store.values()], never);
+  const ask = async (...pods: readonly Pod[]) => {
+    for (const pod of pods) {
+      store.set(pod.metadata.uid, pod);
+      resizes.ask(pod);
+    }
+    await decide();
+  };
+  const seen = (uid: string) => runs.get(uid) ?? assert.fail(`${uid} does not run`);
+  const states = (uid: string) =>
+    resizes.conditions(uid).map(({ type, reason = "", message = "" }) => [type, reason, message].join(" ").trim());
+  return { clock, host, events, woken, store, weighed, world, allocations, resizes, run, decide, ask, seen, states };
+}
+
+test("what fits is given at once, shown as in progress, and told; once it is in force that is told too", async () => {
+  const { events, woken, weighed, world, allocations, resizes, run, ask, seen, states } = rig();
+  run(asking("p", "100m"), asking("q", "300m"));
+  const pod = asking("p", "700m");
+  await ask(pod);
+  assert.deepEqual(weighed, ["p 700m beside 300m"]);
+  assert.deepEqual([cpuOf(resizes.allocated(pod)), states("p"), woken], ["700m", ["PodResizeInProgress"], ["p"]]);
+  assert.equal(resizes.conditions("p")[0]?.observedGeneration, pod.metadata.generation);
+  const summary = `{"containers":[{"name":"c","resources":{"limits":{"cpu":"1"},"requests":{"cpu":"700m"}}}],"generation":${pod.metadata.generation}}`;
+  assert.deepEqual(events.lines, [`Normal ResizeStarted Pod resize started: ${summary}`]);
+  resizes.observe(pod, seen("p"));
+  assert.deepEqual([states("p"), world.freed], [["PodResizeInProgress"], 0]);
+  await allocations.setContainer("p", "c-p", amounts("700m"));
+  resizes.observe(pod, seen("p"));
+  assert.deepEqual([states("p"), world.freed], [[], 1]);
+  assert.equal(events.lines[1], `Normal ResizeCompleted Pod resize completed: ${summary}`);
+  resizes.observe(pod, seen("p"));
+  assert.equal(events.lines.length, 2);
+});
+
+test("what does not fit is deferred, told once, and given when others have gone", async () => {
+  const { events, woken, store, resizes, run, decide, ask, states } = rig();
+  run(asking("p", "100m"), asking("q", "500m"));
+  const pod = asking("p", "800m");
+  await ask(pod);
+  const why = "requested: 800, used: 500";
+  assert.deepEqual([cpuOf(resizes.allocated(pod)), states("p")], ["100m", [`PodResizePending Deferred ${why}`]]);
+  assert.match(
+    events.lines[0] ?? "",
+    /^Warning ResizeDeferred Pod resize Deferred: \{.*"error":"requested: 800, used: 500"\}$/,
+  );
+  await decide();
+  assert.deepEqual([events.lines.length, woken], [1, ["p"]]);
+  store.delete("q");
+  await decide();
+  assert.deepEqual([cpuOf(resizes.allocated(pod)), states("p"), woken], ["800m", ["PodResizeInProgress"], ["p", "p"]]);
+});
+
+test("others count with what they have been given, not with what they ask for", async () => {
+  const { weighed, run, ask } = rig();
+  run(asking("p", "100m"), asking("q", "500m"));
+  await ask(asking("q", "950m"));
+  await ask(asking("p", "500m"));
+  assert.deepEqual(weighed, ["q 950m beside 100m", "q 950m beside 100m", "p 500m beside 500m"]);
+});
+
+test("those that ask for less come first, then by priority, class, and how long they have waited", async () => {
+  const { clock, weighed, run, ask, world, decide } = rig();
+  const spec = (priority: number) => ({ spec: { priority } });
+  const all = { cpu: "900m", memory: "1Mi" };
+  const guaranteed = { spec: { containers: [aContainer("c", { resources: { limits: all, requests: all } })] } };
+  world.refusal = { reason: "Busy", message: "not now" };
+  run(...["old", "young", "dear", "less", "safe"].map((uid) => asking(uid, "200m")));
+  await ask(asking("old", "300m"));
+  await clock.advance(5_000);
+  await ask(asking("young", "300m"));
+  await ask(asking("dear", "300m", spec(5)), asking("less", "100m"), asking("safe", "", guaranteed));
+  weighed.length = 0;
+  await decide();
+  assert.deepEqual(
+    weighed.map((line) => line.split(" ")[0]),
+    ["less", "dear", "safe", "old", "young"],
+  );
+});
+
+test("a resize that is taken back is pending no longer", async () => {
+  const { resizes, run, ask, states } = rig();
+  run(asking("p", "100m"), asking("q", "500m"));
+  await ask(asking("p", "800m"));
+  assert.equal(states("p").length, 1);
+  assert.equal(resizes.ask(asking("p", "100m")), false);
+  assert.deepEqual(states("p"), []);
+});
+
+test("nothing is decided before every source has spoken", async () => {
+  const { world, weighed, run, ask, decide } = rig();
+  world.sourcesSeen = false;
+  run(asking("p", "100m"));
+  await ask(asking("p", "200m"));
+  assert.deepEqual(weighed, []);
+  world.sourcesSeen = true;
+  await decide();
+  assert.equal(weighed.length, 1);
+});
+
+test("what cannot be put in force is shown and told once, until it can", async () => {
+  const { events, allocations, resizes, run, ask, seen, states } = rig();
+  run(asking("p", "100m"));
+  const pod = asking("p", "200m");
+  await ask(pod);
+  resizes.failed(pod, "no");
+  resizes.failed(pod, "no");
+  assert.deepEqual(states("p"), ["PodResizeInProgress Error no"]);
+  assert.match(events.lines[1] ?? "", /^Warning ResizeError Pod resize error: \{.*"error":"no"\}$/);
+  assert.equal(events.lines.length, 2);
+  resizes.observe(pod, seen("p"));
+  assert.deepEqual(states("p"), ["PodResizeInProgress Error no"]);
+  await allocations.setContainer("p", "c-p", amounts("200m"));
+  resizes.observe(pod, seen("p"));
+  assert.deepEqual(states("p"), []);
+});
+
+test("a new wish while the last is not in force yet: the newest generation is in progress, its error forgotten", async () => {
+  const { resizes, run, ask, states } = rig();
+  run(asking("p", "100m"));
+  const [first, second] = [asking("p", "200m"), asking("p", "300m")];
+  await ask(first);
+  resizes.failed(first, "no");
+  await ask(second);
+  assert.deepEqual(states("p"), ["PodResizeInProgress"]);
+  assert.equal(resizes.conditions("p")[0]?.observedGeneration, second.metadata.generation);
+});
+
+test("an agent that starts anew goes on showing what was shown, and does not tell it again", async () => {
+  const { events, run, ask, states } = rig();
+  const shown = { type: "PodResizePending", status: "True", reason: "Deferred", message: "full" };
+  run(asking("q", "500m"));
+  const wish = asking("p", "800m");
+  const condition = { ...shown, observedGeneration: wish.metadata.generation ?? 0 };
+  run({ ...asking("p", "100m"), status: { conditions: [condition] } });
+  assert.deepEqual(states("p"), ["PodResizePending Deferred full"]);
+  await ask(wish);
+  assert.deepEqual([states("p"), events.lines], [["PodResizePending Deferred requested: 800, used: 500"], []]);
+});
+
+test("what cannot be put on record stays pending and is tried again", async () => {
+  const { host, resizes, run, ask, decide, states } = rig();
+  run(asking("p", "100m"));
+  host.files.onChange(() => {
+    throw new Error("no space left");
+  });
+  const pod = asking("p", "200m");
+  await ask(pod);
+  assert.deepEqual([cpuOf(resizes.allocated(pod)), states("p")], ["100m", []]);
+  host.files.onChange(undefined);
+  await decide();
+  assert.deepEqual([cpuOf(resizes.allocated(pod)), states("p")], ["200m", ["PodResizeInProgress"]]);
+});
+
+test("nothing is kept of pods that are gone", async () => {
+  const { allocations, resizes, run, ask } = rig();
+  run(asking("p", "100m"), asking("q", "100m"));
+  await ask(asking("p", "200m"), asking("q", "2000m"));
+  resizes.forgetExcept(new Set(["q"]));
+  assert.deepEqual([allocations.uids(), resizes.conditions("p")], [["q"], []]);
+  resizes.forget("q");
+  assert.deepEqual([allocations.uids(), resizes.conditions("q")], [[], []]);
+});
+
+test("of a pod that is seen with its containers: what is in force", () => {
+  const { resizes, run, seen } = rig();
+  const pod = asking("p", "100m");
+  run(pod);
+  assert.equal(resizes.inForce(pod, seen("p")), pod);
+  assert.equal(cpuOf(resizes.inForce(pod, observe([], []))), "100m");
+});

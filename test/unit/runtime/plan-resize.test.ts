@@ -1,0 +1,102 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ContainerState, type ContainerStatus } from "../../../src/gen/cri.ts";
+import type { Container, Resources } from "../../../src/objects.ts";
+import { inResizeOrder } from "../../../src/runtime/plan-resize.ts";
+import { isIdle, planPod, resizesAny } from "../../../src/runtime/plan.ts";
+import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+
+const { CONTAINER_RUNNING: running, CONTAINER_EXITED: exited } = ContainerState;
+const has = (cpu: string, memory: string): Resources => ({ requests: { cpu, memory }, limits: { cpu, memory } });
+const before = has("100m", "64Mi");
+const inForce = (_status: ContainerStatus) => before;
+
+function planFor(containers: readonly Container[], more: Parameters<typeof planPod>[2] = {}) {
+  const statuses = containers.map((container) => aStatus(container, running));
+  const pod = aPod({ containers: [...containers] });
+  return { statuses, plan: planPod(pod, observe([aSandbox()], statuses), { inForce, ...more }) };
+}
+
+test("a container that has what it was given, however that is written, is left alone", () => {
+  const same = aContainer("c", { resources: has("0.1", "65536Ki") });
+  assert.equal(isIdle(planFor([same]).plan), true);
+});
+
+test("one that was given something else goes on with it", () => {
+  const larger = aContainer("c", { resources: has("200m", "64Mi") });
+  const { plan, statuses } = planFor([larger]);
+  assert.deepEqual(plan.resize, [
+    { container: larger, containerId: statuses[0]?.id, from: before, to: has("200m", "64Mi") },
+  ]);
+  assert.deepEqual([plan.kill, plan.start, plan.killPod, isIdle(plan)], [[], [], false, false]);
+});
+
+test("a policy that asks for a restart is about its own resource alone", () => {
+  const resizePolicy = [{ resourceName: "memory", restartPolicy: "RestartContainer" }];
+  const cpu = planFor([aContainer("c", { resizePolicy, resources: has("200m", "64Mi") })]).plan;
+  assert.deepEqual([cpu.resize.length, cpu.kill.length], [1, 0]);
+  const memory = planFor([aContainer("c", { resizePolicy, resources: has("100m", "32Mi") })]);
+  assert.deepEqual(memory.plan.kill, [
+    { containerId: memory.statuses[0]?.id, name: "c", message: "Container c resize requires restart" },
+  ]);
+  assert.deepEqual(
+    [memory.plan.start.map(({ name }) => name), memory.plan.resize, memory.plan.resizePod, memory.plan.killPod],
+    [["c"], [], true, false],
+  );
+});
+
+test("what does not run, or is to be replaced anyway, is not resized", () => {
+  const c = aContainer("c", { resources: has("200m", "64Mi") });
+  const ended = planPod(aPod({ containers: [c] }), observe([aSandbox()], [aStatus(c, exited)]), { inForce });
+  assert.deepEqual([ended.resize, ended.start.length], [[], 1]);
+  const condemned = planFor([c], { condemnedBy: () => "liveness" }).plan;
+  assert.deepEqual([condemned.resize, condemned.kill.length], [[], 1]);
+  assert.equal(isIdle(planFor([c], { inForce: () => undefined }).plan), true);
+});
+
+test("sidecars and init containers that run are resized too, before main containers have started", () => {
+  const resizePolicy = [{ resourceName: "cpu", restartPolicy: "RestartContainer" }];
+  const sidecar = aContainer("s", { restartPolicy: "Always", resources: has("200m", "64Mi") });
+  const restarting = aContainer("r", { restartPolicy: "Always", resizePolicy, resources: has("200m", "64Mi") });
+  const init = aContainer("i", { resources: has("100m", "80Mi") });
+  const pod = aPod({ initContainers: [sidecar, restarting, init] });
+  const runs = [sidecar, restarting, init].map((container) => aStatus(container, running));
+  const plan = planPod(pod, observe([aSandbox()], runs), { inForce });
+  assert.deepEqual(
+    plan.resize.map(({ container }) => container.name),
+    ["s", "i"],
+  );
+  assert.deepEqual(
+    [plan.kill.map(({ message }) => message), plan.startInit.map(({ name }) => name), plan.resizePod],
+    [["Container r resize requires restart"], ["r"], true],
+  );
+});
+
+test("a pod that asks for other amounts as a whole is resized, and its containers that have none of their own", () => {
+  const c = aContainer("c", { resources: { requests: { cpu: "10m" } } });
+  const pod = aPod({ containers: [c], resources: has("2", "1Gi") });
+  const seen = observe([aSandbox()], [aStatus(c, running)]);
+  const was = { requests: { cpu: "10m" }, limits: { cpu: "1", memory: "1Gi" } };
+  const plan = planPod(pod, seen, { inForce: () => was, wholeInForce: () => has("1", "1Gi") });
+  assert.deepEqual([plan.resizePod, plan.resize.map(({ to }) => to.limits)], [true, [{ cpu: "2", memory: "1Gi" }]]);
+  assert.equal(resizesAny(planPod(pod, seen)), false);
+});
+
+test("what becomes less makes room for what becomes more; the limit says which, else the request", () => {
+  const change = (name: string, from: Resources, to: Resources) => ({
+    container: aContainer(name),
+    containerId: name,
+    from,
+    to,
+  });
+  const resizes = [
+    change("more", before, has("150m", "64Mi")),
+    change("less", before, has("50m", "64Mi")),
+    change("only-memory", before, has("100m", "1Mi")),
+    change("request", before, { requests: { cpu: "50m" }, limits: before.limits ?? {} }),
+    change("least", before, has("10m", "64Mi")),
+  ];
+  const order = (name: "cpu" | "memory") => inResizeOrder(resizes, name).map(({ containerId }) => containerId);
+  assert.deepEqual(order("cpu"), ["least", "request", "less", "more"]);
+  assert.deepEqual(order("memory"), ["request", "only-memory"]);
+});

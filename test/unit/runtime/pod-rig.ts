@@ -1,0 +1,104 @@
+import { ContainerConfig, ContainerState, LinuxContainerResources, PodSandboxConfig } from "../../../src/gen/cri.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import type { Pod } from "../../../src/objects.ts";
+import type { RuntimePod } from "../../../src/pipeline.ts";
+import { containerHash } from "../../../src/pod/hash.ts";
+import { containerHashAnnotation, containerNameLabel, podUidLabel } from "../../../src/pod/labels.ts";
+import { createCrashLoop } from "../../../src/runtime/crash-loop.ts";
+import { type PodRuntimeDeps, createPodRuntime } from "../../../src/runtime/pod-runtime.ts";
+import { StartError } from "../../../src/runtime/start-error.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { eventLines } from "../../fakes/events.ts";
+import { fakeHost } from "../../fakes/host.ts";
+import { observe } from "../../fakes/pods.ts";
+import { allInForce, noGroups } from "../../fakes/resizes.ts";
+import { fakeRuntime } from "../../fakes/runtime.ts";
+import { unmeasured } from "../../fakes/measures.ts";
+
+const never = new AbortController().signal;
+
+/** Passes over one pod on the fake runtime, each seeing what the one before left. */
+export function rig(over: Partial<PodRuntimeDeps> = {}) {
+  const clock = fakeClock();
+  const runtime = fakeRuntime({ clock });
+  runtime.addImage("busybox");
+  const events = eventLines();
+  const ready: string[] = [];
+  const unlinked: string[] = [];
+  const podRuntime = createPodRuntime({
+    runtime,
+    clock,
+    hooks: { run: async () => undefined },
+    measures: unmeasured.starts,
+    fs: fakeHost({ clock }).fs,
+    events,
+    log: createLogger(0, { write: () => undefined }),
+    uninterrupted: never,
+    crashLoop: createCrashLoop({ clock, targetClock: { toOurs: (time) => time }, events, maxMs: 300_000 }),
+    ensureImage: async ({ container }) => {
+      if (container.image === "none") throw new StartError("ErrImagePull", "not there");
+      return { imageRef: "busybox" };
+    },
+    configureSandbox: async ({ metadata: { name, namespace, uid } }, attempt) =>
+      PodSandboxConfig.fromPartial({
+        metadata: { name, namespace, uid, attempt },
+        labels: { [podUidLabel]: uid },
+        logDirectory: "/logs",
+      }),
+    lookForImage: async () => undefined,
+    loggedContainers: async () => new Set<string>(),
+    configure: async ({ container }, { imageRef: image }, restartCount) =>
+      ContainerConfig.fromPartial({
+        metadata: { name: container.name, attempt: restartCount },
+        image: { image },
+        command: container.command ?? ["sleep", "3600"],
+        labels: { [containerNameLabel]: container.name },
+        annotations: { [containerHashAnnotation]: containerHash(container) },
+      }),
+    restartCountFromLogs: async () => 0,
+    linkLog: async () => undefined,
+    unlinkLog: async (_pod, name, id) => void unlinked.push(`${name} ${id}`),
+    onSandboxReady: async ({ metadata }) => void ready.push(metadata.uid),
+    probes: { condemnedBy: () => undefined, started: () => undefined },
+    isRestartingAll: () => false,
+    inForce: allInForce,
+    groups: noGroups,
+    configureResources: async () => LinuxContainerResources.fromPartial({}),
+    runtimeClasses: { handler: async (name) => `handler-of-${name}` },
+    ...over,
+  });
+  const see = async (): Promise<RuntimePod> => {
+    const sandboxes = await Promise.all(
+      (await runtime.listPodSandbox(undefined, never)).map(
+        async ({ id }) => (await runtime.podSandboxStatus(id, never)).status,
+      ),
+    );
+    const containers = await Promise.all(
+      (await runtime.listContainers(undefined, never)).map(
+        async ({ id }) => (await runtime.containerStatus(id, never)).status,
+      ),
+    );
+    return observe(
+      sandboxes.filter((each) => each !== undefined),
+      containers.filter((each) => each !== undefined),
+    );
+  };
+  const pass = async (pod: Pod, signal = never) => {
+    const seen = await see();
+    const {
+      made: _made,
+      rest,
+      ...outcome
+    } = await podRuntime.sync(pod, seen, await podRuntime.ahead(pod, seen, signal), signal);
+    await rest;
+    return outcome;
+  };
+  const states = async () =>
+    (await see()).containers
+      .map(({ labels, state, metadata }) => `${labels[containerNameLabel]}/${metadata?.attempt} ${state}`)
+      .sort();
+  return { clock, runtime, events, ready, unlinked, podRuntime, see, pass, states };
+}
+
+export const running = (name: string, attempt = 0) => `${name}/${attempt} ${ContainerState.CONTAINER_RUNNING}`;
+export const exited = (name: string, attempt = 0) => `${name}/${attempt} ${ContainerState.CONTAINER_EXITED}`;

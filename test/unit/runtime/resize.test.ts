@@ -1,0 +1,159 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ContainerState, LinuxContainerResources } from "../../../src/gen/cri.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import type { Container, Resources } from "../../../src/objects.ts";
+import { cpuAndMemory } from "../../../src/pod/resources.ts";
+import type { ContainerResize } from "../../../src/runtime/plan-resize.ts";
+import { type GroupReading, type ResizeDeps, resizePod } from "../../../src/runtime/resize.ts";
+import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+
+const never = new AbortController().signal;
+const Mi = 2 ** 20;
+const has = (cpu: string, memory: string): Resources => ({ requests: { cpu, memory }, limits: { cpu, memory } });
+const change = (name: string, from: Resources, to: Resources): ContainerResize => ({
+  container: aContainer(name, { resources: to }),
+  containerId: `id-${name}`,
+  from,
+  to,
+});
+
+/** Ports that write down what they are asked, in order. */
+function rig(
+  wanted: ReturnType<ResizeDeps["groups"]["wanted"]>,
+  reading: Partial<GroupReading> = {},
+  refuses?: string,
+) {
+  const calls: string[] = [];
+  const whole: { inForce: Resources | undefined } = { inForce: undefined };
+  const text = ({ requests, limits }: Resources) =>
+    `${requests?.["cpu"]}/${limits?.["cpu"]} ${requests?.["memory"]}/${limits?.["memory"]}`;
+  const deps: ResizeDeps = {
+    groups: {
+      wanted: () => wanted,
+      read: async () => ({ containers: new Map(), ...reading }),
+      set: async (_pod, limits) => void calls.push(`pod ${JSON.stringify(limits)}`),
+    },
+    runtime: {
+      async updateContainerResources({ containerId, linux }) {
+        if (containerId === refuses) throw new Error("the runtime will not");
+        calls.push(`${containerId} ${linux?.cpuQuota} ${linux?.memoryLimitInBytes}`);
+      },
+    },
+    inForce: {
+      ofPod: () => whole.inForce,
+      setContainer: async (_uid, id, resources) => void calls.push(`${id} has ${text(resources)}`),
+      setPod: async (_uid, resources) => {
+        whole.inForce = resources;
+        calls.push(`pod has ${text(resources)}`);
+      },
+    },
+    configureResources: async (_pod, { resources }: Container) =>
+      LinuxContainerResources.fromPartial(
+        cpuAndMemory(
+          {
+            cpuRequest: resources?.requests?.["cpu"],
+            cpuLimit: resources?.limits?.["cpu"],
+            memoryLimit: resources?.limits?.["memory"],
+          },
+          { cpuCfsQuota: true, cpuCfsPeriodUs: 100_000 },
+        ),
+      ),
+    uninterrupted: never,
+    log: createLogger(0, { write: () => undefined }),
+  };
+  const resize = (resizes: readonly ContainerResize[], more: { resizePod?: boolean; resources?: Resources } = {}) => {
+    const { resources, resizePod: all = false } = more;
+    const pod = aPod({ containers: resizes.map(({ container }) => container), ...(resources && { resources }) });
+    const seen = observe([aSandbox()], [aStatus(aContainer("a"), ContainerState.CONTAINER_RUNNING)]);
+    return resizePod(deps, { pod, observed: seen, plan: { resize: resizes, resizePod: all } }, never);
+  };
+  return { calls, resize };
+}
+
+const limits = (cpuQuotaUs: number, memoryBytes: number, cpuShares: number) => ({
+  cpuQuotaUs,
+  cpuPeriodUs: 100_000,
+  memoryBytes,
+  cpuShares,
+});
+
+test("a pod that gets more is widened before its containers: memory, then limits of CPU, then shares", async () => {
+  const { calls, resize } = rig(limits(30_000, 96 * Mi, 307), { limits: limits(20_000, 64 * Mi, 204) });
+  await resize([change("a", has("200m", "64Mi"), has("300m", "96Mi"))]);
+  assert.deepEqual(calls, [
+    `pod {"memoryBytes":${96 * Mi}}`,
+    `id-a 20000 ${96 * Mi}`,
+    "id-a has 200m/200m 96Mi/96Mi",
+    'pod {"cpuQuotaUs":30000,"cpuPeriodUs":100000}',
+    'pod {"cpuShares":307}',
+    `id-a 30000 ${96 * Mi}`,
+    "id-a has 300m/300m 96Mi/96Mi",
+  ]);
+});
+
+test("one that gets less is narrowed after them: shares, then the limit; what becomes less comes first", async () => {
+  const { calls, resize } = rig(limits(30_000, 64 * Mi, 307), { limits: limits(40_000, 64 * Mi, 409) });
+  const [a, b] = [has("100m", "32Mi"), has("300m", "32Mi")];
+  await resize([change("a", a, has("150m", "32Mi")), change("b", b, has("150m", "32Mi"))]);
+  assert.deepEqual(calls, [
+    `id-b 15000 ${32 * Mi}`,
+    "id-b has 150m/150m 32Mi/32Mi",
+    `id-a 15000 ${32 * Mi}`,
+    "id-a has 150m/150m 32Mi/32Mi",
+    'pod {"cpuShares":307}',
+    'pod {"cpuQuotaUs":30000,"cpuPeriodUs":100000}',
+  ]);
+});
+
+test("a pod without a cgroup of its own: its containers alone", async () => {
+  const { calls, resize } = rig(limits(1, 1, 1));
+  await resize([change("a", has("200m", "64Mi"), has("300m", "64Mi"))]);
+  assert.deepEqual(calls, [`id-a 30000 ${64 * Mi}`, "id-a has 300m/300m 64Mi/64Mi"]);
+});
+
+test("a container that starts anew for its resources: the pod's cgroup alone", async () => {
+  const { calls, resize } = rig(limits(30_000, 64 * Mi, 307), { limits: limits(20_000, 64 * Mi, 204) });
+  await resize([], { resizePod: true });
+  assert.deepEqual(calls, ['pod {"cpuQuotaUs":30000,"cpuPeriodUs":100000}', 'pod {"cpuShares":307}']);
+});
+
+test("amounts of the pod as a whole are on record as each comes into force", async () => {
+  const { calls, resize } = rig({}, { limits: {} });
+  await resize([], { resizePod: true, resources: has("2", "1Gi") });
+  assert.deepEqual(calls, ["pod has undefined/undefined 1Gi/1Gi", "pod has 2/2 1Gi/1Gi"]);
+});
+
+test("what the runtime refuses ends it; what was done before is on record, what follows is not done", async () => {
+  const { calls, resize } = rig(limits(30_000, 64 * Mi, 1), { limits: limits(40_000, 64 * Mi, 1) }, "id-b");
+  const resizes = [
+    change("a", has("300m", "32Mi"), has("100m", "32Mi")),
+    change("b", has("100m", "32Mi"), has("200m", "32Mi")),
+  ];
+  await assert.rejects(resize(resizes), /the runtime will not/);
+  assert.deepEqual(calls, [`id-a 10000 ${32 * Mi}`, "id-a has 100m/100m 32Mi/32Mi"]);
+});
+
+test("a memory limit below what is used is refused before anything changes, for pod and containers alike", async () => {
+  const containers = new Map([["id-a", 20 * Mi]]);
+  const used = { limits: limits(1, 64 * Mi, 1), memory: 40 * Mi, containers };
+  const { calls, resize } = rig(limits(1, 32 * Mi, 1), used);
+  await assert.rejects(resize([change("a", has("1", "32Mi"), has("2", "16Mi"))]), {
+    message:
+      `cannot decrease memory limits: [attempting to set pod memory limit (${32 * Mi}) below current usage (${40 * Mi}), ` +
+      `attempting to set container "a" memory limit (${16 * Mi}) below current usage (${20 * Mi})]`,
+  });
+  assert.deepEqual(calls, []);
+});
+
+test("a limit where there was none counts as a smaller one; usage that nobody tells is no leave", async () => {
+  const unlimited = { requests: { memory: "8Mi" }, limits: {} };
+  const limited = { requests: { memory: "8Mi" }, limits: { memory: "16Mi" } };
+  const { resize } = rig({}, { limits: {} });
+  await assert.rejects(resize([change("a", unlimited, limited)]), {
+    message: 'cannot decrease memory limits: missing container "a" memory usage',
+  });
+  const measured = rig({}, { containers: new Map([["id-a", 15 * Mi]]) });
+  await measured.resize([change("a", unlimited, limited)]);
+  assert.equal(measured.calls[0], `id-a 0 ${16 * Mi}`);
+});
