@@ -59,9 +59,13 @@ export interface StatusInput {
   readonly images: NodeStatus["images"];
 }
 
-/** What a scheduler asks of the node for pods that need it.
+/** What schedulers and the API server ask of the node for pods that need it.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-declared-features/ */
-const declaredFeatures = ["RestartAllContainersOnContainerExits"];
+const declaredFeatures = [
+  "InPlacePodLevelResourcesVerticalScaling",
+  "InPlacePodVerticalScalingInitContainers",
+  "RestartAllContainersOnContainerExits",
+];
 
 /** Everything in a node's status but its conditions and what depends on the runtime's features. */
 export function nodeStatus(input: StatusInput): NodeStatus {
