@@ -155,6 +155,7 @@ function composeStages(deps: KubeletDeps, cluster: Cluster, observed: Observed, 
     return generateStatus({
       pod,
       resize: resizes.conditions(uid),
+      wholeInForce: pod.spec.resources && allocations.ofPod(pod),
       inForce: (run) => amountsOf(allocations.ofContainer(pod, run)),
       observed: seen,
       ending,

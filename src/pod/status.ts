@@ -1,6 +1,6 @@
 import { isIPv6 } from "node:net";
 import { PodSandboxState } from "../gen/cri.ts";
-import type { ContainerStatus, Pod, PodCondition, PodStatus } from "../objects.ts";
+import type { ContainerStatus, Pod, PodCondition, PodStatus, Resources } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
 import { podConditions } from "./conditions.ts";
 import { type ContainerStatusInput, containerStatuses } from "./container-status.ts";
@@ -13,6 +13,8 @@ export interface StatusInput extends ContainerStatusInput {
   readonly hostIPs: readonly string[];
   /** The pod is being taken down: what has stopped stays stopped. */
   readonly ending: boolean;
+  /** What of CPU and memory is in force for the pod as a whole; undefined where it has none of its own. */
+  readonly wholeInForce: Resources | undefined;
   /** Conditions that tell how far a resize is. */
   readonly resize: readonly PodCondition[];
 }
@@ -32,10 +34,26 @@ export function generateStatus(input: StatusInput): PodStatus {
     ...(phase === previous?.phase && phaseNotes(pod, previous)),
     conditions: podConditions({ ...input, previous, statuses, phase }),
     qosClass: pod.status?.qosClass ?? qosClass(pod.spec),
+    ...wholeResources(pod, phase === "Running" ? input.wholeInForce : undefined),
     ...addresses(known),
     ...(init.length > 0 && { initContainerStatuses: init }),
     containerStatuses: main,
     ...(ephemeral.length > 0 && { ephemeralContainerStatuses: ephemeral }),
+  };
+}
+
+/** What a pod has been given as a whole, and what of it is in force. */
+function wholeResources(
+  { spec: { resources } }: Pod,
+  inForce: Resources | undefined,
+): Pick<PodStatus, "resources" | "allocatedResources"> {
+  if (!resources) return {};
+  const { requests, limits } = resources;
+  const asked = requests && { ...requests, ...inForce?.requests };
+  const most = limits && { ...limits, ...inForce?.limits };
+  return {
+    resources: { ...(asked && { requests: asked }), ...(most && { limits: most }) },
+    ...(requests && { allocatedResources: requests }),
   };
 }
 

@@ -17,6 +17,10 @@ const ownFields = [
   "ephemeralContainerStatuses",
 ] as const;
 
+/** Amounts by name, of which a merge would keep those that are gone. What a kubelet shows of pods without amounts of their own
+ *  stays as it is. */
+const amountFields = ["resources", "allocatedResources"] as const;
+
 /** Lists that a strategic merge joins by address: what is gone has to be said, and the order counts. */
 const addressFields = ["hostIPs", "podIPs"] as const;
 
@@ -26,6 +30,10 @@ const addressFields = ["hostIPs", "podIPs"] as const;
 export function statusPatch(shown: PodStatus, wanted: PodStatus): Readonly<Record<string, unknown>> | undefined {
   const patch: Record<string, unknown> = {};
   for (const field of ownFields) if (!same(shown[field], wanted[field])) patch[field] = wanted[field] ?? null;
+  for (const field of amountFields) {
+    const amounts = wanted[field];
+    if (amounts && !same(shown[field], amounts)) patch[field] = { $patch: "replace", ...amounts };
+  }
   for (const field of addressFields) {
     const list = wanted[field] ?? [];
     if (!same(shown[field], list)) patch[field] = list.length > 0 ? [{ $patch: "replace" }, ...list] : null;

@@ -176,6 +176,10 @@ describe("a pod that runs is resized", { concurrency: 4 }, () => {
       ["20000", 96 * Mi],
     ]);
     assert.equal(containerId(pod, "main"), containerId(before, "main"));
+    assert.deepEqual(
+      [before.status?.resources, pod.status?.resources, pod.status?.allocatedResources],
+      [has("100m", "64Mi"), has("200m", "96Mi"), { cpu: "200m", memory: "96Mi" }],
+    );
   });
 
   test("memory that is in use is not taken away: it is shown and told, and done once it can be", async () => {

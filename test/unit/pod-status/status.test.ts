@@ -18,6 +18,7 @@ function generate(more: Partial<StatusInput> = {}): PodStatus {
     started: () => undefined,
     inForce: () => undefined,
     resize: [],
+    wholeInForce: undefined,
     hostIPs: ["10.1.0.1"],
     ending: false,
     runtimeName: "containerd",
@@ -266,4 +267,15 @@ test("a resize is shown after others' conditions and before the kubelet's own, u
     generate({ pod: over, resize }).conditions?.some(({ type }) => type === "PodResizeInProgress"),
     false,
   );
+});
+
+test("a pod with amounts of its own shows what it has been given, and while it runs what is in force", () => {
+  const resources = { requests: { cpu: "2", memory: "1Gi", "hugepages-2Mi": "4Mi" }, limits: { cpu: "2" } };
+  const pod = aPod({ resources });
+  const wholeInForce = { requests: { cpu: "1", memory: "1Gi" }, limits: { cpu: "1" } };
+  const running = generate({ pod, wholeInForce, observed: observe([aSandbox()], [up()]) });
+  assert.deepEqual(running.resources, { requests: { ...resources.requests, cpu: "1" }, limits: { cpu: "1" } });
+  assert.deepEqual(running.allocatedResources, resources.requests);
+  assert.deepEqual(generate({ pod, wholeInForce }).resources, resources);
+  assert.equal("resources" in generate({}), false);
 });

@@ -244,3 +244,13 @@ test("containers that were never to start keep waiting", () => {
     137,
   );
 });
+
+test("amounts of a pod as a whole replace those that are shown; where it has none, what is shown stays", () => {
+  const shown = { resources: { requests: { cpu: "1" }, limits: { cpu: "1" } }, allocatedResources: { cpu: "1" } };
+  assert.equal(statusPatch(shown, shown), undefined);
+  assert.equal(statusPatch(shown, {}), undefined);
+  assert.deepEqual(statusPatch(shown, { resources: { requests: { cpu: "2" } }, allocatedResources: { cpu: "2" } }), {
+    resources: { $patch: "replace", requests: { cpu: "2" } },
+    allocatedResources: { $patch: "replace", cpu: "2" },
+  });
+});
