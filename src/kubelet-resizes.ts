@@ -3,7 +3,7 @@ import type { Cluster, KubeletDeps, Observed } from "./kubelet.ts";
 import type { Clock } from "./lib/clock.ts";
 import type { Service } from "./lib/service-group.ts";
 import type { Node } from "./objects.ts";
-import type { Admission, PodStore, Waker } from "./pipeline.ts";
+import type { Admission, PodStore } from "./pipeline.ts";
 import { type Allocations, createAllocations } from "./resources/allocations.ts";
 import { createResizes, type ResizesDeps } from "./resources/resizes.ts";
 
@@ -22,7 +22,7 @@ export function composeResizes(
   deps: KubeletDeps,
   { events, nodes }: Pick<Cluster, "events" | "nodes">,
   { pleg, agent }: Pick<Observed, "pleg" | "agent">,
-  of: { readonly pods: PodStore; readonly waker: Waker } & Pick<ResizesDeps, "sourcesSeen" | "onFreed">,
+  of: { readonly pods: PodStore } & Pick<ResizesDeps, "sourcesSeen" | "onFreed">,
 ): ResizeStages {
   const { client, config, target, clock, log } = deps;
   const { nodeName, kubelet, rootDir } = config;

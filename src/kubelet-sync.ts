@@ -113,7 +113,7 @@ function composeStages(deps: KubeletDeps, cluster: Cluster, observed: Observed, 
     clock,
     log,
   });
-  const given = composeResizes(deps, cluster, observed, { ...later, pods, waker });
+  const given = composeResizes(deps, cluster, observed, { ...later, pods });
   const { allocations, resizes } = given;
   const onSandboxReady = async ({ metadata: { uid } }: Pod, seen: RuntimePod | undefined) => {
     if (seen) pleg.learn(seen);

@@ -345,8 +345,9 @@ export interface ResizeDecider {
   take(pod: Pod): void;
   /** A pod that is on the node may ask for something else than it has been given. @returns whether it does. */
   ask(pod: Pod): boolean;
-  /** Decides what is pending. @param active the pods that hold resources. */
-  decide(active: readonly Pod[], signal: AbortSignal): Promise<void>;
+  /** Decides what is pending. @param active the pods that hold resources.
+   *  @returns the UIDs of pods that have been given something else, or have something else to show. */
+  decide(active: readonly Pod[], signal: AbortSignal): Promise<readonly string[]>;
 }
 
 /** Fields of a pod that this node does not serve; such a pod is held, with an event that names them. */

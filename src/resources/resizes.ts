@@ -2,9 +2,10 @@ import { ContainerState } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Container, Pod, PodCondition } from "../objects.ts";
-import type { Admission, EventSink, PodStore, ResizeDecider, Resizes, RuntimePod, Waker } from "../pipeline.ts";
+import type { Admission, EventSink, PodStore, ResizeDecider, Resizes, RuntimePod } from "../pipeline.ts";
 import { isSidecar } from "../pod/containers.ts";
 import { containerNameLabel } from "../pod/labels.ts";
+import { isTerminal } from "../pod/phase.ts";
 import { podReference } from "../pod/reference.ts";
 import { amountsOf, effectiveResources, sameAmounts, withResources } from "../pod/resize.ts";
 import type { Allocations } from "./allocations.ts";
@@ -17,7 +18,6 @@ export interface ResizesDeps {
   readonly pods: PodStore;
   readonly admission: Admission;
   readonly events: EventSink;
-  readonly waker: Waker;
   /** Every source has spoken: before that nobody knows what pods hold. */
   readonly sourcesSeen: () => boolean;
   /** What pods hold has become less: what is pending may fit. */
@@ -42,18 +42,23 @@ export function createResizes(deps: ResizesDeps): Resizes & ResizeDecider & Forg
   const pending = new Set<string>();
 
   const decide = async (active: readonly Pod[], signal: AbortSignal) => {
-    if (pending.size === 0 || !deps.sourcesSeen()) return;
-    const known = [...pending].flatMap((uid) => pods.get(uid) ?? []);
+    if (pending.size === 0 || !deps.sourcesSeen()) return [];
+    const known = [...pending].flatMap((uid) => pods.get(uid) ?? []).filter(isWanted);
     pending.clear();
     for (const { metadata } of known) pending.add(metadata.uid);
+    const news: string[] = [];
     for (const pod of inOrder(known, allocations.of, states.deferredSince)) {
+      const { uid } = pod.metadata;
       try {
-        if (await weigh(deps, states, { pod, active }, signal)) pending.delete(pod.metadata.uid);
+        const verdict = await weigh(deps, states, { pod, active }, signal);
+        if (verdict.settled) pending.delete(uid);
+        if (verdict.news) news.push(uid);
       } catch (error) {
         signal.throwIfAborted();
-        log.warn({ err: error, uid: pod.metadata.uid }, "a resize could not be decided, will try again");
+        log.warn({ err: error, uid }, "a resize could not be decided, will try again");
       }
     }
+    return news;
   };
 
   const forget = (uid: string) => {
@@ -104,19 +109,22 @@ export function createResizes(deps: ResizesDeps): Resizes & ResizeDecider & Forg
   };
 }
 
-/** Decides on one. @returns true when it need not be looked at again. */
+interface Verdict {
+  /** It need not be looked at again. */
+  readonly settled: boolean;
+  /** The pod has been given something else, or has something else to show. */
+  readonly news: boolean;
+}
+
 async function weigh(
   deps: ResizesDeps,
   states: ReturnType<typeof createResizeStates>,
   { pod, active }: { readonly pod: Pod; readonly active: readonly Pod[] },
   signal: AbortSignal,
-): Promise<boolean> {
-  const { allocations, waker } = deps;
+): Promise<Verdict> {
+  const { allocations } = deps;
   const { uid, generation = 0 } = pod.metadata;
-  if (allocations.of(pod) === pod) {
-    if (states.settle(uid)) waker.wake(uid, "config");
-    return true;
-  }
+  if (allocations.of(pod) === pod) return { settled: true, news: states.settle(uid) };
   const others = active.filter(({ metadata }) => metadata.uid !== uid).map(allocations.of);
   const refusal = await deps.admission.admit(pod, others, signal);
   if (refusal) {
@@ -124,15 +132,18 @@ async function weigh(
     const change = states.defer(uid, message, generation);
     if (change === "news")
       tell(deps, pod, "ResizeDeferred", resizeText("Pod resize Deferred", pod, generation, message));
-    if (change) waker.wake(uid, "config");
-    return false;
+    return { settled: false, news: change !== undefined };
   }
   await allocations.give(pod);
   states.settle(uid);
   states.begin(uid, generation);
   tell(deps, pod, "ResizeStarted", resizeText("Pod resize started", pod, generation));
-  waker.wake(uid, "config");
-  return true;
+  return { settled: true, news: true };
+}
+
+/** One that ends is given nothing any more. */
+function isWanted({ metadata, status }: Pod): boolean {
+  return metadata.deletionTimestamp === undefined && !isTerminal(status?.phase);
 }
 
 function tell({ events }: ResizesDeps, pod: Pod, reason: string, text: string): void {

@@ -56,7 +56,11 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
   const { pods, workers, log } = deps;
   const inbox = createInbox<Item>();
   const waiting = createStaticQueue(deps);
-  const decideResizes = (signal: AbortSignal) => deps.resizes.decide(admitted(deps), signal);
+  /** @param seen pods whose workers are told of them anyway. */
+  const decideResizes = async (signal: AbortSignal, seen: readonly Pod[] = []) => {
+    for (const uid of await deps.resizes.decide(admitted(deps), signal))
+      if (!seen.some(({ metadata }) => metadata.uid === uid)) workers.wake(uid, "config");
+  };
 
   const handle = async (update: Item, signal: AbortSignal) => {
     if ("freed" in update) return decideResizes(signal);
@@ -65,7 +69,7 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
     if (update.pods.some((pod) => isMirrorPod(pod) || isStaticPod(pod))) deps.mirrorsChanged?.();
     if (update.op === "ADD") return addAll(update.pods, signal);
     // Decided before a worker sees what is asked for.
-    if (update.op === "UPDATE" && asked(update.pods)) await decideResizes(signal);
+    if (update.op === "UPDATE" && asked(update.pods)) await decideResizes(signal, update.pods);
     for (const pod of update.pods) {
       if (isMirrorPod(pod)) reconcileShown(deps, pod);
       else if (update.op === "RECONCILE") reconcile(deps, pod);

@@ -11,7 +11,7 @@ export const noResizes: Resizes & ResizeDecider = {
   failed: () => undefined,
   take: () => undefined,
   ask: () => false,
-  decide: async () => undefined,
+  decide: async () => [],
 };
 
 /** What pods have been given is in force. */

@@ -52,7 +52,6 @@ function rig() {
         return milli(pod) + used > 1000 ? { reason: "OutOfcpu", message } : world.refusal;
       },
     },
-    waker: { wake: (uid) => void woken.push(uid) },
     sourcesSeen: () => world.sourcesSeen,
     onFreed: () => void world.freed++,
   });
@@ -65,7 +64,7 @@ function rig() {
       resizes.take(pod);
     }
   };
-  const decide = () => resizes.decide([...store.values()], never);
+  const decide = async () => void woken.push(...(await resizes.decide([...store.values()], never)));
   const ask = async (...pods: readonly Pod[]) => {
     for (const pod of pods) {
       store.set(pod.metadata.uid, pod);
@@ -216,6 +215,16 @@ test("what cannot be put on record stays pending and is tried again", async () =
   host.files.onChange(undefined);
   await decide();
   assert.deepEqual([cpuOf(resizes.allocated(pod)), states("p")], ["200m", ["PodResizeInProgress"]]);
+});
+
+test("a pod that ends is given nothing any more", async () => {
+  const { weighed, run, store, ask } = rig();
+  run(asking("p", "100m"), asking("q", "100m"));
+  const ending = asking("p", "200m");
+  store.set("p", ending);
+  await ask({ ...ending, metadata: { ...ending.metadata, deletionTimestamp: "2026-01-01T00:00:00Z" } });
+  await ask(asking("q", "200m", { status: { phase: "Failed" } }));
+  assert.deepEqual(weighed, []);
 });
 
 test("nothing is kept of pods that are gone", async () => {

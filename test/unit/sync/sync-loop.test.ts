@@ -41,7 +41,7 @@ function rig(
       phases.set(pod.metadata.uid, phases.get(pod.metadata.uid) ?? "syncing");
       calls.push(`update ${pod.metadata.uid}`);
     },
-    wake: () => undefined,
+    wake: (uid, cause) => void calls.push(`wake ${uid} ${cause}`),
     terminate: (uid, grace) => void calls.push(`terminate ${uid} ${grace}`),
     evict: () => false,
     forget: () => undefined,
@@ -260,6 +260,11 @@ test("a pod that is on the node is weighed before its worker sees what it asks f
   await push("UPDATE", named("p"));
   assert.deepEqual(calls, ["ask p", "decide among p,q", "update p"]);
   calls.length = 0;
+  // Others may be given something too; of what it asked for itself a worker is told once.
+  rigged.news = ["q", "p"];
+  await push("UPDATE", named("p"));
+  assert.deepEqual(calls, ["ask p", "decide among p,q", "wake q config", "update p"]);
+  calls.length = 0;
   rigged.asks = false;
   await push("UPDATE", named("p"));
   assert.deepEqual(calls, ["ask p", "update p"]);
@@ -300,13 +305,16 @@ test("what is pending is weighed again when a pod goes, when one ends, and when 
 
 /** A loop that writes down what is asked of resizes too. */
 function resizing(t: TestContext) {
-  const rigged = { asks: false };
+  const rigged = { asks: false, news: [] as readonly string[] };
   const said: { calls: string[] } = { calls: [] };
   const made = rig(t, undefined, {
     take: ({ metadata }) => void said.calls.push(`take ${metadata.uid}`),
     allocated: (pod) => ({ ...pod, metadata: { ...pod.metadata, uid: `given-${pod.metadata.uid}` } }),
     ask: ({ metadata }) => (said.calls.push(`ask ${metadata.uid}`), rigged.asks),
-    decide: async (active) => void said.calls.push(`decide among ${active.map(({ metadata }) => metadata.uid).join()}`),
+    async decide(active) {
+      said.calls.push(`decide among ${active.map(({ metadata }) => metadata.uid).join()}`);
+      return rigged.news;
+    },
   });
   said.calls = made.calls;
   return { ...made, rigged };
