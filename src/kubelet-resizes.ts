@@ -22,7 +22,7 @@ export function composeResizes(
   deps: KubeletDeps,
   { events, nodes }: Pick<Cluster, "events" | "nodes">,
   { pleg, agent }: Pick<Observed, "pleg" | "agent">,
-  of: { readonly pods: PodStore } & Pick<ResizesDeps, "sourcesSeen" | "onFreed">,
+  of: { readonly pods: PodStore } & Pick<ResizesDeps, "sourcesSpoke" | "onFreed">,
 ): ResizeStages {
   const { client, config, target, clock, log } = deps;
   const { nodeName, kubelet, rootDir } = config;

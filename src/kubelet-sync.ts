@@ -46,7 +46,7 @@ interface Stages extends RuntimeStages, ResizeStages {
 /** What is built of the stages after them. */
 interface Later {
   readonly mayRun: (uid: string) => boolean;
-  readonly sourcesSeen: () => boolean;
+  readonly sourcesSpoke: () => boolean;
   readonly onFreed: () => void;
 }
 
@@ -57,7 +57,7 @@ export function composeSync(deps: KubeletDeps, cluster: Cluster, observed: Obser
   const stop = new AbortController();
   const stages = composeStages(deps, cluster, observed, waker, {
     mayRun: (uid) => mayRun(workers.get(uid)?.phase),
-    sourcesSeen: () => flow.sourcesSeen(),
+    sourcesSpoke: () => flow.sourcesSpoke(),
     onFreed: () => flow.decideResizes(),
   });
   const { pods, statuses, probes, volumes } = stages;
@@ -229,7 +229,7 @@ function composeFlow(deps: KubeletDeps, cluster: Cluster, observed: Observed, st
   const { decideResizes } = syncLoop;
   const retrying = retryResizes(decideResizes, clock);
   const running: readonly Service[] = [syncLoop, ...sources.running, ...mirroring, ...cleaning, retrying];
-  return { running, sourcesSeen, decideResizes };
+  return { running, sourcesSpoke: sources.allSeen, decideResizes };
 }
 
 /** What finds and clears away what pods leave, and ends those that take too much. */

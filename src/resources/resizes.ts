@@ -19,7 +19,7 @@ export interface ResizesDeps {
   readonly admission: Admission;
   readonly events: EventSink;
   /** Every source has spoken: before that nobody knows what pods hold. */
-  readonly sourcesSeen: () => boolean;
+  readonly sourcesSpoke: () => boolean;
   /** What pods hold has become less: what is pending may fit. */
   readonly onFreed: () => void;
   readonly clock: Clock;
@@ -42,7 +42,7 @@ export function createResizes(deps: ResizesDeps): Resizes & ResizeDecider & Forg
   const pending = new Set<string>();
 
   const decide = async (active: readonly Pod[], signal: AbortSignal) => {
-    if (pending.size === 0 || !deps.sourcesSeen()) return [];
+    if (pending.size === 0 || !deps.sourcesSpoke()) return [];
     const known = [...pending].flatMap((uid) => pods.get(uid) ?? []).filter(isWanted);
     pending.clear();
     for (const { metadata } of known) pending.add(metadata.uid);

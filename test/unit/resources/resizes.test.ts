@@ -34,7 +34,7 @@ function rig() {
   const woken: string[] = [];
   const store = new Map<string, Pod>();
   const weighed: string[] = [];
-  const world = { sourcesSeen: true, freed: 0, refusal: undefined as Rejection | undefined };
+  const world = { sourcesSpoke: true, freed: 0, refusal: undefined as Rejection | undefined };
   const common = { clock, log: createLogger(0, { write: () => undefined }) };
   const runs = new Map<string, ReturnType<typeof observe>>();
   const cache = { get: (uid: string) => runs.get(uid) };
@@ -52,7 +52,7 @@ function rig() {
         return milli(pod) + used > 1000 ? { reason: "OutOfcpu", message } : world.refusal;
       },
     },
-    sourcesSeen: () => world.sourcesSeen,
+    sourcesSpoke: () => world.sourcesSpoke,
     onFreed: () => void world.freed++,
   });
   /** Takes pods in that run. */
@@ -154,11 +154,11 @@ test("a resize that is taken back is pending no longer", async () => {
 
 test("nothing is decided before every source has spoken", async () => {
   const { world, weighed, run, ask, decide } = rig();
-  world.sourcesSeen = false;
+  world.sourcesSpoke = false;
   run(asking("p", "100m"));
   await ask(asking("p", "200m"));
   assert.deepEqual(weighed, []);
-  world.sourcesSeen = true;
+  world.sourcesSpoke = true;
   await decide();
   assert.equal(weighed.length, 1);
 });
