@@ -27,11 +27,17 @@ function merged(old: PodStatus = {}, patch: PodStatus): PodStatus {
   for (const one of (patch.conditions ?? []) as (PodCondition & { $patch?: string })[])
     if (one.$patch === "delete") conditions.delete(one.type);
     else conditions.set(one.type, { ...conditions.get(one.type), ...one });
-  // Of addresses all are replaced.
+  // Addresses and amounts are replaced as a whole.
   const whole = <T extends object>(list: T[] | undefined) => list && { list: list.filter((one) => !("$patch" in one)) };
+  const amounts = Object.fromEntries(
+    (["resources", "allocatedResources"] as const).flatMap((field) => {
+      const { $patch: _, ...list } = (patch[field] ?? {}) as { $patch?: string };
+      return patch[field] ? [[field, list] as const] : [];
+    }),
+  );
   const [hosts, ips] = [whole(patch.hostIPs), whole(patch.podIPs)];
   const addresses = { ...(hosts && { hostIPs: hosts.list }), ...(ips && { podIPs: ips.list }) };
-  return { ...old, ...patch, ...addresses, conditions: [...conditions.values()] };
+  return { ...old, ...patch, ...addresses, ...amounts, conditions: [...conditions.values()] };
 }
 
 /** An API server with one pod, which keeps every status that it was shown. */
@@ -78,14 +84,14 @@ function apiServer(first: Pod) {
     }
     return verb === "get" ? pod : body;
   });
-  /** Asks for other resources, by container. */
-  const resize = (wish: Readonly<Record<string, Resources>>) => {
+  /** Asks for other resources, by container and for the pod as a whole. */
+  const resize = (wish: Readonly<Record<string, Resources>>, whole?: Resources) => {
     const containers = pod.spec.containers.map((each) => ({
       ...each,
       resources: wish[each.name] ?? each.resources ?? {},
     }));
     const metadata = { ...pod.metadata, generation: (pod.metadata.generation ?? 0) + 1 };
-    change({ spec: { ...pod.spec, containers }, metadata });
+    change({ spec: { ...pod.spec, containers, ...(whole && { resources: whole }) }, metadata });
   };
   return { client, events, shown, resize, pod: () => pod };
 }
@@ -95,21 +101,23 @@ function start(pod: Pod) {
   const host = fakeHost({ clock });
   furnish(host);
   const lock = lockingShell();
-  host.program("sh", (args, io) => {
-    if (!args.join(" ").includes("tail -v")) return lock(args, io);
-    const group = "./kubepods/poduid-1";
-    const files = { "/proc/meminfo": "MemTotal: 1 kB", [`${group}/cpu.stat`]: "usage_usec 1", ...groupFiles(group) };
-    for (const [name, text] of Object.entries(files)) io.stdout.write(`==> ${name} <==\n${text}\n\n`);
-    return 0;
-  });
-  const own = (file: string) => host.files.text(`/sys/fs/cgroup/kubepods/poduid-1/${file}`);
   const used = { bytes: 4096 };
-  const groupFiles = (group: string) => ({
-    [`${group}/cpu.max`]: own("cpu.max"),
-    [`${group}/cpu.weight`]: own("cpu.weight"),
-    [`${group}/memory.max`]: own("memory.max"),
-    [`${group}/memory.current`]: String(used.bytes),
-    [`${group}/memory.stat`]: "inactive_file 0",
+  const group = () =>
+    host.files.tree("/sys/fs/cgroup/kubepods").find((path) => path.endsWith("/poduid-1")) ?? assert.fail("no cgroup");
+  const own = (file: string) => host.files.text(`${group()}/${file}`);
+  const readable = (file: string) => host.files.tree(group()).includes(`${group()}/${file}`);
+  host.program("sh", async (args, io) => {
+    if (!args.join(" ").includes("tail -v")) return lock(args, io);
+    const path = group().replace("/sys/fs/cgroup", ".");
+    const memory = { "memory.current": String(used.bytes), "memory.stat": "inactive_file 0" };
+    const tell = (folder: string, files: Readonly<Record<string, string>>) => {
+      for (const [name, text] of Object.entries(files)) io.stdout.write(`==> ${folder}/${name} <==\n${text}\n\n`);
+    };
+    tell("/proc", { meminfo: "MemTotal: 1 kB" });
+    const limits = ["cpu.max", "cpu.weight", "memory.max"].filter(readable).map((file) => [file, own(file)] as const);
+    tell(path, { "cpu.stat": "usage_usec 1", ...memory, ...Object.fromEntries(limits) });
+    for (const { id } of await runtime.listContainers(undefined, never)) tell(`${path}/${id}`, memory);
+    return 0;
   });
   const runtime = fakeRuntime({ clock });
   runtime.offerImage("busybox");
@@ -272,6 +280,61 @@ test("memory that is in use is not taken away, until it is in use no longer", as
   assert.deepEqual(
     [resizeConditions(after), t.own("memory.max"), resourcesIn(after)[0]],
     [[], String(48 * 2 ** 20), has("200m", "16Mi")],
+  );
+  await t.halt(node);
+});
+
+test("amounts of a pod as a whole are its containers' that have none, and are shown as they come into force", async () => {
+  const containers = [aContainer("a", { command: ["sleep", "infinity"], resources: { requests: { cpu: "10m" } } })];
+  const t = start(aPod({ nodeName, containers, resources: has("100m", "64Mi") }));
+  const node = t.run();
+  await t.clock.advance(20_000);
+  t.api.shown.length = 0;
+  t.api.resize({}, has("200m", "96Mi"));
+  await t.clock.advance(1_000);
+  assert.deepEqual(
+    t.api.shown.map((status) => [...resizeConditions(status), status.resources]),
+    [["PodResizeInProgress", has("100m", "64Mi")], [has("200m", "96Mi")]],
+  );
+  assert.deepEqual(t.api.pod().status?.allocatedResources, { cpu: "200m", memory: "96Mi" });
+  assert.deepEqual([t.own("cpu.max"), t.own("memory.max")], ["20000 100000", String(96 * 2 ** 20)]);
+  const [a] = await t.runtime.listContainers(undefined, never);
+  const { status } = await t.runtime.containerStatus(a?.id ?? "", never);
+  const { cpuQuota, memoryLimitInBytes } = status?.resources?.linux ?? {};
+  assert.deepEqual([cpuQuota, memoryLimitInBytes], [20_000n, BigInt(96 * 2 ** 20)]);
+  await t.halt(node);
+});
+
+test("limits and requests where there were none, and amounts too small to tell apart, are shown as they were asked for", async () => {
+  const c = (name: string, resources: Resources) => aContainer(name, { command: ["sleep", "infinity"], resources });
+  const t = start(
+    aPod({
+      nodeName,
+      containers: [
+        c("a", { requests: { cpu: "20m" } }),
+        c("b", { requests: { memory: "35Mi" } }),
+        c("c", { requests: { cpu: "20m" } }),
+        c("d", { requests: { memory: "35Mi" } }),
+        c("e", { requests: { cpu: "2m" }, limits: { cpu: "10m" } }),
+      ],
+    }),
+  );
+  const node = t.run();
+  await t.clock.advance(20_000);
+  const wish = {
+    a: { requests: { cpu: "25m" }, limits: { cpu: "35m" } },
+    b: { requests: { memory: "30Mi" }, limits: { memory: "50Mi" } },
+    c: { requests: { cpu: "15m", memory: "35Mi" } },
+    d: { requests: { cpu: "20m", memory: "40Mi" } },
+    e: { requests: { cpu: "1m" }, limits: { cpu: "5m" } },
+  };
+  t.api.resize(wish);
+  await t.clock.advance(1_000);
+  const { status = {} } = t.api.pod();
+  assert.deepEqual([resizeConditions(status), resourcesIn(status)], [[], Object.values(wish)]);
+  assert.deepEqual(
+    status.containerStatuses?.map(({ allocatedResources }) => allocatedResources),
+    Object.values(wish).map(({ requests }) => requests),
   );
   await t.halt(node);
 });
