@@ -191,6 +191,16 @@ test("all that a pod keeps on the disk counts towards the sum of its containers'
   assert.ok(t.world.walks.flat().every((path) => !path.endsWith("volumes/m")));
 });
 
+test("what an emptyDir takes of memory counts for its own limit alone, not for the pod's on disk", async () => {
+  const volumes = [{ name: "m", emptyDir: { medium: "Memory", sizeLimit: "60Mi" } }];
+  await using t = await node([aPod({ containers: [limited("a", "10Mi")], volumes })], { "volumes/m": 50 });
+  await t.pass();
+  assert.deepEqual(t.evicted, []);
+  t.world.used = { "volumes/m": 61 };
+  await t.pass();
+  assert.equal(t.evicted[0]?.message, 'Usage of EmptyDir volume "m" exceeds the limit "60Mi". ');
+});
+
 test("a target that cannot tell is asked again, and one that is away is not asked", async () => {
   await using t = await node([withVolume("1Mi")], { "volumes/v": 2 });
   t.world.fails = true;
