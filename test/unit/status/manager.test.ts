@@ -13,7 +13,7 @@ const quiet: Logger = { trace() {}, debug() {}, info() {}, warn() {}, error() {}
 const unheard = { log: quiet, measures: unmeasured.statuses };
 
 /** An API server with one pod, and the manager that writes to it. Conditions and lists are not merged: patches are asserted. */
-function world(start: Partial<Pod> = {}, mayRun = { now: false }, measures = unmeasured.statuses) {
+function world(start: Partial<Pod> = {}, mayRun = { now: false }) {
   const clock = fakeClock();
   let version = 10;
   const server: { pod: Pod | undefined } = { pod: { ...aPod({}, { resourceVersion: "10" }), ...start } };
@@ -52,7 +52,6 @@ function world(start: Partial<Pod> = {}, mayRun = { now: false }, measures = unm
   };
   const manager = createStatusManager({
     ...unheard,
-    measures,
     api,
     pods: { get: (uid) => (store.pod?.metadata.uid === uid ? store.pod : undefined) },
     mayRun: () => mayRun.now,
@@ -84,17 +83,6 @@ test("a status leaves at once, and nothing is sent when nothing changed", async 
   await w.settle();
   assert.equal(w.patches.length, 1);
   assert.deepEqual(w.manager.get("uid-1"), { phase: "Running", startTime: nowText });
-  await w.end();
-});
-
-test("a write is counted from when there was something to write, whatever was asked of the pod before", async () => {
-  const told: number[] = [];
-  const w = world({}, { now: false }, { ...unmeasured.statuses, written: (_, ms) => void told.push(ms) });
-  w.manager.reconcile(aPod());
-  await w.clock.advance(60_000);
-  w.manager.set(aPod(), { phase: "Running" });
-  await w.clock.advance(10);
-  assert.deepEqual(told, [0]);
   await w.end();
 });
 
