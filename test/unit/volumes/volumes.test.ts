@@ -44,6 +44,21 @@ test("a volume that fails is tried again after 0.5, 1, 2 s and so on, with an ev
   assert.equal(await bench.text(`${directoryOf("configmap")}/a`), "1");
 });
 
+test("a volume that waits for an API server is ready within seconds of its return, however long that was away", async () => {
+  const bench = volumeBench();
+  const { issue } = bench;
+  bench.issue = async () => {
+    throw new CodedError("unavailable", "the API server is away");
+  };
+  const stage = bench.start();
+  const mounting = stage.mount(podWith([token]), never);
+  await bench.clock.advance(90_000);
+  bench.issue = issue;
+  await bench.clock.advance(3_000);
+  assert.deepEqual([...stage.mounted("uid-1").keys()], ["v"]);
+  await mounting;
+});
+
 test("a volume that the loss of the target breaks off is set up once it is back, without an event", async () => {
   const bench = volumeBench();
   const asked = Promise.withResolvers<void>();
