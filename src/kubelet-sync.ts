@@ -200,6 +200,7 @@ function composeFlow(
     pods,
     evictor: workers,
     events,
+    measures: measures.evictions,
   });
   const evicting = kubelet.localStorageCapacityIsolation ? [eviction] : [];
   return [syncLoop, source, housekeeping, garbage, ...evicting];
