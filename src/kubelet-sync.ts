@@ -53,8 +53,8 @@ export function composeSync(deps: KubeletDeps, cluster: Cluster, observed: Obser
     runtime: stages.podRuntime,
     objects: cluster.objects,
     prober: probes,
-    served: createServed((feature) =>
-      isTargetFeature(feature) ? observed.rights.lacks(feature) : deps.target.runtime.lacks?.(feature),
+    served: createServed(async (feature, signal) =>
+      isTargetFeature(feature) ? observed.rights.lacks(feature) : deps.target.runtime.lacks?.(feature, signal),
     ),
     status: statuses,
     events: cluster.events,
@@ -200,6 +200,7 @@ function composeFlow(
     pods,
     evictor: workers,
     events,
+    measures: measures.evictions,
   });
   const evicting = kubelet.localStorageCapacityIsolation ? [eviction] : [];
   return [syncLoop, source, housekeeping, garbage, ...evicting];

@@ -1,6 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
+import type { EvictionMeasures } from "../measures.ts";
 import type { Pod } from "../objects.ts";
 import type { EventSink, PodEvictor, PodStore, Presence } from "../pipeline.ts";
 import { isCritical } from "../pod/containers.ts";
@@ -13,6 +14,7 @@ export interface EvictionDeps extends UsageDeps {
   readonly evictor: PodEvictor;
   readonly events: EventSink;
   readonly presence?: Presence;
+  readonly measures: EvictionMeasures;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -25,7 +27,7 @@ const reason = "Evicted";
 /** Ends pods that take more of the node's disk than they may. A node none of whose pods has a bound is asked nothing.
  *  @see https://kubernetes.io/docs/concepts/storage/ephemeral-storage/#resource-emphemeralstorage-consumption */
 export function createEviction(deps: EvictionDeps): Service {
-  const { pods, evictor, events, clock, log } = deps;
+  const { pods, evictor, events, measures, clock, log } = deps;
   const measure = createStorageUsage(deps);
 
   const check = async (signal: AbortSignal) => {
@@ -37,8 +39,11 @@ export function createEviction(deps: EvictionDeps): Service {
     const usages = await measure(limited, signal);
     for (const [index, { pod, limits }] of limited.entries()) {
       const usage = usages[index];
-      const message = usage && storageExcess(limits, usage);
-      if (message === undefined || !evictor.evict(pod.metadata.uid, { reason, message }, graceSeconds)) continue;
+      const excess = usage && storageExcess(limits, usage);
+      if (!excess) continue;
+      const { signal: limit, message } = excess;
+      if (!evictor.evict(pod.metadata.uid, { reason, message }, graceSeconds)) continue;
+      measures.evicted(limit);
       events.event(podReference(pod), "Warning", reason, message);
     }
   };

@@ -133,17 +133,23 @@ async function relist(deps: PlegDeps, looker: Looker, listMs: number, signal: Ab
 }
 
 async function followEvents(
-  { runtime, clock, log }: PlegDeps,
+  { runtime, measures, clock, log }: PlegDeps,
   looker: Looker,
   pulse: Pulse,
   signal: AbortSignal,
 ): Promise<void> {
   while (runtime.events && !signal.aborted) {
     try {
-      for await (const event of runtime.events(signal)) onEvent(clock, looker, pulse, event);
+      for await (const event of runtime.events(signal)) {
+        if (event.is === "listening") measures.eventsBegan();
+        onEvent(clock, looker, pulse, event);
+      }
     } catch (error) {
       if (hasCode(error, "unimplemented")) return;
-      if (!signal.aborted) log.debug({ err: error }, "runtime events broke off, relisting every second meanwhile");
+      if (!signal.aborted) {
+        measures.eventsBroke();
+        log.debug({ err: error }, "runtime events broke off, relisting every second meanwhile");
+      }
     }
     pulse.listening = false;
     pulse.due.resolve();

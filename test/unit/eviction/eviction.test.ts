@@ -34,6 +34,7 @@ async function node(
     }
     return world.fails ? 2 : 1;
   });
+  const counted: string[] = [];
   const evicted: (Rejection & { readonly uid: string; readonly graceSeconds: number })[] = [];
   const events = eventLines();
   const target = fakePresence();
@@ -68,6 +69,7 @@ async function node(
     },
     events,
     presence: target.present,
+    measures: { evicted: (signal) => void counted.push(signal) },
     clock,
     log: createLogger(0, { write: () => {} }),
   });
@@ -77,6 +79,7 @@ async function node(
     target,
     events,
     evicted,
+    counted,
     pass: () => clock.advance(10_000),
     async [Symbol.asyncDispose]() {
       stop.abort();
@@ -103,6 +106,7 @@ test("an emptyDir that outgrows its limit ends its pod, with the kubelet's words
   const message = 'Usage of EmptyDir volume "v" exceeds the limit "10Mi". ';
   assert.deepEqual(t.evicted, [{ uid: "uid-1", reason: "Evicted", message, graceSeconds: 1 }]);
   assert.deepEqual(t.events.lines, [`Warning Evicted ${message}`]);
+  assert.deepEqual(t.counted, ["emptydirfs.limit"]);
 });
 
 test("only what has a limit is looked at: not a pod without one, one of the system's, one that is over", async () => {
@@ -154,6 +158,7 @@ test("a container's limit is about its layer and its logs, of its newest run", a
   await t.pass();
   assert.equal(t.evicted[0]?.message, 'Container a exceeded its local ephemeral storage limit "10Mi". ');
   assert.deepEqual(t.world.filters, [{ [podUidLabel]: "uid-1" }]);
+  assert.deepEqual(t.counted, ["ephemeralcontainerfs.limit"]);
 });
 
 test("layers on a file system of their own do not count for a container, but for the whole pod", async () => {
@@ -188,6 +193,7 @@ test("all that a pod keeps on the disk counts towards the sum of its containers'
   t.world.used = { ...at, "etc-hosts": 2 };
   await t.pass();
   assert.equal(t.evicted[0]?.message, "Pod ephemeral local storage usage exceeds the total limit of containers 16Mi. ");
+  assert.deepEqual(t.counted, ["ephemeralpodfs.limit"]);
   assert.ok(t.world.walks.flat().every((path) => !path.endsWith("volumes/m")));
 });
 

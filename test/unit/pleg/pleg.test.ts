@@ -170,7 +170,13 @@ describe("events", () => {
   });
 
   it("that break off are followed again, with a relist for what was missed", async (t) => {
-    const { clock, runtime, pleg } = rig(t, true);
+    const streams: string[] = [];
+    const measures = {
+      ...unmeasured.pleg,
+      eventsBegan: () => void streams.push("began"),
+      eventsBroke: () => void streams.push("broke"),
+    };
+    const { clock, runtime, pleg } = rig(t, true, { measures });
     await clock.advance(2_000);
     runtime.goDown();
     await clock.advance(1_000);
@@ -178,6 +184,10 @@ describe("events", () => {
     await startPod(runtime, "u2");
     await clock.advance(3_000);
     assert.ok(pleg.cache.get("u2"));
+    assert.deepEqual(
+      [streams[0], streams.at(-1), new Set(streams.slice(1, -1))],
+      ["began", "began", new Set(["broke"])],
+    );
   });
 });
 

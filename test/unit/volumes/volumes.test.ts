@@ -259,6 +259,30 @@ test("nothing is deleted while something stays mounted", async () => {
   assert.equal(bench.host.files.changes.length, before);
 });
 
+test("of each volume that stood it is measured how its pod's were taken down, until they are gone", async () => {
+  const bench = volumeBench();
+  bench.setSecret("s", { a: "1" });
+  const stage = bench.start();
+  const missing: Volume = { name: "x", configMap: { name: "none" } };
+  const pod = podWith([{ name: "v", secret: { secretName: "s" } }, { name: "w", emptyDir: {} }, missing]);
+  const mounting = assert.rejects(stage.mount(pod, never), { code: "deadline_exceeded" });
+  await bench.clock.advance(123_000);
+  await mounting;
+  const stuck = directoryOf("empty-dir", "w");
+  bench.host.files.mount(stuck, "nfs4");
+  let busy = true;
+  bench.host.program("umount", (paths) => {
+    if (!busy) for (const path of paths) bench.host.files.unmount(path);
+    return busy ? 32 : 0;
+  });
+  await assert.rejects(stage.unmount("uid-1", never), { code: "failed_precondition" });
+  busy = false;
+  await stage.unmount("uid-1", never);
+  await stage.unmount("uid-1", never);
+  const both = (how: string) => ["secret", "empty-dir"].map((plugin) => `kubernetes.io/${plugin} ${how}`);
+  assert.deepEqual(bench.tornDown, [...both("failed"), ...both("gone")]);
+});
+
 test("mounts are found where the root directory is a link", async () => {
   const bench = volumeBench();
   await bench.host.fs.apply([
