@@ -50,7 +50,7 @@ test("a runtime of a class keeps what it inherits and what it keeps to itself", 
     constructor() {
       Object.assign(this, fakeRuntime({ clock: fakeClock(), events: false }));
     }
-    lacks() {
+    async lacks() {
       return this.#answer;
     }
     async *events() {
@@ -61,7 +61,7 @@ test("a runtime of a class keeps what it inherits and what it keeps to itself", 
     }
   }
   const measured = measuredRuntime(new OddRuntime() as OddRuntime & Runtime, unmeasured.runtime, fakeClock());
-  assert.equal(measured.lacks?.("privileged"), "not here");
+  assert.equal(await measured.lacks?.("privileged", signal), "not here");
   assert.deepEqual(await measured.logRoots?.(signal), ["not here"]);
   for await (const event of measured.events?.(signal) ?? []) assert.deepEqual(event, { is: "listening" });
   assert.ok("events" in measured && !("logs" in measured));
