@@ -21,6 +21,9 @@ export interface EvictionDeps extends UsageDeps {
 
 /** The kubelet's monitoring period, milliseconds, and what a pod gets to end in, seconds. */
 const periodMs = 10_000;
+/** A walk over a million files takes its time, and a part of the machine: the pause after it is so many times as long, up to this. */
+const pauseForWalk = 10;
+const longestPauseMs = 300_000;
 const graceSeconds = 1;
 const reason = "Evicted";
 
@@ -51,14 +54,17 @@ export function createEviction(deps: EvictionDeps): Service {
   return {
     name: "eviction",
     async run(signal) {
+      let pauseMs = periodMs;
       while (!signal.aborted) {
-        await clock.sleep(periodMs, signal).catch(() => undefined);
+        await clock.sleep(pauseMs, signal).catch(() => undefined);
         const lost = deps.presence && (await deps.presence(signal).catch(() => undefined));
         const patience = lost ? AbortSignal.any([signal, lost]) : signal;
         if (patience.aborted) continue;
+        const began = clock.monotonic();
         await check(patience).catch((error: unknown) => {
           if (!patience.aborted) log.warn({ err: error }, "what pods take on the disk is not known, will look again");
         });
+        pauseMs = Math.max(periodMs, Math.min(pauseForWalk * (clock.monotonic() - began), longestPauseMs));
       }
     },
   };

@@ -24,10 +24,18 @@ async function node(
   const clock = fakeClock();
   const host = fakeHost({ clock });
   await host.fs.apply([{ do: "mkdir", path: rootDir, parents: true }]);
-  const world = { used, walks: [] as (readonly string[])[], filters: [] as unknown[], images: rootDir, fails: false };
-  host.program("du", (args, { stdout }) => {
+  const world = {
+    used,
+    walks: [] as (readonly string[])[],
+    filters: [] as unknown[],
+    images: rootDir,
+    fails: false,
+    walkMs: 0,
+  };
+  host.program("du", async (args, { stdout }) => {
     const paths = args.slice(1);
     world.walks.push(paths);
+    if (world.walkMs > 0) await clock.sleep(world.walkMs);
     for (const path of paths) {
       const [, size] = Object.entries(world.used).find(([end]) => path.endsWith(end)) ?? [];
       if (size !== undefined) stdout.write(`${size * 1024}\t${path}\n`);
@@ -80,6 +88,7 @@ async function node(
     events,
     evicted,
     counted,
+    advance: clock.advance,
     pass: () => clock.advance(10_000),
     async [Symbol.asyncDispose]() {
       stop.abort();
@@ -205,6 +214,16 @@ test("what an emptyDir takes of memory counts for its own limit alone, not for t
   t.world.used = { "volumes/m": 61 };
   await t.pass();
   assert.equal(t.evicted[0]?.message, 'Usage of EmptyDir volume "m" exceeds the limit "60Mi". ');
+});
+
+test("a long walk is followed by a pause that is longer", async () => {
+  await using t = await node([withVolume("1Mi")], { "volumes/v": 1 });
+  t.world.walkMs = 4_000;
+  await t.pass();
+  await t.advance(4_000 + 39_999);
+  assert.equal(t.world.walks.length, 1);
+  await t.advance(1);
+  assert.equal(t.world.walks.length, 2);
 });
 
 test("a target that cannot tell is asked again, and one that is away is not asked", async () => {
