@@ -107,6 +107,18 @@ for (const events of [false, true]) {
       assert.deepEqual(wakes, []);
     });
 
+    it("looks at twenty pods at a time, so that whoever asks the runtime beside it is heard", async (t) => {
+      const { clock, runtime, pleg } = rig(t, events);
+      await clock.advance(1_500);
+      const release = runtime.hold("podSandboxStatus");
+      for (let pod = 0; pod < 30; pod += 1) await startPod(runtime, `u${pod}`);
+      await clock.advance(1_500);
+      assert.equal(runtime.calls.filter(({ verb }) => verb === "podSandboxStatus").length, 20);
+      release();
+      await clock.advance(1_500);
+      assert.equal(pleg.cache.list().length, 30);
+    });
+
     it("turns unhealthy after three minutes without an answer, and recovers", async (t) => {
       const { clock, runtime, pleg } = rig(t, events);
       await clock.advance(1_500);
