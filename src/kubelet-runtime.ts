@@ -106,6 +106,8 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
     settings,
     podPidsLimit: kubelet.podPidsLimit,
     pods: parts.pods,
+    measures: measures.cgroups,
+    clock,
     log,
   });
   const podRuntime = createPodRuntime({

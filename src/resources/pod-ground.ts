@@ -1,6 +1,8 @@
-import { type CgroupLimits, openCgroups } from "../host/cgroups.ts";
+import { type CgroupLimits, type Cgroups, openCgroups } from "../host/cgroups.ts";
 import { cgroupVersion } from "../host/exists.ts";
+import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
+import type { CgroupMeasures, CgroupOperation } from "../measures.ts";
 import type { Pod } from "../objects.ts";
 import type { PodStore, RuntimePod } from "../pipeline.ts";
 import { type CgroupLayout, podCgroup } from "../pod/cgroup-path.ts";
@@ -21,6 +23,8 @@ export interface PodGroundDeps {
   readonly runtime: Pick<Stats, "containerStats">;
   /** The pod with what it has been given in place of what it asks for. */
   readonly allocated: (pod: Pod) => Pod;
+  readonly measures: CgroupMeasures;
+  readonly clock: Clock;
   readonly log: Logger;
 }
 
@@ -34,7 +38,7 @@ export function createPodGround(deps: PodGroundDeps) {
   const open = async (signal: AbortSignal): Promise<PodCgroups> => {
     cgroups ??= createPodCgroups({
       ...deps,
-      cgroups: await openCgroups(host, await cgroupVersion(host.fs, signal), signal),
+      cgroups: timed(await openCgroups(host, await cgroupVersion(host.fs, signal), signal), deps),
       layout: await layout(signal),
     });
     return cgroups;
@@ -71,5 +75,23 @@ export function createPodGround(deps: PodGroundDeps) {
       },
       set: async (pod: Pod, limits: CgroupLimits, signal: AbortSignal) => (await open(signal)).set(pod, limits, signal),
     },
+  };
+}
+
+/** The same cgroups; how long changes of them take is told. */
+function timed(cgroups: Cgroups, { measures, clock }: Pick<PodGroundDeps, "measures" | "clock">): Cgroups {
+  const timing = async (operation: CgroupOperation, change: () => Promise<void>): Promise<void> => {
+    const since = clock.monotonic();
+    try {
+      await change();
+    } finally {
+      measures.changed(operation, clock.monotonic() - since);
+    }
+  };
+  return {
+    ...cgroups,
+    make: (...of) => timing("create", () => cgroups.make(...of)),
+    ensure: (...of) => timing("update", () => cgroups.ensure(...of)),
+    remove: (...of) => timing("destroy", () => cgroups.remove(...of)),
   };
 }

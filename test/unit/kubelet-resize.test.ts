@@ -129,7 +129,7 @@ function start(pod: Pod) {
   let stop = new AbortController();
   const run = () => {
     stop = new AbortController();
-    const metrics = createNodeMetrics({ nodeName, kubeletVersion: "v1.36.3", graftletVersion: "0", clock });
+    const metrics = createNodeMetrics({ nodeName, kubeletVersion: "v1.36.3", graftletVersion: "0", gates: [], clock });
     const store = () => filePairStore(config.certDir, "unused");
     const log = createLogger(0, { write: () => undefined });
     const { client } = api;

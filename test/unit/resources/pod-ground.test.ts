@@ -20,7 +20,9 @@ function rig(
   told: Readonly<Record<string, number>> = {},
   allocated: (pod: Pod) => Pod = (pod) => pod,
 ) {
-  const host = fakeHost({ clock: fakeClock() });
+  const clock = fakeClock();
+  const host = fakeHost({ clock });
+  const changes: string[] = [];
   host.files.put("/sys/fs/cgroup/cgroup.controllers", { data: "cpu memory pids\n" });
   const store = { get: () => undefined, byName: () => undefined, list: () => pods };
   const ground = createPodGround({
@@ -37,10 +39,12 @@ function rig(
           : ContainerStats.fromPartial({ memory: { usageBytes: { value: BigInt(told[id]) } } }),
     },
     allocated,
+    measures: { changed: (operation) => void changes.push(operation) },
+    clock,
     log,
   });
   const read = (path: string) => host.files.text(`/sys/fs/cgroup/lab/kubepods${path}`);
-  return { host, ground, read };
+  return { host, ground, read, changes };
 }
 
 const withResources = (requests: Record<string, string>, limits: Record<string, string> = {}) =>
@@ -112,7 +116,7 @@ test("the Burstable tier weighs what its pods ask for together", async () => {
 
 test("what a pod used is given back, whatever tier it was in, and may be taken again", async () => {
   const pod = withResources({ cpu: "1" });
-  const { host, ground } = rig([pod]);
+  const { host, ground, changes } = rig([pod]);
   await ground.prepare(pod, true, never);
   // A cgroup's files go with it in the kernel.
   await host.fs.apply(
@@ -123,6 +127,8 @@ test("what a pod used is given back, whatever tier it was in, and may be taken a
   assert.ok(!host.files.tree("/sys/fs/cgroup/lab").some((path) => path.includes("poduid-1")));
   await ground.prepare(pod, true, never);
   assert.ok(host.files.tree("/sys/fs/cgroup/lab").some((path) => path.endsWith("/burstable/poduid-1")));
+  // Those of both tiers, and the pod's own.
+  assert.deepEqual(changes, ["update", "update", "create", "destroy", "destroy", "create"]);
 });
 
 /** What the target's shell tells of cgroups. */
