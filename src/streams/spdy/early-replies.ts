@@ -1,6 +1,6 @@
 import { Duplex } from "node:stream";
 import { CodedError } from "../../lib/errors.ts";
-import { type Cut, FrameCutter } from "./frame-cutter.ts";
+import { type Cut, FrameCutter, together } from "./frame-cutter.ts";
 import { dataHead, frameType, synReplyFrame, withHeaderBlock } from "./frames.ts";
 import { createHeaderReader, createHeaderWriter } from "./header-block.ts";
 
@@ -89,7 +89,7 @@ function createReplies(send: (frame: Buffer) => void): Replies {
         if (answer) send(answer);
         if (!isOwnPing(cut)) onward.push(cut.bytes);
       }
-      return Buffer.concat(onward);
+      return together(onward);
     },
     fromServer(chunk) {
       // A server that speaks first is none that waits for streams.
@@ -153,8 +153,7 @@ function createDown() {
         else parts.push(...control(cut.type, cut.fin, cut.bytes));
         if (!cutter.inData) parts.push(...due.splice(0).map((make) => make()));
       }
-      const [only] = parts;
-      return parts.length === 1 && only ? only : Buffer.concat(parts);
+      return together(parts);
     },
   };
 }

@@ -11,7 +11,8 @@ const controlBit = 0x80;
 /** The longest payload of a control frame that is kept until it is whole. */
 const longestControl = 1 << 16;
 
-/** Cuts SPDY's bytes at its frames, so that they can be passed on. What it has not handed on is less than a control frame. */
+/** Cuts SPDY's bytes at its frames, so that they can be passed on: data frames as they lie in what is cut, without a copy but for a
+ *  head that comes in two chunks. What it has not handed on is less than a control frame. */
 export class FrameCutter {
   readonly #head = Buffer.alloc(headBytes);
   #filled = 0;
@@ -29,7 +30,13 @@ export class FrameCutter {
   *cut(chunk: Buffer): Generator<Cut, void> {
     let rest = chunk;
     while (rest.length > 0) {
-      if (this.#left === 0) {
+      if (this.#left === 0 && this.#filled === 0 && isDataHead(rest)) {
+        const length = headBytes + rest.readUIntBE(5, 3);
+        const bytes = rest.subarray(0, length);
+        rest = rest.subarray(bytes.length);
+        this.#left = length - bytes.length;
+        yield { is: "data", bytes };
+      } else if (this.#left === 0) {
         const taken = rest.copy(this.#head, this.#filled, 0, headBytes - this.#filled);
         this.#filled += taken;
         rest = rest.subarray(taken);
@@ -67,4 +74,22 @@ export class FrameCutter {
     const bytes = Buffer.concat(parts);
     return { is: "control", type: bytes.readUInt16BE(2), fin: (bytes.readUInt8(4) & finFlag) !== 0, bytes };
   }
+}
+
+/** The whole head of a data frame is there. */
+function isDataHead(bytes: Buffer): boolean {
+  return bytes.length >= headBytes && (bytes.readUInt8(0) & controlBit) === 0;
+}
+
+/** Buffers one after the other. What lies side by side in memory, as what was only cut does, is not copied. */
+export function together(parts: readonly Buffer[]): Buffer {
+  const runs: Buffer[] = [];
+  for (const part of parts) {
+    const last = runs.at(-1);
+    if (last?.buffer === part.buffer && last.byteOffset + last.length === part.byteOffset)
+      runs[runs.length - 1] = Buffer.from(last.buffer, last.byteOffset, last.length + part.length);
+    else runs.push(part);
+  }
+  const [only] = runs;
+  return only && runs.length === 1 ? only : Buffer.concat(runs);
 }

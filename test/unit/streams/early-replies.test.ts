@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import type { Duplex } from "node:stream";
+import { Duplex } from "node:stream";
 import { type TestContext, test } from "node:test";
 import { connectionPair } from "../../../src/streams/pair.ts";
 import { withEarlyReplies } from "../../../src/streams/spdy/early-replies.ts";
@@ -111,6 +111,33 @@ test("a lot of data passes unchanged, however it is cut", async (t) => {
   for (let at = 0; at < bytes.length; at += 9_973)
     if (!server.write(bytes.subarray(at, at + 9_973))) await once(server, "drain");
   assert.equal(await stream.text, sent.toString());
+});
+
+test("whole data frames are passed on in the memory in which they came, both ways", async () => {
+  const told: Buffer[] = [];
+  const client = new Duplex({
+    read: () => undefined,
+    write(chunk: Buffer, _encoding, done) {
+      told.push(chunk);
+      done();
+    },
+  });
+  const joined = withEarlyReplies(client);
+  const heard: Buffer[] = [];
+  joined.on("data", (chunk: Buffer) => heard.push(chunk));
+  const frames = Buffer.concat([1, 3, 5].map((id) => dataFrame(id, Buffer.alloc(20_000, id))));
+  const parts = [frames.subarray(0, 50_000), frames.subarray(50_000)];
+  client.push(controlFrame(6, words(2)));
+  while (heard.length < 1) await soon();
+  for (const part of parts) {
+    client.push(part);
+    joined.write(part);
+  }
+  while (heard.length < 3 || told.length < 2) await soon();
+  const placeOf = ({ buffer, byteOffset, length }: Buffer) => [buffer === frames.buffer, byteOffset, length];
+  assert.deepEqual(told.map(placeOf), parts.map(placeOf));
+  assert.deepEqual(heard.slice(1).map(placeOf), parts.map(placeOf));
+  joined.destroy();
 });
 
 test("other protocols pass as they are, and each half closes by itself", async (t) => {
