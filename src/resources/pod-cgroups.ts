@@ -26,6 +26,8 @@ export interface PodCgroups {
   remove(uid: string, signal: AbortSignal): Promise<void>;
   /** The pod has a cgroup that was made here, once it is there. */
   has(pod: Pod): boolean;
+  /** Such a cgroup is limited to something else than it is to be. */
+  isStale(pod: Pod): boolean;
   /** What such a cgroup is to be limited to. */
   wanted(pod: Pod): CgroupLimits;
   /** Sets the limits that are given on a pod's cgroup that is there. */
@@ -36,6 +38,7 @@ const noCgroups: PodCgroups = {
   ensure: async () => {},
   remove: async () => {},
   has: () => false,
+  isStale: () => false,
   wanted: () => ({}),
   set: async () => {},
 };
@@ -50,14 +53,14 @@ const minShares = 2;
 export function createPodCgroups(deps: PodCgroupsDeps): PodCgroups {
   const { cgroups, layout, settings, podPidsLimit, pods, log } = deps;
   if (!layout.perQos || layout.driver === "systemd") return noCgroups;
-  /** Those of tiers and pods. */
-  const made = new Set<string>();
+  /** Those of tiers and pods, with their limits. */
+  const made = new Map<string, CgroupLimits>();
   let burstableShares = 0;
 
   const ensureTiers = async (signal: AbortSignal) => {
     if (!made.has("besteffort"))
       await cgroups.ensure(tierCgroup("BestEffort", layout), { cpuShares: minShares }, signal);
-    made.add("besteffort");
+    made.set("besteffort", {});
     const milli = pods
       .list()
       .filter(({ spec }) => qosClass(spec) === "Burstable")
@@ -76,7 +79,7 @@ export function createPodCgroups(deps: PodCgroupsDeps): PodCgroups {
     if (made.has(path)) return;
     const limits = podLimitsOf(pod, settings, podPidsLimit);
     await (empty ? cgroups.make(path, limits, signal) : cgroups.ensure(path, limits, signal));
-    made.add(path);
+    made.set(path, limits);
   };
   const remove = async (uid: string, signal: AbortSignal) => {
     const possible = tiers.map((tier) => podCgroup(uid, tier, layout));
@@ -94,9 +97,17 @@ export function createPodCgroups(deps: PodCgroupsDeps): PodCgroups {
     ensure: (pod, empty, signal) => ensure(pod, empty, signal).catch(whereAllowed),
     remove: (uid, signal) => remove(uid, signal).catch(whereAllowed),
     has: (pod) => made.has(pathOf(pod)),
+    isStale(pod) {
+      const has = made.get(pathOf(pod));
+      if (!has) return false;
+      const wanted = podLimitsOf(pod, settings, podPidsLimit);
+      return (Object.keys(wanted) as (keyof CgroupLimits)[]).some((name) => wanted[name] !== has[name]);
+    },
     wanted: (pod) => podLimitsOf(pod, settings, podPidsLimit),
     async set(pod, limits, signal) {
-      await cgroups.ensure(pathOf(pod), limits, signal);
+      const path = pathOf(pod);
+      await cgroups.ensure(path, limits, signal);
+      made.set(path, { ...made.get(path), ...limits });
       if (limits.cpuShares !== undefined) await ensureTiers(signal);
     },
   };

@@ -66,6 +66,7 @@ export function createPodGround(deps: PodGroundDeps) {
     /** Of pods whose ground stands. */
     groups: {
       wanted: (pod: Pod) => cgroups?.wanted(pod) ?? {},
+      isStale: (pod: Pod) => cgroups?.isStale(pod) === true,
       async read(pod: Pod, observed: RuntimePod, signal: AbortSignal) {
         const groups = await open(signal);
         const version = await cgroupVersion(host.fs, signal);

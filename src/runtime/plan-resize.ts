@@ -37,9 +37,9 @@ export function planResize(
   return { kill: { containerId: status.id, name: container.name, message } };
 }
 
-/** The pod as a whole is to have other amounts than it has. */
-export function resizesWhole(pod: Pod, { wholeInForce }: Judgement): boolean {
-  return !sameAmounts(amountsOf(pod.spec.resources ?? {}), amountsOf(wholeInForce(pod) ?? {}));
+/** The pod as a whole is to have other amounts than it has: its own, or those that its containers were given before they ran. */
+export function resizesWhole(pod: Pod, { wholeInForce, groupIsStale }: Judgement): boolean {
+  return groupIsStale || !sameAmounts(amountsOf(pod.spec.resources ?? {}), amountsOf(wholeInForce(pod) ?? {}));
 }
 
 /** Containers whose share of a resource changes, in the order in which they are to: what becomes less makes room for what becomes

@@ -37,6 +37,7 @@ const unjudged: Judgement = {
   restartAll: false,
   inForce: () => undefined,
   wholeInForce: ({ spec }) => spec.resources,
+  groupIsStale: false,
 };
 
 /** Decides what makes the runtime's pod equal to its spec. Pure; follows the kubelet's computePodActions.

@@ -25,6 +25,8 @@ export interface Judgement {
   readonly inForce: (status: ContainerStatus) => Resources | undefined;
   /** The same of the pod as a whole. */
   readonly wholeInForce: (pod: Pod) => Resources | undefined;
+  /** The pod's cgroup is not limited to what it is to be. */
+  readonly groupIsStale: boolean;
 }
 
 /** @param what `Container`, or `Init container` for those. @param restarts another one takes its place, which is worth saying.

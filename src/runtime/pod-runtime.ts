@@ -84,6 +84,7 @@ function planFor(deps: PodRuntimeDeps, pod: Pod, observed: RuntimePod): Plan {
     restartAll: isRestartingAll(uid),
     inForce: (status) => inForce.ofContainer(pod, status),
     wholeInForce: inForce.ofPod,
+    groupIsStale: deps.groups.isStale(pod),
   });
 }
 

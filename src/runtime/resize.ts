@@ -22,6 +22,8 @@ export interface GroupReading {
 export interface PodGroups {
   /** What a pod with these resources is to be limited to. */
   wanted(pod: Pod): CgroupLimits;
+  /** It is limited to something else, as far as is known. */
+  isStale(pod: Pod): boolean;
   read(pod: Pod, observed: RuntimePod, signal: AbortSignal): Promise<GroupReading>;
   /** Sets the limits that are given; the others stay. */
   set(pod: Pod, limits: CgroupLimits, signal: AbortSignal): Promise<void>;

@@ -29,6 +29,7 @@ export const allInForce: ResourcesInForce = {
 /** Pods without cgroups of their own. */
 export const noGroups: PodGroups = {
   wanted: () => ({}),
+  isStale: () => false,
   read: async () => ({ containers: new Map() }),
   set: async () => undefined,
 };

@@ -338,3 +338,19 @@ test("limits and requests where there were none, and amounts too small to tell a
   );
   await t.halt(node);
 });
+
+test("a pod that is resized while its image is on its way starts with it, its cgroup too", async () => {
+  const t = start(twoContainers());
+  const go = t.runtime.hold("pullImage");
+  const node = t.run();
+  await t.clock.advance(20_000);
+  assert.equal(t.own("memory.max"), String(96 * 2 ** 20));
+  t.api.resize({ a: has("200m", "128Mi") });
+  await t.clock.advance(1_000);
+  go();
+  await t.clock.advance(5_000);
+  const { status = {} } = t.api.pod();
+  assert.deepEqual([resizeConditions(status), resourcesIn(status)[0]], [[], has("200m", "128Mi")]);
+  assert.equal(t.own("memory.max"), String(160 * 2 ** 20));
+  await t.halt(node);
+});

@@ -174,6 +174,8 @@ test("a pod's cgroup, its limits and what is used of it and in it are read, and 
     [read("/burstable/poduid-1/memory.max"), read("/burstable/poduid-1/cpu.max")],
     [String(2 ** 28), "50000 100000"],
   );
+  const larger = withResources({ cpu: "250m", memory: "64Mi" }, { cpu: "500m", memory: "256Mi" });
+  assert.deepEqual([ground.groups.isStale(pod), ground.groups.isStale(larger)], [true, false]);
 });
 
 test("the Burstable tier weighs what its pods have been given, also once that has changed", async () => {

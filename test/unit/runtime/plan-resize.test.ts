@@ -80,6 +80,7 @@ test("a pod that asks for other amounts as a whole is resized, and its container
   const plan = planPod(pod, seen, { inForce: () => was, wholeInForce: () => has("1", "1Gi") });
   assert.deepEqual([plan.resizePod, plan.resize.map(({ to }) => to.limits)], [true, [{ cpu: "2", memory: "1Gi" }]]);
   assert.equal(resizesAny(planPod(pod, seen)), false);
+  assert.equal(planPod(pod, seen, { groupIsStale: true }).resizePod, true);
 });
 
 test("what becomes less makes room for what becomes more; the limit says which, else the request", () => {

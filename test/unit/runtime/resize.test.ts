@@ -31,6 +31,7 @@ function rig(
   const deps: ResizeDeps = {
     groups: {
       wanted: () => wanted,
+      isStale: () => true,
       read: async () => ({ containers: new Map(), ...reading }),
       set: async (_pod, limits) => void calls.push(`pod ${JSON.stringify(limits)}`),
     },
