@@ -37,6 +37,7 @@ interface Shown {
   readonly cache: PodCache;
   readonly workers: PodWorkers;
   readonly volumes: Pick<VolumeGate, "mounted">;
+  readonly resizes: { counts: NodeView["resizes"] };
 }
 
 /** The node's pods, for gauges. */
@@ -45,12 +46,14 @@ export function podView({
   cache,
   workers,
   volumes,
-}: Shown): Pick<NodeView, "pods" | "mirrors" | "cache" | "workers" | "mounted"> {
+  resizes,
+}: Shown): Pick<NodeView, "pods" | "mirrors" | "cache" | "workers" | "mounted" | "resizes"> {
   return {
     pods,
     mirrors: pods.mirrors,
     cache,
     workers: () => workers.list().map(({ uid, worker: { phase, pod } }) => ({ uid, phase, pod })),
     mounted: volumes.mounted,
+    resizes: resizes.counts,
   };
 }

@@ -3,7 +3,7 @@ import type { Cluster, KubeletDeps, Observed } from "./kubelet.ts";
 import type { Clock } from "./lib/clock.ts";
 import type { Service } from "./lib/service-group.ts";
 import type { Node } from "./objects.ts";
-import type { Admission, PodStore } from "./pipeline.ts";
+import type { Admission, PodStore, ResizeTrigger } from "./pipeline.ts";
 import { type Allocations, createAllocations } from "./resources/allocations.ts";
 import { createResizes, type ResizesDeps } from "./resources/resizes.ts";
 
@@ -24,23 +24,31 @@ export function composeResizes(
   { pleg, agent }: Pick<Observed, "pleg" | "agent">,
   of: { readonly pods: PodStore } & Pick<ResizesDeps, "sourcesSpoke" | "onFreed">,
 ): ResizeStages {
-  const { client, config, target, clock, log } = deps;
+  const { client, config, target, metrics, clock, log } = deps;
   const { nodeName, kubelet, rootDir } = config;
   const freshNode = (signal: AbortSignal) => client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal });
   const admission = createAdmission({ ...kubelet, ...agent, node: nodes, freshNode, log });
   const allocations = createAllocations({ fs: target.host.fs, rootDir, cache: pleg.cache, clock, log });
-  const resizes = createResizes({ ...of, allocations, admission, events, clock, log });
+  const resizes = createResizes({
+    ...of,
+    allocations,
+    admission,
+    events,
+    measures: metrics.measures.resizes,
+    clock,
+    log,
+  });
   return { admission, allocations, resizes };
 }
 
 /** What is pending is decided anew from time to time, whatever else happens. */
-export function retryResizes(decide: () => void, clock: Clock): Service {
+export function retryResizes(decide: (trigger: ResizeTrigger) => void, clock: Clock): Service {
   return {
     name: "resizes",
     async run(signal) {
       for (let ms = firstRetryMs; !signal.aborted; ms = retryMs) {
         await clock.sleep(ms, signal).catch(() => undefined);
-        if (!signal.aborted) decide();
+        if (!signal.aborted) decide("periodic_retry");
       }
     },
   };

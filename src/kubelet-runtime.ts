@@ -116,6 +116,7 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
     measures: measures.starts,
     hooks: createHooks(common),
     inForce: allocations,
+    resizes: measures.resizes,
     groups: ground.groups,
     uninterrupted: new AbortController().signal,
     crashLoop: createCrashLoop({

@@ -58,7 +58,7 @@ export function composeSync(deps: KubeletDeps, cluster: Cluster, observed: Obser
   const stages = composeStages(deps, cluster, observed, waker, {
     mayRun: (uid) => mayRun(workers.get(uid)?.phase),
     sourcesSpoke: () => flow.sourcesSpoke(),
-    onFreed: () => flow.decideResizes(),
+    onFreed: () => flow.decideResizes("pod_resized"),
   });
   const { pods, statuses, probes, volumes } = stages;
   cluster.objects.onChange(volumes.objectChanged);
@@ -95,7 +95,7 @@ export function composeSync(deps: KubeletDeps, cluster: Cluster, observed: Obser
   const { allocations } = stages;
   const before: readonly Service[] = [statuses, stoppingVolumes, probes, allocations.records, draining];
   const running: readonly Service[] = [...before, ...flow.running, ...stats.services];
-  const view = podView({ pods, cache: observed.pleg.cache, workers, volumes });
+  const view = podView({ pods, cache: observed.pleg.cache, workers, volumes, resizes: stages.resizes });
   return { pods, statuses, workers, stats, view, running };
 }
 

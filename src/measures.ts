@@ -1,5 +1,5 @@
 import type { Pod, PodStatus } from "./objects.ts";
-import type { ProbeKind } from "./pipeline.ts";
+import type { ProbeKind, ResizeTrigger } from "./pipeline.ts";
 
 // What stages tell of their work, for /metrics. Telling costs a counter's increment: nobody is waited for, nothing is answered,
 // and no stage knows what becomes of it. Durations are in milliseconds.
@@ -77,6 +77,20 @@ export interface CgroupMeasures {
   changed(operation: CgroupOperation, ms: number): void;
 }
 
+/** Changes of the resources of pods that are on the node. */
+export interface ResizeMeasures {
+  /** Something else was asked for, for one container. */
+  asked(
+    resource: "cpu" | "memory",
+    requirement: "requests" | "limits",
+    operation: "add" | "remove" | "increase" | "decrease",
+  ): void;
+  /** One that had to wait was granted. */
+  accepted(trigger: ResizeTrigger): void;
+  /** What was given was put in force, or could not be. */
+  done(ms: number, success: boolean): void;
+}
+
 /** Which limit a pod was ended for, as metrics have it: of an emptyDir, of the whole pod, of a container. */
 export type StorageSignal = "emptydirfs.limit" | "ephemeralpodfs.limit" | "ephemeralcontainerfs.limit";
 
@@ -114,6 +128,7 @@ export interface Measures {
   readonly statuses: StatusMeasures;
   readonly volumes: VolumeMeasures;
   readonly cgroups: CgroupMeasures;
+  readonly resizes: ResizeMeasures;
   readonly evictions: EvictionMeasures;
   /** The node's certificates: for the API server, and the kubelet API's own. */
   readonly certificates: { readonly client: CertificateMeasures; readonly server: CertificateMeasures };

@@ -338,6 +338,15 @@ export interface Resizes {
   failed(pod: Pod, message: string): void;
 }
 
+/** What had pending resizes weighed again. */
+export type ResizeTrigger =
+  | "pod_updated"
+  | "pod_resized"
+  | "pods_added"
+  | "pods_removed"
+  | "pod_terminated"
+  | "periodic_retry";
+
 /** Decides on resizes, one pod at a time. */
 export interface ResizeDecider {
   allocated(pod: Pod): Pod;
@@ -345,9 +354,9 @@ export interface ResizeDecider {
   take(pod: Pod): void;
   /** A pod that is on the node may ask for something else than it has been given. @returns whether it does. */
   ask(pod: Pod): boolean;
-  /** Decides what is pending. @param active the pods that hold resources.
+  /** Decides what is pending. @param active the pods that hold resources. @param trigger why now.
    *  @returns the UIDs of pods that have been given something else, or have something else to show. */
-  decide(active: readonly Pod[], signal: AbortSignal): Promise<readonly string[]>;
+  decide(active: readonly Pod[], trigger: ResizeTrigger, signal: AbortSignal): Promise<readonly string[]>;
 }
 
 /** Fields of a pod that this node does not serve; such a pod is held, with an event that names them. */

@@ -6,6 +6,7 @@ import { startMetrics, statusMetrics, workerMetrics } from "./pods.ts";
 import { probeMetrics } from "./probes.ts";
 import { processMetrics, processStart } from "./process.ts";
 import { type Metrics, createMetrics } from "./registry.ts";
+import { resizeMetrics } from "./resizes.ts";
 import { requestMetrics, servingMetrics } from "./traffic.ts";
 import { certificateMetrics, gateMetrics, upkeepMetrics } from "./upkeep.ts";
 import { type NodeView, viewMetrics } from "./view.ts";
@@ -51,6 +52,7 @@ export function createNodeMetrics(deps: NodeMetricsDeps): NodeMetrics {
     pulls: pullMetrics(metrics, startup),
     volumes: volumeMetrics(metrics),
     ...upkeepMetrics(metrics),
+    resizes: resizeMetrics(metrics, () => view),
     certificates: certificateMetrics(metrics),
     requests: requestMetrics(metrics),
     serving: servingMetrics(metrics),

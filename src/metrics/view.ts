@@ -19,6 +19,8 @@ export interface NodeView {
   workers(): readonly WorkedOn[];
   /** A pod's volumes that are ready, by name. */
   mounted(uid: string): ReadonlyMap<string, MountedVolume>;
+  /** How many pods' resizes wait, and how many are being put in force. */
+  resizes(): { readonly pending: number; readonly inProgress: number };
   readonly cgroupVersion: number;
   /** Certificates in PEM by which the kubelet API is known, and by which the API server knows this node. */
   servingCertificate(): string | undefined;

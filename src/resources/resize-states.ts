@@ -83,6 +83,13 @@ export function createResizeStates(clock: Clock) {
       set(uid, { pending, inProgress: { error, generation: since } });
       return inProgress?.error === error ? undefined : since;
     },
+    counts() {
+      const all = [...states.values()];
+      return {
+        pending: all.filter(({ pending }) => pending).length,
+        inProgress: all.filter(({ inProgress }) => inProgress).length,
+      };
+    },
     uids: (): readonly string[] => [...states.keys()],
     forget: (uid: string): void => void states.delete(uid),
   };

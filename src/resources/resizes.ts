@@ -1,14 +1,16 @@
 import { ContainerState } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
+import type { ResizeMeasures } from "../measures.ts";
 import type { Container, Pod, PodCondition } from "../objects.ts";
-import type { Admission, EventSink, PodStore, ResizeDecider, Resizes, RuntimePod } from "../pipeline.ts";
+import type { Admission, EventSink, PodStore, ResizeDecider, ResizeTrigger, Resizes, RuntimePod } from "../pipeline.ts";
 import { isSidecar } from "../pod/containers.ts";
 import { containerNameLabel } from "../pod/labels.ts";
 import { isTerminal } from "../pod/phase.ts";
 import { podReference } from "../pod/reference.ts";
 import { amountsOf, effectiveResources, sameAmounts, withResources } from "../pod/resize.ts";
 import type { Allocations } from "./allocations.ts";
+import { createWishes } from "./resize-changes.ts";
 import { resizeText } from "./resize-text.ts";
 import { createResizeStates } from "./resize-states.ts";
 import { inOrder } from "./resize-order.ts";
@@ -18,6 +20,7 @@ export interface ResizesDeps {
   readonly pods: PodStore;
   readonly admission: Admission;
   readonly events: EventSink;
+  readonly measures: Pick<ResizeMeasures, "asked" | "accepted">;
   /** Every source has spoken: before that nobody knows what pods hold. */
   readonly sourcesSpoke: () => boolean;
   /** What pods hold has become less: what is pending may fit. */
@@ -33,15 +36,21 @@ interface Forgetful {
   forgetExcept(known: ReadonlySet<string>): void;
 }
 
+interface Counted {
+  /** How many pods' resizes wait, and how many are being put in force. */
+  counts(): { readonly pending: number; readonly inProgress: number };
+}
+
 /** Resizes as the kubelet does them: what a pod asks for is weighed against what the others have been given; it is given where it
  *  fits, else deferred and weighed again whenever something has become free. (kubelet, allocation/allocation_manager.go)
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/resize-container-resources/ */
-export function createResizes(deps: ResizesDeps): Resizes & ResizeDecider & Forgetful {
-  const { allocations, pods, log } = deps;
+export function createResizes(deps: ResizesDeps): Resizes & ResizeDecider & Forgetful & Counted {
+  const { allocations, pods, measures, log } = deps;
+  const wishes = createWishes(measures);
   const states = createResizeStates(deps.clock);
   const pending = new Set<string>();
 
-  const decide = async (active: readonly Pod[], signal: AbortSignal) => {
+  const decide = async (active: readonly Pod[], trigger: ResizeTrigger, signal: AbortSignal) => {
     if (pending.size === 0 || !deps.sourcesSpoke()) return [];
     const known = [...pending].flatMap((uid) => pods.get(uid) ?? []).filter(isWanted);
     pending.clear();
@@ -50,9 +59,11 @@ export function createResizes(deps: ResizesDeps): Resizes & ResizeDecider & Forg
     for (const pod of inOrder(known, allocations.of, states.deferredSince)) {
       const { uid } = pod.metadata;
       try {
+        const waited = states.deferredSince(uid) !== undefined;
         const verdict = await weigh(deps, states, { pod, active }, signal);
         if (verdict.settled) pending.delete(uid);
         if (verdict.news) news.push(uid);
+        if (waited && verdict.given) measures.accepted(trigger);
       } catch (error) {
         signal.throwIfAborted();
         log.warn({ err: error, uid }, "a resize could not be decided, will try again");
@@ -65,18 +76,22 @@ export function createResizes(deps: ResizesDeps): Resizes & ResizeDecider & Forg
     pending.delete(uid);
     states.forget(uid);
     allocations.forget(uid);
+    wishes.forget(uid);
   };
 
   return {
     allocated: allocations.of,
     inForce: (pod, observed) => inForceOf(allocations, pod, observed),
     conditions: states.conditions,
+    counts: states.counts,
     take(pod) {
       allocations.take(pod);
+      wishes.begin(allocations.of(pod));
       states.recall(pod.metadata.uid, resizeConditions(pod));
     },
     ask(pod) {
       const { uid } = pod.metadata;
+      wishes.hear(pod);
       if (allocations.of(pod) !== pod) {
         pending.add(uid);
         return true;
@@ -87,16 +102,7 @@ export function createResizes(deps: ResizesDeps): Resizes & ResizeDecider & Forg
       return false;
     },
     decide,
-    observe(pod, observed) {
-      const { uid, generation = 0 } = pod.metadata;
-      if (inProgress(allocations, pod, observed)) states.goOn(uid, generation);
-      else {
-        const done = states.end(uid);
-        if (done === undefined) return;
-        tell(deps, pod, "ResizeCompleted", resizeText("Pod resize completed", pod, done));
-        deps.onFreed();
-      }
-    },
+    observe: (pod, observed) => observe(deps, states, pod, observed),
     failed(pod, message) {
       const { uid, generation = 0 } = pod.metadata;
       const since = states.fail(uid, message, generation);
@@ -114,6 +120,7 @@ interface Verdict {
   readonly settled: boolean;
   /** The pod has been given something else, or has something else to show. */
   readonly news: boolean;
+  readonly given?: true;
 }
 
 async function weigh(
@@ -138,12 +145,27 @@ async function weigh(
   states.settle(uid);
   states.begin(uid, generation);
   tell(deps, pod, "ResizeStarted", resizeText("Pod resize started", pod, generation));
-  return { settled: true, news: true };
+  return { settled: true, news: true, given: true };
 }
 
 /** One that ends is given nothing any more. */
 function isWanted({ metadata, status }: Pod): boolean {
   return metadata.deletionTimestamp === undefined && !isTerminal(status?.phase);
+}
+
+/** What is in force now is what was given, or is not yet. */
+function observe(
+  deps: ResizesDeps,
+  states: ReturnType<typeof createResizeStates>,
+  pod: Pod,
+  observed: RuntimePod,
+): void {
+  const { uid, generation = 0 } = pod.metadata;
+  if (inProgress(deps.allocations, pod, observed)) return states.goOn(uid, generation);
+  const done = states.end(uid);
+  if (done === undefined) return;
+  tell(deps, pod, "ResizeCompleted", resizeText("Pod resize completed", pod, done));
+  deps.onFreed();
 }
 
 function tell({ events }: ResizesDeps, pod: Pod, reason: string, text: string): void {

@@ -1,6 +1,8 @@
 import { type LinuxContainerResources, UpdateContainerResourcesRequest } from "../gen/cri.ts";
 import type { CgroupLimits } from "../host/cgroups.ts";
 import type { Logger } from "../lib/log.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { ResizeMeasures } from "../measures.ts";
 import type { Container, Pod } from "../objects.ts";
 import type { ResourcesInForce, RuntimePod } from "../pipeline.ts";
 import { type ResizableResource, amountsOf, mixedResources, sameAmounts } from "../pod/resize.ts";
@@ -41,6 +43,8 @@ export interface ResizeDeps {
   ) => Promise<LinuxContainerResources>;
   /** For calls that must not be cut off half-way. */
   readonly uninterrupted: AbortSignal;
+  readonly resizes: Pick<ResizeMeasures, "done">;
+  readonly clock: Clock;
   readonly log: Logger;
 }
 
@@ -55,6 +59,17 @@ export interface Resizing {
  *  widened before its containers change, else narrowed after them. What fails ends it; the next pass goes on from there.
  *  @throws Error in the kubelet's words. @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/1287-in-place-update-pod-resources */
 export async function resizePod(deps: ResizeDeps, resizing: Resizing, signal: AbortSignal): Promise<void> {
+  const since = deps.clock.monotonic();
+  let success = false;
+  try {
+    await putInForce(deps, resizing, signal);
+    success = true;
+  } finally {
+    deps.resizes.done(deps.clock.monotonic() - since, success);
+  }
+}
+
+async function putInForce(deps: ResizeDeps, resizing: Resizing, signal: AbortSignal): Promise<void> {
   const { pod, observed, plan } = resizing;
   const reading = await deps.groups.read(pod, observed, signal);
   const wanted: CgroupLimits = reading.limits ? deps.groups.wanted(pod) : {};

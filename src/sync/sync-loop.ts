@@ -2,7 +2,16 @@ import { createInbox } from "../lib/inbox.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Pod } from "../objects.ts";
-import type { Admission, EventSink, PodCache, PodUpdate, Rejection, ResizeDecider, StatusSink } from "../pipeline.ts";
+import type {
+  Admission,
+  EventSink,
+  PodCache,
+  PodUpdate,
+  Rejection,
+  ResizeDecider,
+  ResizeTrigger,
+  StatusSink,
+} from "../pipeline.ts";
 import { isMirrorPod, isStaticPod } from "../pod/containers.ts";
 import { podReference } from "../pod/reference.ts";
 import { qosClass } from "../pod/qos.ts";
@@ -32,7 +41,7 @@ interface Resumed {
 
 /** Something may have become free. */
 interface Freed {
-  readonly freed: true;
+  readonly freed: ResizeTrigger;
 }
 
 type Item = PodUpdate | Resumed | Freed;
@@ -45,7 +54,7 @@ export interface SyncLoop extends Service {
   /** Takes in the static pods that waited and whose name is free now. */
   resume(): void;
   /** Has resizes that are pending decided anew. */
-  decideResizes(): void;
+  decideResizes(trigger: ResizeTrigger): void;
   /** False while an update waits or is being handled: until then a pod may be wanted that nobody has heard of yet. */
   caughtUp(): boolean;
 }
@@ -57,19 +66,19 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
   const inbox = createInbox<Item>();
   const waiting = createStaticQueue(deps);
   /** @param seen pods whose workers are told of them anyway. */
-  const decideResizes = async (signal: AbortSignal, seen: readonly Pod[] = []) => {
-    for (const uid of await deps.resizes.decide(admitted(deps), signal))
+  const decideResizes = async (trigger: ResizeTrigger, signal: AbortSignal, seen: readonly Pod[] = []) => {
+    for (const uid of await deps.resizes.decide(admitted(deps), trigger, signal))
       if (!seen.some(({ metadata }) => metadata.uid === uid)) workers.wake(uid, "config");
   };
 
   const handle = async (update: Item, signal: AbortSignal) => {
-    if ("freed" in update) return decideResizes(signal);
+    if ("freed" in update) return decideResizes(update.freed, signal);
     if ("resumed" in update) return addAll(wantedStill(update), signal);
     pods.take(update);
     if (update.pods.some((pod) => isMirrorPod(pod) || isStaticPod(pod))) deps.mirrorsChanged?.();
     if (update.op === "ADD") return addAll(update.pods, signal);
     // Decided before a worker sees what is asked for.
-    if (update.op === "UPDATE" && asked(update.pods)) await decideResizes(signal, update.pods);
+    if (update.op === "UPDATE" && asked(update.pods)) await decideResizes("pod_updated", signal, update.pods);
     for (const pod of update.pods) {
       if (isMirrorPod(pod)) reconcileShown(deps, pod);
       else if (update.op === "RECONCILE") reconcile(deps, pod);
@@ -77,7 +86,8 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
       else if (!waiting.update(pod) && (workers.get(pod.metadata.uid) || pod.metadata.deletionTimestamp))
         workers.update(pod);
     }
-    if (update.op === "REMOVE" || update.pods.some(isEnding)) await decideResizes(signal);
+    if (update.op === "REMOVE") await decideResizes("pods_removed", signal);
+    else if (update.pods.some(isEnding)) await decideResizes("pod_terminated", signal);
   };
 
   /** @returns whether there is something to decide. */
@@ -105,7 +115,7 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
       if (rejection) reject(deps, pod, rejection);
       else workers.update(pod);
     }
-    if (asked(added)) await decideResizes(signal);
+    if (asked(added)) await decideResizes("pods_added", signal);
   };
 
   /** By what it was given before, if it was. */
@@ -122,7 +132,7 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
       const free = waiting.free();
       if (free.length > 0) inbox.push({ resumed: free.map(({ metadata }) => metadata.uid) });
     },
-    decideResizes: () => inbox.push({ freed: true }),
+    decideResizes: (trigger) => inbox.push({ freed: trigger }),
     caughtUp: inbox.isEmpty,
     push: inbox.push,
     run: (signal) =>

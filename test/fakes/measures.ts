@@ -13,6 +13,7 @@ export const unmeasured: Measures = {
   statuses: { changed: nothing, written: nothing },
   volumes: { setUp: nothing, tornDown: nothing },
   cgroups: { changed: nothing },
+  resizes: { asked: nothing, accepted: nothing, done: nothing },
   evictions: { evicted: nothing },
   certificates: {
     client: { failed: nothing, replaced: nothing },

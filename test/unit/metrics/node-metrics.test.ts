@@ -131,12 +131,15 @@ test("calls to the runtime and requests are counted with how they ended", async 
   assert.equal(await value(`kubelet_http_requests_total{${odd}}`), 1);
 });
 
-test("what a node does beside pods' starts: evictions, cgroups, volumes taken down, certificates, event streams", async () => {
+test("what a node does beside pods' starts: evictions, cgroups, resizes, volumes taken down, certificates, event streams", async () => {
   const { metrics, measures, families, value } = rig();
   assert.deepEqual((await families()).get("kubelet_evictions")?.samples, [], "nothing is shown that never happened");
   measures.evictions.evicted("emptydirfs.limit");
   measures.evictions.evicted("emptydirfs.limit");
   measures.cgroups.changed("destroy", 20);
+  measures.resizes.asked("cpu", "limits", "add");
+  measures.resizes.accepted("pods_removed");
+  measures.resizes.done(70, true);
   measures.volumes.tornDown("kubernetes.io/secret", 300, true);
   measures.certificates.client.failed();
   measures.certificates.client.replaced(1_000);
@@ -148,6 +151,9 @@ test("what a node does beside pods' starts: evictions, cgroups, volumes taken do
   const expected: Readonly<Record<string, number>> = {
     "kubelet_evictions{eviction_signal=emptydirfs.limit}": 2,
     "kubelet_cgroup_manager_duration_seconds_sum{operation_type=destroy}": 0.02,
+    "kubelet_container_requested_resizes_total{operation=add,requirement=limits,resource=cpu}": 1,
+    "kubelet_pod_deferred_accepted_resizes_total{retry_trigger=pods_removed}": 1,
+    "kubelet_pod_resize_duration_milliseconds_sum{success=true}": 70,
     [`storage_operation_duration_seconds_sum{${unmount}}`]: 0.3,
     kubelet_certificate_manager_client_expiration_renew_errors: 1,
     kubelet_server_expiration_renew_errors: 1,
@@ -262,6 +268,7 @@ test("gauges show the node as it is when somebody asks", async () => {
       { uid: "stray", phase: "finished", pod: undefined },
     ],
     mounted: (uid) => new Map(uid === "one" ? [["a", { hostPath: "/a", readOnly: false }]] : []),
+    resizes: () => ({ pending: 2, inProgress: 1 }),
     cgroupVersion: 2,
     servingCertificate: () => pair.certificate,
     clientCertificate: () => undefined,
@@ -283,6 +290,8 @@ test("gauges show the node as it is when somebody asks", async () => {
     "volume_manager_total_volumes{plugin_name=kubernetes.io/empty-dir,state=desired_state_of_world}": 1,
     "volume_manager_total_volumes{plugin_name=kubernetes.io/empty-dir,state=actual_state_of_world}": 1,
     "volume_manager_total_volumes{plugin_name=kubernetes.io/secret,state=desired_state_of_world}": 1,
+    "kubelet_pod_pending_resizes{reason=deferred}": 2,
+    kubelet_pod_in_progress_resizes: 1,
     kubelet_cgroup_version: 2,
     kubelet_certificate_manager_client_ttl_seconds: Number.POSITIVE_INFINITY,
   };

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { ContainerState } from "../../../src/gen/cri.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Pod, PodStatus, Resources } from "../../../src/objects.ts";
-import type { Rejection } from "../../../src/pipeline.ts";
+import type { Rejection, ResizeTrigger } from "../../../src/pipeline.ts";
 import { createAllocations } from "../../../src/resources/allocations.ts";
 import { createResizes } from "../../../src/resources/resizes.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -34,6 +34,7 @@ function rig() {
   const woken: string[] = [];
   const store = new Map<string, Pod>();
   const weighed: string[] = [];
+  const measured: string[] = [];
   const world = { sourcesSpoke: true, freed: 0, refusal: undefined as Rejection | undefined };
   const common = { clock, log: createLogger(0, { write: () => undefined }) };
   const runs = new Map<string, ReturnType<typeof observe>>();
@@ -43,6 +44,10 @@ function rig() {
     ...common,
     allocations,
     events,
+    measures: {
+      asked: (...of) => void measured.push(of.join(" ")),
+      accepted: (trigger) => void measured.push(trigger),
+    },
     pods: { get: (uid) => store.get(uid), byName: () => undefined, list: () => [...store.values()] },
     admission: {
       async admit(pod, others) {
@@ -64,7 +69,8 @@ function rig() {
       resizes.take(pod);
     }
   };
-  const decide = async () => void woken.push(...(await resizes.decide([...store.values()], never)));
+  const decide = async (trigger: ResizeTrigger = "pod_updated") =>
+    void woken.push(...(await resizes.decide([...store.values()], trigger, never)));
   const ask = async (...pods: readonly Pod[]) => {
     for (const pod of pods) {
       store.set(pod.metadata.uid, pod);
@@ -75,7 +81,23 @@ function rig() {
   const seen = (uid: string) => runs.get(uid) ?? assert.fail(`${uid} does not run`);
   const states = (uid: string) =>
     resizes.conditions(uid).map(({ type, reason = "", message = "" }) => [type, reason, message].join(" ").trim());
-  return { clock, host, events, woken, store, weighed, world, allocations, resizes, run, decide, ask, seen, states };
+  return {
+    measured,
+    clock,
+    host,
+    events,
+    woken,
+    store,
+    weighed,
+    world,
+    allocations,
+    resizes,
+    run,
+    decide,
+    ask,
+    seen,
+    states,
+  };
 }
 
 test("what fits is given at once, shown as in progress, and told; once it is in force that is told too", async () => {
@@ -243,4 +265,20 @@ test("of a pod that is seen with its containers: what is in force", () => {
   run(pod);
   assert.equal(resizes.inForce(pod, seen("p")), pod);
   assert.equal(cpuOf(resizes.inForce(pod, observe([], []))), "100m");
+});
+
+test("what is asked for is counted once, and what was granted after it had to wait by what had it weighed again", async () => {
+  const { measured, resizes, store, run, ask, decide } = rig();
+  run(asking("p", "100m"), asking("q", "500m"));
+  const wish = asking("p", "800m");
+  await ask(wish);
+  await ask(wish);
+  assert.deepEqual([measured, resizes.counts()], [["cpu requests increase"], { pending: 1, inProgress: 0 }]);
+  store.delete("q");
+  await decide("pods_removed");
+  assert.deepEqual([measured.at(-1), resizes.counts()], ["pods_removed", { pending: 0, inProgress: 1 }]);
+  measured.length = 0;
+  const containers = [aContainer("c", { resources: { requests: { memory: "1Mi" }, limits: { cpu: "500m" } } })];
+  await ask(asking("p", "", { spec: { containers } }));
+  assert.deepEqual(measured, ["memory requests add", "cpu requests remove", "cpu limits decrease"]);
 });

@@ -30,6 +30,7 @@ export function rig(over: Partial<PodRuntimeDeps> = {}) {
     clock,
     hooks: { run: async () => undefined },
     measures: unmeasured.starts,
+    resizes: unmeasured.resizes,
     fs: fakeHost({ clock }).fs,
     events,
     log: createLogger(0, { write: () => undefined }),

@@ -6,6 +6,7 @@ import type { Container, Resources } from "../../../src/objects.ts";
 import { cpuAndMemory } from "../../../src/pod/resources.ts";
 import type { ContainerResize } from "../../../src/runtime/plan-resize.ts";
 import { type GroupReading, type ResizeDeps, resizePod } from "../../../src/runtime/resize.ts";
+import { fakeClock } from "../../fakes/clock.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 
 const never = new AbortController().signal;
@@ -25,6 +26,7 @@ function rig(
   refuses?: string,
 ) {
   const calls: string[] = [];
+  const outcomes: boolean[] = [];
   const whole: { inForce: Resources | undefined } = { inForce: undefined };
   const text = ({ requests, limits }: Resources) =>
     `${requests?.["cpu"]}/${limits?.["cpu"]} ${requests?.["memory"]}/${limits?.["memory"]}`;
@@ -61,6 +63,8 @@ function rig(
         ),
       ),
     uninterrupted: never,
+    resizes: { done: (_ms, success) => void outcomes.push(success) },
+    clock: fakeClock(),
     log: createLogger(0, { write: () => undefined }),
   };
   const resize = (resizes: readonly ContainerResize[], more: { resizePod?: boolean; resources?: Resources } = {}) => {
@@ -69,7 +73,7 @@ function rig(
     const seen = observe([aSandbox()], [aStatus(aContainer("a"), ContainerState.CONTAINER_RUNNING)]);
     return resizePod(deps, { pod, observed: seen, plan: { resize: resizes, resizePod: all } }, never);
   };
-  return { calls, resize };
+  return { calls, outcomes, resize };
 }
 
 const limits = (cpuQuotaUs: number, memoryBytes: number, cpuShares: number) => ({
@@ -126,13 +130,14 @@ test("amounts of the pod as a whole are on record as each comes into force", asy
 });
 
 test("what the runtime refuses ends it; what was done before is on record, what follows is not done", async () => {
-  const { calls, resize } = rig(limits(30_000, 64 * Mi, 1), { limits: limits(40_000, 64 * Mi, 1) }, "id-b");
+  const { calls, outcomes, resize } = rig(limits(30_000, 64 * Mi, 1), { limits: limits(40_000, 64 * Mi, 1) }, "id-b");
   const resizes = [
     change("a", has("300m", "32Mi"), has("100m", "32Mi")),
     change("b", has("100m", "32Mi"), has("200m", "32Mi")),
   ];
   await assert.rejects(resize(resizes), /the runtime will not/);
   assert.deepEqual(calls, [`id-a 10000 ${32 * Mi}`, "id-a has 100m/100m 32Mi/32Mi"]);
+  assert.deepEqual(outcomes, [false]);
 });
 
 test("a memory limit below what is used is refused before anything changes, for pod and containers alike", async () => {

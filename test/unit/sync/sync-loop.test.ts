@@ -258,12 +258,12 @@ test("a pod that is on the node is weighed before its worker sees what it asks f
   calls.length = 0;
   rigged.asks = true;
   await push("UPDATE", named("p"));
-  assert.deepEqual(calls, ["ask p", "decide among p,q", "update p"]);
+  assert.deepEqual(calls, ["ask p", "decide among p,q: pod_updated", "update p"]);
   calls.length = 0;
   // Others may be given something too; of what it asked for itself a worker is told once.
   rigged.news = ["q", "p"];
   await push("UPDATE", named("p"));
-  assert.deepEqual(calls, ["ask p", "decide among p,q", "wake q config", "update p"]);
+  assert.deepEqual(calls, ["ask p", "decide among p,q: pod_updated", "wake q config", "update p"]);
   calls.length = 0;
   rigged.asks = false;
   await push("UPDATE", named("p"));
@@ -283,24 +283,24 @@ test("a pod comes with what it was given before, beside what others were given; 
     "update q",
     "ask p",
     "ask q",
-    "decide among p,q",
+    "decide among p,q: pods_added",
   ]);
 });
 
 test("what is pending is weighed again when a pod goes, when one ends, and when something has become free", async (t) => {
   const { calls, push, loop } = resizing(t);
   await push("ADD", named("p"), named("q"));
-  const decided = () => calls.splice(0).filter((call) => call.startsWith("decide")).length;
+  const decided = () => calls.splice(0).flatMap((call) => /^decide .*: (.*)$/.exec(call)?.[1] ?? []);
   calls.length = 0;
   await push("RECONCILE", named("p", {}, { phase: "Running" }));
-  assert.equal(decided(), 0);
+  assert.deepEqual(decided(), []);
   await push("RECONCILE", named("p", {}, { phase: "Succeeded" }));
-  assert.equal(decided(), 1);
+  assert.deepEqual(decided(), ["pod_terminated"]);
   await push("REMOVE", named("p"));
-  assert.equal(decided(), 1);
-  loop.decideResizes();
+  assert.deepEqual(decided(), ["pods_removed"]);
+  loop.decideResizes("periodic_retry");
   while (!loop.caughtUp()) await new Promise(setImmediate);
-  assert.equal(decided(), 1);
+  assert.deepEqual(decided(), ["periodic_retry"]);
 });
 
 /** A loop that writes down what is asked of resizes too. */
@@ -311,8 +311,8 @@ function resizing(t: TestContext) {
     take: ({ metadata }) => void said.calls.push(`take ${metadata.uid}`),
     allocated: (pod) => ({ ...pod, metadata: { ...pod.metadata, uid: `given-${pod.metadata.uid}` } }),
     ask: ({ metadata }) => (said.calls.push(`ask ${metadata.uid}`), rigged.asks),
-    async decide(active) {
-      said.calls.push(`decide among ${active.map(({ metadata }) => metadata.uid).join()}`);
+    async decide(active, trigger) {
+      said.calls.push(`decide among ${active.map(({ metadata }) => metadata.uid).join()}: ${trigger}`);
       return rigged.news;
     },
   });
