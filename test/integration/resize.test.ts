@@ -75,20 +75,20 @@ async function allocatableMilli(): Promise<number> {
 describe("a pod that runs is resized", { concurrency: 4 }, () => {
   test("its containers go on with what they are given, more or less; status, events and cgroups tell", async () => {
     const { pods } = lab;
-    const before = { a: has("20m", "35Mi"), b: has("22m", "37Mi"), c: has("24m", "39Mi") };
-    const wish = { a: has("25m", "40Mi"), b: has("17m", "32Mi"), c: has("29m", "44Mi") };
+    const before = { a: has("100m", "35Mi"), b: has("110m", "37Mi"), c: has("120m", "39Mi") };
+    const wish = { a: has("125m", "40Mi"), b: has("85m", "32Mi"), c: has("145m", "44Mi") };
     await pods.create("three", { containers: Object.entries(before).map(([name, amounts]) => sleeper(name, amounts)) });
     const first = await pods.ready("three");
     const names = Object.keys(before);
     const ids = names.map((name) => containerId(first, name));
-    assert.deepEqual(limitsOf(first, names).at(-1), ["6600", 111 * Mi]);
+    assert.deepEqual(limitsOf(first, names).at(-1), ["33000", 111 * Mi]);
 
     const more = await resized(await resize("three", wish));
     assert.deepEqual(limitsOf(more, names), [
-      ["2500", 40 * Mi],
-      ["1700", 32 * Mi],
-      ["2900", 44 * Mi],
-      ["7100", 116 * Mi],
+      ["12500", 40 * Mi],
+      ["8500", 32 * Mi],
+      ["14500", 44 * Mi],
+      ["35500", 116 * Mi],
     ]);
     for (const [name, amounts] of Object.entries(wish))
       assert.deepEqual(shown(more, name), {
@@ -98,7 +98,7 @@ describe("a pod that runs is resized", { concurrency: 4 }, () => {
       });
 
     const less = await resized(await resize("three", before));
-    assert.deepEqual(limitsOf(less, names).at(-1), ["6600", 111 * Mi]);
+    assert.deepEqual(limitsOf(less, names).at(-1), ["33000", 111 * Mi]);
     assert.deepEqual(
       names.map((name) => [containerId(less, name), shown(less, name).resources]),
       names.map((name, index) => [ids[index], before[name as keyof typeof before]]),
@@ -121,7 +121,7 @@ describe("a pod that runs is resized", { concurrency: 4 }, () => {
       containers: [
         sleeper("cpu", only({ cpu: "20m" })),
         sleeper("memory", only({ memory: "35Mi" })),
-        sleeper("tiny", only({ cpu: "2m" }, { cpu: "10m" })),
+        sleeper("tiny", only({ cpu: "2m" }, { cpu: "10m" }), { command: ["sleep", "infinity"] }),
       ],
     });
     await pods.ready("added");
@@ -145,15 +145,15 @@ describe("a pod that runs is resized", { concurrency: 4 }, () => {
       { resourceName: "memory", restartPolicy: "RestartContainer" },
     ];
     await pods.create("restarts", {
-      containers: [sleeper("a", has("20m", "32Mi"), { resizePolicy }), sleeper("b", has("20m", "32Mi"))],
+      containers: [sleeper("a", has("100m", "32Mi"), { resizePolicy }), sleeper("b", has("100m", "32Mi"))],
     });
     const before = await pods.ready("restarts");
-    const cpu = await resized(await resize("restarts", { a: has("30m", "32Mi") }));
-    assert.deepEqual([containerId(cpu, "a"), cpuLimit(cpu, "a")], [containerId(before, "a"), "3000"]);
-    const memory = await resized(await resize("restarts", { a: has("30m", "48Mi") }));
+    const cpu = await resized(await resize("restarts", { a: has("150m", "32Mi") }));
+    assert.deepEqual([containerId(cpu, "a"), cpuLimit(cpu, "a")], [containerId(before, "a"), "15000"]);
+    const memory = await resized(await resize("restarts", { a: has("150m", "48Mi") }));
     assert.deepEqual(shown(memory, "a"), {
-      resources: has("30m", "48Mi"),
-      allocatedResources: { cpu: "30m", memory: "48Mi" },
+      resources: has("150m", "48Mi"),
+      allocatedResources: { cpu: "150m", memory: "48Mi" },
       restartCount: 1,
     });
     assert.deepEqual([containerId(memory, "b"), memoryLimit(memory, "a")], [containerId(before, "b"), 48 * Mi]);
