@@ -73,6 +73,12 @@ async function allocatableMilli(): Promise<number> {
 }
 
 describe("a pod that runs is resized", { concurrency: 4 }, () => {
+  // What follows wants the room.
+  after(async () => {
+    const names = ["three", "added", "restarts", "whole", "full"].filter((name) => lab.pods.history(name).length > 0);
+    await Promise.all(names.flatMap((name) => [lab.pods.gone(name), lab.pods.remove(name, 0)]));
+  });
+
   test("its containers go on with what they are given, more or less; status, events and cgroups tell", async () => {
     const { pods } = lab;
     const before = { a: has("100m", "35Mi"), b: has("110m", "37Mi"), c: has("120m", "39Mi") };
