@@ -1,9 +1,10 @@
-import { createAdmission } from "./admission/chain.ts";
 import { createServed } from "./admission/served.ts";
+import { gateEnabled } from "./config/feature-gates.ts";
 import { createEviction } from "./eviction/eviction.ts";
 import { createGarbage } from "./gc/garbage.ts";
 import { createDiskMeter, type DiskMeter } from "./host/disk-meter.ts";
 import type { Cluster, KubeletDeps, Observed } from "./kubelet.ts";
+import { composeAdmission } from "./kubelet-admission.ts";
 import { countOrphans, countRejections, followPods, podView } from "./kubelet-metrics.ts";
 import { type RuntimeStages, composeRuntime } from "./kubelet-runtime.ts";
 import { composeSources } from "./kubelet-sources.ts";
@@ -12,7 +13,7 @@ import type { Clock } from "./lib/clock.ts";
 import { rfc3339 } from "./lib/rfc3339.ts";
 import { type Service, onAbort } from "./lib/service-group.ts";
 import { logLinksDirectory } from "./node-setup.ts";
-import type { Node, Pod, PodStatus } from "./objects.ts";
+import type { Pod, PodStatus } from "./objects.ts";
 import type { PodUpdate, RuntimePod, Waker } from "./pipeline.ts";
 import { isRestartingAll } from "./pod/restart-all.ts";
 import { generateStatus } from "./pod/status.ts";
@@ -95,7 +96,8 @@ function composeStages(
 ): Stages {
   const { target, client, metrics, clock, log } = deps;
   const { measures } = metrics;
-  const { pleg, health, agent } = observed;
+  const { pleg, health, agent, devices } = observed;
+  const tellsOfDevices = gateEnabled(deps.config.kubelet.featureGates, "ResourceHealthStatus");
   const pods = createPodManager();
   const statuses = createStatusManager({
     api: createPodApi(client),
@@ -148,6 +150,7 @@ function composeStages(
       failures: stages.podRuntime.failures(uid),
       readiness: (name, id) => probes.readiness(uid, name, id),
       started: (name, id) => probes.started(uid, name, id),
+      ...(tellsOfDevices && { devices: (name: string) => devices.health(uid, name) }),
       hostIPs: agent.hostIPs(),
       runtimeName: health.version()?.runtimeName ?? "",
     });
@@ -165,14 +168,13 @@ function composeFlow(
 ): readonly Service[] {
   const { config, alone, client, metrics, clock, log } = deps;
   const { events, nodes } = cluster;
-  const { pleg, agent, presence } = observed;
+  const { pleg, presence } = observed;
   const { pods, statuses } = stages;
-  const { nodeName, kubelet } = config;
   const common = { clock, log, ...(presence && { presence }) };
   const cache = pleg.cache;
-  const freshNode = (signal: AbortSignal) => client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal });
   const { measures } = metrics;
-  const admission = countRejections(createAdmission({ ...kubelet, ...agent, node: nodes, freshNode, log }), measures);
+  const takenIn = () => sources.names.every(syncLoop.hasTakenIn);
+  const admission = countRejections(composeAdmission(deps, cluster, observed, takenIn), measures);
   const nowText = () => rfc3339(clock.now());
   const mirrorsChanged = () => mirrors.changed();
   const syncLoop = createSyncLoop({

@@ -18,6 +18,8 @@ export interface ContainerStatusInput {
   readonly readiness: (containerName: string, containerId: string) => ProbeVerdict | undefined;
   /** Whether a container has started by its startup probe; undefined when nothing is known of one. */
   readonly started: (containerName: string, containerId: string) => boolean | undefined;
+  /** How the devices of a container are; absent where the node does not tell. */
+  readonly devices?: (containerName: string) => NonNullable<ContainerStatus["allocatedResourcesStatus"]>;
   /** The scheme of container IDs, such as `containerd`. */
   readonly runtimeName: string;
 }
@@ -47,7 +49,8 @@ function statusOf(kind: ContainerKind, container: Container, input: ContainerSta
     ? fromRuntime(known, newest, older)
     : (takenAway(kind, before, input) ?? fromMemory(container, before, input));
   const status = withFailure(known, seen);
-  return kind === "ephemeralContainers" ? status : withReadiness(known, status);
+  if (kind === "ephemeralContainers") return status;
+  return kind === "containers" ? withDevices(known, withReadiness(known, status)) : withReadiness(known, status);
 }
 
 /** All that is known of one container. */
@@ -241,6 +244,12 @@ function withReadiness({ kind, container, before, input }: Known, status: Contai
   const verdict = container.readinessProbe ? input.readiness(container.name, idOf(status)) : "Success";
   const ready = verdict === "Success" || (verdict !== "Failure" && same?.ready === true);
   return { ...status, started, ready };
+}
+
+/** @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/#device-plugin-integration-with-pod-status */
+function withDevices({ container, input }: Known, status: ContainerStatus): ContainerStatus {
+  const devices = input.devices?.(container.name) ?? [];
+  return devices.length > 0 ? { ...status, allocatedResourcesStatus: devices } : status;
 }
 
 function idOf({ containerID = "" }: ContainerStatus): string {

@@ -1,7 +1,7 @@
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Pod } from "../objects.ts";
-import type { Admission, EventSink, PodCache, PodUpdate, Rejection, StatusSink } from "../pipeline.ts";
+import type { Admission, EventSink, PodCache, PodUpdate, Rejection, SourceName, StatusSink } from "../pipeline.ts";
 import { isMirrorPod, isStaticPod } from "../pod/containers.ts";
 import { podReference } from "../pod/reference.ts";
 import { qosClass } from "../pod/qos.ts";
@@ -37,6 +37,8 @@ export interface SyncLoop extends Service {
   resume(): void;
   /** False while an update waits or is being handled: until then a pod may be wanted that nobody has heard of yet. */
   caughtUp(): boolean;
+  /** What a source wanted when it first spoke has been taken in, or refused. */
+  hasTakenIn(source: SourceName): boolean;
 }
 
 /** Turns what sources say into work for pod workers. Admission is decided here, one pod at a time and in order of creation,
@@ -46,6 +48,7 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
   const queue: (PodUpdate | Resumed)[] = [];
   const waiting = createStaticQueue(deps);
   let wakeUp = Promise.withResolvers<void>();
+  const spoken = new Set<SourceName>();
   let busy = false;
 
   const push = (update: PodUpdate | Resumed) => {
@@ -54,7 +57,7 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
   };
 
   const handle = async (update: PodUpdate | Resumed, signal: AbortSignal) => {
-    if ("resumed" in update) return addAll(wantedStill(update), signal);
+    if ("resumed" in update) return addAll(wantedStill(pods, update), signal);
     pods.take(update);
     if (update.pods.some((pod) => isMirrorPod(pod) || isStaticPod(pod))) deps.mirrorsChanged?.();
     if (update.op === "ADD") return addAll(update.pods, signal);
@@ -66,9 +69,6 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
         workers.update(pod);
     }
   };
-
-  /** One that was taken away meanwhile is not there any more. */
-  const wantedStill = ({ resumed }: Resumed) => resumed.flatMap((uid) => pods.get(uid) ?? []);
 
   const remove = ({ metadata: { uid, deletionGracePeriodSeconds } }: Pod) => {
     // One that waited has never begun.
@@ -97,6 +97,7 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
       if (free.length > 0) push({ resumed: free.map(({ metadata }) => metadata.uid) });
     },
     caughtUp: () => queue.length === 0 && !busy,
+    hasTakenIn: (source) => spoken.has(source),
     push,
     async run(signal) {
       signal.addEventListener("abort", () => wakeUp.resolve(), { once: true });
@@ -108,6 +109,7 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
             if (!signal.aborted)
               log.error({ err: error, update: "op" in update ? update.op : "resumed" }, "update could not be handled");
           });
+          if ("source" in update) spoken.add(update.source);
           busy = false;
         } else {
           wakeUp = Promise.withResolvers<void>();
@@ -116,6 +118,11 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
       }
     },
   };
+}
+
+/** One that was taken away meanwhile is not there any more. */
+function wantedStill(pods: PodManager, { resumed }: Resumed): readonly Pod[] {
+  return resumed.flatMap((uid) => pods.get(uid) ?? []);
 }
 
 function reconcile({ status, workers }: SyncLoopDeps, pod: Pod): void {

@@ -1,0 +1,30 @@
+import { createAdmission } from "./admission/chain.ts";
+import { ContainerState } from "./gen/cri.ts";
+import type { Cluster, KubeletDeps, Observed } from "./kubelet.ts";
+import type { Node } from "./objects.ts";
+import type { Admission, RuntimePod } from "./pipeline.ts";
+import { containerNameLabel } from "./pod/labels.ts";
+
+/** What decides whether a pod may run here. @param sourcesSeen what every source first wanted has been taken in. */
+export function composeAdmission(
+  { config: { kubelet, nodeName }, client, log }: KubeletDeps,
+  { nodes }: Cluster,
+  { agent, devices, pleg }: Observed,
+  sourcesSeen: () => boolean,
+): Admission {
+  const allocator = devices.allocator({
+    allocatable: agent.allocatable,
+    sourcesSeen,
+    isRunning: (uid, name) => runsIn(pleg.cache.get(uid), name),
+  });
+  const freshNode = (signal: AbortSignal) => client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal });
+  return createAdmission({ ...kubelet, ...agent, node: nodes, freshNode, devices: allocator, log });
+}
+
+function runsIn(seen: RuntimePod | undefined, containerName: string): boolean {
+  return (
+    seen?.containers.some(
+      ({ state, labels }) => state === ContainerState.CONTAINER_RUNNING && labels[containerNameLabel] === containerName,
+    ) === true
+  );
+}
