@@ -1,10 +1,7 @@
 import { posix } from "node:path";
+import { pluginDirectoryOf, pluginFiles } from "../host/plugin-paths.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { HostFs } from "../seams/host.ts";
-
-/** The file that says who has which devices, in the directory of plugins' sockets. */
-export const checkpointName = "kubelet_internal_checkpoint";
-const socketName = "kubelet.sock";
 
 /** Where plugins on the target find the node, and put their sockets. */
 export interface PluginDirectory {
@@ -19,20 +16,16 @@ export interface PluginDirectory {
   writeCheckpoint(text: string): Promise<void>;
 }
 
-/** The directory of device plugins below a root directory. */
-export function pluginDirectoryOf(rootDir: string): string {
-  return posix.join(rootDir, "device-plugins");
-}
-
 /** @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/ */
 export function createPluginDirectory(fs: HostFs, rootDir: string): PluginDirectory {
   const path = pluginDirectoryOf(rootDir);
-  const checkpoint = posix.join(path, checkpointName);
+  const own = posix.join(path, pluginFiles.socket);
+  const checkpoint = posix.join(path, pluginFiles.checkpoint);
   return {
-    socket: posix.join(path, socketName),
+    socket: own,
     pluginSocket(endpoint) {
       const socket = posix.join(path, endpoint);
-      return socket.startsWith(`${path}/`) && socket !== posix.join(path, socketName) ? socket : undefined;
+      return socket.startsWith(`${path}/`) && socket !== own ? socket : undefined;
     },
     async prepare(signal) {
       await fs.apply([{ do: "mkdir", path, mode: 0o750, parents: true }], signal);

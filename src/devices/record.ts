@@ -1,10 +1,11 @@
+import { pluginFiles } from "../host/plugin-paths.ts";
 import { coalesce } from "../lib/coalesce.ts";
 import { hasCode, messageOf, throwIfAborted } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import type { Allocations } from "./allocations.ts";
 import { type Checkpoint, decodeCheckpoint, encodeCheckpoint } from "./checkpoint.ts";
-import { checkpointName, type PluginDirectory } from "./directory.ts";
+import type { PluginDirectory } from "./directory.ts";
 import type { Inventory } from "./inventory.ts";
 
 export interface RecordDeps {
@@ -55,7 +56,8 @@ export function createRecord({ directory, inventory, allocations, log }: RecordD
       try {
         await write();
       } catch (error) {
-        throw new Error(`failed to write checkpoint file "${checkpointName}": ${messageOf(error)}`, { cause: error });
+        const why = `failed to write checkpoint file "${pluginFiles.checkpoint}": ${messageOf(error)}`;
+        throw new Error(why, { cause: error });
       }
     },
   };
