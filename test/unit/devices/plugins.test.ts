@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { existsSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
+import { connect, createServer, type Socket } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { waitFor } from "../../harness/wait.ts";
-import { allocatorOf, asking, resource, rig, signal } from "./rig.ts";
+import { allocatorOf, asking, elsewhere, resource, rig, signal } from "./rig.ts";
 
 const until = (what: string, poll: () => boolean) => waitFor(what, poll, { everyMs: 5, timeoutMs: 20_000 });
 
@@ -73,10 +73,54 @@ test("a plugin takes the place of the one before, whose end then says nothing", 
   await until("the other's devices", () => node.shown() === "1/1");
   old.show(["a", "b", "c"]);
   old.die();
-  const hurried = node.hurried();
   young.show(["x", "y"]);
   await until("its list to go on", () => node.shown() === "2/2");
-  assert.equal(node.hurried(), hurried + 1, "the old one's end is nobody's concern");
+  assert.equal(node.hurried(), 3, "each list is told of, and the old one's end is nobody's concern");
+});
+
+for (const [how, cut] of [
+  ["whose process ends", (connection: Socket) => connection.destroy()],
+  ["that only closes its side", (connection: Socket) => connection.end()],
+] as const)
+  test(`a plugin ${how}, without a word of HTTP/2, is gone`, async (t) => {
+    const node = await rig(t);
+    const plugin = await node.plugin();
+    const connections: Socket[] = [];
+    const way = createServer({ allowHalfOpen: true }, (connection) => {
+      connections.push(connection);
+      const onward = connect(join(node.directory, "test.sock"));
+      connection.pipe(onward);
+      onward.on("data", (chunk) => connection.write(chunk));
+      connection.on("close", () => onward.destroy());
+    });
+    t.after(() => way.close());
+    await new Promise<void>((resolve) => way.listen(join(node.directory, "way.sock"), resolve));
+    await plugin.register({ endpoint: "way.sock" });
+    await until("devices", () => node.shown() === "2/2");
+    for (const connection of connections) cut(connection);
+    await until("none to be healthy", () => node.shown() === "0/2");
+  });
+
+test("on a machine elsewhere it is the same", async (t) => {
+  const node = await rig(t, elsewhere);
+  const plugin = await node.plugin();
+  plugin.break("GetDevicePluginOptions", "not yet");
+  await assert.rejects(plugin.register(), { details: /desc = not yet$/ });
+  const other = await node.plugin({ socket: "other.sock" });
+  await other.register();
+  await until("devices", () => node.shown() === "2/2");
+  assert.equal(await allocatorOf(node).allocate(asking(2), [], signal), undefined);
+  other.show(["a", "b:Unhealthy"]);
+  await until("one to be unhealthy", () => node.shown() === "1/2");
+  other.die();
+  await until("none to be healthy", () => node.shown() === "0/2");
+});
+
+test("a list of very many devices is taken in whole", async (t) => {
+  const node = await rig(t);
+  const devices = Array.from({ length: 5000 }, (_, index) => `gpu-${"x".repeat(50)}-${index}`);
+  await (await node.plugin({ devices })).register();
+  await until("devices", () => node.shown() === "5000/5000");
 });
 
 test("requests that cannot be meant are refused in a sentence", async (t) => {

@@ -1,11 +1,14 @@
+import assert from "node:assert/strict";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { type Duplex, duplexPair, pipeline } from "node:stream";
 import type { TestContext } from "node:test";
 import { localHost } from "../../../providers/local/host.ts";
 import { createDevices, type Devices } from "../../../src/devices/devices.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
 import type { Container, Pod } from "../../../src/objects.ts";
+import type { Host } from "../../../src/seams/host.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 import { startTestPlugin, type TestPlugin, type TestPluginOptions } from "../../harness/device-plugin.ts";
 import { waitFor } from "../../harness/wait.ts";
@@ -31,18 +34,18 @@ export interface Rig {
 }
 
 /** Device plugins of a root directory of its own, served on a real socket. */
-export async function rig(t: TestContext): Promise<Rig> {
+export async function rig(t: TestContext, through: (host: Host) => Host = (host) => host): Promise<Rig> {
   const root = mkdtempSync(join(tmpdir(), "graftlet-devices-"));
   t.after(() => rmSync(root, { recursive: true, force: true }));
-  return rigOn(t, root);
+  return rigOn(t, root, through);
 }
 
-async function rigOn(t: TestContext, root: string): Promise<Rig> {
+async function rigOn(t: TestContext, root: string, through: (host: Host) => Host): Promise<Rig> {
   const clock = systemClock();
   const woken: string[] = [];
   let hurries = 0;
   const devices = createDevices({
-    host: localHost({ clock }),
+    host: through(localHost({ clock })),
     rootDir: root,
     requestTimeoutMs: 20_000,
     onChange: () => void hurries++,
@@ -75,9 +78,25 @@ async function rigOn(t: TestContext, root: string): Promise<Rig> {
     },
     async restarted() {
       await stop();
-      return rigOn(t, root);
+      return rigOn(t, root, through);
     },
     stop,
+  };
+}
+
+/** A machine elsewhere, whose connections are no sockets here. */
+export function elsewhere(host: Host): Host {
+  const carried = (socket: Duplex): Duplex => {
+    const [near, far] = duplexPair();
+    pipeline(far, socket, far, () => {});
+    return near;
+  };
+  return {
+    ...host,
+    dial: async (to, stop) => carried(await host.dial(to, stop)),
+    ...(host.listen && {
+      listen: (at, take, stop) => host.listen?.(at, (socket) => take(carried(socket)), stop) ?? assert.fail(),
+    }),
   };
 }
 
