@@ -1,11 +1,12 @@
+import type { Duplex } from "node:stream";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import { type Service, onAbort } from "../lib/service-group.ts";
+import { type Service, onAbort, untilAborted } from "../lib/service-group.ts";
 import { createTurns } from "../lib/turns.ts";
 import type { ContainerStatus } from "../objects.ts";
 import type { DeviceAllocator, DeviceSource, Waker } from "../pipeline.ts";
-import type { Host } from "../seams/host.ts";
+import type { Host, HostListener } from "../seams/host.ts";
 import { createAllocations } from "./allocations.ts";
 import { type AllocatorOptions, createAllocator, createDeviceSource } from "./allocator.ts";
 import { createPluginDirectory, type PluginDirectory } from "./directory.ts";
@@ -92,18 +93,46 @@ interface Serving {
 
 /** A node without device plugins is a node still: what cannot be done is told, and tried again. */
 async function serve(serving: Serving, signal: AbortSignal): Promise<void> {
-  const { host, directory, record, plugins, log } = serving;
+  const { host, directory, record, plugins, clock, log } = serving;
   const server = createRegistrationServer({ register: plugins.register, log });
+  let listener: HostListener | undefined;
   try {
     await untilDone(serving, () => record.load(signal), signal);
     await untilDone(serving, () => directory.prepare(signal), signal);
-    await untilDone(serving, async () => host.listen?.({ unix: directory.socket }, server.take, signal), signal);
+    const listen = async () => void (listener = await opened(host, directory.socket, server.take, signal));
+    await untilDone(serving, listen, signal);
     await onAbort(signal);
   } finally {
     server.close();
     await plugins.close();
+    // On a target out of reach the socket stays, until the next start.
+    if (listener) await untilAborted(closed(listener), clock.within(closeMs)).catch(() => undefined);
   }
 }
+
+/** A listener that the signal does not close: whoever opened it waits for its end. */
+async function opened(
+  host: Serving["host"],
+  path: string,
+  take: (connection: Duplex) => void,
+  signal: AbortSignal,
+): Promise<HostListener | undefined> {
+  const opening = new AbortController();
+  const giveUp = () => opening.abort();
+  signal.addEventListener("abort", giveUp, { once: true });
+  try {
+    return await host.listen?.({ unix: path }, take, opening.signal);
+  } finally {
+    signal.removeEventListener("abort", giveUp);
+  }
+}
+
+async function closed(listener: HostListener): Promise<void> {
+  await listener[Symbol.asyncDispose]();
+}
+
+/** How long the end may wait for the socket to go, milliseconds. */
+const closeMs = 2_000;
 
 /** What cannot be done now is tried again after this, milliseconds: where the target is out of reach, and where it refuses. */
 const retryMs = 5_000;
