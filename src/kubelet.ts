@@ -16,6 +16,7 @@ import { composeSync } from "./kubelet-sync.ts";
 import type { Account } from "./identity.ts";
 import type { Clock } from "./lib/clock.ts";
 import type { Logger } from "./lib/log.ts";
+import { paced } from "./lib/paced.ts";
 import { type Service, onAbort, runGroup, untilAborted } from "./lib/service-group.ts";
 import type { NodeMetrics } from "./metrics/node-metrics.ts";
 import { measuredRuntime } from "./metrics/runtime-calls.ts";
@@ -192,7 +193,9 @@ async function observeTarget(
   const { ownerLabels, logs, pleg } = observePods({ config, target, metrics, clock, log }, waker);
   const rights = createTargetRights(target, { log });
   await rights.read(signal);
-  const devices = createDevices({ ...deviceSettings(config), host, onChange: () => agent.hurry(), waker, clock, log });
+  // A plugin that changes its mind all the time must not make the node talk as often.
+  const devicesChanged = paced(() => agent.hurry(), 1_000, clock);
+  const devices = createDevices({ ...deviceSettings(config), host, onChange: devicesChanged, waker, clock, log });
   const health = createRuntimeHealth({ runtime, clock, log, onChange: () => agent.hurry() });
   const agent = await createNodeAgent(
     {

@@ -18,7 +18,7 @@ export interface PluginDirectory {
 
 /** @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/ */
 export function createPluginDirectory(fs: HostFs, rootDir: string): PluginDirectory {
-  const path = pluginDirectoryOf(rootDir);
+  const path = posix.normalize(pluginDirectoryOf(rootDir));
   const own = posix.join(path, pluginFiles.socket);
   const checkpoint = posix.join(path, pluginFiles.checkpoint);
   return {

@@ -41,7 +41,8 @@ export function createPlugins(deps: PluginsDeps): Plugins {
   const take = (resource: string, plugin: DevicePlugin, devices: readonly Device[]) => {
     if (inventory.endpoint(resource)?.plugin !== plugin) return;
     const changed = inventory.listed(resource, devices);
-    log.info({ resource, devices: devices.length, healthy: inventory.healthy(resource).length }, "devices are known");
+    const numbers = { resource, devices: devices.length, healthy: inventory.healthy(resource).length };
+    if (changed.length > 0) log.info(numbers, "devices of a plugin have changed");
     deps.onListed(resource, changed);
   };
   const follow = async (resource: string, plugin: DevicePlugin) => {
