@@ -1,6 +1,7 @@
 import { posix } from "node:path";
 import type { NodeConfig } from "./config/node-config.ts";
 import { missingDirectories, ownDirectory, readGroundRecord, writeGroundRecord } from "./host/ground-record.ts";
+import { pluginDirectoryOf } from "./host/plugin-paths.ts";
 import { acquireLocks, type HeldLocks, type LockRequest, LockTaken } from "./host/lock.ts";
 import type { Clock } from "./lib/clock.ts";
 import { codeOf, hasCode, messageOf } from "./lib/errors.ts";
@@ -46,7 +47,7 @@ export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: Ab
   const { host, sharing } = deps.target;
   const { nodeName, rootDir } = node;
   const record = await readGroundRecord(host.fs, rootDir, signal);
-  const ground = [`${rootDir}/pods`, node.kubelet.podLogsDir, logLinksDirectory];
+  const ground = [`${rootDir}/pods`, pluginDirectoryOf(rootDir), node.kubelet.podLogsDir, logLinksDirectory];
   const made = record?.made ?? (await missingDirectories(host.fs, ground, signal));
   await makeLockFile(host, rootDir, signal);
   let held = await take(deps, rootDir, signal);

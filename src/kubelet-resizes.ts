@@ -1,8 +1,7 @@
-import { createAdmission } from "./admission/chain.ts";
 import type { Cluster, KubeletDeps, Observed } from "./kubelet.ts";
+import { type AdmissionOf, composeAdmission } from "./kubelet-admission.ts";
 import type { Clock } from "./lib/clock.ts";
 import type { Service } from "./lib/service-group.ts";
-import type { Node } from "./objects.ts";
 import type { Admission, PodStore, ResizeTrigger } from "./pipeline.ts";
 import { type Allocations, createAllocations } from "./resources/allocations.ts";
 import { createResizes, type ResizesDeps } from "./resources/resizes.ts";
@@ -20,20 +19,19 @@ export interface ResizeStages {
 /** What pods may have of the node: whether they may run there, what they have been given, and whether they may have something else. */
 export function composeResizes(
   deps: KubeletDeps,
-  { events, nodes }: Pick<Cluster, "events" | "nodes">,
-  { pleg, agent }: Pick<Observed, "pleg" | "agent">,
-  of: { readonly pods: PodStore } & Pick<ResizesDeps, "sourcesSpoke" | "onFreed">,
+  cluster: Cluster,
+  observed: Observed,
+  of: AdmissionOf & { readonly pods: PodStore } & Pick<ResizesDeps, "sourcesSpoke" | "onFreed">,
 ): ResizeStages {
-  const { client, config, target, metrics, clock, log } = deps;
-  const { nodeName, kubelet, rootDir } = config;
-  const freshNode = (signal: AbortSignal) => client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal });
-  const admission = createAdmission({ ...kubelet, ...agent, node: nodes, freshNode, log });
-  const allocations = createAllocations({ fs: target.host.fs, rootDir, cache: pleg.cache, clock, log });
+  const { config, target, metrics, clock, log } = deps;
+  const { rootDir } = config;
+  const admission = composeAdmission(deps, cluster, observed, of);
+  const allocations = createAllocations({ fs: target.host.fs, rootDir, cache: observed.pleg.cache, clock, log });
   const resizes = createResizes({
     ...of,
     allocations,
     admission,
-    events,
+    events: cluster.events,
     measures: metrics.measures.resizes,
     clock,
     log,

@@ -7,6 +7,7 @@ import type { NodeAgent } from "./node/node-agent.ts";
 import type { RuntimeHealth } from "./node/runtime-health.ts";
 import { podSettings } from "./node-setup.ts";
 import type {
+  DeviceSource,
   EventSink,
   ObjectCache,
   PodRuntime,
@@ -39,6 +40,7 @@ export interface RuntimeParts {
   readonly services: ServiceLister;
   readonly runtimeClasses: RuntimeClasses;
   readonly health: Pick<RuntimeHealth, "handlers">;
+  readonly devices: DeviceSource;
   readonly agent: NodeAgent;
   readonly pods: PodStore;
   readonly allocations: Allocations;

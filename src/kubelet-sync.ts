@@ -1,8 +1,10 @@
 import { createServed } from "./admission/served.ts";
+import { gateEnabled } from "./config/feature-gates.ts";
 import { createEviction } from "./eviction/eviction.ts";
 import { createGarbage } from "./gc/garbage.ts";
 import { createDiskMeter, type DiskMeter } from "./host/disk-meter.ts";
 import type { Cluster, KubeletDeps, Observed } from "./kubelet.ts";
+import type { AdmissionOf } from "./kubelet-admission.ts";
 import { countOrphans, countRejections, followPods, podView } from "./kubelet-metrics.ts";
 import { type ResizeStages, composeResizes, retryResizes } from "./kubelet-resizes.ts";
 import { type RuntimeStages, composeRuntime } from "./kubelet-runtime.ts";
@@ -44,7 +46,7 @@ interface Stages extends RuntimeStages, ResizeStages {
 }
 
 /** What is built of the stages after them. */
-interface Later {
+interface Later extends AdmissionOf {
   readonly mayRun: (uid: string) => boolean;
   readonly sourcesSpoke: () => boolean;
   readonly onFreed: () => void;
@@ -57,6 +59,7 @@ export function composeSync(deps: KubeletDeps, cluster: Cluster, observed: Obser
   const stop = new AbortController();
   const stages = composeStages(deps, cluster, observed, waker, {
     mayRun: (uid) => mayRun(workers.get(uid)?.phase),
+    takenIn: () => flow.takenIn(),
     sourcesSpoke: () => flow.sourcesSpoke(),
     onFreed: () => flow.decideResizes("pod_resized"),
   });
@@ -103,7 +106,8 @@ export function composeSync(deps: KubeletDeps, cluster: Cluster, observed: Obser
 function composeStages(deps: KubeletDeps, cluster: Cluster, observed: Observed, waker: Waker, later: Later): Stages {
   const { target, client, metrics, clock, log } = deps;
   const { measures } = metrics;
-  const { pleg, health, agent } = observed;
+  const { pleg, health, agent, devices } = observed;
+  const tellsOfDevices = gateEnabled(deps.config.kubelet.featureGates, "ResourceHealthStatus");
   const pods = createPodManager();
   const statuses = createStatusManager({
     api: createPodApi(client),
@@ -163,6 +167,7 @@ function composeStages(deps: KubeletDeps, cluster: Cluster, observed: Observed, 
       failures: stages.podRuntime.failures(uid),
       readiness: (name, id) => probes.readiness(uid, name, id),
       started: (name, id) => probes.started(uid, name, id),
+      ...(tellsOfDevices && { devices: (name: string) => devices.health(uid, name) }),
       hostIPs: agent.hostIPs(),
       runtimeName: health.version()?.runtimeName ?? "",
     });
@@ -229,7 +234,8 @@ function composeFlow(deps: KubeletDeps, cluster: Cluster, observed: Observed, st
   const { decideResizes } = syncLoop;
   const retrying = retryResizes(decideResizes, clock);
   const running: readonly Service[] = [syncLoop, ...sources.running, ...mirroring, ...cleaning, retrying];
-  return { running, sourcesSpoke: sources.allSeen, decideResizes };
+  const takenIn = () => sources.names.every(syncLoop.hasTakenIn);
+  return { running, takenIn, sourcesSpoke: sources.allSeen, decideResizes };
 }
 
 /** What finds and clears away what pods leave, and ends those that take too much. */

@@ -7,6 +7,7 @@ import { createTokenSource } from "./api/tokens.ts";
 import type { PairStore } from "./certificates/pair-store.ts";
 import type { Claim } from "./claim.ts";
 import type { NodeConfig } from "./config/node-config.ts";
+import { createDevices } from "./devices/devices.ts";
 import { ContainerState } from "./gen/cri.ts";
 import { changedFacts, type HostFacts, readFacts } from "./host/facts.ts";
 import { createTargetClock } from "./host/target-clock.ts";
@@ -15,6 +16,7 @@ import { composeSync } from "./kubelet-sync.ts";
 import type { Account } from "./identity.ts";
 import type { Clock } from "./lib/clock.ts";
 import type { Logger } from "./lib/log.ts";
+import { paced } from "./lib/paced.ts";
 import { type Service, onAbort, runGroup, untilAborted } from "./lib/service-group.ts";
 import type { NodeMetrics } from "./metrics/node-metrics.ts";
 import { measuredRuntime } from "./metrics/runtime-calls.ts";
@@ -25,7 +27,7 @@ import { type Reachability, type ReachabilityDeps, createReachability } from "./
 import { createRebootWatch } from "./node/reboot-watch.ts";
 import { createRuntimeHealth } from "./node/runtime-health.ts";
 import { createTargetRights } from "./node/target-rights.ts";
-import { nodeSettings, staticSources } from "./node-setup.ts";
+import { deviceSettings, nodeSettings, staticSources } from "./node-setup.ts";
 import type { Waker } from "./pipeline.ts";
 import { createPleg } from "./pleg/pleg.ts";
 import { nodeLabel } from "./pod/labels.ts";
@@ -156,12 +158,10 @@ interface Surroundings {
   readonly reachable: Reachability["verdict"] | undefined;
 }
 
-/** What the target shows: its pods, its logs, its health; and the Node that tells the cluster of it. */
-async function observeTarget(
-  { config, target, claim, client, alone, metrics, clock, log }: KubeletDeps,
-  { events, nodes }: Cluster,
+/** What the target's runtime shows of pods, and what they log. */
+function observePods(
+  { config, target, metrics, clock, log }: Pick<KubeletDeps, "config" | "target" | "metrics" | "clock" | "log">,
   waker: Waker,
-  { signal, onReboot, reachable }: Surroundings,
 ) {
   const { host, runtime, sharing } = target;
   const ownerLabels: Record<string, string> = sharing === "shared" ? { [nodeLabel]: config.nodeName } : {};
@@ -179,8 +179,23 @@ async function observeTarget(
     terminationMessage: (...of) => readTerminationMessage(ends, ...of),
     writtenMessage: (...of) => readWrittenMessage(ends, ...of),
   });
+  return { ownerLabels, logs, pleg };
+}
+
+/** What the target shows: its pods, its logs, its health; and the Node that tells the cluster of it. */
+async function observeTarget(
+  { config, target, claim, client, alone, metrics, clock, log }: KubeletDeps,
+  { events, nodes }: Cluster,
+  waker: Waker,
+  { signal, onReboot, reachable }: Surroundings,
+) {
+  const { host, runtime } = target;
+  const { ownerLabels, logs, pleg } = observePods({ config, target, metrics, clock, log }, waker);
   const rights = createTargetRights(target, { log });
   await rights.read(signal);
+  // A plugin that changes its mind all the time must not make the node talk as often.
+  const devicesChanged = paced(() => agent.hurry(), 1_000, clock);
+  const devices = createDevices({ ...deviceSettings(config), host, onChange: devicesChanged, waker, clock, log });
   const health = createRuntimeHealth({ runtime, clock, log, onChange: () => agent.hurry() });
   const agent = await createNodeAgent(
     {
@@ -196,6 +211,7 @@ async function observeTarget(
       ...(target.network && { network: target.network }),
       ...(reachable && { reachable }),
       rights,
+      devices,
       events,
       clock,
       log,
@@ -216,7 +232,8 @@ async function observeTarget(
   const way = link && reboot ? [reboot, tellOfLink(link, agent.hurry)] : [];
   const targetClock = createTargetClock({ ...target, clock, log });
   const podCidr = createPodCidr({ nodes, runtime, clock, log });
-  const running: readonly Service[] = [...way, targetClock, health, podCidr, ...(alone ? [] : agent.services), shown];
+  const own = [...way, targetClock, health, podCidr, devices.service];
+  const running: readonly Service[] = [...own, ...(alone ? [] : agent.services), shown];
   return {
     ...(reboot && { presence: reboot.present }),
     ownerLabels,
@@ -225,6 +242,7 @@ async function observeTarget(
     logs,
     pleg,
     health,
+    devices,
     agent,
     running,
   };

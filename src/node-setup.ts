@@ -1,4 +1,5 @@
 import { gateEnabled } from "./config/feature-gates.ts";
+import type { DevicesDeps } from "./devices/devices.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import type { NodeSettings } from "./node/node-agent.ts";
 import type { PodSettings } from "./runtime/prepare.ts";
@@ -36,6 +37,11 @@ export function nodeSettings({ kubelet, ...config }: NodeConfig): NodeSettings {
     systemReserved: kubelet.systemReserved,
     evictionHard: kubelet.evictionHard,
   };
+}
+
+/** How device plugins are served. */
+export function deviceSettings({ kubelet, rootDir }: NodeConfig): Pick<DevicesDeps, "rootDir" | "requestTimeoutMs"> {
+  return { rootDir, requestTimeoutMs: kubelet.runtimeRequestTimeout };
 }
 
 /** The node's part in what its pods get. */

@@ -16,6 +16,7 @@ const stages = [
   "volumes",
   "node",
   "resources",
+  "devices",
   "eviction",
   "gc",
   "stats",
@@ -44,15 +45,15 @@ const parts: Readonly<Record<string, readonly string[]>> = {
   providers: ["seams", "host", "lib", "gen", "streams", "objects", "pod"],
 };
 
-/** Packages that only one part may import as values; types are free. */
-const fenced: Readonly<Record<string, string>> = {
-  "@kubernetes/client-node": "api",
-  express: "server",
-  "@grpc/grpc-js": "providers",
-  dockerode: "providers",
-  ssh2: "providers",
-  ws: "streams",
-  "prom-client": "metrics",
+/** Packages that only these parts may import as values; types are free. */
+const fenced: Readonly<Record<string, readonly string[]>> = {
+  "@kubernetes/client-node": ["api"],
+  express: ["server"],
+  "@grpc/grpc-js": ["providers", "devices"],
+  dockerode: ["providers"],
+  ssh2: ["providers"],
+  ws: ["streams"],
+  "prom-client": ["metrics"],
 };
 
 interface Import {
@@ -104,9 +105,9 @@ function packageFault(part: string, found: Import): string | undefined {
   if (found.from === "node:timers" || found.from === "node:timers/promises")
     return "timers come from the Clock that is given";
   const name = /^(?:@[^/]+\/)?[^/]+/.exec(found.from)?.[0] ?? found.from;
-  const owner = fenced[name];
-  if (owner === undefined || owner === part || found.typeOnly) return undefined;
-  return `only ${owner} imports ${name} as a value; use import type or a seam`;
+  const owners = fenced[name];
+  if (owners === undefined || owners.includes(part) || found.typeOnly) return undefined;
+  return `only ${owners.join(" and ")} imports ${name} as a value; use import type or a seam`;
 }
 
 const statement = /\b(import|export)\b(\s+type\b)?(?:[^"';()]*?\bfrom)?\s*\(?\s*"([^"\n]+)"/g;

@@ -46,7 +46,6 @@ export async function createContainer(
   const sandboxConfig = PodSandboxConfig.fromPartial(request.sandboxConfig ?? {});
   if (!config.metadata || !sandboxConfig.metadata)
     throw new CodedError("invalid_argument", "container and sandbox need metadata");
-  if (config.CDIDevices.length > 0) throw new CodedError("unimplemented", "CDI devices are not known to Docker");
   const { memory, containerLogs, host } = parts;
   const seen = memory.sandboxes.get(request.podSandboxId);
   const sandbox = seen ?? (await runningSandbox(parts, request.podSandboxId, signal));

@@ -41,6 +41,9 @@ export async function containerHostConfig(
       PathInContainer: containerPath,
       CgroupPermissions: permissions,
     })),
+    ...(config.CDIDevices.length > 0 && {
+      DeviceRequests: [{ Driver: "cdi", DeviceIDs: config.CDIDevices.map(({ name }) => name) }],
+    }),
     ...(security && securitySettings(security)),
     SecurityOpt: await securityOptions(LinuxContainerSecurityContext.fromPartial(security ?? {}), fs, signal),
     LogConfig: logConfig(containerLogs),

@@ -1,7 +1,8 @@
 import type { Logger } from "../lib/log.ts";
 import type { Node } from "../objects.ts";
-import type { Admission, NodeSource, Rejection } from "../pipeline.ts";
+import type { Admission, DeviceAllocator, NodeSource, Rejection } from "../pipeline.ts";
 import { isStaticPod } from "../pod/containers.ts";
+import { isExtendedResource } from "../pod/extended-resource.ts";
 import type { Candidate, Handler } from "./candidate.ts";
 import { resourcesFit } from "./fit.ts";
 import { hostPortsFree } from "./host-ports.ts";
@@ -18,14 +19,13 @@ export interface AdmissionDeps {
   readonly freshNode: (signal: AbortSignal) => Promise<Node>;
   /** This node's object as it would register: a static pod is admitted by it where the API server has not been heard of yet. */
   readonly ownNode: () => Node;
-  /** What the node has for pods, by resource name. */
-  readonly allocatable: () => Readonly<Record<string, string>>;
+  readonly devices: DeviceAllocator;
   /** KubeletConfiguration.allowedUnsafeSysctls. */
   readonly allowedUnsafeSysctls: readonly string[];
   readonly log: Logger;
 }
 
-/** In the kubelet's order, after that of the node's own settings: the first refusal counts. */
+/** In the kubelet's order, after the node's own settings and what plugins have to hand out: the first refusal counts. */
 const handlers: readonly Handler[] = [
   osLabelMatches,
   osFieldMatches,
@@ -40,8 +40,8 @@ const handlers: readonly Handler[] = [
 /** The kubelet's own admission: it looks again at what the scheduler decided, since pods can be bound without it and a node can
  *  change meanwhile. (kubelet, lifecycle/predicate.go) */
 export function createAdmission(deps: AdmissionDeps): Admission {
-  const { node: source, freshNode, ownNode, allocatable, log } = deps;
-  const all = [sysctlsAllowed(deps.allowedUnsafeSysctls), ...handlers];
+  const { node: source, freshNode, ownNode, devices, log } = deps;
+  const sysctls = sysctlsAllowed(deps.allowedUnsafeSysctls);
   const refresh = async (signal: AbortSignal): Promise<Node | undefined> => {
     try {
       return await freshNode(signal);
@@ -55,22 +55,27 @@ export function createAdmission(deps: AdmissionDeps): Admission {
     async admit(pod, others, signal) {
       const node = source.node() ?? (isStaticPod(pod) ? ownNode() : await refresh(signal));
       if (!node) return { reason: "InvalidNodeInfo", message: "Kubelet cannot get node info." };
-      const candidate: Candidate = { pod, others, node, allocatable: allocatable() };
-      const refusals = refusalsOf(all, candidate);
+      const asking = { pod, others, node, allocatable: extendedOf(node) };
+      const refused = sysctls(asking) ?? (await devices.allocate(pod, others, signal));
+      if (refused) return refused;
+      const candidate = { ...asking, allocatable: { ...asking.allocatable, ...devices.allocatable(pod) } };
+      const refusals = refusalsOf(candidate);
       const first = refusals[0];
       if (first?.handler !== nodeAffinityMatches || refusals.length > 1) return first?.refusal;
       // Labels may have just been set: a node seen too early must not cost a pod its life.
       const newer = await refresh(signal);
-      return newer ? refusalsOf(all, { ...candidate, node: newer })[0]?.refusal : first.refusal;
+      return newer ? refusalsOf({ ...candidate, node: newer })[0]?.refusal : first.refusal;
     },
   };
 }
 
-function refusalsOf(
-  all: readonly Handler[],
-  candidate: Candidate,
-): readonly { readonly handler: Handler; readonly refusal: Rejection }[] {
-  return all.flatMap((handler) => {
+/** Resources that others have put on the node count as the API server shows them. */
+function extendedOf({ status }: Node): Readonly<Record<string, string>> {
+  return Object.fromEntries(Object.entries(status?.allocatable ?? {}).filter(([name]) => isExtendedResource(name)));
+}
+
+function refusalsOf(candidate: Candidate): readonly { readonly handler: Handler; readonly refusal: Rejection }[] {
+  return handlers.flatMap((handler) => {
     const refusal = handler(candidate);
     return refusal ? [{ handler, refusal }] : [];
   });

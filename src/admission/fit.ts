@@ -1,5 +1,6 @@
 import type { Pod } from "../objects.ts";
 import type { Rejection } from "../pipeline.ts";
+import { isExtendedResource } from "../pod/extended-resource.ts";
 import { quantityMilli, quantityValue } from "../pod/quantity.ts";
 import { podRequests } from "../pod/resources.ts";
 import type { Handler } from "./candidate.ts";
@@ -16,8 +17,8 @@ export const resourcesFit: Handler = ({ pod, others, allocatable }) => {
   const names = Object.keys(requests).sort();
   for (const name of [...coreResources, ...names.filter((one) => !coreResources.includes(one))]) {
     const capacity = allocatable[name];
-    // A resource of the cluster's, or one that another driver hands out: the node does not count it.
-    if (capacity === undefined && isExtended(name)) continue;
+    // A resource of the cluster's, which the node does not have.
+    if (capacity === undefined && isExtendedResource(name)) continue;
     const requested = amount(name, requests[name]);
     const used = others.reduce((sum, other) => sum + amount(name, requestsOf(other)[name]), 0);
     const available = amount(name, capacity);
@@ -34,11 +35,6 @@ function requestsOf(pod: Pod): Readonly<Record<string, string>> {
 function amount(name: string, quantity: string | undefined): number {
   if (quantity === undefined) return 0;
   return name === "cpu" ? quantityMilli(quantity) : quantityValue(quantity);
-}
-
-/** @see https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#extended-resources */
-function isExtended(name: string): boolean {
-  return name.includes("/") && !name.includes("kubernetes.io/") && !name.startsWith("requests.");
 }
 
 function insufficient(name: string, requested: number, used: number, capacity: number): Rejection {

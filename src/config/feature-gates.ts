@@ -21,6 +21,7 @@ const heeded = new Set([
   "RotateKubeletServerCertificate",
   "GracefulNodeShutdown",
   "PodLogsQuerySplitStreams",
+  "ResourceHealthStatus",
 ]);
 
 /** Gates that set all gates of a stage, by that stage. */

@@ -14,7 +14,7 @@ import { type ReservedInput, type ResourceList, nodeAllocatable, nodeCapacity } 
 import { type Heartbeat, createHeartbeat } from "./heartbeat.ts";
 import { createLease } from "./lease.ts";
 import { type NodeIdentity, newNode } from "./node-object.ts";
-import { register } from "./registration.ts";
+import { type RegistrationDeps, register } from "./registration.ts";
 import { type TargetStatusDeps, createTargetStatus } from "./target-status.ts";
 
 export interface NodeSettings extends ReservedInput, NodeIdentity {
@@ -43,6 +43,7 @@ export interface NodeAgentDeps extends TargetStatusDeps {
   /** Where the kubelet API is not at the target's addresses: those of the machine or Pod that graftlet runs in, best first. */
   readonly ownAddresses: readonly string[] | undefined;
   readonly nodes: NodeSource;
+  readonly devices: TargetStatusDeps["devices"] & Pick<RegistrationDeps, "startsAnew">;
   readonly events: EventSink;
   readonly log: Logger;
 }
@@ -78,6 +79,7 @@ export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal):
   const capacity = await readable(capacityOf(deps, facts, signal), signal);
   const allocatable = nodeAllocatable(capacity, settings);
   const target = createTargetStatus(deps, { facts, addresses, capacity, allocatable });
+  const registering = { client, identity: settings, startsAnew: deps.devices.startsAnew, clock, log };
 
   const heartbeat: Heartbeat = createHeartbeat({
     ...deps,
@@ -87,7 +89,7 @@ export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal):
     registerNode: settings.registerNode,
     updateMs: settings.updateMs,
     reportMs: settings.reportMs,
-    register: (stop) => register({ client, identity: settings, clock, log }, facts, target.bare, stop),
+    register: (stop) => register(registering, facts, target.bare, stop),
   });
   events.event(nodeReference(nodeName), "Normal", "Starting", "Starting kubelet.");
   if (facts.cgroupVersion === 1) events.event(nodeReference(nodeName), "Warning", "CgroupV1", cgroupV1Warning);

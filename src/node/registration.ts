@@ -4,11 +4,15 @@ import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Node, NodeStatus } from "../objects.ts";
+import { isExtendedResource } from "../pod/extended-resource.ts";
+import { quantityNumber } from "../pod/quantity.ts";
 import { type NodeIdentity, attachAnnotation, defaultLabels, newNode } from "./node-object.ts";
 
 export interface RegistrationDeps {
   readonly client: ApiClient;
   readonly identity: NodeIdentity;
+  /** What the Node shows of devices was not this target's. */
+  readonly startsAnew: (signal: AbortSignal) => Promise<boolean>;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -16,8 +20,9 @@ export interface RegistrationDeps {
 const retryMs = 100;
 const longestRetryMs = 7_000;
 
-/** Creates the Node object, or takes over one that is there: default labels and the attach annotation are set right, labels
- *  and taints of the command line are left as they are. Tries until it works or the signal aborts.
+/** Creates the Node object, or takes over one that is there: default labels and the attach annotation are set right, extended
+ *  resources are 0 until somebody offers them where the target starts anew, labels and taints of the command line are left as
+ *  they are. Tries until it works or the signal aborts.
  *  @see https://kubernetes.io/docs/concepts/architecture/nodes/#self-registration-of-nodes */
 export async function register(
   deps: RegistrationDeps,
@@ -40,7 +45,7 @@ export async function register(
 }
 
 async function registerOnce(
-  { client, identity }: RegistrationDeps,
+  { client, identity, startsAnew }: RegistrationDeps,
   facts: HostFacts,
   status: NodeStatus,
   signal: AbortSignal,
@@ -50,9 +55,23 @@ async function registerOnce(
   } catch (error) {
     if (!hasCode(error, "already_exists", "permission_denied")) throw error;
     const path = `/api/v1/nodes/${identity.nodeName}`;
-    const patch = reconcile(await client.get<Node>(path, { signal }), identity, facts);
+    const node = await client.get<Node>(path, { signal });
+    const patch = reconcile(node, identity, facts);
     if (patch) await client.patch(path, { type: "strategic", body: patch }, { signal });
+    const zeros = zeroesOf(node);
+    if (!zeros || !(await startsAnew(signal))) return;
+    await client.patch(`${path}/status`, { type: "strategic", body: { status: zeros } }, { signal });
   }
+}
+
+/** Extended resources that a Node shows, none of which it has any more; undefined where it shows none. */
+function zeroesOf({ status }: Node): Pick<NodeStatus, "capacity" | "allocatable"> | undefined {
+  const shown = Object.entries(status?.capacity ?? {}).filter(
+    ([name, amount]) => isExtendedResource(name) && quantityNumber(amount) !== 0,
+  );
+  if (shown.length === 0) return undefined;
+  const none = Object.fromEntries(shown.map(([name]) => [name, "0"]));
+  return { capacity: none, allocatable: none };
 }
 
 /** What has to change in the metadata of a Node that is already there; undefined for nothing. */

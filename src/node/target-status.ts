@@ -37,6 +37,8 @@ export interface TargetStatusDeps {
   /** Whether the API server reaches the kubelet API, where that is tried. */
   readonly reachable?: () => Verdict | undefined;
   readonly rights: Pick<TargetRights, "read">;
+  /** Resources that plugins on the target offer. */
+  readonly devices: { amounts(): { readonly capacity: ResourceList; readonly allocatable: ResourceList } };
   readonly clock: Clock;
 }
 
@@ -81,8 +83,11 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
       .map(({ name, features }) => ({ name, ...(features && { features: { ...features } }) }));
     const runtimeVersion = version ? `${version.runtimeName}://${version.runtimeVersion}` : "";
     const { port, kubeletVersion } = settings;
+    const devices = deps.devices.amounts();
+    const capacity = { ...constants.capacity, ...devices.capacity };
+    const allocatable = { ...constants.allocatable, ...devices.allocatable };
     return {
-      ...nodeStatus({ ...constants, port, kubeletVersion, runtimeVersion, images: list }),
+      ...nodeStatus({ ...constants, capacity, allocatable, port, kubeletVersion, runtimeVersion, images: list }),
       ...(handlers.length > 0 && { runtimeHandlers: handlers }),
       ...(runtime.supplementalGroupsPolicy() && { features: { supplementalGroupsPolicy: true } }),
     };

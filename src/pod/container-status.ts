@@ -21,6 +21,8 @@ export interface ContainerStatusInput {
   readonly started: (containerName: string, containerId: string) => boolean | undefined;
   /** What of CPU and memory is in force for a container that runs; undefined where nothing is known of it. */
   readonly inForce: (run: RuntimeStatus) => Amounts | undefined;
+  /** How the devices of a container are; absent where the node does not tell. */
+  readonly devices?: (containerName: string) => NonNullable<ContainerStatus["allocatedResourcesStatus"]>;
   /** The scheme of container IDs, such as `containerd`. */
   readonly runtimeName: string;
 }
@@ -50,7 +52,8 @@ function statusOf(kind: ContainerKind, container: Container, input: ContainerSta
     ? fromRuntime(known, newest, older)
     : (takenAway(kind, before, input) ?? fromMemory(container, before, input));
   const status = withFailure(known, seen);
-  return kind === "ephemeralContainers" ? status : withReadiness(known, status);
+  if (kind === "ephemeralContainers") return status;
+  return kind === "containers" ? withDevices(known, withReadiness(known, status)) : withReadiness(known, status);
 }
 
 /** All that is known of one container. */
@@ -244,6 +247,12 @@ function withReadiness({ kind, container, before, input }: Known, status: Contai
   const verdict = container.readinessProbe ? input.readiness(container.name, idOf(status)) : "Success";
   const ready = verdict === "Success" || (verdict !== "Failure" && same?.ready === true);
   return { ...status, started, ready };
+}
+
+/** @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/#device-plugin-integration-with-pod-status */
+function withDevices({ container, input }: Known, status: ContainerStatus): ContainerStatus {
+  const devices = input.devices?.(container.name) ?? [];
+  return devices.length > 0 ? { ...status, allocatedResourcesStatus: devices } : status;
 }
 
 function idOf({ containerID = "" }: ContainerStatus): string {

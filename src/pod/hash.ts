@@ -17,8 +17,8 @@ export function backoffKey(pod: Pod, container: Container): string {
   );
 }
 
-/** @see http://www.isthe.com/chongo/tech/comp/fnv/ */
-function fnv32a(text: string): number {
+/** FNV-1a, 32 bits, of a text's UTF-8. @see http://www.isthe.com/chongo/tech/comp/fnv/ */
+export function fnv32a(text: string): number {
   let hash = 0x811c9dc5;
   for (const byte of Buffer.from(text)) hash = Math.imul(hash ^ byte, 0x01000193);
   return hash >>> 0;

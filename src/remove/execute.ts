@@ -107,6 +107,7 @@ async function removeThing(deps: ExecuteDeps, thing: Thing, signal: AbortSignal)
       await host.fs.apply([{ do: "remove", path: thing.path, recursive: true }], signal);
       return undefined;
     case "link":
+    case "file":
       await host.fs.apply([{ do: "remove", path: thing.path }], signal);
       return undefined;
     case "belonging":

@@ -33,6 +33,8 @@ export interface Findings {
   readonly belongings: readonly Belonging[];
   /** Cgroups of quality of service classes, those below before those above: they go when nothing is left in them. */
   readonly tiers: readonly string[];
+  /** What device plugins registered on, and what says who has which devices. */
+  readonly files: readonly string[];
   /** Graftlet's own directory; undefined where it is not. */
   readonly ownDirectory: string | undefined;
   /** Directories that the node made, the longest first: they go when they are empty. */

@@ -11,6 +11,7 @@ export type Thing =
   | { readonly is: "cgroup"; readonly path: string }
   | { readonly is: "directory"; readonly path: string }
   | { readonly is: "link"; readonly path: string }
+  | { readonly is: "file"; readonly path: string }
   | { readonly is: "belonging"; readonly belonging: Belonging }
   /** These two go if nothing is left in them; it is no failure when something is. */
   | { readonly is: "emptyCgroup"; readonly path: string }
@@ -36,6 +37,7 @@ export function removalPlan(findings: Findings): Plan {
     pods: findings.pods.map((pod) => ({ name: pod.name, tiers: tiersOf(pod).filter((tier) => tier.length > 0) })),
     belongings: findings.belongings.map((belonging) => ({ is: "belonging", belonging })),
     last: [
+      ...findings.files.map((path): Thing => ({ is: "file", path })),
       ...findings.tiers.map((path): Thing => ({ is: "emptyCgroup", path })),
       ...(ownDirectory === undefined ? [] : [{ is: "directory", path: ownDirectory } as const]),
       ...findings.made.map((path): Thing => ({ is: "emptyDirectory", path })),
@@ -89,6 +91,7 @@ export function nameOf(thing: Thing): string {
     case "cgroup":
     case "directory":
     case "link":
+    case "file":
       return `${thing.is} ${quoted(thing.path)}`;
   }
 }

@@ -1,5 +1,6 @@
 import { posix } from "node:path";
 import { missingDirectories, ownDirectory, readGroundRecord } from "../host/ground-record.ts";
+import { pluginDirectoryOf, pluginFiles } from "../host/plugin-paths.ts";
 import { listMounts, type Mount, mountsBelow } from "../host/mounts.ts";
 import { CodedError, hasCode } from "../lib/errors.ts";
 import type { Host, HostFs } from "../seams/host.ts";
@@ -52,6 +53,7 @@ export async function survey(deps: SurveyDeps, signal: AbortSignal): Promise<Fin
     pods: owned.pods.map((pod) => foundPod(pod, root, ground)),
     belongings: (await runtime.belongings?.(signal)) ?? [],
     tiers: own === undefined ? [] : ground.tiers.filter(({ isThere }) => isThere).map(({ path }) => path),
+    files: own === undefined || root === undefined ? [] : await filesOfPlugins(host.fs, root, signal),
     ownDirectory: own,
     made: made.toSorted((a, b) => b.length - a.length),
     strangers: owned.strangers,
@@ -124,6 +126,15 @@ async function podDirectories(fs: HostFs, root: string, uids: RegExp, signal: Ab
   if (all === undefined) return [];
   const found = await entries(fs, all, signal);
   return found.filter(({ kind, name }) => kind === "directory" && uids.test(name)).map(({ name }) => name);
+}
+
+/** The node's own files among those of device plugins, which are not the node's. */
+async function filesOfPlugins(fs: HostFs, root: string, signal: AbortSignal): Promise<readonly string[]> {
+  const directory = await directoryAt(fs, pluginDirectoryOf(root), signal);
+  if (directory === undefined) return [];
+  const own: readonly string[] = Object.values(pluginFiles);
+  const found = await entries(fs, directory, signal);
+  return found.filter(({ name }) => own.includes(name)).map(({ name }) => `${directory}/${name}`);
 }
 
 /** The path itself if a directory is there, and no link. */

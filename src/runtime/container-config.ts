@@ -1,5 +1,6 @@
-import { ContainerConfig, type LinuxContainerConfig, type Mount } from "../gen/cri.ts";
+import { ContainerConfig, type LinuxContainerConfig, Mount } from "../gen/cri.ts";
 import type { Container, Pod } from "../objects.ts";
+import type { ContainerDevices } from "../pipeline.ts";
 import { expand } from "../pod/expand.ts";
 import { goJson } from "../pod/go-json.ts";
 import { containerHash } from "../pod/hash.ts";
@@ -30,6 +31,8 @@ export interface ContainerConfigInput {
   readonly restartCount: number;
   readonly environment: ReadonlyMap<string, string>;
   readonly mounts: readonly Mount[];
+  /** What comes with the container's devices; undefined where it has none. */
+  readonly devices: ContainerDevices | undefined;
   readonly linux: LinuxContainerConfig;
   /** Labels that tell this node's containers from another's; none in an exclusive runtime. */
   readonly ownerLabels: Readonly<Record<string, string>>;
@@ -38,7 +41,7 @@ export interface ContainerConfigInput {
 /** What CreateContainer makes. Labels, annotations and log path are a kubelet's, so that either agent takes over from the
  *  other. @see https://kubernetes.io/docs/tasks/inject-data-application/define-command-argument-container/ */
 export function buildContainerConfig(input: ContainerConfigInput): ContainerConfig {
-  const { pod, container, restartCount, environment } = input;
+  const { pod, container, restartCount, environment, devices } = input;
   const expanded = (words: readonly string[] | undefined) =>
     (words ?? []).map((word) => expand(word, (name) => environment.get(name)));
   return ContainerConfig.fromPartial({
@@ -48,15 +51,24 @@ export function buildContainerConfig(input: ContainerConfigInput): ContainerConf
     args: expanded(container.args),
     workingDir: container.workingDir ?? "",
     envs: [...environment].map(([key, value]) => ({ key, value: Buffer.from(value) })),
-    mounts: [...input.mounts],
+    mounts: [...deviceMounts(devices), ...input.mounts],
+    devices: [...(devices?.devices ?? [])],
+    CDIDevices: (devices?.cdiDevices ?? []).map((name) => ({ name })),
     labels: labelsOf(input),
-    annotations: containerAnnotations(pod, container, restartCount),
+    // The agent's own annotations win.
+    annotations: { ...devices?.annotations, ...containerAnnotations(pod, container, restartCount) },
     logPath: containerLogPath(container.name, restartCount),
     stdin: container.stdin ?? false,
     stdinOnce: container.stdinOnce ?? false,
     tty: container.tty ?? false,
     linux: input.linux,
   });
+}
+
+function deviceMounts(devices: ContainerDevices | undefined): readonly Mount[] {
+  return (devices?.mounts ?? []).map(({ containerPath, hostPath, readOnly }) =>
+    Mount.fromPartial({ containerPath, hostPath, readonly: readOnly }),
+  );
 }
 
 function labelsOf({ pod, container, ownerLabels }: ContainerConfigInput): Record<string, string> {

@@ -12,7 +12,15 @@ import type { Clock } from "../lib/clock.ts";
 import { hasCode, throwIfAborted } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { ConfigMap, Container, Pod, Secret, Service } from "../objects.ts";
-import type { EventSink, HostAddresses, ObjectCache, ServiceLister, VolumeGate, VolumeParts } from "../pipeline.ts";
+import type {
+  DeviceSource,
+  EventSink,
+  HostAddresses,
+  ObjectCache,
+  ServiceLister,
+  VolumeGate,
+  VolumeParts,
+} from "../pipeline.ts";
 import { type CgroupLayout, podCgroup } from "../pod/cgroup-path.ts";
 import { isStaticPod } from "../pod/containers.ts";
 import { parseResolvConf, podDns } from "../pod/dns.ts";
@@ -72,6 +80,7 @@ export interface PrepareDeps {
   readonly services: ServiceLister;
   readonly addresses: HostAddresses;
   readonly volumes: Pick<VolumeGate, "mounted"> & VolumeParts;
+  readonly devices: DeviceSource;
   /** What the runtime's handler of a pod can do, as it told; undefined where it does not tell. */
   readonly handlerFeatures: (pod: Pod, signal: AbortSignal) => Promise<RuntimeHandlerFeatures | undefined>;
   readonly facts: (signal: AbortSignal) => Promise<TargetFacts>;
@@ -154,7 +163,8 @@ async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: 
   const { settings, fs } = deps;
   const { pod, container, image, restartCount } = run;
   const targetId = targetOf(run);
-  const environment = await environmentOf(deps, run, signal);
+  const devices = await deps.devices.containerDevices(pod, container, signal);
+  const environment = new Map([...(devices?.environment ?? []), ...(await environmentOf(deps, run, signal))]);
   const target = await deps.facts(signal);
   const { selinux } = target;
   const parts = await deps.volumes.bindParts(pod, container.name, volumeParts(container, environment), signal);
@@ -194,6 +204,7 @@ async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: 
     restartCount,
     environment,
     mounts: [...mounted, ...files.mounts],
+    devices,
     linux,
     ownerLabels,
   });

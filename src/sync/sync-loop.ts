@@ -10,6 +10,7 @@ import type {
   Rejection,
   ResizeDecider,
   ResizeTrigger,
+  SourceName,
   StatusSink,
 } from "../pipeline.ts";
 import { isMirrorPod, isStaticPod } from "../pod/containers.ts";
@@ -57,6 +58,8 @@ export interface SyncLoop extends Service {
   decideResizes(trigger: ResizeTrigger): void;
   /** False while an update waits or is being handled: until then a pod may be wanted that nobody has heard of yet. */
   caughtUp(): boolean;
+  /** What a source wanted when it first spoke has been taken in, or refused. */
+  hasTakenIn(source: SourceName): boolean;
 }
 
 /** Turns what sources say into work for pod workers. Admission is decided here, one pod at a time and in order of creation,
@@ -65,6 +68,7 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
   const { pods, workers, log } = deps;
   const inbox = createInbox<Item>();
   const waiting = createStaticQueue(deps);
+  const spoken = new Set<SourceName>();
   /** @param seen pods whose workers are told of them anyway. */
   const decideResizes = async (trigger: ResizeTrigger, signal: AbortSignal, seen: readonly Pod[] = []) => {
     for (const uid of await deps.resizes.decide(admitted(deps), trigger, signal))
@@ -73,7 +77,7 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
 
   const handle = async (update: Item, signal: AbortSignal) => {
     if ("freed" in update) return decideResizes(update.freed, signal);
-    if ("resumed" in update) return addAll(wantedStill(update), signal);
+    if ("resumed" in update) return addAll(wantedStill(pods, update), signal);
     pods.take(update);
     if (update.pods.some((pod) => isMirrorPod(pod) || isStaticPod(pod))) deps.mirrorsChanged?.();
     if (update.op === "ADD") return addAll(update.pods, signal);
@@ -94,9 +98,6 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
   const asked = (updated: readonly Pod[]) =>
     updated.filter(({ metadata: { uid } }) => workers.get(uid)?.phase === "syncing").filter(deps.resizes.ask).length >
     0;
-
-  /** One that was taken away meanwhile is not there any more. */
-  const wantedStill = ({ resumed }: Resumed) => resumed.flatMap((uid) => pods.get(uid) ?? []);
 
   const remove = ({ metadata: { uid, deletionGracePeriodSeconds } }: Pod) => {
     // One that waited has never begun.
@@ -134,6 +135,7 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
     },
     decideResizes: (trigger) => inbox.push({ freed: trigger }),
     caughtUp: inbox.isEmpty,
+    hasTakenIn: (source) => spoken.has(source),
     push: inbox.push,
     run: (signal) =>
       inbox.run(async (item) => {
@@ -141,8 +143,14 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
           const update = "op" in item ? item.op : Object.keys(item)[0];
           if (!signal.aborted) log.error({ err: error, update }, "update could not be handled");
         });
+        if ("source" in item) spoken.add(item.source);
       }, signal),
   };
+}
+
+/** One that was taken away meanwhile is not there any more. */
+function wantedStill(pods: PodManager, { resumed }: Resumed): readonly Pod[] {
+  return resumed.flatMap((uid) => pods.get(uid) ?? []);
 }
 
 function reconcile({ status, workers }: SyncLoopDeps, pod: Pod): void {

@@ -182,7 +182,14 @@ test("a root directory says whose it is, and what its node found missing when it
   const { host, deps } = machine();
   host.files.put("/var/log/syslog", {});
   const record = () => JSON.parse(host.files.text("/var/lib/kubelet/graftlet/node.json")) as unknown;
-  const made = ["/var/lib", "/var/log/pods", "/var/lib/kubelet", "/var/log/containers", "/var/lib/kubelet/pods"];
+  const made = [
+    "/var/lib",
+    "/var/log/pods",
+    "/var/lib/kubelet",
+    "/var/log/containers",
+    "/var/lib/kubelet/pods",
+    "/var/lib/kubelet/device-plugins",
+  ];
   await (await claimTarget(deps(), node, never))[Symbol.asyncDispose]();
   assert.deepEqual(record(), { version: 1, node: "n1", made });
   await using _claim = await claimTarget(deps(), { ...node, nodeName: "n2" }, never);

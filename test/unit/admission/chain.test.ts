@@ -12,6 +12,8 @@ interface Given {
   readonly node?: Node | undefined;
   readonly fresh?: Node;
   readonly allocatable?: Record<string, string>;
+  /** Why there are no devices for the pod. */
+  readonly noDevices?: Rejection;
 }
 
 const aNode = (more: Partial<Node> = {}, labels: Record<string, string> = {}): Node => ({
@@ -36,7 +38,7 @@ async function admit(given: Given): Promise<Rejection | undefined> {
     node: { node: () => node },
     freshNode,
     ownNode: aNode,
-    allocatable: () => allocatable,
+    devices: { allocate: async () => given.noDevices, allocatable: () => allocatable },
     allowedUnsafeSysctls: ["kernel.msg*"],
     log,
   }).admit(pod, others, new AbortController().signal);
@@ -123,6 +125,23 @@ test("resources: init containers count by the largest, sidecars and overhead add
     "OutOfcpu",
   );
   assert.equal((await admit({ pod: requesting({ cpu: "3" }, { overhead: { cpu: "2" } }) }))?.reason, "OutOfcpu");
+});
+
+test("a pod that cannot have its devices is refused before the predicates, and after what it may not set", async () => {
+  const noDevices = { reason: "UnexpectedAdmissionError", message: "Allocate failed" };
+  const pod = requesting({ cpu: "100" });
+  assert.deepEqual(await admit({ pod, noDevices }), noDevices);
+  const forbidden = requesting({}, { securityContext: { sysctls: [{ name: "vm.swappiness", value: "1" }] } });
+  assert.equal((await admit({ pod: forbidden, noDevices }))?.reason, "SysctlForbidden");
+});
+
+test("extended resources that others put on the node count as the API server shows them", async () => {
+  const node = aNode({ status: { allocatable: { "example.com/dongle": "0", cpu: "0" } } });
+  assert.equal(
+    (await admit({ pod: requesting({ "example.com/dongle": "1" }), node }))?.reason,
+    "OutOfexample.com/dongle",
+  );
+  assert.equal(await admit({ pod: requesting({ cpu: "1" }), node }), undefined);
 });
 
 test("extended resources count where the node has them; huge pages always", async () => {

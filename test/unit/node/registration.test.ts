@@ -27,9 +27,10 @@ const labels = {
 };
 const annotations = { "volumes.kubernetes.io/controller-managed-attach-detach": "true" };
 
-async function run(answer: (call: Call) => unknown, clock = fakeClock()) {
+async function run(answer: (call: Call) => unknown, { clock = fakeClock(), anew = true } = {}) {
   const client = fakeClient(answer);
-  const done = register({ client, identity, clock, log: silent }, facts, () => ({}), new AbortController().signal);
+  const deps = { client, identity, startsAnew: async () => anew, clock, log: silent };
+  const done = register(deps, facts, () => ({}), new AbortController().signal);
   await clock.advance(20_000);
   await done;
   return client.calls;
@@ -71,6 +72,19 @@ test("a node that is right already is left alone", async () => {
     calls.map(({ verb }) => verb),
     ["create", "get"],
   );
+});
+
+test("a target that starts anew has none of the extended resources that its node shows; one that goes on keeps them", async () => {
+  const shown = { cpu: "2", "example.com/gpu": "4", "example.com/none": "0", "hugepages-2Mi": "2Mi" };
+  const answer = (call: Call) => {
+    if (call.verb === "create") throw apiError(409, JSON.stringify({ kind: "Status", reason: "AlreadyExists" }));
+    return { metadata: { name: "n1", labels, annotations }, status: { capacity: shown, allocatable: shown } };
+  };
+  const none = { "example.com/gpu": "0" };
+  const patch = (await run(answer)).at(-1);
+  assert.match(patch?.path ?? "", /\/nodes\/n1\/status$/);
+  assert.deepEqual(patch?.body, { status: { capacity: none, allocatable: none } });
+  assert.equal((await run(answer, { anew: false })).at(-1)?.verb, "get");
 });
 
 test("tries again until the API server is there", async () => {

@@ -45,6 +45,7 @@ function rig(version: "known" | "unknown" = "known", traits: Partial<TargetStatu
       runtime: health as unknown as RuntimeHealth,
       problems: () => problems,
       rights: { read: async () => "whole" },
+      devices: { amounts: () => ({ capacity: { "a.b/c": "2" }, allocatable: { "a.b/c": "1" } }) },
       clock,
       ...traits,
     },
@@ -56,6 +57,12 @@ function rig(version: "known" | "unknown" = "known", traits: Partial<TargetStatu
   };
   return { clock, host, runtime, problems, target, lines };
 }
+
+test("what plugins offer stands beside what the target has", async () => {
+  const { status } = await rig().target.wanted(never);
+  assert.deepEqual(status.capacity, { cpu: "1", "a.b/c": "2" });
+  assert.deepEqual(status.allocatable, { cpu: "1", "a.b/c": "1" });
+});
 
 test("the status shows the runtime's name and its largest images, and pressure on the images' file system too", async () => {
   const { target, lines } = rig();

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { ContainerState, Mount } from "../../../src/gen/cri.ts";
 import type { Container, ContainerStatus, Pod, PodStatus } from "../../../src/objects.ts";
 import type { ProbeVerdict, RuntimePod, StartFailure } from "../../../src/pipeline.ts";
-import { containerStatuses } from "../../../src/pod/container-status.ts";
+import { type ContainerStatusInput, containerStatuses } from "../../../src/pod/container-status.ts";
 import type { Amounts } from "../../../src/pod/resize.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 
@@ -17,10 +17,11 @@ interface Given {
   readonly failures?: Record<string, StartFailure>;
   readonly verdict?: ProbeVerdict;
   readonly inForce?: Amounts;
+  readonly devices?: ContainerStatusInput["devices"];
 }
 
 function statuses(kind: "containers" | "initContainers" | "ephemeralContainers", given: Given): ContainerStatus[] {
-  const { pod = aPod(), observed, previous, failures = {}, verdict, inForce } = given;
+  const { pod = aPod(), observed, previous, failures = {}, verdict, inForce, devices } = given;
   return containerStatuses(kind, {
     pod,
     observed,
@@ -29,6 +30,7 @@ function statuses(kind: "containers" | "initContainers" | "ephemeralContainers",
     readiness: () => verdict,
     started: () => undefined,
     inForce: () => inForce,
+    ...(devices && { devices }),
     runtimeName: "containerd",
   });
 }
@@ -316,4 +318,17 @@ test("ephemeral containers have neither ready nor started of their own; others a
     statuses("containers", { pod }).map(({ name }) => name),
     ["a", "b"],
   );
+});
+
+test("a main container tells how its devices are, where it has some", () => {
+  const gpus = [{ name: "a.b/gpu", resources: [{ resourceID: "0", health: "Unhealthy" }] }];
+  const pod = aPod({ containers: [c, aContainer("d")], initContainers: [aContainer("c")] });
+  const given = { pod, devices: (name: string) => (name === "c" ? gpus : []) };
+  const shown = statuses("containers", given);
+  assert.deepEqual(
+    shown.map(({ allocatedResourcesStatus }) => allocatedResourcesStatus),
+    [gpus, undefined],
+  );
+  assert.ok(shown[1] && !("allocatedResourcesStatus" in shown[1]));
+  assert.equal(statuses("initContainers", given)[0]?.allocatedResourcesStatus, undefined);
 });

@@ -145,6 +145,17 @@ test("everything of the node goes, in an order that leaves nothing behind, and n
   assert.equal(t.said[0], "nothing of node n1 is left");
 });
 
+test("of what device plugins were served with the node's own goes, a plugin's stays with its directory", async () => {
+  const t = await start();
+  const plugins = `${root}/device-plugins`;
+  t.host.files.put(`${plugins}/kubelet_internal_checkpoint`, { data: "{}" });
+  t.host.files.put(`${plugins}/kubelet.sock`, { kind: "socket" });
+  t.host.files.put(`${plugins}/gpu.sock`, { kind: "socket" });
+  assert.equal(await t.remove(), true);
+  assert.ok(t.said.includes(`removed file ${plugins}/kubelet_internal_checkpoint`));
+  assert.deepEqual(t.host.files.tree(root), [plugins, `${plugins}/gpu.sock`]);
+});
+
 test("of a node that leaves the cluster containers get no longer than they may, and no Node is left to be deleted", async () => {
   const t = await start();
   const containerConfig = cri.ContainerConfig.fromPartial({

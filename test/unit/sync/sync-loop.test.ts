@@ -91,6 +91,18 @@ test("new pods are admitted one at a time in order of creation, each beside thos
   assert.deepEqual(calls, ["admit old beside ", "update old", "admit young beside old", "update young"]);
 });
 
+test("a source counts as taken in once all that it first wanted has been decided on, and from then on", async (t) => {
+  const seen: boolean[] = [];
+  const { loop, push } = rig(t, async () => {
+    seen.push(loop.hasTakenIn("api"));
+    return undefined;
+  });
+  await push("ADD", named("a"), named("b"));
+  await push("ADD", named("c"));
+  assert.deepEqual(seen, [false, false, true]);
+  assert.equal(loop.hasTakenIn("file"), false);
+});
+
 test("a pod whose worker has finished counts no longer", async (t) => {
   const { calls, phases, push } = rig(t);
   await push("ADD", named("first"), named("second"));

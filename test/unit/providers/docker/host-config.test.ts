@@ -45,6 +45,17 @@ test("a container joins its sandbox and lies where it lies", async () => {
   );
 });
 
+test("devices are given as they are asked for, those of CDI by their names", async () => {
+  const devices = [{ hostPath: "/dev/null", containerPath: "/dev/gpu", permissions: "rw" }];
+  const config = await hostConfig({
+    devices,
+    CDIDevices: [{ name: "vendor.com/gpu=0" }, { name: "vendor.com/gpu=1" }],
+  });
+  assert.deepEqual(config.Devices, [{ PathOnHost: "/dev/null", PathInContainer: "/dev/gpu", CgroupPermissions: "rw" }]);
+  assert.deepEqual(config.DeviceRequests, [{ Driver: "cdi", DeviceIDs: ["vendor.com/gpu=0", "vendor.com/gpu=1"] }]);
+  assert.ok(!("DeviceRequests" in (await hostConfig({ devices }))), "a daemon without CDI is asked for none");
+});
+
 test("namespaces of the machine, of the pod and of another container", async () => {
   const node = await secured({
     namespaceOptions: { network: NamespaceMode.NODE, ipc: NamespaceMode.NODE, pid: NamespaceMode.NODE },

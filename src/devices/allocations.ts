@@ -1,0 +1,73 @@
+import type { ContainerAllocateResponse } from "../gen/device-plugin.ts";
+
+/** Devices of one resource that a container has. */
+export interface Allocation {
+  /** IDs by NUMA node; -1 for devices of none. A device of several nodes stands at each. */
+  readonly devices: ReadonlyMap<number, readonly string[]>;
+  /** What the plugin answered. */
+  readonly response: ContainerAllocateResponse;
+}
+
+/** Whose an allocation is. */
+export interface Place {
+  readonly uid: string;
+  readonly container: string;
+  readonly resource: string;
+}
+
+/** Who has which devices. */
+export interface Allocations {
+  get(place: Place): Allocation | undefined;
+  set(place: Place, allocation: Allocation): void;
+  /** What a container has, by resource. */
+  ofContainer(uid: string, container: string): ReadonlyMap<string, Allocation>;
+  hasPod(uid: string): boolean;
+  /** Frees what pods have that are not among these. @returns whether any did. */
+  keepOnly(uids: ReadonlySet<string>): boolean;
+  /** IDs of devices that somebody has. */
+  inUse(resource: string): ReadonlySet<string>;
+  /** Resources of which somebody has some. */
+  resources(): readonly string[];
+  /** UIDs of pods that have a device. */
+  podsOf(resource: string, ids: readonly string[]): readonly string[];
+  entries(): readonly (Place & Allocation)[];
+}
+
+export function createAllocations(): Allocations {
+  const known = new Map<string, Place & Allocation>();
+  const list = () => [...known.values()];
+  return {
+    get: (place) => known.get(keyOf(place)),
+    set: (place, allocation) => void known.set(keyOf(place), { ...place, ...allocation }),
+    ofContainer: (uid, container) =>
+      new Map(
+        list()
+          .filter((one) => one.uid === uid && one.container === container)
+          .map((one) => [one.resource, one]),
+      ),
+    hasPod: (uid) => list().some((one) => one.uid === uid),
+    keepOnly(uids) {
+      const over = [...known].filter(([, { uid }]) => !uids.has(uid));
+      for (const [key] of over) known.delete(key);
+      return over.length > 0;
+    },
+    inUse: (resource) => new Set(list().flatMap((one) => (one.resource === resource ? devicesOf(one) : []))),
+    resources: () => [...new Set(list().map(({ resource }) => resource))],
+    podsOf(resource, ids) {
+      const wanted = new Set(ids);
+      const having = list().filter((one) => one.resource === resource && devicesOf(one).some((id) => wanted.has(id)));
+      return [...new Set(having.map(({ uid }) => uid))];
+    },
+    entries: list,
+  };
+}
+
+/** IDs of an allocation's devices, each once. */
+export function devicesOf({ devices }: Pick<Allocation, "devices">): readonly string[] {
+  return [...new Set([...devices.values()].flat())];
+}
+
+/** Neither UIDs nor names of containers hold a blank. */
+function keyOf({ uid, container, resource }: Place): string {
+  return `${uid} ${container} ${resource}`;
+}

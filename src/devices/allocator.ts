@@ -1,0 +1,112 @@
+import { messageOf, throwIfAborted } from "../lib/errors.ts";
+import type { Container, Pod } from "../objects.ts";
+import type { ContainerDevices, DeviceAllocator, DeviceSource } from "../pipeline.ts";
+import { isExtendedResource } from "../pod/extended-resource.ts";
+import { devicesOf } from "./allocations.ts";
+import { mergeDevices } from "./container-devices.ts";
+import {
+  devicesAskedFor,
+  type HandingOutDeps,
+  handOutTo,
+  handOutToPod,
+  type IsUnderway,
+  standing,
+} from "./handing-out.ts";
+
+export interface AllocatorDeps extends HandingOutDeps {
+  /** Resolves when it is known what was handed out before a restart. */
+  readonly loaded: (signal: AbortSignal) => Promise<void>;
+  /** Runs work that hands devices out: one at a time. */
+  readonly inTurn: <T>(work: () => Promise<T>) => Promise<T>;
+}
+
+export interface AllocatorOptions {
+  /** The node's resources but those of plugins. */
+  readonly allocatable: () => Readonly<Record<string, string>>;
+  /** Every source has said which pods there are. */
+  readonly sourcesSeen: () => boolean;
+  /** A container of that name of the pod runs. */
+  readonly isRunning: IsUnderway;
+}
+
+/** @see DeviceAllocator */
+export function createAllocator(deps: AllocatorDeps, options: AllocatorOptions): DeviceAllocator {
+  const { inventory, allocations, loaded, inTurn } = deps;
+  const { sourcesSeen, isRunning } = options;
+  const isUnderway: IsUnderway = (uid, name) => !sourcesSeen() && isRunning(uid, name);
+  return {
+    async allocate(pod, others, signal) {
+      if (!containersOf(pod).some(asksForExtended)) return undefined;
+      await loaded(signal);
+      try {
+        await inTurn(async () => {
+          if (sourcesSeen()) allocations.keepOnly(new Set([pod, ...others].map(({ metadata }) => metadata.uid)));
+          await handOutToPod(deps, pod, isUnderway, signal);
+        });
+        return undefined;
+      } catch (error) {
+        throwIfAborted(signal);
+        return {
+          reason: "UnexpectedAdmissionError",
+          message: `Allocate failed due to ${messageOf(error)}, which is unexpected`,
+        };
+      }
+    },
+    allocatable(pod) {
+      const own = { ...options.allocatable(), ...inventory.amounts().allocatable };
+      if (!allocations.hasPod(pod.metadata.uid)) return own;
+      const handedOut = allocations.resources().map((name) => [name, allocations.inUse(name).size] as const);
+      const short = handedOut.filter(([name, count]) => Number(own[name] ?? "0") < count);
+      return { ...own, ...Object.fromEntries(short.map(([name, count]) => [name, String(count)])) };
+    },
+  };
+}
+
+/** @see DeviceSource */
+export function createDeviceSource(deps: AllocatorDeps): DeviceSource {
+  const { inventory, allocations, loaded, inTurn, log } = deps;
+  const preStart = async (uid: string, container: string, resource: string, signal: AbortSignal) => {
+    const endpoint = inventory.endpoint(resource);
+    if (!endpoint) throw new Error(`endpoint not found in cache for a registered resource: ${resource}`);
+    if (!endpoint.plugin?.options.preStartRequired) return;
+    const has = allocations.get({ uid, container, resource });
+    if (!has)
+      throw new Error(
+        `no devices found allocated in local cache for pod ${uid}, container ${container}, resource ${resource}`,
+      );
+    try {
+      await standing(inventory, resource).preStart(devicesOf(has), signal);
+    } catch (error) {
+      throwIfAborted(signal);
+      throw new Error(`device plugin PreStartContainer rpc failed with err: ${messageOf(error)}`, { cause: error });
+    }
+  };
+  return {
+    async containerDevices(pod, container, signal): Promise<ContainerDevices | undefined> {
+      if (!asksForExtended(container)) return undefined;
+      await loaded(signal);
+      const { uid } = pod.metadata;
+      const asked = devicesAskedFor(deps, container).filter(([, required]) => required > 0);
+      for (const [resource] of asked) await preStart(uid, container.name, resource, signal);
+      // One that was admitted before its plugin had registered has nothing yet.
+      const lacks = asked.some(([resource]) => !allocations.get({ uid, container: container.name, resource }));
+      const recipient = { pod, container, reusable: new Map<string, readonly string[]>(), isUnderway: () => false };
+      if (lacks) await inTurn(() => handOutTo(deps, recipient, signal));
+      const has = [...allocations.ofContainer(uid, container.name).values()];
+      return has.length === 0
+        ? undefined
+        : mergeDevices(
+            has.map(({ response }) => response),
+            log,
+          );
+    },
+  };
+}
+
+function containersOf({ spec: { initContainers = [], containers } }: Pod): readonly Container[] {
+  return [...initContainers, ...containers];
+}
+
+function asksForExtended({ resources }: Container): boolean {
+  return Object.keys(resources?.limits ?? {}).some(isExtendedResource);
+}

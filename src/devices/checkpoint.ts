@@ -1,0 +1,106 @@
+import { ContainerAllocateResponse } from "../gen/device-plugin.ts";
+import { CodedError, messageOf } from "../lib/errors.ts";
+import { fnv32a } from "../pod/hash.ts";
+import type { Allocation, Place } from "./allocations.ts";
+
+/** What a restart has to know of devices. */
+export interface Checkpoint {
+  readonly allocations: readonly (Place & Allocation)[];
+  /** Healthy devices by resource. */
+  readonly registered: ReadonlyMap<string, readonly string[]>;
+}
+
+/** A kubelet's own file, so that either agent takes over from the other. (kubelet, devicemanager/checkpoint/checkpoint.go) */
+interface CheckpointFile {
+  readonly Data: CheckpointData;
+  readonly Checksum: number;
+}
+
+interface CheckpointData {
+  readonly PodDeviceEntries: readonly PodDevicesEntry[] | null;
+  readonly RegisteredDevices: Readonly<Record<string, readonly string[] | null>> | null;
+}
+
+interface PodDevicesEntry {
+  readonly PodUID: string;
+  readonly ContainerName: string;
+  readonly ResourceName: string;
+  readonly DeviceIDs: Readonly<Record<string, readonly string[]>> | null;
+  /** The plugin's answer as it went over the wire, base64. */
+  readonly AllocResp: string | null;
+}
+
+export function encodeCheckpoint({ allocations, registered }: Checkpoint): string {
+  const entries = allocations.map(({ uid, container, resource, devices, response }) => ({
+    PodUID: uid,
+    ContainerName: container,
+    ResourceName: resource,
+    DeviceIDs: Object.fromEntries([...devices].map(([node, ids]) => [String(node), ids])),
+    AllocResp: Buffer.from(ContainerAllocateResponse.encode(response).finish()).toString("base64"),
+  }));
+  const Data: CheckpointData = {
+    PodDeviceEntries: entries.length > 0 ? entries : null,
+    RegisteredDevices: Object.fromEntries(registered),
+  };
+  const file: CheckpointFile = { Data, Checksum: checksum(Data) };
+  return JSON.stringify(file);
+}
+
+/** @throws CodedError invalid_argument for a file that is damaged. */
+export function decodeCheckpoint(text: string): Checkpoint {
+  try {
+    return checked(JSON.parse(text) as CheckpointFile);
+  } catch (error) {
+    const why = `the device plugins' checkpoint is damaged: ${messageOf(error)}`;
+    throw new CodedError("invalid_argument", why, { cause: error });
+  }
+}
+
+/** The checksum vouches for all that is in the file. */
+function checked({ Data, Checksum }: CheckpointFile): Checkpoint {
+  if (checksum(Data) !== Checksum) throw new Error("its checksum does not fit");
+  return {
+    allocations: (Data.PodDeviceEntries ?? []).map((entry) => ({
+      uid: entry.PodUID,
+      container: entry.ContainerName,
+      resource: entry.ResourceName,
+      devices: new Map(Object.entries(entry.DeviceIDs ?? {}).map(([node, ids]) => [Number(node), ids])),
+      response: ContainerAllocateResponse.decode(Buffer.from(entry.AllocResp ?? "", "base64")),
+    })),
+    registered: new Map(Object.entries(Data.RegisteredDevices ?? {}).map(([name, ids]) => [name, ids ?? []])),
+  };
+}
+
+/** FNV-1a over Go's print of the data with its types. (k8s.io/utils/dump) */
+function checksum({ PodDeviceEntries: entries, RegisteredDevices: registered }: CheckpointData): number {
+  const list = entries === null ? nil : `[${entries.map(printedEntry).join(" ")}]`;
+  return fnv32a(
+    `(checkpoint.checkpointData){PodDeviceEntries:([]checkpoint.PodDevicesEntry)${list}` +
+      ` RegisteredDevices:(map[string][]string)${printedMap(registered, byText)}}`,
+  );
+}
+
+const nil = "<nil>";
+const byText = (a: string, b: string) => Buffer.compare(Buffer.from(a), Buffer.from(b));
+const byNumber = (a: string, b: string) => Number(a) - Number(b);
+
+function printedEntry({ PodUID, ContainerName, ResourceName, DeviceIDs, AllocResp }: PodDevicesEntry): string {
+  const bytes = AllocResp === null ? nil : `[${[...Buffer.from(AllocResp, "base64")].join(" ")}]`;
+  return (
+    `{PodUID:(string)${PodUID} ContainerName:(string)${ContainerName} ResourceName:(string)${ResourceName}` +
+    ` DeviceIDs:(checkpoint.DevicesPerNUMA)${printedMap(DeviceIDs, byNumber)} AllocResp:([]uint8)${bytes}}`
+  );
+}
+
+function printedMap(
+  map: Readonly<Record<string, readonly string[] | null>> | null,
+  order: (a: string, b: string) => number,
+): string {
+  if (map === null) return nil;
+  const keys = Object.keys(map).toSorted(order);
+  return `map[${keys.map((key) => `${key}:${printedList(map[key] ?? null)}`).join(" ")}]`;
+}
+
+function printedList(list: readonly string[] | null): string {
+  return list === null ? nil : `[${list.join(" ")}]`;
+}

@@ -1,0 +1,159 @@
+import type { Duplex } from "node:stream";
+import type { Clock } from "../lib/clock.ts";
+import { hasCode, messageOf } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import { type Service, onAbort, untilAborted } from "../lib/service-group.ts";
+import { createTurns } from "../lib/turns.ts";
+import type { ContainerStatus } from "../objects.ts";
+import type { DeviceAllocator, DeviceSource, Waker } from "../pipeline.ts";
+import type { Host, HostListener } from "../seams/host.ts";
+import { createAllocations } from "./allocations.ts";
+import { type AllocatorOptions, createAllocator, createDeviceSource } from "./allocator.ts";
+import { createPluginDirectory, type PluginDirectory } from "./directory.ts";
+import { healthOf } from "./health.ts";
+import { type DeviceAmounts, createInventory } from "./inventory.ts";
+import { createPlugins, type Plugins } from "./plugins.ts";
+import { createRecord, type DeviceRecord } from "./record.ts";
+import { createRegistrationServer } from "./registration.ts";
+
+export interface DevicesDeps {
+  readonly host: Pick<Host, "fs" | "dial" | "listen">;
+  /** The kubelet's root directory on the target. */
+  readonly rootDir: string;
+  /** How long a plugin may take for an answer, milliseconds. */
+  readonly requestTimeoutMs: number;
+  /** The node's status has to show other amounts. */
+  readonly onChange: () => void;
+  readonly waker: Waker;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+export interface Devices extends DeviceSource {
+  /** Serves plugins. */
+  readonly service: Service;
+  /** What the node has of plugins' resources. */
+  amounts(): DeviceAmounts;
+  allocator(options: AllocatorOptions): DeviceAllocator;
+  /** How the devices of a container are; empty for one without. */
+  health(uid: string, containerName: string): NonNullable<ContainerStatus["allocatedResourcesStatus"]>;
+  /** Nothing was ever handed out here: what a Node of that name shows of devices is another machine's. */
+  startsAnew(signal: AbortSignal): Promise<boolean>;
+}
+
+/** Device plugins: they register on a socket below the root directory, and what they offer becomes the node's to hand out.
+ *  @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/ */
+export function createDevices(deps: DevicesDeps): Devices {
+  const { host, waker, clock, log } = deps;
+  const inventory = createInventory({ clock });
+  const allocations = createAllocations();
+  const directory = createPluginDirectory(host.fs, deps.rootDir);
+  const record = createRecord({ directory, inventory, allocations, log });
+  const saveLater = () => {
+    record.save().catch((err: unknown) => log.warn({ err }, "what is known of devices was not written down"));
+  };
+  const plugins = createPlugins({
+    ...deps,
+    directory,
+    inventory,
+    onListed(resource, changed) {
+      deps.onChange();
+      saveLater();
+      for (const uid of allocations.podsOf(resource, changed)) waker.wake(uid, "device");
+    },
+    onGone: deps.onChange,
+  });
+  const loaded = async (signal: AbortSignal) => void (await record.loaded(signal));
+  const common = { inventory, allocations, save: record.save, loaded, inTurn: createTurns(1), log };
+  return {
+    ...createDeviceSource(common),
+    allocator: (options) => createAllocator(common, options),
+    health: (uid, name) => healthOf({ inventory, allocations }, uid, name),
+    startsAnew: async (signal) => (await record.loaded(signal)).anew,
+    amounts() {
+      const { givenUp, ...amounts } = inventory.amounts();
+      if (givenUp) saveLater();
+      return amounts;
+    },
+    service: {
+      name: "device-plugins",
+      run: (signal) => serve({ host, directory, record, plugins, clock, log }, signal),
+    },
+  };
+}
+
+interface Serving {
+  readonly host: Pick<Host, "listen">;
+  readonly directory: PluginDirectory;
+  readonly record: Pick<DeviceRecord, "load">;
+  readonly plugins: Plugins;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** A node without device plugins is a node still: what cannot be done is told, and tried again. */
+async function serve(serving: Serving, signal: AbortSignal): Promise<void> {
+  const { host, directory, record, plugins, clock, log } = serving;
+  const server = createRegistrationServer({ register: plugins.register, log });
+  let listener: HostListener | undefined;
+  try {
+    await untilDone(serving, () => record.load(signal), signal);
+    await untilDone(serving, () => directory.prepare(signal), signal);
+    const listen = async () => void (listener = await opened(host, directory.socket, server.take, signal));
+    await untilDone(serving, listen, signal);
+    await onAbort(signal);
+  } finally {
+    server.close();
+    await plugins.close();
+    // On a target out of reach the socket stays, until the next start.
+    if (listener) await untilAborted(closed(listener), clock.within(closeMs)).catch(() => undefined);
+  }
+}
+
+/** A listener that the signal does not close: whoever opened it waits for its end. */
+async function opened(
+  host: Serving["host"],
+  path: string,
+  take: (connection: Duplex) => void,
+  signal: AbortSignal,
+): Promise<HostListener | undefined> {
+  const opening = new AbortController();
+  const giveUp = () => opening.abort();
+  signal.addEventListener("abort", giveUp, { once: true });
+  try {
+    return await host.listen?.({ unix: path }, take, opening.signal);
+  } finally {
+    signal.removeEventListener("abort", giveUp);
+  }
+}
+
+async function closed(listener: HostListener): Promise<void> {
+  await listener[Symbol.asyncDispose]();
+}
+
+/** How long the end may wait for the socket to go, milliseconds. */
+const closeMs = 2_000;
+
+/** What cannot be done now is tried again after this, milliseconds: where the target is out of reach, and where it refuses. */
+const retryMs = 5_000;
+const refusedRetryMs = 60_000;
+
+async function untilDone(
+  { directory, clock, log }: Serving,
+  step: () => Promise<unknown>,
+  signal: AbortSignal,
+): Promise<void> {
+  for (let told = ""; !signal.aborted; ) {
+    try {
+      return void (await step());
+    } catch (err) {
+      if (signal.aborted) return;
+      const why = messageOf(err);
+      if (why !== told)
+        log.warn({ err, socket: directory.socket }, "device plugins cannot register on this node yet, will try again");
+      told = why;
+      const ms = hasCode(err, "unavailable", "deadline_exceeded") ? retryMs : refusedRetryMs;
+      await clock.sleep(ms, signal).catch(() => undefined);
+    }
+  }
+}

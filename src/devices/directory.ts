@@ -1,0 +1,54 @@
+import { posix } from "node:path";
+import { pluginDirectoryOf, pluginFiles } from "../host/plugin-paths.ts";
+import { hasCode } from "../lib/errors.ts";
+import type { HostFs } from "../seams/host.ts";
+
+/** Where plugins on the target find the node, and put their sockets. */
+export interface PluginDirectory {
+  readonly socket: string;
+  /** Where a plugin listens, by the name that it gives; undefined for a place outside the directory, or the node's own. */
+  pluginSocket(endpoint: string): string | undefined;
+  /** Makes the directory, and removes sockets that nobody listens on any more: those of before. */
+  prepare(signal: AbortSignal): Promise<void>;
+  /** The checkpoint's text; undefined where there is none. */
+  readCheckpoint(signal: AbortSignal): Promise<string | undefined>;
+  /** Replaces it in one step. */
+  writeCheckpoint(text: string): Promise<void>;
+}
+
+/** @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/ */
+export function createPluginDirectory(fs: HostFs, rootDir: string): PluginDirectory {
+  const path = posix.normalize(pluginDirectoryOf(rootDir));
+  const own = posix.join(path, pluginFiles.socket);
+  const checkpoint = posix.join(path, pluginFiles.checkpoint);
+  return {
+    socket: own,
+    pluginSocket(endpoint) {
+      const socket = posix.join(path, endpoint);
+      return socket.startsWith(`${path}/`) && socket !== own ? socket : undefined;
+    },
+    async prepare(signal) {
+      await fs.apply([{ do: "mkdir", path, mode: 0o750, parents: true }], signal);
+      const stale = (await fs.list(path, signal)).filter(({ kind }) => kind === "socket");
+      if (stale.length === 0) return;
+      await fs.apply(
+        stale.map(({ name }) => ({ do: "remove", path: posix.join(path, name) })),
+        signal,
+      );
+    },
+    async readCheckpoint(signal) {
+      try {
+        return (await fs.readFile(checkpoint, { signal })).toString("utf8");
+      } catch (error) {
+        if (hasCode(error, "not_found")) return undefined;
+        throw error;
+      }
+    },
+    async writeCheckpoint(text) {
+      await fs.apply([
+        { do: "write", path: `${checkpoint}.new`, data: text, mode: 0o600 },
+        { do: "rename", from: `${checkpoint}.new`, to: checkpoint },
+      ]);
+    },
+  };
+}

@@ -1,0 +1,143 @@
+import type { Logger } from "../lib/log.ts";
+import type { Container, Pod } from "../objects.ts";
+import { isSidecar } from "../pod/containers.ts";
+import { isExtendedResource } from "../pod/extended-resource.ts";
+import { quantityValue } from "../pod/quantity.ts";
+import { type Allocation, type Allocations, devicesOf, type Place } from "./allocations.ts";
+import { chooseDevices } from "./choose.ts";
+import type { Inventory } from "./inventory.ts";
+import type { DevicePlugin } from "./plugin.ts";
+
+export interface HandingOutDeps {
+  readonly inventory: Inventory;
+  readonly allocations: Allocations;
+  /** Writes down who has what. */
+  readonly save: () => Promise<void>;
+  readonly log: Logger;
+}
+
+/** A container that ran before this agent did, and about which not every source has spoken: it has its devices. */
+export type IsUnderway = (uid: string, containerName: string) => boolean;
+
+/** No device of a plugin. */
+const noNode = -1;
+
+/** Gives devices to the containers of a pod, in the order in which they start.
+ *  @throws in the kubelet's words when one cannot have what it asks for; what came before it is kept until pods' devices are
+ *  freed. (kubelet, devicemanager/manager.go) */
+export async function handOutToPod(
+  deps: HandingOutDeps,
+  pod: Pod,
+  isUnderway: IsUnderway,
+  signal: AbortSignal,
+): Promise<void> {
+  const { initContainers = [], containers } = pod.spec;
+  const reusable = new Map<string, readonly string[]>();
+  for (const container of initContainers) {
+    await handOutTo(deps, { pod, container, reusable, isUnderway }, signal);
+    for (const [resource, allocation] of deps.allocations.ofContainer(pod.metadata.uid, container.name)) {
+      const had = devicesOf(allocation);
+      const others = (reusable.get(resource) ?? []).filter((id) => !had.includes(id));
+      // A sidecar keeps what it has.
+      reusable.set(resource, isSidecar(container) ? others : [...others, ...had]);
+    }
+  }
+  for (const container of containers) {
+    await handOutTo(deps, { pod, container, reusable, isUnderway }, signal);
+    for (const [resource, allocation] of deps.allocations.ofContainer(pod.metadata.uid, container.name)) {
+      const has = devicesOf(allocation);
+      reusable.set(
+        resource,
+        (reusable.get(resource) ?? []).filter((id) => !has.includes(id)),
+      );
+    }
+  }
+}
+
+export interface Recipient {
+  readonly pod: Pod;
+  readonly container: Container;
+  /** Devices by resource that the container may take over. */
+  readonly reusable: ReadonlyMap<string, readonly string[]>;
+  readonly isUnderway: IsUnderway;
+}
+
+/** Gives one container what it asks for and does not have. */
+export async function handOutTo(deps: HandingOutDeps, to: Recipient, signal: AbortSignal): Promise<void> {
+  const { allocations } = deps;
+  let changed = false;
+  for (const [resource, required] of devicesAskedFor(deps, to.container)) {
+    const place: Place = { uid: to.pod.metadata.uid, container: to.container.name, resource };
+    const allocation = await newAllocation(deps, place, required, to, signal);
+    if (allocation) allocations.set(place, allocation);
+    changed ||= allocation !== undefined;
+  }
+  if (changed) await deps.save();
+}
+
+/** How many devices a container asks for, by resources that plugins offer. Requests of such resources equal their limits. */
+export function devicesAskedFor(
+  { inventory, allocations }: Pick<HandingOutDeps, "inventory" | "allocations">,
+  { resources }: Container,
+): readonly (readonly [resource: string, required: number])[] {
+  const asked = Object.entries(resources?.limits ?? {}).filter(([name]) => isExtendedResource(name));
+  if (asked.length === 0) return [];
+  const had = new Set(allocations.resources());
+  return asked
+    .filter(([name]) => inventory.isKnown(name) || had.has(name))
+    .map(([name, quantity]) => [name, quantityValue(quantity)] as const);
+}
+
+/** @returns undefined where there is nothing to give. */
+async function newAllocation(
+  { inventory, allocations, log }: HandingOutDeps,
+  place: Place,
+  required: number,
+  { reusable, isUnderway }: Recipient,
+  signal: AbortSignal,
+): Promise<Allocation | undefined> {
+  const { uid, container, resource } = place;
+  const known = allocations.get(place);
+  const has = known ? devicesOf(known) : [];
+  if (known && has.length !== required)
+    throw new Error(
+      `pod "${uid}" container "${container}" changed request for resource "${resource}" from ${has.length} to ${required}`,
+    );
+  if (isUnderway(uid, container)) return undefined;
+  const healthy = inventory.healthy(resource);
+  if (!inventory.isKnown(resource)) throw new Error(`cannot allocate unregistered device ${resource}`);
+  if (healthy.length === 0)
+    throw new Error(`no healthy devices present; cannot allocate unhealthy devices ${resource}`);
+  if (!has.every((id) => healthy.includes(id)))
+    throw new Error(
+      `previously allocated devices are no longer healthy; cannot allocate unhealthy devices ${resource}`,
+    );
+  if (known || required === 0) return undefined;
+  const plugin = standing(inventory, resource);
+  const choice = { resource, required, healthy, inUse: allocations.inUse(resource), plugin };
+  const ids = await chooseDevices({ ...choice, reusable: reusable.get(resource) ?? [] }, signal);
+  log.debug({ uid, container, resource, devices: ids }, "devices are handed out");
+  const response = await plugin.allocate(ids, signal);
+  return { devices: byNode(inventory, resource, ids), response };
+}
+
+/** @throws Error when the resource's plugin has gone. */
+export function standing(inventory: Inventory, resource: string): DevicePlugin {
+  const endpoint = inventory.endpoint(resource);
+  if (!endpoint) throw new Error(`unknown Device Plugin ${resource}`);
+  if (!endpoint.plugin || endpoint.stopped) throw new Error(`endpoint ${resource} has been stopped`);
+  return endpoint.plugin;
+}
+
+function byNode(
+  inventory: Inventory,
+  resource: string,
+  ids: readonly string[],
+): ReadonlyMap<number, readonly string[]> {
+  const nodes = new Map<number, string[]>();
+  for (const id of ids) {
+    const of = inventory.device(resource, id)?.topology?.nodes.map(({ ID }) => Number(ID)) ?? [];
+    for (const node of of.length > 0 ? of : [noNode]) nodes.set(node, [...(nodes.get(node) ?? []), id]);
+  }
+  return nodes;
+}

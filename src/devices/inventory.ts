@@ -1,0 +1,125 @@
+import type { Device } from "../gen/device-plugin.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { DevicePlugin } from "./plugin.ts";
+
+/** Amounts of extended resources, as the node's status shows them. */
+export interface DeviceAmounts {
+  readonly capacity: Readonly<Record<string, string>>;
+  readonly allocatable: Readonly<Record<string, string>>;
+}
+
+/** What plugins offer, by resource. */
+export interface Inventory {
+  /** A plugin has registered, in the place of whoever did before. @returns that one. */
+  connected(resource: string, plugin: DevicePlugin): DevicePlugin | undefined;
+  /** A plugin said which devices there are. @returns IDs of those that are new or whose health has changed. */
+  listed(resource: string, devices: readonly Device[]): readonly string[];
+  /** A plugin has gone: none of its devices is healthy any more. Does nothing for one that another has replaced. */
+  gone(resource: string, plugin: DevicePlugin): void;
+  /** Resources of before a restart, whose plugins have not registered again. */
+  remembered(resources: readonly string[]): void;
+  /** Whether a plugin has said which devices of that resource there are. */
+  isKnown(resource: string): boolean;
+  /** Who offers a resource, or did; undefined where nobody is known. */
+  endpoint(resource: string): Endpoint | undefined;
+  /** IDs of healthy devices, in the plugin's order. */
+  healthy(resource: string): readonly string[];
+  device(resource: string, id: string): Device | undefined;
+  /** What the node has; resources whose plugin went too long ago count 0. @returns with it whether one was given up just now. */
+  amounts(): DeviceAmounts & { readonly givenUp: boolean };
+  /** Healthy devices by resource: what a restart has to know. */
+  registered(): ReadonlyMap<string, readonly string[]>;
+}
+
+export interface Endpoint {
+  /** Undefined for a resource that is only remembered. */
+  readonly plugin: DevicePlugin | undefined;
+  readonly stopped: boolean;
+}
+
+interface Resource {
+  readonly plugin: DevicePlugin | undefined;
+  /** Clock.monotonic() of the plugin's end. */
+  readonly stoppedAt: number | undefined;
+  /** Undefined until its plugin has said it. */
+  readonly devices: ReadonlyMap<string, Device> | undefined;
+  /** What counts, though its plugin may not have said so. */
+  readonly healthy: readonly string[];
+  readonly unhealthy: number | undefined;
+}
+
+/** How long a resource keeps its capacity after its plugin has gone, milliseconds. (kubelet, devicemanager/types.go) */
+const graceMs = 5 * 60_000;
+const healthyWord = "Healthy";
+
+/** @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/ */
+export function createInventory({ clock }: { readonly clock: Clock }): Inventory {
+  const resources = new Map<string, Resource>();
+  /** Resources that the node had: it says 0 of them, so that they are not taken for the cluster's own. */
+  const ended = new Set<string>();
+  const change = (name: string, to: Partial<Resource>) => {
+    const nothing = { plugin: undefined, stoppedAt: undefined, devices: undefined, healthy: [], unhealthy: undefined };
+    resources.set(name, { ...nothing, ...resources.get(name), ...to });
+  };
+  const giveUp = (): boolean => {
+    const over = [...resources].filter(
+      ([, { stoppedAt }]) => stoppedAt !== undefined && clock.monotonic() - stoppedAt > graceMs,
+    );
+    for (const [name] of over) {
+      resources.delete(name);
+      ended.add(name);
+    }
+    return over.length > 0;
+  };
+  return {
+    connected(resource, plugin) {
+      const before = resources.get(resource)?.plugin;
+      change(resource, { plugin, stoppedAt: undefined });
+      return before;
+    },
+    listed(resource, devices) {
+      const before = resources.get(resource)?.devices;
+      const healthy = devices.filter(isHealthy).map(({ ID }) => ID);
+      const unhealthy = devices.length - healthy.length;
+      change(resource, { devices: new Map(devices.map((device) => [device.ID, device])), healthy, unhealthy });
+      ended.delete(resource);
+      return devices.filter(({ ID, health }) => before?.get(ID)?.health !== health).map(({ ID }) => ID);
+    },
+    gone(resource, plugin) {
+      const known = resources.get(resource);
+      if (known?.plugin !== plugin) return;
+      const unhealthy = (known.unhealthy ?? 0) + known.healthy.length;
+      change(resource, { stoppedAt: clock.monotonic(), healthy: [], unhealthy });
+    },
+    remembered(names) {
+      for (const name of names)
+        if (!resources.has(name))
+          change(name, { stoppedAt: clock.monotonic(), devices: new Map(), healthy: [], unhealthy: 0 });
+    },
+    isKnown: (resource) => resources.get(resource)?.devices !== undefined,
+    endpoint(resource) {
+      const known = resources.get(resource);
+      return known && { plugin: known.plugin, stopped: known.stoppedAt !== undefined };
+    },
+    healthy: (resource) => resources.get(resource)?.healthy ?? [],
+    device: (resource, id) => resources.get(resource)?.devices?.get(id),
+    amounts() {
+      const givenUp = giveUp();
+      const shown = [...resources].flatMap(([name, { healthy, unhealthy }]) =>
+        unhealthy === undefined ? [] : [{ name, healthy: healthy.length, all: healthy.length + unhealthy }],
+      );
+      const none = Object.fromEntries([...ended].map((name) => [name, "0"]));
+      return {
+        capacity: { ...none, ...Object.fromEntries(shown.map(({ name, all }) => [name, String(all)])) },
+        allocatable: { ...none, ...Object.fromEntries(shown.map(({ name, healthy }) => [name, String(healthy)])) },
+        givenUp,
+      };
+    },
+    registered: () =>
+      new Map([...resources].flatMap(([name, { devices, healthy }]) => (devices ? [[name, healthy] as const] : []))),
+  };
+}
+
+function isHealthy({ health }: Device): boolean {
+  return health === healthyWord;
+}

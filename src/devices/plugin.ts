@@ -1,0 +1,162 @@
+import { once } from "node:events";
+import { type ClientHttp2Session, connect } from "node:http2";
+import type { Duplex } from "node:stream";
+import {
+  type ContainerAllocateResponse,
+  type Device,
+  type DevicePluginOptions,
+  AllocateRequest,
+  DevicePluginService,
+  Empty,
+  PreferredAllocationRequest,
+  PreStartContainerRequest,
+} from "../gen/device-plugin.ts";
+import type { Clock } from "../lib/clock.ts";
+import { CodedError, codeOf, hasCode, messageOf, throwIfAborted } from "../lib/errors.ts";
+import { type GrpcMethod, callMany, callOnce } from "../lib/grpc.ts";
+import type { Host } from "../seams/host.ts";
+
+/** A device plugin on the target, connected. Every call throws CodedError, whose message is Go's print of the failure.
+ *  @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/ */
+export interface DevicePlugin {
+  readonly options: DevicePluginOptions;
+  /** All devices, each time that one has changed; ends or throws when the plugin has gone. */
+  devices(signal: AbortSignal): AsyncIterable<readonly Device[]>;
+  /** Makes devices ready for one container. */
+  allocate(ids: readonly string[], signal: AbortSignal): Promise<ContainerAllocateResponse>;
+  /** Which devices the plugin would rather see handed out together. */
+  prefer(choice: PreferredChoice, signal: AbortSignal): Promise<readonly string[]>;
+  /** Before each start of a container that has the devices. */
+  preStart(ids: readonly string[], signal: AbortSignal): Promise<void>;
+  close(): void;
+}
+
+export interface PreferredChoice {
+  readonly available: readonly string[];
+  readonly mustInclude: readonly string[];
+  readonly size: number;
+}
+
+export interface PluginDeps {
+  readonly host: Pick<Host, "dial">;
+  /** How long a plugin may take for an answer, milliseconds. */
+  readonly requestTimeoutMs: number;
+  readonly clock: Clock;
+}
+
+const userAgent = "graftlet-device-manager";
+/** How long a plugin that registers may take until it listens, and how often that is tried, milliseconds. */
+const connectMs = 10_000;
+const dialEveryMs = 250;
+const preStartMs = 30_000;
+
+/** Connects to a plugin and asks for its options. @param path of its socket on the target.
+ *  @throws CodedError in the kubelet's words. */
+export async function connectPlugin(deps: PluginDeps, path: string, signal: AbortSignal): Promise<DevicePlugin> {
+  const session = await openSession(deps, path, signal);
+  try {
+    const options = await callOnce(session, DevicePluginService.getDevicePluginOptions, Empty.create(), {
+      userAgent,
+      signal: deps.clock.within(deps.requestTimeoutMs, signal),
+    });
+    return pluginOn(deps, session, options);
+  } catch (error) {
+    session.destroy();
+    throwIfAborted(signal);
+    throw new CodedError(codeOf(error), `failed to get device plugin options: ${messageOf(error)}`, { cause: error });
+  }
+}
+
+function pluginOn(
+  { requestTimeoutMs, clock }: PluginDeps,
+  session: ClientHttp2Session,
+  options: DevicePluginOptions,
+): DevicePlugin {
+  const call = <Request, Response>(
+    method: GrpcMethod<Request, Response>,
+    request: Request,
+    signal: AbortSignal,
+    ms = requestTimeoutMs,
+  ) => callOnce(session, method, request, { userAgent, signal: clock.within(ms, signal) });
+  return {
+    options,
+    async *devices(signal) {
+      const answers = callMany(session, DevicePluginService.listAndWatch, Empty.create(), { userAgent, signal });
+      for await (const { devices } of answers) yield devices;
+    },
+    async allocate(ids, signal) {
+      const request = AllocateRequest.fromPartial({ containerRequests: [{ devicesIds: [...ids] }] });
+      const { containerResponses } = await call(DevicePluginService.allocate, request, signal);
+      const [response] = containerResponses;
+      if (!response) throw new CodedError("unknown", "no containers return in allocation response");
+      return response;
+    },
+    async prefer({ available, mustInclude, size }, signal) {
+      const request = PreferredAllocationRequest.fromPartial({
+        containerRequests: [
+          {
+            availableDeviceIDs: [...available],
+            mustIncludeDeviceIDs: [...mustInclude],
+            allocationSize: size,
+          },
+        ],
+      });
+      const { containerResponses } = await call(DevicePluginService.getPreferredAllocation, request, signal);
+      return containerResponses[0]?.deviceIDs ?? [];
+    },
+    async preStart(ids, signal) {
+      const request = PreStartContainerRequest.fromPartial({ devicesIds: [...ids] });
+      await call(DevicePluginService.preStartContainer, request, signal, preStartMs);
+    },
+    close: () => session.destroy(),
+  };
+}
+
+async function openSession(
+  { host, clock }: PluginDeps,
+  path: string,
+  signal: AbortSignal,
+): Promise<ClientHttp2Session> {
+  const patience = clock.within(connectMs, signal);
+  try {
+    const connection = await dialPatiently(host, clock, path, patience);
+    return await settled(connect("http://localhost", { createConnection: () => connection }), connection, patience);
+  } catch (error) {
+    throwIfAborted(signal);
+    const why = patience.aborted ? "context deadline exceeded" : messageOf(error);
+    throw new CodedError("unavailable", `failed to dial device plugin: ${why}`, { cause: error });
+  }
+}
+
+/** The connection stands once the server has told its settings. */
+async function settled(
+  session: ClientHttp2Session,
+  connection: Duplex,
+  signal: AbortSignal,
+): Promise<ClientHttp2Session> {
+  // What breaks the session breaks its calls, and they tell.
+  session.on("error", () => {});
+  connection.on("error", () => {});
+  // A server that has gone says nothing more, though this side could go on speaking.
+  connection.on("end", () => session.destroy());
+  try {
+    await once(session, "remoteSettings", { signal });
+    return session;
+  } catch (error) {
+    session.destroy();
+    connection.destroy();
+    throw error;
+  }
+}
+
+/** A plugin may register before it listens. */
+async function dialPatiently(host: Pick<Host, "dial">, clock: Clock, path: string, patience: AbortSignal) {
+  for (;;) {
+    try {
+      return await host.dial({ unix: path }, patience);
+    } catch (error) {
+      if (patience.aborted || !hasCode(error, "unavailable")) throw error;
+      await clock.sleep(dialEveryMs, patience);
+    }
+  }
+}

@@ -1,0 +1,36 @@
+import { createAdmission } from "./admission/chain.ts";
+import { ContainerState } from "./gen/cri.ts";
+import type { Cluster, KubeletDeps, Observed } from "./kubelet.ts";
+import type { Node } from "./objects.ts";
+import type { Admission, RuntimePod } from "./pipeline.ts";
+import { containerNameLabel } from "./pod/labels.ts";
+
+/** What is built after it. */
+export interface AdmissionOf {
+  /** What every source first wanted has been taken in. */
+  readonly takenIn: () => boolean;
+}
+
+/** What decides whether a pod may run here, and whether one that runs may have something else. */
+export function composeAdmission(
+  { config: { kubelet, nodeName }, client, log }: KubeletDeps,
+  { nodes }: Cluster,
+  { agent, devices, pleg }: Observed,
+  { takenIn }: AdmissionOf,
+): Admission {
+  const allocator = devices.allocator({
+    allocatable: agent.allocatable,
+    sourcesSeen: takenIn,
+    isRunning: (uid, name) => runsIn(pleg.cache.get(uid), name),
+  });
+  const freshNode = (signal: AbortSignal) => client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal });
+  return createAdmission({ ...kubelet, ...agent, node: nodes, freshNode, devices: allocator, log });
+}
+
+function runsIn(seen: RuntimePod | undefined, containerName: string): boolean {
+  return (
+    seen?.containers.some(
+      ({ state, labels }) => state === ContainerState.CONTAINER_RUNNING && labels[containerNameLabel] === containerName,
+    ) === true
+  );
+}

@@ -1,0 +1,185 @@
+import { type ClientHttp2Session, type IncomingHttpHeaders, constants } from "node:http2";
+import { CodedError, type ErrorCode, abortError, hasCode, messageOf } from "./errors.ts";
+
+// gRPC's calls over a connection that somebody else has made: the field's library dials by itself, from this machine only.
+
+/** How a call ended. @see https://grpc.io/docs/guides/status-codes/ */
+export type CallEnd = { readonly is: "ok" } | CallFailure;
+
+export interface CallFailure {
+  readonly is: "failed";
+  /** gRPC's code, as Go names it. */
+  readonly code: string;
+  readonly message: string;
+}
+
+export interface CallRequest {
+  /** `/package.Service/Method`. */
+  readonly path: string;
+  readonly message: Uint8Array;
+  readonly userAgent: string;
+  /** Told to the server, milliseconds. */
+  readonly timeoutMs?: number;
+}
+
+/** One call under way. */
+export interface Call {
+  /** What the server answers, as it comes. @throws when the connection breaks, or the signal aborts, before the end. */
+  readonly messages: AsyncIterable<Buffer>;
+  /** How it ended, once there are no more messages. */
+  end(): CallEnd;
+}
+
+/** One operation of a service, as ts-proto's definitions describe it. */
+export interface GrpcMethod<Request, Response> {
+  readonly path: string;
+  readonly requestSerialize: (value: Request) => Buffer;
+  readonly responseDeserialize: (value: Buffer) => Response;
+}
+
+/** By number. */
+const codes: readonly (readonly [name: string, code: ErrorCode])[] = [
+  ["OK", "unknown"],
+  ["Canceled", "cancelled"],
+  ["Unknown", "unknown"],
+  ["InvalidArgument", "invalid_argument"],
+  ["DeadlineExceeded", "deadline_exceeded"],
+  ["NotFound", "not_found"],
+  ["AlreadyExists", "already_exists"],
+  ["PermissionDenied", "permission_denied"],
+  ["ResourceExhausted", "resource_exhausted"],
+  ["FailedPrecondition", "failed_precondition"],
+  ["Aborted", "conflict"],
+  ["OutOfRange", "invalid_argument"],
+  ["Unimplemented", "unimplemented"],
+  ["Internal", "unknown"],
+  ["Unavailable", "unavailable"],
+  ["DataLoss", "unknown"],
+  ["Unauthenticated", "unauthenticated"],
+];
+
+/** A message that is longer ends its call. */
+const maxMessageBytes = 16 * 1024 * 1024;
+
+/** Calls over HTTP/2. @see https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md */
+export function startCall(session: ClientHttp2Session, request: CallRequest, signal: AbortSignal): Call {
+  const { path, message, userAgent, timeoutMs } = request;
+  const stream = session.request(
+    {
+      ":method": "POST",
+      ":path": path,
+      te: "trailers",
+      "content-type": "application/grpc",
+      "user-agent": userAgent,
+      ...(timeoutMs !== undefined && { "grpc-timeout": `${Math.round(timeoutMs)}m` }),
+    },
+    { signal },
+  );
+  // Whoever reads the messages hears of it; one that comes after the last has no reader left.
+  stream.on("error", () => {});
+  let headers: IncomingHttpHeaders = {};
+  let trailers: IncomingHttpHeaders = {};
+  stream.on("response", (received) => (headers = received));
+  stream.on("trailers", (received) => (trailers = received));
+  stream.end(frame(message));
+  return {
+    messages: unframed(stream as AsyncIterable<Buffer>),
+    // A call that fails at once has its status in the headers.
+    end: () => endOf(headers, { ...headers, ...trailers }),
+  };
+}
+
+/** A call with one answer. @throws CodedError whose message is Go's print of the failure; what the signal aborted with. */
+export async function callOnce<Request, Response>(
+  session: ClientHttp2Session,
+  method: GrpcMethod<Request, Response>,
+  request: Request,
+  options: { readonly userAgent: string; readonly signal: AbortSignal },
+): Promise<Response> {
+  let answer: Response | undefined;
+  for await (const message of callMany(session, method, request, options)) answer = message;
+  if (answer === undefined) throw new CodedError("unknown", `${method.path} answered without a message`);
+  return answer;
+}
+
+/** A call with any number of answers, as they come. @throws as `callOnce` does. */
+export async function* callMany<Request, Response>(
+  session: ClientHttp2Session,
+  method: GrpcMethod<Request, Response>,
+  request: Request,
+  { userAgent, signal }: { readonly userAgent: string; readonly signal: AbortSignal },
+): AsyncGenerator<Response> {
+  if (session.destroyed || session.closed) throw broken("the connection is closed");
+  const { path, requestSerialize, responseDeserialize } = method;
+  const call = startCall(session, { path, message: requestSerialize(request), userAgent }, signal);
+  try {
+    for await (const message of call.messages) yield responseDeserialize(message);
+  } catch (error) {
+    if (signal.aborted) throw abortError(signal);
+    throw hasCode(error, "resource_exhausted") ? error : broken(messageOf(error), error);
+  }
+  const end = call.end();
+  if (end.is === "failed") throw new CodedError(codeNamed(end.code), printed(end));
+}
+
+function broken(why: string, cause?: unknown): CodedError {
+  return new CodedError("unavailable", printed({ code: "Unavailable", message: why }), { cause });
+}
+
+/** As Go prints a call's failure. */
+function printed({ code, message }: Pick<CallFailure, "code" | "message">): string {
+  return `rpc error: code = ${code} desc = ${message}`;
+}
+
+function codeNamed(name: string): ErrorCode {
+  return codes.find(([known]) => known === name)?.[1] ?? "unknown";
+}
+
+function endOf(headers: IncomingHttpHeaders, all: IncomingHttpHeaders): CallEnd {
+  const status = all["grpc-status"];
+  if (status === "0") return { is: "ok" };
+  if (status === undefined) return withoutStatus(headers);
+  const code = codes[Number(status)]?.[0] ?? `Code(${String(status)})`;
+  return { is: "failed", code, message: decoded(String(all["grpc-message"] ?? "")) };
+}
+
+/** A server that speaks HTTP/2 but not gRPC, or that has gone before it said how the call ended. */
+function withoutStatus(headers: IncomingHttpHeaders): CallFailure {
+  const http = headers[constants.HTTP2_HEADER_STATUS];
+  if (http === undefined || Number(http) === 200)
+    return { is: "failed", code: "Unavailable", message: "error reading from server: EOF" };
+  const message = `unexpected HTTP status code received from server: ${Number(http)}`;
+  return { is: "failed", code: Number(http) === 404 ? "Unimplemented" : "Unknown", message };
+}
+
+/** Not compressed, then the length: gRPC's prefix of a message. */
+const prefixBytes = 5;
+
+function frame(message: Uint8Array): Buffer {
+  const prefix = Buffer.alloc(prefixBytes);
+  prefix.writeUInt32BE(message.length, 1);
+  return Buffer.concat([prefix, message]);
+}
+
+async function* unframed(stream: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  let pending: Buffer = Buffer.alloc(0);
+  for await (const chunk of stream) {
+    pending = pending.length === 0 ? chunk : Buffer.concat([pending, chunk]);
+    while (pending.length >= prefixBytes) {
+      const bytes = pending.readUInt32BE(1);
+      if (bytes > maxMessageBytes)
+        throw new CodedError("resource_exhausted", `a message of ${bytes} bytes is longer than ${maxMessageBytes}`);
+      if (pending.length < prefixBytes + bytes) break;
+      yield pending.subarray(prefixBytes, prefixBytes + bytes);
+      pending = pending.subarray(prefixBytes + bytes);
+    }
+  }
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}

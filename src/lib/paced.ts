@@ -1,0 +1,20 @@
+import type { Clock } from "./clock.ts";
+
+/** Calls at once, and then at most every so often: what is asked for sooner is done once, when its time has come.
+ *  @param everyMs milliseconds. */
+export function paced(call: () => void, everyMs: number, clock: Pick<Clock, "monotonic" | "after">): () => void {
+  let due = Number.NEGATIVE_INFINITY;
+  let waiting = false;
+  const now = () => {
+    waiting = false;
+    due = clock.monotonic() + everyMs;
+    call();
+  };
+  return () => {
+    if (waiting) return;
+    const ms = due - clock.monotonic();
+    if (ms <= 0) return now();
+    waiting = true;
+    clock.after(ms, now);
+  };
+}

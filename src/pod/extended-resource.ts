@@ -1,0 +1,19 @@
+/** A name as objects have them after their domain; and a domain. */
+const name = /^(?:[A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$/;
+const domain = /^[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*$/;
+const longestDomain = 253;
+const quotaPrefix = "requests.";
+
+/** Whether a resource is neither Kubernetes' own nor a quota's: one that somebody has added to a node or a cluster.
+ *  @see https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#extended-resources */
+export function isExtendedResource(resource: string): boolean {
+  if (resource.includes("kubernetes.io/") || resource.startsWith(quotaPrefix)) return false;
+  const [of = "", own = "", ...rest] = resource.split("/");
+  return (
+    rest.length === 0 &&
+    own.length <= 63 &&
+    name.test(own) &&
+    domain.test(of) &&
+    of.length <= longestDomain - quotaPrefix.length
+  );
+}

@@ -1,0 +1,151 @@
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import type { Node, Pod } from "../../src/objects.ts";
+import { type Agent, startGraftlet } from "../harness/agent.ts";
+import { startTestPlugin, type TestPlugin } from "../harness/device-plugin.ts";
+import { type Lab, startLab } from "../harness/lab.ts";
+import { containerId, type SpecDraft, statusOf } from "../harness/pods.ts";
+import { waitFor } from "../harness/wait.ts";
+
+const resource = "test.graftlet.dev/gpu";
+
+describe("device plugins", { timeout: 600_000 }, () => {
+  let lab: Lab;
+  let plugin: TestPlugin;
+  let restarted: Agent | undefined;
+
+  /** A plugin on the machine, once the node has taken it in. */
+  const register = async (socket: string): Promise<TestPlugin> => {
+    const { layout } = lab.cluster;
+    const library = join(layout.dir, "gpu-library");
+    writeFileSync(library, "a library\n");
+    const made = await waitFor("the node to take the plugin in", async () => {
+      const next = await startTestPlugin({
+        directory: join(layout.kubeletRoot, "device-plugins"),
+        resource,
+        devices: ["gpu-0", "gpu-1"],
+        socket,
+        answer: (ids) => ({
+          envs: { GPU: ids.join(",") },
+          mounts: [{ containerPath: "/lib/gpu", hostPath: library, readOnly: true }],
+          devices: [{ containerPath: "/dev/gpu", hostPath: "/dev/null", permissions: "rw" }],
+          annotations: { "test.graftlet.dev/gpu": ids.join(",") },
+        }),
+      });
+      return next.register().then(
+        () => next,
+        async (error: unknown) => {
+          await next[Symbol.asyncDispose]();
+          throw error;
+        },
+      );
+    });
+    await shows("2/2");
+    return made;
+  };
+  /** Waits until the API server shows these numbers of the resource, healthy and all. */
+  const shows = (numbers: string): Promise<boolean> =>
+    lab.cluster.waitFor(`the node to have ${numbers} devices`, async () => {
+      const { status } = (await lab.cluster.get<Node>("node", lab.cluster.nodeName)) ?? {};
+      return `${status?.allocatable?.[resource]}/${status?.capacity?.[resource]}` === numbers;
+    });
+  const wanting = (count: number, spec: SpecDraft = {}): SpecDraft => ({
+    ...spec,
+    containers: [
+      {
+        command: ["sh", "-c", "echo $GPU; cat /lib/gpu; test -c /dev/gpu && echo a device; exec sleep infinity"],
+        resources: { limits: { [resource]: String(count) } },
+      },
+    ],
+  });
+  const health = (pod: Pod): readonly string[] =>
+    (statusOf(pod, "main")?.allocatedResourcesStatus ?? []).flatMap(({ name, resources = [] }) =>
+      resources.map((each) => `${name} ${each.resourceID} ${each.health}`),
+    );
+
+  before(async () => {
+    lab = await startLab("devices");
+    plugin = await register("gpu.sock");
+  });
+  after(async () => {
+    await plugin?.[Symbol.asyncDispose]();
+    await restarted?.[Symbol.asyncDispose]();
+    await lab?.[Symbol.asyncDispose]();
+  });
+
+  test("a pod is scheduled to the node for its devices, and its container has what they come with", async () => {
+    const { pods } = lab;
+    await pods.create("user", wanting(1));
+    const pod = await pods.ready("user");
+    assert.equal(await pods.log("user"), "gpu-0\na library\na device\n");
+    assert.deepEqual(health(pod), [`${resource} gpu-0 Healthy`]);
+    await shows("2/2");
+  });
+
+  test("a device that fails is told of by the node and by the pod that has it, which runs on", async () => {
+    const { pods } = lab;
+    const before = containerId(await pods.ready("user"));
+    plugin.show(["gpu-0:Unhealthy", "gpu-1"]);
+    await shows("1/2");
+    const pod = await pods.until(
+      "user",
+      "to tell of its device",
+      (each) => health(each)[0]?.endsWith("Unhealthy") === true,
+    );
+    assert.equal(containerId(pod), before);
+    plugin.show(["gpu-0", "gpu-1"]);
+    await shows("2/2");
+    await pods.until(
+      "user",
+      "to tell that its device is back",
+      (each) => health(each)[0]?.endsWith(" Healthy") === true,
+    );
+  });
+
+  test("past the scheduler, more than there are cannot be had", async () => {
+    const { pods, cluster } = lab;
+    await pods.create("greedy", wanting(2, { nodeName: cluster.nodeName }));
+    const { status } = await pods.until("greedy", "to be refused", (pod) => pod.status?.phase === "Failed");
+    assert.equal(status?.reason, "UnexpectedAdmissionError");
+    assert.match(
+      status?.message ?? "",
+      /Allocate failed due to requested number of devices unavailable for test\.graftlet\.dev\/gpu\. Requested: 2, Available: 1, which is unexpected/,
+    );
+  });
+
+  test("after a restart of graftlet a pod runs on with its devices, and nobody else gets them", async () => {
+    const { pods, cluster, agent } = lab;
+    const before = containerId(await pods.ready("user"));
+    await agent.kill("SIGKILL");
+    await plugin[Symbol.asyncDispose]();
+    restarted = await startGraftlet(cluster);
+    await shows("0/0");
+    plugin = await register("gpu-again.sock");
+    await pods.create("other", wanting(1));
+    const other = await pods.ready("other");
+    assert.deepEqual(health(other), [`${resource} gpu-1 Healthy`]);
+    assert.match(await pods.log("other"), /^gpu-1\n/);
+    const pod = await pods.ready("user");
+    assert.equal(containerId(pod), before);
+    assert.deepEqual(health(pod), [`${resource} gpu-0 Healthy`]);
+  });
+
+  test("a pod that ends gives its devices back", async () => {
+    const { pods } = lab;
+    const gone = pods.gone("other");
+    await pods.remove("other", 0);
+    await gone;
+    await pods.create("heir", wanting(1));
+    await pods.ready("heir");
+    assert.match(await pods.log("heir"), /^gpu-1\n/);
+  });
+
+  test("a plugin that dies leaves none healthy; pods run on", async () => {
+    plugin.die();
+    await shows("0/2");
+    const pod = await lab.pods.ready("user");
+    assert.equal(pod.status?.phase, "Running");
+  });
+});

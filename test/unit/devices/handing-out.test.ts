@@ -1,0 +1,222 @@
+import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import type { TestPluginOptions } from "../../harness/device-plugin.ts";
+import { waitFor } from "../../harness/wait.ts";
+import { aContainer } from "../../fakes/pods.ts";
+import { allocatorOf, asking, resource, rig, type Rig, signal, wanting } from "./rig.ts";
+
+const until = (what: string, poll: () => boolean) => waitFor(what, poll, { everyMs: 5, timeoutMs: 20_000 });
+
+/** A node with a plugin whose devices are known. */
+async function served(t: TestContext, more: Partial<TestPluginOptions> = {}) {
+  const node = await rig(t);
+  const plugin = await registered(node, { devices: ["a", "b", "c"], ...more });
+  return { node, plugin, allocator: allocatorOf(node) };
+}
+
+async function registered(node: Rig, more: Partial<TestPluginOptions> = {}) {
+  const plugin = await node.plugin(more);
+  await plugin.register();
+  await until("devices", () => !["-/-", "0/0"].includes(node.shown()));
+  return plugin;
+}
+
+const allocations = (calls: readonly string[]) => calls.filter((call) => call.startsWith("Allocate"));
+const refusal = (why: string) => ({
+  reason: "UnexpectedAdmissionError",
+  message: `Allocate failed due to ${why}, which is unexpected`,
+});
+
+test("each container gets what it asks for, once, and nobody else does", async (t) => {
+  const { plugin, allocator, node } = await served(t);
+  const first = asking(2);
+  assert.equal(await allocator.allocate(first, [], signal), undefined);
+  assert.equal(await allocator.allocate(first, [], signal), undefined);
+  assert.deepEqual(allocations(plugin.calls), ["Allocate a,b"]);
+  const second = asking(1, "uid-2");
+  assert.equal(await allocator.allocate(second, [first], signal), undefined);
+  assert.deepEqual(allocations(plugin.calls), ["Allocate a,b", "Allocate c"]);
+  assert.deepEqual(
+    await allocator.allocate(asking(1, "uid-3"), [first, second], signal),
+    refusal(`requested number of devices unavailable for ${resource}. Requested: 1, Available: 0`),
+  );
+  assert.equal(node.shown(), "3/3", "what is handed out is still the node's");
+  assert.deepEqual(
+    await allocator.allocate(asking(1), [second], signal),
+    refusal(`pod "uid-1" container "c" changed request for resource "${resource}" from 2 to 1`),
+  );
+});
+
+test("devices of a pod that has ended come free, but not before every source has spoken", async (t) => {
+  const { plugin, allocator, node } = await served(t, { devices: ["a"] });
+  assert.equal(await allocator.allocate(asking(1), [], signal), undefined);
+  const early = allocatorOf(node, { sourcesSeen: false });
+  assert.match((await early.allocate(asking(1, "uid-2"), [], signal))?.message ?? "", /Available: 0/);
+  assert.equal(await allocator.allocate(asking(1, "uid-2"), [], signal), undefined);
+  assert.deepEqual(allocations(plugin.calls), ["Allocate a", "Allocate a"]);
+});
+
+test("a pod that asks for none is not kept waiting by a plugin that hangs", async (t) => {
+  const { allocator, node } = await served(t);
+  assert.equal(await allocator.allocate(asking(0, "u", { containers: [aContainer("c")] }), [], signal), undefined);
+  assert.equal(await node.devices.containerDevices(asking(1), aContainer("c"), signal), undefined);
+});
+
+test("what init containers had goes on to the containers after them; a sidecar keeps what it has", async (t) => {
+  const { plugin, allocator } = await served(t);
+  const initContainers = [wanting("init", 2), wanting("side", 1, { restartPolicy: "Always" })];
+  const pod = asking(1, "uid-1", { initContainers, containers: [wanting("c", 1), wanting("d", 1)] });
+  assert.equal(await allocator.allocate(pod, [], signal), undefined);
+  assert.deepEqual(allocations(plugin.calls), ["Allocate a,b", "Allocate a", "Allocate b", "Allocate c"]);
+});
+
+test("the plugin's preference counts, within what is free and what has to be", async (t) => {
+  const prefer = (ids: readonly string[]) => ["elsewhere", ...ids.toReversed()];
+  const options = { getPreferredAllocationAvailable: true };
+  const { plugin, allocator } = await served(t, { devices: ["a", "b", "c", "d"], options, prefer });
+  assert.equal(await allocator.allocate(asking(2), [], signal), undefined);
+  assert.deepEqual(allocations(plugin.calls), ["Allocate d,c"]);
+  const pod = asking(2, "uid-2", { initContainers: [wanting("init", 1)] });
+  assert.equal(await allocator.allocate(pod, [asking(2)], signal), undefined);
+  assert.deepEqual(allocations(plugin.calls).slice(1), ["Allocate b", "Allocate b,a"]);
+  assert.deepEqual(plugin.preferences.at(-1)?.containerRequests, [
+    { availableDeviceIDs: ["a", "b"], mustIncludeDeviceIDs: ["b"], allocationSize: 2 },
+  ]);
+  plugin.break("GetPreferredAllocation", "no idea");
+  assert.deepEqual(
+    await allocator.allocate(asking(1, "uid-3"), [], signal),
+    refusal("device plugin GetPreferredAllocation rpc failed with err: rpc error: code = Unknown desc = no idea"),
+  );
+});
+
+test("a plugin that cannot allocate, or has gone, is told of; its devices stay free", async (t) => {
+  const { plugin, allocator, node } = await served(t);
+  plugin.break("Allocate", "broken");
+  assert.deepEqual(await allocator.allocate(asking(3), [], signal), refusal("rpc error: code = Unknown desc = broken"));
+  plugin.die();
+  await until("none to be healthy", () => node.shown() === "0/3");
+  assert.deepEqual(
+    await allocator.allocate(asking(1), [], signal),
+    refusal(`no healthy devices present; cannot allocate unhealthy devices ${resource}`),
+  );
+  assert.equal(
+    await allocatorOf(node).allocate(asking(3, "u", { containers: [aContainer("c")] }), [], signal),
+    undefined,
+  );
+});
+
+test("what is handed out counts as the node's for those who have some, healthy or not", async (t) => {
+  const { plugin, allocator, node } = await served(t, { devices: ["a", "b"] });
+  const pod = asking(2);
+  await allocator.allocate(pod, [], signal);
+  plugin.show(["a", "b:Unhealthy"]);
+  await until("one to be unhealthy", () => node.shown() === "1/2");
+  assert.deepEqual(allocator.allocatable(pod), { cpu: "4", [resource]: "2" });
+  assert.deepEqual(allocator.allocatable(asking(1, "uid-2")), { cpu: "4", [resource]: "1" });
+  assert.deepEqual(
+    await allocator.allocate(pod, [], signal),
+    refusal(`previously allocated devices are no longer healthy; cannot allocate unhealthy devices ${resource}`),
+  );
+});
+
+test("a container gets what its devices come with, and tells how they are", async (t) => {
+  const answer = (ids: readonly string[]) => ({
+    envs: { GPU: ids.join("+") },
+    mounts: [{ containerPath: "/lib/gpu", hostPath: "/opt/gpu", readOnly: true }],
+    devices: [{ containerPath: "/dev/gpu", hostPath: "/dev/null", permissions: "rw" }],
+    annotations: { "vendor.com/gpu": "yes" },
+    cdiDevices: [{ name: "vendor.com/gpu=0" }],
+  });
+  const { plugin, allocator, node } = await served(t, { answer, devices: ["b", "a"] });
+  const pod = asking(2);
+  await allocator.allocate(pod, [], signal);
+  assert.deepEqual(await node.devices.containerDevices(pod, wanting("c", 2), signal), {
+    environment: new Map([["GPU", "b+a"]]),
+    mounts: [{ containerPath: "/lib/gpu", hostPath: "/opt/gpu", readOnly: true }],
+    devices: [{ containerPath: "/dev/gpu", hostPath: "/dev/null", permissions: "rw" }],
+    annotations: { "vendor.com/gpu": "yes" },
+    cdiDevices: ["vendor.com/gpu=0"],
+  });
+  plugin.show(["b", "a:Unhealthy"]);
+  await until("the pod to be woken", () => node.woken.includes("uid-1 device"));
+  const resources = [
+    { resourceID: "a", health: "Unhealthy" },
+    { resourceID: "b", health: "Healthy" },
+  ];
+  assert.deepEqual(node.devices.health("uid-1", "c"), [{ name: resource, resources }]);
+  assert.deepEqual(node.devices.health("uid-1", "other"), []);
+});
+
+test("devices are prepared before each start where the plugin wants it, else the container does not start", async (t) => {
+  const { plugin, allocator, node } = await served(t, { options: { preStartRequired: true } });
+  const pod = asking(1);
+  const start = () => node.devices.containerDevices(pod, wanting("c", 1), signal);
+  await assert.rejects(start(), {
+    message: `no devices found allocated in local cache for pod uid-1, container c, resource ${resource}`,
+  });
+  await allocator.allocate(pod, [], signal);
+  await start();
+  await start();
+  assert.deepEqual(plugin.calls.slice(-2), ["PreStartContainer a", "PreStartContainer a"]);
+  plugin.break("PreStartContainer", "dirty");
+  await assert.rejects(start(), {
+    message: "device plugin PreStartContainer rpc failed with err: rpc error: code = Unknown desc = dirty",
+  });
+  plugin.die();
+  await until("none to be healthy", () => node.shown() === "0/3");
+  await assert.rejects(start(), { message: /rpc failed with err: endpoint test.device\/gpu has been stopped/ });
+});
+
+test("a container that was admitted before its plugin had registered gets its devices when it starts", async (t) => {
+  const node = await rig(t);
+  const pod = asking(1);
+  assert.equal(await allocatorOf(node).allocate(pod, [], signal), undefined);
+  assert.equal(await node.devices.containerDevices(pod, wanting("c", 1), signal), undefined);
+  await registered(node, { answer: () => ({ envs: { A: "b" } }) });
+  const has = await node.devices.containerDevices(pod, wanting("c", 1), signal);
+  assert.deepEqual(has?.environment, new Map([["A", "b"]]));
+});
+
+test("a restart keeps who has what; running containers are let be until their plugin is back", async (t) => {
+  const { node } = await served(t, { devices: ["a"], answer: () => ({ envs: { A: "b" } }) });
+  const pod = asking(1);
+  assert.equal(await allocatorOf(node).allocate(pod, [], signal), undefined);
+  await until("the devices to be written down", () => checkpointOf(node).includes(`"${resource}":["a"]`));
+
+  const again = await node.restarted();
+  assert.equal(await again.devices.startsAnew(signal), false);
+  assert.equal(again.shown(), "0/0", "its plugin has yet to register again");
+  const early = allocatorOf(again, { sourcesSeen: false, running: ["uid-1 c"] });
+  assert.equal(await early.allocate(pod, [], signal), undefined);
+  assert.equal(early.allocatable(pod)[resource], "1");
+  assert.deepEqual(
+    await allocatorOf(again, { sourcesSeen: false }).allocate(pod, [], signal),
+    refusal(`no healthy devices present; cannot allocate unhealthy devices ${resource}`),
+  );
+
+  const plugin = await registered(again, { devices: ["a"], socket: "again.sock" });
+  assert.equal(await allocatorOf(again).allocate(pod, [], signal), undefined);
+  assert.deepEqual((await again.devices.containerDevices(pod, wanting("c", 1), signal))?.environment.get("A"), "b");
+  assert.deepEqual(allocations(plugin.calls), []);
+});
+
+test("a record that is damaged counts as none, and costs nothing else", async (t) => {
+  const { node } = await served(t);
+  await allocatorOf(node).allocate(asking(1), [], signal);
+  await node.stop();
+  writeFileSync(join(node.directory, "kubelet_internal_checkpoint"), checkpointOf(node).replace("uid-1", "uid-9"));
+  const again = await node.restarted();
+  assert.equal(again.shown(), "-/-");
+  assert.equal(await again.devices.startsAnew(signal), false);
+  await registered(again, { socket: "again.sock" });
+});
+
+test("a target on which no plugin was ever seen starts anew", async (t) => {
+  assert.equal(await (await rig(t)).devices.startsAnew(signal), true);
+});
+
+function checkpointOf({ directory }: Rig): string {
+  return readFileSync(join(directory, "kubelet_internal_checkpoint"), "utf8");
+}

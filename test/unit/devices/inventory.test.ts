@@ -1,0 +1,88 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createInventory } from "../../../src/devices/inventory.ts";
+import type { DevicePlugin } from "../../../src/devices/plugin.ts";
+import type { Device } from "../../../src/gen/device-plugin.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+
+const device = (ID: string, health = "Healthy"): Device => ({ ID, health, topology: undefined });
+const name = "test.device/gpu";
+const minute = 60_000;
+
+/** A plugin that is only known to be this one. */
+const aPlugin = (): DevicePlugin => ({
+  options: { preStartRequired: false, getPreferredAllocationAvailable: false },
+  async *devices() {},
+  allocate: () => Promise.reject(new Error("nobody asks")),
+  prefer: async () => [],
+  preStart: async () => {},
+  close() {},
+});
+
+function rig() {
+  const clock = fakeClock();
+  const inventory = createInventory({ clock });
+  const shown = () => {
+    const { capacity, allocatable, givenUp } = inventory.amounts();
+    return `${allocatable[name] ?? "-"}/${capacity[name] ?? "-"}${givenUp ? " given up" : ""}`;
+  };
+  return { clock, inventory, shown };
+}
+
+test("a resource keeps its capacity for five minutes after its plugin has gone, and counts 0 from then on", async () => {
+  const { clock, inventory, shown } = rig();
+  const plugin = aPlugin();
+  inventory.connected(name, plugin);
+  assert.equal(shown(), "-/-", "nobody has said yet which devices there are");
+  assert.deepEqual(inventory.listed(name, [device("a"), device("b", "Unhealthy")]), ["a", "b"]);
+  assert.equal(shown(), "1/2");
+  inventory.gone(name, plugin);
+  assert.equal(shown(), "0/2");
+  await clock.advance(5 * minute);
+  assert.equal(shown(), "0/2");
+  await clock.advance(1);
+  assert.equal(shown(), "0/0 given up");
+  assert.equal(shown(), "0/0");
+  assert.ok(!inventory.isKnown(name));
+  assert.deepEqual(inventory.registered(), new Map());
+
+  inventory.connected(name, aPlugin());
+  assert.equal(shown(), "0/0");
+  inventory.listed(name, [device("a")]);
+  assert.equal(shown(), "1/1");
+});
+
+test("a plugin that is back in time starts no new grace", async () => {
+  const { clock, inventory, shown } = rig();
+  const plugin = aPlugin();
+  inventory.connected(name, plugin);
+  inventory.listed(name, [device("a")]);
+  inventory.gone(name, plugin);
+  await clock.advance(4 * minute);
+  inventory.connected(name, aPlugin());
+  assert.equal(shown(), "0/1", "it has yet to say which devices there are");
+  await clock.advance(10 * minute);
+  inventory.listed(name, [device("a")]);
+  assert.equal(shown(), "1/1");
+  inventory.gone(name, plugin);
+  assert.equal(shown(), "1/1", "the one before it has long gone");
+});
+
+test("resources of before a restart count 0 until they are offered again, for as long", async () => {
+  const { clock, inventory, shown } = rig();
+  inventory.remembered([name]);
+  assert.equal(shown(), "0/0");
+  assert.ok(inventory.isKnown(name));
+  assert.deepEqual(inventory.endpoint(name), { plugin: undefined, stopped: true });
+  await clock.advance(5 * minute + 1);
+  assert.equal(shown(), "0/0 given up");
+  assert.equal(inventory.endpoint(name), undefined);
+});
+
+test("a list tells which devices are new or of another health", () => {
+  const { inventory } = rig();
+  inventory.connected(name, aPlugin());
+  inventory.listed(name, [device("a"), device("b"), device("c")]);
+  assert.deepEqual(inventory.listed(name, [device("a"), device("b", "Unhealthy")]), ["b"]);
+  assert.deepEqual(inventory.listed(name, [device("a"), device("b", "Unhealthy"), device("c")]), ["c"]);
+});

@@ -1,0 +1,171 @@
+import assert from "node:assert/strict";
+import { existsSync, writeFileSync } from "node:fs";
+import { connect, createServer, type Socket } from "node:net";
+import { join } from "node:path";
+import { test } from "node:test";
+import { waitFor } from "../../harness/wait.ts";
+import { allocatorOf, asking, elsewhere, resource, rig, signal } from "./rig.ts";
+
+const until = (what: string, poll: () => boolean) => waitFor(what, poll, { everyMs: 5, timeoutMs: 20_000 });
+
+test("a plugin that registers is asked for its options once, and its devices are the node's", async (t) => {
+  const node = await rig(t);
+  assert.equal(node.shown(), "-/-");
+  const plugin = await node.plugin();
+  await plugin.register();
+  await until("devices", () => node.shown() === "2/2");
+  assert.deepEqual(plugin.calls, ["GetDevicePluginOptions", "ListAndWatch"]);
+  assert.ok(node.hurried() > 0, "the node's status is looked at");
+
+  plugin.show(["a", "b:Unhealthy"]);
+  await until("one to be unhealthy", () => node.shown() === "1/2");
+  plugin.show(["a", "b"]);
+  await until("both to be healthy", () => node.shown() === "2/2");
+  plugin.show(["b"]);
+  await until("one to be gone", () => node.shown() === "1/1");
+});
+
+test("a plugin that cannot tell its options is not used, and is told why", async (t) => {
+  const node = await rig(t);
+  const plugin = await node.plugin();
+  plugin.break("GetDevicePluginOptions", "GetDevicePluginOptions failed");
+  await assert.rejects(plugin.register(), {
+    details: "failed to get device plugin options: rpc error: code = Unknown desc = GetDevicePluginOptions failed",
+  });
+  assert.deepEqual(plugin.calls, ["GetDevicePluginOptions"]);
+  assert.equal(node.shown(), "-/-");
+});
+
+test("a list that fails at once leaves a resource of 0, and is not asked for again", async (t) => {
+  const node = await rig(t);
+  const plugin = await node.plugin();
+  plugin.break("ListAndWatch", "ListAndWatch failed");
+  await plugin.register();
+  await until("the resource", () => node.shown() === "0/0");
+  assert.deepEqual(plugin.calls, ["GetDevicePluginOptions", "ListAndWatch"]);
+  // Nobody has said that there are devices: none can be handed out.
+  assert.equal(await allocatorOf(node).allocate(asking(1), [], signal), undefined);
+  assert.equal(allocatorOf(node).allocatable(asking(1))[resource], "0");
+});
+
+test("a plugin whose list breaks, or that dies, leaves its capacity behind until it is back", async (t) => {
+  const node = await rig(t);
+  const first = await node.plugin();
+  await first.register();
+  await until("devices", () => node.shown() === "2/2");
+  first.break("ListAndWatch", "ListAndWatch failed");
+  await until("none to be healthy", () => node.shown() === "0/2");
+  assert.equal(first.calls.length, 2);
+
+  const second = await node.plugin({ socket: "second.sock", devices: ["a", "b", "c"] });
+  await second.register();
+  await until("devices again", () => node.shown() === "3/3");
+  second.die();
+  await until("none to be healthy", () => node.shown() === "0/3");
+});
+
+test("a plugin takes the place of the one before, whose end then says nothing", async (t) => {
+  const node = await rig(t);
+  const [old, young] = [await node.plugin(), await node.plugin({ socket: "young.sock", devices: ["x"] })];
+  await old.register();
+  await until("devices", () => node.shown() === "2/2");
+  await young.register();
+  await until("the other's devices", () => node.shown() === "1/1");
+  old.show(["a", "b", "c"]);
+  old.die();
+  young.show(["x", "y"]);
+  await until("its list to go on", () => node.shown() === "2/2");
+  assert.equal(node.hurried(), 3, "each list is told of, and the old one's end is nobody's concern");
+});
+
+for (const [how, cut] of [
+  ["whose process ends", (connection: Socket) => connection.destroy()],
+  ["that only closes its side", (connection: Socket) => connection.end()],
+] as const)
+  test(`a plugin ${how}, without a word of HTTP/2, is gone`, async (t) => {
+    const node = await rig(t);
+    const plugin = await node.plugin();
+    const connections: Socket[] = [];
+    const way = createServer({ allowHalfOpen: true }, (connection) => {
+      connections.push(connection);
+      const onward = connect(join(node.directory, "test.sock"));
+      connection.pipe(onward);
+      // What the plugin still says when it is cut off is lost.
+      onward.on("data", (chunk) => connection.writable && connection.write(chunk));
+      for (const end of [connection, onward]) end.on("error", () => {});
+      connection.on("close", () => onward.destroy());
+    });
+    t.after(() => way.close());
+    await new Promise<void>((resolve) => way.listen(join(node.directory, "way.sock"), resolve));
+    await plugin.register({ endpoint: "way.sock" });
+    await until("devices", () => node.shown() === "2/2");
+    for (const connection of connections) cut(connection);
+    await until("none to be healthy", () => node.shown() === "0/2");
+  });
+
+test("on a machine elsewhere it is the same", async (t) => {
+  const node = await rig(t, elsewhere);
+  const plugin = await node.plugin();
+  plugin.break("GetDevicePluginOptions", "not yet");
+  await assert.rejects(plugin.register(), { details: /desc = not yet$/ });
+  const other = await node.plugin({ socket: "other.sock" });
+  await other.register();
+  await until("devices", () => node.shown() === "2/2");
+  assert.equal(await allocatorOf(node).allocate(asking(2), [], signal), undefined);
+  other.show(["a", "b:Unhealthy"]);
+  await until("one to be unhealthy", () => node.shown() === "1/2");
+  other.die();
+  await until("none to be healthy", () => node.shown() === "0/2");
+});
+
+test("a list of very many devices is taken in whole", async (t) => {
+  const node = await rig(t);
+  const devices = Array.from({ length: 5000 }, (_, index) => `gpu-${"x".repeat(50)}-${index}`);
+  await (await node.plugin({ devices })).register();
+  await until("devices", () => node.shown() === "5000/5000");
+});
+
+test("requests that cannot be meant are refused in a sentence", async (t) => {
+  const node = await rig(t);
+  const plugin = await node.plugin();
+  for (const [request, details] of [
+    [{ version: "v1" }, 'requested API version "v1" is not supported by kubelet. Supported version is ["v1beta1"]'],
+    [{ resourceName: "cpu" }, 'the ResourceName "cpu" is invalid'],
+    [{ resourceName: "kubernetes.io/gpu" }, 'the ResourceName "kubernetes.io/gpu" is invalid'],
+    [{ resourceName: "a.b/c/d" }, 'the ResourceName "a.b/c/d" is invalid'],
+    [
+      { endpoint: "../../run/other.sock" },
+      'the endpoint "../../run/other.sock" is invalid: name a socket in the directory of kubelet.sock',
+    ],
+    [
+      { endpoint: "kubelet.sock" },
+      'the endpoint "kubelet.sock" is invalid: name a socket in the directory of kubelet.sock',
+    ],
+  ] as const)
+    await assert.rejects(plugin.register(request), { details });
+  assert.deepEqual(plugin.calls, []);
+});
+
+test("a plugin may register a little before it listens", async (t) => {
+  const node = await rig(t);
+  const early = await node.plugin({ socket: "early.sock" });
+  const registered = early.register({ endpoint: "late.sock" });
+  const late = await node.plugin({ socket: "late.sock", devices: ["z"] });
+  await registered;
+  await until("its devices", () => node.shown() === "1/1");
+  assert.deepEqual(early.calls, []);
+  assert.equal(late.calls.length, 2);
+});
+
+test("sockets of before go when the node begins, other files stay; its own goes when it ends", async (t) => {
+  const node = await rig(t);
+  const left = createServer();
+  await new Promise<void>((resolve) => left.listen(join(node.directory, "left.sock"), resolve));
+  writeFileSync(join(node.directory, "DEPRECATION"), "");
+  t.after(() => left.close());
+  await node.stop();
+  assert.ok(!existsSync(join(node.directory, "kubelet.sock")));
+  await node.restarted();
+  assert.ok(!existsSync(join(node.directory, "left.sock")));
+  assert.ok(existsSync(join(node.directory, "DEPRECATION")));
+});

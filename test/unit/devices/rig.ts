@@ -1,0 +1,120 @@
+import assert from "node:assert/strict";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type Duplex, duplexPair, pipeline } from "node:stream";
+import type { TestContext } from "node:test";
+import { localHost } from "../../../providers/local/host.ts";
+import { createDevices, type Devices } from "../../../src/devices/devices.ts";
+import { systemClock } from "../../../src/lib/clock.ts";
+import type { Container, Pod } from "../../../src/objects.ts";
+import type { Host } from "../../../src/seams/host.ts";
+import { aContainer, aPod } from "../../fakes/pods.ts";
+import { startTestPlugin, type TestPlugin, type TestPluginOptions } from "../../harness/device-plugin.ts";
+import { waitFor } from "../../harness/wait.ts";
+import { silent } from "../api/fake-client.ts";
+
+export const resource = "test.device/gpu";
+export const { signal } = new AbortController();
+
+export interface Rig {
+  /** The directory of kubelet.sock. */
+  readonly directory: string;
+  readonly devices: Devices;
+  /** What was woken, and how often the node's status was to be looked at. */
+  readonly woken: string[];
+  readonly hurried: () => number;
+  /** Starts a plugin that has not registered yet. */
+  plugin(more?: Partial<TestPluginOptions>): Promise<TestPlugin>;
+  /** The node's numbers of a resource, `healthy/all`. */
+  shown(name?: string): string;
+  /** Another agent on the same root directory, once this one has ended. */
+  restarted(): Promise<Rig>;
+  stop(): Promise<void>;
+}
+
+/** Device plugins of a root directory of its own, served on a real socket. */
+export async function rig(t: TestContext, through: (host: Host) => Host = (host) => host): Promise<Rig> {
+  const root = mkdtempSync(join(tmpdir(), "graftlet-devices-"));
+  t.after(() => rmSync(root, { recursive: true, force: true }));
+  return rigOn(t, root, through);
+}
+
+async function rigOn(t: TestContext, root: string, through: (host: Host) => Host): Promise<Rig> {
+  const clock = systemClock();
+  const woken: string[] = [];
+  let hurries = 0;
+  const devices = createDevices({
+    host: through(localHost({ clock })),
+    rootDir: root,
+    requestTimeoutMs: 20_000,
+    onChange: () => void hurries++,
+    waker: { wake: (uid, cause) => void woken.push(`${uid} ${cause}`) },
+    clock,
+    log: silent,
+  });
+  const ending = new AbortController();
+  const running = devices.service.run(ending.signal);
+  const stop = async () => {
+    ending.abort();
+    await running;
+  };
+  t.after(stop);
+  const directory = join(root, "device-plugins");
+  await waitFor("the socket of registration", () => existsSync(join(directory, "kubelet.sock")), { everyMs: 5 });
+  return {
+    directory,
+    devices,
+    woken,
+    hurried: () => hurries,
+    async plugin(more) {
+      const plugin = await startTestPlugin({ directory, resource, devices: ["a", "b"], ...more });
+      t.after(() => plugin[Symbol.asyncDispose]());
+      return plugin;
+    },
+    shown(name = resource) {
+      const { capacity, allocatable } = devices.amounts();
+      return `${allocatable[name] ?? "-"}/${capacity[name] ?? "-"}`;
+    },
+    async restarted() {
+      await stop();
+      return rigOn(t, root, through);
+    },
+    stop,
+  };
+}
+
+/** A machine elsewhere, whose connections are no sockets here. */
+export function elsewhere(host: Host): Host {
+  const carried = (socket: Duplex): Duplex => {
+    const [near, far] = duplexPair();
+    pipeline(far, socket, far, () => {});
+    return near;
+  };
+  return {
+    ...host,
+    dial: async (to, stop) => carried(await host.dial(to, stop)),
+    ...(host.listen && {
+      listen: (at, take, stop) => host.listen?.(at, (socket) => take(carried(socket)), stop) ?? assert.fail(),
+    }),
+  };
+}
+
+/** A pod whose one container, `c`, asks for so many devices. */
+export function asking(count: number, uid = "uid-1", more: Partial<Pod["spec"]> = {}): Pod {
+  return aPod({ containers: [wanting("c", count)], ...more }, { uid, name: uid });
+}
+
+export function wanting(name: string, count: number, more: Partial<Container> = {}): Container {
+  return aContainer(name, { resources: { limits: { [resource]: String(count) } }, ...more });
+}
+
+/** Decides as admission does, with nothing running and every source heard, unless told otherwise. */
+export function allocatorOf({ devices }: Rig, more: { sourcesSeen?: boolean; running?: readonly string[] } = {}) {
+  const { sourcesSeen = true, running = [] } = more;
+  return devices.allocator({
+    allocatable: () => ({ cpu: "4" }),
+    sourcesSeen: () => sourcesSeen,
+    isRunning: (uid, name) => running.includes(`${uid} ${name}`),
+  });
+}
