@@ -1,4 +1,5 @@
 import { createAdmission } from "./admission/chain.ts";
+import { createPreemption } from "./admission/preemption.ts";
 import { createServed } from "./admission/served.ts";
 import { createEviction } from "./eviction/eviction.ts";
 import { createGarbage } from "./gc/garbage.ts";
@@ -172,7 +173,11 @@ function composeFlow(
   const cache = pleg.cache;
   const freshNode = (signal: AbortSignal) => client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal });
   const { measures } = metrics;
-  const admission = countRejections(createAdmission({ ...kubelet, ...agent, node: nodes, freshNode, log }), measures);
+  const makeRoom = createPreemption({ preemptor: workers, events, measures, clock, log });
+  const admission = countRejections(
+    createAdmission({ ...kubelet, ...agent, node: nodes, freshNode, makeRoom, log }),
+    measures,
+  );
   const nowText = () => rfc3339(clock.now());
   const mirrorsChanged = () => mirrors.changed();
   const syncLoop = createSyncLoop({

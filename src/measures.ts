@@ -93,6 +93,8 @@ export interface Measures {
   forget(uid: string): void;
   /** A pod was not admitted. */
   rejected(reason: string): void;
+  /** A pod ended in favour of a critical one. @param resource the first that was short. */
+  preempted(resource: string): void;
   /** A pod that nobody wants was found in the runtime. */
   orphanFound(): void;
 }

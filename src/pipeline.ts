@@ -45,6 +45,12 @@ export interface Rejection {
   readonly message: string;
 }
 
+/** Why the node ends a pod that is meant to run. */
+export interface Eviction extends Rejection {
+  /** What the pod's condition DisruptionTarget says of it; without this it has none. */
+  readonly disruption?: string;
+}
+
 /** A volume of a pod that is ready on the target. */
 export interface MountedVolume {
   /** Absolute path on the target. */
@@ -234,7 +240,13 @@ export interface VolumeParts {
 export interface PodEvictor {
   /** Ends a pod that is meant to run: Failed, for that reason, whatever its containers say.
    *  @returns false for one that ends already, or is not known. */
-  evict(uid: string, why: Rejection, graceSeconds: number): boolean;
+  evict(uid: string, why: Eviction, graceSeconds: number): boolean;
+}
+
+/** Ends pods in favour of others. */
+export interface PodPreemptor {
+  /** Ends a pod within its own grace period. Resolves when nothing of it runs any more. */
+  preempt(uid: string, why: Eviction): Promise<void>;
 }
 
 export type ProbeVerdict = "Success" | "Failure" | "Unknown";

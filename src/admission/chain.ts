@@ -1,13 +1,14 @@
 import type { Logger } from "../lib/log.ts";
 import type { Node } from "../objects.ts";
 import type { Admission, NodeSource, Rejection } from "../pipeline.ts";
-import { isStaticPod } from "../pod/containers.ts";
+import { isCritical, isStaticPod } from "../pod/containers.ts";
 import type { Candidate, Handler } from "./candidate.ts";
-import { resourcesFit } from "./fit.ts";
+import { type Shortage, insufficient, shortages } from "./fit.ts";
 import { hostPortsFree } from "./host-ports.ts";
 import { nodeAffinityMatches } from "./node-affinity.ts";
 import { nodeNameMatches } from "./node-name.ts";
 import { osFieldMatches, osLabelMatches } from "./os.ts";
+import type { MakeRoom } from "./preemption.ts";
 import { supplementalGroupsServed } from "./supplemental-groups.ts";
 import { sysctlsAllowed } from "./sysctls.ts";
 import { noExecuteTolerated } from "./taints.ts";
@@ -22,26 +23,28 @@ export interface AdmissionDeps {
   readonly allocatable: () => Readonly<Record<string, string>>;
   /** KubeletConfiguration.allowedUnsafeSysctls. */
   readonly allowedUnsafeSysctls: readonly string[];
+  /** Makes room for critical pods. */
+  readonly makeRoom: MakeRoom;
   readonly log: Logger;
 }
 
-/** In the kubelet's order, after that of the node's own settings: the first refusal counts. */
-const handlers: readonly Handler[] = [
-  osLabelMatches,
-  osFieldMatches,
-  supplementalGroupsServed,
-  resourcesFit,
-  nodeAffinityMatches,
-  nodeNameMatches,
-  hostPortsFree,
-  noExecuteTolerated,
-];
+/** In the kubelet's order, after the node's own settings: the first refusal counts, and no other pod's end would help. */
+const preliminary: readonly Handler[] = [osLabelMatches, osFieldMatches, supplementalGroupsServed];
+/** What the scheduler looks at too, after what is short. */
+const predicates: readonly Handler[] = [nodeAffinityMatches, nodeNameMatches, hostPortsFree, noExecuteTolerated];
+
+/** Whether a candidate fits the node. */
+interface Verdict {
+  readonly preliminary: Rejection | undefined;
+  readonly short: readonly Shortage[];
+  readonly refusals: readonly { readonly handler: Handler; readonly refusal: Rejection }[];
+}
 
 /** The kubelet's own admission: it looks again at what the scheduler decided, since pods can be bound without it and a node can
- *  change meanwhile. (kubelet, lifecycle/predicate.go) */
+ *  change meanwhile. A critical pod that lacks nothing but room gets it. (kubelet, lifecycle/predicate.go) */
 export function createAdmission(deps: AdmissionDeps): Admission {
-  const { node: source, freshNode, ownNode, allocatable, log } = deps;
-  const all = [sysctlsAllowed(deps.allowedUnsafeSysctls), ...handlers];
+  const { node: source, freshNode, ownNode, allocatable, makeRoom, log } = deps;
+  const first = [sysctlsAllowed(deps.allowedUnsafeSysctls), ...preliminary];
   const refresh = async (signal: AbortSignal): Promise<Node | undefined> => {
     try {
       return await freshNode(signal);
@@ -51,27 +54,36 @@ export function createAdmission(deps: AdmissionDeps): Admission {
       return undefined;
     }
   };
+  /** Labels may have just been set: a node seen too early must not cost a pod its life. */
+  const judgeTwice = async (candidate: Candidate, signal: AbortSignal): Promise<Verdict> => {
+    const verdict = judge(first, candidate);
+    const byLabels = verdict.short.length === 0 && verdict.refusals.length === 1;
+    if (verdict.preliminary || !byLabels || verdict.refusals[0]?.handler !== nodeAffinityMatches) return verdict;
+    const newer = await refresh(signal);
+    return newer ? judge(first, { ...candidate, node: newer }) : verdict;
+  };
   return {
     async admit(pod, others, signal) {
       const node = source.node() ?? (isStaticPod(pod) ? ownNode() : await refresh(signal));
       if (!node) return { reason: "InvalidNodeInfo", message: "Kubelet cannot get node info." };
-      const candidate: Candidate = { pod, others, node, allocatable: allocatable() };
-      const refusals = refusalsOf(all, candidate);
-      const first = refusals[0];
-      if (first?.handler !== nodeAffinityMatches || refusals.length > 1) return first?.refusal;
-      // Labels may have just been set: a node seen too early must not cost a pod its life.
-      const newer = await refresh(signal);
-      return newer ? refusalsOf(all, { ...candidate, node: newer })[0]?.refusal : first.refusal;
+      const verdict = await judgeTwice({ pod, others, node, allocatable: allocatable() }, signal);
+      const { short, refusals } = verdict;
+      if (verdict.preliminary) return verdict.preliminary;
+      if (isCritical(pod) && short.length > 0) return refusals[0]?.refusal ?? makeRoom(pod, others, short, signal);
+      return short[0] ? insufficient(short[0]) : refusals[0]?.refusal;
     },
   };
 }
 
-function refusalsOf(
-  all: readonly Handler[],
-  candidate: Candidate,
-): readonly { readonly handler: Handler; readonly refusal: Rejection }[] {
-  return all.flatMap((handler) => {
-    const refusal = handler(candidate);
-    return refusal ? [{ handler, refusal }] : [];
-  });
+function judge(first: readonly Handler[], candidate: Candidate): Verdict {
+  const refusals = (handlers: readonly Handler[]) =>
+    handlers.flatMap((handler) => {
+      const refusal = handler(candidate);
+      return refusal ? [{ handler, refusal }] : [];
+    });
+  return {
+    preliminary: refusals(first)[0]?.refusal,
+    short: shortages(candidate),
+    refusals: refusals(predicates),
+  };
 }

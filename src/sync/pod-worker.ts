@@ -4,7 +4,7 @@ import type { Logger } from "../lib/log.ts";
 import { Mailbox } from "../lib/mailbox.ts";
 import type { Pod } from "../objects.ts";
 import type { PassKind, WorkerMeasures } from "../measures.ts";
-import type { Presence, Rejection, WakeCause } from "../pipeline.ts";
+import type { Eviction, Presence, WakeCause } from "../pipeline.ts";
 
 /** How far a pod has come: it is kept running, then its containers are stopped, then what it used is given back. */
 export type WorkerPhase = "syncing" | "terminating" | "terminated" | "finished";
@@ -16,7 +16,7 @@ export interface PassResult {
   /** Milliseconds until the next pass when nothing happens before. */
   readonly againMs: number;
   /** Why the node ends the pod, where it does. */
-  readonly eviction?: Rejection;
+  readonly eviction?: Eviction;
 }
 
 /** How a pod ends. */
@@ -24,7 +24,7 @@ export interface Ending {
   /** Undefined leaves the pod's own. */
   readonly graceSeconds: number | undefined;
   /** Why the node ended it, where it did: then the pod has failed, whatever its containers say. */
-  readonly eviction: Rejection | undefined;
+  readonly eviction: Eviction | undefined;
 }
 
 /** The work on one pod, a function for each phase. `pod` is undefined for a pod that only the runtime knows. */
@@ -58,7 +58,9 @@ export interface PodWorker {
   wake(cause: WakeCause): void;
   /** Begins termination, or shortens its grace period: a grace period only ever shrinks.
    *  @param eviction why the node ends the pod, where it does; it counts when termination begins. */
-  terminate(graceSeconds: number | undefined, eviction?: Rejection): void;
+  terminate(graceSeconds: number | undefined, eviction?: Eviction): void;
+  /** Resolves when nothing of the pod runs any more. */
+  stopped(): Promise<void>;
   idle(): Promise<void>;
 }
 
@@ -70,9 +72,10 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
   let phase: WorkerPhase = "syncing";
   let pod: Pod | undefined;
   let grace: number | undefined;
-  let eviction: Rejection | undefined;
+  let eviction: Eviction | undefined;
   let pass = new AbortController();
 
+  const stopped = Promise.withResolvers<void>();
   const kindOf = createKinds(measures);
 
   const step = async (cause: WakeCause): Promise<void> => {
@@ -88,10 +91,7 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
     } catch (error) {
       if (signal.aborted) return;
       // Nothing can be said of the pod: its pass is made again once the target is back.
-      if (lost?.aborted) {
-        box.put("resync");
-        return;
-      }
+      if (lost?.aborted) return box.put("resync");
       log.warn({ err: error, ...nameOf(pod), uid, phase }, "Error syncing pod, skipping");
       later(uid, retryMs * clock.jitter(1, 1.5));
     }
@@ -102,6 +102,7 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
     if (phase === "terminating") {
       await passes.terminating(uid, pod, { graceSeconds: grace, eviction }, signal);
       phase = "terminated";
+      stopped.resolve();
       box.put("kill");
     } else if (phase === "terminated") {
       await passes.terminated(uid, pod, signal);
@@ -113,7 +114,7 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
     }
   };
 
-  const terminate = (graceSeconds: number | undefined, why?: Rejection) => {
+  const terminate = (graceSeconds: number | undefined, why?: Eviction) => {
     const wanted = shorterGrace(grace, graceSeconds);
     const shrinks = phase === "terminating" && wanted !== grace;
     grace = wanted;
@@ -138,6 +139,7 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
     },
     wake: (cause) => void (phase !== "finished" && box.put(cause)),
     terminate,
+    stopped: () => stopped.promise,
     idle: () => box.idle(),
   };
 }

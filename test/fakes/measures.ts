@@ -17,5 +17,6 @@ export const unmeasured: Measures = {
   seen: nothing,
   forget: nothing,
   rejected: nothing,
+  preempted: nothing,
   orphanFound: nothing,
 };

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createAdmission } from "../../../src/admission/chain.ts";
+import type { MakeRoom } from "../../../src/admission/preemption.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Node, Pod, PodSpec } from "../../../src/objects.ts";
 import type { Rejection } from "../../../src/pipeline.ts";
@@ -12,6 +13,7 @@ interface Given {
   readonly node?: Node | undefined;
   readonly fresh?: Node;
   readonly allocatable?: Record<string, string>;
+  readonly makeRoom?: MakeRoom;
 }
 
 const aNode = (more: Partial<Node> = {}, labels: Record<string, string> = {}): Node => ({
@@ -38,6 +40,7 @@ async function admit(given: Given): Promise<Rejection | undefined> {
     ownNode: aNode,
     allocatable: () => allocatable,
     allowedUnsafeSysctls: ["kernel.msg*"],
+    makeRoom: given.makeRoom ?? (() => assert.fail("nothing makes room")),
     log,
   }).admit(pod, others, new AbortController().signal);
 }
@@ -246,4 +249,20 @@ test("a forbidden kernel parameter counts before what else is wrong; the node al
   const sysctls = (name: string) => ({ securityContext: { sysctls: [{ name, value: "1" }] }, nodeName: "elsewhere" });
   assert.equal((await admit({ pod: aPod(sysctls("kernel.sem")) }))?.reason, "SysctlForbidden");
   assert.equal((await admit({ pod: aPod(sysctls("kernel.msgmax")) }))?.reason, "NodeName");
+});
+
+test("a critical pod that lacks room alone gets it, by all that is short; any other refusal counts first", async () => {
+  const asked: string[][] = [];
+  const makeRoom: MakeRoom = async (_pod, _others, short) => {
+    asked.push(short.map(({ resource }) => resource));
+    return undefined;
+  };
+  const critical = (more: Partial<PodSpec>) =>
+    requesting({ cpu: "9", memory: "9Gi" }, { priority: 2_000_000_000, ...more });
+  assert.equal(await admit({ pod: critical({}), makeRoom }), undefined);
+  assert.deepEqual(asked, [["cpu", "memory"]]);
+  assert.equal((await admit({ pod: critical({ nodeName: "other" }), makeRoom }))?.reason, "NodeName");
+  assert.equal((await admit({ pod: critical({ os: { name: "windows" } }), makeRoom }))?.reason, "PodOSNotSupported");
+  assert.equal((await admit({ pod: critical({ priority: 1_999_999_999 }), makeRoom }))?.reason, "OutOfcpu");
+  assert.equal(asked.length, 1);
 });

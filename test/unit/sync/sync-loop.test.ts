@@ -42,6 +42,7 @@ function rig(
     wake: () => undefined,
     terminate: (uid, grace) => void calls.push(`terminate ${uid} ${grace}`),
     evict: () => false,
+    preempt: async () => undefined,
     forget: () => undefined,
     idle: async () => undefined,
   };
