@@ -22,7 +22,7 @@ import { isTargetFeature } from "./seams/provider.ts";
 import { type StatusManager, createStatusManager } from "./status/manager.ts";
 import { createMirrorApi, createPodApi } from "./status/pod-api.ts";
 import { createHousekeeping, type HousekeepingDeps } from "./sync/housekeeping.ts";
-import { createMirrorPods } from "./sync/mirror-pods.ts";
+import { type MirrorPods, createMirrorPods } from "./sync/mirror-pods.ts";
 import { createPasses } from "./sync/passes.ts";
 import { type PodManager, createPodManager } from "./sync/pod-manager.ts";
 import { type PodWorkers, createPodWorkers } from "./sync/pod-workers.ts";
@@ -73,6 +73,7 @@ export function composeSync(deps: KubeletDeps, cluster: Cluster, observed: Obser
     passes,
     ...(presence && { presence }),
     measures: measures.workers,
+    finished: () => flow.mirrors.changed(),
     clock,
     log,
     stop: stop.signal,
@@ -81,7 +82,7 @@ export function composeSync(deps: KubeletDeps, cluster: Cluster, observed: Obser
   const stoppingVolumes: Service = { name: "volumes", run: async (signal) => onAbort(signal).then(volumes.stop) };
   const flow = composeFlow(deps, cluster, observed, stages, workers);
   const stats = composeStats(deps, observed, stages);
-  const running: readonly Service[] = [statuses, stoppingVolumes, probes, draining, ...flow, ...stats.services];
+  const running: readonly Service[] = [statuses, stoppingVolumes, probes, draining, ...flow.running, ...stats.services];
   const view = podView({ pods, cache: observed.pleg.cache, workers, volumes });
   return { pods, statuses, workers, stats, view, running };
 }
@@ -163,7 +164,7 @@ function composeFlow(
   observed: Observed,
   stages: Stages,
   workers: PodWorkers,
-): readonly Service[] {
+): { readonly running: readonly Service[]; readonly mirrors: MirrorPods } {
   const { config, alone, client, metrics, clock, log } = deps;
   const { events, nodes } = cluster;
   const { pleg, agent, presence } = observed;
@@ -221,8 +222,9 @@ function composeFlow(
     resume: syncLoop.resume,
     workers,
   });
+  nodes.onChange(mirrors.changed);
   const mirroring = !alone && sources.names.some((name) => name !== "api") ? [mirrors] : [];
-  return [syncLoop, ...sources.running, ...mirroring, ...cleaning];
+  return { running: [syncLoop, ...sources.running, ...mirroring, ...cleaning], mirrors };
 }
 
 /** What finds and clears away what pods leave, and ends those that take too much. */

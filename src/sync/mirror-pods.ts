@@ -2,8 +2,8 @@ import { createBackoff } from "../lib/backoff.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import type { Service } from "../lib/service-group.ts";
-import type { Pod } from "../objects.ts";
+import { type Service, onAbort } from "../lib/service-group.ts";
+import type { Node, Pod } from "../objects.ts";
 import type { NodeSource } from "../pipeline.ts";
 import { configHashAnnotation, configMirrorAnnotation } from "../pod/labels.ts";
 import { type PodManager, fullName, isMirrorOf } from "./pod-manager.ts";
@@ -28,11 +28,11 @@ export interface MirrorPodsDeps {
 }
 
 export interface MirrorPods extends Service {
-  /** Looks at once: a static pod, or a mirror pod, has changed. */
+  /** Looks at once: a static pod, a mirror pod, a worker's phase, the node or what sources have said is not as it was. Between such
+   *  news nothing is looked at, but for what is to be tried again. */
   changed(): void;
 }
 
-const lookEveryMs = 1_000;
 const answerMs = 10_000;
 /** What fails is tried again after so long, milliseconds, by name. */
 const retry = { initialMs: 1_000, maxMs: 30_000 };
@@ -51,9 +51,11 @@ export function createMirrorPods(deps: MirrorPodsDeps): MirrorPods {
     const step = nextStep(deps, namespace, name);
     if (!step) return;
     try {
-      await (step.do === "create" ? create(deps, step.pod, signal) : remove(deps, step.mirror, signal));
+      const taken = await (step.do === "create"
+        ? create(deps, step.pod, step.owner, signal)
+        : remove(deps, step.mirror, signal));
       // What was asked for shows in a moment; until then it is not asked for again.
-      backoff.reset(key);
+      if (!taken) backoff.reset(key);
       backoff.next(key);
     } catch (error) {
       if (signal.aborted) return;
@@ -65,6 +67,9 @@ export function createMirrorPods(deps: MirrorPodsDeps): MirrorPods {
     }
   };
 
+  const next = (pauses: readonly number[], news: AbortSignal) =>
+    pauses.length > 0 ? clock.sleep(Math.min(...pauses), news).catch(() => undefined) : onAbort(news);
+
   return {
     name: "mirror-pods",
     changed: () => wake.abort(),
@@ -73,20 +78,21 @@ export function createMirrorPods(deps: MirrorPodsDeps): MirrorPods {
         wake = new AbortController();
         const all = new Map([...pods.statics(), ...pods.mirrors()].map((pod) => [fullName(pod), pod.metadata]));
         await Promise.all([...all.values()].map(({ namespace, name }) => settle(namespace, name, signal)));
-        await clock.sleep(lookEveryMs, AbortSignal.any([signal, wake.signal])).catch(() => undefined);
+        const pauses = [...all.keys()].map((key) => backoff.remaining(key)).filter((ms) => ms > 0);
+        await next(pauses, AbortSignal.any([signal, wake.signal]));
       }
     },
   };
 }
 
 export type MirrorStep =
-  | { readonly do: "create"; readonly pod: Pod }
+  | { readonly do: "create"; readonly pod: Pod; readonly owner: Node }
   | { readonly do: "remove"; readonly mirror: Pod }
   | undefined;
 
 /** What is to be done about one name. */
 export function nextStep(
-  { pods, workers, sourcesSeen }: Pick<MirrorPodsDeps, "pods" | "workers" | "sourcesSeen">,
+  { pods, workers, node, sourcesSeen }: Pick<MirrorPodsDeps, "pods" | "workers" | "node" | "sourcesSeen">,
   namespace: string,
   name: string,
 ): MirrorStep {
@@ -95,7 +101,8 @@ export function nextStep(
   if (wanted) {
     // The mirror pod of an older version stays until that has ended: only then does the new one begin.
     if (!workers.get(wanted.metadata.uid)) return undefined;
-    if (!mirror) return { do: "create", pod: wanted };
+    const owner = node.node();
+    if (!mirror) return owner?.metadata.uid ? { do: "create", pod: wanted, owner } : undefined;
     return mirror.metadata.deletionTimestamp || !isMirrorOf(mirror, wanted) ? { do: "remove", mirror } : undefined;
   }
   if (!mirror || !sourcesSeen()) return undefined;
@@ -106,11 +113,14 @@ export function nextStep(
   return ends ? undefined : { do: "remove", mirror };
 }
 
-/** A node may make a pod only as a mirror pod that it owns.
+/** A node may make a pod only as a mirror pod that it owns. @returns true where there is a pod of that name already.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction */
-async function create({ api, node, clock, log }: MirrorPodsDeps, pod: Pod, signal: AbortSignal): Promise<void> {
-  const owner = node.node();
-  if (!owner?.metadata.uid) return;
+async function create(
+  { api, clock, log }: MirrorPodsDeps,
+  pod: Pod,
+  owner: Node,
+  signal: AbortSignal,
+): Promise<boolean> {
   const { name, namespace, labels, annotations } = pod.metadata;
   const hash = annotations?.[configHashAnnotation] ?? "";
   const metadata = {
@@ -126,17 +136,20 @@ async function create({ api, node, clock, log }: MirrorPodsDeps, pod: Pod, signa
     const body = { apiVersion: "v1", kind: "Pod", metadata, spec: pod.spec };
     await api.create(body, clock.within(answerMs, signal));
     log.debug({ pod: fullName(pod), hash }, "mirror pod made");
+    return false;
   } catch (error) {
     // Its watch event is on its way, or it is another pod, which the watch will show.
     if (!hasCode(error, "already_exists")) throw error;
+    return true;
   }
 }
 
-async function remove({ api, clock, log }: MirrorPodsDeps, mirror: Pod, signal: AbortSignal): Promise<void> {
+async function remove({ api, clock, log }: MirrorPodsDeps, mirror: Pod, signal: AbortSignal): Promise<boolean> {
   try {
     await api.remove(mirror.metadata, clock.within(answerMs, signal));
     log.debug({ pod: fullName(mirror) }, "mirror pod removed");
   } catch (error) {
     if (!hasCode(error, "not_found", "conflict")) throw error;
   }
+  return false;
 }

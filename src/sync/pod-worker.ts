@@ -45,6 +45,8 @@ export interface PodWorkerDeps {
   /** Wakes this worker again later. */
   readonly later: (uid: string, delayMs: number) => void;
   readonly measures: WorkerMeasures;
+  /** The pod's work is done: containers gone, volumes unmounted. */
+  readonly finished?: () => void;
   /** Aborts when graftlet stops: pods stay as they are. */
   readonly stop: AbortSignal;
 }
@@ -74,7 +76,6 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
   let grace: number | undefined;
   let eviction: Eviction | undefined;
   let pass = new AbortController();
-
   const stopped = Promise.withResolvers<void>();
   const kindOf = createKinds(measures);
 
@@ -85,9 +86,8 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
     let lost: AbortSignal | undefined;
     try {
       lost = presence && (await presence(signal));
-      const [kind, since] = [kindOf(phase, pod, cause), clock.monotonic()];
-      await work(lost ? AbortSignal.any([signal, lost]) : signal);
-      measures.passed(kind, clock.monotonic() - since);
+      const patience = lost ? AbortSignal.any([signal, lost]) : signal;
+      await measured(deps, kindOf(phase, pod, cause), () => work(patience));
     } catch (error) {
       if (signal.aborted) return;
       // Nothing can be said of the pod: its pass is made again once the target is back.
@@ -107,6 +107,7 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
     } else if (phase === "terminated") {
       await passes.terminated(uid, pod, signal);
       phase = "finished";
+      deps.finished?.();
     } else if (pod) {
       const { terminal, againMs, eviction: why } = await passes.sync(pod, signal);
       if (terminal) terminate(undefined, why);
@@ -142,6 +143,13 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
     stopped: () => stopped.promise,
     idle: () => box.idle(),
   };
+}
+
+/** Tells of work that did not fail, and of nothing else. */
+async function measured({ clock, measures }: PodWorkerDeps, kind: PassKind, work: () => Promise<void>): Promise<void> {
+  const since = clock.monotonic();
+  await work();
+  measures.passed(kind, clock.monotonic() - since);
 }
 
 /** Says what the pass that comes is for, as metrics have it. */

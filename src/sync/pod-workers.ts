@@ -12,6 +12,8 @@ export interface PodWorkersDeps {
   readonly clock: Clock;
   readonly log: Logger;
   readonly measures: WorkerMeasures;
+  /** A worker has finished. */
+  readonly finished?: () => void;
   readonly stop: AbortSignal;
 }
 

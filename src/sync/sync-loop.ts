@@ -17,7 +17,7 @@ export interface SyncLoopDeps {
   readonly status: StatusSink & { reconcile(pod: Pod): void };
   readonly cache: PodCache;
   readonly events: EventSink;
-  /** A static pod or a mirror pod has come, changed or gone. */
+  /** Static pods or mirror pods may have come, changed, begun or gone, or a source has spoken for the first time. */
   readonly mirrorsChanged?: () => void;
   readonly nowText: () => string;
   readonly log: Logger;
@@ -45,6 +45,7 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
   const { pods, workers, log } = deps;
   const queue: (PodUpdate | Resumed)[] = [];
   const waiting = createStaticQueue(deps);
+  const tellMirrors = createMirrorNews(deps);
   let wakeUp = Promise.withResolvers<void>();
   let busy = false;
 
@@ -56,7 +57,6 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
   const handle = async (update: PodUpdate | Resumed, signal: AbortSignal) => {
     if ("resumed" in update) return addAll(wantedStill(update), signal);
     pods.take(update);
-    if (update.pods.some((pod) => isMirrorPod(pod) || isStaticPod(pod))) deps.mirrorsChanged?.();
     if (update.op === "ADD") return addAll(update.pods, signal);
     for (const pod of update.pods) {
       if (isMirrorPod(pod)) reconcileShown(deps, pod);
@@ -109,6 +109,7 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
               log.error({ err: error, update: "op" in update ? update.op : "resumed" }, "update could not be handled");
           });
           busy = false;
+          tellMirrors(update, queue.length > 0);
         } else {
           wakeUp = Promise.withResolvers<void>();
           if (queue.length === 0 && !signal.aborted) await wakeUp.promise;
@@ -116,6 +117,23 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
       }
     },
   };
+}
+
+/** Tells of an update that was handled at once, and again when all is handled that came meanwhile: only then is known what nobody
+ *  wants. */
+function createMirrorNews({ mirrorsChanged }: SyncLoopDeps): (handled: PodUpdate | Resumed, more: boolean) => void {
+  let news = false;
+  return (handled, more) => {
+    news ||= concernsMirrors(handled);
+    if (!news) return;
+    news = more;
+    mirrorsChanged?.();
+  };
+}
+
+/** Whether mirror pods may have to follow what was handled. What was added first may be all that a source has to say. */
+function concernsMirrors(update: PodUpdate | Resumed): boolean {
+  return "resumed" in update || update.op === "ADD" || update.pods.some((pod) => isMirrorPod(pod) || isStaticPod(pod));
 }
 
 function reconcile({ status, workers }: SyncLoopDeps, pod: Pod): void {

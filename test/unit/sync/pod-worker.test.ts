@@ -153,6 +153,22 @@ describe("a pod worker", () => {
     await workers.idle();
   });
 
+  it("says when all is done, once", async () => {
+    const { passes, measures, stop } = rig();
+    const log = createLogger(0, { write: () => undefined });
+    const phases: (string | undefined)[] = [];
+    const finished = () => void phases.push(workers.get("uid-1")?.phase);
+    const workers = createPodWorkers({ passes, measures, finished, clock: fakeClock(), log, stop: stop.signal });
+    workers.update(version("1"));
+    await workers.idle();
+    assert.deepEqual(phases, []);
+    workers.update(deleted(1));
+    await workers.idle();
+    workers.update(deleted(1));
+    await workers.idle();
+    assert.deepEqual(phases, ["finished"]);
+  });
+
   it("tries again after an error, in the same phase", async () => {
     let failures = 1;
     const { worker, later } = rig({

@@ -25,6 +25,8 @@ function rig(
   const events = eventLines();
   const running = new Set<string>();
   const statuses: PodStatus[] = [];
+  /** For each word to the mirror pods whether all was handled then. */
+  const told: boolean[] = [];
   const pods = createPodManager();
   const workers: PodWorkers = {
     get: (uid) =>
@@ -47,6 +49,7 @@ function rig(
     idle: async () => undefined,
   };
   const loop = createSyncLoop({
+    mirrorsChanged: () => void told.push(loop.caughtUp()),
     pods,
     workers,
     cache: { get: (uid) => (running.has(uid) ? observe([aSandbox()], []) : undefined), list: () => [] },
@@ -76,7 +79,7 @@ function rig(
     loop.push({ op, source: "api", pods: list });
     for (let turn = 0; !loop.caughtUp() || turn < 2; turn++) await new Promise(setImmediate);
   };
-  return { calls, phases, running, events, statuses, pods, loop, push };
+  return { calls, phases, running, events, statuses, told, pods, loop, push };
 }
 
 test("new pods are admitted one at a time in order of creation, each beside those before it", async (t) => {
@@ -248,4 +251,21 @@ test("a static pod that is taken away while it waits never begins", async (t) =>
   calls.length = 0;
   await push("REMOVE", fromFile("p"));
   assert.deepEqual([calls, loop.waits("p")], [["terminate p undefined"], false]);
+});
+
+test("mirror pods hear of what concerns them once it is handled, and of nothing else", async (t) => {
+  const { loop, phases, push, told } = rig(t);
+  await push("ADD");
+  await push("ADD", named("p"));
+  assert.deepEqual(told, [true, true], "a source may have spoken for the first time");
+  await push("UPDATE", named("p"));
+  await push("RECONCILE", named("p"));
+  assert.equal(told.length, 2);
+  await push("ADD", fromFile("s"));
+  assert.deepEqual([told.at(-1), phases.get("s")], [true, "syncing"]);
+  await push("REMOVE", mirrorOf("s"));
+  assert.equal(told.length, 4);
+  loop.push({ op: "REMOVE", source: "file", pods: [fromFile("s")] });
+  await push("UPDATE", named("p"));
+  assert.deepEqual(told.slice(4), [false, true], "again when all that came meanwhile is handled");
 });
