@@ -256,8 +256,8 @@ function composeCleaning(
     cache,
     directories: volumes.podDirectories,
     forgetExcept: probes.collect,
-    async sweep(uid, signal) {
-      await garbage.podGone(uid, signal);
+    async sweep(uid, countsOn, signal) {
+      if (!countsOn) await garbage.podGone(uid, signal);
       await volumes.removePodDirectory(uid, signal);
       podRuntime.forget(uid);
       statuses.forget(uid);
