@@ -1,7 +1,9 @@
+import type { HostFacts } from "../host/facts.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Node } from "../objects.ts";
 import type { Admission, NodeSource, Rejection } from "../pipeline.ts";
 import { isCritical, isStaticPod } from "../pod/containers.ts";
+import { appArmorEnforced } from "./app-armor.ts";
 import type { Candidate, Handler } from "./candidate.ts";
 import { type Shortage, insufficient, shortages } from "./fit.ts";
 import { hostPortsFree } from "./host-ports.ts";
@@ -21,6 +23,8 @@ export interface AdmissionDeps {
   readonly ownNode: () => Node;
   /** What the node has for pods, by resource name. */
   readonly allocatable: () => Readonly<Record<string, string>>;
+  /** The target, as it was when the node began. */
+  readonly facts: Pick<HostFacts, "appArmor">;
   /** KubeletConfiguration.allowedUnsafeSysctls. */
   readonly allowedUnsafeSysctls: readonly string[];
   /** Makes room for critical pods. */
@@ -69,8 +73,10 @@ export function createAdmission(deps: AdmissionDeps): Admission {
       const verdict = await judgeTwice({ pod, others, node, allocatable: allocatable() }, signal);
       const { short, refusals } = verdict;
       if (verdict.preliminary) return verdict.preliminary;
-      if (isCritical(pod) && short.length > 0) return refusals[0]?.refusal ?? makeRoom(pod, others, short, signal);
-      return short[0] ? insufficient(short[0]) : refusals[0]?.refusal;
+      const yields = isCritical(pod) && short.length > 0;
+      const refusal = short[0] && !yields ? insufficient(short[0]) : refusals[0]?.refusal;
+      const noRoom = yields && !refusal ? await makeRoom(pod, others, short, signal) : refusal;
+      return noRoom ?? appArmorEnforced(pod, deps.facts.appArmor);
     },
   };
 }

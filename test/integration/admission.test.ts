@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
 import { after, before, describe, test } from "node:test";
 import type { Node } from "../../src/objects.ts";
 import { type Lab, startLab } from "../harness/lab.ts";
@@ -109,6 +110,14 @@ describe("what the node refuses fails, with the kubelet's words", { concurrency:
     await gone;
     await pods.create("port-again", spec(18081));
     await pods.ready("port-again");
+  });
+
+  test("an AppArmor profile, where the machine cannot enforce one", async () => {
+    const spec = { securityContext: { appArmorProfile: { type: "RuntimeDefault" } } };
+    const message = "Cannot enforce AppArmor: AppArmor is not enabled on the host";
+    if (!existsSync("/sys/kernel/security/apparmor")) return refused("apparmor", spec, "AppArmor", message);
+    await lab.pods.create("apparmor", spec);
+    await lab.pods.ready("apparmor");
   });
 
   test("another operating system", async () => {

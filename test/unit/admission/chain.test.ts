@@ -14,6 +14,7 @@ interface Given {
   readonly fresh?: Node;
   readonly allocatable?: Record<string, string>;
   readonly makeRoom?: MakeRoom;
+  readonly appArmor?: boolean;
 }
 
 const aNode = (more: Partial<Node> = {}, labels: Record<string, string> = {}): Node => ({
@@ -40,6 +41,7 @@ async function admit(given: Given): Promise<Rejection | undefined> {
     ownNode: aNode,
     allocatable: () => allocatable,
     allowedUnsafeSysctls: ["kernel.msg*"],
+    facts: { appArmor: given.appArmor ?? false },
     makeRoom: given.makeRoom ?? (() => assert.fail("nothing makes room")),
     log,
   }).admit(pod, others, new AbortController().signal);
@@ -265,4 +267,25 @@ test("a critical pod that lacks room alone gets it, by all that is short; any ot
   assert.equal((await admit({ pod: critical({ os: { name: "windows" } }), makeRoom }))?.reason, "PodOSNotSupported");
   assert.equal((await admit({ pod: critical({ priority: 1_999_999_999 }), makeRoom }))?.reason, "OutOfcpu");
   assert.equal(asked.length, 1);
+});
+
+test("a pod that is to be confined needs a kernel with AppArmor, unless it has begun", async () => {
+  const refusal = { reason: "AppArmor", message: "Cannot enforce AppArmor: AppArmor is not enabled on the host" };
+  const profile = (type: string) => ({ securityContext: { appArmorProfile: { type } } });
+  const annotated = (value: string) =>
+    aPod({}, { annotations: { "container.apparmor.security.beta.kubernetes.io/c": value } });
+  const confined = aPod(profile("RuntimeDefault"));
+  for (const pod of [
+    confined,
+    aPod({ initContainers: [aContainer("i", profile("Localhost"))] }),
+    annotated("runtime/default"),
+  ]) {
+    assert.deepEqual(await admit({ pod }), refusal);
+    assert.equal(await admit({ pod, appArmor: true }), undefined);
+    assert.equal(await admit({ pod: { ...pod, status: { phase: "Running" } } }), undefined);
+  }
+  for (const pod of [aPod(profile("Unconfined")), annotated("unconfined")])
+    assert.equal(await admit({ pod }), undefined);
+  const pod = aPod({ ...profile("RuntimeDefault"), nodeName: "other" });
+  assert.equal((await admit({ pod }))?.reason, "NodeName");
 });
