@@ -42,4 +42,6 @@ COPY --from=libraries /usr/lib/*-linux-gnu*/libatomic.so.1* /usr/lib/*-linux-gnu
 COPY --from=libraries /usr/bin/nsenter /usr/bin/
 COPY --from=build /out/ /
 USER 65532:65532
-ENTRYPOINT ["/usr/local/bin/node", "--max-semi-space-size=1", "/usr/share/graftlet/graftlet.mjs"]
+# As the first line of src/main.ts has them.
+ENV MALLOC_ARENA_MAX=2
+ENTRYPOINT ["/usr/local/bin/node", "--max-semi-space-size=1", "--heap-growing-percent=100", "/usr/share/graftlet/graftlet.mjs"]

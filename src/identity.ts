@@ -12,7 +12,7 @@ import type { Clock } from "./lib/clock.ts";
 import { CodedError, messageOf } from "./lib/errors.ts";
 import type { Logger } from "./lib/log.ts";
 import type { Service } from "./lib/service-group.ts";
-import type { RequestMeasures } from "./measures.ts";
+import type { Measures } from "./measures.ts";
 import { graftletVersion } from "./version.ts";
 
 export interface IdentityDeps {
@@ -20,7 +20,7 @@ export interface IdentityDeps {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly clock: Clock;
   readonly log: Logger;
-  readonly requests: RequestMeasures;
+  readonly measures: Pick<Measures, "requests" | "certificates">;
 }
 
 /** As whom a node speaks to the API server, and where its certificates are kept. */
@@ -105,7 +105,7 @@ async function ofKubeconfig(deps: IdentityDeps, kubeconfig: string, signal: Abor
 
 /** A client for that access, as this node would be served. */
 export function clientFor(
-  { config, clock, log, requests: measures }: IdentityDeps,
+  { config, clock, log, measures: { requests: measures } }: IdentityDeps,
   access: AccessFile,
 ): ApiClient & AsyncDisposable {
   const { kubeAPIQPS: qps, kubeAPIBurst: burst } = config.kubelet;
@@ -167,7 +167,7 @@ function renewal(deps: IdentityDeps, asker: AccessFile, store: PairStore): Servi
 }
 
 function clientCertificate(
-  { config, clock, log }: IdentityDeps,
+  { config, clock, log, measures: { certificates } }: IdentityDeps,
   client: ApiClient,
   store: PairStore,
   signal: AbortSignal,
@@ -175,7 +175,16 @@ function clientCertificate(
   const subject = { commonName: `system:node:${config.nodeName}`, organization: "system:nodes", names: [] };
   const signerName = "kubernetes.io/kube-apiserver-client-kubelet";
   return createIssuedCertificate(
-    { name: storeName, signerName, subject: () => subject, store, client, clock, log },
+    {
+      name: storeName,
+      signerName,
+      subject: () => subject,
+      store,
+      client,
+      measures: certificates.client,
+      clock,
+      log,
+    },
     signal,
   );
 }

@@ -118,6 +118,8 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
     settings,
     podPidsLimit: kubelet.podPidsLimit,
     pods: parts.pods,
+    measures: measures.cgroups,
+    clock,
     log,
   });
   return { volumes, ground, podRuntime, layout };

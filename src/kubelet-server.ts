@@ -92,7 +92,7 @@ export async function composeServer(parts: ServerParts, signal: AbortSignal): Pr
 
 /** The kubelet API's certificate: that of tlsCertFile, one that the cluster issues (serverTLSBootstrap), or a self-signed one. */
 function servingCertificate(
-  { config, client, alone, store, addresses, clock, log }: ServerParts,
+  { config, client, alone, store, addresses, metrics, clock, log }: ServerParts,
   signal: AbortSignal,
 ): Promise<Reloading<KeyPair | undefined> & Service & { waiting?(): string | undefined }> {
   const { kubelet, nodeName, certDir } = config;
@@ -102,7 +102,16 @@ function servingCertificate(
     const name = "kubelet-server";
     const signerName = "kubernetes.io/kubelet-serving";
     return createIssuedCertificate(
-      { name, signerName, subject: () => subject, store: store(name), client, clock, log },
+      {
+        name,
+        signerName,
+        subject: () => subject,
+        store: store(name),
+        client,
+        measures: metrics.measures.certificates.server,
+        clock,
+        log,
+      },
       signal,
     );
   }

@@ -58,8 +58,8 @@ export function composeSync(deps: KubeletDeps, cluster: Cluster, observed: Obser
     runtime: stages.podRuntime,
     objects: cluster.objects,
     prober: probes,
-    served: createServed((feature) =>
-      isTargetFeature(feature) ? observed.rights.lacks(feature) : deps.target.runtime.lacks?.(feature),
+    served: createServed(async (feature, signal) =>
+      isTargetFeature(feature) ? observed.rights.lacks(feature) : deps.target.runtime.lacks?.(feature, signal),
     ),
     status: statuses,
     events: cluster.events,
@@ -276,6 +276,7 @@ function composeCleaning(
     pods,
     evictor: workers,
     events,
+    measures: metrics.measures.evictions,
   });
   const evicting = kubelet.localStorageCapacityIsolation ? [eviction] : [];
   return [housekeeping, garbage, ...evicting];

@@ -22,6 +22,10 @@ export interface PlegMeasures {
   relistBegan(sinceLastMs: number | undefined): void;
   relisted(ms: number): void;
   looked(ms: number): void;
+  /** The runtime tells of events from now on. */
+  eventsBegan(): void;
+  /** It could not be asked for them, or does not tell of them any more. */
+  eventsBroke(): void;
 }
 
 /** What a worker's pass was for. */
@@ -62,6 +66,30 @@ export interface StatusMeasures {
 export interface VolumeMeasures {
   /** @param plugin as the kubelet names it, such as `kubernetes.io/empty-dir`. */
   setUp(plugin: string, ms: number, failed: boolean): void;
+  /** @param ms in which all volumes of its pod were taken down together. */
+  tornDown(plugin: string, ms: number, failed: boolean): void;
+}
+
+/** What is done with cgroups. */
+export type CgroupOperation = "create" | "update" | "destroy";
+
+export interface CgroupMeasures {
+  changed(operation: CgroupOperation, ms: number): void;
+}
+
+/** Which limit a pod was ended for, as metrics have it: of an emptyDir, of the whole pod, of a container. */
+export type StorageSignal = "emptydirfs.limit" | "ephemeralpodfs.limit" | "ephemeralcontainerfs.limit";
+
+export interface EvictionMeasures {
+  evicted(signal: StorageSignal): void;
+}
+
+/** A certificate that the cluster issues. */
+export interface CertificateMeasures {
+  /** It was not issued: it will be asked for again. */
+  failed(): void;
+  /** @param ageMs of the certificate in whose place it came. */
+  replaced(ageMs: number): void;
 }
 
 export interface ProbeMeasures {
@@ -85,6 +113,10 @@ export interface Measures {
   readonly pulls: PullMeasures;
   readonly statuses: StatusMeasures;
   readonly volumes: VolumeMeasures;
+  readonly cgroups: CgroupMeasures;
+  readonly evictions: EvictionMeasures;
+  /** The node's certificates: for the API server, and the kubelet API's own. */
+  readonly certificates: { readonly client: CertificateMeasures; readonly server: CertificateMeasures };
   readonly probes: ProbeMeasures;
   readonly serving: ServingMeasures;
   /** A source has told of pods for the first time. */

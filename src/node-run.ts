@@ -1,3 +1,4 @@
+import { heededGates } from "./config/feature-gates.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { absentApi } from "./api/absent.ts";
 import type { AccessFile } from "./api/kubeconfig.ts";
@@ -70,8 +71,10 @@ async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
   const [opened] = await Promise.allSettled([openTarget(run)]);
   if (opened.status === "fulfilled") stack.use(opened.value);
   else if (!several) throw opened.reason;
-  const metrics = createNodeMetrics({ ...run, nodeName: given.nodeName, kubeletVersion, graftletVersion });
-  const asking = { ...run, requests: metrics.measures.requests };
+  const { nodeName, kubelet } = given;
+  const gates = heededGates(kubelet.featureGates);
+  const metrics = createNodeMetrics({ ...run, nodeName, kubeletVersion, graftletVersion, gates });
+  const asking = { ...run, measures: metrics.measures };
   const alone = standsAlone(given, run.env);
   const identity = alone ? noIdentity(given) : stack.use(await identityOf(asking, signal));
   const { access, account, store } = identity;

@@ -313,7 +313,7 @@ export interface Admission {
 /** Fields of a pod that this node does not serve; such a pod is held, with an event that names them. */
 export interface Served {
   /** Paths like `spec.containers[0].lifecycle.preStop`, each with a clause that says why; empty when all is served. */
-  unserved(pod: Pod): readonly { readonly field: string; readonly why: string }[];
+  unserved(pod: Pod, signal: AbortSignal): Promise<readonly { readonly field: string; readonly why: string }[]>;
 }
 
 /** Which list of the spec a container stands in. */

@@ -1,13 +1,17 @@
 import type { Feature } from "../../src/seams/runtime.ts";
 import { type EngineInfo, engineInfo } from "./engine-info.ts";
 import type { DockerParts } from "./parts.ts";
+import type { SandboxImage } from "./pause-image.ts";
 import { createSharedWork } from "../../src/lib/shared-work.ts";
+import { throwIfAborted } from "../../src/lib/errors.ts";
 import { type Trials, runTrials } from "./trials.ts";
 
 /** What this daemon can do: what it says, and where it does not say, what a trial showed. */
 export interface Capabilities {
-  /** Why pods cannot have a feature: a sentence with the remedy. */
-  lacks(feature: Feature): string | undefined;
+  /** Why pods cannot have a feature: a sentence with the remedy. What is not known yet is found out first; for what only a trial
+   *  shows, the sandbox image is had first. Undefined also where it cannot be found out: then no sandbox starts either, and says
+   *  why. */
+  lacks(feature: Feature, signal: AbortSignal): Promise<string | undefined>;
   /** What the daemon tells of itself, asked once; again after `forget`. */
   info(signal: AbortSignal): Promise<EngineInfo>;
   /** What the daemon tells of itself now. */
@@ -28,7 +32,7 @@ export const sandboxOomScoreAdj = -998;
 /** All trials may take this long, milliseconds. */
 const trialsMs = 60_000;
 
-export function createCapabilities(parts: DockerParts): Capabilities {
+export function createCapabilities(parts: DockerParts, sandboxImage: Pick<SandboxImage, "ensure">): Capabilities {
   const shared = createSharedWork<void>(parts.clock, trialsMs);
   let known: EngineInfo | undefined;
   let trials: Trials | undefined;
@@ -39,19 +43,33 @@ export function createCapabilities(parts: DockerParts): Capabilities {
     known = info;
     return info;
   };
+  const info = async (signal: AbortSignal) => known ?? refresh(signal);
+  const tryOut = async (image: string, signal: AbortSignal): Promise<void> => {
+    if (trials) return;
+    await shared(async (until) => {
+      trials = await runTrials(parts, image, until);
+      if (trials) tellTrials(parts, trials);
+    }, signal);
+  };
+  const findOut = async (feature: Feature, signal: AbortSignal): Promise<void> => {
+    try {
+      if (feature !== "privileged") await info(signal);
+      else if (!trials) await tryOut(await sandboxImage.ensure(signal), signal);
+    } catch (error) {
+      throwIfAborted(signal);
+      parts.log.debug({ err: error, feature }, "what the Docker Engine can do is not known");
+    }
+  };
   return {
     refresh,
-    info: async (signal) => known ?? refresh(signal),
+    info,
     triedOut: () => trials !== undefined,
-    tryOut: async (image, signal) => {
-      if (trials) return;
-      await shared(async (until) => {
-        trials = await runTrials(parts, image, until);
-        if (trials) tellTrials(parts, trials);
-      }, signal);
-    },
+    tryOut,
     sandboxOomScoreAdj: () => (trials?.lowOomScore === "works" ? sandboxOomScoreAdj : 0),
-    lacks: (feature) => lacks(feature, known, trials),
+    async lacks(feature, signal) {
+      await findOut(feature, signal);
+      return lacks(feature, known, trials);
+    },
     forget: () => {
       known = undefined;
       trials = undefined;

@@ -30,8 +30,8 @@ export function dockerRuntime({ requestTimeoutMs, ...given }: DockerRuntimeOptio
   const docker = createDocker({ socket: config.socket, host, requestTimeoutMs, clock });
   const parts: DockerParts = { ...given, docker, memory: createMemory(), following: createFollowing() };
   const network = createPodNetwork(parts);
-  const capabilities = createCapabilities(parts);
   const sandboxImage = createSandboxImage(parts);
+  const capabilities = createCapabilities(parts, sandboxImage);
   const streamServer = createStreamServer({ clock, log });
   return {
     ...dockerService({ parts, network, capabilities }),

@@ -49,7 +49,7 @@ export function lateRuntime(
     listPodSandboxStats: async (filter, signal) => (await find(signal)).listPodSandboxStats?.(filter, signal) ?? [],
     logRoots: async (signal) => (await find(signal)).logRoots?.(signal) ?? [],
     belongings: async (signal) => (await find(signal)).belongings?.(signal) ?? [],
-    lacks: (feature) => found()?.lacks?.(feature),
+    lacks: async (feature, signal) => (await find(signal)).lacks?.(feature, signal),
     heardAt: () => found()?.heardAt?.(),
     async checkpointContainer(request, signal) {
       const { checkpointContainer } = await find(signal);

@@ -5,7 +5,7 @@ import type { Feature } from "../seams/runtime.ts";
 import type { Unserved } from "./decisions.ts";
 
 /** Why the node's runtime or target lacks a feature; undefined where it has it. */
-export type Lacks = (feature: Feature | TargetFeature) => string | undefined;
+export type Lacks = (feature: Feature | TargetFeature, signal: AbortSignal) => Promise<string | undefined>;
 
 /** A field that asks for what not every node can do. */
 interface Asked {
@@ -14,13 +14,14 @@ interface Asked {
 }
 
 /** The fields of a pod that its node's runtime and target cannot serve, each with the sentence of whoever cannot. */
-export function lacking({ spec }: Pod, lacks: Lacks): readonly Unserved[] {
+export async function lacking({ spec }: Pod, lacks: Lacks, signal: AbortSignal): Promise<readonly Unserved[]> {
   const asked = [
     ...askedByPod(spec),
     ...lists(spec).flatMap(([path, container]) => askedByContainer(spec, path, container)),
   ];
-  return asked.flatMap(({ field, feature }) => {
-    const why = lacks(feature);
+  const reasons = await Promise.all(asked.map(({ feature }) => lacks(feature, signal)));
+  return asked.flatMap(({ field }, at) => {
+    const why = reasons[at];
     return why === undefined ? [] : [{ field, why }];
   });
 }

@@ -6,7 +6,9 @@ import { podSpec } from "./pod-decisions.ts";
 /** Knows which fields of a pod are not served. Each field of a pod spec is decided on in a table: a pod is never run with one
  *  of them ignored. @param lacks what the node's runtime and target cannot do; nothing when left out.
  *  @see https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ */
-export function createServed(lacks: Lacks = () => undefined): Served {
+export function createServed(lacks: Lacks = async () => undefined): Served {
   const judge = fieldsOf(podSpec);
-  return { unserved: (pod) => [...judge(pod.spec, "spec"), ...lacking(pod, lacks)] };
+  return {
+    unserved: async (pod, signal) => [...judge(pod.spec, "spec"), ...(await lacking(pod, lacks, signal))],
+  };
 }

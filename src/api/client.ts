@@ -6,7 +6,7 @@ import type { RequestMeasures } from "../measures.ts";
 import { ApiError, apiError, watchError } from "./api-error.ts";
 import { createCredentials, type CredentialSource } from "./credentials.ts";
 import { createHealth, type HealthReader, type HealthWriter } from "./health.ts";
-import { jsonLines } from "./json-lines.ts";
+import { jsonLines, parseJson } from "./json-lines.ts";
 import type { AccessFile } from "./kubeconfig.ts";
 import { createRateLimit, type RateLimit } from "./rate-limit.ts";
 import { createRequests, type RawAnswer, type RawRequest, type Requests, unreachable } from "./requests.ts";
@@ -140,10 +140,9 @@ interface Call {
 /** @throws CodedError unavailable for what no API server says: something between mangled it. */
 function parsed<T>(text: string, { method, path }: Call): T {
   try {
-    return JSON.parse(text) as T;
-  } catch (cause) {
-    const message = `the answer to ${method} ${path} is no JSON: ${messageOf(cause)}`;
-    throw new CodedError("unavailable", message, { cause });
+    return parseJson(text) as T;
+  } catch (error) {
+    throw new CodedError("unavailable", `the answer to ${method} ${path} is no JSON: ${messageOf(error)}`);
   }
 }
 
@@ -160,8 +159,9 @@ async function attempt<T>(
     await limit?.wait(call.signal);
     const held = limit && call.method !== "GET" ? parts.brake : undefined;
     await held?.wait(call.signal);
-    const error = await noted(once(parts, call, read), held);
-    if (!(error instanceof ApiError)) return error.read;
+    const answer = await noted(once(parts, call, read), held);
+    if (!(answer instanceof ApiError)) return answer.read;
+    const error = answer;
     if (error.status === 401 && !refused) {
       refused = true;
       parts.credentials.refused();

@@ -12,10 +12,20 @@ export async function* jsonLines(body: Readable): AsyncGenerator<unknown, void, 
       const line = Buffer.concat([...partial, chunk.subarray(start, end)]).toString("utf8");
       partial = [];
       start = end + 1;
-      if (line.trim() !== "") yield JSON.parse(line);
+      if (line.trim() !== "") yield parseJson(line);
     }
     if (start < chunk.length) partial.push(chunk.subarray(start));
   }
   const rest = Buffer.concat(partial).toString("utf8");
-  if (rest.trim() !== "") yield JSON.parse(rest);
+  if (rest.trim() !== "") yield parseJson(rest);
+}
+
+/** The value of a JSON text. @throws SyntaxError that tells nothing of the text: it may be half a secret or a token, and what is
+ *  thrown comes to logs and events. */
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new SyntaxError(`${text.length} characters that are no JSON, or no whole one`);
+  }
 }

@@ -227,7 +227,9 @@ function keyOf({ metadata }: ApiObject): string {
   return metadata.namespace ? `${metadata.namespace}/${metadata.name}` : (metadata.name ?? "");
 }
 
-function withoutManagedFields<T extends ApiObject>(object: T): T {
+/** The same object without what tells who has set which field: it is the larger part of many, nobody here asks for it, and objects are
+ *  kept for as long as they are there. */
+export function withoutManagedFields<T extends ApiObject>(object: T): T {
   delete object.metadata.managedFields;
   return object;
 }

@@ -12,11 +12,15 @@ export interface WriteBrake {
 /** Milliseconds between writes to a server that could not take the last one. */
 const everyMs = 500;
 
+/** Once a write goes well those that wait follow: one, then two, then four, as long as none goes wrong. A server that takes one may
+ *  not take the next, and one that refuses a write for its own sake has not taken any. */
 export function createWriteBrake(clock: Clock): WriteBrake {
   const waiting = new Set<() => void>();
   let timer: Timer | undefined;
   let isOn = false;
   let nextAt = 0;
+  /** How many follow the next write that goes well. */
+  let followers = 1;
   const schedule = () => {
     if (waiting.size > 0) timer ??= clock.after(nextAt - clock.monotonic(), letOneThrough);
   };
@@ -26,6 +30,14 @@ export function createWriteBrake(clock: Clock): WriteBrake {
     nextAt = clock.monotonic() + everyMs;
     next?.();
     schedule();
+  };
+  const release = () => {
+    for (const go of [...waiting].slice(0, followers)) go();
+    followers *= 2;
+    if (waiting.size > 0) return;
+    isOn = false;
+    timer?.cancel();
+    timer = undefined;
   };
   return {
     wait(signal) {
@@ -45,12 +57,10 @@ export function createWriteBrake(clock: Clock): WriteBrake {
       return promise;
     },
     ended(well) {
-      if (!well && !isOn) nextAt = clock.monotonic() + everyMs;
-      isOn = !well;
-      if (isOn) return;
-      timer?.cancel();
-      timer = undefined;
-      for (const go of waiting) go();
+      if (well) return isOn ? release() : undefined;
+      if (!isOn) nextAt = clock.monotonic() + everyMs;
+      isOn = true;
+      followers = 1;
     },
   };
 }

@@ -3,6 +3,7 @@ import { isIP } from "node:net";
 import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
 import type { Reloading } from "../lib/reloading.ts";
 import { type Service, untilAborted } from "../lib/service-group.ts";
+import type { CertificateMeasures } from "../measures.ts";
 import { type ApprovalDeps, type SignerName, askForCertificate } from "./approval.ts";
 import { type PairStore, isValid, pairIn } from "./pair-store.ts";
 import type { KeyPair } from "./self-signed.ts";
@@ -15,6 +16,7 @@ export interface IssuedOptions extends ApprovalDeps {
   /** Whom the certificate must name, now. */
   readonly subject: () => Subject;
   readonly store: PairStore;
+  readonly measures: CertificateMeasures;
 }
 
 /** A certificate that the cluster issues. Undefined until it has. */
@@ -37,7 +39,7 @@ const lookMs = 60_000;
  *  @param signal of the first look at the store.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/#certificate-rotation */
 export async function createIssuedCertificate(options: IssuedOptions, signal: AbortSignal): Promise<IssuedCertificate> {
-  const { name, clock, log, store, subject } = options;
+  const { name, clock, log, store, subject, measures } = options;
   const listeners = new Set<() => void>();
   const first = Promise.withResolvers<void>();
   let waiting: string | undefined;
@@ -67,8 +69,10 @@ export async function createIssuedCertificate(options: IssuedOptions, signal: Ab
     log.info({ name, request }, `a certificate waits for approval: kubectl certificate approve ${request}`);
   };
   const renew = async (stop: AbortSignal) => {
+    const before = pair && new X509Certificate(pair.certificate).validFromDate;
     try {
       use(await issue(options, told, clock.within(approvalMs, stop)));
+      if (before) measures.replaced(clock.now() - before.getTime());
       log.info({ name, until: pair && new X509Certificate(pair.certificate).validTo }, "certificate issued");
     } finally {
       waiting = undefined;
@@ -96,6 +100,7 @@ export async function createIssuedCertificate(options: IssuedOptions, signal: Ab
           pause = firstPauseMs;
         } catch (error) {
           if (stop.aborted) return;
+          measures.failed();
           log.warn({ name, why: messageOf(error) }, "no certificate was issued, will ask again");
           await clock.sleep(pause * clock.jitter(1, 1.1), stop).catch(() => {});
           pause = Math.min(pause * 2, longestPauseMs);

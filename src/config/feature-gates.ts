@@ -68,6 +68,21 @@ export function checkGates(settings: GateSettings): void {
   }
 }
 
+/** A gate that graftlet heeds, as it stands. */
+export interface HeededGate {
+  readonly name: string;
+  readonly stage: GateSpec["stage"];
+  readonly enabled: boolean;
+}
+
+/** All gates that graftlet heeds. */
+export function heededGates(settings: GateSettings): readonly HeededGate[] {
+  return [...heeded].flatMap((name) => {
+    const spec = specOf(name);
+    return spec ? [{ name, stage: spec.stage, enabled: gateEnabled(settings, name) }] : [];
+  });
+}
+
 /** A line for each gate that is set to other than its default and that a kubelet would heed but graftlet does not. */
 export function gateWarnings(settings: GateSettings): string[] {
   const lines: string[] = [];

@@ -1,6 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
+import type { EvictionMeasures } from "../measures.ts";
 import type { Pod } from "../objects.ts";
 import type { EventSink, PodEvictor, PodStore, Presence } from "../pipeline.ts";
 import { isCritical } from "../pod/containers.ts";
@@ -13,19 +14,23 @@ export interface EvictionDeps extends UsageDeps {
   readonly evictor: PodEvictor;
   readonly events: EventSink;
   readonly presence?: Presence;
+  readonly measures: EvictionMeasures;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
 /** The kubelet's monitoring period, milliseconds, and what a pod gets to end in, seconds. */
 const periodMs = 10_000;
+/** A walk over a million files takes its time, and a part of the machine: the pause after it is so many times as long, up to this. */
+const pauseForWalk = 10;
+const longestPauseMs = 300_000;
 const graceSeconds = 1;
 const reason = "Evicted";
 
 /** Ends pods that take more of the node's disk than they may. A node none of whose pods has a bound is asked nothing.
  *  @see https://kubernetes.io/docs/concepts/storage/ephemeral-storage/#resource-emphemeralstorage-consumption */
 export function createEviction(deps: EvictionDeps): Service {
-  const { pods, evictor, events, clock, log } = deps;
+  const { pods, evictor, events, measures, clock, log } = deps;
   const measure = createStorageUsage(deps);
 
   const check = async (signal: AbortSignal) => {
@@ -37,8 +42,11 @@ export function createEviction(deps: EvictionDeps): Service {
     const usages = await measure(limited, signal);
     for (const [index, { pod, limits }] of limited.entries()) {
       const usage = usages[index];
-      const message = usage && storageExcess(limits, usage);
-      if (message === undefined || !evictor.evict(pod.metadata.uid, { reason, message }, graceSeconds)) continue;
+      const excess = usage && storageExcess(limits, usage);
+      if (!excess) continue;
+      const { signal: limit, message } = excess;
+      if (!evictor.evict(pod.metadata.uid, { reason, message }, graceSeconds)) continue;
+      measures.evicted(limit);
       events.event(podReference(pod), "Warning", reason, message);
     }
   };
@@ -46,14 +54,17 @@ export function createEviction(deps: EvictionDeps): Service {
   return {
     name: "eviction",
     async run(signal) {
+      let pauseMs = periodMs;
       while (!signal.aborted) {
-        await clock.sleep(periodMs, signal).catch(() => undefined);
+        await clock.sleep(pauseMs, signal).catch(() => undefined);
         const lost = deps.presence && (await deps.presence(signal).catch(() => undefined));
         const patience = lost ? AbortSignal.any([signal, lost]) : signal;
         if (patience.aborted) continue;
+        const began = clock.monotonic();
         await check(patience).catch((error: unknown) => {
           if (!patience.aborted) log.warn({ err: error }, "what pods take on the disk is not known, will look again");
         });
+        pauseMs = Math.max(periodMs, Math.min(pauseForWalk * (clock.monotonic() - began), longestPauseMs));
       }
     },
   };

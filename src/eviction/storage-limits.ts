@@ -1,3 +1,4 @@
+import type { StorageSignal } from "../measures.ts";
 import type { Pod } from "../objects.ts";
 import { canonicalBytes, quantityValue } from "../pod/quantity.ts";
 import { podLimits } from "../pod/resources.ts";
@@ -26,6 +27,12 @@ export interface StorageUsage {
   readonly containers: ReadonlyMap<string, number>;
 }
 
+/** What keeps within no bound: a sentence in the kubelet's words, and which sort of bound it is. */
+export interface StorageExcess {
+  readonly signal: StorageSignal;
+  readonly message: string;
+}
+
 const resource = "ephemeral-storage";
 
 /** The bounds of a pod; undefined for one without, which is most.
@@ -43,16 +50,25 @@ export function storageLimits(pod: Pod): StorageLimits | undefined {
   return { volumes, containers, pod: total === undefined ? undefined : ofWholePod(pod, total) };
 }
 
-/** What keeps within no bound, in the kubelet's words; undefined where all does. Pure. */
-export function storageExcess(limits: StorageLimits, usage: StorageUsage): string | undefined {
+/** The first thing that keeps within no bound; undefined where all does. Pure. */
+export function storageExcess(limits: StorageLimits, usage: StorageUsage): StorageExcess | undefined {
   for (const [name, { bytes, text }] of limits.volumes)
     if ((usage.volumes.get(name) ?? 0) > bytes)
-      return `Usage of EmptyDir volume "${name}" exceeds the limit "${text}". `;
+      return {
+        signal: "emptydirfs.limit",
+        message: `Usage of EmptyDir volume "${name}" exceeds the limit "${text}". `,
+      };
   if (limits.pod && usage.pod > limits.pod.bytes)
-    return `Pod ephemeral local storage usage exceeds the total limit of containers ${limits.pod.text}. `;
+    return {
+      signal: "ephemeralpodfs.limit",
+      message: `Pod ephemeral local storage usage exceeds the total limit of containers ${limits.pod.text}. `,
+    };
   for (const [name, { bytes, text }] of limits.containers)
     if ((usage.containers.get(name) ?? 0) > bytes)
-      return `Container ${name} exceeded its local ephemeral storage limit "${text}". `;
+      return {
+        signal: "ephemeralcontainerfs.limit",
+        message: `Container ${name} exceeded its local ephemeral storage limit "${text}". `,
+      };
   return undefined;
 }
 

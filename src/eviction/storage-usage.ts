@@ -27,6 +27,8 @@ export interface LimitedPod {
 /** Where the files of a pod are that count. */
 interface Places {
   readonly volumes: ReadonlyMap<string, string>;
+  /** The names of those that are memory, which is no part of what the pod takes on the disk. */
+  readonly inMemory: ReadonlySet<string>;
   readonly logs: ReadonlyMap<string, string>;
   readonly hostsFile: string;
 }
@@ -51,15 +53,16 @@ export function createStorageUsage(deps: UsageDeps) {
       bounded.length > 0 && layersAreApart(signal),
     ]);
     return pods.map(({ pod }, index) => {
-      const { volumes, logs, hostsFile } = places[index] ?? placesOf(deps, { pod });
+      const { volumes, inMemory, logs, hostsFile } = places[index] ?? placesOf(deps, { pod });
       const at = (path: string) => used.get(path) ?? 0;
       const layer = (name: string) => layers.get(layerKey(pod.metadata.uid, name)) ?? 0;
       const names = [...logs.keys()];
+      const onDisk = [...volumes].filter(([name]) => !inMemory.has(name)).map(([, path]) => path);
       return {
         volumes: new Map([...volumes].map(([name, path]) => [name, at(path)])),
         // On a file system of their own the layers are no part of what a container may take of the node's.
         containers: new Map([...logs].map(([name, path]) => [name, at(path) + (apart ? 0 : layer(name))])),
-        pod: total([...volumes.values(), ...logs.values(), hostsFile].map(at)) + total(names.map(layer)),
+        pod: total([...onDisk, ...logs.values(), hostsFile].map(at)) + total(names.map(layer)),
       };
     });
   };
@@ -69,7 +72,7 @@ function total(numbers: readonly number[]): number {
   return numbers.reduce((sum, number) => sum + number, 0);
 }
 
-/** A pod's volumes on disk: those with a limit of their own, or all where the pod as a whole has one. */
+/** A pod's volumes that count: those with a limit of their own, and all on disk where the pod as a whole has one. */
 function placesOf(
   { volumes, ...roots }: UsageDeps,
   { pod, limits }: Pick<LimitedPod, "pod"> & Partial<LimitedPod>,
@@ -85,6 +88,7 @@ function placesOf(
         return path === undefined ? [] : [[name, path] as const];
       }),
     ),
+    inMemory: new Set(counted.filter(({ emptyDir }) => emptyDir?.medium).map(({ name }) => name)),
     ...ephemeralFiles(pod, roots),
   };
 }

@@ -1,3 +1,4 @@
+import type { HeededGate } from "../config/feature-gates.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Measures } from "../measures.ts";
 import { createPodStartup } from "./pod-startup.ts";
@@ -6,6 +7,7 @@ import { probeMetrics } from "./probes.ts";
 import { processMetrics, processStart } from "./process.ts";
 import { type Metrics, createMetrics } from "./registry.ts";
 import { requestMetrics, servingMetrics } from "./traffic.ts";
+import { certificateMetrics, gateMetrics, upkeepMetrics } from "./upkeep.ts";
 import { type NodeView, viewMetrics } from "./view.ts";
 import { plegMetrics, pullMetrics, runtimeMetrics, volumeMetrics } from "./work.ts";
 
@@ -25,6 +27,7 @@ export interface NodeMetricsDeps {
   /** `v1.36.3`: the Kubernetes whose kubelet this is. */
   readonly kubeletVersion: string;
   readonly graftletVersion: string;
+  readonly gates: readonly HeededGate[];
   readonly clock: Clock;
 }
 
@@ -37,6 +40,7 @@ export function createNodeMetrics(deps: NodeMetricsDeps): NodeMetrics {
   const startup = createPodStartup(clock);
   let view: NodeView | undefined;
   nameMetrics(metrics, deps);
+  gateMetrics(metrics, deps.gates);
   viewMetrics(metrics, () => view, clock);
   const measures: Measures = {
     ...workerMetrics(metrics, startup),
@@ -46,6 +50,8 @@ export function createNodeMetrics(deps: NodeMetricsDeps): NodeMetrics {
     pleg: plegMetrics(metrics, clock),
     pulls: pullMetrics(metrics, startup),
     volumes: volumeMetrics(metrics),
+    ...upkeepMetrics(metrics),
+    certificates: certificateMetrics(metrics),
     requests: requestMetrics(metrics),
     serving: servingMetrics(metrics),
     probes: probeMetrics(ofProbes),

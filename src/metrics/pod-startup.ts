@@ -44,7 +44,11 @@ export function createPodStartup(clock: Clock): PodStartup {
     },
     pulling(uid) {
       const since = clock.monotonic();
-      return () => void starts.get(uid)?.pulls.push([since, clock.monotonic()]);
+      return () => {
+        const start = starts.get(uid);
+        // A pod that has started may pull for years.
+        if (start && !start.told) start.pulls.push([since, clock.monotonic()]);
+      };
     },
     shown(pod) {
       const start = starts.get(pod.metadata.uid);

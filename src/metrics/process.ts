@@ -36,6 +36,12 @@ export function processMetrics(metrics: Metrics, clock: Clock): void {
     "Memory that JavaScript objects have outside the heap.",
     heap("external"),
   );
+  single(
+    metrics,
+    "nodejs_active_resources_total",
+    "Timers, connections and the like that this process waits for: what goroutines are to a kubelet.",
+    () => process.getActiveResourcesInfo().length,
+  );
   processStart(metrics, clock);
 }
 

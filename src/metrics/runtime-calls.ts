@@ -39,7 +39,18 @@ const operations = {
 
 type Counted = keyof typeof operations;
 
-/** The same runtime, each call of which is counted and timed. What it lacks stays lacking. */
+/** What is not counted: no call of CRI's, or a stream without an end. */
+const others: Readonly<Record<Exclude<keyof Runtime, Counted>, true>> = {
+  events: true,
+  logs: true,
+  logRoots: true,
+  lacks: true,
+  heardAt: true,
+  belongings: true,
+  [Symbol.asyncDispose]: true,
+};
+
+/** The same runtime, each call of which is counted and timed. What it lacks stays lacking; it may be an object of a class. */
 export function measuredRuntime(runtime: Runtime, measures: RuntimeMeasures, clock: Clock): Runtime {
   const counted = Object.keys(operations).flatMap((name) => {
     const verb = name as Counted;
@@ -58,7 +69,17 @@ export function measuredRuntime(runtime: Runtime, measures: RuntimeMeasures, clo
       measures.sandboxRun(request.runtimeHandler, clock.monotonic() - since, failed);
     }
   };
-  return { ...runtime, ...calls, runPodSandbox };
+  return { ...runtime, ...uncounted(runtime), ...calls, runPodSandbox };
+}
+
+function uncounted(runtime: Runtime): Partial<Runtime> {
+  const names = Reflect.ownKeys(others) as (keyof typeof others)[];
+  return Object.fromEntries(
+    names.flatMap((name) => {
+      const call = runtime[name] as ((...given: never[]) => unknown) | undefined;
+      return call ? [[name, call.bind(runtime)] as const] : [];
+    }),
+  );
 }
 
 type Call = (...given: never[]) => Promise<unknown>;

@@ -58,6 +58,14 @@ export function plegMetrics(metrics: Metrics, clock: Clock): Measures["pleg"] {
   const looks = metrics.histogram("kubelet_pleg_pod_relist_duration_seconds", "How long the look at one pod took.", {
     buckets: defaultBuckets,
   });
+  const streams = metrics.counter(
+    "kubelet_evented_pleg_connection_success_count",
+    "How often the runtime began to tell of events.",
+  );
+  const breaks = metrics.counter(
+    "kubelet_evented_pleg_connection_error_count",
+    "How often the runtime could not be asked for events, or stopped telling of them.",
+  );
   let lastSeen = 0;
   metrics.gauge("kubelet_pleg_last_seen_seconds", "When the last relist began that the runtime answered, Unix time.", {
     values: () => [[{}, lastSeen]],
@@ -71,6 +79,8 @@ export function plegMetrics(metrics: Metrics, clock: Clock): Measures["pleg"] {
       lastSeen = Math.floor((clock.now() - ms) / 1000);
     },
     looked: (ms) => looks.addMs({}, ms),
+    eventsBegan: () => streams.add({}),
+    eventsBroke: () => breaks.add({}),
   };
 }
 
@@ -128,20 +138,19 @@ function sizeLabel(bytes: number): string {
   return imageSizes.find(([from]) => bytes >= from)?.[1] ?? "0-10MB";
 }
 
-/** Volumes as they are set up. */
+/** Volumes as they are set up and taken down. */
 export function volumeMetrics(metrics: Metrics): Measures["volumes"] {
   const operations = metrics.histogram(
     "storage_operation_duration_seconds",
-    "How long the set-up of volumes took, by their plugins.",
+    "How long volumes took to be set up, and the volumes of their pod to be taken down, by their plugins.",
     {
       labels: ["volume_plugin", "operation_name", "status", "migrated"],
       buckets: [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600],
     },
   );
-  return {
-    setUp(plugin, ms, failed) {
-      const status = failed ? "fail-unknown" : "success";
-      operations.addMs({ volume_plugin: plugin, operation_name: "volume_mount", status, migrated: "false" }, ms);
-    },
+  const told = (operation: string) => (plugin: string, ms: number, failed: boolean) => {
+    const status = failed ? "fail-unknown" : "success";
+    operations.addMs({ volume_plugin: plugin, operation_name: operation, status, migrated: "false" }, ms);
   };
+  return { setUp: told("volume_mount"), tornDown: told("volume_unmount") };
 }

@@ -56,6 +56,7 @@ export function createPodCidr({ nodes, runtime, clock, log }: PodCidrDeps): Serv
         await Promise.race(waits);
         woken.abort();
       }
+      patience.cancel();
       unsubscribe();
     },
   };

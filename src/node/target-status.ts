@@ -92,12 +92,15 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
     async wanted(signal) {
       const trouble = deps.link?.trouble();
       if (trouble) return { status: status(images.known()), verdicts: outOfReach(trouble) };
-      const read = await pressure(signal);
-      const list = await images.read(signal);
+      // Each may wait for a slow runtime as long as it has patience: not one after the other.
+      const [read, list, rights] = await Promise.all([
+        pressure(signal),
+        images.read(signal),
+        deps.rights.read(clock.within(patienceMs, signal)),
+      ]);
       const problems = [...runtime.problems(), ...deps.problems()];
       const verdicts =
         typeof read === "string" ? nodeVerdicts(undefined, [...problems, read]) : nodeVerdicts(read, problems);
-      const rights = await deps.rights.read(clock.within(patienceMs, signal));
       const own = targetConditions({ network: deps.network, rights });
       const way = deps.reachable?.();
       const absent = deps.reachable ? own.absent : [...own.absent, reachableType];

@@ -1,6 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
+import { createTurns } from "../lib/turns.ts";
 import type { PodCache, PodInspector, RuntimePod } from "../pipeline.ts";
 import type { Runtime, RuntimeEvent } from "../seams/runtime.ts";
 import { type Looker, type LookerDeps, createLooker } from "./looker.ts";
@@ -30,6 +31,10 @@ export interface Pleg extends Service, PodInspector {
   /** Resolves once the runtime has been listed for the first time. */
   ready(signal: AbortSignal): Promise<void>;
 }
+
+/** Pods looked at side by side in a relist. A start under a full node looks at all of them: whoever asks the runtime for something
+ *  else meanwhile, such as how it is, does not wait behind them all. */
+const parallelLooks = 20;
 
 /** What the two loops share. */
 interface Pulse {
@@ -128,22 +133,29 @@ async function relist(deps: PlegDeps, looker: Looker, listMs: number, signal: Ab
     const gone: PodListing = { uid, sandboxes: [], containers: [], listedAt: deps.clock.monotonic() };
     if (!listings.has(uid)) listings.set(uid, gone);
   }
-  await Promise.all([...listings.values()].map((listing) => looker.check(listing, signal)));
+  const turn = createTurns(parallelLooks);
+  await Promise.all([...listings.values()].map((listing) => turn(() => looker.check(listing, signal))));
   looker.settle(listings);
 }
 
 async function followEvents(
-  { runtime, clock, log }: PlegDeps,
+  { runtime, measures, clock, log }: PlegDeps,
   looker: Looker,
   pulse: Pulse,
   signal: AbortSignal,
 ): Promise<void> {
   while (runtime.events && !signal.aborted) {
     try {
-      for await (const event of runtime.events(signal)) onEvent(clock, looker, pulse, event);
+      for await (const event of runtime.events(signal)) {
+        if (event.is === "listening") measures.eventsBegan();
+        onEvent(clock, looker, pulse, event);
+      }
     } catch (error) {
       if (hasCode(error, "unimplemented")) return;
-      if (!signal.aborted) log.debug({ err: error }, "runtime events broke off, relisting every second meanwhile");
+      if (!signal.aborted) {
+        measures.eventsBroke();
+        log.debug({ err: error }, "runtime events broke off, relisting every second meanwhile");
+      }
     }
     pulse.listening = false;
     pulse.due.resolve();

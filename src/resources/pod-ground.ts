@@ -1,6 +1,8 @@
-import { openCgroups } from "../host/cgroups.ts";
+import { type Cgroups, openCgroups } from "../host/cgroups.ts";
 import { cgroupVersion } from "../host/exists.ts";
+import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
+import type { CgroupMeasures, CgroupOperation } from "../measures.ts";
 import type { Pod } from "../objects.ts";
 import type { PodStore } from "../pipeline.ts";
 import type { CgroupLayout } from "../pod/cgroup-path.ts";
@@ -15,23 +17,23 @@ export interface PodGroundDeps {
   readonly settings: ResourceSettings;
   readonly podPidsLimit: number;
   readonly pods: PodStore;
+  readonly measures: CgroupMeasures;
+  readonly clock: Clock;
   readonly log: Logger;
 }
 
 const podMode = 0o750;
 
 /** A pod's directories and cgroup on the target. */
-export function createPodGround({ host, rootDir, layout, settings, podPidsLimit, pods, log }: PodGroundDeps) {
+export function createPodGround(deps: PodGroundDeps) {
+  const { host, rootDir, layout } = deps;
   let cgroups: PodCgroups | undefined;
   const made = new Set<string>();
   const open = async (signal: AbortSignal): Promise<PodCgroups> => {
     cgroups ??= createPodCgroups({
-      cgroups: await openCgroups(host, await cgroupVersion(host.fs, signal), signal),
+      ...deps,
+      cgroups: timed(await openCgroups(host, await cgroupVersion(host.fs, signal), signal), deps),
       layout: await layout(signal),
-      settings,
-      podPidsLimit,
-      pods,
-      log,
     });
     return cgroups;
   };
@@ -55,5 +57,23 @@ export function createPodGround({ host, rootDir, layout, settings, podPidsLimit,
       made.delete(uid);
       await (await open(signal)).remove(uid, signal);
     },
+  };
+}
+
+/** The same cgroups; how long changes of them take is told. */
+function timed(cgroups: Cgroups, { measures, clock }: Pick<PodGroundDeps, "measures" | "clock">): Cgroups {
+  const timing = async (operation: CgroupOperation, change: () => Promise<void>): Promise<void> => {
+    const since = clock.monotonic();
+    try {
+      await change();
+    } finally {
+      measures.changed(operation, clock.monotonic() - since);
+    }
+  };
+  return {
+    ...cgroups,
+    make: (...of) => timing("create", () => cgroups.make(...of)),
+    ensure: (...of) => timing("update", () => cgroups.ensure(...of)),
+    remove: (...of) => timing("destroy", () => cgroups.remove(...of)),
   };
 }

@@ -8,7 +8,7 @@ import {
 } from "../gen/cri.ts";
 import { readWithin } from "../host/read-within.ts";
 import type { Clock } from "../lib/clock.ts";
-import { hasCode } from "../lib/errors.ts";
+import { hasCode, throwIfAborted } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { ConfigMap, Container, Pod, Secret, Service } from "../objects.ts";
 import type { EventSink, HostAddresses, ObjectCache, ServiceLister, VolumeGate, VolumeParts } from "../pipeline.ts";
@@ -154,8 +154,7 @@ async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: 
   const { selinux } = target;
   const parts = await deps.volumes.bindParts(pod, container.name, volumeParts(container, environment), signal);
   const volumes = deps.volumes.mounted(pod.metadata.uid);
-  const features = await deps.handlerFeatures(pod, signal);
-  const recursiveReadOnly = features?.recursiveReadOnlyMounts === true;
+  const recursiveReadOnly = await canBeRecursive(deps, pod, container, signal);
   const mounted = volumeMounts({ pod, container, mounted: volumes, parts, recursiveReadOnly, selinux });
   const imageUser = await imageUserOf(deps.images, image, signal);
   verifyRunAsNonRoot(pod, container, imageUser);
@@ -193,6 +192,24 @@ async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: 
     linux,
     ownerLabels,
   });
+}
+
+/** Whether the pod's handler makes mounts read-only down to those below them; asked where a mount may want that. A runtime class that
+ *  is gone tells nothing: the sandbox is there, and its containers may start again. */
+async function canBeRecursive(
+  { handlerFeatures, log }: PrepareDeps,
+  pod: Pod,
+  { name, volumeMounts = [] }: Container,
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (volumeMounts.every(({ recursiveReadOnly }) => recursiveReadOnly === undefined)) return false;
+  try {
+    return (await handlerFeatures(pod, signal))?.recursiveReadOnlyMounts === true;
+  } catch (err) {
+    throwIfAborted(signal);
+    log.warn({ err, uid: pod.metadata.uid, container: name }, "what the pod's runtime handler can do is not known");
+    return false;
+  }
 }
 
 /** Eight hexadecimal digits. */

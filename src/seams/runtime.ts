@@ -17,9 +17,10 @@ export interface Runtime extends Sandboxes, Containers, Images, Stats, Streams, 
   logs?(containerId: string, options: RuntimeLogOptions, signal: AbortSignal): AsyncIterable<LogLine>;
   /** Directories on the target, beside the pods' log directory, in which the runtime keeps the files that log paths link to. */
   logRoots?(signal: AbortSignal): Promise<readonly string[]>;
-  /** Why this runtime cannot do what a pod may ask for: a sentence with the remedy; undefined where it can. Known once
-   *  `status` has answered. Absent where the runtime does everything. */
-  lacks?(feature: Feature): string | undefined;
+  /** Why this runtime cannot do what a pod may ask for: a sentence with the remedy; undefined where it can. What the runtime does
+   *  not know of itself yet it finds out first: as long as that takes, the pod that asks for it waits. Absent where the runtime
+   *  does everything. */
+  lacks?(feature: Feature, signal: AbortSignal): Promise<string | undefined>;
   /** When the runtime was last heard, Clock.monotonic(), while whatever happens to it would be told: then it need not be asked how
    *  it is. Undefined when it has to be asked; absent where it always has. */
   heardAt?(): number | undefined;

@@ -28,7 +28,7 @@ const emissionOrder: readonly PodOperation[] = ["REMOVE", "ADD", "UPDATE", "DELE
  *  a REMOVE an object that is gone. Source: kubelet. */
 export function createPodConfig(deps: PodConfigDeps): PodConfig {
   const { expected, emit, clock } = deps;
-  const known = new Map<SourceName, Map<string, Pod>>();
+  const known = new Map<SourceName, Map<string, Known>>();
   return {
     set(source, wanted) {
       const before = known.get(source);
@@ -47,30 +47,41 @@ export function createPodConfig(deps: PodConfigDeps): PodConfig {
   };
 }
 
+/** A pod as its source gave it, and the copy that carries its source: of one that is given again nothing is made anew, for with
+ *  each change of one pod all of a node's are given. */
+interface Known {
+  readonly given: Pod;
+  readonly pod: Pod;
+}
+
 interface Comparison {
   readonly source: SourceName;
-  readonly before: ReadonlyMap<string, Pod>;
+  readonly before: ReadonlyMap<string, Known>;
   readonly pods: readonly Pod[];
   /** Milliseconds since the epoch. */
   readonly seenAt: number;
 }
 
 function compare({ source, before, pods, seenAt }: Comparison): {
-  now: Map<string, Pod>;
+  now: Map<string, Known>;
   changes: Map<PodOperation, Pod[]>;
 } {
-  const now = new Map<string, Pod>();
+  const now = new Map<string, Known>();
   const changes = new Map<PodOperation, Pod[]>();
   const add = (op: PodOperation, pod: Pod) => changes.set(op, [...(changes.get(op) ?? []), pod]);
-  for (const pod of pods) {
-    const uid = pod.metadata.uid;
+  for (const given of pods) {
+    const uid = given.metadata.uid;
     const old = before.get(uid);
-    const next = stamped(pod, source, old ? firstSeen(old) : new Date(seenAt).toISOString());
-    const op = old ? changeOf(old, next) : "ADD";
-    now.set(uid, next);
+    if (old?.given === given) {
+      now.set(uid, old);
+      continue;
+    }
+    const next = stamped(given, source, old ? firstSeen(old.pod) : new Date(seenAt).toISOString());
+    const op = old ? changeOf(old.pod, next) : "ADD";
+    now.set(uid, { given, pod: next });
     if (op) add(op, next);
   }
-  for (const [uid, pod] of before) if (!now.has(uid)) add("REMOVE", pod);
+  for (const [uid, { pod }] of before) if (!now.has(uid)) add("REMOVE", pod);
   return { now, changes };
 }
 

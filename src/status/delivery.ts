@@ -50,8 +50,9 @@ export function createDelivery(deps: DeliveryDeps): Delivery {
   let running: AbortSignal | undefined;
 
   const send = (uid: string, afterMs = 0) => {
+    if (!held(uid)) return;
     if (!since.has(uid)) since.set(uid, clock.monotonic());
-    if (!running || running.aborted || !held(uid)) return;
+    if (!running || running.aborted) return;
     if (afterMs > 0) return later.add(uid, afterMs);
     const box =
       boxes.get(uid) ??

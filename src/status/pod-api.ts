@@ -1,4 +1,5 @@
 import type { ApiClient } from "../api/client.ts";
+import { withoutManagedFields } from "../api/reflector.ts";
 import type { Pod } from "../objects.ts";
 
 /** What the status manager asks of the API server. Errors are coded: not_found when there is no such pod; when one of that name
@@ -31,22 +32,17 @@ export interface PodKey {
   readonly uid: string;
 }
 
-/** Who has set which field is the larger part of a pod, and nobody here asks for it: answers are kept as long as their pods. */
-function withoutHistory({ metadata, ...rest }: Pod): Pod {
-  const { managedFields: _, ...kept } = metadata;
-  return { ...rest, metadata: kept };
-}
-
 /** @see https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ */
 export function createPodApi(client: Pick<ApiClient, "get" | "patch" | "delete">): PodApi {
   const path = (namespace: string, name: string) =>
     `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods/${encodeURIComponent(name)}`;
   return {
-    get: async (namespace, name, signal) => withoutHistory(await client.get<Pod>(path(namespace, name), { signal })),
+    get: async (namespace, name, signal) =>
+      withoutManagedFields(await client.get<Pod>(path(namespace, name), { signal })),
     async patchStatus({ namespace, name, uid }, status, signal) {
       const body = { metadata: { uid }, status };
       const patch = { type: "strategic", body } as const;
-      return withoutHistory(await client.patch<Pod>(`${path(namespace, name)}/status`, patch, { signal }));
+      return withoutManagedFields(await client.patch<Pod>(`${path(namespace, name)}/status`, patch, { signal }));
     },
     remove({ namespace, name, uid }, signal) {
       return client.delete(path(namespace, name), { gracePeriodSeconds: 0, preconditions: { uid } }, { signal });

@@ -125,7 +125,7 @@ async function syncOnce(
   const observed = mustLook ? await look(uid, signal) : (deps.cache.get(uid) ?? emptyPod(pod));
   const status = report(pod, observed, false);
   if (status.phase === "Failed" || status.phase === "Succeeded") return { terminal: true, againMs: 0 };
-  const holdUp = announceHoldUp(deps, pod);
+  const holdUp = await announceHoldUp(deps, pod, signal);
   if (holdUp !== undefined) return { terminal: false, againMs: holdUp * deps.clock.jitter(1, 1.5) };
   deps.objects.register(pod);
   let ahead: PassAhead = {};
@@ -160,8 +160,12 @@ function fullName({ metadata: { namespace, name } }: Pod): string {
 }
 
 /** What keeps a pod from being started, told by an event. @returns milliseconds until it is worth another look. */
-function announceHoldUp({ served, events, networkError, syncMs }: PassDeps, pod: Pod): number | undefined {
-  const missing = served.unserved(pod);
+async function announceHoldUp(
+  { served, events, networkError, syncMs }: PassDeps,
+  pod: Pod,
+  signal: AbortSignal,
+): Promise<number | undefined> {
+  const missing = await served.unserved(pod, signal);
   if (missing.length > 0) {
     const fields = missing.map(({ field, why }) => `${field} (${why})`).join(", ");
     events.event(podReference(pod), "Warning", "FieldNotServed", `pod is held: this node does not serve ${fields}`);

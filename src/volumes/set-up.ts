@@ -1,6 +1,6 @@
 import { type Backoff, createBackoff } from "../lib/backoff.ts";
 import { coalesce } from "../lib/coalesce.ts";
-import { CodedError, messageOf, throwIfAborted } from "../lib/errors.ts";
+import { CodedError, hasCode, messageOf, throwIfAborted } from "../lib/errors.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import { createMountLister, kernelHasNoswap, shareDirectory } from "../host/mounts.ts";
 import type { Pod, Volume } from "../objects.ts";
@@ -43,6 +43,9 @@ export function newPodVolumes(pod: Pod, fresh: boolean): PodVolumes {
 /** Between tries of a failed volume, milliseconds: the kubelet's. */
 const firstRetryMs = 500;
 export const longestRetryMs = 122_000;
+/** The longest where nothing is wrong with the volume: what failed is the API server, or the target, which may be back any moment. */
+const longestPassingMs = 3_000;
+const passing = ["unavailable", "deadline_exceeded", "resource_exhausted"] as const;
 /** One try, milliseconds: an API server that does not answer holds up no later one. */
 const longestTryMs = 123_000;
 
@@ -94,9 +97,9 @@ export function createSetUp(given: VolumeDeps): SetUp {
             { err: error, uid: state.pod.metadata.uid, volume: volume.name },
             "volume is not ready, will try again",
           );
-          await clock
-            .sleep(retries.remaining(keyOf(state, volume)), AbortSignal.any([signal, kicked]))
-            .catch(() => undefined);
+          const pause = retries.remaining(keyOf(state, volume));
+          const longest = hasCode(error, ...passing) ? longestPassingMs : longestRetryMs;
+          await clock.sleep(Math.min(pause, longest), AbortSignal.any([signal, kicked])).catch(() => undefined);
         }
       }
     },

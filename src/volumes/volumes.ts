@@ -6,6 +6,7 @@ import type { Pod } from "../objects.ts";
 import type { MountedVolume, VolumeGate, VolumeParts } from "../pipeline.ts";
 import { referencedObjects } from "../pod/object-references.ts";
 import { podReference } from "../pod/reference.ts";
+import { volumePlugin } from "../pod/volume-plugin.ts";
 import type { VolumeDeps } from "./kinds/kind.ts";
 import { createParts } from "./parts.ts";
 import { usedVolumes } from "./paths.ts";
@@ -33,7 +34,7 @@ export interface Volumes extends VolumeGate, VolumeParts {
 /** The volumes of pods on the target. @see https://kubernetes.io/docs/concepts/storage/volumes/ */
 export function createVolumes(deps: VolumeDeps): Volumes {
   const known = new Map<string, PodVolumes>();
-  const mounts = createMountLister(deps.host);
+  const tearDown = createTearDown(deps);
   const setUp = createSetUp(deps);
   const refresher = createRefresher(deps, known, setUp);
 
@@ -71,7 +72,7 @@ export function createVolumes(deps: VolumeDeps): Volumes {
       const state = known.get(uid);
       if (state) await setUp.end(state, signal);
       known.delete(uid);
-      await unmountAll(deps.host, deps.rootDir, uid, signal, mounts);
+      await tearDown(uid, state, signal);
     },
     objectChanged(kind, namespace, name) {
       for (const state of known.values()) {
@@ -90,6 +91,30 @@ export function createVolumes(deps: VolumeDeps): Volumes {
       for (const state of known.values()) state.ended.abort();
     },
   };
+}
+
+/** Unmounts the volumes of a pod, all together: of each it is told how long that took. What fails is tried again by whoever asks. */
+function createTearDown({ host, rootDir, measures, clock }: VolumeDeps) {
+  const mounts = createMountLister(host);
+  /** Plugins of the volumes that stood, by the pod's UID. */
+  const leaving = new Map<string, readonly string[]>();
+  return async (uid: string, state: PodVolumes | undefined, signal: AbortSignal): Promise<void> => {
+    if (state) leaving.set(uid, standing(state));
+    const since = clock.monotonic();
+    let failed = true;
+    try {
+      await unmountAll(host, rootDir, uid, signal, mounts);
+      failed = false;
+    } finally {
+      const ms = clock.monotonic() - since;
+      for (const plugin of leaving.get(uid) ?? []) measures.tornDown(plugin, ms, failed);
+      if (!failed) leaving.delete(uid);
+    }
+  };
+}
+
+function standing({ pod, mounted }: PodVolumes): readonly string[] {
+  return (pod.spec.volumes ?? []).filter(({ name }) => mounted.has(name)).map(volumePlugin);
 }
 
 /** Which pods may have left something on the target: those that had a directory there when this node first looked, and those

@@ -51,7 +51,7 @@ export interface Base {
 /** So much beyond something, at most. */
 export function atMostBeyond(base: Base, limit: number, who: string, unit: string): Reach {
   return {
-    text: `≤ ${base.text} + ${shortNumber(limit)} ${unit}`,
+    text: `≤ ${shortNumber(limit)} ${unit} beyond ${base.text}`,
     unit,
     of(measured) {
       const [value, start] = [measured(who), base.of(measured)];

@@ -226,19 +226,18 @@ test("two nodes on one daemon: nobody sees or touches what is another's", async 
 
 test("what the daemon cannot do is found by trying, and the trials leave nothing behind", async () => {
   await using it = await node("trials");
-  assert.equal(it.runtime.lacks?.("privileged"), undefined, "not known yet");
+  const why = await it.runtime.lacks?.("privileged", patience());
   const id = await it.pods.run(it.pods.config());
-  await it.runtime.status(patience());
   const trial = async (...options: string[]) => {
     const args = ["run", "--detach", "--network=none", "--user=0", ...options, "registry.k8s.io/pause:3.10.2"];
     const { code, stdout } = await it.rig.docker(args);
     if (code === 0) await it.rig.docker(["rm", "--force", stdout.trim()]);
     return code === 0;
   };
-  assert.equal(it.runtime.lacks?.("privileged") === undefined, await trial("--privileged"));
+  assert.equal(why === undefined, await trial("--privileged"));
   const score = Number(await inspect(it.rig, "container", id, "{{.HostConfig.OomScoreAdj}}"));
   assert.equal(score, (await trial("--oom-score-adj=-998")) ? -998 : 0);
-  assert.equal(it.runtime.lacks?.("memoryLimit"), undefined);
+  assert.equal(await it.runtime.lacks?.("memoryLimit", patience()), undefined);
   assert.deepEqual(await lines(it.rig, "ps", "--all", "--quiet", "--filter", "label=graftlet.dev/trial"), []);
 });
 

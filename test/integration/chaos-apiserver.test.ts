@@ -54,15 +54,25 @@ describe("an API server that has bad hours", { timeout: 600_000 }, () => {
   const create = (name: string) => pods.create(name, { tolerations, nodeName: cluster.nodeName });
   const running = (name: string, timeoutMs: number) =>
     pods.until(name, "to run", ({ status }) => status?.phase === "Running", timeoutMs);
-  /** How many writes there were in the busiest second. */
-  const busiest = async (): Promise<{ readonly count: number; readonly total: number; readonly what: string }> => {
+  /** How many writes a second there were in the busiest three: on a busy machine those of one arrive in the next. */
+  const busiest = async (): Promise<{ readonly rate: number; readonly total: number; readonly what: string }> => {
     const writes = await proxy.writes();
-    const seconds = Map.groupBy(writes, ({ at }) => Math.floor(at / 1000));
-    const most = [...seconds.values()].sort((a, b) => b.length - a.length)[0] ?? [];
+    const most = writes
+      .map(({ at: from }) => writes.filter(({ at }) => at >= from && at < from + 3_000))
+      .reduce((busy, some) => (some.length > busy.length ? some : busy), []);
     const what = most.map(({ method, path }) => `${method} ${path}`).join("\n");
-    return { count: most.length, total: writes.length, what };
+    return { rate: most.length / 3, total: writes.length, what };
   };
   const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+  /** How long a pod takes here and now where nothing is wrong, milliseconds. */
+  const usualMs = async (name: string): Promise<number> => {
+    const since = performance.now();
+    await create(name);
+    await running(name, 60_000);
+    return performance.now() - since;
+  };
+  /** Ten seconds, on a machine that starts a pod in two. */
+  const soon = (usual: number) => Math.max(10_000, 5 * usual);
 
   const faults: Readonly<Record<string, Fault>> = {
     "429 with Retry-After": { status: 429, retryAfter: 1 },
@@ -76,27 +86,29 @@ describe("an API server that has bad hours", { timeout: 600_000 }, () => {
       const standing = await invariants.standing(...steady, ...probed);
       const name = `comes-${what.replaceAll(/[^a-z0-9]+/gi, "-").toLowerCase()}`;
       const leaver = `leaves-${name}`;
-      await create(leaver);
-      await running(leaver, 60_000);
+      const usual = await usualMs(leaver);
+      await proxy.writes();
       await proxy.answer(fault);
       try {
-        // Begun before they were told of the fault, writes may end in its first second.
+        await cluster.waitFor("a write to be answered so", async () => (await proxy.writes()).length > 0);
+        // Begun before anybody was told of the fault, others may end in its first second.
         await sleep(1_500);
         await proxy.writes();
         await create(name);
         await pods.remove(leaver);
         await sleep(9_000);
-        const { count, total, what: most } = await busiest();
-        t.diagnostic(`${total} writes in 9 s, ${count} in the busiest second`);
-        if (fault.only === undefined) assert.ok(count <= 5, `${count} writes in a second:\n${most}`);
+        const { rate, total, what: most } = await busiest();
+        t.diagnostic(`${total} writes in 9 s, ${rate.toFixed(1)} a second in the busiest three`);
+        if (fault.only === undefined) assert.ok(rate <= 5, `${rate} writes a second:\n${most}`);
       } finally {
         await proxy.answer(undefined);
       }
       const since = performance.now();
-      await running(name, 30_000);
-      t.diagnostic(`the new pod ran ${Math.round(performance.now() - since)} ms after`);
-      assert.ok(performance.now() - since <= 10_000, "within ten seconds");
-      await cluster.mustKubectl(["wait", "--for=delete", `pod/${leaver}`, "--timeout=20s"]);
+      await running(name, 60_000);
+      const tookMs = performance.now() - since;
+      t.diagnostic(`the new pod ran ${Math.round(tookMs)} ms after; a pod takes ${Math.round(usual)} ms here`);
+      assert.ok(tookMs <= soon(usual), `${tookMs} ms, where a pod takes ${usual} ms`);
+      await cluster.mustKubectl(["wait", "--for=delete", `pod/${leaver}`, "--timeout=60s"]);
       await invariants.hold(standing);
     });
 
@@ -114,6 +126,7 @@ describe("an API server that has bad hours", { timeout: 600_000 }, () => {
 
   test("a minute without any: its new pods run within ten seconds of its return, and the node was never lost to itself", async (t) => {
     const standing = await invariants.standing(...steady, ...probed);
+    const usual = await usualMs("usual");
     await proxy.close();
     const since = performance.now();
     const comers = named("late", 3);
@@ -122,17 +135,17 @@ describe("an API server that has bad hours", { timeout: 600_000 }, () => {
     await sleep(60_000 - (performance.now() - since));
     await proxy.open();
     const opened = performance.now();
-    await Promise.all(comers.map((name) => running(name, 30_000)));
+    await Promise.all(comers.map((name) => running(name, 60_000)));
     const tookMs = performance.now() - opened;
-    t.diagnostic(`the new pods ran after ${Math.round(tookMs)} ms`);
-    assert.ok(tookMs <= 10_000, `${tookMs} ms`);
+    t.diagnostic(`the new pods ran after ${Math.round(tookMs)} ms; a pod takes ${Math.round(usual)} ms here`);
+    assert.ok(tookMs <= soon(usual), `${tookMs} ms, where a pod takes ${usual} ms`);
     const lease = () => cluster.get<Lease>("lease", cluster.nodeName, "kube-node-lease");
     const renewed = Date.parse((await lease())?.spec?.renewTime ?? "");
     await cluster.waitFor(
       "the lease to be renewed",
       async () => Date.parse((await lease())?.spec?.renewTime ?? "") > renewed,
     );
-    await cluster.mustKubectl(["wait", "--for=delete", "pod/unheard", "--timeout=20s"]);
+    await cluster.mustKubectl(["wait", "--for=delete", "pod/unheard", "--timeout=60s"]);
     await invariants.hold(standing);
     for (const name of [...steady, ...probed]) {
       const flaps = pods.history(name).filter((pod) => isUnreadyAfterReady(pods.history(name), pod));

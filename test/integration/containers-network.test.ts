@@ -154,8 +154,10 @@ describe("what a container leaves behind", { concurrency: 4 }, () => {
         const lines = readFileSync(join(folder, run), "utf8").trimEnd().split("\n");
         return lines.length === 2 && wanted.every((line) => lines.some((one) => line.test(one)));
       });
+    // It is made beside what tells that the container runs, not before.
+    const link = join(cluster.root, "var/log/containers", `logging_default_main-${containerId(pod)}.log`);
     assert.equal(
-      readlinkSync(join(cluster.root, "var/log/containers", `logging_default_main-${containerId(pod)}.log`)),
+      await cluster.waitFor("the link to the second run's log", () => readlinkSync(link)),
       join(folder, "1.log"),
     );
     assert.deepEqual((await pods.log("logging", "previous=true")).split("\n").sort(), ["", "err", "out"]);

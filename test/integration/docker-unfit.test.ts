@@ -10,7 +10,8 @@ import { untilReadiness } from "../harness/docker-lab.ts";
 import { startEngineImpostor } from "../harness/engine-impostor.ts";
 import { runToEnd } from "../harness/graftlet-run.ts";
 import { addresses } from "../harness/namespaces.ts";
-import { openPods, type Pods } from "../harness/pods.ts";
+import { particulars } from "../harness/particulars.ts";
+import { openPods, type Pods, shell, statusOf } from "../harness/pods.ts";
 
 // Each way in which there is no Docker Engine to use is one sentence with the remedy in the node's Ready condition, and ends by
 // itself when there is one.
@@ -60,10 +61,21 @@ describe("a Docker Engine that cannot be used", { timeout: 600_000 }, () => {
     await begin();
     const sentence = `no Docker Engine answers at ${socket}: start it \\(systemctl start docker\\), or name its socket in providerConfig\\.socket\\.`;
     await untilOf(unready(sentence));
-    await pods.create("patient", { nodeName: cluster.nodeName, tolerations: [{ operator: "Exists" }] });
+    // The first pods of a daemon that has not even the sandbox image yet.
+    const early = { nodeName: cluster.nodeName, tolerations: [{ operator: "Exists" }] };
+    await pods.create("patient", early);
+    await pods.create("bold", {
+      ...early,
+      containers: [shell("sleep 3600", { securityContext: { privileged: true } })],
+    });
     await engine.start();
     t.diagnostic(`Ready ${Math.round(await untilOf(/^True /))} ms after the daemon answered`);
     await runs("patient");
+    if (await particulars[cluster.provider].startsPrivileged(cluster)) return runs("bold");
+    const held = /securityContext\.privileged \(.*cannot start privileged containers/;
+    await pods.event("bold", "FieldNotServed", held);
+    assert.ok(pods.history("bold").every((pod) => statusOf(pod)?.containerID === undefined));
+    await Promise.all([pods.gone("bold"), pods.remove("bold", 0)]);
   });
 
   test("a daemon that is too old, until a newer one takes its place", async (t) => {

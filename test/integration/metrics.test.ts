@@ -102,15 +102,19 @@ describe("metrics", { timeout: 600_000 }, () => {
 
   test("what a kubelet has too has its type, labels and buckets; beside it is only what is graftlet's own", (t) => {
     if (!kubelet) return t.diagnostic("this runtime has no kubelet to compare with");
-    const own = ["graftlet_build_info", "nodejs_heap_size_total_bytes", "nodejs_heap_size_used_bytes"];
+    const own = ["graftlet_build_info", "nodejs_active_resources_total", "nodejs_external_memory_bytes"];
+    const heap = ["nodejs_heap_size_total_bytes", "nodejs_heap_size_used_bytes"];
     // A kubelet shows some only with what it was configured for here otherwise, or once it has happened.
     const elsewhere = [
       "kubelet_certificate_manager_client_ttl_seconds",
       "kubelet_certificate_manager_server_ttl_seconds",
+      "kubelet_certificate_manager_client_expiration_renew_errors",
+      "kubelet_certificate_manager_server_rotation_seconds",
+      "kubelet_server_expiration_renew_errors",
     ];
     for (const part of ["node", "probes"] as const) {
       for (const [name, family] of graftlet[part]) {
-        if ([...own, "nodejs_external_memory_bytes", ...elsewhere].includes(name)) continue;
+        if ([...own, ...heap, ...elsewhere].includes(name)) continue;
         const other = kubelet[part].get(name);
         if (!other && family.samples.length === 0) continue;
         assert.ok(other, `a kubelet has no ${name}`);
@@ -149,6 +153,8 @@ describe("metrics", { timeout: 600_000 }, () => {
     assert.ok((value("storage_operation_duration_seconds_count", mount) ?? 0) >= 1);
     const emptyDir = { plugin_name: "kubernetes.io/empty-dir", state: "actual_state_of_world" };
     assert.equal(value("volume_manager_total_volumes", emptyDir), 1);
+    assert.ok((value("kubelet_cgroup_manager_duration_seconds_count", { operation_type: "create" }) ?? 0) >= 3);
+    assert.equal(value("kubernetes_feature_enabled", { name: "RotateKubeletServerCertificate" }), 1);
     const patches = value("rest_client_requests_total", { method: "PATCH", code: "200" }) ?? 0;
     assert.ok(patches > 3, `${patches} patches`);
     assert.ok((value("kubelet_image_pull_duration_seconds_count") ?? 0) >= 1);
@@ -188,6 +194,11 @@ describe("metrics", { timeout: 600_000 }, () => {
 
   test("a pod that is gone leaves no series of its probes", async () => {
     await Promise.all([pods.remove("probed"), pods.remove("broken")]);
+    const labels = { volume_plugin: "kubernetes.io/configmap", operation_name: "volume_unmount", status: "success" };
+    await cluster.waitFor("its volumes to be taken down", async () => {
+      const { node } = await scrape();
+      return (value("storage_operation_duration_seconds_count", labels, node) ?? 0) > 0;
+    });
     await cluster.waitFor(
       "its series to go",
       async () => parseExposition(await proxied("metrics/probes")).get("prober_probe_total")?.samples.length === 0,

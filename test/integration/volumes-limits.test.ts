@@ -5,6 +5,7 @@ import { type Lab, startLab } from "../harness/lab.ts";
 import { mount, mounts } from "../harness/manifests.ts";
 import { processesOf, volumeFolder } from "../harness/pod-machine.ts";
 import { type ContainerDraft, condition, shell, type SpecDraft, statusOf } from "../harness/pods.ts";
+import { parseExposition } from "../unit/metrics/exposition.ts";
 
 let lab: Lab;
 before(async () => {
@@ -76,4 +77,15 @@ describe("what a pod may take of the disk", { concurrency: 4 }, () => {
       },
       "Pod ephemeral local storage usage exceeds the total limit of containers 24Mi. ",
     ));
+});
+
+test("each is counted by the limit that it was ended for", async () => {
+  const { cluster } = lab;
+  const text = await cluster.mustKubectl(["get", "--raw", `/api/v1/nodes/${cluster.nodeName}/proxy/metrics`]);
+  const { samples = [] } = parseExposition(text).get("kubelet_evictions") ?? {};
+  assert.deepEqual(Object.fromEntries(samples.map(({ labels, value }) => [labels["eviction_signal"], value])), {
+    "emptydirfs.limit": 2,
+    "ephemeralpodfs.limit": 1,
+    "ephemeralcontainerfs.limit": 1,
+  });
 });

@@ -115,7 +115,7 @@ function start({ local = false } = {}) {
         alone: false,
         store: () => filePairStore(config.certDir, "unused"),
         instance: "this",
-        metrics: createNodeMetrics({ nodeName, kubeletVersion: "v1.36.3", graftletVersion: "0", clock }),
+        metrics: createNodeMetrics({ nodeName, kubeletVersion: "v1.36.3", graftletVersion: "0", gates: [], clock }),
         clientCertificate: () => undefined,
         clock,
         log,

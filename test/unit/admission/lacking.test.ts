@@ -4,6 +4,7 @@ import { createServed } from "../../../src/admission/served.ts";
 import type { Volume } from "../../../src/objects.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 
+const never = new AbortController().signal;
 const demanding = aPod({
   securityContext: { seccompProfile: { type: "RuntimeDefault" }, appArmorProfile: { type: "RuntimeDefault" } },
   initContainers: [aContainer("i", { resources: { limits: { cpu: "1" } } })],
@@ -18,35 +19,42 @@ const token = {
   projected: { sources: [{ configMap: { name: "ca" } }, { serviceAccountToken: { path: "token" } }] },
 };
 
-test("a token that belongs to the pod's user needs a target on which files can be given away", () => {
-  const fieldsOf = (...given: Parameters<typeof aPod>) =>
-    createServed((feature) => (feature === "fileOwner" ? "not root" : undefined))
-      .unserved(aPod(...given))
-      .map(({ field, why }) => `${why}: ${field}`);
+function lackingOnly(lacked: string) {
+  return createServed(async (feature) => (feature === lacked ? "not root" : undefined));
+}
+
+test("a token that belongs to the pod's user needs a target on which files can be given away", async () => {
+  const served = lackingOnly("fileOwner");
+  const fieldsOf = async (...given: Parameters<typeof aPod>) =>
+    (await served.unserved(aPod(...given), never)).map(({ field, why }) => `${why}: ${field}`);
   const volumes = [{ name: "e", emptyDir: {} }, token];
-  assert.deepEqual(fieldsOf({ volumes, securityContext: { runAsUser: 1000 } }), [
+  assert.deepEqual(await fieldsOf({ volumes, securityContext: { runAsUser: 1000 } }), [
     "not root: spec.volumes[1].projected",
   ]);
-  assert.deepEqual(fieldsOf({ volumes }), [], "a token that anybody in the pod may read");
-  assert.deepEqual(fieldsOf({ volumes: [], securityContext: { runAsUser: 1000 } }), [], "no token");
+  assert.deepEqual(await fieldsOf({ volumes }), [], "a token that anybody in the pod may read");
+  assert.deepEqual(await fieldsOf({ volumes: [], securityContext: { runAsUser: 1000 } }), [], "no token");
 });
 
-test("volumes of a group need a target on which files can be given away", () => {
-  const served = createServed((feature) => (feature === "fileOwner" ? "not root" : undefined));
-  const grouped = (...volumes: Volume[]) =>
-    served.unserved(aPod({ volumes, securityContext: { fsGroup: 2000 } })).map(({ field }) => field);
-  assert.deepEqual(grouped({ name: "e", emptyDir: {} }), ["spec.securityContext.fsGroup"]);
-  assert.deepEqual(grouped({ name: "h", hostPath: { path: "/h" } }), [], "a directory of the machine stays as it is");
+test("volumes of a group need a target on which files can be given away", async () => {
+  const served = lackingOnly("fileOwner");
+  const grouped = async (...volumes: Volume[]) =>
+    (await served.unserved(aPod({ volumes, securityContext: { fsGroup: 2000 } }), never)).map(({ field }) => field);
+  assert.deepEqual(await grouped({ name: "e", emptyDir: {} }), ["spec.securityContext.fsGroup"]);
+  assert.deepEqual(
+    await grouped({ name: "h", hostPath: { path: "/h" } }),
+    [],
+    "a directory of the machine stays as it is",
+  );
 });
 
-test("a part of a volume, and huge pages, need a target on which graftlet may mount", () => {
-  const served = createServed((feature) => (feature === "mount" ? "not root" : undefined));
+test("a part of a volume, and huge pages, need a target on which graftlet may mount", async () => {
+  const served = lackingOnly("mount");
   const pages = [
     { name: "e", emptyDir: {} },
     { name: "h", emptyDir: { medium: "HugePages" } },
   ];
   assert.deepEqual(
-    served.unserved(aPod({ volumes: pages })).map(({ field }) => field),
+    (await served.unserved(aPod({ volumes: pages }), never)).map(({ field }) => field),
     ["spec.volumes[1].emptyDir.medium"],
   );
   const mountPropagation = "HostToContainer";
@@ -61,30 +69,29 @@ test("a part of a volume, and huge pages, need a target on which graftlet may mo
     { name: "e", emptyDir: {} },
     { name: "h", hostPath: { path: "/" } },
   ];
+  const parts = aPod({ volumes, containers: [aContainer("c", { volumeMounts })] });
   assert.deepEqual(
-    served.unserved(aPod({ volumes, containers: [aContainer("c", { volumeMounts })] })).map(({ field }) => field),
+    (await served.unserved(parts, never)).map(({ field }) => field),
     ["[0].subPath", "[2].subPathExpr", "[2].mountPropagation"].map(
       (field) => `spec.containers[0].volumeMounts${field}`,
     ),
   );
 });
 
-test("a runtime that does everything holds no pod", () => {
-  assert.deepEqual(createServed().unserved(demanding), []);
+test("a runtime that does everything holds no pod", async () => {
+  assert.deepEqual(await createServed().unserved(demanding, never), []);
 });
 
-test("what the runtime lacks is named by the field that asks for it, with the runtime's sentence", () => {
-  const served = createServed((feature) => (feature === "privileged" ? "the daemon may not" : undefined));
-  assert.deepEqual(served.unserved(demanding), [
-    { field: "spec.containers[0].securityContext.privileged", why: "the daemon may not" },
+test("what the runtime lacks is named by the field that asks for it, with the runtime's sentence", async () => {
+  assert.deepEqual(await lackingOnly("privileged").unserved(demanding, never), [
+    { field: "spec.containers[0].securityContext.privileged", why: "not root" },
   ]);
 });
 
-test("each feature is found wherever a pod can ask for it, and Unconfined asks for none", () => {
+test("each feature is found wherever a pod can ask for it, and Unconfined asks for none", async () => {
+  const served = createServed(async (feature) => feature);
   assert.deepEqual(
-    createServed((feature) => feature)
-      .unserved(demanding)
-      .map(({ field, why }) => `${why} ${field}`),
+    (await served.unserved(demanding, never)).map(({ field, why }) => `${why} ${field}`),
     [
       "seccomp spec.securityContext.seccompProfile",
       "appArmor spec.securityContext.appArmorProfile",

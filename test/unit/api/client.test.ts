@@ -11,10 +11,12 @@ import { type AddressInfo, type Server, type Socket, connect, createServer as cr
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { inspect } from "node:util";
 import { type ApiClient, createApiClient } from "../../../src/api/client.ts";
 import { kubeconfigFile } from "../../../src/api/kubeconfig.ts";
 import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
 import { type Clock, systemClock } from "../../../src/lib/clock.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
 import { silent } from "./fake-client.ts";
 
 const { signal } = new AbortController();
@@ -303,6 +305,17 @@ test("an answer that was cut short is the server's failure, whichever way", asyn
   });
   await assert.rejects(t.client.get("/half", { signal }), { code: "unavailable", message: /GET \/half is no JSON/ });
   await assert.rejects(t.client.get("/cut", { signal }), { code: "unavailable" });
+});
+
+test("nothing of an answer that cannot be read comes into an error: it may be a secret", async () => {
+  await using t = await overHttp((_, response) => response.end('c2VjcmV0"}\n'));
+  const silentOf = (error: unknown) => {
+    assert.ok(error instanceof CodedError && error.code === "unavailable");
+    assert.doesNotMatch(inspect(error, { depth: 9, showHidden: true }), /c2Vj/);
+    return true;
+  };
+  await assert.rejects(t.client.get("/secret", { signal }), silentOf);
+  await assert.rejects(t.client.watch("/secret", { signal }).next(), silentOf);
 });
 
 test("while the server fails writes go one by one; heartbeats and reads are not held back", async () => {

@@ -37,10 +37,32 @@ test("after a write that the server could not take they go one at a time, in ord
     passed.map((_, index) => index),
   );
   assert.ok(passed.length >= 20);
-  brake.ended(true);
+  const before = passed.length;
+  for (let done = before - 1; done < passed.length && passed.length < 50; done++) {
+    brake.ended(true);
+    await clock.advance(0);
+  }
   await all;
-  assert.equal(passed.length, 50, "once one is taken all the others go");
+  assert.equal(passed.length, 50, "once they are taken all the others go, without a pause");
   assert.equal(clock.pending, 0);
+});
+
+test("one that goes well lets one more go, and those that go well after it ever more; one that fails stops them", async () => {
+  const { clock, brake, passed, askAll, ask } = start(50);
+  brake.ended(false);
+  void askAll();
+  const wentOn = async (well: boolean) => {
+    const before = passed.length;
+    brake.ended(well);
+    await clock.advance(0);
+    return passed.length - before;
+  };
+  assert.deepEqual([await wentOn(true), await wentOn(true), await wentOn(true)], [1, 2, 4]);
+  assert.deepEqual([await wentOn(false), await wentOn(true), await wentOn(false)], [0, 1, 0]);
+  assert.equal(passed.length, 8);
+  void ask(50);
+  await clock.advance(500);
+  assert.equal(passed.length, 9, "late ones wait for their turn");
 });
 
 test("who gives up leaves the queue", async () => {

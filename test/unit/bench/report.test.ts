@@ -81,7 +81,7 @@ test("what a figure is held against may lack: it is not reached then", () => {
 test("each way to judge", () => {
   const measured = (who: string) => ({ graftlet: 530, local: 500 })[who];
   const beyond = atMostBeyond({ text: "local", of: (of) => of("local") }, 20, "graftlet", "ms");
-  assert.deepEqual([beyond.text, beyond.of(measured)], ["≤ local + 20.0 ms", 30]);
+  assert.deepEqual([beyond.text, beyond.of(measured)], ["≤ 20.0 ms beyond local", 30]);
   assert.deepEqual([beyond.isReached(20), beyond.isReached(21)], [true, false]);
   assert.equal(
     beyond.of(() => undefined),

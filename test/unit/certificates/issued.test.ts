@@ -18,6 +18,8 @@ interface Place extends AsyncDisposable {
   readonly dir: string;
   readonly clock: FakeClock;
   readonly signer: Signer;
+  /** How often no certificate was issued, and how old those were that another replaced. */
+  readonly measured: { failures: number; readonly agesMs: number[] };
   start(more?: Partial<IssuedOptions>): Promise<Running>;
 }
 interface Running {
@@ -31,10 +33,16 @@ async function place(refuse?: () => Error | undefined): Promise<Place> {
   const signer = await fakeSigner(refuse);
   const started: Running[] = [];
   const store = memoryStore();
+  const measured = { failures: 0, agesMs: [] as number[] };
+  const measures = {
+    failed: () => void (measured.failures += 1),
+    replaced: (ageMs: number) => void measured.agesMs.push(ageMs),
+  };
   return {
     dir,
     clock,
     signer,
+    measured,
     async start(more = {}) {
       const signal = AbortSignal.timeout(20_000);
       const certificate = await createIssuedCertificate(
@@ -44,6 +52,7 @@ async function place(refuse?: () => Error | undefined): Promise<Place> {
           subject: () => subject,
           store,
           client: signer.client,
+          measures,
           clock,
           log: silent,
           ...more,
@@ -139,6 +148,7 @@ test("it is renewed at 70 % of its life, with a new key, and the old one is used
   const renewed = certificate.current();
   assert.notEqual(renewed?.key, first.key);
   assert.notEqual(renewed?.certificate, first.certificate);
+  assert.deepEqual(at.measured, { failures: 0, agesMs: [7 * hourMs] });
 });
 
 test("a certificate that does not name what it should is renewed at once", async () => {
@@ -183,6 +193,7 @@ test("a denied request, one that was deleted and one that nobody answered for 15
   await at.clock.advance(8_000);
   const fourth = await until(() => certificate.waiting());
   assert.equal(new Set([first, second, third, fourth]).size, 4);
+  assert.deepEqual(at.measured, { failures: 3, agesMs: [] });
 });
 
 test("what the API server refuses is asked again with growing pauses, 32 s at most", async () => {

@@ -25,16 +25,25 @@ async function node(
   const clock = fakeClock();
   const host = fakeHost({ clock });
   await host.fs.apply([{ do: "mkdir", path: rootDir, parents: true }]);
-  const world = { used, walks: [] as (readonly string[])[], filters: [] as unknown[], images: rootDir, fails: false };
-  host.program("du", (args, { stdout }) => {
+  const world = {
+    used,
+    walks: [] as (readonly string[])[],
+    filters: [] as unknown[],
+    images: rootDir,
+    fails: false,
+    walkMs: 0,
+  };
+  host.program("du", async (args, { stdout }) => {
     const paths = args.slice(1);
     world.walks.push(paths);
+    if (world.walkMs > 0) await clock.sleep(world.walkMs);
     for (const path of paths) {
       const [, size] = Object.entries(world.used).find(([end]) => path.endsWith(end)) ?? [];
       if (size !== undefined) stdout.write(`${size * 1024}\t${path}\n`);
     }
     return world.fails ? 2 : 1;
   });
+  const counted: string[] = [];
   const evicted: (Rejection & { readonly uid: string; readonly graceSeconds: number })[] = [];
   const events = eventLines();
   const target = fakePresence();
@@ -70,6 +79,7 @@ async function node(
     },
     events,
     presence: target.present,
+    measures: { evicted: (signal) => void counted.push(signal) },
     clock,
     log: createLogger(0, { write: () => {} }),
   });
@@ -79,6 +89,8 @@ async function node(
     target,
     events,
     evicted,
+    counted,
+    advance: clock.advance,
     pass: () => clock.advance(10_000),
     async [Symbol.asyncDispose]() {
       stop.abort();
@@ -105,6 +117,7 @@ test("an emptyDir that outgrows its limit ends its pod, with the kubelet's words
   const message = 'Usage of EmptyDir volume "v" exceeds the limit "10Mi". ';
   assert.deepEqual(t.evicted, [{ uid: "uid-1", reason: "Evicted", message, graceSeconds: 1 }]);
   assert.deepEqual(t.events.lines, [`Warning Evicted ${message}`]);
+  assert.deepEqual(t.counted, ["emptydirfs.limit"]);
 });
 
 test("only what has a limit is looked at: not a pod without one, one of the system's, one that is over", async () => {
@@ -156,6 +169,7 @@ test("a container's limit is about its layer and its logs, of its newest run", a
   await t.pass();
   assert.equal(t.evicted[0]?.message, 'Container a exceeded its local ephemeral storage limit "10Mi". ');
   assert.deepEqual(t.world.filters, [{ [podUidLabel]: "uid-1" }]);
+  assert.deepEqual(t.counted, ["ephemeralcontainerfs.limit"]);
 });
 
 test("layers on a file system of their own do not count for a container, but for the whole pod", async () => {
@@ -190,7 +204,28 @@ test("all that a pod keeps on the disk counts towards the sum of its containers'
   t.world.used = { ...at, "etc-hosts": 2 };
   await t.pass();
   assert.equal(t.evicted[0]?.message, "Pod ephemeral local storage usage exceeds the total limit of containers 16Mi. ");
+  assert.deepEqual(t.counted, ["ephemeralpodfs.limit"]);
   assert.ok(t.world.walks.flat().every((path) => !path.endsWith("volumes/m")));
+});
+
+test("what an emptyDir takes of memory counts for its own limit alone, not for the pod's on disk", async () => {
+  const volumes = [{ name: "m", emptyDir: { medium: "Memory", sizeLimit: "60Mi" } }];
+  await using t = await node([aPod({ containers: [limited("a", "10Mi")], volumes })], { "volumes/m": 50 });
+  await t.pass();
+  assert.equal(t.evicted.length, 0);
+  t.world.used = { "volumes/m": 61 };
+  await t.pass();
+  assert.equal(t.evicted[0]?.message, 'Usage of EmptyDir volume "m" exceeds the limit "60Mi". ');
+});
+
+test("a long walk is followed by a pause that is longer", async () => {
+  await using t = await node([withVolume("1Mi")], { "volumes/v": 1 });
+  t.world.walkMs = 4_000;
+  await t.pass();
+  await t.advance(4_000 + 39_999);
+  assert.equal(t.world.walks.length, 1);
+  await t.advance(1);
+  assert.equal(t.world.walks.length, 2);
 });
 
 test("a target that cannot tell is asked again, and one that is away is not asked", async () => {

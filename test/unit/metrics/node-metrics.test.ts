@@ -1,6 +1,9 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
 import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
+import { heededGates } from "../../../src/config/feature-gates.ts";
 import { ContainerState, PodSandboxState } from "../../../src/gen/cri.ts";
 import { createNodeMetrics } from "../../../src/metrics/node-metrics.ts";
 import type { NodeView } from "../../../src/metrics/view.ts";
@@ -15,6 +18,7 @@ function rig() {
     nodeName: 'node-"1"',
     kubeletVersion: "v1.36.3",
     graftletVersion: "0.1.0",
+    gates: heededGates({ GracefulNodeShutdown: false }),
     clock,
   });
   const families = async () => parseExposition(await metrics.text());
@@ -58,6 +62,16 @@ test("a node that has measured nothing yet shows who it is, in a text that a scr
   );
 });
 
+test("the docs name every metric that there is, and no other", async () => {
+  const { metrics, families } = rig();
+  const page = readFileSync(join(import.meta.dirname, "../../../docs/operations.md"), "utf8");
+  const [section = ""] = /^## Metrics$[^]*?(?=^## )/m.exec(page) ?? [];
+  const table = section.split("\n").filter((line) => line.startsWith("|"));
+  const named = table.flatMap((line) => [...line.matchAll(/`([a-z_]+)`/g)].map(([, name = ""]) => name));
+  const there = new Set([...(await families()).keys(), ...parseExposition(await metrics.probes()).keys()]);
+  assert.deepEqual(named.toSorted(), [...there].sort());
+});
+
 test("what two nodes of a process measure is kept apart", async () => {
   const [one, other] = [rig(), rig()];
   one.measures.starts.podStarting();
@@ -72,6 +86,7 @@ test("buckets are the kubelet's", async () => {
   measures.runtime.called("status", 7, false);
   measures.pulls.pulling("u")(5, 1n);
   measures.volumes.setUp("kubernetes.io/secret", 1, false);
+  measures.cgroups.changed("create", 1);
   measures.requests.answered("200", "GET", "h", 1);
   const bounds = async (name: string) => boundsOf((await families()).get(name) ?? assert.fail(name));
   const defaults = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
@@ -79,6 +94,7 @@ test("buckets are the kubelet's", async () => {
     "pleg_relist_duration_seconds",
     "pleg_relist_interval_seconds",
     "pod_worker_start_duration_seconds",
+    "cgroup_manager_duration_seconds",
   ])
     assert.deepEqual(await bounds(`kubelet_${name}`), defaults, name);
   const calls = await bounds("kubelet_runtime_operations_duration_seconds");
@@ -87,6 +103,8 @@ test("buckets are the kubelet's", async () => {
   assert.deepEqual((await bounds("kubelet_image_pull_duration_seconds")).slice(-3), [1800, 2700, 3600]);
   assert.deepEqual((await bounds("storage_operation_duration_seconds")).at(-1), 600);
   assert.deepEqual((await bounds("rest_client_request_duration_seconds")).at(-1), 60);
+  const ages = await bounds("kubelet_certificate_manager_server_rotation_seconds");
+  assert.deepEqual([ages.length, ages[0], ages[4], ages.at(-1)], [10, 60, 604_800, 124_416_000]);
 });
 
 test("calls to the runtime and requests are counted with how they ended", async () => {
@@ -111,6 +129,37 @@ test("calls to the runtime and requests are counted with how they ended", async 
   assert.equal(await value(`kubelet_http_inflight_requests{${exec}}`), 0);
   assert.equal(await value(`kubelet_http_requests_duration_seconds_sum{${exec}}`), 2);
   assert.equal(await value(`kubelet_http_requests_total{${odd}}`), 1);
+});
+
+test("what a node does beside pods' starts: evictions, cgroups, volumes taken down, certificates, event streams", async () => {
+  const { metrics, measures, families, value } = rig();
+  assert.deepEqual((await families()).get("kubelet_evictions")?.samples, [], "nothing is shown that never happened");
+  measures.evictions.evicted("emptydirfs.limit");
+  measures.evictions.evicted("emptydirfs.limit");
+  measures.cgroups.changed("destroy", 20);
+  measures.volumes.tornDown("kubernetes.io/secret", 300, true);
+  measures.certificates.client.failed();
+  measures.certificates.client.replaced(1_000);
+  measures.certificates.server.failed();
+  measures.certificates.server.replaced(3_600_000);
+  measures.pleg.eventsBegan();
+  measures.pleg.eventsBroke();
+  const unmount = "migrated=false,operation_name=volume_unmount,status=fail-unknown,volume_plugin=kubernetes.io/secret";
+  const expected: Readonly<Record<string, number>> = {
+    "kubelet_evictions{eviction_signal=emptydirfs.limit}": 2,
+    "kubelet_cgroup_manager_duration_seconds_sum{operation_type=destroy}": 0.02,
+    [`storage_operation_duration_seconds_sum{${unmount}}`]: 0.3,
+    kubelet_certificate_manager_client_expiration_renew_errors: 1,
+    kubelet_server_expiration_renew_errors: 1,
+    kubelet_certificate_manager_server_rotation_seconds_sum: 3_600,
+    kubelet_evented_pleg_connection_success_count: 1,
+    kubelet_evented_pleg_connection_error_count: 1,
+    "kubernetes_feature_enabled{name=GracefulNodeShutdown,stage=BETA}": 0,
+    "kubernetes_feature_enabled{name=RotateKubeletServerCertificate,stage=BETA}": 1,
+    "kubernetes_feature_enabled{name=CustomCPUCFSQuotaPeriod,stage=}": 1,
+  };
+  for (const [series, count] of Object.entries(expected)) assert.equal(await value(series), count, series);
+  assert.ok(!(await metrics.text()).includes("client_rotation"));
 });
 
 test("images by size; rejections by reasons that are few", async () => {

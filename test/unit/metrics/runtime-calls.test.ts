@@ -2,7 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { PodSandboxConfig, RunPodSandboxRequest } from "../../../src/gen/cri.ts";
 import { measuredRuntime } from "../../../src/metrics/runtime-calls.ts";
+import type { Runtime } from "../../../src/seams/runtime.ts";
 import { fakeClock } from "../../fakes/clock.ts";
+import { unmeasured } from "../../fakes/measures.ts";
 import { fakeRuntime } from "../../fakes/runtime.ts";
 
 const { signal } = new AbortController();
@@ -40,4 +42,27 @@ test("every call is counted and timed under the kubelet's name for it; what a ru
   assert.deepEqual(["events" in measured, "logs" in measured, "belongings" in measured], [false, false, false]);
   assert.equal((await measured.listPodSandbox(undefined, signal)).length, 1);
   await measured[Symbol.asyncDispose]();
+});
+
+test("a runtime of a class keeps what it inherits and what it keeps to itself", async () => {
+  class OddRuntime {
+    readonly #answer = "not here";
+    constructor() {
+      Object.assign(this, fakeRuntime({ clock: fakeClock(), events: false }));
+    }
+    async lacks() {
+      return this.#answer;
+    }
+    async *events() {
+      yield { is: "listening" } as const;
+    }
+    async logRoots() {
+      return [this.#answer];
+    }
+  }
+  const measured = measuredRuntime(new OddRuntime() as OddRuntime & Runtime, unmeasured.runtime, fakeClock());
+  assert.equal(await measured.lacks?.("privileged", signal), "not here");
+  assert.deepEqual(await measured.logRoots?.(signal), ["not here"]);
+  for await (const event of measured.events?.(signal) ?? []) assert.deepEqual(event, { is: "listening" });
+  assert.ok("events" in measured && !("logs" in measured));
 });

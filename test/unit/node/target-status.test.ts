@@ -94,6 +94,17 @@ test("a runtime that hangs holds the status up for seconds, not for minutes, and
   for (const release of releases) release();
 });
 
+test("a runtime that hangs is waited for once, not once for each question", async () => {
+  const { clock, runtime, target } = rig();
+  const releases = [runtime.hold("imageFsInfo"), runtime.hold("listImages")];
+  let verdicts = 0;
+  const looking = target.wanted(never).then((wanted) => void (verdicts = wanted.verdicts.length));
+  await clock.advance(2_000);
+  assert.equal(verdicts, 4);
+  for (const release of releases) release();
+  await looking;
+});
+
 test("before the runtime has answered it is not asked, and nothing is said of it", async () => {
   const { runtime, target } = rig("unknown");
   const { status } = await target.wanted(never);

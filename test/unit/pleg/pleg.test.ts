@@ -107,6 +107,18 @@ for (const events of [false, true]) {
       assert.deepEqual(wakes, []);
     });
 
+    it("looks at twenty pods at a time, so that whoever asks the runtime beside it is heard", async (t) => {
+      const { clock, runtime, pleg } = rig(t, events);
+      await clock.advance(1_500);
+      const release = runtime.hold("podSandboxStatus");
+      for (let pod = 0; pod < 30; pod += 1) await startPod(runtime, `u${pod}`);
+      await clock.advance(1_500);
+      assert.equal(runtime.calls.filter(({ verb }) => verb === "podSandboxStatus").length, 20);
+      release();
+      await clock.advance(1_500);
+      assert.equal(pleg.cache.list().length, 30);
+    });
+
     it("turns unhealthy after three minutes without an answer, and recovers", async (t) => {
       const { clock, runtime, pleg } = rig(t, events);
       await clock.advance(1_500);
@@ -170,7 +182,13 @@ describe("events", () => {
   });
 
   it("that break off are followed again, with a relist for what was missed", async (t) => {
-    const { clock, runtime, pleg } = rig(t, true);
+    const streams: string[] = [];
+    const measures = {
+      ...unmeasured.pleg,
+      eventsBegan: () => void streams.push("began"),
+      eventsBroke: () => void streams.push("broke"),
+    };
+    const { clock, runtime, pleg } = rig(t, true, { measures });
     await clock.advance(2_000);
     runtime.goDown();
     await clock.advance(1_000);
@@ -178,6 +196,10 @@ describe("events", () => {
     await startPod(runtime, "u2");
     await clock.advance(3_000);
     assert.ok(pleg.cache.get("u2"));
+    assert.deepEqual(
+      [streams[0], streams.at(-1), new Set(streams.slice(1, -1))],
+      ["began", "began", new Set(["broke"])],
+    );
   });
 });
 

@@ -18,7 +18,9 @@ function rig(
   pods: readonly Pod[],
   layout: { readonly driver: "cgroupfs" | "systemd"; readonly root: string; readonly perQos: boolean } = cgroupfs,
 ) {
-  const host = fakeHost({ clock: fakeClock() });
+  const clock = fakeClock();
+  const host = fakeHost({ clock });
+  const changes: string[] = [];
   host.files.put("/sys/fs/cgroup/cgroup.controllers", { data: "cpu memory pids\n" });
   const store = { get: () => undefined, byName: () => undefined, list: () => pods };
   const ground = createPodGround({
@@ -28,10 +30,12 @@ function rig(
     settings: { cpuCfsQuota: true, cpuCfsPeriodUs: 100_000 },
     podPidsLimit: 100,
     pods: store,
+    measures: { changed: (operation) => void changes.push(operation) },
+    clock,
     log,
   });
   const read = (path: string) => host.files.text(`/sys/fs/cgroup/lab/kubepods${path}`);
-  return { host, ground, read };
+  return { host, ground, read, changes };
 }
 
 const withResources = (requests: Record<string, string>, limits: Record<string, string> = {}) =>
@@ -103,7 +107,7 @@ test("the Burstable tier weighs what its pods ask for together", async () => {
 
 test("what a pod used is given back, whatever tier it was in, and may be taken again", async () => {
   const pod = withResources({ cpu: "1" });
-  const { host, ground } = rig([pod]);
+  const { host, ground, changes } = rig([pod]);
   await ground.prepare(pod, true, never);
   // A cgroup's files go with it in the kernel.
   await host.fs.apply(
@@ -114,6 +118,8 @@ test("what a pod used is given back, whatever tier it was in, and may be taken a
   assert.ok(!host.files.tree("/sys/fs/cgroup/lab").some((path) => path.includes("poduid-1")));
   await ground.prepare(pod, true, never);
   assert.ok(host.files.tree("/sys/fs/cgroup/lab").some((path) => path.endsWith("/burstable/poduid-1")));
+  // Those of both tiers, and the pod's own.
+  assert.deepEqual(changes, ["update", "update", "create", "destroy", "destroy", "create"]);
 });
 
 test("under systemd the runtime's slices do it", async () => {

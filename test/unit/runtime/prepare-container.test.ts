@@ -251,6 +251,19 @@ describe("a container's configuration", () => {
       [false, false],
     );
   });
+  it("starts a container again whose runtime class is gone; what the handler can do is then not known", async () => {
+    let asked = 0;
+    const handlerFeatures = async () => {
+      asked += 1;
+      throw new Error('runtimeclass.node.k8s.io "gone" not found');
+    };
+    const { configure } = setUp({ handlerFeatures });
+    const mount = { name: "data", mountPath: "/x", readOnly: true };
+    await configure(...podOf({ volumeMounts: [mount] }));
+    assert.equal(asked, 0);
+    const { mounts } = await configure(...podOf({ volumeMounts: [{ ...mount, recursiveReadOnly: "IfPossible" }] }));
+    assert.deepEqual([mounts[0]?.recursiveReadOnly, asked], [false, 1]);
+  });
   it("runs as the image's user: a number, a name, root where it names none", async () => {
     const userOf = async (image: Partial<Image> | undefined) => {
       const { configure } = setUp({ images: { imageStatus: async () => image && Image.fromPartial(image) } });

@@ -119,3 +119,23 @@ test("sources do not touch each other's pods", () => {
   t.config.set("api", []);
   assert.deepEqual(t.take(), ["REMOVE a"]);
 });
+
+test("a pod that is given again as it was is not looked into again: with one change a node's source gives all its pods", () => {
+  const t = start();
+  let looks = 0;
+  const { spec, ...rest } = pod("a");
+  const still: Pod = {
+    ...rest,
+    get spec() {
+      looks += 1;
+      return spec;
+    },
+  };
+  t.config.set("api", [still, pod("b")]);
+  const before = looks;
+  t.config.set("api", [still, pod("b", { status: { phase: "Running" } })]);
+  assert.equal(looks, before);
+  assert.deepEqual(t.take(), ["ADD a,b", "RECONCILE b"]);
+  t.config.set("api", []);
+  assert.deepEqual(t.take(), ["REMOVE a,b"]);
+});

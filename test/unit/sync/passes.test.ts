@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ContainerState } from "../../../src/gen/cri.ts";
 import { createLogger } from "../../../src/lib/log.ts";
+import { untilAborted } from "../../../src/lib/service-group.ts";
 import type { Pod, PodStatus } from "../../../src/objects.ts";
 import type { RuntimePod, SyncOutcome } from "../../../src/pipeline.ts";
 import { type PassDeps, createPasses } from "../../../src/sync/passes.ts";
@@ -34,7 +35,7 @@ function rig(over: Partial<PassDeps> = {}) {
     volumes: { mount: asked("mount"), unmount: asked("unmount"), mounted: () => new Map() },
     objects: { register: said("register"), unregister: said("unregister") },
     prober: { add: said("probe"), spare: said("spare"), remove: said("stop probing") },
-    served: { unserved: () => [] },
+    served: { unserved: async () => [] },
     status: {
       get: () => undefined,
       set: (_pod, status) => void calls.push(`status ${status.phase}`),
@@ -90,13 +91,32 @@ test("a pod that has reached its end is not touched", async () => {
 
 test("a pod that needs what is not served is held: an event names the field, nothing is made", async () => {
   const { calls, events, passes } = rig({
-    served: { unserved: () => [{ field: "spec.containers[0].lifecycle.preStop", why: "hooks are not served" }] },
+    served: { unserved: async () => [{ field: "spec.containers[0].lifecycle.preStop", why: "hooks are not served" }] },
   });
   assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, againMs: 60_000 });
   assert.deepEqual(calls, ["status Running"]);
   assert.deepEqual(events.lines, [
     "Warning FieldNotServed pod is held: this node does not serve spec.containers[0].lifecycle.preStop (hooks are not served)",
   ]);
+});
+
+test("nothing of a pod is made before it is known whether it is served; a pod that ends meanwhile waits for no answer", async () => {
+  const found = Promise.withResolvers<readonly { field: string; why: string }[]>();
+  const waiting = rig({ served: { unserved: () => found.promise } });
+  const pass = waiting.passes.sync(aPod(), never);
+  await new Promise(setImmediate);
+  assert.deepEqual(waiting.calls, ["status Running"]);
+  found.resolve([{ field: "spec.containers[0].securityContext.privileged", why: "it cannot" }]);
+  assert.deepEqual(await pass, { terminal: false, againMs: 60_000 });
+  assert.deepEqual([waiting.calls, waiting.events.lines.length], [["status Running"], 1]);
+  const stop = new AbortController();
+  const ending = rig({
+    served: { unserved: (_pod, signal) => untilAborted(new Promise<never>(() => {}), signal) },
+  });
+  const cut = assert.rejects(ending.passes.sync(aPod(), stop.signal), { code: "cancelled" });
+  stop.abort();
+  await cut;
+  assert.deepEqual(ending.calls, ["status Running"]);
 });
 
 test("without a network a pod waits a second, unless it uses the node's", async () => {

@@ -35,6 +35,7 @@ export function volumeBench() {
   const secrets = new Map<string, Secret>();
   const events: string[] = [];
   const requests: TokenRequest[] = [];
+  const tornDown: string[] = [];
   let tokens = 0;
   const read = <T>(from: ReadonlyMap<string, T>, kind: string, name: string): T => {
     const found = from.get(name);
@@ -52,6 +53,8 @@ export function volumeBench() {
     host,
     events,
     requests,
+    /** What was measured of volumes that were taken down. */
+    tornDown,
     /** How tokens are made; a test may put its own in its place. */
     issue,
     allocatable: { memory: "1Gi" } as Record<string, string>,
@@ -71,7 +74,10 @@ export function volumeBench() {
         clock,
         rootDir,
         nodeName: "node",
-        measures: unmeasured.volumes,
+        measures: {
+          ...unmeasured.volumes,
+          tornDown: (plugin, _ms, failed) => void tornDown.push(`${plugin} ${failed ? "failed" : "gone"}`),
+        },
         log: createLogger(0, { write: () => {} }),
         events: {
           event: (about, type, reason, message) => void events.push(`${about.kind} ${type} ${reason}: ${message}`),

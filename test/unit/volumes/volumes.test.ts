@@ -44,6 +44,21 @@ test("a volume that fails is tried again after 0.5, 1, 2 s and so on, with an ev
   assert.equal(await bench.text(`${directoryOf("configmap")}/a`), "1");
 });
 
+test("a volume that waits for an API server is ready within seconds of its return, however long that was away", async () => {
+  const bench = volumeBench();
+  const { issue } = bench;
+  bench.issue = async () => {
+    throw new CodedError("unavailable", "the API server is away");
+  };
+  const stage = bench.start();
+  const mounting = stage.mount(podWith([token]), never);
+  await bench.clock.advance(90_000);
+  bench.issue = issue;
+  await bench.clock.advance(3_000);
+  assert.deepEqual([...stage.mounted("uid-1").keys()], ["v"]);
+  await mounting;
+});
+
 test("a volume that the loss of the target breaks off is set up once it is back, without an event", async () => {
   const bench = volumeBench();
   const asked = Promise.withResolvers<void>();
@@ -242,6 +257,30 @@ test("nothing is deleted while something stays mounted", async () => {
   await assert.rejects(stage.unmount("uid-1", never), { code: "failed_precondition" });
   await assert.rejects(stage.removePodDirectory("uid-1", never), { code: "failed_precondition" });
   assert.equal(bench.host.files.changes.length, before);
+});
+
+test("of each volume that stood it is measured how its pod's were taken down, until they are gone", async () => {
+  const bench = volumeBench();
+  bench.setSecret("s", { a: "1" });
+  const stage = bench.start();
+  const missing: Volume = { name: "x", configMap: { name: "none" } };
+  const pod = podWith([{ name: "v", secret: { secretName: "s" } }, { name: "w", emptyDir: {} }, missing]);
+  const mounting = assert.rejects(stage.mount(pod, never), { code: "deadline_exceeded" });
+  await bench.clock.advance(123_000);
+  await mounting;
+  const stuck = directoryOf("empty-dir", "w");
+  bench.host.files.mount(stuck, "nfs4");
+  let busy = true;
+  bench.host.program("umount", (paths) => {
+    if (!busy) for (const path of paths) bench.host.files.unmount(path);
+    return busy ? 32 : 0;
+  });
+  await assert.rejects(stage.unmount("uid-1", never), { code: "failed_precondition" });
+  busy = false;
+  await stage.unmount("uid-1", never);
+  await stage.unmount("uid-1", never);
+  const both = (how: string) => ["secret", "empty-dir"].map((plugin) => `kubernetes.io/${plugin} ${how}`);
+  assert.deepEqual(bench.tornDown, [...both("failed"), ...both("gone")]);
 });
 
 test("mounts are found where the root directory is a link", async () => {

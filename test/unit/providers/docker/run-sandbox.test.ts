@@ -45,11 +45,12 @@ async function daemonWith(refuse: (network: string) => { status: number; message
     const refused = id.startsWith("trial-") ? undefined : refuse(network);
     return refused ? { status: refused.status, body: { message: refused.message } } : { status: 204 };
   });
+  const sandboxImage = { ensure: async () => "pause:1", verify: async () => true };
   const deps = {
     parts: engine.parts,
     network: createPodNetwork(engine.parts),
-    capabilities: createCapabilities(engine.parts),
-    sandboxImage: { ensure: async () => "pause:1", verify: async () => true },
+    capabilities: createCapabilities(engine.parts, sandboxImage),
+    sandboxImage,
   };
   return { engine, deps, networks, sandboxes };
 }

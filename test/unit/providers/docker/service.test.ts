@@ -4,6 +4,7 @@ import { createCapabilities } from "../../../../providers/docker/capabilities.ts
 import { createPodNetwork } from "../../../../providers/docker/network.ts";
 import { engineInfo } from "../../../../providers/docker/engine-info.ts";
 import type { DockerParts } from "../../../../providers/docker/parts.ts";
+import { createSandboxImage } from "../../../../providers/docker/pause-image.ts";
 import { dockerService } from "../../../../providers/docker/service.ts";
 import { CgroupDriver } from "../../../../src/gen/cri.ts";
 import { type EngineCall, fakeEngine } from "./engine.ts";
@@ -26,16 +27,20 @@ function engineWith({
   starts = () => true,
   left = [],
   image = true,
+  pullable = false,
 }: {
   starts?: (hostConfig: Readonly<Record<string, unknown>>) => boolean;
   left?: readonly string[];
   image?: boolean;
+  pullable?: boolean;
 } = {}) {
+  let there = image;
   const created: Readonly<Record<string, unknown>>[] = [];
   const removed: string[] = [];
   const engine = fakeEngine(({ method, path, body }: EngineCall) => {
     if (path === "/info") return { status: 200, body: info };
-    if (path.startsWith("/images/")) return image ? { status: 200, body: { Id: "sha256:1" } } : { status: 404 };
+    if (path === "/images/create") there ||= pullable;
+    if (path.startsWith("/images/")) return there ? { status: 200, body: { Id: "sha256:1" } } : { status: 404 };
     if (path === "/containers/json") return { status: 200, body: left.map((Id) => ({ Id })) };
     const [, , id = ""] = path.split("/");
     if (path === "/containers/create") {
@@ -56,7 +61,7 @@ function hostConfigOf({ HostConfig }: EngineCall["body"]): Readonly<Record<strin
 }
 
 function serviceOf(parts: DockerParts) {
-  const capabilities = createCapabilities(parts);
+  const capabilities = createCapabilities(parts, createSandboxImage(parts));
   return { capabilities, ...dockerService({ parts, capabilities, network: createPodNetwork(parts) }) };
 }
 
@@ -64,17 +69,16 @@ test("what the daemon says of itself: handlers, driver, features that it lacks",
   const { engine } = engineWith();
   await using daemon = await engine;
   const { status, runtimeConfig, capabilities } = serviceOf(daemon.parts);
-  assert.equal(capabilities.lacks("cpuLimit"), undefined, "not known before status");
   const { runtimeHandlers } = await status(signal());
   assert.deepEqual(
     runtimeHandlers.map(({ name }) => name),
     ["", "runc", "runsc"],
   );
   assert.equal((await runtimeConfig(signal())).linux?.cgroupDriver, CgroupDriver.SYSTEMD);
-  assert.match(capabilities.lacks("cpuLimit") ?? "", /cannot limit CPU time.*restart Docker/);
-  assert.match(capabilities.lacks("appArmor") ?? "", /no AppArmor/);
+  assert.match((await capabilities.lacks("cpuLimit", signal())) ?? "", /cannot limit CPU time.*restart Docker/);
+  assert.match((await capabilities.lacks("appArmor", signal())) ?? "", /no AppArmor/);
   for (const feature of ["memoryLimit", "seccomp", "privileged"] as const)
-    assert.equal(capabilities.lacks(feature), undefined);
+    assert.equal(await capabilities.lacks(feature, signal()), undefined);
 });
 
 test("a daemon that starts everything: tried once, everything removed, sandboxes go last", async () => {
@@ -86,7 +90,7 @@ test("a daemon that starts everything: tried once, everything removed, sandboxes
   assert.equal(created.length, 2);
   assert.deepEqual(removed.sort(), ["0", "1", "old"]);
   assert.equal(capabilities.sandboxOomScoreAdj(), -998);
-  assert.equal(capabilities.lacks("privileged"), undefined);
+  assert.equal(await capabilities.lacks("privileged", signal()), undefined);
 });
 
 test("a daemon that starts only plain containers lacks the rest, in its own words", async () => {
@@ -95,7 +99,10 @@ test("a daemon that starts only plain containers lacks the rest, in its own word
   await using daemon = await engine;
   const { status, capabilities } = serviceOf(daemon.parts);
   await status(signal());
-  assert.match(capabilities.lacks("privileged") ?? "", /cannot start privileged containers \(not permitted\)/);
+  assert.match(
+    (await capabilities.lacks("privileged", signal())) ?? "",
+    /cannot start privileged containers \(not permitted\)/,
+  );
   assert.equal(capabilities.sandboxOomScoreAdj(), 0);
   assert.equal(removed.length, created.length);
 });
@@ -106,7 +113,7 @@ test("a daemon that starts nothing says nothing of privilege: it is tried again"
   await using daemon = await engine;
   const { status, capabilities } = serviceOf(daemon.parts);
   await status(signal());
-  assert.equal(capabilities.lacks("privileged"), undefined);
+  assert.equal(await capabilities.lacks("privileged", signal()), undefined);
   assert.equal(capabilities.triedOut(), false);
   broken.now = false;
   await status(signal());
@@ -119,6 +126,44 @@ test("without the sandbox image nothing is tried", async () => {
   const { status, capabilities } = serviceOf(daemon.parts);
   await status(signal());
   assert.deepEqual([created.length, capabilities.triedOut()], [0, false]);
+});
+
+const plainOnly = ({ Privileged }: Readonly<Record<string, unknown>>) => !Privileged;
+
+test("asked before anything is known, it is found out: what the daemon says, and by trial what it does not say", async () => {
+  const { engine, created } = engineWith({ starts: plainOnly, image: false, pullable: true });
+  await using daemon = await engine;
+  const { capabilities } = serviceOf(daemon.parts);
+  assert.match((await capabilities.lacks("cpuLimit", signal())) ?? "", /cannot limit CPU time/);
+  assert.equal(created.length, 0, "who asks for what the daemon says waits for no trial");
+  const both = await Promise.all([
+    capabilities.lacks("privileged", signal()),
+    capabilities.lacks("privileged", signal()),
+  ]);
+  for (const why of both) assert.match(why ?? "", /cannot start privileged containers \(not permitted\)/);
+  assert.equal(created.length, 3, "once for all who wait");
+});
+
+test("where not even the sandbox image can be had nobody waits for trials: sandboxes say what is wrong", async () => {
+  const { engine, created } = engineWith({ starts: plainOnly, image: false });
+  await using daemon = await engine;
+  const { capabilities } = serviceOf(daemon.parts);
+  assert.equal(await capabilities.lacks("privileged", signal()), undefined);
+  assert.deepEqual([created.length, capabilities.triedOut()], [0, false]);
+});
+
+test("a pod that ends does not wait for trials", async () => {
+  const starting = Promise.withResolvers<void>();
+  await using daemon = await rawEngine(({ path, response }) => {
+    if (path.endsWith("/start")) return starting.resolve();
+    response.end(JSON.stringify(path === "/containers/json" ? [] : { Id: "1" }));
+  });
+  const { capabilities } = serviceOf(daemon.parts);
+  const stop = new AbortController();
+  const refused = assert.rejects(capabilities.lacks("privileged", stop.signal), { code: "cancelled" });
+  await starting.promise;
+  stop.abort();
+  await refused;
 });
 
 test("no daemon: version and status say what to do", async () => {

@@ -1,0 +1,48 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { TLSSocket } from "node:tls";
+import { createPeerCertificates } from "../../../src/server/peer-certificates.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+
+const untilNextYear = new Date("2027-01-01T00:00:00Z");
+
+/** Connections of a client that shows a certificate, and how often it was taken apart. */
+function client(fingerprint256: string, subject: object) {
+  const count = { taken: 0 };
+  const connection = (authorized: boolean) =>
+    ({
+      authorized,
+      getPeerX509Certificate: () => ({ fingerprint256, validToDate: untilNextYear }),
+      getPeerCertificate() {
+        count.taken += 1;
+        return { subject };
+      },
+    }) as unknown as TLSSocket;
+  return { count, connection };
+}
+
+test("a certificate is taken apart once; what TLS says of it counts anew on each connection", async () => {
+  const clock = fakeClock();
+  const peers = createPeerCertificates(() => true, clock);
+  const { count, connection } = client("AA", { CN: "kube-apiserver", O: ["system:masters", "others"] });
+  const [first, second, unverified] = [connection(true), connection(true), connection(false)];
+  for (const socket of [first, second, unverified]) peers.accept(socket);
+  const known = { is: "known", user: { name: "kube-apiserver", groups: ["system:masters", "others"] } };
+  assert.deepEqual([first, second, unverified].map(peers.identify), [known, known, { is: "refused" }]);
+  assert.equal(count.taken, 1);
+  await clock.advance(untilNextYear.getTime() - clock.now());
+  assert.deepEqual(peers.identify(second), { is: "refused" });
+});
+
+test("another certificate is another user; one that names nobody is none", () => {
+  const peers = createPeerCertificates(() => true, fakeClock());
+  const sockets = [client("AA", { CN: "a" }), client("BB", { CN: "b" }), client("CC", { O: "c" })].map((one) =>
+    one.connection(true),
+  );
+  for (const socket of sockets) peers.accept(socket);
+  assert.deepEqual(sockets.map(peers.identify), [
+    { is: "known", user: { name: "a", groups: [] } },
+    { is: "known", user: { name: "b", groups: [] } },
+    { is: "none" },
+  ]);
+});

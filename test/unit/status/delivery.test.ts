@@ -1,0 +1,36 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Pod } from "../../../src/objects.ts";
+import { createDelivery, type Held } from "../../../src/status/delivery.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { unmeasured } from "../../fakes/measures.ts";
+import { aPod } from "../../fakes/pods.ts";
+
+test("a write is counted from when there was something to write, whatever was asked of the pod before", async () => {
+  const clock = fakeClock();
+  const told: number[] = [];
+  const held = new Map<string, Held>();
+  const pod: Pod = aPod();
+  const unasked = () => Promise.reject(new Error("not asked"));
+  const delivery = createDelivery({
+    api: { get: unasked, remove: unasked, patchStatus: async (_, status) => ({ ...pod, status }) },
+    pods: { get: () => pod },
+    mayRun: () => false,
+    held: (uid) => held.get(uid),
+    onGone: () => undefined,
+    clock,
+    log: createLogger(0, { write: () => {} }),
+    measures: { ...unmeasured.statuses, written: (_, ms) => void told.push(ms) },
+  });
+  const stop = new AbortController();
+  const running = delivery.run([], stop.signal);
+  delivery.send("uid-1");
+  await clock.advance(60_000);
+  held.set("uid-1", { status: { phase: "Running" }, ended: false, finished: false });
+  delivery.send("uid-1", 40);
+  await clock.advance(40);
+  assert.deepEqual(told, [40]);
+  stop.abort();
+  await running;
+});
