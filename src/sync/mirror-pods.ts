@@ -43,6 +43,8 @@ const retry = { initialMs: 1_000, maxMs: 30_000 };
 export function createMirrorPods(deps: MirrorPodsDeps): MirrorPods {
   const { pods, clock, log } = deps;
   const backoff = createBackoff({ clock, ...retry });
+  /** What was done last, by name. */
+  const done = new Map<string, string>();
   let wake = new AbortController();
 
   const settle = async (namespace: string, name: string, signal: AbortSignal) => {
@@ -51,11 +53,11 @@ export function createMirrorPods(deps: MirrorPodsDeps): MirrorPods {
     const step = nextStep(deps, namespace, name);
     if (!step) return;
     try {
-      const taken = await (step.do === "create"
-        ? create(deps, step.pod, step.owner, signal)
-        : remove(deps, step.mirror, signal));
-      // What was asked for shows in a moment; until then it is not asked for again.
-      if (!taken) backoff.reset(key);
+      await (step.do === "create" ? create(deps, step.pod, step.owner, signal) : remove(deps, step.mirror, signal));
+      // What was asked for shows in a moment; until then it is not asked for again, and ever more seldom where it never does.
+      const what = `${step.do} ${(step.do === "create" ? step.pod : step.mirror).metadata.uid}`;
+      if (done.get(key) !== what) backoff.reset(key);
+      done.set(key, what);
       backoff.next(key);
     } catch (error) {
       if (signal.aborted) return;
@@ -78,6 +80,7 @@ export function createMirrorPods(deps: MirrorPodsDeps): MirrorPods {
         wake = new AbortController();
         const all = new Map([...pods.statics(), ...pods.mirrors()].map((pod) => [fullName(pod), pod.metadata]));
         await Promise.all([...all.values()].map(({ namespace, name }) => settle(namespace, name, signal)));
+        for (const key of done.keys()) if (!all.has(key)) done.delete(key);
         const pauses = [...all.keys()].map((key) => backoff.remaining(key)).filter((ms) => ms > 0);
         await next(pauses, AbortSignal.any([signal, wake.signal]));
       }
@@ -113,14 +116,9 @@ export function nextStep(
   return ends ? undefined : { do: "remove", mirror };
 }
 
-/** A node may make a pod only as a mirror pod that it owns. @returns true where there is a pod of that name already.
+/** A node may make a pod only as a mirror pod that it owns.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction */
-async function create(
-  { api, clock, log }: MirrorPodsDeps,
-  pod: Pod,
-  owner: Node,
-  signal: AbortSignal,
-): Promise<boolean> {
+async function create({ api, clock, log }: MirrorPodsDeps, pod: Pod, owner: Node, signal: AbortSignal): Promise<void> {
   const { name, namespace, labels, annotations } = pod.metadata;
   const hash = annotations?.[configHashAnnotation] ?? "";
   const metadata = {
@@ -136,20 +134,17 @@ async function create(
     const body = { apiVersion: "v1", kind: "Pod", metadata, spec: pod.spec };
     await api.create(body, clock.within(answerMs, signal));
     log.debug({ pod: fullName(pod), hash }, "mirror pod made");
-    return false;
   } catch (error) {
     // Its watch event is on its way, or it is another pod, which the watch will show.
     if (!hasCode(error, "already_exists")) throw error;
-    return true;
   }
 }
 
-async function remove({ api, clock, log }: MirrorPodsDeps, mirror: Pod, signal: AbortSignal): Promise<boolean> {
+async function remove({ api, clock, log }: MirrorPodsDeps, mirror: Pod, signal: AbortSignal): Promise<void> {
   try {
     await api.remove(mirror.metadata, clock.within(answerMs, signal));
     log.debug({ pod: fullName(mirror) }, "mirror pod removed");
   } catch (error) {
     if (!hasCode(error, "not_found", "conflict")) throw error;
   }
-  return false;
 }

@@ -153,5 +153,13 @@ test("what fails is tried again with growing pauses; what is there or gone alrea
   take("ADD", mirrorOf("other", "m1"));
   world.fails = "gone";
   assert.deepEqual((await asked(31_000))[0], "remove m1");
-  assert.ok((await asked(4_000)).length >= 3);
+});
+
+test("a mirror pod that does not go, since somebody else still holds it, is asked to ever more seldom", async (t) => {
+  const { asked, take } = rig(t);
+  take("ADD", mirrorOf("h1", "m1", { deletionTimestamp: "2026-01-01T00:00:00Z", finalizers: ["test/hold"] }));
+  assert.equal((await asked(30_500)).length, 5, "at 0, 1, 3, 7 and 15 seconds");
+  take("REMOVE", mirrorOf("h1", "m1"));
+  take("ADD", mirrorOf("h1", "m2"));
+  assert.deepEqual(await asked(2_000), ["remove m2", "remove m2"], "another one is another matter");
 });
