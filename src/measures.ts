@@ -47,6 +47,8 @@ export interface StartMeasures {
   containerStarting(sort: ContainerSort): void;
   /** @param reason as the container's Waiting state has it. */
   containerFailed(sort: ContainerSort, reason: string): void;
+  /** A container was to be made that mounts this many images, in this many places. */
+  imageVolumes(images: number, places: number, outcome: "mounted" | "failed"): void;
 }
 
 export interface PullMeasures {

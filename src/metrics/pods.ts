@@ -101,11 +101,23 @@ export function startMetrics(metrics: Metrics): Measures["starts"] {
     "Containers that could not be started, by the reason that their state shows.",
     ["container_type", "code"],
   );
+  const images = metrics.counter("kubelet_image_volume_requested_total", "Images that containers mount as volumes.");
+  const outcomes = {
+    mounted: metrics.counter("kubelet_image_volume_mounted_succeed_total", "Mounts of images that were made."),
+    failed: metrics.counter(
+      "kubelet_image_volume_mounted_errors_total",
+      "Mounts of images that the runtime could not make.",
+    ),
+  };
   return {
     podStarting: () => pods.add({}),
     podFailed: () => podErrors.add({}),
     containerStarting: (sort) => containers.add({ container_type: sort }),
     containerFailed: (sort, reason) => errors.add({ container_type: sort, code: reason }),
+    imageVolumes(requested, places, outcome) {
+      images.add({}, requested);
+      outcomes[outcome].add({}, places);
+    },
   };
 }
 

@@ -3,6 +3,7 @@ import {
   type ContainerConfig,
   ImageSpec,
   LinuxContainerConfig,
+  type Mount,
   type PodSandboxConfig,
   type RuntimeHandlerFeatures,
 } from "../gen/cri.ts";
@@ -39,7 +40,7 @@ import { volumeMounts, volumeParts } from "./mounts.ts";
 import { buildSandboxConfig } from "./sandbox-config.ts";
 import type { ForesightDeps } from "./foresight.ts";
 import type { EnsuredImage } from "./images/puller.ts";
-import { type ContainerStart, type StartDeps, targetOf } from "./start-container.ts";
+import { type ContainerStart, type EnsuredImages, type StartDeps, targetOf } from "./start-container.ts";
 import type { TargetFacts } from "./target-facts.ts";
 
 /** The node's part in what its pods get, from KubeletConfiguration. Paths are the target's. */
@@ -141,7 +142,7 @@ async function resolverOf({ fs, settings: { resolvConf } }: PrepareDeps, signal:
 }
 
 interface ContainerRun extends ContainerStart {
-  readonly image: EnsuredImage;
+  readonly image: EnsuredImages;
   readonly restartCount: number;
 }
 
@@ -152,10 +153,7 @@ async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: 
   const environment = await environmentOf(deps, run, signal);
   const target = await deps.facts(signal);
   const { selinux } = target;
-  const parts = await deps.volumes.bindParts(pod, container.name, volumeParts(container, environment), signal);
-  const volumes = deps.volumes.mounted(pod.metadata.uid);
-  const recursiveReadOnly = await canBeRecursive(deps, pod, container, signal);
-  const mounted = volumeMounts({ pod, container, mounted: volumes, parts, recursiveReadOnly, selinux });
+  const mounted = await mountsOf(deps, run, { environment, selinux }, signal);
   const imageUser = await imageUserOf(deps.images, image, signal);
   verifyRunAsNonRoot(pod, container, imageUser);
   const seccompRoot = posix.join(settings.rootDirectory, "seccomp");
@@ -192,6 +190,27 @@ async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: 
     linux,
     ownerLabels,
   });
+}
+
+interface MountsGround {
+  readonly environment: ReadonlyMap<string, string>;
+  readonly selinux: boolean;
+}
+
+async function mountsOf(
+  deps: PrepareDeps,
+  { pod, container, image: { volumes: images } }: ContainerRun,
+  { environment, selinux }: MountsGround,
+  signal: AbortSignal,
+): Promise<readonly Mount[]> {
+  const asked = volumeParts(container, environment);
+  const ours = asked.filter(({ volume }) => !images.has(volume));
+  const theirs = asked.filter(({ volume }) => images.has(volume));
+  const bound = await deps.volumes.bindParts(pod, container.name, ours, signal);
+  const parts = new Map([...bound, ...theirs.map(({ index, subPath }) => [index, subPath] as const)]);
+  const mounted = deps.volumes.mounted(pod.metadata.uid);
+  const recursiveReadOnly = await canBeRecursive(deps, pod, container, signal);
+  return volumeMounts({ pod, container, mounted, images, parts, recursiveReadOnly, selinux });
 }
 
 /** Whether the pod's handler makes mounts read-only down to those below them; asked where a mount may want that. A runtime class that

@@ -36,9 +36,9 @@ function rig(over: Partial<PodRuntimeDeps> = {}) {
     log: createLogger(0, { write: () => undefined }),
     uninterrupted: never,
     crashLoop: createCrashLoop({ clock, targetClock: { toOurs: (time) => time }, events, maxMs: 300_000 }),
-    ensureImage: async ({ container }) => {
+    ensureImages: async ({ container }) => {
       if (container.image === "none") throw new StartError("ErrImagePull", "not there");
-      return { imageRef: "busybox" };
+      return { imageRef: "busybox", volumes: new Map() };
     },
     configureSandbox: async ({ metadata: { name, namespace, uid } }, attempt) =>
       PodSandboxConfig.fromPartial({
@@ -276,9 +276,9 @@ test("while a sandbox is made its containers' images and old logs are looked for
       return Image.fromPartial({ id: "seen" });
     },
     loggedContainers: async () => (told.push("logs"), new Set(["b"])),
-    ensureImage: async ({ container, foresight }) => {
+    ensureImages: async ({ container, foresight }) => {
       told.push(`${container.name} has ${(await foresight.image(container))?.id}`);
-      return { imageRef: "busybox" };
+      return { imageRef: "busybox", volumes: new Map() };
     },
     restartCountFromLogs: async (_pod, { name }) => (told.push(`count of ${name}`), 4),
     linkLog: () => linked.promise,
