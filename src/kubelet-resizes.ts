@@ -2,7 +2,8 @@ import type { Cluster, KubeletDeps, Observed } from "./kubelet.ts";
 import { type AdmissionOf, composeAdmission } from "./kubelet-admission.ts";
 import type { Clock } from "./lib/clock.ts";
 import type { Service } from "./lib/service-group.ts";
-import type { Admission, PodStore, ResizeTrigger } from "./pipeline.ts";
+import type { Admission, PodStore } from "./pipeline.ts";
+import type { ResizeTrigger } from "./resizes.ts";
 import { type Allocations, createAllocations } from "./resources/allocations.ts";
 import { createResizes, type ResizesDeps } from "./resources/resizes.ts";
 

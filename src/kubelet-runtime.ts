@@ -128,8 +128,10 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
       maxMs: kubelet.crashLoopBackOff.maxContainerRestartPeriod,
     }),
     lookForImage: puller.look,
-    ensureImage: async ({ pod, container, sandbox, foresight }, signal) =>
-      puller.ensure(pod, container, sandbox.config, signal, await foresight.image(container)),
+    ensureImages: async ({ pod, container, sandbox, foresight }, signal) => ({
+      volumes: await puller.ensureVolumes(pod, container, sandbox.config, signal),
+      ...(await puller.ensure(pod, container, sandbox.config, signal, await foresight.image(container))),
+    }),
   });
   return { volumes, ground, podRuntime, layout };
 }

@@ -59,6 +59,7 @@ export function composeSync(deps: KubeletDeps, cluster: Cluster, observed: Obser
   const stop = new AbortController();
   const stages = composeStages(deps, cluster, observed, waker, {
     mayRun: (uid) => mayRun(workers.get(uid)?.phase),
+    preemptor: { preempt: (uid, why) => workers.preempt(uid, why) },
     takenIn: () => flow.takenIn(),
     sourcesSpoke: () => flow.sourcesSpoke(),
     onFreed: () => flow.decideResizes("pod_resized"),
@@ -87,6 +88,7 @@ export function composeSync(deps: KubeletDeps, cluster: Cluster, observed: Obser
     passes,
     ...(presence && { presence }),
     measures: measures.workers,
+    finished: () => flow.mirrors.changed(),
     clock,
     log,
     stop: stop.signal,
@@ -106,8 +108,7 @@ export function composeSync(deps: KubeletDeps, cluster: Cluster, observed: Obser
 function composeStages(deps: KubeletDeps, cluster: Cluster, observed: Observed, waker: Waker, later: Later): Stages {
   const { target, client, metrics, clock, log } = deps;
   const { measures } = metrics;
-  const { pleg, health, agent, devices } = observed;
-  const tellsOfDevices = gateEnabled(deps.config.kubelet.featureGates, "ResourceHealthStatus");
+  const { pleg } = observed;
   const pods = createPodManager();
   const statuses = createStatusManager({
     api: createPodApi(client),
@@ -118,7 +119,7 @@ function composeStages(deps: KubeletDeps, cluster: Cluster, observed: Observed, 
     log,
   });
   const given = composeResizes(deps, cluster, observed, { ...later, pods });
-  const { allocations, resizes } = given;
+  const { allocations } = given;
   const onSandboxReady = async ({ metadata: { uid } }: Pod, seen: RuntimePod | undefined) => {
     if (seen) pleg.learn(seen);
     const now = seen ?? (await pleg.inspect(uid, new AbortController().signal));
@@ -153,7 +154,19 @@ function composeStages(deps: KubeletDeps, cluster: Cluster, observed: Observed, 
     measures: measures.probes,
     agentStartedAt: clock.now(),
   });
-  const statusOf: StatusOf = (asked, seen, ending) => {
+  const statusOf = createStatusOf(deps, observed, { ...given, ...stages, statuses, probes });
+  const disk = createDiskMeter({ host: target.host, clock });
+  return { ...stages, pods, statuses, probes, statusOf, disk, ...given };
+}
+
+/** What a pod's status is worked out from. */
+function createStatusOf(
+  { config }: KubeletDeps,
+  { health, agent, devices }: Observed,
+  { allocations, resizes, statuses, probes, podRuntime }: Omit<Stages, "pods" | "statusOf" | "disk">,
+): StatusOf {
+  const tellsOfDevices = gateEnabled(config.kubelet.featureGates, "ResourceHealthStatus");
+  return (asked, seen, ending) => {
     const { uid } = asked.metadata;
     const pod = allocations.of(asked);
     return generateStatus({
@@ -164,7 +177,7 @@ function composeStages(deps: KubeletDeps, cluster: Cluster, observed: Observed, 
       observed: seen,
       ending,
       previous: statuses.get(uid),
-      failures: stages.podRuntime.failures(uid),
+      failures: podRuntime.failures(uid),
       readiness: (name, id) => probes.readiness(uid, name, id),
       started: (name, id) => probes.started(uid, name, id),
       ...(tellsOfDevices && { devices: (name: string) => devices.health(uid, name) }),
@@ -172,8 +185,6 @@ function composeStages(deps: KubeletDeps, cluster: Cluster, observed: Observed, 
       runtimeName: health.version()?.runtimeName ?? "",
     });
   };
-  const disk = createDiskMeter({ host: target.host, clock });
-  return { ...stages, pods, statuses, probes, statusOf, disk, ...given };
 }
 
 /** What brings pods in and clears away what they leave, in the order in which it starts. */
@@ -221,7 +232,11 @@ function composeFlow(deps: KubeletDeps, cluster: Cluster, observed: Observed, st
     pods,
     workers,
     node: nodes,
-    sourcesSeen,
+    sourcesSeen() {
+      const seen = sourcesSeen();
+      if (!seen) syncLoop.oweMirrors();
+      return seen;
+    },
   });
   const cleaning = composeCleaning(deps, cluster, observed, stages, {
     sources: sources.names,
@@ -230,12 +245,13 @@ function composeFlow(deps: KubeletDeps, cluster: Cluster, observed: Observed, st
     resume: syncLoop.resume,
     workers,
   });
+  nodes.onChange(mirrors.changed);
   const mirroring = !alone && sources.names.some((name) => name !== "api") ? [mirrors] : [];
   const { decideResizes } = syncLoop;
   const retrying = retryResizes(decideResizes, clock);
   const running: readonly Service[] = [syncLoop, ...sources.running, ...mirroring, ...cleaning, retrying];
   const takenIn = () => sources.names.every(syncLoop.hasTakenIn);
-  return { running, takenIn, sourcesSpoke: sources.allSeen, decideResizes };
+  return { running, takenIn, sourcesSpoke: sources.allSeen, decideResizes, mirrors };
 }
 
 /** What finds and clears away what pods leave, and ends those that take too much. */
@@ -270,8 +286,8 @@ function composeCleaning(
       probes.collect(known);
       resizes.forgetExcept(known);
     },
-    async sweep(uid, signal) {
-      await garbage.podGone(uid, signal);
+    async sweep(uid, countsOn, signal) {
+      if (!countsOn) await garbage.podGone(uid, signal);
       await volumes.removePodDirectory(uid, signal);
       podRuntime.forget(uid);
       statuses.forget(uid);

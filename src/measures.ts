@@ -1,5 +1,6 @@
 import type { Pod, PodStatus } from "./objects.ts";
-import type { ProbeKind, ResizeTrigger } from "./pipeline.ts";
+import type { ProbeKind } from "./pipeline.ts";
+import type { ResizeTrigger } from "./resizes.ts";
 
 // What stages tell of their work, for /metrics. Telling costs a counter's increment: nobody is waited for, nothing is answered,
 // and no stage knows what becomes of it. Durations are in milliseconds.
@@ -47,6 +48,8 @@ export interface StartMeasures {
   containerStarting(sort: ContainerSort): void;
   /** @param reason as the container's Waiting state has it. */
   containerFailed(sort: ContainerSort, reason: string): void;
+  /** A container was to be made that mounts this many images, in this many places. */
+  imageVolumes(images: number, places: number, outcome: "mounted" | "failed"): void;
 }
 
 export interface PullMeasures {
@@ -140,6 +143,8 @@ export interface Measures {
   forget(uid: string): void;
   /** A pod was not admitted. */
   rejected(reason: string): void;
+  /** A pod ended in favour of a critical one. @param resource the first that was short. */
+  preempted(resource: string): void;
   /** A pod that nobody wants was found in the runtime. */
   orphanFound(): void;
 }

@@ -1,20 +1,10 @@
 import type { Writable } from "node:stream";
 import type * as cri from "./gen/cri.ts";
-import type {
-  ConfigMap,
-  Container,
-  Node,
-  ObjectReference,
-  Pod,
-  PodCondition,
-  PodStatus,
-  Resources,
-  Secret,
-  Service,
-} from "./objects.ts";
+import type { ConfigMap, Container, Node, ObjectReference, Pod, PodStatus, Secret, Service } from "./objects.ts";
 
 // The vocabulary: the values that stages exchange, and the ports (one to three methods) through which one stage asks another.
-// Stages import this file and never each other; kubelet.ts hands each stage what it asks for.
+// Stages import this file and never each other; kubelet.ts hands each stage what it asks for. What concerns resizes alone is in
+// resizes.ts.
 
 // ---- values -------------------------------------------------------------------------------------------------------------
 
@@ -54,6 +44,12 @@ export interface StartFailure {
 export interface Rejection {
   readonly reason: string;
   readonly message: string;
+}
+
+/** Why the node ends a pod that is meant to run. */
+export interface Eviction extends Rejection {
+  /** What the pod's condition DisruptionTarget says of it; without this it has none. */
+  readonly disruption?: string;
 }
 
 /** A volume of a pod that is ready on the target. */
@@ -280,7 +276,13 @@ export interface DeviceSource {
 export interface PodEvictor {
   /** Ends a pod that is meant to run: Failed, for that reason, whatever its containers say.
    *  @returns false for one that ends already, or is not known. */
-  evict(uid: string, why: Rejection, graceSeconds: number): boolean;
+  evict(uid: string, why: Eviction, graceSeconds: number): boolean;
+}
+
+/** Ends pods in favour of others. */
+export interface PodPreemptor {
+  /** Ends a pod within its own grace period. Resolves when nothing of it runs any more. */
+  preempt(uid: string, why: Eviction): Promise<void>;
 }
 
 export type ProbeVerdict = "Success" | "Failure" | "Unknown";
@@ -342,54 +344,6 @@ export interface LogSource {
 export interface Admission {
   /** @param others the active pods already admitted. @returns undefined when the pod may run. */
   admit(pod: Pod, others: readonly Pod[], signal: AbortSignal): Promise<Rejection | undefined>;
-}
-
-/** What of CPU and memory is in force for what runs: it may not yet be what the pod has been given. Limits that a pod has for its
- *  containers together stand in for theirs. */
-export interface ResourcesInForce {
-  /** @param pod as it has been given its resources. @param status of one of its containers, which runs. */
-  ofContainer(pod: Pod, status: cri.ContainerStatus): Resources;
-  /** Of the pod as a whole; undefined where it has none of its own. */
-  ofPod(pod: Pod): Resources | undefined;
-  /** The runtime has taken them over. */
-  setContainer(uid: string, containerId: string, resources: Resources): Promise<void>;
-  setPod(uid: string, resources: Resources): Promise<void>;
-}
-
-/** Changes of the resources of pods that are on the node.
- *  @see https://kubernetes.io/docs/tasks/configure-pod-container/resize-container-resources/ */
-export interface Resizes {
-  /** The pod with what it has been given in place of what it asks for. */
-  allocated(pod: Pod): Pod;
-  /** The same with what is in force for those of its containers that run. */
-  inForce(pod: Pod, observed: RuntimePod): Pod;
-  /** What is shown of a pod's resize. */
-  conditions(uid: string): readonly PodCondition[];
-  /** What was seen of a pod tells whether its resize is done. @param pod as it has been given its resources. */
-  observe(pod: Pod, observed: RuntimePod): void;
-  /** What a pod has been given could not be put in force. @param pod as above. */
-  failed(pod: Pod, message: string): void;
-}
-
-/** What had pending resizes weighed again. */
-export type ResizeTrigger =
-  | "pod_updated"
-  | "pod_resized"
-  | "pods_added"
-  | "pods_removed"
-  | "pod_terminated"
-  | "periodic_retry";
-
-/** Decides on resizes, one pod at a time. */
-export interface ResizeDecider {
-  allocated(pod: Pod): Pod;
-  /** A pod has come, before it is admitted: what it was given before counts, not what it asks for now. */
-  take(pod: Pod): void;
-  /** A pod that is on the node may ask for something else than it has been given. @returns whether it does. */
-  ask(pod: Pod): boolean;
-  /** Decides what is pending. @param active the pods that hold resources. @param trigger why now.
-   *  @returns the UIDs of pods that have been given something else, or have something else to show. */
-  decide(active: readonly Pod[], trigger: ResizeTrigger, signal: AbortSignal): Promise<readonly string[]>;
 }
 
 /** Fields of a pod that this node does not serve; such a pod is held, with an event that names them. */

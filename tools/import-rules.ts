@@ -3,7 +3,7 @@ import { posix } from "node:path";
 /** Which part of the tree may import which; a part is a folder or a file of src, or `providers`. Imports point down:
  *  main ▷ kubelet ▷ stages ▷ pod host api ▷ pipeline seams ▷ lib, and stages never import each other. */
 
-const ground = ["pipeline", "measures", "objects", "seams", "lib", "gen", "version"];
+const ground = ["pipeline", "resizes", "measures", "objects", "seams", "lib", "gen", "version"];
 const stage = ["pod", "host", "api", ...ground];
 const stages = [
   "sources",
@@ -33,7 +33,8 @@ const parts: Readonly<Record<string, readonly string[]>> = {
   objects: [],
   seams: ["lib", "gen"],
   pipeline: ["objects", "seams", "lib", "gen"],
-  measures: ["pipeline", "objects"],
+  resizes: ["pipeline", "objects", "gen"],
+  measures: ["pipeline", "resizes", "objects"],
   config: ["objects", "lib", "version"],
   pod: ground,
   host: ground,

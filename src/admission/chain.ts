@@ -1,14 +1,17 @@
+import type { HostFacts } from "../host/facts.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Node } from "../objects.ts";
 import type { Admission, DeviceAllocator, NodeSource, Rejection } from "../pipeline.ts";
-import { isStaticPod } from "../pod/containers.ts";
+import { isCritical, isStaticPod } from "../pod/containers.ts";
 import { isExtendedResource } from "../pod/extended-resource.ts";
+import { appArmorEnforced } from "./app-armor.ts";
 import type { Candidate, Handler } from "./candidate.ts";
-import { resourcesFit } from "./fit.ts";
+import { type Shortage, insufficient, shortages } from "./fit.ts";
 import { hostPortsFree } from "./host-ports.ts";
 import { nodeAffinityMatches } from "./node-affinity.ts";
 import { nodeNameMatches } from "./node-name.ts";
 import { osFieldMatches, osLabelMatches } from "./os.ts";
+import type { MakeRoom } from "./preemption.ts";
 import { supplementalGroupsServed } from "./supplemental-groups.ts";
 import { sysctlsAllowed } from "./sysctls.ts";
 import { noExecuteTolerated } from "./taints.ts";
@@ -20,27 +23,32 @@ export interface AdmissionDeps {
   /** This node's object as it would register: a static pod is admitted by it where the API server has not been heard of yet. */
   readonly ownNode: () => Node;
   readonly devices: DeviceAllocator;
+  /** The target, as it was when the node began. */
+  readonly facts: Pick<HostFacts, "appArmor">;
   /** KubeletConfiguration.allowedUnsafeSysctls. */
   readonly allowedUnsafeSysctls: readonly string[];
+  /** Makes room for critical pods. */
+  readonly makeRoom: MakeRoom;
   readonly log: Logger;
 }
 
-/** In the kubelet's order, after the node's own settings and what plugins have to hand out: the first refusal counts. */
-const handlers: readonly Handler[] = [
-  osLabelMatches,
-  osFieldMatches,
-  supplementalGroupsServed,
-  resourcesFit,
-  nodeAffinityMatches,
-  nodeNameMatches,
-  hostPortsFree,
-  noExecuteTolerated,
-];
+/** In the kubelet's order, after the node's own settings and what plugins have to hand out: the first refusal counts, and no other
+ *  pod's end would help. */
+const preliminary: readonly Handler[] = [osLabelMatches, osFieldMatches, supplementalGroupsServed];
+/** What the scheduler looks at too, after what is short. */
+const predicates: readonly Handler[] = [nodeAffinityMatches, nodeNameMatches, hostPortsFree, noExecuteTolerated];
+
+/** Whether a candidate fits the node. */
+interface Verdict {
+  readonly preliminary: Rejection | undefined;
+  readonly short: readonly Shortage[];
+  readonly refusals: readonly { readonly handler: Handler; readonly refusal: Rejection }[];
+}
 
 /** The kubelet's own admission: it looks again at what the scheduler decided, since pods can be bound without it and a node can
- *  change meanwhile. (kubelet, lifecycle/predicate.go) */
+ *  change meanwhile. A critical pod that lacks nothing but room gets it. (kubelet, lifecycle/predicate.go) */
 export function createAdmission(deps: AdmissionDeps): Admission {
-  const { node: source, freshNode, ownNode, devices, log } = deps;
+  const { node: source, freshNode, ownNode, devices, makeRoom, log } = deps;
   const sysctls = sysctlsAllowed(deps.allowedUnsafeSysctls);
   const refresh = async (signal: AbortSignal): Promise<Node | undefined> => {
     try {
@@ -51,6 +59,14 @@ export function createAdmission(deps: AdmissionDeps): Admission {
       return undefined;
     }
   };
+  /** Labels may have just been set: a node seen too early must not cost a pod its life. */
+  const judgeTwice = async (candidate: Candidate, signal: AbortSignal): Promise<Verdict> => {
+    const verdict = judge(candidate);
+    const byLabels = verdict.short.length === 0 && verdict.refusals.length === 1;
+    if (verdict.preliminary || !byLabels || verdict.refusals[0]?.handler !== nodeAffinityMatches) return verdict;
+    const newer = await refresh(signal);
+    return newer ? judge({ ...candidate, node: newer }) : verdict;
+  };
   return {
     async admit(pod, others, signal) {
       const node = source.node() ?? (isStaticPod(pod) ? ownNode() : await refresh(signal));
@@ -58,13 +74,14 @@ export function createAdmission(deps: AdmissionDeps): Admission {
       const asking = { pod, others, node, allocatable: extendedOf(node) };
       const refused = sysctls(asking) ?? (await devices.allocate(pod, others, signal));
       if (refused) return refused;
-      const candidate = { ...asking, allocatable: { ...asking.allocatable, ...devices.allocatable(pod) } };
-      const refusals = refusalsOf(candidate);
-      const first = refusals[0];
-      if (first?.handler !== nodeAffinityMatches || refusals.length > 1) return first?.refusal;
-      // Labels may have just been set: a node seen too early must not cost a pod its life.
-      const newer = await refresh(signal);
-      return newer ? refusalsOf({ ...candidate, node: newer })[0]?.refusal : first.refusal;
+      const allocatable = { ...asking.allocatable, ...devices.allocatable(pod) };
+      const verdict = await judgeTwice({ ...asking, allocatable }, signal);
+      const { short, refusals } = verdict;
+      if (verdict.preliminary) return verdict.preliminary;
+      const yields = isCritical(pod) && short.length > 0;
+      const refusal = short[0] && !yields ? insufficient(short[0]) : refusals[0]?.refusal;
+      const noRoom = yields && !refusal ? await makeRoom(pod, others, short, signal) : refusal;
+      return noRoom ?? appArmorEnforced(pod, deps.facts.appArmor);
     },
   };
 }
@@ -74,9 +91,15 @@ function extendedOf({ status }: Node): Readonly<Record<string, string>> {
   return Object.fromEntries(Object.entries(status?.allocatable ?? {}).filter(([name]) => isExtendedResource(name)));
 }
 
-function refusalsOf(candidate: Candidate): readonly { readonly handler: Handler; readonly refusal: Rejection }[] {
-  return handlers.flatMap((handler) => {
-    const refusal = handler(candidate);
-    return refusal ? [{ handler, refusal }] : [];
-  });
+function judge(candidate: Candidate): Verdict {
+  const refusals = (handlers: readonly Handler[]) =>
+    handlers.flatMap((handler) => {
+      const refusal = handler(candidate);
+      return refusal ? [{ handler, refusal }] : [];
+    });
+  return {
+    preliminary: refusals(preliminary)[0]?.refusal,
+    short: shortages(candidate),
+    refusals: refusals(predicates),
+  };
 }

@@ -44,13 +44,14 @@ function askedByPod(spec: PodSpec): readonly Asked[] {
     ...profiles("spec.securityContext", spec.securityContext),
     ...ownedTokens(spec),
     ...hugePages(spec),
+    ...imageVolumes(spec),
     ...(grouped ? [{ field: "spec.securityContext.fsGroup", feature: "fileOwner" } as const] : []),
   ];
 }
 
 /** What the node makes, unlike a directory of the machine, it gives to the pod's group. */
-function isOwned({ hostPath }: NonNullable<PodSpec["volumes"]>[number]): boolean {
-  return hostPath === undefined;
+function isOwned({ hostPath, image }: NonNullable<PodSpec["volumes"]>[number]): boolean {
+  return hostPath === undefined && image === undefined;
 }
 
 /** A token's file belongs to the user that all containers run as: somebody has to give it to them. */
@@ -72,6 +73,12 @@ function hugePages({ volumes = [] }: PodSpec): readonly Asked[] {
   );
 }
 
+function imageVolumes({ volumes = [] }: PodSpec): readonly Asked[] {
+  return volumes.flatMap(({ image }, at) =>
+    image ? [{ field: `spec.volumes[${at}].image`, feature: "imageVolume" } as const] : [],
+  );
+}
+
 function askedByContainer(spec: PodSpec, path: string, container: Container): readonly Asked[] {
   const { securityContext, resources } = container;
   const asked: Asked[] = [
@@ -84,10 +91,13 @@ function askedByContainer(spec: PodSpec, path: string, container: Container): re
   return asked;
 }
 
-/** A part of a volume is bound where no container can move it, and what the node makes is shared with containers as a mount. */
+/** A part of a volume is bound where no container can move it, and what the node makes is shared with containers as a mount. Images
+ *  are mounted by the runtime. */
 function madeMounts({ volumes = [] }: PodSpec, path: string, { volumeMounts = [] }: Container): readonly Asked[] {
   return volumeMounts.flatMap(({ name, subPath, subPathExpr, mountPropagation = "None" }, at) => {
-    const made = volumes.some((volume) => volume.name === name && !volume.hostPath);
+    const volume = volumes.find((one) => one.name === name);
+    if (volume?.image) return [];
+    const made = volume !== undefined && !volume.hostPath;
     const fields = [
       ...(subPath ? ["subPath"] : []),
       ...(subPathExpr ? ["subPathExpr"] : []),

@@ -14,6 +14,8 @@ const emptyDirFields: Fields<k8s.V1EmptyDirVolumeSource> = {
   sizeLimit: "served",
 };
 
+const imageFields: Fields<k8s.V1ImageVolumeSource> = { pullPolicy: "served", reference: "served" };
+
 export const projection: Fields<k8s.V1VolumeProjection> = {
   clusterTrustBundle: held("trust bundles are not served yet"),
   configMap: "served",
@@ -43,7 +45,7 @@ export const volume: Fields<k8s.V1Volume> = {
   gitRepo: otherType,
   glusterfs: otherType,
   hostPath: "served",
-  image: otherType,
+  image: fieldsOf(imageFields),
   iscsi: otherType,
   name: "served",
   nfs: otherType,

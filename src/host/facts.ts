@@ -1,7 +1,7 @@
 import { hasCode } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import { targetAddresses } from "./addresses.ts";
-import { cgroupVersion } from "./exists.ts";
+import { cgroupVersion, exists } from "./exists.ts";
 
 /** What does not change while the target is up. */
 export interface HostFacts {
@@ -24,6 +24,8 @@ export interface HostFacts {
   /** The most process IDs that the kernel hands out. */
   readonly maxPid: number;
   readonly cgroupVersion: 1 | 2;
+  /** The kernel confines processes by AppArmor profiles. */
+  readonly appArmor: boolean;
 }
 
 const architectures: Readonly<Record<string, string>> = {
@@ -36,9 +38,10 @@ const architectures: Readonly<Record<string, string>> = {
 /** Reads the target's facts from its files and uname. @throws CodedError unavailable when the target is out of reach. */
 export async function readFacts(host: Host, signal: AbortSignal): Promise<HostFacts> {
   const read = async (path: string) => (await readText(host, path, signal)) ?? "";
-  const [cpuinfo, meminfo, uname] = await Promise.all([
+  const [cpuinfo, meminfo, appArmor, uname] = await Promise.all([
     read("/proc/cpuinfo"),
     read("/proc/meminfo"),
+    hasAppArmor(host, signal),
     host.run(["uname", "-n", "-r", "-m"], { signal }),
   ]);
   const [hostname = "", kernelVersion = "", machine = ""] = uname.stdout.trim().split(" ");
@@ -60,7 +63,14 @@ export async function readFacts(host: Host, signal: AbortSignal): Promise<HostFa
     addresses: await targetAddresses(host, signal),
     maxPid: Number.parseInt(await read("/proc/sys/kernel/pid_max"), 10) || 32_768,
     cgroupVersion: await cgroupVersion(host.fs, signal),
+    appArmor,
   };
+}
+
+/** It is built in, switched on, and its profiles can be loaded. */
+async function hasAppArmor(host: Host, signal: AbortSignal): Promise<boolean> {
+  const enabled = await readText(host, "/sys/module/apparmor/parameters/enabled", signal);
+  return enabled?.startsWith("Y") === true && exists(host.fs, "/sys/kernel/security/apparmor", signal);
 }
 
 /** What a node tells of its target, but for its boot id: swap matters only to whether a node may start, and addresses come and go

@@ -4,8 +4,15 @@ export interface Inbox<T> {
   push(item: T): void;
   /** Nothing waits, and nothing is being handled. */
   isEmpty(): boolean;
-  /** Handles what comes, until the signal aborts. @param handle must not reject. */
-  run(handle: (item: T) => Promise<void>, signal: AbortSignal): Promise<void>;
+  /** Handles what comes, until the signal aborts. */
+  run(work: InboxWork<T>, signal: AbortSignal): Promise<void>;
+}
+
+export interface InboxWork<T> {
+  /** Must not reject. */
+  handle(item: T): Promise<void>;
+  /** Hears of each that is no longer being handled. */
+  handled?(item: T): void;
 }
 
 export function createInbox<T extends object>(): Inbox<T> {
@@ -18,14 +25,15 @@ export function createInbox<T extends object>(): Inbox<T> {
       wakeUp.resolve();
     },
     isEmpty: () => queue.length === 0 && !busy,
-    async run(handle, signal) {
+    async run(work, signal) {
       signal.addEventListener("abort", () => wakeUp.resolve(), { once: true });
       while (!signal.aborted) {
         const item = queue.shift();
         if (item) {
           busy = true;
-          await handle(item);
+          await work.handle(item);
           busy = false;
+          work.handled?.(item);
         } else {
           wakeUp = Promise.withResolvers<void>();
           if (queue.length === 0 && !signal.aborted) await wakeUp.promise;

@@ -11,7 +11,7 @@ const startBuckets = [
 export function workerMetrics(
   metrics: Metrics,
   startup: PodStartup,
-): Pick<Measures, "workers" | "seen" | "forget" | "rejected" | "orphanFound"> {
+): Pick<Measures, "workers" | "seen" | "forget" | "rejected" | "preempted" | "orphanFound"> {
   const passes = metrics.histogram("kubelet_pod_worker_duration_seconds", "How long one pass over a pod took.", {
     buckets: defaultBuckets,
     labels: ["operation_type"],
@@ -25,6 +25,11 @@ export function workerMetrics(
     buckets: [1, 2, 4, 8, 16],
   });
   const rejections = metrics.counter("kubelet_admission_rejections_total", "Pods that were not admitted.", ["reason"]);
+  const preemptions = metrics.counter(
+    "kubelet_preemptions",
+    "Pods that ended in favour of critical ones, by the resource of which there was too little.",
+    ["preemption_signal"],
+  );
   const orphans = metrics.counter(
     "kubelet_orphaned_runtime_pods_total",
     "Pods found in the container runtime that nobody wanted and no worker knew.",
@@ -50,6 +55,7 @@ export function workerMetrics(
     },
     forget: startup.forget,
     rejected: (reason) => rejections.add({ reason: rejectionLabel(reason) }),
+    preempted: (resource) => preemptions.add({ preemption_signal: resource }),
     orphanFound: () => orphans.add({}),
   };
 }
@@ -95,11 +101,23 @@ export function startMetrics(metrics: Metrics): Measures["starts"] {
     "Containers that could not be started, by the reason that their state shows.",
     ["container_type", "code"],
   );
+  const images = metrics.counter("kubelet_image_volume_requested_total", "Images that containers mount as volumes.");
+  const outcomes = {
+    mounted: metrics.counter("kubelet_image_volume_mounted_succeed_total", "Mounts of images that were made."),
+    failed: metrics.counter(
+      "kubelet_image_volume_mounted_errors_total",
+      "Mounts of images that the runtime could not make.",
+    ),
+  };
   return {
     podStarting: () => pods.add({}),
     podFailed: () => podErrors.add({}),
     containerStarting: (sort) => containers.add({ container_type: sort }),
     containerFailed: (sort, reason) => errors.add({ container_type: sort, code: reason }),
+    imageVolumes(requested, places, outcome) {
+      images.add({}, requested);
+      outcomes[outcome].add({}, places);
+    },
   };
 }
 

@@ -139,12 +139,13 @@ function workingPods(view: NodeView | undefined) {
   );
 }
 
-/** Of pods that are worked on: what they want and what is ready, by plugin. */
+/** Of pods that are worked on: what they want and what is ready, by plugin. Images are the runtime's to mount. */
 function volumeCounts(view: NodeView | undefined) {
   const states = { desired_state_of_world: [] as string[], actual_state_of_world: [] as string[] };
   for (const { uid, phase, pod } of view?.workers() ?? []) {
     const ready = view?.mounted(uid);
     for (const volume of pod?.spec.volumes ?? []) {
+      if (volume.image) continue;
       if (phase === "syncing") states.desired_state_of_world.push(volumePlugin(volume));
       if (ready?.has(volume.name)) states.actual_state_of_world.push(volumePlugin(volume));
     }

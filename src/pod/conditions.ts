@@ -22,6 +22,26 @@ export function isKubeletCondition(type: string): boolean {
   return kubeletConditions.has(type);
 }
 
+/** By this a pod says that it ends for no fault of its own; others than the kubelet may say so too. */
+export const disruptionCondition = "DisruptionTarget";
+const endedByKubelet = "TerminationByKubelet";
+
+/** What a pod says that its node ends for the node's need. */
+export function disruption({ metadata: { generation } }: Pod, message: string): PodCondition {
+  return {
+    type: disruptionCondition,
+    ...(generation !== undefined && { observedGeneration: generation }),
+    status: "True",
+    reason: endedByKubelet,
+    message,
+  };
+}
+
+/** A disruption that a kubelet tells of. */
+export function isOwnDisruption({ type, reason }: PodCondition): boolean {
+  return type === disruptionCondition && reason === endedByKubelet;
+}
+
 export interface ConditionsInput {
   readonly pod: Pod;
   readonly observed: RuntimePod | undefined;

@@ -178,7 +178,8 @@ function seccompProfile({ pod, container, seccompRoot, seccompDefault }: Contain
   });
 }
 
-const appArmorAnnotation = "container.apparmor.security.beta.kubernetes.io/";
+/** By this and a container's name older pods name a profile. */
+export const appArmorAnnotation = "container.apparmor.security.beta.kubernetes.io/";
 
 /** The profile, and the name by which older runtimes know it.
  *  @see https://kubernetes.io/docs/tutorials/security/apparmor/ */

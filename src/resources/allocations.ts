@@ -1,6 +1,6 @@
 import { ContainerState, type ContainerStatus } from "../gen/cri.ts";
 import type { Pod, Resources } from "../objects.ts";
-import type { PodCache, ResourcesInForce } from "../pipeline.ts";
+import type { PodCache } from "../pipeline.ts";
 import { containerNameLabel, resourcesAnnotation } from "../pod/labels.ts";
 import {
   type PodResources,
@@ -9,6 +9,7 @@ import {
   resourcesOf,
   withResources,
 } from "../pod/resize.ts";
+import type { ResourcesInForce } from "../resizes.ts";
 import { type RecordKeeper, type RecordKeeperDeps, createRecordKeeper } from "./record-keeper.ts";
 import type { FoundRecords, ResourceRecord } from "./resource-records.ts";
 

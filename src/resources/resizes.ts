@@ -3,12 +3,13 @@ import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import type { ResizeMeasures } from "../measures.ts";
 import type { Container, Pod, PodCondition } from "../objects.ts";
-import type { Admission, EventSink, PodStore, ResizeDecider, ResizeTrigger, Resizes, RuntimePod } from "../pipeline.ts";
+import type { Admission, EventSink, PodStore, RuntimePod } from "../pipeline.ts";
 import { isSidecar } from "../pod/containers.ts";
 import { containerNameLabel } from "../pod/labels.ts";
 import { isTerminal } from "../pod/phase.ts";
 import { podReference } from "../pod/reference.ts";
 import { amountsOf, effectiveResources, sameAmounts, withResources } from "../pod/resize.ts";
+import type { ResizeDecider, ResizeTrigger, Resizes } from "../resizes.ts";
 import type { Allocations } from "./allocations.ts";
 import { createWishes } from "./resize-changes.ts";
 import { resizeText } from "./resize-text.ts";
@@ -50,7 +51,7 @@ export function createResizes(deps: ResizesDeps): Resizes & ResizeDecider & Forg
   const states = createResizeStates(deps.clock);
   const pending = new Set<string>();
 
-  const decide = async (active: readonly Pod[], trigger: ResizeTrigger, signal: AbortSignal) => {
+  const decide = async (active: () => readonly Pod[], trigger: ResizeTrigger, signal: AbortSignal) => {
     if (pending.size === 0 || !deps.sourcesSpoke()) return [];
     const known = [...pending].flatMap((uid) => pods.get(uid) ?? []).filter(isWanted);
     pending.clear();
@@ -60,7 +61,7 @@ export function createResizes(deps: ResizesDeps): Resizes & ResizeDecider & Forg
       const { uid } = pod.metadata;
       try {
         const waited = states.deferredSince(uid) !== undefined;
-        const verdict = await weigh(deps, states, { pod, active }, signal);
+        const verdict = await weigh(deps, states, { pod, active: active() }, signal);
         if (verdict.settled) pending.delete(uid);
         if (verdict.news) news.push(uid);
         if (waited && verdict.given) measures.accepted(trigger);
@@ -131,6 +132,8 @@ async function weigh(
 ): Promise<Verdict> {
   const { allocations } = deps;
   const { uid, generation = 0 } = pod.metadata;
+  // It may have ended meanwhile, for another's resize.
+  if (!active.some(({ metadata }) => metadata.uid === uid)) return { settled: true, news: false };
   if (allocations.of(pod) === pod) return { settled: true, news: states.settle(uid) };
   const others = active.filter(({ metadata }) => metadata.uid !== uid).map(allocations.of);
   const refusal = await deps.admission.admit(pod, others, signal);

@@ -1,5 +1,5 @@
 import { posix } from "node:path";
-import { Mount, MountPropagation } from "../gen/cri.ts";
+import { type ImageSpec, Mount, MountPropagation } from "../gen/cri.ts";
 import type { Container, Pod, VolumeMount } from "../objects.ts";
 import type { MountedVolume, VolumePart } from "../pipeline.ts";
 import { expand } from "../pod/expand.ts";
@@ -9,8 +9,10 @@ export interface MountsInput {
   readonly container: Container;
   /** The pod's volumes on the target, by name. */
   readonly mounted: ReadonlyMap<string, MountedVolume>;
-  /** Where the parts of volumes are that `volumeParts` tells, by index. */
+  /** Where the parts of volumes are that `volumeParts` tells, by index: on the target; of an image, in the image. */
   readonly parts: ReadonlyMap<number, string>;
+  /** Images that the runtime mounts, by volume. */
+  readonly images: ReadonlyMap<string, ImageSpec>;
   /** The runtime can make mounts read-only down to those below them. */
   readonly recursiveReadOnly: boolean;
   /** The target has SELinux: volumes that the node manages are relabelled for the container. */
@@ -26,8 +28,11 @@ const propagations: Readonly<Record<string, MountPropagation>> = {
 /** A container's volumeMounts in the runtime's terms, in order.
  *  @throws Error with the kubelet's text when a volume is not there or a mount cannot be made as asked.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/ */
-export function volumeMounts({ pod, container, mounted, parts, recursiveReadOnly, selinux }: MountsInput): Mount[] {
+export function volumeMounts(input: MountsInput): Mount[] {
+  const { pod, container, mounted, parts, images, recursiveReadOnly, selinux } = input;
   return (container.volumeMounts ?? []).map((mount, index) => {
+    const image = images.get(mount.name);
+    if (image) return imageMount(input, mount, index, image);
     const volume = mounted.get(mount.name);
     if (!volume) throw new Error(`cannot find volume "${mount.name}" to mount into container "${container.name}"`);
     return Mount.fromPartial({
@@ -38,6 +43,23 @@ export function volumeMounts({ pod, container, mounted, parts, recursiveReadOnly
       recursiveReadOnly: isRecursive(mount, recursiveReadOnly),
       selinuxRelabel: selinux && isManaged(pod, mount.name),
     });
+  });
+}
+
+/** The runtime finds the image's files itself; they may only be read. */
+function imageMount(
+  { parts, recursiveReadOnly }: MountsInput,
+  mount: VolumeMount,
+  index: number,
+  image: ImageSpec,
+): Mount {
+  return Mount.fromPartial({
+    containerPath: absolute(mount.mountPath),
+    image,
+    imageSubPath: parts.get(index) ?? "",
+    readonly: true,
+    propagation: propagationOf(mount),
+    recursiveReadOnly: isRecursive(mount, recursiveReadOnly),
   });
 }
 

@@ -1,9 +1,10 @@
 import { ContainerState, type ContainerStatus } from "../gen/cri.ts";
 import { abortError, hasCode, throwIfAborted } from "../lib/errors.ts";
 import type { Pod } from "../objects.ts";
-import type { PassAhead, PodRuntime, ProbeResults, ResourcesInForce, RuntimePod, SyncOutcome } from "../pipeline.ts";
+import type { PassAhead, PodRuntime, ProbeResults, RuntimePod, SyncOutcome } from "../pipeline.ts";
 import { isSidecar } from "../pod/containers.ts";
 import { podReference } from "../pod/reference.ts";
+import type { ResourcesInForce } from "../resizes.ts";
 import type { Runtime } from "../seams/runtime.ts";
 import { type ForesightDeps, foresee } from "./foresight.ts";
 import { killContainer, killPod } from "./kill.ts";

@@ -4,6 +4,7 @@ import {
   ImageSpec,
   LinuxContainerConfig,
   type LinuxContainerResources,
+  type Mount,
   type PodSandboxConfig,
   type RuntimeHandlerFeatures,
 } from "../gen/cri.ts";
@@ -33,7 +34,7 @@ import {
 } from "../pod/env.ts";
 import { hostNetworkHostsFile, podHostsFile } from "../pod/hosts-file.ts";
 import { kernelHostname, podHostname } from "../pod/hostname.ts";
-import { containerLogLink, podLogDirectory } from "../pod/log-paths.ts";
+import { podLogDirectory } from "../pod/log-paths.ts";
 import { qosClass } from "../pod/qos.ts";
 import { nodeReference, podReference } from "../pod/reference.ts";
 import { type ResourceSettings, containerResources } from "../pod/resources.ts";
@@ -48,7 +49,8 @@ import { volumeMounts, volumeParts } from "./mounts.ts";
 import { buildSandboxConfig } from "./sandbox-config.ts";
 import type { ForesightDeps } from "./foresight.ts";
 import type { EnsuredImage } from "./images/puller.ts";
-import { type ContainerStart, type StartDeps, targetOf } from "./start-container.ts";
+import { linkLog, loggedContainers, restartCountFromLogs, unlinkLog } from "./log-files.ts";
+import { type ContainerStart, type EnsuredImages, type StartDeps, targetOf } from "./start-container.ts";
 import type { TargetFacts } from "./target-facts.ts";
 
 /** The node's part in what its pods get, from KubeletConfiguration. Paths are the target's. */
@@ -114,10 +116,7 @@ export function createPreparer(deps: PrepareDeps): Preparer {
     restartCountFromLogs: (pod, container, signal) => restartCountFromLogs(deps, pod, container, signal),
     loggedContainers: (pod, signal) => loggedContainers(deps, pod, signal),
     linkLog: (start, config, containerId) => linkLog(deps, start, config, containerId),
-    unlinkLog: ({ metadata }, name, id) =>
-      deps.fs.apply([
-        { do: "remove", path: containerLogLink(deps.settings.logLinksDirectory, { metadata }, name, id) },
-      ]),
+    unlinkLog: (pod, name, id) => unlinkLog(deps, pod, name, id),
   };
 }
 
@@ -155,7 +154,7 @@ async function resolverOf({ fs, settings: { resolvConf } }: PrepareDeps, signal:
 }
 
 interface ContainerRun extends ContainerStart {
-  readonly image: EnsuredImage;
+  readonly image: EnsuredImages;
   readonly restartCount: number;
 }
 
@@ -167,10 +166,7 @@ async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: 
   const environment = new Map([...(devices?.environment ?? []), ...(await environmentOf(deps, run, signal))]);
   const target = await deps.facts(signal);
   const { selinux } = target;
-  const parts = await deps.volumes.bindParts(pod, container.name, volumeParts(container, environment), signal);
-  const volumes = deps.volumes.mounted(pod.metadata.uid);
-  const recursiveReadOnly = await canBeRecursive(deps, pod, container, signal);
-  const mounted = volumeMounts({ pod, container, mounted: volumes, parts, recursiveReadOnly, selinux });
+  const mounted = await mountsOf(deps, run, { environment, selinux }, signal);
   const imageUser = await imageUserOf(deps.images, image, signal);
   verifyRunAsNonRoot(pod, container, imageUser);
   const seccompRoot = posix.join(settings.rootDirectory, "seccomp");
@@ -208,6 +204,27 @@ async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: 
     linux,
     ownerLabels,
   });
+}
+
+interface MountsGround {
+  readonly environment: ReadonlyMap<string, string>;
+  readonly selinux: boolean;
+}
+
+async function mountsOf(
+  deps: PrepareDeps,
+  { pod, container, image: { volumes: images } }: ContainerRun,
+  { environment, selinux }: MountsGround,
+  signal: AbortSignal,
+): Promise<readonly Mount[]> {
+  const asked = volumeParts(container, environment);
+  const ours = asked.filter(({ volume }) => !images.has(volume));
+  const theirs = asked.filter(({ volume }) => images.has(volume));
+  const bound = await deps.volumes.bindParts(pod, container.name, ours, signal);
+  const parts = new Map([...bound, ...theirs.map(({ index, subPath }) => [index, subPath] as const)]);
+  const mounted = deps.volumes.mounted(pod.metadata.uid);
+  const recursiveReadOnly = await canBeRecursive(deps, pod, container, signal);
+  return volumeMounts({ pod, container, mounted, images, parts, recursiveReadOnly, selinux });
 }
 
 /** Whether the pod's handler makes mounts read-only down to those below them; asked where a mount may want that. A runtime class that
@@ -328,55 +345,4 @@ async function hostsFileOf(
   if (pod.spec.hostNetwork) return hostNetworkHostsFile(pod, (await fs.readFile("/etc/hosts", { signal })).toString());
   if (sandbox.ips.length === 0) return undefined;
   return podHostsFile(pod, sandbox.ips, podHostname(pod, settings.clusterDomain));
-}
-
-/** A runtime that forgot its containers must not write over their logs. */
-async function restartCountFromLogs(
-  { fs, settings, log }: PrepareDeps,
-  pod: Pod,
-  container: Container,
-  signal: AbortSignal,
-): Promise<number> {
-  const directory = posix.join(podLogDirectory(settings.podLogsDirectory, pod), container.name);
-  try {
-    const files = (await fs.list(directory, signal)).filter(({ kind }) => kind !== "directory");
-    const counts = files
-      .map(({ name }) => /^(\d+)\.log(?:\..*)?$/.exec(name)?.[1])
-      .filter((count) => count !== undefined);
-    return counts.reduce((highest, count) => Math.max(highest, Number(count) + 1), 0);
-  } catch (error) {
-    signal.throwIfAborted();
-    if (!hasCode(error, "not_found"))
-      log.info({ err: error, directory }, "cannot tell restart count from log directory");
-    return 0;
-  }
-}
-
-async function loggedContainers(
-  { fs, settings }: PrepareDeps,
-  pod: Pod,
-  signal: AbortSignal,
-): Promise<ReadonlySet<string>> {
-  return new Set((await fs.list(podLogDirectory(settings.podLogsDirectory, pod), signal)).map(({ name }) => name));
-}
-
-async function linkLog(
-  { fs, settings }: PrepareDeps,
-  { pod, container, sandbox }: ContainerStart,
-  { logPath }: ContainerConfig,
-  containerId: string,
-): Promise<void> {
-  const target = posix.join(sandbox.config.logDirectory, logPath);
-  try {
-    await fs.stat(target);
-  } catch (error) {
-    // A runtime that logs elsewhere has no file here, and a link to nothing helps nobody.
-    if (hasCode(error, "not_found")) return;
-    throw error;
-  }
-  const path = containerLogLink(settings.logLinksDirectory, pod, container.name, containerId);
-  await fs.apply([
-    { do: "mkdir", path: settings.logLinksDirectory, mode: 0o755, parents: true },
-    { do: "symlink", path, target },
-  ]);
 }

@@ -6,13 +6,14 @@ import {
   type PodSandboxConfig,
 } from "../gen/cri.ts";
 import { abortError, hasCode, messageOf } from "../lib/errors.ts";
+import type { StartMeasures } from "../measures.ts";
 import type { Container, Pod } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
 import { containerRestartCountAnnotation } from "../pod/labels.ts";
 import { containerReference } from "../pod/reference.ts";
 import type { Containers } from "../seams/runtime.ts";
 import type { Foresight } from "./foresight.ts";
-import type { EnsuredImage } from "./images/puller.ts";
+import type { EnsuredImage, VolumeImages } from "./images/puller.ts";
 import { type KillDeps, killContainer } from "./kill.ts";
 import { newestOf } from "./newest.ts";
 import { StartError } from "./start-error.ts";
@@ -43,6 +44,11 @@ export function targetOf({ pod, container, observed }: ContainerStart): string |
   return target.id;
 }
 
+/** What a container is made of. */
+export interface EnsuredImages extends EnsuredImage {
+  readonly volumes: VolumeImages;
+}
+
 /** A container that runs. */
 export interface StartedContainer {
   readonly id: string;
@@ -52,12 +58,12 @@ export interface StartedContainer {
 
 export interface StartDeps extends KillDeps {
   readonly runtime: KillDeps["runtime"] & Pick<Containers, "createContainer" | "startContainer" | "removeContainer">;
-  /** Makes sure that the image is there. @throws StartError. */
-  readonly ensureImage: (start: ContainerStart, signal: AbortSignal) => Promise<EnsuredImage>;
+  /** Makes sure that the image is there, and those of the volumes. @throws StartError. */
+  readonly ensureImages: (start: ContainerStart, signal: AbortSignal) => Promise<EnsuredImages>;
   /** Gathers what the container needs into its configuration, files on the target included. @throws StartError. */
   readonly configure: (
     start: ContainerStart,
-    image: EnsuredImage,
+    images: EnsuredImages,
     restartCount: number,
     signal: AbortSignal,
   ) => Promise<ContainerConfig>;
@@ -67,6 +73,7 @@ export interface StartDeps extends KillDeps {
   readonly linkLog: (start: ContainerStart, config: ContainerConfig, containerId: string) => Promise<void>;
   /** Takes the link of a container that was removed away. */
   readonly unlinkLog: (pod: Pod, containerName: string, containerId: string) => Promise<void>;
+  readonly measures: Pick<StartMeasures, "imageVolumes">;
   /** For calls that must not be cut off half-way: their deadline is the runtime's own. */
   readonly uninterrupted: AbortSignal;
 }
@@ -89,13 +96,13 @@ export async function startContainer(
     events.event(about, "Warning", "Failed", `Error: ${messageOf(error)}`);
     return new StartError(reason, messageOf(error), { cause: error });
   };
-  const image = await deps.ensureImage(start, signal).catch((error: unknown) => {
+  const images = await deps.ensureImages(start, signal).catch((error: unknown) => {
     if (error instanceof StartError) events.event(about, "Warning", "Failed", `Error: ${error.reason}`);
     throw error;
   });
   stopIfAborted(signal);
   const restartCount = await nextCount(deps, start, signal);
-  const config = await deps.configure(start, image, restartCount, signal).catch((error: unknown) => {
+  const config = await deps.configure(start, images, restartCount, signal).catch((error: unknown) => {
     stopIfAborted(signal);
     throw failed("CreateContainerConfigError", error);
   });
@@ -107,8 +114,10 @@ export async function startContainer(
   });
   const { containerId } = await runtime.createContainer(request, uninterrupted).catch((error: unknown) => {
     stopIfAborted(signal);
+    if (messageOf(error).startsWith(imageNotMounted)) countImages(deps, start, images, "failed");
     throw failed("CreateContainerError", error);
   });
+  countImages(deps, start, images, "mounted");
   events.event(about, "Normal", "Created", "Container created");
   stopIfAborted(signal);
   await runtime.startContainer(containerId, uninterrupted).catch((error: unknown) => {
@@ -121,6 +130,19 @@ export async function startContainer(
   });
   onStarted({ id: containerId, linked });
   await postStart(deps, start, { id: containerId, config }, signal);
+}
+
+/** With this begins what runtimes say that could not mount an image. (cri-api, errors.go) */
+const imageNotMounted = "ImageVolumeMountFailed";
+
+function countImages(
+  { measures }: StartDeps,
+  { container: { volumeMounts = [] } }: ContainerStart,
+  { volumes }: EnsuredImages,
+  outcome: "mounted" | "failed",
+): void {
+  const places = volumeMounts.filter(({ name }) => volumes.has(name)).length;
+  if (places > 0) measures.imageVolumes(volumes.size, places, outcome);
 }
 
 /** A container whose hook fails is killed: it has not started.

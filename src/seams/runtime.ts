@@ -38,7 +38,7 @@ export interface Belonging {
 }
 
 /** What pods may ask for and not every runtime can do. */
-export type Feature = "privileged" | "seccomp" | "appArmor" | "memoryLimit" | "cpuLimit";
+export type Feature = "privileged" | "seccomp" | "appArmor" | "memoryLimit" | "cpuLimit" | "imageVolume";
 
 /** Says where to look, never what is. An event of a sandbox has its ID in `sandboxId`; of a container, in `containerId`,
  *  with the sandbox only where the runtime tells. `exited` marks the end of a main process: look until the status shows it.

@@ -5,7 +5,7 @@ import type { Pod } from "../objects.ts";
 import type { Complaints } from "./complaints.ts";
 import { readManifests } from "./manifest-files.ts";
 import { type Adopt, createManifestSet } from "./manifest-set.ts";
-import { type PathWatch, watchPath } from "./watch-path.ts";
+import { watchPath } from "./watch-path.ts";
 
 export interface FileSourceDeps {
   /** KubeletConfiguration.staticPodPath: a directory or a file of the machine that graftlet runs on. */
@@ -18,7 +18,7 @@ export interface FileSourceDeps {
   readonly adopt: Adopt;
   readonly complaints: Complaints;
   readonly clock: Clock;
-  readonly watch?: (path: string, onChange: () => void) => PathWatch;
+  readonly watch?: typeof watchPath;
 }
 
 /** Changes come in several: a file is made, then written, then closed. */
@@ -32,10 +32,13 @@ export function createFileSource(deps: FileSourceDeps): Service {
   const { path, everyMs, set, complaints, clock } = deps;
   const manifests = createManifestSet(deps);
   let absent = false;
-  const read = async () => {
+  const read = async (entries: readonly string[]) => {
     try {
       const files = await readManifests(path);
       absent = files === undefined;
+      const back = files?.filter((file) => wentAndCame(file.path, entries) && manifests.isUnchanged(file)) ?? [];
+      // Whoever takes a manifest away and puts it back asks for the pod to begin anew.
+      if (files && back.length > 0) set(manifests.podsOf(files.filter((file) => !back.includes(file))));
       // An empty set also says that this source has spoken.
       set(manifests.podsOf(files ?? []));
       if (absent)
@@ -49,16 +52,25 @@ export function createFileSource(deps: FileSourceDeps): Service {
     name: "pods of files",
     async run(signal) {
       let changed = new AbortController();
-      using watching = (deps.watch ?? watchPath)(path, () => changed.abort());
+      const entries: string[] = [];
+      using watching = (deps.watch ?? watchPath)(path, (change) => {
+        if (change.entry && change.path !== undefined) entries.push(change.path);
+        changed.abort();
+      });
       while (!signal.aborted) {
         // What changes from here on is read in the next round.
         changed = new AbortController();
         await watching.renew();
-        await read();
+        await read(entries.splice(0));
         const either = AbortSignal.any([signal, changed.signal]);
         await clock.sleep(absent ? absentMs : everyMs, either).catch(() => undefined);
         if (changed.signal.aborted) await clock.sleep(settleMs, signal).catch(() => undefined);
       }
     },
   };
+}
+
+/** Whether the entry of a file that is there now has changed more than once: another that takes its place changes it once. */
+function wentAndCame(path: string, entries: readonly string[]): boolean {
+  return entries.filter((entry) => entry === path).length > 1;
 }

@@ -18,6 +18,8 @@ export interface ManifestSetDeps {
 export interface ManifestSet {
   /** The pods of these files, all that there are. A file that has become unusable goes on standing for the pod that it held. */
   podsOf(files: readonly ManifestFile[]): readonly Pod[];
+  /** The file held the same when it was read last. */
+  isUnchanged(file: ManifestFile): boolean;
 }
 
 interface Held {
@@ -61,6 +63,7 @@ export function createManifestSet({ nodeName, adopt, complaints }: ManifestSetDe
   };
 
   return {
+    isUnchanged: (file) => "text" in file && held.get(file.path)?.text === file.text,
     podsOf(files) {
       const now = new Map<string, Held>();
       const holders = new Map<string, string>();

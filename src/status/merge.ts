@@ -1,5 +1,5 @@
 import type { PodStatus } from "../objects.ts";
-import { isKubeletCondition } from "../pod/conditions.ts";
+import { disruptionCondition, isKubeletCondition, isOwnDisruption } from "../pod/conditions.ts";
 import { isTerminal } from "../pod/phase.ts";
 
 /** What the API server should show: this node's status with everybody else's conditions. A final phase is held back as long as
@@ -12,5 +12,8 @@ export function mergeStatus(shown: PodStatus, own: PodStatus, mayRun: boolean): 
   const heldBack = mayRun && isTerminal(own.phase);
   const keep = isTerminal(shown.phase) ? shown.phase !== own.phase : heldBack;
   const { phase, reason, message } = keep ? shown : own;
-  return { ...own, phase, reason, message, conditions: [...foreign, ...mine] };
+  // Why the node ended the pod is told with its end, and takes the place of what others said of a disruption.
+  const why = isTerminal(own.phase) && !keep ? (own.conditions ?? []).filter(isOwnDisruption) : [];
+  const others = why.length > 0 ? foreign.filter(({ type }) => type !== disruptionCondition) : foreign;
+  return { ...own, phase, reason, message, conditions: [...others, ...why, ...mine] };
 }

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import type { PodCondition, PodStatus } from "../objects.ts";
-import { isKubeletCondition } from "../pod/conditions.ts";
+import { isKubeletCondition, isOwnDisruption } from "../pod/conditions.ts";
 
 /** Fields of a pod's status that its node writes; all others are left alone. */
 const ownFields = [
@@ -43,9 +43,9 @@ export function statusPatch(shown: PodStatus, wanted: PodStatus): Readonly<Recor
   return Object.keys(patch).length > 0 ? patch : undefined;
 }
 
-/** Conditions are merged by type; only the kubelet's are touched. */
+/** Conditions are merged by type; only what the kubelet says is touched. */
 function conditionPatches(shown: readonly PodCondition[], wanted: readonly PodCondition[]): readonly object[] {
-  const own = wanted.filter(({ type }) => isKubeletCondition(type));
+  const own = wanted.filter((condition) => isKubeletCondition(condition.type) || isOwnDisruption(condition));
   const gone = shown.filter(({ type }) => isKubeletCondition(type) && !own.some((one) => one.type === type));
   const changed = own.flatMap((condition) => {
     const before = shown.find(({ type }) => type === condition.type);

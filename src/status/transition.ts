@@ -1,6 +1,6 @@
 import type { Container, ContainerStatus, Pod, PodCondition, PodStatus } from "../objects.ts";
 import { isSidecar } from "../pod/containers.ts";
-import { isKubeletCondition, terminalReadiness } from "../pod/conditions.ts";
+import { isKubeletCondition, isOwnDisruption, terminalReadiness } from "../pod/conditions.ts";
 import { isTerminal } from "../pod/phase.ts";
 import { mayRestartAll, restartsAfter } from "../pod/restart.ts";
 
@@ -9,7 +9,7 @@ import { mayRestartAll, restartsAfter } from "../pod/restart.ts";
  *  @param before the status held so far, or the API server's after a restart. @param now RFC 3339. */
 export function carryOn(pod: Pod, before: PodStatus | undefined, next: PodStatus, now: string): PodStatus {
   const conditions = settleReadiness(next)?.map((condition) => {
-    if (!isKubeletCondition(condition.type)) return condition;
+    if (!isKubeletCondition(condition.type) && !isOwnDisruption(condition)) return condition;
     const known = before?.conditions?.find(({ type }) => type === condition.type);
     const lastTransitionTime = (known && isSameState(known, condition) && known.lastTransitionTime) || now;
     return { ...condition, lastTransitionTime };

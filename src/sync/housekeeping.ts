@@ -1,6 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
+import type { Pod } from "../objects.ts";
 import type { PodCache, PodStore, Presence, RuntimePod, SourceName } from "../pipeline.ts";
 import { configSourceAnnotation } from "../pod/labels.ts";
 import type { PodWorkers } from "./pod-workers.ts";
@@ -20,8 +21,9 @@ export interface HousekeepingDeps {
   readonly resume: () => void;
   /** Pods that have a directory on the target. */
   readonly directories: (signal: AbortSignal) => Promise<readonly string[]>;
-  /** A pod is gone for good: what is left of it in the runtime and on the target may go too. */
-  readonly sweep: (uid: string, signal: AbortSignal) => Promise<void>;
+  /** A pod is gone for good: what is left of it in the runtime and on the target may go too.
+   *  @param countsOn it begins anew, and its restarts are counted on: its containers stay. */
+  readonly sweep: (uid: string, countsOn: boolean, signal: AbortSignal) => Promise<void>;
   /** The pods that still exist, for those who keep something for each. */
   readonly forgetExcept: (known: ReadonlySet<string>) => void;
   readonly clock: Clock;
@@ -42,7 +44,7 @@ export function createHousekeeping(deps: HousekeepingDeps): Service {
     if (sweeping.has(uid)) return;
     sweeping.add(uid);
     try {
-      await deps.sweep(uid, signal);
+      await deps.sweep(uid, deps.waits(uid) && restartsAlways(pods.get(uid)), signal);
       if (!pods.get(uid) || deps.waits(uid)) workers.forget(uid);
     } catch (error) {
       if (!signal.aborted) log.warn({ err: error, uid }, "leftovers of a pod could not be removed, will try again");
@@ -92,4 +94,9 @@ export function createHousekeeping(deps: HousekeepingDeps): Service {
       }
     },
   };
+}
+
+/** Of a pod that need not restart, what ran before would tell that it has run already. */
+function restartsAlways(pod: Pod | undefined): boolean {
+  return pod !== undefined && (pod.spec.restartPolicy ?? "Always") === "Always";
 }

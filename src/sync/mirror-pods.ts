@@ -2,8 +2,8 @@ import { createBackoff } from "../lib/backoff.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import type { Service } from "../lib/service-group.ts";
-import type { Pod } from "../objects.ts";
+import { type Service, onAbort } from "../lib/service-group.ts";
+import type { Node, Pod } from "../objects.ts";
 import type { NodeSource } from "../pipeline.ts";
 import { configHashAnnotation, configMirrorAnnotation } from "../pod/labels.ts";
 import { type PodManager, fullName, isMirrorOf } from "./pod-manager.ts";
@@ -28,11 +28,11 @@ export interface MirrorPodsDeps {
 }
 
 export interface MirrorPods extends Service {
-  /** Looks at once: a static pod, or a mirror pod, has changed. */
+  /** Looks at once: a static pod, a mirror pod, a worker's phase, the node or what sources have said is not as it was. Between such
+   *  news nothing is looked at, but for what is to be tried again. */
   changed(): void;
 }
 
-const lookEveryMs = 1_000;
 const answerMs = 10_000;
 /** What fails is tried again after so long, milliseconds, by name. */
 const retry = { initialMs: 1_000, maxMs: 30_000 };
@@ -43,6 +43,8 @@ const retry = { initialMs: 1_000, maxMs: 30_000 };
 export function createMirrorPods(deps: MirrorPodsDeps): MirrorPods {
   const { pods, clock, log } = deps;
   const backoff = createBackoff({ clock, ...retry });
+  /** What was done last, by name. */
+  const done = new Map<string, string>();
   let wake = new AbortController();
 
   const settle = async (namespace: string, name: string, signal: AbortSignal) => {
@@ -51,9 +53,11 @@ export function createMirrorPods(deps: MirrorPodsDeps): MirrorPods {
     const step = nextStep(deps, namespace, name);
     if (!step) return;
     try {
-      await (step.do === "create" ? create(deps, step.pod, signal) : remove(deps, step.mirror, signal));
-      // What was asked for shows in a moment; until then it is not asked for again.
-      backoff.reset(key);
+      await (step.do === "create" ? create(deps, step.pod, step.owner, signal) : remove(deps, step.mirror, signal));
+      // What was asked for shows in a moment; until then it is not asked for again, and ever more seldom where it never does.
+      const what = `${step.do} ${(step.do === "create" ? step.pod : step.mirror).metadata.uid}`;
+      if (done.get(key) !== what) backoff.reset(key);
+      done.set(key, what);
       backoff.next(key);
     } catch (error) {
       if (signal.aborted) return;
@@ -65,6 +69,9 @@ export function createMirrorPods(deps: MirrorPodsDeps): MirrorPods {
     }
   };
 
+  const next = (pauses: readonly number[], news: AbortSignal) =>
+    pauses.length > 0 ? clock.sleep(Math.min(...pauses), news).catch(() => undefined) : onAbort(news);
+
   return {
     name: "mirror-pods",
     changed: () => wake.abort(),
@@ -73,20 +80,22 @@ export function createMirrorPods(deps: MirrorPodsDeps): MirrorPods {
         wake = new AbortController();
         const all = new Map([...pods.statics(), ...pods.mirrors()].map((pod) => [fullName(pod), pod.metadata]));
         await Promise.all([...all.values()].map(({ namespace, name }) => settle(namespace, name, signal)));
-        await clock.sleep(lookEveryMs, AbortSignal.any([signal, wake.signal])).catch(() => undefined);
+        for (const key of done.keys()) if (!all.has(key)) done.delete(key);
+        const pauses = [...all.keys()].map((key) => backoff.remaining(key)).filter((ms) => ms > 0);
+        await next(pauses, AbortSignal.any([signal, wake.signal]));
       }
     },
   };
 }
 
 export type MirrorStep =
-  | { readonly do: "create"; readonly pod: Pod }
+  | { readonly do: "create"; readonly pod: Pod; readonly owner: Node }
   | { readonly do: "remove"; readonly mirror: Pod }
   | undefined;
 
 /** What is to be done about one name. */
 export function nextStep(
-  { pods, workers, sourcesSeen }: Pick<MirrorPodsDeps, "pods" | "workers" | "sourcesSeen">,
+  { pods, workers, node, sourcesSeen }: Pick<MirrorPodsDeps, "pods" | "workers" | "node" | "sourcesSeen">,
   namespace: string,
   name: string,
 ): MirrorStep {
@@ -95,7 +104,8 @@ export function nextStep(
   if (wanted) {
     // The mirror pod of an older version stays until that has ended: only then does the new one begin.
     if (!workers.get(wanted.metadata.uid)) return undefined;
-    if (!mirror) return { do: "create", pod: wanted };
+    const owner = node.node();
+    if (!mirror) return owner?.metadata.uid ? { do: "create", pod: wanted, owner } : undefined;
     return mirror.metadata.deletionTimestamp || !isMirrorOf(mirror, wanted) ? { do: "remove", mirror } : undefined;
   }
   if (!mirror || !sourcesSeen()) return undefined;
@@ -108,9 +118,7 @@ export function nextStep(
 
 /** A node may make a pod only as a mirror pod that it owns.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction */
-async function create({ api, node, clock, log }: MirrorPodsDeps, pod: Pod, signal: AbortSignal): Promise<void> {
-  const owner = node.node();
-  if (!owner?.metadata.uid) return;
+async function create({ api, clock, log }: MirrorPodsDeps, pod: Pod, owner: Node, signal: AbortSignal): Promise<void> {
   const { name, namespace, labels, annotations } = pod.metadata;
   const hash = annotations?.[configHashAnnotation] ?? "";
   const metadata = {

@@ -5,14 +5,13 @@ import { sideBySide } from "../lib/side-by-side.ts";
 import type { Pod, PodStatus } from "../objects.ts";
 import type {
   EventSink,
+  Eviction,
   ObjectRegistry,
   PassAhead,
   PodCache,
   PodInspector,
   PodRuntime,
   Prober,
-  Rejection,
-  Resizes,
   RuntimeIds,
   RuntimePod,
   Served,
@@ -21,7 +20,9 @@ import type {
   VolumeGate,
 } from "../pipeline.ts";
 import { podReference } from "../pod/reference.ts";
+import { evicted } from "../pod/evicted.ts";
 import { isAlive } from "../pod/sandbox.ts";
+import type { Resizes } from "../resizes.ts";
 import { withinDeadline } from "./deadline.ts";
 import type { PassResult, Passes } from "./pod-worker.ts";
 
@@ -70,9 +71,9 @@ function createSight(deps: PassDeps) {
     return observed;
   };
   /** @param ending the pod has been killed, and nothing of it is left alive. */
-  const report = (pod: Pod, observed: RuntimePod, ending: boolean, eviction?: Rejection): PodStatus => {
+  const report = (pod: Pod, observed: RuntimePod, ending: boolean, eviction?: Eviction): PodStatus => {
     const seen = deps.statusOf(pod, observed, ending);
-    const status = eviction ? { ...seen, phase: "Failed", ...eviction } : seen;
+    const status = eviction ? evicted(pod, seen, eviction) : seen;
     deps.status.set(pod, status, ending);
     return status;
   };
@@ -86,7 +87,7 @@ export function createPasses(deps: PassDeps): Passes {
   return {
     async sync(pod, signal) {
       const observed = () => deps.cache.get(pod.metadata.uid) ?? emptyPod(pod);
-      const fail = (why: Rejection) => void report(pod, observed(), false, why);
+      const fail = (why: Eviction) => void report(pod, observed(), false, why);
       return withinDeadline(deps, pod, { make: (within) => syncOnce(deps, sight, pod, within), fail }, signal);
     },
 

@@ -4,7 +4,7 @@ import type { Logger } from "../lib/log.ts";
 import { Mailbox } from "../lib/mailbox.ts";
 import type { Pod } from "../objects.ts";
 import type { PassKind, WorkerMeasures } from "../measures.ts";
-import type { Presence, Rejection, WakeCause } from "../pipeline.ts";
+import type { Eviction, Presence, WakeCause } from "../pipeline.ts";
 
 /** How far a pod has come: it is kept running, then its containers are stopped, then what it used is given back. */
 export type WorkerPhase = "syncing" | "terminating" | "terminated" | "finished";
@@ -16,7 +16,7 @@ export interface PassResult {
   /** Milliseconds until the next pass when nothing happens before. */
   readonly againMs: number;
   /** Why the node ends the pod, where it does. */
-  readonly eviction?: Rejection;
+  readonly eviction?: Eviction;
 }
 
 /** How a pod ends. */
@@ -24,7 +24,7 @@ export interface Ending {
   /** Undefined leaves the pod's own. */
   readonly graceSeconds: number | undefined;
   /** Why the node ended it, where it did: then the pod has failed, whatever its containers say. */
-  readonly eviction: Rejection | undefined;
+  readonly eviction: Eviction | undefined;
 }
 
 /** The work on one pod, a function for each phase. `pod` is undefined for a pod that only the runtime knows. */
@@ -45,6 +45,8 @@ export interface PodWorkerDeps {
   /** Wakes this worker again later. */
   readonly later: (uid: string, delayMs: number) => void;
   readonly measures: WorkerMeasures;
+  /** The pod's work is done: containers gone, volumes unmounted. */
+  readonly finished?: () => void;
   /** Aborts when graftlet stops: pods stay as they are. */
   readonly stop: AbortSignal;
 }
@@ -58,7 +60,9 @@ export interface PodWorker {
   wake(cause: WakeCause): void;
   /** Begins termination, or shortens its grace period: a grace period only ever shrinks.
    *  @param eviction why the node ends the pod, where it does; it counts when termination begins. */
-  terminate(graceSeconds: number | undefined, eviction?: Rejection): void;
+  terminate(graceSeconds: number | undefined, eviction?: Eviction): void;
+  /** Resolves when nothing of the pod runs any more. */
+  stopped(): Promise<void>;
   idle(): Promise<void>;
 }
 
@@ -70,9 +74,9 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
   let phase: WorkerPhase = "syncing";
   let pod: Pod | undefined;
   let grace: number | undefined;
-  let eviction: Rejection | undefined;
+  let eviction: Eviction | undefined;
   let pass = new AbortController();
-
+  const stopped = Promise.withResolvers<void>();
   const kindOf = createKinds(measures);
 
   const step = async (cause: WakeCause): Promise<void> => {
@@ -82,16 +86,12 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
     let lost: AbortSignal | undefined;
     try {
       lost = presence && (await presence(signal));
-      const [kind, since] = [kindOf(phase, pod, cause), clock.monotonic()];
-      await work(lost ? AbortSignal.any([signal, lost]) : signal);
-      measures.passed(kind, clock.monotonic() - since);
+      const patience = lost ? AbortSignal.any([signal, lost]) : signal;
+      await measured(deps, kindOf(phase, pod, cause), () => work(patience));
     } catch (error) {
       if (signal.aborted) return;
       // Nothing can be said of the pod: its pass is made again once the target is back.
-      if (lost?.aborted) {
-        box.put("resync");
-        return;
-      }
+      if (lost?.aborted) return box.put("resync");
       log.warn({ err: error, ...nameOf(pod), uid, phase }, "Error syncing pod, skipping");
       later(uid, retryMs * clock.jitter(1, 1.5));
     }
@@ -102,10 +102,12 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
     if (phase === "terminating") {
       await passes.terminating(uid, pod, { graceSeconds: grace, eviction }, signal);
       phase = "terminated";
+      stopped.resolve();
       box.put("kill");
     } else if (phase === "terminated") {
       await passes.terminated(uid, pod, signal);
       phase = "finished";
+      deps.finished?.();
     } else if (pod) {
       const { terminal, againMs, eviction: why } = await passes.sync(pod, signal);
       if (terminal) terminate(undefined, why);
@@ -113,7 +115,7 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
     }
   };
 
-  const terminate = (graceSeconds: number | undefined, why?: Rejection) => {
+  const terminate = (graceSeconds: number | undefined, why?: Eviction) => {
     const wanted = shorterGrace(grace, graceSeconds);
     const shrinks = phase === "terminating" && wanted !== grace;
     grace = wanted;
@@ -138,8 +140,16 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
     },
     wake: (cause) => void (phase !== "finished" && box.put(cause)),
     terminate,
+    stopped: () => stopped.promise,
     idle: () => box.idle(),
   };
+}
+
+/** Tells of work that did not fail, and of nothing else. */
+async function measured({ clock, measures }: PodWorkerDeps, kind: PassKind, work: () => Promise<void>): Promise<void> {
+  const since = clock.monotonic();
+  await work();
+  measures.passed(kind, clock.monotonic() - since);
 }
 
 /** Says what the pass that comes is for, as metrics have it. */

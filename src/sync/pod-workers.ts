@@ -3,7 +3,7 @@ import type { Logger } from "../lib/log.ts";
 import { createWorkQueue } from "../lib/work-queue.ts";
 import type { Pod } from "../objects.ts";
 import type { WorkerMeasures } from "../measures.ts";
-import type { PodEvictor, Presence, Waker } from "../pipeline.ts";
+import type { PodEvictor, PodPreemptor, Presence, Waker } from "../pipeline.ts";
 import { type Passes, type PodWorker, createPodWorker } from "./pod-worker.ts";
 
 export interface PodWorkersDeps {
@@ -12,11 +12,13 @@ export interface PodWorkersDeps {
   readonly clock: Clock;
   readonly log: Logger;
   readonly measures: WorkerMeasures;
+  /** A worker has finished. */
+  readonly finished?: () => void;
   readonly stop: AbortSignal;
 }
 
 /** The pod workers of a node, by UID. Pods do not wait for each other. */
-export interface PodWorkers extends Waker, PodEvictor {
+export interface PodWorkers extends Waker, PodEvictor, PodPreemptor {
   get(uid: string): PodWorker | undefined;
   list(): readonly { readonly uid: string; readonly worker: PodWorker }[];
   /** The newest version of a pod; a worker is made for one that has none. */
@@ -55,6 +57,11 @@ export function createPodWorkers(deps: PodWorkersDeps): PodWorkers {
       if (worker?.phase !== "syncing" || !worker.pod) return false;
       worker.terminate(graceSeconds, why);
       return true;
+    },
+    async preempt(uid, why) {
+      const worker = workers.get(uid);
+      worker?.terminate(undefined, why);
+      await worker?.stopped();
     },
     terminate: (uid, graceSeconds) => workerFor(uid).terminate(graceSeconds),
     forget(uid) {

@@ -1,21 +1,12 @@
-import { createInbox } from "../lib/inbox.ts";
+import { type InboxWork, createInbox } from "../lib/inbox.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Pod } from "../objects.ts";
-import type {
-  Admission,
-  EventSink,
-  PodCache,
-  PodUpdate,
-  Rejection,
-  ResizeDecider,
-  ResizeTrigger,
-  SourceName,
-  StatusSink,
-} from "../pipeline.ts";
+import type { Admission, EventSink, PodCache, PodUpdate, Rejection, SourceName, StatusSink } from "../pipeline.ts";
 import { isMirrorPod, isStaticPod } from "../pod/containers.ts";
 import { podReference } from "../pod/reference.ts";
 import { qosClass } from "../pod/qos.ts";
+import type { ResizeDecider, ResizeTrigger } from "../resizes.ts";
 import type { PodManager } from "./pod-manager.ts";
 import type { PodWorkers } from "./pod-workers.ts";
 import { isEnding } from "./pod-worker.ts";
@@ -29,7 +20,7 @@ export interface SyncLoopDeps {
   readonly status: StatusSink & { reconcile(pod: Pod): void };
   readonly cache: PodCache;
   readonly events: EventSink;
-  /** A static pod or a mirror pod has come, changed or gone. */
+  /** Static pods or mirror pods may have come, changed, begun or gone, or a source has spoken for the first time. */
   readonly mirrorsChanged?: () => void;
   readonly nowText: () => string;
   readonly log: Logger;
@@ -58,6 +49,8 @@ export interface SyncLoop extends Service {
   decideResizes(trigger: ResizeTrigger): void;
   /** False while an update waits or is being handled: until then a pod may be wanted that nobody has heard of yet. */
   caughtUp(): boolean;
+  /** Mirror pods were looked at too early: they are told again once nothing waits or is being handled. */
+  oweMirrors(): void;
   /** What a source wanted when it first spoke has been taken in, or refused. */
   hasTakenIn(source: SourceName): boolean;
 }
@@ -69,20 +62,16 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
   const inbox = createInbox<Item>();
   const waiting = createStaticQueue(deps);
   const spoken = new Set<SourceName>();
-  /** @param seen pods whose workers are told of them anyway. */
-  const decideResizes = async (trigger: ResizeTrigger, signal: AbortSignal, seen: readonly Pod[] = []) => {
-    for (const uid of await deps.resizes.decide(admitted(deps), trigger, signal))
-      if (!seen.some(({ metadata }) => metadata.uid === uid)) workers.wake(uid, "config");
-  };
+  const mirrorNews = createMirrorNews(deps);
+  const { asked, decide } = createWeighing(deps);
 
   const handle = async (update: Item, signal: AbortSignal) => {
-    if ("freed" in update) return decideResizes(update.freed, signal);
+    if ("freed" in update) return decide(update.freed, signal);
     if ("resumed" in update) return addAll(wantedStill(pods, update), signal);
     pods.take(update);
-    if (update.pods.some((pod) => isMirrorPod(pod) || isStaticPod(pod))) deps.mirrorsChanged?.();
     if (update.op === "ADD") return addAll(update.pods, signal);
     // Decided before a worker sees what is asked for.
-    if (update.op === "UPDATE" && asked(update.pods)) await decideResizes("pod_updated", signal, update.pods);
+    if (update.op === "UPDATE" && asked(update.pods)) await decide("pod_updated", signal, update.pods);
     for (const pod of update.pods) {
       if (isMirrorPod(pod)) reconcileShown(deps, pod);
       else if (update.op === "RECONCILE") reconcile(deps, pod);
@@ -90,14 +79,9 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
       else if (!waiting.update(pod) && (workers.get(pod.metadata.uid) || pod.metadata.deletionTimestamp))
         workers.update(pod);
     }
-    if (update.op === "REMOVE") await decideResizes("pods_removed", signal);
-    else if (update.pods.some(isEnding)) await decideResizes("pod_terminated", signal);
+    if (update.op === "REMOVE") await decide("pods_removed", signal);
+    else if (update.pods.some(isEnding)) await decide("pod_terminated", signal);
   };
-
-  /** @returns whether there is something to decide. */
-  const asked = (updated: readonly Pod[]) =>
-    updated.filter(({ metadata: { uid } }) => workers.get(uid)?.phase === "syncing").filter(deps.resizes.ask).length >
-    0;
 
   const remove = ({ metadata: { uid, deletionGracePeriodSeconds } }: Pod) => {
     // One that waited has never begun.
@@ -112,18 +96,11 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
       }
       if (isStaticPod(pod) && waiting.hold(pod)) continue;
       const decided = isEnding(pod) || workers.get(pod.metadata.uid) !== undefined;
-      const rejection = decided ? undefined : await admit(pod, signal);
+      const rejection = decided ? undefined : await admit(deps, pod, signal);
       if (rejection) reject(deps, pod, rejection);
       else workers.update(pod);
     }
-    if (asked(added)) await decideResizes("pods_added", signal);
-  };
-
-  /** By what it was given before, if it was. */
-  const admit = (pod: Pod, signal: AbortSignal) => {
-    const { resizes, admission } = deps;
-    resizes.take(pod);
-    return admission.admit(resizes.allocated(pod), admitted(deps).map(resizes.allocated), signal);
+    if (asked(added)) await decide("pods_added", signal);
   };
 
   return {
@@ -135,22 +112,85 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
     },
     decideResizes: (trigger) => inbox.push({ freed: trigger }),
     caughtUp: inbox.isEmpty,
+    oweMirrors: mirrorNews.owe,
     hasTakenIn: (source) => spoken.has(source),
     push: inbox.push,
-    run: (signal) =>
-      inbox.run(async (item) => {
-        await handle(item, signal).catch((error: unknown) => {
-          const update = "op" in item ? item.op : Object.keys(item)[0];
-          if (!signal.aborted) log.error({ err: error, update }, "update could not be handled");
-        });
-        if ("source" in item) spoken.add(item.source);
-      }, signal),
+    run(signal) {
+      const work: InboxWork<Item> = {
+        handle: (item) =>
+          handle(item, signal).catch((error: unknown) => {
+            const update = "op" in item ? item.op : Object.keys(item)[0];
+            if (!signal.aborted) log.error({ err: error, update }, "update could not be handled");
+          }),
+        handled(item) {
+          if ("source" in item) spoken.add(item.source);
+          mirrorNews.handled(item, !inbox.isEmpty());
+        },
+      };
+      return inbox.run(work, signal);
+    },
   };
+}
+
+interface Weighing {
+  /** @returns whether there is something to decide. */
+  asked(updated: readonly Pod[]): boolean;
+  /** Has what is pending decided. @param seen pods whose workers are told of them anyway. */
+  decide(trigger: ResizeTrigger, signal: AbortSignal, seen?: readonly Pod[]): Promise<void>;
+}
+
+/** Resizes of the pods that run here. */
+function createWeighing(deps: SyncLoopDeps): Weighing {
+  const { workers, resizes } = deps;
+  return {
+    asked(updated) {
+      const running = updated.filter(({ metadata: { uid } }) => workers.get(uid)?.phase === "syncing");
+      return running.filter(resizes.ask).length > 0;
+    },
+    async decide(trigger, signal, seen = []) {
+      for (const uid of await resizes.decide(() => admitted(deps), trigger, signal))
+        if (!seen.some(({ metadata }) => metadata.uid === uid)) workers.wake(uid, "config");
+    },
+  };
+}
+
+/** By what it was given before, if it was. */
+function admit(deps: SyncLoopDeps, pod: Pod, signal: AbortSignal): Promise<Rejection | undefined> {
+  const { resizes, admission } = deps;
+  resizes.take(pod);
+  return admission.admit(resizes.allocated(pod), admitted(deps).map(resizes.allocated), signal);
 }
 
 /** One that was taken away meanwhile is not there any more. */
 function wantedStill(pods: PodManager, { resumed }: Resumed): readonly Pod[] {
   return resumed.flatMap((uid) => pods.get(uid) ?? []);
+}
+
+interface MirrorNews {
+  /** Tells of an update that was handled at once, and again when all is handled that came meanwhile: only then is known what nobody
+   *  wants. @param more there is more to handle. */
+  handled(item: Item, more: boolean): void;
+  /** Tells once all is handled, whatever it is. */
+  owe(): void;
+}
+
+function createMirrorNews({ mirrorsChanged }: SyncLoopDeps): MirrorNews {
+  let news = false;
+  return {
+    owe: () => void (news = true),
+    handled(item, more) {
+      news ||= concernsMirrors(item);
+      if (!news) return;
+      news = more;
+      mirrorsChanged?.();
+    },
+  };
+}
+
+/** Whether mirror pods may have to follow what was handled. What was added first may be all that a source has to say. */
+function concernsMirrors(item: Item): boolean {
+  if ("freed" in item) return false;
+  return "resumed" in item || item.op === "ADD" || item.pods.some((pod) => isMirrorPod(pod) || isStaticPod(pod));
 }
 
 function reconcile({ status, workers }: SyncLoopDeps, pod: Pod): void {

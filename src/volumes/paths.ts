@@ -34,9 +34,10 @@ export function emptyDirMarker(rootDir: string, uid: string, name: string): stri
   return `${podDirectory(rootDir, uid)}/plugins/kubernetes.io~empty-dir/${name}`;
 }
 
-/** The volumes that some container of the pod mounts; the others are never set up, as in the kubelet. */
+/** The volumes that some container of the pod mounts; the others are never set up, as in the kubelet. Images are mounted by the
+ *  runtime. */
 export function usedVolumes({ spec }: Pod): readonly Volume[] {
   const containers = [...spec.containers, ...(spec.initContainers ?? []), ...(spec.ephemeralContainers ?? [])];
   const names = new Set(containers.flatMap(({ volumeMounts }) => volumeMounts?.map(({ name }) => name) ?? []));
-  return (spec.volumes ?? []).filter(({ name }) => names.has(name));
+  return (spec.volumes ?? []).filter(({ name, image }) => !image && names.has(name));
 }

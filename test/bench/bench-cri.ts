@@ -9,6 +9,7 @@ import { deletion } from "./scenarios/delete.ts";
 import { exec } from "./scenarios/exec.ts";
 import { fill, idle } from "./scenarios/idle.ts";
 import { kill } from "./scenarios/kill.ts";
+import { probes } from "./scenarios/probes.ts";
 import { ready } from "./scenarios/ready.ts";
 import { restart } from "./scenarios/restart.ts";
 import { start } from "./scenarios/start.ts";
@@ -36,7 +37,9 @@ export async function benchCri(given: Pick<BenchLab, "ledger" | "say">, scenario
       await bare(lab, round, wanted);
       for (const contender of [kubelet, graftlet]) await turn(lab, contender, round, wanted);
     }
-  const rest = scenarios.filter((name) => !(name in brief));
+  if (scenarios.includes("probes"))
+    for (const round of rounds) for (const contender of [kubelet, graftlet]) await probedTurn(lab, contender, round);
+  const rest = scenarios.filter((name) => !(name in brief) && name !== "probes");
   if (rest.length === 0) return;
   // A node takes no more than the pods of which it is to be full.
   const left = ["exec-target", "talker"].filter((name) => pods.history(name).length > 0);
@@ -76,6 +79,14 @@ async function turn(
     await brief[name]?.(lab, { who, round, agent });
   }
   ledger.note("cpu", who, round, cpuSeconds(agent.pid) - cpu);
+  await agent.stop();
+}
+
+/** A turn of its own: what probing takes is no part of what all else takes. */
+async function probedTurn(lab: BenchLab, { who, start: startAgent }: Contender, round: number): Promise<void> {
+  await using agent = await startAgent(lab.cluster);
+  lab.say(`round ${round}, ${who}: probes`);
+  await probes(lab, { who, round, agent });
   await agent.stop();
 }
 

@@ -8,7 +8,13 @@ export const unmeasured: Measures = {
   requests: { answered: nothing },
   pleg: { relistBegan: nothing, relisted: nothing, looked: nothing, eventsBegan: nothing, eventsBroke: nothing },
   workers: { began: nothing, passed: nothing },
-  starts: { podStarting: nothing, podFailed: nothing, containerStarting: nothing, containerFailed: nothing },
+  starts: {
+    podStarting: nothing,
+    podFailed: nothing,
+    containerStarting: nothing,
+    containerFailed: nothing,
+    imageVolumes: nothing,
+  },
   pulls: { pulling: () => nothing, ensured: nothing },
   statuses: { changed: nothing, written: nothing },
   volumes: { setUp: nothing, tornDown: nothing },
@@ -24,5 +30,6 @@ export const unmeasured: Measures = {
   seen: nothing,
   forget: nothing,
   rejected: nothing,
+  preempted: nothing,
   orphanFound: nothing,
 };

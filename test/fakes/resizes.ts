@@ -1,5 +1,5 @@
-import type { ResizeDecider, Resizes, ResourcesInForce } from "../../src/pipeline.ts";
 import { effectiveResources } from "../../src/pod/resize.ts";
+import type { ResizeDecider, Resizes, ResourcesInForce } from "../../src/resizes.ts";
 import type { PodGroups } from "../../src/runtime/resize.ts";
 
 /** Nobody asks for other resources than a pod has. */

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
 import { after, before, describe, test } from "node:test";
 import type { Node } from "../../src/objects.ts";
 import { type Lab, startLab } from "../harness/lab.ts";
@@ -111,6 +112,14 @@ describe("what the node refuses fails, with the kubelet's words", { concurrency:
     await pods.ready("port-again");
   });
 
+  test("an AppArmor profile, where the machine cannot enforce one", async () => {
+    const spec = { securityContext: { appArmorProfile: { type: "RuntimeDefault" } } };
+    const message = "Cannot enforce AppArmor: AppArmor is not enabled on the host";
+    if (!existsSync("/sys/kernel/security/apparmor")) return refused("apparmor", spec, "AppArmor", message);
+    await lab.pods.create("apparmor", spec);
+    await lab.pods.ready("apparmor");
+  });
+
   test("another operating system", async () => {
     await refused(
       "windows",
@@ -199,4 +208,37 @@ describe("what is not served is held, by name, and nothing of it starts", { conc
       await gone;
     });
   }
+});
+
+test("a critical pod takes the place of one that is not, which says why it ended", async () => {
+  const { pods, cluster } = lab;
+  const { status } = await pods.api.get<Node>(nodePath());
+  const cpu = Math.round(Number(status?.capacity?.["cpu"]) * 1000) - 500;
+  const container = (milli: number) => ({ resources: { requests: { cpu: `${milli}m` } } });
+  await pods.create("yielding", { nodeName: cluster.nodeName, containers: [container(cpu - 200)] });
+  await pods.ready("yielding");
+  const priorityClassName = "system-node-critical";
+  await pods.create("critical", { nodeName: cluster.nodeName, priorityClassName, containers: [container(cpu - 150)] });
+  const ended = await pods.until("yielding", "to make room", ({ status: now }) => now?.phase === "Failed");
+  const message = "Preempted in order to admit critical pod";
+  assert.deepEqual([ended.status?.reason, ended.status?.message], ["Preempting", message]);
+  const disruption = ended.status?.conditions?.find(({ type }) => type === "DisruptionTarget");
+  assert.deepEqual(
+    [disruption?.status, disruption?.reason, disruption?.message],
+    ["True", "TerminationByKubelet", "Pod was preempted by Kubelet to accommodate a critical pod."],
+  );
+  assert.equal((await pods.event("yielding", "Preempting", message)).type, "Warning");
+  await pods.ready("critical");
+  assert.deepEqual(processesOf(ended.metadata.uid), []);
+  const counted = await cluster.mustKubectl(["get", "--raw", `${nodePath()}/proxy/metrics`]);
+  assert.match(counted, /^kubelet_preemptions\{preemption_signal="cpu"\} 1$/m);
+  // Nothing that is not critical itself can make room for more than the node has.
+  await refused(
+    "too-critical",
+    { priorityClassName: "system-cluster-critical", containers: [container(cpu)] },
+    "UnexpectedAdmissionError",
+    "Unexpected error while attempting to recover from admission failure: preemption: error finding a set of pods to " +
+      `preempt: no set of running pods found to reclaim resources: [(res: cpu, q: ${cpu - 150}), ]`,
+  );
+  for (const name of ["critical", "yielding"]) await pods.remove(name);
 });

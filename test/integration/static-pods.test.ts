@@ -130,6 +130,21 @@ describe("static pods", { timeout: 600_000 }, () => {
     );
   });
 
+  test("a file taken away and put back at once starts its pod anew, and its restart is counted", async () => {
+    write("swift.json", manifest("swift"));
+    const standing = await pods.ready(nameOf("swift"));
+    rmSync(fileOf("swift.json"));
+    write("swift.json", manifest("swift"));
+    const next = await pods.until(
+      nameOf("swift"),
+      "the pod to run again",
+      (pod) => statusOf(pod)?.ready === true && containerId(pod) !== containerId(standing),
+    );
+    assert.deepEqual([next.status?.phase, statusOf(next)?.restartCount], ["Running", 1]);
+    rmSync(fileOf("swift.json"));
+    await pods.gone(nameOf("swift"));
+  });
+
   test("bad files are named by log and event, and harm no other", async () => {
     write("good.yaml", manifest("good"));
     const bad: Readonly<Record<string, object | string>> = {

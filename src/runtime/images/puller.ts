@@ -8,6 +8,7 @@ import type { PullMeasures } from "../../measures.ts";
 import type { Container, ObjectReference, Pod, Secret } from "../../objects.ts";
 import type { EventSink, ObjectCache } from "../../pipeline.ts";
 import { defaultPullPolicy, parseImageName, withDefaultTag } from "../../pod/image-name.ts";
+import { imageVolumes } from "../../pod/image-volumes.ts";
 import { containerReference, podReference } from "../../pod/reference.ts";
 import type { Images } from "../../seams/runtime.ts";
 import { runtimeErrorText } from "../error-text.ts";
@@ -40,6 +41,9 @@ export interface EnsuredImage {
   readonly image?: Image;
 }
 
+/** Images of a pod's volumes, by volume, as the runtime mounts them. */
+export type VolumeImages = ReadonlyMap<string, ImageSpec>;
+
 export interface ImagePuller {
   /** Makes sure that a container's image is on the target, pulling it as its policy says. The signal interrupts waits and
    *  pulls. @param seen what `look` found. @throws StartError InvalidImageName, ImageInspectError, ErrImageNeverPull, ErrImagePull, ImagePullBackOff,
@@ -51,6 +55,10 @@ export interface ImagePuller {
     signal: AbortSignal,
     seen?: Image,
   ): Promise<EnsuredImage>;
+  /** Makes sure of the images of the volumes that a container mounts; one that cannot be had keeps no other waiting. The signal
+   *  interrupts as above. @throws StartError as above.
+   *  @see https://kubernetes.io/docs/concepts/storage/volumes/#image */
+  ensureVolumes(pod: Pod, container: Container, sandbox: PodSandboxConfig, signal: AbortSignal): Promise<VolumeImages>;
   /** The image, where the container would be content with it. @throws what the runtime does. */
   look(pod: Pod, container: Container, signal: AbortSignal): Promise<Image | undefined>;
 }
@@ -90,28 +98,66 @@ export function createImagePuller(deps: ImagePullerDeps): ImagePuller {
   return {
     async look(pod, container, signal) {
       const image = withDefaultTag(container.image ?? "");
-      return policyOf(container, image) === "Always" ? undefined : deps.images.imageStatus(specOf(pod, image), signal);
+      return policyOf(container.imagePullPolicy, image) === "Always"
+        ? undefined
+        : deps.images.imageStatus(specOf(pod, image), signal);
     },
-    async ensure(pod, container, sandbox, signal, seen) {
-      const requested = container.image ?? "";
-      const about = containerReference(pod, container.name);
-      const image = taggedName(puller, about, requested);
-      const secrets = await pullSecrets(puller, pod, signal);
-      const wanted: Wanted = { pod, about, requested, spec: specOf(pod, image), sandbox, secrets, seen };
-      const policy = policyOf(container, image);
-      const present = await presentImage(puller, wanted, policy, signal);
-      deps.measures.ensured(policy, policy === "Always" ? undefined : present !== undefined, present === undefined);
-      return present ? { imageRef: present.id, image: present } : pull(puller, wanted, signal);
-    },
+    ensure: (pod, { name, image: requested = "", imagePullPolicy }, sandbox, signal, seen) =>
+      ensure(puller, { pod, about: containerReference(pod, name), requested, sandbox, seen }, imagePullPolicy, signal),
+    ensureVolumes: (pod, container, sandbox, signal) => ensureVolumes(puller, { pod, container, sandbox }, signal),
   };
+}
+
+async function ensure(
+  puller: Puller,
+  asked: Omit<Wanted, "spec" | "secrets">,
+  asksFor: string | undefined,
+  signal: AbortSignal,
+): Promise<EnsuredImage> {
+  const { pod, about, requested } = asked;
+  const image = taggedName(puller, about, requested);
+  const secrets = await pullSecrets(puller, pod, signal);
+  const wanted: Wanted = { ...asked, spec: specOf(pod, image), secrets };
+  const policy = policyOf(asksFor, image);
+  const present = await presentImage(puller, wanted, policy, signal);
+  puller.measures.ensured(policy, policy === "Always" ? undefined : present !== undefined, present === undefined);
+  return present ? { imageRef: present.id, image: present } : pull(puller, wanted, signal);
+}
+
+interface VolumesWanted {
+  readonly pod: Pod;
+  readonly container: Container;
+  readonly sandbox: PodSandboxConfig;
+}
+
+async function ensureVolumes(
+  puller: Puller,
+  { pod, container, sandbox }: VolumesWanted,
+  signal: AbortSignal,
+): Promise<VolumeImages> {
+  const images = new Map<string, ImageSpec>();
+  let failure: StartError | undefined;
+  for (const { name, image } of imageVolumes(pod, container)) {
+    const { reference: requested = "", pullPolicy } = image;
+    const asked = { pod, about: podReference(pod), requested, sandbox, seen: undefined };
+    try {
+      const { imageRef } = await ensure(puller, asked, pullPolicy, signal);
+      images.set(name, ImageSpec.fromPartial({ ...specOf(pod, imageRef), userSpecifiedImage: requested }));
+    } catch (error) {
+      if (!(error instanceof StartError)) throw error;
+      failure = error;
+    }
+  }
+  if (failure) throw failure;
+  return images;
 }
 
 function specOf({ metadata }: Pod, image: string): ImageSpec {
   return ImageSpec.fromPartial({ image, annotations: { ...metadata.annotations } });
 }
 
-function policyOf({ imagePullPolicy }: Container, image: string): string {
-  return imagePullPolicy ?? defaultPullPolicy(image);
+function policyOf(asksFor: string | undefined, image: string): string {
+  return asksFor ?? defaultPullPolicy(image);
 }
 
 function taggedName({ events }: Puller, about: ObjectReference, requested: string): string {

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createAdmission } from "../../../src/admission/chain.ts";
+import type { MakeRoom } from "../../../src/admission/preemption.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Node, Pod, PodSpec } from "../../../src/objects.ts";
 import type { Rejection } from "../../../src/pipeline.ts";
@@ -14,6 +15,8 @@ interface Given {
   readonly allocatable?: Record<string, string>;
   /** Why there are no devices for the pod. */
   readonly noDevices?: Rejection;
+  readonly makeRoom?: MakeRoom;
+  readonly appArmor?: boolean;
 }
 
 const aNode = (more: Partial<Node> = {}, labels: Record<string, string> = {}): Node => ({
@@ -40,6 +43,8 @@ async function admit(given: Given): Promise<Rejection | undefined> {
     ownNode: aNode,
     devices: { allocate: async () => given.noDevices, allocatable: () => allocatable },
     allowedUnsafeSysctls: ["kernel.msg*"],
+    facts: { appArmor: given.appArmor ?? false },
+    makeRoom: given.makeRoom ?? (() => assert.fail("nothing makes room")),
     log,
   }).admit(pod, others, new AbortController().signal);
 }
@@ -131,6 +136,8 @@ test("a pod that cannot have its devices is refused before the predicates, and a
   const noDevices = { reason: "UnexpectedAdmissionError", message: "Allocate failed" };
   const pod = requesting({ cpu: "100" });
   assert.deepEqual(await admit({ pod, noDevices }), noDevices);
+  // Nobody ends for a critical one either.
+  assert.deepEqual(await admit({ pod: requesting({ cpu: "100" }, { priority: 2_000_000_000 }), noDevices }), noDevices);
   const forbidden = requesting({}, { securityContext: { sysctls: [{ name: "vm.swappiness", value: "1" }] } });
   assert.equal((await admit({ pod: forbidden, noDevices }))?.reason, "SysctlForbidden");
 });
@@ -265,4 +272,41 @@ test("a forbidden kernel parameter counts before what else is wrong; the node al
   const sysctls = (name: string) => ({ securityContext: { sysctls: [{ name, value: "1" }] }, nodeName: "elsewhere" });
   assert.equal((await admit({ pod: aPod(sysctls("kernel.sem")) }))?.reason, "SysctlForbidden");
   assert.equal((await admit({ pod: aPod(sysctls("kernel.msgmax")) }))?.reason, "NodeName");
+});
+
+test("a critical pod that lacks room alone gets it, by all that is short; any other refusal counts first", async () => {
+  const asked: string[][] = [];
+  const makeRoom: MakeRoom = async (_pod, _others, short) => {
+    asked.push(short.map(({ resource }) => resource));
+    return undefined;
+  };
+  const critical = (more: Partial<PodSpec>) =>
+    requesting({ cpu: "9", memory: "9Gi" }, { priority: 2_000_000_000, ...more });
+  assert.equal(await admit({ pod: critical({}), makeRoom }), undefined);
+  assert.deepEqual(asked, [["cpu", "memory"]]);
+  assert.equal((await admit({ pod: critical({ nodeName: "other" }), makeRoom }))?.reason, "NodeName");
+  assert.equal((await admit({ pod: critical({ os: { name: "windows" } }), makeRoom }))?.reason, "PodOSNotSupported");
+  assert.equal((await admit({ pod: critical({ priority: 1_999_999_999 }), makeRoom }))?.reason, "OutOfcpu");
+  assert.equal(asked.length, 1);
+});
+
+test("a pod that is to be confined needs a kernel with AppArmor, unless it has begun", async () => {
+  const refusal = { reason: "AppArmor", message: "Cannot enforce AppArmor: AppArmor is not enabled on the host" };
+  const profile = (type: string) => ({ securityContext: { appArmorProfile: { type } } });
+  const annotated = (value: string) =>
+    aPod({}, { annotations: { "container.apparmor.security.beta.kubernetes.io/c": value } });
+  const confined = aPod(profile("RuntimeDefault"));
+  for (const pod of [
+    confined,
+    aPod({ initContainers: [aContainer("i", profile("Localhost"))] }),
+    annotated("runtime/default"),
+  ]) {
+    assert.deepEqual(await admit({ pod }), refusal);
+    assert.equal(await admit({ pod, appArmor: true }), undefined);
+    assert.equal(await admit({ pod: { ...pod, status: { phase: "Running" } } }), undefined);
+  }
+  for (const pod of [aPod(profile("Unconfined")), annotated("unconfined")])
+    assert.equal(await admit({ pod }), undefined);
+  const pod = aPod({ ...profile("RuntimeDefault"), nodeName: "other" });
+  assert.equal((await admit({ pod }))?.reason, "NodeName");
 });

@@ -47,6 +47,14 @@ test("volumes of a group need a target on which files can be given away", async 
   );
 });
 
+test("images as volumes are the runtime's to mount: they ask for no right on the target", async () => {
+  const volumes = [{ name: "i", image: { reference: "busybox:1" } }];
+  const volumeMounts = [{ name: "i", mountPath: "/i", subPath: "bin" }];
+  const pod = aPod({ volumes, securityContext: { fsGroup: 2000 }, containers: [aContainer("c", { volumeMounts })] });
+  const asked = await createServed(async (feature) => feature).unserved(pod, never);
+  assert.deepEqual(asked, [{ field: "spec.volumes[0].image", why: "imageVolume" }]);
+});
+
 test("a part of a volume, and huge pages, need a target on which graftlet may mount", async () => {
   const served = lackingOnly("mount");
   const pages = [

@@ -130,7 +130,6 @@ const heldFields: [string, Partial<PodSpec>][] = [
   ["spec.hostUsers", { hostUsers: false }],
   ["spec.resourceClaims", { resourceClaims: [{ name: "x" }] }],
   ["spec.resources.claims", { resources: { claims: [{ name: "x" }] } }],
-  ["spec.volumes[0].image", { volumes: [{ name: "v", image: {} }] }],
   ["spec.volumes[0].persistentVolumeClaim", { volumes: [{ name: "v", persistentVolumeClaim: { claimName: "x" } }] }],
   [
     "spec.volumes[0].projected.sources[1].clusterTrustBundle",

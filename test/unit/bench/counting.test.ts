@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { writesIn } from "../../bench/api-writes.ts";
+import { countsIn } from "../../bench/probe-counts.ts";
 import { callsBetween, criCallsIn } from "../../bench/cri-calls.ts";
 import { readOptions } from "../../bench/options.ts";
 import { cpuSeconds } from "../../bench/usage.ts";
 import type { Deed } from "../../harness/audit.ts";
+import { parseExposition } from "../metrics/exposition.ts";
 
 const deed = (
   verb: string,
@@ -82,4 +84,28 @@ test("processor time of a process grows as it works", () => {
   const began = performance.now();
   while (cpuSeconds(process.pid) < before + 0.05) assert.ok(performance.now() - began < 20_000, "it did not grow");
   assert.ok(cpuSeconds(process.pid) - before <= (performance.now() - began) / 1000 + 0.05);
+});
+
+test("probes: of the pods that count, and wrong where they say something else than is so", () => {
+  const line = (pod: string, container: string, result: string, value: number) =>
+    `prober_probe_total{pod="${pod}",container="${container}",probe_type="Liveness",result="${result}"} ${value}`;
+  const text = [
+    "# HELP prober_probe_total Probes.",
+    "# TYPE prober_probe_total counter",
+    line("probes-0", "unfit", "failed", 30),
+    line("probes-0", "unfit", "successful", 1),
+    line("probes-0", "fit-1", "successful", 29),
+    line("probes-1", "fit-1", "failed", 2),
+    line("probes-1", "fit-2", "unknown", 4),
+    line("other", "fit-1", "failed", 8),
+    "",
+  ].join("\n");
+  assert.deepEqual(
+    countsIn(parseExposition(text), (pod) => pod.startsWith("probes-")),
+    { made: 66, wrong: 7 },
+  );
+  assert.deepEqual(
+    countsIn(new Map(), () => true),
+    { made: 0, wrong: 0 },
+  );
 });

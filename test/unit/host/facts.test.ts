@@ -96,10 +96,24 @@ test("facts are read from the target's files, in Kubernetes' units and Go's name
     addresses: ["192.168.0.12", "172.17.0.1", "2001:db8::12", "2001:db8::99"],
     maxPid: 4_194_304,
     cgroupVersion: 1,
+    appArmor: false,
   });
   assert.equal(
     (await readFacts(machine({ "/sys/fs/cgroup/cgroup.controllers": "cpu memory\n" }), never)).cgroupVersion,
     2,
+  );
+});
+
+test("AppArmor has to be switched on, and its profiles within reach", async () => {
+  const appArmor = async (enabled: string, profiles: boolean) => {
+    const host = machine({ "/sys/module/apparmor/parameters/enabled": enabled });
+    if (profiles)
+      await host.fs.apply([{ do: "mkdir", path: "/sys/kernel/security/apparmor", mode: 0o755, parents: true }]);
+    return (await readFacts(host, never)).appArmor;
+  };
+  assert.deepEqual(
+    [await appArmor("Y\n", true), await appArmor("N\n", true), await appArmor("Y\n", false)],
+    [true, false, false],
   );
 });
 

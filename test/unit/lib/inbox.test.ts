@@ -7,18 +7,23 @@ test("things are handled one after the other, and it is not empty before the las
   const stop = new AbortController();
   const said: string[] = [];
   const turns = Promise.withResolvers<void>();
-  const done = inbox.run(async ({ name }) => {
-    said.push(`begin ${name}`);
-    await turns.promise;
-    said.push(`end ${name}`);
-  }, stop.signal);
+  const work = {
+    async handle({ name }: { readonly name: string }) {
+      said.push(`begin ${name}`);
+      await turns.promise;
+      said.push(`end ${name}`);
+    },
+    handled: ({ name }: { readonly name: string }) =>
+      void said.push(`${name} handled, ${inbox.isEmpty() ? "none" : "more"} left`),
+  };
+  const done = inbox.run(work, stop.signal);
   inbox.push({ name: "a" });
   inbox.push({ name: "b" });
   await new Promise(setImmediate);
   assert.deepEqual([said, inbox.isEmpty()], [["begin a"], false]);
   turns.resolve();
   while (!inbox.isEmpty()) await new Promise(setImmediate);
-  assert.deepEqual(said, ["begin a", "end a", "begin b", "end b"]);
+  assert.deepEqual(said, ["begin a", "end a", "a handled, more left", "begin b", "end b", "b handled, none left"]);
   stop.abort();
   await done;
 });

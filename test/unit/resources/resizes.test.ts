@@ -3,7 +3,8 @@ import { test } from "node:test";
 import { ContainerState } from "../../../src/gen/cri.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Pod, PodStatus, Resources } from "../../../src/objects.ts";
-import type { Rejection, ResizeTrigger } from "../../../src/pipeline.ts";
+import type { Rejection } from "../../../src/pipeline.ts";
+import type { ResizeTrigger } from "../../../src/resizes.ts";
 import { createAllocations } from "../../../src/resources/allocations.ts";
 import { createResizes } from "../../../src/resources/resizes.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -35,7 +36,13 @@ function rig() {
   const store = new Map<string, Pod>();
   const weighed: string[] = [];
   const measured: string[] = [];
-  const world = { sourcesSpoke: true, freed: 0, refusal: undefined as Rejection | undefined };
+  const world = {
+    sourcesSpoke: true,
+    freed: 0,
+    refusal: undefined as Rejection | undefined,
+    /** The pod that ends when another is weighed. */
+    ends: undefined as string | undefined,
+  };
   const common = { clock, log: createLogger(0, { write: () => undefined }) };
   const runs = new Map<string, ReturnType<typeof observe>>();
   const cache = { get: (uid: string) => runs.get(uid) };
@@ -54,6 +61,7 @@ function rig() {
         weighed.push(`${pod.metadata.uid} ${cpuOf(pod)} beside ${others.map(cpuOf).join()}`);
         const used = others.reduce((sum, other) => sum + milli(other), 0);
         const message = `requested: ${milli(pod)}, used: ${used}`;
+        if (world.ends !== undefined) store.delete(world.ends);
         return milli(pod) + used > 1000 ? { reason: "OutOfcpu", message } : world.refusal;
       },
     },
@@ -70,7 +78,7 @@ function rig() {
     }
   };
   const decide = async (trigger: ResizeTrigger = "pod_updated") =>
-    void woken.push(...(await resizes.decide([...store.values()], trigger, never)));
+    void woken.push(...(await resizes.decide(() => [...store.values()], trigger, never)));
   const ask = async (...pods: readonly Pod[]) => {
     for (const pod of pods) {
       store.set(pod.metadata.uid, pod);
@@ -118,6 +126,16 @@ test("what fits is given at once, shown as in progress, and told; once it is in 
   assert.equal(events.lines[1], `Normal ResizeCompleted Pod resize completed: ${summary}`);
   resizes.observe(pod, seen("p"));
   assert.equal(events.lines.length, 2);
+});
+
+test("a pod that ends for another's resize counts no longer for those that are weighed after it, and is given nothing", async () => {
+  const { weighed, world, resizes, run, ask } = rig();
+  run(asking("p", "100m"), asking("q", "100m"), asking("v", "500m"));
+  world.ends = "v";
+  const ends = asking("v", "550m");
+  await ask(asking("p", "300m"), asking("q", "600m"), ends);
+  assert.deepEqual(weighed, ["p 300m beside 100m,500m", "q 600m beside 300m"]);
+  assert.equal(cpuOf(resizes.allocated(ends)), "500m");
 });
 
 test("what does not fit is deferred, told once, and given when others have gone", async () => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Pod, Resources } from "../../../src/objects.ts";
-import type { ResourcesInForce } from "../../../src/pipeline.ts";
+import type { ResourcesInForce } from "../../../src/resizes.ts";
 import { allInForce } from "../../fakes/resizes.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 import { exited, rig, running } from "./pod-rig.ts";

@@ -36,9 +36,9 @@ export function rig(over: Partial<PodRuntimeDeps> = {}) {
     log: createLogger(0, { write: () => undefined }),
     uninterrupted: never,
     crashLoop: createCrashLoop({ clock, targetClock: { toOurs: (time) => time }, events, maxMs: 300_000 }),
-    ensureImage: async ({ container }) => {
+    ensureImages: async ({ container }) => {
       if (container.image === "none") throw new StartError("ErrImagePull", "not there");
-      return { imageRef: "busybox" };
+      return { imageRef: "busybox", volumes: new Map() };
     },
     configureSandbox: async ({ metadata: { name, namespace, uid } }, attempt) =>
       PodSandboxConfig.fromPartial({

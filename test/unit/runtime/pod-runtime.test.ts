@@ -184,9 +184,9 @@ test("while a sandbox is made its containers' images and old logs are looked for
       return Image.fromPartial({ id: "seen" });
     },
     loggedContainers: async () => (told.push("logs"), new Set(["b"])),
-    ensureImage: async ({ container, foresight }) => {
+    ensureImages: async ({ container, foresight }) => {
       told.push(`${container.name} has ${(await foresight.image(container))?.id}`);
-      return { imageRef: "busybox" };
+      return { imageRef: "busybox", volumes: new Map() };
     },
     restartCountFromLogs: async (_pod, { name }) => (told.push(`count of ${name}`), 4),
     linkLog: () => linked.promise,

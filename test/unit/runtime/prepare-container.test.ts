@@ -57,43 +57,6 @@ describe("a container's configuration", () => {
     const { pid, targetId } = linux?.securityContext?.namespaceOptions ?? {};
     assert.deepEqual([pid, targetId], [NamespaceMode.TARGET, "target"]);
   });
-  it("has what its devices come with; its own variables and the agent's annotations win", async () => {
-    const devices = {
-      environment: new Map([
-        ["GPU", "0"],
-        ["MODE", "device"],
-      ]),
-      mounts: [{ containerPath: "/lib/gpu", hostPath: "/opt/gpu", readOnly: true }],
-      devices: [{ containerPath: "/dev/gpu", hostPath: "/dev/null", permissions: "rw" }],
-      annotations: { "vendor.com/gpu": "yes", "io.kubernetes.container.hash": "theirs" },
-      cdiDevices: ["vendor.com/gpu=0"],
-    };
-    const { configure } = setUp({ devices: { containerDevices: async () => devices } });
-    const config = await configure(
-      ...podOf({
-        args: ["$(GPU)"],
-        env: [{ name: "MODE", value: "own" }],
-        volumeMounts: [{ name: "data", mountPath: "/data" }],
-      }),
-    );
-    const env = config.envs.map(({ key, value }) => `${key}=${value.toString()}`);
-    assert.deepEqual(
-      env.filter((line) => /^(GPU|MODE)=/.test(line)),
-      ["GPU=0", "MODE=own"],
-    );
-    assert.deepEqual(config.args, ["0"]);
-    assert.deepEqual(
-      config.mounts.slice(0, 2).map(({ hostPath, containerPath, readonly }) => [hostPath, containerPath, readonly]),
-      [
-        ["/opt/gpu", "/lib/gpu", true],
-        ["/vol/data", "/data", false],
-      ],
-    );
-    assert.deepEqual(config.devices, devices.devices);
-    assert.deepEqual(config.CDIDevices, [{ name: "vendor.com/gpu=0" }]);
-    assert.equal(config.annotations["vendor.com/gpu"], "yes");
-    assert.equal(config.annotations["io.kubernetes.container.hash"], "ad819b5c");
-  });
   it("is what a kubelet would ask for", async () => {
     const { configure } = setUp();
     const [pod, container] = podOf(

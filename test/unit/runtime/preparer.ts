@@ -6,6 +6,7 @@ import { createLogger } from "../../../src/lib/log.ts";
 import type { Container, Pod } from "../../../src/objects.ts";
 import type { MountedVolume } from "../../../src/pipeline.ts";
 import type { Foresight } from "../../../src/runtime/foresight.ts";
+import type { VolumeImages } from "../../../src/runtime/images/puller.ts";
 import { type PrepareDeps, createPreparer } from "../../../src/runtime/prepare.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { aContainer, aPod, observe } from "../../fakes/pods.ts";
@@ -89,6 +90,7 @@ export function preparerIn(
     container: Container,
     ips: readonly string[] = ["10.0.0.2"],
     observed = observe([], []),
+    volumes: VolumeImages = new Map(),
   ) => {
     const sandbox = {
       id: "sandbox",
@@ -96,7 +98,7 @@ export function preparerIn(
       ips,
     };
     const start = { pod, container, observed, sandbox, foresight: noForesight };
-    return preparer.configure(start, { imageRef: "sha256:abc" }, 2, signal);
+    return preparer.configure(start, { imageRef: "sha256:abc", volumes }, 2, signal);
   };
   return { preparer, configure, events };
 }

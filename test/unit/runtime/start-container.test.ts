@@ -4,6 +4,7 @@ import {
   ContainerConfig,
   ContainerState,
   type ContainerStatus,
+  ImageSpec,
   PodSandboxConfig,
   PodSandboxState,
 } from "../../../src/gen/cri.ts";
@@ -16,6 +17,7 @@ import { type OnStarted, type StartDeps, startContainer } from "../../../src/run
 import { StartError } from "../../../src/runtime/start-error.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
+import { unmeasured } from "../../fakes/measures.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import { noForesight } from "./preparer.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
@@ -42,7 +44,7 @@ function rig(
       stopPodSandbox: async () => assert.fail("a container alone is stopped"),
       ...runtime,
     },
-    ensureImage: async () => ({ imageRef: "sha256:1" }),
+    ensureImages: async () => ({ imageRef: "sha256:1", volumes: new Map() }),
     configure: async (_start, { imageRef: image }, restartCount) => {
       calls.push(`configure ${restartCount}`);
       return ContainerConfig.fromPartial({ image: { image } });
@@ -51,6 +53,7 @@ function rig(
     linkLog: async (_start, _config, id) => void calls.push(`link ${id}`),
     unlinkLog: async () => undefined,
     events,
+    measures: unmeasured.starts,
     hooks: { run: async () => void calls.push("hook") },
     clock: fakeClock(),
     log: createLogger(0, { write: () => undefined }),
@@ -73,6 +76,26 @@ test("a container is configured, created, started and its log linked, with an ev
   await go();
   assert.deepEqual(calls, ["configure 3", "create in box sha256:1", "start new", "link new", "started new"]);
   assert.deepEqual(events.lines, ["Normal Created Container created", "Normal Started Container started"]);
+});
+
+test("images that a container mounts are counted with what came of their mounts", async () => {
+  const counts: string[] = [];
+  const measures = {
+    imageVolumes: (images: number, places: number, outcome: string) =>
+      void counts.push(`${images} in ${places} ${outcome}`),
+  };
+  const volumeMounts = ["i", "i", "j", "data"].map((name, at) => ({ name, mountPath: `/${at}` }));
+  const volumes = new Map(["i", "j"].map((name) => [name, ImageSpec.fromPartial({ image: name })]));
+  const ensureImages = async () => ({ imageRef: "sha256:1", volumes });
+  const over = { measures, ensureImages, container: aContainer("c", { volumeMounts }) };
+  await rig(over).go();
+  for (const message of ["ImageVolumeMountFailed: no such path in the image", "no space left on device"])
+    await assert.rejects(
+      rig(over, { createContainer: () => Promise.reject(new Error(message)) }).go(),
+      new RegExp(message),
+    );
+  await rig({ measures }).go();
+  assert.deepEqual(counts, ["2 in 3 mounted", "2 in 3 failed"], "what has nothing to do with images is not counted");
 });
 
 test("the restart count goes on from the last container; one that never started is replaced by one of the same count", async () => {
@@ -109,7 +132,7 @@ for (const [reason, over, runtime] of failures) {
 
 test("an image that cannot be had ends it before anything is made", async () => {
   const { calls, events, go } = rig({
-    ensureImage: async () => Promise.reject(new StartError("ImagePullBackOff", "Back-off pulling image")),
+    ensureImages: async () => Promise.reject(new StartError("ImagePullBackOff", "Back-off pulling image")),
   });
   await assert.rejects(go(), { reason: "ImagePullBackOff" });
   assert.deepEqual([calls, events.lines], [[], ["Warning Failed Error: ImagePullBackOff"]]);

@@ -8,7 +8,7 @@ import { createLogger } from "../../../src/lib/log.ts";
 import type { Pod } from "../../../src/objects.ts";
 import { createComplaints } from "../../../src/sources/complaints.ts";
 import { createFileSource } from "../../../src/sources/file.ts";
-import { watchPath } from "../../../src/sources/watch-path.ts";
+import { type PathChange, watchPath } from "../../../src/sources/watch-path.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
 const manifest = (name: string, image = "nginx") =>
@@ -22,7 +22,7 @@ async function rig(t: TestContext, path?: (folder: string) => string) {
   const logged: string[] = [];
   const sets: (readonly Pod[])[] = [];
   let heard = Promise.withResolvers<void>();
-  let changed = () => undefined as void;
+  let changed: (change: PathChange) => void = () => undefined;
   const source = createFileSource({
     path: path ? path(folder) : folder,
     everyMs: 20_000,
@@ -71,9 +71,11 @@ async function rig(t: TestContext, path?: (folder: string) => string) {
     write: (name: string, text: string) => writeFile(join(folder, name), text),
     period: () => next(() => clock.advance(20_000)),
     second: () => next(() => clock.advance(1_000)),
-    change: () =>
+    /** @param entries the names whose entries changed. */
+    change: (...entries: readonly string[]) =>
       next(async () => {
-        changed();
+        for (const name of entries) changed({ path: join(folder, name), entry: true });
+        changed({ path: undefined, entry: false });
         await clock.advance(100);
       }),
   };
@@ -212,6 +214,57 @@ test("the path may be a file", async (t) => {
   assert.deepEqual(await second(), ["only-n"]);
   await write("only.yaml", manifest("renamed"));
   assert.deepEqual(await period(), ["renamed-n"]);
+});
+
+test("a manifest that was away for a moment was away; one that another took the place of was not", async (t) => {
+  const { write, change, sets } = await rig(t);
+  await write("a.yaml", manifest("a"));
+  await write("b.yaml", manifest("b"));
+  await change("a.yaml", "a.yaml", "b.yaml");
+  const names = () => sets.splice(0).map((pods) => pods.map(({ metadata }) => metadata.name));
+  assert.deepEqual(names(), [[], ["a-n", "b-n"]]);
+  await change("a.yaml", "b.yaml", "a.yaml");
+  assert.deepEqual(names(), [["b-n"], ["b-n", "a-n"]]);
+  await change("a.yaml");
+  await write("b.yaml", "kind: [");
+  await change("b.yaml", "b.yaml");
+  assert.deepEqual(names(), [
+    ["a-n", "b-n"],
+    ["a-n", "b-n"],
+  ]);
+});
+
+test("a watch tells an entry that came or went from a file that was written", async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), "watched-"));
+  t.after(() => rm(folder, { recursive: true }));
+  const path = join(folder, "a.yaml");
+  await writeFile(path, "x");
+  const changes: PathChange[] = [];
+  let told = Promise.withResolvers<void>();
+  let marker = folder;
+  let marks = 0;
+  using watch = watchPath(folder, (change) => {
+    changes.push(change);
+    if (change.path === marker && change.entry) told.resolve();
+  });
+  await watch.renew();
+  /** What was told of the file: the kernel tells in order. */
+  const seen = async () => {
+    told = Promise.withResolvers();
+    marker = join(folder, `marker-${marks++}`);
+    await mkdir(marker);
+    await told.promise;
+    const own = changes.splice(0).filter((change) => change.path === path);
+    return { entries: own.filter(({ entry }) => entry).length, writes: own.some(({ entry }) => !entry) };
+  };
+  await rm(path);
+  await writeFile(path, "x");
+  assert.deepEqual(await seen(), { entries: 2, writes: true });
+  await writeFile(path, "y");
+  assert.deepEqual(await seen(), { entries: 0, writes: true });
+  await writeFile(join(folder, "b"), "x");
+  await rename(join(folder, "b"), path);
+  assert.deepEqual(await seen(), { entries: 1, writes: false });
 });
 
 test("a watch tells of changes in a folder, and in one that took its place", async (t) => {

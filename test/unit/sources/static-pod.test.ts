@@ -81,6 +81,12 @@ test("a manifest becomes a pod of this node, with what the API server would have
   });
 });
 
+test("of a priority class the name stands: its number is the API server's to give, to the mirror pod", () => {
+  const { spec } = read(container("  priorityClassName: system-node-critical\n")).pod;
+  assert.deepEqual([spec.priorityClassName, spec.priority], ["system-node-critical", undefined]);
+  assert.equal(read(container("  priority: 2000001000\n")).pod.spec.priority, 2_000_001_000);
+});
+
 test("the UID is that of the content, the node and the file; how it is written does not matter", () => {
   const uid = (text: string, from?: Parameters<typeof staticPod>[1]) => read(text, from).pod.metadata.uid;
   const first = uid(web);

@@ -38,6 +38,7 @@ export const facts: HostFacts = {
   addresses: [],
   maxPid: 4000,
   cgroupVersion: 2,
+  appArmor: false,
 };
 
 /** What the target's files say; changed by a test between two samples. */

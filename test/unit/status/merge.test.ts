@@ -6,6 +6,7 @@ import { normalizeStatus } from "../../../src/status/normalize.ts";
 import { statusPatch } from "../../../src/status/patch.ts";
 import { terminatedStatus } from "../../../src/status/terminate.ts";
 import { carryOn, illegalRevival } from "../../../src/status/transition.ts";
+import { evicted } from "../../../src/pod/evicted.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 
 const now = "2026-02-02T00:00:00Z";
@@ -253,4 +254,29 @@ test("amounts of a pod as a whole replace those that are shown; where it has non
     resources: { $patch: "replace", requests: { cpu: "2" } },
     allocatedResources: { $patch: "replace", cpu: "2" },
   });
+});
+
+test("why the node ended a pod is told with its end, and takes the place of what others said of it", () => {
+  const theirs = { type: "DisruptionTarget", status: "True", reason: "DeletionByTaintManager" };
+  const shown: PodStatus = { phase: "Running", conditions: [theirs, { type: "my/own", status: "True" }] };
+  const pod = aPod({}, { generation: 2 });
+  const seen: PodStatus = { ...shown, containerStatuses: [] };
+  const why = { reason: "Preempting", message: "make room", disruption: "Pod was preempted." };
+  const own = carryOn(pod, undefined, evicted(pod, seen, why), now);
+  assert.deepEqual(statusPatch(shown, mergeStatus(shown, own, true)), { observedGeneration: 2, startTime: now });
+  const ours = {
+    type: "DisruptionTarget",
+    status: "True",
+    reason: "TerminationByKubelet",
+    message: "Pod was preempted.",
+    observedGeneration: 2,
+    lastTransitionTime: now,
+  };
+  const ended = mergeStatus(shown, own, false);
+  assert.deepEqual([ended.reason, ended.conditions], ["Preempting", [{ type: "my/own", status: "True" }, ours]]);
+  assert.deepEqual(statusPatch(shown, ended)?.["conditions"], [ours]);
+  const later = carryOn(pod, own, evicted(pod, ended, why), "2026-03-03T00:00:00Z");
+  assert.equal(statusPatch(ended, mergeStatus(ended, later, false)), undefined);
+  const { disruption: _none, ...plain } = why;
+  assert.deepEqual(evicted(pod, seen, plain).conditions, shown.conditions);
 });

@@ -63,8 +63,8 @@ function rig(t: TestContext, over: Partial<Passes> = {}, target?: FakePresence) 
     },
     directories: async () => world.onDisk,
     forgetExcept: (known) => void calls.push(`keep ${[...known].sort().join()}`),
-    async sweep(uid) {
-      calls.push(`sweep ${uid}`);
+    async sweep(uid, countsOn) {
+      calls.push(`sweep ${uid}${countsOn ? " but containers" : ""}`);
       if (world.sweepFails) throw new Error("busy");
       world.inRuntime = world.inRuntime.filter((each) => each !== uid);
       world.onDisk = world.onDisk.filter((each) => each !== uid);
@@ -168,20 +168,25 @@ test("a pod of a source that this node does not have is left alone, and no other
   assert.ok(calls.includes("terminating static"));
 });
 
-test("a finished pod that is to begin anew is swept and forgotten, whatever the API server has said", async (t) => {
-  const { advance, calls, world, workers } = rig(t);
-  world.seen = false;
-  world.wanted = [named("p")];
-  workers.update({ ...named("p"), status: { phase: "Succeeded" } });
-  await advance(4_000);
-  assert.equal(workers.get("p")?.phase, "finished");
-  world.waiting = ["p"];
-  await advance(2_000);
-  assert.deepEqual(
-    [calls.filter((call) => call === "sweep p").length, workers.get("p"), world.waiting],
-    [1, undefined, []],
-  );
-});
+for (const [restartPolicy, sweep] of [
+  ["Always", "sweep p but containers"],
+  ["Never", "sweep p"],
+]) {
+  test(`a finished pod that is to begin anew, restarting ${restartPolicy}, is forgotten, whatever the API server has said`, async (t) => {
+    const { advance, calls, world, workers } = rig(t);
+    world.seen = false;
+    world.wanted = [aPod({ restartPolicy }, { uid: "p", name: "p" })];
+    workers.update({ ...named("p"), status: { phase: "Succeeded" } });
+    await advance(4_000);
+    assert.equal(workers.get("p")?.phase, "finished");
+    world.waiting = ["p"];
+    await advance(2_000);
+    assert.deepEqual(
+      [calls.filter((call) => call.startsWith("sweep")), workers.get("p"), world.waiting],
+      [[sweep], undefined, []],
+    );
+  });
+}
 
 test("a sweep that fails is tried again, and holds up no other", async (t) => {
   const { advance, calls, world, workers } = rig(t);

@@ -138,6 +138,37 @@ describe("a pod worker", () => {
     await workers.idle();
   });
 
+  it("is preempted within the pod's own grace period, and until nothing of it runs any more", async () => {
+    const gate = Promise.withResolvers<void>();
+    const { passes, calls, measures, stop } = rig({ terminated: () => gate.promise });
+    const log = createLogger(0, { write: () => undefined });
+    const workers = createPodWorkers({ passes, measures, clock: fakeClock(), log, stop: stop.signal });
+    const why = { reason: "Preempting", message: "make room" };
+    await workers.preempt("uid-1", why);
+    workers.update(version("1"));
+    await workers.preempt("uid-1", why);
+    assert.deepEqual(calls.slice(-1), ["terminating undefined Preempting"]);
+    await workers.preempt("uid-1", why);
+    gate.resolve();
+    await workers.idle();
+  });
+
+  it("says when all is done, once", async () => {
+    const { passes, measures, stop } = rig();
+    const log = createLogger(0, { write: () => undefined });
+    const phases: (string | undefined)[] = [];
+    const finished = () => void phases.push(workers.get("uid-1")?.phase);
+    const workers = createPodWorkers({ passes, measures, finished, clock: fakeClock(), log, stop: stop.signal });
+    workers.update(version("1"));
+    await workers.idle();
+    assert.deepEqual(phases, []);
+    workers.update(deleted(1));
+    await workers.idle();
+    workers.update(deleted(1));
+    await workers.idle();
+    assert.deepEqual(phases, ["finished"]);
+  });
+
   it("tries again after an error, in the same phase", async () => {
     let failures = 1;
     const { worker, later } = rig({

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Pod, PodStatus } from "../../../src/objects.ts";
-import type { Rejection, ResizeDecider } from "../../../src/pipeline.ts";
+import type { Rejection } from "../../../src/pipeline.ts";
+import type { ResizeDecider } from "../../../src/resizes.ts";
 import { createPodManager } from "../../../src/sync/pod-manager.ts";
 import type { WorkerPhase } from "../../../src/sync/pod-worker.ts";
 import type { PodWorkers } from "../../../src/sync/pod-workers.ts";
@@ -27,6 +28,8 @@ function rig(
   const events = eventLines();
   const running = new Set<string>();
   const statuses: PodStatus[] = [];
+  /** For each word to the mirror pods whether all was handled then. */
+  const told: boolean[] = [];
   const pods = createPodManager();
   const workers: PodWorkers = {
     get: (uid) =>
@@ -44,10 +47,12 @@ function rig(
     wake: (uid, cause) => void calls.push(`wake ${uid} ${cause}`),
     terminate: (uid, grace) => void calls.push(`terminate ${uid} ${grace}`),
     evict: () => false,
+    preempt: async () => undefined,
     forget: () => undefined,
     idle: async () => undefined,
   };
   const loop = createSyncLoop({
+    mirrorsChanged: () => void told.push(loop.caughtUp()),
     pods,
     workers,
     cache: { get: (uid) => (running.has(uid) ? observe([aSandbox()], []) : undefined), list: () => [] },
@@ -78,7 +83,7 @@ function rig(
     loop.push({ op, source: "api", pods: list });
     for (let turn = 0; !loop.caughtUp() || turn < 2; turn++) await new Promise(setImmediate);
   };
-  return { calls, phases, running, events, statuses, pods, loop, push };
+  return { calls, phases, running, events, statuses, told, pods, loop, push };
 }
 
 test("new pods are admitted one at a time in order of creation, each beside those before it", async (t) => {
@@ -264,6 +269,39 @@ test("a static pod that is taken away while it waits never begins", async (t) =>
   assert.deepEqual([calls, loop.waits("p")], [["terminate p undefined"], false]);
 });
 
+test("mirror pods hear of what concerns them once it is handled, and of nothing else", async (t) => {
+  const { loop, phases, push, told } = rig(t);
+  await push("ADD");
+  await push("ADD", named("p"));
+  assert.deepEqual(told, [true, true], "a source may have spoken for the first time");
+  await push("UPDATE", named("p"));
+  await push("RECONCILE", named("p"));
+  assert.equal(told.length, 2);
+  await push("ADD", fromFile("s"));
+  assert.deepEqual([told.at(-1), phases.get("s")], [true, "syncing"]);
+  await push("REMOVE", mirrorOf("s"));
+  assert.equal(told.length, 4);
+  loop.push({ op: "REMOVE", source: "file", pods: [fromFile("s")] });
+  await push("UPDATE", named("p"));
+  assert.deepEqual(told.slice(4), [false, true], "again when all that came meanwhile is handled");
+});
+
+test("mirror pods that were looked at too early hear of it once all is handled, whatever that was", async (t) => {
+  const { loop, push, told } = rig(t);
+  await push("ADD", named("p"));
+  told.length = 0;
+  loop.push({ op: "UPDATE", source: "api", pods: [named("p")] });
+  loop.oweMirrors();
+  await push("RECONCILE", named("p"));
+  assert.deepEqual(told.splice(0), [false, true]);
+  loop.decideResizes("pod_resized");
+  loop.oweMirrors();
+  await push("RECONCILE", named("p"));
+  assert.deepEqual(told.splice(0), [false, true]);
+  await push("RECONCILE", named("p"));
+  assert.deepEqual(told, []);
+});
+
 test("a pod that is on the node is weighed before its worker sees what it asks for", async (t) => {
   const { calls, push, rigged } = resizing(t);
   await push("ADD", named("p"), named("q"));
@@ -324,7 +362,11 @@ function resizing(t: TestContext) {
     allocated: (pod) => ({ ...pod, metadata: { ...pod.metadata, uid: `given-${pod.metadata.uid}` } }),
     ask: ({ metadata }) => (said.calls.push(`ask ${metadata.uid}`), rigged.asks),
     async decide(active, trigger) {
-      said.calls.push(`decide among ${active.map(({ metadata }) => metadata.uid).join()}: ${trigger}`);
+      said.calls.push(
+        `decide among ${active()
+          .map(({ metadata }) => metadata.uid)
+          .join()}: ${trigger}`,
+      );
       return rigged.news;
     },
   });

@@ -1,0 +1,75 @@
+import type { Clock } from "../lib/clock.ts";
+import type { Logger } from "../lib/log.ts";
+import { untilAborted } from "../lib/service-group.ts";
+import type { Measures } from "../measures.ts";
+import type { Pod } from "../objects.ts";
+import type { EventSink, Eviction, PodPreemptor, Rejection } from "../pipeline.ts";
+import { podReference } from "../pod/reference.ts";
+import type { Shortage } from "./fit.ts";
+import { type Need, needOf, victimsFor } from "./victims.ts";
+
+export interface PreemptionDeps {
+  readonly preemptor: PodPreemptor;
+  readonly events: EventSink;
+  readonly measures: Pick<Measures, "preempted">;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** Makes room for a critical pod. @returns why there is none, if so. @throws what the signal aborted with. */
+export type MakeRoom = (
+  pod: Pod,
+  others: readonly Pod[],
+  short: readonly Shortage[],
+  signal: AbortSignal,
+) => Promise<Rejection | undefined>;
+
+const preempted: Eviction = {
+  reason: "Preempting",
+  message: "Preempted in order to admit critical pod",
+  disruption: "Pod was preempted by Kubelet to accommodate a critical pod.",
+};
+
+/** Pods get half as long again as they ask for to end, and at least so long, seconds. */
+const leastPatienceSeconds = 10;
+
+/** Ends pods so that a critical one fits, and waits for their ends: what takes longer than it may is waited for no longer, and ends
+ *  later. @see https://kubernetes.io/docs/tasks/administer-cluster/guaranteed-scheduling-critical-addon-pods/ */
+export function createPreemption({ preemptor, events, measures, clock, log }: PreemptionDeps): MakeRoom {
+  const end = async (victim: Pod, resource: string, signal: AbortSignal) => {
+    const about = podReference(victim);
+    events.event(about, "Warning", preempted.reason, preempted.message);
+    const grace = victim.spec.terminationGracePeriodSeconds ?? 0;
+    const patience = clock.within(Math.max(leastPatienceSeconds, grace * 1.5) * 1000, signal);
+    try {
+      await untilAborted(preemptor.preempt(victim.metadata.uid, preempted), patience);
+      measures.preempted(resource);
+    } catch (error) {
+      signal.throwIfAborted();
+      const message = "Container runtime did not kill the pod within specified grace period.";
+      events.event(about, "Warning", "ExceededGracePeriod", message);
+      log.error({ err: error, pod: nameOf(victim) }, "preempted pod has not ended yet");
+    }
+  };
+  return async (pod, others, short, signal) => {
+    const victims = victimsFor(pod, others, short.map(needOf));
+    if ("unmet" in victims) return noRoom(victims.unmet);
+    const names = victims.pods.map(nameOf);
+    log.info({ pod: nameOf(pod), short, preempted: names }, "pods end so that a critical one may begin");
+    await Promise.all(victims.pods.map((victim) => end(victim, short[0]?.resource ?? "", signal)));
+    return undefined;
+  };
+}
+
+function noRoom(unmet: readonly Need[]): Rejection {
+  const list = unmet.map(({ resource, quantity }) => `(res: ${resource}, q: ${quantity}), `).join("");
+  const why = `preemption: error finding a set of pods to preempt: no set of running pods found to reclaim resources: [${list}]`;
+  return {
+    reason: "UnexpectedAdmissionError",
+    message: `Unexpected error while attempting to recover from admission failure: ${why}`,
+  };
+}
+
+function nameOf({ metadata: { namespace, name } }: Pod): string {
+  return `${namespace}/${name}`;
+}

@@ -1,0 +1,84 @@
+import type { Pod } from "../objects.ts";
+import { isCritical } from "../pod/containers.ts";
+import { type QosClass, qosClass } from "../pod/qos.ts";
+import { type Shortage, requestOf } from "./fit.ts";
+
+/** How much of a resource is to be freed, in the shortage's units. */
+export interface Need {
+  readonly resource: string;
+  readonly quantity: number;
+}
+
+export function needOf({ resource, requested, used, capacity }: Shortage): Need {
+  return { resource, quantity: requested - (capacity - used) };
+}
+
+/** A choice of pods to end, or what cannot be freed however many end. */
+export type Victims = { readonly pods: readonly Pod[] } | { readonly unmet: readonly Need[] };
+
+/** Which pods end in favour of one that matters more, as a kubelet chooses them: those of the better quality of service are spared
+ *  first, then there are as few of a class as may be, then those that request the least. Pure.
+ *  @see https://kubernetes.io/docs/tasks/administer-cluster/guaranteed-scheduling-critical-addon-pods/ */
+export function victimsFor(pod: Pod, others: readonly Pod[], needs: readonly Need[]): Victims {
+  const yielding = others.filter((other) => yieldsTo(other, pod));
+  const unmet = left(needs, yielding);
+  if (unmet.length > 0) return { unmet };
+  const of = (wanted: QosClass) =>
+    yielding.filter(({ status, spec }) => (status?.qosClass || qosClass(spec)) === wanted);
+  const [bestEffort, burstable] = [of("BestEffort"), of("Burstable")];
+  const guaranteed = nearest(of("Guaranteed"), left(needs, [...bestEffort, ...burstable]));
+  const ofBurstable = nearest(burstable, left(needs, [...bestEffort, ...guaranteed]));
+  const ofBestEffort = nearest(bestEffort, left(needs, [...ofBurstable, ...guaranteed]));
+  return { pods: [...ofBestEffort, ...ofBurstable, ...guaranteed] };
+}
+
+/** A critical pod takes the place of any that is not, and a pod of a higher priority that of a lower. */
+function yieldsTo(other: Pod, pod: Pod): boolean {
+  if (isCritical(pod) && !isCritical(other)) return true;
+  const [own, theirs] = [pod.spec.priority, other.spec.priority];
+  return own !== undefined && theirs !== undefined && own > theirs;
+}
+
+/** What is still needed once these pods are gone. */
+function left(needs: readonly Need[], gone: readonly Pod[]): readonly Need[] {
+  return needs
+    .map(({ resource, quantity }) => ({
+      resource,
+      quantity: gone.reduce((still, pod) => still - requestOf(pod, resource), quantity),
+    }))
+    .filter(({ quantity }) => quantity > 0);
+}
+
+/** Takes the pod that comes nearest to what is needed, until nothing is: of two that come as near the one that requests less. */
+function nearest(pods: readonly Pod[], needs: readonly Need[]): readonly Pod[] {
+  const candidates = [...pods];
+  const taken: Pod[] = [];
+  for (let still = needs; still.length > 0; still = left(needs, taken)) {
+    const best = candidates.reduce<Pod | undefined>(
+      (known, pod) => (known === undefined || isBetter(pod, known, still) ? pod : known),
+      undefined,
+    );
+    if (!best) break;
+    candidates.splice(candidates.indexOf(best), 1);
+    taken.push(best);
+  }
+  return taken;
+}
+
+function isBetter(pod: Pod, known: Pod, needs: readonly Need[]): boolean {
+  const nearer = distance(needs, pod) - distance(needs, known);
+  return nearer === 0 ? isSmaller(pod, known) : nearer < 0;
+}
+
+/** How far a pod is from what is needed: every resource counts alike, whatever its amount. */
+function distance(needs: readonly Need[], pod: Pod): number {
+  return needs.reduce((sum, { resource, quantity }) => {
+    const missing = Math.max(0, quantity - requestOf(pod, resource)) / quantity;
+    return sum + missing ** 2;
+  }, 0);
+}
+
+function isSmaller(pod: Pod, other: Pod): boolean {
+  const [memory, cpu] = ["memory", "cpu"].map((name) => requestOf(pod, name) - requestOf(other, name));
+  return (memory || cpu || 0) <= 0;
+}

@@ -1,0 +1,78 @@
+import { posix } from "node:path";
+import type { ContainerConfig } from "../gen/cri.ts";
+import { hasCode } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Container, Pod } from "../objects.ts";
+import { containerLogLink, podLogDirectory } from "../pod/log-paths.ts";
+import type { Host } from "../seams/host.ts";
+import type { ContainerStart } from "./start-container.ts";
+
+export interface LogFilesDeps {
+  readonly fs: Host["fs"];
+  readonly settings: { readonly podLogsDirectory: string; readonly logLinksDirectory: string };
+  readonly log: Logger;
+}
+
+/** A runtime that forgot its containers must not write over their logs. */
+export async function restartCountFromLogs(
+  { fs, settings, log }: LogFilesDeps,
+  pod: Pod,
+  container: Container,
+  signal: AbortSignal,
+): Promise<number> {
+  const directory = posix.join(podLogDirectory(settings.podLogsDirectory, pod), container.name);
+  try {
+    const files = (await fs.list(directory, signal)).filter(({ kind }) => kind !== "directory");
+    const counts = files
+      .map(({ name }) => /^(\d+)\.log(?:\..*)?$/.exec(name)?.[1])
+      .filter((count) => count !== undefined);
+    return counts.reduce((highest, count) => Math.max(highest, Number(count) + 1), 0);
+  } catch (error) {
+    signal.throwIfAborted();
+    if (!hasCode(error, "not_found"))
+      log.info({ err: error, directory }, "cannot tell restart count from log directory");
+    return 0;
+  }
+}
+
+/** The containers of a pod that have a log directory. @throws CodedError not_found for a pod without one. */
+export async function loggedContainers(
+  { fs, settings }: LogFilesDeps,
+  pod: Pod,
+  signal: AbortSignal,
+): Promise<ReadonlySet<string>> {
+  return new Set((await fs.list(podLogDirectory(settings.podLogsDirectory, pod), signal)).map(({ name }) => name));
+}
+
+/** Links a container's log where log collectors look. */
+export async function linkLog(
+  { fs, settings }: LogFilesDeps,
+  { pod, container, sandbox }: ContainerStart,
+  { logPath }: ContainerConfig,
+  containerId: string,
+): Promise<void> {
+  const target = posix.join(sandbox.config.logDirectory, logPath);
+  try {
+    await fs.stat(target);
+  } catch (error) {
+    // A runtime that logs elsewhere has no file here, and a link to nothing helps nobody.
+    if (hasCode(error, "not_found")) return;
+    throw error;
+  }
+  const path = containerLogLink(settings.logLinksDirectory, pod, container.name, containerId);
+  await fs.apply([
+    { do: "mkdir", path: settings.logLinksDirectory, mode: 0o755, parents: true },
+    { do: "symlink", path, target },
+  ]);
+}
+
+/** Takes the link of a container's log away. */
+export async function unlinkLog(
+  { fs, settings }: LogFilesDeps,
+  { metadata }: Pod,
+  containerName: string,
+  containerId: string,
+): Promise<void> {
+  const path = containerLogLink(settings.logLinksDirectory, { metadata }, containerName, containerId);
+  await fs.apply([{ do: "remove", path }]);
+}

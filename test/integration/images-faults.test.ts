@@ -1,0 +1,71 @@
+import assert from "node:assert/strict";
+import type { ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { after, before, describe, test } from "node:test";
+import { type Lab, startLab } from "../harness/lab.ts";
+import { images, statusOf } from "../harness/pods.ts";
+
+let lab: Lab;
+let registry: ChildProcess;
+let address: string;
+
+before(async () => {
+  lab = await startLab("images-faults");
+  const program = join(import.meta.dirname, "..", "harness", "faulty-registry.ts");
+  registry = lab.cluster.spawnInside([process.execPath, program], { stdio: ["ignore", "pipe", "inherit"] });
+  if (!registry.stdout) throw new Error("the registry has no standard output");
+  const { value } = await createInterface({ input: registry.stdout })[Symbol.asyncIterator]().next();
+  address = `127.0.0.1:${value}`;
+});
+after(async () => {
+  if (registry) {
+    const ended = once(registry, "exit");
+    if (registry.kill("SIGKILL")) await ended;
+  }
+  await lab?.[Symbol.asyncDispose]();
+});
+
+describe("a registry that does not do as it should", { timeout: 600_000 }, () => {
+  test("one that never answers holds up no other pull, and its pod ends when it is asked to", async () => {
+    const { pods } = lab;
+    await pods.create("hanging", { containers: [{ image: `${address}/hanging:1` }] });
+    await pods.event("hanging", "Pulling", `Pulling image "${address}/hanging:1"`);
+    await pods.create("other", { containers: [{ image: images.busybox, imagePullPolicy: "Always" }] });
+    await pods.ready("other");
+    const waiting = await pods.until("hanging", "to wait", (pod) => statusOf(pod)?.state?.waiting !== undefined);
+    assert.equal(statusOf(waiting)?.state?.waiting?.reason, "ContainerCreating");
+    const gone = pods.gone("hanging");
+    await pods.remove("hanging");
+    await gone;
+  });
+
+  test("every fault is told as a pull that failed, and tried again after a pause", async () => {
+    const { pods } = lab;
+    const names = ["unauthorized", "limited", "broken", "torn", "other"];
+    const faulty: readonly (readonly [string, string])[] = [
+      ...names.map((name) => [name, `${address}/${name}:1`] as const),
+      // Nobody listens there.
+      ["down", "127.0.0.1:1/down:1"],
+    ];
+    await Promise.all(faulty.map(([name, image]) => pods.create(`faulty-${name}`, { containers: [{ image }] })));
+    await pods.create("meanwhile", { containers: [{ image: images.busybox, imagePullPolicy: "Always" }] });
+    await pods.ready("meanwhile");
+    for (const [name, image] of faulty) {
+      const pod = `faulty-${name}`;
+      const backedOff = await pods.until(
+        pod,
+        "its pull to be backed off",
+        (one) => statusOf(one)?.state?.waiting?.reason === "ImagePullBackOff",
+        120_000,
+      );
+      const said = statusOf(backedOff)?.state?.waiting?.message ?? "";
+      assert.ok(said.startsWith(`Back-off pulling image "${image}": ErrImagePull: `), said);
+      assert.deepEqual([backedOff.status?.phase, statusOf(backedOff)?.restartCount], ["Pending", 0]);
+      await pods.event(pod, "Failed", /^Failed to pull image "/);
+      await pods.event(pod, "Failed", "Error: ErrImagePull");
+      await pods.event(pod, "BackOff", `Back-off pulling image "${image}"`);
+    }
+  });
+});

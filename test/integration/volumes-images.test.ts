@@ -1,0 +1,56 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { type Lab, startLab } from "../harness/lab.ts";
+import { images, shell, statusOf } from "../harness/pods.ts";
+
+let lab: Lab;
+before(async () => {
+  lab = await startLab("volumes-images", { args: ["-v=6"] });
+});
+after(() => lab?.[Symbol.asyncDispose]());
+
+const volumes = [{ name: "tools", image: { reference: images.busybox } }];
+
+describe("images as volumes", { concurrency: 4 }, () => {
+  test("their files are there to read, in whole or in part, from a containerd that mounts them", async (t) => {
+    const { pods, cluster } = lab;
+    if (cluster.provider !== "cri" || cluster.containerd === "1.6") return t.skip("the runtime mounts no images");
+    const script =
+      "test -x /whole/bin/busybox && echo whole; test -x /part/busybox && echo part; touch /whole/new; true";
+    const volumeMounts = [
+      { name: "tools", mountPath: "/whole" },
+      { name: "tools", mountPath: "/part", subPath: "bin" },
+    ];
+    const output = await pods.output("reads", shell(`(${script}) 2>&1`, { volumeMounts }), { volumes });
+    assert.match(output, /^whole\npart\ntouch: .*[Rr]ead-only file system/);
+  });
+
+  test("one that is not there keeps its container waiting as a container's image does, and no other", async (t) => {
+    const { pods, cluster } = lab;
+    if (cluster.provider !== "cri") return t.skip("the pod is held");
+    const reference = "registry.k8s.io/e2e-test-images/no-such-image:1";
+    await pods.create("absent", {
+      volumes: [{ name: "gone", image: { reference } }],
+      containers: [{ volumeMounts: [{ name: "gone", mountPath: "/gone" }] }, { name: "other" }],
+    });
+    const pod = await pods.until(
+      "absent",
+      "the pull to be backed off, and the other container to run",
+      (one) =>
+        statusOf(one)?.state?.waiting?.reason === "ImagePullBackOff" &&
+        statusOf(one, "other")?.state?.running !== undefined,
+    );
+    assert.match(
+      statusOf(pod)?.state?.waiting?.message ?? "",
+      /^Back-off pulling image ".*no-such-image:1": ErrImagePull: /,
+    );
+    await pods.event("absent", "Failed", "Error: ErrImagePull");
+  });
+
+  test("Docker holds the pod", async (t) => {
+    const { pods, cluster } = lab;
+    if (!cluster.provider.includes("docker")) return t.skip("the runtime is to say");
+    await pods.create("held", { volumes, containers: [{ volumeMounts: [{ name: "tools", mountPath: "/tools" }] }] });
+    await pods.event("held", "FieldNotServed", /spec\.volumes\[0\]\.image \(graftlet mounts no images with the Docker/);
+  });
+});

@@ -1,0 +1,139 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createPreemption } from "../../../src/admission/preemption.ts";
+import { type Need, victimsFor } from "../../../src/admission/victims.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import type { Pod, PodSpec } from "../../../src/objects.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { eventLines } from "../../fakes/events.ts";
+import { unmeasured } from "../../fakes/measures.ts";
+import { aContainer, aPod } from "../../fakes/pods.ts";
+
+type Amounts = Readonly<Record<string, string>>;
+
+const holding = (uid: string, requests: Amounts, limits: Amounts = {}, more: Partial<PodSpec> = {}): Pod =>
+  aPod({ containers: [aContainer("c", { resources: { requests, limits } })], ...more }, { uid, name: uid });
+const guaranteed = (uid: string, amounts: Amounts, more: Partial<PodSpec> = {}) => holding(uid, amounts, amounts, more);
+const critical = aPod(
+  {},
+  { uid: "critical", name: "critical", annotations: { "kubernetes.io/config.source": "file" } },
+);
+const cpu = (quantity: number): Need => ({ resource: "cpu", quantity });
+
+function chosen(others: readonly Pod[], needs: readonly Need[], pod = critical): readonly string[] | readonly Need[] {
+  const victims = victimsFor(pod, others, needs);
+  return "unmet" in victims ? victims.unmet : victims.pods.map(({ metadata }) => metadata.uid);
+}
+
+test("a worse quality of service goes first, the better ones only for what is left", () => {
+  const others = [
+    guaranteed("safe", { cpu: "1", memory: "1Gi" }),
+    holding("burst", { cpu: "500m" }),
+    holding("idle", {}),
+  ];
+  assert.deepEqual(chosen(others, [cpu(400)]), ["burst"]);
+  assert.deepEqual(
+    chosen(others, [cpu(600)]),
+    ["safe"],
+    "as few as may be: with the guaranteed one the other need not go",
+  );
+  assert.deepEqual(chosen(others, [cpu(1_200)]), ["burst", "safe"]);
+  assert.deepEqual(chosen(others, [{ resource: "pods", quantity: 1 }]), ["idle"]);
+  assert.deepEqual(chosen(others, [cpu(2_000)]), [cpu(500)]);
+});
+
+test("of one class the fewest go: the one that comes nearest, and of two as near the smaller", () => {
+  const others = [
+    holding("small", { cpu: "100m" }),
+    holding("large", { cpu: "900m" }),
+    holding("right", { cpu: "300m" }),
+    holding("heavy", { cpu: "300m", memory: "1Gi" }),
+  ];
+  assert.deepEqual(chosen(others, [cpu(250)]), ["right"]);
+  assert.deepEqual(chosen(others, [cpu(1_100)]), ["large", "right"]);
+  assert.deepEqual(chosen(others, [cpu(250), { resource: "memory", quantity: 2 ** 20 }]), ["heavy"]);
+});
+
+test("critical pods yield to a higher priority alone", () => {
+  const system = (priority?: number) => guaranteed("system", { cpu: "1" }, priority === undefined ? {} : { priority });
+  assert.deepEqual(chosen([system(2_000_000_000)], [cpu(100)]), [cpu(100)]);
+  const node = aPod({ priority: 2_000_001_000 });
+  assert.deepEqual(chosen([system(2_000_000_000)], [cpu(100)], node), ["system"]);
+  assert.deepEqual(chosen([system(2_000_001_000)], [cpu(100)], node), [cpu(100)]);
+  assert.deepEqual(chosen([system()], [cpu(100)]), ["system"]);
+});
+
+test("the class that the API server shows counts, whatever a resize made of the amounts", () => {
+  const shown = { ...guaranteed("g", { cpu: "1", memory: "1Gi" }), status: { qosClass: "Burstable" } };
+  assert.deepEqual(chosen([shown, guaranteed("h", { cpu: "1", memory: "1Mi" })], [cpu(100)]), ["g"]);
+});
+
+/** Preemption whose pods end when the test says so. */
+function rig() {
+  const clock = fakeClock();
+  const events = eventLines();
+  const ends = new Map<string, () => void>();
+  const counted: string[] = [];
+  const makeRoom = createPreemption({
+    preemptor: { preempt: (uid) => new Promise<void>((resolve) => void ends.set(uid, resolve)) },
+    events,
+    measures: { ...unmeasured, preempted: (resource) => void counted.push(resource) },
+    clock,
+    log: createLogger(0, { write() {} }),
+  });
+  const stop = new AbortController();
+  let answer: unknown = "waits";
+  const ask = (others: readonly Pod[], requested: number) => {
+    const short = [{ resource: "cpu", requested, used: 4_000, capacity: 4_000 }];
+    void makeRoom(critical, others, short, stop.signal).then(
+      (rejection) => (answer = rejection),
+      () => (answer = "aborted"),
+    );
+  };
+  return { ask, clock, counted, ends, events, stop, answer: () => answer };
+}
+
+test("the critical pod waits until the others have ended, which is told and counted", async () => {
+  const { ask, answer, clock, counted, ends, events } = rig();
+  ask([holding("a", { cpu: "1" }), holding("b", { cpu: "1" })], 1_500);
+  await clock.advance(0);
+  assert.deepEqual([[...ends.keys()].sort(), answer()], [["a", "b"], "waits"]);
+  ends.get("a")?.();
+  await clock.advance(0);
+  assert.deepEqual([answer(), counted], ["waits", ["cpu"]]);
+  ends.get("b")?.();
+  await clock.advance(0);
+  assert.deepEqual([answer(), counted], [undefined, ["cpu", "cpu"]]);
+  const line = "Warning Preempting Preempted in order to admit critical pod";
+  assert.deepEqual(events.lines, [line, line]);
+});
+
+test("a pod that does not end holds the critical one up half as long again as its grace period", async () => {
+  const { ask, answer, clock, counted, events } = rig();
+  ask([holding("a", { cpu: "1" }, {}, { terminationGracePeriodSeconds: 20 })], 1_000);
+  await clock.advance(29_900);
+  assert.equal(answer(), "waits");
+  await clock.advance(200);
+  assert.deepEqual([answer(), counted], [undefined, []]);
+  assert.match(events.lines[1] ?? "", /^Warning ExceededGracePeriod Container runtime did not kill the pod/);
+});
+
+test("a node that stops admits nothing", async () => {
+  const { ask, answer, clock, stop } = rig();
+  ask([holding("a", { cpu: "1" })], 1_000);
+  stop.abort();
+  await clock.advance(0);
+  assert.equal(answer(), "aborted");
+});
+
+test("where no end of others helps none ends, and the pod is refused in the kubelet's words", async () => {
+  const { ask, answer, clock, ends, events } = rig();
+  ask([holding("a", { cpu: "1" })], 1_500);
+  await clock.advance(0);
+  assert.deepEqual(answer(), {
+    reason: "UnexpectedAdmissionError",
+    message:
+      "Unexpected error while attempting to recover from admission failure: preemption: error finding a set of pods to preempt: no set of running pods found to reclaim resources: [(res: cpu, q: 500), ]",
+  });
+  assert.deepEqual([ends.size, events.lines], [0, []]);
+});
