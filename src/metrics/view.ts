@@ -170,7 +170,12 @@ function present(value: number | undefined): (readonly [object, number])[] {
   return value === undefined ? [] : [[{}, value]];
 }
 
+/** A certificate that somebody has spoilt is as good as expired, and costs no other metric. */
 function secondsLeft(pem: string | undefined, clock: Clock): number {
   if (pem === undefined) return Number.POSITIVE_INFINITY;
-  return Math.trunc((new X509Certificate(pem).validToDate.getTime() - clock.now()) / 1000);
+  try {
+    return Math.trunc((new X509Certificate(pem).validToDate.getTime() - clock.now()) / 1000);
+  } catch {
+    return 0;
+  }
 }

@@ -305,6 +305,8 @@ test("gauges show the node as it is when somebody asks", async () => {
   assert.deepEqual(shown, [], "what is no more has no series");
   const left = (await value("kubelet_certificate_manager_server_ttl_seconds")) ?? 0;
   assert.ok(left > 86_400 && Number.isInteger(left), `${left} s`);
+  metrics.show({ ...view, servingCertificate: () => "no certificate" });
+  assert.equal(await value("kubelet_certificate_manager_server_ttl_seconds"), 0);
 });
 
 test("relists: how long, how often, and when the last one was", async () => {
