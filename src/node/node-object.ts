@@ -81,6 +81,8 @@ export function nodeStatus(input: StatusInput): NodeStatus {
       ...(facts.swapBytes > 0 && { swap: { capacity: facts.swapBytes } }),
     },
     images: [...(input.images ?? [])],
+    // None, also where a kubelet that ran here before declared some: the API server would hand on WebSockets, for one.
+    declaredFeatures: [],
   };
 }
 
