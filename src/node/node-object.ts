@@ -59,7 +59,8 @@ export interface StatusInput {
   readonly images: NodeStatus["images"];
 }
 
-/** What schedulers and the API server ask of the node for pods that need it.
+/** What schedulers and the API server ask of the node for pods that need it; no other, also where a kubelet that ran here before
+ *  declared more: the API server would hand on WebSockets, for one.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-declared-features/ */
 const declaredFeatures = [
   "InPlacePodLevelResourcesVerticalScaling",

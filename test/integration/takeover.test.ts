@@ -154,6 +154,11 @@ describe("graftlet and the kubelet take over from each other", { timeout: 800_00
       [137, statusOf(before)?.containerID],
     );
   };
+  /** Whether the API server hands WebSockets on to the node, where it would turn them into SPDY else. */
+  const takesWebSockets = async (): Promise<boolean> =>
+    (await cluster.get<Node>("node", cluster.nodeName))?.status?.declaredFeatures?.includes(
+      "ExtendWebSocketsToKubelet",
+    ) ?? false;
   const switchTo = async (next: () => Promise<Agent>): Promise<void> => {
     assert.ok(await agent.stop(), "the agent ended by itself");
     agent = await next();
@@ -188,10 +193,12 @@ describe("graftlet and the kubelet take over from each other", { timeout: 800_00
 
   test("graftlet takes over from a kubelet: the same node, nothing restarts, nobody stops being ready", async () => {
     assert.equal(statusOf(await pods.ready("restarted"))?.restartCount, 1);
+    assert.ok(await takesWebSockets());
     await undisturbed(
       names.filter((name) => name !== "plain"),
       async () => {
         await switchTo(() => startGraftlet(cluster, { args: ["-v=4"] }));
+        await cluster.waitFor("what the kubelet declared to go", async () => !(await takesWebSockets()));
         await run("by-graftlet", drafts["memory"]);
         await restarts("plain");
         assert.equal(await cluster.mustKubectl(["exec", "memory", "--", "cat", "/data/file"]), "kept\n");
