@@ -58,7 +58,8 @@ export function createStatusWriter({ api, pods, mayRun, clock, log, measures }: 
   };
 
   const update = async ({ uid, status, ended, since }: Outgoing, shown: Pod, signal: AbortSignal): Promise<Pod> => {
-    const patch = statusPatch(shown.status ?? {}, mergeStatus(shown.status ?? {}, status, !ended && mayRun(uid)));
+    const before = shown.status ?? {};
+    const patch = statusPatch(before, mergeStatus(before, status, !ended && mayRun(uid), isMirrorPod(shown)));
     const text = patch && JSON.stringify(patch);
     const last = answers.get(uid);
     if (!patch || (last?.futile === text && last?.pod.metadata.resourceVersion === shown.metadata.resourceVersion))

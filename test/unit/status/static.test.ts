@@ -25,6 +25,22 @@ test("a static pod's status is written to its mirror pod, and outlives it", asyn
   await w.end();
 });
 
+test("a final phase that somebody wrote to a mirror pod is put right", async () => {
+  const metadata = { uid: "m", annotations: { "kubernetes.io/config.mirror": "h" } };
+  const w = world(withStatus({ phase: "Running" }, metadata), { now: true }, "h");
+  const pod = aPod({}, { uid: "h", annotations: { "kubernetes.io/config.source": "file" } });
+  w.manager.set(pod, { phase: "Running" });
+  await w.settle();
+  w.store.pod = w.server.pod = withStatus(
+    { phase: "Failed", message: "meddled", startTime: nowText },
+    { ...metadata, resourceVersion: "15" },
+  );
+  w.manager.reconcile(pod);
+  await w.settle();
+  assert.deepEqual(w.patches.at(-1), { phase: "Running", message: null });
+  await w.end();
+});
+
 test("a finished static pod deletes nothing, whatever becomes of its mirror pod", async () => {
   const metadata = { uid: "m", deletionTimestamp: nowText, annotations: { "kubernetes.io/config.mirror": "h" } };
   const w = world(withStatus({ phase: "Succeeded" }, metadata), { now: false }, "h");
