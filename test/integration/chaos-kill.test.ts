@@ -140,13 +140,13 @@ describe("graftlet killed forty times at random moments, while pods come, crash 
       const pod = pods.history(name).at(-1);
       assert.equal(pod && statusOf(pod)?.state?.terminated?.exitCode, exitCode, name);
     }
-    // Between a start and its status both differ for a moment; a start that is not told never is.
+    // A start that a kill has cut off is told without having run; one that ran and is never told would be lost.
     for (const name of crashing)
-      await cluster.waitFor(`${name} to be told as often as it ran`, async () => {
+      await cluster.waitFor(`all starts of ${name} to be told`, async () => {
         const pod = pods.history(name).at(-1);
         const { state, restartCount } = (pod && statusOf(pod)) ?? {};
         const between = state?.terminated !== undefined || state?.waiting?.reason === "CrashLoopBackOff";
-        return between && startsOf(name) === (restartCount ?? 0) + 1;
+        return between && startsOf(name) <= (restartCount ?? 0) + 1;
       });
   });
 });
