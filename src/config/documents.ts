@@ -1,4 +1,4 @@
-import { parseAllDocuments } from "yaml";
+import { type Document, parseAllDocuments } from "yaml";
 import type { Wire } from "./decode.ts";
 import { messageOf } from "../lib/errors.ts";
 import { refuse } from "./refusal.ts";
@@ -48,9 +48,21 @@ export function readDocument(io: ConfigIo, setting: string, path: string): Wire 
   if (second) throw refuse(setting, path, "the file holds several documents; leave one");
   const fault = document?.errors[0]?.message.split("\n")[0]?.replace(/:$/, "");
   if (fault) throw refuse(setting, path, `the file is not valid YAML: ${fault}`);
-  const wire: unknown = document?.toJS();
+  const wire =
+    document && readValue(document, (fault) => refuse(setting, path, `the file is not valid YAML: ${fault}`));
   if (!isRecord(wire)) throw refuse(setting, path, "the file does not hold an object; write fields as name: value");
   return wire;
+}
+
+/** As many nodes of one file may share a part by an alias; what grows beyond all bounds by aliases of aliases is refused. */
+const maxAliasCount = 10_000;
+
+function readValue(document: Document, refused: (fault: string) => Error): unknown {
+  try {
+    return document.toJS({ maxAliasCount });
+  } catch (error) {
+    throw refused(messageOf(error));
+  }
 }
 
 /** What a document says it is. */

@@ -1,6 +1,7 @@
+import { posix } from "node:path";
 import type { Cgroups } from "../host/cgroups.ts";
 import { unmountAlone } from "../host/mounts.ts";
-import { codeOf, hasCode, messageOf } from "../lib/errors.ts";
+import { codeOf, hasCode, messageOf, throwIfAborted } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import type { Runtime } from "../seams/runtime.ts";
 import { type Plan, type Thing, type Tier, nameOf } from "./plan.ts";
@@ -36,10 +37,25 @@ export async function execute(deps: ExecuteDeps, plan: Plan, signal: AbortSignal
   else
     await inOrder(
       plan.last.map((thing) => [thing]),
-      remove,
+      async (thing) => {
+        if (thing.is === "directory") await removeWithRoot(deps.host, thing.path, plan.last, signal);
+        return remove(thing);
+      },
       tally,
     );
   return tally.outcome();
+}
+
+/** A kill between graftlet's own directory and the root directory around it would leave that for ever, since nothing tells of it
+ *  any more: they go in one step. What of it fails is met again, and told, when each has its turn. */
+async function removeWithRoot({ fs }: Host, own: string, last: readonly Thing[], signal: AbortSignal): Promise<void> {
+  const root = posix.dirname(own);
+  const around = last.flatMap((thing) => (thing.is === "emptyDirectory" ? [thing.path] : []));
+  const paths = around.filter((path) => path === root || path.startsWith(`${root}/`));
+  const emptied = paths.map((path) => ({ do: "remove" as const, path }));
+  await fs
+    .apply([{ do: "remove", path: own, recursive: true }, ...emptied], signal)
+    .catch(() => throwIfAborted(signal));
 }
 
 /** Begins a tier when all of the one before is gone. */

@@ -168,6 +168,12 @@ test("a file that is no KubeletConfiguration is refused", () => {
     refused(kubeletFile("port: 1\nport: 2\n")),
     /^--config is "\/k": the file is not valid YAML: Map keys must be unique/,
   );
+  assert.match(refused("a: *b\n"), /^--config is "\/k": the file is not valid YAML: Unresolved alias/);
+  const laughs = [...Array(8).keys()].map((depth) => `a${depth + 1}: &a${depth + 1} [${`*a${depth}, `.repeat(9)}]\n`);
+  assert.match(
+    refused(`a0: &a0 [x]\n${laughs.join("")}`),
+    /^--config is "\/k": the file is not valid YAML: Excessive alias/,
+  );
   assert.equal(
     refused(`${kubeletFile("")}---\na: 1\n`),
     '--config is "/k": the file holds several documents; leave one',

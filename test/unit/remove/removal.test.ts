@@ -156,6 +156,21 @@ test("of what device plugins were served with the node's own goes, a plugin's st
   assert.deepEqual(t.host.files.tree(root), [plugins, `${plugins}/gpu.sock`]);
 });
 
+test("the root directory goes in one step with what tells that it is the node's, for a kill between would leave it", async () => {
+  const t = await start();
+  const steps: string[][] = [];
+  const { apply } = t.host.fs;
+  t.host.fs.apply = (changes, signal) => {
+    steps.push(changes.flatMap((change) => ("path" in change ? [change.path] : [])));
+    return apply(changes, signal);
+  };
+  assert.equal(await t.remove(), true);
+  assert.deepEqual(
+    steps.find((paths) => paths.includes(`${root}/graftlet`)),
+    [`${root}/graftlet`, `${root}/pods`, root],
+  );
+});
+
 test("of a node that leaves the cluster containers get no longer than they may, and no Node is left to be deleted", async () => {
   const t = await start();
   const containerConfig = cri.ContainerConfig.fromPartial({
