@@ -32,7 +32,8 @@ export function statusPatch(shown: PodStatus, wanted: PodStatus): Readonly<Recor
   for (const field of ownFields) if (!same(shown[field], wanted[field])) patch[field] = wanted[field] ?? null;
   for (const field of amountFields) {
     const amounts = wanted[field];
-    if (amounts && !same(shown[field], amounts)) patch[field] = { ...(shown[field] && { $patch: "replace" }), ...amounts };
+    if (amounts && !same(shown[field], amounts))
+      patch[field] = { ...(shown[field] && { $patch: "replace" }), ...amounts };
   }
   for (const field of addressFields) {
     const list = wanted[field] ?? [];
