@@ -2,6 +2,7 @@ import { type CgroupLimits, type Cgroups, openCgroups } from "../host/cgroups.ts
 import { cgroupVersion } from "../host/exists.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
+import { createSharedWork } from "../lib/shared-work.ts";
 import type { CgroupMeasures, CgroupOperation } from "../measures.ts";
 import type { Pod } from "../objects.ts";
 import type { PodStore, RuntimePod } from "../pipeline.ts";
@@ -29,20 +30,22 @@ export interface PodGroundDeps {
 }
 
 const podMode = 0o750;
+/** The runtime may take so long to tell its cgroup driver, milliseconds. */
+const longestMs = 120_000;
 
 /** A pod's directories and cgroup on the target. */
 export function createPodGround(deps: PodGroundDeps) {
   const { host, rootDir, layout } = deps;
   let cgroups: PodCgroups | undefined;
   const made = new Set<string>();
-  const open = async (signal: AbortSignal): Promise<PodCgroups> => {
-    cgroups ??= createPodCgroups({
-      ...deps,
-      cgroups: timed(await openCgroups(host, await cgroupVersion(host.fs, signal), signal), deps),
-      layout: await layout(signal),
-    });
+  const opening = createSharedWork<PodCgroups>(deps.clock, longestMs);
+  const openOnce = async (signal: AbortSignal): Promise<PodCgroups> => {
+    const opened = timed(await openCgroups(host, await cgroupVersion(host.fs, signal), signal), deps);
+    cgroups = createPodCgroups({ ...deps, cgroups: opened, layout: await layout(signal) });
     return cgroups;
   };
+  // Those that pods make side by side are known to one and the same.
+  const open = async (signal: AbortSignal): Promise<PodCgroups> => cgroups ?? opening(openOnce, signal);
   return {
     /** Makes them; does nothing for a pod whose ground stands. @param empty nothing of the pod runs yet. */
     async prepare(pod: Pod, empty: boolean, signal: AbortSignal): Promise<void> {

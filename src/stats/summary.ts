@@ -118,7 +118,7 @@ function usage({ cpu, memory, io, nanoCores }: Measured, at: number, onlyCpuAndM
         swapUsageBytes: swap,
       },
     }),
-    ...(!onlyCpuAndMemory && io?.pressure && { io: { time, ...psi(io.pressure) } }),
+    ...(!onlyCpuAndMemory && io && { io: { time, ...psi(io.pressure) } }),
   };
 }
 

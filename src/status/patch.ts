@@ -17,8 +17,8 @@ const ownFields = [
   "ephemeralContainerStatuses",
 ] as const;
 
-/** Amounts by name, of which a merge would keep those that are gone. What a kubelet shows of pods without amounts of their own
- *  stays as it is. */
+/** Amounts by name, of which a merge would keep those that are gone: what is shown is replaced. Where nothing is shown the API
+ *  server would drop a replacement whole. What a kubelet shows of pods without amounts of their own stays as it is. */
 const amountFields = ["resources", "allocatedResources"] as const;
 
 /** Lists that a strategic merge joins by address: what is gone has to be said, and the order counts. */
@@ -32,7 +32,8 @@ export function statusPatch(shown: PodStatus, wanted: PodStatus): Readonly<Recor
   for (const field of ownFields) if (!same(shown[field], wanted[field])) patch[field] = wanted[field] ?? null;
   for (const field of amountFields) {
     const amounts = wanted[field];
-    if (amounts && !same(shown[field], amounts)) patch[field] = { $patch: "replace", ...amounts };
+    if (amounts && !same(shown[field], amounts))
+      patch[field] = { ...(shown[field] && { $patch: "replace" }), ...amounts };
   }
   for (const field of addressFields) {
     const list = wanted[field] ?? [];

@@ -69,7 +69,9 @@ const pod = {
           "--kubelet-use-node-status-port",
           // The node's certificate is its own.
           "--kubelet-insecure-tls",
+          // The shortest, which has to be longer than a request may take.
           "--metric-resolution=10s",
+          "--kubelet-request-timeout=8s",
         ],
         readinessProbe: probe("/readyz"),
         volumeMounts: [{ name: "tmp", mountPath: "/tmp" }],
@@ -112,5 +114,6 @@ export async function startMetricsServer(cluster: Cluster): Promise<void> {
     },
     pod,
   ]);
-  await cluster.mustKubectl(["wait", "--for=condition=Ready", `pod/${name}`, `-n=${namespace}`, "--timeout=120s"]);
+  const wait = ["wait", "--for=condition=Ready", `pod/${name}`, `-n=${namespace}`, "--timeout=120s"];
+  await cluster.mustKubectl(wait, { timeoutMs: 130_000 });
 }

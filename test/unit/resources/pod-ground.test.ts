@@ -61,6 +61,17 @@ test("a pod's directories are private to the node and made once", async () => {
   assert.equal(host.files.changes.length, made);
 });
 
+test("cgroups of pods that come side by side are all known afterwards", async () => {
+  const asking = (cpu: string) => {
+    const { spec } = withResources({ cpu });
+    return ["uid-1", "uid-2", "uid-3"].map((uid) => aPod(spec, { uid }));
+  };
+  const pods = asking("1");
+  const { ground } = rig(pods);
+  await Promise.all(pods.map((pod) => ground.prepare(pod, true, never)));
+  assert.deepEqual(asking("2").map(ground.groups.isStale), [true, true, true]);
+});
+
 test("a pod that may use no more than its limits has them on its cgroup: cpu, memory, process IDs", async () => {
   const pod = withResources({ cpu: "250m", memory: "64Mi" }, { cpu: "500m", memory: "128Mi" });
   const { ground, read } = rig([pod]);

@@ -256,6 +256,11 @@ test("amounts of a pod as a whole replace those that are shown; where it has non
   });
 });
 
+test("amounts of a pod as a whole are added where none are shown: the API server drops a replacement of what is not there", () => {
+  const amounts = { resources: { requests: { cpu: "1" } }, allocatedResources: { cpu: "1" } };
+  assert.deepEqual(statusPatch({}, amounts), amounts);
+});
+
 test("why the node ended a pod is told with its end, and takes the place of what others said of it", () => {
   const theirs = { type: "DisruptionTarget", status: "True", reason: "DeletionByTaintManager" };
   const shown: PodStatus = { phase: "Running", conditions: [theirs, { type: "my/own", status: "True" }] };
