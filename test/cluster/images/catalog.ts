@@ -109,6 +109,15 @@ const agnhost: LayerRecipe = {
   },
 };
 
+/** What asks for names as programs with Debian's C library do. */
+const resolving: LayerRecipe = {
+  name: "resolving",
+  async fill(root, tools) {
+    for (const tool of ["dig", "getent", "hostname"]) await root.program(tools.path(tool));
+    root.file("/etc/nsswitch.conf", "hosts: files dns\n");
+  },
+};
+
 /** The pair that programs in agnhost serve TLS with: BASE.crt and BASE.key. */
 async function selfSigned(base: string): Promise<void> {
   const request = [
@@ -238,6 +247,12 @@ export const catalog: readonly ImageRecipe[] = [
     config: { ...busyboxConfig, Env: [path, "FROM=private"] },
   },
   { name: "e2e-test-images/agnhost", tags: ["2.63.0", "2.55"], layers: [shell, agnhost], config: agnhostConfig },
+  {
+    name: "e2e-test-images/glibc-dns-testing",
+    tags: ["2.0.0"],
+    layers: [shell, resolving],
+    config: { Cmd: ["sh"], Env: [path] },
+  },
   {
     name: "e2e-test-images/nonroot",
     tags: ["1.5"],
