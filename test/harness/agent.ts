@@ -11,8 +11,13 @@ import { Hopeless, waitFor } from "./wait.ts";
 
 /** Node as the program's own first line has it: a small young generation keeps a stream's spent blocks from piling up, what is older
  *  is collected before it has doubled, and threads share what they have freed. */
-const nodeFlags = ["--max-semi-space-size=1", "--heap-growing-percent=100"];
-const node = ["env", "MALLOC_ARENA_MAX=2", process.execPath, ...nodeFlags];
+export const nodeCommand: readonly string[] = [
+  "env",
+  "MALLOC_ARENA_MAX=2",
+  process.execPath,
+  "--max-semi-space-size=1",
+  "--heap-growing-percent=100",
+];
 
 /** How an agent is started on a cluster's machine. */
 export interface AgentOptions {
@@ -69,7 +74,7 @@ export function startGraftlet(
   const project = join(import.meta.dirname, "..", "..");
   const file = join(project, built ? "dist/graftlet.mjs" : "src/main.ts");
   if (!existsSync(file)) throw new Error(`${file} is missing${built ? ': run "npm run build" first' : ""}`);
-  const command = [...node, file, ...providerArgs(cluster, options)];
+  const command = [...nodeCommand, file, ...providerArgs(cluster, options)];
   const { agentAddress: address, spawnAtAgent: spawn } = cluster;
   return startAgent(cluster, { program: "graftlet", command, address, spawn }, options);
 }
@@ -84,7 +89,7 @@ export async function startGraftletWith(
   env: Readonly<Record<string, string>>,
   program = "src/main.ts",
 ): Promise<Agent> {
-  const argv = [...node, join(import.meta.dirname, "..", "..", program), ...args];
+  const argv = [...nodeCommand, join(import.meta.dirname, "..", "..", program), ...args];
   const logFile = join(cluster.layout.logs, `graftlet-${name}.log`);
   const spawned = await spawnAgent(cluster.spawnAtAgent, argv, logFile, env);
   return agentOf(cluster.layout.kubeletRoot, name, spawned, logFile);
