@@ -11,8 +11,13 @@ import { Hopeless, waitFor } from "./wait.ts";
 
 /** Node as the program's own first line has it: a small young generation keeps a stream's spent blocks from piling up, what is older
  *  is collected before it has doubled, and threads share what they have freed. */
-const nodeFlags = ["--max-semi-space-size=1", "--heap-growing-percent=100"];
-const node = ["env", "MALLOC_ARENA_MAX=2", process.execPath, ...nodeFlags];
+export const nodeCommand: readonly string[] = [
+  "env",
+  "MALLOC_ARENA_MAX=2",
+  process.execPath,
+  "--max-semi-space-size=1",
+  "--heap-growing-percent=100",
+];
 
 /** How an agent is started on a cluster's machine. */
 export interface AgentOptions {
@@ -76,7 +81,7 @@ export function graftletCommand({ built }: { readonly built: boolean }): readonl
   const project = join(import.meta.dirname, "..", "..");
   const file = join(project, built ? "dist/graftlet.mjs" : "src/main.ts");
   if (!existsSync(file)) throw new Error(`${file} is missing${built ? ': run "npm run build" first' : ""}`);
-  return [...node, file];
+  return [...nodeCommand, file];
 }
 
 /** Starts graftlet from source on the agent's machine with no flags but these, and waits for nothing.
@@ -89,7 +94,7 @@ export async function startGraftletWith(
   env: Readonly<Record<string, string>>,
   program = "src/main.ts",
 ): Promise<Agent> {
-  const argv = [...node, join(import.meta.dirname, "..", "..", program), ...args];
+  const argv = [...nodeCommand, join(import.meta.dirname, "..", "..", program), ...args];
   const logFile = join(cluster.layout.logs, `graftlet-${name}.log`);
   const spawned = await spawnAgent(cluster.spawnAtAgent, argv, logFile, env);
   return agentOf(cluster.layout.kubeletRoot, name, spawned, logFile);
