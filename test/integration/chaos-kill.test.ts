@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
+import type { Pod } from "../../src/objects.ts";
 import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { createChance } from "../harness/chance.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
@@ -71,6 +72,26 @@ describe("graftlet killed forty times at random moments, while pods come, crash 
     await cluster?.[Symbol.asyncDispose]();
   });
 
+  // The runtime gives up a start that a kill has cut off, as a kubelet's: the container may or may not have run by then. It is
+  // begun again, unless it is a task. Both return how often that was.
+  const cutOffsOfStaying = (name: string): number => {
+    const pod = pods.history(name).at(-1);
+    const { restartCount = 0, lastState } = (pod && statusOf(pod)) ?? {};
+    const again = lastState?.terminated?.reason === "StartError" ? restartCount : 0;
+    const starts = startsOf(name);
+    assert.ok(starts >= 1 && starts <= 1 + again, `${name} ran ${starts} times, ${again} of them cut off`);
+    return again;
+  };
+  const cutOffsOfTask = (name: string, pod: Pod, exitsWith: number): number => {
+    const { reason, exitCode } = statusOf(pod)?.state?.terminated ?? {};
+    const cutOff = reason === "StartError";
+    const starts = startsOf(name);
+    assert.ok(starts <= 1 && (cutOff || starts === 1), `task ${name} ran ${starts} times, ${reason}`);
+    assert.equal(exitCode, cutOff ? 128 : exitsWith, name);
+    assert.equal(pod.status?.phase, exitCode === 0 ? "Succeeded" : "Failed", name);
+    return cutOff ? 1 : 0;
+  };
+
   test("what runs is not touched, nothing runs twice or is left behind, and everything ends as it should", async (t) => {
     t.diagnostic(`GRAFTLET_CHAOS_SEED=${chance.seed}`);
     const standing = await invariants.standing(...steady);
@@ -115,9 +136,12 @@ describe("graftlet killed forty times at random moments, while pods come, crash 
     }
 
     await Promise.all([...staying].map((name) => pods.ready(name)));
-    await Promise.all(
-      [...tasks].map(([name, exitCode]) =>
-        pods.until(name, "to have ended", ({ status }) => status?.phase === (exitCode === 0 ? "Succeeded" : "Failed")),
+    const ends = new Map(
+      await Promise.all(
+        [...tasks.keys()].map(async (name) => {
+          const ended = ({ status }: Pod) => status?.phase === "Succeeded" || status?.phase === "Failed";
+          return [name, await pods.until(name, "to have ended", ended)] as const;
+        }),
       ),
     );
     await cluster.waitFor("what was deleted to be gone", async () => {
@@ -127,19 +151,14 @@ describe("graftlet killed forty times at random moments, while pods come, crash 
     await invariants.hold(standing);
     t.diagnostic(`${made} pods came, ${leaving.size} went, ${tasks.size} were tasks`);
     assert.deepEqual(
-      [...staying, ...steady].filter((name) => startsOf(name) !== 1),
+      steady.filter((name) => startsOf(name) !== 1),
       [],
       "started once, and never again",
     );
-    assert.deepEqual(
-      [...tasks.keys()].filter((name) => startsOf(name) !== 1),
-      [],
-      "a task runs once",
-    );
-    for (const [name, exitCode] of tasks) {
-      const pod = pods.history(name).at(-1);
-      assert.equal(pod && statusOf(pod)?.state?.terminated?.exitCode, exitCode, name);
-    }
+    let cutOffs = 0;
+    for (const name of staying) cutOffs += cutOffsOfStaying(name);
+    for (const [name, pod] of ends) cutOffs += cutOffsOfTask(name, pod, tasks.get(name) ?? 0);
+    assert.ok(cutOffs <= kills / 4, `${cutOffs} starts were cut off by ${kills} kills`);
     // A start that a kill has cut off is told without having run; one that ran and is never told would be lost.
     for (const name of crashing)
       await cluster.waitFor(`all starts of ${name} to be told`, async () => {
