@@ -1,4 +1,5 @@
 import type { Clock } from "../lib/clock.ts";
+import { timed } from "../lib/timed.ts";
 import type { RuntimeMeasures } from "../measures.ts";
 import type { Runtime } from "../seams/runtime.ts";
 
@@ -58,17 +59,12 @@ export function measuredRuntime(runtime: Runtime, measures: RuntimeMeasures, clo
     return call ? [[verb, measured(call.bind(runtime), operations[verb], measures, clock)] as const] : [];
   });
   const calls = Object.fromEntries(counted) as Partial<Runtime>;
-  const runPodSandbox: Runtime["runPodSandbox"] = async (request, signal) => {
-    const since = clock.monotonic();
-    let failed = true;
-    try {
-      const answer = await (calls.runPodSandbox ?? runtime.runPodSandbox)(request, signal);
-      failed = false;
-      return answer;
-    } finally {
-      measures.sandboxRun(request.runtimeHandler, clock.monotonic() - since, failed);
-    }
-  };
+  const runPodSandbox: Runtime["runPodSandbox"] = (request, signal) =>
+    timed(
+      clock,
+      () => (calls.runPodSandbox ?? runtime.runPodSandbox)(request, signal),
+      (ms, failed) => measures.sandboxRun(request.runtimeHandler, ms, failed),
+    );
   return { ...runtime, ...uncounted(runtime), ...calls, runPodSandbox };
 }
 
@@ -85,15 +81,10 @@ function uncounted(runtime: Runtime): Partial<Runtime> {
 type Call = (...given: never[]) => Promise<unknown>;
 
 function measured(call: Call, operation: string, measures: RuntimeMeasures, clock: Clock): Call {
-  return async (...given) => {
-    const since = clock.monotonic();
-    try {
-      const answer = await call(...given);
-      measures.called(operation, clock.monotonic() - since, false);
-      return answer;
-    } catch (error) {
-      measures.called(operation, clock.monotonic() - since, true);
-      throw error;
-    }
-  };
+  return (...given) =>
+    timed(
+      clock,
+      () => call(...given),
+      (ms, failed) => measures.called(operation, ms, failed),
+    );
 }

@@ -3,6 +3,7 @@ import { cgroupVersion } from "../host/exists.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import { createSharedWork } from "../lib/shared-work.ts";
+import { timed } from "../lib/timed.ts";
 import type { CgroupMeasures, CgroupOperation } from "../measures.ts";
 import type { Pod } from "../objects.ts";
 import type { PodStore, RuntimePod } from "../pipeline.ts";
@@ -40,7 +41,7 @@ export function createPodGround(deps: PodGroundDeps) {
   const made = new Set<string>();
   const opening = createSharedWork<PodCgroups>(deps.clock, longestMs);
   const openOnce = async (signal: AbortSignal): Promise<PodCgroups> => {
-    const opened = timed(await openCgroups(host, await cgroupVersion(host.fs, signal), signal), deps);
+    const opened = measured(await openCgroups(host, await cgroupVersion(host.fs, signal), signal), deps);
     cgroups = createPodCgroups({ ...deps, cgroups: opened, layout: await layout(signal) });
     return cgroups;
   };
@@ -83,15 +84,9 @@ export function createPodGround(deps: PodGroundDeps) {
 }
 
 /** The same cgroups; how long changes of them take is told. */
-function timed(cgroups: Cgroups, { measures, clock }: Pick<PodGroundDeps, "measures" | "clock">): Cgroups {
-  const timing = async (operation: CgroupOperation, change: () => Promise<void>): Promise<void> => {
-    const since = clock.monotonic();
-    try {
-      await change();
-    } finally {
-      measures.changed(operation, clock.monotonic() - since);
-    }
-  };
+function measured(cgroups: Cgroups, { measures, clock }: Pick<PodGroundDeps, "measures" | "clock">): Cgroups {
+  const timing = (operation: CgroupOperation, change: () => Promise<void>): Promise<void> =>
+    timed(clock, change, (ms) => measures.changed(operation, ms));
   return {
     ...cgroups,
     make: (...of) => timing("create", () => cgroups.make(...of)),

@@ -2,6 +2,7 @@ import { type Backoff, createBackoff } from "../lib/backoff.ts";
 import { coalesce } from "../lib/coalesce.ts";
 import { CodedError, hasCode, messageOf, throwIfAborted } from "../lib/errors.ts";
 import { untilAborted } from "../lib/service-group.ts";
+import { timed } from "../lib/timed.ts";
 import { createMountLister, kernelHasNoswap, shareDirectory } from "../host/mounts.ts";
 import type { Pod, Volume } from "../objects.ts";
 import { allContainers } from "../pod/containers.ts";
@@ -157,15 +158,12 @@ async function setUpTimed(
   { pod, volume }: { readonly pod: Pod; readonly volume: Volume },
   signal: AbortSignal,
 ): Promise<VolumeReady> {
-  const since = deps.clock.monotonic();
-  let failed = true;
-  try {
-    const ready = await kind.setUp(deps, pod, volume, signal);
-    failed = false;
-    return ready;
-  } finally {
-    deps.measures.setUp(volumePlugin(volume), deps.clock.monotonic() - since, failed);
-  }
+  const { clock, measures } = deps;
+  return timed(
+    clock,
+    () => kind.setUp(deps, pod, volume, signal),
+    (ms, failed) => measures.setUp(volumePlugin(volume), ms, failed),
+  );
 }
 
 function keyOf({ pod }: PodVolumes, volume: Volume): string {

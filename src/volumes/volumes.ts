@@ -2,6 +2,7 @@ import { createMountLister } from "../host/mounts.ts";
 import type { Timer } from "../lib/clock.ts";
 import { CodedError, throwIfAborted } from "../lib/errors.ts";
 import { createSharedWork } from "../lib/shared-work.ts";
+import { timed } from "../lib/timed.ts";
 import type { Pod } from "../objects.ts";
 import type { MountedVolume, VolumeGate, VolumeParts } from "../pipeline.ts";
 import { referencedObjects } from "../pod/object-references.ts";
@@ -100,16 +101,14 @@ function createTearDown({ host, rootDir, measures, clock }: VolumeDeps) {
   const leaving = new Map<string, readonly string[]>();
   return async (uid: string, state: PodVolumes | undefined, signal: AbortSignal): Promise<void> => {
     if (state) leaving.set(uid, standing(state));
-    const since = clock.monotonic();
-    let failed = true;
-    try {
-      await unmountAll(host, rootDir, uid, signal, mounts);
-      failed = false;
-    } finally {
-      const ms = clock.monotonic() - since;
-      for (const plugin of leaving.get(uid) ?? []) measures.tornDown(plugin, ms, failed);
-      if (!failed) leaving.delete(uid);
-    }
+    await timed(
+      clock,
+      () => unmountAll(host, rootDir, uid, signal, mounts),
+      (ms, failed) => {
+        for (const plugin of leaving.get(uid) ?? []) measures.tornDown(plugin, ms, failed);
+        if (!failed) leaving.delete(uid);
+      },
+    );
   };
 }
 
