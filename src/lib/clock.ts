@@ -56,13 +56,21 @@ export function sleepOn(after: Clock["after"], ms: number, signal?: AbortSignal)
   return promise;
 }
 
-/** The deadline as a signal of its own: an unreferenced timer, so that a call that ended early leaves nothing running. */
+/** A timer that fires so much too late has found the process held up, milliseconds. */
+const heldUpMs = 50;
+
+/** The deadline as a signal of its own: an unreferenced timer, so that a call that ended early leaves nothing running. The time is
+ *  the other side's: what came in while this process was held up is heard first, and who was to answer gets that time again. */
 function deadlineOn(ms: number, signal?: AbortSignal): AbortSignal {
   const controller = new AbortController();
-  const timer = setTimeout(
-    () => controller.abort(new CodedError("deadline_exceeded", `no answer within ${ms} ms`)),
-    Math.min(ms, longestTimerMs),
-  );
-  timer.unref();
+  const abort = () => controller.abort(new CodedError("deadline_exceeded", `no answer within ${ms} ms`));
+  const due = performance.now() + ms;
+  const overdue = () => {
+    const late = Math.min(performance.now() - due, ms);
+    // After the immediate's turn of the loop nothing is left unheard.
+    if (late < heldUpMs) setImmediate(abort);
+    else setTimeout(() => setImmediate(abort), late).unref();
+  };
+  setTimeout(overdue, Math.min(ms, longestTimerMs)).unref();
   return signal ? AbortSignal.any([signal, controller.signal]) : controller.signal;
 }

@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { type AddressInfo, connect, createServer } from "node:net";
 import { test } from "node:test";
 import { createBackoff } from "../../../src/lib/backoff.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
@@ -43,6 +45,28 @@ test("within aborts with deadline_exceeded, or earlier with the caller's signal"
   const joined = systemClock().within(60_000, stop.signal);
   stop.abort();
   assert.equal(joined.aborted, true);
+});
+
+test("an answer that came in while the process was held up is heard, and the time that it lacked is given again", async () => {
+  const server = createServer((connection) => connection.end());
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const { port } = server.address() as AddressInfo;
+  const holdUp = (ms: number) => {
+    for (const since = performance.now(); performance.now() - since < ms; );
+  };
+  const deadline = systemClock().within(100);
+  const inTime: string[] = [];
+  const connection = connect(port, "127.0.0.1");
+  connection.on("connect", () => {
+    inTime.push(deadline.aborted ? "too late" : "connected");
+    setTimeout(() => inTime.push(deadline.aborted ? "too late" : "answered"), 20);
+  });
+  holdUp(300);
+  await once(deadline, "abort");
+  connection.destroy();
+  server.close();
+  assert.deepEqual(inTime, ["connected", "answered"]);
+  assert.equal(codeOf(deadline.reason), "deadline_exceeded");
 });
 
 test("back-off doubles to its limit, is forgotten after twice the limit, and can be reset", async () => {
