@@ -81,8 +81,8 @@ export interface StartDeps extends KillDeps {
 /** What came to be of a container, before its postStart hook runs. */
 export type OnStarted = (started: StartedContainer) => void;
 
-/** Pulls, creates and starts one container, and runs its postStart hook. The signal interrupts before each step and during the pull; a call that creates or
- *  starts is never cut off, which would leave half-made things behind.
+/** Pulls, creates and starts one container, and runs its postStart hook. The signal interrupts before each step and during the
+ *  pull and the hook; a call that creates or starts is never cut off, which would leave half-made things behind.
  *  @throws StartError whose reason and message the container's Waiting state shows. */
 export async function startContainer(
   deps: StartDeps,
