@@ -8,7 +8,9 @@ import {
   VersionRequest,
   VersionResponse,
 } from "../../../../src/gen/cri.ts";
+import { CodedError } from "../../../../src/lib/errors.ts";
 import { onAbort } from "../../../../src/lib/service-group.ts";
+import { RuntimeError } from "../../../../src/seams/runtime.ts";
 import { type SocketRig, socketRig } from "./server.ts";
 
 const never = (): AbortSignal => new AbortController().signal;
@@ -86,6 +88,34 @@ test("a server's refusal keeps its words; its code is ours", async () => {
       message: `failed to do "x": no ${index}`,
     });
   }
+});
+
+test("a word by which CRI tells a failure from others is kept apart from the server's words", async () => {
+  await using rig = socketRig();
+  const words = [
+    "RegistryUnavailable: down",
+    "SignatureValidationFailed",
+    "ImageVolumeMountFailed: no path",
+    "no disk",
+  ];
+  let next = 0;
+  await rig.serve((server) =>
+    server.addService(
+      { version },
+      {
+        version: (_call: unknown, reply: (error: object) => void) =>
+          reply({ code: status.UNKNOWN, details: words[next] }),
+      },
+    ),
+  );
+  const reasons: unknown[] = [];
+  for (next = 0; next < words.length; next++) {
+    const error = await rig.channel.call(version, request, never()).catch((thrown: unknown) => thrown);
+    assert.ok(error instanceof CodedError);
+    assert.equal(error.message, words[next]);
+    reasons.push(error instanceof RuntimeError ? error.reason : undefined);
+  }
+  assert.deepEqual(reasons, ["RegistryUnavailable", "SignatureValidationFailed", "ImageVolumeMountFailed", undefined]);
 });
 
 test("an operation that the server does not know is unimplemented", async () => {
