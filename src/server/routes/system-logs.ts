@@ -2,7 +2,7 @@ import { posix } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { Request, Response } from "express";
-import { type ErrorCode, codeOf, messageOf } from "../../lib/errors.ts";
+import { CodedError, type ErrorCode, codeOf, messageOf } from "../../lib/errors.ts";
 import type { HostFile, HostFs } from "../../seams/host.ts";
 import { sendText } from "../answer.ts";
 import { pathSegments } from "../path.ts";
@@ -65,11 +65,11 @@ async function sendFile(
   await pipeline(Readable.from(blocksOf(file, size, signal)), response, { signal });
 }
 
-/** What a file had when it was opened: one that grows would have no end. */
+/** What a file had when it was opened: one that grows would have no end, and one that is cut short must not look as if it had. */
 async function* blocksOf(file: HostFile, size: number, signal: AbortSignal): AsyncGenerator<Buffer> {
   for (let at = 0; at < size; ) {
     const block = await file.read(at, Math.min(blockBytes, size - at), signal);
-    if (block.length === 0) return;
+    if (block.length === 0) throw new CodedError("conflict", "the file was cut short while it was read");
     at += block.length;
     yield block;
   }
