@@ -97,7 +97,10 @@ test("one pod or a list of pods, asked for with the headers given", async (t) =>
   assert.equal(asked[0]?.authorization, `Basic ${Buffer.from("me:s:cret").toString("base64")}`);
   await look(200, JSON.stringify(pod("a")));
   assert.equal(sets.length, 1, "the same answer again says nothing");
+  const parse = t.mock.method(Parser.prototype, "parse");
   assert.deepEqual(await look(200, listOf(pod("a"), pod("b"))), ["a-n", "b-n"]);
+  assert.equal(parse.mock.callCount(), 0, "JSON is not read as YAML, which takes long");
+  assert.deepEqual(await look(200, "{apiVersion: v1, kind: PodList}"), [], "YAML may begin like JSON");
   assert.deepEqual(await look(200, listOf()), []);
   assert.deepEqual(told, []);
 });
