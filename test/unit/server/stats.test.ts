@@ -99,6 +99,19 @@ test("a log that is cut short while it is read breaks off: nobody waits on a con
   agent.destroy();
 });
 
+test("logs of a machine whose /var/log is a link", async () => {
+  const { files, fs } = fakeHost({ clock: systemClock() });
+  await fs.apply([
+    { do: "mkdir", path: "/data/log", parents: true },
+    { do: "mkdir", path: "/var", parents: true },
+    { do: "symlink", path: "/var/log", target: "/data/log" },
+  ]);
+  files.put("/data/log/syslog", { data: "hello\n" });
+  await using server = await start({ deps: { files: fs } });
+  const { status, body } = await ask(server, "/logs/syslog");
+  assert.deepEqual([status, body], [200, "hello\n"]);
+});
+
 test("enableSystemLogHandler: false", async () => {
   await using server = await start({ config: { enableSystemLogHandler: false }, deps: { files: await logs() } });
   const { status, body } = await ask(server, "/logs/syslog");
