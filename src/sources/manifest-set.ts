@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { messageOf } from "../lib/errors.ts";
 import type { Pod } from "../objects.ts";
 import type { Complaints } from "./complaints.ts";
@@ -29,8 +30,8 @@ interface Held {
   readonly pod: Pod;
 }
 
-/** What the text of a file came to: a pod, or why there is none. */
-type Reading = { readonly held: Held } | { readonly text: string; readonly fault: unknown };
+/** What a text came to, by its digest: a pod, or why there is none. */
+type Reading = { readonly digest: string } & ({ readonly held: Held } | { readonly fault: unknown });
 
 export function createManifestSet({ nodeName, adopt, complaints }: ManifestSetDeps): ManifestSet {
   let held = new Map<string, Held>();
@@ -39,20 +40,23 @@ export function createManifestSet({ nodeName, adopt, complaints }: ManifestSetDe
   let seen: readonly string[] = [];
   let first = true;
 
-  const parsed = (path: string, text: string): Reading => {
+  const parsed = (path: string, text: string, digest: string): Reading => {
     try {
       const object = manifestObject(text);
       expectKind(object, "Pod");
       const origin: Origin = { nodeName, of: { file: path } };
       const found = staticPod(object, origin);
-      return { held: { text, unknown: found.unknown, pod: first ? adopt(found) : found.pod } };
+      return { digest, held: { text, unknown: found.unknown, pod: first ? adopt(found) : found.pod } };
     } catch (fault) {
-      return { text, fault };
+      return { digest, fault };
     }
   };
   const read = (path: string, text: string): Held => {
+    const known = held.get(path);
+    if (known?.text === text) return known;
+    const digest = createHash("sha256").update(text).digest("hex");
     const before = readings.get(path);
-    const reading = before && textIn(before) === text ? before : parsed(path, text);
+    const reading = before?.digest === digest ? before : parsed(path, text, digest);
     readings.set(path, reading);
     if ("fault" in reading) throw reading.fault;
     return reading.held;
@@ -108,10 +112,6 @@ export function createManifestSet({ nodeName, adopt, complaints }: ManifestSetDe
       return [...now.values()].map(({ pod }) => pod);
     },
   };
-}
-
-function textIn(reading: Reading): string {
-  return "held" in reading ? reading.held.text : reading.text;
 }
 
 function textOf(files: readonly ManifestFile[], path: string): string | undefined {

@@ -9,6 +9,7 @@ import { createLogger } from "../../../src/lib/log.ts";
 import type { Pod } from "../../../src/objects.ts";
 import { createComplaints } from "../../../src/sources/complaints.ts";
 import { createFileSource } from "../../../src/sources/file.ts";
+import { createManifestSet } from "../../../src/sources/manifest-set.ts";
 import { type PathChange, watchPath } from "../../../src/sources/watch-path.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
@@ -183,6 +184,17 @@ test("a file that becomes unusable goes on standing for its pod until it is mend
   await rm(join(folder, "a.yaml"));
   assert.deepEqual(await change(), []);
   assert.equal(told.length, 2);
+});
+
+test("a file that was bad for a while stands for the pod of before, under the UID that was taken over", () => {
+  const set = createManifestSet({
+    nodeName: "n",
+    adopt: ({ pod }) => ({ ...pod, metadata: { ...pod.metadata, uid: "adopted" } }),
+    complaints: { tell: () => undefined, remark: () => undefined, settle: () => undefined },
+  });
+  const uids = (text: string) => set.podsOf([{ path: "/m/a.yaml", text }]).map(({ metadata }) => metadata.uid);
+  for (const text of [manifest("a"), "kind: [", manifest("a")]) assert.deepEqual(uids(text), ["adopted"]);
+  assert.notDeepEqual(uids(manifest("a", "other")), ["adopted"]);
 });
 
 test("of two files with one pod the one that had it keeps it; the other takes over when that goes", async (t) => {
