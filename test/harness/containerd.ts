@@ -39,7 +39,7 @@ function cniNetwork(layout: Layout): object {
   const ipam = {
     type: "host-local",
     dataDir: join(layout.containerd, "ipam"),
-    ranges: [[{ subnet: addresses.pods }]],
+    ranges: [[{ subnet: addresses.cniPods }]],
     routes: [{ dst: "0.0.0.0/0" }],
   };
   return {

@@ -141,7 +141,7 @@ export function proxyArgv(tools: Tools, kubeconfig: string, nodeName: string): s
     `--kubeconfig=${kubeconfig}`,
     `--hostname-override=${nodeName}`,
     "--proxy-mode=iptables",
-    `--cluster-cidr=${addresses.pods}`,
+    `--cluster-cidr=${addresses.cniPods}`,
     "--bind-address=0.0.0.0",
     "--metrics-bind-address=127.0.0.1:10249",
     "--healthz-bind-address=127.0.0.1:10256",

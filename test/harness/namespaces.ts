@@ -11,7 +11,10 @@ export const addresses = {
   services: "10.96.0.0/16",
   apiServerService: "10.96.0.1",
   dns: "10.96.0.10",
+  /** Those of a Docker Engine's pods. */
   pods: "10.244.0.0/24",
+  /** Those of CNI, more than a run has pods: to the machine's ARP table one that is given twice is the pod before, for seconds. */
+  cniPods: "10.244.0.0/18",
   apiServerPort: 6443,
   registryPort: 5000,
   privateRegistryPort: 5001,

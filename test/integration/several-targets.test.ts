@@ -61,12 +61,12 @@ describe("three targets in one process: containerd, Docker, and a machine over S
     const overSsh = {
       ...sshSettings(layout, "ssh-docker", socket),
       rootDir: join(layout.dir, "over-ssh", "kubelet"),
-      docker: { podCIDR: "10.244.8.0/24" },
+      docker: { podCIDR: "10.244.108.0/24" },
     };
     agent = await startSeveral(cluster, "three", {
       nodes: [
         entry("on-containerd", "cri", { endpoint: `unix://${runtimeSocket}` }),
-        entry("on-docker", "docker", { socket: `unix://${socket}`, podCIDR: "10.244.7.0/24" }),
+        entry("on-docker", "docker", { socket: `unix://${socket}`, podCIDR: "10.244.107.0/24" }),
         entry("over-ssh", "ssh", overSsh),
       ],
       args: ["-v=10"],

@@ -222,9 +222,9 @@ describe("static pods", { timeout: 600_000 }, () => {
       request.headers["x-key"] === "right" ? response.end(body) : response.writeHead(401).end(),
     );
     await new Promise<void>((resolve) => server.listen(join(cluster.layout.dir, "manifests.sock"), resolve));
-    // The cluster's machine has a network of its own, and the file system in common.
+    // Graftlet's machine has a network of its own, and the file system in common.
     const socket = join(cluster.layout.dir, "manifests.sock");
-    const relay = cluster.spawnInside([process.execPath, "-e", relayProgram, socket]);
+    const relay = cluster.spawnAtAgent([process.execPath, "-e", relayProgram, socket]);
     try {
       await agent.stop();
       const url = { staticPodURL: "http://127.0.0.1:18099/", staticPodURLHeader: { "X-Key": ["right"] } };
