@@ -121,7 +121,10 @@ describe("a container's names and networks", { concurrency: 4 }, () => {
       const { stdout } = await cluster.runInside([
         cluster.tools.path("curl"),
         "--silent",
-        ...["--max-time", "5", "--interface", from],
+        "--max-time",
+        "5",
+        "--interface",
+        from,
         `http://${address}:${port}/hostname`,
       ]);
       return stdout;
