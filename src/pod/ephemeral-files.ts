@@ -1,5 +1,6 @@
 import { posix } from "node:path";
 import type { Pod, Volume } from "../objects.ts";
+import { allContainers } from "./containers.ts";
 import { podLogDirectory } from "./log-paths.ts";
 
 /** Where a pod's files are on the target that the node makes for it, beside its volumes. */
@@ -11,14 +12,13 @@ export interface EphemeralFiles {
 
 /** @param roots the target's root directory, and KubeletConfiguration.podLogsDir. */
 export function ephemeralFiles(
-  { metadata, spec }: Pick<Pod, "metadata" | "spec">,
+  pod: Pick<Pod, "metadata" | "spec">,
   roots: { readonly rootDir: string; readonly podLogsDir: string },
 ): EphemeralFiles {
-  const logs = podLogDirectory(roots.podLogsDir, { metadata });
-  const containers = [...spec.containers, ...(spec.initContainers ?? [])];
+  const logs = podLogDirectory(roots.podLogsDir, pod);
   return {
-    logs: new Map(containers.map(({ name }) => [name, posix.join(logs, name)])),
-    hostsFile: posix.join(roots.rootDir, "pods", metadata.uid, "etc-hosts"),
+    logs: new Map(allContainers(pod).map(({ container: { name } }) => [name, posix.join(logs, name)])),
+    hostsFile: posix.join(roots.rootDir, "pods", pod.metadata.uid, "etc-hosts"),
   };
 }
 

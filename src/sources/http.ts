@@ -36,6 +36,17 @@ export function createHttpSource(deps: HttpSourceDeps): Service {
   // Of a URL with a password in it only the rest is shown.
   const shown = withoutSecrets(url);
   let taken: string | undefined;
+  /** The answer that could not be used when it came last. */
+  let refused: { readonly digest: string; readonly why: unknown } | undefined;
+  const podsOf = (digest: string, body: Buffer): readonly Pod[] => {
+    if (refused?.digest === digest) throw refused.why;
+    try {
+      return podsIn(deps, manifestObject(body.toString("utf8")), taken === undefined);
+    } catch (why) {
+      refused = { digest, why };
+      throw why;
+    }
+  };
   const look = async (signal: AbortSignal) => {
     const body = await fetched(deps, clock.within(answerMs, signal));
     const digest = createHash("sha256").update(body).digest("hex");
@@ -45,7 +56,7 @@ export function createHttpSource(deps: HttpSourceDeps): Service {
       throw unusable("it answers with nothing: no pod is taken from there");
     }
     if (digest === taken) return;
-    const pods = podsIn(deps, manifestObject(body.toString("utf8")), taken === undefined);
+    const pods = podsOf(digest, body);
     taken = digest;
     set(pods);
   };
@@ -112,7 +123,7 @@ function podsIn({ url, nodeName, adopt }: HttpSourceDeps, object: Fields, first:
   expectKind(object, "PodList");
   const items = object["items"] ?? [];
   if (!Array.isArray(items)) throw unusable("items of its PodList is no list");
-  return items.map((item: unknown, index) => {
+  const pods = items.map((item: unknown, index) => {
     if (!isFields(item)) throw unusable(`items[${index}] of its PodList is no pod`);
     try {
       return podOf(item);
@@ -120,6 +131,10 @@ function podsIn({ url, nodeName, adopt }: HttpSourceDeps, object: Fields, first:
       throw unusable(`items[${index}] of its PodList: ${messageOf(cause)}`, { cause });
     }
   });
+  const uids = pods.map(({ metadata }) => metadata.uid);
+  const again = uids.findIndex((uid, index) => uids.indexOf(uid) < index);
+  if (again >= 0) throw unusable(`items[${again}] of its PodList: metadata.uid: another of its pods has it too`);
+  return pods;
 }
 
 function withoutSecrets(url: string): string {

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { messageOf } from "../lib/errors.ts";
 import type { Pod } from "../objects.ts";
 import type { Complaints } from "./complaints.ts";
@@ -29,19 +30,36 @@ interface Held {
   readonly pod: Pod;
 }
 
+/** What a text came to, by its digest: a pod, or why there is none. */
+type Reading = { readonly digest: string } & ({ readonly held: Held } | { readonly fault: unknown });
+
 export function createManifestSet({ nodeName, adopt, complaints }: ManifestSetDeps): ManifestSet {
   let held = new Map<string, Held>();
+  /** By path; a text that has not changed is not taken apart again, and a bad one not every time that somebody looks. */
+  const readings = new Map<string, Reading>();
   let seen: readonly string[] = [];
   let first = true;
 
+  const parsed = (path: string, text: string, digest: string): Reading => {
+    try {
+      const object = manifestObject(text);
+      expectKind(object, "Pod");
+      const origin: Origin = { nodeName, of: { file: path } };
+      const found = staticPod(object, origin);
+      return { digest, held: { text, unknown: found.unknown, pod: first ? adopt(found) : found.pod } };
+    } catch (fault) {
+      return { digest, fault };
+    }
+  };
   const read = (path: string, text: string): Held => {
     const known = held.get(path);
     if (known?.text === text) return known;
-    const object = manifestObject(text);
-    expectKind(object, "Pod");
-    const origin: Origin = { nodeName, of: { file: path } };
-    const found = staticPod(object, origin);
-    return { text, unknown: found.unknown, pod: first ? adopt(found) : found.pod };
+    const digest = createHash("sha256").update(text).digest("hex");
+    const before = readings.get(path);
+    const reading = before?.digest === digest ? before : parsed(path, text, digest);
+    readings.set(path, reading);
+    if ("fault" in reading) throw reading.fault;
+    return reading.held;
   };
 
   /** What the file holds, or held before it became unusable. */
@@ -67,16 +85,27 @@ export function createManifestSet({ nodeName, adopt, complaints }: ManifestSetDe
     podsOf(files) {
       const now = new Map<string, Held>();
       const holders = new Map<string, string>();
+      const uids = new Map<string, string>();
       // Of two files with one pod, that counts which had it before.
       for (const { path, name, holding } of ordered(files, holdingOf, held)) {
+        const { uid } = holding.pod.metadata;
         const other = holders.get(name);
-        if (other === undefined) {
+        const otherOfUid = uids.get(uid);
+        if (other !== undefined) complaints.tell(path, `the pod ${name} is in ${other} already: give it another name`);
+        else if (otherOfUid !== undefined)
+          complaints.tell(path, `a pod with the UID ${uid} is in ${otherOfUid} already: leave metadata.uid out`);
+        else {
           holders.set(name, path);
+          uids.set(uid, path);
           now.set(path, holding);
           if (holding.text === textOf(files, path)) taken(path, holding);
-        } else complaints.tell(path, `the pod ${name} is in ${other} already: give it another name`);
+        }
       }
-      for (const path of seen) if (!files.some((file) => file.path === path)) complaints.settle(path);
+      for (const path of seen) {
+        if (files.some((file) => file.path === path)) continue;
+        complaints.settle(path);
+        readings.delete(path);
+      }
       seen = files.map(({ path }) => path);
       held = now;
       first = false;

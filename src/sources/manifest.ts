@@ -6,6 +6,8 @@ import { type Fields, isFields } from "./pod-fields.ts";
  *  @throws CodedError invalid_argument, one sentence, for what is not one object. */
 export function manifestObject(text: string): Fields {
   if (text.trim() === "") throw unusable("it is empty: write a pod into it");
+  const json = jsonIn(text);
+  if (json) return json;
   const parsed = parseAllDocuments(text, { version: "1.1", schema: "yaml-1.1", prettyErrors: true });
   const documents = Array.isArray(parsed) ? parsed : [];
   const fault = documents.flatMap(({ errors }) => errors)[0];
@@ -16,6 +18,17 @@ export function manifestObject(text: string): Fields {
   if (Array.isArray(value)) throw unusable("it holds a list: give each pod a file of its own");
   if (!isFields(value)) throw unusable("it holds no object: write apiVersion, kind, metadata and spec");
   return value;
+}
+
+/** An object in JSON, which is read as such a hundred times faster: a list of pods must not hold up the whole process. */
+function jsonIn(text: string): Fields | undefined {
+  if (!text.trimStart().startsWith("{")) return undefined;
+  try {
+    const value: unknown = JSON.parse(text);
+    return isFields(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 /** Aliases are followed a hundred times at most: a small file must not become a large object. */

@@ -37,8 +37,10 @@ export interface NodeStats {
 /** How old a sample may be, as a kubelet's is between two of its rounds, milliseconds. */
 const sampleMs = 10_000;
 const longestSampleMs = 60_000;
-/** How far apart the first two samples are, which together tell how much CPU is used: milliseconds. */
+/** How far apart two samples are that together tell how much CPU is used, where the last is missing or too old for that:
+ *  milliseconds. */
 const secondSampleMs = 1_000;
+const latelyMs = 120_000;
 /** Walking over files may take long, milliseconds; who asks first waits for a while. */
 const longestWalkMs = 600_000;
 const walkPatienceMs = 5_000;
@@ -50,12 +52,16 @@ export function createNodeStats(deps: NodeStatsDeps): NodeStats & { readonly ser
   const { clock, log, cache, diskPeriodMs } = deps;
   const sample = createSampler(deps);
   const readDisk = createDiskReader(deps);
-  let rated = false;
+  let sampledAt = Number.NEGATIVE_INFINITY;
+  let machine: Machine | undefined;
   const samples = createRecent<Sample>({
     name: "node statistics",
     async read(signal) {
-      if (!rated) await sample(signal).then(() => clock.sleep(secondSampleMs, signal));
-      rated = true;
+      if (clock.monotonic() - sampledAt > latelyMs) {
+        await sample(signal);
+        await clock.sleep(secondSampleMs, signal);
+      }
+      sampledAt = clock.monotonic();
       return sample(signal);
     },
     freshMs: sampleMs,
@@ -101,12 +107,10 @@ export function createNodeStats(deps: NodeStatsDeps): NodeStats & { readonly ser
     },
     resource: async (signal) => resourceMetrics(await told(signal)),
     cadvisor: async (signal) => {
-      const [now, onDisk, machine] = await Promise.all([told(signal), disk(signal), machineOf(signal)]);
+      const [now, onDisk] = await Promise.all([told(signal), disk(signal)]);
+      // It stays as it is for as long as the target is up.
+      machine ??= await readMachine(deps.host.fs, deps.facts, signal);
       return cadvisorMetrics({ sample: now, disk: onDisk, machine });
     },
   };
-
-  async function machineOf(signal: AbortSignal): Promise<Machine> {
-    return readMachine(deps.host.fs, deps.facts, signal);
-  }
 }

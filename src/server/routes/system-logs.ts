@@ -2,7 +2,7 @@ import { posix } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { Request, Response } from "express";
-import { type ErrorCode, codeOf, messageOf } from "../../lib/errors.ts";
+import { CodedError, type ErrorCode, codeOf, hasCode, messageOf } from "../../lib/errors.ts";
 import type { HostFile, HostFs } from "../../seams/host.ts";
 import { sendText } from "../answer.ts";
 import { pathSegments } from "../path.ts";
@@ -45,12 +45,24 @@ export function systemLogs(
 
 /** Whether a file is where logs are: whoever may write links there may not show other files by them. */
 async function isLog(
-  { runtime, podLogsDir }: Pick<KubeletServerDeps, "runtime" | "podLogsDir">,
+  { runtime, podLogsDir, files }: Pick<KubeletServerDeps, "runtime" | "podLogsDir" | "files">,
   path: string,
   signal: AbortSignal,
 ): Promise<boolean> {
-  const roots = [root, podLogsDir, ...((await runtime.logRoots?.(signal)) ?? [])];
+  const named = [root, podLogsDir, ...((await runtime.logRoots?.(signal)) ?? [])];
+  // A root may be a link itself, to a larger disk for one.
+  const roots = await Promise.all(named.map((one) => realPathOf(files, one, signal)));
   return roots.some((one) => path === one || path.startsWith(`${one}/`));
+}
+
+/** The path itself where nothing is there, or nothing that may be seen. */
+async function realPathOf(files: Pick<HostFs, "realpath">, path: string, signal: AbortSignal): Promise<string> {
+  try {
+    return await files.realpath(path, signal);
+  } catch (error) {
+    if (hasCode(error, "not_found", "permission_denied")) return path;
+    throw error;
+  }
 }
 
 async function sendFile(
@@ -65,11 +77,11 @@ async function sendFile(
   await pipeline(Readable.from(blocksOf(file, size, signal)), response, { signal });
 }
 
-/** What a file had when it was opened: one that grows would have no end. */
+/** What a file had when it was opened: one that grows would have no end, and one that is cut short must not look as if it had. */
 async function* blocksOf(file: HostFile, size: number, signal: AbortSignal): AsyncGenerator<Buffer> {
   for (let at = 0; at < size; ) {
     const block = await file.read(at, Math.min(blockBytes, size - at), signal);
-    if (block.length === 0) return;
+    if (block.length === 0) throw new CodedError("conflict", "the file was cut short while it was read");
     at += block.length;
     yield block;
   }

@@ -120,6 +120,19 @@ test("an emptyDir that outgrows its limit ends its pod, with the kubelet's words
   assert.deepEqual(t.counted, ["emptydirfs.limit"]);
 });
 
+test("what a container for debugging writes counts as its pod's", async () => {
+  const debugging = aPod({
+    containers: [limited("main", "10Mi")],
+    ephemeralContainers: [{ name: "debug", image: "i" }],
+  });
+  await using t = await node([debugging], { "uid-1/debug": 10 });
+  await t.pass();
+  assert.equal(t.evicted.length, 0, "as much as it may");
+  t.world.used = { "uid-1/debug": 11 };
+  await t.pass();
+  assert.deepEqual(t.counted, ["ephemeralpodfs.limit"]);
+});
+
 test("only what has a limit is looked at: not a pod without one, one of the system's, one that is over", async () => {
   const over = { ...withVolume("1Mi", {}, { uid: "over" }), status: { phase: "Failed" } };
   const pages = { volumes: [{ name: "v", emptyDir: { medium: "HugePages", sizeLimit: "1Mi" } }] };

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { Agent } from "node:https";
 import { test } from "node:test";
 import { ContainerState } from "../../../src/gen/cri.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
@@ -82,6 +83,33 @@ test("logs: files of the target and lists of them", async () => {
   for (const path of ["way-out", "apt/up/lib", "apt/up/"]) assert.equal((await get(`/logs/${path}`))[0], 403, path);
   assert.equal((await get("/logs/../../etc/shadow"))[0], 404);
   assert.equal((await ask(server, "/logs/syslog", { method: "POST" })).status, 405);
+});
+
+test("a log that is cut short while it is read breaks off: nobody waits on a connection for the rest", async () => {
+  const files = await logs();
+  const open: typeof files.open = async (...of) => {
+    const file = await files.open(...of);
+    return { ...file, stat: async (signal) => ({ ...(await file.stat(signal)), size: 10 }) };
+  };
+  await using server = await start({ deps: { files: { ...files, open } } });
+  const agent = new Agent({ keepAlive: true });
+  // The server ends a connection on which nothing moves by itself, a moment later.
+  const signal = AbortSignal.timeout(3_000);
+  await assert.rejects(ask(server, "/logs/syslog", { agent, signal }), { code: "ECONNRESET" });
+  agent.destroy();
+});
+
+test("logs of a machine whose /var/log is a link", async () => {
+  const { files, fs } = fakeHost({ clock: systemClock() });
+  await fs.apply([
+    { do: "mkdir", path: "/data/log", parents: true },
+    { do: "mkdir", path: "/var", parents: true },
+    { do: "symlink", path: "/var/log", target: "/data/log" },
+  ]);
+  files.put("/data/log/syslog", { data: "hello\n" });
+  await using server = await start({ deps: { files: fs } });
+  const { status, body } = await ask(server, "/logs/syslog");
+  assert.deepEqual([status, body], [200, "hello\n"]);
 });
 
 test("enableSystemLogHandler: false", async () => {

@@ -4,10 +4,12 @@ import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from "node:fs/promises
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { Parser } from "yaml";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Pod } from "../../../src/objects.ts";
 import { createComplaints } from "../../../src/sources/complaints.ts";
 import { createFileSource } from "../../../src/sources/file.ts";
+import { createManifestSet } from "../../../src/sources/manifest-set.ts";
 import { type PathChange, watchPath } from "../../../src/sources/watch-path.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
@@ -184,6 +186,17 @@ test("a file that becomes unusable goes on standing for its pod until it is mend
   assert.equal(told.length, 2);
 });
 
+test("a file that was bad for a while stands for the pod of before, under the UID that was taken over", () => {
+  const set = createManifestSet({
+    nodeName: "n",
+    adopt: ({ pod }) => ({ ...pod, metadata: { ...pod.metadata, uid: "adopted" } }),
+    complaints: { tell: () => undefined, remark: () => undefined, settle: () => undefined },
+  });
+  const uids = (text: string) => set.podsOf([{ path: "/m/a.yaml", text }]).map(({ metadata }) => metadata.uid);
+  for (const text of [manifest("a"), "kind: [", manifest("a")]) assert.deepEqual(uids(text), ["adopted"]);
+  assert.notDeepEqual(uids(manifest("a", "other")), ["adopted"]);
+});
+
 test("of two files with one pod the one that had it keeps it; the other takes over when that goes", async (t) => {
   const { write, folder, change, sets } = await rig(t);
   await write("b.yaml", manifest("web"));
@@ -195,6 +208,38 @@ test("of two files with one pod the one that had it keeps it; the other takes ov
   await rm(join(folder, "b.yaml"));
   await change();
   assert.equal(sets.at(-1)?.[0]?.spec.containers[0]?.image, "other");
+});
+
+test("of two pods with one UID the one that was there first runs on, and the other's file is named", async (t) => {
+  const { write, folder, change, period, sets, told } = await rig(t);
+  const withUid = (name: string) => manifest(name).replace(`name: ${name}`, `name: ${name}, uid: u-1`);
+  await write("b.yaml", withUid("web"));
+  await change();
+  const [first] = sets.at(-1) ?? [];
+  await write("a.yaml", withUid("copy"));
+  assert.deepEqual(await change(), ["web-n"]);
+  assert.deepEqual(await period(), ["web-n"]);
+  assert.equal(sets.at(-1)?.[0], first);
+  assert.deepEqual(told, [
+    `Node Warning ManifestIgnored ${folder}/a.yaml is ignored: a pod with the UID u-1 is in ${folder}/b.yaml already: leave metadata.uid out`,
+  ]);
+  await rm(join(folder, "b.yaml"));
+  assert.deepEqual(await change(), ["copy-n"]);
+});
+
+test("a text that has not changed is not taken apart again, whatever it is worth", async (t) => {
+  const { write, change, period } = await rig(t);
+  const parse = t.mock.method(Parser.prototype, "parse");
+  await write("a.yaml", manifest("a"));
+  await write("again.yaml", manifest("a"));
+  await write("torn.yaml", manifest("x").slice(0, 40));
+  await change();
+  assert.equal(parse.mock.callCount(), 3);
+  await period();
+  await change();
+  assert.equal(parse.mock.callCount(), 3);
+  await write("torn.yaml", manifest("b"));
+  assert.deepEqual(await change(), ["a-n", "b-n"]);
 });
 
 test("a path that is not there counts as empty, is told, and is looked for every second", async (t) => {

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { createServer, type IncomingHttpHeaders } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type TestContext, test } from "node:test";
+import { Parser } from "yaml";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Pod } from "../../../src/objects.ts";
 import { createComplaints } from "../../../src/sources/complaints.ts";
@@ -14,6 +15,7 @@ const pod = (name: string) => ({
   metadata: { name },
   spec: { containers: [{ name: "c", image: "i" }] },
 });
+const withUid = (name: string) => ({ ...pod(name), metadata: { name, uid: "u-1" } });
 const listOf = (...items: readonly object[]) => JSON.stringify({ apiVersion: "v1", kind: "PodList", items });
 
 /** A source over a server that answers as the test says. */
@@ -95,25 +97,32 @@ test("one pod or a list of pods, asked for with the headers given", async (t) =>
   assert.equal(asked[0]?.authorization, `Basic ${Buffer.from("me:s:cret").toString("base64")}`);
   await look(200, JSON.stringify(pod("a")));
   assert.equal(sets.length, 1, "the same answer again says nothing");
+  const parse = t.mock.method(Parser.prototype, "parse");
   assert.deepEqual(await look(200, listOf(pod("a"), pod("b"))), ["a-n", "b-n"]);
+  assert.equal(parse.mock.callCount(), 0, "JSON is not read as YAML, which takes long");
+  assert.deepEqual(await look(200, "{apiVersion: v1, kind: PodList}"), [], "YAML may begin like JSON");
   assert.deepEqual(await look(200, listOf()), []);
   assert.deepEqual(told, []);
 });
 
 test("an answer that cannot be used changes nothing, and is told once, without what the URL may hide", async (t) => {
   const { look, told, logged } = await rig(t, "me:secret@");
+  const parse = t.mock.method(Parser.prototype, "parse");
   await look(200, JSON.stringify(pod("a")));
   for (const [status, body, why] of [
     [500, "", "it answers with status 500 in place of 200"],
     [200, "a: [", "it is not YAML"],
     [200, JSON.stringify({ ...pod("a"), kind: "Secret" }), 'its kind is "Secret"'],
     [200, listOf(pod("b"), { ...pod("c"), spec: {} }), "items[1] of its PodList: spec.containers: is empty"],
+    [200, listOf(withUid("b"), withUid("c")), "items[1] of its PodList: metadata.uid: another of its pods has it too"],
   ] as const) {
     told.length = 0;
     assert.deepEqual(await look(status, body), ["a-n"], why);
     assert.ok(told[0]?.includes(`/pods is ignored: ${why}`), told.join());
+    const parsed = parse.mock.callCount();
     await look(status, body);
     assert.equal(told.length, 1, why);
+    assert.equal(parse.mock.callCount(), parsed, "the same answer again is not taken apart again");
   }
   assert.ok(!/secret|hidden|k1/.test(logged.join()));
 });

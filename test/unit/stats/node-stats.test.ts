@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { mock, test } from "node:test";
 import { ContainerStats, PodSandboxStats } from "../../../src/gen/cri.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
 import { podUidLabel, containerNameLabel } from "../../../src/pod/labels.ts";
 import { parseExposition, type Sample } from "../metrics/exposition.ts";
 import { facts, meanwhile, rigged, running, signal, targetFiles } from "./rig.ts";
@@ -94,6 +95,19 @@ test("how much CPU is used is what was used between two samples, of which the fi
   await t.clock.advance(9_000);
   assert.equal(await nanoCores(), 200_000_000, "two seconds of ten: a fifth of a core");
   assert.equal(t.calls.length, 3);
+});
+
+test("what was used before a long pause is not taken for what is used now", async () => {
+  const t = await rigged();
+  const nanoCores = async () => {
+    const { pods } = shown(await meanwhile(t, t.stats.summary(true, signal)));
+    return cpuOf(pods[0]?.containers[0])?.["usageNanoCores"];
+  };
+  await nanoCores();
+  await t.clock.advance(600_000);
+  t.files[main] = "usage_usec 602000000\n";
+  assert.equal(await nanoCores(), 0, "a whole core until now, and nothing since");
+  assert.equal(t.calls.length, 4);
 });
 
 test("nothing is measured while nobody asks, and once for all who ask at a time", async () => {
@@ -264,4 +278,18 @@ test("/metrics/cadvisor: rows of the machine, of groups, pods, sandboxes and con
   assert.equal(families.get("machine_cpu_physical_cores")?.samples[0]?.value, 2);
   assert.equal(families.get("machine_cpu_sockets")?.samples[0]?.value, 1);
   assert.equal(families.get("container_pressure_io_waiting_seconds_total")?.samples[0]?.value, 2);
+});
+
+test("/metrics/cadvisor: processors are counted once, and shown of a target that is out of reach", async () => {
+  const t = await rigged();
+  await meanwhile(t, t.stats.cadvisor(signal));
+  const read = mock.method(t.host.fs, "readFile", async () => {
+    throw new CodedError("unavailable", "the target is out of reach");
+  });
+  t.files = {};
+  await t.clock.advance(20_000);
+  const families = parseExposition(await t.stats.cadvisor(signal));
+  assert.equal(families.get("container_scrape_error")?.samples[0]?.value, 1);
+  assert.equal(families.get("machine_cpu_physical_cores")?.samples[0]?.value, 2);
+  assert.equal(read.mock.callCount(), 0);
 });
