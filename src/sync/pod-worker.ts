@@ -116,9 +116,9 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
   };
 
   const terminate = (graceSeconds: number | undefined, why?: Eviction) => {
-    const wanted = shorterGrace(grace, graceSeconds);
-    const shrinks = phase === "terminating" && wanted !== grace;
-    grace = wanted;
+    const before = phase === "terminating" ? (grace ?? ownGrace(pod)) : grace;
+    grace = shorterGrace(before, graceSeconds);
+    const shrinks = phase === "terminating" && grace !== before;
     if (phase !== "syncing" && !shrinks) return;
     if (phase === "syncing") [phase, eviction] = ["terminating", why];
     pass.abort(new CodedError("cancelled", "pod is being terminated"));
@@ -171,6 +171,12 @@ export function isEnding(pod: Pod): boolean {
   return (
     pod.metadata.deletionTimestamp !== undefined || pod.status?.phase === "Failed" || pod.status?.phase === "Succeeded"
   );
+}
+
+/** The grace period, in seconds, of a pod that ends without another; undefined for one that only the runtime knows. */
+function ownGrace(pod: Pod | undefined): number | undefined {
+  const seconds = pod?.spec.terminationGracePeriodSeconds;
+  return seconds === undefined ? undefined : Math.max(1, seconds);
 }
 
 /** The shorter of two grace periods in seconds, at least 1; undefined leaves the pod's own. */

@@ -48,6 +48,9 @@ const version = (resourceVersion: string): Pod => aPod({}, { resourceVersion });
 const deleted = (graceSeconds: number): Pod =>
   aPod({}, { deletionTimestamp: "2026-01-01T00:00:00Z", deletionGracePeriodSeconds: graceSeconds });
 
+const untilAborted = (signal: AbortSignal) =>
+  new Promise<never>((_, reject) => signal.addEventListener("abort", () => reject(abortError(signal)), { once: true }));
+
 describe("a pod worker", () => {
   it("takes the newest version when several came while it worked", async () => {
     const gate = Promise.withResolvers<void>();
@@ -98,10 +101,6 @@ describe("a pod worker", () => {
 
   it("interrupts a pass when the pod is to end, and a slow end when the grace period shrinks; it never grows", async () => {
     const graces: (number | undefined)[] = [];
-    const untilAborted = (signal: AbortSignal) =>
-      new Promise<never>((_, reject) =>
-        signal.addEventListener("abort", () => reject(abortError(signal)), { once: true }),
-      );
     const { worker } = rig({
       sync: (_pod, signal) => untilAborted(signal),
       terminating: async (_uid, _pod, { graceSeconds }, signal) => {
@@ -136,6 +135,27 @@ describe("a pod worker", () => {
     workers.terminate("stray", undefined);
     assert.equal(workers.evict("stray", { reason: "Evicted", message: "" }, 1), false);
     await workers.idle();
+  });
+
+  it("ends once and within its own grace period when it is deleted meanwhile with no shorter one", async () => {
+    const graces: (number | undefined)[] = [];
+    const gate = Promise.withResolvers<void>();
+    const { worker } = rig({
+      sync: async () => ({ terminal: true, againMs: 0 }),
+      terminating: async (_uid, _pod, { graceSeconds }, signal) => {
+        graces.push(graceSeconds);
+        await Promise.race([gate.promise, untilAborted(signal)]);
+      },
+    });
+    const own = { terminationGracePeriodSeconds: 30 };
+    worker.update(aPod(own));
+    await new Promise(setImmediate);
+    for (const seconds of [30, 60]) worker.update({ ...deleted(seconds), spec: { ...deleted(seconds).spec, ...own } });
+    await new Promise(setImmediate);
+    assert.deepEqual(graces, [undefined]);
+    gate.resolve();
+    await worker.idle();
+    assert.deepEqual([graces, worker.phase], [[undefined], "finished"]);
   });
 
   it("is preempted within the pod's own grace period, and until nothing of it runs any more", async () => {
