@@ -1,5 +1,6 @@
 import { type ServiceError, status } from "@grpc/grpc-js";
 import { CodedError, type ErrorCode, abortError } from "../../src/lib/errors.ts";
+import { RuntimeError, runtimeReasons } from "../../src/seams/runtime.ts";
 
 const codes: Readonly<Partial<Record<status, ErrorCode>>> = {
   // The caller cancelled nothing (see below): the other end gave the call up, as a server that shuts down does.
@@ -18,13 +19,19 @@ const codes: Readonly<Partial<Record<status, ErrorCode>>> = {
 };
 
 /** The coded error for a call that gRPC failed: the runtime's own words as its message (users read them in events), the gRPC
- *  error as its cause. A call that the signal ended is the signal's reason. */
+ *  error as its cause; a RuntimeError where they begin with a word that CRI defines. A call that the signal ended is the signal's
+ *  reason. */
 export function codedCallError(error: unknown, signal: AbortSignal): CodedError {
   if (signal.aborted) return abortError(signal);
   if (error instanceof CodedError) return error;
   if (!isServiceError(error))
     return new CodedError("unknown", error instanceof Error ? error.message : String(error), { cause: error });
-  return new CodedError(codes[error.code] ?? "unknown", error.details, { cause: error });
+  const { details } = error;
+  const code = codes[error.code] ?? "unknown";
+  const reason = runtimeReasons.find((word) => details.startsWith(word));
+  return reason
+    ? new RuntimeError(code, reason, details, { cause: error })
+    : new CodedError(code, details, { cause: error });
 }
 
 function isServiceError(error: unknown): error is ServiceError {

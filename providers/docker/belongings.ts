@@ -5,20 +5,22 @@ import type { Belonging } from "../../src/seams/runtime.ts";
 import { ask } from "./client.ts";
 import { inspectImage } from "./inspect-image.ts";
 import type { DockerParts } from "./parts.ts";
+import { loopbackRules } from "./loopback-ports.ts";
 import { localPauseImage } from "./pause-image.ts";
 import { forceRemove } from "./remove-container.ts";
 import { removeImage } from "./remove-image.ts";
 import { trialContainers } from "./trials.ts";
 
-type Parts = Pick<DockerParts, "docker" | "nodeName">;
+type Parts = Pick<DockerParts, "docker" | "nodeName" | "host">;
 
-/** What this node has at the daemon beside its pods: containers of trials that were cut short, networks that carry its label, and
- *  the sandbox image that graftlet makes, unless somebody else's container was made of it. */
+/** What this node has beside its pods: at the daemon containers of trials that were cut short, networks that carry its label, and
+ *  the sandbox image that graftlet makes, unless somebody else's container was made of it; on the machine rules of host ports. */
 export async function dockerBelongings(parts: Parts, signal: AbortSignal): Promise<readonly Belonging[]> {
-  const [trials, networks, image] = await Promise.all([
+  const [trials, networks, image, rules] = await Promise.all([
     trialContainers(parts, signal),
     ownNetworks(parts, signal),
     pauseImage(parts, signal),
+    loopbackRules(parts, signal),
   ]);
   return [
     ...trials.map((id) => ({
@@ -27,6 +29,7 @@ export async function dockerBelongings(parts: Parts, signal: AbortSignal): Promi
     })),
     ...networks,
     ...image,
+    ...rules,
   ];
 }
 

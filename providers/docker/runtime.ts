@@ -9,6 +9,7 @@ import { dockerExec } from "./exec.ts";
 import { createFollowing } from "./following.ts";
 import { dockerImages } from "./images.ts";
 import { dockerLogs } from "./logs.ts";
+import { createLoopbackPorts } from "./loopback-ports.ts";
 import { createMemory } from "./memory.ts";
 import { createPodNetwork } from "./network.ts";
 import type { DockerParts } from "./parts.ts";
@@ -32,10 +33,11 @@ export function dockerRuntime({ requestTimeoutMs, ...given }: DockerRuntimeOptio
   const network = createPodNetwork(parts);
   const sandboxImage = createSandboxImage(parts);
   const capabilities = createCapabilities(parts, sandboxImage);
+  const loopbackPorts = createLoopbackPorts(parts);
   const streamServer = createStreamServer({ clock, log });
   return {
     ...dockerService({ parts, network, capabilities }),
-    ...dockerSandboxes({ parts, network, capabilities, sandboxImage }),
+    ...dockerSandboxes({ parts, network, capabilities, sandboxImage, loopbackPorts }),
     ...dockerContainers(parts),
     ...dockerExec(parts),
     ...dockerImages(parts),

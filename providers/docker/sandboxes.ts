@@ -1,31 +1,57 @@
-import type { ContainerInspectInfo } from "dockerode";
-import type { PodSandboxFilter } from "../../src/gen/cri.ts";
+import type { ContainerInspectInfo, PortMap } from "dockerode";
+import { NamespaceMode, type PodSandboxConfig, type PodSandboxFilter } from "../../src/gen/cri.ts";
 import { hasCode } from "../../src/lib/errors.ts";
 import type { Sandboxes } from "../../src/seams/runtime.ts";
 import { ask } from "./client.ts";
 import { takeFirstLook } from "./first-look.ts";
+import { type LoopbackPorts, isLoopback, onLoopback } from "./loopback-ports.ts";
 import { noteSandbox } from "./memory.ts";
 import { containerType, sandboxIdLabel, sandboxType } from "./names.ts";
 import { inspectOwn, listOwn } from "./own.ts";
 import type { DockerParts } from "./parts.ts";
 import { forceRemove, removeContainer } from "./remove-container.ts";
 import { type SandboxParts, runSandbox } from "./run-sandbox.ts";
+import { namespacesOf } from "./sandbox-spec.ts";
 import { listedSandbox, sandboxStatus } from "./sandbox-status.ts";
 
+export interface SandboxesDeps extends SandboxParts {
+  readonly loopbackPorts: LoopbackPorts;
+}
+
 /** Sandboxes over the Engine API: this node's, and no others. */
-export function dockerSandboxes(deps: SandboxParts): Sandboxes {
-  const { parts, network } = deps;
+export function dockerSandboxes(deps: SandboxesDeps): Sandboxes {
+  const { parts, network, loopbackPorts } = deps;
+  let tidied = false;
+  /** What has gone, or may have had host ports on the loopback. */
+  const settleWithout = async (gone: ContainerInspectInfo | undefined, signal: AbortSignal) => {
+    if (!gone || onLoopback(gone.HostConfig.PortBindings as PortMap | null)) await loopbackPorts.settle(signal);
+  };
   return {
-    runPodSandbox: async (request, signal) => ({ podSandboxId: await runSandbox(deps, request, signal) }),
-    stopPodSandbox: (id, signal) => stopSandbox(parts, id, signal),
-    removePodSandbox: (id, signal) => removeSandbox(parts, id, signal),
+    async runPodSandbox(request, signal) {
+      const podSandboxId = await runSandbox(deps, request, signal);
+      if (asksForLoopback(request.config)) await loopbackPorts.settle(signal);
+      return { podSandboxId };
+    },
+    stopPodSandbox: async (id, signal) => settleWithout(await stopSandbox(parts, id, signal), signal),
+    removePodSandbox: async (id, signal) => settleWithout(await removeSandbox(parts, id, signal), signal),
     async podSandboxStatus(id, signal) {
       const found = takeFirstLook(parts, id) ?? (await inspectOwn(parts, id, sandboxType, signal));
       noteSandbox(parts.memory, found);
       return { status: sandboxStatus(found, network.known()), info: {}, containersStatuses: [], timestamp: 0n };
     },
-    listPodSandbox: (filter, signal) => listSandboxes(parts, filter, signal),
+    async listPodSandbox(filter, signal) {
+      const found = await listSandboxes(parts, filter, signal);
+      // Whose sandbox ended while nobody looked is known by now.
+      if (!tidied) await loopbackPorts.settle(signal);
+      tidied = true;
+      return found;
+    },
   };
+}
+
+function asksForLoopback(config: PodSandboxConfig | undefined): boolean {
+  if (!config || namespacesOf(config).network === NamespaceMode.NODE) return false;
+  return config.portMappings.some(({ hostPort, hostIp }) => hostPort > 0 && isLoopback(hostIp));
 }
 
 async function listSandboxes(parts: DockerParts, filter: PodSandboxFilter | undefined, signal: AbortSignal) {
@@ -39,22 +65,33 @@ async function listSandboxes(parts: DockerParts, filter: PodSandboxFilter | unde
 const sandboxGraceSeconds = 10;
 
 /** Ends the sandbox's containers, then it. Whoever removed the sandbox behind our back left its containers running: they are
- *  found by their label. What has ended, or is gone, needs nothing. */
-async function stopSandbox(parts: DockerParts, id: string, signal: AbortSignal): Promise<void> {
+ *  found by their label. What has ended, or is gone, needs nothing. @returns the sandbox as it was, if it was there. */
+async function stopSandbox(
+  parts: DockerParts,
+  id: string,
+  signal: AbortSignal,
+): Promise<ContainerInspectInfo | undefined> {
   const containers = await containersOf(parts, id, signal);
   const running = containers.filter(({ State }) => !["created", "exited", "dead"].includes(State));
   await Promise.all(running.map(({ Id }) => stop(parts, Id, 0, signal)));
   const sandbox = await ownOrNone(parts, id, signal);
   if (sandbox?.State.Running) await stop(parts, sandbox.Id, sandboxGraceSeconds, signal);
+  return sandbox;
 }
 
-async function removeSandbox(parts: DockerParts, id: string, signal: AbortSignal): Promise<void> {
+/** @returns the sandbox as it was, if it was there. */
+async function removeSandbox(
+  parts: DockerParts,
+  id: string,
+  signal: AbortSignal,
+): Promise<ContainerInspectInfo | undefined> {
   const containers = await containersOf(parts, id, signal);
   await Promise.all(containers.map(({ Id }) => unlessGone(removeContainer(parts, Id, signal))));
   const sandbox = await ownOrNone(parts, id, signal);
   if (sandbox) await forceRemove(parts, sandbox.Id, signal);
   parts.memory.sandboxes.delete(id);
   parts.memory.fresh.delete(id);
+  return sandbox;
 }
 
 function containersOf(parts: DockerParts, id: string, signal: AbortSignal) {

@@ -1,4 +1,5 @@
-const blank = "[ \\t]*";
+const blankLine = /^[ \t]*(?:#.*)?\r?$/;
+const assignment = /^[ \t]*([^=\s][^=]*?)=/;
 
 /** The value of a variable in an environment file: lines `NAME='value'`, the value in single quotes as it stands and over as many
  *  lines as it takes, a comment after it or on a line of its own. Without quotes, after a blank, it is empty.
@@ -6,18 +7,17 @@ const blank = "[ \\t]*";
  *  that. @see https://kubernetes.io/docs/tasks/inject-data-application/define-environment-variable-via-file/ */
 export function envFileValue(text: string, name: string): string | undefined {
   let at = 0;
+  const line = () => text.slice(0, at).split("\n").length;
   while (at < text.length) {
-    const line = /[^\n]*/y;
-    line.lastIndex = at;
-    const content = line.exec(text)?.[0] ?? "";
-    const number = text.slice(0, at).split("\n").length;
+    const newline = text.indexOf("\n", at);
+    const content = text.slice(at, newline < 0 ? undefined : newline);
     const end = at + content.length + 1;
-    if (new RegExp(`^${blank}(?:#.*)?\\r?$`).test(content)) {
+    if (blankLine.test(content)) {
       at = end;
       continue;
     }
-    const assigned = new RegExp(`^${blank}([^=\\s][^=]*?)=`).exec(content);
-    if (!assigned?.[1] || /\s$/.test(assigned[1])) throw new Error(`line ${number} is none of NAME='value'`);
+    const assigned = assignment.exec(content);
+    if (!assigned?.[1] || /\s$/.test(assigned[1])) throw new Error(`line ${line()} is none of NAME='value'`);
     const from = at + assigned[0].length;
     if (/^[ \t]/.test(text.slice(from, from + 1))) {
       if (assigned[1] === name) return "";
@@ -26,9 +26,9 @@ export function envFileValue(text: string, name: string): string | undefined {
     }
     const value = /'([^']*)'[ \t]*(?:#[^\n]*)?\r?(?:\n|$)/y;
     value.lastIndex = from;
-    const found = value.exec(text);
-    if (!found) throw new Error(`the value in line ${number} is not enclosed in single quotes`);
-    if (assigned[1] === name) return found[1];
+    const quoted = value.exec(text);
+    if (!quoted) throw new Error(`the value in line ${line()} is not enclosed in single quotes`);
+    if (assigned[1] === name) return quoted[1];
     at = value.lastIndex;
   }
   return undefined;

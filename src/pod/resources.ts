@@ -3,6 +3,7 @@ import type { Container, Pod } from "../objects.ts";
 import { isSidecar } from "./containers.ts";
 import { qosClass } from "./qos.ts";
 import { quantityMilli, quantityNumber, quantityValue } from "./quantity.ts";
+import { effectiveResources } from "./resize.ts";
 
 /** Quantities by resource name. */
 export type ResourceList = Readonly<Record<string, string>>;
@@ -74,9 +75,10 @@ export interface ContainerResourcesInput extends ResourceSettings {
 export function containerResources(input: ContainerResourcesInput): LinuxContainerResources {
   const { pod, container, target } = input;
   const { requests = {}, limits: own = {} } = container.resources ?? {};
-  // What a container does not limit its pod may.
+  // What a container does not limit its pod may; a limit of 0 is none.
   const whole = Object.entries(pod.spec.resources?.limits ?? {}).filter(([name]) => isOfPods(name));
-  const limits: ResourceList = { ...Object.fromEntries(whole), ...own };
+  const effective = effectiveResources(container.resources, pod.spec.resources).limits;
+  const limits: ResourceList = { ...Object.fromEntries(whole), ...own, ...effective };
   const base = cpuAndMemory({ cpuRequest: requests.cpu, cpuLimit: limits.cpu, memoryLimit: limits.memory }, input);
   const unified: Record<string, string> = {};
   if (target.cgroupV2 && !input.singleProcessOomKill) unified["memory.oom.group"] = "1";

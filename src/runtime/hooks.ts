@@ -62,6 +62,9 @@ async function act(deps: HookDeps, hook: LifecycleHandler, target: HookTarget, s
   throw new Error("invalid handler: none of exec, httpGet and sleep is set");
 }
 
+/** Bytes of what a failed command said that are told: they become part of the pod's status, which the API server would else refuse. */
+const maxOutputBytes = 10 * 1024;
+
 /** A command that did not end with 0. */
 class ExitError extends Error {
   readonly output: string;
@@ -79,11 +82,8 @@ async function exec(
 ): Promise<void> {
   const { exitCode, stdout, stderr } = await runtime.execSync(containerId, command, 0, signal);
   if (exitCode === 0) return;
-  const output = Buffer.concat([stdout, stderr]).toString();
-  throw new ExitError(
-    `command '${command.join(" ")}' exited with ${exitCode}: ${Buffer.from(stderr).toString()}`,
-    output,
-  );
+  const said = (...parts: Uint8Array[]) => Buffer.concat(parts).subarray(0, maxOutputBytes).toString();
+  throw new ExitError(`command '${command.join(" ")}' exited with ${exitCode}: ${said(stderr)}`, said(stdout, stderr));
 }
 
 async function get(

@@ -11,7 +11,7 @@ import type { Container, Pod } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
 import { containerRestartCountAnnotation } from "../pod/labels.ts";
 import { containerReference } from "../pod/reference.ts";
-import type { Containers } from "../seams/runtime.ts";
+import { type Containers, RuntimeError } from "../seams/runtime.ts";
 import type { Foresight } from "./foresight.ts";
 import type { EnsuredImage, VolumeImages } from "./images/puller.ts";
 import { type KillDeps, killContainer } from "./kill.ts";
@@ -81,8 +81,8 @@ export interface StartDeps extends KillDeps {
 /** What came to be of a container, before its postStart hook runs. */
 export type OnStarted = (started: StartedContainer) => void;
 
-/** Pulls, creates and starts one container, and runs its postStart hook. The signal interrupts before each step and during the pull; a call that creates or
- *  starts is never cut off, which would leave half-made things behind.
+/** Pulls, creates and starts one container, and runs its postStart hook. The signal interrupts before each step and during the
+ *  pull and the hook; a call that creates or starts is never cut off, which would leave half-made things behind.
  *  @throws StartError whose reason and message the container's Waiting state shows. */
 export async function startContainer(
   deps: StartDeps,
@@ -101,7 +101,10 @@ export async function startContainer(
     throw error;
   });
   stopIfAborted(signal);
-  const restartCount = await nextCount(deps, start, signal);
+  const restartCount = await nextCount(deps, start, signal).catch((error: unknown) => {
+    stopIfAborted(signal);
+    throw failed("CreateContainerError", error);
+  });
   const config = await deps.configure(start, images, restartCount, signal).catch((error: unknown) => {
     stopIfAborted(signal);
     throw failed("CreateContainerConfigError", error);
@@ -114,7 +117,8 @@ export async function startContainer(
   });
   const { containerId } = await runtime.createContainer(request, uninterrupted).catch((error: unknown) => {
     stopIfAborted(signal);
-    if (messageOf(error).startsWith(imageNotMounted)) countImages(deps, start, images, "failed");
+    if (error instanceof RuntimeError && error.reason === "ImageVolumeMountFailed")
+      countImages(deps, start, images, "failed");
     throw failed("CreateContainerError", error);
   });
   countImages(deps, start, images, "mounted");
@@ -131,9 +135,6 @@ export async function startContainer(
   onStarted({ id: containerId, linked });
   await postStart(deps, start, { id: containerId, config }, signal);
 }
-
-/** With this begins what runtimes say that could not mount an image. (cri-api, errors.go) */
-const imageNotMounted = "ImageVolumeMountFailed";
 
 function countImages(
   { measures }: StartDeps,

@@ -1,5 +1,6 @@
 import type { Duplex } from "node:stream";
 import type * as cri from "../gen/cri.ts";
+import { CodedError, type ErrorCode } from "../lib/errors.ts";
 
 /** Runtime speaks CRI v1: the request and response messages of api.proto, promises in place of callbacks, a signal on every
  *  call. An implementation sets the deadlines that kubelets use. Every error is coded; a thing that is gone is not_found.
@@ -35,6 +36,22 @@ export interface Belonging {
   readonly name: string;
   /** Removes it; what is gone is removed. */
   remove(signal: AbortSignal): Promise<void>;
+}
+
+/** What CRI tells apart by a word, for it has no codes of its own.
+ *  @see https://github.com/kubernetes/cri-api/blob/master/pkg/errors/errors.go */
+export const runtimeReasons = ["RegistryUnavailable", "SignatureValidationFailed", "ImageVolumeMountFailed"] as const;
+export type RuntimeReason = (typeof runtimeReasons)[number];
+
+/** A runtime's failure that says why by such a word. */
+export class RuntimeError extends CodedError {
+  readonly reason: RuntimeReason;
+  /** @param message in the runtime's own words, of which the reason is the first. */
+  constructor(code: ErrorCode, reason: RuntimeReason, message: string, options?: ErrorOptions) {
+    super(code, message, options);
+    this.name = "RuntimeError";
+    this.reason = reason;
+  }
 }
 
 /** What pods may ask for and not every runtime can do. */

@@ -7,10 +7,10 @@ import { isMirrorPod, isStaticPod } from "../pod/containers.ts";
 import { podReference } from "../pod/reference.ts";
 import { qosClass } from "../pod/qos.ts";
 import type { ResizeDecider, ResizeTrigger } from "../resizes.ts";
-import type { PodManager } from "./pod-manager.ts";
+import { type PodManager, fullName } from "./pod-manager.ts";
 import type { PodWorkers } from "./pod-workers.ts";
 import { isEnding } from "./pod-worker.ts";
-import { createStaticQueue } from "./static-queue.ts";
+import { type StaticQueue, createStaticQueue } from "./static-queue.ts";
 
 export interface SyncLoopDeps {
   readonly pods: PodManager;
@@ -89,17 +89,12 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
   };
 
   const addAll = async (added: readonly Pod[], signal: AbortSignal) => {
-    for (const pod of [...added].sort(byCreation)) {
-      if (isMirrorPod(pod)) {
-        reconcileShown(deps, pod);
-        continue;
-      }
-      if (isStaticPod(pod) && waiting.hold(pod)) continue;
-      const decided = isEnding(pod) || workers.get(pod.metadata.uid) !== undefined;
-      const rejection = decided ? undefined : await admit(deps, pod, signal);
-      if (rejection) reject(deps, pod, rejection);
-      else workers.update(pod);
-    }
+    for (const pod of [...added].sort(byCreation))
+      await add(deps, waiting, pod, signal).catch((error: unknown) => {
+        signal.throwIfAborted();
+        // Those after it are none the worse for it.
+        log.error({ err: error, pod: fullName(pod), uid: pod.metadata.uid }, "pod could not be taken in");
+      });
     if (asked(added)) await decide("pods_added", signal);
   };
 
@@ -152,6 +147,17 @@ function createWeighing(deps: SyncLoopDeps): Weighing {
         if (!seen.some(({ metadata }) => metadata.uid === uid)) workers.wake(uid, "config");
     },
   };
+}
+
+/** Takes a pod in: it gets a worker, is refused, or waits. */
+async function add(deps: SyncLoopDeps, waiting: StaticQueue, pod: Pod, signal: AbortSignal): Promise<void> {
+  const { workers } = deps;
+  if (isMirrorPod(pod)) return reconcileShown(deps, pod);
+  if (isStaticPod(pod) && waiting.hold(pod)) return;
+  const decided = isEnding(pod) || workers.get(pod.metadata.uid) !== undefined;
+  const rejection = decided ? undefined : await admit(deps, pod, signal);
+  if (rejection) reject(deps, pod, rejection);
+  else workers.update(pod);
 }
 
 /** By what it was given before, if it was. */
@@ -219,7 +225,7 @@ function reject(
   pod: Pod,
   { reason, message }: Rejection,
 ): void {
-  log.info({ pod: `${pod.metadata.namespace}/${pod.metadata.name}`, reason }, "pod refused");
+  log.info({ pod: fullName(pod), reason }, "pod refused");
   events.event(podReference(pod), "Warning", reason, message);
   const qos = pod.status?.qosClass ?? qosClass(pod.spec);
   status.set(pod, {

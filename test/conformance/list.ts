@@ -22,7 +22,8 @@ export function parseList(text: string, source: string): readonly ListedTest[] {
       throw fault(`is not one of ${suiteNames.join(", ")}, a tab and a test's name`);
     if (seen.has(line)) throw fault("stands there twice");
     seen.add(line);
-    tests.push({ suite, name });
+    // A container of tests without a text leaves two blanks in reports; ginkgo's focus is held against a name without it.
+    tests.push({ suite, name: name.replaceAll(/ {2,}/g, " ") });
   }
   return tests;
 }

@@ -8,15 +8,17 @@ import { runtimeDaemons } from "./runtime-daemon.ts";
 import { runtimeLenses } from "./runtime-lens.ts";
 
 /** All that a node leaves on a cluster's machine, whatever its provider, a line each: what its runtime has, mounts, cgroups, the
- *  files where a node has some, network interfaces of pods. The bridge that containerd's CNI plugin makes is the plugin's, the
+ *  files where a node has some, network interfaces of pods and rules for them. The bridge that containerd's CNI plugin makes is the plugin's, the
  *  cgroup above Docker's own containers the daemon's. */
 export async function targetTraces(cluster: Cluster): Promise<Set<string>> {
   const { layout, root } = cluster;
   const links = await cluster.runInside(["ip", "-oneline", "link", "show", "type", "veth"]);
+  const rules = await cluster.runInside(["iptables-save", "-t", "nat"]);
   const folders = [layout.kubeletRoot, layout.podLogs, join(root, "var/log/containers"), join(root, "var/log/pods")];
   return new Set([
     ...(await runtimeTraces(cluster)),
     ...links.stdout.split("\n").flatMap((line) => /^\d+: ([^:@ ]+)/.exec(line)?.[1] ?? []),
+    ...rules.stdout.split("\n").filter((rule) => rule.includes("graftlet.dev/")),
     // Network namespaces of other clusters come and go.
     ...mountsOf(cluster).flatMap((path) => (path.startsWith("/run/netns/graftlet-") ? [] : `mount ${path}`)),
     ...cgroupHierarchies()

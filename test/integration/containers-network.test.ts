@@ -100,6 +100,58 @@ describe("a container's names and networks", { concurrency: 4 }, () => {
     assert.equal(said, "reached");
   });
 
+  test("pods share a host port that differs in its address, and one on the loopback answers to whoever the machine is", async () => {
+    const { pods, cluster } = lab;
+    const port = 18081;
+    const serving = (name: string, hostIP: string) =>
+      pods.create(name, {
+        containers: [
+          {
+            image: images.agnhost,
+            command: ["/agnhost", "netexec"],
+            ports: [{ containerPort: 8080, hostPort: port, hostIP }],
+          },
+        ],
+      });
+    const rules = async () => {
+      const { stdout } = await cluster.runInside(["iptables-save", "-t", "nat"]);
+      return stdout.split("\n").filter((line) => line.includes(`--dport ${port} `) || line.includes("graftlet.dev"));
+    };
+    const answer = async (address: string, from: string) => {
+      const { stdout } = await cluster.runInside([
+        cluster.tools.path("curl"),
+        "--silent",
+        "--max-time",
+        "5",
+        "--interface",
+        from,
+        `http://${address}:${port}/hostname`,
+      ]);
+      return stdout;
+    };
+    // kube-proxy keeps strangers from the loopback: what is not translated on its way is dropped.
+    await cluster.waitFor("the proxy's rule", async () => {
+      const { stdout } = await cluster.runInside(["iptables", "-S", "KUBE-FIREWALL"]);
+      return /-d 127\.0\.0\.0\/8 .*-j DROP/.test(stdout);
+    });
+    await Promise.all([serving("on-loopback", "127.0.0.1"), serving("on-address", cluster.nodeAddress)]);
+    await Promise.all(["on-loopback", "on-address"].map((name) => pods.ready(name)));
+    for (const [address, from, name] of [
+      ["127.0.0.1", "127.0.0.1", "on-loopback"],
+      ["127.0.0.1", cluster.nodeAddress, "on-loopback"],
+      [cluster.nodeAddress, cluster.nodeAddress, "on-address"],
+    ] as const)
+      await cluster.waitFor(
+        `${name} to answer at ${address} to ${from}`,
+        async () => (await answer(address, from)) === name,
+      );
+    assert.notDeepEqual(await rules(), []);
+    const goes = Promise.all(["on-loopback", "on-address"].map((name) => pods.gone(name)));
+    await Promise.all(["on-loopback", "on-address"].map((name) => pods.remove(name, 0)));
+    await goes;
+    await cluster.waitFor("no rule of theirs to be left", async () => (await rules()).length === 0);
+  });
+
   test("namespaces are the pod's own unless it asks for the host's", async () => {
     const { pods, cluster } = lab;
     const show = shell(

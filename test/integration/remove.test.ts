@@ -80,7 +80,15 @@ describe("graftlet remove", { timeout: 800_000 }, () => {
         volumes,
         containers: [shell("echo kept > /disk/file; sleep infinity", { volumeMounts })],
       }),
-      pods.create("burstable", { containers: [{ resources: { requests: { cpu: "10m" } } }, {}] }),
+      pods.create("burstable", {
+        containers: [
+          {
+            resources: { requests: { cpu: "10m" } },
+            ports: [{ containerPort: 80, hostPort: 18082, hostIP: "127.0.0.1" }],
+          },
+          {},
+        ],
+      }),
       pods.create("ended", { restartPolicy: "Never", containers: [shell("echo done")] }),
       pods.create("stubborn", {
         terminationGracePeriodSeconds: 3,
@@ -119,6 +127,8 @@ describe("graftlet remove", { timeout: 800_000 }, () => {
         said.join("\n"),
       );
     assert.ok(said.includes(`  directory ${rootDir}/graftlet`), said.join("\n"));
+    const ofDocker = runtimeDaemons[cluster.provider].role === "dockerd";
+    assert.equal(said.includes("  1 iptables rule of host ports on 127.0.0.0/8"), ofDocker, said.join("\n"));
     assert.deepEqual(
       [gained(standing, await targetTraces(cluster)), gained(await targetTraces(cluster), standing)],
       [[], []],

@@ -1,9 +1,8 @@
-import { messageOf } from "../../lib/errors.ts";
+import { RuntimeError, type RuntimeReason } from "../../seams/runtime.ts";
 import { runtimeErrorText } from "../error-text.ts";
 
-/** Errors that CRI defines by the word with which their text begins: it has no codes for them.
- *  @see https://github.com/kubernetes/cri-api/blob/master/pkg/errors/errors.go */
-const named: Readonly<Record<string, string>> = {
+/** What a runtime says of a pull by a word of CRI's. */
+const named: Readonly<Partial<Record<RuntimeReason, string>>> = {
   RegistryUnavailable: "because the registry is unavailable",
   SignatureValidationFailed: "because the signature validation failed",
 };
@@ -16,10 +15,12 @@ export function joinedErrorText(errors: readonly unknown[]): string {
 
 /** The reason and message that a container's status shows after its image could not be pulled. */
 export function pullFailure(image: string, errors: readonly unknown[]): { reason: string; message: string } {
-  const own = errors.length === 1 ? messageOf(errors[0]) : "";
-  for (const [reason, why] of Object.entries(named)) {
-    if (own.startsWith(reason))
-      return { reason, message: `image pull failed for ${image} ${why}${own.slice(reason.length)}` };
+  const [error, ...more] = errors;
+  if (error instanceof RuntimeError && more.length === 0) {
+    const { reason, message } = error;
+    const why = named[reason];
+    if (why !== undefined)
+      return { reason, message: `image pull failed for ${image} ${why}${message.slice(reason.length)}` };
   }
   return { reason: "ErrImagePull", message: joinedErrorText(errors) };
 }

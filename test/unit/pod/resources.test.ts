@@ -145,6 +145,8 @@ describe("what a pod asks for as a whole", () => {
     };
     assert.deepEqual(of(free), [200_000n, 2048n, 4_294_967_296n, 8_388_608n]);
     assert.deepEqual(of(own), [20_000n, 102n, 4_294_967_296n, 2_097_152n]);
+    const zero = sized("zero", { cpu: "0" }, { cpu: "0", memory: "0" });
+    assert.deepEqual(of(zero).slice(0, 3), [200_000n, 2n, 4_294_967_296n], "a limit of 0 is none");
   });
   it("beyond what its containers request counts for all of them alike when memory runs out", () => {
     // 1.5 GiB for three of them, of 4 GiB.

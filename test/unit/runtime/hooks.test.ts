@@ -54,6 +54,12 @@ test("exec: a command that fails is told in the kubelet's words", async () => {
   });
 });
 
+test("exec: what a failed command said at length is cut, for it is shown in the pod's status", async () => {
+  const { target, run } = rig({ exitCode: 1, stdout: "o".repeat(2 ** 20), stderr: "e".repeat(2 ** 20) });
+  const failure = await run({ exec: { command: ["a"] } }, target, never).catch((error: Error) => error.message);
+  assert.match(failure ?? "", /exited with 1: e{10240}, message: "o{10240}"$/);
+});
+
 test("httpGet: asks as a kubelet does; any answer is a success, no answer a failure", async (t) => {
   const seen: IncomingMessage[] = [];
   const port = await serve(t, (request, response) => {

@@ -5,7 +5,7 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Container, Pod, PodSpec, Secret } from "../../../src/objects.ts";
 import { type ImagePullerDeps, createImagePuller } from "../../../src/runtime/images/puller.ts";
-import type { PullProgress } from "../../../src/seams/runtime.ts";
+import { type PullProgress, RuntimeError, type RuntimeReason } from "../../../src/seams/runtime.ts";
 import { StartError } from "../../../src/runtime/start-error.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
@@ -182,7 +182,7 @@ describe("a pull that fails", () => {
     await clock.advance(10_000);
     assert.deepEqual((await ensure()).image?.repoTags, ["docker.io/library/busybox:1"]);
   });
-  const named: readonly (readonly [text: string, reason: string, message: string])[] = [
+  const named: readonly (readonly [text: string, reason: RuntimeReason, message: string])[] = [
     [
       "RegistryUnavailable: down",
       "RegistryUnavailable",
@@ -197,7 +197,7 @@ describe("a pull that fails", () => {
   for (const [told, reason, message] of named) {
     it(`shows the runtime's ${reason}`, async () => {
       const { ensure, runtime, clock } = setUp();
-      runtime.failNext("pullImage", new CodedError("unknown", told));
+      runtime.failNext("pullImage", new RuntimeError("unknown", reason, told));
       assert.deepEqual(await failure(ensure()), [reason, message, clock.now() + 10_000]);
       assert.equal((await failure(ensure()))[1], `Back-off pulling image "busybox:1": ${reason}: ${message}`);
     });

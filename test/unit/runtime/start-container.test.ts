@@ -12,6 +12,7 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Container } from "../../../src/objects.ts";
 import { containerRestartCountAnnotation } from "../../../src/pod/labels.ts";
+import { RuntimeError } from "../../../src/seams/runtime.ts";
 import { type SandboxDeps, runSandbox } from "../../../src/runtime/run-sandbox.ts";
 import { type OnStarted, type StartDeps, startContainer } from "../../../src/runtime/start-container.ts";
 import { StartError } from "../../../src/runtime/start-error.ts";
@@ -89,13 +90,22 @@ test("images that a container mounts are counted with what came of their mounts"
   const ensureImages = async () => ({ imageRef: "sha256:1", volumes });
   const over = { measures, ensureImages, container: aContainer("c", { volumeMounts }) };
   await rig(over).go();
-  for (const message of ["ImageVolumeMountFailed: no such path in the image", "no space left on device"])
-    await assert.rejects(
-      rig(over, { createContainer: () => Promise.reject(new Error(message)) }).go(),
-      new RegExp(message),
-    );
+  const text = "ImageVolumeMountFailed: no such path in the image";
+  for (const error of [
+    new RuntimeError("unknown", "ImageVolumeMountFailed", text),
+    new CodedError("unknown", "no space left on device"),
+  ])
+    await assert.rejects(rig(over, { createContainer: () => Promise.reject(error) }).go(), { message: error.message });
   await rig({ measures }).go();
   assert.deepEqual(counts, ["2 in 3 mounted", "2 in 3 failed"], "what has nothing to do with images is not counted");
+});
+
+test("one that never started and cannot be removed is a failure of its container, not of its pod", async () => {
+  const unstarted = aStatus(c, ContainerState.CONTAINER_CREATED);
+  const removeContainer = () => Promise.reject(new CodedError("unknown", "busy"));
+  const { calls, events, go } = rig({}, { removeContainer }, [unstarted]);
+  await assert.rejects(go(), (error) => error instanceof StartError && error.reason === "CreateContainerError");
+  assert.deepEqual([calls, events.lines], [[], ["Warning Failed Error: busy"]]);
 });
 
 test("the restart count goes on from the last container; one that never started is replaced by one of the same count", async () => {

@@ -96,6 +96,15 @@ test("new pods are admitted one at a time in order of creation, each beside thos
   assert.deepEqual(calls, ["admit old beside ", "update old", "admit young beside old", "update young"]);
 });
 
+test("a pod that cannot be decided on keeps none of those after it from beginning", async (t) => {
+  const { calls, push } = rig(t, async ({ metadata }) => {
+    if (metadata.uid === "a") throw new Error("never seen before");
+    return undefined;
+  });
+  await push("ADD", named("a"), named("b"));
+  assert.deepEqual(calls, ["admit a beside ", "admit b beside ", "update b"]);
+});
+
 test("a source counts as taken in once all that it first wanted has been decided on, and from then on", async (t) => {
   const seen: boolean[] = [];
   const { loop, push } = rig(t, async () => {
