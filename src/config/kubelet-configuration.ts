@@ -14,6 +14,7 @@ import { type ConfigIo, type DocumentKind, readKind, unreadable } from "./docume
 import { checkGates, gateWarnings } from "./feature-gates.ts";
 import { hardEvictionDefaults, type KubeletConfiguration, kubeletFields } from "./kubelet-fields.ts";
 import { checkTogether } from "./kubelet-rules.ts";
+import { urlWithoutSecrets } from "../lib/url-text.ts";
 import { fieldsOf } from "./schema.ts";
 import { isRecord } from "./value-types.ts";
 
@@ -140,9 +141,11 @@ export function configurationWarnings(config: KubeletConfiguration): string[] {
   return [...unservedWarnings(kubeletFields, compared, byDefault), ...gateWarnings(config.featureGates)];
 }
 
-/** The configuration as a v1beta1 document: what /configz shows. Header values of staticPodURLHeader are masked.
+/** The configuration as a v1beta1 document: what /configz shows. Header values of staticPodURLHeader are masked, and of
+ *  staticPodURL what may be a secret is left out.
  *  @see https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/ */
 export function configurationDocument(config: KubeletConfiguration): Record<string, unknown> {
   const masked = Object.fromEntries(Object.keys(config.staticPodURLHeader).map((name) => [name, ["<masked>"]]));
-  return { ...configurationKind, ...encode(kubeletFields, { ...config, staticPodURLHeader: masked }) };
+  const staticPodURL = urlWithoutSecrets(config.staticPodURL) ?? "";
+  return { ...configurationKind, ...encode(kubeletFields, { ...config, staticPodURL, staticPodURLHeader: masked }) };
 }

@@ -3,6 +3,7 @@ import { request } from "undici";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import type { Service } from "../lib/service-group.ts";
+import { urlWithoutSecrets } from "../lib/url-text.ts";
 import type { Pod } from "../objects.ts";
 import type { Complaints } from "./complaints.ts";
 import { expectKind, manifestObject, unusable } from "./manifest.ts";
@@ -34,7 +35,7 @@ const longestBytes = 10 << 20;
 export function createHttpSource(deps: HttpSourceDeps): Service {
   const { url, everyMs, set, complaints, clock } = deps;
   // Of a URL with a password in it only the rest is shown.
-  const shown = withoutSecrets(url);
+  const shown = urlWithoutSecrets(url) ?? "staticPodURL";
   let taken: string | undefined;
   /** The answer that could not be used when it came last. */
   let refused: { readonly digest: string; readonly why: unknown } | undefined;
@@ -135,9 +136,4 @@ function podsIn({ url, nodeName, adopt }: HttpSourceDeps, object: Fields, first:
   const again = uids.findIndex((uid, index) => uids.indexOf(uid) < index);
   if (again >= 0) throw unusable(`items[${again}] of its PodList: metadata.uid: another of its pods has it too`);
   return pods;
-}
-
-function withoutSecrets(url: string): string {
-  const parsed = URL.parse(url);
-  return parsed ? `${parsed.origin}${parsed.pathname}` : "staticPodURL";
 }

@@ -30,36 +30,16 @@ interface Held {
   readonly pod: Pod;
 }
 
-/** What a text came to, by its digest: a pod, or why there is none. */
-type Reading = { readonly digest: string } & ({ readonly held: Held } | { readonly fault: unknown });
-
 export function createManifestSet({ nodeName, adopt, complaints }: ManifestSetDeps): ManifestSet {
   let held = new Map<string, Held>();
-  /** By path; a text that has not changed is not taken apart again, and a bad one not every time that somebody looks. */
-  const readings = new Map<string, Reading>();
+  const readings = createReadings(nodeName);
   let seen: readonly string[] = [];
   let first = true;
 
-  const parsed = (path: string, text: string, digest: string): Reading => {
-    try {
-      const object = manifestObject(text);
-      expectKind(object, "Pod");
-      const origin: Origin = { nodeName, of: { file: path } };
-      const found = staticPod(object, origin);
-      return { digest, held: { text, unknown: found.unknown, pod: first ? adopt(found) : found.pod } };
-    } catch (fault) {
-      return { digest, fault };
-    }
-  };
   const read = (path: string, text: string): Held => {
     const known = held.get(path);
     if (known?.text === text) return known;
-    const digest = createHash("sha256").update(text).digest("hex");
-    const before = readings.get(path);
-    const reading = before?.digest === digest ? before : parsed(path, text, digest);
-    readings.set(path, reading);
-    if ("fault" in reading) throw reading.fault;
-    return reading.held;
+    return readings.read(path, text, first ? adopt : ({ pod }) => pod);
   };
 
   /** What the file holds, or held before it became unusable. */
@@ -104,13 +84,44 @@ export function createManifestSet({ nodeName, adopt, complaints }: ManifestSetDe
       for (const path of seen) {
         if (files.some((file) => file.path === path)) continue;
         complaints.settle(path);
-        readings.delete(path);
+        readings.forget(path);
       }
       seen = files.map(({ path }) => path);
       held = now;
       first = false;
       return [...now.values()].map(({ pod }) => pod);
     },
+  };
+}
+
+/** What a text came to, by its digest: a pod, or why there is none. */
+type Reading = { readonly digest: string } & ({ readonly held: Held } | { readonly fault: unknown });
+
+/** Takes texts apart. One that has not changed is not taken apart again, and a bad one not every time that somebody looks. */
+function createReadings(nodeName: string) {
+  const readings = new Map<string, Reading>();
+  const parsed = (path: string, text: string, adopt: Adopt) => {
+    try {
+      const object = manifestObject(text);
+      expectKind(object, "Pod");
+      const origin: Origin = { nodeName, of: { file: path } };
+      const found = staticPod(object, origin);
+      return { held: { text, unknown: found.unknown, pod: adopt(found) } };
+    } catch (fault) {
+      return { fault };
+    }
+  };
+  return {
+    /** @throws CodedError invalid_argument: why the text is no pod. */
+    read(path: string, text: string, adopt: Adopt): Held {
+      const digest = createHash("sha256").update(text).digest("hex");
+      const before = readings.get(path);
+      const reading = before?.digest === digest ? before : { digest, ...parsed(path, text, adopt) };
+      readings.set(path, reading);
+      if ("fault" in reading) throw reading.fault;
+      return reading.held;
+    },
+    forget: (path: string): void => void readings.delete(path),
   };
 }
 

@@ -198,6 +198,32 @@ test("host ports, sysctls, cgroup, hostname: as asked; a port that is taken fail
   );
 });
 
+test("a host port on the loopback has a rule for as long as its sandbox runs, also where it ended while nobody looked", async () => {
+  await using it = await node("loopback");
+  const rules = async () => {
+    const { stdout } = await it.rig.host.run(["iptables", "-t", "nat", "-S", "OUTPUT"]);
+    return stdout
+      .split("\n")
+      .flatMap((line) => / --dport (\d+) .*"graftlet\.dev\/node=loopback"/.exec(line)?.[1] ?? []);
+  };
+  const run = (hostPort: number) => {
+    const mapping = { protocol: Protocol.TCP, containerPort: 80, hostPort, hostIp: "127.0.0.1" };
+    return it.pods.run({ ...it.pods.config(), portMappings: [mapping] });
+  };
+  const [stopped, removed, ended, lost] = await Promise.all([18081, 18082, 18083, 18084].map(run));
+  assert.ok(stopped && removed && ended && lost);
+  assert.deepEqual((await rules()).sort(), ["18081", "18082", "18083", "18084"]);
+  await it.runtime.stopPodSandbox(stopped, patience());
+  await it.runtime.removePodSandbox(removed, patience());
+  assert.deepEqual((await rules()).sort(), ["18083", "18084"]);
+  await it.rig.docker(["kill", ended]);
+  await it.rig.docker(["rm", "--force", lost]);
+  assert.deepEqual((await rules()).sort(), ["18083", "18084"]);
+  await using later = await node("loopback");
+  await later.runtime.listPodSandbox(undefined, patience());
+  assert.deepEqual(await rules(), []);
+});
+
 test("a sandbox that somebody removed: stop ends its containers, remove removes them", async () => {
   await using it = await node("orphans");
   const { sandboxId, containerId } = await it.pods.runOne(["sleep", "3600"]);

@@ -122,6 +122,12 @@ test("the document masks header values", () => {
   assert.ok(!JSON.stringify(configurationDocument(config)).includes("secret-value"));
 });
 
+test("/configz shows where static pods come from, without a password or a key in the URL", () => {
+  const staticPodURL = "https://me:secret@pods.example/node-1?key=secret";
+  const document = configurationDocument({ ...defaultConfiguration(), staticPodURL });
+  assert.equal(document["staticPodURL"], "https://pods.example/node-1");
+});
+
 const path = "/etc/kubelet.yaml";
 const refusals: readonly [string, string][] = [
   ["prot: 1", `${path}: prot is 1: is not a field of this configuration; did you mean port?`],

@@ -1,0 +1,5 @@
+/** A URL as logs and others may see it: its user, password and query may be secrets. @returns undefined for a text that is no URL. */
+export function urlWithoutSecrets(url: string): string | undefined {
+  const parsed = URL.parse(url);
+  return parsed ? `${parsed.origin}${parsed.pathname}` : undefined;
+}
