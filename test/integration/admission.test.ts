@@ -137,41 +137,6 @@ describe("what the node refuses fails, with the kubelet's words", { concurrency:
   });
 });
 
-test("a NoExecute taint refuses pods that do not tolerate it; a NoSchedule taint does not", async () => {
-  const { pods, cluster } = lab;
-  const taint = (effect: string) =>
-    pods.api.patch(nodePath(), { spec: { taints: [{ key: "lab", value: "closed", effect }] } }, "merge-patch");
-  await taint("NoSchedule");
-  await pods.create("bound", { nodeName: cluster.nodeName });
-  await pods.ready("bound");
-  await taint("NoExecute");
-  // The taint reaches graftlet by a watch: what is bound before it arrives may still be let in.
-  await cluster.waitFor("the taint to be known to the node", async () => {
-    await pods.create("scout", { nodeName: cluster.nodeName });
-    const { status } = await pods.until(
-      "scout",
-      "to be decided on",
-      (pod) => pod.status?.phase !== "Pending" || pod.metadata.deletionTimestamp !== undefined,
-    );
-    const gone = pods.gone("scout");
-    await pods.remove("scout", 0);
-    await gone;
-    return status?.reason === "TaintToleration";
-  });
-  await refused(
-    "tainted",
-    {},
-    "TaintToleration",
-    "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate",
-  );
-  await pods.create("tolerant", {
-    nodeName: cluster.nodeName,
-    tolerations: [{ key: "lab", operator: "Exists", effect: "NoExecute" }],
-  });
-  await pods.ready("tolerant");
-  await pods.api.patch(nodePath(), { spec: { taints: null } }, "merge-patch");
-});
-
 describe("what is not served is held, by name, and nothing of it starts", { concurrency: 4 }, () => {
   const cases: readonly (readonly [string, SpecDraft, string])[] = [
     [
@@ -241,4 +206,40 @@ test("a critical pod takes the place of one that is not, which says why it ended
       `preempt: no set of running pods found to reclaim resources: [(res: cpu, q: ${cpu - 150}), ]`,
   );
   for (const name of ["critical", "yielding"]) await pods.remove(name);
+});
+
+// It stands last: the cluster goes on evicting pods for a moment after a taint has gone.
+test("a NoExecute taint refuses pods that do not tolerate it; a NoSchedule taint does not", async () => {
+  const { pods, cluster } = lab;
+  const taint = (effect: string) =>
+    pods.api.patch(nodePath(), { spec: { taints: [{ key: "lab", value: "closed", effect }] } }, "merge-patch");
+  await taint("NoSchedule");
+  await pods.create("bound", { nodeName: cluster.nodeName });
+  await pods.ready("bound");
+  await taint("NoExecute");
+  // The taint reaches graftlet by a watch: what is bound before it arrives may still be let in.
+  await cluster.waitFor("the taint to be known to the node", async () => {
+    await pods.create("scout", { nodeName: cluster.nodeName });
+    const { status } = await pods.until(
+      "scout",
+      "to be decided on",
+      (pod) => pod.status?.phase !== "Pending" || pod.metadata.deletionTimestamp !== undefined,
+    );
+    const gone = pods.gone("scout");
+    await pods.remove("scout", 0);
+    await gone;
+    return status?.reason === "TaintToleration";
+  });
+  await refused(
+    "tainted",
+    {},
+    "TaintToleration",
+    "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate",
+  );
+  await pods.create("tolerant", {
+    nodeName: cluster.nodeName,
+    tolerations: [{ key: "lab", operator: "Exists", effect: "NoExecute" }],
+  });
+  await pods.ready("tolerant");
+  await pods.api.patch(nodePath(), { spec: { taints: null } }, "merge-patch");
 });
