@@ -1,5 +1,4 @@
 import type { Clock } from "../lib/clock.ts";
-import { onAbort } from "../lib/service-group.ts";
 
 /** A wait between two looks that can be cut short. */
 export interface Pause {
@@ -11,20 +10,29 @@ export interface Pause {
   poke(): void;
 }
 
+/** One listener serves all its waits: fifty a second are no rarity on a node, and each would cost more than its probe. */
 export function createPause(clock: Clock, signal: AbortSignal): Pause {
-  let poked = Promise.withResolvers<void>();
-  const wait = async (ms: number | undefined, sooner: readonly Promise<void>[]) => {
-    const ended = new AbortController();
-    const elapsed = Promise.withResolvers<void>();
-    const timer = ms === undefined ? undefined : clock.after(Math.max(0, ms), elapsed.resolve);
-    await Promise.race([elapsed.promise, onAbort(signal, ended.signal), ...sooner]);
-    ended.abort();
-    timer?.cancel();
-    poked = Promise.withResolvers<void>();
+  let poked = false;
+  /** The wait under way. */
+  let current: { readonly end: () => void; readonly isPokable: boolean } | undefined;
+  signal.addEventListener("abort", () => current?.end(), { once: true });
+  const wait = async (ms: number | undefined, isPokable: boolean) => {
+    if (!signal.aborted && !(isPokable && poked)) {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const timer = ms === undefined ? undefined : clock.after(Math.max(0, ms), resolve);
+      current = { end: resolve, isPokable };
+      await promise;
+      timer?.cancel();
+    }
+    current = undefined;
+    poked = false;
   };
   return {
-    until: (ms) => wait(ms, [poked.promise]),
-    firmly: (ms) => wait(ms, []),
-    poke: () => poked.resolve(),
+    until: (ms) => wait(ms, true),
+    firmly: (ms) => wait(ms, false),
+    poke() {
+      poked = true;
+      if (current?.isPokable) current.end();
+    },
   };
 }

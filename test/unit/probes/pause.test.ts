@@ -1,0 +1,36 @@
+import assert from "node:assert/strict";
+import { getEventListeners } from "node:events";
+import { test } from "node:test";
+import { createPause } from "../../../src/probes/pause.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+
+test("a wait ends with its time, a poke or the signal; a poke before it counts, one during a firm wait does not", async () => {
+  const clock = fakeClock();
+  const stop = new AbortController();
+  const pause = createPause(clock, stop.signal);
+  const ended: string[] = [];
+  const told = (name: string, wait: Promise<void>) => wait.then(() => ended.push(name));
+
+  const timed = told("timed", pause.until(10));
+  await clock.advance(10);
+  await timed;
+  pause.poke();
+  await told("poked before", pause.until(10));
+  const poked = told("poked", pause.until(undefined));
+  pause.poke();
+  await poked;
+  const firm = told("firm", pause.firmly(10));
+  pause.poke();
+  await clock.advance(9);
+  assert.deepEqual(ended, ["timed", "poked before", "poked"]);
+  await clock.advance(1);
+  await firm;
+  const last = told("aborted", pause.until(10));
+  await clock.advance(9);
+  assert.equal(getEventListeners(stop.signal, "abort").length, 1);
+  stop.abort();
+  await last;
+  await told("after", pause.until(undefined));
+  assert.deepEqual(ended, ["timed", "poked before", "poked", "firm", "aborted", "after"]);
+  assert.equal(clock.pending, 0);
+});
