@@ -4,7 +4,7 @@ import { untilAborted } from "../lib/service-group.ts";
 import type { Measures } from "../measures.ts";
 import type { Pod } from "../objects.ts";
 import type { EventSink, Eviction, PodPreemptor, Rejection } from "../pipeline.ts";
-import { podReference } from "../pod/reference.ts";
+import { fullName, podReference } from "../pod/reference.ts";
 import type { Shortage } from "./fit.ts";
 import { type Need, needOf, victimsFor } from "./victims.ts";
 
@@ -48,14 +48,14 @@ export function createPreemption({ preemptor, events, measures, clock, log }: Pr
       signal.throwIfAborted();
       const message = "Container runtime did not kill the pod within specified grace period.";
       events.event(about, "Warning", "ExceededGracePeriod", message);
-      log.error({ err: error, pod: nameOf(victim) }, "preempted pod has not ended yet");
+      log.error({ err: error, pod: fullName(victim) }, "preempted pod has not ended yet");
     }
   };
   return async (pod, others, short, signal) => {
     const victims = victimsFor(pod, others, short.map(needOf));
     if ("unmet" in victims) return noRoom(victims.unmet);
-    const names = victims.pods.map(nameOf);
-    log.info({ pod: nameOf(pod), short, preempted: names }, "pods end so that a critical one may begin");
+    const names = victims.pods.map(fullName);
+    log.info({ pod: fullName(pod), short, preempted: names }, "pods end so that a critical one may begin");
     await Promise.all(victims.pods.map((victim) => end(victim, short[0]?.resource ?? "", signal)));
     return undefined;
   };
@@ -68,8 +68,4 @@ function noRoom(unmet: readonly Need[]): Rejection {
     reason: "UnexpectedAdmissionError",
     message: `Unexpected error while attempting to recover from admission failure: ${why}`,
   };
-}
-
-function nameOf({ metadata: { namespace, name } }: Pod): string {
-  return `${namespace}/${name}`;
 }

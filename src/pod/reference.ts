@@ -1,6 +1,11 @@
 import type { ObjectReference, Pod } from "../objects.ts";
 import { allContainers } from "./containers.ts";
 
+/** Namespace and name: of one name only one pod runs at a time. */
+export function fullName({ metadata: { namespace, name } }: Pod): string {
+  return `${namespace}/${name}`;
+}
+
 /** A pod as events name it. @param fieldPath a part of it, such as `spec.containers{web}`. */
 export function podReference(pod: Pod, fieldPath?: string): ObjectReference {
   const { namespace, name, uid, resourceVersion } = pod.metadata;

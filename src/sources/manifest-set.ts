@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { messageOf } from "../lib/errors.ts";
 import type { Pod } from "../objects.ts";
+import { fullName } from "../pod/reference.ts";
 import type { Complaints } from "./complaints.ts";
 import { expectKind, manifestObject } from "./manifest.ts";
 import type { ManifestFile } from "./manifest-files.ts";
@@ -49,7 +50,7 @@ export function createManifestSet({ nodeName, adopt, complaints }: ManifestSetDe
       return read(file.path, file.text);
     } catch (error) {
       const before = held.get(file.path);
-      const instead = before ? `; the pod ${nameOf(before.pod)} that it held runs on` : "";
+      const instead = before ? `; the pod ${fullName(before.pod)} that it held runs on` : "";
       complaints.tell(file.path, `${messageOf(error)}${instead}`);
       return before;
     }
@@ -137,15 +138,11 @@ function ordered(
 ): readonly { readonly path: string; readonly name: string; readonly holding: Held }[] {
   const all = files.flatMap((file) => {
     const holding = holdingOf(file);
-    return holding ? [{ path: file.path, name: nameOf(holding.pod), holding }] : [];
+    return holding ? [{ path: file.path, name: fullName(holding.pod), holding }] : [];
   });
   const hadIt = ({ path, name }: { readonly path: string; readonly name: string }) => {
     const before = held.get(path);
-    return before !== undefined && nameOf(before.pod) === name;
+    return before !== undefined && fullName(before.pod) === name;
   };
   return [...all.filter(hadIt), ...all.filter((one) => !hadIt(one))];
-}
-
-function nameOf({ metadata: { namespace, name } }: Pod): string {
-  return `${namespace}/${name}`;
 }

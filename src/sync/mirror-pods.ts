@@ -6,7 +6,8 @@ import { type Service, onAbort } from "../lib/service-group.ts";
 import type { Node, Pod } from "../objects.ts";
 import type { NodeSource } from "../pipeline.ts";
 import { configHashAnnotation, configMirrorAnnotation } from "../pod/labels.ts";
-import { type PodManager, fullName, isMirrorOf } from "./pod-manager.ts";
+import { fullName } from "../pod/reference.ts";
+import { type PodManager, isMirrorOf } from "./pod-manager.ts";
 import type { PodWorkers } from "./pod-workers.ts";
 
 /** What is asked of the API server. Errors are coded. */

@@ -19,7 +19,7 @@ import type {
   SyncOutcome,
   VolumeGate,
 } from "../pipeline.ts";
-import { podReference } from "../pod/reference.ts";
+import { fullName, podReference } from "../pod/reference.ts";
 import { evicted } from "../pod/evicted.ts";
 import { isAlive } from "../pod/sandbox.ts";
 import type { Resizes } from "../resizes.ts";
@@ -160,10 +160,6 @@ async function syncOnce(
   const { error } = outcome;
   if (error) deps.log.debug({ err: error, uid, pod: fullName(pod) }, "pass did not start all containers");
   return { terminal, againMs: nextPassMs(deps, outcome, outcome.again === true || endedDuring(observed, after)) };
-}
-
-function fullName({ metadata: { namespace, name } }: Pod): string {
-  return `${namespace}/${name}`;
 }
 
 /** What keeps a pod from being started, told by an event. @returns milliseconds until it is worth another look. */

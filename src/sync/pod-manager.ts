@@ -2,6 +2,7 @@ import type { Pod } from "../objects.ts";
 import type { PodStore, PodUpdate } from "../pipeline.ts";
 import { isMirrorPod, isStaticPod } from "../pod/containers.ts";
 import { configHashAnnotation, configMirrorAnnotation } from "../pod/labels.ts";
+import { fullName } from "../pod/reference.ts";
 
 /** The pods that the sources want, by UID; the sync loop is its only writer. Mirror pods are no pods of their own: they are kept
  *  beside, by the name that they share with what they show. */
@@ -62,9 +63,4 @@ export function createPodManager(): PodManager {
 export function isMirrorOf(mirror: Pod, pod: Pod): boolean {
   const shown = mirror.metadata.annotations?.[configMirrorAnnotation];
   return shown !== undefined && shown === pod.metadata.annotations?.[configHashAnnotation];
-}
-
-/** Namespace and name: of one name only one pod runs at a time. */
-export function fullName({ metadata: { namespace, name } }: Pod): string {
-  return `${namespace}/${name}`;
 }

@@ -3,6 +3,7 @@ import { CodedError } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { Mailbox } from "../lib/mailbox.ts";
 import type { Pod } from "../objects.ts";
+import { fullName } from "../pod/reference.ts";
 import type { PassKind, WorkerMeasures } from "../measures.ts";
 import type { Eviction, Presence, WakeCause } from "../pipeline.ts";
 
@@ -186,5 +187,5 @@ function shorterGrace(current: number | undefined, requested: number | undefined
 }
 
 function nameOf(pod: Pod | undefined): object {
-  return pod ? { pod: `${pod.metadata.namespace}/${pod.metadata.name}` } : {};
+  return pod ? { pod: fullName(pod) } : {};
 }

@@ -1,8 +1,8 @@
 import type { Pod } from "../objects.ts";
 import type { PodCache } from "../pipeline.ts";
 import { configSourceAnnotation } from "../pod/labels.ts";
+import { fullName } from "../pod/reference.ts";
 import { isAlive } from "../pod/sandbox.ts";
-import { fullName } from "./pod-manager.ts";
 import type { PodWorkers } from "./pod-workers.ts";
 
 export interface StaticQueueDeps {
