@@ -44,4 +44,4 @@ COPY --from=build /out/ /
 USER 65532:65532
 # As the first line of src/main.ts has them.
 ENV MALLOC_ARENA_MAX=2
-ENTRYPOINT ["/usr/local/bin/node", "--max-semi-space-size=1", "--heap-growing-percent=100", "/usr/share/graftlet/graftlet.mjs"]
+ENTRYPOINT ["/usr/local/bin/node", "--max-semi-space-size=1", "--no-parallel-scavenge", "--heap-growing-percent=100", "/usr/share/graftlet/graftlet.mjs"]

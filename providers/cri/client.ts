@@ -1,7 +1,7 @@
-import { Client, Metadata, connectivityState, credentials } from "@grpc/grpc-js";
+import { Client, Metadata, connectivityState, credentials, status } from "@grpc/grpc-js";
 import type { Clock } from "../../src/lib/clock.ts";
 import { CodedError, throwIfAborted } from "../../src/lib/errors.ts";
-import { codedCallError } from "./errors.ts";
+import { codedCallError, codedStatus } from "./errors.ts";
 
 /** One operation of a gRPC service, as ts-proto's service definitions describe it. */
 export interface Method<Request, Response> {
@@ -55,6 +55,8 @@ const channelOptions = {
   "grpc.enable_http_proxy": 0,
   // Nodes share no connection: closing one's target must not touch another's.
   "grpc.use_local_subchannel_pool": 1,
+  // Nobody looks at its records of each call.
+  "grpc.enable_channelz": 0,
 };
 
 /** Keepalive pings stay off: containerd refuses them, and a unix socket tells at once when its other end is gone. */
@@ -117,28 +119,38 @@ interface UnaryOptions {
   readonly signal: AbortSignal;
 }
 
+/** As `client.makeUnaryRequest`, without the interceptors, the emitter and the stack of the caller, a tenth of what a call costs:
+ *  a node with many probes makes fifty a second. */
 function unary<Request, Response>(
   client: Client,
   method: Method<Request, Response>,
   request: Request,
   { deadline, signal }: UnaryOptions,
 ): Promise<Response> {
-  return new Promise((resolve, reject) => {
-    const options = deadline === undefined ? {} : { deadline };
-    const call = client.makeUnaryRequest(
-      method.path,
-      method.requestSerialize,
-      method.responseDeserialize,
-      request,
-      new Metadata(),
-      options,
-      (error, response) => {
-        signal.removeEventListener("abort", cancel);
-        if (response !== undefined && !error) resolve(response);
-        else reject(error ?? new CodedError("unknown", `${method.path} answered without a message`));
-      },
-    );
-    const cancel = () => call.cancel();
-    signal.addEventListener("abort", cancel, { once: true });
+  const { promise, resolve, reject } = Promise.withResolvers<Response>();
+  const sent = method.requestSerialize(request);
+  const call = client.getChannel().createCall(method.path, deadline ?? Number.POSITIVE_INFINITY, null, null, null);
+  const cancel = () => call.cancelWithStatus(status.CANCELLED, "the caller has no use for it any more");
+  signal.addEventListener("abort", cancel, { once: true });
+  let message: Buffer | undefined;
+  call.start(new Metadata(), {
+    onReceiveMetadata() {},
+    onReceiveMessage(received: Buffer) {
+      message = received;
+    },
+    onReceiveStatus({ code, details }) {
+      signal.removeEventListener("abort", cancel);
+      if (code !== status.OK) return reject(codedStatus(code, details));
+      if (!message) return reject(new CodedError("unknown", `${method.path} answered without a message`));
+      try {
+        resolve(method.responseDeserialize(message));
+      } catch (error) {
+        reject(error);
+      }
+    },
   });
+  call.startRead();
+  call.sendMessageWithContext({}, sent);
+  call.halfClose();
+  return promise;
 }

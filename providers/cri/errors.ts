@@ -18,20 +18,22 @@ const codes: Readonly<Partial<Record<status, ErrorCode>>> = {
   [status.UNAUTHENTICATED]: "unauthenticated",
 };
 
-/** The coded error for a call that gRPC failed: the runtime's own words as its message (users read them in events), the gRPC
- *  error as its cause; a RuntimeError where they begin with a word that CRI defines. A call that the signal ended is the signal's
- *  reason. */
+/** The coded error for a call that gRPC failed: that of its status, with the gRPC error as its cause. A call that the signal ended is
+ *  the signal's reason. */
 export function codedCallError(error: unknown, signal: AbortSignal): CodedError {
   if (signal.aborted) return abortError(signal);
   if (error instanceof CodedError) return error;
   if (!isServiceError(error))
     return new CodedError("unknown", error instanceof Error ? error.message : String(error), { cause: error });
-  const { details } = error;
-  const code = codes[error.code] ?? "unknown";
+  return codedStatus(error.code, error.details, error);
+}
+
+/** The coded error for a gRPC status: the server's own words as its message (users read them in events); a RuntimeError where they
+ *  begin with a word that CRI defines. */
+export function codedStatus(grpc: status, details: string, cause?: Error): CodedError {
+  const code = codes[grpc] ?? "unknown";
   const reason = runtimeReasons.find((word) => details.startsWith(word));
-  return reason
-    ? new RuntimeError(code, reason, details, { cause: error })
-    : new CodedError(code, details, { cause: error });
+  return reason ? new RuntimeError(code, reason, details, { cause }) : new CodedError(code, details, { cause });
 }
 
 function isServiceError(error: unknown): error is ServiceError {

@@ -108,14 +108,9 @@ export function criEvent({ containerId, containerEventType, podSandboxStatus }: 
   };
 }
 
-const topics = [
-  "/tasks/start",
-  "/tasks/exit",
-  "/tasks/oom",
-  "/tasks/delete",
-  "/containers/create",
-  "/containers/delete",
-];
+/** A task is deleted when its container has ended, just before CRI's status shows it. Its exit is told earlier, but the exit of every
+ *  command that a probe starts is too, and no filter keeps the two apart. */
+const topics = ["/tasks/start", "/tasks/oom", "/tasks/delete", "/containers/create", "/containers/delete"];
 
 function containerdSource(runtime: Channel): Source {
   return {
@@ -130,14 +125,13 @@ function containerdSource(runtime: Channel): Source {
   };
 }
 
-/** The hint in an event of containerd, which does not tell sandboxes from containers; undefined when it tells nothing of
- *  either: the exit of a command that exec started. */
+/** The hint in an event of containerd, which does not tell sandboxes from containers; undefined when there is none. */
 export function containerdEvent({ topic, event }: Envelope): RuntimeEvent | undefined {
   if (!event) return undefined;
-  const removed = topic.endsWith("/delete") && { removed: true };
-  if (topic.startsWith("/containers/"))
-    return { is: "changed", containerId: ContainerEvent.decode(event.value).id, ...removed };
-  const { containerId, id } = TaskEvent.decode(event.value);
-  if (topic !== "/tasks/exit") return { is: "changed", containerId, ...removed };
-  return id === containerId ? { is: "changed", containerId, exited: true } : undefined;
+  if (topic.startsWith("/tasks/")) {
+    const { containerId } = TaskEvent.decode(event.value);
+    return { is: "changed", containerId, ...(topic === "/tasks/delete" && { exited: true }) };
+  }
+  const { id } = ContainerEvent.decode(event.value);
+  return { is: "changed", containerId: id, ...(topic === "/containers/delete" && { removed: true }) };
 }

@@ -39,12 +39,10 @@ export interface Envelope {
 
 /**
  * What every task and container event starts with: the container's ID.
- * (containerd.events.TaskStart, TaskExit, TaskOOM, TaskDelete…; ContainerCreate and ContainerDelete.)
- * TaskExit also names the process: an exec's exit has another ID than the container's.
+ * (containerd.events.TaskStart, TaskOOM and TaskDelete; ContainerCreate and ContainerDelete.)
  */
 export interface TaskEvent {
   containerId: string;
-  id: string;
 }
 
 export interface ContainerEvent {
@@ -198,16 +196,13 @@ export const Envelope: MessageFns<Envelope> = {
 };
 
 function createBaseTaskEvent(): TaskEvent {
-  return { containerId: "", id: "" };
+  return { containerId: "" };
 }
 
 export const TaskEvent: MessageFns<TaskEvent> = {
   encode(message: TaskEvent, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.containerId !== "") {
       writer.uint32(10).string(message.containerId);
-    }
-    if (message.id !== "") {
-      writer.uint32(18).string(message.id);
     }
     return writer;
   },
@@ -233,14 +228,6 @@ export const TaskEvent: MessageFns<TaskEvent> = {
             message.containerId = reader.string();
             continue;
           }
-          case 2: {
-            if (tag !== 18) {
-              break;
-            }
-
-            message.id = reader.string();
-            continue;
-          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -259,7 +246,6 @@ export const TaskEvent: MessageFns<TaskEvent> = {
   fromPartial(object: DeepPartial<TaskEvent>): TaskEvent {
     const message = createBaseTaskEvent();
     message.containerId = object.containerId ?? "";
-    message.id = object.id ?? "";
     return message;
   },
 };

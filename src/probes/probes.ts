@@ -88,6 +88,7 @@ export function createProbes(deps: ProbesDeps): Probes {
     const loop = loops.get(uid);
     if (!loop) return;
     loops.delete(uid);
+    loop.spared.abort();
     loop.stop.abort();
     const ended: Promise<unknown> = Promise.all([...loop.workers.values()].map(({ done }) => done)).finally(() => {
       ending.delete(ended);
@@ -102,9 +103,8 @@ export function createProbes(deps: ProbesDeps): Probes {
       const { uid } = pod.metadata;
       if (loops.has(uid)) return;
       const loop: Loop = { pod, stop: new AbortController(), spared: new AbortController(), workers: new Map() };
-      const untilSpared = AbortSignal.any([loop.stop.signal, loop.spared.signal]);
       for (const one of probed(pod)) {
-        const signal = one.kind === "readiness" ? loop.stop.signal : untilSpared;
+        const { signal } = one.kind === "readiness" ? loop.stop : loop.spared;
         loop.workers.set(keyOf(one.kind, one.container.name), start(pod, one, signal));
       }
       if (loop.workers.size > 0) loops.set(uid, loop);

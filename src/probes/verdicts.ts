@@ -12,8 +12,9 @@ const kinds = [...condemning, "readiness"] as const;
 export interface Loop {
   /** As it was when its probing began. */
   readonly pod: Pod;
+  /** Ends what asks for readiness. */
   readonly stop: AbortController;
-  /** Ends what could get a container killed. */
+  /** Ends what could get a container killed. One signal of both would cost each probe what its listeners do. */
   readonly spared: AbortController;
   /** By keyOf. */
   readonly workers: Map<string, ProbeWorker>;

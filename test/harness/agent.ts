@@ -10,12 +10,13 @@ import { sshSettings } from "./sshd.ts";
 import { Hopeless, waitFor } from "./wait.ts";
 
 /** Node as the program's own first line has it: a small young generation keeps a stream's spent blocks from piling up, what is older
- *  is collected before it has doubled, and threads share what they have freed. */
+ *  is collected before it has doubled, and threads share what they have freed; for a MiB no threads are woken. */
 export const nodeCommand: readonly string[] = [
   "env",
   "MALLOC_ARENA_MAX=2",
   process.execPath,
   "--max-semi-space-size=1",
+  "--no-parallel-scavenge",
   "--heap-growing-percent=100",
 ];
 

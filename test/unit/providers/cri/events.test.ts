@@ -51,13 +51,13 @@ async function take(count: number, events: AsyncGenerator<RuntimeEvent>): Promis
   return taken;
 }
 
-const exitEvent = (topic: string, containerId: string, id: string): Envelope =>
+const taskEvent = (topic: string, containerId: string): Envelope =>
   Envelope.fromPartial({
     namespace: "k8s.io",
     topic,
     event: {
-      typeUrl: "containerd.events.TaskExit",
-      value: Buffer.from(TaskEvent.encode({ containerId, id }).finish()),
+      typeUrl: "containerd.events.TaskDelete",
+      value: Buffer.from(TaskEvent.encode({ containerId }).finish()),
     },
   });
 
@@ -96,8 +96,7 @@ test("containerd's event service otherwise; what is lacking is logged once", asy
       subscribe: (stream: ServerWritableStream<SubscribeRequest, Envelope>) => {
         asked.push(stream.request);
         namespaces.push(...stream.metadata.get("containerd-namespace"));
-        stream.write(exitEvent("/tasks/exit", "c", "an-exec"));
-        stream.write(exitEvent("/tasks/exit", "c", "c"));
+        stream.write(taskEvent("/tasks/delete", "c"));
       },
     });
   });
@@ -108,7 +107,9 @@ test("containerd's event service otherwise; what is lacking is logged once", asy
       { is: "changed", containerId: "c", exited: true },
     ]);
   }
-  assert.ok(asked[0]?.filters.includes('namespace==k8s.io,topic=="/tasks/exit"'));
+  assert.ok(asked[0]?.filters.includes('namespace==k8s.io,topic=="/tasks/delete"'));
+  // The end of each command that a probe runs in a container would come along.
+  assert.ok(!asked[0]?.filters.some((filter) => filter.includes("/tasks/exit")));
   assert.equal(namespaces[0], "k8s.io");
   assert.deepEqual(logged, [{ source: "CRI GetContainerEvents" }]);
 });
@@ -159,13 +160,13 @@ test("a CRI event of the sandbox itself has no container; a stop is marked", () 
 });
 
 test("containerd's events of tasks and containers name the container", () => {
-  assert.deepEqual(containerdEvent(exitEvent("/tasks/start", "c", "")), { is: "changed", containerId: "c" });
+  assert.deepEqual(containerdEvent(taskEvent("/tasks/start", "c")), { is: "changed", containerId: "c" });
   const deleted = Envelope.fromPartial({
     topic: "/containers/delete",
     event: { value: Buffer.from(ContainerEvent.encode({ id: "d" }).finish()) },
   });
   assert.deepEqual(containerdEvent(deleted), { is: "changed", containerId: "d", removed: true });
-  const task = containerdEvent(exitEvent("/tasks/delete", "c", ""));
-  assert.deepEqual(task, { is: "changed", containerId: "c", removed: true });
+  const task = containerdEvent(taskEvent("/tasks/delete", "c"));
+  assert.deepEqual(task, { is: "changed", containerId: "c", exited: true });
   assert.equal(containerdEvent(Envelope.fromPartial({ topic: "/tasks/start" })), undefined);
 });
