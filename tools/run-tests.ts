@@ -23,7 +23,7 @@ function run(given: readonly string[]): readonly string[] | undefined {
       [`--test-reporter=${join(import.meta.dirname, "failed-files.ts")}`, `--test-reporter-destination=${failed}`],
     ].flat();
     const limits = ["--foreground", "--signal=INT", "--kill-after=60", `${minutes}m`];
-    const { status } = spawnSync("timeout", [...limits, "node", "--test", ...reporters, ...given], {
+    const { status } = spawnSync("timeout", [...limits, process.execPath, "--test", ...reporters, ...given], {
       stdio: "inherit",
     });
     if (status === 0) return [];
