@@ -48,7 +48,7 @@ export function sshHost({ config, clock, log }: SshHostOptions): SshHost {
   const command = async (signal: AbortSignal) => shellCommand(await privileges(signal));
   const groups = createProcessGroups({ link, pool: () => pool, clock, log });
   const pool: ShellPool = createShellPool({ link, sessions, clock, log, command, onStart: groups.own });
-  const alone = { link, sessions, groups, command };
+  const alone = { link, sessions, groups, clock, command };
   const run = createRunner({ pool, clock, alone });
   const spawn = createSpawner(alone);
   const fs = sshFs({

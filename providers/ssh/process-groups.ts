@@ -7,7 +7,7 @@ import type { ShellPool } from "./shell-pool.ts";
 
 /** The processes that graftlet has started on the target. */
 export interface ProcessGroups {
-  /** Sends a signal to a group; does not wait for its end. */
+  /** Sends a signal to a group; does not wait for its end. What could not be killed is killed on the next connection. */
   kill(group: ProcessGroup, signal: "SIGTERM" | "SIGKILL"): void;
   /** Notes a group that is to end with its connection: the target may learn of the loss much later than we (half-open), and a
    *  lock that the group holds would stay taken. It is killed when there is a connection again. @returns what forgets it. */
@@ -27,6 +27,7 @@ const mostLeftovers = 1000;
 
 export function createProcessGroups({ link, pool, clock, log }: ProcessGroupsOptions): ProcessGroups {
   const leftovers = new Set<ProcessGroup>();
+  const remember = (group: ProcessGroup) => void (leftovers.size < mostLeftovers && leftovers.add(group));
   const send = async (groups: readonly ProcessGroup[], signal: "SIGTERM" | "SIGKILL"): Promise<void> => {
     const script = groups.map((group) => killScript(group, signal)).join("\n");
     await pool().askUrgently({ script, maxBytes: 0 }, clock.within(killTimeoutMs));
@@ -48,11 +49,12 @@ export function createProcessGroups({ link, pool, clock, log }: ProcessGroupsOpt
   return {
     kill(group, signal) {
       void send([group], signal).catch((err: unknown) => {
+        if (signal === "SIGKILL") remember(group);
         if (!hasCode(err, "unavailable")) log.warn({ err, group: group.id }, "a command could not be signalled");
       });
     },
     own(group, lost) {
-      const onLost = () => void (leftovers.size < mostLeftovers && leftovers.add(group));
+      const onLost = () => remember(group);
       lost.addEventListener("abort", onLost, { once: true });
       return () => lost.removeEventListener("abort", onLost);
     },

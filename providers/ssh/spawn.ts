@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { constants } from "node:os";
 import type { Duplex } from "node:stream";
 import type { ClientChannel } from "ssh2";
+import type { Clock } from "../../src/lib/clock.ts";
 import { CodedError, throwIfAborted } from "../../src/lib/errors.ts";
 import { untilAborted } from "../../src/lib/service-group.ts";
 import type { HostProcess } from "../../src/seams/host.ts";
@@ -18,6 +19,7 @@ export interface SpawnerOptions {
   readonly link: Pick<Link, "exchanged">;
   readonly sessions: Sessions;
   readonly groups: ProcessGroups;
+  readonly clock: Clock;
   /** The command line that starts a shell. */
   readonly command: (signal: AbortSignal) => Promise<string>;
 }
@@ -29,9 +31,12 @@ export interface SshProcess extends HostProcess {
 }
 
 const never = new AbortController().signal;
+/** How long the end of what was killed is waited for, milliseconds: it takes a shell to kill it, and a new one may hang in its
+ *  start-up files. */
+const endWithinMs = 5_000;
 
 /** Commands as streams, each on a session of its own. @see Host.spawn */
-export function createSpawner({ link, sessions, groups, command }: SpawnerOptions) {
+export function createSpawner({ link, sessions, groups, clock, command }: SpawnerOptions) {
   return async (argv: readonly string[], signal: AbortSignal = never): Promise<SshProcess> => {
     throwIfAborted(signal);
     const program = programOf(argv);
@@ -73,7 +78,7 @@ export function createSpawner({ link, sessions, groups, command }: SpawnerOption
       kill,
       async [Symbol.asyncDispose]() {
         kill("SIGKILL");
-        await exited.catch(() => undefined);
+        await untilAborted(exited, clock.within(endWithinMs)).catch(() => undefined);
         io.destroy();
         stderr.destroy();
       },

@@ -88,7 +88,12 @@ export async function acquireLocks(
       beating?.();
     };
     holder.exited.then(end, end);
-    return { isOver: () => over, [Symbol.asyncDispose]: () => holder[Symbol.asyncDispose]() };
+    const dispose = () => {
+      // It ends with what it reads; to kill it may take longer, for that takes another command on the target.
+      holder.stdin.end();
+      return holder[Symbol.asyncDispose]();
+    };
+    return { isOver: () => over, [Symbol.asyncDispose]: dispose };
   }
   throwIfAborted(signal);
   const taken = locks[ended - conflict];

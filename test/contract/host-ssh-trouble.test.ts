@@ -127,6 +127,27 @@ describe("a target that cannot be worked on", () => {
       await host.fs.freeSpace("/");
     });
 
+  test("a login shell that has begun to hang: locks are given up at once, what runs is let go of within seconds, and ended once it can be", async () => {
+    await using undo = new AsyncDisposableStack();
+    const host = undo.use(hostOf());
+    // No shell is asked for before: to kill anything a new one is needed.
+    const lock = `${rig().dir}/lock-hanging`;
+    await rig().mustInside(["touch", lock]);
+    const held = await acquireLocks(host, [{ path: lock }], never);
+    const command = await host.spawn(["sleep", "6543"]);
+    await rig().mustInside(["sh", "-c", "echo sleep 600 > /root/.bashrc"]);
+    undo.defer(async () => void (await rig().inside(["rm", "-f", "/root/.bashrc"])));
+    await within(Promise.resolve(held[Symbol.asyncDispose]()), 3_000);
+    await rig().mustInside(["flock", "-n", lock, "true"]);
+    await within(Promise.resolve(command[Symbol.asyncDispose]()), 10_000);
+    await waitFor("that it cannot be killed to be told", () => logged().includes("a command could not be signalled"));
+    await rig().mustInside(["rm", "/root/.bashrc"]);
+    await rig().killSshd();
+    await rig().startSshd();
+    const ended = async () => (await rig().inside(["pgrep", "-f", "^sleep 6543"])).code !== 0;
+    await waitFor("it to be ended on the next connection", ended);
+  });
+
   test("logins that are dropped because there are too many: the reason, a remedy, and up once there are fewer", async () => {
     await rig().startSshd(["MaxStartups 1:100:1", "LoginGraceTime 0"]);
     await using undo = new AsyncDisposableStack();
