@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { constants } from "node:os";
-import type { Duplex } from "node:stream";
+import type { Duplex, Readable } from "node:stream";
 import type { ClientChannel } from "ssh2";
 import type { Clock } from "../../src/lib/clock.ts";
 import { CodedError, throwIfAborted } from "../../src/lib/errors.ts";
@@ -78,12 +78,22 @@ export function createSpawner({ link, sessions, groups, clock, command }: Spawne
       kill,
       async [Symbol.asyncDispose]() {
         kill("SIGKILL");
-        await untilAborted(exited, clock.within(endWithinMs)).catch(() => undefined);
+        const late = clock.within(endWithinMs);
+        await untilAborted(exited, late).catch(() => undefined);
+        // Its session counts at the target's sshd until it ends: a channel that is closed would count no longer here.
+        if (late.aborted) return letGo(io, stderr);
         io.destroy();
         stderr.destroy();
       },
     };
   };
+}
+
+/** Leaves a command to its end: what it reads ends, what it says is dropped. */
+function letGo(io: Duplex, stderr: Readable): void {
+  io.end();
+  io.resume();
+  stderr.resume();
 }
 
 /** Told once the shell has read its last line: what is written from then on is the command's. */
