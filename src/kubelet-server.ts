@@ -13,6 +13,7 @@ import type { Logger } from "./lib/log.ts";
 import type { Reloading } from "./lib/reloading.ts";
 import type { Service } from "./lib/service-group.ts";
 import type { NodeAgent } from "./node/node-agent.ts";
+import type { Readiness } from "./node/readiness.ts";
 import type { NodeMetrics } from "./metrics/node-metrics.ts";
 import { serverConfig } from "./node-setup.ts";
 import type { LogReader, PodStore, StatusReader } from "./pipeline.ts";
@@ -33,9 +34,12 @@ export interface ServerParts {
   readonly target: Target;
   readonly store: (name: string) => PairStore;
   readonly instance: string;
+  readonly readiness: Readiness;
   readonly metrics: NodeMetrics;
   readonly addresses: Pick<NodeAgent, "nodeIPs">;
   readonly pods: PodStore;
+  /** Resolves when all that the sources wanted at first has been taken in. */
+  readonly podsKnown: Promise<void>;
   readonly statuses: StatusReader;
   readonly pleg: Pleg;
   readonly logs: LogReader;
@@ -49,6 +53,8 @@ export interface NodeServer {
   readonly running: readonly Service[];
   /** The request for the kubelet API's certificate that waits for somebody's approval. */
   waiting(): string | undefined;
+  /** Resolves when the kubelet API has a certificate; at once where it is not served. */
+  readonly certified: Promise<void>;
   /** The kubelet API's certificate in PEM. */
   certificate(): string | undefined;
 }
@@ -61,7 +67,9 @@ export async function composeServer(parts: ServerParts, signal: AbortSignal): Pr
   const { healthzPort: port, healthzBindAddress: address } = kubelet;
   const sharing = () => (target.link ? undefined : target.sharing);
   const healthz = port > 0 ? [createHealthzServer({ ...parts, address, port, sharing })] : [];
-  if (!kubelet.enableServer) return { running: healthz, waiting: () => undefined, certificate: () => undefined };
+  if (!kubelet.enableServer) {
+    return { running: healthz, certified: Promise.resolve(), waiting: () => undefined, certificate: () => undefined };
+  }
   const certificate = await servingCertificate(parts, signal);
   const { clientCAFile } = kubelet.authentication.x509;
   const clientCA = clientCAFile
@@ -85,9 +93,23 @@ export async function composeServer(parts: ServerParts, signal: AbortSignal): Pr
   });
   return {
     running: [...healthz, certificate, clientCA, server],
+    certified: untilSome(certificate),
     waiting: () => certificate.waiting?.(),
     certificate: () => certificate.current()?.certificate,
   };
+}
+
+/** Resolves when there is a value. */
+function untilSome(value: Reloading<unknown>): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const look = () => {
+    if (value.current() === undefined) return;
+    forget();
+    resolve();
+  };
+  const forget = value.onChange(look);
+  look();
+  return promise;
 }
 
 /** The kubelet API's certificate: that of tlsCertFile, one that the cluster issues (serverTLSBootstrap), or a self-signed one. */

@@ -101,7 +101,7 @@ export function composeSync(deps: KubeletDeps, cluster: Cluster, observed: Obser
   const before: readonly Service[] = [statuses, stoppingVolumes, probes, allocations.records, draining];
   const running: readonly Service[] = [...before, ...flow.running, ...stats.services];
   const view = podView({ pods, cache: observed.pleg.cache, workers, volumes, resizes: stages.resizes });
-  return { pods, statuses, workers, stats, view, running };
+  return { pods, podsKnown: flow.podsKnown, statuses, workers, stats, view, running };
 }
 
 /** What a pod worker works with. */
@@ -251,7 +251,8 @@ function composeFlow(deps: KubeletDeps, cluster: Cluster, observed: Observed, st
   const retrying = retryResizes(decideResizes, clock);
   const running: readonly Service[] = [syncLoop, ...sources.running, ...mirroring, ...cleaning, retrying];
   const takenIn = () => sources.names.every(syncLoop.hasTakenIn);
-  return { running, takenIn, sourcesSpoke: sources.allSeen, decideResizes, mirrors };
+  const podsKnown = syncLoop.untilTakenIn(sources.names);
+  return { running, takenIn, podsKnown, sourcesSpoke: sources.allSeen, decideResizes, mirrors };
 }
 
 /** What finds and clears away what pods leave, and ends those that take too much. */

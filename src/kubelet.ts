@@ -24,6 +24,7 @@ import { createNodeAgent } from "./node/node-agent.ts";
 import { ownAddresses } from "./node/own-addresses.ts";
 import { createPodCidr } from "./node/pod-cidr.ts";
 import { type Reachability, type ReachabilityDeps, createReachability } from "./node/reachability.ts";
+import type { Readiness } from "./node/readiness.ts";
 import { createRebootWatch } from "./node/reboot-watch.ts";
 import { createRuntimeHealth } from "./node/runtime-health.ts";
 import { createTargetRights } from "./node/target-rights.ts";
@@ -51,6 +52,7 @@ export interface KubeletDeps {
   readonly store: (name: string) => PairStore;
   /** Of this process: tells its health endpoints from others'. */
   readonly instance: string;
+  readonly readiness: Readiness;
   readonly metrics: NodeMetrics;
   /** The certificate in PEM by which the API server knows the node. */
   readonly clientCertificate: () => string | undefined;
@@ -80,8 +82,9 @@ export async function runKubelet(all: KubeletDeps, given: AbortSignal): Promise<
     reachable: reachability?.verdict,
   });
   const sync = composeSync(deps, cluster, target, waker);
-  const { pods, statuses, stats } = sync;
-  const server = await composeServer({ ...target, ...deps, addresses: target.agent, pods, statuses, stats }, signal);
+  const { pods, podsKnown, statuses, stats } = sync;
+  const serving = { addresses: target.agent, pods, podsKnown, statuses, stats };
+  const server = await composeServer({ ...target, ...deps, ...serving }, signal);
   const { clientCertificate, metrics } = deps;
   const { certificate: servingCertificate } = server;
   metrics.show({
@@ -91,8 +94,22 @@ export async function runKubelet(all: KubeletDeps, given: AbortSignal): Promise<
     clientCertificate,
   });
   const tested = reachability ? [reachability] : [];
-  await runGroup([...server.running, ...cluster.running, ...target.running, ...sync.running, ...tested], signal);
+  const served = tellOfService([podsKnown, server.certified], () => deps.readiness.settled(deps.config.nodeName));
+  const stages = [...cluster.running, ...target.running, ...sync.running];
+  await runGroup([...server.running, ...stages, served, ...tested], signal);
   return anew.signal.aborted && !given.aborted ? "again" : "stopped";
+}
+
+/** Tells once that all is there which the kubelet API needs to answer of pods. */
+function tellOfService(needed: readonly Promise<void>[], tell: () => void): Service {
+  return {
+    name: "readiness",
+    async run(signal) {
+      const all = Promise.all(needed);
+      await untilAborted(all, signal).then(tell, () => undefined);
+      await onAbort(signal);
+    },
+  };
 }
 
 /** Tries the way from the API server to the kubelet API, in a Pod, whose account may. */

@@ -10,6 +10,7 @@ import type { Clock } from "./lib/clock.ts";
 import { codeOf, messageOf } from "./lib/errors.ts";
 import type { Logger } from "./lib/log.ts";
 import { createNodeMetrics } from "./metrics/node-metrics.ts";
+import type { Readiness } from "./node/readiness.ts";
 import { type Service, runGroup } from "./lib/service-group.ts";
 import { runOnTarget, tellOf } from "./on-target.ts";
 import { openTarget } from "./open-target.ts";
@@ -26,6 +27,7 @@ export interface NodeRun {
   readonly instance: string;
   /** Told how the node uses a runtime of graftlet's own machine, and when it no longer does. */
   readonly uses: { note(nodeName: string, use: Sharing | undefined): void };
+  readonly readiness: Readiness;
   readonly clock: Clock;
   readonly log: Logger;
 }

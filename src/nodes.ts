@@ -5,6 +5,7 @@ import { systemClock } from "./lib/clock.ts";
 import { createLogger } from "./lib/log.ts";
 import { type Service, runGroup } from "./lib/service-group.ts";
 import { type NodeRun, runNode } from "./node-run.ts";
+import { createReadiness } from "./node/readiness.ts";
 import type { ProviderFactory, Sharing } from "./seams/provider.ts";
 import { createHealthzServer } from "./server/healthz.ts";
 import { graftletVersion, kubeletVersion } from "./version.ts";
@@ -37,9 +38,12 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   for (const { node, text } of warnings) log.warn({ node }, text);
   const instance = randomUUID();
   const uses = createRuntimeUses();
-  const runs = nodes.map(
-    (config): NodeRun => ({ ...options, config, instance, uses, clock, log: log.child({ node: config.nodeName }) }),
+  const readiness = createReadiness(
+    nodes.map(({ nodeName }) => nodeName),
+    clock,
   );
+  const common = { ...options, instance, uses, readiness, clock };
+  const runs = nodes.map((config): NodeRun => ({ ...common, config, log: log.child({ node: config.nodeName }) }));
   const over = new AbortController();
   let ends: readonly boolean[] = [];
   const all: Service = {
@@ -50,7 +54,7 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
     },
   };
   const { sharing } = uses;
-  const healthz = health ? [createHealthzServer({ ...health, sharing, instance, clock, log })] : [];
+  const healthz = health ? [createHealthzServer({ ...health, sharing, instance, readiness, clock, log })] : [];
   await runGroup([...healthz, all], AbortSignal.any([signal, over.signal]));
   return !ends.includes(false);
 }

@@ -51,7 +51,7 @@ function unworkable(cause: unknown): TargetError {
   return new TargetError("TargetUnreadable", codeOf(cause), message, { cause });
 }
 
-type TellingDeps = Pick<KubeletDeps, "config" | "client" | "clock" | "log">;
+type TellingDeps = Pick<KubeletDeps, "config" | "client" | "readiness" | "clock" | "log">;
 
 /** Writes once, in the Node, why it does not run; a Node that nobody registered yet is made. Says nothing where another graftlet
  *  keeps this very node. */
@@ -59,9 +59,16 @@ export async function tellOf(trouble: LinkTrouble, deps: TellingDeps, signal: Ab
   await tellUnlessKept(tellerFor(deps), trouble, deps, signal);
 }
 
-function tellerFor({ config, client, clock, log }: TellingDeps): TroubleTeller {
+function tellerFor({ config, client, readiness, clock, log }: TellingDeps): TroubleTeller {
   const identity = nodeSettings(config);
-  return createTroubleTeller({ client, identity, registerNode: identity.registerNode, clock, log });
+  const teller = createTroubleTeller({ client, identity, registerNode: identity.registerNode, clock, log });
+  return {
+    tell(trouble, signal) {
+      // A target that is in use is mostly our predecessor's, which still serves it and is about to give it up.
+      if (trouble.reason !== "RuntimeInUse") readiness.settled(config.nodeName);
+      return teller.tell(trouble, signal);
+    },
+  };
 }
 
 async function tellUnlessKept(

@@ -5,6 +5,7 @@ import { sendText } from "./answer.ts";
 import { authenticate } from "./authentication.ts";
 import { authorize } from "./authorization.ts";
 import { type Upgrade, createJoin } from "./join.ts";
+import { untilPodKnown } from "./lookup.ts";
 import { areaOf, pathSegments } from "./path.ts";
 import type { PeerCertificates } from "./peer-certificates.ts";
 import type { KubeletServerDeps } from "./ports.ts";
@@ -51,7 +52,7 @@ export function createApp(deps: AppDeps): Express {
   for (const route of routes) {
     if (route.debugging && !deps.config.enableDebuggingHandlers) continue;
     app.all(route.path, (request, response) =>
-      serve(route, handlers[route.handler], { request, response, signal: signalOf(response) }),
+      serve(deps, route, handlers[route.handler], { request, response, signal: signalOf(response) }),
     );
   }
   if (!deps.config.enableDebuggingHandlers) {
@@ -99,9 +100,14 @@ async function admit(deps: AppDeps, { request, response, signal }: Exchange, nex
   sendText(response, verdict.status, verdict.text);
 }
 
-async function serve(route: Route, handler: Handler, { request, response, signal }: Exchange): Promise<void> {
-  if (route.methods.some((method) => method.toUpperCase() === request.method)) await handler(request, response, signal);
-  else sendText(response, 405, "405: Method Not Allowed");
+async function serve(deps: AppDeps, route: Route, handler: Handler, exchange: Exchange): Promise<void> {
+  const { request, response, signal } = exchange;
+  if (!route.methods.some((method) => method.toUpperCase() === request.method))
+    return sendText(response, 405, "405: Method Not Allowed");
+  const { namespace, pod } = request.params as Record<string, string | undefined>;
+  const known = namespace === undefined || pod === undefined || (await untilPodKnown(deps, namespace, pod, signal));
+  if (known) await handler(request, response, signal);
+  else sendText(response, 503, "this node has just started and does not know its pods yet: try again in a moment");
 }
 
 function createHandlers(deps: AppDeps): Readonly<Record<HandlerName, Handler>> {

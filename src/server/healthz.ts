@@ -18,6 +18,8 @@ export interface HealthzServerDeps {
   readonly sharing: () => Sharing | undefined;
   /** Of this process: by it nodes know the endpoint as their own. */
   readonly instance: string;
+  /** Of the process: why /readyz does not say yes. */
+  readonly readiness: { unready(): string | undefined };
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -30,7 +32,8 @@ export function serverName(sharing: Sharing | undefined): string {
 /** The header that says which process answers. */
 export const instanceHeader = "Graftlet-Instance";
 
-/** The health endpoint: plain HTTP, nothing but /healthz, /livez, /readyz and /healthz/ping, which say that the process answers.
+/** The health endpoint: plain HTTP, nothing but /healthz, /livez and /healthz/ping, which say that the process answers, and
+ *  /readyz, which says that its nodes are served as far as they can be.
  *  `run` throws a CodedError, one sentence, when it cannot listen.
  *  @see https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/ (healthzPort) */
 export function createHealthzServer({
@@ -38,6 +41,7 @@ export function createHealthzServer({
   port,
   sharing,
   instance,
+  readiness,
   clock,
   log,
 }: HealthzServerDeps): KubeletServer {
@@ -54,7 +58,8 @@ export function createHealthzServer({
         response.set(instanceHeader, instance);
         next();
       });
-      app.all(["/healthz", "/livez", "/readyz"], healthz([ping]));
+      app.all(["/healthz", "/livez"], healthz([ping]));
+      app.all("/readyz", healthz([ping, { name: "nodes", check: () => readiness.unready() }]));
       app.all("/healthz/:check", healthCheck([ping]));
       app.use((_request, response) => sendText(response, 404, "404 page not found\n"));
       app.use((_error: unknown, _request: Request, response: Response, _next: NextFunction) =>

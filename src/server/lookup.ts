@@ -1,8 +1,28 @@
 import { ContainerState, PodSandboxState } from "../gen/cri.ts";
 import { CodedError } from "../lib/errors.ts";
+import { untilAborted } from "../lib/service-group.ts";
 import type { Container, ContainerStatus, EphemeralContainer, Pod, PodStatus } from "../objects.ts";
 import { containerNameLabel, podUidLabel } from "../pod/labels.ts";
 import type { KubeletServerDeps, ServedRuntime } from "./ports.ts";
+
+/** How long a request waits for the node to know its pods, milliseconds; less than kubectl's patience. */
+const knownMs = 10_000;
+
+/** Waits, where the node has no pod of that name, until it knows its pods: one that has just been started again learns of them within
+ *  a second or two.
+ *  @returns false when it takes too long: then nothing can be said of the pod. */
+export async function untilPodKnown(
+  { pods, podsKnown, clock }: Pick<KubeletServerDeps, "pods" | "podsKnown" | "clock">,
+  namespace: string,
+  name: string,
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (pods.byName(namespace, name)) return true;
+  return untilAborted(podsKnown, clock.within(knownMs, signal)).then(
+    () => true,
+    () => pods.byName(namespace, name) !== undefined,
+  );
+}
 
 /** A container of the spec by name, of whichever kind. */
 export function containerSpec(pod: Pod, name: string): Container | EphemeralContainer | undefined {

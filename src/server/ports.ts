@@ -86,6 +86,8 @@ export interface KubeletServerDeps {
   readonly authenticator?: Authenticator;
   readonly authorizer: Authorizer;
   readonly pods: PodStore;
+  /** Resolves when all that the sources wanted at first has been taken in: a pod that is not there before may only not be known. */
+  readonly podsKnown: Promise<void>;
   readonly statuses: StatusReader;
   readonly runtimePods: PodCache;
   readonly runtime: ServedRuntime;

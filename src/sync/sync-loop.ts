@@ -53,6 +53,8 @@ export interface SyncLoop extends Service {
   oweMirrors(): void;
   /** What a source wanted when it first spoke has been taken in, or refused. */
   hasTakenIn(source: SourceName): boolean;
+  /** Resolves when that is so of each of these sources. */
+  untilTakenIn(sources: readonly SourceName[]): Promise<void>;
 }
 
 /** Turns what sources say into work for pod workers. Admission is decided here, one pod at a time and in order of creation,
@@ -61,7 +63,7 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
   const { pods, workers, log } = deps;
   const inbox = createInbox<Item>();
   const waiting = createStaticQueue(deps);
-  const spoken = new Set<SourceName>();
+  const { takenIn, hasTakenIn, untilTakenIn } = createFirstWords();
   const mirrorNews = createMirrorNews(deps);
   const { asked, decide } = createWeighing(deps);
 
@@ -108,7 +110,8 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
     decideResizes: (trigger) => inbox.push({ freed: trigger }),
     caughtUp: inbox.isEmpty,
     oweMirrors: mirrorNews.owe,
-    hasTakenIn: (source) => spoken.has(source),
+    hasTakenIn,
+    untilTakenIn,
     push: inbox.push,
     run(signal) {
       const work: InboxWork<Item> = {
@@ -118,12 +121,34 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
             if (!signal.aborted) log.error({ err: error, update }, "update could not be handled");
           }),
         handled(item) {
-          if ("source" in item) spoken.add(item.source);
+          if ("source" in item) takenIn(item.source);
           mirrorNews.handled(item, !inbox.isEmpty());
         },
       };
       return inbox.run(work, signal);
     },
+  };
+}
+
+interface FirstWords extends Pick<SyncLoop, "hasTakenIn" | "untilTakenIn"> {
+  takenIn(source: SourceName): void;
+}
+
+/** The sources that have been heard. */
+function createFirstWords(): FirstWords {
+  const heard = new Set<SourceName>();
+  const first: Readonly<Record<SourceName, PromiseWithResolvers<void>>> = {
+    api: Promise.withResolvers(),
+    file: Promise.withResolvers(),
+    http: Promise.withResolvers(),
+  };
+  return {
+    takenIn(source) {
+      heard.add(source);
+      first[source].resolve();
+    },
+    hasTakenIn: (source) => heard.has(source),
+    untilTakenIn: async (sources) => void (await Promise.all(sources.map((source) => first[source].promise))),
   };
 }
 

@@ -3,8 +3,10 @@ import { after, before, describe, test } from "node:test";
 import type { Lease, Node, Pod } from "../../src/objects.ts";
 import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { type ApiProxy, type Fault, startApiProxy } from "../harness/api-proxy.ts";
+import { certificatesIn } from "../harness/certificates.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { type Invariants, createInvariants } from "../harness/invariants.ts";
+import { askKubelet } from "../harness/kubelet-api.ts";
 import { openPods, type Pods, shell, statusOf } from "../harness/pods.ts";
 import { signalProcess } from "../harness/processes.ts";
 import { readState } from "../harness/state.ts";
@@ -154,6 +156,26 @@ describe("an API server that has bad hours", { timeout: 600_000 }, () => {
     for (const name of crashing) await pods.until(name, "to be told", (pod) => (statusOf(pod)?.restartCount ?? 0) > 1);
     const node = await cluster.get<Node>("node", cluster.nodeName);
     assert.ok(node?.status?.conditions?.some(({ type, status }) => type === "Ready" && status === "True"));
+  });
+
+  test("a node started anew is not ready before it knows its pods, and denies none of them meanwhile", async () => {
+    const [name = ""] = steady;
+    const certificate = certificatesIn(cluster.layout.pki).apiServerKubeletClient;
+    const logs = () => askKubelet(cluster, `/containerLogs/default/${name}/main`, { certificate });
+    const ready = async () =>
+      (await cluster.runInside(["curl", "--silent", "--max-time", "5", "http://127.0.0.1:10248/readyz"])).stdout;
+    assert.equal(await ready(), "ok");
+    await agent.stop();
+    await proxy.answer({ status: 500, only: "pods" });
+    agent = await startGraftlet(cluster, { kubeconfig: proxy.kubeconfig, args: ["-v=4"] });
+    assert.match(await ready(), /nodes failed/);
+    let answered: number | undefined;
+    const asked = logs().then(({ status }) => (answered = status));
+    await sleep(1_500);
+    assert.equal(answered, undefined, "asked for a pod that is not known yet");
+    await proxy.answer(undefined);
+    assert.equal(await asked, 200);
+    await cluster.waitFor("the process to be ready", async () => (await ready()) === "ok");
   });
 });
 

@@ -94,7 +94,7 @@ describe("nodes whose machines are in memory, in one process", { timeout: 600_00
     await untilSays("no-port", "NodeNotStarted", /port 10333 is taken on /);
     await untilSays("no-provider", "NodeNotStarted", /--provider "nowhere" is not known: use one of cri/);
     await untilSays("no-socket", "KubeletNotReady", /./);
-    assert.equal(await healthy("/readyz"), true);
+    await cluster.waitFor("the process to be ready all the same", () => healthy("/readyz"));
 
     portHolder.kill("SIGKILL");
     await allReady(cluster, ["sound", "no-port"], agent);

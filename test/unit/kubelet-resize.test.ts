@@ -4,6 +4,7 @@ import { filePairStore } from "../../src/certificates/pair-store.ts";
 import { ContainerState } from "../../src/gen/cri.ts";
 import { createLogger } from "../../src/lib/log.ts";
 import { createNodeMetrics } from "../../src/metrics/node-metrics.ts";
+import { createReadiness } from "../../src/node/readiness.ts";
 import type { CoreEvent, Node, Pod, PodCondition, PodStatus, Resources } from "../../src/objects.ts";
 import { runOnTarget } from "../../src/on-target.ts";
 import { fakeClock } from "../fakes/clock.ts";
@@ -141,6 +142,7 @@ function start(pod: Pod) {
         alone: false,
         store,
         instance: "this",
+        readiness: createReadiness([nodeName], clock),
         metrics,
         clientCertificate: () => undefined,
         clock,

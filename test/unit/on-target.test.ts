@@ -4,6 +4,7 @@ import { PodSandboxState } from "../../src/gen/cri.ts";
 import { CodedError } from "../../src/lib/errors.ts";
 import { createLogger } from "../../src/lib/log.ts";
 import { createNodeMetrics } from "../../src/metrics/node-metrics.ts";
+import { createReadiness } from "../../src/node/readiness.ts";
 import { runOnTarget } from "../../src/on-target.ts";
 import type { Node, Pod } from "../../src/objects.ts";
 import type { HostProcess } from "../../src/seams/host.ts";
@@ -106,6 +107,7 @@ function start({ local = false } = {}) {
   } as const;
   const log = createLogger(0, { write: () => undefined });
   const stop = new AbortController();
+  const readiness = createReadiness([nodeName], clock);
   const run = () =>
     runOnTarget(
       {
@@ -115,6 +117,7 @@ function start({ local = false } = {}) {
         alone: false,
         store: () => filePairStore(config.certDir, "unused"),
         instance: "this",
+        readiness,
         metrics: createNodeMetrics({ nodeName, kubeletVersion: "v1.36.3", graftletVersion: "0", gates: [], clock }),
         clientCertificate: () => undefined,
         clock,
@@ -131,7 +134,7 @@ function start({ local = false } = {}) {
     runtime.comeUp();
     link.mend();
   };
-  return { clock, host, machine, runtime, link, api, run, stop, cut, mend };
+  return { clock, host, machine, runtime, link, api, readiness, run, stop, cut, mend };
 }
 
 test("a target that booted out of reach: its node is run anew, says so, and its pod starts once, on volumes of its own", async () => {
@@ -171,7 +174,10 @@ test("a target that booted out of reach: its node is run anew, says so, and its 
 test("a link that was cut and came back leaves a node and its pod as they were", async () => {
   const t = start();
   const running = t.run();
-  await t.clock.advance(20_000);
+  assert.match(t.readiness.unready() ?? "", /^not served yet/);
+  await t.clock.advance(15_000);
+  assert.equal(t.readiness.unready(), undefined, "the node knows its pods");
+  await t.clock.advance(5_000);
   const made = () => t.runtime.calls.filter(({ verb }) => /^(runPod|create|start|stop|remove)/.test(verb)).length;
   const before = made();
   assert.ok(before >= 3);
@@ -251,6 +257,7 @@ test("what is wrong with a target on another machine is its node's condition, sa
   await t.clock.advance(1_000);
   assert.deepEqual([readyOf(t.api.state.node)?.status, readyOf(t.api.state.node)?.reason], ["False", "RuntimeInUse"]);
   assert.match(readyOf(t.api.state.node)?.message ?? "", /--root-dir .* is in use by another graftlet/);
+  assert.match(t.readiness.unready() ?? "", /^not served yet/, "the other one may still serve it");
   const before = t.api.state.nodePatches;
   await t.clock.advance(60_000);
   const said = t.api.state.nodePatches - before;

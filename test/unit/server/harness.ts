@@ -105,6 +105,7 @@ export async function start({
         pods.find(({ metadata }) => metadata.namespace === namespace && metadata.name === name),
       list: () => pods,
     },
+    podsKnown: Promise.resolve(),
     statuses: { get: (uid) => statuses.get(uid) },
     runtimePods: { get: () => undefined, list: () => [] },
     runtime: runtimeOf({}),

@@ -71,11 +71,14 @@ async function shown(port: number): Promise<string> {
 }
 
 test("the local health endpoint", async () => {
+  let unready: string | undefined = "not served yet: edge-1";
+  const readiness = { unready: () => unready };
   const server = createHealthzServer({
     address: "127.0.0.1",
     port: 0,
     sharing: () => "shared",
     instance: "this",
+    readiness,
     clock: systemClock(),
     log: quiet,
   });
@@ -90,6 +93,11 @@ test("the local health endpoint", async () => {
     return [response.statusCode, await text(response)];
   };
   assert.deepEqual(await fetched("/healthz"), [200, "ok"]);
+  assert.deepEqual(await fetched("/readyz"), [
+    500,
+    "[+]ping ok\n[-]nodes failed: reason withheld\nhealthz check failed\n",
+  ]);
+  unready = undefined;
   for (const path of ["/livez", "/readyz", "/healthz/ping"]) assert.deepEqual(await fetched(path), [200, "ok"]);
   assert.equal((await fetched("/pods"))[0], 404);
   assert.deepEqual(await fetched("/healthz/%zz"), [400, "400 Bad Request\n"]);
@@ -98,6 +106,7 @@ test("the local health endpoint", async () => {
     port,
     sharing: () => "shared",
     instance: "this",
+    readiness,
     clock: systemClock(),
     log: quiet,
   });

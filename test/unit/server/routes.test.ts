@@ -4,7 +4,8 @@ import { request } from "node:https";
 import { test } from "node:test";
 import { once } from "node:events";
 import { ContainerState, PodSandboxState } from "../../../src/gen/cri.ts";
-import type { PodStatus } from "../../../src/objects.ts";
+import { systemClock } from "../../../src/lib/clock.ts";
+import type { Pod, PodStatus } from "../../../src/objects.ts";
 import type { LogOptions, LogSource } from "../../../src/pipeline.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 import { type World, adminToken, ask, runtimeOf, start } from "./harness.ts";
@@ -256,6 +257,25 @@ test("containerLogs: what is wrong with the request", async () => {
     (await answer({ ...world, config: { splitLogStreams: true } }, "/containerLogs/ns/p/c?stream=Stdout"))[1],
   );
   assert.equal(split.stream, "Stdout");
+});
+
+test("a pod that is not known yet is waited for, and one of which nothing is known in time is not denied", async () => {
+  const { promise: podsKnown, resolve } = Promise.withResolvers<void>();
+  const pods: Pod[] = [];
+  const clock = { ...systemClock(), within: (_ms: number, signal?: AbortSignal) => systemClock().within(300, signal) };
+  await using server = await start({
+    ...logging(runningStatus),
+    pods,
+    deps: { ...logging(runningStatus).deps, podsKnown, clock },
+  });
+  const logs = (name: string) => ask(server, `/containerLogs/ns/${name}/c`);
+  const early = await logs("p");
+  assert.deepEqual([early.status, /does not know its pods yet/.test(early.body)], [503, true]);
+  const asked = [logs("p"), logs("q")];
+  pods.push(pod);
+  resolve();
+  const [p, q] = await Promise.all(asked);
+  assert.deepEqual([p?.status, q?.status, q?.body], [200, 404, 'pod "q" does not exist']);
 });
 
 test("containerLogs: what fails once the stream has begun is told in the stream", async () => {
