@@ -1,4 +1,4 @@
-import { messageOf } from "../lib/errors.ts";
+import { hasCode, messageOf } from "../lib/errors.ts";
 import type { Authorizer, User } from "./ports.ts";
 import { subresourcesOf } from "./routes.ts";
 
@@ -10,6 +10,9 @@ const verbs: Readonly<Record<string, string>> = {
   DELETE: "delete",
 };
 
+/** The status of a verdict that was not found out, since too many ask at once. */
+export const tooManyRequests = 429;
+
 export type Verdict =
   | { readonly is: "allowed" }
   | { readonly is: "refused"; readonly status: number; readonly text: string; readonly why?: string };
@@ -20,8 +23,8 @@ export interface Asked {
   readonly segments: readonly string[];
 }
 
-/** Whether a user may do what a request asks, with the kubelet's answer when not: 403 when no subresource is allowed, 500
- *  when that cannot be found out.
+/** Whether a user may do what a request asks, with the kubelet's answer when not: 403 when no subresource is allowed, 429
+ *  when too many ask at once, 500 when that cannot be found out.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-authn-authz/#kubelet-authorization */
 export async function authorize(
   authorizer: Authorizer,
@@ -37,6 +40,8 @@ export async function authorize(
     try {
       if (await authorizer.allowed(user, verb, subresource, path, signal)) return { is: "allowed" };
     } catch (error) {
+      if (hasCode(error, "resource_exhausted"))
+        return { is: "refused", status: tooManyRequests, text: "", why: messageOf(error) };
       return {
         is: "refused",
         status: 500,

@@ -18,8 +18,10 @@ export interface User {
 
 /** Finds out who holds a bearer token. */
 export interface Authenticator {
-  /** Undefined when the token is nobody's. @throws when it cannot be found out. */
-  byToken(token: string, signal: AbortSignal): Promise<User | undefined>;
+  /** Undefined when the token is nobody's.
+   *  @param from the address of whoever shows it.
+   *  @throws CodedError resource_exhausted when too many ask at once; anything else when it cannot be found out. */
+  byToken(token: string, from: string, signal: AbortSignal): Promise<User | undefined>;
 }
 
 /** Decides whether somebody may do something with this node. */

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { CodedError } from "../../../src/lib/errors.ts";
 import { type Authorizer } from "../../../src/server/ports.ts";
 import { ask, start } from "./harness.ts";
 
@@ -100,6 +101,13 @@ test("an authorizer that fails is a 500", async () => {
     [status, body],
     [500, "Authorization error (user=admin, verb=get, resource=nodes, subresource=pods)"],
   );
+});
+
+test("an authorizer that is asked too much is a 429", async () => {
+  const busy = () => Promise.reject(new CodedError("resource_exhausted", "too many wait"));
+  await using server = await start({ deps: { authorizer: { allowed: busy } } });
+  const { status, headers } = await ask(server, "/pods");
+  assert.deepEqual([status, headers["retry-after"]], [429, "1"]);
 });
 
 test("paths that no honest client sends are 404 before anything is asked", async () => {
