@@ -1,17 +1,9 @@
 import { hasCode, messageOf } from "../lib/errors.ts";
 import type { Authorizer, User } from "./ports.ts";
-import { subresourcesOf } from "./routes.ts";
+import { subresourcesOf, verbOf } from "./routes.ts";
 
-const verbs: Readonly<Record<string, string>> = {
-  GET: "get",
-  POST: "create",
-  PUT: "update",
-  PATCH: "patch",
-  DELETE: "delete",
-};
-
-/** The status of a verdict that was not found out, since too many ask at once. */
-export const tooManyRequests = 429;
+/** What is not found out since too many ask at once. */
+export const tooMany = { is: "refused", status: 429, text: "Too many requests, please try again later.\n" } as const;
 
 export type Verdict =
   | { readonly is: "allowed" }
@@ -32,7 +24,7 @@ export async function authorize(
   asked: Asked,
   signal: AbortSignal,
 ): Promise<Verdict> {
-  const verb = verbs[asked.method] ?? "";
+  const verb = verbOf(asked.method, asked.segments);
   const path = `/${asked.segments.join("/")}`;
   const subresources = subresourcesOf(asked.segments);
   const about = `user=${user.name}, verb=${verb}, resource=nodes`;
@@ -40,8 +32,7 @@ export async function authorize(
     try {
       if (await authorizer.allowed(user, verb, subresource, path, signal)) return { is: "allowed" };
     } catch (error) {
-      if (hasCode(error, "resource_exhausted"))
-        return { is: "refused", status: tooManyRequests, text: "", why: messageOf(error) };
+      if (hasCode(error, "resource_exhausted")) return { ...tooMany, why: messageOf(error) };
       return {
         is: "refused",
         status: 500,
