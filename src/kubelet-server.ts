@@ -23,6 +23,7 @@ import { createHealthzServer } from "./server/healthz.ts";
 import { type Authenticator, type Authorizer, alwaysAllow, neverAllow } from "./server/ports.ts";
 import { cachedAuthenticator, cachedAuthorizer } from "./server/review-cache.ts";
 import { createKubeletServer } from "./server/server.ts";
+import type { Strangers } from "./server/strangers.ts";
 import { noClientCA } from "./standalone.ts";
 import type { NodeStats } from "./stats/node-stats.ts";
 
@@ -34,6 +35,7 @@ export interface ServerParts {
   readonly target: Target;
   readonly store: (name: string) => PairStore;
   readonly instance: string;
+  readonly strangers: Strangers;
   readonly metrics: NodeMetrics;
   readonly addresses: Pick<NodeAgent, "nodeIPs">;
   readonly pods: PodStore;

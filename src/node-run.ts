@@ -13,6 +13,7 @@ import { createNodeMetrics } from "./metrics/node-metrics.ts";
 import { type Service, runGroup } from "./lib/service-group.ts";
 import { runOnTarget, tellOf } from "./on-target.ts";
 import { openTarget } from "./open-target.ts";
+import type { Strangers } from "./server/strangers.ts";
 import { standsAlone } from "./standalone.ts";
 import { graftletVersion, kubeletVersion } from "./version.ts";
 import { type LinkTrouble, type ProviderFactory, type Sharing, TargetError } from "./seams/provider.ts";
@@ -24,6 +25,8 @@ export interface NodeRun {
   readonly providers: Readonly<Record<string, ProviderFactory>>;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly instance: string;
+  /** Connections of all nodes of the process. */
+  readonly strangers: Strangers;
   /** Told how the node uses a runtime of graftlet's own machine, and when it no longer does. */
   readonly uses: { note(nodeName: string, use: Sharing | undefined): void };
   readonly clock: Clock;

@@ -7,6 +7,7 @@ import { type Service, runGroup } from "./lib/service-group.ts";
 import { type NodeRun, runNode } from "./node-run.ts";
 import type { ProviderFactory, Sharing } from "./seams/provider.ts";
 import { createHealthzServer } from "./server/healthz.ts";
+import { createStrangers, processConnections } from "./server/strangers.ts";
 import { graftletVersion, kubeletVersion } from "./version.ts";
 
 export interface RunNodesOptions {
@@ -37,8 +38,17 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   for (const { node, text } of warnings) log.warn({ node }, text);
   const instance = randomUUID();
   const uses = createRuntimeUses();
+  const strangers = createStrangers(processConnections);
   const runs = nodes.map(
-    (config): NodeRun => ({ ...options, config, instance, uses, clock, log: log.child({ node: config.nodeName }) }),
+    (config): NodeRun => ({
+      ...options,
+      config,
+      instance,
+      uses,
+      strangers,
+      clock,
+      log: log.child({ node: config.nodeName }),
+    }),
   );
   const over = new AbortController();
   let ends: readonly boolean[] = [];

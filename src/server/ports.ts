@@ -7,6 +7,7 @@ import type { ServingMeasures } from "../measures.ts";
 import type { LogReader, PodCache, PodStore, StatusReader } from "../pipeline.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { Runtime, Streams } from "../seams/runtime.ts";
+import type { Strangers } from "./strangers.ts";
 
 /** Who calls. */
 export interface User {
@@ -87,6 +88,8 @@ export interface KubeletServerDeps {
   /** Absent where authentication.webhook is disabled. */
   readonly authenticator?: Authenticator;
   readonly authorizer: Authorizer;
+  /** The process's: its connections of peers that are not known. */
+  readonly strangers: Strangers;
   readonly pods: PodStore;
   readonly statuses: StatusReader;
   readonly runtimePods: PodCache;

@@ -6,6 +6,7 @@ import { createLogger } from "../../src/lib/log.ts";
 import { createNodeMetrics } from "../../src/metrics/node-metrics.ts";
 import type { CoreEvent, Node, Pod, PodCondition, PodStatus, Resources } from "../../src/objects.ts";
 import { runOnTarget } from "../../src/on-target.ts";
+import { createStrangers } from "../../src/server/strangers.ts";
 import { fakeClock } from "../fakes/clock.ts";
 import { lockingShell } from "../fakes/flock.ts";
 import { fakeHost } from "../fakes/host.ts";
@@ -141,6 +142,7 @@ function start(pod: Pod) {
         alone: false,
         store,
         instance: "this",
+        strangers: createStrangers({ most: 8, mostKnown: 8 }),
         metrics,
         clientCertificate: () => undefined,
         clock,
