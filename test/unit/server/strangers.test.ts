@@ -96,20 +96,15 @@ test("connections of strangers are bounded; whoever shows a certificate, or has 
   assert.match(await said(allowed), /200 OK/);
 });
 
-test("a stranger's head has 64 KiB, and ten seconds; a certificate's has 1 MiB", async () => {
+test("a stranger's head has 64 KiB, a certificate's has 1 MiB", async () => {
   const ca = await testCA("cluster");
   const clientCA = settable<string | undefined>(ca.certificate);
   await using server = await start({ deps: { clientCA } });
-  const slow = await opened(server, head);
-  const since = performance.now();
   const long = (bytes: number) => `/healthz?command=${"x".repeat(bytes)}`;
   const alice = await ca.client("CN=alice");
   assert.equal((await ask(server, long(900_000), { headers: {}, ...alice })).status, 200);
   assert.equal((await ask(server, long(60_000))).status, 200);
   assert.equal((await ask(server, long(70_000))).status, 431);
-  assert.match(await said(slow), /408 Request Timeout/);
-  const seconds = (performance.now() - since) / 1000;
-  assert.ok(seconds > 5 && seconds < 20, `${seconds} s`);
 });
 
 test("the body of a request that is refused is not listened to", async () => {
