@@ -19,10 +19,12 @@ import { serverConfig } from "./node-setup.ts";
 import type { LogReader, PodStore, StatusReader } from "./pipeline.ts";
 import type { Pleg } from "./pleg/pleg.ts";
 import type { Target } from "./seams/provider.ts";
+import { boundedAccess, boundedTokens } from "./server/bounded-reviews.ts";
 import { createHealthzServer } from "./server/healthz.ts";
 import { type Authenticator, type Authorizer, alwaysAllow, neverAllow } from "./server/ports.ts";
 import { cachedAuthenticator, cachedAuthorizer } from "./server/review-cache.ts";
 import { createKubeletServer } from "./server/server.ts";
+import type { Strangers } from "./server/strangers.ts";
 import { noClientCA } from "./standalone.ts";
 import type { NodeStats } from "./stats/node-stats.ts";
 
@@ -35,6 +37,7 @@ export interface ServerParts {
   readonly store: (name: string) => PairStore;
   readonly instance: string;
   readonly readiness: Readiness;
+  readonly strangers: Strangers;
   readonly metrics: NodeMetrics;
   readonly addresses: Pick<NodeAgent, "nodeIPs">;
   readonly pods: PodStore;
@@ -156,13 +159,20 @@ function access({ config, client, alone, clock }: ServerParts): {
 } {
   const { authentication, authorization } = config.kubelet;
   if (alone) return { authorizer: authorization.mode === "AlwaysAllow" ? alwaysAllow : neverAllow };
-  const reviews = createAccessReview({ client, clock, nodeName: config.nodeName });
+  // Apart from what the node asks for itself: what strangers cause must hold up neither its pods nor its status.
+  const reviews = createAccessReview({ client: client.limited(undefined), clock, nodeName: config.nodeName });
   const { cacheAuthorizedTTL: allowedMs, cacheUnauthorizedTTL: deniedMs } = authorization.webhook;
   return {
     authorizer:
-      authorization.mode === "AlwaysAllow" ? alwaysAllow : cachedAuthorizer(reviews, clock, { allowedMs, deniedMs }),
+      authorization.mode === "AlwaysAllow"
+        ? alwaysAllow
+        : cachedAuthorizer({ allowed: boundedAccess(reviews, clock) }, clock, { allowedMs, deniedMs }),
     ...(authentication.webhook.enabled && {
-      authenticator: cachedAuthenticator(reviews, clock, authentication.webhook.cacheTTL),
+      authenticator: cachedAuthenticator(
+        { byToken: boundedTokens(reviews, clock) },
+        clock,
+        authentication.webhook.cacheTTL,
+      ),
     }),
   };
 }

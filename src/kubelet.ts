@@ -33,6 +33,7 @@ import type { Waker } from "./pipeline.ts";
 import { createPleg } from "./pleg/pleg.ts";
 import { nodeLabel } from "./pod/labels.ts";
 import { createLogReader } from "./runtime/logs/reader.ts";
+import type { Strangers } from "./server/strangers.ts";
 import { loggedEvents, noNode } from "./standalone.ts";
 import { readTerminationMessage, readWrittenMessage } from "./runtime/termination-message.ts";
 import type { Host } from "./seams/host.ts";
@@ -53,6 +54,8 @@ export interface KubeletDeps {
   /** Of this process: tells its health endpoints from others'. */
   readonly instance: string;
   readonly readiness: Readiness;
+  /** Of this process: the connections of peers that are not known. */
+  readonly strangers: Strangers;
   readonly metrics: NodeMetrics;
   /** The certificate in PEM by which the API server knows the node. */
   readonly clientCertificate: () => string | undefined;

@@ -14,6 +14,7 @@ import type { Readiness } from "./node/readiness.ts";
 import { type Service, runGroup } from "./lib/service-group.ts";
 import { runOnTarget, tellOf } from "./on-target.ts";
 import { openTarget } from "./open-target.ts";
+import type { Strangers } from "./server/strangers.ts";
 import { standsAlone } from "./standalone.ts";
 import { graftletVersion, kubeletVersion } from "./version.ts";
 import { type LinkTrouble, type ProviderFactory, type Sharing, TargetError } from "./seams/provider.ts";
@@ -25,6 +26,8 @@ export interface NodeRun {
   readonly providers: Readonly<Record<string, ProviderFactory>>;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly instance: string;
+  /** Connections of all nodes of the process. */
+  readonly strangers: Strangers;
   /** Told how the node uses a runtime of graftlet's own machine, and when it no longer does. */
   readonly uses: { note(nodeName: string, use: Sharing | undefined): void };
   readonly readiness: Readiness;

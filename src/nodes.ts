@@ -8,6 +8,7 @@ import { type NodeRun, runNode } from "./node-run.ts";
 import { createReadiness } from "./node/readiness.ts";
 import type { ProviderFactory, Sharing } from "./seams/provider.ts";
 import { createHealthzServer } from "./server/healthz.ts";
+import { createStrangers, processConnections } from "./server/strangers.ts";
 import { graftletVersion, kubeletVersion } from "./version.ts";
 
 export interface RunNodesOptions {
@@ -38,11 +39,12 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   for (const { node, text } of warnings) log.warn({ node }, text);
   const instance = randomUUID();
   const uses = createRuntimeUses();
+  const strangers = createStrangers(processConnections);
   const readiness = createReadiness(
     nodes.map(({ nodeName }) => nodeName),
     clock,
   );
-  const common = { ...options, instance, uses, readiness, clock };
+  const common = { ...options, instance, uses, readiness, strangers, clock };
   const runs = nodes.map((config): NodeRun => ({ ...common, config, log: log.child({ node: config.nodeName }) }));
   const over = new AbortController();
   let ends: readonly boolean[] = [];

@@ -4,6 +4,9 @@ import type { Clock } from "../lib/clock.ts";
 export interface RateLimit {
   /** Resolves in order of asking, when the call may be made; rejects when the signal aborts. */
   wait(signal?: AbortSignal): Promise<void>;
+  /** Takes the place of a call that may be made now.
+   *  @returns milliseconds until the next call may be made; 0 when this one may, and has its place. */
+  take(): number;
 }
 
 /** A token bucket. A non-positive `qps` limits nothing.
@@ -14,12 +17,15 @@ export function createRateLimit(clock: Clock, options: { readonly qps: number; r
   const { qps, burst } = options;
   let tokens = burst;
   let at = clock.monotonic();
+  const refill = () => {
+    const now = clock.monotonic();
+    tokens = Math.min(burst, tokens + ((now - at) / 1000) * qps);
+    at = now;
+  };
   return {
     async wait(signal) {
       if (qps <= 0) return;
-      const now = clock.monotonic();
-      tokens = Math.min(burst, tokens + ((now - at) / 1000) * qps);
-      at = now;
+      refill();
       // Each caller takes its place at once; a negative balance is the queue.
       tokens -= 1;
       if (tokens >= 0) return;
@@ -29,6 +35,14 @@ export function createRateLimit(clock: Clock, options: { readonly qps: number; r
         tokens += 1;
         throw error;
       }
+    },
+    take() {
+      if (qps <= 0) return 0;
+      refill();
+      // What fractions of a call lack is no wait: a timer cannot be that short.
+      if (tokens < 1 - 1e-6) return ((1 - tokens) / qps) * 1000;
+      tokens -= 1;
+      return 0;
     },
   };
 }

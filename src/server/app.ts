@@ -1,12 +1,11 @@
 import type { IncomingMessage } from "node:http";
 import express, { type Express, type NextFunction, type Request, type Response } from "express";
-import { CodedError, messageOf } from "../lib/errors.ts";
+import { CodedError } from "../lib/errors.ts";
 import { sendText } from "./answer.ts";
-import { authenticate } from "./authentication.ts";
-import { authorize } from "./authorization.ts";
+import { type Exchange, createAdmit } from "./admit.ts";
 import { type Upgrade, createJoin } from "./join.ts";
 import { untilPodKnown } from "./lookup.ts";
-import { areaOf, pathSegments } from "./path.ts";
+import { areaOf } from "./path.ts";
 import type { PeerCertificates } from "./peer-certificates.ts";
 import type { KubeletServerDeps } from "./ports.ts";
 import { type HandlerName, type Route, debuggingAreas, routes } from "./routes.ts";
@@ -35,6 +34,7 @@ type Handler = (request: Request, response: Response, signal: AbortSignal) => vo
 export function createApp(deps: AppDeps): Express {
   const app = express();
   app.disable("x-powered-by").disable("etag").enable("case sensitive routing");
+  const admit = createAdmit(deps);
   const signals = new WeakMap<Response, AbortSignal>();
   const signalOf = (response: Response) => signals.get(response) ?? deps.stopped;
   app.use((request, response, next) => {
@@ -46,7 +46,7 @@ export function createApp(deps: AppDeps): Express {
     signals.set(response, AbortSignal.any([deps.stopped, gone.signal]));
     response.once("close", () => gone.abort(new CodedError("cancelled", "the client went away")));
     if (deps.certificates.isStale(request.socket)) response.set("Connection", "close");
-    await admit(deps, { request, response, signal: signalOf(response) }, next);
+    await admit({ request, response, signal: signalOf(response) }, next);
   });
   const handlers = createHandlers(deps);
   for (const route of routes) {
@@ -69,35 +69,12 @@ export function createApp(deps: AppDeps): Express {
   return app;
 }
 
-interface Exchange {
-  readonly request: Request;
-  readonly response: Response;
-  readonly signal: AbortSignal;
-}
-
 /** Counts a request, until its connection has ended where it became a stream. */
 function count({ serving, clock, upgradeOf }: AppDeps, request: Request, response: Response): void {
   const since = clock.monotonic();
   const ended = serving.began(request.method, areaOf(request.originalUrl));
   const lasting = upgradeOf(request)?.socket ?? response;
   lasting.once("close", () => ended(clock.monotonic() - since));
-}
-
-async function admit(deps: AppDeps, { request, response, signal }: Exchange, next: NextFunction): Promise<void> {
-  const authentication = { ...deps, anonymous: deps.config.anonymous };
-  const user = await authenticate(authentication, request, signal).catch((error: unknown) => {
-    deps.log.warn({ why: messageOf(error) }, "cannot find out who is calling");
-  });
-  if (!user) return sendText(response, 401, "Unauthorized");
-  const segments = pathSegments(request.originalUrl);
-  if (!segments) return sendText(response, 404, "404: Page Not Found");
-  const verdict = await authorize(deps.authorizer, user, { method: request.method, segments }, signal);
-  if (verdict.is === "allowed") return next();
-  deps.log.debug(
-    { user: user.name, method: request.method, area: segments[0] ?? "", why: verdict.why ?? "forbidden" },
-    "request refused",
-  );
-  sendText(response, verdict.status, verdict.text);
 }
 
 async function serve(deps: AppDeps, route: Route, handler: Handler, exchange: Exchange): Promise<void> {

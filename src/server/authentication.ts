@@ -26,7 +26,7 @@ export async function authenticate(
   if (peer.is === "known") return authenticated(peer.user);
   const tokens = deps.authenticator ? tokensOf(request) : [];
   for (const token of tokens) {
-    const user = await deps.authenticator?.byToken(token, signal);
+    const user = await deps.authenticator?.byToken(token, request.socket.remoteAddress ?? "", signal);
     if (user) return authenticated(user);
   }
   if (peer.is === "refused" || tokens.length > 0) return undefined;

@@ -1,14 +1,9 @@
-import { messageOf } from "../lib/errors.ts";
+import { hasCode, messageOf } from "../lib/errors.ts";
 import type { Authorizer, User } from "./ports.ts";
-import { subresourcesOf } from "./routes.ts";
+import { subresourcesOf, verbOf } from "./routes.ts";
 
-const verbs: Readonly<Record<string, string>> = {
-  GET: "get",
-  POST: "create",
-  PUT: "update",
-  PATCH: "patch",
-  DELETE: "delete",
-};
+/** What is not found out since too many ask at once. */
+export const tooMany = { is: "refused", status: 429, text: "Too many requests, please try again later.\n" } as const;
 
 export type Verdict =
   | { readonly is: "allowed" }
@@ -20,8 +15,8 @@ export interface Asked {
   readonly segments: readonly string[];
 }
 
-/** Whether a user may do what a request asks, with the kubelet's answer when not: 403 when no subresource is allowed, 500
- *  when that cannot be found out.
+/** Whether a user may do what a request asks, with the kubelet's answer when not: 403 when no subresource is allowed, 429
+ *  when too many ask at once, 500 when that cannot be found out.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-authn-authz/#kubelet-authorization */
 export async function authorize(
   authorizer: Authorizer,
@@ -29,7 +24,7 @@ export async function authorize(
   asked: Asked,
   signal: AbortSignal,
 ): Promise<Verdict> {
-  const verb = verbs[asked.method] ?? "";
+  const verb = verbOf(asked.method, asked.segments);
   const path = `/${asked.segments.join("/")}`;
   const subresources = subresourcesOf(asked.segments);
   const about = `user=${user.name}, verb=${verb}, resource=nodes`;
@@ -37,6 +32,7 @@ export async function authorize(
     try {
       if (await authorizer.allowed(user, verb, subresource, path, signal)) return { is: "allowed" };
     } catch (error) {
+      if (hasCode(error, "resource_exhausted")) return { ...tooMany, why: messageOf(error) };
       return {
         is: "refused",
         status: 500,

@@ -5,9 +5,10 @@ import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Sharing } from "../seams/provider.ts";
 import { sendText } from "./answer.ts";
-import { serve } from "./listen.ts";
+import { requestTimes, serve } from "./listen.ts";
 import { healthCheck, healthz, ping } from "./routes/health.ts";
 import type { KubeletServer } from "./server.ts";
+import { createStrangers } from "./strangers.ts";
 
 export interface HealthzServerDeps {
   /** KubeletConfiguration.healthzBindAddress and healthzPort. */
@@ -23,6 +24,9 @@ export interface HealthzServerDeps {
   readonly clock: Clock;
   readonly log: Logger;
 }
+
+/** Nobody says here who they are. */
+const connections = { most: 64, mostKnown: 0 };
 
 /** What graftlet calls itself in the `Server` header of its health endpoint. */
 export function serverName(sharing: Sharing | undefined): string {
@@ -72,7 +76,8 @@ export function createHealthzServer({
           log.info({ address: where.address, port: where.port }, "healthz listening");
           listening.resolve();
         };
-        await serve({ server: createServer(app), at, clock, onListening }, signal);
+        const strangers = createStrangers(connections);
+        await serve({ server: createServer(requestTimes, app), at, strangers, clock, onListening }, signal);
       } finally {
         bound = undefined;
       }

@@ -2,6 +2,7 @@ import type { AddressInfo, Server, Socket } from "node:net";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, codeOfErrno, messageOf } from "../lib/errors.ts";
 import { onAbort } from "../lib/service-group.ts";
+import type { Strangers } from "./strangers.ts";
 
 /** Where to listen, and the fields of the configuration that say so. */
 export interface ListenAt {
@@ -11,12 +12,16 @@ export interface ListenAt {
   readonly portField: string;
 }
 
+/** How long a peer may take to send a request, milliseconds; looked at every second. No answer waits for a request's body. */
+export const requestTimes = { headersTimeout: 10_000, requestTimeout: 60_000, connectionsCheckingInterval: 1000 };
+
 /** How long requests under way may go on once the server stops, milliseconds. */
 const graceMs = 1000;
 
 export interface Serving {
   readonly server: Server;
   readonly at: ListenAt;
+  readonly strangers: Strangers;
   readonly clock: Clock;
   /** Told the address once it listens. */
   readonly onListening: (at: AddressInfo) => void;
@@ -24,10 +29,14 @@ export interface Serving {
 
 /** Serves until the signal aborts, then closes every connection.
  *  @throws CodedError, one sentence that names the field, the value and the remedy, when it cannot listen. */
-export async function serve({ server, at, clock, onListening }: Serving, signal: AbortSignal): Promise<void> {
+export async function serve(
+  { server, at, strangers, clock, onListening }: Serving,
+  signal: AbortSignal,
+): Promise<void> {
   const sockets = new Set<Socket>();
   server.on("connection", (socket) => {
     sockets.add(socket);
+    strangers.accept(socket);
     socket.once("close", () => sockets.delete(socket));
   });
   await listen(server, at);

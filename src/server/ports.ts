@@ -7,6 +7,7 @@ import type { ServingMeasures } from "../measures.ts";
 import type { LogReader, PodCache, PodStore, StatusReader } from "../pipeline.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { Runtime, Streams } from "../seams/runtime.ts";
+import type { Strangers } from "./strangers.ts";
 
 /** Who calls. */
 export interface User {
@@ -18,8 +19,10 @@ export interface User {
 
 /** Finds out who holds a bearer token. */
 export interface Authenticator {
-  /** Undefined when the token is nobody's. @throws when it cannot be found out. */
-  byToken(token: string, signal: AbortSignal): Promise<User | undefined>;
+  /** Undefined when the token is nobody's.
+   *  @param from the address of whoever shows it.
+   *  @throws CodedError resource_exhausted when too many ask at once; anything else when it cannot be found out. */
+  byToken(token: string, from: string, signal: AbortSignal): Promise<User | undefined>;
 }
 
 /** Decides whether somebody may do something with this node. */
@@ -85,6 +88,8 @@ export interface KubeletServerDeps {
   /** Absent where authentication.webhook is disabled. */
   readonly authenticator?: Authenticator;
   readonly authorizer: Authorizer;
+  /** The process's: its connections of peers that are not known. */
+  readonly strangers: Strangers;
   readonly pods: PodStore;
   /** Resolves when all that the sources wanted at first has been taken in: a pod that is not there before may only not be known. */
   readonly podsKnown: Promise<void>;

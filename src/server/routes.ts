@@ -22,6 +22,22 @@ export function subresourcesOf(segments: readonly string[]): readonly string[] {
   return areas.get(segments[0] ?? "") ?? ["proxy"];
 }
 
+const verbs: Readonly<Record<string, string>> = {
+  GET: "get",
+  POST: "create",
+  PUT: "update",
+  PATCH: "patch",
+  DELETE: "delete",
+};
+
+/** Areas that do something in a pod, by whichever method: a WebSocket is asked for by GET. */
+const acting: ReadonlySet<string> = new Set(["run", "exec", "attach", "portForward"]);
+
+/** The verb that a caller needs: the method's; to do something in a pod `create`, whatever the method. Empty for methods without one. */
+export function verbOf(method: string, segments: readonly string[]): string {
+  return acting.has(segments[0] ?? "") ? "create" : (verbs[method] ?? "");
+}
+
 export type HandlerName =
   | "healthz"
   | "healthCheck"

@@ -3,11 +3,12 @@ import { type Server, createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { TLSSocket } from "node:tls";
 import type { Duplex } from "node:stream";
+import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { Service } from "../lib/service-group.ts";
 import { createApp } from "./app.ts";
 import type { Upgrade } from "./join.ts";
-import { serve } from "./listen.ts";
+import { requestTimes, serve } from "./listen.ts";
 import { type PeerCertificates, createPeerCertificates } from "./peer-certificates.ts";
 import type { KubeletServerDeps } from "./ports.ts";
 import { tlsOptions } from "./tls.ts";
@@ -21,6 +22,11 @@ export interface KubeletServer extends Service {
 /** The kubelet's own values. */
 const idleMs = 90_000;
 const maxHeaderBytes = 1 << 20;
+/** What a peer without a client certificate of the cluster may have of a request's head: commands, which may be long, come by way of
+ *  the API server. */
+const stranger = { maxHeaderSize: 64 << 10, maxHeadersCount: 100 };
+/** Node's own number of headers. */
+const somebody = { maxHeaderSize: maxHeaderBytes, maxHeadersCount: 2000 };
 /** A connection that does not finish its TLS handshake in this time is dropped, milliseconds. */
 const tlsHandshakeMs = 10_000;
 /** How long a client whose upgrade was refused may take to close, milliseconds. */
@@ -52,7 +58,7 @@ export function createKubeletServer(deps: KubeletServerDeps): KubeletServer {
         keepAlive: true,
         keepAliveInitialDelay: keepAliveMs,
         keepAliveTimeout: idleMs,
-        maxHeaderSize: maxHeaderBytes,
+        ...requestTimes,
       });
       serveRequests(server, deps, certificates, signal);
       const renew = () => {
@@ -68,7 +74,7 @@ export function createKubeletServer(deps: KubeletServerDeps): KubeletServer {
           log.info({ address: bound.address, port: bound.port }, "kubelet API listening");
           listening.resolve();
         };
-        await serve({ server, at, clock, onListening }, signal);
+        await serve({ server, at, strangers: deps.strangers, clock, onListening }, signal);
       } finally {
         for (const stop of forget) stop();
         address = undefined;
@@ -93,8 +99,15 @@ function serveRequests(
 ): void {
   const upgrades = new WeakMap<IncomingMessage, Upgrade>();
   const app = createApp({ ...deps, certificates, stopped, upgradeOf: (request) => upgrades.get(request) });
-  server.prependListener("secureConnection", (socket) => certificates.accept(socket));
+  server.prependListener("secureConnection", (socket) => {
+    certificates.accept(socket);
+    const isKnown = certificates.identify(socket).is === "known";
+    if (isKnown) deps.strangers.known(socket);
+    // Node reads the bounds of a head off the server, for each connection as it begins.
+    Object.assign(server, isKnown ? somebody : stranger);
+  });
   server.on("tlsClientError", (error) => deps.log.debug({ why: messageOf(error) }, "TLS handshake failed"));
+  server.on("clientError", (error, socket) => turnAway(error, socket, deps.clock));
   server.on("request", app);
   server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
     if (!(socket instanceof TLSSocket)) return void socket.destroy();
@@ -115,3 +128,17 @@ function serveRequests(
     app(request, response);
   });
 }
+
+/** Answers what is no request, or does not become one in time, as Node itself would; but Node does not wait until TLS has sent it. */
+function turnAway(error: NodeJS.ErrnoException, socket: Duplex, clock: Clock): void {
+  if (!socket.writable || error.code === "ECONNRESET") return void socket.destroy();
+  const answer = noRequest.get(error.code ?? "") ?? "400 Bad Request";
+  socket.end(`HTTP/1.1 ${answer}\r\nConnection: close\r\n\r\n`);
+  const timer = clock.after(refusedMs, () => socket.destroy());
+  socket.once("close", () => timer.cancel());
+}
+
+const noRequest: ReadonlyMap<string, string> = new Map([
+  ["HPE_HEADER_OVERFLOW", "431 Request Header Fields Too Large"],
+  ["ERR_HTTP_REQUEST_TIMEOUT", "408 Request Timeout"],
+]);

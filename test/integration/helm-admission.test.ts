@@ -86,10 +86,8 @@ describe("what the chart lets the account of a release do, on a real API server"
     const { items } = JSON.parse(
       await cluster.mustKubectl(["get", "validatingadmissionpolicies", "--output=json"]),
     ) as { items: { status?: { typeChecking?: { expressionWarnings?: unknown } } }[] };
-    assert.deepEqual(
-      items.map(({ status }) => status?.typeChecking?.expressionWarnings),
-      [undefined, undefined, undefined],
-    );
+    assert.ok(items.length > 2);
+    for (const { status } of items) assert.equal(status?.typeChecking?.expressionWarnings, undefined);
   });
 
   test("graftlet's own requests for its nodes pass, and are approved", async () => {
@@ -218,6 +216,19 @@ describe("what the chart lets the account of a release do, on a real API server"
     assert.match((await remove(account, "theirs")).stderr, /of the pods of its own nodes alone/);
     assert.doesNotMatch((await remove(account, "mine")).stderr, /forbidden/);
     assert.match((await as(account, "create", "token", "default")).stderr, /tokens of pods alone/);
+  });
+
+  test("through the API server the account reaches /healthz of its nodes' kubelet API, and no exec", async () => {
+    await cluster.mustKubectl(["create", "--filename=-"], {
+      stdin: JSON.stringify({ apiVersion: "v1", kind: "Node", metadata: { name: "edge-1" } }),
+    });
+    const get = (path: string, user = account) => as(user, "get", `--raw=/api/v1/nodes/edge-1/proxy${path}`);
+    // The node has no address, so that whatever is let through fails for another reason.
+    const past = /no preferred addresses found/;
+    assert.match((await get("/healthz")).stderr, past);
+    for (const path of ["", "/", "/healthz/", "/healthz/ping", "/pods", "/exec/edge/mine/c?command=id&path=/healthz"])
+      assert.match((await get(path)).stderr, /reaches \/healthz of the kubelet API through the API server/, path);
+    assert.match((await cluster.kubectl(["get", "--raw=/api/v1/nodes/edge-1/proxy/pods"])).stderr, past);
   });
 
   test("the account that drains deletes pods of the release's nodes alone", async () => {

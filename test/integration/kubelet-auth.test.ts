@@ -6,6 +6,7 @@ import { type Lab, startLab } from "../harness/lab.ts";
 import { authenticationTests } from "./kubelet-auth/authentication.ts";
 import { authorizationTests } from "./kubelet-auth/authorization.ts";
 import { type Callers, createCallers, log } from "./kubelet-auth/callers.ts";
+import { floodTests } from "./kubelet-auth/floods.ts";
 import { servedTests } from "./kubelet-auth/served.ts";
 
 /** The kubelet API asked directly, on its own port.
@@ -33,6 +34,7 @@ after(() => running?.lab[Symbol.asyncDispose]());
 authenticationTests(lab, callers);
 authorizationTests(lab, callers);
 servedTests(lab, callers);
+floodTests(lab, callers);
 
 test("configured otherwise: anonymous callers by RBAC, no debugging handlers", async () => {
   const { cluster, agent } = lab();

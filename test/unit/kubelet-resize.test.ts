@@ -7,6 +7,7 @@ import { createNodeMetrics } from "../../src/metrics/node-metrics.ts";
 import { createReadiness } from "../../src/node/readiness.ts";
 import type { CoreEvent, Node, Pod, PodCondition, PodStatus, Resources } from "../../src/objects.ts";
 import { runOnTarget } from "../../src/on-target.ts";
+import { createStrangers } from "../../src/server/strangers.ts";
 import { fakeClock } from "../fakes/clock.ts";
 import { lockingShell } from "../fakes/flock.ts";
 import { fakeHost } from "../fakes/host.ts";
@@ -143,6 +144,7 @@ function start(pod: Pod) {
         store,
         instance: "this",
         readiness: createReadiness([nodeName], clock),
+        strangers: createStrangers({ most: 8, mostKnown: 8 }),
         metrics,
         clientCertificate: () => undefined,
         clock,

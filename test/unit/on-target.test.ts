@@ -9,6 +9,7 @@ import { runOnTarget } from "../../src/on-target.ts";
 import type { Node, Pod } from "../../src/objects.ts";
 import type { HostProcess } from "../../src/seams/host.ts";
 import { filePairStore } from "../../src/certificates/pair-store.ts";
+import { createStrangers } from "../../src/server/strangers.ts";
 import { fakeClock } from "../fakes/clock.ts";
 import { rivalCommand } from "../fakes/flock.ts";
 import { fakeHost } from "../fakes/host.ts";
@@ -118,6 +119,7 @@ function start({ local = false } = {}) {
         store: () => filePairStore(config.certDir, "unused"),
         instance: "this",
         readiness,
+        strangers: createStrangers({ most: 8, mostKnown: 8 }),
         metrics: createNodeMetrics({ nodeName, kubeletVersion: "v1.36.3", graftletVersion: "0", gates: [], clock }),
         clientCertificate: () => undefined,
         clock,

@@ -31,6 +31,14 @@ test("who gives up waiting gives back its place", async () => {
   assert.equal(passed, true);
 });
 
+test("a place that is not waited for is taken, or told when there is one", async () => {
+  const clock = fakeClock();
+  const limit = createRateLimit(clock, { qps: 10, burst: 2 });
+  assert.deepEqual([limit.take(), limit.take(), limit.take(), limit.take()], [0, 0, 100, 100]);
+  await clock.advance(100);
+  assert.deepEqual([limit.take(), limit.take()], [0, 100]);
+});
+
 test("a bounded map forgets what was least recently used", () => {
   const map = createBoundedMap<number>(2);
   map.set("a", 1);

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { Agent } from "node:https";
 import { test } from "node:test";
 import type { Authorizer, User } from "../../../src/server/ports.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
 import { ask, settable, start } from "./harness.ts";
 import { serverAuth, testCA } from "./pki.ts";
 
@@ -99,6 +100,17 @@ test("a token's authenticator that fails is a 401, logged without the token", as
   assert.equal((await ask(server, "/healthz")).status, 401);
   assert.match(server.logged(), /API server away/);
   assert.doesNotMatch(server.logged(), /let-me-in/);
+});
+
+test("one question too many is a 429 with the time to come again, and the log tells of a thousand in one line", async () => {
+  const busy = () => Promise.reject(new CodedError("resource_exhausted", "too many wait"));
+  await using server = await start({ deps: { authenticator: { byToken: busy } } });
+  for (let index = 0; index < 20; index++) {
+    const { status, headers } = await ask(server, "/healthz");
+    assert.deepEqual([status, headers["retry-after"]], [429, "1"]);
+  }
+  assert.equal(server.logged().match(/cannot find out who is calling/g)?.length, 1);
+  assert.match(server.logged(), /"times":1,/);
 });
 
 test("anonymous only where configured, and not after a credential that failed", async () => {

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { CodedError } from "../../../src/lib/errors.ts";
 import { type Authorizer } from "../../../src/server/ports.ts";
 import { ask, start } from "./harness.ts";
 
@@ -25,12 +26,16 @@ const table: readonly (readonly [method: string, path: string, verb: string, sub
   ["GET", "/containerLogs/ns/p/c", "get", ["proxy"]],
   ["POST", "/run/ns/p/c", "create", ["proxy"]],
   ["POST", "/run/ns/p/uid/c", "create", ["proxy"]],
-  ["GET", "/exec/ns/p/c", "get", ["proxy"]],
+  ["GET", "/exec/ns/p/c", "create", ["proxy"]],
   ["POST", "/exec/ns/p/uid/c", "create", ["proxy"]],
-  ["GET", "/attach/ns/p/c", "get", ["proxy"]],
+  ["GET", "/attach/ns/p/c", "create", ["proxy"]],
   ["POST", "/attach/ns/p/uid/c", "create", ["proxy"]],
-  ["GET", "/portForward/ns/p", "get", ["proxy"]],
+  ["GET", "/portForward/ns/p", "create", ["proxy"]],
   ["POST", "/portForward/ns/p/uid", "create", ["proxy"]],
+  ["GET", "/run/ns/p/c", "create", ["proxy"]],
+  ["DELETE", "/exec/ns/p/c", "create", ["proxy"]],
+  ["OPTIONS", "/exec/ns/p/c", "create", ["proxy"]],
+  ["GET", "/execandmore", "get", ["proxy"]],
   ["GET", "/debug/pprof/heap", "get", ["proxy"]],
   ["PUT", "/debug/flags/v", "update", ["proxy"]],
   ["GET", "/podsandmore", "get", ["proxy"]],
@@ -100,6 +105,13 @@ test("an authorizer that fails is a 500", async () => {
     [status, body],
     [500, "Authorization error (user=admin, verb=get, resource=nodes, subresource=pods)"],
   );
+});
+
+test("an authorizer that is asked too much is a 429", async () => {
+  const busy = () => Promise.reject(new CodedError("resource_exhausted", "too many wait"));
+  await using server = await start({ deps: { authorizer: { allowed: busy } } });
+  const { status, headers } = await ask(server, "/pods");
+  assert.deepEqual([status, headers["retry-after"]], [429, "1"]);
 });
 
 test("paths that no honest client sends are 404 before anything is asked", async () => {

@@ -8,6 +8,7 @@ import type { Reloading } from "../../../src/lib/reloading.ts";
 import type { Pod, PodStatus } from "../../../src/objects.ts";
 import type { KubeletServerDeps, ServedRuntime, ServerConfig } from "../../../src/server/ports.ts";
 import { type KubeletServer, createKubeletServer } from "../../../src/server/server.ts";
+import { createStrangers, processConnections } from "../../../src/server/strangers.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import { unmeasured } from "../../fakes/measures.ts";
 
@@ -99,6 +100,7 @@ export async function start({
       byToken: (token) => Promise.resolve(token === adminToken ? { name: "admin", groups: [] } : undefined),
     },
     authorizer: { allowed: () => Promise.resolve(true) },
+    strangers: createStrangers(processConnections),
     pods: {
       get: (uid) => pods.find((pod) => pod.metadata.uid === uid),
       byName: (namespace, name) =>

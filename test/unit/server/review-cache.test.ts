@@ -16,13 +16,13 @@ test("whose a token is, is remembered for its time, a nobody's too; failures are
     },
   };
   const cached = cachedAuthenticator(inner, clock, 120_000);
-  for (const token of ["good", "bad", "good", "bad"]) await cached.byToken(token, signal);
+  for (const token of ["good", "bad", "good", "bad"]) await cached.byToken(token, "", signal);
   assert.deepEqual(asked, ["good", "bad"]);
-  assert.equal((await cached.byToken("good", signal))?.name, "alice");
-  await assert.rejects(cached.byToken("broken", signal));
-  await assert.rejects(cached.byToken("broken", signal));
+  assert.equal((await cached.byToken("good", "", signal))?.name, "alice");
+  await assert.rejects(cached.byToken("broken", "", signal));
+  await assert.rejects(cached.byToken("broken", "", signal));
   await clock.advance(120_000);
-  await cached.byToken("good", signal);
+  await cached.byToken("good", "", signal);
   assert.deepEqual(asked, ["good", "bad", "broken", "broken", "good"]);
 });
 
@@ -54,12 +54,24 @@ test("yes holds longer than no; everything that decides is part of the question"
   assert.equal(await ask(), false);
 });
 
+test("made-up tokens drive out no good answer", async () => {
+  let asked = 0;
+  const good = { name: "alice", groups: [] };
+  const inner = { byToken: (token: string) => (asked++, Promise.resolve(token === "good" ? good : undefined)) };
+  const cached = cachedAuthenticator(inner, fakeClock(), 120_000);
+  await cached.byToken("good", "", signal);
+  for (let index = 0; index < 5000; index++) await cached.byToken(`${index}`, "", signal);
+  assert.equal(asked, 5001);
+  assert.deepEqual(await cached.byToken("good", "", signal), good);
+  assert.equal(asked, 5001);
+});
+
 test("no more than a bounded number of answers is kept", async () => {
   let asked = 0;
   const cached = cachedAuthenticator({ byToken: () => (asked++, Promise.resolve(undefined)) }, fakeClock(), 120_000);
-  for (let index = 0; index < 5000; index++) await cached.byToken(`${index}`, signal);
-  await cached.byToken("4999", signal);
+  for (let index = 0; index < 5000; index++) await cached.byToken(`${index}`, "", signal);
+  await cached.byToken("4999", "", signal);
   assert.equal(asked, 5000);
-  await cached.byToken("0", signal);
+  await cached.byToken("0", "", signal);
   assert.equal(asked, 5001);
 });

@@ -1,0 +1,122 @@
+import type { Clock, Timer } from "./clock.ts";
+import { abortError, CodedError } from "./errors.ts";
+
+/** Does a piece of work when its party's turn has come.
+ *  @throws CodedError resource_exhausted at once where too many wait, and when the turn has not come in time; the signal's reason. */
+export type FairTurns = <T>(party: string, work: () => Promise<T>, signal: AbortSignal) => Promise<T>;
+
+export interface FairTurnsOptions {
+  readonly clock: Clock;
+  /** Pieces of work that run at once. */
+  readonly atOnce: number;
+  /** Pieces of work that wait: of one party, and of all together. */
+  readonly waiting: { readonly each: number; readonly all: number };
+  /** Patience of one that waits, milliseconds. */
+  readonly waitMs: number;
+  /** Milliseconds until a piece of work may begin; 0 when it may now, and then has begun. */
+  readonly take: () => number;
+}
+
+interface Waiter {
+  readonly go: () => void;
+  readonly refuse: () => void;
+}
+
+/** Turns for work that strangers ask for: the parties take turns, whatever they ask for, so that one that asks for much delays itself. */
+export function createFairTurns({ clock, atOnce, waiting, waitMs, take }: FairTurnsOptions): FairTurns {
+  const lines = createLines(waiting);
+  let running = 0;
+  let timer: Timer | undefined;
+  const serve = () => {
+    while (running < atOnce && lines.size() > 0) {
+      const inMs = take();
+      if (inMs > 0) {
+        timer ??= clock.after(inMs, () => {
+          timer = undefined;
+          serve();
+        });
+        return;
+      }
+      running += 1;
+      lines.next()?.go();
+    }
+  };
+  const turn = async (party: string, signal: AbortSignal) => {
+    if (signal.aborted) throw abortError(signal);
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    // Out of the line at once: a turn that is given to one that has gone would never end.
+    const leave = (error: CodedError) => {
+      lines.leave(party, waiter);
+      reject(error);
+    };
+    const refuse = () => leave(new CodedError("resource_exhausted", "too many wait for their turn"));
+    const waiter: Waiter = { go: resolve, refuse };
+    if (!lines.join(party, waiter)) refuse();
+    const gone = () => leave(abortError(signal));
+    const patience = clock.after(waitMs, refuse);
+    signal.addEventListener("abort", gone, { once: true });
+    serve();
+    try {
+      await promise;
+    } finally {
+      patience.cancel();
+      signal.removeEventListener("abort", gone);
+    }
+  };
+  return async (party, work, signal) => {
+    await turn(party, signal);
+    try {
+      return await work();
+    } finally {
+      running -= 1;
+      serve();
+    }
+  };
+}
+
+/** A line for each party that waits, the one whose turn it is first. */
+function createLines({ each, all }: FairTurnsOptions["waiting"]) {
+  const lines = new Map<string, Waiter[]>();
+  let size = 0;
+  const put = (party: string, line: Waiter[]) => {
+    lines.delete(party);
+    if (line.length > 0) lines.set(party, line);
+  };
+  /** Has the last of the longest line give way to a party with a much shorter one. */
+  const makeRoom = (length: number): boolean => {
+    const longest = [...lines].reduce((one, other) => (other[1].length > one[1].length ? other : one));
+    if (longest[1].length <= length + 1) return false;
+    longest[1].at(-1)?.refuse();
+    return true;
+  };
+  return {
+    size: () => size,
+    /** @returns whether there is room. */
+    join(party: string, waiter: Waiter): boolean {
+      const line = lines.get(party) ?? [];
+      if (line.length >= each || (size >= all && !makeRoom(line.length))) return false;
+      line.push(waiter);
+      lines.set(party, line);
+      size += 1;
+      return true;
+    },
+    next(): Waiter | undefined {
+      const [first] = lines;
+      if (!first) return undefined;
+      const [party, line] = first;
+      const waiter = line.shift();
+      size -= 1;
+      put(party, line);
+      return waiter;
+    },
+    /** Does nothing for one that waits no more. */
+    leave(party: string, waiter: Waiter): void {
+      const line = lines.get(party) ?? [];
+      const at = line.indexOf(waiter);
+      if (at < 0) return;
+      line.splice(at, 1);
+      size -= 1;
+      if (line.length === 0) lines.delete(party);
+    },
+  };
+}

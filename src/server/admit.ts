@@ -1,0 +1,69 @@
+import type { NextFunction, Request, Response } from "express";
+import type { Clock } from "../lib/clock.ts";
+import { hasCode, messageOf } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import { createSeldomWarning } from "../lib/seldom.ts";
+import { sendText } from "./answer.ts";
+import { type AuthenticationDeps, authenticate } from "./authentication.ts";
+import { type Verdict, authorize, tooMany } from "./authorization.ts";
+import { pathSegments } from "./path.ts";
+import type { Authorizer, ServerConfig } from "./ports.ts";
+import type { Strangers } from "./strangers.ts";
+
+export interface AdmitDeps extends Omit<AuthenticationDeps, "anonymous"> {
+  readonly config: Pick<ServerConfig, "anonymous">;
+  readonly authorizer: Authorizer;
+  /** Told of those who are let in. */
+  readonly strangers: Pick<Strangers, "known">;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+export interface Exchange {
+  readonly request: Request;
+  readonly response: Response;
+  /** Aborts when the client goes away. */
+  readonly signal: AbortSignal;
+}
+
+/** Lets a request go on whose sender is known and may do what it asks; refuses any other. */
+export function createAdmit(deps: AdmitDeps): (exchange: Exchange, next: NextFunction) => Promise<void> {
+  const unknown = createSeldomWarning(deps, "cannot find out who is calling");
+  return async (exchange, next) => {
+    const { request, response } = exchange;
+    const verdict = await verdictOn(deps, exchange, unknown);
+    if (verdict.is === "allowed") {
+      deps.strangers.known(request.socket);
+      return next();
+    }
+    // What a stranger goes on to send is not listened to.
+    if (!request.complete) response.set("Connection", "close");
+    if (verdict.status === tooMany.status) response.set("Retry-After", "1");
+    sendText(response, verdict.status, verdict.text);
+  };
+}
+
+async function verdictOn(
+  deps: AdmitDeps,
+  { request, signal }: Exchange,
+  unknown: (fields: object) => void,
+): Promise<Verdict> {
+  const refused = (status: number, text: string): Verdict => ({ is: "refused", status, text });
+  const authentication = { ...deps, anonymous: deps.config.anonymous };
+  const user = await authenticate(authentication, request, signal).catch((error: unknown) => {
+    if (!signal.aborted) unknown({ why: messageOf(error) });
+    return hasCode(error, "resource_exhausted") ? tooMany : undefined;
+  });
+  if (!user) return refused(401, "Unauthorized");
+  if ("is" in user) return user;
+  const segments = pathSegments(request.originalUrl);
+  if (!segments) return refused(404, "404: Page Not Found");
+  const { method } = request;
+  const verdict = await authorize(deps.authorizer, user, { method, segments }, signal);
+  if (verdict.is === "refused")
+    deps.log.debug(
+      { user: user.name, method, area: segments[0] ?? "", why: verdict.why ?? "forbidden" },
+      "request refused",
+    );
+  return verdict;
+}

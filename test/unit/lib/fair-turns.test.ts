@@ -1,0 +1,83 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createFairTurns, type FairTurnsOptions } from "../../../src/lib/fair-turns.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+
+const { signal } = new AbortController();
+
+/** Turns whose work ends when the test says so. */
+function start(options: Partial<FairTurnsOptions> = {}) {
+  const clock = fakeClock();
+  const turns = createFairTurns({
+    clock,
+    atOnce: 1,
+    waiting: { each: 3, all: 5 },
+    waitMs: 1000,
+    take: () => 0,
+    ...options,
+  });
+  const begun: string[] = [];
+  const refused: string[] = [];
+  const ends: (() => void)[] = [];
+  const ask = (name: string, by = signal): void => {
+    const work = () => {
+      begun.push(name);
+      return new Promise<void>((resolve) => ends.push(resolve));
+    };
+    turns(name.slice(0, 1), work, by).catch((error: { code: string }) => refused.push(`${name} ${error.code}`));
+  };
+  const endOne = async () => {
+    ends.shift()?.();
+    await clock.advance(0);
+  };
+  return { clock, ask, begun, refused, endOne };
+}
+
+test("parties take turns, however much one of them asks for", async () => {
+  const { clock, ask, begun, endOne } = start();
+  for (const name of ["a1", "a2", "a3", "a4", "b1", "c1", "b2"]) ask(name);
+  await clock.advance(0);
+  assert.deepEqual(begun, ["a1"]);
+  for (let left = 5; left > 0; left--) await endOne();
+  assert.deepEqual(begun, ["a1", "a2", "b1", "c1", "a3", "b2"]);
+});
+
+test("one too many is refused at once; a party with a long line gives way to one that has none", async () => {
+  const { clock, ask, begun, refused, endOne } = start();
+  for (const name of ["a0", "a1", "a2", "a3", "a4", "b1", "b2", "c1"]) ask(name);
+  await clock.advance(0);
+  assert.deepEqual(refused, ["a4 resource_exhausted", "a3 resource_exhausted"]);
+  for (let left = 5; left > 0; left--) await endOne();
+  assert.deepEqual(begun, ["a0", "a1", "b1", "c1", "a2", "b2"]);
+});
+
+test("whoever waits too long, or goes, leaves the line and takes no turn", async () => {
+  const { clock, ask, begun, refused, endOne } = start();
+  const going = new AbortController();
+  ask("a1");
+  ask("a2", going.signal);
+  ask("b1");
+  await clock.advance(500);
+  ask("c1");
+  going.abort();
+  await clock.advance(500);
+  assert.deepEqual(refused, ["a2 cancelled", "b1 resource_exhausted"]);
+  await endOne();
+  assert.deepEqual(begun, ["a1", "c1"]);
+  await endOne();
+  ask("d1");
+  await clock.advance(0);
+  assert.deepEqual(begun, ["a1", "c1", "d1"]);
+});
+
+test("no more begin than the rate allows", async () => {
+  let due = 0;
+  const { clock, ask, begun } = start({ atOnce: 9, take: () => due });
+  due = 300;
+  ask("a1");
+  await clock.advance(299);
+  assert.deepEqual(begun, []);
+  due = 0;
+  await clock.advance(1);
+  assert.deepEqual(begun, ["a1"]);
+});

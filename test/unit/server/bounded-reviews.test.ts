@@ -1,0 +1,72 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { boundedAccess, boundedTokens } from "../../../src/server/bounded-reviews.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+
+const { signal } = new AbortController();
+const alice = { name: "alice", groups: [] };
+
+/** An API server that takes 20 ms to know a token, which is good when it ends in `.good`. */
+function start() {
+  const clock = fakeClock();
+  let now = 0;
+  let most = 0;
+  const byToken = async (token: string) => {
+    most = Math.max(most, ++now);
+    await clock.sleep(20);
+    now -= 1;
+    return token.endsWith(".good") ? alice : undefined;
+  };
+  const bounded = boundedTokens({ byToken }, clock);
+  let refused = 0;
+  const flood = async (tokenOf: (index: number) => string, seconds: number) => {
+    for (let tenth = 0; tenth < seconds * 10; tenth++) {
+      for (let index = 0; index < 200; index++)
+        bounded(tokenOf(tenth * 200 + index), "10.0.0.1", signal).catch(() => (refused += 1));
+      await clock.advance(100);
+    }
+  };
+  /** Milliseconds until the token is known. */
+  const known = async (token: string, from: string) => {
+    const at = clock.monotonic();
+    const asked = bounded(token, from, signal).then((user) => {
+      assert.deepEqual(user, alice);
+      return clock.monotonic() - at;
+    });
+    for (let passed = 0; passed < 2000; passed += 10) await clock.advance(10);
+    return asked;
+  };
+  return { clock, flood, known, most: () => most, refused: () => refused };
+}
+
+test("made-up tokens of an address hold up a good one neither of another address nor of this one", async () => {
+  const api = start();
+  await api.flood((index) => `made-up-${index}`, 2);
+  assert.ok(api.refused() > 1000, `${api.refused()} were refused`);
+  assert.ok(api.most() <= 16, `${api.most()} at once`);
+  assert.ok((await api.known("head.body.good", "10.0.0.2")) < 100);
+  await api.flood((index) => `made-up-${index}`, 1);
+  assert.ok((await api.known("other.body.good", "10.0.0.1")) < 100);
+});
+
+test("nor do made-up JWTs, once a token of its signer has been good", async () => {
+  const api = start();
+  await api.known("head.body.good", "10.0.0.1");
+  await api.flood((index) => `made${index}.body.up`, 2);
+  assert.ok((await api.known("head.another.good", "10.0.0.1")) < 100);
+});
+
+test("questions about rights: each user has their turn", async () => {
+  const clock = fakeClock();
+  const allowed = async () => {
+    await clock.sleep(20);
+    return true;
+  };
+  const bounded = boundedAccess({ allowed }, clock);
+  for (let index = 0; index < 1000; index++)
+    bounded({ name: "mallory", groups: [`${index}`] }, "get", "pods", "/pods", signal).catch(() => undefined);
+  let answered = false;
+  void bounded(alice, "get", "proxy", "/pods", signal).then((yes) => (answered = yes));
+  await clock.advance(60);
+  assert.ok(answered);
+});

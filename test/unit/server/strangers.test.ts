@@ -1,0 +1,119 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import type { Socket } from "node:net";
+import { test } from "node:test";
+import { type TLSSocket, connect } from "node:tls";
+import { createStrangers } from "../../../src/server/strangers.ts";
+import { type Running, adminToken, ask, settable, start } from "./harness.ts";
+import { testCA } from "./pki.ts";
+
+/** A socket of that address, which notes its end. */
+function fakeSocket(remoteAddress: string, remotePort: number) {
+  const closed: (() => void)[] = [];
+  const socket = {
+    remoteAddress,
+    remotePort,
+    localAddress: "10.0.0.1",
+    localPort: 10250,
+    destroyed: false,
+    once: (_event: string, listener: () => void) => void closed.push(listener),
+    destroy() {
+      socket.destroyed = true;
+      for (const listener of closed) listener();
+    },
+  };
+  return socket as unknown as Socket;
+}
+
+test("for one too many the oldest of the address with the most is closed", () => {
+  const strangers = createStrangers({ most: 4, mostKnown: 9 });
+  const few = [1, 2].map((port) => fakeSocket("10.0.0.2", port));
+  const many = [1, 2, 3, 4].map((port) => fakeSocket("10.0.0.3", port));
+  for (const socket of [...few, ...many]) strangers.accept(socket);
+  const states = () => [...few, ...many].map(({ destroyed }) => destroyed);
+  assert.deepEqual(states(), [false, false, true, true, false, false]);
+  strangers.accept(fakeSocket("10.0.0.4", 1));
+  assert.deepEqual(states(), [true, false, true, true, false, false]);
+});
+
+test("what is known counts no more, up to a bound; what has closed makes room", () => {
+  const strangers = createStrangers({ most: 2, mostKnown: 2 });
+  const sockets = [1, 2, 3, 4, 5, 6].map((port) => fakeSocket("10.0.0.2", port));
+  for (const socket of sockets.slice(0, 3)) {
+    strangers.accept(socket);
+    strangers.known(socket);
+  }
+  for (const socket of sockets.slice(3)) strangers.accept(socket);
+  const states = () => sockets.map(({ destroyed }) => destroyed);
+  assert.deepEqual(states(), [false, false, true, true, false, false]);
+  sockets[4]?.destroy();
+  const late = fakeSocket("10.0.0.2", 7);
+  strangers.accept(late);
+  assert.deepEqual(states(), [false, false, true, true, true, false]);
+  sockets[0]?.destroy();
+  strangers.known(late);
+  strangers.accept(fakeSocket("10.0.0.2", 8));
+  strangers.accept(fakeSocket("10.0.0.2", 9));
+  assert.deepEqual([late.destroyed, sockets[5]?.destroyed], [false, true]);
+});
+
+/** A connection over which the text has been sent. */
+async function opened({ port }: Running, text: string): Promise<TLSSocket> {
+  const socket = connect({ port, host: "127.0.0.1", rejectUnauthorized: false });
+  socket.on("error", () => socket.destroy());
+  await once(socket, "secureConnect");
+  socket.write(text);
+  return socket;
+}
+
+/** All that a connection says until it ends. */
+async function said(socket: TLSSocket): Promise<string> {
+  let text = "";
+  socket.on("data", (data) => (text += String(data)));
+  if (!socket.closed) await once(socket, "close");
+  return text;
+}
+
+const head = `GET /healthz HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${adminToken}\r\n`;
+
+test("connections of strangers are bounded; whoever shows a certificate, or has been allowed anything, is none", async () => {
+  const ca = await testCA("cluster");
+  const clientCA = settable<string | undefined>(ca.certificate);
+  const strangers = createStrangers({ most: 3, mostKnown: 10 });
+  await using server = await start({ deps: { clientCA, strangers } });
+  const allowed = await opened(server, `${head}\r\n`);
+  await once(allowed, "data");
+  const open = [];
+  for (let index = 0; index < 8; index++) open.push(await opened(server, "GET /healthz HTTP/1.1\r\n"));
+  await Promise.all(open.slice(0, 5).map(said));
+  assert.deepEqual(
+    open.map(({ closed }) => closed),
+    [true, true, true, true, true, false, false, false],
+  );
+  const { status } = await ask(server, "/healthz", { headers: {}, ...(await ca.client("CN=alice")) });
+  assert.equal(status, 200);
+  allowed.write(`${head}Connection: close\r\n\r\n`);
+  assert.match(await said(allowed), /200 OK/);
+});
+
+test("a stranger's head has 64 KiB, a certificate's has 1 MiB", async () => {
+  const ca = await testCA("cluster");
+  const clientCA = settable<string | undefined>(ca.certificate);
+  await using server = await start({ deps: { clientCA } });
+  const long = (bytes: number) => `/healthz?command=${"x".repeat(bytes)}`;
+  const alice = await ca.client("CN=alice");
+  assert.equal((await ask(server, long(900_000), { headers: {}, ...alice })).status, 200);
+  assert.equal((await ask(server, long(60_000))).status, 200);
+  assert.equal((await ask(server, long(70_000))).status, 431);
+});
+
+test("the body of a request that is refused is not listened to", async () => {
+  await using server = await start();
+  const post = await opened(
+    server,
+    "POST /run/ns/p/c HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\nx".padEnd(100_000, "x"),
+  );
+  const text = await said(post);
+  assert.match(text, /401 Unauthorized/);
+  assert.match(text, /Connection: close/i);
+});
