@@ -72,6 +72,7 @@ The kubelet API
   --enable-server, --enable-debugging-handlers
 
   -v N                                log verbosity: 0 information, 3 debugging, 5 all
+  --logging-format FORMAT             json (default), or text: the kubelet's lines
   --version, --help
 
 A setting that graftlet cannot run with ends the start with one sentence and exit code 1.
