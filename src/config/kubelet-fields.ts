@@ -168,11 +168,19 @@ export const kubeletFields = {
     {
       flag: "eviction-hard",
       check: checkThresholds,
-      instead: `${noEviction} (conditions, admission and allocatable resources do heed it)`,
+      instead: `${noEviction} (conditions, admission and allocatable resources heed what it says of memory, nodefs, imagefs and pid)`,
       actsByDefault: true,
     },
   ),
-  evictionSoft: field(thresholds, {}, { flag: "eviction-soft", check: checkThresholds, instead: noEviction }),
+  evictionSoft: field(
+    thresholds,
+    {},
+    {
+      flag: "eviction-soft",
+      check: checkThresholds,
+      instead: `${noEviction}, and hard thresholds alone make conditions`,
+    },
+  ),
   evictionSoftGracePeriod: field(pairs, {}, { flag: "eviction-soft-grace-period", instead: noEviction }),
   evictionPressureTransitionPeriod: field(duration, 5 * 60_000, { flag: "eviction-pressure-transition-period" }),
   evictionMaxPodGracePeriod: field(int32, 0, { flag: "eviction-max-pod-grace-period", instead: noEviction }),
@@ -186,6 +194,7 @@ export const kubeletFields = {
   protectKernelDefaults: field(bool, false, {
     flag: "protect-kernel-defaults",
     instead: "kernel settings are neither checked nor changed",
+    actsByDefault: true,
   }),
   makeIPTablesUtilChains: pointer(bool, true, {
     flag: "make-iptables-util-chains",
@@ -251,8 +260,14 @@ export const kubeletFields = {
     maxContainerRestartPeriod: pointer(duration, 300_000, { check: checkRange(1000, 300_000, "1s to 5m") }),
   },
   reservedMemory: field(memoryReservations, [], { flag: "reserved-memory", instead: nothingReserved }),
-  enableProfilingHandler: pointer(bool, true, { instead: "nothing is profiled, and there is no /debug/pprof" }),
-  enableDebugFlagsHandler: pointer(bool, true, { instead: "there is no /debug/flags: -v alone sets the verbosity" }),
+  enableProfilingHandler: pointer(bool, true, {
+    instead: "nothing is profiled, and there is no /debug/pprof",
+    actsByDefault: true,
+  }),
+  enableDebugFlagsHandler: pointer(bool, true, {
+    instead: "there is no /debug/flags: -v alone sets the verbosity",
+    actsByDefault: true,
+  }),
   seccompDefault: pointer(bool, false, { flag: "seccomp-default" }),
   memoryThrottlingFactor: pointer(decimal, 0.9, {
     check: (value) => (value > 0 && value <= 1 ? undefined : "give a number above 0 and up to 1"),

@@ -74,13 +74,16 @@ test("what a kubelet does by default and graftlet does not is named once for all
     "an image that is on the node may be used by every pod, also one that was pulled with another's secret",
     "graftlet keeps the oom_score_adj it was started with",
     "images are not garbage-collected",
-    "no pod is evicted when resources run short (conditions, admission and allocatable resources do heed it)",
+    "no pod is evicted when resources run short (conditions, admission and allocatable resources heed what it says of memory, nodefs, imagefs and pid)",
+    "kernel settings are neither checked nor changed",
     "no iptables chains are made, whatever it says",
     "container logs are rotated only by a runtime that does so itself (Docker, by containerLogMaxSize and containerLogMaxFiles)",
     "no cgroup holds all pods together, nor the machine's own processes, to their share: allocatable resources count at admission alone",
+    "nothing is profiled, and there is no /debug/pprof",
+    "there is no /debug/flags: -v alone sets the verbosity",
   ];
   assert.deepEqual(run(["--config=/k"], { "/k": kubeletFile("") }).defaults, all);
-  assert.equal(run([]).defaults.length, 6, "flags alone have no thresholds");
+  assert.equal(run([]).defaults.length, 9, "flags alone have no thresholds");
   const body = `imagePullCredentialsVerificationPolicy: NeverVerify
 oomScoreAdj: -1
 imageGCHighThresholdPercent: 100
@@ -88,6 +91,9 @@ evictionHard: {memory.available: 5%}
 makeIPTablesUtilChains: false
 containerLogMaxSize: 1Mi
 enforceNodeAllocatable: [none]
+protectKernelDefaults: true
+enableProfilingHandler: false
+enableDebugFlagsHandler: false
 `;
   assert.deepEqual(
     run(["--config=/k"], { "/k": kubeletFile(body) }).defaults,
