@@ -45,7 +45,7 @@ The node
   --register-with-taints K=V:EFFECT   taints to register with
   --provider-id ID                    the node's spec.providerID
   --max-pods N, --pods-per-core N     how many pods the node takes (default 110, 0 for no limit by core)
-  --system-reserved, --kube-reserved  resources kept from pods: cpu=200m,memory=500Mi,...
+  --system-reserved, --kube-reserved  resources that pods cannot request: cpu=200m,memory=500Mi,...
   --eviction-hard SIGNAL<AMOUNT,...   thresholds of the pressure conditions
   --node-status-update-frequency, --node-status-max-images
 
