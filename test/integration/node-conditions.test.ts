@@ -104,7 +104,7 @@ describe("the node's conditions and what the cluster makes of them", { timeout: 
   });
 
   test("while memory is short a pod that requests none is refused unless it tolerates that; others run", async () => {
-    await restart({ config: { evictionHard: { "memory.available": "1Ti" } } });
+    await restart({ config: { providerID: "lab:///one", evictionHard: { "memory.available": "1Ti" } } });
     await until("to be short of memory", (found) => has(found, "MemoryPressure True KubeletHasInsufficientMemory"));
     await cluster.apply([
       sleeper("unbearing", { tolerations: [] }),
