@@ -98,7 +98,14 @@ export function composeSync(deps: KubeletDeps, cluster: Cluster, observed: Obser
   const flow = composeFlow(deps, cluster, observed, stages, workers);
   const stats = composeStats(deps, observed, stages);
   const { allocations } = stages;
-  const before: readonly Service[] = [statuses, stoppingVolumes, probes, allocations.records, draining];
+  const before: readonly Service[] = [
+    statuses,
+    stoppingVolumes,
+    probes,
+    allocations.records,
+    foundLayout(stages.layout),
+    draining,
+  ];
   const running: readonly Service[] = [...before, ...flow.running, ...stats.services];
   const view = podView({ pods, cache: observed.pleg.cache, workers, volumes, resizes: stages.resizes });
   return { pods, podsKnown: flow.podsKnown, statuses, workers, stats, view, running };
@@ -312,6 +319,18 @@ function composeCleaning(
   });
   const evicting = kubelet.localStorageCapacityIsolation ? [eviction] : [];
   return [housekeeping, garbage, ...evicting];
+}
+
+/** Asks where cgroups lie before the first pod does, so that the log says at the start what pods lack there. A runtime that does not
+ *  answer now is asked by the pod. */
+function foundLayout(layout: Stages["layout"]): Service {
+  return {
+    name: "cgroup-layout",
+    async run(signal) {
+      await layout(signal).catch(() => undefined);
+      await onAbort(signal);
+    },
+  };
 }
 
 /** A worker that has not taken its pod down yet may have containers running. */

@@ -1,8 +1,9 @@
 import { randomUUID } from "node:crypto";
 import type { Warning, HealthEndpoint } from "./config/graftlet-configuration.ts";
+import type { Logging } from "./config/kubelet-groups.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { systemClock } from "./lib/clock.ts";
-import { createLogger } from "./lib/log.ts";
+import { createLogger, logDestination } from "./lib/log.ts";
 import { type Service, runGroup } from "./lib/service-group.ts";
 import { type NodeRun, runNode } from "./node-run.ts";
 import { createReadiness } from "./node/readiness.ts";
@@ -17,8 +18,10 @@ export interface RunNodesOptions {
   readonly several: boolean;
   /** Where the process says that it lives, whatever its nodes do. */
   readonly health: HealthEndpoint | undefined;
-  readonly verbosity: number;
+  readonly logging: Logging;
   readonly warnings: readonly Warning[];
+  /** What happens instead of what a kubelet does by default and graftlet does not yet. */
+  readonly defaults: readonly string[];
   readonly providers: Readonly<Record<string, ProviderFactory>>;
   /** Of the process: says where the API server is in a Pod. */
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -29,13 +32,14 @@ export interface RunNodesOptions {
  *  @returns false when a node failed, each told by one line on standard error.
  *  @throws CodedError, one sentence, when the health endpoint cannot be listened on. */
 export async function runNodes(options: RunNodesOptions): Promise<boolean> {
-  const { nodes, verbosity, warnings, health, signal } = options;
+  const { nodes, logging, warnings, defaults, health, signal } = options;
   const clock = systemClock();
-  const log = createLogger(verbosity);
+  const log = createLogger(logging.verbosity, logDestination(logging.format));
   log.info(
     { version: graftletVersion, kubelet: kubeletVersion, nodes: nodes.map(({ nodeName }) => nodeName) },
     "graftlet starts",
   );
+  if (defaults.length > 0) log.warn({ instead: defaults }, "a kubelet does by default what is not served yet");
   for (const { node, text } of warnings) log.warn({ node }, text);
   const instance = randomUUID();
   const uses = createRuntimeUses();

@@ -340,6 +340,13 @@ export interface LogSource {
   readonly logPath: string;
 }
 
+/** Resources that run short on the node, as its conditions say. */
+export interface Pressure {
+  readonly memory: boolean;
+  readonly disk: boolean;
+  readonly pid: boolean;
+}
+
 /** Whether something may be put on the node beside what is there; decided one pod at a time. */
 export interface Admission {
   /** @param others the active pods already admitted. @returns undefined when the pod may run. */

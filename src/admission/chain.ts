@@ -1,7 +1,7 @@
 import type { HostFacts } from "../host/facts.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Node } from "../objects.ts";
-import type { Admission, DeviceAllocator, NodeSource, Rejection } from "../pipeline.ts";
+import type { Admission, DeviceAllocator, NodeSource, Pressure, Rejection } from "../pipeline.ts";
 import { isCritical, isStaticPod } from "../pod/containers.ts";
 import { isExtendedResource } from "../pod/extended-resource.ts";
 import { appArmorEnforced } from "./app-armor.ts";
@@ -12,6 +12,7 @@ import { nodeAffinityMatches } from "./node-affinity.ts";
 import { nodeNameMatches } from "./node-name.ts";
 import { osFieldMatches, osLabelMatches } from "./os.ts";
 import type { MakeRoom } from "./preemption.ts";
+import { pressureBorne } from "./pressure.ts";
 import { supplementalGroupsServed } from "./supplemental-groups.ts";
 import { sysctlsAllowed } from "./sysctls.ts";
 import { noExecuteTolerated } from "./taints.ts";
@@ -22,6 +23,8 @@ export interface AdmissionDeps {
   readonly freshNode: (signal: AbortSignal) => Promise<Node>;
   /** This node's object as it would register: a static pod is admitted by it where the API server has not been heard of yet. */
   readonly ownNode: () => Node;
+  /** What runs short on the node; undefined while that is not known. */
+  readonly pressure: () => Pressure | undefined;
   readonly devices: DeviceAllocator;
   /** The target, as it was when the node began. */
   readonly facts: Pick<HostFacts, "appArmor">;
@@ -32,7 +35,7 @@ export interface AdmissionDeps {
   readonly log: Logger;
 }
 
-/** In the kubelet's order, after the node's own settings and what plugins have to hand out: the first refusal counts, and no other
+/** In the kubelet's order, after pressure, the node's own settings and what plugins have to hand out: the first refusal counts, and no other
  *  pod's end would help. */
 const preliminary: readonly Handler[] = [osLabelMatches, osFieldMatches, supplementalGroupsServed];
 /** What the scheduler looks at too, after what is short. */
@@ -69,6 +72,8 @@ export function createAdmission(deps: AdmissionDeps): Admission {
   };
   return {
     async admit(pod, others, signal) {
+      const pressed = pressureBorne(pod, deps.pressure());
+      if (pressed) return pressed;
       const node = source.node() ?? (isStaticPod(pod) ? ownNode() : await refresh(signal));
       if (!node) return { reason: "InvalidNodeInfo", message: "Kubelet cannot get node info." };
       const asking = { pod, others, node, allocatable: extendedOf(node) };

@@ -12,11 +12,13 @@ import { helpText, leaveHelpText, removeHelpText, versionText } from "./help.ts"
 import {
   applyFlags,
   checkConfiguration,
+  configurationDefaults,
   configurationWarnings,
   defaultConfiguration,
   mergeDropIns,
   readConfiguration,
 } from "./kubelet-configuration.ts";
+import type { Logging } from "./kubelet-groups.ts";
 import { kubeletFields, type KubeletConfiguration } from "./kubelet-fields.ts";
 import {
   absoluteDirectory,
@@ -39,9 +41,10 @@ export type ParseResult =
   | {
       readonly kind: "run";
       readonly nodes: readonly NodeConfig[];
-      /** The kubelet's -v. */
-      readonly verbosity: number;
+      readonly logging: Logging;
       readonly warnings: readonly Warning[];
+      /** What happens instead of what a kubelet does by default and is not served yet. */
+      readonly defaults: readonly string[];
       /** That several nodes are asked for, of which one that fails is tried again and leaves the others running. */
       readonly several: boolean;
       /** Of the process, beside those of its nodes. */
@@ -103,7 +106,8 @@ export function parseCommandLine(argv: readonly string[], io: ConfigIo): ParseRe
   return {
     kind: "run",
     nodes: [node],
-    verbosity: node.kubelet.logging.verbosity,
+    logging: node.kubelet.logging,
+    defaults: configurationDefaults([node.kubelet]),
     warnings: [
       ...unservedWarnings(optionFields, options, defaultsOf(optionFields)),
       ...configurationWarnings(node.kubelet),
@@ -211,7 +215,8 @@ function severalNodes(io: ConfigIo, path: string, options: Options, flags: Flags
     nodes,
     several: true,
     health,
-    verbosity: applyFlags(defaultConfiguration(), flags).logging.verbosity,
+    logging: applyFlags(defaultConfiguration(), flags).logging,
+    defaults: configurationDefaults(nodes.map(({ kubelet }) => kubelet)),
     warnings: nodeWarnings(nodes),
   };
 }

@@ -100,6 +100,18 @@ export function unservedWarnings<S extends Shape>(shape: S, values: ValueOf<S>, 
   return lines;
 }
 
+/** What happens instead of all that a kubelet does by these settings' defaults and that is not served yet: a clause each. Those that
+ *  are set to something else have a line of their own. */
+export function unservedDefaults<S extends Shape>(shape: S, values: ValueOf<S>, byDefault: ValueOf<S>): string[] {
+  const clauses: string[] = [];
+  for (const [path, field] of fieldsOf(shape)) {
+    const value = valueAt(values, path);
+    const clause = field.actsByDefault && same(value, valueAt(byDefault, path)) ? field.instead?.(value) : undefined;
+    if (clause !== undefined) clauses.push(clause);
+  }
+  return clauses;
+}
+
 /** Equal as values, whatever the order of keys. */
 function same(one: unknown, other: unknown): boolean {
   if (isRecord(one) && isRecord(other)) {

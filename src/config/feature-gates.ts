@@ -14,12 +14,11 @@ export interface GateSpec {
 
 export type GateSettings = Readonly<Record<string, boolean>>;
 
-/** Gates whose setting graftlet heeds: in the configuration it accepts, or in what it serves. */
+/** Gates whose setting graftlet heeds: what they stand for is served with them, and not without. */
 const heeded = new Set([
   "KubeletCrashLoopBackOffMax",
   "CustomCPUCFSQuotaPeriod",
   "RotateKubeletServerCertificate",
-  "GracefulNodeShutdown",
   "PodLogsQuerySplitStreams",
   "ResourceHealthStatus",
 ]);

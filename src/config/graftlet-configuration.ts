@@ -7,6 +7,7 @@ import {
   configurationKind,
   configurationWarnings,
   decodeConfiguration,
+  defaultConfiguration,
 } from "./kubelet-configuration.ts";
 import { absoluteDirectory, checkLabels, kubeconfigFrom, type NodeConfig, nodeNameFrom } from "./node-config.ts";
 import { taints } from "./object-types.ts";
@@ -125,7 +126,20 @@ export function readNodes(
 
 /** The warnings of each node. */
 export function nodeWarnings(nodes: readonly NodeConfig[]): Warning[] {
-  return nodes.flatMap((node) => configurationWarnings(node.kubelet).map((text) => ({ node: node.nodeName, text })));
+  return nodes.flatMap(({ nodeName: node, kubelet }) =>
+    [...configurationWarnings(kubelet), ...loggingWarnings(kubelet)].map((text) => ({ node, text })),
+  );
+}
+
+/** How the process logs is said once, on its command line. */
+function loggingWarnings({ logging }: NodeConfig["kubelet"]): string[] {
+  const { format, verbosity } = defaultConfiguration().logging;
+  const ofTheProcess = (name: string, flag: string) =>
+    `logging.${name} of one node is not served: all nodes of --nodes share one log; give ${flag}`;
+  return [
+    ...(logging.format === format ? [] : [ofTheProcess("format", "--logging-format")]),
+    ...(logging.verbosity === verbosity ? [] : [ofTheProcess("verbosity", "-v")]),
+  ];
 }
 
 function draftOf(

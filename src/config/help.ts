@@ -45,7 +45,7 @@ The node
   --register-with-taints K=V:EFFECT   taints to register with
   --provider-id ID                    the node's spec.providerID
   --max-pods N, --pods-per-core N     how many pods the node takes (default 110, 0 for no limit by core)
-  --system-reserved, --kube-reserved  resources kept from pods: cpu=200m,memory=500Mi,...
+  --system-reserved, --kube-reserved  resources that pods cannot request: cpu=200m,memory=500Mi,...
   --eviction-hard SIGNAL<AMOUNT,...   thresholds of the pressure conditions
   --node-status-update-frequency, --node-status-max-images
 
@@ -72,6 +72,7 @@ The kubelet API
   --enable-server, --enable-debugging-handlers
 
   -v N                                log verbosity: 0 information, 3 debugging, 5 all
+  --logging-format FORMAT             json (default), or text: the kubelet's lines
   --version, --help
 
 A setting that graftlet cannot run with ends the start with one sentence and exit code 1.

@@ -5,6 +5,7 @@ import {
   defaultsOf,
   encode,
   type Origin,
+  unservedDefaults,
   unservedWarnings,
   valueAt,
   type Wire,
@@ -135,17 +136,36 @@ export function checkConfiguration(config: KubeletConfiguration): void {
 
 /** A line for each setting that graftlet does not heed yet, saying what happens instead. */
 export function configurationWarnings(config: KubeletConfiguration): string[] {
-  const byDefault = { ...defaultConfiguration(), evictionHard: hardEvictionDefaults };
-  const empty = Object.keys(config.evictionHard).length === 0;
-  const compared = empty ? { ...config, evictionHard: hardEvictionDefaults } : config;
-  return [...unservedWarnings(kubeletFields, compared, byDefault), ...gateWarnings(config.featureGates)];
+  const compared = evictsNothing(config) ? { ...config, evictionHard: hardEvictionDefaults } : config;
+  return [...unservedWarnings(kubeletFields, compared, fileDefaults()), ...gateWarnings(config.featureGates)];
 }
 
+/** What these configurations' defaults make a kubelet do and graftlet does not do yet: clauses that say what happens instead, each
+ *  once. */
+export function configurationDefaults(configs: readonly KubeletConfiguration[]): readonly string[] {
+  return [...new Set(configs.flatMap((config) => unservedDefaults(kubeletFields, config, fileDefaults())))];
+}
+
+function fileDefaults(): KubeletConfiguration {
+  return { ...defaultConfiguration(), evictionHard: hardEvictionDefaults };
+}
+
+function evictsNothing({ evictionHard }: KubeletConfiguration): boolean {
+  return Object.keys(evictionHard).length === 0;
+}
+
+const unverified = {
+  imagePullCredentialsVerificationPolicy: "NeverVerify",
+  preloadedImagesVerificationAllowlist: [],
+} as const;
+
 /** The configuration as a v1beta1 document: what /configz shows. Header values of staticPodURLHeader are masked, and of
- *  staticPodURL what may be a secret is left out.
+ *  staticPodURL what may be a secret is left out. Whether an image may be used by a pod is never verified, whatever was asked for, and
+ *  nobody shall rely on it.
  *  @see https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/ */
 export function configurationDocument(config: KubeletConfiguration): Record<string, unknown> {
   const masked = Object.fromEntries(Object.keys(config.staticPodURLHeader).map((name) => [name, ["<masked>"]]));
   const staticPodURL = urlWithoutSecrets(config.staticPodURL) ?? "";
-  return { ...configurationKind, ...encode(kubeletFields, { ...config, staticPodURL, staticPodURLHeader: masked }) };
+  const shown = { ...config, ...unverified, staticPodURL, staticPodURLHeader: masked };
+  return { ...configurationKind, ...encode(kubeletFields, shown) };
 }

@@ -32,16 +32,19 @@ const noLogRotation =
   "container logs are rotated only by a runtime that does so itself (Docker, by containerLogMaxSize and containerLogMaxFiles)";
 const noShutdown = "pods are not ended in order when the machine shuts down";
 const sharedCpus = "containers share all CPUs";
-const noCgroupLimit = "only pods are held to the node's allocatable resources";
+const noCgroupLimit =
+  "no cgroup holds all pods together, nor the machine's own processes, to their share: allocatable resources count at admission alone";
 const nothingReserved = "no CPU or memory is set aside on any NUMA node";
-const anyImage = "an image that is on the node may be used by every pod";
+const anyImage =
+  "an image that is on the node may be used by every pod, also one that was pulled with another's secret";
 const ownCgroups = "graftlet stays in the cgroup it was started in";
+const noIptables = "no iptables chains are made, whatever it says";
 const notNegative = checkRange(0, Number.MAX_SAFE_INTEGER);
 const pairs = textMap({ sign: "=" });
 const thresholds = textMap({ sign: "<" });
 
 /** Every field of KubeletConfiguration v1beta1 at 1.36: its type, default, flag and bounds, and what graftlet does about it.
- *  The deviations: security is on with flags alone too, images are pulled side by side, failCgroupV1 is off.
+ *  The deviations: security is on with flags alone too, images are pulled side by side, failCgroupV1 is off, the log is JSON.
  *  @see https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/ */
 export const kubeletFields = {
   enableServer: pointer(bool, true, { flag: "enable-server" }),
@@ -65,7 +68,7 @@ export const kubeletFields = {
   imagePullCredentialsVerificationPolicy: field(
     oneOf("NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages", "AlwaysVerify"),
     "NeverVerifyPreloadedImages",
-    { instead: (value) => (value === "NeverVerify" ? undefined : anyImage) },
+    { instead: (value) => (value === "NeverVerify" ? undefined : anyImage), actsByDefault: true },
   ),
   preloadedImagesVerificationAllowlist: field(texts, [], { instead: anyImage }),
   eventRecordQPS: pointer(int32, 50, { flag: "event-qps", check: notNegative }),
@@ -78,6 +81,7 @@ export const kubeletFields = {
     flag: "oom-score-adj",
     check: checkRange(-1000, 1000),
     instead: "graftlet keeps the oom_score_adj it was started with",
+    actsByDefault: true,
   }),
   clusterDomain: field(text, "", { flag: "cluster-domain" }),
   clusterDNS: field(texts, [], { flag: "cluster-dns" }),
@@ -94,7 +98,8 @@ export const kubeletFields = {
   imageGCHighThresholdPercent: pointer(int32, 85, {
     flag: "image-gc-high-threshold",
     check: checkRange(0, 100),
-    instead: noImageGc,
+    instead: (percent) => (percent === 100 ? undefined : noImageGc),
+    actsByDefault: true,
   }),
   imageGCLowThresholdPercent: pointer(int32, 80, {
     flag: "image-gc-low-threshold",
@@ -163,10 +168,19 @@ export const kubeletFields = {
     {
       flag: "eviction-hard",
       check: checkThresholds,
-      instead: `${noEviction} (conditions and allocatable resources do heed it)`,
+      instead: `${noEviction} (conditions, admission and allocatable resources heed what it says of memory, nodefs, imagefs and pid)`,
+      actsByDefault: true,
     },
   ),
-  evictionSoft: field(thresholds, {}, { flag: "eviction-soft", check: checkThresholds, instead: noEviction }),
+  evictionSoft: field(
+    thresholds,
+    {},
+    {
+      flag: "eviction-soft",
+      check: checkThresholds,
+      instead: `${noEviction}, and hard thresholds alone make conditions`,
+    },
+  ),
   evictionSoftGracePeriod: field(pairs, {}, { flag: "eviction-soft-grace-period", instead: noEviction }),
   evictionPressureTransitionPeriod: field(duration, 5 * 60_000, { flag: "eviction-pressure-transition-period" }),
   evictionMaxPodGracePeriod: field(int32, 0, { flag: "eviction-max-pod-grace-period", instead: noEviction }),
@@ -180,8 +194,13 @@ export const kubeletFields = {
   protectKernelDefaults: field(bool, false, {
     flag: "protect-kernel-defaults",
     instead: "kernel settings are neither checked nor changed",
+    actsByDefault: true,
   }),
-  makeIPTablesUtilChains: pointer(bool, true, { flag: "make-iptables-util-chains" }),
+  makeIPTablesUtilChains: pointer(bool, true, {
+    flag: "make-iptables-util-chains",
+    instead: noIptables,
+    actsByDefault: true,
+  }),
   iptablesMasqueradeBit: pointer(int32, 14, { check: checkRange(0, 31) }),
   iptablesDropBit: pointer(int32, 15, { check: checkRange(0, 31) }),
   featureGates: field(boolMap, {}, { flag: "feature-gates" }),
@@ -195,6 +214,7 @@ export const kubeletFields = {
     flag: "container-log-max-size",
     check: checkSize,
     instead: noLogRotation,
+    actsByDefault: true,
   }),
   containerLogMaxFiles: pointer(int32, 5, {
     flag: "container-log-max-files",
@@ -215,7 +235,11 @@ export const kubeletFields = {
   showHiddenMetricsForVersion: field(text, "", { instead: "graftlet hides no metrics" }),
   systemReservedCgroup: field(text, "", { flag: "system-reserved-cgroup", instead: noCgroupLimit }),
   kubeReservedCgroup: field(text, "", { flag: "kube-reserved-cgroup", instead: noCgroupLimit }),
-  enforceNodeAllocatable: pointer(texts, ["pods"], { flag: "enforce-node-allocatable", instead: noCgroupLimit }),
+  enforceNodeAllocatable: pointer(texts, ["pods"], {
+    flag: "enforce-node-allocatable",
+    instead: (value) => (["", "none"].includes(value.join()) ? undefined : noCgroupLimit),
+    actsByDefault: true,
+  }),
   allowedUnsafeSysctls: field(texts, [], {
     flag: "allowed-unsafe-sysctls",
     check: checkSysctls,
@@ -236,8 +260,14 @@ export const kubeletFields = {
     maxContainerRestartPeriod: pointer(duration, 300_000, { check: checkRange(1000, 300_000, "1s to 5m") }),
   },
   reservedMemory: field(memoryReservations, [], { flag: "reserved-memory", instead: nothingReserved }),
-  enableProfilingHandler: pointer(bool, true),
-  enableDebugFlagsHandler: pointer(bool, true),
+  enableProfilingHandler: pointer(bool, true, {
+    instead: "nothing is profiled, and there is no /debug/pprof",
+    actsByDefault: true,
+  }),
+  enableDebugFlagsHandler: pointer(bool, true, {
+    instead: "there is no /debug/flags: -v alone sets the verbosity",
+    actsByDefault: true,
+  }),
   seccompDefault: pointer(bool, false, { flag: "seccomp-default" }),
   memoryThrottlingFactor: pointer(decimal, 0.9, {
     check: (value) => (value > 0 && value <= 1 ? undefined : "give a number above 0 and up to 1"),

@@ -1,9 +1,9 @@
 import { checkCipherSuites, checkRange } from "./field-checks.ts";
 import { fileVerbosities } from "./object-types.ts";
-import { field, pointer, type Shape } from "./schema.ts";
+import { field, pointer, type Shape, type ValueOf } from "./schema.ts";
 import { bool, duration, durationOrNanoseconds, int32s, oneOf, quantity, text, texts, uint32 } from "./value-types.ts";
 
-const ownLog = "graftlet logs JSON lines to standard error";
+const ownLog = "graftlet writes each line to standard error at once";
 
 /** Certificates, authentication and authorization. Callers are always authenticated and authorized by default, whereas a
  *  kubelet that is started without a configuration file keeps its old defaults, which let everybody in.
@@ -35,12 +35,14 @@ export const securityFields = {
   },
 } satisfies Shape;
 
-/** @see https://kubernetes.io/docs/concepts/cluster-administration/system-logs/ */
+/** A deviation: the log is JSON unless text is asked for.
+ *  @see https://kubernetes.io/docs/concepts/cluster-administration/system-logs/ */
 export const loggingFields = {
-  format: field(oneOf("text", "json"), "text", { flag: "logging-format" }),
+  format: field(oneOf("text", "json"), "json", { flag: "logging-format" }),
   flushFrequency: field(durationOrNanoseconds, 5000, {
     flag: "log-flush-frequency",
     check: checkRange(1e-6, Infinity, "above zero"),
+    instead: ownLog,
   }),
   verbosity: field(uint32, 0, { flag: "v", check: checkRange(0, 2 ** 31 - 1) }),
   vmodule: field(fileVerbosities, [], { flag: "vmodule", instead: "the verbosity of -v holds for every file" }),
@@ -55,3 +57,6 @@ export const loggingFields = {
     },
   },
 } satisfies Shape;
+
+/** How a process logs. */
+export type Logging = Pick<ValueOf<typeof loggingFields>, "format" | "verbosity">;

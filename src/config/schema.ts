@@ -12,6 +12,8 @@ export interface Field<T> {
   check?(value: T): string | undefined;
   /** For a setting that is not served yet: what happens instead; undefined for values that make no difference. */
   instead?(value: T): string | undefined;
+  /** The default of a setting that is not served yet makes a kubelet do something. */
+  readonly actsByDefault?: boolean | undefined;
   /** The value must not appear in any message. */
   readonly secret?: boolean | undefined;
 }
@@ -21,6 +23,7 @@ export interface FieldOptions<T> {
   readonly check?: (value: T) => string | undefined;
   /** A clause that completes "is not served yet: …". */
   readonly instead?: string | ((value: T) => string | undefined);
+  readonly actsByDefault?: boolean;
   readonly secret?: boolean;
 }
 

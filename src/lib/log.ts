@@ -1,4 +1,5 @@
 import { type DestinationStream, pino } from "pino";
+import { klogText } from "./klog-text.ts";
 
 /** What the rest of graftlet needs of a logger: fields first, then a short sentence. */
 export interface Logger {
@@ -22,9 +23,15 @@ const secretFields = [
   "stringData",
 ];
 
+/** Standard error, in the format of KubeletConfiguration's `logging.format`. Lines are written at once. */
+export function logDestination(format: "json" | "text"): DestinationStream {
+  const standardError = pino.destination(2);
+  return format === "text" ? klogText(standardError, process.pid) : standardError;
+}
+
 /** @param verbosity the kubelet's `-v`: 0 to 2 logs info and above, 3 to 4 debug, 5 and more trace.
  *  @param destination where lines go; standard error by default. */
-export function createLogger(verbosity: number, destination: DestinationStream = pino.destination(2)): Logger {
+export function createLogger(verbosity: number, destination: DestinationStream = logDestination("json")): Logger {
   const level = verbosity >= 5 ? "trace" : verbosity >= 3 ? "debug" : "info";
   const paths = secretFields.flatMap((field) => [field, `*.${field}`, `*.*.${field}`]);
   return pino(

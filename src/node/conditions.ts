@@ -1,6 +1,6 @@
 import type { NodeCondition } from "../objects.ts";
+import type { Pressure } from "../pipeline.ts";
 import { type LinkTrouble, troubleReasons } from "../seams/provider.ts";
-import type { Pressure } from "./pressure.ts";
 
 /** Every condition that a node has, with every reason it may have; docs/operations.md says of each what to do. */
 export const conditionReasons = {

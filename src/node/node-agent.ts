@@ -6,7 +6,7 @@ import { codeOf, messageOf, throwIfAborted } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Node } from "../objects.ts";
-import type { EventSink, HostAddresses, NodeSource } from "../pipeline.ts";
+import type { EventSink, HostAddresses, NodeSource, Pressure } from "../pipeline.ts";
 import { nodeReference } from "../pod/reference.ts";
 import { TargetError } from "../seams/provider.ts";
 import { chooseAddresses } from "./addresses.ts";
@@ -54,6 +54,8 @@ export interface NodeAgent extends HostAddresses {
   nodeIPs(): readonly string[];
   /** Resources that pods may use, as quantities by name. */
   allocatable(): ResourceList;
+  /** What ran short on the target when it was last read; undefined until it has been. */
+  pressure(): Pressure | undefined;
   hurry(): void;
   /** The Node as it would register. */
   ownNode(): Node;
@@ -100,6 +102,7 @@ export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal):
       createLease({ client, nodes: deps.nodes, nodeName, durationSeconds: settings.leaseSeconds, clock, log }),
     ],
     allocatable: () => allocatable,
+    pressure: target.pressure,
     hostIPs: () => hostIPs,
     nodeIPs: () => nodeIPs,
     hurry: () => heartbeat.hurry(),

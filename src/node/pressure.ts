@@ -1,3 +1,4 @@
+import type { Pressure } from "../pipeline.ts";
 import type { FileSystemInfo } from "../seams/host.ts";
 import { type ResourceList, thresholdValue } from "./capacity.ts";
 
@@ -11,12 +12,6 @@ export interface Readings {
   readonly nodeFs: FileSystemInfo;
   /** Of the images; undefined where the runtime does not tell. */
   readonly imageFs: FileSystemInfo | undefined;
-}
-
-export interface Pressure {
-  readonly memory: boolean;
-  readonly disk: boolean;
-  readonly pid: boolean;
 }
 
 /** Which resources are below their hard eviction threshold.

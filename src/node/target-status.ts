@@ -3,6 +3,7 @@ import { readUsage } from "../host/usage.ts";
 import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { NodeStatus } from "../objects.ts";
+import type { Pressure } from "../pipeline.ts";
 import type { Host } from "../seams/host.ts";
 import type { TargetLink, TargetNetwork } from "../seams/provider.ts";
 import type { Images } from "../seams/runtime.ts";
@@ -10,7 +11,7 @@ import type { ReservedInput, ResourceList } from "./capacity.ts";
 import { nodeVerdicts, outOfReach, type Verdict } from "./conditions.ts";
 import type { WantedStatus } from "./heartbeat.ts";
 import { nodeImages, nodeStatus } from "./node-object.ts";
-import { createLinger, type Pressure, pressureOf, type Readings } from "./pressure.ts";
+import { createLinger, pressureOf, type Readings } from "./pressure.ts";
 import { reachableType } from "./reachability.ts";
 import type { RuntimeHealth } from "./runtime-health.ts";
 import { targetConditions } from "./target-conditions.ts";
@@ -55,6 +56,8 @@ export interface TargetStatus {
   bare(): NodeStatus;
   /** Reads the target and says what the status should be. A target that cannot be read is a reason not to be ready. */
   wanted(signal: AbortSignal): Promise<WantedStatus>;
+  /** What ran short when the target was last read; undefined until it has been. */
+  pressure(): Pressure | undefined;
 }
 
 /** The list of images is read this often at most. */
@@ -68,10 +71,12 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
   const linger = createLinger(settings.pressureTransitionMs);
   const images = createImageList(deps);
   const imageDirectory = createImageDirectory(deps);
+  let known: Pressure | undefined;
   const pressure = async (signal: AbortSignal): Promise<Pressure | string> => {
     try {
       const readings = await takeReadings(deps, constants.facts, await imageDirectory(signal), signal);
-      return linger(pressureOf(readings, settings.evictionHard), clock.monotonic());
+      known = linger(pressureOf(readings, settings.evictionHard), clock.monotonic());
+      return known;
     } catch (error) {
       return `target cannot be read: ${messageOf(error)}`;
     }
@@ -94,6 +99,7 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
   };
   return {
     bare: () => status([]),
+    pressure: () => known,
     async wanted(signal) {
       const trouble = deps.link?.trouble();
       if (trouble) return { status: status(images.known()), verdicts: outOfReach(trouble) };

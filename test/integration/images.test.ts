@@ -25,7 +25,7 @@ test("IfNotPresent pulls once, Always each time, Never not at all", async () => 
     (await pods.events(name))
       .map(({ reason }) => reason)
       .filter((reason) => reason === "Pulling" || reason === "Pulled");
-  const present = `Container image "${images.busybox}" already present on machine and can be accessed by the pod`;
+  const present = `Container image "${images.busybox}" already present on machine`;
   await pods.create("if-absent", container("IfNotPresent"));
   await pods.ready("if-absent");
   await pods.event("if-absent", "Pulling", `Pulling image "${images.busybox}"`);

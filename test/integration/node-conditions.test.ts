@@ -7,6 +7,7 @@ import { particulars } from "../harness/particulars.ts";
 import { images } from "../harness/pods.ts";
 
 const everywhere = [{ operator: "Exists" }];
+const everythingShort = { "memory.available": "1Ti", "nodefs.available": "99.99%", "pid.available": "99.99%" };
 
 describe("the node's conditions and what the cluster makes of them", { timeout: 900_000 }, () => {
   let cluster: Cluster;
@@ -72,6 +73,26 @@ describe("the node's conditions and what the cluster makes of them", { timeout: 
       },
       { explain: async () => (await eventsOf(kind, name)).join("\n") },
     );
+  const untilRefused = async (name: string, condition: string) => {
+    const message = `The node had condition: [${condition}]. `;
+    const { status } = await cluster.waitFor(
+      `pod ${name} to be refused`,
+      async () => {
+        const pod = await cluster.get<Pod>("pod", name);
+        return pod?.status?.phase === "Failed" && pod;
+      },
+      { timeoutMs: 60_000, explain: async () => (await cluster.kubectl(["describe", "pod", name])).stdout },
+    );
+    assert.deepEqual([status?.reason, status?.message], ["Evicted", `Pod was rejected: ${message}`]);
+    await untilEvents("Pod", name, [`Warning Evicted ${message}`]);
+  };
+  const containersOf = async (names: readonly string[]) =>
+    Promise.all(names.map(async (name) => (await cluster.get<Pod>("pod", name))?.status?.containerStatuses?.[0]));
+  const burstable = {
+    containers: [
+      { name: "c", image: images.busybox, command: ["sleep", "3600"], resources: { requests: { cpu: "1m" } } },
+    ],
+  };
   const flip = (reason: string) => `Normal ${reason} Node ${cluster.nodeName} status is now: ${reason}`;
 
   before(async () => {
@@ -82,11 +103,24 @@ describe("the node's conditions and what the cluster makes of them", { timeout: 
     await cluster?.[Symbol.asyncDispose]();
   });
 
+  test("while memory is short a pod that requests none is refused unless it tolerates that; others run", async () => {
+    await restart({ config: { providerID: "lab:///one", evictionHard: { "memory.available": "1Ti" } } });
+    await until("to be short of memory", (found) => has(found, "MemoryPressure True KubeletHasInsufficientMemory"));
+    await cluster.apply([
+      sleeper("unbearing", { tolerations: [] }),
+      sleeper("tolerant"),
+      sleeper("burstable", burstable),
+      sleeper("critical", { priorityClassName: "system-node-critical", tolerations: [] }),
+    ]);
+    await untilRefused("unbearing", "MemoryPressure");
+    for (const name of ["tolerant", "burstable", "critical"]) await untilRunning(name);
+  });
+
   test("memory, disk and process IDs below their thresholds are pressures, told by conditions, events and the cluster's taints", async () => {
     await restart({
       config: {
         providerID: "lab:///one",
-        evictionHard: { "memory.available": "1Ti", "nodefs.available": "99.99%", "pid.available": "99.99%" },
+        evictionHard: everythingShort,
       },
     });
     const pressed = await until("to be under pressure", (found) =>
@@ -112,6 +146,26 @@ describe("the node's conditions and what the cluster makes of them", { timeout: 
     await until("to be tainted", ({ spec }) =>
       pressures.every((key) => spec?.taints?.some((taint) => taint.key === key)),
     );
+  });
+
+  test("under every pressure new pods are refused but critical ones; those that run already run on", async () => {
+    const names = ["tolerant", "burstable", "critical"];
+    const before = await containersOf(names);
+    await cluster.apply([
+      sleeper("refused", burstable),
+      sleeper("late-critical", { priorityClassName: "system-node-critical" }),
+    ]);
+    await untilRefused("refused", "MemoryPressure DiskPressure PIDPressure");
+    await untilRunning("late-critical");
+    const writtenAt = (of: Node) =>
+      of.status?.conditions?.find(({ type }) => type === "DiskPressure")?.lastHeartbeatTime;
+    const last = writtenAt(await node());
+    await restart({ config: { evictionHard: everythingShort } });
+    await until("to have looked again", (found) => writtenAt(found) !== last);
+    await cluster.apply(sleeper("refused-again"));
+    await untilRefused("refused-again", "MemoryPressure DiskPressure PIDPressure");
+    assert.deepEqual(await containersOf(names), before);
+    await cluster.mustKubectl(["delete", "pod", "--all"]);
   });
 
   test("with sane thresholds they are gone again", async () => {

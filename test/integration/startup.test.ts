@@ -206,6 +206,9 @@ describe("start-up", { timeout: 900_000 }, () => {
     const warnings = said.filter((line) => line.includes('"level":40') && /evictionSoft\b/.test(line));
     assert.equal(warnings.length, 1, warnings.join("\n"));
     assert.match(warnings[0] ?? "", /evictionSoft .*not (served|heeded)/);
+    const defaults = said.filter((line) => line.includes("a kubelet does by default what is not served yet"));
+    assert.equal(defaults.length, 1, defaults.join("\n"));
+    assert.match(defaults[0] ?? "", /may be used by every pod.*oom_score_adj.*not garbage-collected.*iptables/);
     const { kubeletconfig } = JSON.parse(
       await cluster.mustKubectl(["get", "--raw", `/api/v1/nodes/${cluster.nodeName}/proxy/configz`]),
     ) as { kubeletconfig: Record<string, unknown> };
@@ -213,6 +216,7 @@ describe("start-up", { timeout: 900_000 }, () => {
       [kubeletconfig["maxPods"], kubeletconfig["nodeStatusMaxImages"], kubeletconfig["podPidsLimit"]],
       [31, 3, 300],
     );
+    assert.equal(kubeletconfig["imagePullCredentialsVerificationPolicy"], "NeverVerify");
     assert.equal((await cluster.get<Node>("node", cluster.nodeName))?.status?.capacity?.["pods"], "31");
   });
 });

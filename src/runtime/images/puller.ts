@@ -203,12 +203,8 @@ async function presentImage(
   if (policy === "Always") return undefined;
   const image = seen ?? (await inspect(puller, about, spec, signal));
   if (image) {
-    events.event(
-      about,
-      "Normal",
-      "Pulled",
-      `Container image "${requested}" already present on machine and can be accessed by the pod`,
-    );
+    // Not "and can be accessed by the pod", as of a kubelet that has verified it.
+    events.event(about, "Normal", "Pulled", `Container image "${requested}" already present on machine`);
     return image;
   }
   if (policy !== "Never") return undefined;

@@ -4,7 +4,7 @@ import { createAdmission } from "../../../src/admission/chain.ts";
 import type { MakeRoom } from "../../../src/admission/preemption.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Node, Pod, PodSpec } from "../../../src/objects.ts";
-import type { Rejection } from "../../../src/pipeline.ts";
+import type { Pressure, Rejection } from "../../../src/pipeline.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 
 interface Given {
@@ -17,6 +17,7 @@ interface Given {
   readonly noDevices?: Rejection;
   readonly makeRoom?: MakeRoom;
   readonly appArmor?: boolean;
+  readonly pressure?: Partial<Pressure>;
 }
 
 const aNode = (more: Partial<Node> = {}, labels: Record<string, string> = {}): Node => ({
@@ -41,6 +42,7 @@ async function admit(given: Given): Promise<Rejection | undefined> {
     node: { node: () => node },
     freshNode,
     ownNode: aNode,
+    pressure: () => given.pressure && { memory: false, disk: false, pid: false, ...given.pressure },
     devices: { allocate: async () => given.noDevices, allocatable: () => allocatable },
     allowedUnsafeSysctls: ["kernel.msg*"],
     facts: { appArmor: given.appArmor ?? false },
@@ -309,4 +311,46 @@ test("a pod that is to be confined needs a kernel with AppArmor, unless it has b
     assert.equal(await admit({ pod }), undefined);
   const pod = aPod({ ...profile("RuntimeDefault"), nodeName: "other" });
   assert.equal((await admit({ pod }))?.reason, "NodeName");
+});
+
+const conditions = (names: string): Rejection => ({
+  reason: "Evicted",
+  message: `The node had condition: [${names}]. `,
+});
+
+test("under pressure a new pod is refused, before all else, and told every condition", async () => {
+  const pod = requesting({ cpu: "9" });
+  assert.deepEqual(await admit({ pod, pressure: { disk: true } }), conditions("DiskPressure"));
+  assert.deepEqual(await admit({ pod, pressure: { pid: true } }), conditions("PIDPressure"));
+  const all = { memory: true, disk: true, pid: true };
+  assert.deepEqual(
+    await admit({ node: undefined, pressure: all }),
+    conditions("MemoryPressure DiskPressure PIDPressure"),
+  );
+  assert.equal(await admit({ pressure: {} }), undefined);
+});
+
+test("short memory alone keeps out what requests nothing and does not tolerate it", async () => {
+  const pressure = { memory: true };
+  const key = "node.kubernetes.io/memory-pressure";
+  assert.deepEqual(await admit({ pressure }), conditions("MemoryPressure"));
+  assert.equal(await admit({ pod: requesting({ cpu: "1m" }), pressure }), undefined, "Burstable");
+  const tolerant = aPod({ tolerations: [{ key, operator: "Exists", effect: "NoSchedule" }] });
+  assert.equal(await admit({ pod: tolerant, pressure }), undefined);
+  assert.deepEqual(
+    await admit({ pod: tolerant, pressure: { memory: true, disk: true } }),
+    conditions("MemoryPressure DiskPressure"),
+  );
+  const other = aPod({ tolerations: [{ key: "node.kubernetes.io/disk-pressure", operator: "Exists" }] });
+  assert.deepEqual(await admit({ pod: other, pressure }), conditions("MemoryPressure"));
+});
+
+test("critical and static pods, and one that has begun, are let in under any pressure", async () => {
+  const pressure = { memory: true, disk: true, pid: true };
+  assert.equal(await admit({ pod: aPod({ priority: 2_000_000_000 }), pressure }), undefined);
+  assert.deepEqual((await admit({ pod: aPod({ priority: 1_999_999_999 }), pressure }))?.reason, "Evicted");
+  const fromFile = aPod({}, { annotations: { "kubernetes.io/config.source": "file" } });
+  assert.equal(await admit({ pod: fromFile, pressure }), undefined);
+  const begun = { ...aPod(), status: { phase: "Running", startTime: "2026-01-01T00:00:00Z" } };
+  assert.equal(await admit({ pod: begun, pressure }), undefined);
 });

@@ -14,7 +14,7 @@ test("flags take every spelling that the kubelet's do", () => {
   assert.equal(nodeOf(["--register-node=false"]).kubelet.registerNode, false);
   assert.equal(nodeOf(["--register-node=false", "--register-node"]).kubelet.registerNode, true);
   for (const verbosity of [["-v4"], ["-v", "4"], ["-v=4"], ["--v=4"]])
-    assert.equal(run(verbosity).verbosity, 4, verbosity.join(" "));
+    assert.equal(run(verbosity).logging.verbosity, 4, verbosity.join(" "));
 });
 
 test("lists and maps add up over repeated flags", () => {

@@ -109,12 +109,22 @@ test("flags win over drop-ins, which win over the file in their order", () => {
 
 test("a configuration written as a document reads back the same", () => {
   const config = fromFile(
-    "syncFrequency: 90s\ncrashLoopBackOff: {maxContainerRestartPeriod: 10s}\nregisterWithTaints: [{key: a, effect: NoExecute}]\n",
+    "syncFrequency: 90s\ncrashLoopBackOff: {maxContainerRestartPeriod: 10s}\nregisterWithTaints: [{key: a, effect: NoExecute}]\nimagePullCredentialsVerificationPolicy: NeverVerify\n",
   );
   const document = configurationDocument(config);
   assert.equal(document["syncFrequency"], "1m30s");
   assert.equal(document["kind"], "KubeletConfiguration");
   assert.deepEqual(nodeOf(["--config=/k.json"], { "/k.json": JSON.stringify(document) }).kubelet, config);
+});
+
+test("/configz does not show that images are verified, whatever was asked for", () => {
+  const config = fromFile(
+    "imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages\npreloadedImagesVerificationAllowlist: [a/*]\n",
+  );
+  for (const document of [configurationDocument(config), configurationDocument(defaultConfiguration())]) {
+    assert.equal(document["imagePullCredentialsVerificationPolicy"], "NeverVerify");
+    assert.deepEqual(document["preloadedImagesVerificationAllowlist"], []);
+  }
 });
 
 test("the document masks header values", () => {

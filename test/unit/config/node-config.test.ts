@@ -64,7 +64,7 @@ function several(nodes: string, ...argv: readonly string[]) {
 }
 
 test("several nodes have names, ports and directories of their own", () => {
-  const { nodes, warnings, verbosity } = several(
+  const { nodes, warnings, logging } = several(
     `
 - name: a
 - name: b
@@ -100,7 +100,7 @@ test("several nodes have names, ports and directories of their own", () => {
       text: "shutdownGracePeriod is not served yet: pods are not ended in order when the machine shuts down",
     },
   ]);
-  assert.equal(verbosity, 3);
+  assert.equal(logging.verbosity, 3);
 });
 
 test("the process answers on a health port of its own; its nodes do where they ask for one", () => {

@@ -1,7 +1,12 @@
 import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
 import { gateEnabled } from "../../../src/config/feature-gates.ts";
 import { configurationDocument, defaultConfiguration } from "../../../src/config/kubelet-configuration.ts";
+import { kubeletFields } from "../../../src/config/kubelet-fields.ts";
+import { optionFields } from "../../../src/config/option-fields.ts";
+import { fieldsOf } from "../../../src/config/schema.ts";
 import { kubeletFile, run, textsOf } from "./files.ts";
 
 test("defaults never warn, written out or not", () => {
@@ -37,6 +42,98 @@ test("values that make no difference do not warn", () => {
   assert.deepEqual(textsOf(run(["--config=/k"], { "/k": kubeletFile(body) })), []);
 });
 
+/** Fields that change nothing in a kubelet 1.36 either. */
+const idle = ["streamingConnectionIdleTimeout", "hairpinMode", "iptablesMasqueradeBit", "iptablesDropBit"];
+
+test("each field and flag is read somewhere, or says what happens instead", () => {
+  const source = join(import.meta.dirname, "..", "..", "..", "src");
+  const declared = ["config/kubelet-fields.ts", "config/kubelet-groups.ts", "config/option-fields.ts"];
+  const texts = readdirSync(source, { recursive: true, encoding: "utf8" })
+    .filter((name) => name.endsWith(".ts") && !declared.includes(name))
+    .map((name) => readFileSync(join(source, name), "utf8"));
+  const ignored = [...fieldsOf({ ...kubeletFields, ...optionFields })].flatMap(([path, { instead }]) => {
+    const name = new RegExp(`\\b${path.split(".").at(-1)}\\b`);
+    return instead || idle.includes(path) || texts.some((text) => name.test(text)) ? [] : [path];
+  });
+  assert.deepEqual(ignored, []);
+});
+
+test("what concerns handlers, chains and the log's buffer is ignored, and said so", () => {
+  const body =
+    "makeIPTablesUtilChains: false\nenableProfilingHandler: false\nenableDebugFlagsHandler: false\nlogging: {format: text, flushFrequency: 1s}\n";
+  assert.deepEqual(textsOf(run(["--config=/k"], { "/k": kubeletFile(body) })), [
+    "makeIPTablesUtilChains (--make-iptables-util-chains) is not served yet: no iptables chains are made, whatever it says",
+    "logging.flushFrequency (--log-flush-frequency) is not served yet: graftlet writes each line to standard error at once",
+    "enableProfilingHandler is not served yet: nothing is profiled, and there is no /debug/pprof",
+    "enableDebugFlagsHandler is not served yet: there is no /debug/flags: -v alone sets the verbosity",
+  ]);
+});
+
+test("what a kubelet does by default and graftlet does not is named once for all nodes", () => {
+  const all = [
+    "an image that is on the node may be used by every pod, also one that was pulled with another's secret",
+    "graftlet keeps the oom_score_adj it was started with",
+    "images are not garbage-collected",
+    "no pod is evicted when resources run short (conditions, admission and allocatable resources heed what it says of memory, nodefs, imagefs and pid)",
+    "kernel settings are neither checked nor changed",
+    "no iptables chains are made, whatever it says",
+    "container logs are rotated only by a runtime that does so itself (Docker, by containerLogMaxSize and containerLogMaxFiles)",
+    "no cgroup holds all pods together, nor the machine's own processes, to their share: allocatable resources count at admission alone",
+    "nothing is profiled, and there is no /debug/pprof",
+    "there is no /debug/flags: -v alone sets the verbosity",
+  ];
+  assert.deepEqual(run(["--config=/k"], { "/k": kubeletFile("") }).defaults, all);
+  assert.equal(run([]).defaults.length, 9, "flags alone have no thresholds");
+  const body = `imagePullCredentialsVerificationPolicy: NeverVerify
+oomScoreAdj: -1
+imageGCHighThresholdPercent: 100
+evictionHard: {memory.available: 5%}
+makeIPTablesUtilChains: false
+containerLogMaxSize: 1Mi
+enforceNodeAllocatable: [none]
+protectKernelDefaults: true
+enableProfilingHandler: false
+enableDebugFlagsHandler: false
+`;
+  assert.deepEqual(
+    run(["--config=/k"], { "/k": kubeletFile(body) }).defaults,
+    [],
+    "each has a line of its own, or none",
+  );
+  const nodes = `apiVersion: graftlet.dev/v1alpha1
+kind: GraftletConfiguration
+nodes: [{name: a}, {name: b, kubeletConfiguration: {oomScoreAdj: -1}}]
+`;
+  assert.deepEqual(run(["--nodes=/n"], { "/n": nodes }).defaults, all);
+});
+
+test("what a kubelet does by default and graftlet does not is among the limitations, by its field", () => {
+  const page = readFileSync(join(import.meta.dirname, "..", "..", "..", "docs", "limitations.md"), "utf8");
+  const unnamed = [...fieldsOf(kubeletFields)]
+    .filter(([path, { actsByDefault }]) => actsByDefault && !page.includes(`\`${path}\``))
+    .map(([path]) => path);
+  assert.deepEqual(unnamed, []);
+});
+
+test("the log is the process's: its format and verbosity are said on the command line, not of a node of several", () => {
+  assert.equal(run([]).logging.format, "json");
+  assert.equal(run(["--config=/k"], { "/k": kubeletFile("logging: {format: text}\n") }).logging.format, "text");
+  const nodes = `apiVersion: graftlet.dev/v1alpha1
+kind: GraftletConfiguration
+nodes: [{name: a}, {name: b, kubeletConfiguration: {logging: {format: text, verbosity: 4}}}]
+`;
+  const { logging, warnings } = run(["--nodes=/n", "--logging-format=text"], { "/n": nodes });
+  assert.equal(logging.format, "text");
+  assert.equal(logging.verbosity, 0);
+  assert.deepEqual(warnings, [
+    {
+      node: "b",
+      text: "logging.format of one node is not served: all nodes of --nodes share one log; give --logging-format",
+    },
+    { node: "b", text: "logging.verbosity of one node is not served: all nodes of --nodes share one log; give -v" },
+  ]);
+});
+
 test("without a kubeconfig a node that has static pods stands alone, and says so; without either it does not start", () => {
   const alone = run(["--kubeconfig=", "--pod-manifest-path=/m"]);
   assert.equal(alone.nodes[0]?.kubeconfig, undefined);
@@ -61,6 +158,9 @@ test("gates warn where the kubelet would heed them and graftlet does not", () =>
   assert.deepEqual(warningsOf("EventedPLEG=false,SidecarContainers=true"), []);
   assert.deepEqual(warningsOf("APIServerIdentity=false"), [], "not the kubelet's");
   assert.deepEqual(warningsOf("KubeletCrashLoopBackOffMax=false"), [], "heeded");
+  assert.deepEqual(warningsOf("GracefulNodeShutdown=false"), [
+    "feature gate GracefulNodeShutdown=false is not served yet: graftlet behaves as it does without it",
+  ]);
   assert.deepEqual(warningsOf("AllAlpha=true"), [
     "feature gate AllAlpha=true is not served yet: graftlet keeps its behaviour for alpha features",
   ]);

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { flips, nodeVerdicts, withTimes } from "../../../src/node/conditions.ts";
-import { createLinger, type Pressure, pressureOf, type Readings } from "../../../src/node/pressure.ts";
+import { createLinger, pressureOf, type Readings } from "../../../src/node/pressure.ts";
+import type { Pressure } from "../../../src/pipeline.ts";
 
 const well: Pressure = { memory: false, disk: false, pid: false };
 

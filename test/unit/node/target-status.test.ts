@@ -75,6 +75,17 @@ test("the status shows the runtime's name and its largest images, and pressure o
   assert.equal(await lines(), "MemoryPressure False, DiskPressure True, PIDPressure False, Ready True");
 });
 
+test("what admission goes by is what the conditions said last; nothing before the first look", async () => {
+  const { host, target, lines } = rig();
+  assert.equal(target.pressure(), undefined);
+  await lines();
+  const pressure = { memory: false, disk: true, pid: false };
+  assert.deepEqual(target.pressure(), pressure);
+  await host.fs.apply([{ do: "remove", path: "/proc/meminfo" }]);
+  assert.match(await lines(), /^Ready False$/);
+  assert.deepEqual(target.pressure(), pressure);
+});
+
 test("images are read every half minute at most", async () => {
   const { clock, runtime, target } = rig();
   const reads = () => runtime.calls.filter(({ verb }) => verb === "listImages").length;

@@ -235,6 +235,28 @@ test("the cgroup driver is the runtime's to say; an older runtime leaves it to t
   assert.deepEqual(await old(never), { driver: "cgroupfs", root: "/", perQos: true });
 });
 
+test("what pods lack under systemd is told once, before the first of them; without cgroups for pods nothing is missed", async () => {
+  const layoutOf = (driver: CgroupDriver, cgroupsPerQOS: boolean) => {
+    const lines: string[] = [];
+    const layout = createCgroupLayout({
+      runtime: { runtimeConfig: async () => RuntimeConfigResponse.fromPartial({ linux: { cgroupDriver: driver } }) },
+      kubelet: { cgroupDriver: "cgroupfs", cgroupRoot: "/", cgroupsPerQOS },
+      clock: fakeClock(),
+      log: createLogger(0, { write: (line: string) => void lines.push(line) }),
+    });
+    return { lines, layout };
+  };
+  const { lines, layout } = layoutOf(CgroupDriver.SYSTEMD, true);
+  await Promise.all([layout(never), layout(never)]);
+  await layout(never);
+  assert.equal(lines.length, 1);
+  assert.match(lines[0] ?? "", /"level":40.*no weights by requests.*no podPidsLimit/);
+  for (const quiet of [layoutOf(CgroupDriver.CGROUPFS, true), layoutOf(CgroupDriver.SYSTEMD, false)]) {
+    await quiet.layout(never);
+    assert.deepEqual(quiet.lines, []);
+  }
+});
+
 test("where the target's user may make no cgroup, pods start and end without", async () => {
   const pod = withResources({ cpu: "250m" });
   const { host, ground } = rig([pod]);

@@ -84,7 +84,7 @@ describe("images of volumes", () => {
     );
     assert.equal(images.get("new")?.userSpecifiedImage, "two");
     assert.deepEqual(events.slice(0, 2), [
-      'Pod Pulled: Container image "one:1" already present on machine and can be accessed by the pod',
+      'Pod Pulled: Container image "one:1" already present on machine',
       'Pod Pulling: Pulling image "two"',
     ]);
   });

@@ -79,9 +79,7 @@ describe("an image", () => {
     const { runtime, events, ensure, pulls } = setUp();
     const id = runtime.addImage("busybox:1");
     assert.equal((await ensure()).imageRef, id);
-    assert.deepEqual(events, [
-      `${at} Normal Pulled: Container image "busybox:1" already present on machine and can be accessed by the pod`,
-    ]);
+    assert.deepEqual(events, [`${at} Normal Pulled: Container image "busybox:1" already present on machine`]);
     assert.equal(pulls().length, 0);
   });
   it("that is not there is pulled, with times and size", async () => {
