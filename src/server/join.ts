@@ -2,7 +2,9 @@ import type { IncomingMessage } from "node:http";
 import type { Response } from "express";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
+import { connectionLost, internalError, statusBytes } from "../streams/exit-status.ts";
 import { withEarlyReplies } from "../streams/spdy/early-replies.ts";
+import { withStatusOrLoss } from "../streams/spdy/status-or-loss.ts";
 import { isWebSocket } from "../streams/upgrade.ts";
 import { sendText } from "./answer.ts";
 import { asAsked } from "./handshake.ts";
@@ -35,16 +37,23 @@ export function createJoin({ upgradeOf, clock, log }: JoinDeps): Join {
   };
 }
 
-/** Passes the endpoint's consent and all that follows on. */
+/** Passes the endpoint's consent and all that follows on. A SPDY client is told in any case how its command ended. */
 async function pass(joining: Joining, { response: consent, stream }: Upgraded): Promise<void> {
-  const { response, upgrade, signal } = joining;
+  const { response, upgrade, command, signal } = joining;
   const { socket, head } = upgrade;
   if (response.socket) response.detachSocket(response.socket);
   socket.write(headOf(consent));
   if (head.length > 0) socket.unshift(head);
-  const { upgrade: protocol = "" } = consent.headers;
+  const { upgrade: protocol = "", "x-stream-protocol-version": version } = consent.headers;
   if (protocol.toLowerCase() !== "spdy/3.1") return run(joining, socket, stream, signal);
-  await run(joining, withEarlyReplies(socket), stream, signal);
+  const client = withEarlyReplies(socket);
+  if (!command) return run(joining, client, stream, signal);
+  const loss = statusBytes(internalError(connectionLost()), version === "v4.channel.k8s.io");
+  const stop = () => stream.destroy();
+  signal.addEventListener("abort", stop, { once: true });
+  if (signal.aborted) stop();
+  await run(joining, client, withStatusOrLoss(stream, loss));
+  signal.removeEventListener("abort", stop);
 }
 
 /** The answer's head, as it came. */

@@ -8,7 +8,7 @@ import type { RunCommand } from "../../../src/streams/stream-server.ts";
 import { connectionPair } from "../../../src/streams/pair.ts";
 import { binaryMessages } from "../../fakes/binary-messages.ts";
 import { spdyClient } from "../../fakes/spdy-client.ts";
-import { upgrade } from "./backend.ts";
+import { spdy, upgrade } from "./backend.ts";
 import { startSpdyRuntime, webSocketTo } from "./spdy-runtime.ts";
 
 const everything = "/exec/ns/p/c?command=sh&input=1&output=1&error=1";
@@ -171,6 +171,27 @@ test("a client over WebSocket that vanishes takes the runtime's connection with 
   while (runtime.requests.length === 0) await new Promise(setImmediate);
   client.ws.terminate();
   await gone.promise;
+});
+
+test("a SPDY client hears of a break in mid-command on its error stream, in the words of its version", async (t) => {
+  for (const end of ["cut", "stop"] as const) {
+    for (const version of ["v4.channel.k8s.io", "v3.channel.k8s.io"]) {
+      await using runtime = await startSpdyRuntime(t, { run: talksOn });
+      const { socket } = await upgrade(runtime.server, everything, { ...spdy, "x-stream-protocol-version": version });
+      const client = spdyClient(socket);
+      const streams = [];
+      for (const streamtype of ["error", "stdin", "stdout", "stderr"]) streams.push(await client.open({ streamtype }));
+      const [errors, , output] = streams;
+      assert.ok(errors && output);
+      while (!client.frames.some(({ type, id }) => type === 0 && id === output.id)) await new Promise(setImmediate);
+      if (end === "cut") runtime.cut();
+      else await runtime.server.stop();
+      await client.closed;
+      assert.equal(await output.text, "so far");
+      const said = await errors.text;
+      assert.equal(version.startsWith("v4") ? told(said).message : said, lost, `${end} ${version}`);
+    }
+  }
 });
 
 test("a tunnelled port-forward reaches a runtime that speaks SPDY alone", async (t) => {
