@@ -4,7 +4,7 @@ import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import { connectionLost, internalError, statusBytes } from "../streams/exit-status.ts";
 import { withEarlyReplies } from "../streams/spdy/early-replies.ts";
-import { withStatusOrLoss } from "../streams/spdy/status-or-loss.ts";
+import { spliceCommand } from "../streams/splice-command.ts";
 import { isWebSocket } from "../streams/upgrade.ts";
 import { sendText } from "./answer.ts";
 import { asAsked } from "./handshake.ts";
@@ -45,14 +45,14 @@ async function pass(joining: Joining, { response: consent, stream }: Upgraded): 
   socket.write(headOf(consent));
   if (head.length > 0) socket.unshift(head);
   const { upgrade: protocol = "", "x-stream-protocol-version": version } = consent.headers;
-  if (protocol.toLowerCase() !== "spdy/3.1") return run(joining, socket, stream, signal);
-  const client = withEarlyReplies(socket);
-  if (!command) return run(joining, client, stream, signal);
+  if (protocol.toLowerCase() !== "spdy/3.1") return run(joining, { client: socket, backend: stream });
+  const ends = { client: withEarlyReplies(socket), backend: stream };
+  if (!command) return run(joining, ends);
   const loss = statusBytes(internalError(connectionLost()), version === "v4.channel.k8s.io");
   const stop = () => stream.destroy();
   signal.addEventListener("abort", stop, { once: true });
   if (signal.aborted) stop();
-  await run(joining, client, withStatusOrLoss(stream, loss));
+  await run(joining, ends, ({ client, backend }, enough) => spliceCommand(client, backend, loss, enough));
   signal.removeEventListener("abort", stop);
 }
 

@@ -84,25 +84,34 @@ const passedHeaders = [
   "x-accepted-stream-protocol-versions",
 ];
 
-/** Lets the bytes run between a client and its backend, until both are done, one has been for ten seconds or the signal aborts.
- *  Never throws. */
+/** Two connections that are joined. */
+export interface Ends {
+  readonly client: Duplex;
+  readonly backend: Duplex;
+}
+
+/** Lets the bytes run between two connections, until both are done, one has been for ten seconds or the signal aborts. Never throws.
+ *  @param carry joins them, until its signal aborts. */
 export async function run(
-  { request, clock, log }: Joining,
-  client: Duplex,
-  backend: Duplex,
-  signal?: AbortSignal,
+  { request, clock, log, signal }: Joining,
+  ends: Ends,
+  carry: (ends: Ends, signal: AbortSignal) => Promise<void> = spliceUntil(signal),
 ): Promise<void> {
   const enough = new AbortController();
   const endSoon = () => clock.after(lingerMs, () => enough.abort());
   const timers: ReturnType<typeof endSoon>[] = [];
-  for (const side of [client, backend]) side.once("finish", () => timers.push(endSoon()));
+  for (const side of [ends.client, ends.backend]) side.once("finish", () => timers.push(endSoon()));
   try {
-    await splice(client, backend, AbortSignal.any([enough.signal, ...(signal ? [signal] : [])]));
+    await carry(ends, enough.signal);
   } catch (error) {
     log.debug({ path: pathOf(request), why: messageOf(error) }, "stream broken off");
   } finally {
     for (const timer of timers) timer.cancel();
   }
+}
+
+function spliceUntil(stopped: AbortSignal): (ends: Ends, signal: AbortSignal) => Promise<void> {
+  return ({ client, backend }, signal) => splice(client, backend, AbortSignal.any([stopped, signal]));
 }
 
 function pathOf({ url }: IncomingMessage): string | undefined {

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { connectionPair } from "../../../src/streams/pair.ts";
-import { withStatusOrLoss } from "../../../src/streams/spdy/status-or-loss.ts";
-import { splice } from "../../../src/streams/splice.ts";
+import { spliceCommand } from "../../../src/streams/splice-command.ts";
 import { controlFrame, dataFrame, headerCompressor, spdyClient, words } from "../../fakes/spdy-client.ts";
 
 const lost = Buffer.from("lost");
@@ -12,7 +11,7 @@ function rig(t: TestContext) {
   const [socket, near] = connectionPair();
   const [far, server] = connectionPair();
   const stop = new AbortController();
-  const joined = splice(near, withStatusOrLoss(far, lost), stop.signal).catch(() => undefined);
+  const joined = spliceCommand(near, far, lost, stop.signal).catch(() => undefined);
   t.after(async () => {
     stop.abort();
     for (const end of [socket, server]) end.destroy();
@@ -43,13 +42,13 @@ test("a server that breaks off in the middle of a frame: what came has come, and
   server.write(frame.subarray(0, 5));
   await new Promise(setImmediate);
   server.write(frame.subarray(5, 12));
-  while (!client.frames.some(({ type }) => type === 0)) await new Promise(setImmediate);
+  await new Promise((resolve) => server.write(Buffer.alloc(0), resolve));
   server.destroy();
   assert.deepEqual([await output.text, await errors.text], ["half", "lost"]);
   await client.closed;
 });
 
-test("data frames that come in parts are whole ones, and end with the last part", async (t) => {
+test("data frames that come in parts go on whole", async (t) => {
   const { client, server, output, errors } = await opened(t);
   const bytes = Buffer.concat([
     dataFrame(output.id, Buffer.from("one ")),
@@ -63,11 +62,30 @@ test("data frames that come in parts are whole ones, and end with the last part"
   assert.deepEqual([await output.text, await errors.text], ["one and two", "told"]);
   server.end();
   await client.closed;
-  const ends = client.frames.filter(({ type, flags }) => type === 0 && (flags & 1) !== 0);
   assert.deepEqual(
-    ends.map(({ id }) => id),
-    [output.id, errors.id],
+    client.frames.filter(({ type }) => type === 0).map(({ id, flags }) => [id, flags]),
+    [
+      [output.id, 0],
+      [output.id, 1],
+      [errors.id, 1],
+    ],
   );
+});
+
+test("a very long frame goes on as it comes; a break within it is an end", async (t) => {
+  const { client, server, output, errors } = await opened(t);
+  let heard = 0;
+  const all = Promise.withResolvers<void>();
+  client.socket.prependListener("data", (chunk: Buffer) => {
+    heard += chunk.length;
+    if (heard >= 1 << 17) all.resolve();
+  });
+  const frame = dataFrame(output.id, Buffer.alloc(1 << 20));
+  for (let at = 0; at < 1 << 18; at += 1 << 14) server.write(frame.subarray(at, at + (1 << 14)));
+  await all.promise;
+  server.destroy();
+  assert.equal(await errors.text, "");
+  await client.closed;
 });
 
 test("a server that said anything on the error stream, or ended it, has told: nothing is added", async (t) => {
