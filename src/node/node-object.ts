@@ -59,10 +59,11 @@ export interface StatusInput {
   readonly images: NodeStatus["images"];
 }
 
-/** What schedulers and the API server ask of the node for pods that need it; no other, also where a kubelet that ran here before
- *  declared more: the API server would hand on WebSockets, for one.
+/** What schedulers and the API server ask of the node for pods that need it, and that it takes WebSockets, which the API server
+ *  would translate else; no other, also where a kubelet that ran here before declared more.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-declared-features/ */
 const declaredFeatures = [
+  "ExtendWebSocketsToKubelet",
   "InPlacePodLevelResourcesVerticalScaling",
   "InPlacePodVerticalScalingInitContainers",
   "RestartAllContainersOnContainerExits",

@@ -149,6 +149,8 @@ export interface Endpoint {
   readonly host: string;
   /** Opens the connection (TLS included where the endpoint is https). */
   dial(signal: AbortSignal): Promise<Duplex>;
+  /** It speaks all that the kubelet API's clients speak over WebSockets; others are sure to speak SPDY alone. */
+  readonly webSockets?: true;
 }
 
 export interface Streams {

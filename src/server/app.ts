@@ -3,7 +3,8 @@ import express, { type Express, type NextFunction, type Request, type Response }
 import { CodedError } from "../lib/errors.ts";
 import { sendText } from "./answer.ts";
 import { type Exchange, createAdmit } from "./admit.ts";
-import { type Upgrade, createJoin } from "./join.ts";
+import { createJoin } from "./join.ts";
+import type { Upgrade } from "./joining.ts";
 import { untilPodKnown } from "./lookup.ts";
 import { areaOf } from "./path.ts";
 import type { PeerCertificates } from "./peer-certificates.ts";

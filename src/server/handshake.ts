@@ -1,5 +1,5 @@
 import { type IncomingMessage, request as httpRequest } from "node:http";
-import type { Duplex } from "node:stream";
+import { type Duplex, addAbortSignal } from "node:stream";
 import { CodedError, abortError, messageOf } from "../lib/errors.ts";
 import type { Endpoint } from "../seams/runtime.ts";
 import { withoutToken } from "./websocket-token.ts";
@@ -9,29 +9,51 @@ export type HandshakeAnswer =
   | { readonly is: "upgraded"; readonly response: IncomingMessage; readonly stream: Duplex }
   | { readonly is: "answered"; readonly response: IncomingMessage };
 
+/** A request for another protocol. */
+export interface Asking {
+  readonly method: string;
+  /** Names and values in turn. */
+  readonly headers: readonly string[];
+}
+
 /** Headers that an endpoint needs; nothing else goes onward, credentials least of all. */
 const forwarded = /^(connection|upgrade|user-agent|origin|x-stream-protocol-version|sec-websocket-.+)$/;
 
-/** Asks an endpoint for the protocol that a client asked us for: the client's method and protocol headers, the endpoint's
- *  own path and host.
+/** What a client asked us for, to be asked of an endpoint: the client's method and protocol headers. */
+export function asAsked({ rawHeaders, method = "GET" }: IncomingMessage): Asking {
+  const headers: string[] = [];
+  for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
+    const [name = "", value = ""] = rawHeaders.slice(at, at + 2);
+    const lower = name.toLowerCase();
+    if (!forwarded.test(lower)) continue;
+    const onward = lower === "sec-websocket-protocol" ? withoutToken(value) : value;
+    if (onward !== "") headers.push(name, onward);
+  }
+  return { method, headers };
+}
+
+/** SPDY, in one version of the protocol above it. */
+export function spdyFor(protocol: string): Asking {
+  const headers = ["Connection", "Upgrade", "Upgrade", "SPDY/3.1", "X-Stream-Protocol-Version", protocol];
+  return { method: "POST", headers };
+}
+
+/** Asks an endpoint for another protocol; path and host are the endpoint's own.
  *  @param signal ends the handshake only; an upgraded stream is the caller's.
  *  @throws CodedError unavailable when the endpoint cannot be reached or breaks off; the signal's reason. */
-export async function handshake(
-  endpoint: Endpoint,
-  client: IncomingMessage,
-  signal: AbortSignal,
-): Promise<HandshakeAnswer> {
+export async function handshake(endpoint: Endpoint, asking: Asking, signal: AbortSignal): Promise<HandshakeAnswer> {
   const connection = await endpoint.dial(signal);
   const answered = Promise.withResolvers<HandshakeAnswer>();
   const onAbort = () => connection.destroy(abortError(signal));
   signal.addEventListener("abort", onAbort, { once: true });
   try {
     if (signal.aborted) throw abortError(signal);
+    const { method, headers } = asking;
     const request = httpRequest({
       createConnection: () => connection,
-      method: client.method ?? "GET",
+      method,
       path: endpoint.path,
-      headers: onwardHeaders(client, endpoint.host),
+      headers: ["Host", endpoint.host, ...headers, ...(method === "POST" ? ["Content-Length", "0"] : [])],
       maxHeaderSize: 1 << 20,
     });
     request.once("upgrade", (response, stream, head) => {
@@ -51,15 +73,20 @@ export async function handshake(
   }
 }
 
-function onwardHeaders({ rawHeaders, method }: IncomingMessage, host: string): string[] {
-  const headers = ["Host", host];
-  for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
-    const [name = "", value = ""] = rawHeaders.slice(at, at + 2);
-    const lower = name.toLowerCase();
-    if (!forwarded.test(lower)) continue;
-    const onward = lower === "sec-websocket-protocol" ? withoutToken(value) : value;
-    if (onward !== "") headers.push(name, onward);
+/** The longest refusal that is told, bytes. */
+const longestRefusal = 1 << 12;
+
+/** What an endpoint says that does not consent; ends its connection. @throws the signal's reason, or what broke it off. */
+export async function refusalOf(response: IncomingMessage, signal: AbortSignal): Promise<string> {
+  addAbortSignal(signal, response);
+  let said = Buffer.alloc(0);
+  try {
+    for await (const part of response as AsyncIterable<Buffer>) {
+      said = Buffer.concat([said, part]);
+      if (said.length >= longestRefusal) break;
+    }
+  } finally {
+    response.socket.destroy();
   }
-  if (method === "POST") headers.push("Content-Length", "0");
-  return headers;
+  return said.subarray(0, longestRefusal).toString().trim() || `status code ${response.statusCode ?? 0}`;
 }

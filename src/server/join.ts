@@ -1,30 +1,18 @@
 import type { IncomingMessage } from "node:http";
-import type { Duplex } from "node:stream";
-import { pipeline } from "node:stream/promises";
 import type { Response } from "express";
 import type { Clock } from "../lib/clock.ts";
-import { messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import type { Endpoint } from "../seams/runtime.ts";
+import { connectionLost, internalError, statusBytes } from "../streams/exit-status.ts";
 import { withEarlyReplies } from "../streams/spdy/early-replies.ts";
-import { splice } from "../streams/splice.ts";
+import { spliceCommand } from "../streams/splice-command.ts";
+import { isWebSocket } from "../streams/upgrade.ts";
 import { sendText } from "./answer.ts";
-import { handshake } from "./handshake.ts";
+import { asAsked } from "./handshake.ts";
+import { type Joined, type Joining, type Upgrade, type Upgraded, askEndpoint, run } from "./joining.ts";
+import { isTunnel, relayOverWebSocket, tunnelOverWebSocket } from "./web-sockets.ts";
 
 /** Joins the client of a request to an endpoint; resolves when both are done with each other. */
-export type Join = (
-  endpoint: Endpoint,
-  request: IncomingMessage,
-  response: Response,
-  signal: AbortSignal,
-) => Promise<void>;
-
-/** A connection that has left HTTP, as it came with the request that asks for another protocol. */
-export interface Upgrade {
-  readonly socket: Duplex;
-  /** Bytes that came after the request's head. */
-  readonly head: Buffer;
-}
+export type Join = (to: Joined, request: IncomingMessage, response: Response, signal: AbortSignal) => Promise<void>;
 
 export interface JoinDeps {
   /** The upgrade that a request came with; undefined for an ordinary request. */
@@ -33,77 +21,44 @@ export interface JoinDeps {
   readonly log: Logger;
 }
 
-/** How long an endpoint may take to answer the handshake, milliseconds: a streaming server's own patience. */
-const handshakeMs = 30_000;
-/** How long the other side may go on once one side has said all it has to say, milliseconds. The protocols that run here
- *  close both directions together, so this only bounds what a vanished peer can hold. */
-const lingerMs = 10_000;
-
-/** Asks the endpoint for what the client asked for, passes its answer on, and lets the bytes run.
+/** Asks the endpoint for what the client asked for, passes its answer on, and lets the bytes run. A client that speaks WebSocket
+ *  with an endpoint that may not is joined to it by translation, as the kubelet does.
  *  @see https://kubernetes.io/docs/concepts/architecture/cri/ */
 export function createJoin({ upgradeOf, clock, log }: JoinDeps): Join {
-  return async (endpoint, request, response, signal) => {
+  return async (to, request, response, signal) => {
     const upgrade = upgradeOf(request);
     if (!upgrade) return sendText(response, 500, "Upgrade request required\n");
-    const answer = await handshake(endpoint, request, clock.within(handshakeMs, signal)).catch((error: unknown) => {
-      log.warn({ path: request.url?.split("?", 1)[0], err: error }, "streaming endpoint does not answer");
-      sendText(response, 500, `${messageOf(error)}\n`);
-    });
-    if (!answer) return;
-    if (answer.is === "answered") return passOn(answer.response, response, signal);
-    if (!response.socket) return void answer.stream.destroy();
-    response.detachSocket(response.socket);
-    upgrade.socket.write(headOf(answer.response));
-    if (upgrade.head.length > 0) upgrade.socket.unshift(upgrade.head);
-    const path = request.url?.split("?", 1)[0];
-    const { upgrade: protocol = "" } = answer.response.headers;
-    const client = protocol.toLowerCase() === "spdy/3.1" ? withEarlyReplies(upgrade.socket) : upgrade.socket;
-    await lingering(clock, client, answer.stream, signal).catch((error: unknown) => {
-      log.debug({ path, why: messageOf(error) }, "stream broken off");
-    });
+    const joining: Joining = { ...to, request, response, upgrade, signal, clock, log };
+    const translated = isWebSocket(request) && !to.endpoint.webSockets;
+    if (translated && to.command) return relayOverWebSocket(joining, to.command);
+    if (translated && isTunnel(request)) return tunnelOverWebSocket(joining);
+    const answer = await askEndpoint(joining, asAsked(request));
+    if (answer) await pass(joining, answer);
   };
 }
 
-/** Passes an answer on that is no upgrade: an error with its body; anything else is not an answer to our question. */
-async function passOn(from: IncomingMessage, to: Response, signal: AbortSignal): Promise<void> {
-  const status = from.statusCode ?? 0;
-  try {
-    if (status < 400) return sendText(to, 500, `invalid upgrade response: status code ${status}\n`);
-    to.status(status);
-    for (const name of passedHeaders) {
-      const value = from.headers[name];
-      if (value !== undefined) to.set(name, value);
-    }
-    await pipeline(from, to, { signal });
-  } catch {
-    to.destroy();
-  } finally {
-    from.socket.destroy();
-  }
+/** Passes the endpoint's consent and all that follows on. A SPDY client is told in any case how its command ended. */
+async function pass(joining: Joining, { response: consent, stream }: Upgraded): Promise<void> {
+  const { response, upgrade, command, signal } = joining;
+  const { socket, head } = upgrade;
+  if (response.socket) response.detachSocket(response.socket);
+  socket.write(headOf(consent));
+  if (head.length > 0) socket.unshift(head);
+  const { upgrade: protocol = "", "x-stream-protocol-version": version } = consent.headers;
+  if (protocol.toLowerCase() !== "spdy/3.1") return run(joining, { client: socket, backend: stream });
+  const ends = { client: withEarlyReplies(socket), backend: stream };
+  if (!command) return run(joining, ends);
+  const loss = statusBytes(internalError(connectionLost()), version === "v4.channel.k8s.io");
+  const stop = () => stream.destroy();
+  signal.addEventListener("abort", stop, { once: true });
+  if (signal.aborted) stop();
+  await run(joining, ends, ({ client, backend }, enough) => spliceCommand(client, backend, loss, enough));
+  signal.removeEventListener("abort", stop);
 }
-
-const passedHeaders = [
-  "content-type",
-  "retry-after",
-  "x-stream-protocol-version",
-  "x-accepted-stream-protocol-versions",
-];
 
 /** The answer's head, as it came. */
 function headOf({ statusMessage, rawHeaders }: IncomingMessage): string {
   const lines = [`HTTP/1.1 101 ${statusMessage || "Switching Protocols"}`];
   for (let at = 0; at + 1 < rawHeaders.length; at += 2) lines.push(`${rawHeaders[at]}: ${rawHeaders[at + 1]}`);
   return `${lines.join("\r\n")}\r\n\r\n`;
-}
-
-async function lingering(clock: Clock, client: Duplex, backend: Duplex, signal: AbortSignal): Promise<void> {
-  const enough = new AbortController();
-  const endSoon = () => clock.after(lingerMs, () => enough.abort());
-  const timers: ReturnType<typeof endSoon>[] = [];
-  for (const side of [client, backend]) side.once("finish", () => timers.push(endSoon()));
-  try {
-    await splice(client, backend, AbortSignal.any([signal, enough.signal]));
-  } finally {
-    for (const timer of timers) timer.cancel();
-  }
 }

@@ -7,7 +7,7 @@ import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { Service } from "../lib/service-group.ts";
 import { createApp } from "./app.ts";
-import type { Upgrade } from "./join.ts";
+import type { Upgrade } from "./joining.ts";
 import { requestTimes, serve } from "./listen.ts";
 import { type PeerCertificates, createPeerCertificates } from "./peer-certificates.ts";
 import type { KubeletServerDeps } from "./ports.ts";

@@ -1,4 +1,4 @@
-import { messageOf } from "../lib/errors.ts";
+import { CodedError, messageOf } from "../lib/errors.ts";
 
 /** How a command ended, as the error stream tells it: the fields of a metav1.Status that clients read.
  *  @see https://github.com/kubernetes/cri-streaming */
@@ -29,6 +29,21 @@ export function internalError(error: unknown): ExitStatus {
     reason: "InternalError",
     code: 500,
   };
+}
+
+/** What a client is told whose command may go on, or have ended, without anybody to say how. */
+export function connectionLost(): CodedError {
+  return new CodedError("unavailable", "the connection to the container was lost");
+}
+
+/** The status that an error stream told, its further fields included; undefined where that is none, such as a part of one. */
+export function toldStatus(text: string): ExitStatus | undefined {
+  try {
+    const told = JSON.parse(text) as ExitStatus | null;
+    return told?.status === "Success" || told?.status === "Failure" ? told : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 /** What goes on the error stream: JSON since protocol version 4, before that the bare text of a failure. */

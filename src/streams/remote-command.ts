@@ -28,8 +28,9 @@ export interface CommandRequest {
 }
 
 /** Runs a command on its streams, until it has ended and all its output is written.
- *  @param signal aborts when the client has vanished. @returns the exit code. @throws what the client is told instead. */
-export type RunCommand = (streams: CommandStreams, signal: AbortSignal) => Promise<number>;
+ *  @param signal aborts when the client has vanished. @returns the exit code, or the whole status where somebody else has
+ *  put it into words. @throws what the client is told instead. */
+export type RunCommand = (streams: CommandStreams, signal: AbortSignal) => Promise<number | ExitStatus>;
 
 /** A command's side of a connection. */
 export interface CommandWire {
@@ -54,7 +55,8 @@ export async function conduct({ streams, gone, tell }: CommandWire, run: RunComm
 
 async function statusOf(streams: CommandStreams, gone: AbortSignal, run: RunCommand, log: Logger): Promise<ExitStatus> {
   try {
-    return exitStatus(await run(streams, gone));
+    const ended = await run(streams, gone);
+    return typeof ended === "number" ? exitStatus(ended) : ended;
   } catch (error) {
     if (!gone.aborted) log.warn({ err: error }, "command in a container failed");
     return internalError(error);

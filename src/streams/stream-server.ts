@@ -78,7 +78,8 @@ export function createStreamServer({ clock, log }: StreamServerDeps): StreamServ
       http.emit("connection", far);
       return near;
     };
-    return { path: `/${kind}/${tokens.put(serve)}`, host: "localhost", dial: async (signal) => dial(signal) };
+    const path = `/${kind}/${tokens.put(serve)}`;
+    return { path, host: "localhost", webSockets: true, dial: async (signal) => dial(signal) };
   }
 
   return {

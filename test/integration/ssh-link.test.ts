@@ -11,6 +11,7 @@ import { condition, firstProcess, shell, statusOf } from "../harness/pods.ts";
 import { must } from "../harness/processes.ts";
 import { cutSsh } from "../harness/ssh-way.ts";
 import { makeKey, sshdConnections } from "../harness/sshd.ts";
+import { transports } from "./kubectl/transports.ts";
 
 let lab: LinkLab;
 
@@ -74,7 +75,10 @@ describe("graftlet on one machine, its pods on another", { timeout: 800_000 }, (
     await Promise.all([pods.ready("counter"), pods.ready("leaver")]);
     await using follower = converse(cluster.startKubectl(["logs", "--follow", "counter"]));
     await follower.says("20\n");
-    await using session = converse(cluster.startKubectl(["exec", "steady", "--", "sleep", "1000"]));
+    const sessions = transports.map(({ env }) =>
+      converse(cluster.startKubectl(["exec", "steady", "--", "sh", "-c", "echo begun; sleep 1000"], { env })),
+    );
+    for (const session of sessions) await session.says("begun");
     await pods.create("task", { restartPolicy: "Never", containers: [shell("sleep 12; exit 7")] });
     const [victim, task] = await Promise.all([
       pods.ready("victim"),
@@ -96,7 +100,10 @@ describe("graftlet on one machine, its pods on another", { timeout: 800_000 }, (
     const last = await lab.ready();
     assert.deepEqual([last?.status, last?.reason], ["False", "LinkDown"]);
     assert.equal(follower.stdout(), heard);
-    await session.ended(5_000);
+    for (const session of sessions) {
+      assert.equal(await session.ended(5_000), 1);
+      assert.match(session.stderr(), /the connection to the container was lost/);
+    }
     for (const name of ["steady", "victim", "task", "counter", "leaver"]) {
       const pod = pods.history(name).at(-1);
       assert.deepEqual([name, pod?.status?.phase, pod && statusOf(pod)?.restartCount], [name, "Running", 0]);

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
+import { isDeepStrictEqual } from "node:util";
 import type { Node, Pod } from "../../src/objects.ts";
 import { type Agent, startGraftlet, startKubelet } from "../harness/agent.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
@@ -154,11 +155,9 @@ describe("graftlet and the kubelet take over from each other", { timeout: 800_00
       [137, statusOf(before)?.containerID],
     );
   };
-  /** Whether the API server hands WebSockets on to the node, where it would turn them into SPDY else. */
-  const takesWebSockets = async (): Promise<boolean> =>
-    (await cluster.get<Node>("node", cluster.nodeName))?.status?.declaredFeatures?.includes(
-      "ExtendWebSocketsToKubelet",
-    ) ?? false;
+  /** What the node says that it does for those who ask for it. */
+  const declared = async (): Promise<readonly string[]> =>
+    (await cluster.get<Node>("node", cluster.nodeName))?.status?.declaredFeatures ?? [];
   const switchTo = async (next: () => Promise<Agent>): Promise<void> => {
     assert.ok(await agent.stop(), "the agent ended by itself");
     agent = await next();
@@ -193,12 +192,20 @@ describe("graftlet and the kubelet take over from each other", { timeout: 800_00
 
   test("graftlet takes over from a kubelet: the same node, nothing restarts, nobody stops being ready", async () => {
     assert.equal(statusOf(await pods.ready("restarted"))?.restartCount, 1);
-    assert.ok(await takesWebSockets());
+    const byKubelet = await declared();
+    assert.ok(byKubelet.includes("ExtendWebSocketsToKubelet"), byKubelet.join());
     await undisturbed(
       names.filter((name) => name !== "plain"),
       async () => {
-        await switchTo(() => startGraftlet(cluster, { args: ["-v=4"] }));
-        await cluster.waitFor("what the kubelet declared to go", async () => !(await takesWebSockets()));
+        await switchTo(async () => {
+          const status = { declaredFeatures: [...byKubelet, "UserNamespacesHostNetworkSupport"].sort() };
+          const patch = JSON.stringify({ status });
+          await cluster.mustKubectl(["patch", "node", cluster.nodeName, "--subresource=status", "--patch", patch]);
+          return startGraftlet(cluster, { args: ["-v=4"] });
+        });
+        await cluster.waitFor("what graftlet does not do to go", async () =>
+          isDeepStrictEqual(await declared(), byKubelet),
+        );
         await run("by-graftlet", drafts["memory"]);
         await restarts("plain");
         assert.equal(await cluster.mustKubectl(["exec", "memory", "--", "cat", "/data/file"]), "kept\n");

@@ -1,13 +1,13 @@
 import type { Request, Response } from "express";
 import { messageOf } from "../../lib/errors.ts";
 import type { Pod } from "../../objects.ts";
-import type { Endpoint } from "../../seams/runtime.ts";
 import { sendText, streamingStatus } from "../answer.ts";
 import { containerSpec, inContainer, inSandbox } from "../lookup.ts";
 import { queryOf } from "../path.ts";
 import type { KubeletServerDeps } from "../ports.ts";
 import { forwardedPorts, streamOptions } from "../stream-options.ts";
 import type { Join } from "../join.ts";
+import type { Joined } from "../joining.ts";
 
 /** Handles a request that becomes a stream. */
 export type StreamHandler = (request: Request, response: Response, signal: AbortSignal) => Promise<void>;
@@ -21,18 +21,18 @@ class Refused extends Error {
   }
 }
 
-type Ask = (deps: KubeletServerDeps, request: Request, signal: AbortSignal) => Promise<Endpoint>;
+type Ask = (deps: KubeletServerDeps, request: Request, signal: AbortSignal) => Promise<Joined>;
 
 /** /exec: a command in a running container. */
 export const exec = streaming(async (deps, request, signal) => {
   const query = queryOf(request.originalUrl);
-  const { stdin, stdout, stderr, tty } = optionsOf(query);
+  const command = optionsOf(query);
   const { pod, name } = podOf(deps.pods, request);
   const cmd = query.getAll("command");
-  const start = (containerId: string) => deps.runtime.exec({ containerId, cmd, tty, stdin, stdout, stderr }, signal);
+  const start = (containerId: string) => deps.runtime.exec({ containerId, cmd, ...command }, signal);
   const endpoint = await inContainer(deps, pod, name, start, signal);
   if (!endpoint) throw new Refused(500, `container not found (${JSON.stringify(name)})`);
-  return endpoint;
+  return { endpoint, command };
 });
 
 /** /attach: the main process of a running container; whether it has a terminal is the container's matter. */
@@ -43,11 +43,11 @@ export const attach = streaming(async (deps, request, signal) => {
   if (uid !== "" && uid !== pod.metadata.uid) throw new Refused(500, `pod ${fullName} not found`);
   const spec = containerSpec(pod, name);
   const tty = spec?.tty ?? false;
-  const join = (containerId: string) =>
-    deps.runtime.attach({ containerId, stdin, stdout, stderr: stderr && !tty, tty }, signal);
+  const command = { stdin, stdout, stderr: stderr && !tty, tty };
+  const join = (containerId: string) => deps.runtime.attach({ containerId, ...command }, signal);
   const endpoint = spec && (await inContainer(deps, pod, name, join, signal));
   if (!endpoint) throw new Refused(500, `container ${name} not found in pod ${fullName}`);
-  return endpoint;
+  return { endpoint, command };
 });
 
 /** /portForward: ports of a pod. */
@@ -60,7 +60,7 @@ export const portForward = streaming(async (deps, request, signal) => {
   const forward = (podSandboxId: string) => deps.runtime.portForward({ podSandboxId, port }, signal);
   const endpoint = await inSandbox(deps, pod, forward, signal);
   if (!endpoint) throw new Refused(500, `pod not found ("${pod.metadata.name}_${pod.metadata.namespace}")`);
-  return endpoint;
+  return { endpoint };
 });
 
 function optionsOf(query: URLSearchParams): { stdin: boolean; stdout: boolean; stderr: boolean; tty: boolean } {
@@ -80,9 +80,9 @@ function podOf(pods: KubeletServerDeps["pods"], request: Request): { pod: Pod; n
  *  the client. */
 function streaming(ask: Ask): (deps: KubeletServerDeps, join: Join) => StreamHandler {
   return (deps, join) => async (request, response, signal) => {
-    let endpoint: Endpoint;
+    let to: Joined;
     try {
-      endpoint = await ask(deps, request, signal);
+      to = await ask(deps, request, signal);
     } catch (error) {
       if (error instanceof Refused) return sendText(response, error.status, error.message);
       if (signal.aborted) return void response.destroy();
@@ -91,6 +91,6 @@ function streaming(ask: Ask): (deps: KubeletServerDeps, join: Join) => StreamHan
       deps.log.debug({ path: request.path, err: error }, "no endpoint for a stream");
       return sendText(response, status, messageOf(error));
     }
-    await join(endpoint, request, response, signal);
+    await join(to, request, response, signal);
   };
 }

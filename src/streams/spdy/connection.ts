@@ -4,16 +4,15 @@ import type { Clock } from "../../lib/clock.ts";
 import { CodedError, hasCode, messageOf } from "../../lib/errors.ts";
 import { type Idle, createIdle } from "../idle.ts";
 import { idleMs, lingerMs } from "../patience.ts";
+import { sendData } from "./data.ts";
 import {
   type Frame,
   FrameReader,
   type GoAwayStatus,
   type ResetStatus,
-  dataHead,
   frameType,
   goAwayFrame,
   goAwayStatus,
-  longestData,
   pingFrame,
   protocolError,
   resetStatus,
@@ -43,8 +42,6 @@ export interface SpdyDeps {
 const mostStreams = 2000;
 /** Answers to control frames that may wait to be sent before no more frames are read, bytes. */
 const mostAnswers = 1 << 16;
-/** Data of as many bytes is not copied to be sent in one piece with its frame's head. */
-const worthNoCopy = 1 << 12;
 const streamMask = 0x7fff_ffff;
 
 /** The server's side of a SPDY/3.1 connection, as Kubernetes' clients speak it: the client opens all streams. Their windows
@@ -229,19 +226,7 @@ export class SpdyConnection {
   #send(id: number, data: Buffer, fin: boolean, done: (error?: Error | null) => void): void {
     if (!this.#socket.writable) return done(new CodedError("cancelled", "the client is gone"));
     this.#idle.touch();
-    this.#socket.cork();
-    let rest = data;
-    for (; rest.length > longestData; rest = rest.subarray(longestData)) {
-      this.#socket.write(dataHead(id, longestData, false));
-      this.#socket.write(rest.subarray(0, longestData));
-    }
-    const head = dataHead(id, rest.length, fin);
-    if (rest.length < worthNoCopy) this.#socket.write(Buffer.concat([head, rest]), done);
-    else {
-      this.#socket.write(head);
-      this.#socket.write(rest, done);
-    }
-    this.#socket.uncork();
+    sendData(this.#socket, { id, data, fin }, done);
   }
 }
 

@@ -57,11 +57,12 @@ test("exec: the handshake is rewritten, the bytes pass both ways, half-closed in
   ]);
 });
 
-test("exec over WebSocket by GET: its headers go onward, a token among its subprotocols does not", async (t) => {
+test("exec over WebSocket at an endpoint that speaks it: its headers go onward, a token among its subprotocols does not", async (t) => {
   const served = await backend(t, (socket) => socket.end("hi"));
+  const endpoint = { ...served.endpoint, webSockets: true } as const;
   await using server = await start({
     pods: [pod],
-    deps: { runtime: runtimeOf({ ...running, exec: () => Promise.resolve(served.endpoint) }) },
+    deps: { runtime: runtimeOf({ ...running, exec: () => Promise.resolve(endpoint) }) },
   });
   const token = `base64url.bearer.authorization.k8s.io.${Buffer.from(adminToken).toString("base64url")}`;
   const headers = {
@@ -142,14 +143,15 @@ test("port-forward asks the newest ready sandbox; ports come from the query over
   });
   await using server = await start({ pods: [pod], deps: { runtime } });
   const websocket = { connection: "Upgrade", upgrade: "websocket" };
+  const tunnel = {
+    ...websocket,
+    "sec-websocket-key": "AAAAAAAAAAAAAAAAAAAAAA==",
+    "sec-websocket-version": "13",
+    "sec-websocket-protocol": "SPDY/3.1+portforward.k8s.io",
+  };
   (await upgrade(server, "/portForward/ns/p?port=80")).socket.destroy();
   (await upgrade(server, "/portForward/ns/p/uid-1?port=80,81&port=82", websocket)).socket.destroy();
-  (
-    await upgrade(server, "/portForward/ns/p", {
-      ...websocket,
-      "sec-websocket-protocol": "SPDY/3.1+portforward.k8s.io",
-    })
-  ).socket.destroy();
+  (await upgrade(server, "/portForward/ns/p", tunnel, "GET")).socket.destroy();
   assert.deepEqual(
     forwarded,
     [[], [80, 81, 82], []].map((port) => ({ podSandboxId: "sb", port })),

@@ -1,0 +1,52 @@
+import type { IncomingMessage } from "node:http";
+import type { Duplex } from "node:stream";
+import type { WebSocket } from "ws";
+import { CodedError } from "../lib/errors.ts";
+import { relayCommand, relayProtocol } from "../streams/command-relay.ts";
+import { commandOverWebSocket, commandSubprotocols } from "../streams/command-websocket.ts";
+import { forwardProtocol } from "../streams/port-forward-spdy.ts";
+import { tunnelSubprotocol } from "../streams/port-forward-websocket.ts";
+import type { CommandRequest } from "../streams/remote-command.ts";
+import { withEarlyReplies } from "../streams/spdy/early-replies.ts";
+import { acceptWebSocket, negotiateWebSocket } from "../streams/upgrade.ts";
+import { tunnel } from "../streams/websocket/tunnel.ts";
+import { sendText } from "./answer.ts";
+import { handshake, refusalOf, spdyFor } from "./handshake.ts";
+import { type Joining, askEndpoint, handshakeMs, run } from "./joining.ts";
+
+/** Serves a command over WebSocket, which the endpoint runs over SPDY. The client is accepted before the endpoint is asked; all that
+ *  goes wrong from there on it is told as the command's status.
+ *  @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/4006-transition-spdy-to-websockets */
+export async function relayOverWebSocket(joining: Joining, command: CommandRequest): Promise<void> {
+  const { endpoint, request, response, signal, clock, log } = joining;
+  const subprotocol = negotiateWebSocket(request, commandSubprotocols);
+  if (typeof subprotocol !== "string") return sendText(response, subprotocol.status, `${subprotocol.text}\n`);
+  const connect = async (gone: AbortSignal): Promise<Duplex> => {
+    const due = clock.within(handshakeMs, gone);
+    const answer = await handshake(endpoint, spdyFor(relayProtocol), due);
+    if (answer.is === "upgraded") return answer.stream;
+    throw new CodedError("unknown", `unable to upgrade connection: ${await refusalOf(answer.response, due)}`);
+  };
+  const ws = await accept(joining, subprotocol);
+  if (ws) await commandOverWebSocket({ ws, subprotocol }, command, relayCommand(connect, signal), { clock, log });
+}
+
+/** A port-forward by a SPDY connection within a WebSocket: the endpoint gets the former. */
+export async function tunnelOverWebSocket(joining: Joining): Promise<void> {
+  const answer = await askEndpoint(joining, spdyFor(forwardProtocol));
+  if (!answer) return;
+  const ws = await accept(joining, tunnelSubprotocol);
+  if (ws) await run(joining, { client: withEarlyReplies(tunnel(ws)), backend: answer.stream });
+  else answer.stream.destroy();
+}
+
+/** Whether a client that speaks WebSocket offers to speak SPDY within. */
+export function isTunnel(request: IncomingMessage): boolean {
+  return negotiateWebSocket(request, [tunnelSubprotocol]) === tunnelSubprotocol;
+}
+
+async function accept({ request, response, upgrade }: Joining, subprotocol: string): Promise<WebSocket | undefined> {
+  if (!response.socket) return undefined;
+  response.detachSocket(response.socket);
+  return acceptWebSocket({ request, ...upgrade }, subprotocol);
+}

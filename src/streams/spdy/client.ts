@@ -1,0 +1,116 @@
+import { type Duplex, Writable } from "node:stream";
+import { CodedError } from "../../lib/errors.ts";
+import { sendData } from "./data.ts";
+import {
+  type Frame,
+  FrameReader,
+  frameType,
+  pingFrame,
+  resetStatus,
+  rstStreamFrame,
+  synStreamFrame,
+} from "./frames.ts";
+import { type Headers, createHeaderWriter } from "./header-block.ts";
+import { SpdyStream } from "./stream.ts";
+
+const streamMask = 0x7fff_ffff;
+
+/** The client's side of a SPDY/3.1 connection with a runtime's streaming server. A stream may be written to as soon as it is opened,
+ *  since servers take frames in their order. Its readable side ends, after all that came, where the server ends it, resets it (which
+ *  is how those servers end a connection) or is gone. Windows are not accounted, for those servers neither grant nor use any: a
+ *  stream that nobody reads holds up the others.
+ *  @see https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/ */
+export class SpdyClient {
+  readonly #socket: Duplex;
+  readonly #streams = new Map<number, SpdyStream>();
+  readonly #frames = new FrameReader();
+  readonly #headers = createHeaderWriter();
+  #nextId = 1;
+
+  /** Takes over a socket that has left HTTP. */
+  constructor(socket: Duplex) {
+    this.#socket = socket;
+    socket.on("error", () => undefined);
+    // What was read before a proper end is still on its way through the sink.
+    socket.once("close", () => socket.readableEnded || this.#endAll());
+    socket.pipe(this.#sink());
+  }
+
+  /** Opens a stream, without waiting for the server's reply: a stream that is refused ends. */
+  open(headers: Headers): SpdyStream {
+    const id = this.#nextId;
+    this.#nextId += 2;
+    const stream = new SpdyStream(id, headers, {
+      data: (of, data, last, done) => this.#send(of, data, last, done),
+      over: (of, whole) => {
+        if (this.#streams.delete(of) && !whole && this.#socket.writable)
+          this.#socket.write(rstStreamFrame(of, resetStatus.cancel));
+      },
+    });
+    this.#streams.set(id, stream);
+    if (this.#socket.writable) this.#socket.write(synStreamFrame(id, this.#headers.write(headers)));
+    else stream.receiveEnd();
+    return stream;
+  }
+
+  /** Gives the connection up, at once; streams that have not ended fail. */
+  close(): void {
+    this.#socket.destroy();
+    for (const stream of this.#streams.values()) stream.lose(new CodedError("cancelled", "the connection is closed"));
+    this.#streams.clear();
+  }
+
+  #sink(): Writable {
+    return new Writable({
+      write: (chunk: Buffer, _encoding, done) => void this.#receive(chunk, done),
+      final: (done) => {
+        this.#endAll();
+        done();
+      },
+    });
+  }
+
+  async #receive(chunk: Buffer, done: () => void): Promise<void> {
+    try {
+      for (const frame of this.#frames.read(chunk)) {
+        const room = this.#take(frame);
+        if (room) await room;
+      }
+    } catch {
+      // What is not SPDY says nothing that could be told.
+      this.close();
+    } finally {
+      done();
+    }
+  }
+
+  #take(frame: Frame): Promise<void> | undefined {
+    if (frame.is === "control") {
+      this.#control(frame.type, frame.payload, frame.fin);
+      return undefined;
+    }
+    const stream = this.#streams.get(frame.id);
+    const room = stream?.receive(frame.piece);
+    if (frame.fin) stream?.receiveEnd();
+    return room;
+  }
+
+  /** Replies say nothing but that a stream stands, and their headers are read by nobody. */
+  #control(type: number, payload: Buffer, fin: boolean): void {
+    if (payload.length < 4) return;
+    const id = payload.readUInt32BE(0) & streamMask;
+    // Even numbers are the server's pings.
+    if (type === frameType.ping && id % 2 === 0) this.#socket.write(pingFrame(id));
+    if (type === frameType.rstStream || (fin && type !== frameType.ping)) this.#streams.get(id)?.receiveEnd();
+  }
+
+  /** The server says no more. */
+  #endAll(): void {
+    for (const stream of this.#streams.values()) stream.receiveEnd();
+  }
+
+  #send(id: number, data: Buffer, fin: boolean, done: (error?: Error | null) => void): void {
+    if (!this.#socket.writable) return done(new CodedError("cancelled", "the server is gone"));
+    sendData(this.#socket, { id, data, fin }, done);
+  }
+}

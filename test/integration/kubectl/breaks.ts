@@ -1,0 +1,127 @@
+import assert from "node:assert/strict";
+import { before, describe, test } from "node:test";
+import { type Agent, startGraftlet } from "../../harness/agent.ts";
+import { type Conversation, converse } from "../../harness/conversation.ts";
+import type { Lab } from "../../harness/lab.ts";
+import { containerId, firstProcess, shell, statusOf } from "../../harness/pods.ts";
+import { listProcesses, signalProcess } from "../../harness/processes.ts";
+import { forward } from "./port-forward.ts";
+import { type Transport, transports } from "./transports.ts";
+
+const pod = "broken-off";
+
+/** Streams that break in the middle: kubectl must not take that for the command's success. The last of kubectl's tests: the agent
+ *  that all others have used ends here. */
+export function breakTests(lab: () => Lab): void {
+  describe("streams that break", { concurrency: false }, () => {
+    let other: Agent | undefined;
+
+    before(async () => {
+      await lab().pods.create(pod, { containers: [shell("while :; do echo tick; sleep 0.2; done")] });
+      await lab().pods.ready(pod);
+    });
+
+    test("WebSockets reach the node: the API server translates none", async () => {
+      const { cluster } = lab();
+      await using _ = await openAll(
+        lab(),
+        transports.filter(({ name }) => name === "WebSocket"),
+      );
+      const metrics = await cluster.mustKubectl(["get", "--raw", "/metrics"]);
+      const counted = metrics.match(/^\S*websocket_streaming_requests_total\{.*\} \d+$/gm) ?? [];
+      for (const subresource of ["attach", "exec", "portforward"])
+        assert.ok(
+          counted.some((line) => line.includes(`"${subresource}"`) && line.includes('"proxied_to_kubelet"')),
+          counted.join("\n"),
+        );
+      assert.deepEqual(
+        counted.filter((line) => line.includes('"translated_at_apiserver"')),
+        [],
+      );
+    });
+
+    test("the container's shim is killed: exec does not succeed", async () => {
+      const { cluster, pods } = lab();
+      const before = await pods.ready(pod);
+      await using streams = await openAll(lab(), transports);
+      const all = listProcesses();
+      const shim = all.find(
+        ({ pid }) => pid === all.find((each) => each.pid === firstProcess(cluster, before))?.parent,
+      );
+      assert.ok(shim && shim.pid !== 1);
+      signalProcess(shim, "SIGKILL");
+      // To whoever is attached it is the container's end, which the runtime tells.
+      await noneSucceeds(streams.commands.filter(({ what }) => what.startsWith("exec")));
+      await pods.until(
+        pod,
+        "to run again",
+        (now) => containerId(now) !== containerId(before) && statusOf(now)?.ready === true,
+      );
+    });
+
+    test("the runtime is killed: exec, attach and port-forward do not succeed", async () => {
+      const { cluster } = lab();
+      await using streams = await openAll(lab(), transports);
+      await cluster.killRuntime();
+      await noneSucceeds([...streams.commands, ...streams.forwards]);
+      for (const { talk } of streams.commands) assert.match(talk.stderr(), /the connection to the container was lost/);
+      await cluster.startRuntime();
+    });
+
+    test("graftlet ends: exec, attach and port-forward do not succeed", async () => {
+      const { agent, cluster } = lab();
+      await untilServed(lab());
+      await using streams = await openAll(lab(), transports);
+      assert.ok(await agent.stop());
+      await noneSucceeds([...streams.commands, ...streams.forwards]);
+      for (const { talk } of streams.commands) assert.match(talk.stderr(), /the connection to the container was lost/);
+      other = await startGraftlet(cluster);
+    });
+
+    test("graftlet is killed: exec and attach over WebSocket, and port-forward, do not succeed", async () => {
+      assert.ok(other);
+      await untilServed(lab());
+      await using streams = await openAll(
+        lab(),
+        transports.filter(({ name }) => name === "WebSocket"),
+      );
+      await other.kill("SIGKILL");
+      await noneSucceeds([...streams.commands, ...streams.forwards]);
+    });
+  });
+}
+
+interface Open {
+  readonly what: string;
+  readonly talk: Conversation;
+}
+
+interface Streams extends AsyncDisposable {
+  readonly commands: readonly Open[];
+  readonly forwards: readonly Open[];
+}
+
+/** An exec, an attach and a port-forward over each transport, all under way. */
+async function openAll(lab: Lab, over: readonly Transport[]): Promise<Streams> {
+  await using stack = new AsyncDisposableStack();
+  const [commands, forwards]: [Open[], Open[]] = [[], []];
+  for (const { name, env } of over) {
+    const begin = (...args: string[]) => stack.use(converse(lab.cluster.startKubectl(args, { env })));
+    commands.push({ what: `exec over ${name}`, talk: begin("exec", pod, "--", "sh", "-c", "echo tick; sleep 1000") });
+    commands.push({ what: `attach over ${name}`, talk: begin("attach", pod) });
+    forwards.push({ what: `port-forward over ${name}`, talk: stack.use(await forward(lab, pod, env)) });
+  }
+  for (const { talk } of commands) await talk.says("tick");
+  const whole = stack.move();
+  return { commands, forwards, [Symbol.asyncDispose]: () => whole.disposeAsync() };
+}
+
+/** Waits until the agent and the runtime answer. */
+async function untilServed({ cluster }: Lab): Promise<void> {
+  const served = async () => (await cluster.kubectl(["exec", pod, "--", "true"])).code === 0;
+  await cluster.waitFor("a command in the pod", served);
+}
+
+async function noneSucceeds(streams: readonly Open[]): Promise<void> {
+  for (const { what, talk } of streams) assert.notEqual(await talk.ended(), 0, `${what}: ${talk.stderr()}`);
+}
