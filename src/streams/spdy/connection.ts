@@ -39,8 +39,8 @@ export interface SpdyDeps {
   readonly clock: Clock;
 }
 
-/** Streams that may be open at a time. */
-const mostStreams = 2000;
+/** Streams that may be open at a time: each may hold 64 KiB that its reader has not taken yet. */
+const mostStreams = 512;
 /** Answers to control frames that may wait to be sent before no more frames are read, bytes. */
 const mostAnswers = 1 << 16;
 /** Data of as many bytes is not copied to be sent in one piece with its frame's head. */

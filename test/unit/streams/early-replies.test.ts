@@ -65,8 +65,10 @@ test("the client's pings are answered at once and do not go on; its answers to t
 /** Pings, many of them. @returns how many bytes were taken before the other side took no more for some turns. */
 async function flood(socket: Duplex, most: number): Promise<number> {
   const pings = Buffer.concat(Array.from({ length: 1000 }, () => controlFrame(6, words(1))));
-  let taken = 0;
-  for (let idle = 0; idle < 50 && taken < most; idle += 1) {
+  let [taken, idle] = [0, 0];
+  while (taken < most) {
+    idle += 1;
+    if (idle > 50) break;
     socket.write(pings, () => {
       taken += pings.length;
       idle = 0;
