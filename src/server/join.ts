@@ -7,13 +7,19 @@ import { messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Endpoint } from "../seams/runtime.ts";
 import { withEarlyReplies } from "../streams/spdy/early-replies.ts";
+import type { StreamGate } from "../streams/spdy/stream-gate.ts";
 import { splice } from "../streams/splice.ts";
 import { sendText } from "./answer.ts";
 import { handshake } from "./handshake.ts";
 
+/** An endpoint, and what decides about the SPDY streams that a client opens there; without, the client has a command. */
+export interface GatedEndpoint extends Endpoint {
+  readonly gate?: StreamGate;
+}
+
 /** Joins the client of a request to an endpoint; resolves when both are done with each other. */
 export type Join = (
-  endpoint: Endpoint,
+  endpoint: GatedEndpoint,
   request: IncomingMessage,
   response: Response,
   signal: AbortSignal,
@@ -57,7 +63,8 @@ export function createJoin({ upgradeOf, clock, log }: JoinDeps): Join {
     if (upgrade.head.length > 0) upgrade.socket.unshift(upgrade.head);
     const path = request.url?.split("?", 1)[0];
     const { upgrade: protocol = "" } = answer.response.headers;
-    const client = protocol.toLowerCase() === "spdy/3.1" ? withEarlyReplies(upgrade.socket) : upgrade.socket;
+    const client =
+      protocol.toLowerCase() === "spdy/3.1" ? withEarlyReplies(upgrade.socket, endpoint.gate) : upgrade.socket;
     await lingering(clock, client, answer.stream, signal).catch((error: unknown) => {
       log.debug({ path, why: messageOf(error) }, "stream broken off");
     });

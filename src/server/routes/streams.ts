@@ -1,13 +1,14 @@
 import type { Request, Response } from "express";
 import { messageOf } from "../../lib/errors.ts";
 import type { Pod } from "../../objects.ts";
-import type { Endpoint } from "../../seams/runtime.ts";
 import { sendText, streamingStatus } from "../answer.ts";
 import { containerSpec, inContainer, inSandbox } from "../lookup.ts";
 import { queryOf } from "../path.ts";
 import type { KubeletServerDeps } from "../ports.ts";
+import { forwardGate } from "../../streams/forward-gate.ts";
+import { createForwardPlaces } from "../../streams/forward-places.ts";
 import { forwardedPorts, streamOptions } from "../stream-options.ts";
-import type { Join } from "../join.ts";
+import type { GatedEndpoint, Join } from "../join.ts";
 
 /** Handles a request that becomes a stream. */
 export type StreamHandler = (request: Request, response: Response, signal: AbortSignal) => Promise<void>;
@@ -21,7 +22,7 @@ class Refused extends Error {
   }
 }
 
-type Ask = (deps: KubeletServerDeps, request: Request, signal: AbortSignal) => Promise<Endpoint>;
+type Ask = (deps: KubeletServerDeps, request: Request, signal: AbortSignal) => Promise<GatedEndpoint>;
 
 /** /exec: a command in a running container. */
 export const exec = streaming(async (deps, request, signal) => {
@@ -50,18 +51,30 @@ export const attach = streaming(async (deps, request, signal) => {
   return endpoint;
 });
 
-/** /portForward: ports of a pod. */
-export const portForward = streaming(async (deps, request, signal) => {
-  const ports = forwardedPorts(request.headers, queryOf(request.originalUrl));
-  if (ports.is === "invalid") throw new Refused(400, ports.text);
-  const { pod, uid } = podOf(deps.pods, request);
-  if (uid !== "" && uid !== pod.metadata.uid) throw new Refused(404, "pod not found");
-  const port = [...ports.ports];
-  const forward = (podSandboxId: string) => deps.runtime.portForward({ podSandboxId, port }, signal);
-  const endpoint = await inSandbox(deps, pod, forward, signal);
-  if (!endpoint) throw new Refused(500, `pod not found ("${pod.metadata.name}_${pod.metadata.namespace}")`);
-  return endpoint;
-});
+/** /portForward: ports of a pod, as many connections at a time as the node has places for. */
+export function portForward(deps: KubeletServerDeps, join: Join): StreamHandler {
+  const places = createForwardPlaces(deps.clock);
+  return streaming(async ({ pods, runtime }, request, signal) => {
+    const ports = forwardedPorts(request.headers, queryOf(request.originalUrl));
+    if (ports.is === "invalid") throw new Refused(400, ports.text);
+    const { pod, uid } = podOf(pods, request);
+    if (uid !== "" && uid !== pod.metadata.uid) throw new Refused(404, "pod not found");
+    const port = [...ports.ports];
+    // Without ports of its own it is one connection, which carries others.
+    const taken = places.take(pod.metadata.uid, Math.max(1, port.length));
+    if (taken.is === "full") throw new Refused(429, taken.text);
+    const gate = forwardGate(places, pod.metadata.uid, taken.place);
+    try {
+      const forward = (podSandboxId: string) => runtime.portForward({ podSandboxId, port }, signal);
+      const endpoint = await inSandbox(deps, pod, forward, signal);
+      if (!endpoint) throw new Refused(500, `pod not found ("${pod.metadata.name}_${pod.metadata.namespace}")`);
+      return { ...endpoint, gate };
+    } catch (error) {
+      gate.close();
+      throw error;
+    }
+  })(deps, join);
+}
 
 function optionsOf(query: URLSearchParams): { stdin: boolean; stdout: boolean; stderr: boolean; tty: boolean } {
   const options = streamOptions(query);
@@ -80,7 +93,7 @@ function podOf(pods: KubeletServerDeps["pods"], request: Request): { pod: Pod; n
  *  the client. */
 function streaming(ask: Ask): (deps: KubeletServerDeps, join: Join) => StreamHandler {
   return (deps, join) => async (request, response, signal) => {
-    let endpoint: Endpoint;
+    let endpoint: GatedEndpoint;
     try {
       endpoint = await ask(deps, request, signal);
     } catch (error) {
@@ -91,6 +104,10 @@ function streaming(ask: Ask): (deps: KubeletServerDeps, join: Join) => StreamHan
       deps.log.debug({ path: request.path, err: error }, "no endpoint for a stream");
       return sendText(response, status, messageOf(error));
     }
-    await join(endpoint, request, response, signal);
+    try {
+      await join(endpoint, request, response, signal);
+    } finally {
+      endpoint.gate?.close();
+    }
   };
 }

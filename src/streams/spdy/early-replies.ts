@@ -11,7 +11,7 @@ const mostUnsent = 1 << 16;
  *  which has said all it has to say and closed, and whose last words are still on their way, would make that machine's kernel drop
  *  them. All else passes as it is, and what is not SPDY altogether. Takes the connection over; half-closes, backpressure and ends are the connection's own.
  *  A client that does not take its answers is not read either.
- *  @param gate may refuse streams; it is closed with the connection. Without one, it is that of a command.
+ *  @param gate may refuse streams. Without one, it is that of a command.
  *  @see https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/ */
 export function withEarlyReplies(client: Duplex, gate: StreamGate = commandGate()): Duplex {
   const replies = createReplies(gate);
@@ -34,7 +34,6 @@ export function withEarlyReplies(client: Duplex, gate: StreamGate = commandGate(
     },
     final: (done) => void client.end(done),
     destroy(error, done) {
-      gate.close();
       client.destroy();
       done(error);
     },

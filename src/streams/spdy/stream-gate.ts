@@ -8,7 +8,7 @@ export interface StreamGate {
   open(id: number, block: Buffer): Verdict;
   /** A side has done with a stream: the server in whatever way, the client by a reset. */
   ended(id: number, by: "client" | "server"): void;
-  /** The connection is gone. */
+  /** The connection is gone: to be called by who made the gate. */
   close(): void;
 }
 
