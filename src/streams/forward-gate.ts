@@ -1,5 +1,7 @@
+import type { Clock } from "../lib/clock.ts";
+import { CodedError } from "../lib/errors.ts";
 import { type ForwardStream, forwardStream } from "./forward-headers.ts";
-import type { ForwardPlaces, Place } from "./forward-places.ts";
+import type { ForwardPlaces, Place, Taken } from "./forward-places.ts";
 import { creationMs } from "./patience.ts";
 import { protocolError } from "./spdy/frames.ts";
 import { createHeaderReader } from "./spdy/header-block.ts";
@@ -7,6 +9,10 @@ import type { StreamGate, Verdict } from "./spdy/stream-gate.ts";
 
 /** How long a runtime may go on with a connection that its client has broken off, milliseconds: containerd gives either side a second. */
 const settleMs = 2000;
+/** How long a client waits for a place, milliseconds, and how often it is looked for: a runtime goes on for a second with each connection
+ *  whose client ends first, so that one after another, quickly, they come to many. */
+const patienceMs = 2000;
+const lookEveryMs = 50;
 /** Streams that may be refused to a client before it is cut off: Kubernetes' clients give up after one. */
 const mostRefused = 100;
 
@@ -23,14 +29,22 @@ interface Stream {
   readonly of: Connection;
 }
 
+export interface ForwardGateDeps {
+  readonly places: ForwardPlaces;
+  readonly podUid: string;
+  /** The place of the port-forward itself, given back when the gate is closed. */
+  readonly own: Place;
+  readonly clock: Clock;
+}
+
 /** The gate of a port-forward to one pod: each of its connections has a place, from its first stream until the runtime has done with it.
- *  Without a place its error stream says so, and the runtime hears nothing of it.
- *  @param own place of the port-forward itself, given back when the gate is closed. */
-export function forwardGate(places: ForwardPlaces, podUid: string, own: Place): StreamGate {
+ *  Without a place its error stream says so, and the runtime hears nothing of it. */
+export function forwardGate({ places, podUid, own, clock }: ForwardGateDeps): StreamGate {
   const reader = createHeaderReader();
   /** Connections that lack a stream, by their names. */
   const halves = new Map<string, Connection>();
   const streams = new Map<number, Stream>();
+  const closed = new AbortController();
   let lastId = 0;
   let refused = 0;
 
@@ -40,21 +54,34 @@ export function forwardGate(places: ForwardPlaces, podUid: string, own: Place): 
     return { is: "refused", ...(text !== undefined && { text }) };
   }
 
+  function join(id: number, kind: ForwardStream["kind"], of: Connection): Verdict {
+    of.kinds.add(kind);
+    of.open += 1;
+    streams.set(id, { kind, of });
+    return { is: "passed" };
+  }
+
+  function begin(id: number, { kind, connection: name }: ForwardStream, taken: Taken): Verdict {
+    if (taken.is === "full") return refuse(kind === "error" ? taken.text : undefined);
+    const connection = { place: taken.place, kinds: new Set<ForwardStream["kind"]>(), open: 0 };
+    halves.set(name, connection);
+    return join(id, kind, connection);
+  }
+
+  /** @throws CodedError cancelled when the gate is closed meanwhile. */
+  async function placeInTime(): Promise<Taken> {
+    const until = clock.monotonic() + patienceMs;
+    let taken: Taken;
+    do {
+      await clock.sleep(lookEveryMs, closed.signal);
+      taken = places.take(podUid, 1);
+    } while (taken.is === "full" && clock.monotonic() < until);
+    return taken;
+  }
+
   /** Where the runtime has not said that it is done with a connection: half of one it keeps as long as it waits for the rest. */
   function freeLater({ place, kinds }: Connection): void {
     place.free(kinds.size < 2 ? creationMs : settleMs);
-  }
-
-  function connectionOf({ kind, connection: name }: ForwardStream): Connection | Verdict {
-    const half = halves.get(name);
-    if (half?.kinds.has(kind)) return refuse();
-    halves.delete(name);
-    if (half) return half;
-    const taken = places.take(podUid, 1);
-    if (taken.is === "full") return refuse(kind === "error" ? taken.text : undefined);
-    const begun = { place: taken.place, kinds: new Set<ForwardStream["kind"]>(), open: 0 };
-    halves.set(name, begun);
-    return begun;
   }
 
   return {
@@ -63,12 +90,13 @@ export function forwardGate(places: ForwardPlaces, podUid: string, own: Place): 
       lastId = id;
       const about = forwardStream(id, reader.read(block));
       if (!about) return refuse();
-      const of = connectionOf(about);
-      if ("is" in of) return of;
-      of.kinds.add(about.kind);
-      of.open += 1;
-      streams.set(id, { kind: about.kind, of });
-      return { is: "passed" };
+      const half = halves.get(about.connection);
+      if (half?.kinds.has(about.kind)) return refuse();
+      halves.delete(about.connection);
+      if (half) return join(id, about.kind, half);
+      const taken = places.take(podUid, 1);
+      if (taken.is === "taken") return begin(id, about, taken);
+      return placeInTime().then((later) => begin(id, about, later));
     },
     ended(id, by) {
       const stream = streams.get(id);
@@ -83,6 +111,7 @@ export function forwardGate(places: ForwardPlaces, podUid: string, own: Place): 
       for (const [name, half] of halves) if (half === of) halves.delete(name);
     },
     close() {
+      closed.abort(new CodedError("cancelled", "the connection is gone"));
       own.free(settleMs);
       for (const { of } of streams.values()) freeLater(of);
       streams.clear();

@@ -1,7 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 
-/** Connections to pods that are forwarded at a time. A runtime needs up to four descriptors and a thread for each, and may have no more than
- *  1024 of the former; a provider that forwards by itself needs processes. */
+/** Connections to pods that are forwarded at a time. containerd has four descriptors and a thread for each (measured), and may have no more
+ *  than 1024 of the former; a provider that forwards by itself needs up to three processes. */
 export const mostForwarded = { toPod: 64, toNode: 128 } as const;
 
 /** Places for connections that are forwarded to the pods of one node. */

@@ -1,6 +1,7 @@
 import { after, before } from "node:test";
 import { type Lab, startLab } from "../harness/lab.ts";
 import { attachTests } from "./kubectl/attach.ts";
+import { boundTests } from "./kubectl/bounds.ts";
 import { execTests } from "./kubectl/exec.ts";
 import { logTests } from "./kubectl/logs.ts";
 import { portForwardTests } from "./kubectl/port-forward.ts";
@@ -25,3 +26,4 @@ attachTests(lab);
 portForwardTests(lab);
 transferTests(lab);
 vanishTests(lab);
+boundTests(lab);

@@ -1,5 +1,5 @@
 import type { Request, Response } from "express";
-import { messageOf } from "../../lib/errors.ts";
+import { CodedError, messageOf } from "../../lib/errors.ts";
 import type { Pod } from "../../objects.ts";
 import { sendText, streamingStatus } from "../answer.ts";
 import { containerSpec, inContainer, inSandbox } from "../lookup.ts";
@@ -62,15 +62,15 @@ export function portForward(deps: KubeletServerDeps, join: Join): StreamHandler 
     const port = [...ports.ports];
     // Without ports of its own it is one connection, which carries others.
     const taken = places.take(pod.metadata.uid, Math.max(1, port.length));
-    if (taken.is === "full") throw new Refused(429, taken.text);
-    const gate = forwardGate(places, pod.metadata.uid, taken.place);
+    if (taken.is === "full") throw new CodedError("resource_exhausted", taken.text);
+    const gate = forwardGate({ places, podUid: pod.metadata.uid, own: taken.place, clock: deps.clock });
     try {
       const forward = (podSandboxId: string) => runtime.portForward({ podSandboxId, port }, signal);
       const endpoint = await inSandbox(deps, pod, forward, signal);
       if (!endpoint) throw new Refused(500, `pod not found ("${pod.metadata.name}_${pod.metadata.namespace}")`);
       return { ...endpoint, gate };
     } catch (error) {
-      gate.close();
+      taken.place.free(0);
       throw error;
     }
   })(deps, join);

@@ -1,6 +1,6 @@
 import { Duplex } from "node:stream";
 import { CodedError } from "../../lib/errors.ts";
-import { createReplies } from "./replies.ts";
+import { type Progress, createReplies } from "./replies.ts";
 import { type StreamGate, commandGate } from "./stream-gate.ts";
 
 /** Answers that may wait to be sent before no more is read from the client, bytes. */
@@ -40,8 +40,9 @@ export function withEarlyReplies(client: Duplex, gate: StreamGate = commandGate(
   });
   let wanted = false;
   let unsent = 0;
+  let waiting = false;
   function readOn(): void {
-    if (wanted && unsent <= mostUnsent && !replies.isFull()) client.resume();
+    if (wanted && !waiting && unsent <= mostUnsent && !replies.isFull()) client.resume();
     else client.pause();
   }
   function send(answer: Buffer): void {
@@ -51,19 +52,25 @@ export function withEarlyReplies(client: Duplex, gate: StreamGate = commandGate(
       readOn();
     });
   }
-  // Whoever has given it up no longer listens.
-  joined.on("error", () => undefined);
-  client.pause();
-  client.on("data", (chunk: Buffer) => {
+  function take(progress: () => Progress): void {
     try {
-      const { onward, answer } = replies.fromClient(chunk);
+      const { onward, answer, waits } = progress();
       if (answer.length > 0) send(answer);
       if (onward.length > 0 && !joined.push(onward)) wanted = false;
+      waiting = waits !== undefined;
+      waits?.then(
+        () => void (joined.destroyed || take(replies.goOn)),
+        (error: unknown) => joined.destroy(asError(error)),
+      );
       readOn();
     } catch (error) {
       joined.destroy(asError(error));
     }
-  });
+  }
+  // Whoever has given it up no longer listens.
+  joined.on("error", () => undefined);
+  client.pause();
+  client.on("data", (chunk: Buffer) => take(() => replies.fromClient(chunk)));
   client.once("end", () => joined.push(null));
   client.on("error", (error) => joined.destroy(error));
   client.once("close", () => void ((client.readableEnded && client.writableFinished) || joined.destroy(brokenOff())));

@@ -65,17 +65,16 @@ test("the client's pings are answered at once and do not go on; its answers to t
 /** Pings, many of them. @returns how many bytes were taken before the other side took no more for some turns. */
 async function flood(socket: Duplex, most: number): Promise<number> {
   const pings = Buffer.concat(Array.from({ length: 1000 }, () => controlFrame(6, words(1))));
-  let [taken, idle] = [0, 0];
-  while (taken < most) {
-    idle += 1;
-    if (idle > 50) break;
+  const so = { taken: 0, idle: 0 };
+  while (so.taken < most && so.idle < 50) {
+    so.idle += 1;
     socket.write(pings, () => {
-      taken += pings.length;
-      idle = 0;
+      so.taken += pings.length;
+      so.idle = 0;
     });
     await soon();
   }
-  return taken;
+  return so.taken;
 }
 
 test("a client that pings and takes no answers is not read any further, until it takes them", async (t) => {

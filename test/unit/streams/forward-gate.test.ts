@@ -8,7 +8,7 @@ import { withEarlyReplies } from "../../../src/streams/spdy/early-replies.ts";
 import { splice } from "../../../src/streams/splice.ts";
 import type { ConnectPort } from "../../../src/streams/stream-server.ts";
 import { createLogger } from "../../../src/lib/log.ts";
-import { fakeClock } from "../../fakes/clock.ts";
+import { type FakeClock, fakeClock } from "../../fakes/clock.ts";
 import { type SpdyClient, controlFrame, spdyClient, words } from "../../fakes/spdy-client.ts";
 import { until } from "./clients.ts";
 
@@ -33,7 +33,7 @@ function rig(t: TestContext) {
     const [socket, near] = connectionPair();
     const [far, server] = connectionPair();
     for (const end of [socket, far, server]) end.on("error", () => undefined);
-    const gate = forwardGate(places, pod, ownOf(places, pod));
+    const gate = forwardGate({ places, podUid: pod, own: ownOf(places, pod), clock });
     const joined = splice(withEarlyReplies(near, gate), far, new AbortController().signal)
       .catch(() => undefined)
       .finally(gate.close);
@@ -63,19 +63,33 @@ async function connectTo(client: SpdyClient, requestid: string) {
   return { error, data };
 }
 
-test("a pod has so many connections and no more: the next is told so, the runtime hears nothing of it, all others go on", async (t) => {
-  const { asked, dial } = rig(t);
+/** What comes of something while time goes on. */
+async function inTime<T>(clock: FakeClock, outcome: Promise<T>): Promise<T> {
+  const so = { settled: false };
+  const note = () => {
+    so.settled = true;
+  };
+  outcome.then(note, note);
+  for (let turn = 0; turn < 1000 && !so.settled; turn++) await clock.advance(50);
+  return outcome;
+}
+
+test("a pod has so many connections and no more: after a wait the next is told so, the runtime hears nothing of it, all others go on", async (t) => {
+  const { asked, clock, dial } = rig(t);
   const client = dial("pod");
   const standing = [];
   for (let at = 1; at < toPod; at++) standing.push(await connectTo(client, `c${at}`));
   await until(() => asked.length === toPod - 1);
-  const told = await client.open({ streamtype: "error", port: "80", requestid: "more" });
+  const told = await inTime(clock, client.open({ streamtype: "error", port: "80", requestid: "more" }));
   await told.end();
   assert.equal(
     await told.text,
     "no more than 64 connections are forwarded to this pod at a time: close some, then try again",
   );
-  await assert.rejects(client.open({ streamtype: "data", port: "80", requestid: "more" }), /stream reset/);
+  await assert.rejects(
+    inTime(clock, client.open({ streamtype: "data", port: "80", requestid: "more" })),
+    /stream reset/,
+  );
   assert.equal(asked.length, toPod - 1);
   for (const { data, error } of standing) {
     await data.write("hello");
@@ -86,6 +100,22 @@ test("a pod has so many connections and no more: the next is told so, the runtim
   const again = await connectTo(client, "again");
   await again.data.end();
   assert.equal(await again.data.text, "80:", "what has ended has given its place back");
+});
+
+test("a place that is given back in time is taken, and what was sent meanwhile arrives in its order", async (t) => {
+  const { asked, clock, dial } = rig(t);
+  const [client, other] = [dial("pod"), dial("pod")];
+  const first = await connectTo(other, "first");
+  for (let at = 2; at < toPod - 1; at++) await connectTo(client, String(at));
+  const late = connectTo(client, "late").then(async ({ data }) => {
+    await data.write("in time");
+    await data.end();
+    return data.text;
+  });
+  await clock.advance(1000);
+  assert.equal(asked.length, toPod - 2);
+  await first.data.end();
+  assert.equal(await inTime(clock, late), "80:in time");
 });
 
 test("the pods of a node have so many among them", async (t) => {
@@ -124,7 +154,7 @@ test("halves of connections that a client resets count as long as a runtime wait
     return stream;
   };
   for (let at = 1; at < toPod; at++) await half(at);
-  const refused = await client.open({ streamtype: "error", port: "80", requestid: "more" });
+  const refused = await inTime(clock, client.open({ streamtype: "error", port: "80", requestid: "more" }));
   assert.match(await refused.text, /^no more than 64/);
   await clock.advance(30_000);
   const { data } = await connectTo(client, "later");
