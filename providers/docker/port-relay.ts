@@ -2,12 +2,15 @@ import type { Duplex } from "node:stream";
 import type { ContainerInspectInfo } from "dockerode";
 import { CodedError, abortError, hasCode, messageOf } from "../../src/lib/errors.ts";
 import type { Host } from "../../src/seams/host.ts";
+import { type ForwardPlaces, createForwardPlaces } from "../../src/streams/forward-places.ts";
 import type { DockerParts } from "./parts.ts";
+import { ProcessConnection } from "./process-connection.ts";
 import { startRelay } from "./relay-process.ts";
 import { type RelayProgram, findProgram, relayProgram } from "./relay-programs.ts";
 import { inspectRunningSandbox } from "./running.ts";
 
-/** Connects to a port of a sandbox. @throws CodedError unavailable with what users read when nobody answers there. */
+/** Connects to a port of a sandbox.
+ *  @throws CodedError unavailable with what users read when nobody answers there; resource_exhausted when there are too many. */
 export type ConnectToPort = (sandboxId: string, port: number, signal: AbortSignal) => Promise<Duplex>;
 
 /** `localhost`, in the order in which containerd tries its addresses. */
@@ -16,9 +19,9 @@ const loopback = [
   { family: "IPv6", address: "::1" },
 ];
 
-/** Connections to ports inside of pods: by a relay in the pod's network namespace, so that servers on its loopback answer;
- *  where the target has no relay, or may not enter, to the pod's address. A pod of the host's network has the target's own
- *  loopback. */
+/** Connections to ports inside of pods, as many at a time as there are places for: by a relay in the pod's network
+ *  namespace, so that servers on its loopback answer; where the target has no relay, or may not enter, to the pod's address. A pod of
+ *  the host's network has the target's own loopback. */
 export function createPortRelay(parts: DockerParts): ConnectToPort {
   const { host, log } = parts;
   let found: RelayProgram | undefined;
@@ -46,7 +49,7 @@ export function createPortRelay(parts: DockerParts): ConnectToPort {
     told = true;
   }
 
-  return async (sandboxId, port, signal) => {
+  const connect: ConnectToPort = async (sandboxId, port, signal) => {
     const sandbox = await inspectRunningSandbox(parts, sandboxId, signal);
     if (sandbox.HostConfig.NetworkMode === "host")
       return firstOf("on the node", port, (address) => dial(host, address, port, signal), signal);
@@ -56,6 +59,26 @@ export function createPortRelay(parts: DockerParts): ConnectToPort {
     const enter = (address: string) =>
       startRelay(parts, inNetworkOf(pid, program.argv(address, port)), program.connected, signal);
     return firstOf(`inside the network namespace of sandbox ${sandboxId}`, port, enter, signal);
+  };
+  return bounded(connect, createForwardPlaces(parts.clock));
+}
+
+/** As many connections at a time as there are places for: each has its place until its process has ended. */
+function bounded(connect: ConnectToPort, places: ForwardPlaces): ConnectToPort {
+  return async (sandboxId, port, signal) => {
+    const taken = places.take(sandboxId, 1);
+    if (taken.is === "full") throw new CodedError("resource_exhausted", taken.text);
+    const { place } = taken;
+    try {
+      const connection = await connect(sandboxId, port, signal);
+      const freed = () => place.free(0);
+      if (connection instanceof ProcessConnection) void connection.ended.then(freed);
+      else connection.once("close", freed);
+      return connection;
+    } catch (error) {
+      place.free(0);
+      throw error;
+    }
   };
 }
 

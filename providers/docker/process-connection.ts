@@ -12,10 +12,14 @@ export class ProcessConnection extends Duplex {
   readonly #process: HostProcess;
   readonly #clock: Clock;
 
+  /** Resolves when the process has ended: how is not told when the link to its machine breaks. */
+  readonly ended: Promise<unknown>;
+
   constructor(process: HostProcess, clock: Clock) {
     super({ allowHalfOpen: true });
     this.#process = process;
     this.#clock = clock;
+    this.ended = process.exited.catch(() => undefined);
     const { stdin, stdout } = process;
     stdin.on("error", () => undefined);
     stdout.on("data", (block: Buffer) => {
@@ -55,7 +59,6 @@ export class ProcessConnection extends Duplex {
   #killLater(): void {
     const timer = this.#clock.after(lingerMs, () => this.#process.kill("SIGKILL"));
     const cancel = () => timer.cancel();
-    // How it ended is not told when the link to its machine breaks.
-    void this.#process.exited.then(cancel, cancel);
+    void this.ended.then(cancel);
   }
 }

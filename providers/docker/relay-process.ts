@@ -1,4 +1,3 @@
-import type { Duplex } from "node:stream";
 import type { Clock } from "../../src/lib/clock.ts";
 import { CodedError, throwIfAborted } from "../../src/lib/errors.ts";
 import type { Host, HostProcess } from "../../src/seams/host.ts";
@@ -14,7 +13,7 @@ export async function startRelay(
   argv: readonly string[],
   said: RegExp,
   signal: AbortSignal,
-): Promise<Duplex> {
+): Promise<ProcessConnection> {
   // Once connected it outlives the signal: it may have to hand on what it has read.
   const waiting = new AbortController();
   const onAbort = () => waiting.abort(signal.reason);
@@ -28,7 +27,12 @@ export async function startRelay(
   }
 }
 
-async function connected(process: HostProcess, said: RegExp, clock: Clock, signal: AbortSignal): Promise<Duplex> {
+async function connected(
+  process: HostProcess,
+  said: RegExp,
+  clock: Clock,
+  signal: AbortSignal,
+): Promise<ProcessConnection> {
   try {
     const words = await wordsUntil(process, said);
     throwIfAborted(signal);

@@ -39,14 +39,14 @@ export function createJoin({ upgradeOf, clock, log }: JoinDeps): Join {
 
 /** Passes the endpoint's consent and all that follows on. A SPDY client is told in any case how its command ended. */
 async function pass(joining: Joining, { response: consent, stream }: Upgraded): Promise<void> {
-  const { response, upgrade, command, signal } = joining;
+  const { response, upgrade, command, gate, signal } = joining;
   const { socket, head } = upgrade;
   if (response.socket) response.detachSocket(response.socket);
   socket.write(headOf(consent));
   if (head.length > 0) socket.unshift(head);
   const { upgrade: protocol = "", "x-stream-protocol-version": version } = consent.headers;
   if (protocol.toLowerCase() !== "spdy/3.1") return run(joining, { client: socket, backend: stream });
-  const ends = { client: withEarlyReplies(socket), backend: stream };
+  const ends = { client: withEarlyReplies(socket, gate), backend: stream };
   if (!command) return run(joining, ends);
   const loss = statusBytes(internalError(connectionLost()), version === "v4.channel.k8s.io");
   const stop = () => stream.destroy();

@@ -7,6 +7,7 @@ import { messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Endpoint } from "../seams/runtime.ts";
 import type { CommandRequest } from "../streams/remote-command.ts";
+import type { StreamGate } from "../streams/spdy/stream-gate.ts";
 import { splice } from "../streams/splice.ts";
 import { sendText } from "./answer.ts";
 import { type Asking, type HandshakeAnswer, handshake } from "./handshake.ts";
@@ -16,6 +17,8 @@ export interface Joined {
   readonly endpoint: Endpoint;
   /** What runs there, unless ports are forwarded. */
   readonly command?: CommandRequest;
+  /** Decides about the SPDY streams that the client opens there; without one, that of a command does. */
+  readonly gate?: StreamGate;
 }
 
 /** A connection that has left HTTP, as it came with the request that asks for another protocol. */

@@ -20,6 +20,8 @@ export type ForwardedPorts =
   | { readonly is: "ports"; readonly ports: readonly number[] }
   | { readonly is: "invalid"; readonly text: string };
 
+/** Ports that one request may name: each has two of the 256 channels that a message can name. */
+const mostPorts = 128;
 const tunnelProtocol = "SPDY/3.1+portforward.k8s.io";
 
 /** Ports that a port-forward over WebSocket names in its query; over SPDY, also when that is tunnelled through a WebSocket,
@@ -33,12 +35,14 @@ export function forwardedPorts(headers: IncomingHttpHeaders, query: URLSearchPar
   const ports: number[] = [];
   for (const value of values) {
     if (value === "") return { is: "invalid", text: 'query parameter "port" cannot be empty' };
-    for (const one of value.split(",")) {
+    for (const one of value.split(",", mostPorts + 1)) {
       const port = /^\d+$/.test(one) ? Number(one) : NaN;
       if (Number.isNaN(port) || port > 65535)
         return { is: "invalid", text: `unable to parse ${JSON.stringify(value)} as a port` };
       if (port < 1) return { is: "invalid", text: `port ${JSON.stringify(value)} must be > 0` };
       ports.push(port);
+      if (ports.length > mostPorts)
+        return { is: "invalid", text: `query parameter "port" names more than ${mostPorts} ports: ask for fewer` };
     }
   }
   return { is: "ports", ports };

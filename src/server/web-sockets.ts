@@ -36,7 +36,7 @@ export async function tunnelOverWebSocket(joining: Joining): Promise<void> {
   const answer = await askEndpoint(joining, spdyFor(forwardProtocol));
   if (!answer) return;
   const ws = await accept(joining, tunnelSubprotocol);
-  if (ws) await run(joining, { client: withEarlyReplies(tunnel(ws)), backend: answer.stream });
+  if (ws) await run(joining, { client: withEarlyReplies(tunnel(ws), joining.gate), backend: answer.stream });
   else answer.stream.destroy();
 }
 

@@ -1,15 +1,18 @@
 import type { Duplex } from "node:stream";
 import type { Timer } from "../lib/clock.ts";
 import type { CommandDeps } from "./command-spdy.ts";
+import { type ForwardStream, forwardStream } from "./forward-headers.ts";
 import { creationMs } from "./patience.ts";
 import { type ConnectPort, forward } from "./port-forward.ts";
 import { finish } from "./remote-command.ts";
 import { SpdyConnection } from "./spdy/connection.ts";
-import type { Headers } from "./spdy/header-block.ts";
 import type { SpdyStream } from "./spdy/stream.ts";
 
 /** The port-forward protocol over SPDY. */
 export const forwardProtocol = "portforward.k8s.io";
+
+/** Connections that one client may have at a time, halves of their streams included. */
+const mostConnections = 256;
 
 /** The two streams of a connection, as far as they stand. */
 interface Pair {
@@ -29,34 +32,53 @@ export async function forwardOverSpdy(
   const pairs = new Map<string, Pair>();
   const running = new Set<Promise<void>>();
   const over = Promise.withResolvers<void>();
-  const connection = new SpdyConnection({ socket, clock, taker: { wants, opened } });
+  const connection = new SpdyConnection({
+    socket,
+    clock,
+    taker: {
+      wants(headers, id) {
+        const about = forwardStream(id, headers);
+        return !!about && (pairs.has(about.connection) || pairs.size + running.size < mostConnections);
+      },
+      opened,
+      reset: giveUp,
+    },
+  });
   const { gone } = connection;
 
   function opened(stream: SpdyStream): void {
-    const id = requestId(stream);
-    const kind = streamType(stream.headers) === "error" ? "error" : "data";
-    const pair = pairs.get(id) ?? { expiry: clock.after(creationMs, () => expire(id)) };
+    const { kind, connection: name } = aboutOf(stream);
+    const pair = pairs.get(name) ?? { expiry: clock.after(creationMs, () => expire(name)) };
     if (pair[kind]) return void stream.destroy();
     pair[kind] = stream;
-    pairs.set(id, pair);
+    pairs.set(name, pair);
     const { error, data } = pair;
     if (!error || !data) return;
     pair.expiry.cancel();
-    pairs.delete(id);
+    pairs.delete(name);
     const work = serve(error, data).finally(() => running.delete(work));
     running.add(work);
   }
 
-  function expire(id: string): void {
-    const pair = pairs.get(id);
-    pairs.delete(id);
+  /** Half a pair whose client has given it up is none. */
+  function giveUp(stream: SpdyStream): void {
+    const { kind, connection: name } = aboutOf(stream);
+    const pair = pairs.get(name);
+    if (pair?.[kind] !== stream) return;
+    pair.expiry.cancel();
+    pairs.delete(name);
+  }
+
+  function expire(name: string): void {
+    const pair = pairs.get(name);
+    pairs.delete(name);
     pair?.data?.destroy();
     pair?.error?.end("timed out waiting for streams");
   }
 
   async function serve(errors: SpdyStream, data: SpdyStream): Promise<void> {
     errors.resume();
-    const port = portOf(data.headers) ?? 0;
+    const { port } = aboutOf(data);
     const text = await forward({ port, data, gone }, connect, log);
     if (gone.aborted) return;
     if (text !== undefined) errors.write(text);
@@ -71,21 +93,9 @@ export async function forwardOverSpdy(
   await connection.close();
 }
 
-function wants(headers: Headers): boolean {
-  return ["error", "data"].includes(streamType(headers)) && portOf(headers) !== undefined;
-}
-
-function streamType(headers: Headers): string {
-  return headers.get("streamtype") ?? "";
-}
-
-function portOf(headers: Headers): number | undefined {
-  const text = headers.get("port") ?? "";
-  const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
-  return port >= 1 && port <= 0xffff ? port : undefined;
-}
-
-/** What the streams of a connection have in common. Old clients do not say: theirs follow one another, error stream first. */
-function requestId({ id, headers }: SpdyStream): string {
-  return headers.get("requestid") || `after ${streamType(headers) === "error" ? id : id - 2}`;
+/** What a stream that was wanted says of itself. */
+function aboutOf({ id, headers }: SpdyStream): ForwardStream {
+  const about = forwardStream(id, headers);
+  if (!about) throw new TypeError("a stream that was not wanted");
+  return about;
 }

@@ -8,6 +8,8 @@ export interface TerminalSize {
 
 /** The longest a size may be written, bytes. */
 const longestSize = 1024;
+/** The most that is looked at in one turn, bytes: more at once is no terminal's. */
+const longestPart = 1 << 16;
 const largest = 0xffff;
 
 /** Terminal sizes out of a client's resize stream: JSON objects in a row, of which only the newest counts when the reader is
@@ -17,6 +19,7 @@ export function terminalSizes(stream: Readable): AsyncIterable<TerminalSize> {
   const latest = createLatest<TerminalSize>();
   let text = "";
   stream.on("data", function read(part: Buffer) {
+    if (part.length > longestPart) return refuse();
     const [rest = "", ...sizes] = (text + part.toString("latin1")).split("}").reverse();
     for (const size of sizes.reverse().map((json) => sizeOf(`${json}}`))) {
       if (!size) return refuse();

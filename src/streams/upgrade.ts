@@ -21,8 +21,8 @@ export interface Refusal {
 /** The longest WebSocket message that is read, bytes: as long as the kubelet's server reads. */
 const longestMessage = 32 << 20;
 
-/** Bytes that may wait to be sent before pings stay unanswered. */
-const mostUnsent = 1 << 20;
+/** Answers to pings that may wait to be sent before further pings stay unanswered. */
+const mostPongs = 16;
 
 /** Whether a request asks for a WebSocket; everything else that wants a stream is taken for SPDY. */
 export function isWebSocket({ headers }: IncomingMessage): boolean {
@@ -100,8 +100,11 @@ export async function acceptWebSocket(
   socket.once("close", () => opened.resolve(undefined));
   server.handleUpgrade(request, socket, head, (ws) => {
     ws.on("error", () => undefined);
+    let unsent = 0;
     ws.on("ping", (data) => {
-      if (ws.bufferedAmount < mostUnsent) ws.pong(data, false, () => undefined);
+      if (unsent >= mostPongs) return;
+      unsent += 1;
+      ws.pong(data, false, () => void (unsent -= 1));
     });
     // Nothing is read before somebody listens: messages that have nobody to take them would be lost.
     ws.pause();

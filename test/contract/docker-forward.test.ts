@@ -9,6 +9,7 @@ import { NamespaceMode, RunPodSandboxRequest } from "../../src/gen/cri.ts";
 import { CodedError } from "../../src/lib/errors.ts";
 import type { Logger } from "../../src/lib/log.ts";
 import type { Address, Host } from "../../src/seams/host.ts";
+import { mostForwarded } from "../../src/streams/forward-places.ts";
 import { waitFor } from "../harness/wait.ts";
 import { type DockerUnderTest, dockerOn } from "./docker-rig-parts.ts";
 import { type DockerRig, startDockerRig } from "./runtime-docker.ts";
@@ -139,6 +140,26 @@ function forwardContract(where: string, make: () => Promise<RigUnderTest>): void
             return (await answerOf(await connect(sandboxId, 9004, patience()))) === String(1 << 20);
           });
         });
+      });
+    }
+
+    // Over SSH so many relays would wait for sessions of the link.
+    if (where === "here") {
+      test("has so many connections to a pod and no more, until one has ended", async () => {
+        const connect = relayBy("perl");
+        const standing = await Promise.all(
+          Array.from({ length: mostForwarded.toPod }, () => connect(sandboxId, 9001, patience())),
+        );
+        await assert.rejects(connect(sandboxId, 9001, patience()), { code: "resource_exhausted" });
+        const [first, ...others] = standing;
+        first?.destroy();
+        await waitFor("a place", async () => {
+          const next = await connect(sandboxId, 9001, patience()).catch(() => undefined);
+          if (next) others.push(next);
+          return next !== undefined;
+        });
+        for (const connection of others) connection.destroy();
+        await waitFor("the relays to be gone", async () => (await relays()) === 0);
       });
     }
 

@@ -1,10 +1,12 @@
 import type { Request, Response } from "express";
-import { messageOf } from "../../lib/errors.ts";
+import { CodedError, messageOf } from "../../lib/errors.ts";
 import type { Pod } from "../../objects.ts";
 import { sendText, streamingStatus } from "../answer.ts";
 import { containerSpec, inContainer, inSandbox } from "../lookup.ts";
 import { queryOf } from "../path.ts";
 import type { KubeletServerDeps } from "../ports.ts";
+import { forwardGate } from "../../streams/forward-gate.ts";
+import { createForwardPlaces } from "../../streams/forward-places.ts";
 import { forwardedPorts, streamOptions } from "../stream-options.ts";
 import type { Join } from "../join.ts";
 import type { Joined } from "../joining.ts";
@@ -50,18 +52,30 @@ export const attach = streaming(async (deps, request, signal) => {
   return { endpoint, command };
 });
 
-/** /portForward: ports of a pod. */
-export const portForward = streaming(async (deps, request, signal) => {
-  const ports = forwardedPorts(request.headers, queryOf(request.originalUrl));
-  if (ports.is === "invalid") throw new Refused(400, ports.text);
-  const { pod, uid } = podOf(deps.pods, request);
-  if (uid !== "" && uid !== pod.metadata.uid) throw new Refused(404, "pod not found");
-  const port = [...ports.ports];
-  const forward = (podSandboxId: string) => deps.runtime.portForward({ podSandboxId, port }, signal);
-  const endpoint = await inSandbox(deps, pod, forward, signal);
-  if (!endpoint) throw new Refused(500, `pod not found ("${pod.metadata.name}_${pod.metadata.namespace}")`);
-  return { endpoint };
-});
+/** /portForward: ports of a pod, as many connections at a time as the node has places for. */
+export function portForward(deps: KubeletServerDeps, join: Join): StreamHandler {
+  const places = createForwardPlaces(deps.clock);
+  return streaming(async ({ pods, runtime }, request, signal) => {
+    const ports = forwardedPorts(request.headers, queryOf(request.originalUrl));
+    if (ports.is === "invalid") throw new Refused(400, ports.text);
+    const { pod, uid } = podOf(pods, request);
+    if (uid !== "" && uid !== pod.metadata.uid) throw new Refused(404, "pod not found");
+    const port = [...ports.ports];
+    // Without ports of its own it is one connection, which carries others.
+    const taken = places.take(pod.metadata.uid, Math.max(1, port.length));
+    if (taken.is === "full") throw new CodedError("resource_exhausted", taken.text);
+    const gate = forwardGate({ places, podUid: pod.metadata.uid, own: taken.place, clock: deps.clock });
+    try {
+      const forward = (podSandboxId: string) => runtime.portForward({ podSandboxId, port }, signal);
+      const endpoint = await inSandbox(deps, pod, forward, signal);
+      if (!endpoint) throw new Refused(500, `pod not found ("${pod.metadata.name}_${pod.metadata.namespace}")`);
+      return { endpoint, gate };
+    } catch (error) {
+      taken.place.free(0);
+      throw error;
+    }
+  })(deps, join);
+}
 
 function optionsOf(query: URLSearchParams): { stdin: boolean; stdout: boolean; stderr: boolean; tty: boolean } {
   const options = streamOptions(query);
@@ -91,6 +105,10 @@ function streaming(ask: Ask): (deps: KubeletServerDeps, join: Join) => StreamHan
       deps.log.debug({ path: request.path, err: error }, "no endpoint for a stream");
       return sendText(response, status, messageOf(error));
     }
-    await join(to, request, response, signal);
+    try {
+      await join(to, request, response, signal);
+    } finally {
+      to.gate?.close();
+    }
   };
 }

@@ -38,8 +38,8 @@ export interface SpdyDeps {
   readonly clock: Clock;
 }
 
-/** Streams that may be open at a time. */
-const mostStreams = 2000;
+/** Streams that may be open at a time: each may hold 64 KiB that its reader has not taken yet. */
+const mostStreams = 512;
 /** Answers to control frames that may wait to be sent before no more frames are read, bytes. */
 const mostAnswers = 1 << 16;
 const streamMask = 0x7fff_ffff;

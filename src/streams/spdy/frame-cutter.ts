@@ -1,9 +1,10 @@
 import { protocolError } from "./frames.ts";
 
-/** A whole control frame, head included; or bytes of a data frame as they come, head included. */
+/** A whole control frame, head included; or bytes of a data frame as they come, head included, `fin` with the last ones that its
+ *  sender has for that stream. */
 export type Cut =
   | { readonly is: "control"; readonly type: number; readonly fin: boolean; readonly bytes: Buffer }
-  | { readonly is: "data"; readonly bytes: Buffer };
+  | { readonly is: "data"; readonly id: number; readonly fin: boolean; readonly bytes: Buffer };
 
 const headBytes = 8;
 const finFlag = 1;
@@ -18,12 +19,15 @@ export class FrameCutter {
   #filled = 0;
   /** Payload bytes of the frame under way that are still to come. */
   #left = 0;
-  /** Of a control frame under way. */
-  #parts: Buffer[] | undefined;
+  /** A control frame under way, as long as it will be. */
+  #control: Buffer | undefined;
+  /** Of a data frame under way. */
+  #id = 0;
+  #fin = false;
 
   /** Bytes of a data frame were handed on, and more of it are to come. */
   get inData(): boolean {
-    return this.#left > 0 && !this.#parts;
+    return this.#left > 0 && !this.#control;
   }
 
   /** What a chunk completes. @throws CodedError invalid_argument for a control frame that is too long. */
@@ -31,11 +35,11 @@ export class FrameCutter {
     let rest = chunk;
     while (rest.length > 0) {
       if (this.#left === 0 && this.#filled === 0 && isDataHead(rest)) {
-        const length = headBytes + rest.readUIntBE(5, 3);
+        const length = headBytes + this.#beginData(rest);
         const bytes = rest.subarray(0, length);
         rest = rest.subarray(bytes.length);
         this.#left = length - bytes.length;
-        yield { is: "data", bytes };
+        yield this.#dataOf(bytes);
       } else if (this.#left === 0) {
         const taken = rest.copy(this.#head, this.#filled, 0, headBytes - this.#filled);
         this.#filled += taken;
@@ -54,24 +58,40 @@ export class FrameCutter {
   }
 
   #begin(): Cut | undefined {
-    const head = Buffer.from(this.#head);
-    this.#left = head.readUIntBE(5, 3);
-    if ((head.readUInt8(0) & controlBit) === 0) return { is: "data", bytes: head };
-    if (this.#left > longestControl) throw protocolError("control frame is too long");
-    this.#parts = [head];
-    return this.#left === 0 ? this.#whole(this.#parts) : undefined;
+    if (isDataHead(this.#head)) {
+      this.#left = this.#beginData(this.#head);
+      return this.#dataOf(Buffer.from(this.#head));
+    }
+    const length = this.#head.readUIntBE(5, 3);
+    if (length > longestControl) throw protocolError("control frame is too long");
+    const frame = Buffer.allocUnsafe(headBytes + length);
+    this.#head.copy(frame);
+    this.#left = length;
+    this.#control = frame;
+    return length === 0 ? this.#whole(frame) : undefined;
+  }
+
+  /** @returns the bytes that the frame has behind its head. */
+  #beginData(head: Buffer): number {
+    this.#id = head.readUInt32BE(0);
+    this.#fin = (head.readUInt8(4) & finFlag) !== 0;
+    return head.readUIntBE(5, 3);
+  }
+
+  #dataOf(bytes: Buffer): Cut {
+    return { is: "data", id: this.#id, fin: this.#fin && this.#left === 0, bytes };
   }
 
   #take(part: Buffer): Cut | undefined {
+    const frame = this.#control;
+    if (frame) part.copy(frame, frame.length - this.#left);
     this.#left -= part.length;
-    if (!this.#parts) return { is: "data", bytes: part };
-    this.#parts.push(Buffer.from(part));
-    return this.#left === 0 ? this.#whole(this.#parts) : undefined;
+    if (!frame) return this.#dataOf(part);
+    return this.#left === 0 ? this.#whole(frame) : undefined;
   }
 
-  #whole(parts: readonly Buffer[]): Cut {
-    this.#parts = undefined;
-    const bytes = Buffer.concat(parts);
+  #whole(bytes: Buffer): Cut {
+    this.#control = undefined;
     return { is: "control", type: bytes.readUInt16BE(2), fin: (bytes.readUInt8(4) & finFlag) !== 0, bytes };
   }
 }

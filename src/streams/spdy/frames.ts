@@ -59,7 +59,7 @@ export class FrameReader {
 
 type Body = { left: number; readonly fin: boolean } & (
   | { readonly is: "data"; readonly id: number }
-  | { readonly is: "control"; readonly type: number; readonly parts: Buffer[] }
+  | { readonly is: "control"; readonly type: number; readonly payload: Buffer }
 );
 
 function bodyOf(head: Buffer): Body {
@@ -69,16 +69,16 @@ function bodyOf(head: Buffer): Body {
   if ((first & controlBit) === 0) return { is: "data", id: first, left, fin };
   if ((head.readUInt16BE(0) & 0x7fff) !== version) throw protocolError("unknown version of SPDY");
   if (left > longestControl) throw protocolError("control frame is too long");
-  return { is: "control", type: head.readUInt16BE(2), left, fin, parts: [] };
+  return { is: "control", type: head.readUInt16BE(2), left, fin, payload: Buffer.allocUnsafe(left) };
 }
 
 /** What a further part makes of a body; undefined while a control frame is not whole. */
 function frameOf(body: Body, part: Buffer): Frame | undefined {
   const whole = body.left === 0;
   if (body.is === "data") return { is: "data", id: body.id, piece: part, fin: body.fin && whole };
-  body.parts.push(part);
-  if (!whole) return undefined;
-  return { is: "control", type: body.type, fin: body.fin, payload: Buffer.concat(body.parts) };
+  const { type, fin, payload } = body;
+  part.copy(payload, payload.length - body.left - part.length);
+  return whole ? { is: "control", type, fin, payload } : undefined;
 }
 
 /** The error that a peer's breach of the protocol is. */

@@ -7,8 +7,8 @@ export type Headers = ReadonlyMap<string, string>;
 
 /** How much of the past zlib may refer to. */
 const windowBytes = 1 << 15;
-/** The longest header block that is read, decompressed: what Kubernetes sends has some hundred bytes. */
-const longestBlock = 1 << 16;
+/** The longest header block that is read, decompressed: what Kubernetes sends has some hundred bytes. Streams keep theirs. */
+const longestBlock = 1 << 12;
 /** zlib's header: deflate, window of 32 KiB, best compression, with a dictionary. */
 const zlibHeader = Buffer.from([0x78, 0xf9]);
 /** zlib's flag for a dictionary, in the second byte. */
@@ -35,7 +35,7 @@ export function createHeaderWriter(): { write(headers: Headers): Buffer } {
 
 /** Decompresses the header blocks of one direction of a connection: every block must pass here, in order. */
 export function createHeaderReader(): {
-  /** @throws CodedError invalid_argument for what is no header block, or one of more than 64 KiB. */
+  /** @throws CodedError invalid_argument for what is no header block, or one of more than 4 KiB. */
   read(block: Buffer): Headers;
 } {
   let past: Buffer | undefined;

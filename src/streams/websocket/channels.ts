@@ -103,7 +103,7 @@ export class Channels {
     this.#idle.touch();
     const [piece, rest] = [data.subarray(0, longestPiece), data.subarray(longestPiece)];
     const message = this.#base64
-      ? `${number}${piece.toString("base64")}`
+      ? `${String.fromCharCode(digitZero + number)}${piece.toString("base64")}`
       : Buffer.concat([Buffer.from([number]), piece]);
     this.#ws.send(message, (error) => {
       if (error || rest.length === 0) done(error);

@@ -161,6 +161,8 @@ test("port-forward asks the newest ready sandbox; ports come from the query over
   for (const [query, text] of [
     ["", 'query parameter "port" is required'],
     ["?port=", 'query parameter "port" cannot be empty'],
+    [`?port=${"1,".repeat(128)}1`, 'query parameter "port" names more than 128 ports: ask for fewer'],
+    [`?${"port=1&".repeat(129)}`, 'query parameter "port" names more than 128 ports: ask for fewer'],
     ["?port=0", 'port "0" must be > 0'],
     ["?port=99999", 'unable to parse "99999" as a port'],
   ] as const) {

@@ -194,6 +194,24 @@ test("pings are answered; a close that names no channel ends the connection", as
   assert.equal(await client.closed, 1006);
 });
 
+test("pings of a client that takes no answers stay unanswered", async () => {
+  await using server = startServer();
+  const { upgraded } = await ask(server.command(all, idle), webSocketHeaders("v5.channel.k8s.io"), "GET");
+  assert.ok(upgraded);
+  const pings = Buffer.concat(Array.from({ length: 1000 }, () => Buffer.from([0x89, 0x80, 0, 0, 0, 0])));
+  for (let round = 0; round < 200; round++)
+    await new Promise((resolve) => {
+      upgraded.write(pings, resolve);
+    });
+  for (let turn = 0; turn < 100; turn++) await new Promise(setImmediate);
+  let answered = 0;
+  upgraded.on("data", (part: Buffer) => (answered += part.length / 2));
+  for (let turn = 0; turn < 1000; turn++) await new Promise(setImmediate);
+  // What the connection itself holds, and a few more.
+  assert.ok(answered > 0 && answered < (1 << 15) + 100, `${answered} pongs were waiting`);
+  upgraded.destroy();
+});
+
 test("a WebSocket that is silent for 4 hours ends", async () => {
   const clock = fakeClock();
   await using server = startServer(clock);

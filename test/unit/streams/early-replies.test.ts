@@ -62,6 +62,48 @@ test("the client's pings are answered at once and do not go on; its answers to t
   );
 });
 
+/** Pings, many of them. @returns how many bytes were taken before the other side took no more for some turns. */
+async function flood(socket: Duplex, most: number): Promise<number> {
+  const pings = Buffer.concat(Array.from({ length: 1000 }, () => controlFrame(6, words(1))));
+  const so = { taken: 0, idle: 0 };
+  while (so.taken < most && so.idle < 50) {
+    so.idle += 1;
+    socket.write(pings, () => {
+      so.taken += pings.length;
+      so.idle = 0;
+    });
+    await soon();
+  }
+  return so.taken;
+}
+
+test("a client that pings and takes no answers is not read any further, until it takes them", async (t) => {
+  const { socket, heard } = rig(t);
+  const taken = await flood(socket, 4 << 20);
+  assert.ok(taken < 1 << 19, `${taken} bytes were read`);
+  socket.resume();
+  write(socket, controlFrame(6, words(2)));
+  while (heard().length === 0) await soon();
+});
+
+test("nor is one that takes half of a data frame, which answers must wait for", async (t) => {
+  const { socket, server } = rig(t);
+  const client = spdyClient(socket);
+  const { id } = await client.open({ streamtype: "stdout" });
+  write(server, dataFrame(id, Buffer.from("all or nothing")).subarray(0, 12));
+  await soon();
+  assert.ok((await flood(socket, 4 << 20)) < 1 << 19);
+});
+
+test("a client that goes on opening streams of one command is cut off", async (t) => {
+  const { socket, joined, heard } = rig(t);
+  const compress = headerCompressor();
+  for (let id = 1; id < 100; id += 2)
+    write(socket, controlFrame(1, Buffer.concat([words(id, 0), Buffer.alloc(2), await compress({})])));
+  await joined;
+  assert.ok(heard().length < 33 * 50);
+});
+
 test("an acceptance does not come into the middle of a data frame", async (t) => {
   const { socket, server } = rig(t);
   const client = spdyClient(socket);

@@ -176,6 +176,7 @@ test("streams without a port or a type are refused, a second of a kind is reset"
     { streamtype: "data", port: "80x" },
     { streamtype: "stdin", port: "80" },
     { port: "80" },
+    { streamtype: "error", port: "80", requestid: "x".repeat(257) },
   ] as Record<string, string>[])
     await assert.rejects(client.open(headers), /stream reset/, JSON.stringify(headers));
   const headers = { streamtype: "error", port: "80", requestid: "1" };
@@ -183,6 +184,21 @@ test("streams without a port or a type are refused, a second of a kind is reset"
   const second: ClientStream = await client.open(headers);
   await second.text;
   assert.equal(second.isReset(), true);
+  client.socket.destroy();
+});
+
+test("half a pair that its client resets is gone at once", async () => {
+  const clock = fakeClock();
+  await using server = startServer(clock);
+  const client = await dialSpdy(server.portForward([], echoing), protocol);
+  await until(() => clock.pending === 1);
+  for (let round = 0; round < 600; round++)
+    for (const streamtype of ["error", "data"])
+      await (await client.open({ streamtype, port: "80", requestid: `${streamtype} ${round}` })).reset();
+  const { data } = await openPair(client, 80, "1");
+  await until(() => clock.pending === 1);
+  await data.end();
+  assert.equal(await data.text, "80:");
   client.socket.destroy();
 });
 

@@ -28,6 +28,19 @@ test("v4: channels 2n and 2n+1 begin with the port; bytes pass both ways; the po
   assert.deepEqual([client.text(1).length, client.text(3).length], [2, 2]);
 });
 
+test("v4.base64: a channel is one character, whatever its number", async () => {
+  await using server = startServer();
+  const ports = [1, 2, 3, 4, 5, 6];
+  const refuse: ConnectPort = () => Promise.reject(new CodedError("unavailable", "connection refused"));
+  const client = await dialWebSocket(server.portForward(ports, refuse), "v4.base64.channel.k8s.io");
+  await client.closed;
+  const opened = client.messages.slice(0, 12).map(({ channel, data }) => [channel - 0x30, data.toString()]);
+  const expected = ports.flatMap((port, at) =>
+    [2 * at, 2 * at + 1].map((channel) => [channel, littleEndian(port).toString("base64")]),
+  );
+  assert.deepEqual(opened, expected);
+});
+
 test("v4: no connection is an error on its channel", async () => {
   await using server = startServer();
   const refuse: ConnectPort = () => Promise.reject(new CodedError("unavailable", "connection refused"));

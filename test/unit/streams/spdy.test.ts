@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
+import { once } from "node:events";
 import { test } from "node:test";
 import { constants, deflateSync } from "node:zlib";
 import { dictionary, dictionaryId } from "../../../src/streams/spdy/dictionary.ts";
@@ -38,7 +39,7 @@ test("header blocks share one compression, which another zlib reads and writes a
   assert.ok(shortest < 20, "later blocks refer to earlier ones");
 });
 
-test("what is no header block is refused, and so is one that unpacks to more than 64 KiB", () => {
+test("what is no header block is refused, and so is one that unpacks to more than 4 KiB", () => {
   const flushed = (plain: Buffer) => deflateSync(plain, { dictionary, finishFlush: constants.Z_SYNC_FLUSH });
   const name = (text: string) => Buffer.concat([words(text.length), Buffer.from(text)]);
   const blocks = {
@@ -49,7 +50,7 @@ test("what is no header block is refused, and so is one that unpacks to more tha
     trailing: flushed(Buffer.concat([words(0), words(0)])),
     twice: flushed(Buffer.concat([words(2), name("a"), name("1"), name("A"), name("2")])),
     "a length beyond the end": flushed(Buffer.concat([words(1), words(0x7fff_ffff)])),
-    bomb: flushed(Buffer.concat([words(1), name("a"), words(1 << 20), Buffer.alloc(1 << 20)])),
+    bomb: flushed(Buffer.concat([words(1), name("a"), words(4096), Buffer.alloc(4096)])),
   };
   for (const [what, block] of Object.entries(blocks))
     assert.throws(() => createHeaderReader().read(block), { code: "invalid_argument" }, what);
@@ -198,11 +199,16 @@ test("after its GOAWAY a client opens no more streams, and those that stand go o
 test("more streams than one connection may have are refused", async () => {
   await using server = startServer();
   const client = await dialSpdy(
-    server.portForward([], () => new Promise(() => undefined)),
+    server.portForward([], async (_port, signal) => {
+      await once(signal, "abort");
+      throw new Error("given up");
+    }),
     "portforward.k8s.io",
   );
-  for (let index = 0; index < 2000; index++)
-    await client.open({ streamtype: "error", port: "1", requestid: String(index) });
-  await assert.rejects(client.open({ streamtype: "data", port: "1", requestid: "0" }), /stream reset/);
+  const open = (streamtype: string, index: number) => client.open({ streamtype, port: "1", requestid: String(index) });
+  for (let index = 0; index < 256; index++) await open("error", index);
+  await assert.rejects(open("error", 256), /stream reset/);
+  for (let index = 0; index < 256; index++) await open("data", index);
+  await assert.rejects(open("error", 256), /stream reset/, "connections that stand count alike");
   client.socket.destroy();
 });

@@ -1,0 +1,28 @@
+import type { Headers } from "./spdy/header-block.ts";
+
+/** What a stream of a port-forward says of itself: each connection has two with the same name, one for data and one for errors. */
+export interface ForwardStream {
+  readonly kind: "error" | "data";
+  readonly port: number;
+  /** What the two streams of a connection have in common. */
+  readonly connection: string;
+}
+
+/** The longest name of a connection, bytes: clients count, or draw a number. */
+const longestName = 256;
+
+/** Reads a stream's headers; undefined when they are not those of a port-forward. Clients that name no connection open its streams
+ *  one after the other, error stream first.
+ *  @see https://github.com/kubernetes/cri-streaming (portforward) */
+export function forwardStream(id: number, headers: Headers): ForwardStream | undefined {
+  const kind = headers.get("streamtype");
+  const port = portOf(headers.get("port") ?? "");
+  if ((kind !== "error" && kind !== "data") || port === undefined) return undefined;
+  const connection = headers.get("requestid") || `after ${kind === "error" ? id : id - 2}`;
+  return connection.length > longestName ? undefined : { kind, port, connection };
+}
+
+function portOf(text: string): number | undefined {
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
+  return port >= 1 && port <= 0xffff ? port : undefined;
+}

@@ -1,0 +1,141 @@
+import { type Downward, blockAt, createDownward, headBytes } from "./downward.ts";
+import { type Cut, FrameCutter, together } from "./frame-cutter.ts";
+import { frameType, protocolError, resetStatus, rstStreamFrame, withHeaderBlock } from "./frames.ts";
+import type { StreamGate, Verdict } from "./stream-gate.ts";
+
+/** The first two bytes of a control frame of SPDY/3.1. */
+const spdyStart = 0x8003;
+
+/** What becomes of what the client has sent. */
+export interface Progress {
+  /** What goes on to the server. */
+  readonly onward: Buffer;
+  /** What the client is answered. */
+  readonly answer: Buffer;
+  /** There is more, to be gone on with when this has settled; before, no more is to be read from the client. */
+  readonly waits?: Promise<void>;
+}
+
+/** A conversation between a client and a server that is far away, some of whose answers are given here. */
+export interface Replies {
+  /** @throws CodedError invalid_argument for a breach of SPDY, or a client that the gate cuts off. */
+  fromClient(chunk: Buffer): Progress;
+  /** Goes on with what waited. @throws as `fromClient`. */
+  goOn(): Progress;
+  /** What of the server's bytes goes on, and whatever else is due. @throws CodedError invalid_argument. */
+  fromServer(chunk: Buffer): Buffer;
+  /** So many answers wait that no more is to be read from the client. */
+  isFull(): boolean;
+}
+
+/** @param gate is asked about each stream that the client opens. What is no SPDY passes as it is. */
+export function createReplies(gate: StreamGate): Replies {
+  const up = new FrameCutter();
+  const down = createDownward(gate);
+  const client = createUpward(gate, down);
+  let speaks: "spdy" | "other" | undefined;
+  let cuts: Iterator<Cut> = [][Symbol.iterator]();
+  let decided: (() => Outcome) | undefined;
+
+  function goOn(): Progress {
+    const [onward, answers]: [Buffer[], Buffer[]] = [[], []];
+    const keep = ({ goesOn, answer }: Outcome) => {
+      if (goesOn) onward.push(goesOn);
+      if (answer) answers.push(answer);
+    };
+    if (decided) keep(decided());
+    decided = undefined;
+    const progress = (waits?: Promise<void>): Progress => ({
+      onward: together(onward),
+      answer: Buffer.concat(answers),
+      ...(waits && { waits }),
+    });
+    for (let next = cuts.next(); !next.done; next = cuts.next()) {
+      const outcome = next.value.is === "data" ? client.data(next.value) : client.control(next.value);
+      if (outcome instanceof Promise) return progress(outcome.then((later) => void (decided = later)));
+      keep(outcome);
+    }
+    return progress();
+  }
+  return {
+    fromClient(chunk) {
+      speaks ??= chunk.length >= 2 && chunk.readUInt16BE(0) === spdyStart ? "spdy" : "other";
+      if (speaks === "other") return { onward: chunk, answer: Buffer.alloc(0) };
+      cuts = up.cut(chunk);
+      return goOn();
+    },
+    goOn,
+    fromServer(chunk) {
+      // A server that speaks first is none that waits for streams.
+      speaks ??= "other";
+      return speaks === "other" ? chunk : down.pass(chunk);
+    },
+    isFull: down.isFull,
+  };
+}
+
+/** What becomes of a frame of the client's. */
+interface Outcome {
+  readonly goesOn?: Buffer;
+  readonly answer?: Buffer | undefined;
+}
+
+function createUpward(gate: StreamGate, down: Downward) {
+  /** Streams of which the server knows nothing, as far as their client has not done with them. */
+  const refused = new Set<number>();
+
+  function opened(id: number, frame: Buffer, verdict: Verdict): Outcome {
+    if (verdict.is === "passed") return { goesOn: frame, answer: down.accept(id) };
+    refused.add(id);
+    const { text } = verdict;
+    const answer =
+      text === undefined ? down.insert(() => rstStreamFrame(id, resetStatus.refusedStream)) : down.tell(id, text);
+    return { goesOn: asHeaders(id, blockOf(frame)), answer };
+  }
+
+  function control({ type, bytes }: Extract<Cut, { is: "control" }>): Outcome | Promise<() => Outcome> {
+    const at = type === frameType.synStream ? blockAt[type] : headBytes + 4;
+    if (at === undefined || bytes.length < at) return { goesOn: bytes };
+    const id = bytes.readUInt32BE(headBytes);
+    switch (type) {
+      case frameType.synStream: {
+        const verdict = gate.open(id, blockOf(bytes));
+        // Header blocks are written where they are sent, and what the server says may come in between.
+        if (verdict instanceof Promise) return verdict.then((later) => () => opened(id, bytes, later));
+        return opened(id, bytes, verdict);
+      }
+      case frameType.synReply:
+      case frameType.headers:
+        throw protocolError("headers of a client for a stream that is open");
+      case frameType.rstStream:
+        down.forget(id);
+        gate.ended(id, "client");
+        return refused.delete(id) ? {} : { goesOn: bytes };
+      case frameType.ping:
+        // Odd numbers are the client's pings; even ones would be its answers.
+        return id % 2 === 1 ? { answer: down.insert(() => bytes) } : { goesOn: bytes };
+      default:
+        return { goesOn: bytes };
+    }
+  }
+
+  function data({ id, fin, bytes }: Extract<Cut, { is: "data" }>): Outcome {
+    if (!refused.has(id)) return { goesOn: bytes };
+    if (fin) refused.delete(id);
+    return {};
+  }
+  return { control, data };
+}
+
+function blockOf(synStream: Buffer): Buffer {
+  return synStream.subarray(blockAt[frameType.synStream]);
+}
+
+/** The header block of a stream that the server is not to hear of, in a frame that means nothing to it: later blocks build on it. */
+function asHeaders(id: number, block: Buffer): Buffer {
+  const before = Buffer.alloc(headBytes + 4);
+  before.writeUInt16BE(spdyStart, 0);
+  before.writeUInt16BE(frameType.headers, 2);
+  before.writeUInt32BE(id, headBytes);
+  return withHeaderBlock(before, block);
+}

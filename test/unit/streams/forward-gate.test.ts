@@ -1,0 +1,176 @@
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import { forwardGate } from "../../../src/streams/forward-gate.ts";
+import { type ForwardPlaces, createForwardPlaces, mostForwarded } from "../../../src/streams/forward-places.ts";
+import { connectionPair } from "../../../src/streams/pair.ts";
+import { forwardOverSpdy } from "../../../src/streams/port-forward-spdy.ts";
+import { withEarlyReplies } from "../../../src/streams/spdy/early-replies.ts";
+import { splice } from "../../../src/streams/splice.ts";
+import type { ConnectPort } from "../../../src/streams/stream-server.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import { type FakeClock, fakeClock } from "../../fakes/clock.ts";
+import { type SpdyClient, controlFrame, spdyClient, words } from "../../fakes/spdy-client.ts";
+import { until } from "./clients.ts";
+
+const { toPod, toNode } = mostForwarded;
+
+/** Pods whose servers say their port and then what they hear; clients of them, each with a gate of its own before the runtime. */
+function rig(t: TestContext) {
+  const clock = fakeClock();
+  const places = createForwardPlaces(clock);
+  const log = createLogger(5, { write: () => undefined });
+  const asked: number[] = [];
+  const connect: ConnectPort = (port) => {
+    asked.push(port);
+    const [near, far] = connectionPair();
+    far.on("error", () => undefined);
+    far.write(`${port}:`);
+    far.pipe(far);
+    return Promise.resolve(near);
+  };
+  const joins: Promise<void>[] = [];
+  function dial(pod: string): SpdyClient {
+    const [socket, near] = connectionPair();
+    const [far, server] = connectionPair();
+    for (const end of [socket, far, server]) end.on("error", () => undefined);
+    const gate = forwardGate({ places, podUid: pod, own: ownOf(places, pod), clock });
+    const joined = splice(withEarlyReplies(near, gate), far, new AbortController().signal)
+      .catch(() => undefined)
+      .finally(gate.close);
+    joins.push(joined);
+    const served = forwardOverSpdy(server, connect, { clock, log });
+    t.after(async () => {
+      socket.destroy();
+      await joined;
+      await served;
+    });
+    return spdyClient(socket);
+  }
+  return { clock, places, asked, dial, allJoined: () => Promise.all(joins) };
+}
+
+function ownOf(places: ForwardPlaces, pod: string) {
+  const taken = places.take(pod, 1);
+  assert.ok(taken.is === "taken");
+  return taken.place;
+}
+
+/** The two streams of a connection; the second fails where the first has been told why. */
+async function connectTo(client: SpdyClient, requestid: string) {
+  const error = await client.open({ streamtype: "error", port: "80", requestid });
+  await error.end();
+  const data = await client.open({ streamtype: "data", port: "80", requestid });
+  return { error, data };
+}
+
+/** What comes of something while time goes on. */
+async function inTime<T>(clock: FakeClock, outcome: Promise<T>): Promise<T> {
+  const so = { settled: false };
+  const note = () => {
+    so.settled = true;
+  };
+  outcome.then(note, note);
+  for (let turn = 0; turn < 1000 && !so.settled; turn++) await clock.advance(50);
+  return outcome;
+}
+
+test("a pod has so many connections and no more: after a wait the next is told so, the runtime hears nothing of it, all others go on", async (t) => {
+  const { asked, clock, dial } = rig(t);
+  const client = dial("pod");
+  const standing = [];
+  for (let at = 1; at < toPod; at++) standing.push(await connectTo(client, `c${at}`));
+  await until(() => asked.length === toPod - 1);
+  const told = await inTime(clock, client.open({ streamtype: "error", port: "80", requestid: "more" }));
+  await told.end();
+  assert.equal(
+    await told.text,
+    "no more than 64 connections are forwarded to this pod at a time: close some, then try again",
+  );
+  await assert.rejects(
+    inTime(clock, client.open({ streamtype: "data", port: "80", requestid: "more" })),
+    /stream reset/,
+  );
+  assert.equal(asked.length, toPod - 1);
+  for (const { data, error } of standing) {
+    await data.write("hello");
+    await data.end();
+    assert.equal(await data.text, "80:hello");
+    assert.equal(await error.text, "");
+  }
+  const again = await connectTo(client, "again");
+  await again.data.end();
+  assert.equal(await again.data.text, "80:", "what has ended has given its place back");
+});
+
+test("a place that is given back in time is taken, and what was sent meanwhile arrives in its order", async (t) => {
+  const { asked, clock, dial } = rig(t);
+  const [client, other] = [dial("pod"), dial("pod")];
+  const first = await connectTo(other, "first");
+  for (let at = 2; at < toPod - 1; at++) await connectTo(client, String(at));
+  const late = connectTo(client, "late").then(async ({ data }) => {
+    await data.write("in time");
+    await data.end();
+    return data.text;
+  });
+  await clock.advance(1000);
+  assert.equal(asked.length, toPod - 2);
+  await first.data.end();
+  assert.equal(await inTime(clock, late), "80:in time");
+});
+
+test("the pods of a node have so many among them", async (t) => {
+  const { asked, dial, places } = rig(t);
+  const most = toNode / 2;
+  for (const pod of ["a", "b"]) {
+    const client = dial(pod);
+    for (let at = 1; at < most; at++) await connectTo(client, String(at));
+  }
+  await until(() => asked.length === toNode - 2);
+  const third = places.take("c", 1);
+  assert.match(
+    third.is === "full" ? third.text : "",
+    /^no more than 128 connections are forwarded to pods of this node/,
+  );
+});
+
+test("what a client breaks off has its place until the runtime has done with it, at most two seconds", async (t) => {
+  const { clock, dial, places, allJoined } = rig(t);
+  const client = dial("pod");
+  for (let at = 1; at < toPod; at++) await connectTo(client, String(at));
+  assert.equal(places.take("pod", 1).is, "full");
+  client.socket.destroy();
+  await allJoined();
+  assert.equal(places.take("pod", 1).is, "full");
+  await clock.advance(2000);
+  assert.equal(places.take("pod", toPod).is, "taken");
+});
+
+test("halves of connections that a client resets count as long as a runtime waits for the rest", async (t) => {
+  const { clock, dial } = rig(t);
+  const client = dial("pod");
+  const half = async (at: number) => {
+    const stream = await client.open({ streamtype: "error", port: "80", requestid: String(at) });
+    await stream.reset();
+    return stream;
+  };
+  for (let at = 1; at < toPod; at++) await half(at);
+  const refused = await inTime(clock, client.open({ streamtype: "error", port: "80", requestid: "more" }));
+  assert.match(await refused.text, /^no more than 64/);
+  await clock.advance(30_000);
+  const { data } = await connectTo(client, "later");
+  await data.end();
+  assert.equal(await data.text, "80:");
+});
+
+test("a client that goes on after a hundred refusals is cut off; so is one that sends headers for what is open", async (t) => {
+  const { dial } = rig(t);
+  const stubborn = dial("pod");
+  let refused = 0;
+  for (; refused < 200 && !stubborn.socket.destroyed; refused++)
+    await stubborn.open({ streamtype: "none" }).catch(() => undefined);
+  await stubborn.closed;
+  assert.equal(refused, 101);
+  const odd = dial("pod");
+  await odd.raw(controlFrame(8, Buffer.concat([words(1), Buffer.from("whatever")])), controlFrame(6, words(1)));
+  await odd.closed;
+});
