@@ -36,7 +36,7 @@ function request(pem: string, spec: Partial<CertificateSigningRequest["spec"]> =
       ...spec,
     },
     status: {},
-  } as CertificateSigningRequest;
+  };
 }
 
 const asked = async (...names: readonly string[]) =>
@@ -72,10 +72,7 @@ describe("whether a request for a serving certificate is right", () => {
   test("another requestor: another node, the account itself, nobody, one outside of the group", () => {
     for (const username of ["system:node:edge-2", "system:serviceaccount:edge:edge-graftlet", "edge-1", undefined])
       assert.match(
-        objection(
-          { ...request(right), spec: { ...request(right).spec, username } } as CertificateSigningRequest,
-          own,
-        ) ?? "",
+        objection({ ...request(right), spec: { ...request(right).spec, username } }, own) ?? "",
         /asks for it, not system:node:edge-1$/,
       );
     assert.match(why(right, { groups: ["system:authenticated"] }) ?? "", /without being in the group system:nodes/);
