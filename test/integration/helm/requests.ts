@@ -13,20 +13,29 @@ export interface Asked {
   readonly request: string;
   /** A node; else the administrator asks. */
   readonly as?: string;
+  /** The group that the node is in; that of all nodes unless given, and then the API server sees to the common name. */
+  readonly group?: string;
   readonly signerName?: string;
   readonly usages?: readonly string[];
 }
 
 /** Makes a CertificateSigningRequest. @throws when the API server refuses it. */
 export async function ask(cluster: Cluster, asked: Asked): Promise<void> {
-  const { name, request, as, signerName = serving, usages = ["digital signature", "server auth"] } = asked;
+  const {
+    name,
+    request,
+    as,
+    group = "system:nodes",
+    signerName = serving,
+    usages = ["digital signature", "server auth"],
+  } = asked;
   const object = {
     apiVersion: "certificates.k8s.io/v1",
     kind: "CertificateSigningRequest",
     metadata: { name },
     spec: { signerName, usages, request: Buffer.from(request).toString("base64") },
   };
-  const who = as === undefined ? [] : [`--as=system:node:${as}`, "--as-group=system:nodes"];
+  const who = as === undefined ? [] : [`--as=system:node:${as}`, `--as-group=${group}`];
   await cluster.mustKubectl(["create", "--filename=-", ...who], { stdin: JSON.stringify(object) });
 }
 
@@ -41,8 +50,7 @@ export async function strangeRequests(cluster: Cluster): Promise<readonly string
   const right = await named(node, node, address);
   const all: readonly Asked[] = [
     { name: "by-the-administrator", request: right },
-    { name: "of-another-node", request: await named("node-1", "node-1", address), as: node },
-    { name: "by-another-node", request: right, as: "node-1" },
+    { name: "by-another-node", request: await named("node-1", node, address), as: "node-1" },
     { name: "of-the-api-server", request: await named(node, node, address, addresses.apiServerService), as: node },
     { name: "of-its-name", request: await named(node, node, "kubernetes.default.svc"), as: node },
     { name: "for-clients-too", request: right, as: node, usages: ["digital signature", "server auth", "client auth"] },
