@@ -5,14 +5,17 @@
 #
 # No stage but the first runs anything, and that one runs here: the image for another architecture needs no emulation.
 #
+# What is not given is pinned by the digest of its index, which has both architectures. A newer one:
+#   docker buildx imagetools inspect docker.io/library/node:26-bookworm-slim
+#
 # BUILD      runs the build: Node 22.19 or newer, npm and sh. npm fetches what package-lock.json pins, from the registry, or,
 #            where the build has no network, from a cache that this image brings (npm_config_cache, npm_config_offline=true).
 # BASE       what the image stands on: glibc and libstdc++ of ARCH, CA certificates.
 # LIBRARIES  an image of ARCH with libatomic1 of Debian's, which Node needs and distroless images lack, and its nsenter, with which
 #            a node of `local: true` enters the mounts of the machine.
-ARG BUILD=docker.io/library/node:26-bookworm-slim
-ARG BASE=gcr.io/distroless/cc-debian12:nonroot
-ARG LIBRARIES=docker.io/library/node:26-bookworm-slim
+ARG BUILD=docker.io/library/node:26-bookworm-slim@sha256:367679cf9792759492a486e4aa4b421764d71a9546a6dae8aab81a99eb797b3e
+ARG BASE=gcr.io/distroless/cc-debian12:nonroot@sha256:9dac0a79194e45a7da0158a9c6da57b217585af0786db3845d1f0ec1a0dd182f
+ARG LIBRARIES=docker.io/library/node:26-bookworm-slim@sha256:367679cf9792759492a486e4aa4b421764d71a9546a6dae8aab81a99eb797b3e
 ARG ARCH=amd64
 
 FROM ${BUILD} AS build

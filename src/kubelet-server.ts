@@ -1,5 +1,6 @@
 import { createAccessReview, readClusterClientCA } from "./api/access.ts";
 import type { ApiClient } from "./api/client.ts";
+import type { Approve } from "./certificates/approver.ts";
 import { clientCAFromCluster, clientCAFromFile } from "./certificates/client-ca.ts";
 import { createIssuedCertificate } from "./certificates/issued.ts";
 import type { PairStore } from "./certificates/pair-store.ts";
@@ -35,6 +36,8 @@ export interface ServerParts {
   readonly alone: boolean;
   readonly target: Target;
   readonly store: (name: string) => PairStore;
+  /** Approves the request for the kubelet API's certificate; absent where others do. */
+  readonly approve?: Approve;
   readonly instance: string;
   readonly readiness: Readiness;
   readonly strangers: Strangers;
@@ -117,7 +120,7 @@ function untilSome(value: Reloading<unknown>): Promise<void> {
 
 /** The kubelet API's certificate: that of tlsCertFile, one that the cluster issues (serverTLSBootstrap), or a self-signed one. */
 function servingCertificate(
-  { config, client, alone, store, addresses, metrics, clock, log }: ServerParts,
+  { config, client, alone, store, approve, addresses, metrics, clock, log }: ServerParts,
   signal: AbortSignal,
 ): Promise<Reloading<KeyPair | undefined> & Service & { waiting?(): string | undefined }> {
   const { kubelet, nodeName, certDir } = config;
@@ -136,6 +139,7 @@ function servingCertificate(
         measures: metrics.measures.certificates.server,
         clock,
         log,
+        ...(approve && { approve }),
       },
       signal,
     );

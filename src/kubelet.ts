@@ -4,6 +4,7 @@ import { createNodeWatch, createServiceLister } from "./api/listers.ts";
 import { createObjectCaches } from "./api/objects.ts";
 import { createRuntimeClasses } from "./api/runtime-classes.ts";
 import { createTokenSource } from "./api/tokens.ts";
+import type { Approve } from "./certificates/approver.ts";
 import type { PairStore } from "./certificates/pair-store.ts";
 import type { Claim } from "./claim.ts";
 import type { NodeConfig } from "./config/node-config.ts";
@@ -51,6 +52,8 @@ export interface KubeletDeps {
   readonly account?: Account;
   /** Where a certificate of that name is kept. */
   readonly store: (name: string) => PairStore;
+  /** Approves the request for the kubelet API's certificate; absent where others do. */
+  readonly approve?: Approve;
   /** Of this process: tells its health endpoints from others'. */
   readonly instance: string;
   readonly readiness: Readiness;

@@ -2,14 +2,16 @@ import { heededGates } from "./config/feature-gates.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { absentApi } from "./api/absent.ts";
 import type { AccessFile } from "./api/kubeconfig.ts";
+import { type Approve, createApprover } from "./certificates/approver.ts";
 import { filePairStore } from "./certificates/pair-store.ts";
-import { type Identity, clientFor, identityOf, ownCertificate } from "./identity.ts";
+import { type Account, type Identity, clientFor, identityOf, ownCertificate } from "./identity.ts";
 import { kubeletAddresses } from "./kubelet-address.ts";
 import { createBackoff } from "./lib/backoff.ts";
 import type { Clock } from "./lib/clock.ts";
 import { codeOf, messageOf } from "./lib/errors.ts";
 import type { Logger } from "./lib/log.ts";
 import { createNodeMetrics } from "./metrics/node-metrics.ts";
+import { ownAddresses } from "./node/own-addresses.ts";
 import type { Readiness } from "./node/readiness.ts";
 import { type Service, runGroup } from "./lib/service-group.ts";
 import { runOnTarget, tellOf } from "./on-target.ts";
@@ -92,7 +94,8 @@ async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
     const config: NodeConfig = { ...given, nodeIPs, rootDir: target.rootDir ?? given.rootDir };
     const clientCertificate = () => access && ownCertificate(access);
     const own = { config, target, client, alone, store, metrics, clientCertificate };
-    const deps = { ...run, ...own, ...(account && { account }) };
+    const approve = account && approverOf(run, account);
+    const deps = { ...run, ...own, ...(account && { account }), ...(approve && { approve }) };
     const ended = new AbortController();
     const node: Service = {
       name: `node ${given.nodeName}`,
@@ -108,6 +111,16 @@ async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
   } finally {
     uses.note(given.nodeName, undefined);
   }
+}
+
+/** In whose name the node's serving certificates are approved: the account's, for a node that is somebody else than the account. */
+function approverOf({ config, clock, log }: NodeRun, account: Account): Approve | undefined {
+  if (!config.approvesServing || config.identity !== "node") return undefined;
+  const addresses = async (signal: AbortSignal) => {
+    const own = await kubeletAddresses(config, { account, clock, log }, signal);
+    return own.length > 0 ? own : ownAddresses();
+  };
+  return createApprover({ client: account.client, nodeName: config.nodeName, addresses, clock, log });
 }
 
 /** A node that stands alone is nobody to anybody. */

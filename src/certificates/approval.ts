@@ -3,8 +3,10 @@ import { createReflector } from "../api/reflector.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { Mailbox } from "../lib/mailbox.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import type { CertificateSigningRequest } from "../objects.ts";
+import type { Approve } from "./approver.ts";
 import { type Subject, requestName, signingRequest } from "./signing-request.ts";
 
 export type SignerName = "kubernetes.io/kube-apiserver-client-kubelet" | "kubernetes.io/kubelet-serving";
@@ -14,6 +16,8 @@ export interface ApprovalDeps {
   readonly client: ApiClient;
   readonly clock: Clock;
   readonly log: Logger;
+  /** Approves requests where they are right; absent where that is others' to do. */
+  readonly approve?: Approve;
 }
 
 /** What is asked for. */
@@ -57,11 +61,13 @@ export async function askForCertificate(deps: ApprovalDeps, wish: Wish, signal: 
   return untilIssued(deps, name, signal);
 }
 
-/** Watches one request to its end. */
-async function untilIssued({ client, clock, log }: ApprovalDeps, name: string, signal: AbortSignal): Promise<string> {
+/** Watches one request to its end, and has it approved where that is asked of this process. */
+async function untilIssued(deps: ApprovalDeps, name: string, signal: AbortSignal): Promise<string> {
+  const { client, clock, log, approve } = deps;
   const { promise, resolve, reject } = Promise.withResolvers<string>();
   const over = new AbortController();
   const stop = AbortSignal.any([signal, over.signal]);
+  const approving = new Mailbox<CertificateSigningRequest>(async (request) => approve?.(request, stop), reject);
   let seen = false;
   const look = (request: CertificateSigningRequest | undefined) => {
     // The first list may come from before the request was made.
@@ -76,6 +82,7 @@ async function untilIssued({ client, clock, log }: ApprovalDeps, name: string, s
       return reject(new CodedError("failed_precondition", `certificate signing request ${name} failed (${why})`));
     const { certificate } = request.status ?? {};
     if (certificate) resolve(Buffer.from(certificate, "base64").toString("utf8"));
+    else if (!request.status?.conditions?.length) approving.put(request);
   };
   const watch = createReflector<CertificateSigningRequest>({
     client,
@@ -94,5 +101,6 @@ async function untilIssued({ client, clock, log }: ApprovalDeps, name: string, s
   } finally {
     over.abort();
     await watching;
+    await approving.idle();
   }
 }

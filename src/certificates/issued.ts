@@ -66,7 +66,8 @@ export async function createIssuedCertificate(options: IssuedOptions, signal: Ab
 
   const told = (request: string) => {
     waiting = request;
-    log.info({ name, request }, `a certificate waits for approval: kubectl certificate approve ${request}`);
+    if (!options.approve)
+      log.info({ name, request }, `a certificate waits for approval: kubectl certificate approve ${request}`);
   };
   const renew = async (stop: AbortSignal) => {
     const before = pair && new X509Certificate(pair.certificate).validFromDate;

@@ -237,6 +237,7 @@ function oneNode(io: ConfigIo, options: Options, flags: Flags): NodeConfig {
     identity: "node",
     certificateSecret: undefined,
     kubeletAddress: { of: "host" },
+    approvesServing: false,
     kubelet,
     rootDir: absoluteDirectory("--root-dir", options.rootDir),
     certDir: absoluteDirectory("--cert-dir", options.certDir),

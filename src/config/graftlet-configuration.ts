@@ -14,7 +14,7 @@ import { taints } from "./object-types.ts";
 import type { Options } from "./option-fields.ts";
 import { refuse } from "./refusal.ts";
 import { field, optional, pointer, type Shape, type ValueOf } from "./schema.ts";
-import { int32, ipAddress, isRecord, oneOf, text, textMap, type ValueType } from "./value-types.ts";
+import { bool, int32, ipAddress, isRecord, oneOf, text, textMap, type ValueType } from "./value-types.ts";
 
 const itsKind = { apiVersion: "graftlet.dev/v1alpha1", kind: "GraftletConfiguration" };
 
@@ -37,6 +37,7 @@ const sharedFields = {
   certificateSecret: field(text, ""),
   kubeletAddress: field(oneOf("service", "podIP", "host"), "host"),
   kubeletService: field(text, ""),
+  approveServingCertificates: field(bool, false),
   healthzPort: pointer(int32, 10_248),
   healthzBindAddress: field(ipAddress, "127.0.0.1"),
 } satisfies Shape;
@@ -170,7 +171,7 @@ function draftOf(
       kubeconfig: at.shared && kubeconfigOf(io, entry, at),
       bootstrapKubeconfig: undefined,
       identity: entry.identity,
-      ...(at.shared ?? { certificateSecret: undefined, kubeletAddress: { of: "host" } }),
+      ...(at.shared ?? { certificateSecret: undefined, kubeletAddress: { of: "host" }, approvesServing: false }),
       kubelet: {
         ...kubelet,
         port: entry.port ?? kubelet.port,
@@ -195,12 +196,17 @@ function kubeconfigOf(
   return kubeconfigFrom(io, setting, entry.kubeconfig ?? at.options.kubeconfig);
 }
 
-type InPod = Pick<NodeConfig, "certificateSecret" | "kubeletAddress">;
+type InPod = Pick<NodeConfig, "certificateSecret" | "kubeletAddress" | "approvesServing">;
 
 /** What only a Pod has. @throws CodedError invalid_argument elsewhere */
 function inPod(io: ConfigIo, path: string, shared: Shared): InPod {
-  const { certificateSecret, kubeletAddress: of, kubeletService: service } = shared;
-  const given = { certificateSecret, kubeletService: service, ...(of === "service" && { kubeletAddress: of }) };
+  const { certificateSecret, kubeletAddress: of, kubeletService: service, approveServingCertificates } = shared;
+  const given = {
+    certificateSecret,
+    kubeletService: service,
+    ...(of === "service" && { kubeletAddress: of }),
+    ...(approveServingCertificates && { approveServingCertificates }),
+  };
   const [field, value] = Object.entries(given).find(([, value]) => value !== "") ?? [];
   if (field && !io.env["KUBERNETES_SERVICE_HOST"])
     throw refuse(`${path}: ${field}`, value, "needs graftlet to run in a Pod; leave it out elsewhere");
@@ -215,6 +221,7 @@ function inPod(io: ConfigIo, path: string, shared: Shared): InPod {
   return {
     certificateSecret: certificateSecret || undefined,
     kubeletAddress: of === "service" ? { of, service } : { of },
+    approvesServing: approveServingCertificates,
   };
 }
 

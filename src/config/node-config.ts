@@ -32,6 +32,8 @@ export interface NodeConfig {
   readonly certificateSecret: string | undefined;
   /** Where the kubelet API is reached; `nodeIPs`, where given, win. */
   readonly kubeletAddress: KubeletAddress;
+  /** Whether the Pod's service account approves the node's requests for the certificate of its kubelet API. */
+  readonly approvesServing: boolean;
   readonly kubelet: KubeletConfiguration;
   /** Absolute, on the target. */
   readonly rootDir: string;

@@ -29,7 +29,7 @@ const type = reachableType;
 const everyMs = 5 * 60_000;
 /** While it fails it is tried again so soon that who mends it sees it. */
 const againMs = 15_000;
-/** While nothing is known, as before the Node is registered. */
+/** While nothing is known, as before the Node is registered; and so soon it is tried once the certificate that was missing is there. */
 const unknownMs = 2_000;
 const answerMs = 30_000;
 
@@ -60,10 +60,20 @@ export function createReachability(deps: ReachabilityDeps): Reachability {
           deps.onChange();
         }
         const pauseMs = known === undefined ? unknownMs : known.status === "True" ? everyMs : againMs;
-        await clock.sleep(pauseMs, signal).catch(() => {});
+        await pause(pauseMs, deps, signal);
       }
     },
   };
+}
+
+/** Waits so long, ms, or until a request that waits for approval has it. */
+async function pause(ms: number, { waiting, clock }: ReachabilityDeps, signal: AbortSignal): Promise<void> {
+  const until = clock.monotonic() + ms;
+  const request = waiting();
+  for (let left = ms; left > 0 && !signal.aborted; left = until - clock.monotonic()) {
+    if (request !== undefined && waiting() !== request) return;
+    await clock.sleep(request === undefined ? left : Math.min(left, unknownMs), signal).catch(() => {});
+  }
 }
 
 /** What a failed call means, with the remedy; undefined when the API server itself was not reached, or has no such Node yet. */

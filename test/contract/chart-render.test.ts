@@ -1,7 +1,14 @@
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { before, describe, test } from "node:test";
-import type { V1ConfigMap, V1Deployment, V1Pod, V1Service } from "@kubernetes/client-node";
+import type {
+  V1ConfigMap,
+  V1Deployment,
+  V1NetworkPolicyPeer,
+  V1NetworkPolicyPort,
+  V1Pod,
+  V1Service,
+} from "@kubernetes/client-node";
 import { parse } from "yaml";
 import { readCriConfig } from "../../providers/cri/config.ts";
 import { readDockerConfig } from "../../providers/docker/config.ts";
@@ -165,6 +172,37 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
     );
   });
 
+  test("the account approves where a node asks for a certificate by itself, and where that is not switched off", async () => {
+    const rendered = async (name: string, ...set: string[]) => {
+      const text = await must([helm, ...templateArguments("--values", valuesOf(name), ...set)]);
+      const [map] = ofKind<V1ConfigMap>(objectsIn(text), "ConfigMap");
+      return [
+        /kind: ValidatingAdmissionPolicy\nmetadata:\n {2}name: edge-graftlet\.graftlet\.approvals\n/.test(text),
+        /resources: \[certificatesigningrequests\/approval\]\n +verbs: \[update\]/.test(text),
+        /resources: \[signers\]\n +resourceNames: \[kubernetes.io\/kubelet-serving\]\n +verbs: \[approve\]/.test(text),
+        map?.data?.["nodes.yaml"]?.includes("approveServingCertificates: true"),
+      ];
+    };
+    const yes = [true, true, true, true];
+    const no = [false, false, false, false];
+    assert.deepEqual(await rendered("one-over-ssh"), yes);
+    assert.deepEqual(await rendered("one-over-ssh", "--set", "admissionPolicy.create=false"), [
+      false,
+      true,
+      true,
+      true,
+    ]);
+    assert.deepEqual(await rendered("one-over-ssh", "--set", "approveServingCertificates=false"), no);
+    const without = "nodes[0].kubeletConfiguration.serverTLSBootstrap=false";
+    assert.deepEqual(await rendered("one-over-ssh", "--set", without), no);
+    assert.deepEqual(await rendered("everything"), no);
+    assert.deepEqual(await rendered("service-account"), yes);
+    assert.deepEqual(
+      nodesOf("one-over-ssh").map(({ approvesServing }) => approvesServing),
+      [true],
+    );
+  });
+
   test("each node's port is one of the Service's, and each Secret is mounted where its node looks", () => {
     for (const { name } of files) {
       const { pod, container } = podIn(name);
@@ -200,6 +238,43 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
     const usual = await podWith();
     assert.deepEqual(await podWith("--set", "onUninstall=drain"), usual);
     assert.notDeepEqual(await podWith("--set", "nodes[0].labels.a=b"), usual);
+  });
+
+  test("a NetworkPolicy lets the API server and who reads metrics reach the kubelet APIs, and nothing else", () => {
+    interface Policy {
+      readonly spec: { readonly policyTypes: readonly string[]; readonly ingress: readonly Rule[] };
+    }
+    interface Rule {
+      readonly from: readonly V1NetworkPolicyPeer[];
+      readonly ports: readonly V1NetworkPolicyPort[];
+    }
+    const policies = files.flatMap(({ name }) => ofKind<Policy>(objects(name), "NetworkPolicy"));
+    assert.equal(policies.length, 1);
+    const [policy] = policies;
+    assert.deepEqual(policy?.spec.policyTypes, ["Ingress"]);
+    const [rule, ...others] = policy?.spec.ingress ?? [];
+    assert.deepEqual(others, []);
+    assert.deepEqual(
+      rule?.from.map((peer) => peer.ipBlock?.cidr ?? peer.podSelector?.matchLabels?.["app.kubernetes.io/name"]),
+      ["192.0.2.10/32", "2001:db8::10/128", "prometheus"],
+    );
+    assert.deepEqual(
+      rule?.ports.map(({ port }) => port),
+      nodesOf("several").map(({ kubelet }) => kubelet.port),
+    );
+  });
+
+  test("on the machine's own network graftlet answers probes to that machine alone", () => {
+    for (const { name } of files) {
+      const { pod, container } = podIn(name);
+      const address = /^healthzBindAddress: (.*)$/m.exec(
+        one<V1ConfigMap>(name, "ConfigMap").data?.["nodes.yaml"] ?? "",
+      );
+      const local = pod.hostNetwork === true;
+      assert.equal(address?.[1], local ? "127.0.0.1" : "0.0.0.0", name);
+      for (const probe of [container.livenessProbe, container.readinessProbe])
+        if (probe) assert.equal(probe.httpGet?.host, local ? "127.0.0.1" : undefined, name);
+    }
   });
 
   test("the Service, and the Deployment, choose the Deployment's Pod alone", () => {

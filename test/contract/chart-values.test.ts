@@ -17,6 +17,7 @@ const wrong: readonly (readonly [readonly string[], RegExp])[] = [
   [["nodes[0].port=high"], /'\/nodes\/0\/port': got string, want integer/],
   [["nodes[0].port=70000"], /'\/nodes\/0\/port': maximum: got 70,000, want 65,535/],
   [["nodes[0].identity=kubelet"], /'\/nodes\/0\/identity': value must be one of 'node', 'serviceAccount'/],
+  [["approveServingCertificates=maybe"], /'\/approveServingCertificates': got string, want boolean/],
   [["onUninstall=stay"], /'\/onUninstall': value must be one of 'leave', 'drain'/],
   [["nodes[0].labels.rack=7"], /'\/nodes\/0\/labels\/rack': got number, want string/],
   [["nodes[0].taints[0].key=a"], /'\/nodes\/0\/taints\/0': missing property 'effect'/],
@@ -75,6 +76,12 @@ const wrong: readonly (readonly [readonly string[], RegExp])[] = [
   [["kubeletAddress=host"], /kubeletAddress: host is the address of the machine that the Pod runs on/],
   [["rbac.namespaces[0]=shop"], /rbac\.namespaces: no node has identity: serviceAccount/],
   [["serviceAccount.create=false"], /serviceAccount\.name is not given/],
+  [["networkPolicy.create=true"], /networkPolicy\.apiServer is empty: name the control plane's addresses/],
+  [["networkPolicy.create=true", "networkPolicy.apiServer[0]=10.0.0.1"], /"10\.0\.0\.1" is no CIDR: write an address/],
+  [
+    ["nodes[1].name=b", "nodes[1].local=true", "nodes[1].provider=docker", "networkPolicy.create=true"],
+    /networkPolicy\.create: a Pod of nodes with local: true is in the machine's own network/,
+  ],
   [["drain.timeout=soon"], /drain\.timeout "soon" is no duration: write it as 90s or 5m/],
 ];
 
@@ -137,7 +144,7 @@ describe("values.yaml", () => {
 
 /** The values that a README names: maps of the chart's own are taken apart, those of Kubernetes are one value. */
 function leaves(values: Readonly<Record<string, unknown>>): string[] {
-  const own = new Set(["image", "drain", "serviceAccount", "rbac", "admissionPolicy", "test"]);
+  const own = new Set(["image", "drain", "serviceAccount", "rbac", "admissionPolicy", "networkPolicy", "test"]);
   return Object.entries(values).flatMap(([name, value]) =>
     own.has(name) && typeof value === "object" && value !== null
       ? Object.keys(value).map((field) => `${name}.${field}`)

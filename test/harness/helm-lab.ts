@@ -9,7 +9,10 @@ import { graftletArchive } from "./image.ts";
 import { findTools } from "./tools.ts";
 
 /** Where the release is installed, and what it and its node are called. */
-export const release = { name: "edge", namespace: "edge-system", node: "edge-1", secret: "edge-1-ssh" } as const;
+export const release = { name: "edge", namespace: "graftlet", node: "edge-1", secret: "edge-1-ssh" } as const;
+
+/** The label of a namespace that says which pods it takes. */
+export const podSecurity = "pod-security.kubernetes.io/enforce";
 
 /** A cluster as a user has it: a first node that runs pods, a machine elsewhere that shall become a node, and helm. */
 export interface HelmLab extends Helm, AsyncDisposable {
@@ -30,13 +33,16 @@ export interface HelmLabOptions {
   readonly firstNode?: "kubelet" | "graftlet";
   /** The API server writes down what the release's accounts ask. */
   readonly audited?: boolean;
+  /** The namespace, and in it the Secret of the machine's login, are not there yet. */
+  readonly bare?: boolean;
   readonly say?: (line: string) => void;
 }
 
-/** Starts all of it, with the Secret of the machine's login in the release's namespace; nothing is installed yet. */
+/** Starts all of it, with the Secret of the machine's login in the release's namespace unless that is bare; nothing is installed
+ *  yet. */
 export async function startHelmLab(
   name: string,
-  { firstNode = "kubelet", audited = false, say = () => {} }: HelmLabOptions = {},
+  { firstNode = "kubelet", audited = false, bare = false, say = () => {} }: HelmLabOptions = {},
 ): Promise<HelmLab> {
   await using stack = new AsyncDisposableStack();
   const tools = await findTools(say);
@@ -62,20 +68,7 @@ export async function startHelmLab(
     cluster.release();
     edge.release();
   };
-  await cluster.apply([
-    {
-      apiVersion: "v1",
-      kind: "Namespace",
-      metadata: { name: release.namespace, labels: { "pod-security.kubernetes.io/enforce": "restricted" } },
-    },
-    {
-      apiVersion: "v1",
-      kind: "Secret",
-      metadata: { name: release.secret, namespace: release.namespace },
-      type: "kubernetes.io/ssh-auth",
-      stringData: edge.login,
-    },
-  ]);
+  if (!bare) await cluster.apply(prepared(edge));
   const values = join(cluster.layout.dir, "values.yaml");
   const { port } = edge.ssh;
   writeFileSync(values, stringify({ nodes: [{ ssh: { port }, kubeletConfiguration: edge.kubeletConfiguration }] }));
@@ -99,6 +92,24 @@ export async function startHelmLab(
     release: letGo,
     [Symbol.asyncDispose]: () => whole.disposeAsync(),
   };
+}
+
+/** What a user has made before the first install. */
+function prepared({ login }: EdgeMachine): readonly object[] {
+  return [
+    {
+      apiVersion: "v1",
+      kind: "Namespace",
+      metadata: { name: release.namespace, labels: { [podSecurity]: "restricted" } },
+    },
+    {
+      apiVersion: "v1",
+      kind: "Secret",
+      metadata: { name: release.secret, namespace: release.namespace },
+      type: "kubernetes.io/ssh-auth",
+      stringData: login,
+    },
+  ];
 }
 
 /** The version of graftlet that the chart installs. */

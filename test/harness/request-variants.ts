@@ -10,6 +10,9 @@ export interface NamePart {
 export const organization = [0x55, 0x04, 0x0a];
 export const commonName = [0x55, 0x04, 0x03];
 export const organizationalUnit = [0x55, 0x04, 0x0b];
+/** Attributes of a request: one of extensions, of which one has alternative names. */
+export const asksForExtensions = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x09, 0x0e];
+export const alternativeNames = [0x55, 0x1d, 0x11];
 export const printable = 0x13;
 export const utf8 = 0x0c;
 
@@ -21,11 +24,28 @@ const algorithms: Readonly<Record<KeyKind, readonly number[]>> = {
   ed25519: [0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70],
 };
 
+/** An extension that a request asks for: its object identifier, and a name in each element: its tag and its bytes. */
+export interface WantedExtension {
+  readonly oid: readonly number[];
+  readonly names: readonly (readonly [tag: number, content: readonly number[] | string])[];
+}
+
+/** What of a request can be otherwise. */
+export interface RequestVariant {
+  readonly key?: KeyKind;
+  /** 0 unless given, as the content of an INTEGER. */
+  readonly version?: readonly number[];
+  /** A list for each attribute. */
+  readonly extensions?: readonly (readonly WantedExtension[])[];
+  /** Of the attributes. */
+  readonly attribute?: readonly number[];
+}
+
 /** A PKCS #10 request that is signed, made by hand so that each part can be wrong, in DER.
- *  @param name sets of parts, in their order. @param version of the request, 0 unless given, as the content of an INTEGER. */
+ *  @param name sets of parts, in their order. */
 export function requestDer(
   name: readonly (readonly NamePart[])[],
-  { key = "p256", version = [0] }: { readonly key?: KeyKind; readonly version?: readonly number[] } = {},
+  { key = "p256", version = [0], extensions = [], attribute = asksForExtensions }: RequestVariant = {},
 ): Buffer {
   const { publicKey, privateKey } = keyPair(key);
   const subject = element(
@@ -36,7 +56,12 @@ export function requestDer(
     element(0x02, [Buffer.from(version)]),
     subject,
     publicKey.export({ type: "spki", format: "der" }),
-    element(0xa0, []),
+    element(
+      0xa0,
+      extensions.map((wanted) =>
+        element(0x30, [oid(attribute), element(0x31, [element(0x30, wanted.map(extensionDer))])]),
+      ),
+    ),
   ]);
   const signature = sign(key === "ed25519" ? null : "sha256", info, privateKey);
   return element(0x30, [info, Buffer.from(algorithms[key]), element(0x03, [Buffer.from([0]), signature])]);
@@ -48,8 +73,19 @@ export function pemOf(der: Buffer, width = 64): string {
   return `-----BEGIN CERTIFICATE REQUEST-----\n${lines.join("\n")}\n-----END CERTIFICATE REQUEST-----\n`;
 }
 
-function partDer({ oid, value, tag = printable }: NamePart): Buffer {
-  return element(0x30, [element(0x06, [Buffer.from(oid)]), element(tag, [Buffer.from(value)])]);
+function extensionDer({ oid: kind, names }: WantedExtension): Buffer {
+  const content = names.map(([tag, name]) =>
+    element(tag, [typeof name === "string" ? Buffer.from(name) : Buffer.from(name)]),
+  );
+  return element(0x30, [oid(kind), element(0x04, [element(0x30, content)])]);
+}
+
+function oid(bytes: readonly number[]): Buffer {
+  return element(0x06, [Buffer.from(bytes)]);
+}
+
+function partDer({ oid: kind, value, tag = printable }: NamePart): Buffer {
+  return element(0x30, [oid(kind), element(tag, [Buffer.from(value)])]);
 }
 
 function element(tag: number, content: readonly Buffer[]): Buffer {

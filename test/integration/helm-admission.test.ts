@@ -5,11 +5,21 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { stringify } from "yaml";
 import { newKey, signingRequest } from "../../src/certificates/signing-request.ts";
-import type { CertificateSigningRequest } from "../../src/objects.ts";
+import type { CertificateSigningRequest, Pod, Service } from "../../src/objects.ts";
 import { objectsIn } from "../harness/chart.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { chart, findHelm, type Helm, helmOf } from "../harness/helm.ts";
-import { commonName, organization, organizationalUnit, pemOf, requestDer, utf8 } from "../harness/request-variants.ts";
+import {
+  alternativeNames,
+  commonName,
+  organization,
+  organizationalUnit,
+  pemOf,
+  type RequestVariant,
+  requestDer,
+  utf8,
+} from "../harness/request-variants.ts";
+import { ask as askAs, type Asked } from "./helm/requests.ts";
 
 const namespace = "edge";
 const asNode = "kubernetes.io/kube-apiserver-client-kubelet";
@@ -27,7 +37,11 @@ const values = {
     { name: `long-${"x".repeat(58)}`, ssh },
   ],
   onUninstall: "drain",
+  networkPolicy: { create: true, apiServer: ["192.0.2.10/32", "2001:db8::10/128"], from: [{ podSelector: {} }] },
 };
+
+/** Another, whose nodes are reached at its Pod. */
+const far = { nodes: [{ name: "far-1", ssh }], kubeletAddress: "podIP" };
 
 const nodes = [{ oid: organization, value: "system:nodes" }];
 const named = (name: string) => [{ oid: commonName, value: `system:node:${name}` }];
@@ -74,6 +88,8 @@ describe("what the chart lets the account of a release do, on a real API server"
     const file = join(cluster.layout.dir, "values.yaml");
     writeFileSync(file, stringify(values));
     await helm.mustHelm(["install", "edge", chart, "--namespace", namespace, "--create-namespace", "--values", file]);
+    writeFileSync(file, stringify(far));
+    await helm.mustHelm(["install", "far", chart, "--namespace", namespace, "--values", file]);
     // A policy takes a moment to be known to the API server.
     const pem = pemOf(requestDer([nodes, named("stranger")]));
     await cluster.waitFor("the policy", async () => /ValidatingAdmissionPolicy/.test(await ask(pem)));
@@ -86,7 +102,7 @@ describe("what the chart lets the account of a release do, on a real API server"
     const { items } = JSON.parse(
       await cluster.mustKubectl(["get", "validatingadmissionpolicies", "--output=json"]),
     ) as { items: { status?: { typeChecking?: { expressionWarnings?: unknown } } }[] };
-    assert.ok(items.length > 2);
+    assert.ok(items.length > 6);
     for (const { status } of items) assert.equal(status?.typeChecking?.expressionWarnings, undefined);
   });
 
@@ -183,6 +199,125 @@ describe("what the chart lets the account of a release do, on a real API server"
     const role = ["--clusterrole=system:node-bootstrapper", `--serviceaccount=${namespace}:other`];
     await cluster.mustKubectl(["create", "clusterrolebinding", "other", ...role]);
     assert.equal(await ask(pem, { as: other }), "");
+  });
+
+  const subjectOf = (node: string, names: readonly string[]) => ({
+    commonName: `system:node:${node}`,
+    organization: "system:nodes",
+    names,
+  });
+  const wish = async (node: string, ...names: readonly string[]) =>
+    signingRequest(subjectOf(node, names), await newKey());
+  /** Has a request made, and the account of a release approve it. @returns what the API server said of that. */
+  const approve = async (asked: Omit<Asked, "name">, { by = account, type = "Approved" } = {}): Promise<string> => {
+    const name = `approved-${++made}`;
+    await askAs(cluster, { name, ...asked });
+    const request = await cluster.get<CertificateSigningRequest>("csr", name);
+    const conditions = [{ type, status: "True", reason: "Test", message: "" }];
+    const path = `/apis/certificates.k8s.io/v1/certificatesigningrequests/${name}/approval`;
+    const stdin = JSON.stringify({ ...request, status: { conditions } });
+    return (await cluster.kubectl(["replace", "--raw", path, "--filename=-", `--as=${by}`], { stdin })).stderr;
+  };
+  const addressOf = async () =>
+    (await cluster.get<Service>("service", "edge-graftlet-kubelet", namespace))?.spec?.clusterIP ?? "";
+
+  test("the account approves what a node of its release asks for itself: its name, its Service's address", async () => {
+    const address = await addressOf();
+    for (const name of ["edge-1", many[99]?.name ?? "", values.nodes.at(-1)?.name ?? ""]) {
+      const request = await wish(name, name, address);
+      await cluster.waitFor(
+        "the policy to know the Service",
+        async () => (await approve({ request, as: name })) === "",
+      );
+      const { items } = JSON.parse(await cluster.mustKubectl(["get", "csr", "--output=json"])) as {
+        items: CertificateSigningRequest[];
+      };
+      const approved = items.find(({ metadata }) => metadata.name === `approved-${made}`);
+      assert.equal(approved?.status?.conditions?.[0]?.type, "Approved");
+    }
+    const usages = ["key encipherment", "server auth", "digital signature"];
+    assert.equal(await approve({ request: await wish("edge-1", "edge-1", address), as: "edge-1", usages }), "");
+  });
+
+  test("and approves nothing else, and denies nobody", async () => {
+    const address = await addressOf();
+    const request = await wish("edge-1", "edge-1", address);
+    const of = (...names: readonly string[]) => wish("edge-1", ...names);
+    const as = "edge-1";
+    const usual = ["digital signature", "server auth"];
+    const dns = (name: string) => [0x82, name] as const;
+    const numbers = [0x87, address.split(".").map(Number)] as const;
+    const byHand = (variant: RequestVariant, subject = [nodes, own]) => pemOf(requestDer(subject, variant));
+    const named = { oid: alternativeNames, names: [dns("edge-1"), numbers] };
+    const form = /of the form alone that graftlet asks for/;
+    const name = /for the node's name and the address of the Service edge-graftlet-kubelet alone/;
+    const asking = /what its own nodes ask for alone/;
+    const refused: readonly (readonly [string, Omit<Asked, "name">, RegExp])[] = [
+      ["a node of another's", { request: await wish("stranger", "stranger", address), as: "stranger" }, asking],
+      ["another's request for its node", { request }, asking],
+      [
+        "a node that speaks as the account",
+        { request: await wish("edge-2.press", address), as: "edge-2.press" },
+        asking,
+      ],
+      ["who is no node but has the name of one", { request, as, group: "system:masters" }, asking],
+      ["the API server's address", { request: await of("edge-1", "10.96.0.1"), as }, name],
+      ["one address more", { request: await of("edge-1", address, "10.96.0.1"), as }, name],
+      ["one name more", { request: await of("edge-1", "kubernetes", address), as }, name],
+      ["another name", { request: await of("kubernetes.default.svc", address), as }, name],
+      ["no name", { request: byHand({}), as }, form],
+      ["clients", { request, as, usages: [...usual, "client auth"] }, /certificates of servers alone/],
+      [
+        "no server",
+        { request, as, usages: ["digital signature", "key encipherment"] },
+        /certificates of servers alone/,
+      ],
+      [
+        "another extension",
+        { request: byHand({ extensions: [[named, { oid: [0x55, 0x1d, 0x13], names: [] }]] }), as },
+        form,
+      ],
+      ["another kind of key", { request: byHand({ extensions: [[named]], key: "rsa" }), as }, form],
+      ["two blocks", { request: request + request, as }, /no single PEM block/],
+      [
+        "another signer",
+        { request: byHand({}), as, signerName: asNode, usages: ["digital signature", "client auth"] },
+        /signer/,
+      ],
+    ];
+    for (const [what, asked, sentence] of refused) assert.match(await approve(asked), sentence, what);
+    assert.equal(await approve({ request: byHand({ extensions: [[named]] }), as }), "");
+    const stranger = { request: await wish("stranger", "stranger", address), as: "stranger" };
+    assert.match(await approve(stranger, { type: "Denied" }), asking);
+    assert.match(await approve({ request, as }, { by: `system:serviceaccount:${namespace}:far-graftlet` }), asking);
+  });
+
+  test("where nodes are reached at the Pod its addresses count, of both families", async () => {
+    const by = `system:serviceaccount:${namespace}:far-graftlet`;
+    const pods = ["get", "pods", `-n=${namespace}`, "--selector=app.kubernetes.io/instance=far", "--output=json"];
+    const pod = await cluster.waitFor("the Pod", async () =>
+      (JSON.parse(await cluster.mustKubectl(pods)) as { items: Pod[] }).items.at(0),
+    );
+    const reach = (...ips: readonly string[]) =>
+      cluster.mustKubectl([
+        "patch",
+        "pod",
+        pod.metadata.name,
+        `-n=${namespace}`,
+        "--subresource=status",
+        "--type=merge",
+        `--patch=${JSON.stringify({ status: { podIP: ips[0], podIPs: ips.map((ip) => ({ ip })) } })}`,
+      ]);
+    const said = async (...names: readonly string[]) =>
+      approve({ request: await wish("far-1", "far-1", ...names), as: "far-1" }, { by });
+    for (const six of ["fd00:10:244::9", "2001:db8:1:2:3:4:5:60", "2001:db8::"]) {
+      await reach("10.244.3.9", six);
+      await cluster.waitFor("the policy to know the Pod", async () => (await said("10.244.3.9", six)) === "");
+    }
+    assert.equal(await said("2001:db8::", "10.244.3.9"), "");
+    assert.equal(await said("2001:db8::"), "");
+    assert.match(await said("10.244.3.9", "2001:db8::1"), /the address of graftlet's Pod alone/);
+    assert.match(await said("10.96.0.1"), /the address of graftlet's Pod alone/);
   });
 
   test("identity: serviceAccount writes its own Node, Lease and pods, and no other's", async () => {

@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { nodeReady } from "../harness/agent.ts";
-import { type HelmLab, release, startHelmLab } from "../harness/helm-lab.ts";
+import { type HelmLab, podSecurity, release, startHelmLab } from "../harness/helm-lab.ts";
+import { followReadme } from "./helm/readme.ts";
 import { inNamespace, type Release, releaseOf } from "./helm/release.ts";
+import { strangeRequests } from "./helm/requests.ts";
 import { podsOf, standing } from "./helm/workload.ts";
 
 const { name, namespace, node: nodeName } = release;
@@ -10,17 +12,25 @@ const { name, namespace, node: nodeName } = release;
 describe("helm install: the Deployment that is a node", { timeout: 1_800_000 }, () => {
   let lab: HelmLab;
   let edge: Release;
+  let strangers: readonly string[] = [];
 
   const takesPods = async (count: string) => (await edge.node())?.status?.capacity?.["pods"] === count;
 
   before(async () => {
-    lab = await startHelmLab("helm", { say: (line) => console.error(line) });
+    lab = await startHelmLab("helm", { bare: true, say: (line) => console.error(line) });
     edge = releaseOf(lab);
   });
   after(() => lab?.[Symbol.asyncDispose]());
 
-  test("a name, an address and a Secret give a Ready node, by a Pod without privileges", async () => {
-    assert.match(await edge.install(), /Release edge serves edge-1/);
+  test("the README's first block, word for word, gives a node whose pods are reached", async () => {
+    await followReadme(lab, edge.log);
+    await lab.cluster.mustKubectl(["delete", "pod", "hello", "--grace-period=1", "--timeout=60s"]);
+    // From here on it takes no pods with privileges.
+    await lab.cluster.mustKubectl(["label", "namespace", namespace, `${podSecurity}=restricted`]);
+  });
+
+  test("a name, an address and a Secret give a Ready node", async () => {
+    await nodeReady(lab.cluster, nodeName);
     // The cluster itself taints a Node that is made, and takes that away a moment after it is Ready.
     const made = await lab.cluster.waitFor("the cluster's taint to go", async () => {
       const node = await edge.node();
@@ -34,7 +44,6 @@ describe("helm install: the Deployment that is a node", { timeout: 1_800_000 }, 
   });
 
   test("its pods are placed by the scheduler, and no others; kubectl reaches into them", async () => {
-    await edge.approve();
     await edge.runWorkload();
     for (const app of ["web", "greeter", "parrot"])
       for (const pod of await podsOf(lab.cluster, app)) assert.equal(pod.spec.nodeName, nodeName);
@@ -44,6 +53,15 @@ describe("helm install: the Deployment that is a node", { timeout: 1_800_000 }, 
 
   test("helm test runs a pod on the node and reads its log back", async () => {
     assert.match(await lab.mustHelm(["test", name, inNamespace, "--timeout=120s"]), /Phase:\s+Succeeded/);
+  });
+
+  test("the release has approved its node's certificate, and leaves requests that it has not made", async () => {
+    const serving = (await edge.requests()).filter(({ spec }) => spec.signerName.endsWith("kubelet-serving"));
+    assert.deepEqual(
+      serving.map(({ spec, status }) => [spec.username, status?.conditions?.map(({ reason }) => reason)]),
+      [[`system:node:${nodeName}`, ["GraftletApprove"]]],
+    );
+    strangers = await strangeRequests(lab.cluster);
   });
 
   test("an upgrade goes unnoticed by the node's pods", () =>
@@ -57,6 +75,12 @@ describe("helm install: the Deployment that is a node", { timeout: 1_800_000 }, 
       () => lab.mustHelm(["rollback", name, "1", inNamespace]),
       () => takesPods("110"),
     ));
+
+  test("two Pods later it has approved none of them", async () => {
+    const left = (await edge.requests()).filter(({ status }) => status?.conditions === undefined);
+    assert.deepEqual(left.map(({ metadata }) => metadata.name).toSorted(), [...strangers].toSorted());
+    await lab.cluster.mustKubectl(["delete", "csr", ...strangers]);
+  });
 
   test("the end of graftlet's Pod goes unnoticed by the node's pods", () =>
     edge.unnoticed(async () => {
@@ -78,8 +102,7 @@ describe("helm install: the Deployment that is a node", { timeout: 1_800_000 }, 
       { timeoutMs: 90_000 },
     );
     assert.deepEqual(lab.edge.podProcesses(), running);
-    await edge.install();
-    await edge.approve();
+    assert.match(await edge.install(), /Release edge serves edge-1/);
     await edge.reachIn();
     assert.deepEqual(await standing(lab.cluster), before);
     assert.equal((await edge.node())?.metadata.uid, uid);

@@ -32,3 +32,12 @@ test("links of the docs lead to pages that are there, and to headings in them", 
   );
   assert.deepEqual(astray, []);
 });
+
+test("each page installs a release into the namespace in which it has the Secret made", () => {
+  for (const page of [...pages, "charts/graftlet/README.md"]) {
+    const blocks = [...textOf(page).matchAll(/^```console\n(.*?)^```$/gms)].map(([, block = ""]) => block);
+    const commands = blocks.flatMap((block) => block.replaceAll("\\\n", " ").split("\n"));
+    for (const command of commands.filter((line) => /create secret generic|helm install/.test(line)))
+      assert.match(command, / (-n|--namespace) graftlet /, page);
+  }
+});

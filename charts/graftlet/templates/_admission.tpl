@@ -5,3 +5,69 @@
   : i % 4 == 1 ? d % 16 * 16 + {{ . }}[i + 1] / 4
   : d % 4 * 64 + {{ . }}[i + 1])
 {{- end -}}
+
+{{/* CEL of the lower-case ASCII text in a variable, as a list of bytes: letters, digits and -./: are in a node's name. */}}
+{{- define "graftlet.ascii" -}}
+{{ . }}.split('').map(c, c >= 'a' ? 97 + 'abcdefghijklmnopqrstuvwxyz'.indexOf(c) : 45 + '-./0123456789:'.indexOf(c))
+{{- end -}}
+
+{{/* Variables that take the request of a CertificateSigningRequest apart, which CEL cannot: there is no PKCS #10. Takes the object.
+     It is PEM of DER, and the API shows it in base64 once more. A text is decoded to a list of numbers; the subject then lies at one
+     place, for what is before it (two lengths and a version) has a few forms only, and whatever has another form is refused. */}}
+{{- define "graftlet.request.variables" -}}
+- name: alphabet
+  expression: |
+    'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/'
+- name: outer
+  expression: |
+    dyn({{ . }}.spec.request).replace('=', '').split('').map(c, variables.alphabet.indexOf(c))
+- name: pem
+  expression: |
+    {{- include "graftlet.base64" "variables.outer" | nindent 4 }}
+# Between "-----BEGIN CERTIFICATE REQUEST-----\n" and "-----END CERTIFICATE REQUEST-----\n", without newlines.
+- name: body
+  expression: |
+    variables.pem.transformList(i, b, i >= 36 && i < size(variables.pem) - 34 && b != 10 && b != 61, b)
+- name: inner
+  expression: |
+    variables.body.map(b, b > 96 ? b - 71 : b > 64 ? b - 65 : b > 47 ? b + 4 : b == 43 ? 62 : 63)
+- name: der
+  expression: |
+    {{- include "graftlet.base64" "variables.inner" | nindent 4 }}
+# Of the second of the two sequences that begin the DER, and of the version that begins that.
+- name: second
+  expression: |
+    variables.der[1] == 130 ? 4 : 3
+- name: version
+  expression: |
+    variables.second + (variables.der[variables.second + 1] == 130 ? 4 : 3)
+- name: subject
+  expression: |
+    variables.der.transformList(i, b,
+    i >= variables.version + 3 && i < variables.version + 5 + variables.der[variables.version + 4], b)
+{{- end -}}
+
+{{/* CEL that says whether a request is a single block of PEM. Takes the object. */}}
+{{- define "graftlet.request.isBlock" -}}
+size(dyn({{ . }}.spec.request)) < 4096 &&
+dyn({{ . }}.spec.request).startsWith({{ "-----BEGIN CERTIFICATE REQUEST-----\n" | b64enc | squote }}) &&
+variables.body.all(b, (b > 96 && b < 123) || (b > 64 && b < 91) || (b > 46 && b < 58) || b == 43)
+{{- end -}}
+
+{{/* CEL that says whether the subject is where it is looked for. */}}
+{{- define "graftlet.request.hasSubject" -}}
+variables.der[0] == 48 && variables.der[1] in [129, 130] &&
+variables.der[variables.second] == 48 && variables.der[variables.second + 1] in [129, 130] &&
+variables.der[variables.version] == 2 && variables.der[variables.version + 1] == 1 &&
+variables.der[variables.version + 2] == 0
+{{- end -}}
+
+{{/* CEL of the subjects of nodes in DER: SEQUENCE of SET of SEQUENCE of 2.5.4.10 and "system:nodes", and of the same of 2.5.4.3 and
+     "system:node:NAME". Takes CEL of the names. */}}
+{{- define "graftlet.subjects" -}}
+{{ . }}.map(name, 'system:node:' + name).map(name,
+  [48, 34 + size(name), 49, 21, 48, 19, 6, 3, 85, 4, 10, 19, 12,
+   115, 121, 115, 116, 101, 109, 58, 110, 111, 100, 101, 115,
+   49, 9 + size(name), 48, 7 + size(name), 6, 3, 85, 4, 3, 19, size(name)] +
+  {{ include "graftlet.ascii" "name" }})
+{{- end -}}

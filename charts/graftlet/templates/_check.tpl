@@ -2,6 +2,7 @@
 
 {{- define "graftlet.check" -}}
 {{- include "graftlet.check.release" . -}}
+{{- include "graftlet.check.network" . -}}
 {{- $names := dict -}}
 {{- $ports := dict -}}
 {{- range $index, $node := .Values.nodes -}}
@@ -33,6 +34,20 @@
 {{- end -}}
 {{- if and (eq $values.kubeletAddress "host") (not (include "graftlet.local" .)) -}}
 {{- fail "kubeletAddress: host is the address of the machine that the Pod runs on, which only nodes with local: true share: write service or podIP" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Who may call. */}}
+{{- define "graftlet.check.network" -}}
+{{- $policy := .Values.networkPolicy -}}
+{{- if and $policy.create (include "graftlet.local" .) -}}
+{{- fail "networkPolicy.create: a Pod of nodes with local: true is in the machine's own network, where no NetworkPolicy holds: leave it out" -}}
+{{- end -}}
+{{- if and $policy.create (not (or $policy.apiServer $policy.from)) -}}
+{{- fail "networkPolicy.apiServer is empty: name the control plane's addresses, such as 192.0.2.10/32, or logs and exec would fail" -}}
+{{- end -}}
+{{- range $cidr := $policy.apiServer -}}
+{{- if not (regexMatch "^[0-9a-fA-F.:]+/[0-9]{1,3}$" $cidr) }}{{ printf "networkPolicy.apiServer: %q is no CIDR: write an address and its length, such as 192.0.2.10/32" $cidr | fail }}{{ end -}}
 {{- end -}}
 {{- end -}}
 

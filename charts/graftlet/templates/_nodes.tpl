@@ -10,6 +10,11 @@
 {{ ternary 10348 10248 (not (empty (include "graftlet.local" .))) }}
 {{- end -}}
 
+{{/* Where it listens: in a network of its own for the machine's probes; in the machine's own for nobody from outside. */}}
+{{- define "graftlet.healthAddress" -}}
+{{ ternary "127.0.0.1" "0.0.0.0" (not (empty (include "graftlet.local" .))) }}
+{{- end -}}
+
 {{/* The ports of the nodes' kubelet APIs in their order, as JSON: what a node names, else the next free from 10250 (or 10350) up. */}}
 {{- define "graftlet.ports" -}}
 {{- $first := include "graftlet.healthPort" . | int | add 2 -}}
@@ -105,7 +110,10 @@ kubeletAddress: {{ .Values.kubeletAddress }}
 {{- if eq .Values.kubeletAddress "service" }}
 kubeletService: {{ include "graftlet.kubeletService" . }}
 {{- end }}
-healthzBindAddress: 0.0.0.0
+{{- if include "graftlet.approvedNames" . | fromJsonArray }}
+approveServingCertificates: true
+{{- end }}
+healthzBindAddress: {{ include "graftlet.healthAddress" . }}
 healthzPort: {{ include "graftlet.healthPort" . }}
 nodes:
 {{ toYaml $nodes | indent 2 }}
@@ -122,6 +130,18 @@ nodes:
 {{- $identity := index . 1 -}}
 {{- range (index . 0).Values.nodes -}}
 {{- if eq (.identity | default "node") $identity }}{{ $names = append $names .name }}{{ end -}}
+{{- end -}}
+{{- toJson $names -}}
+{{- end -}}
+
+{{/* The nodes whose serving certificates the account approves: their names, as JSON. One with identity: serviceAccount would have it
+     approve what it has asked for itself. */}}
+{{- define "graftlet.approvedNames" -}}
+{{- $names := list -}}
+{{- range ternary .Values.nodes list .Values.approveServingCertificates -}}
+{{- if and (eq (.identity | default "node") "node") (ne (dig "serverTLSBootstrap" true (.kubeletConfiguration | default dict)) false) -}}
+{{- $names = append $names .name -}}
+{{- end -}}
 {{- end -}}
 {{- toJson $names -}}
 {{- end -}}

@@ -101,6 +101,15 @@ capabilities: { drop: [ALL] }
 {{- toYaml (set $affinity "nodeAffinity" $node) -}}
 {{- end -}}
 
+{{/* A probe, at the address where it is answered. Takes (list ROOT PROBE). */}}
+{{- define "graftlet.probe" -}}
+{{- $probe := deepCopy (index . 1) -}}
+{{- if and (include "graftlet.local" (index . 0)) $probe.httpGet -}}
+{{- $_ := set $probe "httpGet" (merge $probe.httpGet (dict "host" (include "graftlet.healthAddress" (index . 0)))) -}}
+{{- end -}}
+{{- toYaml $probe -}}
+{{- end -}}
+
 {{/* Where its Pods may run, and with which priority. */}}
 {{- define "graftlet.placement" -}}
 affinity: {{- include "graftlet.affinity" . | nindent 2 }}

@@ -27,8 +27,6 @@ export interface Release {
   log(): Promise<string>;
   /** Installs it with these arguments more, and waits for its first node. */
   install(...more: readonly string[]): Promise<string>;
-  /** Approves the request for a node's serving certificate, once it is there. */
-  approve(name?: string): Promise<void>;
   /** Applies the workload, and waits until it runs. */
   runWorkload(): Promise<void>;
   /** Each of the ways by which kubectl reaches into the workload's pods, once. */
@@ -66,20 +64,6 @@ export function releaseOf(lab: HelmLab): Release {
       await cluster.waitFor("the node", async () => (await node()) !== undefined, { explain: log });
       await nodeReady(cluster, nodeName);
       return said;
-    },
-    async approve(of = nodeName) {
-      const request = await cluster.waitFor(
-        `the request for a serving certificate of ${of}`,
-        async () =>
-          (await requests()).find(
-            ({ spec, status }) =>
-              spec.signerName.endsWith("kubelet-serving") &&
-              spec.username === `system:node:${of}` &&
-              status?.conditions === undefined,
-          ),
-        { explain: log },
-      );
-      await cluster.mustKubectl(["certificate", "approve", request.metadata.name]);
     },
     async runWorkload() {
       await cluster.apply(workload);

@@ -130,6 +130,30 @@ test("a certificate is asked for, waited for and kept; a second start asks nobod
   assert.equal(at.signer.requests.size, 1);
 });
 
+test("where this process may approve, a certificate and its renewal need nobody else; what it leaves waits", async () => {
+  await using at = await place();
+  const approved = new Set<string>();
+  const { certificate, stop } = await at.start({
+    async approve({ metadata: { name } }) {
+      approved.add(name);
+      await at.signer.approve(name, at.clock.now(), 10 * hourMs);
+    },
+  });
+  const first = await until(() => certificate.current());
+  await until(() => certificate.waiting() === undefined);
+  await at.clock.advance(7 * hourMs);
+  await until(() => certificate.current() !== first);
+  assert.deepEqual([...approved], names(at.signer));
+  assert.equal(approved.size, 2);
+  await stop();
+
+  const moved = { ...subject, names: ["far", "10.0.0.8"] };
+  let left = 0;
+  const second = await at.start({ subject: () => moved, approve: () => Promise.resolve(void (left += 1)) });
+  await until(() => second.certificate.waiting() && left > 0);
+  assert.equal(second.certificate.current(), undefined);
+});
+
 test("it is renewed at 70 % of its life, with a new key, and the old one is used until then", async () => {
   await using at = await place();
   const { certificate } = await at.start();

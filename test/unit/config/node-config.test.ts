@@ -167,12 +167,17 @@ test("in a Pod nodes share a Secret and a Service; elsewhere, or half said, that
     const text = `apiVersion: graftlet.dev/v1alpha1\nkind: GraftletConfiguration\n${fields}nodes: [{name: a}]\n`;
     return parseCommandLine(["--nodes=/n.yaml"], filesIo({ "/n.yaml": text }, env));
   };
-  const result = read("certificateSecret: kept\nkubeletAddress: service\nkubeletService: api\n");
+  const result = read(
+    "certificateSecret: kept\nkubeletAddress: service\nkubeletService: api\napproveServingCertificates: true\n",
+  );
   assert.ok(result.kind === "run");
   const [node] = result.nodes;
   assert.equal(node?.certificateSecret, "kept");
   assert.deepEqual(node?.kubeletAddress, { of: "service", service: "api" });
   assert.equal(node?.identity, "node");
+  assert.equal(node?.approvesServing, true);
+  const unsaid = read("");
+  assert.equal(unsaid.kind === "run" && unsaid.nodes[0]?.approvesServing, false);
   assert.equal(
     sentenceOf(() => read("kubeletAddress: service\n")),
     "/n.yaml: kubeletService is not given; name the Service of kubeletAddress: service",
@@ -181,11 +186,16 @@ test("in a Pod nodes share a Secret and a Service; elsewhere, or half said, that
     sentenceOf(() => read("kubeletService: api\n")),
     '/n.yaml: kubeletService is "api": it goes with kubeletAddress: service alone; say that too, or leave this out',
   );
-  const outside = `apiVersion: graftlet.dev/v1alpha1\nkind: GraftletConfiguration\ncertificateSecret: kept\nnodes: [{name: a}]\n`;
-  assert.equal(
-    refusalOf(["--nodes=/n.yaml"], { "/n.yaml": outside }),
-    '/n.yaml: certificateSecret is "kept": needs graftlet to run in a Pod; leave it out elsewhere',
-  );
+  for (const [field, value] of [
+    ["certificateSecret", '"kept"'],
+    ["approveServingCertificates", "true"],
+  ]) {
+    const outside = `apiVersion: graftlet.dev/v1alpha1\nkind: GraftletConfiguration\n${field}: ${value}\nnodes: [{name: a}]\n`;
+    assert.equal(
+      refusalOf(["--nodes=/n.yaml"], { "/n.yaml": outside }),
+      `/n.yaml: ${field} is ${value}: needs graftlet to run in a Pod; leave it out elsewhere`,
+    );
+  }
 });
 
 test("a bootstrap kubeconfig must be there, and the kubeconfig need not", () => {

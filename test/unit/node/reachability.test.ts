@@ -55,6 +55,20 @@ test("a kubelet API that answers through the API server is asked every 5 minutes
   assert.deepEqual(at.changes, ["KubeletAnswers"]);
 });
 
+test("once the request is approved that was waited for, it is looked at again within two seconds", async () => {
+  let request: string | undefined = "node-csr-1";
+  const answer = () => {
+    if (request !== undefined) throw apiError(503, "x");
+    return "ok";
+  };
+  await using at = started(answer, () => request);
+  await at.clock.advance(10_000);
+  assert.deepEqual([at.asked.length, at.changes], [1, ["CertificateNotApproved"]]);
+  request = undefined;
+  await at.clock.advance(2_000);
+  assert.deepEqual([at.asked.length, at.changes], [2, ["CertificateNotApproved", "KubeletAnswers"]]);
+});
+
 test("what is wrong has its own reason, and is looked at again soon", async () => {
   const faults: readonly [Error, string | undefined, string, RegExp][] = [
     [apiError(503, "x"), "node-csr-1", "CertificateNotApproved", /kubectl certificate approve node-csr-1$/],

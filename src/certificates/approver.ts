@@ -1,0 +1,104 @@
+import type { ApiClient } from "../api/client.ts";
+import { createBackoff } from "../lib/backoff.ts";
+import type { Clock } from "../lib/clock.ts";
+import { hasCode, messageOf } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import type { CertificateSigningRequest } from "../objects.ts";
+import { requestedSubject, shortForm } from "./requested.ts";
+
+/** A node, and the addresses at which its kubelet API may be reached, by its release's own word. */
+export interface OwnNode {
+  readonly nodeName: string;
+  readonly addresses: readonly string[];
+}
+
+/** Approves a request where it is right, and says in the log why where it is not; gives up when the signal aborts, or when somebody
+ *  else has changed the request. Never rejects. */
+export type Approve = (request: CertificateSigningRequest, signal: AbortSignal) => Promise<void>;
+
+export interface ApproverDeps {
+  /** May update certificatesigningrequests/approval of the signer kubernetes.io/kubelet-serving: a Pod's service account. */
+  readonly client: ApiClient;
+  readonly nodeName: string;
+  /** The node's own addresses, now. */
+  readonly addresses: (signal: AbortSignal) => Promise<readonly string[]>;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+const signer = "kubernetes.io/kubelet-serving";
+const group = "system:nodes";
+/** What that signer allows. */
+const allowedUsages = ["digital signature,server auth", "digital signature,key encipherment,server auth"];
+
+/** Between tries that failed, milliseconds: a policy or a right that was just made is known to the API server in a moment. */
+const retry = { initialMs: 500, maxMs: 30_000 };
+
+/** Why a request is not to be approved; undefined when it is one for the kubelet API of that node, by that node itself. Pure.
+ *  @see https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#kubernetes-signers */
+export function objection({ spec }: CertificateSigningRequest, { nodeName, addresses }: OwnNode): string | undefined {
+  const { signerName, username = "", groups = [], usages = [], request } = spec;
+  const user = `system:node:${nodeName}`;
+  if (signerName !== signer) return `it is for the signer ${signerName}, not ${signer}`;
+  if (username !== user) return `${JSON.stringify(username)} asks for it, not ${user}`;
+  if (!groups.includes(group)) return `${user} asks for it without being in the group ${group}`;
+  if (!allowedUsages.includes(usages.toSorted().join()))
+    return `it is for other usages than a server's: ${usages.join(", ")}`;
+  try {
+    const { commonName, organization, names } = requestedSubject(Buffer.from(request, "base64").toString("latin1"));
+    if (commonName !== user || organization !== group)
+      return `it is for O=${JSON.stringify(organization)}, CN=${JSON.stringify(commonName)}`;
+    const own = new Set([nodeName, ...addresses.map(shortForm)]);
+    const strange = names.filter((name) => !own.has(name));
+    if (strange.length > 0)
+      return `it names ${JSON.stringify(strange)}, and only ${[...own].join(", ")} ${own.size > 1 ? "are" : "is"} the node's`;
+    return names.length === 0 ? "it names neither the node nor an address" : undefined;
+  } catch (error) {
+    if (hasCode(error, "invalid_argument")) return messageOf(error);
+    throw error;
+  }
+}
+
+/** Approves the requests of one node for the certificate of its kubelet API. What is not right is left to whoever may approve it:
+ *  denied, it would only be made anew. */
+export function createApprover({ client, nodeName, addresses, clock, log }: ApproverDeps): Approve {
+  const attempt = async (request: CertificateSigningRequest, signal: AbortSignal): Promise<void> => {
+    const { name } = request.metadata;
+    const why = objection(request, { nodeName, addresses: await addresses(signal) });
+    if (why !== undefined) {
+      log.warn(
+        { request: name, why },
+        `a certificate is not approved; if it is right: kubectl certificate approve ${name}`,
+      );
+      return;
+    }
+    const path = `/apis/certificates.k8s.io/v1/certificatesigningrequests/${encodeURIComponent(name)}/approval`;
+    await client.update(path, approved(request), { signal });
+    log.info({ request: name }, "certificate approved");
+  };
+  return async (request, signal) => {
+    const { name } = request.metadata;
+    const backoff = createBackoff({ clock, ...retry });
+    for (let told = ""; !signal.aborted; ) {
+      try {
+        return await attempt(request, signal);
+      } catch (error) {
+        if (signal.aborted || hasCode(error, "conflict", "not_found")) return;
+        const why = messageOf(error);
+        if (why !== told) log.warn({ request: name, why }, "a certificate could not be approved, will try again");
+        told = why;
+        await clock.sleep(backoff.next(name) * clock.jitter(1, 1.2), signal).catch(() => undefined);
+      }
+    }
+  };
+}
+
+function approved(request: CertificateSigningRequest): CertificateSigningRequest {
+  const condition = {
+    type: "Approved",
+    status: "True",
+    reason: "GraftletApprove",
+    message: "The node asks, by names and addresses that its graftlet knows to be its own.",
+  };
+  return { ...request, status: { ...request.status, conditions: [...(request.status?.conditions ?? []), condition] } };
+}

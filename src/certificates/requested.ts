@@ -1,0 +1,93 @@
+import { isIPv6 } from "node:net";
+import { type Element, elementsOf, malformed, partsOf } from "./der.ts";
+import type { Subject } from "./signing-request.ts";
+
+const tags = {
+  integer: 0x02,
+  bits: 0x03,
+  octets: 0x04,
+  oid: 0x06,
+  utf8: 0x0c,
+  printable: 0x13,
+  sequence: 0x30,
+  set: 0x31,
+  dnsName: 0x82,
+  ipAddress: 0x87,
+  attributes: 0xa0,
+} as const;
+const oids = {
+  organization: "55040a",
+  commonName: "550403",
+  extensionRequest: "2a864886f70d01090e",
+  alternativeNames: "551d11",
+} as const;
+/** Far beyond any request of graftlet's, characters of PEM. */
+const longest = 16_384;
+
+/** Whom a PKCS #10 request names. Only the one form is read that graftlet writes: a single block of PEM; an organization and a
+ *  common name; at most one extension, that of alternative names, which are DNS names and IP addresses (IPv6 in its short form).
+ *  So whoever signs it finds no more in it than is said here.
+ *  @param pem as `signingRequest` gives it. @throws CodedError invalid_argument for any other form. @see RFC 2986 */
+export function requestedSubject(pem: string): Subject {
+  const { sequence, set } = tags;
+  const [request] = partsOf({ content: derOf(pem) }, sequence);
+  const [info] = partsOf(request, sequence, sequence, tags.bits);
+  const [version, subject, , attributes] = partsOf(info, tags.integer, sequence, sequence, tags.attributes);
+  if (version.content.toString("hex") !== "00") throw malformed("another version");
+  const [organization, commonName] = partsOf(subject, set, set);
+  return {
+    organization: textOf(organization, oids.organization),
+    commonName: textOf(commonName, oids.commonName),
+    names: namesIn(attributes),
+  };
+}
+
+function derOf(pem: string): Buffer {
+  const block = /^-----BEGIN CERTIFICATE REQUEST-----\n([\w+/=\n]+)\n-----END CERTIFICATE REQUEST-----\n*$/;
+  const base64 = pem.length > longest ? "" : (block.exec(pem)?.[1] ?? "").replaceAll("\n", "");
+  const der = Buffer.from(base64, "base64");
+  if (base64 === "" || der.toString("base64") !== base64) throw malformed("more or less than one block of PEM");
+  return der;
+}
+
+/** The text of a set that holds the one attribute. */
+function textOf(names: Element, oid: string): string {
+  const [attribute] = partsOf(names, tags.sequence);
+  const [type, value, ...more] = elementsOf(attribute.content);
+  const isText = value?.tag === tags.printable || value?.tag === tags.utf8;
+  if (!type || !isText || more.length > 0 || !is(type, oid)) throw malformed("a subject of other attributes");
+  return value.content.toString("utf8");
+}
+
+/** The names in a request's attributes. */
+function namesIn(attributes: Element): readonly string[] {
+  const { sequence, oid } = tags;
+  if (attributes.content.length === 0) return [];
+  const [attribute] = partsOf(attributes, sequence);
+  const [kind, values] = partsOf(attribute, oid, tags.set);
+  if (!is(kind, oids.extensionRequest)) throw malformed("attributes other than its extensions");
+  const [extensions] = partsOf(values, sequence);
+  const [extension] = partsOf(extensions, sequence);
+  const [type, value] = partsOf(extension, oid, tags.octets);
+  if (!is(type, oids.alternativeNames)) throw malformed("extensions other than its names");
+  const [names] = partsOf(value, sequence);
+  return elementsOf(names.content).map(nameOf);
+}
+
+/** @see RFC 5280, 4.2.1.6 */
+function nameOf({ tag, content }: Element): string {
+  if (tag === tags.dnsName) return content.toString("latin1");
+  if (tag === tags.ipAddress && content.length === 4) return content.join(".");
+  if (tag !== tags.ipAddress || content.length !== 16)
+    throw malformed("names that are neither DNS names nor IP addresses");
+  return shortForm((content.toString("hex").match(/.{4}/g) ?? []).join(":"));
+}
+
+/** An address as all others of the same value are written. */
+export function shortForm(address: string): string {
+  return isIPv6(address) ? new URL(`http://[${address}]`).hostname.slice(1, -1) : address;
+}
+
+function is({ tag, content }: Element, oid: string): boolean {
+  return tag === tags.oid && content.toString("hex") === oid;
+}
