@@ -1,5 +1,6 @@
 import { createAccessReview, readClusterClientCA } from "./api/access.ts";
 import type { ApiClient } from "./api/client.ts";
+import type { TokenSigners } from "./api/token-signers.ts";
 import type { Approve } from "./certificates/approver.ts";
 import { clientCAFromCluster, clientCAFromFile } from "./certificates/client-ca.ts";
 import { createIssuedCertificate } from "./certificates/issued.ts";
@@ -32,6 +33,7 @@ import type { NodeStats } from "./stats/node-stats.ts";
 export interface ServerParts {
   readonly config: NodeConfig;
   readonly client: ApiClient;
+  readonly signers: TokenSigners;
   /** There is no API server to ask about callers. */
   readonly alone: boolean;
   readonly target: Target;
@@ -157,7 +159,7 @@ function servingCertificate(
 
 /** Who callers are and what they may do, by the API server's word. Without one only client certificates say who calls, and nobody may
  *  do anything unless the configuration allows everybody everything. */
-function access({ config, client, alone, clock }: ServerParts): {
+function access({ config, client, signers, alone, clock }: ServerParts): {
   readonly authenticator?: Authenticator;
   readonly authorizer: Authorizer;
 } {
@@ -173,7 +175,7 @@ function access({ config, client, alone, clock }: ServerParts): {
         : cachedAuthorizer({ allowed: boundedAccess(reviews, clock) }, clock, { allowedMs, deniedMs }),
     ...(authentication.webhook.enabled && {
       authenticator: cachedAuthenticator(
-        { byToken: boundedTokens(reviews, clock) },
+        { byToken: boundedTokens(reviews, signers, clock) },
         clock,
         authentication.webhook.cacheTTL,
       ),

@@ -3,6 +3,7 @@ import { createEventRecorder } from "./api/events.ts";
 import { createNodeWatch, createServiceLister } from "./api/listers.ts";
 import { createObjectCaches } from "./api/objects.ts";
 import { createRuntimeClasses } from "./api/runtime-classes.ts";
+import { createTokenSigners } from "./api/token-signers.ts";
 import { createTokenSource } from "./api/tokens.ts";
 import type { Approve } from "./certificates/approver.ts";
 import type { PairStore } from "./certificates/pair-store.ts";
@@ -89,7 +90,8 @@ export async function runKubelet(all: KubeletDeps, given: AbortSignal): Promise<
   });
   const sync = composeSync(deps, cluster, target, waker);
   const { pods, podsKnown, statuses, stats } = sync;
-  const serving = { addresses: target.agent, pods, podsKnown, statuses, stats };
+  const { signers } = cluster;
+  const serving = { addresses: target.agent, pods, podsKnown, statuses, stats, signers };
   const server = await composeServer({ ...target, ...deps, ...serving }, signal);
   const { clientCertificate, metrics } = deps;
   const { certificate: servingCertificate } = server;
@@ -142,12 +144,13 @@ function observeCluster({ config, client, clock, log }: KubeletDeps) {
   const services = createServiceLister(common);
   const runtimeClasses = createRuntimeClasses(common);
   const objects = createObjectCaches(common);
-  const tokens = createTokenSource(common);
+  const signers = createTokenSigners(clock);
+  const tokens = createTokenSource({ ...common, signers });
   // Static pods may be what the API server itself is run by: with them a node does not wait for it.
   const patient = { ...nodes, ready: (signal: AbortSignal) => atMost(firstAnswerMs, nodes.ready, clock, signal) };
   const first = staticSources(config).length > 0 ? patient : nodes;
   const running: readonly Service[] = [events, first, services, runtimeClasses, objects, tokens];
-  return { events, nodes, services, runtimeClasses, objects, tokens, running };
+  return { events, nodes, services, runtimeClasses, objects, tokens, signers, running };
 }
 
 const firstAnswerMs = 2_000;
@@ -169,8 +172,10 @@ function observeNothing({ client, clock, log }: KubeletDeps): Cluster {
   const services: Cluster["services"] = { name: "no services", run: onAbort, list: () => [] };
   const runtimeClasses = createRuntimeClasses(common);
   const objects = createObjectCaches(common);
-  const tokens = createTokenSource(common);
-  return { events, nodes: noNode, services, runtimeClasses, objects, tokens, running: [events, objects, tokens] };
+  const signers = createTokenSigners(clock);
+  const tokens = createTokenSource({ ...common, signers });
+  const running = [events, objects, tokens];
+  return { events, nodes: noNode, services, runtimeClasses, objects, tokens, signers, running };
 }
 
 export type Cluster = ReturnType<typeof observeCluster>;

@@ -8,6 +8,7 @@ import { createTurns } from "../lib/turns.ts";
 import type { Pod, Wire } from "../objects.ts";
 import type { Token, TokenRequest, TokenSource } from "../pipeline.ts";
 import type { ApiClient } from "./client.ts";
+import type { TokenSigners } from "./token-signers.ts";
 
 interface Held {
   readonly token: string;
@@ -31,10 +32,12 @@ const authorizerMs = 250;
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/#bound-service-account-tokens */
 export function createTokenSource(deps: {
   readonly client: ApiClient;
+  /** Told of each token that is made. */
+  readonly signers: Pick<TokenSigners, "good">;
   readonly clock: Clock;
   readonly log: Logger;
 }): TokenSource & Service {
-  const { client, clock, log } = deps;
+  const { client, signers, clock, log } = deps;
   const held = new Map<string, Held>();
   const once = createSingleFlight<Held>();
   const turn = createTurns(parallelRequests);
@@ -53,6 +56,7 @@ export function createTokenSource(deps: {
     const expiresAt = Date.parse(answer.status?.expirationTimestamp ?? "");
     if (!token || Number.isNaN(expiresAt))
       throw new CodedError("unknown", `the token request for service account ${account} came back without a token`);
+    signers.good(token);
     const lifeMs = (answer.spec?.expirationSeconds ?? request.expirationSeconds) * 1000;
     return { token, expiresAt, refreshAt: refreshTime(clock, expiresAt, lifeMs) };
   };

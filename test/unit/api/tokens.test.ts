@@ -30,12 +30,15 @@ function start(grantSeconds?: number) {
       },
     };
   });
-  const source = createTokenSource({ client, clock, log: silent });
+  const good: string[] = [];
+  const signers = { good: (made: string) => void good.push(made) };
+  const source = createTokenSource({ client, signers, clock, log: silent });
   const token = async (ask = request) => (await source.token(owner, ask, new AbortController().signal)).token;
   return {
     clock,
     client,
     source,
+    good,
     token,
     setDown: (value: boolean) => void (down = value),
     forbid: (times: number) => void (forbidden = times),
@@ -53,6 +56,7 @@ test("a token is bound to the pod and asked for once while it is fresh", async (
     boundObjectRef: { apiVersion: "v1", kind: "Pod", name: "p", uid: "p-uid" },
   });
   assert.equal(await t.token({ audience: "vault", expirationSeconds: 600 }), "t2", "another audience is another token");
+  assert.deepEqual(t.good, ["t1", "t2"]);
 });
 
 test("an authorizer that has not heard of the pod yet is asked once more, and then believed", async () => {

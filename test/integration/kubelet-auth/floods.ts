@@ -1,0 +1,98 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { forgetPeak, memoryOf } from "../../harness/holdings.ts";
+import type { Lab } from "../../harness/lab.ts";
+import type { Callers } from "./callers.ts";
+
+const entry = join(import.meta.dirname, "..", "..", "harness", "kubelet-flood-entry.ts");
+
+/** A flood that others start, and what it last said of itself. */
+interface Flood extends AsyncDisposable {
+  readonly last: () => Readonly<Record<string, unknown>>;
+}
+
+function startFlood({ cluster }: Lab, kind: "tokens" | "heads", argument: string): Flood {
+  const child = cluster.spawnInside([process.execPath, entry, kind, cluster.agentAddress, argument]);
+  let said = "{}";
+  child.stdout?.on("data", (data) => (said = String(data).trim().split("\n").at(-1) ?? said));
+  return {
+    last: () => JSON.parse(said) as Record<string, unknown>,
+    async [Symbol.asyncDispose]() {
+      child.kill("SIGKILL");
+      if (child.exitCode === null && child.signalCode === null) await once(child, "exit");
+    },
+  };
+}
+
+/** Whoever floods the kubelet API holds up nobody else. */
+export function floodTests(lab: () => Lab, callers: () => Callers): void {
+  const timed = async (act: () => Promise<unknown>): Promise<number> => {
+    const since = performance.now();
+    await act();
+    return (performance.now() - since) / 1000;
+  };
+  const execs = async () => {
+    const { stdout, stderr } = await lab().cluster.kubectl(["exec", "target", "--", "echo", "still here"]);
+    assert.equal(stdout, "still here\n", stderr);
+  };
+
+  describe("floods", () => {
+    test("300 made-up tokens a second: pods run, and a token that is good is let in within 2 s", async (t) => {
+      const { cluster, pods, agent } = lab();
+      const tokens: string[] = [];
+      for (let index = 0; index < 6; index++)
+        tokens.push((await cluster.mustKubectl(["create", "token", "healthz"])).trim());
+      const logged = agent.log().length;
+      await using flood = startFlood(lab(), "tokens", tokens[0]?.split(".")[0] ?? "");
+      const answered = () => Number(flood.last()["answered"] ?? 0);
+      await cluster.waitFor("the flood", () => answered() > 1000, 60_000);
+      const letIn = async () => {
+        const took: number[] = [];
+        for (const token of tokens)
+          took.push(
+            await timed(async () =>
+              assert.deepEqual(await callers().ask("/healthz", { token }), { status: 200, body: "ok" }),
+            ),
+          );
+        return took;
+      };
+      const runs = async () => {
+        await pods.create("beside-a-flood", { containers: [{ command: ["sleep", "infinity"] }] });
+        await pods.ready("beside-a-flood");
+      };
+      const [took, pod, exec] = await Promise.all([letIn(), timed(runs), timed(execs)]);
+      t.diagnostic(`let in after ${took.map((one) => one.toFixed(2)).join(", ")} s; a pod after ${pod.toFixed(1)} s`);
+      t.diagnostic(`kubectl exec took ${exec.toFixed(1)} s; ${JSON.stringify(flood.last())}`);
+      assert.ok(Math.max(...took) < 2, `let in after ${took.join(", ")} s`);
+      assert.ok(pod < 20, `the pod was Ready after ${pod} s`);
+      assert.deepEqual(
+        Object.keys(flood.last()["statuses"] as object).filter((status) => !["401", "429"].includes(status)),
+        [],
+      );
+      const lines = agent.log().slice(logged).split("\n");
+      assert.ok(lines.filter((line) => line.includes("who is calling")).length < 3);
+      assert.ok(lines.length < 200, `${lines.length} lines of log`);
+      await pods.remove("beside-a-flood");
+    });
+
+    test("1000 connections with heads of a megabyte that do not end: little memory, ten seconds, kubectl goes on", async (t) => {
+      const { cluster, agent } = lab();
+      const before = memoryOf(agent.pid).now;
+      forgetPeak(agent.pid);
+      await using flood = startFlood(lab(), "heads", "1000");
+      const is = (what: string) => Number(flood.last()[what] ?? -1);
+      await cluster.waitFor("the flood", () => is("opened") > 300, 60_000);
+      const exec = await timed(execs);
+      const { token } = callers().account("healthz");
+      assert.equal((await callers().ask("/healthz", { token })).status, 200);
+      await cluster.waitFor("all connections to have been opened", () => is("opened") === 1000, 60_000);
+      const closed = await timed(() => cluster.waitFor("them to be closed", () => is("open") === 0, 30_000));
+      const more = memoryOf(agent.pid).peak - before;
+      t.diagnostic(`${more.toFixed(0)} MiB more; closed after ${closed.toFixed(1)} s; exec took ${exec.toFixed(1)} s`);
+      assert.ok(more < 150, `${more} MiB more`);
+      assert.ok(closed < 15, `closed after ${closed} s`);
+    });
+  });
+}
