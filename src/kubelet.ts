@@ -31,7 +31,7 @@ import { createRebootWatch } from "./node/reboot-watch.ts";
 import { createRuntimeHealth } from "./node/runtime-health.ts";
 import { createTargetRights } from "./node/target-rights.ts";
 import { deviceSettings, nodeSettings, staticSources } from "./node-setup.ts";
-import type { Waker } from "./pipeline.ts";
+import type { Retrier, Waker } from "./pipeline.ts";
 import { createPleg } from "./pleg/pleg.ts";
 import { nodeLabel } from "./pod/labels.ts";
 import { createLogReader } from "./runtime/logs/reader.ts";
@@ -78,7 +78,10 @@ export async function runKubelet(all: KubeletDeps, given: AbortSignal): Promise<
   const anew = new AbortController();
   const signal = AbortSignal.any([given, anew.signal]);
   const cluster = deps.alone ? observeNothing(deps) : observeCluster(deps);
-  const waker: Waker = { wake: (uid, cause) => sync.workers.wake(uid, cause) };
+  const waker: Waker & Retrier = {
+    wake: (uid, cause) => sync.workers.wake(uid, cause),
+    retryFailed: () => sync.workers.retryFailed(),
+  };
   const reachability = createSelfTest(deps, {
     waiting: () => server.waiting(),
     onChange: () => target.agent.hurry(),
@@ -189,7 +192,7 @@ interface Surroundings {
 /** What the target's runtime shows of pods, and what they log. */
 function observePods(
   { config, target, metrics, clock, log }: Pick<KubeletDeps, "config" | "target" | "metrics" | "clock" | "log">,
-  waker: Waker,
+  waker: Waker & Retrier,
 ) {
   const { host, runtime, sharing } = target;
   const ownerLabels: Record<string, string> = sharing === "shared" ? { [nodeLabel]: config.nodeName } : {};
@@ -203,6 +206,7 @@ function observePods(
     log,
     ownerLabels,
     waker,
+    onReturn: waker.retryFailed,
     measures: metrics.measures.pleg,
     terminationMessage: (...of) => readTerminationMessage(ends, ...of),
     writtenMessage: (...of) => readWrittenMessage(ends, ...of),
@@ -214,7 +218,7 @@ function observePods(
 async function observeTarget(
   { config, target, claim, client, alone, metrics, clock, log }: KubeletDeps,
   { events, nodes }: Cluster,
-  waker: Waker,
+  waker: Waker & Retrier,
   { signal, onReboot, reachable }: Surroundings,
 ) {
   const { host, runtime } = target;

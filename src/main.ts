@@ -1,4 +1,5 @@
 #!/usr/bin/env -S MALLOC_ARENA_MAX=2 node --max-semi-space-size=1 --no-parallel-scavenge --heap-growing-percent=100
+import { isMainThread } from "node:worker_threads";
 import { parseCommandLine } from "./config/command-line.ts";
 import { processIo } from "./config/process-io.ts";
 import { CodedError, messageOf } from "./lib/errors.ts";
@@ -29,12 +30,15 @@ async function main(): Promise<number> {
   return (await runNodes({ ...asked, providers, env: io.env, signal })) ? 0 : 1;
 }
 
-main().then(
-  (code) => process.exit(code),
-  (error: unknown) => {
-    process.stderr.write(
-      `graftlet: ${error instanceof CodedError ? error.message : error instanceof Error ? error.stack : messageOf(error)}\n`,
-    );
-    process.exit(1);
-  },
-);
+if (isMainThread)
+  main().then(
+    (code) => process.exit(code),
+    (error: unknown) => {
+      process.stderr.write(
+        `graftlet: ${error instanceof CodedError ? error.message : error instanceof Error ? error.stack : messageOf(error)}\n`,
+      );
+      process.exit(1);
+    },
+  );
+// A thread of the built program, which is one file, begins here too.
+else await import("./sources/manifest-reader.ts");

@@ -154,6 +154,12 @@ export interface Waker {
   wake(uid: string, cause: WakeCause): void;
 }
 
+/** Tries again at once what the target's runtime could not do while it was away. */
+export interface Retrier {
+  /** Wakes the workers whose last pass failed, or is under way and may yet fail: some at a time. */
+  retryFailed(): void;
+}
+
 /** Waits until the target can be worked on: it is in reach, and known to live the life in which this node was started. Absent
  *  where the target is this machine. @returns what aborts once a connection to it is lost: what went by it has failed.
  *  @throws what the signal aborted with. */

@@ -9,6 +9,8 @@ import { type PodListing, listPods } from "./observe.ts";
 
 /** Relist periods and patience, milliseconds: the kubelet's 1 s after the last one ended; 30 s while events flow. */
 const relistMs = 1_000;
+/** How soon a runtime that does not answer is asked again: what waits for it goes on as soon as it is back. */
+const downMs = 500;
 const relistWithEventsMs = 30_000;
 const unhealthyAfterMs = 180_000;
 /** A list may take this long, doubled with each that fails: an answer that is lost is asked for again. The runtime's own deadline
@@ -20,6 +22,8 @@ const strangerMs = 1_000;
 
 export interface PlegDeps extends LookerDeps {
   readonly runtime: LookerDeps["runtime"] & Pick<Runtime, "events">;
+  /** Is told when the runtime answers again, after it did not. */
+  readonly onReturn?: () => void;
 }
 
 export interface Pleg extends Service, PodInspector {
@@ -40,6 +44,8 @@ const parallelLooks = 20;
 interface Pulse {
   /** Events flow: relists may be rare. */
   listening: boolean;
+  /** The last relist failed. */
+  down: boolean;
   /** Resolved by whoever wants a relist now. */
   due: PromiseWithResolvers<void>;
 }
@@ -49,7 +55,7 @@ interface Pulse {
 export function createPleg(deps: PlegDeps): Pleg {
   const stop = new AbortController();
   const looker = createLooker(deps, stop.signal);
-  const pulse: Pulse = { listening: false, due: Promise.withResolvers<void>() };
+  const pulse: Pulse = { listening: false, down: false, due: Promise.withResolvers<void>() };
   const first = Promise.withResolvers<void>();
   let lastRelist = deps.clock.monotonic();
   let listed = false;
@@ -100,29 +106,27 @@ async function relistForever(
       onRelist();
       measures.relisted(clock.monotonic() - began);
       last = began;
-      if (failures > 0) log.info({}, "runtime answers again");
+      if (failures > 0) {
+        log.info({}, "runtime answers again");
+        deps.onReturn?.();
+      }
       failures = 0;
     } catch (error) {
       if (signal.aborted) return;
       if (failures === 0) log.warn({ err: error }, "runtime cannot be listed, will keep trying");
       failures += 1;
     }
-    const down = failures > 0;
-    await pauseUntilDue(clock, pulse, down ? relistMs : pulse.listening ? relistWithEventsMs : relistMs, down, signal);
+    pulse.down = failures > 0;
+    const pauseMs = pulse.down ? downMs : pulse.listening ? relistWithEventsMs : relistMs;
+    await pauseUntilDue(clock, pulse, pauseMs, signal);
   }
 }
 
 /** While the runtime is down nothing hurries the next try. */
-async function pauseUntilDue(
-  clock: Clock,
-  pulse: Pulse,
-  ms: number,
-  down: boolean,
-  signal: AbortSignal,
-): Promise<void> {
+async function pauseUntilDue(clock: Clock, pulse: Pulse, ms: number, signal: AbortSignal): Promise<void> {
   const cut = new AbortController();
   const pause = clock.sleep(ms, AbortSignal.any([signal, cut.signal])).catch(() => undefined);
-  await (down ? pause : Promise.race([pause, pulse.due.promise]));
+  await (pulse.down ? pause : Promise.race([pause, pulse.due.promise]));
   cut.abort();
 }
 
@@ -139,15 +143,21 @@ async function relist(deps: PlegDeps, looker: Looker, listMs: number, signal: Ab
 }
 
 async function followEvents(
-  { runtime, measures, clock, log }: PlegDeps,
+  { runtime, measures, clock, log, onReturn }: PlegDeps,
   looker: Looker,
   pulse: Pulse,
   signal: AbortSignal,
 ): Promise<void> {
+  let broke = false;
   while (runtime.events && !signal.aborted) {
     try {
       for await (const event of runtime.events(signal)) {
-        if (event.is === "listening") measures.eventsBegan();
+        if (event.is === "listening") {
+          measures.eventsBegan();
+          // No relist may have noticed that it was away; one that has tells of the return.
+          if (broke && !pulse.down) onReturn?.();
+          broke = false;
+        }
         onEvent(clock, looker, pulse, event);
       }
     } catch (error) {
@@ -157,6 +167,7 @@ async function followEvents(
         log.debug({ err: error }, "runtime events broke off, relisting every second meanwhile");
       }
     }
+    broke = true;
     pulse.listening = false;
     pulse.due.resolve();
     await clock.sleep(relistMs, signal).catch(() => undefined);

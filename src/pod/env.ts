@@ -1,7 +1,7 @@
 import { CodedError } from "../lib/errors.ts";
 import type { ConfigMap, Container, EnvVar, Pod, Secret, Service } from "../objects.ts";
-import { envFileValue } from "./env-file.ts";
-import { expand } from "./expand.ts";
+import type { EnvFile } from "./env-file.ts";
+import { createStringSum, expand, variableCalled } from "./expand.ts";
 import { type FieldContext, podField, resourceField } from "./fields.ts";
 import { serviceEnvironment } from "./service-env.ts";
 
@@ -19,8 +19,8 @@ export interface EnvironmentInput extends FieldContext {
   /** Those of `environmentReferences` that exist, by name. */
   readonly configMaps: ReadonlyMap<string, ConfigMap>;
   readonly secrets: ReadonlyMap<string, Secret>;
-  /** The content of those of `environmentFiles`, by fileKey, or why there is none. */
-  readonly files: ReadonlyMap<string, string | Error>;
+  /** Those of `environmentFiles`, by fileKey, or why there is none. */
+  readonly files: ReadonlyMap<string, EnvFile | Error>;
   readonly services: readonly Service[];
   /** Of the node, as quantities by resource name: what limits are where none is set. */
   readonly allocatable: Readonly<Record<string, string>>;
@@ -40,9 +40,10 @@ export function fileKey({ volumeName, path }: EnvironmentFile): string {
   return `${volumeName}/${path}`;
 }
 
-/** The files that have to be read before the environment can be built. */
+/** The files that have to be read before the environment can be built, each once. */
 export function environmentFiles(container: Container): EnvironmentFile[] {
-  return (container.env ?? []).flatMap(({ valueFrom }) => valueFrom?.fileKeyRef ?? []);
+  const files = (container.env ?? []).flatMap(({ valueFrom }) => valueFrom?.fileKeyRef ?? []);
+  return [...new Map(files.map((file) => [fileKey(file), file])).values()];
 }
 
 /** What has to be read before the environment can be built, in the order in which the spec names it. */
@@ -67,32 +68,38 @@ export function environmentReferences(container: Container): EnvironmentReferenc
 
 /** A container's environment: `envFrom`, then `env` in order with `$(NAME)` expanded from what came before and from services,
  *  then the service variables that nothing overrides. The order is the spec's; within one source keys are sorted.
- *  @throws Error with the kubelet's text when an object, a key or a field that is not optional is missing.
+ *  @throws Error with the kubelet's text when an object, a key or a field that is not optional is missing; one that names the
+ *  variable, before it is made, where a process cannot be given that much.
  *  @see https://kubernetes.io/docs/tasks/inject-data-application/define-environment-variable-container/ */
 export function buildEnvironment(input: EnvironmentInput): Map<string, string> {
   const { pod, container } = input;
   const services = serviceEnvironment(input.services, pod.metadata.namespace, pod.spec.enableServiceLinks ?? true);
-  const own = fromSources(input);
+  const sum = createStringSum();
+  const own = new Map<string, string>();
+  const put = (name: string, value: string) => {
+    sum.add(variableCalled(name), name, value);
+    own.set(name, value);
+  };
+  putSources(input, put);
   const valueOf = (name: string) => own.get(name) ?? services.get(name);
   for (const variable of container.env ?? []) {
-    const value = variable.value ? expand(variable.value, valueOf) : resolve(input, variable);
-    if (value !== undefined) own.set(variable.name, value);
+    const { name, value: text } = variable;
+    const value = text ? expand(text, valueOf, variableCalled(name)) : resolve(input, variable);
+    if (value !== undefined) put(name, value);
   }
-  for (const [name, value] of services) if (!own.has(name)) own.set(name, value);
+  for (const [name, value] of services) if (!own.has(name)) put(name, value);
   return own;
 }
 
-function fromSources(input: EnvironmentInput): Map<string, string> {
-  const values = new Map<string, string>();
+function putSources(input: EnvironmentInput, put: (name: string, value: string) => void): void {
   for (const { prefix = "", configMapRef, secretRef } of input.container.envFrom ?? []) {
-    const data = configMapRef
-      ? configMapData(input, configMapRef)
+    const values = configMapRef
+      ? configMapValues(input, configMapRef)
       : secretRef
-        ? secretData(input, secretRef)
+        ? secretValues(input, secretRef)
         : undefined;
-    for (const key of Object.keys(data ?? {}).sort()) values.set(prefix + key, data?.[key] ?? "");
+    for (const key of values?.keys().sort() ?? []) put(prefix + key, values?.get(key) ?? "");
   }
-  return values;
 }
 
 /** @returns undefined when the variable is optional and has no value: it is then left out. */
@@ -102,8 +109,8 @@ function resolve(input: EnvironmentInput, { valueFrom }: EnvVar): string | undef
   if (valueFrom.fieldRef) return podField(pod, valueFrom.fieldRef.fieldPath, input);
   if (valueFrom.resourceFieldRef) return resourceField(pod, valueFrom.resourceFieldRef, container.name, allocatable);
   const { configMapKeyRef, secretKeyRef } = valueFrom;
-  if (configMapKeyRef) return keyOf("ConfigMap", pod, configMapKeyRef, configMapData(input, configMapKeyRef));
-  if (secretKeyRef) return keyOf("Secret", pod, secretKeyRef, secretData(input, secretKeyRef));
+  if (configMapKeyRef) return keyOf("ConfigMap", pod, configMapKeyRef, configMapValues(input, configMapKeyRef));
+  if (secretKeyRef) return keyOf("Secret", pod, secretKeyRef, secretValues(input, secretKeyRef));
   return valueFrom.fileKeyRef && fileValue(input, valueFrom.fileKeyRef);
 }
 
@@ -112,11 +119,11 @@ function fileValue(
   { files }: EnvironmentInput,
   { volumeName, path, key, optional }: FileReference,
 ): string | undefined {
-  const text = files.get(fileKey({ volumeName, path }));
-  if (text instanceof Error) throw text;
+  const file = files.get(fileKey({ volumeName, path }));
+  if (file instanceof Error) throw file;
   let value: string | undefined;
   try {
-    value = envFileValue(text ?? "", key);
+    value = file?.get(key);
   } catch (error) {
     throw new Error("couldn't parse env file", { cause: error });
   }
@@ -131,13 +138,8 @@ interface KeyReference {
   readonly optional?: boolean;
 }
 
-function keyOf(
-  kind: string,
-  pod: Pod,
-  ref: KeyReference,
-  data: Readonly<Record<string, string>> | undefined,
-): string | undefined {
-  const value = data && Object.hasOwn(data, ref.key) ? data[ref.key] : undefined;
+function keyOf(kind: string, pod: Pod, ref: KeyReference, values: ObjectValues | undefined): string | undefined {
+  const value = values?.get(ref.key);
   if (value === undefined && !ref.optional)
     throw new Error(`couldn't find key ${ref.key} in ${kind} ${pod.metadata.namespace}/${ref.name ?? ""}`);
   return value;
@@ -145,25 +147,33 @@ function keyOf(
 
 type Reference = Omit<KeyReference, "key">;
 
-function configMapData(
-  { configMaps }: EnvironmentInput,
-  { name = "", optional }: Reference,
-): Readonly<Record<string, string>> | undefined {
-  const found = configMaps.get(name);
-  if (!found && !optional) throw new CodedError("not_found", `configmap ${JSON.stringify(name)} not found`);
-  return found && (found.data ?? {});
+/** What an object holds. A value is decoded when it is asked for: many variables may name one key of a large object. */
+interface ObjectValues {
+  keys(): string[];
+  get(key: string): string | undefined;
 }
 
-function secretData(
-  { secrets }: EnvironmentInput,
+function valuesOf(data: Readonly<Record<string, string>> = {}, decode = (value: string) => value): ObjectValues {
+  return {
+    keys: () => Object.keys(data),
+    get(key) {
+      const value = Object.hasOwn(data, key) ? data[key] : undefined;
+      return value === undefined ? undefined : decode(value);
+    },
+  };
+}
+
+function configMapValues(
+  { configMaps }: EnvironmentInput,
   { name = "", optional }: Reference,
-): Readonly<Record<string, string>> | undefined {
+): ObjectValues | undefined {
+  const found = configMaps.get(name);
+  if (!found && !optional) throw new CodedError("not_found", `configmap ${JSON.stringify(name)} not found`);
+  return found && valuesOf(found.data);
+}
+
+function secretValues({ secrets }: EnvironmentInput, { name = "", optional }: Reference): ObjectValues | undefined {
   const found = secrets.get(name);
   if (!found && !optional) throw new CodedError("not_found", `secret ${JSON.stringify(name)} not found`);
-  return (
-    found &&
-    Object.fromEntries(
-      Object.entries(found.data ?? {}).map(([key, value]) => [key, Buffer.from(value, "base64").toString()]),
-    )
-  );
+  return found && valuesOf(found.data, (value) => Buffer.from(value, "base64").toString());
 }

@@ -1,6 +1,6 @@
 import { hasCode } from "../lib/errors.ts";
 import type { Container } from "../objects.ts";
-import { expand } from "../pod/expand.ts";
+import { createStringSum, expand } from "../pod/expand.ts";
 import type { Containers } from "../seams/runtime.ts";
 import { type Outcome, goDuration, maxOutputBytes } from "./outcome.ts";
 
@@ -21,9 +21,9 @@ export async function probeExec(
   target: ExecTarget,
 ): Promise<Outcome> {
   const { container, containerId, timeoutSeconds, signal } = target;
-  const values = new Map((container.env ?? []).map(({ name, value }) => [name, value ?? ""]));
-  const argv = command.map((word) => expand(word, (name) => values.get(name)));
+  let argv: readonly string[] = [];
   try {
+    argv = expanded(command, container);
     const { exitCode, stdout, stderr } = await runtime.execSync(containerId, argv, timeoutSeconds, signal);
     const output = Buffer.concat([stdout, stderr]).subarray(0, maxOutputBytes).toString();
     return { is: exitCode === 0 ? "success" : "failure", output };
@@ -34,4 +34,15 @@ export async function probeExec(
       output: `command timed out: ${JSON.stringify(argv.join(" "))} timed out after ${goDuration(timeoutSeconds)}`,
     };
   }
+}
+
+function expanded(command: readonly string[], { env = [] }: Container): string[] {
+  const values = new Map(env.map(({ name, value }) => [name, value ?? ""]));
+  const sum = createStringSum("the words of the probe's command");
+  return command.map((text, index) => {
+    const what = `exec.command[${index}] of the probe`;
+    const word = expand(text, (name) => values.get(name), what);
+    sum.add(what, word);
+    return word;
+  });
 }

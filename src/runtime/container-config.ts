@@ -1,7 +1,7 @@
 import { ContainerConfig, type LinuxContainerConfig, Mount } from "../gen/cri.ts";
 import type { Container, Pod } from "../objects.ts";
 import type { ContainerDevices } from "../pipeline.ts";
-import { expand } from "../pod/expand.ts";
+import { createStringSum, expand, variableCalled } from "../pod/expand.ts";
 import { goJson } from "../pod/go-json.ts";
 import { containerHash } from "../pod/hash.ts";
 import {
@@ -39,18 +39,14 @@ export interface ContainerConfigInput {
 }
 
 /** What CreateContainer makes. Labels, annotations and log path are a kubelet's, so that either agent takes over from the
- *  other. @see https://kubernetes.io/docs/tasks/inject-data-application/define-command-argument-container/ */
+ *  other. @throws Error that names what is larger than a process can be given, before it is made. @see https://kubernetes.io/docs/tasks/inject-data-application/define-command-argument-container/ */
 export function buildContainerConfig(input: ContainerConfigInput): ContainerConfig {
-  const { pod, container, restartCount, environment, devices } = input;
-  const expanded = (words: readonly string[] | undefined) =>
-    (words ?? []).map((word) => expand(word, (name) => environment.get(name)));
+  const { pod, container, restartCount, devices } = input;
   return ContainerConfig.fromPartial({
     metadata: { name: container.name, attempt: restartCount },
     image: { image: input.image, userSpecifiedImage: container.image ?? "" },
-    command: expanded(container.command),
-    args: expanded(container.args),
+    ...processStrings(input),
     workingDir: container.workingDir ?? "",
-    envs: [...environment].map(([key, value]) => ({ key, value: Buffer.from(value) })),
     mounts: [...deviceMounts(devices), ...input.mounts],
     devices: [...(devices?.devices ?? [])],
     CDIDevices: (devices?.cdiDevices ?? []).map((name) => ({ name })),
@@ -63,6 +59,24 @@ export function buildContainerConfig(input: ContainerConfigInput): ContainerConf
     tty: container.tty ?? false,
     linux: input.linux,
   });
+}
+
+/** The words of the container's process and its variables. */
+function processStrings({ container, environment }: ContainerConfigInput) {
+  const sum = createStringSum();
+  for (const [name, value] of environment) sum.add(variableCalled(name), name, value);
+  const expanded = (field: "command" | "args") =>
+    (container[field] ?? []).map((text, index) => {
+      const what = `${field}[${index}]`;
+      const word = expand(text, (name) => environment.get(name), what);
+      sum.add(what, word);
+      return word;
+    });
+  return {
+    command: expanded("command"),
+    args: expanded("args"),
+    envs: [...environment].map(([key, value]) => ({ key, value: Buffer.from(value) })),
+  };
 }
 
 function deviceMounts(devices: ContainerDevices | undefined): readonly Mount[] {

@@ -2,7 +2,7 @@ import { posix } from "node:path";
 import { type ImageSpec, Mount, MountPropagation } from "../gen/cri.ts";
 import type { Container, Pod, VolumeMount } from "../objects.ts";
 import type { MountedVolume, VolumePart } from "../pipeline.ts";
-import { expand } from "../pod/expand.ts";
+import { createStringSum, expand } from "../pod/expand.ts";
 
 export interface MountsInput {
   readonly pod: Pod;
@@ -64,11 +64,15 @@ function imageMount(
 }
 
 /** The volumeMounts of a container that show a part of their volume only, in order.
- *  @param environment of the container, for `subPathExpr`. @throws Error with the kubelet's text.
+ *  @param environment of the container, for `subPathExpr`. @throws Error with the kubelet's text, or that names the expression
+ *  whose path is too long to make.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#using-subpath-expanded-environment */
 export function volumeParts(container: Container, environment: ReadonlyMap<string, string>): readonly VolumePart[] {
+  const sum = createStringSum("subPathExpr and subPath of the container's volumeMounts");
   return (container.volumeMounts ?? []).flatMap((mount, index) => {
-    const subPath = mount.subPathExpr ? expandedPath(mount.subPathExpr, environment) : (mount.subPath ?? "");
+    const what = `subPathExpr of volumeMounts[${index}]`;
+    const subPath = mount.subPathExpr ? expandedPath(mount.subPathExpr, environment, what) : (mount.subPath ?? "");
+    sum.add(what, subPath);
     if (subPath === "") return [];
     if (subPath.startsWith("/")) throw new Error(`error SubPath \`${subPath}\` must not be an absolute path`);
     if (subPath.split("/").includes(".."))
@@ -77,13 +81,14 @@ export function volumeParts(container: Container, environment: ReadonlyMap<strin
   });
 }
 
-function expandedPath(expression: string, environment: ReadonlyMap<string, string>): string {
+function expandedPath(expression: string, environment: ReadonlyMap<string, string>, what: string): string {
   const missing = new Set<string>();
-  const expanded = expand(expression, (name) => {
+  const valueOf = (name: string) => {
     const value = environment.get(name);
     if (!value) missing.add(name);
     return value;
-  });
+  };
+  const expanded = expand(expression, valueOf, what);
   if (missing.size > 0) throw new Error(`missing value for ${[...missing].sort().join(", ")}`);
   return expanded;
 }

@@ -49,7 +49,7 @@ export function planPod(pod: Pod, observed: RuntimePod, given: Partial<Judgement
   const nothing: Plan = { ...sandbox, ...idle, killPod: sandbox.createSandbox };
   if (judged.restartAll) return { ...nothing, killPod: false, createSandbox: false, reset: resetOrder(pod, observed) };
   if (sandbox.createSandbox) return planNewSandbox(pod, observed, nothing);
-  const startEphemeral = (pod.spec.ephemeralContainers ?? []).filter(({ name }) => !newestOf(observed, name));
+  const startEphemeral = (pod.spec.ephemeralContainers ?? []).filter(({ name }) => hasNotRun(newestOf(observed, name)));
   const init = planInit(pod, observed, judged);
   if (init.failed) return { ...nothing, startEphemeral, killPod: true };
   const { resize, resizePod } = init;
@@ -180,6 +180,11 @@ function planMain(
     }
   }
   return { keep, start, kill, resize, resizePod };
+}
+
+/** An ephemeral container runs once. One that was created and never started is replaced: graftlet ended in between. */
+function hasNotRun(status: ContainerStatus | undefined): boolean {
+  return !status || status.state === ContainerState.CONTAINER_CREATED;
 }
 
 /** Whether a container that is not running should be started, by the restart policy. */

@@ -32,6 +32,7 @@ import {
   environmentReferences,
   fileKey,
 } from "../pod/env.ts";
+import { type EnvFile, parseEnvFile } from "../pod/env-file.ts";
 import { hostNetworkHostsFile, podHostsFile } from "../pod/hosts-file.ts";
 import { kernelHostname, podHostname } from "../pod/hostname.ts";
 import { podLogDirectory } from "../pod/log-paths.ts";
@@ -277,13 +278,18 @@ async function environmentOf(
   });
 }
 
-/** Bytes of an environment file that are read. */
+/** Bytes of all environment files of a container together. */
 const maxEnvFileBytes = 1024 * 1024;
 
 /** A container may have written the files, and may have put links in their place. */
 async function filesOf({ fs, volumes, log }: PrepareDeps, pod: Pod, container: Container, signal: AbortSignal) {
   const mounted = volumes.mounted(pod.metadata.uid);
-  const files = new Map<string, string | Error>();
+  const files = new Map<string, EnvFile | Error>();
+  let maxBytes = maxEnvFileBytes;
+  const taken = (bytes: Buffer): EnvFile => {
+    maxBytes -= bytes.length;
+    return parseEnvFile(bytes.toString());
+  };
   for (const file of environmentFiles(container)) {
     const base = mounted.get(file.volumeName)?.hostPath;
     const key = fileKey(file);
@@ -291,8 +297,8 @@ async function filesOf({ fs, volumes, log }: PrepareDeps, pod: Pod, container: C
       files.set(key, new Error(`cannot find the volume ${JSON.stringify(file.volumeName)} referenced by FileKeyRef`));
       continue;
     }
-    const read = readWithin(fs, { base, below: file.path, maxBytes: maxEnvFileBytes }, signal);
-    const content = await read.then(String, (error: unknown) => {
+    const read = readWithin(fs, { base, below: file.path, maxBytes }, signal);
+    const content = await read.then(taken, (error: unknown) => {
       signal.throwIfAborted();
       log.info({ err: error, uid: pod.metadata.uid }, "environment file cannot be read");
       return new Error("couldn't parse env file", { cause: error });

@@ -32,20 +32,23 @@ export function createFileSource(deps: FileSourceDeps): Service {
   const { path, everyMs, set, complaints, clock } = deps;
   const manifests = createManifestSet(deps);
   let absent = false;
-  const read = async (entries: readonly string[]) => {
+  const read = async (entries: readonly string[], signal: AbortSignal) => {
     try {
       const files = await readManifests(path);
       absent = files === undefined;
       const back = files?.filter((file) => wentAndCame(file.path, entries) && manifests.isUnchanged(file)) ?? [];
       // Whoever takes a manifest away and puts it back asks for the pod to begin anew.
-      if (files && back.length > 0) set(manifests.podsOf(files.filter((file) => !back.includes(file))));
+      const rest = files?.filter((file) => !back.includes(file)) ?? [];
+      const without = back.length > 0 ? await manifests.podsOf(rest, signal) : undefined;
+      const pods = await manifests.podsOf(files ?? [], signal);
+      if (without) set(without);
       // An empty set also says that this source has spoken.
-      set(manifests.podsOf(files ?? []));
+      set(pods);
       if (absent)
         complaints.tell(path, "there is nothing: make the folder, and pods start as soon as it holds manifests");
       else if (files?.every((file) => file.path !== path)) complaints.settle(path);
     } catch (error) {
-      complaints.tell(path, messageOf(error));
+      if (!signal.aborted) complaints.tell(path, messageOf(error));
     }
   };
   return {
@@ -61,7 +64,7 @@ export function createFileSource(deps: FileSourceDeps): Service {
         // What changes from here on is read in the next round.
         changed = new AbortController();
         await watching.renew();
-        await read(entries.splice(0));
+        await read(entries.splice(0), signal);
         const either = AbortSignal.any([signal, changed.signal]);
         await clock.sleep(absent ? absentMs : everyMs, either).catch(() => undefined);
         if (changed.signal.aborted) await clock.sleep(settleMs, signal).catch(() => undefined);

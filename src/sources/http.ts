@@ -1,15 +1,14 @@
 import { createHash } from "node:crypto";
 import { request } from "undici";
 import type { Clock } from "../lib/clock.ts";
-import { CodedError, messageOf } from "../lib/errors.ts";
+import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
 import type { Service } from "../lib/service-group.ts";
 import { urlWithoutSecrets } from "../lib/url-text.ts";
 import type { Pod } from "../objects.ts";
 import type { Complaints } from "./complaints.ts";
-import { expectKind, manifestObject, unusable } from "./manifest.ts";
+import { longestManifestBytes, unusable } from "./manifest.ts";
+import { openManifestReader } from "./manifest-reader.ts";
 import type { Adopt } from "./manifest-set.ts";
-import { type Fields, isFields } from "./pod-fields.ts";
-import { staticPod } from "./static-pod.ts";
 
 export interface HttpSourceDeps {
   /** KubeletConfiguration.staticPodURL. */
@@ -26,25 +25,27 @@ export interface HttpSourceDeps {
   readonly clock: Clock;
 }
 
-/** The kubelet's numbers. */
+/** The kubelet's number. */
 const answerMs = 10_000;
-const longestBytes = 10 << 20;
 
 /** The source of static pods at a URL: one pod, or a PodList. An answer that cannot be used changes nothing.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/static-pod/#pods-created-via-http */
 export function createHttpSource(deps: HttpSourceDeps): Service {
-  const { url, everyMs, set, complaints, clock } = deps;
+  const { url, nodeName, everyMs, set, adopt, complaints, clock } = deps;
   // Of a URL with a password in it only the rest is shown.
   const shown = urlWithoutSecrets(url) ?? "staticPodURL";
   let taken: string | undefined;
   /** The answer that could not be used when it came last. */
   let refused: { readonly digest: string; readonly why: unknown } | undefined;
-  const podsOf = (digest: string, body: Buffer): readonly Pod[] => {
+  const podsOf = async (digest: string, body: Buffer, signal: AbortSignal): Promise<readonly Pod[]> => {
     if (refused?.digest === digest) throw refused.why;
     try {
-      return podsIn(deps, manifestObject(body.toString("utf8")), taken === undefined);
+      const text = body.toString("utf8");
+      await using reader = openManifestReader(clock);
+      const found = await reader.read({ text, origin: { nodeName, of: { url } }, lists: true }, signal);
+      return found.map((one) => (taken === undefined ? adopt(one) : one.pod));
     } catch (why) {
-      refused = { digest, why };
+      if (hasCode(why, "invalid_argument")) refused = { digest, why };
       throw why;
     }
   };
@@ -57,7 +58,7 @@ export function createHttpSource(deps: HttpSourceDeps): Service {
       throw unusable("it answers with nothing: no pod is taken from there");
     }
     if (digest === taken) return;
-    const pods = podsOf(digest, body);
+    const pods = await podsOf(digest, body, signal);
     taken = digest;
     set(pods);
   };
@@ -105,35 +106,9 @@ async function bounded(body: AsyncIterable<Buffer>): Promise<Buffer> {
   let length = 0;
   for await (const part of body) {
     length += part.length;
-    if (length > longestBytes) throw unusable(`its answer is longer than ${longestBytes} bytes`);
+    if (length > longestManifestBytes)
+      throw unusable(`its answer is longer than ${longestManifestBytes} bytes: make it smaller`);
     parts.push(part);
   }
   return Buffer.concat(parts);
-}
-
-/** One bad pod spoils its list: what the others should be is not known for sure. */
-function podsIn({ url, nodeName, adopt }: HttpSourceDeps, object: Fields, first: boolean): readonly Pod[] {
-  const podOf = (one: Fields) => {
-    const found = staticPod(one, { nodeName, of: { url } });
-    return first ? adopt(found) : found.pod;
-  };
-  if (object["kind"] !== "PodList") {
-    expectKind(object, "Pod");
-    return [podOf(object)];
-  }
-  expectKind(object, "PodList");
-  const items = object["items"] ?? [];
-  if (!Array.isArray(items)) throw unusable("items of its PodList is no list");
-  const pods = items.map((item: unknown, index) => {
-    if (!isFields(item)) throw unusable(`items[${index}] of its PodList is no pod`);
-    try {
-      return podOf(item);
-    } catch (cause) {
-      throw unusable(`items[${index}] of its PodList: ${messageOf(cause)}`, { cause });
-    }
-  });
-  const uids = pods.map(({ metadata }) => metadata.uid);
-  const again = uids.findIndex((uid, index) => uids.indexOf(uid) < index);
-  if (again >= 0) throw unusable(`items[${again}] of its PodList: metadata.uid: another of its pods has it too`);
-  return pods;
 }

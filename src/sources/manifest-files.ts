@@ -1,15 +1,18 @@
 import { constants } from "node:fs";
-import { open, readdir, realpath, stat } from "node:fs/promises";
+import { open, opendir, readdir, realpath, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { CodedError, codeOfErrno, messageOf } from "../lib/errors.ts";
+import { longestManifestBytes } from "./manifest.ts";
 
 /** A file that may hold a manifest: its text, or why it cannot be taken. */
 export type ManifestFile =
   | { readonly path: string; readonly text: string }
   | { readonly path: string; readonly problem: string };
 
-/** What an API server takes of an object is a little more; a pod of that size could never have a mirror pod. */
-const longestBytes = 1 << 20;
+/** What one folder may hold: nine times the pods of a node, and as many bytes as its files have with room to spare. */
+const mostFiles = 1_000;
+const mostBytes = 16 << 20;
+const readAtOnce = 8;
 
 /** The manifests of a directory (not of those in it, and none whose name begins with a dot), by name; or the one of a file.
  *  Never blocks on what is no file, and follows no link that leads out of the directory.
@@ -22,15 +25,40 @@ export async function readManifests(path: string): Promise<readonly ManifestFile
       const file = await readManifest(path, dirname(await realpath(path)));
       return file && [file];
     }
-    const root = await realpath(path);
-    const names = (await readdir(path)).filter((name) => !name.startsWith(".")).sort();
-    const files = await Promise.all(names.map((name) => readManifest(join(path, name), root)));
-    return files.filter((file) => file !== undefined);
+    return await readFolder(path);
   } catch (error) {
+    if (error instanceof CodedError) throw error;
     const code = codeOfErrno(errnoOf(error));
     if (code === "not_found") return undefined;
     throw new CodedError(code, `cannot be read: ${messageOf(error)}`, { cause: error });
   }
+}
+
+async function readFolder(path: string): Promise<readonly ManifestFile[]> {
+  const root = await realpath(path);
+  const names: string[] = [];
+  for await (const { name } of await opendir(path)) {
+    if (!name.startsWith(".")) names.push(name);
+    if (names.length > mostFiles) throw tooMuch(`${mostFiles} files`);
+  }
+  const files: ManifestFile[] = [];
+  let length = 0;
+  names.sort();
+  for (let from = 0; from < names.length; from += readAtOnce) {
+    const some = names.slice(from, from + readAtOnce).map((name) => readManifest(join(path, name), root));
+    for (const file of await Promise.all(some)) {
+      if (!file) continue;
+      files.push(file);
+      length += "text" in file ? file.text.length : 0;
+    }
+    if (length > mostBytes) throw tooMuch(`${mostBytes} bytes`);
+  }
+  return files;
+}
+
+/** Which of them count cannot be told: none that comes may take the place of one that runs. */
+function tooMuch(most: string): CodedError {
+  return new CodedError("invalid_argument", `it holds more than ${most}: nothing of it is read until there is less`);
 }
 
 /** @returns undefined where the file has gone meanwhile. */
@@ -58,12 +86,15 @@ async function readRegular(path: string, real: string): Promise<ManifestFile> {
   if (!(await file.stat()).isFile()) return { path, problem: "it is no file: put a file there" };
   const parts: Buffer[] = [];
   let length = 0;
-  for await (const part of file.createReadStream({ autoClose: false, end: longestBytes })) {
+  for await (const part of file.createReadStream({ autoClose: false, end: longestManifestBytes })) {
     parts.push(part as Buffer);
     length += (part as Buffer).length;
   }
-  if (length > longestBytes)
-    return { path, problem: `it is longer than ${longestBytes} bytes: an API server could not take such a pod` };
+  if (length > longestManifestBytes)
+    return {
+      path,
+      problem: `it is longer than ${longestManifestBytes} bytes: an API server could not take such a pod`,
+    };
   return { path, text: Buffer.concat(parts).toString("utf8") };
 }
 

@@ -1,11 +1,13 @@
 import { createHash } from "node:crypto";
-import { messageOf } from "../lib/errors.ts";
+import type { Clock } from "../lib/clock.ts";
+import { hasCode, messageOf } from "../lib/errors.ts";
 import type { Pod } from "../objects.ts";
 import { fullName } from "../pod/reference.ts";
 import type { Complaints } from "./complaints.ts";
-import { expectKind, manifestObject } from "./manifest.ts";
+import { unusable } from "./manifest.ts";
 import type { ManifestFile } from "./manifest-files.ts";
-import { type Origin, type StaticPod, staticPod } from "./static-pod.ts";
+import { type ManifestReader, openManifestReader } from "./manifest-reader.ts";
+import type { StaticPod } from "./static-pod.ts";
 
 /** Gives a pod the UID of what runs of it already, where another agent started that. */
 export type Adopt = (found: StaticPod) => Pod;
@@ -14,12 +16,13 @@ export interface ManifestSetDeps {
   readonly nodeName: string;
   readonly adopt: Adopt;
   readonly complaints: Complaints;
+  readonly clock: Clock;
 }
 
 /** Turns what files hold into pods, and remembers what they held. */
 export interface ManifestSet {
   /** The pods of these files, all that there are. A file that has become unusable goes on standing for the pod that it held. */
-  podsOf(files: readonly ManifestFile[]): readonly Pod[];
+  podsOf(files: readonly ManifestFile[], signal: AbortSignal): Promise<readonly Pod[]>;
   /** The file held the same when it was read last. */
   isUnchanged(file: ManifestFile): boolean;
 }
@@ -31,25 +34,23 @@ interface Held {
   readonly pod: Pod;
 }
 
-export function createManifestSet({ nodeName, adopt, complaints }: ManifestSetDeps): ManifestSet {
+/** Fields that one complaint names. */
+const mostNamed = 10;
+
+export function createManifestSet({ nodeName, adopt, complaints, clock }: ManifestSetDeps): ManifestSet {
   let held = new Map<string, Held>();
   const readings = createReadings(nodeName);
   let seen: readonly string[] = [];
   let first = true;
 
-  const read = (path: string, text: string): Held => {
-    const known = held.get(path);
-    if (known?.text === text) return known;
-    return readings.read(path, text, first ? adopt : ({ pod }) => pod);
-  };
-
   /** What the file holds, or held before it became unusable. */
-  const holdingOf = (file: ManifestFile): Held | undefined => {
+  const holdingOf = async (file: ManifestFile, round: Round): Promise<Held | undefined> => {
+    const before = held.get(file.path);
     try {
       if ("problem" in file) throw new Error(file.problem);
-      return read(file.path, file.text);
+      return before?.text === file.text ? before : await readings.read(file, round);
     } catch (error) {
-      const before = held.get(file.path);
+      round.signal.throwIfAborted();
       const instead = before ? `; the pod ${fullName(before.pod)} that it held runs on` : "";
       complaints.tell(file.path, `${messageOf(error)}${instead}`);
       return before;
@@ -58,17 +59,27 @@ export function createManifestSet({ nodeName, adopt, complaints }: ManifestSetDe
 
   const taken = (path: string, { unknown }: Held) => {
     if (unknown.length === 0) complaints.settle(path);
-    else complaints.remark(path, `a pod has no ${unknown.join(", no ")}`);
+    else {
+      const more = unknown.length > mostNamed ? ` and ${unknown.length - mostNamed} more` : "";
+      complaints.remark(path, `a pod has no ${unknown.slice(0, mostNamed).join(", no ")}${more}`);
+    }
   };
 
   return {
     isUnchanged: (file) => "text" in file && held.get(file.path)?.text === file.text,
-    podsOf(files) {
+    async podsOf(files, signal) {
+      await using reader = openManifestReader(clock);
+      const round: Round = { reader, signal, adopt: first ? adopt : ({ pod }) => pod };
+      const holdings: Holding[] = [];
+      for (const file of files) {
+        const holding = await holdingOf(file, round);
+        if (holding) holdings.push({ path: file.path, name: fullName(holding.pod), holding });
+      }
       const now = new Map<string, Held>();
       const holders = new Map<string, string>();
       const uids = new Map<string, string>();
       // Of two files with one pod, that counts which had it before.
-      for (const { path, name, holding } of ordered(files, holdingOf, held)) {
+      for (const { path, name, holding } of ordered(holdings, held)) {
         const { uid } = holding.pod.metadata;
         const other = holders.get(name);
         const otherOfUid = uids.get(uid);
@@ -98,26 +109,33 @@ export function createManifestSet({ nodeName, adopt, complaints }: ManifestSetDe
 /** What a text came to, by its digest: a pod, or why there is none. */
 type Reading = { readonly digest: string } & ({ readonly held: Held } | { readonly fault: unknown });
 
+/** One reading of all files. */
+interface Round {
+  readonly reader: ManifestReader;
+  readonly adopt: Adopt;
+  readonly signal: AbortSignal;
+}
+
 /** Takes texts apart. One that has not changed is not taken apart again, and a bad one not every time that somebody looks. */
 function createReadings(nodeName: string) {
   const readings = new Map<string, Reading>();
-  const parsed = (path: string, text: string, adopt: Adopt) => {
+  const parsed = async (path: string, text: string, { reader, adopt, signal }: Round) => {
     try {
-      const object = manifestObject(text);
-      expectKind(object, "Pod");
-      const origin: Origin = { nodeName, of: { file: path } };
-      const found = staticPod(object, origin);
+      const manifest = { text, origin: { nodeName, of: { file: path } }, lists: false };
+      const [found] = await reader.read(manifest, signal);
+      if (!found) throw unusable("it holds no pod");
       return { held: { text, unknown: found.unknown, pod: adopt(found) } };
     } catch (fault) {
+      if (!hasCode(fault, "invalid_argument")) throw fault;
       return { fault };
     }
   };
   return {
     /** @throws CodedError invalid_argument: why the text is no pod. */
-    read(path: string, text: string, adopt: Adopt): Held {
+    async read({ path, text }: { readonly path: string; readonly text: string }, round: Round): Promise<Held> {
       const digest = createHash("sha256").update(text).digest("hex");
       const before = readings.get(path);
-      const reading = before?.digest === digest ? before : { digest, ...parsed(path, text, adopt) };
+      const reading = before?.digest === digest ? before : { digest, ...(await parsed(path, text, round)) };
       readings.set(path, reading);
       if ("fault" in reading) throw reading.fault;
       return reading.held;
@@ -131,16 +149,15 @@ function textOf(files: readonly ManifestFile[], path: string): string | undefine
   return file && "text" in file ? file.text : undefined;
 }
 
-function ordered(
-  files: readonly ManifestFile[],
-  holdingOf: (file: ManifestFile) => Held | undefined,
-  held: ReadonlyMap<string, Held>,
-): readonly { readonly path: string; readonly name: string; readonly holding: Held }[] {
-  const all = files.flatMap((file) => {
-    const holding = holdingOf(file);
-    return holding ? [{ path: file.path, name: fullName(holding.pod), holding }] : [];
-  });
-  const hadIt = ({ path, name }: { readonly path: string; readonly name: string }) => {
+interface Holding {
+  readonly path: string;
+  /** Of its pod. */
+  readonly name: string;
+  readonly holding: Held;
+}
+
+function ordered(all: readonly Holding[], held: ReadonlyMap<string, Held>): readonly Holding[] {
+  const hadIt = ({ path, name }: Holding) => {
     const before = held.get(path);
     return before !== undefined && fullName(before.pod) === name;
   };

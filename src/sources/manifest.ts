@@ -2,15 +2,29 @@ import { parseAllDocuments } from "yaml";
 import { CodedError } from "../lib/errors.ts";
 import { type Fields, isFields } from "./pod-fields.ts";
 
-/** What a manifest holds. Read as YAML 1.1, of which JSON is a part, as Kubernetes does.
- *  @throws CodedError invalid_argument, one sentence, for what is not one object. */
+/** Bytes of a manifest, of a file or a URL. What an API server takes of an object is a little more; a pod of that size could
+ *  never have a mirror pod. */
+export const longestManifestBytes = 1 << 20;
+
+/** A pod's deepest field, with room: what goes deeper is made to exhaust the stack. */
+const deepest = 100;
+/** Characters and values of what a manifest says, its aliases written out. */
+const largest = 4 << 20;
+
+/** What a manifest holds. Read as YAML 1.1, of which JSON is a part, as Kubernetes does. YAML takes seconds for a MiB: see
+ *  `openManifestReader`. @throws CodedError invalid_argument, one sentence, for what is not one object. */
 export function manifestObject(text: string): Fields {
   if (text.trim() === "") throw unusable("it is empty: write a pod into it");
-  const json = jsonIn(text);
-  if (json) return json;
+  const object = jsonIn(text) ?? yamlIn(text);
+  checkExtent(object);
+  return object;
+}
+
+function yamlIn(text: string): Fields {
   const parsed = parseAllDocuments(text, { version: "1.1", schema: "yaml-1.1", prettyErrors: true });
   const documents = Array.isArray(parsed) ? parsed : [];
   const fault = documents.flatMap(({ errors }) => errors)[0];
+  if (fault?.code === "RESOURCE_EXHAUSTION") throw tooDeep();
   if (fault) throw unusable(`it is not YAML: ${(fault.message.split("\n")[0] ?? "").replace(/:$/, "")}`);
   const filled = documents.filter(({ contents }) => contents !== null);
   if (filled.length > 1) throw unusable("it holds several documents: give each pod a file of its own");
@@ -20,7 +34,7 @@ export function manifestObject(text: string): Fields {
   return value;
 }
 
-/** An object in JSON, which is read as such a hundred times faster: a list of pods must not hold up the whole process. */
+/** An object in JSON, which is read as such a hundred times faster. */
 function jsonIn(text: string): Fields | undefined {
   if (!text.trimStart().startsWith("{")) return undefined;
   try {
@@ -38,6 +52,27 @@ function objectIn(document: { toJS(): unknown } | undefined): unknown {
   } catch (cause) {
     throw unusable("its aliases cannot be followed: write out what they stand for", { cause });
   }
+}
+
+/** Whatever comes after may follow each value, and aliases as if they were written out. */
+function checkExtent(object: Fields): void {
+  const rest: { readonly value: unknown; readonly depth: number }[] = [{ value: object, depth: 0 }];
+  let extent = 0;
+  for (let one = rest.pop(); one; one = rest.pop()) {
+    const { value, depth } = one;
+    if (depth > deepest) throw tooDeep();
+    extent += typeof value === "string" ? value.length : 1;
+    if (typeof value === "object" && value !== null)
+      for (const [name, part] of Object.entries(value)) {
+        extent += name.length;
+        rest.push({ value: part, depth: depth + 1 });
+      }
+    if (extent > largest) throw unusable("it says too much: make it smaller, and write aliases out");
+  }
+}
+
+function tooDeep(): CodedError {
+  return unusable(`its values lie in each other more than ${deepest} deep: no pod's do`);
 }
 
 /** Checks what an object says it is. @param kind as it should be. @throws CodedError invalid_argument */

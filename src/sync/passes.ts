@@ -149,7 +149,7 @@ async function syncOnce(
   const outcome = await deps.runtime.sync(pod, observed, ahead, signal);
   if (outcome.untouched) {
     unseen.delete(uid);
-    return { terminal: false, againMs: nextPassMs(deps, outcome, false) };
+    return { terminal: false, againMs: nextPassMs(deps, outcome, false), ...(outcome.error && { failed: true }) };
   }
   const after = await look(uid, signal, outcome.made);
   if (outcome.resizeError !== undefined) resizes.failed(pod, outcome.resizeError);
@@ -159,7 +159,8 @@ async function syncOnce(
   const terminal = final.phase === "Failed" || final.phase === "Succeeded";
   const { error } = outcome;
   if (error) deps.log.debug({ err: error, uid, pod: fullName(pod) }, "pass did not start all containers");
-  return { terminal, againMs: nextPassMs(deps, outcome, outcome.again === true || endedDuring(observed, after)) };
+  const againMs = nextPassMs(deps, outcome, outcome.again === true || endedDuring(observed, after));
+  return { terminal, againMs, ...(error && { failed: true }) };
 }
 
 /** What keeps a pod from being started, told by an event. @returns milliseconds until it is worth another look. */

@@ -3,7 +3,8 @@ import type { Logger } from "../lib/log.ts";
 import { createWorkQueue } from "../lib/work-queue.ts";
 import type { Pod } from "../objects.ts";
 import type { WorkerMeasures } from "../measures.ts";
-import type { PodEvictor, PodPreemptor, Presence, Waker } from "../pipeline.ts";
+import { createTurns } from "../lib/turns.ts";
+import type { PodEvictor, PodPreemptor, Presence, Retrier, Waker } from "../pipeline.ts";
 import { type Passes, type PodWorker, createPodWorker } from "./pod-worker.ts";
 
 export interface PodWorkersDeps {
@@ -17,8 +18,11 @@ export interface PodWorkersDeps {
   readonly stop: AbortSignal;
 }
 
+/** Pods tried again side by side: a runtime that has just come back has to serve others, too. */
+const parallelRetries = 20;
+
 /** The pod workers of a node, by UID. Pods do not wait for each other. */
-export interface PodWorkers extends Waker, PodEvictor, PodPreemptor {
+export interface PodWorkers extends Waker, Retrier, PodEvictor, PodPreemptor {
   get(uid: string): PodWorker | undefined;
   list(): readonly { readonly uid: string; readonly worker: PodWorker }[];
   /** The newest version of a pod; a worker is made for one that has none. */
@@ -34,6 +38,7 @@ export interface PodWorkers extends Waker, PodEvictor, PodPreemptor {
 export function createPodWorkers(deps: PodWorkersDeps): PodWorkers {
   const { clock, stop } = deps;
   const workers = new Map<string, PodWorker>();
+  const retryTurn = createTurns(parallelRetries);
   const queue = createWorkQueue(clock, (uid) => workers.get(uid)?.wake("resync"));
   stop.addEventListener("abort", () => queue.stop(), { once: true });
   const workerFor = (uid: string) => {
@@ -52,6 +57,14 @@ export function createPodWorkers(deps: PodWorkersDeps): PodWorkers {
     list: () => [...workers].map(([uid, worker]) => ({ uid, worker })),
     update: (pod) => workerFor(pod.metadata.uid).update(pod),
     wake: (uid, cause) => workers.get(uid)?.wake(cause),
+    retryFailed() {
+      const retry = async (worker: PodWorker) => {
+        if (stop.aborted || !worker.isUnsettled) return;
+        worker.wake("resync");
+        await worker.idle();
+      };
+      for (const worker of workers.values()) if (worker.isUnsettled) void retryTurn(() => retry(worker));
+    },
     evict(uid, why, graceSeconds) {
       const worker = workers.get(uid);
       if (worker?.phase !== "syncing" || !worker.pod) return false;

@@ -5,7 +5,8 @@ import type { Node } from "../../src/objects.ts";
 import { type Lab, startLab } from "../harness/lab.ts";
 import { cgroupsOf, cgroupValue } from "../harness/pod-machine.ts";
 import { particulars } from "../harness/particulars.ts";
-import { firstProcess, images, shell, statusOf } from "../harness/pods.ts";
+import { forgetPeak, memoryOf } from "../harness/holdings.ts";
+import { type ContainerDraft, firstProcess, images, shell, statusOf } from "../harness/pods.ts";
 
 let lab: Lab;
 before(async () => {
@@ -165,6 +166,51 @@ describe("a container's environment", { concurrency: 4 }, () => {
       statusOf(await pods.until("without", "to succeed", ({ status }) => status?.phase === "Succeeded"))?.restartCount,
       0,
     );
+  });
+
+  test("is made no larger than a process is given: what a small spec would multiply takes no memory of the node's", async () => {
+    const { pods, agent } = lab;
+    const doubled = Array.from({ length: 26 }, (_, level) => ({
+      name: `V${level + 1}`,
+      value: `$(V${level})$(V${level})`,
+    }));
+    const wide = { env: [{ name: "A", value: "x".repeat(100_000) }] };
+    const part = (_: unknown, index: number) => ({ name: "w", mountPath: `/w/${index}`, subPathExpr: "$(A)" });
+    const bombs: Record<string, readonly [message: string, container: ContainerDraft]> = {
+      "bomb-value": [
+        'environment variable "V14" is longer than 131072 bytes: shorten it, or put what is large into a file',
+        { env: [{ name: "V0", value: "0123456789abcdef" }, ...doubled] },
+      ],
+      "bomb-sum": [
+        "environment, command and args of the container are longer than 2097152 bytes together: shorten them, or put what is large into files",
+        {
+          env: [...wide.env, ...Array.from({ length: 5_000 }, (_, index) => ({ name: `B${index}`, value: "$(A)" }))],
+        },
+      ],
+      "bomb-args": [
+        "args[1] is longer than 131072 bytes: shorten it, or put what is large into a file",
+        { ...wide, args: ["a", "$(A)".repeat(5_000)] },
+      ],
+      "bomb-path": [
+        "subPathExpr and subPath of the container's volumeMounts are longer than 2097152 bytes together: shorten them, or put what is large into files",
+        { ...wide, volumeMounts: Array.from({ length: 300 }, part) },
+      ],
+    };
+    forgetPeak(agent.pid);
+    const before = memoryOf(agent.pid).peak;
+    await Promise.all(
+      Object.entries(bombs).map(async ([name, [message, container]]) => {
+        await pods.create(name, { containers: [container], volumes: [{ name: "w", emptyDir: {} }] });
+        await pods.until(name, message, (pod) => {
+          const state = statusOf(pod)?.state?.waiting;
+          return state?.reason === "CreateContainerConfigError" && state.message === message;
+        });
+        await pods.event(name, "Failed", `Error: ${message}`);
+        await pods.remove(name);
+      }),
+    );
+    const grown = memoryOf(agent.pid).peak - before;
+    assert.ok(grown < 128, `${grown.toFixed(0)} MiB`);
   });
 
   test("command and args take the place of the image's own, with variables filled in", async () => {

@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { type Invariants, createInvariants } from "../harness/invariants.ts";
 import { particulars } from "../harness/particulars.ts";
+import { openPods, type Pods } from "../harness/pods.ts";
 import { providerUnderTest } from "../harness/runtime-daemon.ts";
 import type { RuntimeProxy } from "../harness/runtime-proxy.ts";
 import type { Pod } from "../../src/objects.ts";
@@ -19,6 +20,7 @@ describe("graftlet killed", { timeout: 900_000 }, () => {
   let proxy: RuntimeProxy;
   let invariants: Invariants;
   let agent: Agent;
+  let pods: Pods;
 
   const startAgent = async () => {
     agent = await startGraftlet(cluster, {
@@ -40,6 +42,7 @@ describe("graftlet killed", { timeout: 900_000 }, () => {
     proxy = await startProxy(cluster);
     invariants = createInvariants(cluster);
     await startAgent();
+    pods = await openPods(cluster);
     await cluster.apply([
       { apiVersion: "v1", kind: "Secret", metadata: { name: "settings" }, stringData: { key: "value" } },
       podThatCounts(cluster, "bystander"),
@@ -48,6 +51,7 @@ describe("graftlet killed", { timeout: 900_000 }, () => {
   });
   after(async () => {
     await invariants?.[Symbol.asyncDispose]();
+    await pods?.[Symbol.asyncDispose]();
     await cluster?.[Symbol.asyncDispose]();
     await proxy?.[Symbol.asyncDispose]();
   });
@@ -67,6 +71,68 @@ describe("graftlet killed", { timeout: 900_000 }, () => {
       await invariants.hold(standing);
     });
   }
+
+  it("between a container's making and its start: an init container, a sidecar, an ordinary and an ephemeral one run, once", async () => {
+    const { nodeName, layout } = cluster;
+    const signs = (name: string) => join(layout.dir, "runs", name);
+    const lines = () => (existsSync(signs("kinds")) ? readFileSync(signs("kinds"), "utf8").trim().split("\n") : []);
+    const volumeMounts = [{ name: "runs", mountPath: "/runs" }];
+    const container = (name: string, then: string) => ({
+      name,
+      image,
+      volumeMounts,
+      command: ["sh", "-c", `echo ${name} >> /runs/kinds; ${then}`],
+    });
+    const until = (sign: string) => `until test -e /runs/${sign}; do sleep 0.1; done`;
+    const stay = "sleep infinity";
+    const probe = { exec: { command: ["test", "-e", "/runs/go-main"] }, periodSeconds: 1, failureThreshold: 300 };
+    const restartPolicy = "Always";
+    const pod = {
+      apiVersion: "v1",
+      kind: "Pod",
+      metadata: { name: "kinds" },
+      spec: {
+        nodeName,
+        restartPolicy: "Never",
+        terminationGracePeriodSeconds: 1,
+        volumes: [{ name: "runs", hostPath: { path: join(layout.dir, "runs"), type: "DirectoryOrCreate" } }],
+        initContainers: [
+          container("init", until("go-side")),
+          { ...container("side", stay), restartPolicy, startupProbe: probe },
+        ],
+        containers: [container("main", stay)],
+      },
+    };
+    const debug = { spec: { ephemeralContainers: [{ ...container("debug", stay), targetContainerName: "main" }] } };
+    const steps: readonly (readonly [name: string, begin: () => Promise<unknown>])[] = [
+      ["init", () => cluster.apply(pod)],
+      ["side", async () => writeFileSync(signs("go-side"), "")],
+      ["main", async () => writeFileSync(signs("go-main"), "")],
+      ["debug", () => pods.api.patch("/api/v1/namespaces/default/pods/kinds/ephemeralcontainers", debug)],
+    ];
+    const ran: string[] = [];
+    for (const [name, begin] of steps) {
+      const killed = proxy.stopAt("before StartContainer", killAgent);
+      await begin();
+      await killed;
+      assert.deepEqual(lines(), ran, `${name} has not run yet`);
+      await startAgent();
+      ran.push(name);
+      await cluster.waitFor(`${name} to run`, () => lines().includes(name), { timeoutMs: 60_000 });
+    }
+    const shown = await pods.until("kinds", "all to be shown", (seen) => {
+      const { containerStatuses = [], initContainerStatuses = [], ephemeralContainerStatuses = [] } = seen.status ?? {};
+      const states = [...initContainerStatuses.slice(1), ...containerStatuses, ...ephemeralContainerStatuses];
+      return states.length === 3 && states.every(({ state }) => state?.running !== undefined);
+    });
+    assert.deepEqual(lines(), ["init", "side", "main", "debug"], "each once");
+    const { containerStatuses = [], initContainerStatuses = [] } = shown.status ?? {};
+    assert.deepEqual(
+      [...initContainerStatuses, ...containerStatuses].map(({ restartCount }) => restartCount),
+      [0, 0, 0],
+    );
+    await cluster.mustKubectl(["delete", "pod", "kinds", "--timeout=60s"], { timeoutMs: 90_000 });
+  });
 
   for (const moment of moments.end) {
     it(`${moment} of a pod's end: the next one finishes the end`, async () => {

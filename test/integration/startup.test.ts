@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { parse, stringify } from "yaml";
@@ -155,6 +155,17 @@ describe("start-up", { timeout: 900_000 }, () => {
     await cluster.startApiServer();
     await untilReady(agent);
     assert.equal(complaints().length, 1, complaints().join("\n"));
+    // A thread reads it: in the built program that is the one file, too.
+    const manifest = {
+      apiVersion: "v1",
+      kind: "Secret",
+      metadata: { name: "x", annotations: { a: "x".repeat(50_000) } },
+    };
+    writeFileSync(join(cluster.layout.staticPods, "large.yaml"), stringify(manifest));
+    await cluster.waitFor("a word about the manifest", () => /its kind is .*Secret/.test(agent.log()), {
+      explain: () => agent.log(),
+    });
+    rmSync(join(cluster.layout.staticPods, "large.yaml"));
 
     await refused(
       [...sound, "--hostname-override=other"],

@@ -6,7 +6,9 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import type { CoreEvent, Node, Pod } from "../../src/objects.ts";
 import { type Agent, startGraftlet, startKubelet } from "../harness/agent.ts";
+import { certificatesIn } from "../harness/certificates.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
+import { forgetPeak, memoryOf } from "../harness/holdings.ts";
 import { askKubelet } from "../harness/kubelet-api.ts";
 import { containerId, images, openPods, type Pods, statusOf } from "../harness/pods.ts";
 import { providerUnderTest } from "../harness/runtime-daemon.ts";
@@ -83,6 +85,30 @@ describe("static pods", { timeout: 600_000 }, () => {
   test("logs and exec work by the mirror pod's name", async () => {
     assert.match(await pods.log(nameOf("web")), /^started/);
     assert.equal(await versionInside("web"), "one\n");
+  });
+
+  test("a manifest that takes seconds to read holds up nobody, and takes bounded memory", async () => {
+    const certificate = certificatesIn(cluster.layout.pki).apiServerKubeletClient;
+    forgetPeak(agent.pid);
+    const before = memoryOf(agent.pid).peak;
+    const began = performance.now();
+    let longest = 0;
+    write("slow.yaml", `a:\n${"- x\n".repeat(260_000)}`);
+    const named = () => agent.log().includes("slow.yaml");
+    while (!named() && performance.now() - began < 120_000) {
+      const asked = performance.now();
+      assert.equal((await askKubelet(cluster, "/healthz", { certificate })).status, 200);
+      longest = Math.max(longest, performance.now() - asked);
+    }
+    const took = performance.now() - began;
+    rmSync(fileOf("slow.yaml"));
+    assert.ok(named(), "it is named");
+    assert.ok(longest < took / 3, `an answer took ${longest.toFixed(0)} of ${took.toFixed(0)} ms`);
+    const grown = memoryOf(agent.pid).peak - before;
+    assert.ok(grown < 400, `${grown.toFixed(0)} MiB`);
+    await cluster.waitFor("the node to have nothing against it", () =>
+      /nothing is wrong with a manifest any more/.test(agent.log()),
+    );
   });
 
   test("a mirror pod that is deleted, gently or not, comes back, and the container runs on", async () => {

@@ -188,14 +188,21 @@ describe("events", () => {
       eventsBegan: () => void streams.push("began"),
       eventsBroke: () => void streams.push("broke"),
     };
-    const { clock, runtime, pleg } = rig(t, true, { measures });
+    let returns = 0;
+    const { clock, runtime, pleg } = rig(t, true, { measures, onReturn: () => void (returns += 1) });
     await clock.advance(2_000);
     runtime.goDown();
     await clock.advance(1_000);
+    assert.equal(returns, 0);
     runtime.comeUp();
+    await clock.advance(1_000);
+    assert.ok(returns >= 1, "what waits for it goes on within a second");
     await startPod(runtime, "u2");
     await clock.advance(3_000);
     assert.ok(pleg.cache.get("u2"));
+    const told = returns;
+    await clock.advance(60_000);
+    assert.equal(returns, told, "not while it only goes on answering");
     assert.deepEqual(
       [streams[0], streams.at(-1), new Set(streams.slice(1, -1))],
       ["began", "began", new Set(["broke"])],

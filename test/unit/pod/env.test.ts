@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { ConfigMap, Container, Pod, Secret, Service } from "../../../src/objects.ts";
+import { parseEnvFile } from "../../../src/pod/env-file.ts";
 import { buildEnvironment, environmentReferences } from "../../../src/pod/env.ts";
 import { withKubernetesService } from "../../../src/pod/service-env.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
@@ -23,15 +24,22 @@ function service(
 
 function build(
   container: Partial<Container>,
-  more: { pod?: Pod; services?: readonly Service[]; files?: Record<string, string | Error> } = {},
+  more: {
+    pod?: Pod;
+    services?: readonly Service[];
+    files?: Record<string, string | Error>;
+    secrets?: ReadonlyMap<string, Secret>;
+  } = {},
 ): Record<string, string> {
   const whole = aContainer("c", container);
   const env = buildEnvironment({
     pod: more.pod ?? aPod({ containers: [whole] }, { labels: { app: "web" } }),
     container: whole,
     configMaps: new Map([["settings", settings]]),
-    secrets: new Map([["login", login]]),
-    files: new Map(Object.entries(more.files ?? {})),
+    secrets: more.secrets ?? new Map([["login", login]]),
+    files: new Map(
+      Object.entries(more.files ?? {}).map(([name, file]) => [name, file instanceof Error ? file : parseEnvFile(file)]),
+    ),
     services: more.services ?? [],
     allocatable: { cpu: "4" },
     hostIPs: ["192.0.2.1"],
@@ -100,6 +108,42 @@ describe("a container's environment", () => {
       ],
     });
     assert.deepEqual(env, { C: "$(A)" });
+  });
+  it("is no larger than what Linux gives a process: a value of 128 KiB, 2 MiB in all", () => {
+    const doubled = (levels: number) =>
+      Array.from({ length: levels }, (_, level) => ({ name: `V${level + 1}`, value: `$(V${level})$(V${level})` }));
+    const started = { name: "V0", value: "0123456789abcdef" };
+    assert.equal(build({ env: [started, ...doubled(13)] })["V13"]?.length, 128 * 1024);
+    const before = process.memoryUsage().rss;
+    assert.throws(() => build({ env: [started, ...doubled(26)] }), {
+      message: 'environment variable "V14" is longer than 131072 bytes: shorten it, or put what is large into a file',
+    });
+    const over = "environment, command and args of the container are longer than 2097152 bytes together";
+    const large = { name: "L", value: "x".repeat(100_000) };
+    const many = (name: (index: number) => string) =>
+      Array.from({ length: 50_000 }, (_, index) => ({ name: name(index), value: "$(L)" }));
+    for (const name of [(index: number) => `M${index}`, () => "SAME"])
+      assert.throws(
+        () => build({ env: [large, ...many(name)] }),
+        (error: Error) => error.message.startsWith(over),
+      );
+    assert.ok(process.memoryUsage().rss - before < 128 * 1024 ** 2, "the values were not made");
+  });
+  it("bounds what comes from objects and fields alike, and decodes no more of a secret than is asked for", () => {
+    const text = "x".repeat(200_000);
+    const big: Secret = { metadata: meta("login"), data: { K: Buffer.from(text).toString("base64"), SMALL: "eA==" } };
+    const secrets = new Map([["login", big]]);
+    const from = (key: string) => ({ name: key, valueFrom: { secretKeyRef: { name: "login", key } } });
+    const message =
+      'environment variable "K" is longer than 131072 bytes: shorten it, or put what is large into a file';
+    assert.throws(() => build({ env: [from("K")] }, { secrets }), { message });
+    assert.throws(() => build({ envFrom: [{ secretRef: { name: "login" } }] }, { secrets }), { message });
+    const pod = aPod({ containers: [] }, { annotations: { k: text } });
+    const field = { fieldRef: { fieldPath: "metadata.annotations['k']" } };
+    assert.throws(() => build({ env: [{ name: "K", valueFrom: field }] }, { pod }), { message });
+    const began = performance.now();
+    build({ env: Array.from({ length: 20_000 }, () => from("SMALL")) }, { secrets });
+    assert.ok(performance.now() - began < 5_000, "a moment, not minutes");
   });
   it("says what is missing in the kubelet's words", () => {
     const missing = (valueFrom: NonNullable<Container["env"]>[number]["valueFrom"]) => () =>

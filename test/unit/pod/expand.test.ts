@@ -27,8 +27,36 @@ describe("expansion of $(NAME)", () => {
   for (const [text, expanded] of cases) {
     it(`${text} → ${expanded}`, () =>
       assert.equal(
-        expand(text, (name) => values[name]),
+        expand(text, (name) => values[name], "a value"),
         expanded,
       ));
   }
+
+  it("makes nothing that is longer than a process is given in one string, which it says before", () => {
+    const half = "x".repeat(64 * 1024);
+    assert.equal(expand("$(V)$(V)", () => half, "a value").length, 128 * 1024);
+    for (const [text, value] of [
+      ["$(V)$(V)x", half],
+      ["$(V)".repeat(100_000), half],
+      ["$(V)", "é".repeat(64 * 1024 + 1)],
+      ["x".repeat(128 * 1024 + 1), ""],
+    ] as const)
+      assert.throws(() => expand(text, () => value, "a value"), {
+        message: "a value is longer than 131072 bytes: shorten it, or put what is large into a file",
+      });
+  });
+
+  it("takes no longer than the text is long, whatever is opened in it and never closed", () => {
+    const began = performance.now();
+    assert.equal(
+      expand("$(".repeat(60_000), () => "x", "a value"),
+      "$(".repeat(60_000),
+    );
+    assert.equal(
+      expand(`${"$(".repeat(60_000)})$$`, () => "x", "a value"),
+      "x$",
+    );
+    assert.throws(() => expand("$(".repeat(700_000), () => "x", "a value"), /longer than/);
+    assert.ok(performance.now() - began < 5_000, "a moment, not minutes");
+  });
 });

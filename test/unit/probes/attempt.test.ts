@@ -155,6 +155,18 @@ test("exec: $(VAR) stands for what the spec itself gives", async () => {
   assert.deepEqual(ran[0]?.argv, ["echo", "1  $(NONE) $(A)"]);
 });
 
+test("exec: a command that variables make longer than a process is given is not made, and says nothing of the container", async () => {
+  const env = [{ name: "A", value: "x".repeat(100_000) }];
+  for (const [words, why] of [
+    [["a", "$(A)$(A)"], /exec\.command\[1\] of the probe is longer than 131072 bytes/],
+    [Array<string>(50_000).fill("$(A)"), /the words of the probe's command are longer than 2097152 bytes together/],
+  ] as const) {
+    const { result, ran, told } = await attempt(exec(...words), [() => ({ exitCode: 0 })], aContainer("c", { env }));
+    assert.deepEqual([result, ran], [undefined, []]);
+    assert.match(told[0] ?? "", why);
+  }
+});
+
 test("ports by number, by name, and by number in text", () => {
   const container = aContainer("c", { ports: [{ name: "web", containerPort: 8080 }] });
   assert.equal(resolvePort(80, container), 80);

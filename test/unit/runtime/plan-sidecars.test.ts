@@ -119,7 +119,9 @@ describe("ephemeral containers", () => {
   it("start once in a pod that has its sandbox, however they end", () => {
     assert.deepEqual(started(c), ["e1", "e2"]);
     assert.deepEqual(started(c, aStatus(aContainer("e1"), exited, { exitCode: 1 })), ["e2"]);
-    assert.deepEqual(started(c, aStatus(aContainer("e1"), created), aStatus(aContainer("e2"), exited)), []);
+  });
+  it("start when they were created and never started: graftlet ended in between", () => {
+    assert.deepEqual(started(c, aStatus(aContainer("e1"), created), aStatus(aContainer("e2"), exited)), ["e1"]);
   });
   it("do not wait for init containers, and start in no sandbox that goes", () => {
     const waiting = { ...pod, spec: { ...pod.spec, initContainers: [aContainer("i")] } };

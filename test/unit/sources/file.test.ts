@@ -72,6 +72,12 @@ async function rig(t: TestContext, path?: (folder: string) => string) {
     clock,
     write: (name: string, text: string) => writeFile(join(folder, name), text),
     period: () => next(() => clock.advance(20_000)),
+    /** A regular look that gives no set. */
+    async unheard(seen: () => boolean) {
+      while (clock.pending === 0) await new Promise(setImmediate);
+      await clock.advance(20_000);
+      while (!seen()) await new Promise(setImmediate);
+    },
     second: () => next(() => clock.advance(1_000)),
     /** @param entries the names whose entries changed. */
     change: (...entries: readonly string[]) =>
@@ -157,6 +163,29 @@ test("bad files are named once each, and harm no other", async (t) => {
   assert.equal(told.length, Object.keys(whys).length, "nothing is told again");
 });
 
+test("a folder with more than a node can take is not read until there is less: what runs goes on", async (t) => {
+  for (const [much, fill] of [
+    ["1000 files", 1_000],
+    ["16777216 bytes", 17],
+  ] as const) {
+    const { write, folder, change, period, unheard, told } = await rig(t);
+    await write("good.yaml", manifest("good"));
+    assert.deepEqual(await change(), ["good-n"]);
+    const names = Array.from({ length: fill }, (_, index) => `a${index}.yaml`);
+    const large = "\n".repeat(fill > 100 ? 1 : 1_000_000);
+    await Promise.all(names.map((name) => write(name, large)));
+    await unheard(() => told.length > 0);
+    assert.ok(
+      told
+        .at(-1)
+        ?.endsWith(`${folder} is ignored: it holds more than ${much}: nothing of it is read until there is less`),
+      told.join("\n"),
+    );
+    await rm(join(folder, names[0] ?? ""));
+    assert.deepEqual(await period(), ["good-n"]);
+  }
+});
+
 test("links inside the folder are followed: so a config map's volume looks", async (t) => {
   const { write, folder, change, told } = await rig(t);
   await mkdir(join(folder, "..2026"));
@@ -186,15 +215,18 @@ test("a file that becomes unusable goes on standing for its pod until it is mend
   assert.equal(told.length, 2);
 });
 
-test("a file that was bad for a while stands for the pod of before, under the UID that was taken over", () => {
+test("a file that was bad for a while stands for the pod of before, under the UID that was taken over", async () => {
+  const { signal } = new AbortController();
   const set = createManifestSet({
     nodeName: "n",
+    clock: fakeClock(),
     adopt: ({ pod }) => ({ ...pod, metadata: { ...pod.metadata, uid: "adopted" } }),
     complaints: { tell: () => undefined, remark: () => undefined, settle: () => undefined },
   });
-  const uids = (text: string) => set.podsOf([{ path: "/m/a.yaml", text }]).map(({ metadata }) => metadata.uid);
-  for (const text of [manifest("a"), "kind: [", manifest("a")]) assert.deepEqual(uids(text), ["adopted"]);
-  assert.notDeepEqual(uids(manifest("a", "other")), ["adopted"]);
+  const uids = async (text: string) =>
+    (await set.podsOf([{ path: "/m/a.yaml", text }], signal)).map(({ metadata }) => metadata.uid);
+  for (const text of [manifest("a"), "kind: [", manifest("a")]) assert.deepEqual(await uids(text), ["adopted"]);
+  assert.notDeepEqual(await uids(manifest("a", "other")), ["adopted"]);
 });
 
 test("of two files with one pod the one that had it keeps it; the other takes over when that goes", async (t) => {

@@ -114,6 +114,7 @@ test("an answer that cannot be used changes nothing, and is told once, without w
     [200, "a: [", "it is not YAML"],
     [200, JSON.stringify({ ...pod("a"), kind: "Secret" }), 'its kind is "Secret"'],
     [200, listOf(pod("b"), { ...pod("c"), spec: {} }), "items[1] of its PodList: spec.containers: is empty"],
+    [200, JSON.stringify({ ...pod("b"), x: "x".repeat(1 << 20) }), "its answer is longer than 1048576 bytes"],
     [200, listOf(withUid("b"), withUid("c")), "items[1] of its PodList: metadata.uid: another of its pods has it too"],
   ] as const) {
     told.length = 0;

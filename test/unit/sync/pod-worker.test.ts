@@ -205,6 +205,54 @@ describe("a pod worker", () => {
     assert.equal(worker.phase, "finished");
   });
 
+  it("tries what failed again as soon as the runtime is back, some pods at a time; and what may yet fail", async () => {
+    const clock = fakeClock();
+    const { measures, stop, passes } = rig();
+    const gates: (() => void)[] = [];
+    const passed: string[] = [];
+    let down = true;
+    const workers = createPodWorkers({
+      passes: {
+        ...passes,
+        sync: async ({ metadata: { uid } }) => {
+          if (uid === "fine") return { terminal: false, againMs: 60_000 };
+          if (uid === "throws" && down) throw new CodedError("unavailable", "no runtime");
+          if (!down) {
+            passed.push(uid);
+            await new Promise<void>((resolve) => gates.push(resolve));
+          }
+          return { terminal: false, againMs: 60_000, failed: down };
+        },
+      },
+      measures,
+      clock,
+      log: createLogger(0, { write: () => undefined }),
+      stop: stop.signal,
+    });
+    const uids = ["throws", ...Array.from({ length: 30 }, (_, index) => `p${index}`)];
+    for (const uid of ["fine", ...uids]) workers.update(aPod({}, { uid }));
+    await workers.idle();
+    down = false;
+    workers.retryFailed();
+    assert.equal(passed.length, 20, "the others wait for these");
+    while (passed.length < uids.length || gates.length > 0) {
+      for (const open of gates.splice(0)) open();
+      await new Promise(setImmediate);
+    }
+    assert.deepEqual([...passed].sort(), [...uids].sort(), "each once, and none that is well");
+    await workers.idle();
+    passed.length = 0;
+    workers.wake("p0", "pleg");
+    workers.retryFailed();
+    while (passed.length < 2) {
+      for (const open of gates.splice(0)) open();
+      await new Promise(setImmediate);
+    }
+    for (const open of gates.splice(0)) open();
+    await workers.idle();
+    assert.deepEqual(passed, ["p0", "p0"], "one that was under way has begun without the runtime");
+  });
+
   it("waits while the target is lost, then works with the newest version", async () => {
     const target = fakePresence();
     const { worker, calls } = rig({}, target);

@@ -45,6 +45,7 @@ function rig(
       calls.push(`update ${pod.metadata.uid}`);
     },
     wake: (uid, cause) => void calls.push(`wake ${uid} ${cause}`),
+    retryFailed: () => undefined,
     terminate: (uid, grace) => void calls.push(`terminate ${uid} ${grace}`),
     evict: () => false,
     preempt: async () => undefined,
