@@ -22,6 +22,7 @@ import type { NodeMetrics } from "./metrics/node-metrics.ts";
 import { measuredRuntime } from "./metrics/runtime-calls.ts";
 import { createNodeAgent } from "./node/node-agent.ts";
 import { ownAddresses } from "./node/own-addresses.ts";
+import { nameResolves } from "./node/own-name.ts";
 import { createPodCidr } from "./node/pod-cidr.ts";
 import { type Reachability, type ReachabilityDeps, createReachability } from "./node/reachability.ts";
 import { createRebootWatch } from "./node/reboot-watch.ts";
@@ -203,6 +204,7 @@ async function observeTarget(
       client,
       ownAddresses: target.link || config.kubeletAddress.of !== "host" ? ownAddresses() : undefined,
       nodes,
+      resolves: nameResolves,
       host,
       images: runtime,
       runtime: health,
