@@ -66,5 +66,10 @@ async function searchDomains({ readFile: read }: NameSources): Promise<readonly 
 /** Words of each line, comments left out; no lines where there is no such file. */
 async function linesOf(path: string, read: NameSources["readFile"]): Promise<readonly (readonly string[])[]> {
   const text = await read(path).catch(() => "");
-  return text.split("\n").map((line) => line.replace(/[#;].*/, "").trim().split(/\s+/));
+  return text.split("\n").map((line) =>
+    line
+      .replace(/[#;].*/, "")
+      .trim()
+      .split(/\s+/),
+  );
 }

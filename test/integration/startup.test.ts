@@ -206,6 +206,22 @@ describe("start-up", { timeout: 900_000 }, () => {
     assert.equal(await again.stop(10_000), true, again.log());
   });
 
+  test("an API server whose name nobody looks up does not hold up the end", async () => {
+    const resolvConf = join(cluster.layout.dir, "silent-resolv.conf");
+    writeFileSync(resolvConf, "nameserver 127.0.0.9\noptions timeout:20 attempts:3\n");
+    const mount = `mount --bind ${resolvConf} /etc/resolv.conf; exec "$@"`;
+    const elsewhere = join(cluster.layout.dir, "elsewhere.kubeconfig");
+    writeFileSync(elsewhere, readFileSync(kubeconfig, "utf8").replace(/(server: https:\/\/)[^:]+/, "$1no-such-name"));
+    await using silent = await listenSilently(cluster, "127.0.0.9", 53);
+    await using agent = await startGraftlet(cluster, {
+      through: ["unshare", "--mount", "sh", "-ec", mount, "sh"],
+      kubeconfig: elsewhere,
+      untilReady: false,
+    });
+    await silent.asked;
+    assert.equal(await agent.stop(10_000), true, agent.log());
+  });
+
   test("the runtime need not be there: the node is NotReady with the reason, said once; Ready when it comes. Drop-ins win over the file, flags over both, and what is not served is named", async () => {
     const dropIns = join(cluster.layout.dir, "drop-ins");
     mkdirSync(dropIns);
@@ -257,23 +273,29 @@ async function listen(cluster: Cluster, port: number, answer: string): Promise<A
   return spawnListener(cluster.spawnInside, script);
 }
 
+/** A name server on the agent's machine that hears and does not answer. */
+async function listenSilently(cluster: Cluster, address: string, port: number): Promise<Listener> {
+  const script = `require("dgram").createSocket("udp4").on("message", () => console.log("asked")).bind(${port}, "${address}", () => console.log("listening"))`;
+  return spawnListener(cluster.spawnAtAgent, script);
+}
+
+interface Listener extends AsyncDisposable {
+  /** Resolves once it has said something more. */
+  readonly asked: Promise<unknown>;
+}
+
 /** @param script says a word once it listens. */
-async function spawnListener(spawn: Cluster["spawnInside"], script: string): Promise<AsyncDisposable> {
+async function spawnListener(spawn: Cluster["spawnInside"], script: string): Promise<Listener> {
   const child = spawn([process.execPath, "--eval", script], { stdio: ["ignore", "pipe", "inherit"] });
   const ended = new Promise<void>((resolve) => child.once("exit", () => resolve()));
   await new Promise((resolve) => child.stdout?.once("data", resolve));
   return {
+    asked: new Promise((resolve) => child.stdout?.once("data", resolve)),
     async [Symbol.asyncDispose]() {
       child.kill("SIGKILL");
       await ended;
     },
   };
-}
-
-/** A name server on the agent's machine that hears and does not answer. */
-async function listenSilently(cluster: Cluster, address: string, port: number): Promise<AsyncDisposable> {
-  const script = `require("dgram").createSocket("udp4").bind(${port}, "${address}", () => console.log("listening"))`;
-  return spawnListener(cluster.spawnAtAgent, script);
 }
 
 /** A copy of a kubeconfig whose client certificate, by the cluster's own authority, ended in 2020. */
