@@ -24,6 +24,7 @@ import type { NodeMetrics } from "./metrics/node-metrics.ts";
 import { measuredRuntime } from "./metrics/runtime-calls.ts";
 import { createNodeAgent } from "./node/node-agent.ts";
 import { ownAddresses } from "./node/own-addresses.ts";
+import { nameResolves } from "./node/own-name.ts";
 import { createPodCidr } from "./node/pod-cidr.ts";
 import { type Reachability, type ReachabilityDeps, createReachability } from "./node/reachability.ts";
 import type { Readiness } from "./node/readiness.ts";
@@ -235,6 +236,7 @@ async function observeTarget(
       client,
       ownAddresses: target.link || config.kubeletAddress.of !== "host" ? ownAddresses() : undefined,
       nodes,
+      resolves: nameResolves,
       host,
       images: runtime,
       runtime: health,

@@ -2,11 +2,15 @@
 import { isMainThread } from "node:worker_threads";
 import { parseCommandLine } from "./config/command-line.ts";
 import { processIo } from "./config/process-io.ts";
+import { systemClock } from "./lib/clock.ts";
 import { CodedError, messageOf } from "./lib/errors.ts";
 import { processTerminal } from "./terminal.ts";
 
+/** What threads of Node's are at that cannot be called off: an exit waits for them, be it for minutes. */
+const onThreads = /^(GetAddrInfo|GetNameInfo|FSReq)/;
+
 /** The process edge: flags ▷ configuration ▷ nodes ▷ run until a signal. What the nodes need is loaded only when they run. */
-async function main(): Promise<number> {
+async function main(stop: AbortController): Promise<number> {
   const io = processIo();
   const asked = parseCommandLine(process.argv.slice(2), io);
   if (asked.kind === "help" || asked.kind === "version") {
@@ -14,9 +18,7 @@ async function main(): Promise<number> {
     return 0;
   }
   const { providers } = await import("../providers/index.ts");
-  const stop = new AbortController();
-  for (const name of ["SIGTERM", "SIGINT"] as const)
-    process.once(name, () => stop.abort(new CodedError("cancelled", `stopped by ${name}`)));
+  for (const name of ["SIGTERM", "SIGINT"] as const) process.once(name, () => stop.abort(new Stopped(name)));
   const { signal } = stop;
   if (asked.kind === "remove") {
     const { runRemoval } = await import("./removal.ts");
@@ -30,9 +32,38 @@ async function main(): Promise<number> {
   return (await runNodes({ ...asked, providers, env: io.env, signal })) ? 0 : 1;
 }
 
-if (isMainThread)
-  main().then(
-    (code) => process.exit(code),
+class Stopped extends CodedError {
+  readonly by: NodeJS.Signals;
+  constructor(by: NodeJS.Signals) {
+    super("cancelled", `stopped by ${by}`);
+    this.by = by;
+  }
+}
+
+/** How long threads may go on with what they are at when all else has ended, and how often that is looked at, milliseconds. */
+const [patienceMs, lookMs] = [1_000, 20];
+
+/** Ends the process; one that a signal has stopped by that signal, where threads hang that an exit would wait for. */
+async function end(code: number, stop: AbortSignal): Promise<void> {
+  const why: unknown = stop.reason;
+  if (why instanceof Stopped) await hanging(() => process.kill(process.pid, why.by));
+  process.exit(code);
+}
+
+/** Waits for threads, and calls `hang` when they hang. */
+async function hanging(hang: () => void): Promise<void> {
+  const clock = systemClock();
+  const until = clock.monotonic() + patienceMs;
+  while (process.getActiveResourcesInfo().some((name) => onThreads.test(name))) {
+    if (clock.monotonic() >= until) hang();
+    await clock.sleep(lookMs);
+  }
+}
+
+if (isMainThread) {
+  const stop = new AbortController();
+  main(stop).then(
+    (code) => end(code, stop.signal),
     (error: unknown) => {
       process.stderr.write(
         `graftlet: ${error instanceof CodedError ? error.message : error instanceof Error ? error.stack : messageOf(error)}\n`,
@@ -40,5 +71,6 @@ if (isMainThread)
       process.exit(1);
     },
   );
+}
 // A thread of the built program, which is one file, begins here too.
 else await import("./sources/manifest-reader.ts");

@@ -19,7 +19,7 @@ export interface CriRuntimeOptions {
   /** How long a call waits for a connection that has just failed, milliseconds; 0 unless given. */
   readonly patienceMs?: number;
   /** Dials the runtime's stream URLs: the machine on which the runtime runs. */
-  readonly host: Pick<Host, "dial">;
+  readonly host: Pick<Host, "dial" | "forUsers">;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -49,7 +49,7 @@ export function criRuntime({
     ...criContainers(runtime, requestTimeoutMs),
     ...criImages(images),
     ...criStats(runtime),
-    ...criStreams(runtime, host),
+    ...criStreams(runtime, host.forUsers ?? host),
     async [Symbol.asyncDispose]() {
       runtime.close();
       images.close();

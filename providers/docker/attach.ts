@@ -28,7 +28,7 @@ export async function attach(
     detachKeys,
   };
   const connection = await docker.call(
-    (_engine, until, apart) => hijack(apart, { path: `${path}/attach`, query, signal: until }),
+    (_engine, until, _apart, forUser) => hijack(forUser, { path: `${path}/attach`, query, signal: until }),
     gone,
   );
   const over = new AbortController();

@@ -1,9 +1,9 @@
 import type { Agent } from "node:http";
-import type Modem from "docker-modem";
 import Dockerode from "dockerode";
 import type { Clock } from "../../src/lib/clock.ts";
 import { CodedError, hasCode, throwIfAborted } from "../../src/lib/errors.ts";
 import type { Host } from "../../src/seams/host.ts";
+import { askForJson } from "./answer-stream.ts";
 import { DialAgent } from "./dial-agent.ts";
 import { brokeOff, codedDockerError } from "./errors.ts";
 
@@ -14,11 +14,12 @@ export type Limit = number | { readonly beyondMs: number } | "none";
 /** A Docker daemon, connected to when asked; while it does not answer, calls fail at once with `unavailable`. */
 export interface Docker {
   /** Runs one API call. @param work gets dockerode at the version agreed on with the daemon, and the signal to hand on as
-   *  `abortSignal`; for what becomes a stream also one of which each call has a connection of its own. @param limit the call's
+   *  `abortSignal`; for what becomes a stream also one of which each call has a connection of its own, and such a one for what a user of the
+   *  kubelet API asked for. @param limit the call's
    *  deadline; the ordinary one when left out.
    *  @throws CodedError with the daemon's words as its message. */
   call<T>(
-    work: (engine: Dockerode, abortSignal: AbortSignal, apart: Dockerode) => Promise<T>,
+    work: (engine: Dockerode, abortSignal: AbortSignal, apart: Dockerode, forUser: Dockerode) => Promise<T>,
     signal: AbortSignal,
     limit?: Limit,
   ): Promise<T>;
@@ -33,7 +34,7 @@ export interface Docker {
 export interface DockerOptions {
   /** Absolute path of the daemon's socket on the target. */
   readonly socket: string;
-  readonly host: Pick<Host, "dial">;
+  readonly host: Pick<Host, "dial" | "forUsers">;
   /** Deadline of an ordinary call, milliseconds. */
   readonly requestTimeoutMs: number;
   readonly clock: Clock;
@@ -52,12 +53,14 @@ interface Agreed {
   readonly engine: Dockerode;
   /** Does not keep its connections. */
   readonly apart: Dockerode;
+  readonly forUser: Dockerode;
 }
 
 /** A daemon that comes back may be another version: what was agreed on holds until a call finds it out of reach. */
 export function createDocker({ socket, host, requestTimeoutMs, clock }: DockerOptions): Docker {
   const agent = new DialAgent({ host, socket, clock, keep: true });
   const agentApart = new DialAgent({ host, socket, clock, keep: false });
+  const agentForUsers = new DialAgent({ host: host.forUsers ?? host, socket, clock, keep: false });
   const engineOf = (by: Agent, version?: string) => {
     const options: Dockerode.DockerOptions & { agent: Agent } = { socketPath: socket, agent: by };
     return new Dockerode(version === undefined ? options : { ...options, version: `v${version}` });
@@ -67,7 +70,12 @@ export function createDocker({ socket, host, requestTimeoutMs, clock }: DockerOp
   const agree = async (signal: AbortSignal): Promise<Agreed> => {
     if (agreed) return agreed;
     const version = agreedVersion(await ask<EngineVersion>(plain, { path: "/version", signal }), socket);
-    agreed = { version, engine: engineOf(agent, version), apart: engineOf(agentApart, version) };
+    agreed = {
+      version,
+      engine: engineOf(agent, version),
+      apart: engineOf(agentApart, version),
+      forUser: engineOf(agentForUsers, version),
+    };
     return agreed;
   };
   const answers = createAnswers(clock);
@@ -89,8 +97,8 @@ export function createDocker({ socket, host, requestTimeoutMs, clock }: DockerOp
     call: (work, signal, limit = requestTimeoutMs) =>
       within(
         async (until) => {
-          const { engine, apart } = await agree(until);
-          return work(engine, until, apart);
+          const { engine, apart, forUser } = await agree(until);
+          return work(engine, until, apart, forUser);
         },
         signal,
         limit,
@@ -100,6 +108,7 @@ export function createDocker({ socket, host, requestTimeoutMs, clock }: DockerOp
     close() {
       agent.destroy();
       agentApart.destroy();
+      agentForUsers.destroy();
     },
   };
 }
@@ -148,20 +157,8 @@ export async function ask<T>(engine: Dockerode, question: Question): Promise<T> 
   }
 }
 
-function askOnce<T>(engine: Dockerode, { method = "GET", path, query = {}, body = {}, signal }: Question): Promise<T> {
-  const modem: Modem = engine.modem;
-  return new Promise((resolve, reject) => {
-    modem.dial(
-      {
-        method,
-        path: `${path}?`,
-        options: { _query: query, _body: body },
-        statusCodes: { 200: true, 201: true, 204: true },
-        abortSignal: signal,
-      },
-      (error, answer) => (error ? reject(error) : resolve(answer as T)),
-    );
-  });
+async function askOnce<T>(engine: Dockerode, { body, ...question }: Question): Promise<T> {
+  return (await askForJson(engine, { ...question, ...(body && { json: body }) })) as T;
 }
 
 interface EngineVersion {

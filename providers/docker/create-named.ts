@@ -59,7 +59,8 @@ async function holderOf(
   signal: AbortSignal,
 ): Promise<ContainerInspectInfo | undefined> {
   try {
-    return await docker.call((engine, abortSignal) => engine.getContainer(name).inspect({ abortSignal }), signal);
+    const path = `/containers/${encodeURIComponent(name)}/json`;
+    return await docker.call((engine, until) => ask<ContainerInspectInfo>(engine, { path, signal: until }), signal);
   } catch (error) {
     if (hasCode(error, "not_found")) return undefined;
     throw error;

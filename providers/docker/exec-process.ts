@@ -32,17 +32,19 @@ const maxComplaintBytes = 64 * 1024;
 const tellingEvents = ["readable", "end", "close"] as const;
 
 /** Starts a command that `createExec` prepared. Given up half-way, the command is killed.
+ *  @param forUser of the command: whether a user of the kubelet API asked for it.
  *  @throws CodedError failed_precondition when the container does not run any more. */
 export async function startExec(
   parts: DockerParts,
-  { id, tty }: Pick<ExecWish, "tty"> & { readonly id: string },
+  { id, tty, forUser = false }: Pick<ExecWish, "tty"> & { readonly id: string; readonly forUser?: boolean },
   signal: AbortSignal,
 ): Promise<ExecProcess> {
   const state = execState(parts, id);
   try {
     const body = { Detach: false, Tty: tty };
     const connection = await parts.docker.call(
-      (_engine, until, apart) => hijack(apart, { path: `/exec/${id}/start`, body, signal: until }),
+      (_engine, until, apart, forUsers) =>
+        hijack(forUser ? forUsers : apart, { path: `/exec/${id}/start`, body, signal: until }),
       signal,
     );
     return {

@@ -13,7 +13,7 @@ export async function streamExec(
   gone: AbortSignal,
 ): Promise<number> {
   const { tty } = command;
-  const running = await startExec(parts, command, gone);
+  const running = await startExec(parts, { ...command, forUser: true }, gone);
   const { connection } = running;
   const over = new AbortController();
   const sizes = followSizes(parts, `/exec/${running.id}/resize`, streams.sizes, AbortSignal.any([gone, over.signal]));

@@ -1,4 +1,5 @@
 import { CodedError } from "../../src/lib/errors.ts";
+import { KeptBytes } from "../../src/lib/kept-bytes.ts";
 
 const newline = 0x0a;
 
@@ -6,24 +7,22 @@ const newline = 0x0a;
  *  are taken. @param maxLineBytes bytes of one line that are kept at most.
  *  @throws CodedError resource_exhausted for a longer line, unknown for one that is no JSON. */
 export async function* jsonLines(source: AsyncIterable<Uint8Array>, maxLineBytes = 4 * 1024 * 1024): AsyncGenerator {
-  let pending: Uint8Array[] = [];
-  let length = 0;
+  const pending = new KeptBytes(maxLineBytes);
+  const add = (part: Uint8Array) => {
+    if (!pending.add(part))
+      throw new CodedError("resource_exhausted", `a line of more than ${maxLineBytes} bytes from the Docker Engine`);
+  };
   for await (const chunk of source) {
     let from = 0;
     for (let end = chunk.indexOf(newline); end >= 0; end = chunk.indexOf(newline, from)) {
-      const line = Buffer.concat([...pending, chunk.subarray(from, end)]).toString();
-      pending = [];
-      length = 0;
+      add(chunk.subarray(from, end));
+      const line = pending.take().toString();
       from = end + 1;
       if (line.trim() !== "") yield parsed(line);
     }
-    const rest = chunk.subarray(from);
-    length += rest.length;
-    if (length > maxLineBytes)
-      throw new CodedError("resource_exhausted", `a line of more than ${maxLineBytes} bytes from the Docker Engine`);
-    if (rest.length > 0) pending.push(rest);
+    add(chunk.subarray(from));
   }
-  const last = Buffer.concat(pending).toString();
+  const last = pending.take().toString();
   if (last.trim() !== "") yield parsed(last);
 }
 

@@ -23,7 +23,8 @@ const loopback = [
  *  namespace, so that servers on its loopback answer; where the target has no relay, or may not enter, to the pod's address. A pod of
  *  the host's network has the target's own loopback. */
 export function createPortRelay(parts: DockerParts): ConnectToPort {
-  const { host, log } = parts;
+  const { host, clock, log } = parts;
+  const forUsers = host.forUsers ?? host;
   let found: RelayProgram | undefined;
   let told = false;
 
@@ -52,12 +53,12 @@ export function createPortRelay(parts: DockerParts): ConnectToPort {
   const connect: ConnectToPort = async (sandboxId, port, signal) => {
     const sandbox = await inspectRunningSandbox(parts, sandboxId, signal);
     if (sandbox.HostConfig.NetworkMode === "host")
-      return firstOf("on the node", port, (address) => dial(host, address, port, signal), signal);
+      return firstOf("on the node", port, (address) => dial(forUsers, address, port, signal), signal);
     const { Pid: pid } = sandbox.State;
     const program = await programFor(pid, signal);
-    if (!program) return dial(host, addressOf(sandbox), port, signal);
+    if (!program) return dial(forUsers, addressOf(sandbox), port, signal);
     const enter = (address: string) =>
-      startRelay(parts, inNetworkOf(pid, program.argv(address, port)), program.connected, signal);
+      startRelay({ host: forUsers, clock }, inNetworkOf(pid, program.argv(address, port)), program.connected, signal);
     return firstOf(`inside the network namespace of sandbox ${sandboxId}`, port, enter, signal);
   };
   return bounded(connect, createForwardPlaces(parts.clock));
@@ -83,7 +84,7 @@ function bounded(connect: ConnectToPort, places: ForwardPlaces): ConnectToPort {
 }
 
 /** @throws CodedError unavailable in the system's words: hosts have that code for a refusal. */
-async function dial(host: Host, address: string, port: number, signal: AbortSignal): Promise<Duplex> {
+async function dial(host: Pick<Host, "dial">, address: string, port: number, signal: AbortSignal): Promise<Duplex> {
   try {
     return await host.dial({ host: address, port }, signal);
   } catch (error) {

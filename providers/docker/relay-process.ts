@@ -56,8 +56,8 @@ function wordsUntil({ stderr }: HostProcess, awaited: RegExp): Promise<string> {
     };
     stderr.on("data", (part: Buffer) => {
       if (settled) return;
-      if (words.length < maxWordsBytes) words += part.toString();
-      if (awaited.test(words)) settle();
+      words += part.toString("latin1", 0, maxWordsBytes - words.length);
+      if (words.length >= maxWordsBytes || awaited.test(words)) settle();
     });
     stderr.once("end", settle).once("error", settle).once("close", settle);
   });

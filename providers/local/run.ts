@@ -1,13 +1,17 @@
 import { type ChildProcess, type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { constants } from "node:os";
 import type { Readable } from "node:stream";
-import type { Clock } from "../../src/lib/clock.ts";
+import type { Clock, Timer } from "../../src/lib/clock.ts";
 import { CodedError, abortError, throwIfAborted } from "../../src/lib/errors.ts";
+import { KeptBytes } from "../../src/lib/kept-bytes.ts";
+import { untilAborted } from "../../src/lib/service-group.ts";
 import type { HostProcess, RunOptions, RunResult } from "../../src/seams/host.ts";
 import { codedError } from "./errors.ts";
 
 const defaultTimeoutMs = 30_000;
 const defaultMaxOutput = 1024 * 1024;
+/** How long the end of what was killed is waited for, milliseconds: a file system that hangs keeps it for as long as it hangs. */
+const endWithinMs = 1_000;
 
 /** Starts a command in a process group of its own, so that killing it kills what it started. */
 async function start(argv: readonly string[]): Promise<ChildProcessWithoutNullStreams> {
@@ -59,15 +63,19 @@ export async function runLocal(clock: Clock, argv: readonly string[], options: R
   const child = await start(argv);
   const stop = clock.within(timeoutMs, options.signal);
   // What the command left behind may hold its output, even in a session of its own: that is not waited for.
+  const overdue = new AbortController();
+  let patience: Timer | undefined;
   const forget = whenAborted(stop, () => {
     killGroup(child, "SIGKILL");
     child.stdout.destroy();
     child.stderr.destroy();
+    patience = clock.after(endWithinMs, () => overdue.abort());
   });
   const stdout = collect(child.stdout, limit);
   const stderr = collect(child.stderr, limit);
   child.stdin.end(options.stdin);
-  const code = await exitOf(child, "close");
+  const code = await untilAborted(exitOf(child, "close"), overdue.signal).catch(() => killed);
+  patience?.cancel();
   forget();
   if (options.signal?.aborted) throw abortError(options.signal);
   if (stop.aborted)
@@ -75,14 +83,16 @@ export async function runLocal(clock: Clock, argv: readonly string[], options: R
   return { code, stdout: stdout.text(), stderr: stderr.text(), truncated: stdout.truncated() || stderr.truncated() };
 }
 
+/** 128 + SIGKILL. */
+const killed = 137;
+
 function collect(stream: Readable, limit: number): { text(): string; truncated(): boolean } {
-  const chunks: Buffer[] = [];
-  let length = 0;
+  const kept = new KeptBytes(limit);
+  let truncated = false;
   stream.on("data", (chunk: Buffer) => {
-    if (length < limit) chunks.push(chunk.subarray(0, limit - length));
-    length += chunk.length;
+    if (!kept.add(chunk)) truncated = true;
   });
-  return { text: () => Buffer.concat(chunks).toString("utf8"), truncated: () => length > limit };
+  return { text: () => kept.bytes().toString("utf8"), truncated: () => truncated };
 }
 
 /** Starts a command on this machine, as streams. @see Host.spawn */

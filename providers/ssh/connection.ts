@@ -13,6 +13,8 @@ export interface Connection {
   readonly lost: AbortSignal;
   /** Session channels now open or being opened; the link keeps count. */
   sessions: number;
+  /** Those among them that users of the kubelet API hold. */
+  forUsers: number;
   /** The most sessions that the target allows on a connection, as far as it is known. */
   limit: number;
   close(): void;
@@ -47,6 +49,7 @@ export async function openConnection(config: SshConfig, signal: AbortSignal): Pr
     client,
     lost: lost.signal,
     sessions: 0,
+    forUsers: 0,
     limit: defaultSessionLimit,
     close() {
       lose(new Error("closed by graftlet"));

@@ -51,6 +51,7 @@ export function sshHost({ config, clock, log }: SshHostOptions): SshHost {
   const alone = { link, sessions, groups, clock, command };
   const run = createRunner({ pool, clock, alone });
   const spawn = createSpawner(alone);
+  const spawnForUser = createSpawner({ ...alone, forUser: true });
   const fs = sshFs({
     pool,
     sftp: sftp.get,
@@ -65,6 +66,11 @@ export function sshHost({ config, clock, log }: SshHostOptions): SshHost {
     dial: createDialer({ link, spawn, privileges, clock }),
     listen: createListeners({ link, fs, run, spawn, privileges, user: config.user, clock, log }),
     watch: createWatcher({ fs, spawn, run, clock }),
+    forUsers: {
+      spawn: spawnForUser,
+      dial: createDialer({ link, spawn: spawnForUser, privileges, clock }),
+      watch: createWatcher({ fs, spawn: spawnForUser, run, clock }),
+    },
     clock: sshClock({ clock, run, readFile: fs.readFile }),
     link,
     privileges,

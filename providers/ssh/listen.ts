@@ -3,6 +3,7 @@ import type { ClientChannel } from "ssh2";
 import type { Clock } from "../../src/lib/clock.ts";
 import { CodedError, hasCode, messageOf, throwIfAborted } from "../../src/lib/errors.ts";
 import type { Logger } from "../../src/lib/log.ts";
+import { untilAborted } from "../../src/lib/service-group.ts";
 import type { Address, HostFs, HostListener } from "../../src/seams/host.ts";
 import { channelStream } from "./channel-stream.ts";
 import type { Connection } from "./connection.ts";
@@ -29,6 +30,8 @@ interface Forwarding {
 }
 
 const retryMs = 1000;
+/** How long the target may take to give up a socket, milliseconds: one that hangs is not waited for. */
+const giveUpMs = 1_000;
 
 /** Sockets on the target whose connections come back over the link. They are bound again when the link has been broken; what was
  *  connected is gone. @see Host.listen */
@@ -44,7 +47,16 @@ export function createListeners(options: ListenerOptions) {
       stream.once("close", () => open.delete(stream));
       onConnection(stream);
     };
-    const bind = (where: Address) => forward(options, accept, where, closing.signal);
+    const stop = signal ? AbortSignal.any([closing.signal, signal]) : closing.signal;
+    const bind = async (where: Address): Promise<Forwarding> => {
+      const bound = forward(options, accept, where, stop);
+      try {
+        return await untilAborted(bound, stop);
+      } catch (error) {
+        void bound.then((late) => late.stop()).catch(() => undefined);
+        throw error;
+      }
+    };
     let forwarding = await bind(at);
     const { address } = forwarding;
     const rebind = async (): Promise<void> => {
@@ -72,8 +84,9 @@ export function createListeners(options: ListenerOptions) {
       if (closing.signal.aborted) return;
       closing.abort();
       for (const stream of open) stream.destroy();
-      await forwarding.stop();
-      if ("unix" in address) await fs.apply([{ do: "remove", path: address.unix }]).catch(() => undefined);
+      const soon = clock.within(giveUpMs);
+      await untilAborted(forwarding.stop(), soon).catch(() => undefined);
+      if ("unix" in address) await fs.apply([{ do: "remove", path: address.unix }], soon).catch(() => undefined);
     };
     watchLoss();
     signal?.addEventListener("abort", () => void close(), { once: true });

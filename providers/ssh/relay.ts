@@ -1,6 +1,7 @@
 import type { Duplex } from "node:stream";
 import type { Clock } from "../../src/lib/clock.ts";
 import { CodedError } from "../../src/lib/errors.ts";
+import { untilAborted } from "../../src/lib/service-group.ts";
 import type { Address } from "../../src/seams/host.ts";
 import type { RelayProgram } from "./privileges.ts";
 import type { SshProcess } from "./spawn.ts";
@@ -92,6 +93,9 @@ function isEngine(socket: string): boolean {
 /** How long a relay that does not greet has for failing, ms. */
 const silenceMs = 300;
 
+/** How long one that greets may take to connect, ms: longer than a system tries. */
+const greetWithinMs = 180_000;
+
 /** Of a relay's complaint no more is kept, bytes. */
 const complaintBytes = 4096;
 
@@ -113,9 +117,11 @@ export async function connectionOf(
   try {
     // A greeting that does not come is told by the relay's end, which says why.
     const connected = greets ? greeting(relay).catch(() => failed) : clock.sleep(silenceMs, signal);
-    await Promise.race([connected, failed]);
+    await untilAborted(Promise.race([connected, failed]), clock.within(greetWithinMs, signal));
   } catch (error) {
-    await relay[Symbol.asyncDispose]();
+    const gone = relay[Symbol.asyncDispose]();
+    // Over a link that hangs its end is told late, and whoever has given up does not wait.
+    if (!signal.aborted) await gone;
     throw error;
   }
   return relay.io;

@@ -1,5 +1,6 @@
 import type { Readable } from "node:stream";
 import { CodedError, abortError, hasCode, throwIfAborted } from "../../src/lib/errors.ts";
+import { KeptBytes } from "../../src/lib/kept-bytes.ts";
 import { untilAborted } from "../../src/lib/service-group.ts";
 import type { Command, Ended } from "./command.ts";
 import { type SpawnerOptions, createSpawner } from "./spawn.ts";
@@ -28,14 +29,10 @@ export async function runAlone(
 }
 
 function collect(stream: Readable, limit: number): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  let length = 0;
+  const kept = new KeptBytes(limit);
   return new Promise((resolve, reject) => {
-    stream.on("data", (chunk: Buffer) => {
-      if (length < limit) chunks.push(chunk.subarray(0, limit - length));
-      length += chunk.length;
-    });
-    stream.once("end", () => resolve(Buffer.concat(chunks)));
+    stream.on("data", (chunk: Buffer) => void kept.add(chunk));
+    stream.once("end", () => resolve(kept.bytes()));
     stream.once("error", (error) =>
       reject(error instanceof CodedError ? error : new CodedError("unavailable", error.message, { cause: error })),
     );

@@ -18,6 +18,8 @@ export interface SessionRequest {
   readonly start: { readonly exec: string } | { readonly subsystem: string };
   /** May take the place that is kept free for killing what hangs. */
   readonly urgent?: boolean;
+  /** For what a user of the kubelet API asked for: at most half of the places are users'. */
+  readonly forUser?: boolean;
   readonly signal?: AbortSignal;
 }
 
@@ -47,12 +49,15 @@ const tellEveryMs = 60_000;
 
 export function createSessions({ link, clock, log }: SessionsOptions): Sessions {
   const places = createPlaces({ link, clock, log });
-  const start = async (connection: Connection, what: SessionRequest["start"], signal?: AbortSignal) => {
+  const start = async (
+    connection: Connection,
+    { start: what, forUser = false, signal }: SessionRequest,
+  ): Promise<Session> => {
     const channel = await openChannel(connection, what, signal);
     // The channel, and what starts on it.
     link.exchanged();
     link.exchanged();
-    channel.once("close", () => places.release(connection));
+    channel.once("close", () => places.release(connection, forUser));
     return { channel, connection };
   };
   /** Whether to ask again what was refused: sshd may not have seen yet that a session has ended. */
@@ -63,13 +68,14 @@ export function createSessions({ link, clock, log }: SessionsOptions): Sessions 
     return true;
   };
   return {
-    async open({ start: what, urgent = false, signal }) {
+    async open(request) {
+      const { start: what, forUser = false, signal } = request;
       for (;;) {
-        const connection = await places.take(urgent, signal);
+        const connection = await places.take(request);
         try {
-          return await start(connection, what, signal);
+          return await start(connection, request);
         } catch (error) {
-          places.giveBack(connection);
+          places.giveBack(connection, forUser);
           if (await unsettled(connection, error, signal)) continue;
           if (channelRefusal(error) === undefined || connection.lost.aborted) {
             if (!(error instanceof CodedError)) await clock.sleep(hangUpMs, connection.lost).catch(() => undefined);
@@ -85,9 +91,9 @@ export function createSessions({ link, clock, log }: SessionsOptions): Sessions 
       for (;;) {
         connection.sessions += 1;
         try {
-          return await start(connection, what, signal);
+          return await start(connection, { start: what, signal });
         } catch (error) {
-          places.giveBack(connection);
+          places.giveBack(connection, false);
           if (await unsettled(connection, error, signal)) continue;
           throw channelRefusal(error) === undefined ? openError(connection, what, error) : noSessions(error);
         }
@@ -119,48 +125,68 @@ function createPlaces({ link, clock, log }: SessionsOptions) {
       return false;
     }
   };
-  const rest = async (signal?: AbortSignal): Promise<void> => {
+  const rest = async ({ forUser = false, signal }: PlaceRequest): Promise<void> => {
     if (clock.monotonic() >= tellAgainAt) {
       tellAgainAt = clock.monotonic() + tellEveryMs;
-      log.warn(usage(link.connections()), "all sessions on the target are in use, what needs one waits");
+      log.warn(
+        usage(link.connections()),
+        forUser
+          ? "as many sessions on the target are in use as users may have, a user waits"
+          : "all sessions on the target are in use, what needs one waits",
+      );
     }
     const pauseMs = growAgainAt - clock.monotonic();
     await turn(waiting, signal, pauseMs > 0 ? { pauseMs, clock } : undefined);
   };
-  const giveBack = (connection: Connection) => {
+  const giveBack = (connection: Connection, forUser: boolean) => {
     connection.sessions -= 1;
+    if (forUser) connection.forUsers -= 1;
     wake();
   };
   return {
     /** Gives back a place that was not used. */
     giveBack,
     /** Gives back the place of a session that has ended. */
-    release(connection: Connection) {
+    release(connection: Connection, forUser: boolean) {
       releasedAt.set(connection, clock.monotonic());
-      giveBack(connection);
+      giveBack(connection, forUser);
     },
     justReleased: (connection: Connection) =>
       clock.monotonic() - (releasedAt.get(connection) ?? Number.NEGATIVE_INFINITY) < settleMs,
     /** A connection with room, its place taken. */
-    async take(urgent: boolean, signal?: AbortSignal): Promise<Connection> {
+    async take(request: PlaceRequest): Promise<Connection> {
+      const { urgent = false, forUser = false, signal } = request;
       for (;;) {
         await link.connection(signal);
-        const found = link.connections().find(({ sessions, limit }) => sessions < roomOf(limit, urgent));
+        const found =
+          forUser && !usersHaveRoom(link.connections())
+            ? undefined
+            : link.connections().find(({ sessions, limit }) => sessions < roomOf(limit, urgent));
         if (found) {
           found.sessions += 1;
+          if (forUser) found.forUsers += 1;
           return found;
         }
         // Where none is left, the link says why.
-        if (!(await grow(signal)) && link.connections().length > 0) await rest(signal);
+        if (!(await grow(signal)) && link.connections().length > 0) await rest(request);
       }
     },
   };
+}
+
+type PlaceRequest = Omit<SessionRequest, "start">;
+
+/** Whether users hold less than half of the places that there are now. A connection that is new may allow as few as another. */
+function usersHaveRoom(connections: readonly Connection[]): boolean {
+  const held = connections.reduce((sum, { forUsers }) => sum + forUsers, 0);
+  return held + 1 <= (connections.length * Math.min(...connections.map(({ limit }) => limit))) / 2;
 }
 
 function usage(connections: readonly Connection[]) {
   return {
     connections: connections.length,
     sessions: connections.map(({ sessions }) => sessions),
+    users: connections.map(({ forUsers }) => forUsers),
     allowed: connections.map(({ limit }) => limit),
   };
 }

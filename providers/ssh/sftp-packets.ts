@@ -1,4 +1,5 @@
 import { CodedError, type ErrorCode } from "../../src/lib/errors.ts";
+import { KeptBytes } from "../../src/lib/kept-bytes.ts";
 
 /** Numbers of the SSH file transfer protocol, version 3, and of OpenSSH's extensions to it.
  *  @see https://datatracker.ietf.org/doc/html/draft-ietf-secsh-filexfer-02
@@ -54,20 +55,32 @@ function uint32(value: number): Buffer {
   return bytes;
 }
 
-/** Cuts a stream of bytes into packets. @throws when a packet is longer than any that was asked for. */
+/** Cuts a stream of bytes into packets; each byte is touched once, however small the pieces are.
+ *  @throws when a packet is longer than any that was asked for. */
 export function packetReader(onPacket: (reply: Reply) => void): (chunk: Buffer) => void {
-  let held: Buffer = Buffer.alloc(0);
+  const held = new KeptBytes(4 + longestPacket);
+  /** Bytes until there is a length, or the packet of that length. */
+  let wanted = 4;
   return (chunk) => {
-    held = held.length === 0 ? chunk : Buffer.concat([held, chunk]);
-    while (held.length >= 5) {
-      const length = held.readUInt32BE(0);
-      if (length < 1 || length > longestPacket)
-        throw new CodedError("failed_precondition", "the target's SFTP server does not speak SFTP");
-      if (held.length < 4 + length) return;
-      onPacket({ type: held.readUInt8(4), body: held.subarray(5, 4 + length) });
-      held = held.subarray(4 + length);
+    for (let at = 0; at < chunk.length; ) {
+      const end = Math.min(chunk.length, at + wanted - held.length);
+      held.add(chunk.subarray(at, end));
+      at = end;
+      if (held.length < wanted) return;
+      if (wanted === 4) wanted += packetLength(held.bytes());
+      else {
+        const packet = held.take();
+        wanted = 4;
+        onPacket({ type: packet.readUInt8(4), body: packet.subarray(5) });
+      }
     }
   };
+}
+
+function packetLength(head: Buffer): number {
+  const length = head.readUInt32BE(0);
+  if (length >= 1 && length <= longestPacket) return length;
+  throw new CodedError("failed_precondition", "the target's SFTP server does not speak SFTP");
 }
 
 const longestPacket = 512 * 1024;

@@ -54,7 +54,12 @@ export function createSftpSession({ link, sessions, clock, privileges }: SftpSes
       // A new connection brings its session along.
       await link.connection(signal);
       const before = opened;
-      const known = await before?.catch(() => undefined);
+      const known =
+        before &&
+        (await untilAborted(
+          before.catch(() => undefined),
+          signal,
+        ));
       if (known?.usable()) return counted(known, link);
       // Another caller may have replaced it meanwhile.
       const opening = opened !== undefined && opened !== before ? opened : keep(reopen());

@@ -4,6 +4,7 @@ import type { Duplex, Readable } from "node:stream";
 import type { ClientChannel } from "ssh2";
 import type { Clock } from "../../src/lib/clock.ts";
 import { CodedError, throwIfAborted } from "../../src/lib/errors.ts";
+import { KeptBytes } from "../../src/lib/kept-bytes.ts";
 import { untilAborted } from "../../src/lib/service-group.ts";
 import type { HostProcess } from "../../src/seams/host.ts";
 import { brokenBy, channelStream, errorStream } from "./channel-stream.ts";
@@ -22,6 +23,8 @@ export interface SpawnerOptions {
   readonly clock: Clock;
   /** The command line that starts a shell. */
   readonly command: (signal: AbortSignal) => Promise<string>;
+  /** For what users of the kubelet API ask for. */
+  readonly forUser?: boolean;
 }
 
 /** A command under way on a session of its own. */
@@ -31,22 +34,27 @@ export interface SshProcess extends HostProcess {
 }
 
 const never = new AbortController().signal;
+/** How long a shell may take until it starts a command, milliseconds, and how much it may say before, bytes. */
+const startWithinMs = 60_000;
+const prefaceBytes = 64 * 1024;
 /** How long the end of what was killed is waited for, milliseconds: it takes a shell to kill it, and a new one may hang in its
  *  start-up files. */
 const endWithinMs = 5_000;
+/** The same for whoever has given up: over a link that hangs nothing is told, and nobody's end is to wait for that. */
+const endSoonMs = 1_000;
 
 /** Commands as streams, each on a session of its own. @see Host.spawn */
-export function createSpawner({ link, sessions, groups, clock, command }: SpawnerOptions) {
+export function createSpawner({ link, sessions, groups, clock, command, forUser = false }: SpawnerOptions) {
   return async (argv: readonly string[], signal: AbortSignal = never): Promise<SshProcess> => {
     throwIfAborted(signal);
     const program = programOf(argv);
-    const session = await sessions.open({ start: { exec: await command(signal) }, signal });
+    const session = await sessions.open({ start: { exec: await command(signal) }, forUser, signal });
     const { channel, connection } = session;
     const io = channelStream(channel, connection.lost, "drop");
     const stderr = errorStream(channel, connection.lost);
     const exited = exitOf(session);
     link.exchanged();
-    const group = await introduce(io, argv, signal).catch((error: unknown) => {
+    const group = await introduce(io, argv, clock.within(startWithinMs, signal)).catch((error: unknown) => {
       discard(channel);
       throw error;
     });
@@ -78,7 +86,7 @@ export function createSpawner({ link, sessions, groups, clock, command }: Spawne
       kill,
       async [Symbol.asyncDispose]() {
         kill("SIGKILL");
-        const late = clock.within(endWithinMs);
+        const late = clock.within(signal.aborted ? endSoonMs : endWithinMs);
         await untilAborted(exited, late).catch(() => undefined);
         // Its session counts at the target's sshd until it ends: a channel that is closed would count no longer here.
         if (late.aborted) return letGo(io, stderr);
@@ -124,40 +132,67 @@ function introduce(io: Duplex, argv: readonly string[], signal: AbortSignal): Pr
   return untilAborted(work, signal);
 }
 
-/** Words of the line that starts with the marker; what comes after it stays in the stream. */
+/** Words of the line that starts with the marker; what comes after it stays in the stream.
+ *  @throws failed_precondition for a shell that ends without it, or says too much before. */
 function lineAfter(io: Duplex, marker: string): Promise<readonly string[]> {
   return new Promise((resolve, reject) => {
-    let seen = Buffer.alloc(0);
+    const seen = new KeptBytes(prefaceBytes);
     const stop = () => {
       io.off("readable", onReadable);
       io.off("end", onEnd);
       io.off("error", onError);
     };
-    const onReadable = () => {
-      for (let chunk = io.read() as Buffer | null; chunk !== null; chunk = io.read() as Buffer | null) {
-        seen = Buffer.concat([seen, chunk]);
-        const start = seen.indexOf(marker);
-        const end = start < 0 ? -1 : seen.indexOf("\n", start);
-        if (end < 0) continue;
-        stop();
-        const line = seen.subarray(start + marker.length, end).toString("latin1");
-        if (end + 1 < seen.length) io.unshift(seen.subarray(end + 1));
-        return resolve(line.trim().split(" "));
-      }
-    };
-    const onEnd = () => {
-      stop();
-      reject(new CodedError("failed_precondition", "the target's shell ended before it ran the command"));
-    };
-    const onError = (error: Error) => {
+    const fail = (error: Error) => {
       stop();
       reject(error);
     };
+    const onReadable = () => {
+      for (let chunk = io.read() as Buffer | null; chunk !== null; chunk = io.read() as Buffer | null) {
+        const from = seen.length;
+        const whole = seen.add(chunk);
+        const line = lineIn(seen.bytes(), marker, from);
+        if (line) {
+          stop();
+          const rest = chunk.subarray(line.end + 1 - from);
+          if (rest.length > 0) io.unshift(rest);
+          return resolve(line.words);
+        }
+        if (!whole) return fail(new CodedError("failed_precondition", tooTalkative));
+      }
+    };
+    const onEnd = () =>
+      fail(new CodedError("failed_precondition", "the target's shell ended before it ran the command"));
+    const onError = fail;
     io.on("readable", onReadable);
     io.once("end", onEnd);
     io.once("error", onError);
   });
 }
+
+const tooTalkative = `the target's shell said more than ${prefaceBytes} bytes before it ran the command: let no start-up file of the login shell print anything.`;
+
+/** The line that starts with the marker, whole. @param from where the bytes begin that have not been looked at. */
+function lineIn(
+  seen: Buffer,
+  marker: string,
+  from: number,
+): { readonly words: readonly string[]; readonly end: number } | undefined {
+  // What ends a line, and only that, may complete the one that is looked for.
+  if (seen.indexOf(newline, from) < 0) return undefined;
+  const start = seen.indexOf(marker, Math.max(0, from - longestLine));
+  const end = start < 0 ? -1 : seen.indexOf(newline, start);
+  if (end < 0) return undefined;
+  const words = seen
+    .subarray(start + marker.length, end)
+    .toString("latin1")
+    .trim()
+    .split(" ");
+  return { words, end };
+}
+
+const newline = 0x0a;
+/** The marker and what a shell says after it, bytes. */
+const longestLine = 256;
 
 /** Exit code as in RunResult. Fails as unavailable when the link breaks first; who does not ask is not told. */
 export function exitOf({ channel, connection: { lost } }: Session): Promise<number> {

@@ -1,6 +1,8 @@
-import type { Readable } from "node:stream";
+import { type Readable, addAbortSignal } from "node:stream";
 import type { Clock } from "../../src/lib/clock.ts";
 import { CodedError, abortError, hasCode } from "../../src/lib/errors.ts";
+import { KeptBytes } from "../../src/lib/kept-bytes.ts";
+import { untilAborted } from "../../src/lib/service-group.ts";
 import type { Host, HostFs, HostProcess } from "../../src/seams/host.ts";
 import { quote } from "./quote.ts";
 
@@ -12,6 +14,11 @@ export interface WatcherOptions {
 }
 
 const pollMs = 1000;
+/** How long inotifywait may take to set up its watches, milliseconds: of a folder each entry is one. */
+const setUpMs = 60_000;
+/** Of what it says no longer line is read, bytes: a path has 4096 at most. */
+const longestLine = 64 * 1024;
+const newline = 0x0a;
 /** A shell's codes for a program that it cannot run. */
 const [cannotExecute, notFound] = [126, 127];
 const events = ["modify", "attrib", "close_write", "create", "delete", "move", "delete_self", "move_self"];
@@ -22,7 +29,7 @@ export function createWatcher(options: WatcherOptions): NonNullable<Host["watch"
     try {
       await options.fs.stat(path, signal);
       const notifier = await startNotifier(options, path, signal);
-      const works = notifier && (yield* notified(notifier, { path, fs: options.fs, signal }));
+      const works = notifier && (yield* notified(notifier, { ...options, path, signal }));
       if (!works) yield* polled(options, path, signal);
     } catch (error) {
       if (!signal.aborted) throw error;
@@ -43,16 +50,17 @@ async function startNotifier(
   }
 }
 
-interface Watched {
+interface Watched extends Pick<WatcherOptions, "fs" | "clock"> {
   readonly path: string;
-  readonly fs: Pick<HostFs, "list">;
   readonly signal: AbortSignal;
 }
 
 /** @returns false when inotifywait is there and cannot be run. */
-async function* notified(notifier: HostProcess, { path, fs, signal }: Watched): AsyncGenerator<string, boolean> {
+async function* notified(notifier: HostProcess, { path, fs, clock, signal }: Watched): AsyncGenerator<string, boolean> {
   await using child = notifier;
-  if (await established(child.stderr)) {
+  // The process itself is not waited for: over a link that hangs its end is told late.
+  addAbortSignal(signal, child.stdout);
+  if (await untilAborted(established(child.stderr), clock.within(setUpMs, signal))) {
     child.stderr.resume();
     // What happened before the watch was set up is hinted at, too.
     yield path;
@@ -60,18 +68,19 @@ async function* notified(notifier: HostProcess, { path, fs, signal }: Watched): 
     yield* lines(child.stdout);
   }
   if (signal.aborted) return true;
-  const code = await child.exited;
+  const code = await untilAborted(child.exited, signal);
   if (code === cannotExecute || code === notFound) return false;
   throw new CodedError("failed_precondition", `${path} can no longer be watched (inotifywait ended with ${code})`);
 }
 
-/** Whether inotifywait has set up its watches; it says so on standard error. */
+/** Whether inotifywait has set up its watches; it says so in a line on standard error. */
 async function established(stderr: Readable): Promise<boolean> {
-  let said = "";
+  let last = "";
   return new Promise((resolve, reject) => {
     const onData = (chunk: Buffer) => {
-      said += chunk.toString("latin1");
-      if (!said.includes("Watches established")) return;
+      const said = last + chunk.toString("latin1");
+      last = said.slice(-ready.length);
+      if (!said.includes(ready)) return;
       stderr.off("data", onData);
       resolve(true);
     };
@@ -81,12 +90,26 @@ async function established(stderr: Readable): Promise<boolean> {
   });
 }
 
-async function* lines(stdout: Readable): AsyncGenerator<string> {
-  let rest = "";
+const ready = "Watches established";
+
+/** @throws resource_exhausted for a line that is longer than any path. */
+async function* lines(stdout: AsyncIterable<Buffer>): AsyncGenerator<string> {
+  const line = new KeptBytes(longestLine);
+  const add = (part: Buffer) => {
+    if (!line.add(part))
+      throw new CodedError("resource_exhausted", `inotifywait said a line of over ${longestLine} bytes`);
+  };
   for await (const chunk of stdout) {
-    const [...parts] = (rest + String(chunk)).split("\n");
-    rest = parts.pop() ?? "";
-    for (const line of parts) yield line.replace(/(.)\/$/, "$1");
+    let from = 0;
+    for (let end = chunk.indexOf(newline); end >= 0; end = chunk.indexOf(newline, from)) {
+      add(chunk.subarray(from, end));
+      from = end + 1;
+      yield line
+        .take()
+        .toString("utf8")
+        .replace(/(.)\/$/, "$1");
+    }
+    add(chunk.subarray(from));
   }
 }
 

@@ -2,6 +2,7 @@ import type { Readable } from "node:stream";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { untilAborted } from "../lib/service-group.ts";
 import type { RequestMeasures } from "../measures.ts";
 import { ApiError, apiError, watchError } from "./api-error.ts";
 import { createCredentials, type CredentialSource } from "./credentials.ts";
@@ -199,7 +200,7 @@ async function exchange(
   parts: Parts,
   call: Call & CallOptions,
 ): Promise<Pick<RawAnswer, "status" | "retryAfter"> & { body: string }> {
-  const credentials = await parts.credentials.current();
+  const credentials = await untilAborted(parts.credentials.current(), call.signal);
   const count = counter(parts.deps, call.method, credentials.server);
   const request = { ...rawRequest(parts.deps.userAgent, call), body: call.body && JSON.stringify(call.body) };
   try {
@@ -231,7 +232,7 @@ async function* watch<T>(
 ): AsyncGenerator<WatchEvent<T>, void, undefined> {
   await limit?.wait(call.signal);
   const query = { ...call.query, watch: true };
-  const credentials = await parts.credentials.current();
+  const credentials = await untilAborted(parts.credentials.current(), call.signal);
   const request = { ...rawRequest(parts.deps.userAgent, { ...call, query }), signal: call.signal };
   const count = counter(parts.deps, call.method, credentials.server);
   let answer: RawAnswer | undefined;

@@ -43,7 +43,8 @@ const aliveMs = 15_000;
 /** Connections are kept as long as the credentials stay of one generation; those of an older one end when idle. */
 export function createRequests(): Requests {
   let pool: { readonly generation: number; readonly dispatcher: Dispatcher } | undefined;
-  const old = new Set<Promise<void>>();
+  /** Those that are closing. */
+  const old = new Set<Dispatcher>();
   const poolFor = (credentials: Credentials): Dispatcher => {
     if (pool?.generation !== credentials.generation) {
       if (pool) retire(pool.dispatcher, old);
@@ -85,7 +86,7 @@ export function createRequests(): Requests {
       pool = undefined;
     },
     async [Symbol.asyncDispose]() {
-      await Promise.allSettled([pool?.dispatcher.destroy(), ...old]);
+      await Promise.allSettled([pool?.dispatcher.destroy(), ...[...old].map((each) => each.destroy())]);
     },
   };
 }
@@ -107,15 +108,16 @@ function dispatcherFor({ server, proxy, tls }: Credentials): Dispatcher {
 }
 
 /** Lets requests under way end, then closes the connections. */
-function retire(dispatcher: Dispatcher, old: Set<Promise<void>>): void {
-  note(dispatcher.close(), old);
+function retire(dispatcher: Dispatcher, old: Set<Dispatcher>): void {
+  note(dispatcher, dispatcher.close(), old);
 }
 
-function discard(dispatcher: Dispatcher, old: Set<Promise<void>>): void {
-  note(dispatcher.destroy(new CodedError("unavailable", "the API server does not answer on its connections")), old);
+function discard(dispatcher: Dispatcher, old: Set<Dispatcher>): void {
+  const why = new CodedError("unavailable", "the API server does not answer on its connections");
+  note(dispatcher, dispatcher.destroy(why), old);
 }
 
-function note(closing: Promise<void>, old: Set<Promise<void>>): void {
-  const closed = closing.catch(() => undefined).finally(() => old.delete(closed));
-  old.add(closed);
+function note(dispatcher: Dispatcher, closing: Promise<void>, old: Set<Dispatcher>): void {
+  old.add(dispatcher);
+  void closing.catch(() => undefined).finally(() => old.delete(dispatcher));
 }

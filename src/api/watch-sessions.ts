@@ -1,6 +1,7 @@
 import { type ClientHttp2Stream, constants } from "node:http2";
 import type { Clock } from "../lib/clock.ts";
 import { abortError, throwIfAborted } from "../lib/errors.ts";
+import { untilAborted } from "../lib/service-group.ts";
 import type { Credentials } from "./credentials.ts";
 import { dialHttp2, type Http2Session, type SessionDeps } from "./http2-session.ts";
 import { type RawAnswer, type RawRequest, type Requests, unreachable } from "./requests.ts";
@@ -56,7 +57,8 @@ export function createWatchSessions(deps: { readonly clock: Clock; readonly http
     async open(credentials, request) {
       throwIfAborted(request.signal);
       try {
-        const one = wantsHttp2(credentials) ? await sessionFor(credentials) : undefined;
+        // The dial is shared: whoever has given up leaves it to the others.
+        const one = wantsHttp2(credentials) ? await untilAborted(sessionFor(credentials), request.signal) : undefined;
         if (one) return await answerOf(one.open(http2Headers(credentials, request)), request.signal);
       } catch (error) {
         throw unreachable(credentials.server, error, request.signal);
@@ -65,8 +67,11 @@ export function createWatchSessions(deps: { readonly clock: Clock; readonly http
     },
     async [Symbol.asyncDispose]() {
       for (const one of sessions) one.destroy();
-      const late = await dialing?.catch(() => undefined);
-      late?.destroy();
+      // Where a name is not resolved, or nobody answers, a dial lasts: it is not waited for.
+      void dialing?.then(
+        (late) => late?.destroy(),
+        () => undefined,
+      );
     },
   };
 }

@@ -4,6 +4,7 @@ import type { Duplex } from "node:stream";
 import { connect as startTls } from "node:tls";
 import { messageOf } from "../lib/errors.ts";
 import { type HttpRequest, urlOf } from "../lib/http-get.ts";
+import { untilAborted } from "../lib/service-group.ts";
 import type { Host } from "../seams/host.ts";
 import { brokenConnection, dialFailure } from "./dial-text.ts";
 
@@ -69,8 +70,10 @@ async function exchange(dialer: Pick<Host, "dial">, hop: HttpRequest, signal: Ab
   connection.on("error", () => {});
   try {
     if (signal.aborted) stop();
-    const response = await send(hop.scheme === "https" ? overTls(connection, hop.host) : connection, hop);
-    return { status: response.statusCode ?? 0, location: response.headers.location, body: await readBody(response) };
+    const way = hop.scheme === "https" ? overTls(connection, hop.host) : connection;
+    // Held to the signal itself: not every end of a connection is told to whoever waits for an answer.
+    const { status, location, response } = await untilAborted(send(way, hop), signal);
+    return { status, location, body: response ? await readBody(response, signal) : "" };
   } finally {
     signal.removeEventListener("abort", stop);
     stop();
@@ -89,7 +92,13 @@ function overTls(connection: Duplex, host: string): Duplex {
   return startTls({ socket: connection, rejectUnauthorized: false, ...(isIP(host) === 0 && { servername: host }) });
 }
 
-function send(connection: Duplex, { target, hostHeader, headers }: HttpRequest): Promise<IncomingMessage> {
+interface Head extends Pick<Answer, "status" | "location"> {
+  /** Has the body; undefined where no HTTP follows the head. */
+  readonly response: IncomingMessage | undefined;
+}
+
+/** A server that switches protocols, unasked, has answered: 101 is the whole of it, with or without the headers of an upgrade. */
+function send(connection: Duplex, { target, hostHeader, headers }: HttpRequest): Promise<Head> {
   return new Promise((resolve, reject) => {
     const outgoing = request({
       createConnection: () => connection,
@@ -98,23 +107,32 @@ function send(connection: Duplex, { target, hostHeader, headers }: HttpRequest):
       headers: { ...Object.fromEntries(headers), Host: hostHeader, Connection: "close" },
       maxHeaderSize: 1024 * 1024,
     });
-    outgoing.once("response", resolve);
+    const switched = () => resolve({ status: 101, location: undefined, response: undefined });
+    outgoing.once("response", (response) => {
+      resolve({ status: response.statusCode ?? 0, location: response.headers.location, response });
+    });
+    outgoing.once("upgrade", switched);
+    outgoing.on("information", ({ statusCode }) => void (statusCode === 101 && switched()));
     outgoing.on("error", (error) => reject(new Error(brokenConnection(error), { cause: error })));
     outgoing.end();
   });
 }
 
-async function readBody(response: IncomingMessage): Promise<string> {
-  const chunks: Buffer[] = [];
-  let length = 0;
+async function readBody(response: IncomingMessage, signal: AbortSignal): Promise<string> {
   try {
-    for await (const chunk of response as AsyncIterable<Buffer>) {
-      chunks.push(chunk);
-      length += chunk.length;
-      if (length >= maxAnswerBytes) break;
-    }
+    return await untilAborted(firstBytes(response), signal);
   } catch (error) {
     throw new BodyError(brokenConnection(error), { cause: error });
+  }
+}
+
+async function firstBytes(body: AsyncIterable<Buffer>): Promise<string> {
+  const chunks: Buffer[] = [];
+  let length = 0;
+  for await (const chunk of body) {
+    chunks.push(chunk);
+    length += chunk.length;
+    if (length >= maxAnswerBytes) break;
   }
   return Buffer.concat(chunks).subarray(0, maxAnswerBytes).toString();
 }

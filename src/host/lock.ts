@@ -1,5 +1,6 @@
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, throwIfAborted } from "../lib/errors.ts";
+import { untilAborted } from "../lib/service-group.ts";
 import type { Host, HostProcess } from "../seams/host.ts";
 
 /** What is locked: a file, or a directory, in which nothing is left then. */
@@ -79,7 +80,7 @@ export async function acquireLocks(
   if (locks.length === 0) return { isOver: () => false, [Symbol.asyncDispose]: async () => undefined };
   const holder = await host.spawn(lockCommand(locks, pulse?.silenceSeconds), signal);
   const complaint = collect(holder);
-  const ended = await Promise.race([firstWord(holder), holder.exited]);
+  const ended = await untilAborted(Promise.race([firstWord(holder), holder.exited]), signal);
   if (ended === undefined) {
     let over = false;
     const beating = pulse && beat(holder, pulse);

@@ -1,9 +1,8 @@
-import { lookup } from "node:dns/promises";
-import { isIP } from "node:net";
 import type { ApiClient } from "../api/client.ts";
 import { type HostFacts, readFacts } from "../host/facts.ts";
 import { codeOf, messageOf, throwIfAborted } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { createReloading } from "../lib/reloading.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Node } from "../objects.ts";
 import type { EventSink, HostAddresses, NodeSource, Pressure } from "../pipeline.ts";
@@ -43,6 +42,8 @@ export interface NodeAgentDeps extends TargetStatusDeps {
   /** Where the kubelet API is not at the target's addresses: those of the machine or Pod that graftlet runs in, best first. */
   readonly ownAddresses: readonly string[] | undefined;
   readonly nodes: NodeSource;
+  /** Whether a name resolves where graftlet runs. @throws when nobody says. */
+  readonly resolves: (name: string, signal: AbortSignal) => Promise<boolean>;
   readonly devices: TargetStatusDeps["devices"] & Pick<RegistrationDeps, "startsAnew">;
   readonly events: EventSink;
   readonly log: Logger;
@@ -77,7 +78,8 @@ export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal):
   refuseUnfit(settings, facts);
   const nodeIPs = chooseAddresses(settings.nodeIPs, deps.ownAddresses ?? facts.addresses);
   const hostIPs = deps.ownAddresses ? targetAddresses(facts) : nodeIPs;
-  const addresses = await addressList(nodeName, nodeIPs);
+  const ownName = createOwnName(deps);
+  const addresses = () => addressList(deps, nodeIPs, ownName.current());
   const capacity = await readable(capacityOf(deps, facts, signal), signal);
   const allocatable = nodeAllocatable(capacity, settings);
   const target = createTargetStatus(deps, { facts, addresses, capacity, allocatable });
@@ -93,11 +95,13 @@ export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal):
     reportMs: settings.reportMs,
     register: (stop) => register(registering, facts, target.bare, stop),
   });
+  ownName.onChange(() => heartbeat.hurry());
   events.event(nodeReference(nodeName), "Normal", "Starting", "Starting kubelet.");
   if (facts.cgroupVersion === 1) events.event(nodeReference(nodeName), "Warning", "CgroupV1", cgroupV1Warning);
 
   return {
     services: [
+      ownName,
       heartbeat,
       createLease({ client, nodes: deps.nodes, nodeName, durationSeconds: settings.leaseSeconds, clock, log }),
     ],
@@ -164,14 +168,34 @@ async function capacityOf(
   });
 }
 
-/** InternalIPs, and the node's name where it resolves: API servers may try a Hostname address first. */
-async function addressList(nodeName: string, ips: readonly string[]): Promise<{ type: string; address: string }[]> {
+/** How often it is looked whether the node's name resolves, milliseconds. */
+const nameEveryMs = 300_000;
+
+/** Whether the node's name resolves; undefined until somebody has said. Nothing waits for it: where no name server answers, that
+ *  takes its time. */
+function createOwnName({ settings: { nodeName }, resolves, clock, log }: NodeAgentDeps) {
+  return createReloading<boolean | undefined>({
+    name: "hostname address",
+    initial: undefined,
+    read: (signal) => resolves(nodeName, signal),
+    same: (one, other) => one === other,
+    lacking: (found) => found !== true,
+    everyMs: nameEveryMs,
+    clock,
+    log,
+  });
+}
+
+/** InternalIPs, and the node's name where it resolves: API servers may try a Hostname address first. Until that is known the Node
+ *  says what it has said. */
+function addressList(
+  { settings: { nodeName }, nodes }: Pick<NodeAgentDeps, "settings" | "nodes">,
+  ips: readonly string[],
+  resolves: boolean | undefined,
+): { type: string; address: string }[] {
   const internal = ips.map((address) => ({ type: "InternalIP", address }));
-  const resolves =
-    isIP(nodeName) !== 0 ||
-    (await lookup(nodeName).then(
-      () => true,
-      () => false,
-    ));
-  return resolves ? [...internal, { type: "Hostname", address: nodeName }] : internal;
+  const named = { type: "Hostname", address: nodeName };
+  const shown = nodes.node()?.status?.addresses ?? [];
+  const known = resolves ?? shown.some(({ type, address }) => type === named.type && address === named.address);
+  return known ? [...internal, named] : internal;
 }

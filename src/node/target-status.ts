@@ -43,10 +43,10 @@ export interface TargetStatusDeps {
   readonly clock: Clock;
 }
 
-/** What does not change while the target is up. */
+/** What does not change while the target is up, and the node's addresses of now. */
 export interface TargetConstants {
   readonly facts: HostFacts;
-  readonly addresses: readonly { readonly type: string; readonly address: string }[];
+  readonly addresses: () => readonly { readonly type: string; readonly address: string }[];
   readonly capacity: ResourceList;
   readonly allocatable: ResourceList;
 }
@@ -92,7 +92,16 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
     const capacity = { ...constants.capacity, ...devices.capacity };
     const allocatable = { ...constants.allocatable, ...devices.allocatable };
     return {
-      ...nodeStatus({ ...constants, capacity, allocatable, port, kubeletVersion, runtimeVersion, images: list }),
+      ...nodeStatus({
+        facts: constants.facts,
+        addresses: constants.addresses(),
+        capacity,
+        allocatable,
+        port,
+        kubeletVersion,
+        runtimeVersion,
+        images: list,
+      }),
       ...(handlers.length > 0 && { runtimeHandlers: handlers }),
       ...(runtime.supplementalGroupsPolicy() && { features: { supplementalGroupsPolicy: true } }),
     };

@@ -135,4 +135,7 @@ export interface Host extends AsyncDisposable {
   /** Emits a path whenever something in or at `path` may have changed (a hint: look again). Ends when the signal aborts;
    *  rejects when watching is no longer possible. */
   watch?(path: string, signal: AbortSignal): AsyncIterable<string>;
+  /** The same for what users of the kubelet API ask for, where the way to the target has few places: at most half of them are
+   *  theirs, so that the node's own work finds one. Who finds none there waits. */
+  readonly forUsers?: Pick<Host, "spawn" | "dial" | "watch">;
 }

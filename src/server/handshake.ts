@@ -1,6 +1,7 @@
 import { type IncomingMessage, request as httpRequest } from "node:http";
 import { type Duplex, addAbortSignal } from "node:stream";
 import { CodedError, abortError, messageOf } from "../lib/errors.ts";
+import { untilAborted } from "../lib/service-group.ts";
 import type { Endpoint } from "../seams/runtime.ts";
 import { withoutToken } from "./websocket-token.ts";
 
@@ -63,7 +64,7 @@ export async function handshake(endpoint: Endpoint, asking: Asking, signal: Abor
     request.once("response", (response) => answered.resolve({ is: "answered", response }));
     request.once("error", (error) => answered.reject(error));
     request.end();
-    return await answered.promise;
+    return await untilAborted(answered.promise, signal);
   } catch (cause) {
     connection.destroy();
     if (cause instanceof CodedError) throw cause;

@@ -7,7 +7,7 @@ import { acquireLocks } from "../../src/host/lock.ts";
 import { waitFor } from "../harness/wait.ts";
 import { sshBench } from "./ssh-bench.ts";
 import type { SshdRig } from "./sshd-rig.ts";
-import { within } from "./waiting.ts";
+import { allOf, within } from "./waiting.ts";
 
 const never = new AbortController().signal;
 
@@ -225,6 +225,46 @@ describe("a target that cannot be worked on", () => {
       const left = async () => (await rig().inside(["pgrep", "-f", "^sleep 61"])).code !== 0;
       await waitFor("the late command to be killed", left);
     });
+
+  for (const sessions of [10, 2])
+    test(`MaxSessions ${sessions}: with all places taken that users may have, the node's own commands run at once`, async () => {
+      await rig().startSshd([`MaxSessions ${sessions}`]);
+      await using _undo = { [Symbol.asyncDispose]: () => rig().startSshd() };
+      await using host = hostOf();
+      assert.ok(host.forUsers);
+      await host.run(["true"]);
+      const { spawn } = host.forUsers;
+      const stop = new AbortController();
+      const asked = Array.from({ length: 40 }, () => spawn(["sleep", "60"], stop.signal));
+      const told = () => logged().includes("as many sessions on the target are in use as users may have, a user waits");
+      await waitFor("users to wait", told);
+      const asks = Array.from({ length: 5 }, () => host.run(["true"]));
+      await within(Promise.all(asks), 5_000);
+      await using own = await within(host.spawn(["cat"]), 5_000);
+      own.stdin.end("own");
+      assert.equal(await within(allOf(own.stdout)), "own");
+      stop.abort();
+      await within(Promise.allSettled(asked.map(async (child) => (await child).exited)));
+    });
+
+  test("a shell that talks for ever before it starts a command is given up, and costs little", async () => {
+    await using host = hostOf();
+    await host.run(["true"]);
+    const talker = `${rig().dir}/talker`;
+    const data = "#!/usr/bin/perl\nprint 'x' x 65536 while 1;\n";
+    await host.fs.apply([{ do: "write", path: talker, data, mode: 0o755 }]);
+    await rig().mustInside(["mount", "--bind", talker, "/bin/sh"]);
+    await using _undo = {
+      [Symbol.asyncDispose]: async () => void (await rig().mustInside(["umount", "--lazy", "/bin/sh"])),
+    };
+    const before = process.memoryUsage().rss;
+    await assert.rejects(within(host.spawn(["cat"])), {
+      code: "failed_precondition",
+      message: /^the target's shell said more than 65536 bytes before it ran the command: let no start-up file/,
+    });
+    const grown = (process.memoryUsage().rss - before) / 2 ** 20;
+    assert.ok(grown < 48, `${grown} MiB`);
+  });
 
   test("thirty commands at once beside a watch: those beyond the sessions there are wait their turn, which the log says", async () => {
     await using host = hostOf();

@@ -4,6 +4,7 @@ import { once } from "node:events";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { after, before, describe, test } from "node:test";
+import { endsWhileAllHangs } from "../harness/hangs.ts";
 import { type Lab, startLab } from "../harness/lab.ts";
 import { images, statusOf } from "../harness/pods.ts";
 
@@ -67,5 +68,12 @@ describe("a registry that does not do as it should", { timeout: 600_000 }, () =>
       await pods.event(pod, "Failed", "Error: ErrImagePull");
       await pods.event(pod, "BackOff", `Back-off pulling image "${image}"`);
     }
+  });
+});
+
+describe("whatever hangs", { timeout: 300_000 }, () => {
+  test("probes, hooks, a pull, streams and reviews: graftlet ends within ten seconds", async () => {
+    assert.equal(await lab.agent.stop(), true);
+    await endsWhileAllHangs(lab);
   });
 });

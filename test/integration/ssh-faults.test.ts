@@ -4,6 +4,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import type { CoreEvent, Node } from "../../src/objects.ts";
+import { endsWhileAllHangs } from "../harness/hangs.ts";
 import { type LinkLab, startLinkLab } from "../harness/link-lab.ts";
 import { condition, containerId, shell, statusOf } from "../harness/pods.ts";
 import { isAlive } from "../harness/processes.ts";
@@ -207,5 +208,12 @@ describe("a target that boots", { timeout: 400_000 }, () => {
     const stays = performance.now() + 10_000;
     await cluster.waitFor("ten seconds in which nothing more is started", () => performance.now() > stays);
     for (const name of ["ordered", "steady"]) assert.equal(statusOf(await pods.ready(name))?.restartCount, 1);
+  });
+});
+
+describe("whatever hangs, the link and its target's sshd too", { timeout: 300_000 }, () => {
+  test("probes, hooks, a pull, streams and reviews: graftlet ends within ten seconds", async () => {
+    assert.equal(await lab.agent().stop(), true);
+    await endsWhileAllHangs(lab);
   });
 });

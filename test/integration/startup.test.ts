@@ -183,6 +183,56 @@ describe("start-up", { timeout: 900_000 }, () => {
     assert.deepEqual(await agent.ended, { code: 0, signal: null });
   });
 
+  test("no name server need answer: the node serves and ends as ever; once its name resolves the Node says so, and while nobody can say goes on saying so", async () => {
+    const nodeName = "late-name";
+    const hosts = join(cluster.layout.dir, "late-hosts");
+    const resolvConf = join(cluster.layout.dir, "late-resolv.conf");
+    const localhost = "127.0.0.1 localhost\n";
+    writeFileSync(hosts, localhost);
+    // The system's own look-up would take a minute.
+    writeFileSync(resolvConf, "nameserver 127.0.0.9\noptions timeout:20 attempts:3\n");
+    const mounts = `mount --bind ${hosts} /etc/hosts; mount --bind ${resolvConf} /etc/resolv.conf; exec "$@"`;
+    const through = ["unshare", "--mount", "sh", "-ec", mounts, "sh"];
+    await using _silent = await listenSilently(cluster, "127.0.0.9", 53);
+    const start = () => startGraftlet(cluster, { nodeName, through, untilReady: false });
+    const named = async () =>
+      (await cluster.get<Node>("node", nodeName))?.status?.addresses?.some(({ type }) => type === "Hostname");
+    {
+      await using agent = await start();
+      const until = (what: string, done: () => boolean | Promise<boolean | undefined>) =>
+        cluster.waitFor(what, done, { timeoutMs: 30_000, explain: () => agent.log() });
+      await until("the kubelet API", () => agent.log().includes("kubelet API listening"));
+      await until("the Node", async () => (await named()) === false);
+      writeFileSync(hosts, `${localhost}127.0.0.1 ${nodeName}\n`);
+      await until("the Hostname address", named);
+      assert.equal(await agent.stop(10_000), true, agent.log());
+    }
+    writeFileSync(hosts, localhost);
+    await using again = await start();
+    await cluster.waitFor("the name servers' silence", () => again.log().split("cannot reload").length > 2, {
+      timeoutMs: 60_000,
+      explain: () => again.log(),
+    });
+    assert.equal(await named(), true);
+    assert.equal(await again.stop(10_000), true, again.log());
+  });
+
+  test("an API server whose name nobody looks up does not hold up the end", async () => {
+    const resolvConf = join(cluster.layout.dir, "silent-resolv.conf");
+    writeFileSync(resolvConf, "nameserver 127.0.0.9\noptions timeout:20 attempts:3\n");
+    const mount = `mount --bind ${resolvConf} /etc/resolv.conf; exec "$@"`;
+    const elsewhere = join(cluster.layout.dir, "elsewhere.kubeconfig");
+    writeFileSync(elsewhere, readFileSync(kubeconfig, "utf8").replace(/(server: https:\/\/)[^:]+/, "$1no-such-name"));
+    await using silent = await listenSilently(cluster, "127.0.0.9", 53);
+    await using agent = await startGraftlet(cluster, {
+      through: ["unshare", "--mount", "sh", "-ec", mount, "sh"],
+      kubeconfig: elsewhere,
+      untilReady: false,
+    });
+    await silent.asked;
+    assert.equal(await agent.stop(10_000), true, agent.log());
+  });
+
   test("the runtime need not be there: the node is NotReady with the reason, said once; Ready when it comes. Drop-ins win over the file, flags over both, and what is not served is named", async () => {
     const dropIns = join(cluster.layout.dir, "drop-ins");
     mkdirSync(dropIns);
@@ -235,10 +285,27 @@ describe("start-up", { timeout: 900_000 }, () => {
 /** A program that listens on a port of the cluster's machine and answers what is said to it with `answer`. */
 async function listen(cluster: Cluster, port: number, answer: string): Promise<AsyncDisposable> {
   const script = `require("net").createServer((c) => c.on("error", () => {}).on("data", () => ${answer ? `c.end("${answer}")` : "undefined"})).listen(${port}, "0.0.0.0", () => console.log("listening"))`;
-  const child = cluster.spawnInside([process.execPath, "--eval", script], { stdio: ["ignore", "pipe", "inherit"] });
+  return spawnListener(cluster.spawnInside, script);
+}
+
+/** A name server on the agent's machine that hears and does not answer. */
+async function listenSilently(cluster: Cluster, address: string, port: number): Promise<Listener> {
+  const script = `require("dgram").createSocket("udp4").on("message", () => console.log("asked")).bind(${port}, "${address}", () => console.log("listening"))`;
+  return spawnListener(cluster.spawnAtAgent, script);
+}
+
+interface Listener extends AsyncDisposable {
+  /** Resolves once it has said something more. */
+  readonly asked: Promise<unknown>;
+}
+
+/** @param script says a word once it listens. */
+async function spawnListener(spawn: Cluster["spawnInside"], script: string): Promise<Listener> {
+  const child = spawn([process.execPath, "--eval", script], { stdio: ["ignore", "pipe", "inherit"] });
   const ended = new Promise<void>((resolve) => child.once("exit", () => resolve()));
   await new Promise((resolve) => child.stdout?.once("data", resolve));
   return {
+    asked: new Promise((resolve) => child.stdout?.once("data", resolve)),
     async [Symbol.asyncDispose]() {
       child.kill("SIGKILL");
       await ended;

@@ -19,7 +19,8 @@ export function watchChanges(
   directory: string,
   signal: AbortSignal,
 ): Changes {
-  const { host, clock, log } = deps;
+  const { clock, log } = deps;
+  const host = deps.host.forUsers ?? deps.host;
   const stop = new AbortController();
   const until = AbortSignal.any([signal, stop.signal]);
   let changed = false;

@@ -3,7 +3,9 @@ import type { LogSource } from "../../pipeline.ts";
 import type { Host, HostFile, HostFs } from "../../seams/host.ts";
 
 /** What reading logs asks of the target. */
-export type LogHost = Pick<Host, "watch"> & { readonly fs: Pick<HostFs, "realpath" | "open" | "lstat" | "list"> };
+export type LogHost = Pick<Host, "watch" | "forUsers"> & {
+  readonly fs: Pick<HostFs, "realpath" | "open" | "lstat" | "list">;
+};
 
 /** Directories on the target in which log files may lie, absolute. */
 export interface LogRoots {

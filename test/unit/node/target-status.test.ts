@@ -49,7 +49,7 @@ function rig(version: "known" | "unknown" = "known", traits: Partial<TargetStatu
       clock,
       ...traits,
     },
-    { facts, addresses: [], capacity: { cpu: "1" }, allocatable: { cpu: "1" } },
+    { facts, addresses: () => [], capacity: { cpu: "1" }, allocatable: { cpu: "1" } },
   );
   const lines = async () => {
     const { verdicts } = await target.wanted(never);

@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { type IncomingMessage, type RequestListener, type Server, type ServerResponse, createServer } from "node:http";
 import { createServer as createHttps } from "node:https";
-import { createServer as createTcp } from "node:net";
+import { type Socket, createServer as createTcp } from "node:net";
 import { type TestContext, test } from "node:test";
+import { createServer as createTls } from "node:tls";
+import { messageOf } from "../../../src/lib/errors.ts";
 import { urlOf } from "../../../src/lib/http-get.ts";
 import { type HttpGet, firstRequest, userAgent } from "../../../src/pod/http-action.ts";
 import { probeHttp } from "../../../src/probes/http.ts";
@@ -189,6 +191,41 @@ test("an answer that breaks off in its body is an error, not a failure", async (
   assert.equal(outcome.is, "error");
   assert.equal("state" in outcome && outcome.state, "failure");
 });
+
+const switching = "HTTP/1.1 101 Switching Protocols\r\n";
+const upgrade = "Connection: Upgrade\r\nUpgrade: x\r\n";
+
+/** Says one thing to whoever asks, and keeps the connection open. @param secure speaks TLS. */
+async function say(t: TestContext, answer: string, secure = false): Promise<number> {
+  const talk = (socket: Socket) => {
+    t.after(() => socket.destroy());
+    socket.on("error", () => {}).once("data", () => socket.write(answer));
+  };
+  const server = secure ? createTls(selfSigned("any"), talk) : createTcp(talk);
+  t.after(() => server.close());
+  return listen(server);
+}
+
+for (const scheme of ["HTTP", "HTTPS"] as const)
+  test(`${scheme}: a server that switches protocols unasked has answered with 101`, async (t) => {
+    for (const answer of [`${switching}${upgrade}\r\n`, `${switching}\r\n`])
+      assert.deepEqual(await probe(await say(t, answer, scheme === "HTTPS"), { scheme }), {
+        is: "failure",
+        output: "HTTP probe failed with statuscode: 101",
+      });
+  });
+
+for (const scheme of ["HTTP", "HTTPS"] as const)
+  test(`${scheme}: whatever a server has said so far, a probe ends with its time`, async (t) => {
+    const halfway = ["", "HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart"];
+    for (const answer of halfway) {
+      const port = await say(t, answer, scheme === "HTTPS");
+      const action = firstRequest({ port, scheme }, podIP, port, userAgent("probe"));
+      const outcome = await probeHttp(loopbackHost(), action, AbortSignal.timeout(200));
+      const said = "error" in outcome ? messageOf(outcome.error) : "output" in outcome ? outcome.output : "";
+      assert.match(said, /context deadline exceeded/, answer);
+    }
+  });
 
 test("https is asked whoever signed the certificate", async (t) => {
   const server = createHttps(selfSigned("any"), (_request, response) => response.end("safe"));

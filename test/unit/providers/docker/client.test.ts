@@ -48,6 +48,26 @@ test("the version is agreed on once and then used", async () => {
   assert.equal(await docker.apiVersion(never), "1.43");
 });
 
+test("an answer that does not end is given up, and no more of it is held than there may be of one", async () => {
+  const clock = fakeClock();
+  const host = fakeHost({ clock });
+  const block = Buffer.alloc(256 * 1024, " ");
+  let sent = 0;
+  const server = createServer((request, response) => {
+    if (request.url?.startsWith("/version")) return void response.end(JSON.stringify(version.body));
+    const more = () => {
+      while (!response.destroyed && response.write(block)) sent += block.length;
+      sent += block.length;
+    };
+    response.on("drain", more);
+    more();
+  });
+  const docker = createDocker({ socket, host, requestTimeoutMs: 60_000, clock });
+  await using _listener = await host.listen({ unix: socket }, (connection) => server.emit("connection", connection));
+  await assert.rejects(list(docker), { code: "resource_exhausted", message: /GET \/containers\/json with more than/ });
+  assert.ok(sent < 64 * 2 ** 20, `${sent} bytes`);
+});
+
 test("from 1.41 to 1.44 a daemon's own version is spoken, with a newer one 1.44", () => {
   const agreed = (ApiVersion: string, MinAPIVersion?: string) =>
     agreedVersion({ ApiVersion, Version: "x", ...(MinAPIVersion && { MinAPIVersion }) }, socket);

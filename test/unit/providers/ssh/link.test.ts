@@ -31,6 +31,7 @@ function target(check?: LinkOptions["check"]) {
     const connection = {
       lost: lost.signal,
       sessions: 0,
+      forUsers: 0,
       limit: 8,
       close: () => lost.abort(down()),
     } as unknown as Connection;

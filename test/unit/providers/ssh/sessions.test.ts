@@ -36,7 +36,8 @@ function target({ allowed = 10, connections: most = 3, slow = 0, welcomes = () =
         done(undefined, channel);
       },
     };
-    const connection = { client, lost: new AbortController().signal, sessions: 0, limit: 8 } as unknown as Connection;
+    const { signal: lost } = new AbortController();
+    const connection = { client, lost, sessions: 0, forUsers: 0, limit: 8 } as unknown as Connection;
     connections.push(connection);
     return connection;
   };
@@ -52,7 +53,7 @@ function target({ allowed = 10, connections: most = 3, slow = 0, welcomes = () =
     },
   } as unknown as Link;
   const sessions = createSessions({ link, clock, log });
-  const open = (options: { urgent?: boolean; signal?: AbortSignal } = {}) =>
+  const open = (options: { urgent?: boolean; forUser?: boolean; signal?: AbortSignal } = {}) =>
     sessions.open({ start: { exec: "exec /bin/sh" }, ...options });
   const used = () => connections.map((connection) => connection.sessions);
   return { clock, open, used, channels };
@@ -86,6 +87,29 @@ test("when all is taken the next waits for a session to end, in turn, or until i
   await next;
   assert.deepEqual(used(), [7, 7]);
 });
+
+for (const [allowed, most] of [
+  [10, 3],
+  [2, 12],
+  [1, 12],
+] as const)
+  test(`MaxSessions ${allowed}: users take at most half of the places, and the node's own sessions find one at once`, async () => {
+    const { open, used, channels, clock } = target({ allowed, connections: most });
+    const stop = new AbortController();
+    const asked = times(40, () => open({ forUser: true, signal: stop.signal }));
+    for (const each of asked) each.catch(() => undefined);
+    await clock.advance(1_000);
+    const taken = channels.length;
+    const places = Math.min(8, allowed) * most;
+    assert.ok(taken > 0 && taken <= places / 2, `${taken} of ${places}`);
+    await open();
+    assert.equal(used().length, most);
+    // A user's place becomes the next user's.
+    channels[0]?.emit("close");
+    await clock.advance(1_000);
+    assert.equal(channels.length, taken + 2);
+    stop.abort();
+  });
 
 test("a target that allows fewer sessions is learnt to", async () => {
   const { open, used } = target({ allowed: 2 });

@@ -26,6 +26,17 @@ test("packets are cut out of any pieces", () => {
   }
 });
 
+test("a long packet in many small pieces costs no more than its length", () => {
+  const long = packet(sftp.data, 7, Buffer.alloc(500_000, "x"));
+  let found = 0;
+  const read = packetReader(({ body }) => (found = body.length));
+  const before = process.cpuUsage();
+  for (let at = 0; at < long.length; at += 2) read(long.subarray(at, at + 2));
+  const { user, system } = process.cpuUsage(before);
+  assert.equal(found, 4 + 4 + 500_000);
+  assert.ok(user + system < 2_000_000, `${user + system} µs`);
+});
+
 test("what is no SFTP is refused", () => {
   assert.throws(() => packetReader(() => undefined)(Buffer.from("Welcome to this machine")), {
     code: "failed_precondition",

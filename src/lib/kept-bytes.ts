@@ -1,0 +1,45 @@
+const firstBytes = 4096;
+
+/** The first bytes of what comes in pieces. Memory follows what is kept, however small the pieces are, and of no piece more is held
+ *  than is kept of it. */
+export class KeptBytes {
+  readonly #limit: number;
+  #kept = Buffer.alloc(0);
+  #length = 0;
+
+  /** @param limit bytes to keep. */
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
+
+  get length(): number {
+    return this.#length;
+  }
+
+  /** What is kept so far; good until more is added. */
+  bytes(): Buffer {
+    return this.#kept.subarray(0, this.#length);
+  }
+
+  /** @returns whether all of the piece is kept. */
+  add(piece: Uint8Array): boolean {
+    const taken = piece.subarray(0, this.#limit - this.#length);
+    const needed = this.#length + taken.length;
+    if (needed > this.#kept.length) {
+      const grown = Buffer.alloc(Math.min(this.#limit, Math.max(firstBytes, needed, 2 * this.#kept.length)));
+      this.#kept.copy(grown, 0, 0, this.#length);
+      this.#kept = grown;
+    }
+    this.#kept.set(taken, this.#length);
+    this.#length = needed;
+    return taken.length === piece.length;
+  }
+
+  /** Gives away what is kept, and begins anew. */
+  take(): Buffer {
+    const taken = this.bytes();
+    this.#kept = Buffer.alloc(0);
+    this.#length = 0;
+    return taken;
+  }
+}

@@ -1,0 +1,75 @@
+import { Resolver } from "node:dns/promises";
+import { readFile } from "node:fs/promises";
+import { isIP } from "node:net";
+import { throwIfAborted } from "../lib/errors.ts";
+
+/** Where the machine that graftlet runs on has its names from. */
+export interface NameSources {
+  /** A file of the machine's own. */
+  readonly readFile: (path: string) => Promise<string>;
+  /** One that asks the name servers of now. */
+  readonly resolver: () => Pick<Resolver, "resolve4" | "resolve6" | "cancel">;
+}
+
+/** Of each name server, milliseconds. */
+const answerWithinMs = 2_000;
+
+const ownSources: NameSources = {
+  readFile: (path) => readFile(path, "utf8"),
+  resolver: () => new Resolver({ timeout: answerWithinMs, tries: 2 }),
+};
+
+/** What name servers say of a name that is not there. */
+const denials = ["ENOTFOUND", "ENODATA"];
+
+/** Whether a node's name resolves on the machine that graftlet runs on: by /etc/hosts, or by a name server, in the search domains too.
+ *  Not by the system's own look-up: that holds a thread until it has its answer, and the process's end would wait for it.
+ *  @throws what the name servers failed with, where none has answered. */
+export async function nameResolves(name: string, signal: AbortSignal, sources = ownSources): Promise<boolean> {
+  if (isIP(name) !== 0 || (await isInHosts(name, sources))) return true;
+  const domains = await searchDomains(sources);
+  throwIfAborted(signal);
+  const resolver = sources.resolver();
+  const cancel = () => resolver.cancel();
+  signal.addEventListener("abort", cancel, { once: true });
+  try {
+    const names = [name, ...domains.map((domain) => `${name}.${domain}`)];
+    const answers = await Promise.allSettled(
+      names.flatMap((each) => [resolver.resolve4(each), resolver.resolve6(each)]),
+    );
+    throwIfAborted(signal);
+    if (answers.some((answer) => answer.status === "fulfilled" && answer.value.length > 0)) return true;
+    const failed = answers.find((answer) => answer.status === "rejected" && !isDenial(answer.reason));
+    if (failed?.status === "rejected") throw failed.reason;
+    return false;
+  } finally {
+    signal.removeEventListener("abort", cancel);
+  }
+}
+
+function isDenial(error: unknown): boolean {
+  return error instanceof Error && "code" in error && denials.includes(String(error.code));
+}
+
+async function isInHosts(name: string, { readFile: read }: NameSources): Promise<boolean> {
+  const lines = await linesOf("/etc/hosts", read);
+  return lines.some(([, ...names]) => names.some((each) => each.toLowerCase() === name.toLowerCase()));
+}
+
+/** The last line of its kind counts. */
+async function searchDomains({ readFile: read }: NameSources): Promise<readonly string[]> {
+  const lines = await linesOf("/etc/resolv.conf", read);
+  const [, ...domains] = lines.findLast(([keyword]) => keyword === "search" || keyword === "domain") ?? [];
+  return domains.map((domain) => domain.replace(/\.$/, "")).filter((domain) => domain !== "");
+}
+
+/** Words of each line, comments left out; no lines where there is no such file. */
+async function linesOf(path: string, read: NameSources["readFile"]): Promise<readonly (readonly string[])[]> {
+  const text = await read(path).catch(() => "");
+  return text.split("\n").map((line) =>
+    line
+      .replace(/[#;].*/, "")
+      .trim()
+      .split(/\s+/),
+  );
+}

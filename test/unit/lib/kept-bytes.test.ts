@@ -1,0 +1,28 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { KeptBytes } from "../../../src/lib/kept-bytes.ts";
+
+test("the first bytes are kept, in whatever pieces they come, and it is told when that was not all", () => {
+  const kept = new KeptBytes(5);
+  assert.deepEqual(
+    ["ab", "", "cd"].map((piece) => kept.add(Buffer.from(piece))),
+    [true, true, true],
+  );
+  assert.equal(kept.length, 4);
+  assert.equal(kept.add(Buffer.from("ef")), false);
+  assert.equal(kept.bytes().toString(), "abcde");
+  assert.equal(kept.add(Buffer.from("g")), false);
+  assert.equal(kept.take().toString(), "abcde");
+  assert.equal(kept.add(Buffer.from("next")), true);
+  assert.equal(kept.bytes().toString(), "next");
+});
+
+test("a million pieces of a byte cost no more than what is kept of them", () => {
+  const kept = new KeptBytes(2 ** 20);
+  const block = Buffer.alloc(64 * 1024, "x");
+  const before = process.memoryUsage().rss;
+  for (let at = 0; at < 2 ** 20; at++) kept.add(block.subarray(at % block.length, (at % block.length) + 1));
+  assert.equal(kept.length, 2 ** 20);
+  const grown = (process.memoryUsage().rss - before) / 2 ** 20;
+  assert.ok(grown < 32, `${grown} MiB`);
+});
