@@ -1,15 +1,17 @@
 import * as fsp from "node:fs/promises";
-import { basename, dirname } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { parseMounts } from "../../src/host/mounts.ts";
 import { CodedError, hasCode } from "../../src/lib/errors.ts";
 import type { FileChange } from "../../src/seams/host.ts";
-import { coded } from "./errors.ts";
+import { openDirectory } from "./directory.ts";
+import { coded, hasErrno } from "./errors.ts";
+import { mounted, removeTree } from "./remove-tree.ts";
 
 const directoryMode = 0o755;
 const fileMode = 0o644;
 
 /** Makes one change to this machine's files. @throws CodedError. */
-export async function applyChange(change: FileChange): Promise<void> {
+export async function applyChange(change: FileChange, signal?: AbortSignal): Promise<void> {
   switch (change.do) {
     case "mkdir":
       return makeDirectory(change.path, change.mode ?? directoryMode, change.parents === true);
@@ -24,7 +26,7 @@ export async function applyChange(change: FileChange): Promise<void> {
     case "chown":
       return coded(change.path, () => fsp.lchown(change.path, change.uid, change.gid));
     case "remove":
-      return remove(change.path, change.recursive === true);
+      return coded(change.path, () => remove(change.path, change.recursive === true, signal));
   }
 }
 
@@ -65,49 +67,31 @@ async function writeFile(path: string, data: Uint8Array | string, mode: number):
 }
 
 /** What is gone already, or goes meanwhile, is removed. */
-async function remove(path: string, recursive: boolean): Promise<void> {
-  await unlessGone(async () => {
-    const parent = await coded(path, () => fsp.realpath(dirname(path)));
-    const { dev } = await coded(path, () => fsp.stat(parent));
-    const own = `${parent}/${basename(path)}`;
-    if (!recursive) return removeOne(own, dev);
-    const mount = (await mountPoints()).find((each) => each === own || each.startsWith(`${own}/`));
-    if (mount !== undefined) throw mounted(mount);
-    await removeTree(own, dev);
-  });
+async function remove(path: string, recursive: boolean, signal?: AbortSignal): Promise<void> {
+  await using parent = await unlessGone(openDirectory(dirname(path), { follow: true }));
+  const name = Buffer.from(basename(path));
+  const stats = parent && (await unlessGone(fsp.lstat(parent.at(name), { bigint: true })));
+  if (!parent || !stats) return;
+  if (stats.dev !== parent.device) throw mounted(path);
+  if (!stats.isDirectory() || !recursive)
+    return await unlessGone(stats.isDirectory() ? fsp.rmdir(parent.at(name)) : fsp.unlink(parent.at(name)));
+  const own = join(await fsp.readlink(parent.path), basename(path));
+  const mount = (await mountPoints()).find((each) => each === own || each.startsWith(`${own}/`));
+  if (mount !== undefined) throw mounted(mount);
+  await removeTree(parent, name, signal);
 }
 
-/** Removes depth first; a directory on another device is a mount, and what lies behind it is somebody's. */
-async function removeTree(path: string, device: number): Promise<void> {
-  await unlessGone(async () => {
-    const stats = await coded(path, () => fsp.lstat(path));
-    if (stats.isDirectory() && stats.dev === device) {
-      for (const name of await coded(path, () => fsp.readdir(path))) await removeTree(`${path}/${name}`, device);
-    }
-    await removeOne(path, device);
-  });
-}
-
-async function removeOne(path: string, device: number): Promise<void> {
-  const stats = await coded(path, () => fsp.lstat(path));
-  if (stats.dev !== device) throw mounted(path);
-  await coded(path, () => (stats.isDirectory() ? fsp.rmdir(path) : fsp.unlink(path)));
+async function unlessGone<T>(call: Promise<T>): Promise<T | undefined> {
+  try {
+    return await call;
+  } catch (error) {
+    if (!hasErrno(error, "ENOENT", "ENOTDIR")) throw error;
+    return undefined;
+  }
 }
 
 /** Paths on which something is mounted, bind mounts of the same file system included. */
 async function mountPoints(): Promise<readonly string[]> {
   const table = await coded("/proc/self/mountinfo", () => fsp.readFile("/proc/self/mountinfo", "utf8"));
   return parseMounts(table).map(({ path }) => path);
-}
-
-async function unlessGone(work: () => Promise<void>): Promise<void> {
-  try {
-    await work();
-  } catch (error) {
-    if (!hasCode(error, "not_found")) throw error;
-  }
-}
-
-function mounted(path: string): CodedError {
-  return new CodedError("failed_precondition", `${path} is a mount point: unmount it first`);
 }

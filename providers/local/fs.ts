@@ -53,7 +53,7 @@ export function localFs(): HostFs {
     async apply(changes, signal) {
       for (const change of changes) {
         throwIfAborted(signal);
-        await applyChange(change);
+        await applyChange(change, signal);
       }
     },
   };

@@ -73,7 +73,8 @@ export interface HostFs {
   freeSpace(path: string, signal?: AbortSignal): Promise<FileSystemInfo>;
   /** Makes the changes in order, in one round trip where the host can; stops at the first that fails. `mkdir` of a
    *  directory that exists and `remove` of what does not succeed; so does a `symlink` that stands
-   *  already; every change but `rename` is safe to repeat. `remove` never follows a link and never crosses a mount. */
+   *  already; every change but `rename` is safe to repeat. `remove` never follows a link, one put in a directory's place meanwhile
+   *  neither, and never crosses a mount; names may be any bytes, and trees as deep and as full as they are. */
   apply(changes: readonly FileChange[], signal?: AbortSignal): Promise<void>;
 }
 

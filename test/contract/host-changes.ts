@@ -149,6 +149,54 @@ export function changeContract({ current, folder }: Bench): void {
     assert.deepEqual([await names(dir), await names(`${dir}/precious`)], [["precious"], ["f"]]);
   });
 
+  test("remove takes names that are no text, paths beyond the system's longest, and fifty thousand files", async () => {
+    const dir = await folder();
+    await apply({ do: "mkdir", path: `${dir}/tree/a`, parents: true });
+    await current().makeAwkward(`${dir}/tree/a`);
+    await apply({ do: "remove", path: `${dir}/tree`, recursive: true });
+    assert.deepEqual(await names(dir), []);
+  });
+
+  test("remove follows no link that takes a directory's place meanwhile", async () => {
+    const dir = await folder();
+    const precious = Array.from({ length: 20 }, (_, index) => `${index}`);
+    await apply(
+      { do: "mkdir", path: `${dir}/precious` },
+      ...precious.map((name) => ({ do: "write", path: `${dir}/precious/${name}`, data: "" }) as const),
+    );
+    const tree: readonly FileChange[] = [
+      { do: "mkdir", path: `${dir}/tree/d/deeper`, parents: true },
+      ...precious.map((name) => ({ do: "write", path: `${dir}/tree/d/${name}`, data: "" }) as const),
+      { do: "symlink", path: `${dir}/tree/l`, target: "../precious" },
+    ];
+    for (let round = 0; round < 20; round += 1) {
+      await apply(...tree);
+      {
+        await using _swapping = await current().swap(`${dir}/tree/d`, `${dir}/tree/l`);
+        await apply({ do: "remove", path: `${dir}/tree`, recursive: true }).catch(() => undefined);
+      }
+      assert.deepEqual(await names(`${dir}/precious`), [...precious].sort());
+      await apply({ do: "remove", path: `${dir}/tree`, recursive: true });
+    }
+    assert.deepEqual(await names(dir), ["precious"]);
+  });
+
+  test("remove says permission_denied of what nobody may change, and takes it once somebody may", async () => {
+    const dir = await folder();
+    await apply(
+      { do: "mkdir", path: `${dir}/tree/a`, parents: true },
+      { do: "write", path: `${dir}/tree/a/fixed`, data: "" },
+    );
+    {
+      await using _frozen = await current().freeze(`${dir}/tree/a/fixed`);
+      await assert.rejects(apply({ do: "remove", path: `${dir}/tree`, recursive: true }), {
+        code: "permission_denied",
+      });
+    }
+    await apply({ do: "remove", path: `${dir}/tree`, recursive: true });
+    assert.deepEqual(await names(dir), []);
+  });
+
   test("remove crosses into no other file system, and removes no mount point", async () => {
     const dir = await folder();
     await apply({ do: "mkdir", path: `${dir}/tree/mounted`, parents: true });
