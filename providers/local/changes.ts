@@ -1,3 +1,4 @@
+import { constants } from "node:fs";
 import * as fsp from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { parseMounts } from "../../src/host/mounts.ts";
@@ -15,6 +16,8 @@ export async function applyChange(change: FileChange, signal?: AbortSignal): Pro
   switch (change.do) {
     case "mkdir":
       return makeDirectory(change.path, change.mode ?? directoryMode, change.parents === true);
+    case "create":
+      return coded(change.path, () => createFile(change.path));
     case "write":
       return coded(change.path, () => writeFile(change.path, change.data, change.mode ?? fileMode));
     case "symlink":
@@ -34,7 +37,7 @@ export async function applyChange(change: FileChange, signal?: AbortSignal): Pro
 async function makeDirectory(path: string, mode: number, parents: boolean): Promise<void> {
   try {
     await coded(path, () => fsp.mkdir(path));
-    await coded(path, () => fsp.chmod(path, mode));
+    await coded(path, () => setMode(path, mode));
   } catch (error) {
     if (parents && hasCode(error, "not_found")) {
       await makeDirectory(dirname(path), directoryMode, true);
@@ -44,6 +47,21 @@ async function makeDirectory(path: string, mode: number, parents: boolean): Prom
     const existing = await coded(path, () => fsp.stat(path));
     if (!existing.isDirectory())
       throw new CodedError("already_exists", `${path} exists and is not a directory`, { cause: error });
+  }
+}
+
+/** Of a directory just made: of nothing that a link in its place leads to. */
+async function setMode(path: string, mode: number): Promise<void> {
+  await using made = await openDirectory(path);
+  await made.setMode(mode);
+}
+
+async function createFile(path: string): Promise<void> {
+  const handle = await fsp.open(path, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW);
+  try {
+    await handle.chmod(fileMode);
+  } finally {
+    await handle.close();
   }
 }
 

@@ -13,6 +13,8 @@ export interface Directory extends AsyncDisposable {
   readonly path: string;
   /** A path to an entry, the name in any bytes. */
   at(name: Uint8Array | string): Buffer;
+  /** Gives the directory itself these permission bits, 07777. */
+  setMode(mode: number): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -32,6 +34,7 @@ export async function openDirectory(path: string | Buffer, { follow = false } = 
       size,
       path: own,
       at: (name) => Buffer.concat([Buffer.from(`${own}/`), Buffer.from(name)]),
+      setMode: (bits) => handle.chmod(bits),
       close,
       [Symbol.asyncDispose]: close,
     };

@@ -42,7 +42,17 @@ gl_run() {
 gl_mkdir() {
   gl_new=0
   [ -d "$1" ] && return
-  if mkdir -- "$1"; then gl_new=1; else [ -d "$1" ]; fi
+  umask "${"${2:-077}"}"
+  if mkdir -- "$1"; then
+    if [ -z "$2" ] || [ -g "$1" ]; then gl_new=1; fi
+    umask 077
+  else umask 077; [ -d "$1" ]; fi
+}
+gl_create() {
+  if gl_there "$1"; then gl_say "$1" 'File exists'; return; fi
+  ( umask 022; set -C; : >"$1" ) && return
+  if gl_there "$1"; then gl_say "$1" 'File exists'; fi
+  return 1
 }
 gl_write() {
   { printf "$2" >"$1"; } 2>/dev/null || printf "$2" | dd of="$1" bs=65536 status=none

@@ -36,6 +36,8 @@ export interface FileSystemInfo {
 /** One change to files. `mode` is exact: no umask applies. Missing `mode`: 0755 for directories, 0644 for files. */
 export type FileChange =
   | { readonly do: "mkdir"; readonly path: string; readonly mode?: number; readonly parents?: boolean }
+  /** An empty file of mode 0644, where nothing is: already_exists otherwise, for a link that leads nowhere too. */
+  | { readonly do: "create"; readonly path: string }
   | { readonly do: "write"; readonly path: string; readonly data: Uint8Array | string; readonly mode?: number }
   | { readonly do: "symlink"; readonly path: string; readonly target: string }
   | { readonly do: "rename"; readonly from: string; readonly to: string }
@@ -73,7 +75,7 @@ export interface HostFs {
   freeSpace(path: string, signal?: AbortSignal): Promise<FileSystemInfo>;
   /** Makes the changes in order, in one round trip where the host can; stops at the first that fails. `mkdir` of a
    *  directory that exists and `remove` of what does not succeed; so does a `symlink` that stands
-   *  already; every change but `rename` is safe to repeat. `remove` never follows a link, one put in a directory's place meanwhile
+   *  already; every change but `create` and `rename` is safe to repeat. What `mkdir` finds it leaves as it is. `remove` never follows a link, one put in a directory's place meanwhile
    *  neither, and never crosses a mount; names may be any bytes, and trees as deep and as full as they are. */
   apply(changes: readonly FileChange[], signal?: AbortSignal): Promise<void>;
 }
