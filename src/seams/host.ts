@@ -59,11 +59,12 @@ export interface HostFile extends AsyncDisposable {
 export interface HostFs {
   /** The whole file. @throws resource_exhausted when it is larger than `maxBytes` (default 16 MiB). */
   readFile(path: string, options?: { readonly maxBytes?: number; readonly signal?: AbortSignal }): Promise<Buffer>;
-  /** Opens a regular file for reading, following links unless `noFollow`. Never blocks on a FIFO: anything but a regular
-   *  file is failed_precondition. */
+  /** Opens a regular file for reading, following links. With `noFollow` the path, absolute, as `realpath` gives it, has none in any
+   *  part of it, put there meanwhile neither: what is opened lies at that path. Never blocks on a FIFO: anything but a regular
+   *  file is failed_precondition, and so is a link that is not followed. */
   open(path: string, options?: { readonly noFollow?: boolean; readonly signal?: AbortSignal }): Promise<HostFile>;
-  /** The last bytes of a regular file, at most so many; no link is followed at its end. In one round trip where the host can.
-   *  @throws as `open` with `noFollow` does. */
+  /** The last bytes of a regular file, at most so many; no link is followed at the end of the path. In one round trip where the host
+   *  can. @throws as `open` does. */
   readEnd(path: string, bytes: number, signal?: AbortSignal): Promise<Buffer>;
   list(path: string, signal?: AbortSignal): Promise<DirectoryEntry[]>;
   /** Of what the path leads to, links followed. */

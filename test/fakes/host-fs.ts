@@ -181,7 +181,10 @@ export function createFakeFiles(clock: Clock, changed: (path: string) => void): 
       },
       async open(path, { noFollow = false, signal } = {}) {
         throwIfAborted(signal);
-        return fileOf(regular(path, noFollow ? tree.at(path) : tree.follow(path)));
+        const found = tree.follow(path);
+        if (noFollow && tree.realpath(path) !== path)
+          throw new CodedError("failed_precondition", `${path} leads elsewhere by a link`);
+        return fileOf(regular(path, found));
       },
       async readEnd(path, bytes, signal) {
         throwIfAborted(signal);
