@@ -1,18 +1,23 @@
+import { constants } from "node:fs";
 import * as fsp from "node:fs/promises";
-import { basename, dirname } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { parseMounts } from "../../src/host/mounts.ts";
 import { CodedError, hasCode } from "../../src/lib/errors.ts";
 import type { FileChange } from "../../src/seams/host.ts";
-import { coded } from "./errors.ts";
+import { openDirectory } from "./directory.ts";
+import { coded, hasErrno } from "./errors.ts";
+import { mounted, removeTree } from "./remove-tree.ts";
 
 const directoryMode = 0o755;
 const fileMode = 0o644;
 
 /** Makes one change to this machine's files. @throws CodedError. */
-export async function applyChange(change: FileChange): Promise<void> {
+export async function applyChange(change: FileChange, signal?: AbortSignal): Promise<void> {
   switch (change.do) {
     case "mkdir":
       return makeDirectory(change.path, change.mode ?? directoryMode, change.parents === true);
+    case "create":
+      return coded(change.path, () => createFile(change.path));
     case "write":
       return coded(change.path, () => writeFile(change.path, change.data, change.mode ?? fileMode));
     case "symlink":
@@ -24,7 +29,7 @@ export async function applyChange(change: FileChange): Promise<void> {
     case "chown":
       return coded(change.path, () => fsp.lchown(change.path, change.uid, change.gid));
     case "remove":
-      return remove(change.path, change.recursive === true);
+      return coded(change.path, () => remove(change.path, change.recursive === true, signal));
   }
 }
 
@@ -32,7 +37,7 @@ export async function applyChange(change: FileChange): Promise<void> {
 async function makeDirectory(path: string, mode: number, parents: boolean): Promise<void> {
   try {
     await coded(path, () => fsp.mkdir(path));
-    await coded(path, () => fsp.chmod(path, mode));
+    await coded(path, () => setMode(path, mode));
   } catch (error) {
     if (parents && hasCode(error, "not_found")) {
       await makeDirectory(dirname(path), directoryMode, true);
@@ -42,6 +47,21 @@ async function makeDirectory(path: string, mode: number, parents: boolean): Prom
     const existing = await coded(path, () => fsp.stat(path));
     if (!existing.isDirectory())
       throw new CodedError("already_exists", `${path} exists and is not a directory`, { cause: error });
+  }
+}
+
+/** Of a directory just made: of nothing that a link in its place leads to. */
+async function setMode(path: string, mode: number): Promise<void> {
+  await using made = await openDirectory(path);
+  await made.setMode(mode);
+}
+
+async function createFile(path: string): Promise<void> {
+  const handle = await fsp.open(path, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW);
+  try {
+    await handle.chmod(fileMode);
+  } finally {
+    await handle.close();
   }
 }
 
@@ -65,49 +85,31 @@ async function writeFile(path: string, data: Uint8Array | string, mode: number):
 }
 
 /** What is gone already, or goes meanwhile, is removed. */
-async function remove(path: string, recursive: boolean): Promise<void> {
-  await unlessGone(async () => {
-    const parent = await coded(path, () => fsp.realpath(dirname(path)));
-    const { dev } = await coded(path, () => fsp.stat(parent));
-    const own = `${parent}/${basename(path)}`;
-    if (!recursive) return removeOne(own, dev);
-    const mount = (await mountPoints()).find((each) => each === own || each.startsWith(`${own}/`));
-    if (mount !== undefined) throw mounted(mount);
-    await removeTree(own, dev);
-  });
+async function remove(path: string, recursive: boolean, signal?: AbortSignal): Promise<void> {
+  await using parent = await unlessGone(openDirectory(dirname(path), { follow: true }));
+  const name = Buffer.from(basename(path));
+  const stats = parent && (await unlessGone(fsp.lstat(parent.at(name), { bigint: true })));
+  if (!parent || !stats) return;
+  if (stats.dev !== parent.device) throw mounted(path);
+  if (!stats.isDirectory() || !recursive)
+    return await unlessGone(stats.isDirectory() ? fsp.rmdir(parent.at(name)) : fsp.unlink(parent.at(name)));
+  const own = join(await fsp.readlink(parent.path), basename(path));
+  const mount = (await mountPoints()).find((each) => each === own || each.startsWith(`${own}/`));
+  if (mount !== undefined) throw mounted(mount);
+  await removeTree(parent, name, signal);
 }
 
-/** Removes depth first; a directory on another device is a mount, and what lies behind it is somebody's. */
-async function removeTree(path: string, device: number): Promise<void> {
-  await unlessGone(async () => {
-    const stats = await coded(path, () => fsp.lstat(path));
-    if (stats.isDirectory() && stats.dev === device) {
-      for (const name of await coded(path, () => fsp.readdir(path))) await removeTree(`${path}/${name}`, device);
-    }
-    await removeOne(path, device);
-  });
-}
-
-async function removeOne(path: string, device: number): Promise<void> {
-  const stats = await coded(path, () => fsp.lstat(path));
-  if (stats.dev !== device) throw mounted(path);
-  await coded(path, () => (stats.isDirectory() ? fsp.rmdir(path) : fsp.unlink(path)));
+async function unlessGone<T>(call: Promise<T>): Promise<T | undefined> {
+  try {
+    return await call;
+  } catch (error) {
+    if (!hasErrno(error, "ENOENT", "ENOTDIR")) throw error;
+    return undefined;
+  }
 }
 
 /** Paths on which something is mounted, bind mounts of the same file system included. */
 async function mountPoints(): Promise<readonly string[]> {
   const table = await coded("/proc/self/mountinfo", () => fsp.readFile("/proc/self/mountinfo", "utf8"));
   return parseMounts(table).map(({ path }) => path);
-}
-
-async function unlessGone(work: () => Promise<void>): Promise<void> {
-  try {
-    await work();
-  } catch (error) {
-    if (!hasCode(error, "not_found")) throw error;
-  }
-}
-
-function mounted(path: string): CodedError {
-  return new CodedError("failed_precondition", `${path} is a mount point: unmount it first`);
 }

@@ -15,3 +15,8 @@ export function codedError(what: string, error: unknown): CodedError {
   const errno = error instanceof Error && "code" in error ? String(error.code) : undefined;
   return new CodedError(codeOfErrno(errno), `${what}: ${messageOf(error)}`, { cause: error });
 }
+
+/** True for an error of Node that names one of these failed system calls, such as `ENOENT`. */
+export function hasErrno(error: unknown, ...errnos: readonly string[]): boolean {
+  return error instanceof Error && "code" in error && errnos.some((errno) => errno === error.code);
+}

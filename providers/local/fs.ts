@@ -27,7 +27,7 @@ export function localFs(): HostFs {
     },
     open: async (path, { noFollow = false, signal } = {}) => {
       throwIfAborted(signal);
-      return openFile(path, noFollow);
+      return noFollow ? openAt(path) : openFile(path, false);
     },
     async readEnd(path, bytes, signal) {
       throwIfAborted(signal);
@@ -53,14 +53,33 @@ export function localFs(): HostFs {
     async apply(changes, signal) {
       for (const change of changes) {
         throwIfAborted(signal);
-        await applyChange(change);
+        await applyChange(change, signal);
       }
     },
   };
 }
 
+/** Looks again where a rename has moved the file between its opening and the look at where it lies. */
+const attempts = 5;
+
+/** Opens the file that lies at a path without links, by what the kernel says of where the opened one lies.
+ *  @see https://man7.org/linux/man-pages/man5/proc_pid_fd.5.html */
+async function openAt(path: string): Promise<HostFile> {
+  for (let attempt = 1; attempt <= attempts; attempt += 1) {
+    const file = await openFile(path, true);
+    try {
+      if ((await file.place()) === path) return file;
+    } catch (error) {
+      await file.close();
+      throw error;
+    }
+    await file.close();
+  }
+  throw new CodedError("failed_precondition", `${path} leads elsewhere by a link`);
+}
+
 /** Opened without blocking, so that a FIFO put in a file's place does not hold anything up. */
-async function openFile(path: string, noFollow: boolean): Promise<HostFile> {
+async function openFile(path: string, noFollow: boolean): Promise<LocalFile> {
   const flags = constants.O_RDONLY | constants.O_NONBLOCK | (noFollow ? constants.O_NOFOLLOW : 0);
   const handle = await coded(path, () => fsp.open(path, flags));
   const stats = await handle.stat();
@@ -75,9 +94,15 @@ async function openFile(path: string, noFollow: boolean): Promise<HostFile> {
         return buffer.subarray(0, bytesRead);
       }),
     stat: () => coded(path, async () => infoOf(await handle.stat())),
+    place: () => coded(path, () => fsp.readlink(`/proc/self/fd/${handle.fd}`)),
     close: () => handle.close(),
     [Symbol.asyncDispose]: () => handle.close(),
   };
+}
+
+interface LocalFile extends HostFile {
+  /** Its path without links, now. */
+  place(): Promise<string>;
 }
 
 interface Typed {

@@ -12,7 +12,7 @@ export const changesMade = '"$gl_made"';
 const mostTogether = 200;
 
 /** A script for a shell of ours that makes the changes in order and stops at the first that fails. What it makes is closed to
- *  others until it has its mode; files and directories made one after another get it together, in one command.
+ *  others until it has its mode, and nothing is given one that was there; files and directories made one after another get it together, in one command.
  *  @throws invalid_argument for a path with a NUL. */
 export function applyScript(changes: readonly FileChange[]): string {
   const modes = createModes();
@@ -79,7 +79,13 @@ function makings(change: Extract<FileChange, { do: "mkdir" | "write" }>): readon
 
 function directory(path: string, mode: number): Making {
   const quoted = quote(path);
-  return { path, mode: octal(mode), line: `gl_mkdir ${quoted} || break; [ $gl_new = 0 ] || set -- "$@" ${quoted}` };
+  // Made with its mode where mkdir can: a chmod would go through a link put in its place meanwhile.
+  const mask = mode <= 0o777 ? ` ${(0o777 & ~mode).toString(8).padStart(3, "0")}` : "";
+  return {
+    path,
+    mode: octal(mode),
+    line: `gl_mkdir ${quoted}${mask} || break; [ $gl_new = 0 ] || set -- "$@" ${quoted}`,
+  };
 }
 
 /** The path that a change is about, for messages. */
@@ -89,6 +95,8 @@ export function pathOf(change: FileChange): string {
 
 function command(change: Exclude<FileChange, { do: "mkdir" | "write" }>): string {
   switch (change.do) {
+    case "create":
+      return `gl_create ${quote(change.path)}`;
     case "symlink":
       return `gl_symlink ${quote(change.path)} ${quote(change.target)}`;
     case "rename":

@@ -1,3 +1,5 @@
+import { removal } from "./removal.ts";
+
 /** Words of POSIX sh that set gl_group to the process group that the shell is in, and gl_start to when its first process started, in
  *  ticks since boot; 0 where /proc does not tell. With sudo that process is sudo. */
 export const identify = String.raw`
@@ -40,7 +42,17 @@ gl_run() {
 gl_mkdir() {
   gl_new=0
   [ -d "$1" ] && return
-  if mkdir -- "$1"; then gl_new=1; else [ -d "$1" ]; fi
+  umask "${"${2:-077}"}"
+  if mkdir -- "$1"; then
+    if [ -z "$2" ] || [ -g "$1" ]; then gl_new=1; fi
+    umask 077
+  else umask 077; [ -d "$1" ]; fi
+}
+gl_create() {
+  if gl_there "$1"; then gl_say "$1" 'File exists'; return; fi
+  ( umask 022; set -C; : >"$1" ) && return
+  if gl_there "$1"; then gl_say "$1" 'File exists'; fi
+  return 1
 }
 gl_write() {
   { printf "$2" >"$1"; } 2>/dev/null || printf "$2" | dd of="$1" bs=65536 status=none
@@ -51,22 +63,6 @@ gl_symlink() {
 ." ]; then return 0; fi
   if gl_there "$1"; then gl_say "$1" 'File exists'; return; fi
   ln -sn -- "$2" "$1"
-}
-gl_remove_tree() {
-  gl_m=$(GL_P=$1 awk 'BEGIN { p = ENVIRON["GL_P"]; gsub(/\\/, "\\134", p); gsub(/ /, "\\040", p); gsub(/\t/, "\\011", p); gsub(/\n/, "\\012", p) }
-    $5 == p || index($5, p "/") == 1 { print $5; exit }' /proc/self/mountinfo) || return
-  if [ -n "$gl_m" ]; then gl_say "$gl_m is a mount point" 'Device or resource busy'; return; fi
-  if rm -rf --one-file-system -- '' 2>/dev/null; then rm -rf --one-file-system -- "$1"
-  else find "$1" -xdev -depth ! -type d -exec rm -f -- {} + && find "$1" -xdev -depth -type d -exec rmdir -- {} +; fi
-}
-gl_remove() {
-  [ -d "$1" ] || return 0
-  gl_d=$(cd -P -- "$1" && pwd -P && echo .) || { gl_say "$1" 'Permission denied'; return; }
-  gl_d=${"${gl_d%??}"}; gl_p=${"${gl_d%/}"}/$2
-  gl_there "$gl_p" || return 0
-  if [ -L "$gl_p" ] || [ ! -d "$gl_p" ]; then rm -f -- "$gl_p"
-  elif [ "$3" = tree ]; then gl_remove_tree "$gl_p"
-  else rmdir -- "$gl_p"; fi || ! gl_there "$gl_p"
 }
 gl_read() {
   if [ -f "$1" ]; then head -c "$2" -- "$1"
@@ -93,4 +89,5 @@ gl_list() {
   done
 }
 ${identify}
+${removal}
 `;

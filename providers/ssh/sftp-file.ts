@@ -21,7 +21,7 @@ const openForReading = 1;
 const attempts = 5;
 
 /** Opens a regular file for reading. SFTP can neither refuse a link nor open without waiting for a FIFO's writer, so the path is
- *  looked at before and after: what was opened is the file that it led to both times.
+ *  looked at before and after: what was opened is the file that it led to both times, by its inode, owner and mode.
  *  @throws failed_precondition for anything but a regular file. */
 export async function openFile(options: OpenOptions, signal: AbortSignal): Promise<HostFile> {
   for (let attempt = 1; ; attempt++) {
@@ -42,12 +42,13 @@ async function tryOpen(options: OpenOptions, signal: AbortSignal): Promise<HostF
     if (client.usable()) await client.exchange([[sftp.close, handle]], options.within());
   };
   try {
-    const [[attributes], after] = await Promise.all([
-      client.exchange([[sftp.fstat, handle]], signal),
+    const [[attributes, real], after] = await Promise.all([
+      client.exchange(noFollow ? [[sftp.fstat, handle], [sftp.realpath, path]] : [[sftp.fstat, handle]], signal),
       stat(path, !noFollow, signal),
     ]);
     const opened = attributesOf(expectReply(attributes ?? noReply, sftp.attrs, path));
-    if (sameFile(before, opened, after)) return hostFile(options, { handle, inode: before.inode, close });
+    const inPlace = !real || textAt(expectReply(real, sftp.name, path), 4).toString("utf8") === path;
+    if (inPlace && sameFile(before, opened, after)) return hostFile(options, { handle, inode: before.inode, close });
   } catch (error) {
     await close().catch(() => undefined);
     throw error;

@@ -36,6 +36,8 @@ export interface FileSystemInfo {
 /** One change to files. `mode` is exact: no umask applies. Missing `mode`: 0755 for directories, 0644 for files. */
 export type FileChange =
   | { readonly do: "mkdir"; readonly path: string; readonly mode?: number; readonly parents?: boolean }
+  /** An empty file of mode 0644, where nothing is: already_exists otherwise, for a link that leads nowhere too. */
+  | { readonly do: "create"; readonly path: string }
   | { readonly do: "write"; readonly path: string; readonly data: Uint8Array | string; readonly mode?: number }
   | { readonly do: "symlink"; readonly path: string; readonly target: string }
   | { readonly do: "rename"; readonly from: string; readonly to: string }
@@ -57,11 +59,12 @@ export interface HostFile extends AsyncDisposable {
 export interface HostFs {
   /** The whole file. @throws resource_exhausted when it is larger than `maxBytes` (default 16 MiB). */
   readFile(path: string, options?: { readonly maxBytes?: number; readonly signal?: AbortSignal }): Promise<Buffer>;
-  /** Opens a regular file for reading, following links unless `noFollow`. Never blocks on a FIFO: anything but a regular
-   *  file is failed_precondition. */
+  /** Opens a regular file for reading, following links. With `noFollow` the path, absolute, as `realpath` gives it, has none in any
+   *  part of it, put there meanwhile neither: what is opened lies at that path. Never blocks on a FIFO: anything but a regular
+   *  file is failed_precondition, and so is a link that is not followed. */
   open(path: string, options?: { readonly noFollow?: boolean; readonly signal?: AbortSignal }): Promise<HostFile>;
-  /** The last bytes of a regular file, at most so many; no link is followed at its end. In one round trip where the host can.
-   *  @throws as `open` with `noFollow` does. */
+  /** The last bytes of a regular file, at most so many; no link is followed at the end of the path. In one round trip where the host
+   *  can. @throws as `open` does. */
   readEnd(path: string, bytes: number, signal?: AbortSignal): Promise<Buffer>;
   list(path: string, signal?: AbortSignal): Promise<DirectoryEntry[]>;
   /** Of what the path leads to, links followed. */
@@ -73,7 +76,8 @@ export interface HostFs {
   freeSpace(path: string, signal?: AbortSignal): Promise<FileSystemInfo>;
   /** Makes the changes in order, in one round trip where the host can; stops at the first that fails. `mkdir` of a
    *  directory that exists and `remove` of what does not succeed; so does a `symlink` that stands
-   *  already; every change but `rename` is safe to repeat. `remove` never follows a link and never crosses a mount. */
+   *  already; every change but `create` and `rename` is safe to repeat. What `mkdir` finds it leaves as it is. `remove` never follows a link, one put in a directory's place meanwhile
+   *  neither, and never crosses a mount; names may be any bytes, and trees as deep and as full as they are. */
   apply(changes: readonly FileChange[], signal?: AbortSignal): Promise<void>;
 }
 

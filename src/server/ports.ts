@@ -98,7 +98,7 @@ export interface KubeletServerDeps {
   readonly runtime: ServedRuntime;
   readonly logs: LogReader;
   /** The target's. */
-  readonly files: Pick<HostFs, "apply" | "realpath" | "stat" | "list" | "open">;
+  readonly files: Pick<HostFs, "apply" | "realpath" | "lstat" | "list" | "open">;
   /** KubeletConfiguration.podLogsDir. */
   readonly podLogsDir: string;
   /** Why the sync loop is not healthy; undefined when it is. */

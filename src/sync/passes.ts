@@ -1,5 +1,6 @@
 import { ContainerState } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
+import { hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { sideBySide } from "../lib/side-by-side.ts";
 import type { Pod, PodStatus } from "../objects.ts";
@@ -105,7 +106,7 @@ export function createPasses(deps: PassDeps): Passes {
 
     async terminated(uid, pod, signal) {
       if (pod) deps.status.reconcile(pod);
-      await deps.volumes.unmount(uid, signal);
+      await giveBack(deps, uid, pod, signal);
       deps.objects.unregister(uid);
       await deps.ground.release(uid, signal);
       if (pod) deps.status.terminated(pod);
@@ -113,6 +114,24 @@ export function createPasses(deps: PassDeps): Passes {
 
     settled: (pod) => deps.status.terminated(pod),
   };
+}
+
+/** Gives back a pod's volumes; what cannot be removed, the worker tries again, and the pod's events say so. */
+async function giveBack(
+  { volumes, events }: PassDeps,
+  uid: string,
+  pod: Pod | undefined,
+  signal: AbortSignal,
+): Promise<void> {
+  try {
+    await volumes.unmount(uid, signal);
+  } catch (error) {
+    if (pod && !signal.aborted && !hasCode(error, "unavailable")) {
+      const message = `volumes of the pod cannot be removed, will try again: ${messageOf(error)}`;
+      events.event(podReference(pod), "Warning", "FailedUnmount", message);
+    }
+    throw error;
+  }
 }
 
 /** Makes the runtime's pod what the spec says, as far as one pass can. */

@@ -36,6 +36,43 @@ export function changeContract({ current, folder }: Bench): void {
     assert.deepEqual(await names(`${dir}/d`), ["below"]);
   });
 
+  test("create makes an empty file where nothing is, and touches nothing that is there or that a link leads to", async () => {
+    const dir = await folder();
+    const create = (name: string) => apply({ do: "create", path: `${dir}/${name}` });
+    await create("new");
+    assert.deepEqual([await text(`${dir}/new`), await modeOf(`${dir}/new`)], ["", 0o644]);
+    await apply(
+      { do: "write", path: `${dir}/victim`, data: "precious", mode: 0o600 },
+      { do: "symlink", path: `${dir}/link`, target: "victim" },
+      { do: "symlink", path: `${dir}/dangling`, target: "made-through-a-link" },
+      { do: "mkdir", path: `${dir}/directory` },
+    );
+    await current().makeFifo(`${dir}/fifo`);
+    for (const name of ["victim", "link", "dangling", "directory", "fifo"])
+      await assert.rejects(create(name), { code: "already_exists" });
+    assert.deepEqual([await text(`${dir}/victim`), await modeOf(`${dir}/victim`)], ["precious", 0o600]);
+    assert.deepEqual(await names(dir), ["dangling", "directory", "fifo", "link", "new", "victim"]);
+    await assert.rejects(create("none/f"), { code: "not_found" });
+  });
+
+  test("mkdir makes nothing through a link that leads nowhere, and gives no mode to what takes its place", async () => {
+    const dir = await folder();
+    await apply({ do: "symlink", path: `${dir}/dangling`, target: "elsewhere" });
+    for (const path of [`${dir}/dangling`, `${dir}/dangling/below`])
+      await assert.rejects(apply({ do: "mkdir", path, parents: true }));
+    await apply({ do: "mkdir", path: `${dir}/victim`, mode: 0o700 }, { do: "mkdir", path: `${dir}/there` });
+    await apply({ do: "symlink", path: `${dir}/there/link`, target: "../victim" });
+    {
+      await using _swapping = await current().swap(`${dir}/there/made`, `${dir}/there/link`);
+      for (let round = 0; round < 40; round += 1)
+        await apply({ do: "mkdir", path: `${dir}/there/made` }, { do: "remove", path: `${dir}/there/made` }).catch(
+          () => undefined,
+        );
+    }
+    assert.equal(await modeOf(`${dir}/victim`), 0o700);
+    assert.deepEqual(await names(dir), ["dangling", "there", "victim"]);
+  });
+
   test("write gives the exact mode and content, to new files and to those that are there", async () => {
     const dir = await folder();
     await apply({ do: "write", path: `${dir}/f`, data: "long text", mode: 0o666 });
@@ -147,6 +184,54 @@ export function changeContract({ current, folder }: Bench): void {
       { do: "remove", path: `${dir}/top`, recursive: true },
     );
     assert.deepEqual([await names(dir), await names(`${dir}/precious`)], [["precious"], ["f"]]);
+  });
+
+  test("remove takes names that are no text, paths beyond the system's longest, and fifty thousand files", async () => {
+    const dir = await folder();
+    await apply({ do: "mkdir", path: `${dir}/tree/a`, parents: true });
+    await current().makeAwkward(`${dir}/tree/a`);
+    await apply({ do: "remove", path: `${dir}/tree`, recursive: true });
+    assert.deepEqual(await names(dir), []);
+  });
+
+  test("remove follows no link that takes a directory's place meanwhile", async () => {
+    const dir = await folder();
+    const precious = Array.from({ length: 20 }, (_, index) => `${index}`);
+    await apply(
+      { do: "mkdir", path: `${dir}/precious` },
+      ...precious.map((name) => ({ do: "write", path: `${dir}/precious/${name}`, data: "" }) as const),
+    );
+    const tree: readonly FileChange[] = [
+      { do: "mkdir", path: `${dir}/tree/d/deeper`, parents: true },
+      ...precious.map((name) => ({ do: "write", path: `${dir}/tree/d/${name}`, data: "" }) as const),
+      { do: "symlink", path: `${dir}/tree/l`, target: "../precious" },
+    ];
+    for (let round = 0; round < 20; round += 1) {
+      await apply(...tree);
+      {
+        await using _swapping = await current().swap(`${dir}/tree/d`, `${dir}/tree/l`);
+        await apply({ do: "remove", path: `${dir}/tree`, recursive: true }).catch(() => undefined);
+      }
+      assert.deepEqual(await names(`${dir}/precious`), [...precious].sort());
+      await apply({ do: "remove", path: `${dir}/tree`, recursive: true });
+    }
+    assert.deepEqual(await names(dir), ["precious"]);
+  });
+
+  test("remove says permission_denied of what nobody may change, and takes it once somebody may", async () => {
+    const dir = await folder();
+    await apply(
+      { do: "mkdir", path: `${dir}/tree/a`, parents: true },
+      { do: "write", path: `${dir}/tree/a/fixed`, data: "" },
+    );
+    {
+      await using _frozen = await current().freeze(`${dir}/tree/a/fixed`);
+      await assert.rejects(apply({ do: "remove", path: `${dir}/tree`, recursive: true }), {
+        code: "permission_denied",
+      });
+    }
+    await apply({ do: "remove", path: `${dir}/tree`, recursive: true });
+    assert.deepEqual(await names(dir), []);
   });
 
   test("remove crosses into no other file system, and removes no mount point", async () => {

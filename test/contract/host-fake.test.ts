@@ -1,4 +1,5 @@
 import { systemClock } from "../../src/lib/clock.ts";
+import { CodedError } from "../../src/lib/errors.ts";
 import { fakeHost } from "../fakes/host.ts";
 import { hostContract } from "./host.ts";
 
@@ -11,6 +12,18 @@ hostContract("the fake", async () => {
     dir: "/work",
     makeFifo: async (path) => files.put(path, { kind: "fifo" }),
     makeSocket: async (path) => files.put(path, { kind: "socket" }),
+    async makeAwkward(path) {
+      for (const name of ["\xff", "-rf", "new\nline", `${"d/".repeat(60)}f`]) files.put(`${path}/${name}`);
+    },
+    // What is changed here is changed in one go.
+    swap: async () => ({ [Symbol.asyncDispose]: async () => undefined }),
+    async freeze(path) {
+      files.onChange((change) => {
+        if (change.do === "remove" && path.startsWith(`${change.path}/`))
+          throw new CodedError("permission_denied", `${path}: operation not permitted`);
+      });
+      return { [Symbol.asyncDispose]: async () => files.onChange(undefined) };
+    },
     async mount(path) {
       files.mount(path, "tmpfs");
       return { [Symbol.asyncDispose]: async () => files.unmount(path) };

@@ -48,6 +48,10 @@ export function fileContract({ current, folder }: Bench): void {
     for (const path of [`${dir}/fifo`, `${dir}/socket`, dir])
       await assert.rejects(within(host.fs.open(path)), { code: "failed_precondition" }, path);
     await assert.rejects(host.fs.open(`${dir}/link`, { noFollow: true }), { code: "failed_precondition" });
+    await host.fs.apply([{ do: "symlink", path: `${dir}/way`, target: "." }]);
+    await assert.rejects(host.fs.open(`${dir}/way/f`, { noFollow: true }), { code: "failed_precondition" });
+    await using straight = await host.fs.open(`${dir}/f`, { noFollow: true });
+    assert.equal((await straight.read(0, 10)).toString(), "x");
     await using followed = await host.fs.open(`${dir}/link`);
     assert.equal((await followed.read(0, 10)).toString(), "x");
   });

@@ -82,6 +82,25 @@ test("remove does not go through a bind mount of the same file system", async ()
   }
 });
 
+test("open with noFollow opens nothing by a link that takes a directory's place meanwhile", async () => {
+  await using made = await localUnderTest();
+  const { host, dir } = made;
+  await host.fs.apply(
+    ["d", "theirs"].flatMap((name) => [
+      { do: "mkdir", path: `${dir}/${name}` } as const,
+      { do: "write", path: `${dir}/${name}/f`, data: name } as const,
+    ]),
+  );
+  await host.fs.apply([{ do: "symlink", path: `${dir}/l`, target: "theirs" }]);
+  await using _swapping = await made.swap(`${dir}/d`, `${dir}/l`);
+  const seen = new Set<string>();
+  for (let round = 0; round < 100; round += 1) {
+    await using file = await host.fs.open(`${dir}/d/f`, { noFollow: true }).catch(() => undefined);
+    if (file) seen.add((await file.read(0, 10)).toString());
+  }
+  assert.ok(!seen.has("theirs"));
+});
+
 test("two removals of one tree at the same time both succeed, and nothing is left", async () => {
   await using made = await localUnderTest();
   const { host, dir } = made;

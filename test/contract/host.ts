@@ -13,6 +13,12 @@ export interface HostUnderTest extends AsyncDisposable {
   readonly dir: string;
   makeFifo(path: string): Promise<void>;
   makeSocket(path: string): Promise<void>;
+  /** Fills a directory with what is hard to remove: names that are not UTF-8, paths that are too long, many files. */
+  makeAwkward(path: string): Promise<void>;
+  /** Keeps putting the second in the first's place and back, as fast as it can, until it is disposed of. */
+  swap(path: string, other: string): Promise<AsyncDisposable>;
+  /** Lets nothing change a file, root neither, until it is disposed of. */
+  freeze(path: string): Promise<AsyncDisposable>;
   /** Mounts another file system on a directory. */
   mount(path: string): Promise<AsyncDisposable>;
 }

@@ -7,6 +7,7 @@ import { localHost } from "../../providers/local/host.ts";
 import { fromPod } from "../../providers/local/in-pod.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { must, start } from "../harness/processes.ts";
+import { awkwardThere } from "./awkward.ts";
 import type { HostUnderTest } from "./host.ts";
 
 /** This machine, for the contract. @param machine a process in whose mount namespace commands run. */
@@ -22,6 +23,7 @@ export async function localUnderTest(machine?: number): Promise<HostUnderTest> {
       servers.defer(() => new Promise((resolve) => server.close(() => resolve())));
       await new Promise((resolve) => server.once("listening", resolve));
     },
+    ...awkwardThere(must, start),
     async mount(path) {
       await must(["mount", "-t", "tmpfs", "tmpfs", path]);
       return { [Symbol.asyncDispose]: async () => void (await must(["umount", path])) };

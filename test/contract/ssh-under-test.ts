@@ -1,6 +1,7 @@
 import { sshHost } from "../../providers/ssh/host.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { createLogger } from "../../src/lib/log.ts";
+import { awkwardThere } from "./awkward.ts";
 import type { HostUnderTest } from "./host.ts";
 import { type SshdRig, type SshdRigOptions, startSshdRig } from "./sshd-rig.ts";
 
@@ -30,6 +31,7 @@ export async function sshUnderTest({ user = "root", sshd = [], ...options }: Ssh
       const make = "IO::Socket::UNIX->new(Local => $ARGV[0], Listen => 1) or die";
       await rig.mustInside(["perl", "-MIO::Socket::UNIX", "-e", make, path]);
     },
+    ...awkwardThere(rig.mustInside, rig.startInside),
     async mount(path) {
       await rig.mustInside(["mount", "-t", "tmpfs", "tmpfs", path]);
       return { [Symbol.asyncDispose]: async () => void (await rig.mustInside(["umount", path])) };

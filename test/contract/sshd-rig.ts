@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "nod
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type SshConfig, readSshConfig } from "../../providers/ssh/config.ts";
-import { type Finished, type RunOptions, must, run } from "../harness/processes.ts";
+import { type Finished, type RunOptions, must, run, start } from "../harness/processes.ts";
 import { Hopeless, waitFor } from "../harness/wait.ts";
 import { openWayIn } from "./way-in.ts";
 
@@ -19,6 +19,8 @@ export interface SshdRig extends AsyncDisposable {
   /** Runs a command inside as root, without SSH. */
   inside(argv: readonly string[], options?: RunOptions): Promise<Finished>;
   mustInside(argv: readonly string[], options?: RunOptions): Promise<string>;
+  /** Starts a command inside as root, without SSH. */
+  startInside(argv: readonly string[]): ChildProcess;
   /** Starts sshd with lines put before its configuration; one that runs is ended first, its connections are not. */
   startSshd(lines?: readonly string[]): Promise<void>;
   /** Ends sshd and every connection of it. */
@@ -120,6 +122,7 @@ export async function startSshdRig(name: string, options: SshdRigOptions = {}): 
     outside,
     inside,
     mustInside,
+    startInside: (argv) => start([...into, ...argv]),
     killSshd,
     delay: way.delay,
     config: (fields) =>

@@ -65,7 +65,9 @@ export function createFakeFiles(clock: Clock, changed: (path: string) => void): 
     const entry = tree.entry(path, true);
     if (entry.node && entry.node.kind !== "directory")
       throw new CodedError("already_exists", `${path} exists and is not a directory`);
-    if (!entry.node) link(entry, newNode("directory", mode));
+    if (entry.node) return;
+    if (tree.entry(path, false).node) throw new CodedError("not_found", `${path} is a link that leads nowhere`);
+    link(entry, newNode("directory", mode));
   };
   const write = (path: string, data: Uint8Array | string, mode: number) => {
     const entry = tree.entry(path, true);
@@ -75,6 +77,11 @@ export function createFakeFiles(clock: Clock, changed: (path: string) => void): 
     node.mode = mode;
     node.modifiedAt = clock.now();
     if (!entry.node) link(entry, node);
+  };
+  const create = (path: string) => {
+    const entry = tree.entry(path, false);
+    if (entry.node) throw new CodedError("already_exists", `${path} exists`);
+    link(entry, newNode("file", 0o644));
   };
   const symlink = (path: string, target: string) => {
     const entry = tree.entry(path, false);
@@ -108,6 +115,8 @@ export function createFakeFiles(clock: Clock, changed: (path: string) => void): 
     switch (change.do) {
       case "mkdir":
         return mkdir(change.path, change.mode ?? 0o755, change.parents === true);
+      case "create":
+        return create(change.path);
       case "write":
         return write(change.path, change.data, change.mode ?? 0o644);
       case "symlink":
@@ -172,7 +181,10 @@ export function createFakeFiles(clock: Clock, changed: (path: string) => void): 
       },
       async open(path, { noFollow = false, signal } = {}) {
         throwIfAborted(signal);
-        return fileOf(regular(path, noFollow ? tree.at(path) : tree.follow(path)));
+        const found = tree.follow(path);
+        if (noFollow && tree.realpath(path) !== path)
+          throw new CodedError("failed_precondition", `${path} leads elsewhere by a link`);
+        return fileOf(regular(path, found));
       },
       async readEnd(path, bytes, signal) {
         throwIfAborted(signal);

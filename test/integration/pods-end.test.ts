@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { type Lab, startLab } from "../harness/lab.ts";
 import { processesOf, volumeFolder } from "../harness/pod-machine.ts";
+import { must } from "../harness/processes.ts";
 import { isNotFound, shell, statusOf } from "../harness/pods.ts";
 
 let lab: Lab;
@@ -81,6 +82,52 @@ describe("a pod's end", { concurrency: 4 }, () => {
       "the directory of the forced pod to go",
       () => !existsSync(join(cluster.layout.kubeletRoot, "pods", uid)),
     );
+  });
+
+  test("deletion: names that are no text and paths beyond the system's longest in its volume do not keep a pod", async () => {
+    const { pods, cluster } = lab;
+    const fill = [
+      "cd /disk; mkdir \"$(printf '\\376')\"; touch \"$(printf '\\377')\" \"$(printf '\\376/\\377')\"",
+      "d=$(printf '%0200d' 0); i=0; while [ $i -lt 60 ]; do mkdir $d; cd -P $d; i=$((i + 1)); done; touch bottom; echo made",
+      "exec sleep infinity",
+    ].join("\n");
+    const volumes = [{ name: "disk", emptyDir: {} }];
+    await pods.create("awkward", {
+      volumes,
+      containers: [shell(fill, { volumeMounts: [{ name: "disk", mountPath: "/disk" }] })],
+    });
+    const pod = await pods.ready("awkward");
+    await cluster.waitFor("the tree", async () => (await pods.log("awkward")).includes("made"));
+    const folder = volumeFolder(cluster, pod, "empty-dir", "disk");
+    assert.ok(existsSync(folder));
+    const gone = pods.gone("awkward", () => existsSync(folder));
+    await pods.remove("awkward");
+    assert.equal((await gone).found, false);
+  });
+
+  test("deletion: a file that nobody may remove is told in an event, and the pod goes once somebody may", async () => {
+    const { pods, cluster } = lab;
+    const volumes = [{ name: "disk", emptyDir: {} }];
+    const volumeMounts = [{ name: "disk", mountPath: "/disk" }];
+    const containers = [shell("touch /disk/fixed /disk/loose; exec sleep infinity", { volumeMounts })];
+    await Promise.all(["held", "beside"].map((name) => pods.create(name, { volumes, containers })));
+    const folder = volumeFolder(cluster, await pods.ready("held"), "empty-dir", "disk");
+    await pods.ready("beside");
+    const fixed = join(folder, "fixed");
+    await cluster.waitFor("the files", () => existsSync(join(folder, "loose")));
+    await must(["chattr", "+i", fixed]);
+    try {
+      await pods.remove("held");
+      await pods.event("held", "FailedUnmount", /volumes of the pod cannot be removed, will try again: .*fixed/);
+      assert.deepEqual([existsSync(fixed), existsSync(join(folder, "loose"))], [true, false]);
+      const other = pods.gone("beside");
+      await pods.remove("beside");
+      await other;
+    } finally {
+      await must(["chattr", "-i", fixed]);
+    }
+    const gone = pods.gone("held", () => existsSync(folder));
+    assert.equal((await gone).found, false);
   });
 
   test("a grace period may be shortened while a pod ends", async () => {

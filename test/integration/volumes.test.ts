@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
@@ -152,6 +152,15 @@ describe("volumes", { concurrency: 4 }, () => {
         { name: "host", hostPath: { path: folder, type } },
         `hostPath type check failed: ${folder} is not a file`,
       );
+    const dangling = join(folder, "dangling");
+    symlinkSync(join(folder, "made-through-a-link"), dangling);
+    await waitsForVolume(
+      lab.pods,
+      "wrong-dangling",
+      { name: "host", hostPath: { path: dangling, type: "FileOrCreate" } },
+      `hostPath type check failed: ${dangling} is not a file`,
+    );
+    assert.ok(!existsSync(join(folder, "made-through-a-link")));
     rmSync(plain);
     mkdirSync(plain);
     await lab.pods.ready("wrong-directory");

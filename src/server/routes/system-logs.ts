@@ -30,10 +30,10 @@ export function systemLogs(
     try {
       const path = await files.realpath(posix.join(root, ...segments), signal);
       if (!(await isLog(deps, path, signal))) return sendText(response, 403, `this leads out of ${root}\n`);
-      const { kind } = await files.stat(path, signal);
+      const { kind } = await files.lstat(path, signal);
       if (kind !== "directory") await sendFile(files, path, response, signal);
-      else if (request.path.endsWith("/")) sendList(response, await files.list(path, signal));
-      else response.redirect(301, `${segments.at(-1) ?? "logs"}/`);
+      else if (request.path.endsWith("/")) sendList(response, await listInPlace(files, path, signal));
+      else response.redirect(301, relative(`${segments.at(-1) ?? "logs"}/`));
     } catch (error) {
       if (signal.aborted || response.headersSent) return void response.destroy();
       const status = statuses[codeOf(error)] ?? 500;
@@ -87,16 +87,37 @@ async function* blocksOf(file: HostFile, size: number, signal: AbortSignal): Asy
   }
 }
 
-/** As Go's file server lists a directory. */
+/** The entries of a directory that no link on the path has led to.
+ *  @throws failed_precondition when one was put there meanwhile. */
+async function listInPlace(
+  files: Pick<HostFs, "list" | "lstat" | "realpath">,
+  path: string,
+  signal: AbortSignal,
+): ReturnType<HostFs["list"]> {
+  const before = await files.lstat(path, signal);
+  const entries = await files.list(path, signal);
+  const [after, real] = await Promise.all([files.lstat(path, signal), files.realpath(path, signal)]);
+  if (real !== path || after.kind !== "directory" || after.inode !== before.inode)
+    throw new CodedError("failed_precondition", `${path} was replaced while it was read`);
+  return entries;
+}
+
+/** As Go's file server lists a directory. What wrote the names is not to be trusted: nothing of them is more than a name. */
 function sendList(response: Response, entries: Awaited<ReturnType<HostFs["list"]>>): void {
   const names = entries.map(({ name, kind }) => (kind === "directory" ? `${name}/` : name)).sort();
-  const lines = names.map(
-    (name) => `<a href="${encodeURI(name).replaceAll("#", "%23").replaceAll("?", "%3F")}">${escaped(name)}</a>\n`,
-  );
+  const lines = names.map((name) => `<a href="${relative(name)}">${escaped(name)}</a>\n`);
   response
     .status(200)
     .type("text/html")
+    .set("X-Content-Type-Options", "nosniff")
+    .set("Content-Security-Policy", "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
     .end(`<!doctype html>\n<pre>\n${lines.join("")}</pre>\n`);
+}
+
+/** A name as a reference below the page it is on: never a scheme, an authority or a query. */
+function relative(name: string): string {
+  const end = name.endsWith("/") ? "/" : "";
+  return `./${encodeURIComponent(name.slice(0, name.length - end.length)).replaceAll("'", "%27")}${end}`;
 }
 
 function escaped(text: string): string {

@@ -34,7 +34,10 @@ export const hostPath: VolumeKind = {
       );
     let kind = await kindAt();
     if (kind === undefined && type.endsWith("OrCreate")) {
-      await host.fs.apply([creation(type, path)], signal);
+      await host.fs.apply([creation(type, path)], signal).catch((error: unknown) => {
+        // Something else made it meanwhile, or a link there leads nowhere: what it is now counts.
+        if (!hasCode(error, "already_exists")) throw error;
+      });
       kind = await kindAt();
     }
     if (kind !== want[0])
@@ -43,9 +46,8 @@ export const hostPath: VolumeKind = {
   },
 };
 
-/** A file's parents have to be there; a directory's are made. */
+/** A file's parents have to be there; a directory's are made. Nothing is made through a link at the path, and what is there keeps
+ *  its content and its mode. */
 function creation(type: string, path: string): FileChange {
-  return type === "FileOrCreate"
-    ? { do: "write", path, data: "", mode: 0o644 }
-    : { do: "mkdir", path, mode: 0o755, parents: true };
+  return type === "FileOrCreate" ? { do: "create", path } : { do: "mkdir", path, mode: 0o755, parents: true };
 }

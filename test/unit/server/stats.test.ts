@@ -75,14 +75,57 @@ test("logs: files of the target and lists of them", async () => {
   assert.deepEqual(await get("/logs/container.log"), [200, "from docker\n"], "where the runtime keeps its logs");
   const [status, list] = await get("/logs/");
   assert.equal(status, 200);
-  assert.match(list, /<a href="apt\/">apt\/<\/a>\n/);
-  assert.match(list, /<a href="a%3Cb%3F">a&lt;b\?<\/a>\n/);
+  assert.match(list, /<a href=".\/apt\/">apt\/<\/a>\n/);
+  assert.match(list, /<a href=".\/a%3Cb%3F">a&lt;b\?<\/a>\n/);
   const moved = await ask(server, "/logs/apt");
-  assert.deepEqual([moved.status, moved.headers.location], [301, "apt/"]);
+  assert.deepEqual([moved.status, moved.headers.location], [301, "./apt/"]);
   assert.equal((await get("/logs/none"))[0], 404);
   for (const path of ["way-out", "apt/up/lib", "apt/up/"]) assert.equal((await get(`/logs/${path}`))[0], 403, path);
   assert.equal((await get("/logs/../../etc/shadow"))[0], 404);
   assert.equal((await ask(server, "/logs/syslog", { method: "POST" })).status, 405);
+});
+
+test("logs: a name is nothing but a name, whatever it looks like", async () => {
+  const files = await logs();
+  await files.apply([
+    { do: "write", path: "/var/log/javascript:alert(1)", data: "" },
+    { do: "write", path: `/var/log/"><script>'`, data: "" },
+    { do: "mkdir", path: "/var/log/https:elsewhere.example" },
+  ]);
+  await using server = await start({ deps: { files } });
+  const { body, headers } = await ask(server, "/logs/");
+  assert.match(body, /<a href="\.\/javascript%3Aalert\(1\)">javascript:alert\(1\)<\/a>\n/);
+  assert.match(body, /<a href="\.\/%22%3E%3Cscript%3E%27">&#34;&gt;&lt;script&gt;'<\/a>\n/);
+  assert.ok([...body.matchAll(/href="([^"]*)"/g)].every(([, to]) => to?.startsWith("./")));
+  assert.match(String(headers["content-security-policy"]), /default-src 'none'/);
+  assert.equal(headers["x-content-type-options"], "nosniff");
+  const moved = await ask(server, "/logs/https:elsewhere.example");
+  assert.deepEqual([moved.status, moved.headers.location], [301, "./https%3Aelsewhere.example/"]);
+});
+
+test("logs: a directory that a link replaces between look and opening shows nothing of another", async () => {
+  for (const [path, calls] of [
+    ["/logs/apt/file", "open"],
+    ["/logs/apt/", "list"],
+  ] as const) {
+    const files = await logs();
+    await files.apply([{ do: "write", path: "/var/log/apt/file", data: "ours" }]);
+    await files.apply([
+      { do: "mkdir", path: "/elsewhere" },
+      { do: "write", path: "/elsewhere/file", data: "secret" },
+    ]);
+    const swap = () =>
+      files.apply([
+        { do: "rename", from: "/var/log/apt", to: "/var/log/away" },
+        { do: "symlink", path: "/var/log/apt", target: "/elsewhere" },
+      ]);
+    const open: typeof files.open = async (...of) => (await swap(), files.open(...of));
+    const list: typeof files.list = async (...of) => (await swap(), files.list(...of));
+    await using server = await start({ deps: { files: { ...files, ...(calls === "open" ? { open } : { list }) } } });
+    const { status, body } = await ask(server, path);
+    assert.equal(status, 403, path);
+    assert.doesNotMatch(body, /secret|href/);
+  }
 });
 
 test("a log that is cut short while it is read breaks off: nobody waits on a connection for the rest", async () => {

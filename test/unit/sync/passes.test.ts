@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ContainerState } from "../../../src/gen/cri.ts";
+import { CodedError, type ErrorCode } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
 import type { Pod, PodStatus } from "../../../src/objects.ts";
@@ -119,6 +120,21 @@ test("nothing of a pod is made before it is known whether it is served; a pod th
   stop.abort();
   await cut;
   assert.deepEqual(ending.calls, ["status Running"]);
+});
+
+test("volumes that cannot be removed are told in an event, unless the target is away, and tried again", async () => {
+  const failing = (code: ErrorCode) => async () => Promise.reject(new CodedError(code, "/v/f: not permitted"));
+  const terminated = async (code: ErrorCode) => {
+    const volumes = { mount: async () => undefined, mounted: () => new Map<string, never>(), unmount: failing(code) };
+    const { passes, events, calls } = rig({ volumes });
+    await assert.rejects(passes.terminated(aPod().metadata.uid, aPod(), never), { code });
+    assert.ok(!calls.some((call) => call.startsWith("terminated")));
+    return events.lines;
+  };
+  assert.deepEqual(await terminated("permission_denied"), [
+    "Warning FailedUnmount volumes of the pod cannot be removed, will try again: /v/f: not permitted",
+  ]);
+  assert.deepEqual(await terminated("unavailable"), []);
 });
 
 test("without a network a pod waits a second, unless it uses the node's", async () => {

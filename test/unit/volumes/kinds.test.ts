@@ -31,6 +31,32 @@ test("hostPath: each type takes what it names", async () => {
   await assert.rejects(bench.host.fs.lstat("/not"), { code: "not_found" });
 });
 
+test("hostPath: what takes the path between look and making keeps its content and its mode, through a link too", async () => {
+  for (const [type, word, target] of [
+    ["FileOrCreate", undefined, "victim"],
+    ["FileOrCreate", "file", "nowhere"],
+    ["DirectoryOrCreate", undefined, "folder"],
+  ] as const) {
+    const bench = volumeBench();
+    const { files, fs } = bench.host;
+    files.put("/at/victim", { data: "precious", mode: 0o600 });
+    await fs.apply([{ do: "mkdir", path: "/at/folder", mode: 0o700 }]);
+    let swapped = false;
+    files.onChange(async (change) => {
+      if (swapped || !("path" in change) || change.path !== "/at/it") return;
+      swapped = true;
+      await fs.apply([{ do: "symlink", path: "/at/it", target }]);
+    });
+    const volume = { name: "v", hostPath: { path: "/at/it", type } };
+    if (word) assert.equal(await refusal(bench, volume), failed(`hostPath type check failed: /at/it is not a ${word}`));
+    else await mounted(bench, [volume]);
+    assert.ok(swapped);
+    const modes = [(await fs.lstat("/at/victim")).mode, (await fs.lstat("/at/folder")).mode];
+    assert.deepEqual([files.text("/at/victim"), ...modes], ["precious", 0o600, 0o700]);
+    await assert.rejects(fs.lstat("/at/nowhere"), { code: "not_found" });
+  }
+});
+
 test("hostPath: each type refuses the rest in the kubelet's words", async () => {
   const words = {
     Directory: "directory",

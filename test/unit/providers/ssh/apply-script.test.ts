@@ -14,7 +14,7 @@ test("files of one mode get it together, before anything else happens to them", 
   ]);
   assert.deepEqual(commands(script), [
     "gl_mode=00755",
-    `gl_mkdir '/d' || break; [ $gl_new = 0 ] || set -- "$@" '/d'`,
+    `gl_mkdir '/d' 022 || break; [ $gl_new = 0 ] || set -- "$@" '/d'`,
     "gl_made=1",
     'gl_modes "$@" || { gl_made=0; break; }; set --',
     "gl_mode=00644",
@@ -41,6 +41,13 @@ test("a file written twice has its last mode, and a command never gets too many 
   assert.equal(many.match(/gl_modes "\$@" \|\|/g)?.length, 3);
 });
 
+test("a directory is made with its mode, but for bits that mkdir does not give", () => {
+  const lines = (mode: number) => applyScript([{ do: "mkdir", path: "/d", mode }]);
+  assert.match(lines(0o700), /gl_mkdir '\/d' 077 \|\|/);
+  assert.match(lines(0o777), /gl_mkdir '\/d' 000 \|\|/);
+  assert.match(lines(0o2775), /gl_mkdir '\/d' \|\|/);
+});
+
 test("parents are made from the top down", () => {
   const script = applyScript([{ do: "mkdir", path: "/a/b/c", mode: 0o700, parents: true }]);
   assert.deepEqual(
@@ -51,6 +58,7 @@ test("parents are made from the top down", () => {
 
 test("the others, one command each", () => {
   const script = applyScript([
+    { do: "create", path: "/c" },
     { do: "symlink", path: "/l", target: "to" },
     { do: "chmod", path: "/f", mode: 0o4755 },
     { do: "chown", path: "/f", uid: 1, gid: 2 },
@@ -60,6 +68,7 @@ test("the others, one command each", () => {
   assert.deepEqual(
     commands(script).map((line) => line.split(" || ")[0]),
     [
+      "gl_create '/c'",
       "gl_symlink '/l' 'to'",
       "chmod -- 04755 '/f'",
       "chown -h -- 1:2 '/f'",

@@ -1,0 +1,162 @@
+import * as fsp from "node:fs/promises";
+import { CodedError, throwIfAborted } from "../../src/lib/errors.ts";
+import { type Directory, openDirectory } from "./directory.ts";
+import { codedError, hasErrno } from "./errors.ts";
+
+/** A directory on the way down. */
+interface Level {
+  readonly name: Buffer;
+  directory: Directory;
+  /** Far above the place of work a directory is closed, and opened anew on the way up. */
+  open: boolean;
+  /** Directories in it that come next. */
+  readonly ahead: Buffer[];
+  /** It may hold more than has been read. */
+  more: boolean;
+  /** Entries that went since it was last read; before the first time, one. */
+  gone: number;
+}
+
+const mostOpen = 32;
+/** Directories of one level read ahead: what bounds the memory. */
+const mostAhead = 1000;
+/** Directories of more bytes are read in parts. */
+const smallBytes = 2 ** 18;
+const readTogether = 256;
+const mostText = 400;
+
+/** Removes a directory with all in it and nothing else, whatever is put in the place of its parts meanwhile: any names, any
+ *  depth, any number of entries. What cannot be removed does not keep the rest.
+ *  @param parent the directory that holds it.
+ *  @throws CodedError, the first failure, once nothing more can be removed; failed_precondition for another file system in it. */
+export async function removeTree(parent: Directory, name: Buffer, signal?: AbortSignal): Promise<void> {
+  const removal = new Removal(parent, signal);
+  await removal.run(name);
+  if (removal.failure) throw removal.failure;
+}
+
+class Removal {
+  failure: CodedError | undefined;
+  readonly #levels: Level[] = [];
+  readonly #parent: Directory;
+  readonly #signal: AbortSignal | undefined;
+  constructor(parent: Directory, signal: AbortSignal | undefined) {
+    this.#parent = parent;
+    this.#signal = signal;
+  }
+
+  async run(name: Buffer): Promise<void> {
+    try {
+      await this.#enter(this.#parent, name);
+      for (let level = this.#levels.at(-1); level; level = this.#levels.at(-1)) {
+        throwIfAborted(this.#signal);
+        const next = level.ahead.pop();
+        if (next) await this.#enter(level.directory, next);
+        else if (level.more) await this.#read(level);
+        else await this.#leave(level);
+      }
+    } finally {
+      for (const level of this.#levels) if (level.open) await close(level);
+    }
+  }
+
+  /** Removes what is empty, and goes into what is not. */
+  async #enter(within: Directory, entry: Buffer): Promise<void> {
+    const error = await this.#attempt(fsp.rmdir(within.at(entry)));
+    // A link or a file has taken its place.
+    if (hasErrno(error, "ENOTDIR")) return this.#failed(entry, await this.#attempt(fsp.unlink(within.at(entry))));
+    if (!hasErrno(error, "ENOTEMPTY", "EEXIST")) return this.#failed(entry, error);
+    const directory = await openDirectory(within.at(entry)).catch((why: unknown) => this.#failed(entry, why));
+    if (!directory) return;
+    if (directory.device !== this.#parent.device) {
+      await directory.close();
+      return this.#failed(entry, mounted(this.#pathTo(entry)));
+    }
+    this.#levels.push({ name: entry, directory, open: true, ahead: [], more: true, gone: 1 });
+    const far = this.#levels.at(-1 - mostOpen);
+    if (far?.open) await close(far);
+  }
+
+  /** Removes what is no directory, and keeps the names of directories. */
+  async #read(level: Level): Promise<void> {
+    level.more = false;
+    if (level.gone === 0) return;
+    level.gone = 0;
+    const { directory, ahead } = level;
+    for await (const { bytes, isDirectory } of entriesOf(directory)) {
+      throwIfAborted(this.#signal);
+      if (isDirectory) ahead.push(bytes);
+      else this.#failed(bytes, await this.#attempt(fsp.unlink(directory.at(bytes))));
+      level.more = ahead.length === mostAhead;
+      if (level.more) break;
+    }
+  }
+
+  async #leave(level: Level): Promise<void> {
+    const above = this.#levels.at(-2);
+    if (above && !above.open) await reopen(above, level);
+    this.#levels.pop();
+    await close(level);
+    const within = above?.directory ?? this.#parent;
+    this.#failed(level.name, await this.#attempt(fsp.rmdir(within.at(level.name))));
+  }
+
+  /** @returns the failure, for an entry that is still there. */
+  async #attempt(removal: Promise<void>): Promise<unknown> {
+    try {
+      await removal;
+      const within = this.#levels.at(-1);
+      if (within) within.gone += 1;
+      return undefined;
+    } catch (error) {
+      return error;
+    }
+  }
+
+  #failed(entry: Buffer, error: unknown): void {
+    if (error !== undefined && !hasErrno(error, "ENOENT")) this.failure ??= codedError(this.#pathTo(entry), error);
+  }
+
+  #pathTo(entry: Buffer): string {
+    return textOf([...this.#levels.map(({ name }) => name), entry]);
+  }
+}
+
+/** Opens the directory above another by the kernel's own knowledge of it.
+ *  @throws failed_precondition when the one below has been moved out of it. */
+async function reopen(above: Level, below: Level): Promise<void> {
+  const directory = await openDirectory(below.directory.at(".."));
+  const { device, inode } = above.directory;
+  if (directory.device === device && directory.inode === inode)
+    return void Object.assign(above, { directory, open: true });
+  await directory.close();
+  throw new CodedError("failed_precondition", `${textOf([below.name])} was moved while it was removed`);
+}
+
+async function close(level: Level): Promise<void> {
+  level.open = false;
+  await level.directory.close();
+}
+
+/** None in a directory that has been removed meanwhile. */
+async function* entriesOf({ path, size }: Directory) {
+  // Latin-1 keeps every byte of a name.
+  const how = { encoding: "latin1", withFileTypes: true, bufferSize: readTogether } as const;
+  try {
+    for await (const entry of size <= smallBytes ? await fsp.readdir(path, how) : await fsp.opendir(path, how))
+      yield { bytes: Buffer.from(entry.name, "latin1"), isDirectory: entry.isDirectory() };
+  } catch (error) {
+    if (!hasErrno(error, "ENOENT")) throw error;
+  }
+}
+
+/** A path for messages, its middle left out where it is long. */
+function textOf(names: readonly Buffer[]): string {
+  const path = names.map((name) => name.toString()).join("/");
+  return path.length > mostText ? `${path.slice(0, mostText / 2)}…${path.slice(-mostText / 2)}` : path;
+}
+
+/** What is said of a path where something is mounted. */
+export function mounted(path: string): CodedError {
+  return new CodedError("failed_precondition", `${path} is a mount point: unmount it first`);
+}
