@@ -10,7 +10,7 @@ import { CodedError } from "../../../src/lib/errors.ts";
 
 test("a request, a watch and the client's end do not wait for a connection that is never made", async (t) => {
   // Takes connections, and says nothing of TLS.
-  const server = createServer((socket) => void t.after(() => socket.destroy())).listen(0, "127.0.0.1");
+  const server = createServer((socket) => t.after(() => socket.destroy())).listen(0, "127.0.0.1");
   await once(server, "listening");
   t.after(() => server.close());
   const { port } = server.address() as AddressInfo;
