@@ -1,6 +1,7 @@
 import type { Readable } from "node:stream";
 import { Agent, type Dispatcher, ProxyAgent, request } from "undici";
 import { abortError, CodedError, messageOf } from "../lib/errors.ts";
+import { untilAborted } from "../lib/service-group.ts";
 import type { Credentials } from "./credentials.ts";
 
 export interface RawRequest {
@@ -58,16 +59,18 @@ export function createRequests(): Requests {
     bodyTimeout: number,
   ): Promise<RawAnswer> => {
     const dispatcher = poolFor(credentials);
+    const answered = request(new URL(path, credentials.server), {
+      dispatcher,
+      method,
+      headers: { ...headers, ...credentials.headers },
+      body: body ?? null,
+      signal: signal ?? null,
+      headersTimeout: answerMs,
+      bodyTimeout,
+    });
     try {
-      const answer = await request(new URL(path, credentials.server), {
-        dispatcher,
-        method,
-        headers: { ...headers, ...credentials.headers },
-        body: body ?? null,
-        signal: signal ?? null,
-        headersTimeout: answerMs,
-        bodyTimeout,
-      });
+      // undici hears a signal only once it is connected.
+      const answer = await untilAborted(answered, signal);
       const retryAfter = answer.headers["retry-after"];
       return {
         status: answer.statusCode,
