@@ -161,11 +161,6 @@ export class Channel extends Duplex {
     this.#wire.send(chunk, done);
   }
 
-  /** What has gathered while the last was on its way goes out together. */
-  override _writev(writes: { readonly chunk: Buffer }[], done: (error?: Error | null) => void): void {
-    this.#wire.send(Buffer.concat(writes.map(({ chunk }) => chunk)), done);
-  }
-
   override _final(done: (error?: Error | null) => void): void {
     done();
   }
