@@ -65,7 +65,9 @@ export function floodTests(lab: () => Lab, callers: () => Callers): void {
         await pods.ready("beside-a-flood");
       };
       const [took, pod, exec] = await Promise.all([letIn(), timed(runs), timed(execs)]);
-      t.diagnostic(`a token took ${took.map((one) => one.toFixed(2)).join(", ")} s longer; a pod after ${pod.toFixed(1)} s`);
+      t.diagnostic(
+        `a token took ${took.map((one) => one.toFixed(2)).join(", ")} s longer; a pod after ${pod.toFixed(1)} s`,
+      );
       t.diagnostic(`kubectl exec took ${exec.toFixed(1)} s; ${JSON.stringify(flood.last())}`);
       assert.ok(Math.max(...took) < 2, `${took.join(", ")} s longer`);
       assert.ok(pod < 30, `the pod was Ready after ${pod} s`);
