@@ -269,7 +269,7 @@ describe("start-up", { timeout: 900_000 }, () => {
     assert.match(warnings[0] ?? "", /evictionSoft .*not (served|heeded)/);
     const defaults = said.filter((line) => line.includes("a kubelet does by default what is not served yet"));
     assert.equal(defaults.length, 1, defaults.join("\n"));
-    assert.match(defaults[0] ?? "", /may be used by every pod.*oom_score_adj.*not garbage-collected.*iptables/);
+    assert.match(defaults[0] ?? "", /may be used by every pod.*oom_score_adj.*iptables/);
     const { kubeletconfig } = JSON.parse(
       await cluster.mustKubectl(["get", "--raw", `/api/v1/nodes/${cluster.nodeName}/proxy/configz`]),
     ) as { kubeletconfig: Record<string, unknown> };

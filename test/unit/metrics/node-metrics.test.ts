@@ -18,7 +18,7 @@ function rig() {
     nodeName: 'node-"1"',
     kubeletVersion: "v1.36.3",
     graftletVersion: "0.1.0",
-    gates: heededGates({ GracefulNodeShutdown: false }),
+    gates: heededGates({ KubeletCrashLoopBackOffMax: false }),
     clock,
   });
   const families = async () => parseExposition(await metrics.text());
@@ -160,7 +160,7 @@ test("what a node does beside pods' starts: evictions, cgroups, resizes, volumes
     kubelet_certificate_manager_server_rotation_seconds_sum: 3_600,
     kubelet_evented_pleg_connection_success_count: 1,
     kubelet_evented_pleg_connection_error_count: 1,
-    "kubernetes_feature_enabled{name=GracefulNodeShutdown,stage=BETA}": 0,
+    "kubernetes_feature_enabled{name=KubeletCrashLoopBackOffMax,stage=BETA}": 0,
     "kubernetes_feature_enabled{name=RotateKubeletServerCertificate,stage=BETA}": 1,
     "kubernetes_feature_enabled{name=CustomCPUCFSQuotaPeriod,stage=}": 1,
   };
