@@ -20,6 +20,7 @@ export interface PodWorkersDeps {
 
 /** Pods tried again side by side: a runtime that has just come back has to serve others, too. */
 const parallelRetries = 20;
+const secondTryMs = 1_000;
 
 /** The pod workers of a node, by UID. Pods do not wait for each other. */
 export interface PodWorkers extends Waker, Retrier, PodEvictor, PodPreemptor {
@@ -65,6 +66,8 @@ export function createPodWorkers(deps: PodWorkersDeps): PodWorkers {
         if (stop.aborted || !unsettled.has(uid)) return;
         workers.get(uid)?.wake("resync");
         await workers.get(uid)?.idle();
+        // A runtime answers before it can do all that it is asked for.
+        if (unsettled.has(uid) && !stop.aborted) queue.add(uid, secondTryMs);
       };
       for (const uid of unsettled) void retryTurn(() => retry(uid));
     },
