@@ -149,14 +149,17 @@ async function followEvents(
   signal: AbortSignal,
 ): Promise<void> {
   let broke = false;
+  const onListening = () => {
+    // No relist may have noticed that it was away; one that has tells of the return.
+    if (broke && !pulse.down) onReturn?.();
+    broke = false;
+  };
   while (runtime.events && !signal.aborted) {
     try {
       for await (const event of runtime.events(signal)) {
         if (event.is === "listening") {
           measures.eventsBegan();
-          // No relist may have noticed that it was away; one that has tells of the return.
-          if (broke && !pulse.down) onReturn?.();
-          broke = false;
+          onListening();
         }
         onEvent(clock, looker, pulse, event);
       }

@@ -58,8 +58,6 @@ export interface PodWorkerDeps {
 export interface PodWorker {
   readonly phase: WorkerPhase;
   readonly pod: Pod | undefined;
-  /** The last pass could not do all, or one is under way of which nobody knows yet. */
-  readonly isUnsettled: boolean;
   /** The newest version of the pod; begins termination when it says so. */
   update(pod: Pod): void;
   wake(cause: WakeCause): void;
@@ -81,7 +79,6 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
   let grace: number | undefined;
   let eviction: Eviction | undefined;
   let pass = new AbortController();
-  let failed = false;
   const stopped = Promise.withResolvers<void>();
   const kindOf = createKinds(measures);
 
@@ -90,7 +87,6 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
     pass = new AbortController();
     const signal = AbortSignal.any([pass.signal, stop]);
     let lost: AbortSignal | undefined;
-    failed = false;
     try {
       lost = presence && (await presence(signal));
       const patience = lost ? AbortSignal.any([signal, lost]) : signal;
@@ -99,7 +95,6 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
       if (signal.aborted) return;
       // Nothing can be said of the pod: its pass is made again once the target is back.
       if (lost?.aborted) return box.put("resync");
-      failed = true;
       log.warn({ err: error, ...nameOf(pod), uid, phase }, "Error syncing pod, skipping");
       later(uid, retryMs * clock.jitter(1, 1.5));
     }
@@ -117,8 +112,7 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
       phase = "finished";
       deps.finished?.();
     } else if (pod) {
-      const { terminal, againMs, eviction: why, ...outcome } = await passes.sync(pod, signal);
-      failed = outcome.failed === true;
+      const { terminal, againMs, eviction: why } = await passes.sync(pod, signal);
       if (terminal) terminate(undefined, why);
       else if (phase === "syncing") later(uid, againMs);
     }
@@ -140,9 +134,6 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
     },
     get pod() {
       return pod;
-    },
-    get isUnsettled() {
-      return failed || box.busy;
     },
     update(newest) {
       pod = newest;

@@ -20,6 +20,7 @@ export interface PodWorkersDeps {
 
 /** Pods tried again side by side: a runtime that has just come back has to serve others, too. */
 const parallelRetries = 20;
+const secondTryMs = 1_000;
 
 /** The pod workers of a node, by UID. Pods do not wait for each other. */
 export interface PodWorkers extends Waker, Retrier, PodEvictor, PodPreemptor {
@@ -38,6 +39,8 @@ export interface PodWorkers extends Waker, Retrier, PodEvictor, PodPreemptor {
 export function createPodWorkers(deps: PodWorkersDeps): PodWorkers {
   const { clock, stop } = deps;
   const workers = new Map<string, PodWorker>();
+  const unsettled = new Set<string>();
+  const passes = settling(deps.passes, unsettled);
   const retryTurn = createTurns(parallelRetries);
   const queue = createWorkQueue(clock, (uid) => workers.get(uid)?.wake("resync"));
   stop.addEventListener("abort", () => queue.stop(), { once: true });
@@ -46,6 +49,7 @@ export function createPodWorkers(deps: PodWorkersDeps): PodWorkers {
     if (known) return known;
     const made = createPodWorker({
       ...deps,
+      passes,
       uid,
       later: (key, ms) => void (stop.aborted || queue.add(key, ms)),
     });
@@ -58,12 +62,14 @@ export function createPodWorkers(deps: PodWorkersDeps): PodWorkers {
     update: (pod) => workerFor(pod.metadata.uid).update(pod),
     wake: (uid, cause) => workers.get(uid)?.wake(cause),
     retryFailed() {
-      const retry = async (worker: PodWorker) => {
-        if (stop.aborted || !worker.isUnsettled) return;
-        worker.wake("resync");
-        await worker.idle();
+      const retry = async (uid: string) => {
+        if (stop.aborted || !unsettled.has(uid)) return;
+        workers.get(uid)?.wake("resync");
+        await workers.get(uid)?.idle();
+        // A runtime answers before it can do all that it is asked for.
+        if (unsettled.has(uid) && !stop.aborted) queue.add(uid, secondTryMs);
       };
-      for (const worker of workers.values()) if (worker.isUnsettled) void retryTurn(() => retry(worker));
+      for (const uid of unsettled) void retryTurn(() => retry(uid));
     },
     evict(uid, why, graceSeconds) {
       const worker = workers.get(uid);
@@ -79,8 +85,25 @@ export function createPodWorkers(deps: PodWorkersDeps): PodWorkers {
     terminate: (uid, graceSeconds) => workerFor(uid).terminate(graceSeconds),
     forget(uid) {
       queue.drop(uid);
+      unsettled.delete(uid);
       workers.delete(uid);
     },
     idle: async () => void (await Promise.all([...workers.values()].map((worker) => worker.idle()))),
+  };
+}
+
+/** The same passes. @param unsettled gets the UIDs of pods of which the last pass failed, or is under way and may yet fail. */
+function settling(passes: Passes, unsettled: Set<string>): Passes {
+  const settled = async <T extends { readonly failed?: boolean } | void>(uid: string, pass: Promise<T>): Promise<T> => {
+    unsettled.add(uid);
+    const outcome = await pass;
+    if (outcome?.failed !== true) unsettled.delete(uid);
+    return outcome;
+  };
+  return {
+    ...passes,
+    sync: (pod, signal) => settled(pod.metadata.uid, passes.sync(pod, signal)),
+    terminating: (uid, ...more) => settled(uid, passes.terminating(uid, ...more)),
+    terminated: (uid, ...more) => settled(uid, passes.terminated(uid, ...more)),
   };
 }

@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { once } from "node:events";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { Worker } from "node:worker_threads";
 import { leastCpuMs } from "../../harness/cpu-time.ts";
 import { graftletVersion, kubeletVersion } from "../../../src/version.ts";
 
@@ -18,6 +20,15 @@ test("the built file runs alone, answers in under 0.3 s, and names the licences 
   const built = join(folder, "graftlet.mjs");
   assert.equal(node(built, "--version").trim(), `Kubernetes ${kubeletVersion} (graftlet ${graftletVersion})`);
   assert.match(node(built, "--help"), /--kubeconfig FILE/);
+  // A thread of it is the thread that reads manifests, which is in the same file.
+  const thread = new Worker(built);
+  t.after(() => thread.terminate());
+  thread.postMessage(
+    { text: "kind: Secret\napiVersion: v1\n", origin: { nodeName: "n", of: { file: "/m" } }, lists: false },
+    [],
+  );
+  const [answer] = await once(thread, "message");
+  assert.match(answer.fault, /^its kind is "Secret"/);
   const spentMs = await leastCpuMs([process.execPath, built, "--help"]);
   assert.ok(spentMs < 300, `it took ${spentMs} ms`);
   const text = readFileSync(built, "utf8");
