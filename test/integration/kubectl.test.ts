@@ -1,5 +1,6 @@
 import { after, before } from "node:test";
 import { type Lab, startLab } from "../harness/lab.ts";
+import { providerUnderTest } from "../harness/runtime-daemon.ts";
 import { attachTests } from "./kubectl/attach.ts";
 import { breakTests } from "./kubectl/breaks.ts";
 import { boundTests } from "./kubectl/bounds.ts";
@@ -27,5 +28,7 @@ attachTests(lab);
 portForwardTests(lab);
 transferTests(lab);
 vanishTests(lab);
+// On Docker over SSH each forwarded connection has a session of the link, of which there are fewer.
+if (providerUnderTest() !== "ssh-docker") boundTests(lab);
+// The last: it kills the runtime and the agent.
 breakTests(lab);
-boundTests(lab);

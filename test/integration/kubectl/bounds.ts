@@ -17,7 +17,7 @@ const sends = 60_000_000;
 
 /** Clients that take more than their share. */
 export function boundTests(lab: () => Lab): void {
-  describe("clients that would take all there is", () => {
+  describe("clients that would take all there is", { timeout: 180_000 }, () => {
     before(async () => {
       await lab().pods.create("bounded", { containers: [echoServer] });
       await lab().pods.ready("bounded");
