@@ -43,7 +43,15 @@ async function tryOpen(options: OpenOptions, signal: AbortSignal): Promise<HostF
   };
   try {
     const [[attributes, real], after] = await Promise.all([
-      client.exchange(noFollow ? [[sftp.fstat, handle], [sftp.realpath, path]] : [[sftp.fstat, handle]], signal),
+      client.exchange(
+        noFollow
+          ? [
+              [sftp.fstat, handle],
+              [sftp.realpath, path],
+            ]
+          : [[sftp.fstat, handle]],
+        signal,
+      ),
       stat(path, !noFollow, signal),
     ]);
     const opened = attributesOf(expectReply(attributes ?? noReply, sftp.attrs, path));

@@ -27,7 +27,7 @@ test("the built file runs alone, answers in under 0.3 s, and names the licences 
     { text: "kind: Secret\napiVersion: v1\n", origin: { nodeName: "n", of: { file: "/m" } }, lists: false },
     [],
   );
-  const [answer] = await once(thread, "message");
+  const [answer] = (await once(thread, "message")) as [{ fault: string }];
   assert.match(answer.fault, /^its kind is "Secret"/);
   const spentMs = await leastCpuMs([process.execPath, built, "--help"]);
   assert.ok(spentMs < 300, `it took ${spentMs} ms`);
