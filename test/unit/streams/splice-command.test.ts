@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { type TestContext, test } from "node:test";
 import { connectionPair } from "../../../src/streams/pair.ts";
 import { spliceCommand } from "../../../src/streams/splice-command.ts";
@@ -28,8 +29,9 @@ async function opened(t: TestContext) {
   const client = spdyClient(socket);
   const compress = headerCompressor();
   const open = async (streamtype: string, id: number) => {
+    const heard = once(server, "data");
     const stream = client.open({ streamtype });
-    await new Promise(setImmediate);
+    await heard;
     server.write(controlFrame(2, Buffer.concat([words(id), await compress({})])));
     return stream;
   };
