@@ -1,16 +1,7 @@
 import { FrameCutter, together } from "./frame-cutter.ts";
-import { dataHead, frameType, synReplyFrame, withHeaderBlock } from "./frames.ts";
+import { blockAt, dataHead, frameType, headBytes, synReplyFrame, withHeaderBlock } from "./frames.ts";
 import { createHeaderReader, createHeaderWriter } from "./header-block.ts";
 import type { StreamGate } from "./stream-gate.ts";
-
-export const headBytes = 8;
-
-/** Where a frame's header block begins, by its type. */
-export const blockAt: Readonly<Record<number, number>> = {
-  [frameType.synStream]: headBytes + 10,
-  [frameType.synReply]: headBytes + 4,
-  [frameType.headers]: headBytes + 4,
-};
 
 /** Frames of ours that may wait for the end of a data frame before no more is read from the client. */
 const mostDue = 1000;

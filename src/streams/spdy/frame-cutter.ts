@@ -1,4 +1,4 @@
-import { protocolError } from "./frames.ts";
+import { headBytes, protocolError } from "./frames.ts";
 
 /** A whole control frame, head included; or bytes of a data frame as they come, head included, `fin` with the last ones that its
  *  sender has for that stream. */
@@ -6,7 +6,6 @@ export type Cut =
   | { readonly is: "control"; readonly type: number; readonly fin: boolean; readonly bytes: Buffer }
   | { readonly is: "data"; readonly id: number; readonly fin: boolean; readonly bytes: Buffer };
 
-const headBytes = 8;
 const finFlag = 1;
 const controlBit = 0x80;
 /** The longest payload of a control frame that is kept until it is whole. */

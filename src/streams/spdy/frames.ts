@@ -18,13 +18,27 @@ export type Frame =
   | { readonly is: "data"; readonly id: number; readonly piece: Buffer; readonly fin: boolean };
 
 const version = 3;
-const headBytes = 8;
+/** Length of every frame's head. */
+export const headBytes = 8;
+/** The first two bytes of every control frame, hence of a client's first frame. */
+export const spdyStart = 0x8003;
+/** Where a control frame's header block begins, by its type. */
+export const blockAt: Readonly<Record<number, number>> = {
+  [frameType.synStream]: headBytes + 10,
+  [frameType.synReply]: headBytes + 4,
+  [frameType.headers]: headBytes + 4,
+};
 const controlBit = 0x8000_0000;
 const finFlag = 1;
 /** The longest payload of a control frame that is read. */
 const longestControl = 1 << 15;
 /** The longest data frame that is sent, so that streams of one connection take turns. */
 export const longestData = 1 << 16;
+
+/** Whether a client that begins so speaks SPDY/3.1. */
+export function beginsSpdy(chunk: Buffer): boolean {
+  return chunk.length >= 2 && chunk.readUInt16BE(0) === spdyStart;
+}
 
 /** Cuts a stream of bytes into frames. Data frames are handed on in pieces as they come, however long they are. */
 export class FrameReader {

@@ -1,10 +1,17 @@
-import { type Downward, blockAt, createDownward, headBytes } from "./downward.ts";
+import { type Downward, createDownward } from "./downward.ts";
 import { type Cut, FrameCutter, together } from "./frame-cutter.ts";
-import { frameType, protocolError, resetStatus, rstStreamFrame, withHeaderBlock } from "./frames.ts";
+import {
+  beginsSpdy,
+  blockAt,
+  frameType,
+  headBytes,
+  protocolError,
+  resetStatus,
+  rstStreamFrame,
+  spdyStart,
+  withHeaderBlock,
+} from "./frames.ts";
 import type { StreamGate, Verdict } from "./stream-gate.ts";
-
-/** The first two bytes of a control frame of SPDY/3.1. */
-const spdyStart = 0x8003;
 
 /** What becomes of what the client has sent. */
 export interface Progress {
@@ -59,7 +66,7 @@ export function createReplies(gate: StreamGate): Replies {
   }
   return {
     fromClient(chunk) {
-      speaks ??= chunk.length >= 2 && chunk.readUInt16BE(0) === spdyStart ? "spdy" : "other";
+      speaks ??= beginsSpdy(chunk) ? "spdy" : "other";
       if (speaks === "other") return { onward: chunk, answer: Buffer.alloc(0) };
       cuts = up.cut(chunk);
       return goOn();

@@ -1,21 +1,11 @@
 import { type Cut, FrameCutter, together } from "./frame-cutter.ts";
-import { dataHead, frameType } from "./frames.ts";
+import { beginsSpdy, blockAt, dataHead, frameType, headBytes } from "./frames.ts";
 import { createHeaderReader } from "./header-block.ts";
 
-/** The first two bytes of a control frame of SPDY/3.1. */
-const spdyStart = 0x8003;
-const headBytes = 8;
 const finFlag = 1;
 const streamMask = 0x7fff_ffff;
 /** Bytes of a frame that are kept until it is whole: more than servers send in one. */
 const mostKept = 1 << 16;
-/** Where a frame's header block begins, by its type. */
-const headersAt: Readonly<Record<number, number>> = {
-  [frameType.synStream]: headBytes + 10,
-  [frameType.synReply]: headBytes + 4,
-  [frameType.headers]: headBytes + 4,
-};
-
 /** Sees to it that a SPDY client hears how its command ended. What is not SPDY passes as it is, and is told nothing. */
 export interface ToldEnd {
   /** Takes note of what the client sends. @throws CodedError invalid_argument for a breach of SPDY. */
@@ -55,7 +45,7 @@ function createErrorStreamFinder() {
     id: () => found,
     isSpdy: () => speaks === "spdy",
     look(chunk: Buffer): void {
-      speaks ??= chunk.length >= 2 && chunk.readUInt16BE(0) === spdyStart ? "spdy" : "other";
+      speaks ??= beginsSpdy(chunk) ? "spdy" : "other";
       if (speaks === "other" || found !== undefined) return;
       for (const cut of cutter.cut(chunk)) found ??= errorStreamIn(cut, reader);
     },
@@ -64,7 +54,7 @@ function createErrorStreamFinder() {
 
 function errorStreamIn(cut: Cut, reader: ReturnType<typeof createHeaderReader>): number | undefined {
   if (cut.is !== "control") return undefined;
-  const at = headersAt[cut.type];
+  const at = blockAt[cut.type];
   if (at === undefined) return undefined;
   // Header blocks of one direction build on each other: each must be read.
   const headers = reader.read(cut.bytes.subarray(at));
