@@ -103,6 +103,19 @@ export function mergedPayload(parts: readonly Payload[]): Payload {
   return files;
 }
 
+/** Bytes of all files of a volume together: items can name one value as often as a spec has room for. */
+const mostBytes = 64 * 1024 * 1024;
+
+/** @throws resource_exhausted, one sentence, for more than a volume of objects may hold. */
+export function checkSize(payload: Payload): void {
+  const sum = [...payload.values()].reduce((bytes, { data }) => bytes + data.length, 0);
+  if (sum > mostBytes)
+    throw new CodedError(
+      "resource_exhausted",
+      `its files have ${sum} bytes together, more than ${mostBytes}: name fewer items, or spread them over several volumes`,
+    );
+}
+
 /** Tells one payload from another without keeping it: what secrets hold stays out of memory. */
 export function payloadDigest(payload: Payload): string {
   const hash = createHash("sha256");

@@ -4,7 +4,7 @@ import { firstFiles, writeAtomically } from "./atomic-writer.ts";
 import { giveDirectory, groupOf, readableBy } from "./group.ts";
 import type { SetUpDeps } from "./kinds/kind.ts";
 import { nestedMountPoints } from "./nested.ts";
-import { type Payload, payloadDigest } from "./payload.ts";
+import { type Payload, checkSize, payloadDigest } from "./payload.ts";
 
 /** Where a payload goes: a volume's directory, which `prepare` makes. */
 export interface Place {
@@ -19,13 +19,15 @@ export interface Place {
 
 const mountPoint = 0o755;
 
-/** Puts a payload in its place, as the pod's fsGroup may read it. Does nothing at all, not even look, when the directory holds it. */
+/** Puts a payload in its place, as the pod's fsGroup may read it. Does nothing at all, not even look, when the directory holds it.
+ *  @throws resource_exhausted for a payload of more than 64 MiB; whatever the host does. */
 export async function place(
   deps: SetUpDeps,
   { pod, volumeName, path, mode, prepare }: Place,
   given: Payload,
   signal: AbortSignal,
 ): Promise<void> {
+  checkSize(given);
   const group = groupOf(pod);
   const payload = readableBy(group, given);
   const nested = nestedMountPoints(pod, volumeName);

@@ -3,6 +3,7 @@ import { existsSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import type { Node } from "../../src/objects.ts";
+import { forgetPeak, memoryOf } from "../harness/holdings.ts";
 import { type Lab, startLab } from "../harness/lab.ts";
 import { configMap, mount, mounts, secret } from "../harness/manifests.ts";
 import { podFolder, volumeFolder } from "../harness/pod-machine.ts";
@@ -194,6 +195,20 @@ describe("volumes of objects", { concurrency: 4 }, () => {
     await Promise.all(
       ["no-map", "no-secret", "no-projected", "no-map-key", "no-secret-key"].map((name) => pods.ready(name)),
     );
+  });
+
+  test("items that name one value thousands of times make no volume, and take no memory of the node's", async () => {
+    const { agent, cluster, pods } = lab;
+    await cluster.apply([configMap("large", { value: "x".repeat(500_000) })]);
+    const items = Array.from({ length: 4_000 }, (_, index) => ({ key: "value", path: `f${index}` }));
+    forgetPeak(agent.pid);
+    const before = memoryOf(agent.pid).peak;
+    const message =
+      "its files have 2000000000 bytes together, more than 67108864: name fewer items, or spread them over several volumes";
+    await waitsForVolume(pods, "multiplied", { name: "v", configMap: { name: "large", items } }, message);
+    const grown = memoryOf(agent.pid).peak - before;
+    assert.ok(grown < 64, `${grown.toFixed(0)} MiB`);
+    await pods.remove("multiplied");
   });
 
   test("projected: a token that the API server knows, its CA, the namespace, pod fields", async () => {

@@ -29,12 +29,25 @@ export const downwardAPI: VolumeKind = {
 
 /** The files that items of the downward API make; on equal paths the later one counts.
  *  @throws what is wrong with all of them, in one error. */
-export function downwardPayload(deps: VolumeDeps, pod: Pod, items: readonly Item[], mode: number): Payload {
+export function downwardPayload(
+  deps: Pick<VolumeDeps, "allocatable">,
+  pod: Pod,
+  items: readonly Item[],
+  mode: number,
+): Payload {
   const files = new Map<string, PayloadFile>();
   const errors: unknown[] = [];
+  // One value may be named by thousands of items.
+  const values = new Map<string, Buffer>();
+  const valueOf = (item: Item): Buffer => {
+    const key = JSON.stringify([item.fieldRef?.fieldPath, item.resourceFieldRef]);
+    const value = values.get(key) ?? Buffer.from(textOf(deps, pod, item));
+    values.set(key, value);
+    return value;
+  };
   for (const item of items) {
     try {
-      files.set(cleanPath(item.path), { data: Buffer.from(textOf(deps, pod, item)), mode: item.mode ?? mode });
+      files.set(cleanPath(item.path), { data: valueOf(item), mode: item.mode ?? mode });
     } catch (error) {
       errors.push(error);
     }
@@ -43,7 +56,11 @@ export function downwardPayload(deps: VolumeDeps, pod: Pod, items: readonly Item
   return files;
 }
 
-function textOf({ allocatable }: VolumeDeps, pod: Pod, { fieldRef, resourceFieldRef: from }: Item): string {
+function textOf(
+  { allocatable }: Pick<VolumeDeps, "allocatable">,
+  pod: Pod,
+  { fieldRef, resourceFieldRef: from }: Item,
+): string {
   // Addresses are not for volumes: the pod has none yet when they are made.
   if (fieldRef) return podField(pod, fieldRef.fieldPath, { hostIPs: [], podIPs: [] });
   if (!from) return "";

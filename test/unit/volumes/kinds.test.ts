@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Volume } from "../../../src/objects.ts";
+import { downwardPayload } from "../../../src/volumes/kinds/downward-api.ts";
 import { directoryOf, failed, mounted, never, podWith, refusal, volumeBench } from "./volume-bench.ts";
 
 test("hostPath: each type takes what it names", async () => {
@@ -194,6 +195,22 @@ test("a downwardAPI volume shows the pod in memory, and follows its labels", asy
   assert.deepEqual(bench.host.files.mounted(), [{ path, fsType: "tmpfs" }]);
   await stage.mount(podWith(volumes, {}, { labels: { app: "shop" }, annotations: { tier: "front" } }), never);
   assert.deepEqual(await shown(), ['app="shop"', "front", "1024"]);
+});
+
+test("a small spec makes no large volume: one value counts once for each item that names it, and is held once", async () => {
+  const bench = volumeBench();
+  bench.setConfigMap("m", { large: "x".repeat(100_000) });
+  const items = Array.from({ length: 1_000 }, (_, index) => ({ key: "large", path: `f${index}` }));
+  assert.equal(
+    await refusal(bench, { name: "v", configMap: { name: "m", items } }),
+    failed(
+      "its files have 100000000 bytes together, more than 67108864: name fewer items, or spread them over several volumes",
+    ),
+  );
+  const fields = items.map(({ path }) => ({ path, fieldRef: { fieldPath: "metadata.annotations['large']" } }));
+  const pod = podWith([], {}, { annotations: { large: "x".repeat(100_000) } });
+  const payload = downwardPayload({ allocatable: () => ({}) }, pod, fields, 0o644);
+  assert.equal(new Set([...payload.values()].map(({ data }) => data)).size, 1);
 });
 
 test("everything that is wrong with a downwardAPI volume is told at once, and nothing leaves it", async () => {
