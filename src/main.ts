@@ -6,7 +6,7 @@ import { systemClock } from "./lib/clock.ts";
 import { CodedError, messageOf } from "./lib/errors.ts";
 import { processTerminal } from "./terminal.ts";
 
-/** What threads of Node's are at that cannot be called off: an exit waits for them, be it for minutes. */
+/** Work of Node's threads that cannot be called off: an exit waits for it, be it for minutes. */
 const onThreads = /^(GetAddrInfo|GetNameInfo|FSReq)/;
 
 /** The process edge: flags ▷ configuration ▷ nodes ▷ run until a signal. What the nodes need is loaded only when they run. */

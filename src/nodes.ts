@@ -20,7 +20,7 @@ export interface RunNodesOptions {
   readonly health: HealthEndpoint | undefined;
   readonly logging: Logging;
   readonly warnings: readonly Warning[];
-  /** What happens instead of what a kubelet does by default and graftlet does not yet. */
+  /** Clauses that say what happens instead of a kubelet's defaults that graftlet does not serve yet. */
   readonly defaults: readonly string[];
   readonly providers: Readonly<Record<string, ProviderFactory>>;
   /** Of the process: says where the API server is in a Pod. */

@@ -78,7 +78,7 @@ async function refusalOf(answer: IncomingMessage): Promise<Error> {
   });
 }
 
-/** What an answer says, up to a limit: the rest is not read. */
+/** Body of an answer, up to a limit: the rest is not read. */
 async function read(
   answer: IncomingMessage,
   limit: number,

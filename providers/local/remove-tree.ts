@@ -156,7 +156,7 @@ function textOf(names: readonly Buffer[]): string {
   return path.length > mostText ? `${path.slice(0, mostText / 2)}…${path.slice(-mostText / 2)}` : path;
 }
 
-/** What is said of a path where something is mounted. */
+/** Error for a path where something is mounted. */
 export function mounted(path: string): CodedError {
   return new CodedError("failed_precondition", `${path} is a mount point: unmount it first`);
 }

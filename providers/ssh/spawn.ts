@@ -177,7 +177,7 @@ function lineIn(
   marker: string,
   from: number,
 ): { readonly words: readonly string[]; readonly end: number } | undefined {
-  // What ends a line, and only that, may complete the one that is looked for.
+  // Only the end of a line may complete the one that is looked for.
   if (seen.indexOf(newline, from) < 0) return undefined;
   const start = seen.indexOf(marker, Math.max(0, from - longestLine));
   const end = start < 0 ? -1 : seen.indexOf(newline, start);

@@ -23,7 +23,7 @@ export interface AdmissionDeps {
   readonly freshNode: (signal: AbortSignal) => Promise<Node>;
   /** This node's object as it would register: a static pod is admitted by it where the API server has not been heard of yet. */
   readonly ownNode: () => Node;
-  /** What runs short on the node; undefined while that is not known. */
+  /** Resources that run short on the node; undefined while that is not known. */
   readonly pressure: () => Pressure | undefined;
   readonly devices: DeviceAllocator;
   /** The target, as it was when the node began. */

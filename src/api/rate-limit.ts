@@ -39,7 +39,7 @@ export function createRateLimit(clock: Clock, options: { readonly qps: number; r
     take() {
       if (qps <= 0) return 0;
       refill();
-      // What fractions of a call lack is no wait: a timer cannot be that short.
+      // A missing fraction of a call is no wait: a timer cannot be that short.
       if (tokens < 1 - 1e-6) return ((1 - tokens) / qps) * 1000;
       tokens -= 1;
       return 0;

@@ -1,7 +1,7 @@
 import { createBoundedMap } from "../lib/bounded-map.ts";
 import type { Clock } from "../lib/clock.ts";
 
-/** What a bearer token looks like: a JWT with the head of one that was good (`signed`), another JWT that is in force, or anything else.
+/** Kind of a bearer token by its looks: a JWT with the head of one that was good (`signed`), another JWT that is in force, or anything else.
  *  It says whose turn it is to be asked about, and nothing of whether it is good. */
 export type TokenKind = "signed" | "jwt" | "other";
 

@@ -28,7 +28,7 @@ export interface ApproverDeps {
 
 const signer = "kubernetes.io/kubelet-serving";
 const group = "system:nodes";
-/** What that signer allows. */
+/** Usages that the signer allows. */
 const allowedUsages = ["digital signature,server auth", "digital signature,key encipherment,server auth"];
 
 /** Between tries that failed, milliseconds: a policy or a right that was just made is known to the API server in a moment. */

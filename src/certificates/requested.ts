@@ -24,7 +24,7 @@ const oids = {
 /** Far beyond any request of graftlet's, characters of PEM. */
 const longest = 16_384;
 
-/** Whom a PKCS #10 request names. Only the one form is read that graftlet writes: a single block of PEM; an organization and a
+/** Subject of a PKCS #10 request. Only the one form is read that graftlet writes: a single block of PEM; an organization and a
  *  common name; at most one extension, that of alternative names, which are DNS names and IP addresses (IPv6 in its short form).
  *  So whoever signs it finds no more in it than is said here.
  *  @param pem as `signingRequest` gives it. @throws CodedError invalid_argument for any other form. @see RFC 2986 */

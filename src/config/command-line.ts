@@ -43,7 +43,7 @@ export type ParseResult =
       readonly nodes: readonly NodeConfig[];
       readonly logging: Logging;
       readonly warnings: readonly Warning[];
-      /** What happens instead of what a kubelet does by default and is not served yet. */
+      /** Clauses that say what happens instead of a kubelet's defaults that are not served yet. */
       readonly defaults: readonly string[];
       /** That several nodes are asked for, of which one that fails is tried again and leaves the others running. */
       readonly several: boolean;

@@ -100,7 +100,7 @@ export function unservedWarnings<S extends Shape>(shape: S, values: ValueOf<S>, 
   return lines;
 }
 
-/** What happens instead of all that a kubelet does by these settings' defaults and that is not served yet: a clause each. Those that
+/** Clauses, one a setting, that say what happens instead of a kubelet's defaults that are not served yet. Those that
  *  are set to something else have a line of their own. */
 export function unservedDefaults<S extends Shape>(shape: S, values: ValueOf<S>, byDefault: ValueOf<S>): string[] {
   const clauses: string[] = [];

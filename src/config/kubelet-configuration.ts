@@ -140,7 +140,7 @@ export function configurationWarnings(config: KubeletConfiguration): string[] {
   return [...unservedWarnings(kubeletFields, compared, fileDefaults()), ...gateWarnings(config.featureGates)];
 }
 
-/** What these configurations' defaults make a kubelet do and graftlet does not do yet: clauses that say what happens instead, each
+/** Defaults of these configurations that a kubelet acts on and graftlet does not yet: clauses that say what happens instead, each
  *  once. */
 export function configurationDefaults(configs: readonly KubeletConfiguration[]): readonly string[] {
   return [...new Set(configs.flatMap((config) => unservedDefaults(kubeletFields, config, fileDefaults())))];

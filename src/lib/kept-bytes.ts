@@ -16,7 +16,7 @@ export class KeptBytes {
     return this.#length;
   }
 
-  /** What is kept so far; good until more is added. */
+  /** The bytes kept so far; good until more is added. */
   bytes(): Buffer {
     return this.#kept.subarray(0, this.#length);
   }

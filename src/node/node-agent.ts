@@ -55,7 +55,7 @@ export interface NodeAgent extends HostAddresses {
   nodeIPs(): readonly string[];
   /** Resources that pods may use, as quantities by name. */
   allocatable(): ResourceList;
-  /** What ran short on the target when it was last read; undefined until it has been. */
+  /** Resources that ran short on the target when it was last read; undefined until it has been. */
   pressure(): Pressure | undefined;
   hurry(): void;
   /** The Node as it would register. */

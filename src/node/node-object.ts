@@ -59,7 +59,7 @@ export interface StatusInput {
   readonly images: NodeStatus["images"];
 }
 
-/** What schedulers and the API server ask of the node for pods that need it, and that it takes WebSockets, which the API server
+/** Features that schedulers and the API server ask of the node for pods that need them, and that it takes WebSockets, which the API server
  *  would translate else; no other, also where a kubelet that ran here before declared more.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-declared-features/ */
 const declaredFeatures = [

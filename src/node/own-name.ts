@@ -19,7 +19,7 @@ const ownSources: NameSources = {
   resolver: () => new Resolver({ timeout: answerWithinMs, tries: 2 }),
 };
 
-/** What name servers say of a name that is not there. */
+/** Codes by which name servers say that a name is not there. */
 const denials = ["ENOTFOUND", "ENODATA"];
 
 /** Whether a node's name resolves on the machine that graftlet runs on: by /etc/hosts, or by a name server, in the search domains too.

@@ -43,7 +43,7 @@ export interface TargetStatusDeps {
   readonly clock: Clock;
 }
 
-/** What does not change while the target is up, and the node's addresses of now. */
+/** Facts that do not change while the target is up, and the node's present addresses. */
 export interface TargetConstants {
   readonly facts: HostFacts;
   readonly addresses: () => readonly { readonly type: string; readonly address: string }[];
@@ -56,7 +56,7 @@ export interface TargetStatus {
   bare(): NodeStatus;
   /** Reads the target and says what the status should be. A target that cannot be read is a reason not to be ready. */
   wanted(signal: AbortSignal): Promise<WantedStatus>;
-  /** What ran short when the target was last read; undefined until it has been. */
+  /** Resources that ran short when the target was last read; undefined until it has been. */
   pressure(): Pressure | undefined;
 }
 

@@ -147,7 +147,7 @@ function keyOf(kind: string, pod: Pod, ref: KeyReference, values: ObjectValues |
 
 type Reference = Omit<KeyReference, "key">;
 
-/** What an object holds. A value is decoded when it is asked for: many variables may name one key of a large object. */
+/** Values of an object. Each is decoded when it is asked for: many variables may name one key of a large object. */
 interface ObjectValues {
   keys(): string[];
   get(key: string): string | undefined;

@@ -36,7 +36,7 @@ export function createAdmit(deps: AdmitDeps): (exchange: Exchange, next: NextFun
       deps.strangers.known(request.socket);
       return next();
     }
-    // What a stranger goes on to send is not listened to.
+    // Nothing more is read from a stranger.
     if (!request.complete) response.set("Connection", "close");
     if (verdict.status === tooMany.status) response.set("Retry-After", "1");
     sendText(response, verdict.status, verdict.text);

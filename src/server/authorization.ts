@@ -2,7 +2,7 @@ import { hasCode, messageOf } from "../lib/errors.ts";
 import type { Authorizer, User } from "./ports.ts";
 import { subresourcesOf, verbOf } from "./routes.ts";
 
-/** What is not found out since too many ask at once. */
+/** Verdict where too many ask at once for it to be found out. */
 export const tooMany = { is: "refused", status: 429, text: "Too many requests, please try again later.\n" } as const;
 
 export type Verdict =

@@ -20,7 +20,7 @@ export interface Asking {
 /** Headers that an endpoint needs; nothing else goes onward, credentials least of all. */
 const forwarded = /^(connection|upgrade|user-agent|origin|x-stream-protocol-version|sec-websocket-.+)$/;
 
-/** What a client asked us for, to be asked of an endpoint: the client's method and protocol headers. */
+/** A client's request, to be made of an endpoint: the client's method and protocol headers. */
 export function asAsked({ rawHeaders, method = "GET" }: IncomingMessage): Asking {
   const headers: string[] = [];
   for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
@@ -77,7 +77,7 @@ export async function handshake(endpoint: Endpoint, asking: Asking, signal: Abor
 /** The longest refusal that is told, bytes. */
 const longestRefusal = 1 << 12;
 
-/** What an endpoint says that does not consent; ends its connection. @throws the signal's reason, or what broke it off. */
+/** Text of an endpoint's refusal; ends its connection. @throws the signal's reason, or what broke it off. */
 export async function refusalOf(response: IncomingMessage, signal: AbortSignal): Promise<string> {
   addAbortSignal(signal, response);
   let said = Buffer.alloc(0);

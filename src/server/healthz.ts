@@ -25,7 +25,7 @@ export interface HealthzServerDeps {
   readonly log: Logger;
 }
 
-/** Nobody says here who they are. */
+/** Callers are not authenticated here. */
 const connections = { most: 64, mostKnown: 0 };
 
 /** What graftlet calls itself in the `Server` header of its health endpoint. */

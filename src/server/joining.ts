@@ -12,10 +12,10 @@ import { splice } from "../streams/splice.ts";
 import { sendText } from "./answer.ts";
 import { type Asking, type HandshakeAnswer, handshake } from "./handshake.ts";
 
-/** What a client is joined to. */
+/** The other side that a client is joined to. */
 export interface Joined {
   readonly endpoint: Endpoint;
-  /** What runs there, unless ports are forwarded. */
+  /** The command that runs there, unless ports are forwarded. */
   readonly command?: CommandRequest;
   /** Decides about the SPDY streams that the client opens there; without one, that of a command does. */
   readonly gate?: StreamGate;

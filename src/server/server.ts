@@ -22,7 +22,7 @@ export interface KubeletServer extends Service {
 /** The kubelet's own values. */
 const idleMs = 90_000;
 const maxHeaderBytes = 1 << 20;
-/** What a peer without a client certificate of the cluster may have of a request's head: commands, which may be long, come by way of
+/** Bounds of a request's head from a peer without a client certificate of the cluster: commands, which may be long, come by way of
  *  the API server. */
 const stranger = { maxHeaderSize: 64 << 10, maxHeadersCount: 100 };
 /** Node's own number of headers. */

@@ -57,7 +57,7 @@ export function createStrangers({ most, mostKnown }: StrangersOptions): Stranger
   };
 }
 
-/** What a connection and the TLS upon it have in common, and no other open connection has. */
+/** Key that a connection and the TLS upon it have in common, and no other open connection has. */
 function idOf({ localAddress, localPort, remoteAddress, remotePort }: Socket): string {
   return `${localAddress} ${localPort} ${remoteAddress} ${remotePort}`;
 }

@@ -9,7 +9,7 @@ export type ManifestFile =
   | { readonly path: string; readonly text: string }
   | { readonly path: string; readonly problem: string };
 
-/** What one folder may hold: nine times the pods of a node, and as many bytes as its files have with room to spare. */
+/** Bounds of one folder: nine times the pods of a node, and as many bytes as its files have with room to spare. */
 const mostFiles = 1_000;
 const mostBytes = 16 << 20;
 const readAtOnce = 8;

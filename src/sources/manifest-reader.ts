@@ -13,12 +13,12 @@ export interface ManifestReader extends AsyncDisposable {
 
 /** Characters that one reader reads at once, where all else waits: a twentieth of a second at worst. */
 const atOnce = 16 * 1024;
-/** What a thread may take: MiB, and milliseconds for each manifest. YAML as pods have it takes a tenth of both. */
+/** Bounds of a thread: MiB, and milliseconds for each manifest. YAML as pods have it takes a tenth of both. */
 const bounds = { MiB: 128, ms: 30_000 };
 
 type Answer = { readonly pods: readonly StaticPod[] } | { readonly fault: string };
 
-/** What is more than a few small manifests is read in a thread that ends with the reader, within bounds of time and memory. */
+/** More than a few small manifests are read in a thread that ends with the reader, within bounds of time and memory. */
 export function openManifestReader(clock: Clock, { MiB, ms } = bounds): ManifestReader {
   let room = atOnce;
   let thread: Worker | undefined;

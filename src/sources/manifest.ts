@@ -11,7 +11,7 @@ const deepest = 100;
 /** Characters and values of what a manifest says, its aliases written out. */
 const largest = 4 << 20;
 
-/** What a manifest holds. Read as YAML 1.1, of which JSON is a part, as Kubernetes does. YAML takes seconds for a MiB: see
+/** Object of a manifest. Read as YAML 1.1, of which JSON is a part, as Kubernetes does. YAML takes seconds for a MiB: see
  *  `openManifestReader`. @throws CodedError invalid_argument, one sentence, for what is not one object. */
 export function manifestObject(text: string): Fields {
   if (text.trim() === "") throw unusable("it is empty: write a pod into it");

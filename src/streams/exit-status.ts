@@ -31,7 +31,7 @@ export function internalError(error: unknown): ExitStatus {
   };
 }
 
-/** What a client is told whose command may go on, or have ended, without anybody to say how. */
+/** Error for a client whose command may go on, or have ended in an unknown way. */
 export function connectionLost(): CodedError {
   return new CodedError("unavailable", "the connection to the container was lost");
 }

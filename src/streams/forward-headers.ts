@@ -1,10 +1,10 @@
 import type { Headers } from "./spdy/header-block.ts";
 
-/** What a stream of a port-forward says of itself: each connection has two with the same name, one for data and one for errors. */
+/** Headers of a port-forward's stream: each connection has two with the same name, one for data and one for errors. */
 export interface ForwardStream {
   readonly kind: "error" | "data";
   readonly port: number;
-  /** What the two streams of a connection have in common. */
+  /** Name that the two streams of a connection have in common. */
   readonly connection: string;
 }
 

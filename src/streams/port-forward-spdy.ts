@@ -93,7 +93,7 @@ export async function forwardOverSpdy(
   await connection.close();
 }
 
-/** What a stream that was wanted says of itself. */
+/** Headers of a stream that was wanted. */
 function aboutOf({ id, headers }: SpdyStream): ForwardStream {
   const about = forwardStream(id, headers);
   if (!about) throw new TypeError("a stream that was not wanted");

@@ -21,7 +21,7 @@ export async function spliceCommand(
   const end = () => {
     if (over) return;
     over = true;
-    // Nobody takes what the client says any more: it goes nowhere, and its end is waited for.
+    // The client's bytes go nowhere any more, and its end is waited for.
     client.unpipe(server).resume();
     if (client.writable) send(told.atEnd());
     client.end();

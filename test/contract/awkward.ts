@@ -22,7 +22,7 @@ for (my $over = ""; !select($over, undef, undef, 0); $over = "", vec($over, 0, 1
 }
 `;
 
-/** What the contract asks of a machine with perl and chattr.
+/** Contract of a machine with perl and chattr.
  *  @param must runs a command there, to its end @param begin starts one there */
 export function awkwardThere(
   must: (argv: readonly string[]) => Promise<unknown>,

@@ -15,7 +15,7 @@ hostContract("the fake", async () => {
     async makeAwkward(path) {
       for (const name of ["\xff", "-rf", "new\nline", `${"d/".repeat(60)}f`]) files.put(`${path}/${name}`);
     },
-    // What is changed here is changed in one go.
+    // Changes are made in one go here.
     swap: async () => ({ [Symbol.asyncDispose]: async () => undefined }),
     async freeze(path) {
       files.onChange((change) => {

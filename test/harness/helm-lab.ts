@@ -94,7 +94,7 @@ export async function startHelmLab(
   };
 }
 
-/** What a user has made before the first install. */
+/** Objects that a user makes before the first install. */
 function prepared({ login }: EdgeMachine): readonly object[] {
   return [
     {

@@ -30,7 +30,7 @@ export interface WantedExtension {
   readonly names: readonly (readonly [tag: number, content: readonly number[] | string])[];
 }
 
-/** What of a request can be otherwise. */
+/** Parts of a request that can be otherwise. */
 export interface RequestVariant {
   readonly key?: KeyKind;
   /** 0 unless given, as the content of an INTEGER. */

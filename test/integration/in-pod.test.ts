@@ -78,7 +78,7 @@ const granted = [
   },
 ];
 
-/** What the account needs for the node's certificate to be approved without anybody. */
+/** Rights that the account needs for the node's certificate to be approved without anybody. */
 const mayApprove = [
   {
     apiVersion: `${rbac}/v1`,

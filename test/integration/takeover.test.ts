@@ -155,7 +155,7 @@ describe("graftlet and the kubelet take over from each other", { timeout: 800_00
       [137, statusOf(before)?.containerID],
     );
   };
-  /** What the node says that it does for those who ask for it. */
+  /** Features that the node declares. */
   const declared = async (): Promise<readonly string[]> =>
     (await cluster.get<Node>("node", cluster.nodeName))?.status?.declaredFeatures ?? [];
   const switchTo = async (next: () => Promise<Agent>): Promise<void> => {

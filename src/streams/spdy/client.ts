@@ -31,7 +31,7 @@ export class SpdyClient {
   constructor(socket: Duplex) {
     this.#socket = socket;
     socket.on("error", () => undefined);
-    // What was read before a proper end is still on its way through the sink.
+    // Bytes read before a proper end are still on their way through the sink.
     socket.once("close", () => socket.readableEnded || this.#endAll());
     socket.pipe(this.#sink());
   }
@@ -77,7 +77,7 @@ export class SpdyClient {
         if (room) await room;
       }
     } catch {
-      // What is not SPDY says nothing that could be told.
+      // There is nothing to tell of a peer that does not speak SPDY.
       this.close();
     } finally {
       done();

@@ -4,7 +4,7 @@ import { dataHead, longestData } from "./frames.ts";
 /** Data of as many bytes is not copied to be sent in one piece with its frame's head. */
 const worthNoCopy = 1 << 12;
 
-/** What of a stream is sent. */
+/** Data of a stream to be sent. */
 export interface OutgoingData {
   readonly id: number;
   readonly data: Buffer;

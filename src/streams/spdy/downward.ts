@@ -16,7 +16,7 @@ export interface Downward {
   tell(id: number, text: string): Buffer | undefined;
   /** The client has reset a stream: the server may not answer it any more. */
   forget(id: number): void;
-  /** What of the server's bytes goes on, and whatever else is due. @throws CodedError invalid_argument for a breach of SPDY. */
+  /** The server's bytes that go on, and whatever else is due. @throws CodedError invalid_argument for a breach of SPDY. */
   pass(chunk: Buffer): Buffer;
   /** More frames wait than shall. */
   isFull(): boolean;

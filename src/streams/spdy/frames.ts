@@ -109,7 +109,7 @@ export function dataHead(id: number, bytes: number, fin: boolean): Buffer {
   return head;
 }
 
-/** What opens a stream, of the highest priority and of no other stream's making. */
+/** Frame that opens a stream, of the highest priority and of no other stream's making. */
 export function synStreamFrame(id: number, block: Buffer): Buffer {
   return controlFrame(frameType.synStream, Buffer.concat([uint32(id, 0), Buffer.alloc(2), block]));
 }

@@ -13,11 +13,11 @@ import {
 } from "./frames.ts";
 import type { StreamGate, Verdict } from "./stream-gate.ts";
 
-/** What becomes of what the client has sent. */
+/** Outcome of bytes that the client has sent. */
 export interface Progress {
-  /** What goes on to the server. */
+  /** Bytes that go on to the server. */
   readonly onward: Buffer;
-  /** What the client is answered. */
+  /** Frames that the client is answered. */
   readonly answer: Buffer;
   /** There is more, to be gone on with when this has settled; before, no more is to be read from the client. */
   readonly waits?: Promise<void>;
@@ -29,7 +29,7 @@ export interface Replies {
   fromClient(chunk: Buffer): Progress;
   /** Goes on with what waited. @throws as `fromClient`. */
   goOn(): Progress;
-  /** What of the server's bytes goes on, and whatever else is due. @throws CodedError invalid_argument. */
+  /** The server's bytes that go on, and whatever else is due. @throws CodedError invalid_argument. */
   fromServer(chunk: Buffer): Buffer;
   /** So many answers wait that no more is to be read from the client. */
   isFull(): boolean;
@@ -81,7 +81,7 @@ export function createReplies(gate: StreamGate): Replies {
   };
 }
 
-/** What becomes of a frame of the client's. */
+/** Outcome of a frame of the client's. */
 interface Outcome {
   readonly goesOn?: Buffer;
   readonly answer?: Buffer | undefined;

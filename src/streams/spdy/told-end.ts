@@ -10,10 +10,10 @@ const mostKept = 1 << 16;
 export interface ToldEnd {
   /** Takes note of what the client sends. @throws CodedError invalid_argument for a breach of SPDY. */
   fromClient(chunk: Buffer): void;
-  /** What of the server's bytes goes on now, without a copy: data frames go on whole, for within one there is no place for a word.
+  /** The server's bytes that go on now, without a copy: data frames go on whole, for within one there is no place for a word.
    *  @throws CodedError invalid_argument for a breach of SPDY. */
   fromServer(chunk: Buffer): readonly Buffer[];
-  /** What the client gets once the server says no more: what came of a last frame, and the status, unless something was said on the
+  /** Last bytes for the client once the server says no more: the part of a last frame that came, and the status, unless something was said on the
    *  error stream, that has ended, or the client got a part of a frame already, as it does of one that is very long. */
   atEnd(): readonly Buffer[];
 }
@@ -99,7 +99,7 @@ function createWholeFrames(errorStream: () => number | undefined) {
       for (const cut of cutter.cut(chunk)) out.push(...(cut.is === "data" ? data(cut.bytes) : control(cut)));
       return out.length > before ? [...out.slice(0, before), together(out.slice(before))] : out;
     },
-    /** What came of a frame that is not whole, as one that is; "lost" when the client has a part of it. */
+    /** The part that came of a frame that is not whole, as a whole one; "lost" when the client has a part of it. */
     rest(): readonly Buffer[] | "lost" {
       if (passing) return "lost";
       const [payload] = [Buffer.concat(kept).subarray(headBytes)];

@@ -18,7 +18,7 @@ interface Step {
   readonly prints: string;
 }
 
-/** What the first block of the README's commands says, word for word. */
+/** The first block of the README's commands, word for word. */
 export function firstBlock(): readonly Step[] {
   const [, block = ""] = /^```console\n(.*?)^```$/ms.exec(readFileSync(readme, "utf8")) ?? [];
   const steps: { command: string; prints: string }[] = [];

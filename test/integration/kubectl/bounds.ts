@@ -12,7 +12,7 @@ import { echoServer } from "./port-forward.ts";
 
 /** MiB that a client who does all it may can take of the process, at most. */
 const allowance = 24;
-/** What the client sends, bytes: the kubelet stops reading at 14 MB. */
+/** Bytes that the client sends: the kubelet stops reading at 14 MB. */
 const sends = 60_000_000;
 
 /** Clients that take more than their share. */

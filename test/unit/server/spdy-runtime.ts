@@ -17,7 +17,7 @@ import { type Running, adminToken, runtimeOf, start } from "./harness.ts";
 /** A kubelet API before a runtime whose streaming server speaks SPDY alone, as that of containerd 1.6. */
 export interface SpdyRuntime extends AsyncDisposable {
   readonly server: Running;
-  /** What it was asked for. */
+  /** Requests that it got. */
   readonly requests: readonly IncomingMessage[];
   /** Breaks all its connections. */
   cut(): void;

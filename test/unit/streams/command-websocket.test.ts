@@ -207,7 +207,7 @@ test("pings of a client that takes no answers stay unanswered", async () => {
   let answered = 0;
   upgraded.on("data", (part: Buffer) => (answered += part.length / 2));
   for (let turn = 0; turn < 1000; turn++) await new Promise(setImmediate);
-  // What the connection itself holds, and a few more.
+  // As many as the connection itself holds, and a few more.
   assert.ok(answered > 0 && answered < (1 << 15) + 100, `${answered} pongs were waiting`);
   upgraded.destroy();
 });

@@ -63,7 +63,7 @@ async function connectTo(client: SpdyClient, requestid: string) {
   return { error, data };
 }
 
-/** What comes of something while time goes on. */
+/** Outcome of a promise while time goes on. */
 async function inTime<T>(clock: FakeClock, outcome: Promise<T>): Promise<T> {
   const so = { settled: false };
   const note = () => {
