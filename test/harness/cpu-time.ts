@@ -9,10 +9,10 @@ export async function leastCpuMs(argv: readonly string[]): Promise<number> {
   return least;
 }
 
-/** The processor time, milliseconds, in which a program is to start: 0.3 s, or, on a machine that is slower just now, twelve times what
- *  an empty program takes, which is 25 ms there. */
+/** The processor time, milliseconds, in which a program is to start: 0.3 s, or, on a machine that is slower just now, fifteen times what
+ *  an empty program takes: the file is large, and what slows memory slows the reading of it more. */
 export async function promptMs(): Promise<number> {
-  return Math.max(300, 12 * (await leastCpuMs([process.execPath, "-e", "0"])));
+  return Math.max(300, 15 * (await leastCpuMs([process.execPath, "-e", "0"])));
 }
 
 async function cpuMs(argv: readonly string[]): Promise<number> {
