@@ -89,9 +89,10 @@ function forwardContract(where: string, make: () => Promise<RigUnderTest>): void
     /** Connections on a target that has this program only. */
     function relayBy(program: string, log: Partial<Logger> = {}, dialTcp?: Host["dial"]): ConnectToPort {
       const { parts } = docker;
+      const { forUsers = parts.host } = parts.host;
       const host: Host = {
         ...parts.host,
-        ...(dialTcp && { dial: dialTcp }),
+        ...(dialTcp && { dial: dialTcp, forUsers: { ...forUsers, dial: dialTcp } }),
         run: async (argv, options) => {
           if (!argv.includes("--net")) return parts.host.run(argv, options);
           return { code: 0, stdout: `${program}\n`, stderr: "", truncated: false };
