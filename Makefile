@@ -53,11 +53,11 @@ format-write: $(deps) $(tools)
 
 unit: $(deps) ## unit tests, in seconds; no root
 	$(call say,unit tests)
-	@$(call tests,5) --test-concurrency=2 --test-timeout=60000 "test/unit/**/*.test.ts"
+	@$(call tests,10) --test-concurrency=2 --test-timeout=60000 "test/unit/**/*.test.ts"
 
 contract: $(deps) packages cluster-tools containerd ## every Host and Runtime against the contract of its seam; root
 	$(call say,contract tests)
-	@$(call tests_twice,15) --test-concurrency=2 --test-timeout=600000 "test/contract/**/*.test.ts"
+	@$(call tests_twice,25) --test-concurrency=2 --test-timeout=600000 "test/contract/**/*.test.ts"
 
 # Files named after a provider are about that provider alone; those of the Docker Engine hold over SSH too, but for what it says
 # of its own socket and the churn. metrics-server asks from a pod, which a target over SSH keeps from the cluster. Over SSH all others
