@@ -168,7 +168,9 @@ describe("an API server that has bad hours", { timeout: 600_000 }, () => {
     await agent.stop();
     await proxy.answer({ status: 500, only: "pods" });
     agent = await startGraftlet(cluster, { kubeconfig: proxy.kubeconfig, args: ["-v=4"] });
-    assert.match(await ready(), /nodes failed/);
+    // The Node is still Ready from before, so the program may not have opened its ports yet.
+    const answer = await cluster.waitFor("/readyz to answer", async () => (await ready()) || undefined);
+    assert.match(answer, /nodes failed/);
     let answered: number | undefined;
     const asked = logs().then(({ status }) => (answered = status));
     await sleep(1_500);
