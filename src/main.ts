@@ -4,7 +4,7 @@ import { parseCommandLine } from "./config/command-line.ts";
 import { processIo } from "./config/process-io.ts";
 import { systemClock } from "./lib/clock.ts";
 import { CodedError, messageOf } from "./lib/errors.ts";
-import { processTerminal } from "./terminal.ts";
+import { processTerminal } from "./process/terminal.ts";
 
 /** Work of Node's threads that cannot be called off: an exit waits for it, be it for minutes. */
 const onThreads = /^(GetAddrInfo|GetNameInfo|FSReq)/;
@@ -21,14 +21,14 @@ async function main(stop: AbortController): Promise<number> {
   for (const name of ["SIGTERM", "SIGINT"] as const) process.once(name, () => stop.abort(new Stopped(name)));
   const { signal } = stop;
   if (asked.kind === "remove") {
-    const { runRemoval } = await import("./removal.ts");
+    const { runRemoval } = await import("./process/remove.ts");
     return (await runRemoval({ ...asked, providers, terminal: processTerminal(), signal })) ? 0 : 1;
   }
   if (asked.kind === "leave") {
-    const { runLeaving } = await import("./leaving.ts");
+    const { runLeaving } = await import("./process/leave.ts");
     return (await runLeaving({ ...asked, providers, env: io.env, terminal: processTerminal(), signal })) ? 0 : 1;
   }
-  const { runNodes } = await import("./nodes.ts");
+  const { runNodes } = await import("./process/nodes.ts");
   return (await runNodes({ ...asked, providers, env: io.env, signal })) ? 0 : 1;
 }
 

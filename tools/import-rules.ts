@@ -1,7 +1,7 @@
 import { posix } from "node:path";
 
 /** Which part of the tree may import which; a part is a folder or a file of src, or `providers`. Imports point down:
- *  main ▷ kubelet ▷ stages ▷ pod host api ▷ pipeline seams ▷ lib, and stages never import each other. */
+ *  main ▷ process ▷ kubelet ▷ stages ▷ pod host api ▷ pipeline seams ▷ lib, and stages never import each other. */
 
 const ground = ["pipeline", "resizes", "measures", "objects", "seams", "lib", "gen", "version"];
 const stage = ["pod", "host", "api", ...ground];
@@ -43,6 +43,7 @@ const parts: Readonly<Record<string, readonly string[]>> = {
   server: [...stage, "streams"],
   ...Object.fromEntries(stages.map((name) => [name, stage])),
   kubelet: [...stages, ...stage, "server", "streams", "config"],
+  process: ["kubelet", ...stages, ...stage, "server", "streams", "config"],
   providers: ["seams", "host", "lib", "gen", "streams", "objects", "pod"],
 };
 
@@ -76,13 +77,10 @@ export function faultsOf(path: string, source: string): string[] {
   return path === "src/lib/clock.ts" ? faults : [...faults, ...clockFaults(path, code)];
 }
 
-/** The part that a file belongs to; undefined outside src and providers. Files of src itself that are not vocabulary belong to
- *  the composition of a node, beside kubelet.ts. */
+/** The part that a file belongs to: its folder, or itself where it lies in src. Undefined outside src and providers. */
 function partOf(path: string): string | undefined {
   if (path.startsWith("providers/")) return "providers";
-  const file = /^src\/([^/]+)\.ts$/.exec(path)?.[1];
-  if (file !== undefined) return file === "main" || ground.includes(file) ? file : "kubelet";
-  return /^src\/([^/]+)\//.exec(path)?.[1];
+  return /^src\/([^/]+?)(?:\.ts$|\/)/.exec(path)?.[1];
 }
 
 function importFault(path: string, part: string, found: Import): string | undefined {

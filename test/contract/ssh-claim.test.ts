@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { SshHost } from "../../providers/ssh/host.ts";
-import { claimTarget } from "../../src/claim.ts";
+import { claimTarget } from "../../src/process/claim.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { createLogger } from "../../src/lib/log.ts";
 import type { Sharing } from "../../src/seams/provider.ts";

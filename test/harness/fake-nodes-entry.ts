@@ -3,7 +3,7 @@ import { fakeProvider } from "../fakes/provider.ts";
 import { providers } from "../../providers/index.ts";
 import { parseCommandLine } from "../../src/config/command-line.ts";
 import { processIo } from "../../src/config/process-io.ts";
-import { runNodes } from "../../src/nodes.ts";
+import { runNodes } from "../../src/process/nodes.ts";
 
 const io = processIo();
 const asked = parseCommandLine(process.argv.slice(2), io);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as cri from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { type RemovalDeps, removeFrom } from "../../../src/removal.ts";
+import { type RemovalDeps, removeFrom } from "../../../src/process/remove.ts";
 import type { Sharing } from "../../../src/seams/provider.ts";
 import type { Belonging } from "../../../src/seams/runtime.ts";
 import { fakeClock } from "../../fakes/clock.ts";

@@ -34,9 +34,9 @@ const cases: readonly [name: string, path: string, source: string, faults: reado
   ],
   [
     "only main knows the providers",
-    "src/kubelet.ts",
+    "src/kubelet/kubelet.ts",
     'import { x } from "../providers/cri/x.ts";',
-    ["src/kubelet.ts:1: kubelet must not import providers; only src/main.ts knows the providers"],
+    ["src/kubelet/kubelet.ts:1: kubelet must not import providers; only src/main.ts knows the providers"],
   ],
   [
     "main may import all",

@@ -1,19 +1,19 @@
 import { readFileSync } from "node:fs";
-import { type ApiClient, createApiClient } from "./api/client.ts";
-import { createCredentials } from "./api/credentials.ts";
-import { type AccessFile, kubeconfigFile, withCertificate, writeKubeconfig } from "./api/kubeconfig.ts";
-import { type ServiceAccount, serviceAccount } from "./api/service-account.ts";
-import { type IssuedCertificate, createIssuedCertificate } from "./certificates/issued.ts";
-import { type PairStore, currentFile, filePairStore, pairIn } from "./certificates/pair-store.ts";
-import { outlivedBy, secretPairStore } from "./certificates/secret-store.ts";
-import type { KeyPair } from "./certificates/self-signed.ts";
-import type { NodeConfig } from "./config/node-config.ts";
-import type { Clock } from "./lib/clock.ts";
-import { CodedError, messageOf } from "./lib/errors.ts";
-import type { Logger } from "./lib/log.ts";
-import type { Service } from "./lib/service-group.ts";
-import type { Measures } from "./measures.ts";
-import { graftletVersion } from "./version.ts";
+import { type ApiClient, createApiClient } from "../api/client.ts";
+import { createCredentials } from "../api/credentials.ts";
+import { type AccessFile, kubeconfigFile, withCertificate, writeKubeconfig } from "../api/kubeconfig.ts";
+import { type ServiceAccount, serviceAccount } from "../api/service-account.ts";
+import { type IssuedCertificate, createIssuedCertificate } from "../certificates/issued.ts";
+import { type PairStore, currentFile, filePairStore, pairIn } from "../certificates/pair-store.ts";
+import { outlivedBy, secretPairStore } from "../certificates/secret-store.ts";
+import type { KeyPair } from "../certificates/self-signed.ts";
+import type { NodeConfig } from "../config/node-config.ts";
+import type { Clock } from "../lib/clock.ts";
+import { CodedError, messageOf } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Service } from "../lib/service-group.ts";
+import type { Measures } from "../measures.ts";
+import { graftletVersion } from "../version.ts";
 
 export interface IdentityDeps {
   readonly config: NodeConfig;

@@ -1,7 +1,7 @@
-import type { Clock } from "./lib/clock.ts";
-import type { Host } from "./seams/host.ts";
-import { type Sharing, TargetError } from "./seams/provider.ts";
-import { instanceHeader, serverName } from "./server/healthz.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { Host } from "../seams/host.ts";
+import { type Sharing, TargetError } from "../seams/provider.ts";
+import { instanceHeader, serverName } from "../server/healthz.ts";
 
 const kubeletHealthPort = 10_248;
 /** Whoever listens there and says nothing for so long, milliseconds, is no kubelet. */

@@ -1,11 +1,11 @@
 import type { Cluster, KubeletDeps, Observed } from "./kubelet.ts";
-import { type AdmissionOf, composeAdmission } from "./kubelet-admission.ts";
-import type { Clock } from "./lib/clock.ts";
-import type { Service } from "./lib/service-group.ts";
-import type { Admission, PodStore } from "./pipeline.ts";
-import type { ResizeTrigger } from "./resizes.ts";
-import { type Allocations, createAllocations } from "./resources/allocations.ts";
-import { createResizes, type ResizesDeps } from "./resources/resizes.ts";
+import { type AdmissionOf, composeAdmission } from "./admission.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { Service } from "../lib/service-group.ts";
+import type { Admission, PodStore } from "../pipeline.ts";
+import type { ResizeTrigger } from "../resizes.ts";
+import { type Allocations, createAllocations } from "../resources/allocations.ts";
+import { createResizes, type ResizesDeps } from "../resources/resizes.ts";
 
 /** The kubelet's, milliseconds. */
 const firstRetryMs = 30_000;

@@ -1,10 +1,10 @@
-import type { NodeWatch } from "./api/listers.ts";
-import type { NodeConfig } from "./config/node-config.ts";
-import type { Logger } from "./lib/log.ts";
-import type { Reloading } from "./lib/reloading.ts";
-import { type Service, onAbort } from "./lib/service-group.ts";
-import { staticSources } from "./node-setup.ts";
-import type { EventSink } from "./pipeline.ts";
+import type { NodeWatch } from "../api/listers.ts";
+import type { NodeConfig } from "../config/node-config.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Reloading } from "../lib/reloading.ts";
+import { type Service, onAbort } from "../lib/service-group.ts";
+import { staticSources } from "./settings.ts";
+import type { EventSink } from "../pipeline.ts";
 
 // What stands in the place of a cluster where a node has none.
 

@@ -1,13 +1,13 @@
-import { gateEnabled } from "./config/feature-gates.ts";
-import type { DevicesDeps } from "./devices/devices.ts";
-import type { NodeConfig } from "./config/node-config.ts";
-import type { NodeSettings } from "./node/node-agent.ts";
-import type { PodSettings } from "./runtime/prepare.ts";
-import type { SourceName } from "./pipeline.ts";
-import { quantityValue } from "./pod/quantity.ts";
-import type { ContainerLogLimits } from "./seams/provider.ts";
-import type { ServerConfig } from "./server/ports.ts";
-import { kubeletVersion } from "./version.ts";
+import { gateEnabled } from "../config/feature-gates.ts";
+import type { DevicesDeps } from "../devices/devices.ts";
+import type { NodeConfig } from "../config/node-config.ts";
+import type { NodeSettings } from "../node/node-agent.ts";
+import type { PodSettings } from "../runtime/prepare.ts";
+import type { SourceName } from "../pipeline.ts";
+import { quantityValue } from "../pod/quantity.ts";
+import type { ContainerLogLimits } from "../seams/provider.ts";
+import type { ServerConfig } from "../server/ports.ts";
+import { kubeletVersion } from "../version.ts";
 
 /** Where log collectors look for links to container logs, on the target. */
 export const logLinksDirectory = "/var/log/containers";

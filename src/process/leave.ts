@@ -1,17 +1,17 @@
-import { createApiClient } from "./api/client.ts";
-import { kubeconfigFile } from "./api/kubeconfig.ts";
-import { type ServiceAccount, serviceAccount } from "./api/service-account.ts";
-import type { NodeConfig } from "./config/node-config.ts";
-import type { DeploymentName } from "./leave/deployment.ts";
-import { type LeavingDeps, leave } from "./leave/leaving.ts";
-import { systemClock } from "./lib/clock.ts";
-import { CodedError } from "./lib/errors.ts";
-import { silentLog } from "./lib/log.ts";
-import { createTurns } from "./lib/turns.ts";
-import { runRemoval } from "./removal.ts";
-import type { ProviderFactory } from "./seams/provider.ts";
+import { createApiClient } from "../api/client.ts";
+import { kubeconfigFile } from "../api/kubeconfig.ts";
+import { type ServiceAccount, serviceAccount } from "../api/service-account.ts";
+import type { NodeConfig } from "../config/node-config.ts";
+import type { DeploymentName } from "../leave/deployment.ts";
+import { type LeavingDeps, leave } from "../leave/leaving.ts";
+import { systemClock } from "../lib/clock.ts";
+import { CodedError } from "../lib/errors.ts";
+import { silentLog } from "../lib/log.ts";
+import { createTurns } from "../lib/turns.ts";
+import { runRemoval } from "./remove.ts";
+import type { ProviderFactory } from "../seams/provider.ts";
 import { confirmed, type Terminal } from "./terminal.ts";
-import { graftletVersion } from "./version.ts";
+import { graftletVersion } from "../version.ts";
 
 export interface LeavingOptions {
   readonly nodes: readonly NodeConfig[];

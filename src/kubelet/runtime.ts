@@ -1,11 +1,11 @@
-import type { NodeConfig } from "./config/node-config.ts";
-import type { TargetClock } from "./host/target-clock.ts";
-import type { Clock } from "./lib/clock.ts";
-import type { Logger } from "./lib/log.ts";
-import type { Measures } from "./measures.ts";
-import type { NodeAgent } from "./node/node-agent.ts";
-import type { RuntimeHealth } from "./node/runtime-health.ts";
-import { podSettings } from "./node-setup.ts";
+import type { NodeConfig } from "../config/node-config.ts";
+import type { TargetClock } from "../host/target-clock.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Measures } from "../measures.ts";
+import type { NodeAgent } from "../node/node-agent.ts";
+import type { RuntimeHealth } from "../node/runtime-health.ts";
+import { podSettings } from "./settings.ts";
 import type {
   DeviceSource,
   EventSink,
@@ -16,20 +16,20 @@ import type {
   RuntimeClasses,
   ServiceLister,
   TokenSource,
-} from "./pipeline.ts";
-import type { CgroupLayout } from "./pod/cgroup-path.ts";
-import type { Allocations } from "./resources/allocations.ts";
-import { createCgroupLayout } from "./resources/cgroup-layout.ts";
-import { createPodGround } from "./resources/pod-ground.ts";
-import { createCrashLoop } from "./runtime/crash-loop.ts";
-import { createHooks } from "./runtime/hooks.ts";
-import { createImagePuller } from "./runtime/images/puller.ts";
-import { type PodRuntimeDeps, createPodRuntime } from "./runtime/pod-runtime.ts";
-import { createPreparer } from "./runtime/prepare.ts";
-import { createTargetFacts } from "./runtime/target-facts.ts";
-import type { Target } from "./seams/provider.ts";
-import type { PodGround } from "./sync/passes.ts";
-import { type Volumes, createVolumes } from "./volumes/volumes.ts";
+} from "../pipeline.ts";
+import type { CgroupLayout } from "../pod/cgroup-path.ts";
+import type { Allocations } from "../resources/allocations.ts";
+import { createCgroupLayout } from "../resources/cgroup-layout.ts";
+import { createPodGround } from "../resources/pod-ground.ts";
+import { createCrashLoop } from "../runtime/crash-loop.ts";
+import { createHooks } from "../runtime/hooks.ts";
+import { createImagePuller } from "../runtime/images/puller.ts";
+import { type PodRuntimeDeps, createPodRuntime } from "../runtime/pod-runtime.ts";
+import { createPreparer } from "../runtime/prepare.ts";
+import { createTargetFacts } from "../runtime/target-facts.ts";
+import type { Target } from "../seams/provider.ts";
+import type { PodGround } from "../sync/passes.ts";
+import { type Volumes, createVolumes } from "../volumes/volumes.ts";
 
 export interface RuntimeParts {
   readonly config: NodeConfig;

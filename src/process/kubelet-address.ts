@@ -1,10 +1,10 @@
-import type { NodeConfig } from "./config/node-config.ts";
+import type { NodeConfig } from "../config/node-config.ts";
 import type { Account } from "./identity.ts";
-import type { Clock } from "./lib/clock.ts";
-import { CodedError, hasCode } from "./lib/errors.ts";
-import type { Logger } from "./lib/log.ts";
-import { ownAddresses } from "./node/own-addresses.ts";
-import type { Service } from "./objects.ts";
+import type { Clock } from "../lib/clock.ts";
+import { CodedError, hasCode } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import { ownAddresses } from "../node/own-addresses.ts";
+import type { Service } from "../objects.ts";
 
 /** How long an API server that does not answer is left alone, milliseconds. */
 const pauseMs = 2_000;

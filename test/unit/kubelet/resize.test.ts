@@ -1,21 +1,21 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { filePairStore } from "../../src/certificates/pair-store.ts";
-import { ContainerState } from "../../src/gen/cri.ts";
-import { createLogger } from "../../src/lib/log.ts";
-import { createNodeMetrics } from "../../src/metrics/node-metrics.ts";
-import { createReadiness } from "../../src/node/readiness.ts";
-import type { CoreEvent, Node, Pod, PodCondition, PodStatus, Resources } from "../../src/objects.ts";
-import { runOnTarget } from "../../src/on-target.ts";
-import { createStrangers } from "../../src/server/strangers.ts";
-import { fakeClock } from "../fakes/clock.ts";
-import { lockingShell } from "../fakes/flock.ts";
-import { fakeHost } from "../fakes/host.ts";
-import { furnish } from "../fakes/machine.ts";
-import { aContainer, aPod } from "../fakes/pods.ts";
-import { fakeRuntime } from "../fakes/runtime.ts";
-import { type WatchFeed, fakeClient, watchFeed } from "./api/fake-client.ts";
-import { kubeletFile, nodeOf } from "./config/files.ts";
+import { filePairStore } from "../../../src/certificates/pair-store.ts";
+import { ContainerState } from "../../../src/gen/cri.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import { createNodeMetrics } from "../../../src/metrics/node-metrics.ts";
+import { createReadiness } from "../../../src/node/readiness.ts";
+import type { CoreEvent, Node, Pod, PodCondition, PodStatus, Resources } from "../../../src/objects.ts";
+import { runOnTarget } from "../../../src/process/on-target.ts";
+import { createStrangers } from "../../../src/server/strangers.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { lockingShell } from "../../fakes/flock.ts";
+import { fakeHost } from "../../fakes/host.ts";
+import { furnish } from "../../fakes/machine.ts";
+import { aContainer, aPod } from "../../fakes/pods.ts";
+import { fakeRuntime } from "../../fakes/runtime.ts";
+import { type WatchFeed, fakeClient, watchFeed } from "../api/fake-client.ts";
+import { kubeletFile, nodeOf } from "../config/files.ts";
 
 // A whole node on a machine in memory, and what it tells an API server of the resizes of a pod.
 

@@ -1,19 +1,19 @@
 import { isAlone, lockFile, lockTarget } from "./claim.ts";
-import type { NodeConfig } from "./config/node-config.ts";
-import { openCgroups } from "./host/cgroups.ts";
-import { cgroupVersion, exists } from "./host/exists.ts";
-import { ownDirectory } from "./host/ground-record.ts";
-import { type Clock, systemClock } from "./lib/clock.ts";
-import { silentLog } from "./lib/log.ts";
+import type { NodeConfig } from "../config/node-config.ts";
+import { openCgroups } from "../host/cgroups.ts";
+import { cgroupVersion, exists } from "../host/exists.ts";
+import { ownDirectory } from "../host/ground-record.ts";
+import { type Clock, systemClock } from "../lib/clock.ts";
+import { silentLog } from "../lib/log.ts";
 import { refuseNeighbour } from "./neighbour.ts";
-import { logLinksDirectory, staticSources } from "./node-setup.ts";
+import { logLinksDirectory, staticSources } from "../kubelet/settings.ts";
 import { openTarget } from "./open-target.ts";
-import { type CgroupLayout, tierCgroup } from "./pod/cgroup-path.ts";
-import { execute, type Outcome } from "./remove/execute.ts";
-import { lineOf, type Plan, removalPlan, thingsOf } from "./remove/plan.ts";
-import { survey } from "./remove/survey.ts";
-import { createCgroupLayout } from "./resources/cgroup-layout.ts";
-import { type ProviderFactory, type Target, TargetError } from "./seams/provider.ts";
+import { type CgroupLayout, tierCgroup } from "../pod/cgroup-path.ts";
+import { execute, type Outcome } from "../remove/execute.ts";
+import { lineOf, type Plan, removalPlan, thingsOf } from "../remove/plan.ts";
+import { survey } from "../remove/survey.ts";
+import { createCgroupLayout } from "../resources/cgroup-layout.ts";
+import { type ProviderFactory, type Target, TargetError } from "../seams/provider.ts";
 import { confirmed, type Terminal } from "./terminal.ts";
 
 export interface RemovalOptions {

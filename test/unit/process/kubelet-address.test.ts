@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ApiClient } from "../../src/api/client.ts";
-import { kubeletAddresses } from "../../src/kubelet-address.ts";
-import { CodedError } from "../../src/lib/errors.ts";
-import { fakeClock } from "../fakes/clock.ts";
-import { fakeClient, silent } from "./api/fake-client.ts";
+import type { ApiClient } from "../../../src/api/client.ts";
+import { kubeletAddresses } from "../../../src/process/kubelet-address.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { fakeClient, silent } from "../api/fake-client.ts";
 
 const signal = AbortSignal.timeout(10_000);
 const service = { of: "service", service: "kubelet" } as const;

@@ -1,57 +1,61 @@
-import type { ApiClient } from "./api/client.ts";
-import { createEventRecorder } from "./api/events.ts";
-import { createNodeWatch, createServiceLister } from "./api/listers.ts";
-import { createObjectCaches } from "./api/objects.ts";
-import { createRuntimeClasses } from "./api/runtime-classes.ts";
-import { createTokenSigners } from "./api/token-signers.ts";
-import { createTokenSource } from "./api/tokens.ts";
-import type { Approve } from "./certificates/approver.ts";
-import type { PairStore } from "./certificates/pair-store.ts";
-import type { Claim } from "./claim.ts";
-import type { NodeConfig } from "./config/node-config.ts";
-import { createDevices } from "./devices/devices.ts";
-import { ContainerState } from "./gen/cri.ts";
-import { changedFacts, type HostFacts, readFacts } from "./host/facts.ts";
-import { createTargetClock } from "./host/target-clock.ts";
-import { composeServer } from "./kubelet-server.ts";
-import { composeSync } from "./kubelet-sync.ts";
-import type { Account } from "./identity.ts";
-import type { Clock } from "./lib/clock.ts";
-import type { Logger } from "./lib/log.ts";
-import { paced } from "./lib/paced.ts";
-import { type Service, onAbort, runGroup, untilAborted } from "./lib/service-group.ts";
-import type { NodeMetrics } from "./metrics/node-metrics.ts";
-import { measuredRuntime } from "./metrics/runtime-calls.ts";
-import { createNodeAgent } from "./node/node-agent.ts";
-import { ownAddresses } from "./node/own-addresses.ts";
-import { nameResolves } from "./node/own-name.ts";
-import { createPodCidr } from "./node/pod-cidr.ts";
-import { type Reachability, type ReachabilityDeps, createReachability } from "./node/reachability.ts";
-import type { Readiness } from "./node/readiness.ts";
-import { createRebootWatch } from "./node/reboot-watch.ts";
-import { createRuntimeHealth } from "./node/runtime-health.ts";
-import { createTargetRights } from "./node/target-rights.ts";
-import { deviceSettings, nodeSettings, staticSources } from "./node-setup.ts";
-import type { Retrier, Waker } from "./pipeline.ts";
-import { createPleg } from "./pleg/pleg.ts";
-import { nodeLabel } from "./pod/labels.ts";
-import { createLogReader } from "./runtime/logs/reader.ts";
-import type { Strangers } from "./server/strangers.ts";
+import type { ApiClient } from "../api/client.ts";
+import { createEventRecorder } from "../api/events.ts";
+import { createNodeWatch, createServiceLister } from "../api/listers.ts";
+import { createObjectCaches } from "../api/objects.ts";
+import { createRuntimeClasses } from "../api/runtime-classes.ts";
+import { createTokenSigners } from "../api/token-signers.ts";
+import { createTokenSource } from "../api/tokens.ts";
+import type { Approve } from "../certificates/approver.ts";
+import type { PairStore } from "../certificates/pair-store.ts";
+import type { NodeConfig } from "../config/node-config.ts";
+import { createDevices } from "../devices/devices.ts";
+import { ContainerState } from "../gen/cri.ts";
+import { changedFacts, type HostFacts, readFacts } from "../host/facts.ts";
+import { createTargetClock } from "../host/target-clock.ts";
+import { composeServer } from "./server.ts";
+import { composeSync } from "./sync.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { Logger } from "../lib/log.ts";
+import { paced } from "../lib/paced.ts";
+import { type Service, onAbort, runGroup, untilAborted } from "../lib/service-group.ts";
+import type { NodeMetrics } from "../metrics/node-metrics.ts";
+import { measuredRuntime } from "../metrics/runtime-calls.ts";
+import { createNodeAgent } from "../node/node-agent.ts";
+import { ownAddresses } from "../node/own-addresses.ts";
+import { nameResolves } from "../node/own-name.ts";
+import { createPodCidr } from "../node/pod-cidr.ts";
+import { type Reachability, type ReachabilityDeps, createReachability } from "../node/reachability.ts";
+import type { Readiness } from "../node/readiness.ts";
+import { createRebootWatch } from "../node/reboot-watch.ts";
+import { createRuntimeHealth } from "../node/runtime-health.ts";
+import { createTargetRights } from "../node/target-rights.ts";
+import { deviceSettings, nodeSettings, staticSources } from "./settings.ts";
+import type { Retrier, Waker } from "../pipeline.ts";
+import { createPleg } from "../pleg/pleg.ts";
+import { nodeLabel } from "../pod/labels.ts";
+import { createLogReader } from "../runtime/logs/reader.ts";
+import type { Strangers } from "../server/strangers.ts";
 import { loggedEvents, noNode } from "./standalone.ts";
-import { readTerminationMessage, readWrittenMessage } from "./runtime/termination-message.ts";
-import type { Host } from "./seams/host.ts";
-import { type Target, TargetError, type TargetLink } from "./seams/provider.ts";
+import { readTerminationMessage, readWrittenMessage } from "../runtime/termination-message.ts";
+import type { Host } from "../seams/host.ts";
+import { type Target, TargetError, type TargetLink } from "../seams/provider.ts";
+
+/** The lock that makes the target this node's. */
+export interface TargetClaim {
+  /** Takes the lock again after the target was lost. @throws TargetError RuntimeInUse when somebody else has it. */
+  renew(signal: AbortSignal): Promise<void>;
+}
 
 export interface KubeletDeps {
   readonly config: NodeConfig;
   readonly target: Target;
   /** That the target is this node's. */
-  readonly claim: Pick<Claim, "renew">;
+  readonly claim: TargetClaim;
   readonly client: ApiClient;
   /** There is no API server: pods come from files and URLs, and what becomes of them is told by the log and the kubelet API. */
   readonly alone: boolean;
   /** The Pod's service account, where graftlet runs as one. */
-  readonly account?: Account;
+  readonly account?: { readonly client: ApiClient };
   /** Where a certificate of that name is kept. */
   readonly store: (name: string) => PairStore;
   /** Approves the request for the kubelet API's certificate; absent where others do. */
@@ -284,7 +288,7 @@ async function observeTarget(
 
 /** Why a node cannot go on after its target was out of reach. */
 async function unfitness(
-  claim: Pick<Claim, "renew">,
+  claim: TargetClaim,
   facts: HostFacts,
   host: Host,
   signal: AbortSignal,

@@ -1,10 +1,10 @@
-import { createAdmission } from "./admission/chain.ts";
-import { createPreemption } from "./admission/preemption.ts";
-import { ContainerState } from "./gen/cri.ts";
+import { createAdmission } from "../admission/chain.ts";
+import { createPreemption } from "../admission/preemption.ts";
+import { ContainerState } from "../gen/cri.ts";
 import type { Cluster, KubeletDeps, Observed } from "./kubelet.ts";
-import type { Node } from "./objects.ts";
-import type { Admission, PodPreemptor, RuntimePod } from "./pipeline.ts";
-import { containerNameLabel } from "./pod/labels.ts";
+import type { Node } from "../objects.ts";
+import type { Admission, PodPreemptor, RuntimePod } from "../pipeline.ts";
+import { containerNameLabel } from "../pod/labels.ts";
 
 /** What is built after it. */
 export interface AdmissionOf {

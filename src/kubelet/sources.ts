@@ -1,18 +1,18 @@
-import type { ApiClient } from "./api/client.ts";
-import type { NodeConfig } from "./config/node-config.ts";
-import type { Clock } from "./lib/clock.ts";
-import type { Logger } from "./lib/log.ts";
-import type { Service } from "./lib/service-group.ts";
-import { staticSources } from "./node-setup.ts";
-import type { Pod } from "./objects.ts";
-import type { EventSink, PodCache, PodUpdate, SourceName } from "./pipeline.ts";
-import { adoptRunning } from "./sources/adoption.ts";
-import { createApiServerSource } from "./sources/apiserver.ts";
-import { createComplaints } from "./sources/complaints.ts";
-import { createFileSource } from "./sources/file.ts";
-import { createHttpSource } from "./sources/http.ts";
-import type { Adopt } from "./sources/manifest-set.ts";
-import { createPodConfig } from "./sources/pod-config.ts";
+import type { ApiClient } from "../api/client.ts";
+import type { NodeConfig } from "../config/node-config.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Service } from "../lib/service-group.ts";
+import { staticSources } from "./settings.ts";
+import type { Pod } from "../objects.ts";
+import type { EventSink, PodCache, PodUpdate, SourceName } from "../pipeline.ts";
+import { adoptRunning } from "../sources/adoption.ts";
+import { createApiServerSource } from "../sources/apiserver.ts";
+import { createComplaints } from "../sources/complaints.ts";
+import { createFileSource } from "../sources/file.ts";
+import { createHttpSource } from "../sources/http.ts";
+import type { Adopt } from "../sources/manifest-set.ts";
+import { createPodConfig } from "../sources/pod-config.ts";
 
 export interface SourcesDeps {
   readonly config: NodeConfig;

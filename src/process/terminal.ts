@@ -1,5 +1,5 @@
 import { createInterface } from "node:readline/promises";
-import { throwIfAborted } from "./lib/errors.ts";
+import { throwIfAborted } from "../lib/errors.ts";
 
 /** Whom a command talks to. */
 export interface Terminal {

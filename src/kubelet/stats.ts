@@ -1,8 +1,8 @@
 import type { KubeletDeps, Observed } from "./kubelet.ts";
-import type { RuntimeStages } from "./kubelet-runtime.ts";
-import type { DiskMeter } from "./host/disk-meter.ts";
-import type { PodStore, StatusReader } from "./pipeline.ts";
-import { createNodeStats } from "./stats/node-stats.ts";
+import type { RuntimeStages } from "./runtime.ts";
+import type { DiskMeter } from "../host/disk-meter.ts";
+import type { PodStore, StatusReader } from "../pipeline.ts";
+import { createNodeStats } from "../stats/node-stats.ts";
 
 interface StatsParts extends Pick<RuntimeStages, "layout" | "volumes"> {
   readonly pods: PodStore;

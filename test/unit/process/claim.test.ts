@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { claimTarget } from "../../src/claim.ts";
-import { CodedError } from "../../src/lib/errors.ts";
-import type { HostProcess } from "../../src/seams/host.ts";
-import { type Sharing, TargetError } from "../../src/seams/provider.ts";
-import { fakeClock } from "../fakes/clock.ts";
-import { lockingShell } from "../fakes/flock.ts";
-import { type FakeHost, fakeHost } from "../fakes/host.ts";
-import { silent } from "./api/fake-client.ts";
+import { claimTarget } from "../../../src/process/claim.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import type { HostProcess } from "../../../src/seams/host.ts";
+import { type Sharing, TargetError } from "../../../src/seams/provider.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { lockingShell } from "../../fakes/flock.ts";
+import { type FakeHost, fakeHost } from "../../fakes/host.ts";
+import { silent } from "../api/fake-client.ts";
 
 const never = new AbortController().signal;
 const node = { nodeName: "n1", rootDir: "/var/lib/kubelet", kubelet: { podLogsDir: "/var/log/pods" } };

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { absentApi } from "../../src/api/absent.ts";
-import { defaultConfiguration } from "../../src/config/kubelet-configuration.ts";
-import { createLogger } from "../../src/lib/log.ts";
-import { loggedEvents, noClientCA, noNode, standsAlone } from "../../src/standalone.ts";
+import { absentApi } from "../../../src/api/absent.ts";
+import { defaultConfiguration } from "../../../src/config/kubelet-configuration.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import { loggedEvents, noClientCA, noNode, standsAlone } from "../../../src/kubelet/standalone.ts";
 
 test("a node stands alone that has pods of its own and nobody to ask", () => {
   const kubelet = defaultConfiguration();

@@ -1,11 +1,11 @@
 import { claimTarget } from "./claim.ts";
-import { codeOf, hasCode, messageOf } from "./lib/errors.ts";
-import { type KubeletDeps, runKubelet } from "./kubelet.ts";
-import { lastRenewed } from "./node/lease.ts";
-import type { NodeSettings } from "./node/node-agent.ts";
-import { createTroubleTeller, type TroubleTeller, untilReachable, untilWorthATry } from "./node/unreachable.ts";
-import { nodeSettings } from "./node-setup.ts";
-import { type LinkTrouble, TargetError } from "./seams/provider.ts";
+import { codeOf, hasCode, messageOf } from "../lib/errors.ts";
+import { type KubeletDeps, runKubelet } from "../kubelet/kubelet.ts";
+import { lastRenewed } from "../node/lease.ts";
+import type { NodeSettings } from "../node/node-agent.ts";
+import { createTroubleTeller, type TroubleTeller, untilReachable, untilWorthATry } from "../node/unreachable.ts";
+import { nodeSettings } from "../kubelet/settings.ts";
+import { type LinkTrouble, TargetError } from "../seams/provider.ts";
 
 /** Runs the node on its target once that can be reached and worked on, for as long as the target lives. What is wrong with a
  *  target on another machine is its Node's condition, and tried again.

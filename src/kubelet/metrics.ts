@@ -1,7 +1,7 @@
-import type { Measures } from "./measures.ts";
-import type { NodeView } from "./metrics/view.ts";
-import type { Admission, PodCache, PodStore, PodUpdate, VolumeGate } from "./pipeline.ts";
-import type { PodWorkers } from "./sync/pod-workers.ts";
+import type { Measures } from "../measures.ts";
+import type { NodeView } from "../metrics/view.ts";
+import type { Admission, PodCache, PodStore, PodUpdate, VolumeGate } from "../pipeline.ts";
+import type { PodWorkers } from "../sync/pod-workers.ts";
 
 // What is counted between stages, where they are put together: no stage has to know of it.
 

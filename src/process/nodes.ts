@@ -1,16 +1,16 @@
 import { randomUUID } from "node:crypto";
-import type { Warning, HealthEndpoint } from "./config/graftlet-configuration.ts";
-import type { Logging } from "./config/kubelet-groups.ts";
-import type { NodeConfig } from "./config/node-config.ts";
-import { systemClock } from "./lib/clock.ts";
-import { createLogger, logDestination } from "./lib/log.ts";
-import { type Service, runGroup } from "./lib/service-group.ts";
+import type { Warning, HealthEndpoint } from "../config/graftlet-configuration.ts";
+import type { Logging } from "../config/kubelet-groups.ts";
+import type { NodeConfig } from "../config/node-config.ts";
+import { systemClock } from "../lib/clock.ts";
+import { createLogger, logDestination } from "../lib/log.ts";
+import { type Service, runGroup } from "../lib/service-group.ts";
 import { type NodeRun, runNode } from "./node-run.ts";
-import { createReadiness } from "./node/readiness.ts";
-import type { ProviderFactory, Sharing } from "./seams/provider.ts";
-import { createHealthzServer } from "./server/healthz.ts";
-import { createStrangers, processConnections } from "./server/strangers.ts";
-import { graftletVersion, kubeletVersion } from "./version.ts";
+import { createReadiness } from "../node/readiness.ts";
+import type { ProviderFactory, Sharing } from "../seams/provider.ts";
+import { createHealthzServer } from "../server/healthz.ts";
+import { createStrangers, processConnections } from "../server/strangers.ts";
+import { graftletVersion, kubeletVersion } from "../version.ts";
 
 export interface RunNodesOptions {
   readonly nodes: readonly NodeConfig[];

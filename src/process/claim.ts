@@ -1,14 +1,14 @@
 import { posix } from "node:path";
-import type { NodeConfig } from "./config/node-config.ts";
-import { missingDirectories, ownDirectory, readGroundRecord, writeGroundRecord } from "./host/ground-record.ts";
-import { pluginDirectoryOf } from "./host/plugin-paths.ts";
-import { acquireLocks, type HeldLocks, type LockRequest, LockTaken } from "./host/lock.ts";
-import type { Clock } from "./lib/clock.ts";
-import { codeOf, hasCode, messageOf } from "./lib/errors.ts";
-import type { Logger } from "./lib/log.ts";
+import type { NodeConfig } from "../config/node-config.ts";
+import { missingDirectories, ownDirectory, readGroundRecord, writeGroundRecord } from "../host/ground-record.ts";
+import { pluginDirectoryOf } from "../host/plugin-paths.ts";
+import { acquireLocks, type HeldLocks, type LockRequest, LockTaken } from "../host/lock.ts";
+import type { Clock } from "../lib/clock.ts";
+import { codeOf, hasCode, messageOf } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
 import { refuseNeighbour, runtimeInUse } from "./neighbour.ts";
-import { logLinksDirectory } from "./node-setup.ts";
-import { type Target, TargetError } from "./seams/provider.ts";
+import { logLinksDirectory } from "../kubelet/settings.ts";
+import { type Target, TargetError } from "../seams/provider.ts";
 
 export type ClaimedTarget = Pick<Target, "host" | "sharing" | "runtimeSocket" | "link">;
 

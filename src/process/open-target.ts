@@ -1,9 +1,9 @@
-import type { NodeConfig } from "./config/node-config.ts";
-import type { Clock } from "./lib/clock.ts";
-import { CodedError } from "./lib/errors.ts";
-import type { Logger } from "./lib/log.ts";
-import { containerLogLimits } from "./node-setup.ts";
-import type { ProviderFactory, Target } from "./seams/provider.ts";
+import type { NodeConfig } from "../config/node-config.ts";
+import type { Clock } from "../lib/clock.ts";
+import { CodedError } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import { containerLogLimits } from "../kubelet/settings.ts";
+import type { ProviderFactory, Target } from "../seams/provider.ts";
 
 export interface OpenTargetDeps {
   readonly config: NodeConfig;
