@@ -1,10 +1,11 @@
 import type { Writable } from "node:stream";
 import type * as cri from "./gen/cri.ts";
 import type { ConfigMap, Container, Node, ObjectReference, Pod, PodStatus, Secret, Service } from "./objects.ts";
+import type { AskedPod, GivenPod } from "./roles.ts";
 
 // The vocabulary: the values that stages exchange, and the ports (one to three methods) through which one stage asks another.
-// Stages import this file and never each other; kubelet.ts hands each stage what it asks for. What concerns resizes alone is in
-// resizes.ts.
+// Stages import this file and never each other; kubelet/kubelet.ts hands each stage what it asks for. Ports that concern resizes
+// alone are in resizes.ts; what several actors know of a pod is in state/.
 
 // ---- values -------------------------------------------------------------------------------------------------------------
 
@@ -15,7 +16,7 @@ export type SourceName = "api" | "file" | "http";
 export interface PodUpdate {
   readonly op: PodOperation;
   readonly source: SourceName;
-  readonly pods: readonly Pod[];
+  readonly pods: readonly AskedPod[];
 }
 
 /** Why a pod worker is woken. */
@@ -130,9 +131,9 @@ export interface LogOptions {
 
 /** The pods that this node should run, as the sources last said. */
 export interface PodStore {
-  get(uid: string): Pod | undefined;
-  byName(namespace: string, name: string): Pod | undefined;
-  list(): readonly Pod[];
+  get(uid: string): AskedPod | undefined;
+  byName(namespace: string, name: string): AskedPod | undefined;
+  list(): readonly AskedPod[];
 }
 
 /** The pods that the runtime has, as last seen. */
@@ -150,16 +151,6 @@ export interface PodInspector {
   isUnseen(uid: string): boolean;
 }
 
-export interface Waker {
-  wake(uid: string, cause: WakeCause): void;
-}
-
-/** Tries again at once what the target's runtime could not do while it was away. */
-export interface Retrier {
-  /** Wakes the workers whose last pass failed, or is under way and may yet fail: some at a time. */
-  retryFailed(): void;
-}
-
 /** Waits until the target can be worked on: it is in reach, and known to live the life in which this node was started. Absent
  *  where the target is this machine. @returns what aborts once a connection to it is lost: what went by it has failed.
  *  @throws what the signal aborted with. */
@@ -173,9 +164,9 @@ export interface StatusReader {
 export interface StatusSink extends StatusReader {
   /** The newest truth about a pod. Written to the API server when it differs from what is there.
    *  @param ended no container of the pod runs any more, nor will. */
-  set(pod: Pod, status: PodStatus, ended?: boolean): void;
+  set(pod: AskedPod, status: PodStatus, ended?: boolean): void;
   /** The pod's containers are gone and its volumes unmounted: final status, and the object may be deleted. */
-  terminated(pod: Pod): void;
+  terminated(pod: AskedPod): void;
 }
 
 export type EventType = "Normal" | "Warning";
@@ -240,7 +231,7 @@ export interface HostAddresses {
 /** The volumes of pods. */
 export interface VolumeGate {
   /** Resolves when every volume of the pod is mounted and current. @throws with the kubelet's FailedMount text. */
-  mount(pod: Pod, signal: AbortSignal): Promise<void>;
+  mount(pod: GivenPod, signal: AbortSignal): Promise<void>;
   /** By volume name; empty before `mount` resolved. */
   mounted(uid: string): ReadonlyMap<string, MountedVolume>;
   /** Unmounts all and removes what graftlet made; the pod may be known by its UID alone. Safe to repeat. */
@@ -265,7 +256,7 @@ export interface DeviceAllocator {
   /** Gives a pod the devices that its containers ask for; what it has it keeps.
    *  @param others the pods that have resources of the node already: devices of pods that are not among them come free.
    *  @returns why the pod cannot have them. */
-  allocate(pod: Pod, others: readonly Pod[], signal: AbortSignal): Promise<Rejection | undefined>;
+  allocate(pod: GivenPod, others: readonly GivenPod[], signal: AbortSignal): Promise<Rejection | undefined>;
   /** The node's resources, for a pod that has devices at least what is handed out: a device that is no longer healthy must not
    *  cost those their place who have it. */
   allocatable(pod: Pod): Readonly<Record<string, string>>;
@@ -276,19 +267,6 @@ export interface DeviceSource {
   /** Prepares the devices of a container that is about to be made.
    *  @returns undefined for one that asks for none. @throws in the kubelet's words when a plugin cannot prepare them. */
   containerDevices(pod: Pod, container: Container, signal: AbortSignal): Promise<ContainerDevices | undefined>;
-}
-
-/** Ends pods for what they take of the node. */
-export interface PodEvictor {
-  /** Ends a pod that is meant to run: Failed, for that reason, whatever its containers say.
-   *  @returns false for one that ends already, or is not known. */
-  evict(uid: string, why: Eviction, graceSeconds: number): boolean;
-}
-
-/** Ends pods in favour of others. */
-export interface PodPreemptor {
-  /** Ends a pod within its own grace period. Resolves when nothing of it runs any more. */
-  preempt(uid: string, why: Eviction): Promise<void>;
 }
 
 export type ProbeVerdict = "Success" | "Failure" | "Unknown";
@@ -309,7 +287,7 @@ export type CondemningProbe = Exclude<ProbeKind, "readiness">;
 
 /** Starts and stops probing a pod's containers. */
 export interface Prober {
-  add(pod: Pod): void;
+  add(pod: GivenPod): void;
   /** The pod ends: only its readiness is still of interest. */
   spare(uid: string): void;
   remove(uid: string): void;
@@ -318,10 +296,10 @@ export interface Prober {
 /** Starts and stops what the runtime holds of a pod. */
 export interface PodRuntime {
   /** Asks the target what the pass of the same pod, seen alike, will need. Rejects only when the signal aborts. */
-  ahead(pod: Pod, observed: RuntimePod, signal: AbortSignal): Promise<PassAhead>;
+  ahead(pod: GivenPod, observed: RuntimePod, signal: AbortSignal): Promise<PassAhead>;
   /** One pass: makes the runtime's pod what the spec says. Its volumes are mounted already. The signal interrupts waits and
    *  pulls, never a call that makes or starts something. Rejects only when the signal aborts. */
-  sync(pod: Pod, observed: RuntimePod, ahead: PassAhead, signal: AbortSignal): Promise<SyncOutcome>;
+  sync(pod: GivenPod, observed: RuntimePod, ahead: PassAhead, signal: AbortSignal): Promise<SyncOutcome>;
   /** Stops all containers, then the sandboxes. `pod` is undefined for one that only the runtime knows. */
   kill(
     observed: RuntimePod,
@@ -329,10 +307,6 @@ export interface PodRuntime {
     graceSeconds: number | undefined,
     signal: AbortSignal,
   ): Promise<void>;
-  /** The container is being started: it may run, and its postStart hook has not ended. */
-  isStarting(uid: string, containerName: string): boolean;
-  /** Why containers of this pod could not be started, by name. */
-  failures(uid: string): ReadonlyMap<string, StartFailure>;
 }
 
 /** Writes a container's log to `out`, honouring its backpressure, until the end or (follow) until the container is gone. */
@@ -356,7 +330,7 @@ export interface Pressure {
 /** Whether something may be put on the node beside what is there; decided one pod at a time. */
 export interface Admission {
   /** @param others the active pods already admitted. @returns undefined when the pod may run. */
-  admit(pod: Pod, others: readonly Pod[], signal: AbortSignal): Promise<Rejection | undefined>;
+  admit(pod: GivenPod, others: readonly GivenPod[], signal: AbortSignal): Promise<Rejection | undefined>;
 }
 
 /** Fields of a pod that this node does not serve; such a pod is held, with an event that names them. */

@@ -1,6 +1,7 @@
 import type { ContainerStatus } from "./gen/cri.ts";
-import type { Pod, PodCondition, Resources } from "./objects.ts";
+import type { Resources } from "./objects.ts";
 import type { RuntimePod } from "./pipeline.ts";
+import type { AskedPod, GivenPod } from "./roles.ts";
 
 // What stages say to each other of changes of the resources of pods that run: part of the vocabulary, as pipeline.ts is.
 
@@ -8,9 +9,9 @@ import type { RuntimePod } from "./pipeline.ts";
  *  containers together stand in for theirs. */
 export interface ResourcesInForce {
   /** @param pod as it has been given its resources. @param status of one of its containers, which runs. */
-  ofContainer(pod: Pod, status: ContainerStatus): Resources;
+  ofContainer(pod: GivenPod, status: ContainerStatus): Resources;
   /** Of the pod as a whole; undefined where it has none of its own. */
-  ofPod(pod: Pod): Resources | undefined;
+  ofPod(pod: GivenPod): Resources | undefined;
   /** The runtime has taken them over. */
   setContainer(uid: string, containerId: string, resources: Resources): Promise<void>;
   setPod(uid: string, resources: Resources): Promise<void>;
@@ -20,18 +21,33 @@ export interface ResourcesInForce {
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/resize-container-resources/ */
 export interface Resizes {
   /** The pod with what it has been given in place of what it asks for. */
-  allocated(pod: Pod): Pod;
+  allocated(pod: AskedPod): GivenPod;
   /** The same with what is in force for those of its containers that run. */
-  inForce(pod: Pod, observed: RuntimePod): Pod;
-  /** What is shown of a pod's resize. */
-  conditions(uid: string): readonly PodCondition[];
+  inForce(pod: GivenPod, observed: RuntimePod): GivenPod;
   /** What was seen of a pod tells whether its resize is done. @param pod as it has been given its resources. */
-  observe(pod: Pod, observed: RuntimePod): void;
+  observe(pod: GivenPod, observed: RuntimePod): void;
   /** What a pod has been given could not be put in force. @param pod as above. */
-  failed(pod: Pod, message: string): void;
+  failed(pod: GivenPod, message: string): void;
 }
 
-/** What had pending resizes weighed again. */
+/** Progress of a pod's resize, as its conditions show it. */
+export interface ResizeState {
+  /** What the pod asks for does not fit yet. */
+  readonly pending?: {
+    readonly message: string;
+    readonly generation: number;
+    /** Milliseconds since the epoch. */
+    readonly since: number;
+  };
+  /** What the pod was given is being put in force. */
+  readonly inProgress?: {
+    readonly error?: string;
+    /** Generation of the spec that asked for it. */
+    readonly generation: number;
+  };
+}
+
+/** Reason for which pending resizes are weighed again. */
 export type ResizeTrigger =
   | "pod_updated"
   | "pod_resized"
@@ -42,12 +58,12 @@ export type ResizeTrigger =
 
 /** Decides on resizes, one pod at a time. */
 export interface ResizeDecider {
-  allocated(pod: Pod): Pod;
+  allocated(pod: AskedPod): GivenPod;
   /** A pod has come, before it is admitted: what it was given before counts, not what it asks for now. */
-  take(pod: Pod): void;
+  take(pod: AskedPod): void;
   /** A pod that is on the node may ask for something else than it has been given. @returns whether it does. */
-  ask(pod: Pod): boolean;
+  ask(pod: AskedPod): boolean;
   /** Decides what is pending. @param active the pods that hold resources now: what is decided may end some. @param trigger why now.
    *  @returns the UIDs of pods that have been given something else, or have something else to show. */
-  decide(active: () => readonly Pod[], trigger: ResizeTrigger, signal: AbortSignal): Promise<readonly string[]>;
+  decide(active: () => readonly AskedPod[], trigger: ResizeTrigger, signal: AbortSignal): Promise<readonly string[]>;
 }

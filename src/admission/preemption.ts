@@ -3,13 +3,17 @@ import type { Logger } from "../lib/log.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import type { Measures } from "../measures.ts";
 import type { Pod } from "../objects.ts";
-import type { EventSink, Eviction, PodPreemptor, Rejection } from "../pipeline.ts";
+import type { EventSink, Eviction, Rejection } from "../pipeline.ts";
 import { fullName, podReference } from "../pod/reference.ts";
+import type { WorkerView } from "../state/pod-table.ts";
+import type { Column } from "../state/rows.ts";
+import type { Sends } from "../state/signals.ts";
 import type { Shortage } from "./fit.ts";
 import { type Need, needOf, victimsFor } from "./victims.ts";
 
 export interface PreemptionDeps {
-  readonly preemptor: PodPreemptor;
+  readonly worker: Pick<Column<WorkerView>, "get" | "onChange">;
+  readonly signals: Sends<"end">;
   readonly events: EventSink;
   readonly measures: Pick<Measures, "preempted">;
   readonly clock: Clock;
@@ -35,14 +39,16 @@ const leastPatienceSeconds = 10;
 
 /** Ends pods so that a critical one fits, and waits for their ends: what takes longer than it may is waited for no longer, and ends
  *  later. @see https://kubernetes.io/docs/tasks/administer-cluster/guaranteed-scheduling-critical-addon-pods/ */
-export function createPreemption({ preemptor, events, measures, clock, log }: PreemptionDeps): MakeRoom {
+export function createPreemption({ worker, signals, events, measures, clock, log }: PreemptionDeps): MakeRoom {
   const end = async (victim: Pod, resource: string, signal: AbortSignal) => {
     const about = podReference(victim);
     events.event(about, "Warning", preempted.reason, preempted.message);
     const grace = victim.spec.terminationGracePeriodSeconds ?? 0;
     const patience = clock.within(Math.max(leastPatienceSeconds, grace * 1.5) * 1000, signal);
     try {
-      await untilAborted(preemptor.preempt(victim.metadata.uid, preempted), patience);
+      const stopped = untilStopped(worker, victim.metadata.uid, patience);
+      signals.end.send(victim.metadata.uid, { graceSeconds: undefined, eviction: preempted });
+      await stopped;
       measures.preempted(resource);
     } catch (error) {
       signal.throwIfAborted();
@@ -59,6 +65,24 @@ export function createPreemption({ preemptor, events, measures, clock, log }: Pr
     await Promise.all(victims.pods.map((victim) => end(victim, short[0]?.resource ?? "", signal)));
     return undefined;
   };
+}
+
+/** Resolves when nothing of a pod runs any more. @throws what the signal aborted with. */
+async function untilStopped(worker: PreemptionDeps["worker"], uid: string, signal: AbortSignal): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const look = () => {
+    const phase = worker.get(uid)?.phase;
+    if (phase !== "syncing" && phase !== "terminating") resolve();
+  };
+  const forget = worker.onChange((changed) => {
+    if (changed === uid) look();
+  });
+  try {
+    look();
+    await untilAborted(promise, signal);
+  } finally {
+    forget();
+  }
 }
 
 function noRoom(unmet: readonly Need[]): Rejection {

@@ -5,7 +5,8 @@ import type { Logger } from "../lib/log.ts";
 import { type Service, onAbort, untilAborted } from "../lib/service-group.ts";
 import { createTurns } from "../lib/turns.ts";
 import type { ContainerStatus } from "../objects.ts";
-import type { DeviceAllocator, DeviceSource, Waker } from "../pipeline.ts";
+import type { DeviceAllocator, DeviceSource } from "../pipeline.ts";
+import type { Sends } from "../state/signals.ts";
 import type { Host, HostListener } from "../seams/host.ts";
 import { createAllocations } from "./allocations.ts";
 import { type AllocatorOptions, createAllocator, createDeviceSource } from "./allocator.ts";
@@ -24,7 +25,7 @@ export interface DevicesDeps {
   readonly requestTimeoutMs: number;
   /** The node's status has to show other amounts. */
   readonly onChange: () => void;
-  readonly waker: Waker;
+  readonly signals: Sends<"wake">;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -44,7 +45,7 @@ export interface Devices extends DeviceSource {
 /** Device plugins: they register on a socket below the root directory, and what they offer becomes the node's to hand out.
  *  @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/ */
 export function createDevices(deps: DevicesDeps): Devices {
-  const { host, waker, clock, log } = deps;
+  const { host, signals, clock, log } = deps;
   const inventory = createInventory({ clock });
   const allocations = createAllocations();
   const directory = createPluginDirectory(host.fs, deps.rootDir);
@@ -59,7 +60,7 @@ export function createDevices(deps: DevicesDeps): Devices {
     onListed(resource, changed) {
       deps.onChange();
       saveLater();
-      for (const uid of allocations.podsOf(resource, changed)) waker.wake(uid, "device");
+      for (const uid of allocations.podsOf(resource, changed)) signals.wake.send(uid, "device");
     },
     onGone: deps.onChange,
   });

@@ -3,15 +3,19 @@ import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { EvictionMeasures } from "../measures.ts";
 import type { Pod } from "../objects.ts";
-import type { EventSink, PodEvictor, PodStore, Presence } from "../pipeline.ts";
+import type { EventSink, PodStore, Presence } from "../pipeline.ts";
 import { isCritical } from "../pod/containers.ts";
 import { podReference } from "../pod/reference.ts";
+import type { WorkerView } from "../state/pod-table.ts";
+import type { Column } from "../state/rows.ts";
+import type { Sends } from "../state/signals.ts";
 import { storageExcess, storageLimits } from "./storage-limits.ts";
 import { type UsageDeps, createStorageUsage } from "./storage-usage.ts";
 
 export interface EvictionDeps extends UsageDeps {
   readonly pods: Pick<PodStore, "list">;
-  readonly evictor: PodEvictor;
+  readonly worker: Pick<Column<WorkerView>, "get">;
+  readonly signals: Sends<"end">;
   readonly events: EventSink;
   readonly presence?: Presence;
   readonly measures: EvictionMeasures;
@@ -30,7 +34,7 @@ const reason = "Evicted";
 /** Ends pods that take more of the node's disk than they may. A node none of whose pods has a bound is asked nothing.
  *  @see https://kubernetes.io/docs/concepts/storage/ephemeral-storage/#resource-emphemeralstorage-consumption */
 export function createEviction(deps: EvictionDeps): Service {
-  const { pods, evictor, events, measures, clock, log } = deps;
+  const { pods, worker, signals, events, measures, clock, log } = deps;
   const measure = createStorageUsage(deps);
 
   const check = async (signal: AbortSignal) => {
@@ -45,7 +49,10 @@ export function createEviction(deps: EvictionDeps): Service {
       const excess = usage && storageExcess(limits, usage);
       if (!excess) continue;
       const { signal: limit, message } = excess;
-      if (!evictor.evict(pod.metadata.uid, { reason, message }, graceSeconds)) continue;
+      const { uid } = pod.metadata;
+      // One that ends already is left to its end.
+      if (worker.get(uid)?.phase !== "syncing") continue;
+      signals.end.send(uid, { graceSeconds, eviction: { reason, message } });
       measures.evicted(limit);
       events.event(podReference(pod), "Warning", reason, message);
     }

@@ -1,9 +1,15 @@
 import type { Measures } from "../measures.ts";
 import type { NodeView } from "../metrics/view.ts";
-import type { Admission, PodCache, PodStore, PodUpdate, VolumeGate } from "../pipeline.ts";
+import type { Admission, PodCache, PodUpdate } from "../pipeline.ts";
+import { countResizes } from "../resources/resize-states.ts";
+import type { WorkerView } from "../state/pod-table.ts";
+import type { Column } from "../state/rows.ts";
 import type { PodWorkers } from "../sync/pod-workers.ts";
+import type { NodeContext, Observed } from "./deps.ts";
+import type { PodWork } from "./pods.ts";
+import type { NodeServer } from "./server.ts";
 
-// What is counted between stages, where they are put together: no stage has to know of it.
+// Counts between stages, made where the stages are put together: no stage has to know of them.
 
 /** Notes which pods come and go. */
 export function followPods({ op, pods }: PodUpdate, measures: Measures): void {
@@ -21,39 +27,43 @@ export function countRejections(admission: Admission, measures: Measures): Admis
   };
 }
 
+interface Known {
+  readonly worker: Column<WorkerView>;
+  readonly cache: PodCache;
+}
+
 /** A pod that the runtime has and no worker knows is taken down by a worker that is made for it. */
-export function countOrphans(workers: PodWorkers, cache: PodCache, measures: Measures): PodWorkers {
+export function countOrphans(
+  workers: Pick<PodWorkers, "terminate" | "forget">,
+  { worker, cache }: Known,
+  measures: Measures,
+): Pick<PodWorkers, "terminate" | "forget"> {
   return {
     ...workers,
     terminate(uid, graceSeconds) {
-      if (!workers.get(uid) && cache.get(uid)) measures.orphanFound();
+      if (!worker.get(uid) && cache.get(uid)) measures.orphanFound();
       workers.terminate(uid, graceSeconds);
     },
   };
 }
 
-interface Shown {
-  readonly pods: PodStore & Pick<NodeView, "mirrors">;
-  readonly cache: PodCache;
-  readonly workers: PodWorkers;
-  readonly volumes: Pick<VolumeGate, "mounted">;
-  readonly resizes: { counts: NodeView["resizes"] };
+interface Shown extends Pick<Observed, "agent"> {
+  readonly work: Pick<PodWork, "manager" | "volumes">;
+  readonly server: Pick<NodeServer, "certificate">;
 }
 
-/** The node's pods, for gauges. */
-export function podView({
-  pods,
-  cache,
-  workers,
-  volumes,
-  resizes,
-}: Shown): Pick<NodeView, "pods" | "mirrors" | "cache" | "workers" | "mounted" | "resizes"> {
+/** The node, for gauges. */
+export function nodeView({ clientCertificate, hand }: NodeContext, { agent, work, server }: Shown): NodeView {
+  const { asked, seen, worker, resize } = hand("metrics");
   return {
-    pods,
-    mirrors: pods.mirrors,
-    cache,
-    workers: () => workers.list().map(({ uid, worker: { phase, pod } }) => ({ uid, phase, pod })),
-    mounted: volumes.mounted,
-    resizes: resizes.counts,
+    pods: asked,
+    mirrors: work.manager.mirrors,
+    cache: seen,
+    workers: () => worker.entries().map(([uid, view]) => ({ uid, ...view })),
+    mounted: work.volumes.mounted,
+    resizes: () => countResizes(resize.list()),
+    cgroupVersion: agent.facts.cgroupVersion,
+    servingCertificate: server.certificate,
+    clientCertificate,
   };
 }

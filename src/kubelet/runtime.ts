@@ -1,80 +1,61 @@
-import type { NodeConfig } from "../config/node-config.ts";
-import type { TargetClock } from "../host/target-clock.ts";
-import type { Clock } from "../lib/clock.ts";
-import type { Logger } from "../lib/log.ts";
-import type { Measures } from "../measures.ts";
-import type { NodeAgent } from "../node/node-agent.ts";
-import type { RuntimeHealth } from "../node/runtime-health.ts";
-import { podSettings } from "./settings.ts";
-import type {
-  DeviceSource,
-  EventSink,
-  ObjectCache,
-  PodRuntime,
-  PodStore,
-  Presence,
-  RuntimeClasses,
-  ServiceLister,
-  TokenSource,
-} from "../pipeline.ts";
+import type { PodStatus } from "../objects.ts";
+import type { PodRuntime, RuntimePod } from "../pipeline.ts";
 import type { CgroupLayout } from "../pod/cgroup-path.ts";
-import type { Allocations } from "../resources/allocations.ts";
+import { isRestartingAll } from "../pod/restart-all.ts";
+import type { Probes } from "../probes/probes.ts";
 import { createCgroupLayout } from "../resources/cgroup-layout.ts";
 import { createPodGround } from "../resources/pod-ground.ts";
+import type { AskedPod } from "../roles.ts";
 import { createCrashLoop } from "../runtime/crash-loop.ts";
 import { createHooks } from "../runtime/hooks.ts";
 import { createImagePuller } from "../runtime/images/puller.ts";
 import { type PodRuntimeDeps, createPodRuntime } from "../runtime/pod-runtime.ts";
 import { createPreparer } from "../runtime/prepare.ts";
 import { createTargetFacts } from "../runtime/target-facts.ts";
-import type { Target } from "../seams/provider.ts";
+import type { StatusManager } from "../status/manager.ts";
 import type { PodGround } from "../sync/passes.ts";
 import { type Volumes, createVolumes } from "../volumes/volumes.ts";
-
-export interface RuntimeParts {
-  readonly config: NodeConfig;
-  readonly target: Target;
-  readonly ownerLabels: Readonly<Record<string, string>>;
-  readonly objects: ObjectCache;
-  readonly tokens: TokenSource;
-  readonly services: ServiceLister;
-  readonly runtimeClasses: RuntimeClasses;
-  readonly health: Pick<RuntimeHealth, "handlers">;
-  readonly devices: DeviceSource;
-  readonly agent: NodeAgent;
-  readonly pods: PodStore;
-  readonly allocations: Allocations;
-  readonly events: EventSink;
-  readonly presence?: Presence;
-  readonly onSandboxReady: PodRuntimeDeps["onSandboxReady"];
-  readonly probes: PodRuntimeDeps["probes"];
-  readonly isRestartingAll: PodRuntimeDeps["isRestartingAll"];
-  readonly clock: Clock;
-  readonly targetClock: TargetClock;
-  readonly measures: Measures;
-  readonly log: Logger;
-}
+import type { Allocating } from "./allocation.ts";
+import type { Cluster, NodeContext, Observed } from "./deps.ts";
+import { podSettings } from "./settings.ts";
 
 export interface RuntimeStages {
   readonly volumes: Volumes;
   readonly ground: PodGround;
-  readonly podRuntime: PodRuntime & { forget(uid: string): void };
+  readonly podRuntime: PodRuntime;
   /** Where pods' cgroups lie. */
   readonly layout: (signal: AbortSignal) => Promise<CgroupLayout>;
 }
 
-/** What turns a pod's spec into volumes, cgroups, images and containers on the target. */
-export function composeRuntime(parts: RuntimeParts): RuntimeStages {
-  const { config, target, agent, allocations, events, clock, targetClock, measures, log } = parts;
+interface RuntimeParts extends Allocating {
+  readonly statuses: StatusManager;
+  readonly probes: Probes;
+  readonly statusOf: (pod: AskedPod, seen: RuntimePod, ending: boolean) => PodStatus;
+}
+
+/** Turns a pod's spec into volumes, cgroups, images and containers on the target. */
+export function composeRuntime(
+  context: NodeContext,
+  cluster: Cluster,
+  observed: Observed,
+  parts: RuntimeParts,
+): RuntimeStages {
+  const { config, target, clock, log, hand } = context;
+  const { agent, targetClock, devices, presence } = observed;
+  const { objects, tokens, services, runtimeClasses, events } = cluster;
+  const { allocations } = parts;
+  const { measures } = context.metrics;
   const { host, runtime } = target;
   const { kubelet, nodeName, rootDir } = config;
   const { allocatable } = agent;
-  const common = { ...parts, host, runtime, fs: host.fs, images: runtime };
+  const { status, starts } = hand("podRuntime");
+  const world = { host, runtime, fs: host.fs, images: runtime, ...(presence && { presence }), clock, targetClock, log };
+  const common = { ...world, objects, tokens, services, runtimeClasses, events, devices };
   const volumes = createVolumes({ ...common, measures: measures.volumes, nodeName, rootDir, allocatable });
   const layout = createCgroupLayout({ runtime, kubelet, clock, log });
   const { network } = target;
   const settings = {
-    ...podSettings(config, parts.ownerLabels),
+    ...podSettings(config, observed.ownerLabels),
     ...(network && { network }),
   };
   const preparer = createPreparer({
@@ -84,8 +65,8 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
     volumes,
     async handlerFeatures({ spec: { runtimeClassName } }, signal) {
       // The default handler has no name.
-      const handler = runtimeClassName ? await parts.runtimeClasses.handler(runtimeClassName, signal) : "";
-      return parts.health.handlers().find(({ name }) => name === handler)?.features;
+      const handler = runtimeClassName ? await runtimeClasses.handler(runtimeClassName, signal) : "";
+      return observed.health.handlers().find(({ name }) => name === handler)?.features;
     },
     facts: createTargetFacts(host.fs),
     cgroups: layout,
@@ -107,7 +88,7 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
     layout,
     settings,
     podPidsLimit: kubelet.podPidsLimit,
-    pods: parts.pods,
+    pods: hand("cgroups").asked,
     measures: measures.cgroups,
     clock,
     log,
@@ -115,6 +96,10 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
   const podRuntime = createPodRuntime({
     ...common,
     ...preparer,
+    starts,
+    onSandboxReady: reportSandbox(context, observed, parts),
+    probes: parts.probes,
+    isRestartingAll: (uid) => isRestartingAll(status.get(uid)),
     measures: measures.starts,
     hooks: createHooks(common),
     inForce: allocations,
@@ -134,4 +119,19 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
     }),
   });
   return { volumes, ground, podRuntime, layout };
+}
+
+/** Reports a pod whose sandbox and network stand, before its images are pulled and its containers start. */
+function reportSandbox(
+  { hand }: NodeContext,
+  { pleg }: Observed,
+  { statuses, statusOf }: RuntimeParts,
+): PodRuntimeDeps["onSandboxReady"] {
+  const { asked } = hand("podRuntime");
+  return async ({ metadata: { uid } }, seen) => {
+    if (seen) pleg.learn(seen);
+    const now = seen ?? (await pleg.inspect(uid, new AbortController().signal));
+    const pod = asked.get(uid);
+    if (pod) statuses.set(pod, statusOf(pod, now, false));
+  };
 }

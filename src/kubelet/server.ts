@@ -1,60 +1,25 @@
 import { createAccessReview, readClusterClientCA } from "../api/access.ts";
-import type { ApiClient } from "../api/client.ts";
-import type { TokenSigners } from "../api/token-signers.ts";
-import type { Approve } from "../certificates/approver.ts";
 import { clientCAFromCluster, clientCAFromFile } from "../certificates/client-ca.ts";
 import { createIssuedCertificate } from "../certificates/issued.ts";
-import type { PairStore } from "../certificates/pair-store.ts";
 import type { KeyPair } from "../certificates/self-signed.ts";
 import { createServingCertificate } from "../certificates/serving.ts";
 import { configurationDocument } from "../config/kubelet-configuration.ts";
-import type { NodeConfig } from "../config/node-config.ts";
-import type { TargetClock } from "../host/target-clock.ts";
-import type { Clock } from "../lib/clock.ts";
-import type { Logger } from "../lib/log.ts";
 import type { Reloading } from "../lib/reloading.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { NodeAgent } from "../node/node-agent.ts";
-import type { Readiness } from "../node/readiness.ts";
-import type { NodeMetrics } from "../metrics/node-metrics.ts";
+import type { Cluster, NodeContext, Observed } from "./deps.ts";
 import { serverConfig } from "./settings.ts";
-import type { LogReader, PodStore, StatusReader } from "../pipeline.ts";
-import type { Pleg } from "../pleg/pleg.ts";
-import type { Target } from "../seams/provider.ts";
 import { boundedAccess, boundedTokens } from "../server/bounded-reviews.ts";
 import { createHealthzServer } from "../server/healthz.ts";
 import { type Authenticator, type Authorizer, alwaysAllow, neverAllow } from "../server/ports.ts";
 import { cachedAuthenticator, cachedAuthorizer } from "../server/review-cache.ts";
 import { createKubeletServer } from "../server/server.ts";
-import type { Strangers } from "../server/strangers.ts";
 import { noClientCA } from "./standalone.ts";
 import type { NodeStats } from "../stats/node-stats.ts";
 
-export interface ServerParts {
-  readonly config: NodeConfig;
-  readonly client: ApiClient;
-  readonly signers: TokenSigners;
-  /** There is no API server to ask about callers. */
-  readonly alone: boolean;
-  readonly target: Target;
-  readonly store: (name: string) => PairStore;
-  /** Approves the request for the kubelet API's certificate; absent where others do. */
-  readonly approve?: Approve;
-  readonly instance: string;
-  readonly readiness: Readiness;
-  readonly strangers: Strangers;
-  readonly metrics: NodeMetrics;
-  readonly addresses: Pick<NodeAgent, "nodeIPs">;
-  readonly pods: PodStore;
-  /** Resolves when all that the sources wanted at first has been taken in. */
-  readonly podsKnown: Promise<void>;
-  readonly statuses: StatusReader;
-  readonly pleg: Pleg;
-  readonly logs: LogReader;
+interface ServerParts {
+  readonly cluster: Pick<Cluster, "signers">;
+  readonly observed: Pick<Observed, "agent" | "pleg" | "logs" | "targetClock">;
   readonly stats: NodeStats;
-  readonly clock: Clock;
-  readonly targetClock: TargetClock;
-  readonly log: Logger;
 }
 
 export interface NodeServer {
@@ -69,35 +34,44 @@ export interface NodeServer {
 
 /** The kubelet API and the local health endpoint of a node, as its configuration wants them.
  *  @throws CodedError, one sentence, for certificates that cannot be used. */
-export async function composeServer(parts: ServerParts, signal: AbortSignal): Promise<NodeServer> {
-  const { config, client, pleg, target, clock, log } = parts;
+export async function createNodeServer(
+  context: NodeContext,
+  { cluster, observed, stats }: ServerParts,
+): Promise<NodeServer> {
+  const { config, client, alone, target, clock, log, hand } = context;
   const { kubelet } = config;
   const { healthzPort: port, healthzBindAddress: address } = kubelet;
   const sharing = () => (target.link ? undefined : target.sharing);
-  const healthz = port > 0 ? [createHealthzServer({ ...parts, address, port, sharing })] : [];
+  const healthz = port > 0 ? [createHealthzServer({ ...context, address, port, sharing })] : [];
   if (!kubelet.enableServer) {
     return { running: healthz, certified: Promise.resolve(), waiting: () => undefined, certificate: () => undefined };
   }
-  const certificate = await servingCertificate(parts, signal);
+  const certificate = await servingCertificate(context, observed.agent);
   const { clientCAFile } = kubelet.authentication.x509;
   const clientCA = clientCAFile
     ? await clientCAFromFile(clientCAFile, { clock, log })
-    : parts.alone
+    : alone
       ? noClientCA
       : clientCAFromCluster((signal) => readClusterClientCA(client, signal), { clock, log });
+  const { asked, seen, status, takenIn } = hand("kubeletServer");
   const server = createKubeletServer({
-    ...parts,
-    ...access(parts),
-    runtime: parts.target.runtime,
-    files: parts.target.host.fs,
+    ...context,
+    ...observed,
+    ...access(context, cluster),
+    stats,
+    pods: asked,
+    podsKnown: takenIn.reached,
+    statuses: status,
+    runtime: target.runtime,
+    files: target.host.fs,
     podLogsDir: kubelet.podLogsDir,
     config: serverConfig(config),
     certificate,
     clientCA,
-    runtimePods: pleg.cache,
-    syncLoop: pleg.unhealthy,
+    runtimePods: seen,
+    syncLoop: observed.pleg.unhealthy,
     configz: () => configurationDocument(kubelet),
-    serving: parts.metrics.measures.serving,
+    serving: context.metrics.measures.serving,
   });
   return {
     running: [...healthz, certificate, clientCA, server],
@@ -122,8 +96,8 @@ function untilSome(value: Reloading<unknown>): Promise<void> {
 
 /** The kubelet API's certificate: that of tlsCertFile, one that the cluster issues (serverTLSBootstrap), or a self-signed one. */
 function servingCertificate(
-  { config, client, alone, store, approve, addresses, metrics, clock, log }: ServerParts,
-  signal: AbortSignal,
+  { config, client, alone, store, approve, metrics, clock, log, signal }: NodeContext,
+  addresses: Pick<Observed["agent"], "nodeIPs">,
 ): Promise<Reloading<KeyPair | undefined> & Service & { waiting?(): string | undefined }> {
   const { kubelet, nodeName, certDir } = config;
   const names = [nodeName, ...addresses.nodeIPs()];
@@ -159,7 +133,10 @@ function servingCertificate(
 
 /** Who callers are and what they may do, by the API server's word. Without one only client certificates say who calls, and nobody may
  *  do anything unless the configuration allows everybody everything. */
-function access({ config, client, signers, alone, clock }: ServerParts): {
+function access(
+  { config, client, alone, clock }: NodeContext,
+  { signers }: Pick<Cluster, "signers">,
+): {
   readonly authenticator?: Authenticator;
   readonly authorizer: Authorizer;
 } {

@@ -75,6 +75,11 @@ export function staticSources({ kubelet }: Pick<NodeConfig, "kubelet">): readonl
   return [...(kubelet.staticPodPath ? ["file" as const] : []), ...(kubelet.staticPodURL ? ["http" as const] : [])];
 }
 
+/** Pod sources of a node. @param alone there is no API server. */
+export function sourceNames({ config, alone }: { readonly config: NodeConfig; readonly alone: boolean }): readonly SourceName[] {
+  return [...(alone ? [] : ["api" as const]), ...staticSources(config)];
+}
+
 /** What the kubelet API is served with. */
 export function serverConfig({ kubelet, nodeName, rootDir }: NodeConfig): ServerConfig {
   return {

@@ -3,9 +3,8 @@ import type { NodeConfig } from "../config/node-config.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
-import { staticSources } from "./settings.ts";
 import type { Pod } from "../objects.ts";
-import type { EventSink, PodCache, PodUpdate, SourceName } from "../pipeline.ts";
+import type { EventSink, PodUpdate, SourceName } from "../pipeline.ts";
 import { adoptRunning } from "../sources/adoption.ts";
 import { createApiServerSource } from "../sources/apiserver.ts";
 import { createComplaints } from "../sources/complaints.ts";
@@ -13,12 +12,12 @@ import { createFileSource } from "../sources/file.ts";
 import { createHttpSource } from "../sources/http.ts";
 import type { Adopt } from "../sources/manifest-set.ts";
 import { createPodConfig } from "../sources/pod-config.ts";
+import type { Handed } from "./wiring.ts";
 
-export interface SourcesDeps {
+export interface SourcesDeps extends Handed<"sources"> {
   readonly config: NodeConfig;
   /** Undefined where there is no API server. */
   readonly client: ApiClient | undefined;
-  readonly cache: PodCache;
   readonly events: EventSink;
   readonly emit: (update: PodUpdate) => void;
   /** Resolves when pods of the API server may be taken in. */
@@ -27,44 +26,25 @@ export interface SourcesDeps {
   readonly log: Logger;
 }
 
-export interface Sources {
-  /** The sources that this node has. */
-  readonly names: readonly SourceName[];
-  readonly running: readonly Service[];
-  /** True once each of them has spoken. */
-  allSeen(): boolean;
-}
-
-/** Where a node's pods come from. Each source says what it wants as a whole, and none takes away what another wants. */
-export function composeSources(deps: SourcesDeps): Sources {
-  const { config, client, cache, events, clock, log } = deps;
+/** Sources of a node's pods, as its configuration wants them. Each says what it wants as a whole, and none takes away what another
+ *  wants. */
+export function composeSources(deps: SourcesDeps): readonly Service[] {
+  const { config, client, seen, spoken, emit, events, clock, log } = deps;
   const { kubelet, nodeName } = config;
-  const names: readonly SourceName[] = [...(client ? ["api" as const] : []), ...staticSources(config)];
-  const podConfig = createPodConfig({ expected: names, emit: deps.emit, events, clock });
+  const podConfig = createPodConfig({ spoken, emit, events, clock });
   const setting = (source: SourceName) => (pods: readonly Pod[]) => podConfig.set(source, pods);
   const common = { nodeName, clock, log };
-  const adopt: Adopt = (found) => adoptRunning(cache, found);
+  const adopt: Adopt = (found) => adoptRunning(seen, found);
   const complaining = () => ({ ...common, adopt, complaints: createComplaints({ nodeName, events, log }) });
   const { staticPodPath: path, staticPodURL: url, staticPodURLHeader: headers } = kubelet;
-  return {
-    names,
-    running: [
-      ...(path
-        ? [createFileSource({ ...complaining(), path, everyMs: kubelet.fileCheckFrequency, set: setting("file") })]
-        : []),
-      ...(url
-        ? [
-            createHttpSource({
-              ...complaining(),
-              url,
-              headers,
-              everyMs: kubelet.httpCheckFrequency,
-              set: setting("http"),
-            }),
-          ]
-        : []),
-      ...(client ? [createApiServerSource({ ...common, client, set: setting("api"), after: deps.after })] : []),
-    ],
-    allSeen: podConfig.allSeen,
-  };
+  const { fileCheckFrequency, httpCheckFrequency } = kubelet;
+  const running: Service[] = [];
+  if (path)
+    running.push(createFileSource({ ...complaining(), path, everyMs: fileCheckFrequency, set: setting("file") }));
+  if (url)
+    running.push(
+      createHttpSource({ ...complaining(), url, headers, everyMs: httpCheckFrequency, set: setting("http") }),
+    );
+  if (client) running.push(createApiServerSource({ ...common, client, set: setting("api"), after: deps.after }));
+  return running;
 }

@@ -4,6 +4,8 @@ import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
+import type { CellPair } from "../state/cells.ts";
+import type { Sends } from "../state/signals.ts";
 import type { ReachableVerdict } from "./conditions.ts";
 
 export interface ReachabilityDeps {
@@ -12,15 +14,11 @@ export interface ReachabilityDeps {
   readonly nodeName: string;
   /** The request for the kubelet API's certificate that waits for approval. */
   readonly waiting: () => string | undefined;
-  readonly onChange: () => void;
+  /** Cell that the self-test writes. */
+  readonly reachable: CellPair<ReachableVerdict>["writer"];
+  readonly signals: Sends<"nodeChanged">;
   readonly clock: Clock;
   readonly log: Logger;
-}
-
-/** Whether the API server reaches the kubelet API, as a condition of the node. */
-export interface Reachability extends Service {
-  /** Undefined until it has been tried. */
-  verdict(): ReachableVerdict | undefined;
 }
 
 /** The condition's type. */
@@ -34,9 +32,8 @@ const unknownMs = 2_000;
 const answerMs = 30_000;
 
 /** Calls the kubelet API through the API server, at the start and every 5 minutes, and says why logs and exec would fail. */
-export function createReachability(deps: ReachabilityDeps): Reachability {
-  const { client, nodeName, clock, log } = deps;
-  let known: ReachableVerdict | undefined;
+export function createReachability(deps: ReachabilityDeps): Service {
+  const { client, nodeName, reachable, clock, log } = deps;
   const look = async (signal: AbortSignal): Promise<ReachableVerdict | undefined> => {
     const path = `/api/v1/nodes/${encodeURIComponent(nodeName)}/proxy/healthz`;
     try {
@@ -44,20 +41,20 @@ export function createReachability(deps: ReachabilityDeps): Reachability {
       const message = "the API server reaches the kubelet API";
       return { type, status: "True", reason: "KubeletAnswers", message };
     } catch (error) {
-      if (signal.aborted) return known;
+      if (signal.aborted) return reachable.get();
       return unreachable(error, deps);
     }
   };
   return {
     name: "reachability",
-    verdict: () => known,
     async run(signal) {
       while (!signal.aborted) {
-        const before = known;
-        known = await look(signal);
+        const before = reachable.get();
+        const known = await look(signal);
+        reachable.set(known);
         if (known && (known.status !== before?.status || known.reason !== before.reason)) {
           if (known.status !== "True") log.warn({ reason: known.reason }, known.message);
-          deps.onChange();
+          deps.signals.nodeChanged.send();
         }
         const pauseMs = known === undefined ? unknownMs : known.status === "True" ? everyMs : againMs;
         await pause(pauseMs, deps, signal);

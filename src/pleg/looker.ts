@@ -4,7 +4,9 @@ import type { Logger } from "../lib/log.ts";
 import { Mailbox } from "../lib/mailbox.ts";
 import { createWorkQueue } from "../lib/work-queue.ts";
 import type { PlegMeasures } from "../measures.ts";
-import type { PodCache, PodInspector, RuntimeIds, RuntimePod, Waker } from "../pipeline.ts";
+import type { PodCache, PodInspector, RuntimeIds, RuntimePod } from "../pipeline.ts";
+import type { ColumnWriter } from "../state/rows.ts";
+import type { Sends } from "../state/signals.ts";
 import {
   type BeforeLook,
   type ObserveDeps,
@@ -14,17 +16,18 @@ import {
   observePod,
   podFingerprint,
 } from "./observe.ts";
-import { createPodCache } from "./pod-cache.ts";
+import { keepNewest } from "./pod-cache.ts";
 
 export interface LookerDeps extends ObserveDeps {
   readonly log: Logger;
-  readonly waker: Waker;
+  /** Column that the PLEG writes. */
+  readonly seen: ColumnWriter<RuntimePod>;
+  readonly signals: Sends<"wake">;
   readonly measures: PlegMeasures;
 }
 
 /** Looks at pods in the runtime, keeps the pod cache true, and wakes the workers of pods that changed. */
 export interface Looker extends PodInspector {
-  readonly cache: PodCache;
   /** Looks at a pod whose listing differs from the cache; a failed look is tried again by the next relist. One that takes long
    *  goes on by itself: nobody waits for a container of which the runtime says nothing. */
   check(listing: PodListing, signal: AbortSignal): Promise<void>;
@@ -51,36 +54,35 @@ const laterMs = 1_000;
 
 /** @param stop ends the looks under way. */
 export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
-  const { clock, log, waker } = given;
-  const { reader, writer } = createPodCache();
-  const deps: LookerDeps = { ...given, known: reader.get };
+  const { clock, log, seen, signals } = given;
+  const deps: LookerDeps = { ...given, known: seen.get };
   const podOfId = new Map<string, string>();
   const misses = createMisses(deps);
   const expected = new Set<string>();
 
   const keep = (pod: RuntimePod) => {
-    for (const id of idsOf(reader.get(pod.uid))) podOfId.delete(id);
+    for (const id of idsOf(seen.get(pod.uid))) podOfId.delete(id);
     for (const id of idsOf(pod)) podOfId.set(id, pod.uid);
-    writer.put(pod);
+    keepNewest(seen, pod);
     for (const id of expected) if (podOfId.get(id) === pod.uid) soon(pod.uid, id);
   };
   /** Keeps what a look shows, and wakes the worker of a pod that changed. */
   const look = async (uid: string, observing: Promise<RuntimePod>) => {
-    const [before, since] = [reader.get(uid), clock.monotonic()];
+    const [before, since] = [seen.get(uid), clock.monotonic()];
     const after = await observing;
     deps.measures.looked(clock.monotonic() - since);
     keep(after);
     misses.clear(uid);
-    if (!before || podFingerprint(before) !== podFingerprint(after)) waker.wake(uid, "pleg");
+    if (!before || podFingerprint(before) !== podFingerprint(after)) signals.wake.send(uid, "pleg");
   };
   const observe = (uid: string, signal: AbortSignal, ended: ReadonlySet<string>, made?: RuntimeIds) =>
-    listAndObserve(deps, uid, beforeLook(reader.get(uid), ended, made), signal);
+    listAndObserve(deps, uid, beforeLook(seen.get(uid), ended, made), signal);
 
   /** Looks again while the runtime shows as running what it has announced the end of. */
   const lookUntilEnded = async (uid: string, ids: ReadonlySet<string>) => {
     for (const pause of lookAgainMs) {
       await look(uid, observe(uid, stop, ids));
-      if (pause === undefined || !isAnyAlive(reader.get(uid), ids)) return;
+      if (pause === undefined || !isAnyAlive(seen.get(uid), ids)) return;
       await clock.sleep(pause, stop);
     }
   };
@@ -94,11 +96,10 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
     put(uid, exited);
   };
 
-  const { later, drop } = createLater(clock, reader, (uid) => soon(uid, undefined));
+  const { later, drop } = createLater(clock, seen, (uid) => soon(uid, undefined));
   stop.addEventListener("abort", drop, { once: true });
 
   return {
-    cache: reader,
     learn: keep,
     soon,
     later,
@@ -107,7 +108,7 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
       expected.clear();
       misses.keepOnly(listed);
     },
-    isUnseen: (uid) => misses.has(uid) && !reader.get(uid),
+    isUnseen: (uid) => misses.has(uid) && !seen.get(uid),
     podOf: (id) => podOfId.get(id),
     async inspect(uid, signal, made) {
       const pod = await observe(uid, signal, new Set(), made);
@@ -116,7 +117,7 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
     },
     async check(listing, signal) {
       const { uid } = listing;
-      if (misses.isUnderWay(uid) || !isNews(listing, reader.get(uid), misses.has(uid))) return;
+      if (misses.isUnderWay(uid) || !isNews(listing, seen.get(uid), misses.has(uid))) return;
       const looking = look(uid, observePod(deps, listing, signal)).catch((error: unknown) => onError(uid, error));
       await misses.wait(uid, looking);
     },
@@ -181,7 +182,7 @@ function createMisses({ clock, log }: LookerDeps) {
 }
 
 /** Keeps what to look at later. @param look is called once the time has come, where nobody has looked since. */
-function createLater(clock: Clock, cache: PodCache, look: (uid: string) => void) {
+function createLater(clock: Clock, cache: Pick<PodCache, "get">, look: (uid: string) => void) {
   const told = new Map<string, { readonly at: number; readonly wasKnown: boolean }>();
   const queue = createWorkQueue(clock, (uid) => {
     const newest = told.get(uid);

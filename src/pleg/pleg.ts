@@ -2,8 +2,9 @@ import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
 import { createTurns } from "../lib/turns.ts";
-import type { PodCache, PodInspector, RuntimePod } from "../pipeline.ts";
+import type { PodInspector, RuntimePod } from "../pipeline.ts";
 import type { Runtime, RuntimeEvent } from "../seams/runtime.ts";
+import type { Sends } from "../state/signals.ts";
 import { type Looker, type LookerDeps, createLooker } from "./looker.ts";
 import { type PodListing, listPods } from "./observe.ts";
 
@@ -22,12 +23,11 @@ const strangerMs = 1_000;
 
 export interface PlegDeps extends LookerDeps {
   readonly runtime: LookerDeps["runtime"] & Pick<Runtime, "events">;
-  /** Is told when the runtime answers again, after it did not. */
-  readonly onReturn?: () => void;
+  /** `retry` is sent when the runtime answers again, after it did not. */
+  readonly signals: Sends<"wake" | "retry">;
 }
 
 export interface Pleg extends Service, PodInspector {
-  readonly cache: PodCache;
   /** Keeps what somebody else has just seen of a pod: events of it are then known to be its own. */
   learn(pod: RuntimePod): void;
   /** Undefined while relists come through; else the kubelet's sentence for the node's Ready condition. */
@@ -61,13 +61,12 @@ export function createPleg(deps: PlegDeps): Pleg {
   let listed = false;
   const onRelist = () => {
     lastRelist = deps.clock.monotonic();
-    if (!listed) deps.log.info({ pods: looker.cache.list().length }, "the runtime's pods are known");
+    if (!listed) deps.log.info({ pods: deps.seen.list().length }, "the runtime's pods are known");
     listed = true;
     first.resolve();
   };
   return {
     name: "pleg",
-    cache: looker.cache,
     inspect: looker.inspect,
     isUnseen: looker.isUnseen,
     learn: looker.learn,
@@ -108,7 +107,7 @@ async function relistForever(
       last = began;
       if (failures > 0) {
         log.info({}, "runtime answers again");
-        deps.onReturn?.();
+        deps.signals.retry.send();
       }
       failures = 0;
     } catch (error) {
@@ -133,7 +132,7 @@ async function pauseUntilDue(clock: Clock, pulse: Pulse, ms: number, signal: Abo
 /** Lists everything and looks at what differs from the cache; a pod that is no longer listed is looked at a last time. */
 async function relist(deps: PlegDeps, looker: Looker, listMs: number, signal: AbortSignal): Promise<void> {
   const listings = new Map(await listPods(deps, undefined, deps.clock.within(listMs, signal)));
-  for (const { uid } of looker.cache.list()) {
+  for (const { uid } of deps.seen.list()) {
     const gone: PodListing = { uid, sandboxes: [], containers: [], listedAt: deps.clock.monotonic() };
     if (!listings.has(uid)) listings.set(uid, gone);
   }
@@ -143,7 +142,7 @@ async function relist(deps: PlegDeps, looker: Looker, listMs: number, signal: Ab
 }
 
 async function followEvents(
-  { runtime, measures, clock, log, onReturn }: PlegDeps,
+  { runtime, measures, clock, log, signals }: PlegDeps,
   looker: Looker,
   pulse: Pulse,
   signal: AbortSignal,
@@ -151,7 +150,7 @@ async function followEvents(
   let broke = false;
   const onListening = () => {
     // No relist may have noticed that it was away; one that has tells of the return.
-    if (broke && !pulse.down) onReturn?.();
+    if (broke && !pulse.down) signals.retry.send();
     broke = false;
   };
   while (runtime.events && !signal.aborted) {

@@ -3,20 +3,21 @@ import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
 import type { ProbeMeasures } from "../measures.ts";
-import type { Pod } from "../objects.ts";
 import type {
   EventSink,
   PodCache,
-  PodRuntime,
   PodStore,
   ProbeResults,
   Prober,
   StatusReader,
-  Waker,
 } from "../pipeline.ts";
+import type { GivenPod } from "../roles.ts";
 import type { Host } from "../seams/host.ts";
 import type { TargetLink } from "../seams/provider.ts";
 import type { Containers } from "../seams/runtime.ts";
+import type { Starts } from "../state/pod-table.ts";
+import type { Column } from "../state/rows.ts";
+import type { Sends } from "../state/signals.ts";
 import { type Attempt, type AttemptDeps, attemptProbe } from "./attempt.ts";
 import { createReach } from "./reach.ts";
 import { type Loop, type Probed, createVerdicts, keyOf, probed } from "./verdicts.ts";
@@ -34,18 +35,17 @@ export interface ProbesDeps {
   readonly cache: PodCache;
   readonly pods: PodStore;
   readonly status: StatusReader;
-  /** Nobody probes a container before its postStart hook has ended. */
-  readonly isStarting: PodRuntime["isStarting"];
-  readonly waker: Waker;
+  /** A container is not probed before its postStart hook has ended. */
+  readonly starts: Pick<Column<Starts>, "get">;
+  readonly signals: Sends<"wake">;
+  /** Calls back when a pod's row is freed. */
+  readonly onEnd: (hear: (uid: string) => void) => void;
   readonly measures: ProbeMeasures;
   /** Milliseconds since the epoch. */
   readonly agentStartedAt: number;
 }
 
-export interface Probes extends Prober, ProbeResults, Service {
-  /** Stops probing pods whose UIDs are not among these. */
-  collect(known: ReadonlySet<string>): void;
-}
+export interface Probes extends Prober, ProbeResults, Service {}
 
 /** The probes of all pods of a node, a loop for each that a container has. A changed verdict wakes the pod; what was ready or
  *  had started before this agent started stays so until a verdict says otherwise. `run` ends the loops in its end. A probe
@@ -58,7 +58,7 @@ export function createProbes(deps: ProbesDeps): Probes {
   const reach = createReach(deps);
 
   const { results, observe, podIP, initially, verdict, poke } = createVerdicts(deps, loops);
-  const start = (pod: Pod, { kind, container, probe }: Probed, signal: AbortSignal): ProbeWorker => {
+  const start = (pod: GivenPod, { kind, container, probe }: Probed, signal: AbortSignal): ProbeWorker => {
     const { uid, namespace, name } = pod.metadata;
     const own = log.child({ pod: `${namespace}/${name}`, uid, container: container.name });
     return startWorker(
@@ -68,7 +68,7 @@ export function createProbes(deps: ProbesDeps): Probes {
         reach,
         log: own,
         pod: () => pods.get(uid) ?? pod,
-        observe: () => (deps.isStarting(uid, container.name) ? undefined : observe(uid, container.name)),
+        observe: () => (deps.starts.get(uid)?.underWay.has(container.name) ? undefined : observe(uid, container.name)),
         podIP: () => podIP(uid),
         initially: (id) => initially(kind, uid, container.name, id),
         hasStarted: (id) => !container.startupProbe || verdict(uid, "startup", container.name, id) === "Success",
@@ -76,7 +76,7 @@ export function createProbes(deps: ProbesDeps): Probes {
         onFlip(flipped) {
           own.debug({ probe: kind, verdict: flipped }, "probe's verdict changed");
           if (kind === "startup") poke(uid, container.name, () => true);
-          deps.waker.wake(uid, "probe");
+          deps.signals.wake.send(uid, "probe");
         },
       },
       container,
@@ -96,6 +96,7 @@ export function createProbes(deps: ProbesDeps): Probes {
     });
     ending.add(ended);
   };
+  deps.onEnd(remove);
   return {
     ...results,
     name: "probes",
@@ -111,7 +112,6 @@ export function createProbes(deps: ProbesDeps): Probes {
     },
     spare: (uid) => loops.get(uid)?.spared.abort(),
     remove,
-    collect: (known) => [...loops.keys()].filter((uid) => !known.has(uid)).forEach(remove),
     async run(signal) {
       await onAbort(signal);
       for (const uid of loops.keys()) remove(uid);

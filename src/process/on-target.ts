@@ -1,6 +1,7 @@
 import { claimTarget } from "./claim.ts";
 import { codeOf, hasCode, messageOf } from "../lib/errors.ts";
-import { type KubeletDeps, runKubelet } from "../kubelet/kubelet.ts";
+import type { KubeletDeps } from "../kubelet/deps.ts";
+import { runKubelet } from "../kubelet/kubelet.ts";
 import { lastRenewed } from "../node/lease.ts";
 import type { NodeSettings } from "../node/node-agent.ts";
 import { createTroubleTeller, type TroubleTeller, untilReachable, untilWorthATry } from "../node/unreachable.ts";

@@ -10,11 +10,15 @@ import {
   withResources,
 } from "../pod/resize.ts";
 import type { ResourcesInForce } from "../resizes.ts";
+import { type AskedPod, type GivenPod, givenPod } from "../roles.ts";
+import type { ColumnWriter } from "../state/rows.ts";
 import { type RecordKeeper, type RecordKeeperDeps, createRecordKeeper } from "./record-keeper.ts";
 import type { FoundRecords, ResourceRecord } from "./resource-records.ts";
 
 export interface AllocationsDeps extends RecordKeeperDeps {
   readonly cache: Pick<PodCache, "get">;
+  /** Column of the allocations alone. */
+  readonly entries: ColumnWriter<Allocation>;
 }
 
 /** What pods have been given, which may be other than what their specs ask for by now, and what of it is in force. */
@@ -22,17 +26,19 @@ export interface Allocations extends ResourcesInForce {
   /** What is on record, to be read first. */
   readonly records: RecordKeeper;
   /** The pod with what it has been given in place of what it asks for; the same pod where that is the same. */
-  of(pod: Pod): Pod;
+  of(pod: AskedPod): GivenPod;
+  /** The pod has been given what it asks for. */
+  isGranted(pod: AskedPod): boolean;
   /** A pod is taken in: it has what it was given before, or gets what it asks for. */
-  take(pod: Pod): void;
+  take(pod: AskedPod): void;
   /** Gives a pod what its spec asks for, on record. @throws when the target cannot be written to: then it has what it had. */
-  give(pod: Pod): Promise<void>;
-  forget(uid: string): void;
-  /** The pods of which something is known. */
-  uids(): readonly string[];
+  give(pod: AskedPod): Promise<void>;
+  /** Drops what is on record of pods that never came and are not among these. */
+  dropRecords(known: ReadonlySet<string>): void;
 }
 
-interface Entry {
+/** Resources that a pod has been given, and what of them is in force. */
+export interface Allocation {
   readonly allocated: PodResources;
   readonly inForce: ReadonlyMap<string, Resources>;
   readonly wholeInForce: Resources | undefined;
@@ -43,11 +49,11 @@ interface Entry {
 /** Containers carry what they were made with, so only pods whose resources have changed since are kept on the target, in a file
  *  of the root directory; of containers that a kubelet made its own checkpoints tell. */
 export function createAllocations(deps: AllocationsDeps): Allocations {
-  const entries = new Map<string, Entry>();
-  const answers = new WeakMap<Entry, { readonly asked: Pod; readonly given: Pod }>();
-  const records = createRecordKeeper(deps, () => recordsOf(entries));
-  const runsOf = ({ metadata }: Pod) => deps.cache.get(metadata.uid)?.containers ?? [];
-  const entryOf = (pod: Pod): Entry => {
+  const { entries } = deps;
+  const answers = new WeakMap<Allocation, { readonly asked: AskedPod; readonly given: GivenPod }>();
+  const records = createRecordKeeper(deps, () => recordsOf(entries.entries()));
+  const runsOf = ({ metadata }: AskedPod | GivenPod) => deps.cache.get(metadata.uid)?.containers ?? [];
+  const entryOf = (pod: AskedPod | GivenPod): Allocation => {
     const { uid } = pod.metadata;
     const known = entries.get(uid);
     if (known) return known;
@@ -55,25 +61,27 @@ export function createAllocations(deps: AllocationsDeps): Allocations {
     entries.set(uid, made);
     return made;
   };
-  const inForceOf = (pod: Pod, entry: Entry, status: ContainerStatus) =>
+  const inForceOf = (pod: AskedPod | GivenPod, entry: Allocation, status: ContainerStatus) =>
     entry.inForce.get(status.id) ?? inForceSinceStart(pod, entry, status, records.left());
-  const change = (uid: string, how: (entry: Entry) => Partial<Entry>) => {
+  const change = (uid: string, how: (entry: Allocation) => Partial<Allocation>) => {
     const entry = entries.get(uid);
     if (entry) entries.set(uid, { ...entry, ...how(entry), changed: true });
     return records.save();
   };
+  const of = (pod: AskedPod): GivenPod => {
+    const entry = entries.get(pod.metadata.uid);
+    if (!entry) return givenPod(pod);
+    // Every pod that comes is weighed beside all others.
+    const last = answers.get(entry);
+    if (last?.asked === pod) return last.given;
+    const given = givenPod(withResources(pod, entry.allocated));
+    answers.set(entry, { asked: pod, given });
+    return given;
+  };
   return {
     records,
-    of(pod) {
-      const entry = entries.get(pod.metadata.uid);
-      if (!entry) return pod;
-      // Every pod that comes is weighed beside all others.
-      const last = answers.get(entry);
-      if (last?.asked === pod) return last.given;
-      const given = withResources(pod, entry.allocated);
-      answers.set(entry, { asked: pod, given });
-      return given;
-    },
+    of,
+    isGranted: (pod) => sameVersion(pod, of(pod)),
     take: (pod) => void entryOf(pod),
     async give(pod) {
       const { uid } = pod.metadata;
@@ -89,7 +97,7 @@ export function createAllocations(deps: AllocationsDeps): Allocations {
       try {
         await records.save();
       } catch (error) {
-        if (entries.has(uid)) entries.set(uid, before);
+        entries.set(uid, before);
         throw error;
       }
     },
@@ -101,18 +109,21 @@ export function createAllocations(deps: AllocationsDeps): Allocations {
     setContainer: (uid, id, resources) =>
       change(uid, ({ inForce }) => ({ inForce: new Map(inForce).set(id, resources) })),
     setPod: (uid, wholeInForce) => change(uid, () => ({ wholeInForce })),
-    forget(uid) {
-      entries.delete(uid);
-      records.forget(uid);
+    dropRecords(known) {
+      for (const uid of records.uids()) if (!known.has(uid)) records.forget(uid);
     },
-    uids: () => [...entries.keys(), ...records.uids()],
   };
+}
+
+/** Nothing was put in place of what the pod asks for. */
+function sameVersion(asked: Pod, given: Pod): boolean {
+  return asked === given;
 }
 
 /** What is in force for a container that has not been changed since it started: what it was made with. */
 function inForceSinceStart(
-  { metadata }: Pod,
-  { allocated, wholeInForce }: Entry,
+  { metadata }: AskedPod | GivenPod,
+  { allocated, wholeInForce }: Allocation,
   { annotations, labels }: ContainerStatus,
   left: FoundRecords["kubelet"],
 ): Resources {
@@ -126,11 +137,11 @@ function inForceSinceStart(
 /** What a pod was given before this agent knew of it: by its record, by a kubelet's, or by what its containers were made with;
  *  else what it asks for. */
 function entryFrom(
-  { metadata: { uid }, spec }: Pod,
+  { metadata: { uid }, spec }: AskedPod | GivenPod,
   runs: readonly ContainerStatus[],
   record: ResourceRecord | undefined,
   left: FoundRecords["kubelet"],
-): Entry {
+): Allocation {
   if (record) {
     const { allocated, inForce, wholeInForce } = record;
     return { allocated, inForce: new Map(Object.entries(inForce)), wholeInForce, changed: true };
@@ -157,7 +168,7 @@ function isRunning({ state }: ContainerStatus): boolean {
   return state === ContainerState.CONTAINER_RUNNING;
 }
 
-function recordsOf(entries: ReadonlyMap<string, Entry>): Map<string, ResourceRecord> {
+function recordsOf(entries: Iterable<readonly [string, Allocation]>): Map<string, ResourceRecord> {
   const records = new Map<string, ResourceRecord>();
   for (const [uid, { allocated, inForce, wholeInForce, changed }] of entries) {
     if (!changed) continue;

@@ -6,6 +6,7 @@ import type { PodStore } from "../pipeline.ts";
 import { type CgroupLayout, podCgroup, tierCgroup } from "../pod/cgroup-path.ts";
 import { type QosClass, qosClass } from "../pod/qos.ts";
 import { quantityMilli, quantityValue } from "../pod/quantity.ts";
+import type { AskedPod, GivenPod } from "../roles.ts";
 import { type ResourceSettings, milliCpuToQuota, milliCpuToShares, podLimits, podRequests } from "../pod/resources.ts";
 
 export interface PodCgroupsDeps {
@@ -16,7 +17,7 @@ export interface PodCgroupsDeps {
   readonly podPidsLimit: number;
   readonly pods: PodStore;
   /** The pod with what it has been given in place of what it asks for. */
-  readonly allocated: (pod: Pod) => Pod;
+  readonly allocated: (pod: AskedPod) => GivenPod;
   readonly log: Logger;
 }
 

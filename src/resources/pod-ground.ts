@@ -10,6 +10,7 @@ import type { PodStore, RuntimePod } from "../pipeline.ts";
 import { type CgroupLayout, podCgroup } from "../pod/cgroup-path.ts";
 import { qosClass } from "../pod/qos.ts";
 import type { ResourceSettings } from "../pod/resources.ts";
+import type { AskedPod, GivenPod } from "../roles.ts";
 import type { FileChange, Host } from "../seams/host.ts";
 import type { Stats } from "../seams/runtime.ts";
 import { readPodGroup } from "./group-reading.ts";
@@ -24,7 +25,7 @@ export interface PodGroundDeps {
   readonly pods: PodStore;
   readonly runtime: Pick<Stats, "containerStats">;
   /** The pod with what it has been given in place of what it asks for. */
-  readonly allocated: (pod: Pod) => Pod;
+  readonly allocated: (pod: AskedPod) => GivenPod;
   readonly measures: CgroupMeasures;
   readonly clock: Clock;
   readonly log: Logger;
@@ -49,7 +50,7 @@ export function createPodGround(deps: PodGroundDeps) {
   const open = async (signal: AbortSignal): Promise<PodCgroups> => cgroups ?? opening(openOnce, signal);
   return {
     /** Makes them; does nothing for a pod whose ground stands. @param empty nothing of the pod runs yet. */
-    async prepare(pod: Pod, empty: boolean, signal: AbortSignal): Promise<void> {
+    async prepare(pod: GivenPod, empty: boolean, signal: AbortSignal): Promise<void> {
       const { uid } = pod.metadata;
       if (made.has(uid)) return;
       const directory = `${rootDir}/pods/${uid}`;

@@ -1,20 +1,20 @@
 import type { ResizeMeasures } from "../measures.ts";
-import type { Pod, Resources } from "../objects.ts";
+import type { Resources } from "../objects.ts";
 import { type PodResources, type ResizableResource, resourcesOf } from "../pod/resize.ts";
 import { quantityNumber } from "../pod/quantity.ts";
+import type { AskedPod, GivenPod } from "../roles.ts";
+import type { ColumnWriter } from "../state/rows.ts";
 
-/** Counts what pods ask for anew. */
-export function createWishes(measures: Pick<ResizeMeasures, "asked">) {
-  const last = new Map<string, PodResources>();
+/** Counts changes of what pods ask for. @param last what each pod asked for last; a column of this counter alone. */
+export function createWishes(last: ColumnWriter<PodResources>, measures: Pick<ResizeMeasures, "asked">) {
   return {
     /** @param pod as it has been given its resources. */
-    begin: ({ metadata, spec }: Pod): void => void last.set(metadata.uid, resourcesOf(spec)),
-    hear({ metadata: { uid }, spec }: Pod): void {
+    begin: ({ metadata, spec }: GivenPod): void => void last.set(metadata.uid, resourcesOf(spec)),
+    hear({ metadata: { uid }, spec }: AskedPod): void {
       const [before, now] = [last.get(uid), resourcesOf(spec)];
       if (before) countChanges(before, now, measures);
       last.set(uid, now);
     },
-    forget: (uid: string): void => void last.delete(uid),
   };
 }
 

@@ -1,4 +1,4 @@
-import type { Pod } from "../objects.ts";
+import type { AskedPod, GivenPod } from "../roles.ts";
 import { qosClass } from "../pod/qos.ts";
 import { quantityMilli, quantityNumber } from "../pod/quantity.ts";
 import { podRequests } from "../pod/resources.ts";
@@ -7,15 +7,15 @@ import { podRequests } from "../pod/resources.ts";
  *  pods before others, and who has waited longest. (kubelet, allocation/allocation_manager.go)
  *  @param given what a pod has been given. @param deferredSince milliseconds since the epoch; undefined for one that is new. */
 export function inOrder(
-  pods: readonly Pod[],
-  given: (pod: Pod) => Pod,
+  pods: readonly AskedPod[],
+  given: (pod: AskedPod) => GivenPod,
   deferredSince: (uid: string) => number | undefined,
-): readonly Pod[] {
+): readonly AskedPod[] {
   const ranks = new Map(pods.map((pod) => [pod, rankOf(pod, given(pod), deferredSince(pod.metadata.uid))]));
   return [...pods].sort((a, b) => compare(ranks.get(a) ?? [], ranks.get(b) ?? []));
 }
 
-function rankOf(pod: Pod, before: Pod, since: number | undefined): readonly number[] {
+function rankOf(pod: AskedPod, before: GivenPod, since: number | undefined): readonly number[] {
   return [
     asksForMore(pod, before) ? 1 : 0,
     -(pod.spec.priority ?? 0),
@@ -24,7 +24,7 @@ function rankOf(pod: Pod, before: Pod, since: number | undefined): readonly numb
   ];
 }
 
-function asksForMore(pod: Pod, before: Pod): boolean {
+function asksForMore(pod: AskedPod, before: GivenPod): boolean {
   const [now, then] = [podRequests(pod, { overhead: false }), podRequests(before, { overhead: false })];
   return (
     quantityMilli(now["cpu"] ?? "0") > quantityMilli(then["cpu"] ?? "0") ||

@@ -1,38 +1,46 @@
 import type { Clock } from "../lib/clock.ts";
 import type { PodCondition } from "../objects.ts";
+import type { ResizeState } from "../resizes.ts";
+import type { ColumnWriter } from "../state/rows.ts";
 
-interface Pending {
-  readonly message: string;
-  readonly generation: number;
-  /** Milliseconds since the epoch. */
-  readonly since: number;
-}
-
-interface InProgress {
-  readonly error?: string;
-  /** Of the spec that asked for it. */
-  readonly generation: number;
-}
-
-interface State {
-  readonly pending?: Pending;
-  readonly inProgress?: InProgress;
-}
-
-/** How far the resizes of pods are, as their conditions show it.
+/** Progress of the resizes of pods.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-conditions */
-export function createResizeStates(clock: Clock) {
-  const states = new Map<string, State>();
-  const set = (uid: string, { pending, inProgress }: { [K in keyof State]: State[K] | undefined }) => {
+export interface ResizeStates {
+  /** Takes over what the API server shows of a pod that this node has not seen before. */
+  recall(uid: string, shown: readonly PodCondition[]): void;
+  deferredSince(uid: string): number | undefined;
+  /** It has to wait. @returns whether that is news, or the reason is. */
+  defer(uid: string, message: string, generation: number): "news" | "reason" | undefined;
+  /** It waits no longer. @returns whether it did. */
+  settle(uid: string): boolean;
+  /** The pod has been given what it asked for. */
+  begin(uid: string, generation: number): void;
+  /** It is not in force yet. */
+  goOn(uid: string, generation: number): void;
+  /** It is in force. @returns the generation that asked for it, where it was not before. */
+  end(uid: string): number | undefined;
+  /** It could not be put in force. @returns the generation that asked for it, where that is news. */
+  fail(uid: string, error: string, generation: number): number | undefined;
+}
+
+/** Resizes that wait, and resizes that are being put in force. */
+export function countResizes(states: readonly ResizeState[]): { readonly pending: number; readonly inProgress: number } {
+  return {
+    pending: states.filter(({ pending }) => pending).length,
+    inProgress: states.filter(({ inProgress }) => inProgress).length,
+  };
+}
+
+/** Writes the progress of resizes into their column. */
+export function createResizeStates(states: ColumnWriter<ResizeState>, clock: Clock): ResizeStates {
+  const set = (uid: string, { pending, inProgress }: { [K in keyof ResizeState]: ResizeState[K] | undefined }) => {
     if (pending || inProgress) states.set(uid, { ...(pending && { pending }), ...(inProgress && { inProgress }) });
     else states.delete(uid);
   };
-  const of = (uid: string): State => states.get(uid) ?? {};
+  const of = (uid: string): ResizeState => states.get(uid) ?? {};
   return {
-    conditions: (uid: string): readonly PodCondition[] => conditionsOf(of(uid)),
-    /** What the API server shows of a pod that this node has not seen before. */
-    recall(uid: string, shown: readonly PodCondition[]): void {
-      if (states.has(uid)) return;
+    recall(uid, shown) {
+      if (states.get(uid)) return;
       const [pending, inProgress] = ["PodResizePending", "PodResizeInProgress"].map((type) =>
         shown.find((condition) => condition.type === type),
       );
@@ -48,54 +56,39 @@ export function createResizeStates(clock: Clock) {
         },
       });
     },
-    deferredSince: (uid: string): number | undefined => of(uid).pending?.since,
-    /** It has to wait. @returns whether that is news, or the reason is. */
-    defer(uid: string, message: string, generation: number): "news" | "reason" | undefined {
+    deferredSince: (uid) => of(uid).pending?.since,
+    defer(uid, message, generation) {
       const { pending, inProgress } = of(uid);
       set(uid, { pending: { message, generation, since: pending?.since ?? clock.now() }, inProgress });
       if (pending?.generation !== generation) return "news";
       return pending.message === message ? undefined : "reason";
     },
-    /** It waits no longer. @returns whether it did. */
-    settle(uid: string): boolean {
+    settle(uid) {
       const { pending, inProgress } = of(uid);
       set(uid, { pending: undefined, inProgress });
       return pending !== undefined;
     },
-    /** What was asked for has been given. */
-    begin: (uid: string, generation: number): void =>
-      set(uid, { pending: of(uid).pending, inProgress: { generation } }),
-    /** It is not in force yet. */
-    goOn(uid: string, generation: number): void {
+    begin: (uid, generation) => set(uid, { pending: of(uid).pending, inProgress: { generation } }),
+    goOn(uid, generation) {
       const { pending, inProgress } = of(uid);
       set(uid, { pending, inProgress: inProgress ?? { generation } });
     },
-    /** It is in force. @returns the generation that asked for it, where it was not before. */
-    end(uid: string): number | undefined {
+    end(uid) {
       const { pending, inProgress } = of(uid);
       set(uid, { pending, inProgress: undefined });
       return inProgress?.generation;
     },
-    /** It could not be put in force. @returns the generation that asked for it, where that is news. */
-    fail(uid: string, error: string, generation: number): number | undefined {
+    fail(uid, error, generation) {
       const { pending, inProgress } = of(uid);
       const since = inProgress?.generation ?? generation;
       set(uid, { pending, inProgress: { error, generation: since } });
       return inProgress?.error === error ? undefined : since;
     },
-    counts() {
-      const all = [...states.values()];
-      return {
-        pending: all.filter(({ pending }) => pending).length,
-        inProgress: all.filter(({ inProgress }) => inProgress).length,
-      };
-    },
-    uids: (): readonly string[] => [...states.keys()],
-    forget: (uid: string): void => void states.delete(uid),
   };
 }
 
-function conditionsOf({ pending, inProgress }: State): readonly PodCondition[] {
+/** Conditions that show the progress of a pod's resize. */
+export function resizeConditions({ pending, inProgress }: ResizeState = {}): readonly PodCondition[] {
   const waiting = pending && {
     type: "PodResizePending",
     status: "True",

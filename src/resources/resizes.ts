@@ -2,18 +2,22 @@ import { ContainerState } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import type { ResizeMeasures } from "../measures.ts";
-import type { Container, Pod, PodCondition } from "../objects.ts";
+import type { Container, PodCondition } from "../objects.ts";
 import type { Admission, EventSink, PodStore, RuntimePod } from "../pipeline.ts";
 import { isSidecar } from "../pod/containers.ts";
 import { containerNameLabel } from "../pod/labels.ts";
 import { isTerminal } from "../pod/phase.ts";
 import { podReference } from "../pod/reference.ts";
-import { amountsOf, effectiveResources, sameAmounts, withResources } from "../pod/resize.ts";
-import type { ResizeDecider, ResizeTrigger, Resizes } from "../resizes.ts";
+import { type PodResources, amountsOf, effectiveResources, sameAmounts, withResources } from "../pod/resize.ts";
+import type { ResizeDecider, ResizeState, ResizeTrigger, Resizes } from "../resizes.ts";
+import { type AskedPod, type GivenPod, givenPod } from "../roles.ts";
+import type { ColumnWriter } from "../state/rows.ts";
+import type { Sends } from "../state/signals.ts";
+import type { SourceMarks } from "../state/cells.ts";
 import type { Allocations } from "./allocations.ts";
 import { createWishes } from "./resize-changes.ts";
 import { resizeText } from "./resize-text.ts";
-import { createResizeStates } from "./resize-states.ts";
+import { type ResizeStates, createResizeStates } from "./resize-states.ts";
 import { inOrder } from "./resize-order.ts";
 
 export interface ResizesDeps {
@@ -22,40 +26,38 @@ export interface ResizesDeps {
   readonly admission: Admission;
   readonly events: EventSink;
   readonly measures: Pick<ResizeMeasures, "asked" | "accepted">;
-  /** Every source has spoken: before that nobody knows what pods hold. */
-  readonly sourcesSpoke: () => boolean;
-  /** What pods hold has become less: what is pending may fit. */
-  readonly onFreed: () => void;
+  /** Before every source has spoken it is not known what pods hold. */
+  readonly spoken: Pick<SourceMarks, "all">;
+  /** `weigh` is sent when pods hold less than before: what is pending may fit. */
+  readonly signals: Sends<"weigh">;
+  /** Column that the resizes write. */
+  readonly resize: ColumnWriter<ResizeState>;
+  /** Columns of the resizes alone: pods whose wishes wait to be weighed, and what each asked for last. */
+  readonly pending: ColumnWriter<true>;
+  readonly wishes: ColumnWriter<PodResources>;
   readonly clock: Clock;
   readonly log: Logger;
-}
-
-interface Forgetful {
-  /** Drops what is known of a pod that is gone. */
-  forget(uid: string): void;
-  /** The same of all but the pods that still exist. */
-  forgetExcept(known: ReadonlySet<string>): void;
-}
-
-interface Counted {
-  /** How many pods' resizes wait, and how many are being put in force. */
-  counts(): { readonly pending: number; readonly inProgress: number };
 }
 
 /** Resizes as the kubelet does them: what a pod asks for is weighed against what the others have been given; it is given where it
  *  fits, else deferred and weighed again whenever something has become free. (kubelet, allocation/allocation_manager.go)
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/resize-container-resources/ */
-export function createResizes(deps: ResizesDeps): Resizes & ResizeDecider & Forgetful & Counted {
-  const { allocations, pods, measures, log } = deps;
-  const wishes = createWishes(measures);
-  const states = createResizeStates(deps.clock);
-  const pending = new Set<string>();
+export function createResizes(deps: ResizesDeps): Resizes & ResizeDecider {
+  const { allocations, pods, pending, measures, log } = deps;
+  const wishes = createWishes(deps.wishes, measures);
+  const states = createResizeStates(deps.resize, deps.clock);
 
-  const decide = async (active: () => readonly Pod[], trigger: ResizeTrigger, signal: AbortSignal) => {
-    if (pending.size === 0 || !deps.sourcesSpoke()) return [];
-    const known = [...pending].flatMap((uid) => pods.get(uid) ?? []).filter(isWanted);
-    pending.clear();
-    for (const { metadata } of known) pending.add(metadata.uid);
+  const decide = async (active: () => readonly AskedPod[], trigger: ResizeTrigger, signal: AbortSignal) => {
+    const waiting = pending.entries();
+    if (waiting.length === 0 || !deps.spoken.all()) return [];
+    const wanted = new Map(
+      waiting
+        .flatMap(([uid]) => pods.get(uid) ?? [])
+        .filter(isWanted)
+        .map((pod) => [pod.metadata.uid, pod]),
+    );
+    for (const [uid] of waiting) if (!wanted.has(uid)) pending.delete(uid);
+    const known = [...wanted.values()];
     const news: string[] = [];
     for (const pod of inOrder(known, allocations.of, states.deferredSince)) {
       const { uid } = pod.metadata;
@@ -73,28 +75,19 @@ export function createResizes(deps: ResizesDeps): Resizes & ResizeDecider & Forg
     return news;
   };
 
-  const forget = (uid: string) => {
-    pending.delete(uid);
-    states.forget(uid);
-    allocations.forget(uid);
-    wishes.forget(uid);
-  };
-
   return {
     allocated: allocations.of,
     inForce: (pod, observed) => inForceOf(allocations, pod, observed),
-    conditions: states.conditions,
-    counts: states.counts,
     take(pod) {
       allocations.take(pod);
       wishes.begin(allocations.of(pod));
-      states.recall(pod.metadata.uid, resizeConditions(pod));
+      states.recall(pod.metadata.uid, shownConditions(pod));
     },
     ask(pod) {
       const { uid } = pod.metadata;
       wishes.hear(pod);
-      if (allocations.of(pod) !== pod) {
-        pending.add(uid);
+      if (!allocations.isGranted(pod)) {
+        pending.set(uid, true);
         return true;
       }
       // What was pending has been taken back.
@@ -109,10 +102,6 @@ export function createResizes(deps: ResizesDeps): Resizes & ResizeDecider & Forg
       const since = states.fail(uid, message, generation);
       if (since !== undefined) tell(deps, pod, "ResizeError", resizeText("Pod resize error", pod, since, message));
     },
-    forget,
-    forgetExcept(known) {
-      for (const uid of [...states.uids(), ...allocations.uids()]) if (!known.has(uid)) forget(uid);
-    },
   };
 }
 
@@ -126,17 +115,18 @@ interface Verdict {
 
 async function weigh(
   deps: ResizesDeps,
-  states: ReturnType<typeof createResizeStates>,
-  { pod, active }: { readonly pod: Pod; readonly active: readonly Pod[] },
+  states: ResizeStates,
+  { pod, active }: { readonly pod: AskedPod; readonly active: readonly AskedPod[] },
   signal: AbortSignal,
 ): Promise<Verdict> {
   const { allocations } = deps;
   const { uid, generation = 0 } = pod.metadata;
   // It may have ended meanwhile, for another's resize.
   if (!active.some(({ metadata }) => metadata.uid === uid)) return { settled: true, news: false };
-  if (allocations.of(pod) === pod) return { settled: true, news: states.settle(uid) };
+  if (allocations.isGranted(pod)) return { settled: true, news: states.settle(uid) };
   const others = active.filter(({ metadata }) => metadata.uid !== uid).map(allocations.of);
-  const refusal = await deps.admission.admit(pod, others, signal);
+  // Weighed as if it had been given what it asks for.
+  const refusal = await deps.admission.admit(givenPod(pod), others, signal);
   if (refusal) {
     const { message } = refusal;
     const change = states.defer(uid, message, generation);
@@ -152,15 +142,15 @@ async function weigh(
 }
 
 /** One that ends is given nothing any more. */
-function isWanted({ metadata, status }: Pod): boolean {
+function isWanted({ metadata, status }: AskedPod): boolean {
   return metadata.deletionTimestamp === undefined && !isTerminal(status?.phase);
 }
 
 /** What is in force now is what was given, or is not yet. */
 function observe(
   deps: ResizesDeps,
-  states: ReturnType<typeof createResizeStates>,
-  pod: Pod,
+  states: ResizeStates,
+  pod: GivenPod,
   observed: RuntimePod,
 ): void {
   const { uid, generation = 0 } = pod.metadata;
@@ -168,20 +158,20 @@ function observe(
   const done = states.end(uid);
   if (done === undefined) return;
   tell(deps, pod, "ResizeCompleted", resizeText("Pod resize completed", pod, done));
-  deps.onFreed();
+  deps.signals.weigh.send("pod_resized");
 }
 
-function tell({ events }: ResizesDeps, pod: Pod, reason: string, text: string): void {
+function tell({ events }: ResizesDeps, pod: AskedPod | GivenPod, reason: string, text: string): void {
   const type = reason === "ResizeStarted" || reason === "ResizeCompleted" ? "Normal" : "Warning";
   events.event(podReference(pod), type, reason, text);
 }
 
-function resizeConditions({ status }: Pod): readonly PodCondition[] {
+function shownConditions({ status }: AskedPod): readonly PodCondition[] {
   return (status?.conditions ?? []).filter(({ type }) => type === "PodResizePending" || type === "PodResizeInProgress");
 }
 
 /** What is in force differs from what the pod was given, for what runs: the rest gets it right when it starts. */
-function inProgress(allocations: Allocations, pod: Pod, observed: RuntimePod): boolean {
+function inProgress(allocations: Allocations, pod: GivenPod, observed: RuntimePod): boolean {
   const { spec } = pod;
   const resizable = [...spec.containers, ...(spec.initContainers ?? []).filter(isSidecar)];
   const differs = (container: Container) => {
@@ -194,14 +184,14 @@ function inProgress(allocations: Allocations, pod: Pod, observed: RuntimePod): b
   return resizable.some(differs) || !sameAmounts(amountsOf(spec.resources ?? {}), amountsOf(whole ?? {}));
 }
 
-function inForceOf(allocations: Allocations, pod: Pod, observed: RuntimePod): Pod {
+function inForceOf(allocations: Allocations, pod: GivenPod, observed: RuntimePod): GivenPod {
   const { containers, initContainers = [] } = pod.spec;
   const each = [...initContainers, ...containers].flatMap((container) => {
     const run = runningOf(observed, container);
     return run ? [[container.name, allocations.ofContainer(pod, run)] as const] : [];
   });
   const whole = allocations.ofPod(pod);
-  return withResources(pod, { containers: Object.fromEntries(each), ...(whole && { pod: whole }) });
+  return givenPod(withResources(pod, { containers: Object.fromEntries(each), ...(whole && { pod: whole }) }));
 }
 
 /** The newest of a name, if it runs. */

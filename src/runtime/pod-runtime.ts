@@ -5,6 +5,7 @@ import type { PassAhead, PodRuntime, ProbeResults, RuntimePod, SyncOutcome } fro
 import { isSidecar } from "../pod/containers.ts";
 import { podReference } from "../pod/reference.ts";
 import type { ResourcesInForce } from "../resizes.ts";
+import type { GivenPod } from "../roles.ts";
 import type { Runtime } from "../seams/runtime.ts";
 import { type ForesightDeps, foresee } from "./foresight.ts";
 import { killContainer, killPod } from "./kill.ts";
@@ -29,10 +30,9 @@ export interface PodRuntimeDeps extends SandboxDeps, StarterDeps, ForesightDeps,
 }
 
 /** Carries out what planPod decides. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ */
-export function createPodRuntime(deps: PodRuntimeDeps): PodRuntime & { forget(uid: string): void } {
-  const { startAll, ...starter } = createStarter(deps);
+export function createPodRuntime(deps: PodRuntimeDeps): PodRuntime {
+  const { startAll } = createStarter(deps);
   return {
-    ...starter,
     kill: (observed, pod, graceSeconds, signal) => killPod(deps, { observed, pod, graceSeconds }, signal),
     ahead: (pod, observed, signal) => lookAhead(deps, pod, planFor(deps, pod, observed), signal),
     async sync(pod, observed, ahead, signal) {
@@ -76,7 +76,7 @@ async function tryResize(deps: PodRuntimeDeps, resizing: Resizing, signal: Abort
   }
 }
 
-function planFor(deps: PodRuntimeDeps, pod: Pod, observed: RuntimePod): Plan {
+function planFor(deps: PodRuntimeDeps, pod: GivenPod, observed: RuntimePod): Plan {
   const { probes, isRestartingAll, inForce } = deps;
   const { uid } = pod.metadata;
   return planPod(pod, observed, {
@@ -84,7 +84,7 @@ function planFor(deps: PodRuntimeDeps, pod: Pod, observed: RuntimePod): Plan {
     hasStarted: (name, id) => probes.started(uid, name, id) === true,
     restartAll: isRestartingAll(uid),
     inForce: (status) => inForce.ofContainer(pod, status),
-    wholeInForce: inForce.ofPod,
+    wholeInForce: () => inForce.ofPod(pod),
     groupIsStale: deps.groups.isStale(pod),
   });
 }

@@ -5,6 +5,7 @@ import type { Clock } from "../lib/clock.ts";
 import type { ResizeMeasures } from "../measures.ts";
 import type { Container, Pod } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
+import type { GivenPod } from "../roles.ts";
 import { type ResizableResource, amountsOf, mixedResources, sameAmounts } from "../pod/resize.ts";
 import type { ResourcesInForce } from "../resizes.ts";
 import type { Containers } from "../seams/runtime.ts";
@@ -51,7 +52,7 @@ export interface ResizeDeps {
 
 /** A pod that runs, with what it has been given, and what is to be done about it. */
 export interface Resizing {
-  readonly pod: Pod;
+  readonly pod: GivenPod;
   readonly observed: RuntimePod;
   readonly plan: Pick<Plan, "resize" | "resizePod">;
 }

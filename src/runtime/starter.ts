@@ -1,8 +1,10 @@
 import { abortError } from "../lib/errors.ts";
 import type { ContainerSort, StartMeasures } from "../measures.ts";
 import type { Container, EphemeralContainer, Pod } from "../objects.ts";
-import type { PodRuntime, StartFailure } from "../pipeline.ts";
+import type { StartFailure } from "../pipeline.ts";
 import { isSidecar } from "../pod/containers.ts";
+import type { Starts } from "../state/pod-table.ts";
+import type { ColumnWriter } from "../state/rows.ts";
 import type { CrashLoop } from "./crash-loop.ts";
 import type { Plan } from "./plan.ts";
 import { type ContainerStart, type StartDeps, startContainer } from "./start-container.ts";
@@ -11,6 +13,8 @@ import { StartError } from "./start-error.ts";
 export interface StarterDeps extends StartDeps {
   readonly crashLoop: CrashLoop;
   readonly measures: StartMeasures;
+  /** Column that the starter writes. */
+  readonly starts: ColumnWriter<Starts>;
 }
 
 /** What a pass has made and begun. */
@@ -22,8 +26,7 @@ export interface Trail {
 
 type Place = Omit<ContainerStart, "container"> & { readonly trail: Trail };
 
-export interface Starter extends Pick<PodRuntime, "failures" | "isStarting"> {
-  forget(uid: string): void;
+export interface Starter {
   /** Starts what the plan says, one after another: ephemeral containers, init containers (one that fails keeps those after it
    *  waiting, unless it is a sidecar), then the others.
    *  @returns why containers were not started. @throws what the signal aborted with. */
@@ -32,24 +35,28 @@ export interface Starter extends Pick<PodRuntime, "failures" | "isStarting"> {
 
 /** Starts containers, and remembers of each that could not be started why. */
 export function createStarter(deps: StarterDeps): Starter {
-  const failures = new Map<string, Map<string, StartFailure>>();
-  const starting = new Set<string>();
-  const keyOf = (uid: string, containerName: string) => `${uid} ${containerName}`;
-  const note = (uid: string, name: string, failure: StartFailure | undefined) => {
-    const known = failures.get(uid) ?? new Map<string, StartFailure>();
-    if (failure) failures.set(uid, known.set(name, failure));
-    else known.delete(name);
+  const change = (uid: string, how: (starts: Starts) => Partial<Starts>) => {
+    const before = deps.starts.get(uid) ?? { underWay: new Set<string>(), failures: new Map<string, StartFailure>() };
+    deps.starts.set(uid, { ...before, ...how(before) });
   };
+  const note = (uid: string, name: string, failure: StartFailure | undefined) =>
+    change(uid, ({ failures }) => {
+      const others = [...failures].filter(([other]) => other !== name);
+      return { failures: new Map(failure ? [...others, [name, failure]] : others) };
+    });
+  const begin = (uid: string, name: string) =>
+    change(uid, ({ underWay }) => ({ underWay: new Set(underWay).add(name) }));
+  const end = (uid: string, name: string) =>
+    change(uid, ({ underWay }) => ({ underWay: new Set([...underWay].filter((other) => other !== name)) }));
 
   /** @returns why the container was not started, or undefined. */
   const tryStart = async (place: Place, container: Container, signal: AbortSignal): Promise<StartError | undefined> => {
     if (signal.aborted) throw abortError(signal);
     const { pod, observed } = place;
     const { uid } = pod.metadata;
-    const key = keyOf(uid, container.name);
     try {
       deps.crashLoop.check(pod, container, observed);
-      starting.add(key);
+      begin(uid, container.name);
       await startCounted(deps, { ...place, container }, signal);
       note(uid, container.name, undefined);
       return undefined;
@@ -58,14 +65,11 @@ export function createStarter(deps: StarterDeps): Starter {
       note(uid, container.name, { reason: error.reason, message: error.message });
       return error;
     } finally {
-      starting.delete(key);
+      end(uid, container.name);
     }
   };
 
   return {
-    failures: (uid) => failures.get(uid) ?? new Map<string, StartFailure>(),
-    isStarting: (uid, name) => starting.has(keyOf(uid, name)),
-    forget: (uid) => void failures.delete(uid),
     async startAll(plan, place, signal) {
       const errors: Error[] = [];
       for (const container of plan.startEphemeral) {

@@ -1,11 +1,12 @@
 import type { Clock } from "../lib/clock.ts";
 import type { EventSink, PodOperation, PodUpdate, SourceName } from "../pipeline.ts";
 import type { Pod } from "../objects.ts";
+import { askedPod } from "../roles.ts";
 import { changeOf, firstSeen, stamped } from "./pod-change.ts";
 
 export interface PodConfigDeps {
-  /** The sources that must speak before anything may be cleaned up. */
-  readonly expected: readonly SourceName[];
+  /** Sources that have spoken: the pod config writes it. */
+  readonly spoken: { note(source: SourceName): void };
   readonly emit: (update: PodUpdate) => void;
   readonly events: EventSink;
   readonly clock: Clock;
@@ -15,10 +16,6 @@ export interface PodConfig {
   /** The complete set of pods that a source wants, whenever it changes; an empty set also says that the source has spoken.
    *  What differs from the set before is emitted. */
   set(source: SourceName, pods: readonly Pod[]): void;
-  /** True once the source has spoken. */
-  sourceSeen(source: SourceName): boolean;
-  /** True once every expected source has spoken: only then may what no source names be cleaned up. */
-  allSeen(): boolean;
 }
 
 /** The order in which the changes of one set are emitted: what goes makes room for what comes. */
@@ -27,7 +24,7 @@ const emissionOrder: readonly PodOperation[] = ["REMOVE", "ADD", "UPDATE", "DELE
 /** Turns each source's complete sets into changes. Pods are told apart by UID; a DELETE is a graceful deletion that has begun,
  *  a REMOVE an object that is gone. Source: kubelet. */
 export function createPodConfig(deps: PodConfigDeps): PodConfig {
-  const { expected, emit, clock } = deps;
+  const { spoken, emit, clock } = deps;
   const known = new Map<SourceName, Map<string, Known>>();
   return {
     set(source, wanted) {
@@ -35,15 +32,14 @@ export function createPodConfig(deps: PodConfigDeps): PodConfig {
       const pods = withoutDuplicates(source, wanted, deps.events);
       const { now, changes } = compare({ source, before: before ?? new Map(), pods, seenAt: clock.now() });
       known.set(source, now);
+      spoken.note(source);
       for (const op of emissionOrder) {
         const changed = changes.get(op);
         // An empty ADD says that the source has spoken and wants nothing.
-        if (changed) emit({ op, source, pods: changed });
+        if (changed) emit({ op, source, pods: changed.map(askedPod) });
         else if (op === "DELETE" && !before && changes.size === 0) emit({ op: "ADD", source, pods: [] });
       }
     },
-    sourceSeen: (source) => known.has(source),
-    allSeen: () => expected.every((source) => known.has(source)),
   };
 }
 

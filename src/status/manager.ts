@@ -1,7 +1,9 @@
 import { rfc3339 } from "../lib/rfc3339.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { Pod, PodStatus } from "../objects.ts";
+import type { PodStatus } from "../objects.ts";
 import type { StatusSink } from "../pipeline.ts";
+import type { AskedPod } from "../roles.ts";
+import type { ColumnWriter } from "../state/rows.ts";
 import { isStaticPod } from "../pod/containers.ts";
 import { createDelivery, type Held } from "./delivery.ts";
 import { normalizeStatus } from "./normalize.ts";
@@ -13,9 +15,16 @@ import type { WriterDeps } from "./writer.ts";
 export interface StatusManager extends StatusSink, Service {
   /** Looks again whether the API server shows what it should: somebody else changed the pod's status, or its containers can no
    *  longer run. */
-  reconcile(pod: Pod): void;
-  /** Drops what is known of a pod that is gone. */
-  forget(uid: string): void;
+  reconcile(pod: AskedPod): void;
+}
+
+export interface StatusManagerDeps extends WriterDeps {
+  /** Column that the status manager writes. */
+  readonly status: ColumnWriter<PodStatus>;
+  /** Column of the status manager alone. */
+  readonly held: ColumnWriter<Held>;
+  /** Calls back when a pod's row is freed. */
+  readonly onEnd: (hear: (uid: string) => void) => void;
 }
 
 /** The only writer of pod statuses. What it promises:
@@ -25,15 +34,14 @@ export interface StatusManager extends StatusSink, Service {
  *  3. a final phase is shown only when no container of the pod can run any more;
  *  4. the object of a pod is deleted only when it was to be deleted, is finished, and shows its final phase.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ */
-export function createStatusManager(deps: WriterDeps): StatusManager {
-  const { clock, log, measures } = deps;
-  const held = new Map<string, Held>();
+export function createStatusManager(deps: StatusManagerDeps): StatusManager {
+  const { clock, log, measures, held, status: column } = deps;
   const delivery = createDelivery({ ...deps, held: (uid) => held.get(uid), onGone: (uid) => forget(uid) });
 
-  const hold = (pod: Pod, status: PodStatus, came: { readonly ended?: boolean; readonly finished?: boolean }) => {
+  const hold = (pod: AskedPod, status: PodStatus, came: { readonly ended?: boolean; readonly finished?: boolean }) => {
     const { uid, namespace, name } = pod.metadata;
     const known = held.get(uid);
-    const before = known?.status ?? (isStaticPod(pod) ? deps.pods.get(uid)?.status : undefined) ?? pod.status;
+    const before = known?.status ?? (isStaticPod(pod) ? deps.shown.get(uid)?.status : undefined) ?? pod.status;
     const container = illegalRevival(pod, before, status);
     if (container !== undefined) {
       log.error(
@@ -44,26 +52,33 @@ export function createStatusManager(deps: WriterDeps): StatusManager {
     }
     const next = normalizeStatus(pod, carryOn(pod, before, status, rfc3339(clock.now())));
     const { ended = known?.ended ?? false, finished = known?.finished ?? false } = came;
-    held.set(uid, { status: next, ended, finished });
+    // A pod that is gone has no status any more.
+    if (!held.set(uid, { status: next, ended, finished })) return;
+    column.set(uid, next);
     measures.changed(pod, before, next);
     delivery.send(uid, ended ? 0 : mayWaitMs(known?.status, next));
   };
 
   const forget = (uid: string) => {
     held.delete(uid);
+    column.delete(uid);
     delivery.forget(uid);
   };
+  deps.onEnd(delivery.forget);
 
   return {
     name: "status-manager",
-    get: (uid) => held.get(uid)?.status,
+    get: column.get,
     set: (pod, status, ended) => hold(pod, status, ended ? { ended } : {}),
     terminated(pod) {
       const status = held.get(pod.metadata.uid)?.status ?? pod.status ?? {};
       hold(pod, terminatedStatus(pod, status), { ended: true, finished: true });
     },
     reconcile: (pod) => delivery.send(pod.metadata.uid),
-    forget,
-    run: (signal) => delivery.run([...held.keys()], signal),
+    run: (signal) =>
+      delivery.run(
+        held.entries().map(([uid]) => uid),
+        signal,
+      ),
   };
 }

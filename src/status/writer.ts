@@ -2,10 +2,12 @@ import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { StatusMeasures } from "../measures.ts";
-import type { Pod, PodStatus } from "../objects.ts";
-import type { PodStore } from "../pipeline.ts";
+import type { PodStatus } from "../objects.ts";
 import { isMirrorPod } from "../pod/containers.ts";
 import { isTerminal } from "../pod/phase.ts";
+import { type ShownPod, shownPod } from "../roles.ts";
+import type { WorkerView } from "../state/pod-table.ts";
+import type { Column } from "../state/rows.ts";
 import { mergeStatus } from "./merge.ts";
 import { statusPatch } from "./patch.ts";
 import type { PodApi } from "./pod-api.ts";
@@ -25,9 +27,8 @@ export interface Outgoing {
 export interface WriterDeps {
   readonly api: PodApi;
   /** The pods as the API server has them; a static pod by its mirror pod. */
-  readonly pods: Pick<PodStore, "get">;
-  /** A container of this pod may still be running. */
-  readonly mayRun: (uid: string) => boolean;
+  readonly shown: Pick<Column<ShownPod>, "get">;
+  readonly worker: Pick<Column<WorkerView>, "get">;
   readonly clock: Clock;
   readonly log: Logger;
   readonly measures: StatusMeasures;
@@ -45,26 +46,26 @@ const answerMs = 10_000;
 
 /** What the API server last said of a pod in answer to this node, ahead of what the watch shows. */
 interface Answer {
-  readonly pod: Pod;
+  readonly pod: ShownPod;
   /** A patch, as text, that changed nothing on that version: an API server drops fields that it does not know. */
   readonly futile?: string;
 }
 
-export function createStatusWriter({ api, pods, mayRun, clock, log, measures }: WriterDeps): StatusWriter {
+export function createStatusWriter({ api, shown: column, worker, clock, log, measures }: WriterDeps): StatusWriter {
   const answers = new Map<string, Answer>();
   const shownOf = (uid: string) => {
-    const pod = pods.get(uid);
+    const pod = column.get(uid);
     return pod && newer(pod, answers.get(uid)?.pod);
   };
 
-  const update = async ({ uid, status, ended, since }: Outgoing, shown: Pod, signal: AbortSignal): Promise<Pod> => {
+  const update = async ({ uid, status, ended, since }: Outgoing, shown: ShownPod, signal: AbortSignal): Promise<ShownPod> => {
     const before = shown.status ?? {};
-    const patch = statusPatch(before, mergeStatus(before, status, !ended && mayRun(uid), isMirrorPod(shown)));
+    const patch = statusPatch(before, mergeStatus(before, status, !ended && mayRun(worker.get(uid)), isMirrorPod(shown)));
     const text = patch && JSON.stringify(patch);
     const last = answers.get(uid);
     if (!patch || (last?.futile === text && last?.pod.metadata.resourceVersion === shown.metadata.resourceVersion))
       return shown;
-    const pod = await api.patchStatus(shown.metadata, patch, clock.within(answerMs, signal));
+    const pod = shownPod(await api.patchStatus(shown.metadata, patch, clock.within(answerMs, signal)));
     const changed = pod.metadata.resourceVersion !== shown.metadata.resourceVersion;
     answers.set(uid, { pod, ...(!changed && text && { futile: text }) });
     measures.written(pod, clock.monotonic() - since);
@@ -72,15 +73,15 @@ export function createStatusWriter({ api, pods, mayRun, clock, log, measures }: 
   };
 
   /** True when the pod of this UID is no more; else what is shown was out of date, and is newer now. */
-  const isReplaced = async (known: string, shown: Pod, signal: AbortSignal): Promise<boolean> => {
+  const isReplaced = async (known: string, shown: ShownPod, signal: AbortSignal): Promise<boolean> => {
     const { namespace, name, uid } = shown.metadata;
-    const pod = await api.get(namespace, name, clock.within(answerMs, signal));
+    const pod = shownPod(await api.get(namespace, name, clock.within(answerMs, signal)));
     if (pod.metadata.uid !== uid) return true;
     answers.set(known, { pod });
     return false;
   };
 
-  const attempt = async (outgoing: Outgoing, shown: Pod, signal: AbortSignal): Promise<boolean> => {
+  const attempt = async (outgoing: Outgoing, shown: ShownPod, signal: AbortSignal): Promise<boolean> => {
     const pod = await update(outgoing, shown, signal);
     if (!mayDelete(pod, outgoing)) return false;
     await api.remove(shown.metadata, clock.within(answerMs, signal));
@@ -109,15 +110,20 @@ export function createStatusWriter({ api, pods, mayRun, clock, log, measures }: 
   };
 }
 
+/** A worker that has not taken its pod down yet may have containers running. */
+function mayRun(worker: WorkerView | undefined): boolean {
+  return worker?.phase === "syncing" || worker?.phase === "terminating";
+}
+
 /** The kubelet removes only what somebody else has marked for deletion, and only after the final phase has been shown.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination */
-function mayDelete(pod: Pod, { finished }: Outgoing): boolean {
+function mayDelete(pod: ShownPod, { finished }: Outgoing): boolean {
   return finished && pod.metadata.deletionTimestamp !== undefined && !isMirrorPod(pod) && isTerminal(pod.status?.phase);
 }
 
 /** The later of two versions of a pod; resource versions are decimal numbers that grow.
  *  @see https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions */
-function newer(watched: Pod, answered: Pod | undefined): Pod {
+function newer(watched: ShownPod, answered: ShownPod | undefined): ShownPod {
   if (!answered) return watched;
   const [a, b] = [watched.metadata.resourceVersion ?? "", answered.metadata.resourceVersion ?? ""];
   return a.length > b.length || (a.length === b.length && a > b) ? watched : answered;

@@ -1,20 +1,24 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { Pod } from "../objects.ts";
-import type { PodCache, PodStore, Presence, RuntimePod, SourceName } from "../pipeline.ts";
+import type { PodCache, PodStore, Presence, RuntimePod } from "../pipeline.ts";
 import { configSourceAnnotation } from "../pod/labels.ts";
+import type { AskedPod } from "../roles.ts";
+import type { WorkerView } from "../state/pod-table.ts";
+import type { Column } from "../state/rows.ts";
+import type { SourceMarks } from "../state/cells.ts";
 import type { PodWorkers } from "./pod-workers.ts";
 
 export interface HousekeepingDeps {
   readonly pods: PodStore;
-  readonly workers: PodWorkers;
+  readonly worker: Column<WorkerView>;
+  readonly workers: Pick<PodWorkers, "terminate" | "forget">;
   readonly cache: PodCache;
   readonly presence?: Presence;
   /** True once every source has spoken: before that nothing unknown may be called an orphan. */
   readonly sourcesSeen: () => boolean;
   /** The sources that this node has: what another source wanted is not this node's to end. */
-  readonly sources: readonly SourceName[];
+  readonly spoken: Pick<SourceMarks, "names">;
   /** The pod is to begin anew once its worker is forgotten. */
   readonly waits: (uid: string) => boolean;
   /** What waits for the end of other pods may look whether it has come. */
@@ -24,8 +28,8 @@ export interface HousekeepingDeps {
   /** A pod is gone for good: what is left of it in the runtime and on the target may go too.
    *  @param countsOn it begins anew, and its restarts are counted on: its containers stay. */
   readonly sweep: (uid: string, countsOn: boolean, signal: AbortSignal) => Promise<void>;
-  /** The pods that still exist, for those who keep something for each. */
-  readonly forgetExcept: (known: ReadonlySet<string>) => void;
+  /** Drops what is on record of pods that are not among these. */
+  readonly dropRecords: (known: ReadonlySet<string>) => void;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -36,7 +40,7 @@ const directoriesEveryMs = 60_000;
 
 /** Finds what should not be there (pods that only the runtime or the disk knows) and hands it to a worker or the sweeper. */
 export function createHousekeeping(deps: HousekeepingDeps): Service {
-  const { pods, workers, cache, clock, log } = deps;
+  const { pods, worker, workers, cache, clock, log } = deps;
   const sweeping = new Set<string>();
   let directoriesDue = 0;
 
@@ -54,30 +58,31 @@ export function createHousekeeping(deps: HousekeepingDeps): Service {
   };
 
   /** Nobody wants this pod. Without manifests a kubelet's static pods are not known here, and are not ours to stop. */
-  const isStray = (uid: string) => !pods.get(uid) && !workers.get(uid) && !isOfOtherSource(cache.get(uid));
+  const isStray = (uid: string) => !pods.get(uid) && !worker.get(uid) && !isOfOtherSource(cache.get(uid));
   const isOfOtherSource = (pod: RuntimePod | undefined) =>
     pod?.sandboxes.some(({ annotations }) => {
       const source = annotations[configSourceAnnotation] ?? "api";
-      return !deps.sources.some((own) => own === source);
+      return !deps.spoken.names.some((own) => own === source);
     }) ?? false;
+  const finished = () => worker.entries().flatMap(([uid, { phase }]) => (phase === "finished" ? [uid] : []));
   const tidy = async (signal: AbortSignal) => {
     // What is wanted again under its old UID begins anew once what it was is swept away, whatever other sources have said.
-    const anew = workers.list().filter(({ uid, worker }) => worker.phase === "finished" && deps.waits(uid));
-    if (anew.length > 0) await Promise.all(anew.map(({ uid }) => sweep(uid, signal)));
+    const anew = finished().filter(deps.waits);
+    if (anew.length > 0) await Promise.all(anew.map((uid) => sweep(uid, signal)));
     deps.resume();
     if (!deps.sourcesSeen()) return;
     for (const { uid } of cache.list()) if (isStray(uid)) workers.terminate(uid, undefined);
-    const gone = workers.list().filter(({ uid, worker }) => !pods.get(uid) && worker.phase === "finished");
-    for (const { uid, worker } of workers.list())
-      if (!pods.get(uid) && worker.phase === "syncing") workers.terminate(uid, undefined);
+    const gone = finished().filter((uid) => !pods.get(uid));
+    for (const [uid, { phase }] of worker.entries())
+      if (!pods.get(uid) && phase === "syncing") workers.terminate(uid, undefined);
     const known = new Set([
       ...pods.list().map(({ metadata }) => metadata.uid),
-      ...workers.list().map(({ uid }) => uid),
+      ...worker.entries().map(([uid]) => uid),
     ]);
-    await Promise.all(gone.map(({ uid }) => sweep(uid, signal)));
+    await Promise.all(gone.map((uid) => sweep(uid, signal)));
     if (gone.length === 0 && clock.monotonic() < directoriesDue) return;
     directoriesDue = clock.monotonic() + directoriesEveryMs;
-    deps.forgetExcept(known);
+    deps.dropRecords(known);
     for (const uid of await deps.directories(signal)) if (isStray(uid)) workers.terminate(uid, undefined);
   };
 
@@ -97,6 +102,6 @@ export function createHousekeeping(deps: HousekeepingDeps): Service {
 }
 
 /** Of a pod that need not restart, what ran before would tell that it has run already. */
-function restartsAlways(pod: Pod | undefined): boolean {
+function restartsAlways(pod: AskedPod | undefined): boolean {
   return pod !== undefined && (pod.spec.restartPolicy ?? "Always") === "Always";
 }

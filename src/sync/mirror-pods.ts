@@ -4,11 +4,14 @@ import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
 import type { Node, Pod } from "../objects.ts";
-import type { NodeSource } from "../pipeline.ts";
+import type { NodeSource, PodStore } from "../pipeline.ts";
 import { configHashAnnotation, configMirrorAnnotation } from "../pod/labels.ts";
 import { fullName } from "../pod/reference.ts";
 import { type PodManager, isMirrorOf } from "./pod-manager.ts";
-import type { PodWorkers } from "./pod-workers.ts";
+import type { AskedPod, ShownPod } from "../roles.ts";
+import type { WorkerView } from "../state/pod-table.ts";
+import type { Column } from "../state/rows.ts";
+import type { Hears } from "../state/signals.ts";
 
 /** What is asked of the API server. Errors are coded. */
 export interface MirrorApi {
@@ -19,19 +22,16 @@ export interface MirrorApi {
 
 export interface MirrorPodsDeps {
   readonly api: MirrorApi;
-  readonly pods: Pick<PodManager, "byName" | "mirror" | "mirrors" | "statics">;
-  readonly workers: Pick<PodWorkers, "get" | "list">;
+  readonly pods: Pick<PodStore, "byName">;
+  readonly manager: Pick<PodManager, "mirror" | "mirrors" | "statics">;
+  readonly worker: Pick<Column<WorkerView>, "get" | "list">;
+  /** Hears `mirrorsChanged` and looks at once. Between such news nothing is looked at, but for what is to be tried again. */
+  readonly signals: Hears<"mirrorsChanged">;
   readonly node: NodeSource;
   /** True once every source has spoken: before that a mirror pod may show what nobody has heard of yet. */
   readonly sourcesSeen: () => boolean;
   readonly clock: Clock;
   readonly log: Logger;
-}
-
-export interface MirrorPods extends Service {
-  /** Looks at once: a static pod, a mirror pod, a worker's phase, the node or what sources have said is not as it was. Between such
-   *  news nothing is looked at, but for what is to be tried again. */
-  changed(): void;
 }
 
 const answerMs = 10_000;
@@ -41,12 +41,13 @@ const retry = { initialMs: 1_000, maxMs: 30_000 };
 /** Keeps for each static pod an object in the API server that shows it: made once the pod has begun, replaced when it shows another
  *  version or is being deleted, removed when the pod has ended and nobody wants it. What runs does not hang on it.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/static-pod/ */
-export function createMirrorPods(deps: MirrorPodsDeps): MirrorPods {
-  const { pods, clock, log } = deps;
+export function createMirrorPods(deps: MirrorPodsDeps): Service {
+  const { manager, clock, log } = deps;
   const backoff = createBackoff({ clock, ...retry });
   /** What was done last, by name. */
   const done = new Map<string, string>();
   let wake = new AbortController();
+  deps.signals.mirrorsChanged.heard(() => wake.abort());
 
   const settle = async (namespace: string, name: string, signal: AbortSignal) => {
     const key = `${namespace}/${name}`;
@@ -75,11 +76,10 @@ export function createMirrorPods(deps: MirrorPodsDeps): MirrorPods {
 
   return {
     name: "mirror-pods",
-    changed: () => wake.abort(),
     async run(signal) {
       while (!signal.aborted) {
         wake = new AbortController();
-        const all = new Map([...pods.statics(), ...pods.mirrors()].map((pod) => [fullName(pod), pod.metadata]));
+        const all = new Map([...manager.statics(), ...manager.mirrors()].map((pod) => [fullName(pod), pod.metadata]));
         await Promise.all([...all.values()].map(({ namespace, name }) => settle(namespace, name, signal)));
         for (const key of done.keys()) if (!all.has(key)) done.delete(key);
         const pauses = [...all.keys()].map((key) => backoff.remaining(key)).filter((ms) => ms > 0);
@@ -90,36 +90,38 @@ export function createMirrorPods(deps: MirrorPodsDeps): MirrorPods {
 }
 
 export type MirrorStep =
-  | { readonly do: "create"; readonly pod: Pod; readonly owner: Node }
-  | { readonly do: "remove"; readonly mirror: Pod }
+  | { readonly do: "create"; readonly pod: AskedPod; readonly owner: Node }
+  | { readonly do: "remove"; readonly mirror: ShownPod }
   | undefined;
 
 /** What is to be done about one name. */
 export function nextStep(
-  { pods, workers, node, sourcesSeen }: Pick<MirrorPodsDeps, "pods" | "workers" | "node" | "sourcesSeen">,
+  { pods, manager, worker, node, sourcesSeen }: Pick<
+    MirrorPodsDeps,
+    "pods" | "manager" | "worker" | "node" | "sourcesSeen"
+  >,
   namespace: string,
   name: string,
 ): MirrorStep {
   const wanted = pods.byName(namespace, name);
-  const mirror = pods.mirror(namespace, name);
+  const mirror = manager.mirror(namespace, name);
   if (wanted) {
     // The mirror pod of an older version stays until that has ended: only then does the new one begin.
-    if (!workers.get(wanted.metadata.uid)) return undefined;
+    if (!worker.get(wanted.metadata.uid)) return undefined;
     const owner = node.node();
     if (!mirror) return owner?.metadata.uid ? { do: "create", pod: wanted, owner } : undefined;
     return mirror.metadata.deletionTimestamp || !isMirrorOf(mirror, wanted) ? { do: "remove", mirror } : undefined;
   }
   if (!mirror || !sourcesSeen()) return undefined;
-  const ends = workers.list().some(({ worker }) => {
-    const { pod, phase } = worker;
-    return pod !== undefined && phase !== "finished" && fullName(pod) === `${namespace}/${name}`;
-  });
+  const ends = worker
+    .list()
+    .some(({ pod, phase }) => pod !== undefined && phase !== "finished" && fullName(pod) === `${namespace}/${name}`);
   return ends ? undefined : { do: "remove", mirror };
 }
 
 /** A node may make a pod only as a mirror pod that it owns.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction */
-async function create({ api, clock, log }: MirrorPodsDeps, pod: Pod, owner: Node, signal: AbortSignal): Promise<void> {
+async function create({ api, clock, log }: MirrorPodsDeps, pod: AskedPod, owner: Node, signal: AbortSignal): Promise<void> {
   const { name, namespace, labels, annotations } = pod.metadata;
   const hash = annotations?.[configHashAnnotation] ?? "";
   const metadata = {
@@ -141,7 +143,7 @@ async function create({ api, clock, log }: MirrorPodsDeps, pod: Pod, owner: Node
   }
 }
 
-async function remove({ api, clock, log }: MirrorPodsDeps, mirror: Pod, signal: AbortSignal): Promise<void> {
+async function remove({ api, clock, log }: MirrorPodsDeps, mirror: ShownPod, signal: AbortSignal): Promise<void> {
   try {
     await api.remove(mirror.metadata, clock.within(answerMs, signal));
     log.debug({ pod: fullName(mirror) }, "mirror pod removed");

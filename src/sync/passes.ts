@@ -3,7 +3,7 @@ import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { sideBySide } from "../lib/side-by-side.ts";
-import type { Pod, PodStatus } from "../objects.ts";
+import type { PodStatus } from "../objects.ts";
 import type {
   EventSink,
   Eviction,
@@ -24,31 +24,35 @@ import { fullName, podReference } from "../pod/reference.ts";
 import { evicted } from "../pod/evicted.ts";
 import { isAlive } from "../pod/sandbox.ts";
 import type { Resizes } from "../resizes.ts";
+import type { AskedPod, GivenPod } from "../roles.ts";
+import type { ColumnWriter } from "../state/rows.ts";
 import { withinDeadline } from "./deadline.ts";
 import type { PassResult, Passes } from "./pod-worker.ts";
 
 /** Directories and cgroup of a pod on the target. */
 export interface PodGround {
   /** @param empty nothing of the pod runs yet. */
-  prepare(pod: Pod, empty: boolean, signal: AbortSignal): Promise<void>;
+  prepare(pod: GivenPod, empty: boolean, signal: AbortSignal): Promise<void>;
   /** Gives back what a pod that is gone from the runtime used. Safe to repeat. */
   release(uid: string, signal: AbortSignal): Promise<void>;
 }
 
 export interface PassDeps {
   readonly cache: PodCache;
+  /** Column of the passes alone: pods on which a pass acted without seeing the outcome. The cache may be behind. */
+  readonly unseen: ColumnWriter<true>;
   readonly inspector: PodInspector;
   readonly runtime: PodRuntime;
   readonly volumes: VolumeGate;
   readonly objects: ObjectRegistry;
   readonly prober: Prober;
   readonly served: Served;
-  readonly status: StatusSink & { reconcile(pod: Pod): void };
+  readonly status: StatusSink & { reconcile(pod: AskedPod): void };
   readonly events: EventSink;
   readonly ground: PodGround;
   readonly resizes: Resizes;
   /** Works out a pod's status from what the runtime shows. */
-  readonly statusOf: (pod: Pod, observed: RuntimePod, ending: boolean) => PodStatus;
+  readonly statusOf: (pod: AskedPod, observed: RuntimePod, ending: boolean) => PodStatus;
   /** Why pods cannot get a network, or undefined. */
   readonly networkError: () => string | undefined;
   /** KubeletConfiguration.syncFrequency, milliseconds: a pod at rest is looked at again after this, times 1 to 1.5. */
@@ -62,29 +66,32 @@ const longestWaitMs = 60_000;
 const networkRetryMs = 1_000;
 const retryMs = 10_000;
 
-/** What the phases of a pod's work have in common: how it is looked at, and how that is shown. */
-function createSight(deps: PassDeps) {
-  /** Pods on which a pass acted without seeing the outcome: the cache may be behind. */
-  const unseen = new Set<string>();
+/** Observation of a pod, and its report. */
+interface Sight {
+  look(uid: string, signal: AbortSignal, made?: RuntimeIds): Promise<RuntimePod>;
+  /** @param ending the pod has been killed, and nothing of it is left alive. */
+  report(pod: AskedPod, observed: RuntimePod, ending: boolean, eviction?: Eviction): PodStatus;
+}
+
+function createSight(deps: PassDeps): Sight {
   const look = async (uid: string, signal: AbortSignal, made?: RuntimeIds): Promise<RuntimePod> => {
     const observed = await deps.inspector.inspect(uid, signal, made);
-    unseen.delete(uid);
+    deps.unseen.delete(uid);
     return observed;
   };
-  /** @param ending the pod has been killed, and nothing of it is left alive. */
-  const report = (pod: Pod, observed: RuntimePod, ending: boolean, eviction?: Eviction): PodStatus => {
+  const report = (pod: AskedPod, observed: RuntimePod, ending: boolean, eviction?: Eviction): PodStatus => {
     const seen = deps.statusOf(pod, observed, ending);
     const status = eviction ? evicted(pod, seen, eviction) : seen;
     deps.status.set(pod, status, ending);
     return status;
   };
-  return { unseen, look, report };
+  return { look, report };
 }
 
 /** The work of a pod worker: one function a phase, each safe to repeat. */
 export function createPasses(deps: PassDeps): Passes {
   const sight = createSight(deps);
-  const { unseen, look, report } = sight;
+  const { look, report } = sight;
   return {
     async sync(pod, signal) {
       const observed = () => deps.cache.get(pod.metadata.uid) ?? emptyPod(pod);
@@ -93,7 +100,7 @@ export function createPasses(deps: PassDeps): Passes {
     },
 
     async terminating(uid, pod, { graceSeconds, eviction }, signal) {
-      unseen.add(uid);
+      deps.unseen.set(uid, true);
       deps.prober.spare(uid);
       const observed = await look(uid, signal);
       if (pod) report(pod, observed, false, eviction);
@@ -120,7 +127,7 @@ export function createPasses(deps: PassDeps): Passes {
 async function giveBack(
   { volumes, events }: PassDeps,
   uid: string,
-  pod: Pod | undefined,
+  pod: AskedPod | undefined,
   signal: AbortSignal,
 ): Promise<void> {
   try {
@@ -137,17 +144,17 @@ async function giveBack(
 /** Makes the runtime's pod what the spec says, as far as one pass can. */
 async function syncOnce(
   deps: PassDeps,
-  { unseen, look, report }: ReturnType<typeof createSight>,
-  asked: Pod,
+  { look, report }: Sight,
+  asked: AskedPod,
   signal: AbortSignal,
 ): Promise<PassResult> {
-  const { resizes } = deps;
+  const { resizes, unseen } = deps;
   const pod = resizes.allocated(asked);
   const { uid } = pod.metadata;
-  const mustLook = unseen.has(uid) || deps.inspector.isUnseen(uid);
+  const mustLook = unseen.get(uid) || deps.inspector.isUnseen(uid);
   const observed = mustLook ? await look(uid, signal) : (deps.cache.get(uid) ?? emptyPod(pod));
   resizes.observe(pod, observed);
-  const status = report(pod, observed, false);
+  const status = report(asked, observed, false);
   if (status.phase === "Failed" || status.phase === "Succeeded") return { terminal: true, againMs: 0 };
   const holdUp = await announceHoldUp(deps, pod, signal);
   if (holdUp !== undefined) return { terminal: false, againMs: holdUp * deps.clock.jitter(1, 1.5) };
@@ -164,7 +171,7 @@ async function syncOnce(
     signal,
   );
   deps.prober.add(pod);
-  unseen.add(uid);
+  unseen.set(uid, true);
   const outcome = await deps.runtime.sync(pod, observed, ahead, signal);
   if (outcome.untouched) {
     unseen.delete(uid);
@@ -173,7 +180,7 @@ async function syncOnce(
   const after = await look(uid, signal, outcome.made);
   if (outcome.resizeError !== undefined) resizes.failed(pod, outcome.resizeError);
   else resizes.observe(pod, after);
-  const final = report(pod, after, false);
+  const final = report(asked, after, false);
   await outcome.rest;
   const terminal = final.phase === "Failed" || final.phase === "Succeeded";
   const { error } = outcome;
@@ -185,7 +192,7 @@ async function syncOnce(
 /** What keeps a pod from being started, told by an event. @returns milliseconds until it is worth another look. */
 async function announceHoldUp(
   { served, events, networkError, syncMs }: PassDeps,
-  pod: Pod,
+  pod: GivenPod,
   signal: AbortSignal,
 ): Promise<number | undefined> {
   const missing = await served.unserved(pod, signal);
@@ -214,7 +221,7 @@ function nextPassMs({ clock, syncMs }: PassDeps, outcome: SyncOutcome, atOnce: b
   return (outcome.error ? retryMs : syncMs) * clock.jitter(1, 1.5);
 }
 
-function emptyPod(pod: Pod): RuntimePod {
+function emptyPod(pod: AskedPod | GivenPod): RuntimePod {
   const { uid, name, namespace } = pod.metadata;
   return { uid, name, namespace, sandboxes: [], containers: [], ips: [], observedAt: 0 };
 }

@@ -2,13 +2,11 @@ import type { Clock } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { Mailbox } from "../lib/mailbox.ts";
-import type { Pod } from "../objects.ts";
 import { fullName } from "../pod/reference.ts";
 import type { PassKind, WorkerMeasures } from "../measures.ts";
 import type { Eviction, Presence, WakeCause } from "../pipeline.ts";
-
-/** How far a pod has come: it is kept running, then its containers are stopped, then what it used is given back. */
-export type WorkerPhase = "syncing" | "terminating" | "terminated" | "finished";
+import type { AskedPod } from "../roles.ts";
+import type { Ending, WorkerPhase, WorkerView } from "../state/pod-table.ts";
 
 /** What one sync pass came to. */
 export interface PassResult {
@@ -22,21 +20,13 @@ export interface PassResult {
   readonly eviction?: Eviction;
 }
 
-/** How a pod ends. */
-export interface Ending {
-  /** Undefined leaves the pod's own. */
-  readonly graceSeconds: number | undefined;
-  /** Why the node ended it, where it did: then the pod has failed, whatever its containers say. */
-  readonly eviction: Eviction | undefined;
-}
-
 /** The work on one pod, a function for each phase. `pod` is undefined for a pod that only the runtime knows. */
 export interface Passes {
-  sync(pod: Pod, signal: AbortSignal): Promise<PassResult>;
-  terminating(uid: string, pod: Pod | undefined, ending: Ending, signal: AbortSignal): Promise<void>;
-  terminated(uid: string, pod: Pod | undefined, signal: AbortSignal): Promise<void>;
+  sync(pod: AskedPod, signal: AbortSignal): Promise<PassResult>;
+  terminating(uid: string, pod: AskedPod | undefined, ending: Ending, signal: AbortSignal): Promise<void>;
+  terminated(uid: string, pod: AskedPod | undefined, signal: AbortSignal): Promise<void>;
   /** A finished pod's object changed: its final status stands, and it may be deleted. */
-  settled(pod: Pod): void;
+  settled(pod: AskedPod): void;
 }
 
 export interface PodWorkerDeps {
@@ -48,24 +38,20 @@ export interface PodWorkerDeps {
   /** Wakes this worker again later. */
   readonly later: (uid: string, delayMs: number) => void;
   readonly measures: WorkerMeasures;
-  /** The pod's work is done: containers gone, volumes unmounted. */
-  readonly finished?: () => void;
+  /** Called with each change of the worker's phase or pod; never before this returns. */
+  readonly publish: (view: WorkerView) => void;
   /** Aborts when graftlet stops: pods stay as they are. */
   readonly stop: AbortSignal;
 }
 
 /** One pod's serial work. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination */
 export interface PodWorker {
-  readonly phase: WorkerPhase;
-  readonly pod: Pod | undefined;
   /** The newest version of the pod; begins termination when it says so. */
-  update(pod: Pod): void;
+  update(pod: AskedPod): void;
   wake(cause: WakeCause): void;
   /** Begins termination, or shortens its grace period: a grace period only ever shrinks.
    *  @param eviction why the node ends the pod, where it does; it counts when termination begins. */
   terminate(graceSeconds: number | undefined, eviction?: Eviction): void;
-  /** Resolves when nothing of the pod runs any more. */
-  stopped(): Promise<void>;
   idle(): Promise<void>;
 }
 
@@ -75,11 +61,15 @@ const retryMs = 10_000;
 export function createPodWorker(deps: PodWorkerDeps): PodWorker {
   const { uid, passes, presence, clock, log, later, measures, stop } = deps;
   let phase: WorkerPhase = "syncing";
-  let pod: Pod | undefined;
+  let pod: AskedPod | undefined;
   let grace: number | undefined;
   let eviction: Eviction | undefined;
   let pass = new AbortController();
-  const stopped = Promise.withResolvers<void>();
+  const publish = () => deps.publish({ phase, pod });
+  const enter = (next: WorkerPhase) => {
+    phase = next;
+    publish();
+  };
   const kindOf = createKinds(measures);
 
   const step = async (cause: WakeCause): Promise<void> => {
@@ -104,13 +94,11 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
   const work = async (signal: AbortSignal) => {
     if (phase === "terminating") {
       await passes.terminating(uid, pod, { graceSeconds: grace, eviction }, signal);
-      phase = "terminated";
-      stopped.resolve();
+      enter("terminated");
       box.put("kill");
     } else if (phase === "terminated") {
       await passes.terminated(uid, pod, signal);
-      phase = "finished";
-      deps.finished?.();
+      enter("finished");
     } else if (pod) {
       const { terminal, againMs, eviction: why } = await passes.sync(pod, signal);
       if (terminal) terminate(undefined, why);
@@ -123,27 +111,24 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
     grace = shorterGrace(before, graceSeconds);
     const shrinks = phase === "terminating" && grace !== before;
     if (phase !== "syncing" && !shrinks) return;
-    if (phase === "syncing") [phase, eviction] = ["terminating", why];
+    if (phase === "syncing") {
+      eviction = why;
+      enter("terminating");
+    }
     pass.abort(new CodedError("cancelled", "pod is being terminated"));
     box.put("kill");
   };
 
   return {
-    get phase() {
-      return phase;
-    },
-    get pod() {
-      return pod;
-    },
     update(newest) {
       pod = newest;
+      publish();
       if (phase === "finished") return passes.settled(newest);
       if (isEnding(newest)) terminate(newest.metadata.deletionGracePeriodSeconds);
       else box.put("config");
     },
     wake: (cause) => void (phase !== "finished" && box.put(cause)),
     terminate,
-    stopped: () => stopped.promise,
     idle: () => box.idle(),
   };
 }
@@ -158,7 +143,7 @@ async function measured({ clock, measures }: PodWorkerDeps, kind: PassKind, work
 /** Says what the pass that comes is for, as metrics have it. */
 function createKinds(
   measures: WorkerMeasures,
-): (phase: WorkerPhase, pod: Pod | undefined, cause: WakeCause) => PassKind {
+): (phase: WorkerPhase, pod: AskedPod | undefined, cause: WakeCause) => PassKind {
   let begun = false;
   return (phase, pod, cause) => {
     if (phase !== "syncing") return phase === "terminating" ? "kill" : "terminated";
@@ -170,14 +155,14 @@ function createKinds(
 }
 
 /** A pod ends when its object is being deleted or its phase is final. */
-export function isEnding(pod: Pod): boolean {
+export function isEnding(pod: AskedPod): boolean {
   return (
     pod.metadata.deletionTimestamp !== undefined || pod.status?.phase === "Failed" || pod.status?.phase === "Succeeded"
   );
 }
 
 /** The grace period, in seconds, of a pod that ends without another; undefined for one that only the runtime knows. */
-function ownGrace(pod: Pod | undefined): number | undefined {
+function ownGrace(pod: AskedPod | undefined): number | undefined {
   const seconds = pod?.spec.terminationGracePeriodSeconds;
   return seconds === undefined ? undefined : Math.max(1, seconds);
 }
@@ -188,6 +173,6 @@ function shorterGrace(current: number | undefined, requested: number | undefined
   return Math.max(1, Math.min(current ?? Number.POSITIVE_INFINITY, requested));
 }
 
-function nameOf(pod: Pod | undefined): object {
+function nameOf(pod: AskedPod | undefined): object {
   return pod ? { pod: fullName(pod) } : {};
 }

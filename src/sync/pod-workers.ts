@@ -1,20 +1,25 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
-import { createWorkQueue } from "../lib/work-queue.ts";
-import type { Pod } from "../objects.ts";
-import type { WorkerMeasures } from "../measures.ts";
 import { createTurns } from "../lib/turns.ts";
-import type { PodEvictor, PodPreemptor, Presence, Retrier, Waker } from "../pipeline.ts";
+import { createWorkQueue } from "../lib/work-queue.ts";
+import type { WorkerMeasures } from "../measures.ts";
+import type { Presence } from "../pipeline.ts";
+import type { AskedPod } from "../roles.ts";
+import type { WorkerView } from "../state/pod-table.ts";
+import type { ColumnWriter } from "../state/rows.ts";
+import type { Hears, Sends } from "../state/signals.ts";
 import { type Passes, type PodWorker, createPodWorker } from "./pod-worker.ts";
 
 export interface PodWorkersDeps {
   readonly passes: Passes;
+  /** Column that the workers write. */
+  readonly worker: ColumnWriter<WorkerView>;
+  /** Hears `wake`, `retry` and `end`; `mirrorsChanged` is sent when a worker has finished. */
+  readonly signals: Hears<"wake" | "retry" | "end"> & Sends<"mirrorsChanged">;
   readonly presence?: Presence;
   readonly clock: Clock;
   readonly log: Logger;
   readonly measures: WorkerMeasures;
-  /** A worker has finished. */
-  readonly finished?: () => void;
   readonly stop: AbortSignal;
 }
 
@@ -23,11 +28,9 @@ const parallelRetries = 20;
 const secondTryMs = 1_000;
 
 /** The pod workers of a node, by UID. Pods do not wait for each other. */
-export interface PodWorkers extends Waker, Retrier, PodEvictor, PodPreemptor {
-  get(uid: string): PodWorker | undefined;
-  list(): readonly { readonly uid: string; readonly worker: PodWorker }[];
+export interface PodWorkers {
   /** The newest version of a pod; a worker is made for one that has none. */
-  update(pod: Pod): void;
+  update(pod: AskedPod): void;
   /** Ends a pod, known or not: one that only the runtime has gets a worker to take it down. */
   terminate(uid: string, graceSeconds: number | undefined): void;
   /** Drops a finished worker. */
@@ -37,7 +40,7 @@ export interface PodWorkers extends Waker, Retrier, PodEvictor, PodPreemptor {
 }
 
 export function createPodWorkers(deps: PodWorkersDeps): PodWorkers {
-  const { clock, stop } = deps;
+  const { clock, stop, worker: column, signals } = deps;
   const workers = new Map<string, PodWorker>();
   const unsettled = new Set<string>();
   const passes = settling(deps.passes, unsettled);
@@ -47,46 +50,39 @@ export function createPodWorkers(deps: PodWorkersDeps): PodWorkers {
   const workerFor = (uid: string) => {
     const known = workers.get(uid);
     if (known) return known;
-    const made = createPodWorker({
-      ...deps,
-      passes,
-      uid,
-      later: (key, ms) => void (stop.aborted || queue.add(key, ms)),
-    });
+    const publish = (view: WorkerView) => {
+      // A worker that was dropped says nothing any more.
+      if (workers.get(uid) !== made) return;
+      const before = column.get(uid)?.phase;
+      column.set(uid, view);
+      if (view.phase === "finished" && before !== "finished") signals.mirrorsChanged.send();
+    };
+    const later = (key: string, ms: number) => void (stop.aborted || queue.add(key, ms));
+    const made: PodWorker = createPodWorker({ ...deps, passes, uid, publish, later });
     workers.set(uid, made);
+    column.set(uid, { phase: "syncing", pod: undefined });
     return made;
   };
+  const retry = async (uid: string) => {
+    if (stop.aborted || !unsettled.has(uid)) return;
+    workers.get(uid)?.wake("resync");
+    await workers.get(uid)?.idle();
+    // A runtime answers before it can do all that it is asked for.
+    if (unsettled.has(uid) && !stop.aborted) queue.add(uid, secondTryMs);
+  };
+  signals.wake.heard((uid, cause) => workers.get(uid)?.wake(cause));
+  signals.retry.heard(() => {
+    for (const uid of unsettled) void retryTurn(() => retry(uid));
+  });
+  signals.end.heard((uid, { graceSeconds, eviction }) => workers.get(uid)?.terminate(graceSeconds, eviction));
   return {
-    get: (uid) => workers.get(uid),
-    list: () => [...workers].map(([uid, worker]) => ({ uid, worker })),
     update: (pod) => workerFor(pod.metadata.uid).update(pod),
-    wake: (uid, cause) => workers.get(uid)?.wake(cause),
-    retryFailed() {
-      const retry = async (uid: string) => {
-        if (stop.aborted || !unsettled.has(uid)) return;
-        workers.get(uid)?.wake("resync");
-        await workers.get(uid)?.idle();
-        // A runtime answers before it can do all that it is asked for.
-        if (unsettled.has(uid) && !stop.aborted) queue.add(uid, secondTryMs);
-      };
-      for (const uid of unsettled) void retryTurn(() => retry(uid));
-    },
-    evict(uid, why, graceSeconds) {
-      const worker = workers.get(uid);
-      if (worker?.phase !== "syncing" || !worker.pod) return false;
-      worker.terminate(graceSeconds, why);
-      return true;
-    },
-    async preempt(uid, why) {
-      const worker = workers.get(uid);
-      worker?.terminate(undefined, why);
-      await worker?.stopped();
-    },
     terminate: (uid, graceSeconds) => workerFor(uid).terminate(graceSeconds),
     forget(uid) {
       queue.drop(uid);
       unsettled.delete(uid);
       workers.delete(uid);
+      column.delete(uid);
     },
     idle: async () => void (await Promise.all([...workers.values()].map((worker) => worker.idle()))),
   };

@@ -1,12 +1,15 @@
-import type { Pod } from "../objects.ts";
 import type { PodCache } from "../pipeline.ts";
 import { configSourceAnnotation } from "../pod/labels.ts";
 import { fullName } from "../pod/reference.ts";
 import { isAlive } from "../pod/sandbox.ts";
+import type { AskedPod } from "../roles.ts";
+import type { WorkerView } from "../state/pod-table.ts";
+import type { Column } from "../state/rows.ts";
 import type { PodWorkers } from "./pod-workers.ts";
 
 export interface StaticQueueDeps {
-  readonly workers: PodWorkers;
+  readonly worker: Column<WorkerView>;
+  readonly workers: Pick<PodWorkers, "terminate">;
   readonly cache: PodCache;
 }
 
@@ -14,19 +17,19 @@ export interface StaticQueueDeps {
  *  begins when the old one has, and not beside it. In the order they came. */
 export interface StaticQueue {
   /** Keeps the pod if it must wait. */
-  hold(pod: Pod): boolean;
+  hold(pod: AskedPod): boolean;
   /** Takes a newer version of one that waits. */
-  update(pod: Pod): boolean;
+  update(pod: AskedPod): boolean;
   /** The pod is not wanted any more. @returns true where it waited. */
   drop(uid: string): boolean;
   has(uid: string): boolean;
   /** The pods that must wait no longer; they are not kept. */
-  free(): readonly Pod[];
+  free(): readonly AskedPod[];
 }
 
 export function createStaticQueue(deps: StaticQueueDeps): StaticQueue {
-  const waiting = new Map<string, Pod>();
-  const keep = (pod: Pod) => void waiting.set(pod.metadata.uid, pod);
+  const waiting = new Map<string, AskedPod>();
+  const keep = (pod: AskedPod) => void waiting.set(pod.metadata.uid, pod);
   return {
     hold(pod) {
       const waits = mustWait(deps, pod);
@@ -50,19 +53,19 @@ export function createStaticQueue(deps: StaticQueueDeps): StaticQueue {
 
 /** Whether a static pod of the same name, or this one from before it was taken away, has not ended yet. One that only the runtime
  *  has is ended for it: names are given by manifests, and what runs under one that is given anew is of an older version. */
-function mustWait({ workers, cache }: StaticQueueDeps, pod: Pod): boolean {
+function mustWait({ worker, workers, cache }: StaticQueueDeps, pod: AskedPod): boolean {
   const { uid, namespace, name } = pod.metadata;
-  const own = workers.get(uid);
+  const own = worker.get(uid);
   if (own) return own.phase !== "syncing";
   for (const one of cache.list()) {
     const isOther = one.uid !== uid && one.namespace === namespace && one.name === name;
     const fromApi = one.sandboxes.every(({ annotations }) => (annotations[configSourceAnnotation] ?? "api") === "api");
-    if (isOther && !fromApi && isAlive(one) && !workers.get(one.uid)) workers.terminate(one.uid, undefined);
+    if (isOther && !fromApi && isAlive(one) && !worker.get(one.uid)) workers.terminate(one.uid, undefined);
   }
-  return workers.list().some((other) => {
-    if (other.uid === uid || other.worker.phase === "finished") return false;
-    const seen = cache.get(other.uid);
-    const otherName = other.worker.pod ? fullName(other.worker.pod) : seen && `${seen.namespace}/${seen.name}`;
+  return worker.entries().some(([otherUid, other]) => {
+    if (otherUid === uid || other.phase === "finished") return false;
+    const seen = cache.get(otherUid);
+    const otherName = other.pod ? fullName(other.pod) : seen && `${seen.namespace}/${seen.name}`;
     return otherName === fullName(pod);
   });
 }

@@ -1,27 +1,36 @@
 import { type InboxWork, createInbox } from "../lib/inbox.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { Pod } from "../objects.ts";
-import type { Admission, EventSink, PodCache, PodUpdate, Rejection, SourceName, StatusSink } from "../pipeline.ts";
+import type { Admission, EventSink, PodCache, PodStore, PodUpdate, Rejection, StatusSink } from "../pipeline.ts";
 import { isMirrorPod, isStaticPod } from "../pod/containers.ts";
 import { fullName, podReference } from "../pod/reference.ts";
 import { qosClass } from "../pod/qos.ts";
 import type { ResizeDecider, ResizeTrigger } from "../resizes.ts";
+import type { AskedPod } from "../roles.ts";
+import type { WorkerView } from "../state/pod-table.ts";
+import type { Column } from "../state/rows.ts";
+import type { Hears, Sends } from "../state/signals.ts";
+import type { SourceMarksPair } from "../state/cells.ts";
 import type { PodManager } from "./pod-manager.ts";
 import type { PodWorkers } from "./pod-workers.ts";
 import { isEnding } from "./pod-worker.ts";
 import { type StaticQueue, createStaticQueue } from "./static-queue.ts";
 
 export interface SyncLoopDeps {
-  readonly pods: PodManager;
+  readonly manager: Pick<PodManager, "take">;
+  readonly pods: PodStore;
+  readonly worker: Column<WorkerView>;
   readonly workers: PodWorkers;
   readonly admission: Admission;
   readonly resizes: ResizeDecider;
-  readonly status: StatusSink & { reconcile(pod: Pod): void };
+  readonly status: StatusSink & { reconcile(pod: AskedPod): void };
   readonly cache: PodCache;
   readonly events: EventSink;
-  /** Static pods or mirror pods may have come, changed, begun or gone, or a source has spoken for the first time. */
-  readonly mirrorsChanged?: () => void;
+  /** Sources whose first words have been handled. */
+  readonly takenIn: SourceMarksPair["writer"];
+  /** Hears `weigh`; `mirrorsChanged` is sent when static pods or mirror pods may have come, changed, begun or gone, or a source has
+   *  spoken for the first time. */
+  readonly signals: Hears<"weigh"> & Sends<"wake" | "mirrorsChanged">;
   readonly nowText: () => string;
   readonly log: Logger;
 }
@@ -45,52 +54,47 @@ export interface SyncLoop extends Service {
   waits(uid: string): boolean;
   /** Takes in the static pods that waited and whose name is free now. */
   resume(): void;
-  /** Has resizes that are pending decided anew. */
-  decideResizes(trigger: ResizeTrigger): void;
   /** False while an update waits or is being handled: until then a pod may be wanted that nobody has heard of yet. */
   caughtUp(): boolean;
   /** Mirror pods were looked at too early: they are told again once nothing waits or is being handled. */
   oweMirrors(): void;
-  /** What a source wanted when it first spoke has been taken in, or refused. */
-  hasTakenIn(source: SourceName): boolean;
-  /** Resolves when that is so of each of these sources. */
-  untilTakenIn(sources: readonly SourceName[]): Promise<void>;
 }
 
 /** Turns what sources say into work for pod workers. Admission is decided here, one pod at a time and in order of creation,
  *  before a pod gets a worker: what pods compete for is never decided side by side. */
 export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
-  const { pods, workers, log } = deps;
+  const { manager, pods, workers, worker, takenIn, signals, log } = deps;
   const inbox = createInbox<Item>();
   const waiting = createStaticQueue(deps);
-  const { takenIn, hasTakenIn, untilTakenIn } = createFirstWords();
   const mirrorNews = createMirrorNews(deps);
   const { asked, decide } = createWeighing(deps);
 
   const handle = async (update: Item, signal: AbortSignal) => {
     if ("freed" in update) return decide(update.freed, signal);
     if ("resumed" in update) return addAll(wantedStill(pods, update), signal);
-    pods.take(update);
+    // Its worker ends it for as long as the pod's row is there.
+    if (update.op === "REMOVE") for (const pod of update.pods) if (!isMirrorPod(pod)) remove(pod);
+    manager.take(update);
     if (update.op === "ADD") return addAll(update.pods, signal);
     // Decided before a worker sees what is asked for.
     if (update.op === "UPDATE" && asked(update.pods)) await decide("pod_updated", signal, update.pods);
     for (const pod of update.pods) {
       if (isMirrorPod(pod)) reconcileShown(deps, pod);
       else if (update.op === "RECONCILE") reconcile(deps, pod);
-      else if (update.op === "REMOVE") remove(pod);
-      else if (!waiting.update(pod) && (workers.get(pod.metadata.uid) || pod.metadata.deletionTimestamp))
+      else if (update.op === "REMOVE") continue;
+      else if (!waiting.update(pod) && (worker.get(pod.metadata.uid) || pod.metadata.deletionTimestamp))
         workers.update(pod);
     }
     if (update.op === "REMOVE") await decide("pods_removed", signal);
     else if (update.pods.some(isEnding)) await decide("pod_terminated", signal);
   };
 
-  const remove = ({ metadata: { uid, deletionGracePeriodSeconds } }: Pod) => {
+  const remove = ({ metadata: { uid, deletionGracePeriodSeconds } }: AskedPod) => {
     // One that waited has never begun.
-    if (!waiting.drop(uid) || workers.get(uid)) workers.terminate(uid, deletionGracePeriodSeconds);
+    if (!waiting.drop(uid) || worker.get(uid)) workers.terminate(uid, deletionGracePeriodSeconds);
   };
 
-  const addAll = async (added: readonly Pod[], signal: AbortSignal) => {
+  const addAll = async (added: readonly AskedPod[], signal: AbortSignal) => {
     for (const pod of [...added].sort(byCreation))
       await add(deps, waiting, pod, signal).catch((error: unknown) => {
         signal.throwIfAborted();
@@ -100,6 +104,7 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
     if (asked(added)) await decide("pods_added", signal);
   };
 
+  signals.weigh.heard((trigger) => inbox.push({ freed: trigger }));
   return {
     name: "sync-loop",
     waits: waiting.has,
@@ -107,11 +112,8 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
       const free = waiting.free();
       if (free.length > 0) inbox.push({ resumed: free.map(({ metadata }) => metadata.uid) });
     },
-    decideResizes: (trigger) => inbox.push({ freed: trigger }),
     caughtUp: inbox.isEmpty,
     oweMirrors: mirrorNews.owe,
-    hasTakenIn,
-    untilTakenIn,
     push: inbox.push,
     run(signal) {
       const work: InboxWork<Item> = {
@@ -121,7 +123,7 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
             if (!signal.aborted) log.error({ err: error, update }, "update could not be handled");
           }),
         handled(item) {
-          if ("source" in item) takenIn(item.source);
+          if ("source" in item) takenIn.note(item.source);
           mirrorNews.handled(item, !inbox.isEmpty());
         },
       };
@@ -130,70 +132,48 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
   };
 }
 
-interface FirstWords extends Pick<SyncLoop, "hasTakenIn" | "untilTakenIn"> {
-  takenIn(source: SourceName): void;
-}
-
-/** The sources that have been heard. */
-function createFirstWords(): FirstWords {
-  const heard = new Set<SourceName>();
-  const first: Readonly<Record<SourceName, PromiseWithResolvers<void>>> = {
-    api: Promise.withResolvers(),
-    file: Promise.withResolvers(),
-    http: Promise.withResolvers(),
-  };
-  return {
-    takenIn(source) {
-      heard.add(source);
-      first[source].resolve();
-    },
-    hasTakenIn: (source) => heard.has(source),
-    untilTakenIn: async (sources) => void (await Promise.all(sources.map((source) => first[source].promise))),
-  };
-}
-
 interface Weighing {
   /** @returns whether there is something to decide. */
-  asked(updated: readonly Pod[]): boolean;
+  asked(updated: readonly AskedPod[]): boolean;
   /** Has what is pending decided. @param seen pods whose workers are told of them anyway. */
-  decide(trigger: ResizeTrigger, signal: AbortSignal, seen?: readonly Pod[]): Promise<void>;
+  decide(trigger: ResizeTrigger, signal: AbortSignal, seen?: readonly AskedPod[]): Promise<void>;
 }
 
 /** Resizes of the pods that run here. */
 function createWeighing(deps: SyncLoopDeps): Weighing {
-  const { workers, resizes } = deps;
+  const { worker, signals, resizes } = deps;
   return {
     asked(updated) {
-      const running = updated.filter(({ metadata: { uid } }) => workers.get(uid)?.phase === "syncing");
+      const running = updated.filter(({ metadata: { uid } }) => worker.get(uid)?.phase === "syncing");
       return running.filter(resizes.ask).length > 0;
     },
     async decide(trigger, signal, seen = []) {
       for (const uid of await resizes.decide(() => admitted(deps), trigger, signal))
-        if (!seen.some(({ metadata }) => metadata.uid === uid)) workers.wake(uid, "config");
+        if (!seen.some(({ metadata }) => metadata.uid === uid)) signals.wake.send(uid, "config");
     },
   };
 }
 
 /** Takes a pod in: it gets a worker, is refused, or waits. */
-async function add(deps: SyncLoopDeps, waiting: StaticQueue, pod: Pod, signal: AbortSignal): Promise<void> {
-  const { workers } = deps;
+async function add(deps: SyncLoopDeps, waiting: StaticQueue, pod: AskedPod, signal: AbortSignal): Promise<void> {
+  const { worker, workers } = deps;
   if (isMirrorPod(pod)) return reconcileShown(deps, pod);
   if (isStaticPod(pod) && waiting.hold(pod)) return;
-  const decided = isEnding(pod) || workers.get(pod.metadata.uid) !== undefined;
+  const decided = isEnding(pod) || worker.get(pod.metadata.uid) !== undefined;
   const rejection = decided ? undefined : await admit(deps, pod, signal);
   if (rejection) reject(deps, pod, rejection);
   else workers.update(pod);
 }
 
-/** By what it was given before, if it was. */
-function admit(deps: SyncLoopDeps, pod: Pod, signal: AbortSignal): Promise<Rejection | undefined> {
+/** Admits against its previous allocation, if any. */
+function admit(deps: SyncLoopDeps, pod: AskedPod, signal: AbortSignal): Promise<Rejection | undefined> {
   const { resizes, admission } = deps;
   resizes.take(pod);
   return admission.admit(resizes.allocated(pod), admitted(deps).map(resizes.allocated), signal);
 }
 
 /** One that was taken away meanwhile is not there any more. */
-function wantedStill(pods: PodManager, { resumed }: Resumed): readonly Pod[] {
+function wantedStill(pods: PodStore, { resumed }: Resumed): readonly AskedPod[] {
   return resumed.flatMap((uid) => pods.get(uid) ?? []);
 }
 
@@ -205,7 +185,7 @@ interface MirrorNews {
   owe(): void;
 }
 
-function createMirrorNews({ mirrorsChanged }: SyncLoopDeps): MirrorNews {
+function createMirrorNews({ signals }: SyncLoopDeps): MirrorNews {
   let news = false;
   return {
     owe: () => void (news = true),
@@ -213,7 +193,7 @@ function createMirrorNews({ mirrorsChanged }: SyncLoopDeps): MirrorNews {
       news ||= concernsMirrors(item);
       if (!news) return;
       news = more;
-      mirrorsChanged?.();
+      signals.mirrorsChanged.send();
     },
   };
 }
@@ -224,30 +204,29 @@ function concernsMirrors(item: Item): boolean {
   return "resumed" in item || item.op === "ADD" || item.pods.some((pod) => isMirrorPod(pod) || isStaticPod(pod));
 }
 
-function reconcile({ status, workers }: SyncLoopDeps, pod: Pod): void {
+function reconcile({ status, worker, workers }: SyncLoopDeps, pod: AskedPod): void {
   status.reconcile(pod);
-  const worker = workers.get(pod.metadata.uid);
-  if (worker && (isEnding(pod) || pod.spec.readinessGates?.length)) worker.update(pod);
+  if (worker.get(pod.metadata.uid) && (isEnding(pod) || pod.spec.readinessGates?.length)) workers.update(pod);
 }
 
 /** What the API server shows of a static pod has come, gone or changed: it should show the pod's status. */
-function reconcileShown({ pods, status }: SyncLoopDeps, { metadata: { namespace, name } }: Pod): void {
+function reconcileShown({ pods, status }: SyncLoopDeps, { metadata: { namespace, name } }: AskedPod): void {
   const pod = pods.byName(namespace, name);
   if (pod && isStaticPod(pod)) status.reconcile(pod);
 }
 
 /** Pods that hold resources: admitted and not yet at their end. */
-function admitted({ workers, pods }: SyncLoopDeps): readonly Pod[] {
-  return workers.list().flatMap(({ uid, worker }) => {
+function admitted({ worker, pods }: SyncLoopDeps): readonly AskedPod[] {
+  return worker.entries().flatMap(([uid, { phase }]) => {
     const pod = pods.get(uid);
-    return pod && (worker.phase === "syncing" || worker.phase === "terminating") ? [pod] : [];
+    return pod && (phase === "syncing" || phase === "terminating") ? [pod] : [];
   });
 }
 
 /** A refused pod is Failed for good and gets no worker; one that runs already (it was admitted before a restart) is ended. */
 function reject(
   { log, events, status, cache, workers, nowText }: SyncLoopDeps,
-  pod: Pod,
+  pod: AskedPod,
   { reason, message }: Rejection,
 ): void {
   log.info({ pod: fullName(pod), reason }, "pod refused");
@@ -264,6 +243,6 @@ function reject(
   else status.terminated(pod);
 }
 
-function byCreation(a: Pod, b: Pod): number {
+function byCreation(a: AskedPod, b: AskedPod): number {
   return (a.metadata.creationTimestamp ?? "").localeCompare(b.metadata.creationTimestamp ?? "");
 }

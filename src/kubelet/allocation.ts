@@ -1,0 +1,81 @@
+import { createAdmission } from "../admission/chain.ts";
+import { createPreemption } from "../admission/preemption.ts";
+import { ContainerState } from "../gen/cri.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { Service } from "../lib/service-group.ts";
+import type { Node } from "../objects.ts";
+import type { Admission, RuntimePod } from "../pipeline.ts";
+import { containerNameLabel } from "../pod/labels.ts";
+import type { ResizeDecider, Resizes } from "../resizes.ts";
+import { type Allocations, createAllocations } from "../resources/allocations.ts";
+import { createResizes } from "../resources/resizes.ts";
+import type { Cluster, NodeContext, Observed } from "./deps.ts";
+
+/** The kubelet's, milliseconds. */
+const firstRetryMs = 30_000;
+const retryMs = 180_000;
+
+/** Resources of pods: admission, what each pod has been given, and changes of that. */
+export interface Allocating {
+  readonly admission: Admission;
+  readonly allocations: Allocations;
+  readonly resizes: Resizes & ResizeDecider;
+}
+
+/** Builds admission, allocations and resizes. */
+export function allocateResources(context: NodeContext, cluster: Cluster, observed: Observed): Allocating {
+  const { config, target, metrics, clock, log, hand } = context;
+  const { events } = cluster;
+  const admission = createNodeAdmission(context, cluster, observed);
+  const { seen, allocation } = hand("allocations");
+  const allocations = createAllocations({
+    fs: target.host.fs,
+    rootDir: config.rootDir,
+    cache: seen,
+    entries: allocation,
+    clock,
+    log,
+  });
+  const { asked: pods, ...columns } = hand("resizes");
+  const { resizes: measures } = metrics.measures;
+  const resizes = createResizes({ ...columns, pods, allocations, admission, events, measures, clock, log });
+  return { admission, allocations, resizes };
+}
+
+/** Decides whether a pod may run here, and whether one that runs may have other resources. */
+function createNodeAdmission(
+  { config: { kubelet, nodeName }, client, metrics: { measures }, clock, log, hand }: NodeContext,
+  { nodes, events }: Cluster,
+  { agent, devices }: Observed,
+): Admission {
+  const { seen, takenIn } = hand("devices");
+  const allocator = devices.allocator({
+    allocatable: agent.allocatable,
+    sourcesSeen: takenIn.all,
+    isRunning: (uid, name) => runsIn(seen.get(uid), name),
+  });
+  const freshNode = (signal: AbortSignal) => client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal });
+  const makeRoom = createPreemption({ ...hand("preemption"), events, measures, clock, log });
+  return createAdmission({ ...kubelet, ...agent, node: nodes, freshNode, devices: allocator, makeRoom, log });
+}
+
+function runsIn(seen: RuntimePod | undefined, containerName: string): boolean {
+  return (
+    seen?.containers.some(
+      ({ state, labels }) => state === ContainerState.CONTAINER_RUNNING && labels[containerNameLabel] === containerName,
+    ) === true
+  );
+}
+
+/** Has pending resizes decided anew from time to time, whatever else happens. */
+export function retryResizes({ hand, clock }: NodeContext): Service {
+  const { weigh } = hand("resizeRetry").signals;
+  return { name: "resizes", run: (signal) => sendForever(() => weigh.send("periodic_retry"), clock, signal) };
+}
+
+async function sendForever(send: () => void, clock: Clock, signal: AbortSignal): Promise<void> {
+  for (let ms = firstRetryMs; !signal.aborted; ms = retryMs) {
+    await clock.sleep(ms, signal).catch(() => undefined);
+    if (!signal.aborted) send();
+  }
+}

@@ -1,0 +1,62 @@
+import { createEventRecorder } from "../api/events.ts";
+import { createNodeWatch, createServiceLister } from "../api/listers.ts";
+import { createObjectCaches } from "../api/objects.ts";
+import { createRuntimeClasses } from "../api/runtime-classes.ts";
+import { createTokenSigners } from "../api/token-signers.ts";
+import { createTokenSource } from "../api/tokens.ts";
+import type { Clock } from "../lib/clock.ts";
+import { type Service, onAbort, untilAborted } from "../lib/service-group.ts";
+import type { Cluster, NodeContext } from "./deps.ts";
+import { staticSources } from "./settings.ts";
+import { loggedEvents, noNode } from "./standalone.ts";
+
+const firstAnswerMs = 2_000;
+
+/** Watches what the cluster has for this node; without a cluster there is no Node, no Service, and nothing to refer to. */
+export function observeCluster(context: NodeContext): Cluster {
+  const { config, alone, client, clock, log } = context;
+  const { kubelet, nodeName } = config;
+  const common = { client, clock, log };
+  const { eventRecordQPS: qps, eventBurst: burst } = kubelet;
+  const events = alone
+    ? loggedEvents(log)
+    : createEventRecorder({ ...common, component: "kubelet", host: nodeName, qps, burst });
+  const nodes = alone ? noNode : createNodeWatch({ ...common, nodeName });
+  const services = alone
+    ? { name: "no services", run: onAbort, list: () => [] }
+    : createServiceLister(common);
+  const runtimeClasses = createRuntimeClasses(common);
+  const objects = createObjectCaches(common);
+  const signers = createTokenSigners(clock);
+  const tokens = createTokenSource({ ...common, signers });
+  const { signals } = context.hand("nodeWatch");
+  nodes.onChange((node) => {
+    // A Node that somebody deletes is registered again at once.
+    if (!node) signals.nodeChanged.send();
+    signals.mirrorsChanged.send();
+  });
+  // Static pods may be what the API server itself is run by: with them a node does not wait for it.
+  const patient = { ...nodes, ready: (signal: AbortSignal) => atMost(firstAnswerMs, nodes.ready, clock, signal) };
+  const first = staticSources(config).length > 0 ? patient : nodes;
+  const watching: readonly Service[] = alone ? [] : [first, services, runtimeClasses];
+  return {
+    events,
+    nodes,
+    services,
+    runtimeClasses,
+    objects,
+    tokens,
+    signers,
+    running: [events, ...watching, objects, tokens],
+  };
+}
+
+async function atMost(
+  ms: number,
+  ready: (signal: AbortSignal) => Promise<void>,
+  clock: Clock,
+  signal: AbortSignal,
+): Promise<void> {
+  const patience = clock.within(ms, signal);
+  await untilAborted(ready(patience), patience).catch(() => undefined);
+}

@@ -1,0 +1,92 @@
+import type { ApiClient } from "../api/client.ts";
+import type { NodeWatch } from "../api/listers.ts";
+import type { ObjectCaches } from "../api/objects.ts";
+import type { TokenSigners } from "../api/token-signers.ts";
+import type { Approve } from "../certificates/approver.ts";
+import type { PairStore } from "../certificates/pair-store.ts";
+import type { NodeConfig } from "../config/node-config.ts";
+import type { Devices } from "../devices/devices.ts";
+import type { TargetClock } from "../host/target-clock.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Service } from "../lib/service-group.ts";
+import type { NodeMetrics } from "../metrics/node-metrics.ts";
+import type { NodeAgent } from "../node/node-agent.ts";
+import type { Readiness } from "../node/readiness.ts";
+import type { RuntimeHealth } from "../node/runtime-health.ts";
+import type { TargetRights } from "../node/target-rights.ts";
+import type { EventSink, LogReader, Presence, RuntimeClasses, ServiceLister, TokenSource } from "../pipeline.ts";
+import type { Pleg } from "../pleg/pleg.ts";
+import type { Target } from "../seams/provider.ts";
+import type { Strangers } from "../server/strangers.ts";
+import type { HandOut } from "./wiring.ts";
+
+/** The lock that makes the target this node's. */
+export interface TargetClaim {
+  /** Takes the lock again after the target was lost. @throws TargetError RuntimeInUse when somebody else has it. */
+  renew(signal: AbortSignal): Promise<void>;
+}
+
+/** A node's world: what it is configured to be, and what it works with. */
+export interface KubeletDeps {
+  readonly config: NodeConfig;
+  readonly target: Target;
+  readonly claim: TargetClaim;
+  readonly client: ApiClient;
+  /** There is no API server: pods come from files and URLs, and the log and the kubelet API tell of them. */
+  readonly alone: boolean;
+  /** The Pod's service account, where graftlet runs as one. */
+  readonly account?: { readonly client: ApiClient };
+  /** Store of the certificate of that name. */
+  readonly store: (name: string) => PairStore;
+  /** Approves the request for the kubelet API's certificate; absent where others do. */
+  readonly approve?: Approve;
+  /** Name of this process: tells its health endpoints from others'. */
+  readonly instance: string;
+  readonly readiness: Readiness;
+  /** Connections of unknown peers to this process. */
+  readonly strangers: Strangers;
+  readonly metrics: NodeMetrics;
+  /** The certificate in PEM by which the API server knows the node. */
+  readonly clientCertificate: () => string | undefined;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** A node's world while it runs. */
+export interface NodeContext extends KubeletDeps {
+  /** Hands an actor the state and signals that kubelet/wiring.ts names for it. */
+  readonly hand: HandOut;
+  /** Calls back when the work on a pod is over and its values are freed. */
+  readonly onEnd: (hear: (uid: string) => void) => void;
+  /** Aborts when the node is to stop. */
+  readonly signal: AbortSignal;
+}
+
+/** The cluster as a node sees it: its own object, services, and objects that pods refer to. */
+export interface Cluster {
+  readonly events: EventSink & Service;
+  readonly nodes: NodeWatch;
+  readonly services: ServiceLister & Service;
+  readonly runtimeClasses: RuntimeClasses & Service;
+  readonly objects: ObjectCaches;
+  readonly tokens: TokenSource & Service;
+  readonly signers: TokenSigners;
+  readonly running: readonly Service[];
+}
+
+/** The target as a node sees it: its pods, logs, devices and health. */
+export interface Observed {
+  /** Absent where the target is this machine. */
+  readonly presence?: Presence;
+  /** Labels of what this node makes, where others use the runtime too. */
+  readonly ownerLabels: Readonly<Record<string, string>>;
+  readonly targetClock: TargetClock & Service;
+  readonly rights: TargetRights;
+  readonly logs: LogReader;
+  readonly pleg: Pleg;
+  readonly health: RuntimeHealth;
+  readonly devices: Devices;
+  readonly agent: NodeAgent;
+  readonly running: readonly Service[];
+}

@@ -1,0 +1,294 @@
+import { createServed } from "../admission/served.ts";
+import { gateEnabled } from "../config/feature-gates.ts";
+import { type DiskMeter, createDiskMeter } from "../host/disk-meter.ts";
+import type { Clock } from "../lib/clock.ts";
+import { rfc3339 } from "../lib/rfc3339.ts";
+import { type Service, onAbort } from "../lib/service-group.ts";
+import type { PodStatus } from "../objects.ts";
+import type { PodUpdate, RuntimePod } from "../pipeline.ts";
+import { amountsOf } from "../pod/resize.ts";
+import { generateStatus } from "../pod/status.ts";
+import { type Probes, createProbes } from "../probes/probes.ts";
+import { resizeConditions } from "../resources/resize-states.ts";
+import type { AskedPod } from "../roles.ts";
+import { isTargetFeature } from "../seams/provider.ts";
+import { type NodeStats, createNodeStats } from "../stats/node-stats.ts";
+import { type StatusManager, createStatusManager } from "../status/manager.ts";
+import { createMirrorApi, createPodApi } from "../status/pod-api.ts";
+import { createMirrorPods } from "../sync/mirror-pods.ts";
+import { createPasses } from "../sync/passes.ts";
+import { type PodManager, createPodManager } from "../sync/pod-manager.ts";
+import { type PodWorkers, createPodWorkers } from "../sync/pod-workers.ts";
+import { type SyncLoop, createSyncLoop } from "../sync/sync-loop.ts";
+import type { Volumes } from "../volumes/volumes.ts";
+import { type Allocating, allocateResources, retryResizes } from "./allocation.ts";
+import { cleanUp } from "./cleaning.ts";
+import type { Cluster, NodeContext, Observed } from "./deps.ts";
+import { countRejections, followPods } from "./metrics.ts";
+import { type RuntimeStages, composeRuntime } from "./runtime.ts";
+import { composeSources } from "./sources.ts";
+
+/** Patience of a stopping node with calls to the runtime that are under way, milliseconds. */
+const drainMs = 20_000;
+
+/** A pod's status from what the runtime shows of it. */
+type StatusOf = (pod: AskedPod, seen: RuntimePod, ending: boolean) => PodStatus;
+
+/** Parts of the work on pods that others ask. */
+export interface PodWork {
+  readonly stats: NodeStats;
+  readonly volumes: Volumes;
+  readonly manager: PodManager;
+  readonly running: readonly Service[];
+}
+
+/** Parts of the work on one pod. */
+interface Stages extends Allocating, RuntimeStages {
+  readonly statuses: StatusManager;
+  readonly probes: Probes;
+  readonly statusOf: StatusOf;
+}
+
+/** Takes pods in from their sources, runs them, reports their status, and cleans up after them. */
+export function workOnPods(context: NodeContext, cluster: Cluster, observed: Observed): PodWork {
+  const { target, clock } = context;
+  const stages = createStages(context, cluster, observed);
+  const { statuses, probes, volumes, allocations, layout } = stages;
+  const stop = new AbortController();
+  const workers = createWorkers(context, cluster, observed, { stages, stop: stop.signal });
+  const manager = createPodManager(context.hand("podManager"));
+  const disk = createDiskMeter({ host: target.host, clock });
+  const stats = createStats(context, observed, { stages, disk });
+  const flow = takeIn(context, cluster, observed, { stages, workers, manager, disk });
+  const running: readonly Service[] = [
+    statuses,
+    { name: "volumes", run: (signal) => onAbort(signal).then(volumes.stop) },
+    probes,
+    allocations.records,
+    findLayout(layout),
+    { name: "pod-workers", run: (signal) => drain(signal, stop, workers.idle, clock) },
+    ...flow,
+    ...stats.services,
+  ];
+  return { stats, volumes, manager, running };
+}
+
+/** Everything that a pod worker works with. */
+function createStages(context: NodeContext, cluster: Cluster, observed: Observed): Stages {
+  const { target, client, metrics, clock, log, hand, onEnd } = context;
+  const { measures } = metrics;
+  const api = createPodApi(client);
+  const statuses = createStatusManager({
+    ...hand("statusManager"),
+    onEnd,
+    api,
+    measures: measures.statuses,
+    clock,
+    log,
+  });
+  const allocating = allocateResources(context, cluster, observed);
+  const { asked, seen, ...columns } = hand("probes");
+  const probes = createProbes({
+    ...target,
+    ...columns,
+    pods: asked,
+    cache: seen,
+    onEnd,
+    targetClock: observed.targetClock,
+    events: cluster.events,
+    measures: measures.probes,
+    agentStartedAt: clock.now(),
+    clock,
+    log,
+  });
+  const statusOf = createStatusOf(context, observed, { ...allocating, probes });
+  const runtime = composeRuntime(context, cluster, observed, { ...allocating, statuses, probes, statusOf });
+  cluster.objects.onChange(runtime.volumes.objectChanged);
+  return { ...allocating, ...runtime, statuses, probes, statusOf };
+}
+
+/** Generates a pod's status. */
+function createStatusOf(
+  { config, hand }: NodeContext,
+  { health, agent, devices }: Observed,
+  { allocations, probes }: Pick<Stages, "allocations" | "probes">,
+): StatusOf {
+  const { status, starts, resize } = hand("statusGenerator");
+  const tellsOfDevices = gateEnabled(config.kubelet.featureGates, "ResourceHealthStatus");
+  return (asked, observed, ending) => {
+    const { uid } = asked.metadata;
+    const pod = allocations.of(asked);
+    return generateStatus({
+      pod,
+      resize: resizeConditions(resize.get(uid)),
+      wholeInForce: pod.spec.resources && allocations.ofPod(pod),
+      inForce: (run) => amountsOf(allocations.ofContainer(pod, run)),
+      observed,
+      ending,
+      previous: status.get(uid),
+      failures: starts.get(uid)?.failures ?? new Map(),
+      readiness: (name, id) => probes.readiness(uid, name, id),
+      started: (name, id) => probes.started(uid, name, id),
+      ...(tellsOfDevices && { devices: (name: string) => devices.health(uid, name) }),
+      hostIPs: agent.hostIPs(),
+      runtimeName: health.version()?.runtimeName ?? "",
+    });
+  };
+}
+
+/** The pod workers, one a pod. @param stop ends their passes. */
+function createWorkers(
+  context: NodeContext,
+  cluster: Cluster,
+  observed: Observed,
+  { stages, stop }: { readonly stages: Stages; readonly stop: AbortSignal },
+): PodWorkers {
+  const { config, target, metrics, clock, log, hand } = context;
+  const { presence, rights, pleg, health } = observed;
+  const { seen, unseen, worker, signals } = hand("podWorkers");
+  const passes = createPasses({
+    ...stages,
+    cache: seen,
+    unseen,
+    inspector: pleg,
+    runtime: stages.podRuntime,
+    objects: cluster.objects,
+    prober: stages.probes,
+    served: createServed(async (feature, signal) =>
+      isTargetFeature(feature) ? rights.lacks(feature) : target.runtime.lacks?.(feature, signal),
+    ),
+    status: stages.statuses,
+    events: cluster.events,
+    networkError: health.networkError,
+    syncMs: config.kubelet.syncFrequency,
+    clock,
+    log,
+  });
+  const { workers: measures } = metrics.measures;
+  return createPodWorkers({ passes, worker, signals, ...(presence && { presence }), measures, clock, log, stop });
+}
+
+interface FlowParts {
+  readonly stages: Stages;
+  readonly workers: PodWorkers;
+  readonly manager: PodManager;
+  readonly disk: DiskMeter;
+}
+
+/** Takes pods in, and clears away what they leave, in the order in which it starts. */
+function takeIn(
+  context: NodeContext,
+  cluster: Cluster,
+  observed: Observed,
+  { stages, workers, manager, disk }: FlowParts,
+): readonly Service[] {
+  const { config, alone, client, metrics, clock, log, hand } = context;
+  const { events, nodes } = cluster;
+  const { measures } = metrics;
+  const { presence } = observed;
+  const { asked, seen, ...loop } = hand("syncLoop");
+  const syncLoop = createSyncLoop({
+    ...loop,
+    pods: asked,
+    cache: seen,
+    manager,
+    workers,
+    admission: countRejections(stages.admission, measures),
+    resizes: stages.resizes,
+    status: stages.statuses,
+    events,
+    nowText: () => rfc3339(clock.now()),
+    log,
+  });
+  const emit = (update: PodUpdate) => {
+    followPods(update, measures);
+    syncLoop.push(update);
+  };
+  const sources = composeSources({
+    ...hand("sources"),
+    config,
+    client: alone ? undefined : client,
+    events,
+    emit,
+    after: nodes.ready,
+    clock,
+    log,
+  });
+  const { asked: pods, spoken, ...mirroring } = hand("mirrorPods");
+  const sourcesSeen = () => spoken.all() && syncLoop.caughtUp();
+  const mirrors = createMirrorPods({
+    ...mirroring,
+    pods,
+    manager,
+    ...(presence && { presence }),
+    api: createMirrorApi(client),
+    node: nodes,
+    sourcesSeen: () => askedAgain(sourcesSeen(), syncLoop),
+    clock,
+    log,
+  });
+  const hasStatic = !alone && spoken.names.some((name) => name !== "api");
+  const cleaning = cleanUp(context, cluster, observed, { ...stages, disk, workers, syncLoop, sourcesSeen });
+  return [syncLoop, ...sources, ...(hasStatic ? [mirrors] : []), ...cleaning, retryResizes(context)];
+}
+
+/** What was asked too early is told of once it is known. */
+function askedAgain(seen: boolean, syncLoop: SyncLoop): boolean {
+  if (!seen) syncLoop.oweMirrors();
+  return seen;
+}
+
+/** Node and pod usage statistics. */
+function createStats(
+  { config, target, clock, log, hand }: NodeContext,
+  { agent, targetClock }: Observed,
+  { stages, disk }: { readonly stages: Stages; readonly disk: DiskMeter },
+) {
+  const { kubelet, nodeName, rootDir } = config;
+  const { facts } = agent;
+  const { asked, seen, status } = hand("stats");
+  return createNodeStats({
+    ...target,
+    layout: stages.layout,
+    volumes: stages.volumes,
+    pods: asked,
+    cache: seen,
+    statuses: status,
+    disk,
+    cgroupVersion: facts.cgroupVersion,
+    facts,
+    nodeName,
+    rootDir,
+    podLogsDir: kubelet.podLogsDir,
+    diskPeriodMs: kubelet.volumeStatsAggPeriod,
+    targetClock,
+    clock,
+    log,
+  });
+}
+
+/** Asks where cgroups lie before the first pod does, so that the log says at the start what pods lack there. A runtime that does not
+ *  answer now is asked by the pod. */
+function findLayout(layout: Stages["layout"]): Service {
+  return {
+    name: "cgroup-layout",
+    async run(signal) {
+      await layout(signal).catch(() => undefined);
+      await onAbort(signal);
+    },
+  };
+}
+
+/** Ends the workers' passes and waits for calls to the runtime that must not be cut off. */
+async function drain(
+  signal: AbortSignal,
+  workers: AbortController,
+  idle: () => Promise<void>,
+  clock: Clock,
+): Promise<void> {
+  await onAbort(signal);
+  workers.abort();
+  const patience = new AbortController();
+  await Promise.race([idle(), clock.sleep(drainMs, patience.signal).catch(() => undefined)]);
+  patience.abort();
+}

@@ -1,0 +1,150 @@
+import { createDevices } from "../devices/devices.ts";
+import { ContainerState } from "../gen/cri.ts";
+import { changedFacts, type HostFacts, readFacts } from "../host/facts.ts";
+import { createTargetClock } from "../host/target-clock.ts";
+import { paced } from "../lib/paced.ts";
+import { type Service, onAbort } from "../lib/service-group.ts";
+import { type NodeAgent, createNodeAgent } from "../node/node-agent.ts";
+import { ownAddresses } from "../node/own-addresses.ts";
+import { nameResolves } from "../node/own-name.ts";
+import { createPodCidr } from "../node/pod-cidr.ts";
+import { type RebootWatch, createRebootWatch } from "../node/reboot-watch.ts";
+import { type RuntimeHealth, createRuntimeHealth } from "../node/runtime-health.ts";
+import { type TargetRights, createTargetRights } from "../node/target-rights.ts";
+import type { LogReader } from "../pipeline.ts";
+import { type Pleg, createPleg } from "../pleg/pleg.ts";
+import { nodeLabel } from "../pod/labels.ts";
+import { createLogReader } from "../runtime/logs/reader.ts";
+import { readTerminationMessage, readWrittenMessage } from "../runtime/termination-message.ts";
+import { TargetError } from "../seams/provider.ts";
+import type { Cluster, NodeContext, Observed } from "./deps.ts";
+import { deviceSettings, nodeSettings } from "./settings.ts";
+
+/** Devices whose plugin changes its mind all the time make the Node talk no more often than this, milliseconds. */
+const devicesPaceMs = 1_000;
+
+/** Watches the target's pods, devices and health, and keeps the Node that shows them.
+ *  @param onReboot called once when the target has booted, or has changed while it was lost.
+ *  @throws what the target says when it cannot be read. */
+export async function observeTarget(context: NodeContext, cluster: Cluster, onReboot: () => void): Promise<Observed> {
+  const { config, target, alone, clock, log, hand, signal } = context;
+  const { host, runtime, sharing } = target;
+  const ownerLabels: Record<string, string> = sharing === "shared" ? { [nodeLabel]: config.nodeName } : {};
+  const logs = createLogs(context);
+  const pleg = createPodWatch(context, ownerLabels, logs);
+  const rights = createTargetRights(target, { log });
+  await rights.read(signal);
+  const { signals } = hand("devices");
+  const devicesChanged = paced(() => signals.nodeChanged.send(), devicesPaceMs, clock);
+  const devices = createDevices({ ...deviceSettings(config), host, onChange: devicesChanged, signals, clock, log });
+  const { nodeChanged } = hand("runtimeHealth").signals;
+  const health = createRuntimeHealth({ runtime, clock, log, onChange: () => nodeChanged.send() });
+  const agent = await createAgent(context, cluster, { pleg, rights, devices, health });
+  const reboot = watchReboots(context, agent.facts, onReboot);
+  const targetClock = createTargetClock({ ...target, clock, log });
+  const podCidr = createPodCidr({ nodes: cluster.nodes, runtime, clock, log });
+  // Pods are taken in once the runtime has shown what it holds and said its name, which is part of containers' IDs.
+  const shown: Service = {
+    ...pleg,
+    ready: async (stop) => void (await Promise.all([pleg.ready(stop), health.answered(stop)])),
+  };
+  const link = reboot ? [reboot, followLink(context)] : [];
+  const own = [...link, targetClock, health, podCidr, devices.service];
+  const running: readonly Service[] = [...own, ...(alone ? [] : agent.services), shown];
+  const presence = reboot && { presence: reboot.present };
+  return { ...presence, ownerLabels, targetClock, rights, logs, pleg, health, devices, agent, running };
+}
+
+function createLogs({ config, target, clock, log }: NodeContext): LogReader {
+  const { host, runtime } = target;
+  const isRunning = async (id: string, stop: AbortSignal) =>
+    (await runtime.containerStatus(id, stop)).status?.state === ContainerState.CONTAINER_RUNNING;
+  return createLogReader({ host, clock, log, roots: [config.kubelet.podLogsDir], runtime, isRunning });
+}
+
+function createPodWatch(
+  { target, metrics, clock, log, hand }: NodeContext,
+  ownerLabels: Readonly<Record<string, string>>,
+  logs: LogReader,
+): Pleg {
+  const ends = { fs: target.host.fs, logs };
+  return createPleg({
+    ...hand("pleg"),
+    runtime: target.runtime,
+    clock,
+    log,
+    ownerLabels,
+    measures: metrics.measures.pleg,
+    terminationMessage: (...of) => readTerminationMessage(ends, ...of),
+    writtenMessage: (...of) => readWrittenMessage(ends, ...of),
+  });
+}
+
+interface NodeParts extends Pick<Observed, "rights" | "devices"> {
+  readonly pleg: Pick<Pleg, "unhealthy">;
+  readonly rights: TargetRights;
+  readonly health: RuntimeHealth;
+}
+
+/** The Node, its Lease and its status. */
+async function createAgent(
+  { config, target, client, account, clock, log, hand, signal }: NodeContext,
+  { events, nodes }: Cluster,
+  { pleg, rights, devices, health }: NodeParts,
+): Promise<NodeAgent> {
+  const { host, runtime, link, network } = target;
+  const { reachable, signals } = hand("nodeAgent");
+  const agent = await createNodeAgent(
+    {
+      settings: nodeSettings(config),
+      client,
+      ownAddresses: link || config.kubeletAddress.of !== "host" ? ownAddresses() : undefined,
+      nodes,
+      resolves: nameResolves,
+      host,
+      images: runtime,
+      runtime: health,
+      problems: () => [pleg.unhealthy()].filter((problem) => problem !== undefined),
+      ...(link && { link }),
+      ...(network && { network }),
+      ...(account && config.kubelet.enableServer && { reachable: reachable.get }),
+      rights,
+      devices,
+      events,
+      clock,
+      log,
+    },
+    signal,
+  );
+  signals.nodeChanged.heard(agent.hurry);
+  return agent;
+}
+
+/** Looks, when a lost target on another machine is back, whether it is as it was. */
+function watchReboots(
+  { target: { host, link }, claim, clock, log }: NodeContext,
+  facts: HostFacts,
+  onReboot: () => void,
+): RebootWatch | undefined {
+  if (!link) return undefined;
+  const unfit = async (signal: AbortSignal) => {
+    try {
+      await claim.renew(signal);
+    } catch (error) {
+      if (error instanceof TargetError) return error.message;
+      throw error;
+    }
+    const changed = changedFacts(facts, await readFacts(host, signal));
+    return changed.length > 0 ? `other than before: ${changed.join(", ")}` : undefined;
+  };
+  return createRebootWatch({ host, link, bootID: facts.bootID, unfit, onReboot, clock, log });
+}
+
+/** The Node's status shows at once that its target is lost, and that it is back. */
+function followLink({ target: { link }, hand }: NodeContext): Service {
+  const { nodeChanged } = hand("targetLink").signals;
+  return {
+    name: "link",
+    run: (signal) => onAbort(signal).finally(link?.onChange(() => nodeChanged.send())),
+  };
+}

@@ -1,0 +1,89 @@
+import type { Hears, NodeSignals, Sends } from "../state/signals.ts";
+import type { NodeState } from "./node-state.ts";
+
+// The node on one page: every actor that shares state with others, in the order in which they start. An actor gets the columns and
+// signals that it names here and no others; the compiler holds the composition to it. docs/architecture.md shows the same.
+
+type Part = keyof NodeState;
+type SignalName = keyof NodeSignals;
+
+interface Wires {
+  readonly reads?: readonly Part[];
+  /** Each part of the state has one writer. */
+  readonly writes?: readonly Part[];
+  readonly sends?: readonly SignalName[];
+  readonly hears?: readonly SignalName[];
+}
+
+/** Reads, writes and signals of each actor. */
+export const wiring = {
+  kubeletServer: { reads: ["asked", "seen", "status", "takenIn"] },
+  metrics: { reads: ["asked", "seen", "worker", "resize"] },
+  nodeWatch: { sends: ["nodeChanged", "mirrorsChanged"] },
+  targetLink: { sends: ["nodeChanged"] },
+  runtimeHealth: { sends: ["nodeChanged"] },
+  devices: { reads: ["seen", "takenIn"], sends: ["nodeChanged", "wake"] },
+  nodeAgent: { reads: ["reachable"], hears: ["nodeChanged"] },
+  pleg: { writes: ["seen"], sends: ["wake", "retry"] },
+  statusManager: { reads: ["shown", "worker"], writes: ["status", "held"] },
+  statusGenerator: { reads: ["status", "starts", "resize"] },
+  probes: { reads: ["asked", "seen", "status", "starts"], sends: ["wake"] },
+  allocations: { reads: ["seen"], writes: ["allocation"] },
+  resizes: { reads: ["asked", "spoken"], writes: ["resize", "pending", "wishes"], sends: ["weigh"] },
+  preemption: { reads: ["worker"], sends: ["end"] },
+  cgroups: { reads: ["asked"] },
+  podRuntime: { reads: ["asked", "status"], writes: ["starts"] },
+  podWorkers: {
+    reads: ["seen"],
+    writes: ["worker", "unseen"],
+    sends: ["mirrorsChanged"],
+    hears: ["wake", "retry", "end"],
+  },
+  podManager: { writes: ["asked", "shown"] },
+  syncLoop: {
+    reads: ["asked", "seen", "worker"],
+    writes: ["takenIn"],
+    sends: ["wake", "mirrorsChanged"],
+    hears: ["weigh"],
+  },
+  sources: { reads: ["seen"], writes: ["spoken"] },
+  mirrorPods: { reads: ["asked", "worker", "spoken"], hears: ["mirrorsChanged"] },
+  housekeeping: { reads: ["asked", "seen", "worker", "spoken"] },
+  garbage: { reads: ["seen"] },
+  eviction: { reads: ["asked", "worker"], sends: ["end"] },
+  resizeRetry: { sends: ["weigh"] },
+  stats: { reads: ["asked", "seen", "status"] },
+  selfTest: { writes: ["reachable"], sends: ["nodeChanged"] },
+} as const satisfies Readonly<Record<string, Wires>>;
+
+export type ActorName = keyof typeof wiring;
+
+type Names<W, K extends keyof Wires> = W extends { readonly [Key in K]: readonly (infer N)[] } ? N : never;
+
+/** State and signals that an actor is handed: readers, writers and signals by their names. */
+export type Handed<Name extends ActorName> = {
+  readonly [P in Part & Names<(typeof wiring)[Name], "reads">]: NodeState[P]["reader"];
+} & {
+  readonly [P in Part & Names<(typeof wiring)[Name], "writes">]: NodeState[P]["writer"];
+} & {
+  readonly signals: Sends<SignalName & Names<(typeof wiring)[Name], "sends">> &
+    Hears<SignalName & Names<(typeof wiring)[Name], "hears">>;
+};
+
+/** Hands an actor what the wiring names for it. */
+export type HandOut = <Name extends ActorName>(name: Name) => Handed<Name>;
+
+/** Hands out a node's state and signals as the wiring says. */
+export function handOut(state: NodeState, signals: NodeSignals): HandOut {
+  return <Name extends ActorName>(name: Name) => {
+    const { reads = [], writes = [], sends = [], hears = [] }: Wires = wiring[name];
+    const ends: Record<string, unknown> = { signals: pick(signals, [...sends, ...hears]) };
+    for (const part of reads) ends[part] = state[part].reader;
+    for (const part of writes) ends[part] = state[part].writer;
+    return ends as Handed<Name>;
+  };
+}
+
+function pick(signals: NodeSignals, names: readonly SignalName[]): Partial<NodeSignals> {
+  return Object.fromEntries(names.map((name) => [name, signals[name]]));
+}
