@@ -3,8 +3,8 @@ import { posix } from "node:path";
 /** Which part of the tree may import which; a part is a folder or a file of src, or `providers`. Imports point down:
  *  main ▷ process ▷ kubelet ▷ stages ▷ pod host api ▷ pipeline seams ▷ lib, and stages never import each other. */
 
-const ground = ["pipeline", "resizes", "measures", "objects", "seams", "lib", "gen", "version"];
-const stage = ["pod", "host", "api", ...ground];
+const ground = ["pipeline", "resizes", "roles", "measures", "objects", "seams", "lib", "gen", "version"];
+const stage = ["pod", "host", "api", "state", ...ground];
 const stages = [
   "sources",
   "admission",
@@ -32,9 +32,11 @@ const parts: Readonly<Record<string, readonly string[]>> = {
   version: [],
   objects: [],
   seams: ["lib", "gen"],
-  pipeline: ["objects", "seams", "lib", "gen"],
-  resizes: ["pipeline", "objects", "gen"],
+  pipeline: ["objects", "roles", "seams", "lib", "gen"],
+  resizes: ["pipeline", "objects", "roles", "gen"],
   measures: ["pipeline", "resizes", "objects"],
+  roles: ["objects"],
+  state: ["pod", ...ground],
   config: ["objects", "lib", "version"],
   pod: ground,
   host: ground,
@@ -75,6 +77,31 @@ export function faultsOf(path: string, source: string): string[] {
     return reason === undefined ? [] : [`${path}:${found.line}: ${reason}`];
   });
   return path === "src/lib/clock.ts" ? faults : [...faults, ...clockFaults(path, code)];
+}
+
+/** Import circles among files, a line each: files that import each other, straight or by way of others. Type imports count: a circle
+ *  of types is one of contracts. Pure. @param sources by path. */
+export function circlesOf(sources: ReadonlyMap<string, string>): string[] {
+  const imported = new Map(
+    [...sources].map(([path, source]) => [path, filesImportedBy(path, source).filter((file) => sources.has(file))]),
+  );
+  const done = new Set<string>();
+  const circles: string[] = [];
+  const visit = (file: string, way: readonly string[]) => {
+    const at = way.indexOf(file);
+    if (at >= 0) circles.push([...way.slice(at), file].join(" ▷ "));
+    if (at >= 0 || done.has(file)) return;
+    for (const next of imported.get(file) ?? []) visit(next, [...way, file]);
+    done.add(file);
+  };
+  for (const file of sources.keys()) visit(file, []);
+  return circles;
+}
+
+function filesImportedBy(path: string, source: string): readonly string[] {
+  return importsOf(withoutComments(source))
+    .filter(({ from }) => from.startsWith("."))
+    .map(({ from }) => posix.join(posix.dirname(path), from));
 }
 
 /** The part that a file belongs to: its folder, or itself where it lies in src. Undefined outside src and providers. */

@@ -1,16 +1,6 @@
-import { gateGroups } from "./known-gates.ts";
+import { type GateSpec, gateGroups } from "./known-gates.ts";
 import { nearest } from "./names.ts";
 import { refuse } from "./refusal.ts";
-
-/** State of a feature gate at Kubernetes 1.36. */
-export interface GateSpec {
-  readonly stage: "alpha" | "beta" | "ga" | "deprecated";
-  readonly byDefault: boolean;
-  /** It can no longer be set to anything but its default. */
-  readonly locked: boolean;
-  /** The kubelet reads it; the others concern the API server and its peers. */
-  readonly kubelet: boolean;
-}
 
 export type GateSettings = Readonly<Record<string, boolean>>;
 

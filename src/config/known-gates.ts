@@ -1,4 +1,12 @@
-import type { GateSpec } from "./feature-gates.ts";
+/** State of a feature gate at Kubernetes 1.36. */
+export interface GateSpec {
+  readonly stage: "alpha" | "beta" | "ga" | "deprecated";
+  readonly byDefault: boolean;
+  /** It can no longer be set to anything but its default. */
+  readonly locked: boolean;
+  /** The kubelet reads it; the others concern the API server and its peers. */
+  readonly kubelet: boolean;
+}
 
 interface GateGroup extends GateSpec {
   /** Names between white space. */

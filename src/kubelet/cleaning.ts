@@ -8,7 +8,7 @@ import type { SyncLoop } from "../sync/sync-loop.ts";
 import type { Volumes } from "../volumes/volumes.ts";
 import type { Allocating } from "./allocation.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
-import { countOrphans } from "./metrics.ts";
+import { countOrphans } from "./counts.ts";
 import { logLinksDirectory } from "./settings.ts";
 
 interface CleaningParts extends Pick<Allocating, "allocations"> {

@@ -22,9 +22,7 @@ export function observeCluster(context: NodeContext): Cluster {
     ? loggedEvents(log)
     : createEventRecorder({ ...common, component: "kubelet", host: nodeName, qps, burst });
   const nodes = alone ? noNode : createNodeWatch({ ...common, nodeName });
-  const services = alone
-    ? { name: "no services", run: onAbort, list: () => [] }
-    : createServiceLister(common);
+  const services = alone ? { name: "no services", run: onAbort, list: () => [] } : createServiceLister(common);
   const runtimeClasses = createRuntimeClasses(common);
   const objects = createObjectCaches(common);
   const signers = createTokenSigners(clock);

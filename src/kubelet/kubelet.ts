@@ -4,7 +4,7 @@ import { createReachability } from "../node/reachability.ts";
 import { createSignals } from "../state/signals.ts";
 import { observeCluster } from "./cluster.ts";
 import type { KubeletDeps, NodeContext } from "./deps.ts";
-import { nodeView } from "./metrics.ts";
+import { nodeView } from "./view.ts";
 import { createNodeState } from "./node-state.ts";
 import { workOnPods } from "./pods.ts";
 import { type NodeServer, createNodeServer } from "./server.ts";

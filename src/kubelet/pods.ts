@@ -24,7 +24,7 @@ import type { Volumes } from "../volumes/volumes.ts";
 import { type Allocating, allocateResources, retryResizes } from "./allocation.ts";
 import { cleanUp } from "./cleaning.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
-import { countRejections, followPods } from "./metrics.ts";
+import { countRejections, followPods } from "./counts.ts";
 import { type RuntimeStages, composeRuntime } from "./runtime.ts";
 import { composeSources } from "./sources.ts";
 

@@ -1,3 +1,4 @@
+import type { NodeConfig } from "../config/node-config.ts";
 import type { PodStatus } from "../objects.ts";
 import type { PodRuntime, RuntimePod } from "../pipeline.ts";
 import type { CgroupLayout } from "../pod/cgroup-path.ts";
@@ -10,7 +11,7 @@ import { createCrashLoop } from "../runtime/crash-loop.ts";
 import { createHooks } from "../runtime/hooks.ts";
 import { createImagePuller } from "../runtime/images/puller.ts";
 import { type PodRuntimeDeps, createPodRuntime } from "../runtime/pod-runtime.ts";
-import { createPreparer } from "../runtime/prepare.ts";
+import { type PodSettings, createPreparer } from "../runtime/prepare.ts";
 import { createTargetFacts } from "../runtime/target-facts.ts";
 import type { StatusManager } from "../status/manager.ts";
 import type { PodGround } from "../sync/passes.ts";
@@ -72,27 +73,8 @@ export function composeRuntime(
     cgroups: layout,
     allocatable,
   });
-  const puller = createImagePuller({
-    ...common,
-    measures: measures.pulls,
-    serialize: kubelet.serializeImagePulls,
-    maxParallel: kubelet.maxParallelImagePulls,
-    qps: kubelet.registryPullQPS,
-    burst: kubelet.registryBurst,
-  });
-  const ground = createPodGround({
-    host,
-    runtime,
-    allocated: allocations.of,
-    rootDir,
-    layout,
-    settings,
-    podPidsLimit: kubelet.podPidsLimit,
-    pods: hand("cgroups").asked,
-    measures: measures.cgroups,
-    clock,
-    log,
-  });
+  const puller = createImagePuller({ ...common, measures: measures.pulls, ...pullSettings(kubelet) });
+  const ground = createNodeGround(context, { allocations, layout, settings });
   const podRuntime = createPodRuntime({
     ...common,
     ...preparer,
@@ -119,6 +101,44 @@ export function composeRuntime(
     }),
   });
   return { volumes, ground, podRuntime, layout };
+}
+
+function pullSettings({
+  serializeImagePulls,
+  maxParallelImagePulls,
+  registryPullQPS,
+  registryBurst,
+}: NodeConfig["kubelet"]) {
+  return {
+    serialize: serializeImagePulls,
+    maxParallel: maxParallelImagePulls,
+    qps: registryPullQPS,
+    burst: registryBurst,
+  };
+}
+
+interface GroundParts extends Pick<Allocating, "allocations">, Pick<RuntimeStages, "layout"> {
+  readonly settings: PodSettings;
+}
+
+/** Directories and cgroups of pods. */
+function createNodeGround(
+  { config, target, metrics, clock, log, hand }: NodeContext,
+  { allocations, layout, settings }: GroundParts,
+) {
+  return createPodGround({
+    host: target.host,
+    runtime: target.runtime,
+    allocated: allocations.of,
+    rootDir: config.rootDir,
+    layout,
+    settings,
+    podPidsLimit: config.kubelet.podPidsLimit,
+    pods: hand("cgroups").asked,
+    measures: metrics.measures.cgroups,
+    clock,
+    log,
+  });
 }
 
 /** Reports a pod whose sandbox and network stand, before its images are pulled and its containers start. */

@@ -76,7 +76,13 @@ export function staticSources({ kubelet }: Pick<NodeConfig, "kubelet">): readonl
 }
 
 /** Pod sources of a node. @param alone there is no API server. */
-export function sourceNames({ config, alone }: { readonly config: NodeConfig; readonly alone: boolean }): readonly SourceName[] {
+export function sourceNames({
+  config,
+  alone,
+}: {
+  readonly config: NodeConfig;
+  readonly alone: boolean;
+}): readonly SourceName[] {
   return [...(alone ? [] : ["api" as const]), ...staticSources(config)];
 }
 

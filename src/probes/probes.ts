@@ -3,14 +3,7 @@ import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
 import type { ProbeMeasures } from "../measures.ts";
-import type {
-  EventSink,
-  PodCache,
-  PodStore,
-  ProbeResults,
-  Prober,
-  StatusReader,
-} from "../pipeline.ts";
+import type { EventSink, PodCache, PodStore, ProbeResults, Prober, StatusReader } from "../pipeline.ts";
 import type { GivenPod } from "../roles.ts";
 import type { Host } from "../seams/host.ts";
 import type { TargetLink } from "../seams/provider.ts";

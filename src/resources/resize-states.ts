@@ -24,7 +24,10 @@ export interface ResizeStates {
 }
 
 /** Resizes that wait, and resizes that are being put in force. */
-export function countResizes(states: readonly ResizeState[]): { readonly pending: number; readonly inProgress: number } {
+export function countResizes(states: readonly ResizeState[]): {
+  readonly pending: number;
+  readonly inProgress: number;
+} {
   return {
     pending: states.filter(({ pending }) => pending).length,
     inProgress: states.filter(({ inProgress }) => inProgress).length,

@@ -147,12 +147,7 @@ function isWanted({ metadata, status }: AskedPod): boolean {
 }
 
 /** What is in force now is what was given, or is not yet. */
-function observe(
-  deps: ResizesDeps,
-  states: ResizeStates,
-  pod: GivenPod,
-  observed: RuntimePod,
-): void {
+function observe(deps: ResizesDeps, states: ResizeStates, pod: GivenPod, observed: RuntimePod): void {
   const { uid, generation = 0 } = pod.metadata;
   if (inProgress(deps.allocations, pod, observed)) return states.goOn(uid, generation);
   const done = states.end(uid);

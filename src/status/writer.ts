@@ -58,9 +58,16 @@ export function createStatusWriter({ api, shown: column, worker, clock, log, mea
     return pod && newer(pod, answers.get(uid)?.pod);
   };
 
-  const update = async ({ uid, status, ended, since }: Outgoing, shown: ShownPod, signal: AbortSignal): Promise<ShownPod> => {
+  const update = async (
+    { uid, status, ended, since }: Outgoing,
+    shown: ShownPod,
+    signal: AbortSignal,
+  ): Promise<ShownPod> => {
     const before = shown.status ?? {};
-    const patch = statusPatch(before, mergeStatus(before, status, !ended && mayRun(worker.get(uid)), isMirrorPod(shown)));
+    const patch = statusPatch(
+      before,
+      mergeStatus(before, status, !ended && mayRun(worker.get(uid)), isMirrorPod(shown)),
+    );
     const text = patch && JSON.stringify(patch);
     const last = answers.get(uid);
     if (!patch || (last?.futile === text && last?.pod.metadata.resourceVersion === shown.metadata.resourceVersion))

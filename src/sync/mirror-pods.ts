@@ -96,10 +96,13 @@ export type MirrorStep =
 
 /** What is to be done about one name. */
 export function nextStep(
-  { pods, manager, worker, node, sourcesSeen }: Pick<
-    MirrorPodsDeps,
-    "pods" | "manager" | "worker" | "node" | "sourcesSeen"
-  >,
+  {
+    pods,
+    manager,
+    worker,
+    node,
+    sourcesSeen,
+  }: Pick<MirrorPodsDeps, "pods" | "manager" | "worker" | "node" | "sourcesSeen">,
   namespace: string,
   name: string,
 ): MirrorStep {
@@ -121,7 +124,12 @@ export function nextStep(
 
 /** A node may make a pod only as a mirror pod that it owns.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction */
-async function create({ api, clock, log }: MirrorPodsDeps, pod: AskedPod, owner: Node, signal: AbortSignal): Promise<void> {
+async function create(
+  { api, clock, log }: MirrorPodsDeps,
+  pod: AskedPod,
+  owner: Node,
+  signal: AbortSignal,
+): Promise<void> {
   const { name, namespace, labels, annotations } = pod.metadata;
   const hash = annotations?.[configHashAnnotation] ?? "";
   const metadata = {

@@ -7,15 +7,24 @@ import {
 } from "../../src/gen/cri.ts";
 import type { Container, Pod, PodSpec } from "../../src/objects.ts";
 import type { RuntimePod } from "../../src/pipeline.ts";
+import type { AskedPod, GivenPod, ShownPod } from "../../src/roles.ts";
 import { containerHash } from "../../src/pod/hash.ts";
 import { containerHashAnnotation, containerNameLabel, podUidLabel } from "../../src/pod/labels.ts";
 
+/** A pod that has been given what it asks for, and that the API server shows so. */
+export type TestPod = AskedPod & GivenPod & ShownPod;
+
+/** Marks a pod as all three. */
+export function testPod(pod: Pod): TestPod {
+  return pod as TestPod;
+}
+
 /** A pod with one container `c` unless the spec says otherwise. */
-export function aPod(spec: Partial<PodSpec> = {}, metadata: Partial<Pod["metadata"]> = {}): Pod {
-  return {
+export function aPod(spec: Partial<PodSpec> = {}, metadata: Partial<Pod["metadata"]> = {}): TestPod {
+  return testPod({
     metadata: { name: "p", namespace: "default", uid: "uid-1", creationTimestamp: "2026-01-01T00:00:00Z", ...metadata },
     spec: { containers: [aContainer("c")], restartPolicy: "Always", nodeName: "node", ...spec },
-  };
+  });
 }
 
 export function aContainer(name: string, more: Partial<Container> = {}): Container {

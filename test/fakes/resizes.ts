@@ -1,12 +1,12 @@
 import { effectiveResources } from "../../src/pod/resize.ts";
 import type { ResizeDecider, Resizes, ResourcesInForce } from "../../src/resizes.ts";
+import { givenPod } from "../../src/roles.ts";
 import type { PodGroups } from "../../src/runtime/resize.ts";
 
 /** Nobody asks for other resources than a pod has. */
 export const noResizes: Resizes & ResizeDecider = {
-  allocated: (pod) => pod,
+  allocated: givenPod,
   inForce: (pod) => pod,
-  conditions: () => [],
   observe: () => undefined,
   failed: () => undefined,
   take: () => undefined,

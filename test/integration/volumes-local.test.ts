@@ -6,9 +6,9 @@ import { localHost } from "../../providers/local/host.ts";
 import { listMounts } from "../../src/host/mounts.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { createLogger } from "../../src/lib/log.ts";
-import type { Pod } from "../../src/objects.ts";
 import { createVolumes } from "../../src/volumes/volumes.ts";
 import { unmeasured } from "../fakes/measures.ts";
+import { givenPod } from "../../src/roles.ts";
 
 const clock = systemClock();
 const host = localHost({ clock });
@@ -62,13 +62,13 @@ const mounts = [
   ...volumes.map(({ name }) => ({ name, mountPath: `/${name}` })),
   { name: "disk", mountPath: "/map/inside" },
 ];
-const pod: Pod = {
+const pod = givenPod({
   metadata: { name: "p", namespace: "default", uid: "pod-1" },
   spec: {
     volumes,
     containers: [{ name: "c", image: "i", volumeMounts: mounts, resources: { requests: { "hugepages-2Mi": "2Mi" } } }],
   },
-};
+});
 
 const at = (plugin: string, name: string) => `${rootDir}/pods/pod-1/volumes/kubernetes.io~${plugin}/${name}`;
 const mountedHere = async () => (await listMounts(host)).filter(({ path }) => path.startsWith(`${directory}/`));

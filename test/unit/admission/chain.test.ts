@@ -3,13 +3,13 @@ import { test } from "node:test";
 import { createAdmission } from "../../../src/admission/chain.ts";
 import type { MakeRoom } from "../../../src/admission/preemption.ts";
 import { createLogger } from "../../../src/lib/log.ts";
-import type { Node, Pod, PodSpec } from "../../../src/objects.ts";
+import type { Node, PodSpec } from "../../../src/objects.ts";
 import type { Pressure, Rejection } from "../../../src/pipeline.ts";
-import { aContainer, aPod } from "../../fakes/pods.ts";
+import { type TestPod, aContainer, aPod } from "../../fakes/pods.ts";
 
 interface Given {
-  readonly pod?: Pod;
-  readonly others?: readonly Pod[];
+  readonly pod?: TestPod;
+  readonly others?: readonly TestPod[];
   readonly node?: Node | undefined;
   readonly fresh?: Node;
   readonly allocatable?: Record<string, string>;

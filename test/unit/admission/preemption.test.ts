@@ -3,15 +3,18 @@ import { test } from "node:test";
 import { createPreemption } from "../../../src/admission/preemption.ts";
 import { type Need, victimsFor } from "../../../src/admission/victims.ts";
 import { createLogger } from "../../../src/lib/log.ts";
-import type { Pod, PodSpec } from "../../../src/objects.ts";
+import type { PodSpec } from "../../../src/objects.ts";
+import type { WorkerView } from "../../../src/state/pod-table.ts";
+import { createSignals } from "../../../src/state/signals.ts";
+import { aColumn } from "../../fakes/state.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
 import { unmeasured } from "../../fakes/measures.ts";
-import { aContainer, aPod } from "../../fakes/pods.ts";
+import { type TestPod, aContainer, aPod } from "../../fakes/pods.ts";
 
 type Amounts = Readonly<Record<string, string>>;
 
-const holding = (uid: string, requests: Amounts, limits: Amounts = {}, more: Partial<PodSpec> = {}): Pod =>
+const holding = (uid: string, requests: Amounts, limits: Amounts = {}, more: Partial<PodSpec> = {}): TestPod =>
   aPod({ containers: [aContainer("c", { resources: { requests, limits } })], ...more }, { uid, name: uid });
 const guaranteed = (uid: string, amounts: Amounts, more: Partial<PodSpec> = {}) => holding(uid, amounts, amounts, more);
 const critical = aPod(
@@ -20,7 +23,11 @@ const critical = aPod(
 );
 const cpu = (quantity: number): Need => ({ resource: "cpu", quantity });
 
-function chosen(others: readonly Pod[], needs: readonly Need[], pod = critical): readonly string[] | readonly Need[] {
+function chosen(
+  others: readonly TestPod[],
+  needs: readonly Need[],
+  pod = critical,
+): readonly string[] | readonly Need[] {
   const victims = victimsFor(pod, others, needs);
   return "unmet" in victims ? victims.unmet : victims.pods.map(({ metadata }) => metadata.uid);
 }
@@ -74,8 +81,15 @@ function rig() {
   const events = eventLines();
   const ends = new Map<string, () => void>();
   const counted: string[] = [];
+  const worker = aColumn<WorkerView>({
+    a: { phase: "syncing", pod: undefined },
+    b: { phase: "syncing", pod: undefined },
+  });
+  const signals = createSignals();
+  signals.end.heard((uid) => void ends.set(uid, () => worker.set(uid, { phase: "terminated", pod: undefined })));
   const makeRoom = createPreemption({
-    preemptor: { preempt: (uid) => new Promise<void>((resolve) => void ends.set(uid, resolve)) },
+    worker,
+    signals,
     events,
     measures: { ...unmeasured, preempted: (resource) => void counted.push(resource) },
     clock,
@@ -83,7 +97,7 @@ function rig() {
   });
   const stop = new AbortController();
   let answer: unknown = "waits";
-  const ask = (others: readonly Pod[], requested: number) => {
+  const ask = (others: readonly TestPod[], requested: number) => {
     const short = [{ resource: "cpu", requested, used: 4_000, capacity: 4_000 }];
     void makeRoom(critical, others, short, stop.signal).then(
       (rejection) => (answer = rejection),

@@ -7,9 +7,9 @@ import type { TestContext } from "node:test";
 import { localHost } from "../../../providers/local/host.ts";
 import { createDevices, type Devices } from "../../../src/devices/devices.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
-import type { Container, Pod } from "../../../src/objects.ts";
+import type { Container } from "../../../src/objects.ts";
 import type { Host } from "../../../src/seams/host.ts";
-import { aContainer, aPod } from "../../fakes/pods.ts";
+import { type TestPod, aContainer, aPod } from "../../fakes/pods.ts";
 import { startTestPlugin, type TestPlugin, type TestPluginOptions } from "../../harness/device-plugin.ts";
 import { waitFor } from "../../harness/wait.ts";
 import { silent } from "../api/fake-client.ts";
@@ -49,7 +49,7 @@ async function rigOn(t: TestContext, root: string, through: (host: Host) => Host
     rootDir: root,
     requestTimeoutMs: 20_000,
     onChange: () => void hurries++,
-    waker: { wake: (uid, cause) => void woken.push(`${uid} ${cause}`) },
+    signals: { wake: { send: (uid, cause) => void woken.push(`${uid} ${cause}`) } },
     clock,
     log: silent,
   });
@@ -101,7 +101,7 @@ export function elsewhere(host: Host): Host {
 }
 
 /** A pod whose one container, `c`, asks for so many devices. */
-export function asking(count: number, uid = "uid-1", more: Partial<Pod["spec"]> = {}): Pod {
+export function asking(count: number, uid = "uid-1", more: Partial<TestPod["spec"]> = {}): TestPod {
   return aPod({ containers: [wanting("c", count)], ...more }, { uid, name: uid });
 }
 

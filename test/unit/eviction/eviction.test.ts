@@ -4,13 +4,13 @@ import { createEviction } from "../../../src/eviction/eviction.ts";
 import { ContainerStats, ImageFsInfoResponse } from "../../../src/gen/cri.ts";
 import { createDiskMeter } from "../../../src/host/disk-meter.ts";
 import { createLogger } from "../../../src/lib/log.ts";
-import type { Pod, PodSpec } from "../../../src/objects.ts";
+import type { PodSpec } from "../../../src/objects.ts";
 import type { Rejection } from "../../../src/pipeline.ts";
 import { containerNameLabel, podUidLabel } from "../../../src/pod/labels.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
 import { fakeHost } from "../../fakes/host.ts";
-import { aContainer, aPod } from "../../fakes/pods.ts";
+import { type TestPod, aContainer, aPod } from "../../fakes/pods.ts";
 import { fakePresence } from "../../fakes/presence.ts";
 
 const mebibyte = 2 ** 20;
@@ -18,7 +18,7 @@ const rootDir = "/var/lib/kubelet";
 
 /** A node with these pods, on a target where paths that end in `used`'s keys take so many MiB. */
 async function node(
-  pods: readonly Pod[],
+  pods: readonly TestPod[],
   used: Readonly<Record<string, number>> = {},
   layers: readonly ContainerStats[] = [],
 ) {
@@ -70,11 +70,17 @@ async function node(
     rootDir,
     podLogsDir: "/var/log/pods",
     pods: { list: () => pods },
-    evictor: {
-      evict(uid, why, graceSeconds) {
-        if (evicted.some((one) => one.uid === uid)) return false;
-        evicted.push({ uid, ...why, graceSeconds });
-        return true;
+    worker: {
+      get: (uid) => ({
+        phase: evicted.some((one) => one.uid === uid) ? "terminating" : "syncing",
+        pod: undefined,
+      }),
+    },
+    signals: {
+      end: {
+        send(uid, { graceSeconds = 0, eviction }) {
+          if (eviction) evicted.push({ uid, ...eviction, graceSeconds });
+        },
       },
     },
     events,
@@ -102,7 +108,7 @@ async function node(
 const withVolume = (
   sizeLimit: string | undefined,
   more: Partial<PodSpec> = {},
-  metadata: Partial<Pod["metadata"]> = {},
+  metadata: Partial<TestPod["metadata"]> = {},
 ) => aPod({ volumes: [{ name: "v", emptyDir: { ...(sizeLimit !== undefined && { sizeLimit }) } }], ...more }, metadata);
 const limited = (name: string, limit: string) =>
   aContainer(name, { resources: { limits: { "ephemeral-storage": limit } } });

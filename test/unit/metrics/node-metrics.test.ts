@@ -7,9 +7,9 @@ import { heededGates } from "../../../src/config/feature-gates.ts";
 import { ContainerState, PodSandboxState } from "../../../src/gen/cri.ts";
 import { createNodeMetrics } from "../../../src/metrics/node-metrics.ts";
 import type { NodeView } from "../../../src/metrics/view.ts";
-import type { Pod } from "../../../src/objects.ts";
+
 import { fakeClock } from "../../fakes/clock.ts";
-import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+import { type TestPod, aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 import { boundsOf, parseExposition } from "./exposition.ts";
 
 function rig() {
@@ -38,7 +38,7 @@ function rig() {
   return { clock, metrics, measures: metrics.measures, families, value };
 }
 
-const pod = (uid: string, more: Partial<Pod> = {}): Pod => ({
+const pod = (uid: string, more: Partial<TestPod> = {}): TestPod => ({
   ...aPod({ containers: [aContainer("c")] }, { uid, name: uid, creationTimestamp: "2026-01-01T00:00:00Z" }),
   ...more,
 });

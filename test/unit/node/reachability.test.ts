@@ -3,6 +3,8 @@ import { test } from "node:test";
 import { apiError } from "../../../src/api/api-error.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createReachability } from "../../../src/node/reachability.ts";
+import type { ReachableVerdict } from "../../../src/node/conditions.ts";
+import { createCell } from "../../../src/state/cells.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { silent } from "../api/fake-client.ts";
 
@@ -12,6 +14,7 @@ function started(answer: () => string, waiting: () => string | undefined = () =>
   const asked: string[] = [];
   const changes: (string | undefined)[] = [];
   const stop = new AbortController();
+  const { reader, writer } = createCell<ReachableVerdict>();
   const reachability = createReachability({
     client: {
       text: async (path) => {
@@ -21,7 +24,8 @@ function started(answer: () => string, waiting: () => string | undefined = () =>
     },
     nodeName: "far",
     waiting,
-    onChange: () => changes.push(reachability.verdict()?.reason),
+    reachable: writer,
+    signals: { nodeChanged: { send: () => void changes.push(reader.get()?.reason) } },
     clock,
     log: silent,
   });
@@ -30,7 +34,7 @@ function started(answer: () => string, waiting: () => string | undefined = () =>
     clock,
     asked,
     changes,
-    reachability,
+    verdict: reader.get,
     async [Symbol.asyncDispose]() {
       stop.abort();
       await ended;
@@ -44,7 +48,7 @@ const refuse = (error: Error) => () => {
 test("a kubelet API that answers through the API server is asked every 5 minutes, and told once", async () => {
   await using at = started(() => "ok");
   await at.clock.advance(0);
-  assert.deepEqual(at.reachability.verdict(), {
+  assert.deepEqual(at.verdict(), {
     type: "KubeletReachable",
     status: "True",
     reason: "KubeletAnswers",
@@ -80,9 +84,9 @@ test("what is wrong has its own reason, and is looked at again soon", async () =
   for (const [error, request, reason, message] of faults) {
     await using at = started(refuse(error), () => request);
     await at.clock.advance(0);
-    assert.equal(at.reachability.verdict()?.reason, reason);
-    assert.match(at.reachability.verdict()?.message ?? "", message);
-    assert.equal(at.reachability.verdict()?.status, reason === "NotPermitted" ? "Unknown" : "False");
+    assert.equal(at.verdict()?.reason, reason);
+    assert.match(at.verdict()?.message ?? "", message);
+    assert.equal(at.verdict()?.status, reason === "NotPermitted" ? "Unknown" : "False");
     await at.clock.advance(15_000);
     assert.equal(at.asked.length, 2);
     assert.deepEqual(at.changes, [reason]);
@@ -92,7 +96,7 @@ test("what is wrong has its own reason, and is looked at again soon", async () =
 test("an API server that is away says nothing about the kubelet API", async () => {
   await using at = started(refuse(new CodedError("unavailable", "connection refused")));
   await at.clock.advance(0);
-  assert.equal(at.reachability.verdict(), undefined);
+  assert.equal(at.verdict(), undefined);
   assert.deepEqual(at.changes, []);
 });
 
@@ -104,11 +108,11 @@ test("a Node that is not there yet is no fault of the way to it, and is looked f
   );
   await using at = started(() => (there ? "ok" : refuse(notFound)()));
   await at.clock.advance(0);
-  assert.equal(at.reachability.verdict(), undefined);
+  assert.equal(at.verdict(), undefined);
   there = true;
   await at.clock.advance(2_000);
   assert.deepEqual(at.changes, ["KubeletAnswers"]);
   await using wrong = started(refuse(apiError(404, "page not found")));
   await wrong.clock.advance(0);
-  assert.equal(wrong.reachability.verdict()?.reason, "NoRoute");
+  assert.equal(wrong.verdict()?.reason, "NoRoute");
 });

@@ -13,14 +13,21 @@ import { containerNameLabel, podNameLabel, podNamespaceLabel, podUidLabel } from
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeRuntime } from "../../fakes/runtime.ts";
 import { unmeasured } from "../../fakes/measures.ts";
+import { createPodTable } from "../../../src/state/pod-table.ts";
 
 const never = new AbortController().signal;
 
-function rig(t: TestContext, events: boolean, over: Partial<PlegDeps> = {}) {
+function rig(
+  t: TestContext,
+  events: boolean,
+  { onReturn = () => undefined, ...over }: Partial<PlegDeps> & { readonly onReturn?: () => void } = {},
+) {
   const clock = fakeClock();
   const runtime = fakeRuntime({ clock, events });
   runtime.addImage("busybox");
   const wakes: string[] = [];
+  const { seen } = createPodTable(clock);
+  const column = seen.writer;
   const log = createLogger(0, { write: () => undefined });
   const pleg = createPleg({
     runtime,
@@ -30,7 +37,8 @@ function rig(t: TestContext, events: boolean, over: Partial<PlegDeps> = {}) {
     measures: unmeasured.pleg,
     terminationMessage: async ({ message }) => message,
     writtenMessage: async () => undefined,
-    waker: { wake: (uid) => void wakes.push(uid) },
+    seen: column,
+    signals: { wake: { send: (uid) => void wakes.push(uid) }, retry: { send: onReturn } },
     ...over,
   });
   const stop = new AbortController();
@@ -40,7 +48,7 @@ function rig(t: TestContext, events: boolean, over: Partial<PlegDeps> = {}) {
     await running;
     await runtime[Symbol.asyncDispose]();
   });
-  return { clock, runtime, wakes, pleg };
+  return { clock, runtime, wakes, pleg, seen: seen.reader };
 }
 
 async function startPod(runtime: ReturnType<typeof fakeRuntime>, uid: string): Promise<string> {
@@ -67,32 +75,32 @@ async function startPod(runtime: ReturnType<typeof fakeRuntime>, uid: string): P
 for (const events of [false, true]) {
   describe(events ? "with events" : "by relisting alone", () => {
     it("finds pods and what happens to them, and wakes their workers once for each change", async (t) => {
-      const { clock, runtime, wakes, pleg } = rig(t, events);
+      const { clock, runtime, wakes, seen } = rig(t, events);
       await clock.advance(1_500);
       const id = await startPod(runtime, "u1");
       await clock.advance(1_500);
-      assert.equal(pleg.cache.get("u1")?.containers[0]?.state, ContainerState.CONTAINER_RUNNING);
+      assert.equal(seen.get("u1")?.containers[0]?.state, ContainerState.CONTAINER_RUNNING);
       assert.ok(wakes.length > 0);
       wakes.length = 0;
       await clock.advance(60_000);
       assert.deepEqual(wakes, []);
       runtime.exitContainer(id, 3);
       await clock.advance(1_500);
-      assert.equal(pleg.cache.get("u1")?.containers[0]?.exitCode, 3);
+      assert.equal(seen.get("u1")?.containers[0]?.exitCode, 3);
       assert.deepEqual(wakes, ["u1"]);
     });
 
     it("forgets a pod that is gone, and tells its worker", async (t) => {
-      const { clock, runtime, wakes, pleg } = rig(t, events);
+      const { clock, runtime, wakes, seen } = rig(t, events);
       const id = await startPod(runtime, "u1");
       await clock.advance(1_500);
-      const sandbox = pleg.cache.get("u1")?.sandboxes[0]?.id ?? "";
+      const sandbox = seen.get("u1")?.sandboxes[0]?.id ?? "";
       wakes.length = 0;
       await runtime.removeContainer(id, never);
       await runtime.stopPodSandbox(sandbox, never);
       await runtime.removePodSandbox(sandbox, never);
       await clock.advance(31_000);
-      assert.equal(pleg.cache.get("u1"), undefined);
+      assert.equal(seen.get("u1"), undefined);
       assert.ok(wakes.includes("u1"));
     });
 
@@ -100,15 +108,15 @@ for (const events of [false, true]) {
       const { clock, runtime, wakes, pleg } = rig(t, events);
       await clock.advance(1_500);
       await startPod(runtime, "u1");
-      const seen = await pleg.inspect("u1", never);
-      assert.equal(seen.containers.length, 1);
+      const looked = await pleg.inspect("u1", never);
+      assert.equal(looked.containers.length, 1);
       wakes.length = 0;
       await clock.advance(35_000);
       assert.deepEqual(wakes, []);
     });
 
     it("looks at twenty pods at a time, so that whoever asks the runtime beside it is heard", async (t) => {
-      const { clock, runtime, pleg } = rig(t, events);
+      const { clock, runtime, seen } = rig(t, events);
       await clock.advance(1_500);
       const release = runtime.hold("podSandboxStatus");
       for (let pod = 0; pod < 30; pod += 1) await startPod(runtime, `u${pod}`);
@@ -116,7 +124,7 @@ for (const events of [false, true]) {
       assert.equal(runtime.calls.filter(({ verb }) => verb === "podSandboxStatus").length, 20);
       release();
       await clock.advance(1_500);
-      assert.equal(pleg.cache.list().length, 30);
+      assert.equal(seen.list().length, 30);
     });
 
     it("turns unhealthy after three minutes without an answer, and recovers", async (t) => {
@@ -147,7 +155,7 @@ describe("events", () => {
   });
 
   it("of what a worker has made and looked at ask for nothing, nor do those of what it has removed", async (t) => {
-    const { clock, runtime, pleg } = rig(t, true);
+    const { clock, runtime, pleg, seen } = rig(t, true);
     await clock.advance(2_000);
     const id = await startPod(runtime, "u1");
     await clock.advance(100);
@@ -158,7 +166,7 @@ describe("events", () => {
     assert.equal(asked(), before);
     runtime.exitContainer(id, 0);
     await clock.advance(2_000);
-    const sandbox = pleg.cache.get("u1")?.sandboxes[0]?.id ?? "";
+    const sandbox = seen.get("u1")?.sandboxes[0]?.id ?? "";
     await runtime.removeContainer(id, never);
     await runtime.removePodSandbox(sandbox, never);
     await pleg.inspect("u1", never);
@@ -168,17 +176,17 @@ describe("events", () => {
   });
 
   it("of what nobody looked at are followed up after a second", async (t) => {
-    const { clock, runtime, pleg, wakes } = rig(t, true);
+    const { clock, runtime, seen, wakes } = rig(t, true);
     await clock.advance(2_000);
     const id = await startPod(runtime, "u1");
     await clock.advance(900);
-    assert.equal(pleg.cache.get("u1"), undefined);
+    assert.equal(seen.get("u1"), undefined);
     await clock.advance(200);
-    assert.equal(pleg.cache.get("u1")?.containers.length, 1);
+    assert.equal(seen.get("u1")?.containers.length, 1);
     wakes.length = 0;
     await runtime.removeContainer(id, never);
     await clock.advance(1_100);
-    assert.deepEqual([pleg.cache.get("u1")?.containers.length, wakes], [0, ["u1"]]);
+    assert.deepEqual([seen.get("u1")?.containers.length, wakes], [0, ["u1"]]);
   });
 
   it("that break off are followed again, with a relist for what was missed", async (t) => {
@@ -189,7 +197,7 @@ describe("events", () => {
       eventsBroke: () => void streams.push("broke"),
     };
     let returns = 0;
-    const { clock, runtime, pleg } = rig(t, true, { measures, onReturn: () => void (returns += 1) });
+    const { clock, runtime, seen } = rig(t, true, { measures, onReturn: () => void (returns += 1) });
     await clock.advance(2_000);
     runtime.goDown();
     await clock.advance(1_000);
@@ -199,7 +207,7 @@ describe("events", () => {
     assert.ok(returns >= 1, "what waits for it goes on within a second");
     await startPod(runtime, "u2");
     await clock.advance(3_000);
-    assert.ok(pleg.cache.get("u2"));
+    assert.ok(seen.get("u2"));
     const told = returns;
     await clock.advance(60_000);
     assert.equal(returns, told, "not while it only goes on answering");
@@ -230,7 +238,7 @@ describe("a look at a pod", () => {
 
   it("after an end was announced reads what the container wrote beside asking the runtime", async (t) => {
     const reads: string[] = [];
-    const { clock, runtime, pleg } = rig(t, true, {
+    const { clock, runtime, seen } = rig(t, true, {
       writtenMessage: async ({ id }) => (reads.push(id), "out of coffee"),
       terminationMessage: async (_status, _signal, written) => written ?? "read afterwards",
     });
@@ -243,28 +251,28 @@ describe("a look at a pod", () => {
     assert.deepEqual(reads, [id]);
     release();
     await clock.advance(1_500);
-    assert.equal(pleg.cache.get("u1")?.containers[0]?.message, "out of coffee");
+    assert.equal(seen.get("u1")?.containers[0]?.message, "out of coffee");
   });
 });
 
 describe("what somebody else has seen of a pod", () => {
   it("is kept unless something newer is known, and wakes nobody", async (t) => {
-    const { clock, runtime, wakes, pleg } = rig(t, false);
+    const { clock, runtime, wakes, pleg, seen } = rig(t, false);
     await startPod(runtime, "u1");
     await clock.advance(10);
-    const seen = await pleg.inspect("u1", never);
-    const older = { ...seen, containers: [], observedAt: seen.observedAt - 1 };
+    const looked = await pleg.inspect("u1", never);
+    const older = { ...looked, containers: [], observedAt: looked.observedAt - 1 };
     pleg.learn(older);
-    assert.equal(pleg.cache.get("u1")?.containers.length, 1);
+    assert.equal(seen.get("u1")?.containers.length, 1);
     pleg.learn({ ...older, uid: "u2" });
-    assert.deepEqual([pleg.cache.get("u2")?.sandboxes, wakes], [seen.sandboxes, []]);
+    assert.deepEqual([seen.get("u2")?.sandboxes, wakes], [looked.sandboxes, []]);
   });
 });
 
 describe("a runtime that is slow to say something", () => {
   it("of one pod holds up no other, and that pod counts as not looked at until it does", async (t) => {
     const stuck = Promise.withResolvers<string>();
-    const { clock, runtime, wakes, pleg } = rig(t, false, {
+    const { clock, runtime, wakes, pleg, seen } = rig(t, false, {
       terminationMessage: async ({ labels }) => (labels[podUidLabel] === "u1" ? stuck.promise : ""),
     });
     await clock.advance(0);
@@ -272,31 +280,31 @@ describe("a runtime that is slow to say something", () => {
     await clock.advance(4_000);
     await startPod(runtime, "u2");
     await clock.advance(4_000);
-    assert.ok(pleg.cache.get("u2"), "a relist waits 5 s for a pod");
-    assert.deepEqual([pleg.cache.get("u1"), pleg.isUnseen("u1"), pleg.isUnseen("u2")], [undefined, true, false]);
+    assert.ok(seen.get("u2"), "a relist waits 5 s for a pod");
+    assert.deepEqual([seen.get("u1"), pleg.isUnseen("u1"), pleg.isUnseen("u2")], [undefined, true, false]);
     await clock.advance(300_000);
     assert.equal(pleg.unhealthy(), undefined);
     stuck.resolve("");
     await clock.advance(0);
-    assert.equal(pleg.cache.get("u1")?.containers[0]?.exitCode, 1);
+    assert.equal(seen.get("u1")?.containers[0]?.exitCode, 1);
     assert.equal(pleg.isUnseen("u1"), false);
     assert.ok(wakes.includes("u1"));
   });
 
   it("of all of them is asked again after a while", async (t) => {
-    const { clock, runtime, pleg } = rig(t, false);
+    const { clock, runtime, seen } = rig(t, false);
     await clock.advance(0);
     await startPod(runtime, "u1");
     const release = runtime.hold("listPodSandbox");
     const lists = () => runtime.calls.filter(({ verb }) => verb === "listPodSandbox").length;
     const before = lists();
     await clock.advance(15_000);
-    assert.deepEqual([lists() - before, pleg.cache.get("u1")], [1, undefined]);
+    assert.deepEqual([lists() - before, seen.get("u1")], [1, undefined]);
     await clock.advance(3_000);
     assert.equal(lists() - before, 2);
     release();
     await clock.advance(0);
-    assert.ok(pleg.cache.get("u1"));
+    assert.ok(seen.get("u1"));
   });
 
   it("of a pod that is gone meanwhile is forgotten", async (t) => {

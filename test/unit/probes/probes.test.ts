@@ -198,9 +198,9 @@ test("containers without a readiness probe are not watched", () => {
   assert.equal(probes.readiness("unknown", "c", "x"), undefined);
 });
 
-test("remove, collect and the end of run stop the loops", async () => {
-  for (const end of ["remove", "collect", "run"] as const) {
-    const { probes, pod, clock, state, run } = rig();
+test("remove, the end of the row and the end of run stop the loops", async () => {
+  for (const end of ["remove", "row", "run"] as const) {
+    const { probes, endRow, pod, clock, state, run } = rig();
     run();
     const stop = new AbortController();
     const running = probes.run(stop.signal);
@@ -208,11 +208,10 @@ test("remove, collect and the end of run stop the loops", async () => {
     probes.add(pod);
     await clock.advance(10_000);
     assert.equal(state.probed.length, 2, "adding twice makes one loop");
-    probes.collect(new Set([uid]));
     await clock.advance(10_000);
     assert.equal(state.probed.length, 3);
     if (end === "remove") probes.remove(uid);
-    if (end === "collect") probes.collect(new Set());
+    if (end === "row") endRow();
     stop.abort();
     await running;
     await clock.advance(60_000);

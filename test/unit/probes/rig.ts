@@ -2,13 +2,13 @@ import { ContainerState, type ContainerStatus } from "../../../src/gen/cri.ts";
 import type { Clock } from "../../../src/lib/clock.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import type { Logger } from "../../../src/lib/log.ts";
-import type { Container, Pod, PodStatus, Probe } from "../../../src/objects.ts";
+import type { Container, PodStatus, Probe } from "../../../src/objects.ts";
 import type { RuntimePod } from "../../../src/pipeline.ts";
 import { createProbes } from "../../../src/probes/probes.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import type { FakeLink } from "../../fakes/link.ts";
-import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+import { type TestPod, aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 import { unmeasured } from "../../fakes/measures.ts";
 
 export const uid = "uid-1";
@@ -19,7 +19,7 @@ export interface RigOptions {
   readonly probe?: Partial<Probe>;
   /** Changes to the container. */
   readonly container?: Partial<Container>;
-  readonly spec?: Partial<Pod["spec"]>;
+  readonly spec?: Partial<TestPod["spec"]>;
   /** How long before the clock's start the agent started. */
   readonly agentAgeMs?: number;
   /** By how much the target's clock is ahead of ours. */
@@ -45,7 +45,7 @@ export function rig({
   const clock = { ...still, ...(jitter && { jitter }) };
   const readinessProbe = { exec: { command: ["check"] }, periodSeconds: 10, ...probe };
   const container = aContainer("c", { readinessProbe, ...more });
-  const pod: Pod = { ...aPod({ containers: [container], ...spec }), ...(status && { status }) };
+  const pod: TestPod = { ...aPod({ containers: [container], ...spec }), ...(status && { status }) };
   const state = {
     pods: [pod],
     cached: undefined as RuntimePod | undefined,
@@ -62,8 +62,10 @@ export function rig({
     told: [] as string[],
   };
   const begun = still.now();
+  const ends: ((uid: string) => void)[] = [];
   const probes = createProbes({
-    isStarting: () => state.starting,
+    starts: { get: () => ({ underWay: new Set(state.starting ? [container.name] : []), failures: new Map() }) },
+    onEnd: (hear) => void ends.push(hear),
     ...(link && { link }),
     measures: unmeasured.probes,
     host: {
@@ -101,7 +103,7 @@ export function rig({
       list: () => state.pods,
     },
     status: { get: () => state.held },
-    waker: { wake: (id, cause) => void state.woken.push(`${id} ${cause}`) },
+    signals: { wake: { send: (id, cause) => void state.woken.push(`${id} ${cause}`) } },
     agentStartedAt: begun - agentAgeMs,
   });
   const run = (
@@ -115,5 +117,7 @@ export function rig({
   const ready = (id: string) => probes.readiness(uid, "c", `containerd://${id}`);
   const started = (id: string) => probes.started(uid, "c", id);
   const condemnedBy = (id: string) => probes.condemnedBy(uid, "c", id);
-  return { probes, pod, clock: still, state, run, ready, started, condemnedBy };
+  /** The pod's row is freed. */
+  const endRow = () => ends.forEach((hear) => hear(uid));
+  return { probes, endRow, pod, clock: still, state, run, ready, started, condemnedBy };
 }

@@ -3,22 +3,22 @@ import { test } from "node:test";
 import { CgroupDriver, ContainerState, ContainerStats, RuntimeConfigResponse } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
-import type { Pod } from "../../../src/objects.ts";
 import { createCgroupLayout } from "../../../src/resources/cgroup-layout.ts";
 import { createPodGround } from "../../../src/resources/pod-ground.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
-import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+import { type TestPod, aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+import { type AskedPod, type GivenPod, givenPod } from "../../../src/roles.ts";
 
 const never = new AbortController().signal;
 const log = createLogger(0, { write: () => undefined });
 const cgroupfs = { driver: "cgroupfs", root: "/lab", perQos: true } as const;
 
 function rig(
-  pods: readonly Pod[],
+  pods: readonly TestPod[],
   layout: { readonly driver: "cgroupfs" | "systemd"; readonly root: string; readonly perQos: boolean } = cgroupfs,
   told: Readonly<Record<string, number>> = {},
-  allocated: (pod: Pod) => Pod = (pod) => pod,
+  allocated: (pod: AskedPod) => GivenPod = givenPod,
 ) {
   const clock = fakeClock();
   const host = fakeHost({ clock });

@@ -10,14 +10,18 @@ import { createResizes } from "../../../src/resources/resizes.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
 import { fakeHost } from "../../fakes/host.ts";
-import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+import { type TestPod, aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+import { aColumn } from "../../fakes/state.ts";
+import { countResizes, resizeConditions } from "../../../src/resources/resize-states.ts";
+import type { Allocation } from "../../../src/resources/allocations.ts";
+import type { ResizeState } from "../../../src/resizes.ts";
 
 const never = new AbortController().signal;
 const amounts = (cpu: string): Resources => ({ limits: { cpu: "1" }, requests: { cpu } });
 let generation = 1;
 
 /** A version of a pod that asks for so much. */
-function asking(uid: string, cpu: string, more: { spec?: Partial<Pod["spec"]>; status?: PodStatus } = {}): Pod {
+function asking(uid: string, cpu: string, more: { spec?: Partial<TestPod["spec"]>; status?: PodStatus } = {}): TestPod {
   generation += 1;
   const containers = [aContainer("c", { resources: amounts(cpu) })];
   return { ...aPod({ containers, ...more.spec }, { uid, name: uid, generation }), status: more.status ?? {} };
@@ -33,7 +37,7 @@ function rig() {
   host.files.put("/root/graftlet/lock");
   const events = eventLines();
   const woken: string[] = [];
-  const store = new Map<string, Pod>();
+  const store = new Map<string, TestPod>();
   const weighed: string[] = [];
   const measured: string[] = [];
   const world = {
@@ -46,7 +50,9 @@ function rig() {
   const common = { clock, log: createLogger(0, { write: () => undefined }) };
   const runs = new Map<string, ReturnType<typeof observe>>();
   const cache = { get: (uid: string) => runs.get(uid) };
-  const allocations = createAllocations({ ...common, fs: host.fs, rootDir: "/root", cache });
+  const entries = aColumn<Allocation>();
+  const allocations = createAllocations({ ...common, fs: host.fs, rootDir: "/root", cache, entries });
+  const resize = aColumn<ResizeState>();
   const resizes = createResizes({
     ...common,
     allocations,
@@ -65,11 +71,14 @@ function rig() {
         return milli(pod) + used > 1000 ? { reason: "OutOfcpu", message } : world.refusal;
       },
     },
-    sourcesSpoke: () => world.sourcesSpoke,
-    onFreed: () => void world.freed++,
+    spoken: { all: () => world.sourcesSpoke },
+    signals: { weigh: { send: () => void world.freed++ } },
+    resize,
+    pending: aColumn(),
+    wishes: aColumn(),
   });
   /** Takes pods in that run. */
-  const run = (...pods: readonly Pod[]) => {
+  const run = (...pods: readonly TestPod[]) => {
     for (const pod of pods) {
       store.set(pod.metadata.uid, pod);
       const container = aStatus(aContainer("c"), ContainerState.CONTAINER_RUNNING, { id: `c-${pod.metadata.uid}` });
@@ -79,7 +88,7 @@ function rig() {
   };
   const decide = async (trigger: ResizeTrigger = "pod_updated") =>
     void woken.push(...(await resizes.decide(() => [...store.values()], trigger, never)));
-  const ask = async (...pods: readonly Pod[]) => {
+  const ask = async (...pods: readonly TestPod[]) => {
     for (const pod of pods) {
       store.set(pod.metadata.uid, pod);
       resizes.ask(pod);
@@ -88,8 +97,11 @@ function rig() {
   };
   const seen = (uid: string) => runs.get(uid) ?? assert.fail(`${uid} does not run`);
   const states = (uid: string) =>
-    resizes.conditions(uid).map(({ type, reason = "", message = "" }) => [type, reason, message].join(" ").trim());
+    resizeConditions(resize.get(uid)).map(({ type, reason = "", message = "" }) =>
+      [type, reason, message].join(" ").trim(),
+    );
   return {
+    resize,
     measured,
     clock,
     host,
@@ -109,13 +121,13 @@ function rig() {
 }
 
 test("what fits is given at once, shown as in progress, and told; once it is in force that is told too", async () => {
-  const { events, woken, weighed, world, allocations, resizes, run, ask, seen, states } = rig();
+  const { resize, events, woken, weighed, world, allocations, resizes, run, ask, seen, states } = rig();
   run(asking("p", "100m"), asking("q", "300m"));
   const pod = asking("p", "700m");
   await ask(pod);
   assert.deepEqual(weighed, ["p 700m beside 300m"]);
   assert.deepEqual([cpuOf(resizes.allocated(pod)), states("p"), woken], ["700m", ["PodResizeInProgress"], ["p"]]);
-  assert.equal(resizes.conditions("p")[0]?.observedGeneration, pod.metadata.generation);
+  assert.equal(resizeConditions(resize.get("p"))[0]?.observedGeneration, pod.metadata.generation);
   const summary = `{"containers":[{"name":"c","resources":{"limits":{"cpu":"1"},"requests":{"cpu":"700m"}}}],"generation":${pod.metadata.generation}}`;
   assert.deepEqual(events.lines, [`Normal ResizeStarted Pod resize started: ${summary}`]);
   resizes.observe(pod, seen("p"));
@@ -221,14 +233,14 @@ test("what cannot be put in force is shown and told once, until it can", async (
 });
 
 test("a new wish while the last is not in force yet: the newest generation is in progress, its error forgotten", async () => {
-  const { resizes, run, ask, states } = rig();
+  const { resize, resizes, run, ask, states } = rig();
   run(asking("p", "100m"));
   const [first, second] = [asking("p", "200m"), asking("p", "300m")];
   await ask(first);
   resizes.failed(first, "no");
   await ask(second);
   assert.deepEqual(states("p"), ["PodResizeInProgress"]);
-  assert.equal(resizes.conditions("p")[0]?.observedGeneration, second.metadata.generation);
+  assert.equal(resizeConditions(resize.get("p"))[0]?.observedGeneration, second.metadata.generation);
 });
 
 test("an agent that starts anew goes on showing what was shown, and does not tell it again", async () => {
@@ -267,16 +279,6 @@ test("a pod that ends is given nothing any more", async () => {
   assert.deepEqual(weighed, []);
 });
 
-test("nothing is kept of pods that are gone", async () => {
-  const { allocations, resizes, run, ask } = rig();
-  run(asking("p", "100m"), asking("q", "100m"));
-  await ask(asking("p", "200m"), asking("q", "2000m"));
-  resizes.forgetExcept(new Set(["q"]));
-  assert.deepEqual([allocations.uids(), resizes.conditions("p")], [["q"], []]);
-  resizes.forget("q");
-  assert.deepEqual([allocations.uids(), resizes.conditions("q")], [[], []]);
-});
-
 test("of a pod that is seen with its containers: what is in force", () => {
   const { resizes, run, seen } = rig();
   const pod = asking("p", "100m");
@@ -286,15 +288,15 @@ test("of a pod that is seen with its containers: what is in force", () => {
 });
 
 test("what is asked for is counted once, and what was granted after it had to wait by what had it weighed again", async () => {
-  const { measured, resizes, store, run, ask, decide } = rig();
+  const { measured, resize, store, run, ask, decide } = rig();
   run(asking("p", "100m"), asking("q", "500m"));
   const wish = asking("p", "800m");
   await ask(wish);
   await ask(wish);
-  assert.deepEqual([measured, resizes.counts()], [["cpu requests increase"], { pending: 1, inProgress: 0 }]);
+  assert.deepEqual([measured, countResizes(resize.list())], [["cpu requests increase"], { pending: 1, inProgress: 0 }]);
   store.delete("q");
   await decide("pods_removed");
-  assert.deepEqual([measured.at(-1), resizes.counts()], ["pods_removed", { pending: 0, inProgress: 1 }]);
+  assert.deepEqual([measured.at(-1), countResizes(resize.list())], ["pods_removed", { pending: 0, inProgress: 1 }]);
   measured.length = 0;
   const containers = [aContainer("c", { resources: { requests: { memory: "1Mi" }, limits: { cpu: "500m" } } })];
   await ask(asking("p", "", { spec: { containers } }));

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Pod, Resources } from "../../../src/objects.ts";
+import type { Resources } from "../../../src/objects.ts";
 import type { ResourcesInForce } from "../../../src/resizes.ts";
 import { allInForce } from "../../fakes/resizes.ts";
-import { aContainer, aPod } from "../../fakes/pods.ts";
+import { type TestPod, aContainer, aPod } from "../../fakes/pods.ts";
 import { exited, rig, running } from "./pod-rig.ts";
 
 const has = (cpu: string): Resources => ({ requests: { cpu }, limits: { cpu } });
-const podOf = (cpu: string, restartPolicy = "NotRequired"): Pod =>
+const podOf = (cpu: string, restartPolicy = "NotRequired"): TestPod =>
   aPod({
     containers: [
       aContainer("a", { resources: has(cpu), resizePolicy: [{ resourceName: "cpu", restartPolicy }] }),

@@ -1,6 +1,6 @@
 import { ContainerConfig, ContainerState, LinuxContainerResources, PodSandboxConfig } from "../../../src/gen/cri.ts";
 import { createLogger } from "../../../src/lib/log.ts";
-import type { Pod } from "../../../src/objects.ts";
+
 import type { RuntimePod } from "../../../src/pipeline.ts";
 import { containerHash } from "../../../src/pod/hash.ts";
 import { containerHashAnnotation, containerNameLabel, podUidLabel } from "../../../src/pod/labels.ts";
@@ -10,10 +10,12 @@ import { StartError } from "../../../src/runtime/start-error.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
 import { fakeHost } from "../../fakes/host.ts";
-import { observe } from "../../fakes/pods.ts";
+import { type TestPod, observe } from "../../fakes/pods.ts";
 import { allInForce, noGroups } from "../../fakes/resizes.ts";
 import { fakeRuntime } from "../../fakes/runtime.ts";
 import { unmeasured } from "../../fakes/measures.ts";
+import type { Starts } from "../../../src/state/pod-table.ts";
+import { aColumn } from "../../fakes/state.ts";
 
 const never = new AbortController().signal;
 
@@ -25,7 +27,9 @@ export function rig(over: Partial<PodRuntimeDeps> = {}) {
   const events = eventLines();
   const ready: string[] = [];
   const unlinked: string[] = [];
+  const starts = aColumn<Starts>();
   const podRuntime = createPodRuntime({
+    starts,
     runtime,
     clock,
     hooks: { run: async () => undefined },
@@ -84,7 +88,7 @@ export function rig(over: Partial<PodRuntimeDeps> = {}) {
       containers.filter((each) => each !== undefined),
     );
   };
-  const pass = async (pod: Pod, signal = never) => {
+  const pass = async (pod: TestPod, signal = never) => {
     const seen = await see();
     const {
       made: _made,
@@ -98,7 +102,7 @@ export function rig(over: Partial<PodRuntimeDeps> = {}) {
     (await see()).containers
       .map(({ labels, state, metadata }) => `${labels[containerNameLabel]}/${metadata?.attempt} ${state}`)
       .sort();
-  return { clock, runtime, events, ready, unlinked, podRuntime, see, pass, states };
+  return { clock, runtime, events, ready, unlinked, podRuntime, starts, see, pass, states };
 }
 
 export const running = (name: string, attempt = 0) => `${name}/${attempt} ${ContainerState.CONTAINER_RUNNING}`;

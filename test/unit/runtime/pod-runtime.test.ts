@@ -10,14 +10,14 @@ import { rig, running, exited } from "./pod-rig.ts";
 const never = new AbortController().signal;
 
 test("a new pod gets its sandbox, which is told before containers start, and all its containers; the next pass does nothing", async () => {
-  const { runtime, ready, pass, states, podRuntime } = rig();
+  const { runtime, ready, pass, states, starts } = rig();
   const pod = aPod({ containers: [aContainer("a"), aContainer("b")] });
   assert.deepEqual(await pass(pod), {});
   assert.deepEqual([await states(), ready], [[running("a"), running("b")], ["uid-1"]]);
   const before = runtime.calls.filter(({ verb }) => !/^(list|.*Status$)/.test(verb)).length;
   assert.deepEqual(await pass(pod), { untouched: true });
   assert.equal(runtime.calls.filter(({ verb }) => !/^(list|.*Status$)/.test(verb)).length, before);
-  assert.equal(podRuntime.failures("uid-1").size, 0);
+  assert.equal(starts.get("uid-1")?.failures.size ?? 0, 0);
 });
 
 test("a pod's runtime class chooses the sandbox's handler; without one it is the runtime's default", async () => {
@@ -97,16 +97,16 @@ test("a container that its probe condemns is stopped with the probe's grace and 
 });
 
 test("one container that cannot start does not keep the others from it; its reason is kept until it does", async () => {
-  const { pass, states, podRuntime } = rig();
+  const { pass, states, starts } = rig();
   const pod = aPod({ containers: [aContainer("a", { image: "none" }), aContainer("b")] });
   const { error, retryAt } = await pass(pod);
   assert.deepEqual(
     [(error as StartError).reason, retryAt, await states()],
     ["ErrImagePull", undefined, [running("b")]],
   );
-  assert.deepEqual(podRuntime.failures("uid-1").get("a"), { reason: "ErrImagePull", message: "not there" });
+  assert.deepEqual(starts.get("uid-1")?.failures.get("a"), { reason: "ErrImagePull", message: "not there" });
   await pass(aPod({ containers: [aContainer("a"), aContainer("b")] }));
-  assert.deepEqual([await states(), podRuntime.failures("uid-1").size], [[running("a"), running("b")], 0]);
+  assert.deepEqual([await states(), starts.get("uid-1")?.failures.size ?? 0], [[running("a"), running("b")], 0]);
 });
 
 test("a container that keeps ending waits for its back-off, and the pass says until when", async () => {
@@ -291,15 +291,15 @@ test("a pod that starts anew loses its containers one after another, without tim
 
 test("while its postStart hook runs a container counts as being started, and those after it wait", async () => {
   const ended = Promise.withResolvers<void>();
-  const { podRuntime, see, states } = rig({ hooks: { run: () => ended.promise } });
+  const { podRuntime, starts, see, states } = rig({ hooks: { run: () => ended.promise } });
   const pod = aPod({
     containers: [aContainer("a", { lifecycle: { postStart: { sleep: { seconds: 1 } } } }), aContainer("b")],
   });
   const none = await see();
   const syncing = podRuntime.sync(pod, none, await podRuntime.ahead(pod, none, never), never);
   while ((await states()).length === 0) await new Promise(setImmediate);
-  assert.deepEqual([podRuntime.isStarting("uid-1", "a"), await states()], [true, [running("a")]]);
+  assert.deepEqual([starts.get("uid-1")?.underWay.has("a"), await states()], [true, [running("a")]]);
   ended.resolve();
   await syncing;
-  assert.deepEqual([podRuntime.isStarting("uid-1", "a"), await states()], [false, [running("a"), running("b")]]);
+  assert.deepEqual([starts.get("uid-1")?.underWay.has("a"), await states()], [false, [running("a"), running("b")]]);
 });

@@ -1,3 +1,4 @@
+import type { TestPod } from "../../fakes/pods.ts";
 import type { IncomingHttpHeaders } from "node:http";
 import { type RequestOptions, request } from "node:https";
 import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
@@ -5,7 +6,7 @@ import { systemClock } from "../../../src/lib/clock.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Reloading } from "../../../src/lib/reloading.ts";
-import type { Pod, PodStatus } from "../../../src/objects.ts";
+import type { PodStatus } from "../../../src/objects.ts";
 import type { KubeletServerDeps, ServedRuntime, ServerConfig } from "../../../src/server/ports.ts";
 import { type KubeletServer, createKubeletServer } from "../../../src/server/server.ts";
 import { createStrangers, processConnections } from "../../../src/server/strangers.ts";
@@ -60,7 +61,7 @@ export const config: ServerConfig = {
 
 export interface World {
   readonly config?: Partial<ServerConfig>;
-  readonly pods?: readonly Pod[];
+  readonly pods?: readonly TestPod[];
   readonly statuses?: ReadonlyMap<string, PodStatus>;
   readonly deps?: Partial<KubeletServerDeps>;
 }

@@ -5,9 +5,9 @@ import { test } from "node:test";
 import { once } from "node:events";
 import { ContainerState, PodSandboxState } from "../../../src/gen/cri.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
-import type { Pod, PodStatus } from "../../../src/objects.ts";
+import type { PodStatus } from "../../../src/objects.ts";
 import type { LogOptions, LogSource } from "../../../src/pipeline.ts";
-import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+import { type TestPod, aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 import { type World, adminToken, ask, runtimeOf, start } from "./harness.ts";
 
 const pod = aPod(
@@ -261,7 +261,7 @@ test("containerLogs: what is wrong with the request", async () => {
 
 test("a pod that is not known yet is waited for, and one of which nothing is known in time is not denied", async () => {
   const { promise: podsKnown, resolve } = Promise.withResolvers<void>();
-  const pods: Pod[] = [];
+  const pods: TestPod[] = [];
   const clock = { ...systemClock(), within: (_ms: number, signal?: AbortSignal) => systemClock().within(300, signal) };
   await using server = await start({
     ...logging(runningStatus),

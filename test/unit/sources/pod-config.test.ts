@@ -1,31 +1,34 @@
+import { type TestPod, testPod } from "../../fakes/pods.ts";
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Pod } from "../../../src/objects.ts";
+
 import type { PodUpdate } from "../../../src/pipeline.ts";
 import { createPodConfig } from "../../../src/sources/pod-config.ts";
 import { fakeClock } from "../../fakes/clock.ts";
+import { createSourceMarks } from "../../../src/state/cells.ts";
 
-function pod(uid: string, more: { metadata?: object; spec?: object; status?: object } = {}): Pod {
-  return {
+function pod(uid: string, more: { metadata?: object; spec?: object; status?: object } = {}): TestPod {
+  return testPod({
     metadata: { name: uid, namespace: "ns", uid, ...more.metadata },
     spec: { containers: [{ name: "c", image: "i" }], ...more.spec },
     ...(more.status && { status: more.status }),
-  };
+  });
 }
 
 function start(expected: readonly ("api" | "file")[] = ["api"]) {
   const clock = fakeClock();
   const emitted: PodUpdate[] = [];
   const events: string[] = [];
+  const spoken = createSourceMarks(expected);
   const config = createPodConfig({
-    expected,
+    spoken: spoken.writer,
     clock,
     emit: (update) => emitted.push(update),
     events: { event: (about, type, reason, message) => events.push([about.uid, type, reason, message].join(" ")) },
   });
   const take = () =>
     emitted.splice(0).map(({ op, pods }) => `${op} ${pods.map(({ metadata }) => metadata.uid).join(",")}`);
-  return { clock, config, emitted, events, take };
+  return { clock, config, emitted, events, spoken: spoken.reader, take };
 }
 
 test("new pods are added, with where they come from and when they were first seen", () => {
@@ -100,14 +103,14 @@ test("the second of two pods with one name is ignored, with an event", () => {
 
 test("an empty source speaks once, and all must have spoken", () => {
   const t = start(["api", "file"]);
-  assert.equal(t.config.allSeen(), false);
+  assert.equal(t.spoken.all(), false);
   t.config.set("file", []);
   assert.deepEqual(t.take(), ["ADD "]);
-  assert.deepEqual([t.config.sourceSeen("file"), t.config.sourceSeen("api"), t.config.allSeen()], [true, false, false]);
+  assert.equal(t.spoken.all(), false);
   t.config.set("file", []);
   assert.deepEqual(t.take(), []);
   t.config.set("api", [pod("a")]);
-  assert.equal(t.config.allSeen(), true);
+  assert.equal(t.spoken.all(), true);
 });
 
 test("sources do not touch each other's pods", () => {
@@ -124,7 +127,7 @@ test("a pod that is given again as it was is not looked into again: with one cha
   const t = start();
   let looks = 0;
   const { spec, ...rest } = pod("a");
-  const still: Pod = {
+  const still: TestPod = {
     ...rest,
     get spec() {
       looks += 1;

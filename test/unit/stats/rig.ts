@@ -1,7 +1,7 @@
 import type { FakeHost } from "../../fakes/host.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import { type FakeClock, fakeClock } from "../../fakes/clock.ts";
-import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+import { type TestPod, aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 import {
   ContainerState,
   ImageFsInfoResponse,
@@ -14,7 +14,7 @@ import type { HostFacts } from "../../../src/host/facts.ts";
 import { createDiskMeter } from "../../../src/host/disk-meter.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
-import type { Pod, PodStatus } from "../../../src/objects.ts";
+import type { PodStatus } from "../../../src/objects.ts";
 import type { RuntimePod } from "../../../src/pipeline.ts";
 import { createNodeStats } from "../../../src/stats/node-stats.ts";
 
@@ -90,7 +90,7 @@ export interface Rig {
   runtimeFails: boolean;
 }
 
-export const pod: Pod = aPod({
+export const pod: TestPod = aPod({
   containers: [aContainer("main"), aContainer("gone")],
   volumes: [
     { name: "scratch", emptyDir: {} },

@@ -1,22 +1,22 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Pod } from "../../../src/objects.ts";
+
 import { createDelivery, type Held } from "../../../src/status/delivery.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { unmeasured } from "../../fakes/measures.ts";
-import { aPod } from "../../fakes/pods.ts";
+import { type TestPod, aPod } from "../../fakes/pods.ts";
 
 test("a write is counted from when there was something to write, whatever was asked of the pod before", async () => {
   const clock = fakeClock();
   const told: number[] = [];
   const held = new Map<string, Held>();
-  const pod: Pod = aPod();
+  const pod: TestPod = aPod();
   const unasked = () => Promise.reject(new Error("not asked"));
   const delivery = createDelivery({
     api: { get: unasked, remove: unasked, patchStatus: async (_, status) => ({ ...pod, status }) },
-    pods: { get: () => pod },
-    mayRun: () => false,
+    shown: { get: () => pod },
+    worker: { get: () => ({ phase: "finished", pod: undefined }) },
     held: (uid) => held.get(uid),
     onGone: () => undefined,
     clock,

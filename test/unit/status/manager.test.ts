@@ -8,6 +8,7 @@ import { type FakeClock, fakeClock } from "../../fakes/clock.ts";
 import { aPod } from "../../fakes/pods.ts";
 import { unmeasured } from "../../fakes/measures.ts";
 import { nowText, quiet, withStatus, world } from "./world.ts";
+import { aColumn } from "../../fakes/state.ts";
 
 test("a status leaves at once, and nothing is sent when nothing changed", async () => {
   const w = world();
@@ -239,11 +240,14 @@ test("a patch that the API server does not take up is not sent again and again",
     patchStatus: async (_pod, status) => (sent.push(status), store),
   };
   const manager = createStatusManager({
+    status: aColumn(),
+    held: aColumn(),
+    onEnd: () => undefined,
     log: quiet,
     measures: unmeasured.statuses,
     api,
-    pods: { get: () => store },
-    mayRun: () => false,
+    shown: { get: () => store },
+    worker: { get: () => ({ phase: "finished", pod: undefined }) },
     clock: w.clock,
   });
   const stop = new AbortController();
@@ -290,11 +294,14 @@ test("many pods are written side by side, a bounded number at once", async () =>
   };
   const api: PodApi = { get: () => Promise.reject(new Error("not asked")), remove: async () => undefined, patchStatus };
   const manager = createStatusManager({
+    status: aColumn(),
+    held: aColumn(),
+    onEnd: () => undefined,
     log: quiet,
     measures: unmeasured.statuses,
     api,
-    pods: { get: (uid) => pods.get(uid) },
-    mayRun: () => true,
+    shown: { get: (uid) => pods.get(uid) },
+    worker: { get: () => ({ phase: "syncing", pod: undefined }) },
     clock,
   });
   const stop = new AbortController();

@@ -1,25 +1,26 @@
 import { CodedError } from "../../../src/lib/errors.ts";
 import type { Logger } from "../../../src/lib/log.ts";
-import type { Pod, PodStatus } from "../../../src/objects.ts";
+import type { PodStatus } from "../../../src/objects.ts";
 import { createStatusManager } from "../../../src/status/manager.ts";
 import type { PodApi } from "../../../src/status/pod-api.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { unmeasured } from "../../fakes/measures.ts";
-import { aPod } from "../../fakes/pods.ts";
+import { type TestPod, aPod } from "../../fakes/pods.ts";
+import { aColumn } from "../../fakes/state.ts";
 
 export const quiet: Logger = { trace() {}, debug() {}, info() {}, warn() {}, error() {}, child: () => quiet };
 
 /** An API server with one pod, and the manager that writes to it. Conditions and lists are not merged: patches are asserted.
  *  @param staticUid of the static pod that the API server's pod shows, where it is a mirror pod. */
-export function world(start: Partial<Pod> = {}, mayRun = { now: false }, staticUid?: string) {
+export function world(start: Partial<TestPod> = {}, mayRun = { now: false }, staticUid?: string) {
   const clock = fakeClock();
   let version = 10;
-  const server: { pod: Pod | undefined } = { pod: { ...aPod({}, { resourceVersion: "10" }), ...start } };
-  const store: { pod: Pod | undefined } = { pod: server.pod };
+  const server: { pod: TestPod | undefined } = { pod: { ...aPod({}, { resourceVersion: "10" }), ...start } };
+  const store: { pod: TestPod | undefined } = { pod: server.pod };
   const patches: object[] = [];
   const removed: string[] = [];
   const fail: Error[] = [];
-  const check = (uid: string, code: "invalid_argument" | "conflict"): Pod => {
+  const check = (uid: string, code: "invalid_argument" | "conflict"): TestPod => {
     const error = fail.shift();
     if (error) throw error;
     if (!server.pod) throw new CodedError("not_found", "gone");
@@ -49,10 +50,13 @@ export function world(start: Partial<Pod> = {}, mayRun = { now: false }, staticU
     },
   };
   const manager = createStatusManager({
+    status: aColumn(),
+    held: aColumn(),
+    onEnd: () => undefined,
     measures: unmeasured.statuses,
     api,
-    pods: { get: (uid) => (uid === (staticUid ?? store.pod?.metadata.uid) ? store.pod : undefined) },
-    mayRun: () => mayRun.now,
+    shown: { get: (uid) => (uid === (staticUid ?? store.pod?.metadata.uid) ? store.pod : undefined) },
+    worker: { get: () => ({ phase: mayRun.now ? "syncing" : "finished", pod: undefined }) },
     clock,
     log: quiet,
   });
@@ -65,7 +69,7 @@ export function world(start: Partial<Pod> = {}, mayRun = { now: false }, staticU
   return { clock, server, store, patches, removed, fail, manager, mayRun, end, settle: () => clock.advance(0) };
 }
 
-export const withStatus = (status: PodStatus, metadata: Partial<Pod["metadata"]> = {}): Pod => ({
+export const withStatus = (status: PodStatus, metadata: Partial<TestPod["metadata"]> = {}): TestPod => ({
   ...aPod({}, { resourceVersion: "10", ...metadata }),
   status,
 });

@@ -1,18 +1,19 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { createLogger } from "../../../src/lib/log.ts";
-import type { Pod } from "../../../src/objects.ts";
 import type { SourceName } from "../../../src/pipeline.ts";
 import type { Passes } from "../../../src/sync/pod-worker.ts";
 import { createHousekeeping } from "../../../src/sync/housekeeping.ts";
 import { createPodWorkers } from "../../../src/sync/pod-workers.ts";
 import { fakeClock } from "../../fakes/clock.ts";
-import { aPod, aSandbox, observe } from "../../fakes/pods.ts";
+import { type TestPod, aPod, aSandbox, observe } from "../../fakes/pods.ts";
 import { type FakePresence, fakePresence } from "../../fakes/presence.ts";
 import { unmeasured } from "../../fakes/measures.ts";
+import { createPodTable } from "../../../src/state/pod-table.ts";
+import { createSignals } from "../../../src/state/signals.ts";
 
 const log = createLogger(0, { write: () => undefined });
-const named = (uid: string): Pod => aPod({}, { uid, name: uid });
+const named = (uid: string): TestPod => aPod({}, { uid, name: uid });
 
 /** Real workers over passes that write down what they do. */
 function rig(t: TestContext, over: Partial<Passes> = {}, target?: FakePresence) {
@@ -20,7 +21,7 @@ function rig(t: TestContext, over: Partial<Passes> = {}, target?: FakePresence) 
   const stop = new AbortController();
   const calls: string[] = [];
   const world = {
-    wanted: [] as Pod[],
+    wanted: [] as TestPod[],
     inRuntime: [] as string[],
     onDisk: [] as string[],
     seen: true,
@@ -40,7 +41,10 @@ function rig(t: TestContext, over: Partial<Passes> = {}, target?: FakePresence) 
     ...over,
   };
   const runtimePod = (uid: string) => ({ ...observe([aSandbox({ annotations: world.annotations })], []), uid });
-  const workers = createPodWorkers({ passes, measures: unmeasured.workers, clock, log, stop: stop.signal });
+  const { worker } = createPodTable(clock);
+  const measures = unmeasured.workers;
+  const signals = createSignals();
+  const workers = createPodWorkers({ passes, worker: worker.writer, signals, measures, clock, log, stop: stop.signal });
   const housekeeping = createHousekeeping({
     pods: {
       get: (uid) => world.wanted.find(({ metadata }) => metadata.uid === uid),
@@ -48,6 +52,7 @@ function rig(t: TestContext, over: Partial<Passes> = {}, target?: FakePresence) 
       list: () => world.wanted,
     },
     workers,
+    worker: worker.reader,
     ...(target && { presence: target.present }),
     clock,
     log,
@@ -56,13 +61,17 @@ function rig(t: TestContext, over: Partial<Passes> = {}, target?: FakePresence) 
       list: () => world.inRuntime.map(runtimePod),
     },
     sourcesSeen: () => started && world.seen,
-    sources: world.sources,
+    spoken: {
+      get names() {
+        return world.sources;
+      },
+    },
     waits: (uid) => world.waiting.includes(uid),
     resume: () => {
-      if (world.waiting.every((uid) => !workers.get(uid))) world.waiting = [];
+      if (world.waiting.every((uid) => !worker.reader.get(uid))) world.waiting = [];
     },
     directories: async () => world.onDisk,
-    forgetExcept: (known) => void calls.push(`keep ${[...known].sort().join()}`),
+    dropRecords: (known) => void calls.push(`keep ${[...known].sort().join()}`),
     async sweep(uid, countsOn) {
       calls.push(`sweep ${uid}${countsOn ? " but containers" : ""}`);
       if (world.sweepFails) throw new Error("busy");
@@ -79,7 +88,7 @@ function rig(t: TestContext, over: Partial<Passes> = {}, target?: FakePresence) 
     started = true;
     await clock.advance(ms);
   };
-  return { advance, calls, world, workers };
+  return { advance, calls, world, workers, worker: worker.reader, signals };
 }
 
 test("nothing unknown is touched before every source has spoken", async (t) => {
@@ -105,7 +114,7 @@ test("while the target is lost nothing is called an orphan", async (t) => {
 });
 
 test("a pod that only the runtime knows is taken down, swept, and forgotten", async (t) => {
-  const { advance, calls, world, workers } = rig(t);
+  const { advance, calls, world, worker } = rig(t);
   world.wanted = [named("wanted")];
   world.inRuntime = ["stray", "wanted"];
   await advance(2_000);
@@ -115,7 +124,7 @@ test("a pod that only the runtime knows is taken down, swept, and forgotten", as
   );
   await advance(2_000);
   assert.deepEqual(
-    [calls.filter((call) => call.startsWith("sweep")), workers.get("stray")],
+    [calls.filter((call) => call.startsWith("sweep")), worker.get("stray")],
     [["sweep stray"], undefined],
   );
   await advance(10_000);
@@ -150,11 +159,11 @@ test("a pod that left the sources without a word is terminated", async (t) => {
 });
 
 test("a finished pod that is still wanted is neither swept nor forgotten", async (t) => {
-  const { advance, calls, world, workers } = rig(t);
+  const { advance, calls, world, workers, worker } = rig(t);
   world.wanted = [named("p")];
   workers.update({ ...named("p"), status: { phase: "Succeeded" } });
   await advance(10_000);
-  assert.equal(workers.get("p")?.phase, "finished");
+  assert.equal(worker.get("p")?.phase, "finished");
   assert.ok(!calls.includes("sweep p"));
 });
 
@@ -173,30 +182,30 @@ for (const [restartPolicy, sweep] of [
   ["Never", "sweep p"],
 ]) {
   test(`a finished pod that is to begin anew, restarting ${restartPolicy}, is forgotten, whatever the API server has said`, async (t) => {
-    const { advance, calls, world, workers } = rig(t);
+    const { advance, calls, world, workers, worker } = rig(t);
     world.seen = false;
     world.wanted = [aPod({ restartPolicy }, { uid: "p", name: "p" })];
     workers.update({ ...named("p"), status: { phase: "Succeeded" } });
     await advance(4_000);
-    assert.equal(workers.get("p")?.phase, "finished");
+    assert.equal(worker.get("p")?.phase, "finished");
     world.waiting = ["p"];
     await advance(2_000);
     assert.deepEqual(
-      [calls.filter((call) => call.startsWith("sweep")), workers.get("p"), world.waiting],
+      [calls.filter((call) => call.startsWith("sweep")), worker.get("p"), world.waiting],
       [[sweep], undefined, []],
     );
   });
 }
 
 test("a sweep that fails is tried again, and holds up no other", async (t) => {
-  const { advance, calls, world, workers } = rig(t);
+  const { advance, calls, world, worker } = rig(t);
   world.inRuntime = ["a", "b"];
   world.sweepFails = true;
   await advance(4_000);
   assert.deepEqual(calls.filter((call) => call.startsWith("sweep")).sort(), ["sweep a", "sweep b"]);
   world.sweepFails = false;
   await advance(2_000);
-  assert.deepEqual(workers.list(), []);
+  assert.deepEqual(worker.list(), []);
 });
 
 test("what keeps something for each pod is told which still exist, finished ones included", async (t) => {
@@ -208,9 +217,9 @@ test("what keeps something for each pod is told which still exist, finished ones
 });
 
 test("pod workers: a wake for a pod without a worker is nothing, later passes come when due, and stopping ends them", async (t) => {
-  const { advance, calls, world, workers } = rig(t);
-  workers.wake("nobody", "pleg");
-  assert.deepEqual(workers.list(), []);
+  const { advance, calls, world, workers, worker, signals } = rig(t);
+  signals.wake.send("nobody", "pleg");
+  assert.deepEqual(worker.list(), []);
   world.wanted = [named("a")];
   workers.update(named("a"));
   await advance(60_000);

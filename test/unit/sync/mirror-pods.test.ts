@@ -2,27 +2,32 @@ import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
-import type { Node, Pod } from "../../../src/objects.ts";
+import type { Node } from "../../../src/objects.ts";
 import type { PodOperation } from "../../../src/pipeline.ts";
 import { createMirrorPods } from "../../../src/sync/mirror-pods.ts";
 import { createPodManager } from "../../../src/sync/pod-manager.ts";
-import type { WorkerPhase } from "../../../src/sync/pod-worker.ts";
+import type { WorkerPhase } from "../../../src/state/pod-table.ts";
 import { fakeClock } from "../../fakes/clock.ts";
-import { aPod } from "../../fakes/pods.ts";
+import { type TestPod, aPod } from "../../fakes/pods.ts";
+import { createPodTable } from "../../../src/state/pod-table.ts";
+import { createSignals } from "../../../src/state/signals.ts";
+import { columnOf } from "../../fakes/state.ts";
 
-const staticPod = (uid: string): Pod =>
+const staticPod = (uid: string): TestPod =>
   aPod(
     {},
     { uid, name: "web-n", annotations: { "kubernetes.io/config.source": "file", "kubernetes.io/config.hash": uid } },
   );
-const mirrorOf = (hash: string, uid: string, more: Partial<Pod["metadata"]> = {}): Pod =>
+const mirrorOf = (hash: string, uid: string, more: Partial<TestPod["metadata"]> = {}): TestPod =>
   aPod({}, { uid, name: "web-n", annotations: { "kubernetes.io/config.mirror": hash }, ...more });
 
 /** The service over an API server that does as told, and workers that are where the test says. */
 function rig(t: TestContext) {
   const clock = fakeClock();
-  const pods = createPodManager();
-  const phases = new Map<Pod, WorkerPhase>();
+  const table = createPodTable(clock);
+  const manager = createPodManager({ asked: table.asked.writer, shown: table.shown.writer });
+  const signals = createSignals();
+  const phases = new Map<TestPod, WorkerPhase>();
   const calls: string[] = [];
   const bodies: object[] = [];
   const world = { seen: true, node: { metadata: { name: "n", uid: "node-uid" } } as Node | undefined, fails: "" };
@@ -32,14 +37,15 @@ function rig(t: TestContext) {
     if (world.fails === "gone") throw new CodedError("conflict", "the UID in the precondition differs");
     if (world.fails) throw new CodedError("unavailable", world.fails);
   };
-  const entries = () => [...phases].map(([pod, phase]) => ({ uid: pod.metadata.uid, worker: { phase, pod } as never }));
   const service = createMirrorPods({
     api: {
       create: (pod) => (bodies.push(pod), answer("create")),
       remove: ({ uid }) => answer(`remove ${uid}`),
     },
-    pods,
-    workers: { get: (uid) => entries().find((one) => one.uid === uid)?.worker, list: entries },
+    pods: table.asked.reader,
+    manager,
+    worker: columnOf(() => [...phases].map(([pod, phase]) => [pod.metadata.uid, { phase, pod }] as const)),
+    signals,
     node: { node: () => world.node },
     sourcesSeen: () => world.seen,
     clock,
@@ -51,10 +57,10 @@ function rig(t: TestContext) {
     stop.abort();
     await done;
   });
-  const take = (op: PodOperation, pod: Pod) => pods.take({ op, source: "file", pods: [pod] });
+  const take = (op: PodOperation, pod: TestPod) => manager.take({ op, source: "file", pods: [pod] });
   /** What is asked within a second. */
   const asked = async (ms = 1_000) => {
-    service.changed();
+    signals.mirrorsChanged.send();
     await clock.advance(ms);
     return calls.splice(0);
   };

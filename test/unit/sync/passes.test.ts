@@ -9,8 +9,9 @@ import type { RuntimePod, SyncOutcome } from "../../../src/pipeline.ts";
 import { type PassDeps, createPasses } from "../../../src/sync/passes.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
-import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+import { type TestPod, aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 import { noResizes } from "../../fakes/resizes.ts";
+import { aColumn } from "../../fakes/state.ts";
 
 const never = new AbortController().signal;
 const c = aContainer("c");
@@ -26,13 +27,12 @@ function rig(over: Partial<PassDeps> = {}) {
   const world = { seen: observe([], []), phase: "Running", outcome: {} as SyncOutcome, unseen: false };
   const deps: PassDeps = {
     cache: { get: () => world.seen, list: () => [world.seen] },
+    unseen: aColumn(),
     inspector: { inspect: async () => (calls.push("inspect"), world.seen), isUnseen: () => world.unseen },
     runtime: {
       ahead: async () => (calls.push("ahead"), {}),
       sync: async () => (calls.push("sync"), world.outcome),
       kill: async (_observed, pod, grace) => void calls.push(`kill ${pod?.metadata.uid} ${grace}`),
-      failures: () => new Map(),
-      isStarting: () => false,
     },
     volumes: { mount: asked("mount"), unmount: asked("unmount"), mounted: () => new Map() },
     objects: { register: said("register"), unregister: said("unregister") },
@@ -181,6 +181,7 @@ test("what ended during a pass is seen to at once: its event may be spent alread
   ];
   const { passes } = rig({
     cache: { get: () => views[0], list: () => [] },
+    unseen: aColumn(),
     inspector: { inspect: async () => views[1] ?? assert.fail(), isUnseen: () => false },
   });
   assert.equal((await passes.sync(aPod(), never)).againMs, 0);
@@ -192,8 +193,6 @@ test("a pass that was cut off after it acted makes the next one look before it b
       ahead: async () => ({}),
       sync: async () => Promise.reject(new Error("cut off")),
       kill: async () => undefined,
-      failures: () => new Map(),
-      isStarting: () => false,
     },
   });
   await assert.rejects(passes.sync(aPod(), never), /cut off/);
@@ -206,7 +205,7 @@ const inFiveSeconds = { graceSeconds: 5, eviction: undefined };
 
 test("a pod that the node ends has failed for that reason, whatever its containers say", async () => {
   const statuses: PodStatus[] = [];
-  const status = { get: () => undefined, set: (_pod: Pod, now: PodStatus) => void statuses.push(now) };
+  const status = { get: () => undefined, set: (_pod: TestPod, now: PodStatus) => void statuses.push(now) };
   const { passes } = rig({
     status: { ...status, terminated: () => undefined, reconcile: () => undefined },
     statusOf: () => ({ phase: "Succeeded", qosClass: "BestEffort" }),

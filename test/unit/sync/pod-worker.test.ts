@@ -3,12 +3,14 @@ import { describe, it } from "node:test";
 import { CodedError, abortError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { WorkerMeasures } from "../../../src/measures.ts";
-import type { Pod } from "../../../src/objects.ts";
+
 import { type Passes, type PassResult, createPodWorker } from "../../../src/sync/pod-worker.ts";
 import { createPodWorkers } from "../../../src/sync/pod-workers.ts";
 import { fakeClock } from "../../fakes/clock.ts";
-import { aPod } from "../../fakes/pods.ts";
+import { type TestPod, aPod } from "../../fakes/pods.ts";
 import { type FakePresence, fakePresence } from "../../fakes/presence.ts";
+import { type WorkerView, createPodTable } from "../../../src/state/pod-table.ts";
+import { createSignals } from "../../../src/state/signals.ts";
 
 /** A worker whose passes are recorded and end when the test says so. */
 function rig(over: Partial<Passes> = {}, target?: FakePresence) {
@@ -31,8 +33,10 @@ function rig(over: Partial<Passes> = {}, target?: FakePresence) {
     began: ({ metadata }) => void measured.push(`began ${metadata.uid}`),
     passed: (kind) => void measured.push(kind),
   };
-  const worker = createPodWorker({
+  let view: WorkerView = { phase: "syncing", pod: undefined };
+  const made = createPodWorker({
     uid: "uid-1",
+    publish: (next) => (view = next),
     passes,
     measures,
     ...(target && { presence: target.present }),
@@ -41,11 +45,28 @@ function rig(over: Partial<Passes> = {}, target?: FakePresence) {
     later: (_uid, ms) => void later.push(ms),
     stop: stop.signal,
   });
+  const worker = {
+    ...made,
+    get phase() {
+      return view.phase;
+    },
+  };
   return { worker, calls, later, measured, measures, stop, passes };
 }
 
-const version = (resourceVersion: string): Pod => aPod({}, { resourceVersion });
-const deleted = (graceSeconds: number): Pod =>
+/** Workers whose passes are recorded. */
+function several(over: Partial<Passes> = {}) {
+  const { passes, calls, measures, stop } = rig(over);
+  const { worker } = createPodTable(fakeClock());
+  const signals = createSignals();
+  const log = createLogger(0, { write: () => undefined });
+  const common = { passes, measures, clock: fakeClock(), log, stop: stop.signal };
+  const workers = createPodWorkers({ ...common, worker: worker.writer, signals });
+  return { workers, worker: worker.reader, signals, calls };
+}
+
+const version = (resourceVersion: string): TestPod => aPod({}, { resourceVersion });
+const deleted = (graceSeconds: number): TestPod =>
   aPod({}, { deletionTimestamp: "2026-01-01T00:00:00Z", deletionGracePeriodSeconds: graceSeconds });
 
 const untilAborted = (signal: AbortSignal) =>
@@ -120,21 +141,18 @@ describe("a pod worker", () => {
     assert.deepEqual([graces, worker.phase], [[30, 1], "finished"]);
   });
 
-  it("ends a pod for what it takes of the node, unless it ends already", async () => {
-    const { passes, calls, measures, stop } = rig();
-    const log = createLogger(0, { write: () => undefined });
-    const workers = createPodWorkers({ passes, measures, clock: fakeClock(), log, stop: stop.signal });
-    const evict = (graceSeconds: number) =>
-      workers.evict("uid-1", { reason: "Evicted", message: "too much" }, graceSeconds);
-    assert.equal(evict(1), false, "of which nothing is known");
+  it("ends a pod that the node wants ended, on the terms that were heard first", async () => {
+    const { workers, signals, calls } = several();
+    const end = (graceSeconds: number, reason: string) =>
+      signals.end.send("uid-1", { graceSeconds, eviction: { reason, message: "too much" } });
+    end(1, "Evicted");
+    assert.deepEqual(calls, [], "of which nothing is known");
     workers.update(version("1"));
     await workers.idle();
-    assert.deepEqual([evict(2), evict(1)], [true, false]);
+    end(2, "Evicted");
+    end(2, "Preempting");
     await workers.idle();
     assert.deepEqual(calls, ["sync 1", "terminating 2 Evicted", "terminated"]);
-    workers.terminate("stray", undefined);
-    assert.equal(workers.evict("stray", { reason: "Evicted", message: "" }, 1), false);
-    await workers.idle();
   });
 
   it("ends once and within its own grace period when it is deleted meanwhile with no shorter one", async () => {
@@ -158,27 +176,18 @@ describe("a pod worker", () => {
     assert.deepEqual([graces, worker.phase], [[undefined], "finished"]);
   });
 
-  it("is preempted within the pod's own grace period, and until nothing of it runs any more", async () => {
-    const gate = Promise.withResolvers<void>();
-    const { passes, calls, measures, stop } = rig({ terminated: () => gate.promise });
-    const log = createLogger(0, { write: () => undefined });
-    const workers = createPodWorkers({ passes, measures, clock: fakeClock(), log, stop: stop.signal });
-    const why = { reason: "Preempting", message: "make room" };
-    await workers.preempt("uid-1", why);
+  it("ends a preempted pod within its own grace period", async () => {
+    const { workers, signals, calls } = several();
     workers.update(version("1"));
-    await workers.preempt("uid-1", why);
-    assert.deepEqual(calls.slice(-1), ["terminating undefined Preempting"]);
-    await workers.preempt("uid-1", why);
-    gate.resolve();
+    signals.end.send("uid-1", { graceSeconds: undefined, eviction: { reason: "Preempting", message: "make room" } });
     await workers.idle();
+    assert.ok(calls.includes("terminating undefined Preempting"));
   });
 
-  it("says when all is done, once", async () => {
-    const { passes, measures, stop } = rig();
-    const log = createLogger(0, { write: () => undefined });
+  it("says when all is done, once; and nothing more once it is dropped", async () => {
+    const { workers, worker, signals } = several();
     const phases: (string | undefined)[] = [];
-    const finished = () => void phases.push(workers.get("uid-1")?.phase);
-    const workers = createPodWorkers({ passes, measures, finished, clock: fakeClock(), log, stop: stop.signal });
+    signals.mirrorsChanged.heard(() => void phases.push(worker.get("uid-1")?.phase));
     workers.update(version("1"));
     await workers.idle();
     assert.deepEqual(phases, []);
@@ -187,6 +196,19 @@ describe("a pod worker", () => {
     workers.update(deleted(1));
     await workers.idle();
     assert.deepEqual(phases, ["finished"]);
+    workers.forget("uid-1");
+    assert.equal(worker.get("uid-1"), undefined);
+  });
+
+  it("a worker that is dropped in mid-pass does not bring its row back", async () => {
+    const gate = Promise.withResolvers<void>();
+    const { workers, worker } = several({ terminating: () => gate.promise });
+    workers.update(deleted(1));
+    const idle = workers.idle();
+    workers.forget("uid-1");
+    gate.resolve();
+    await idle;
+    assert.deepEqual(worker.list(), []);
   });
 
   it("tries again after an error, in the same phase", async () => {
@@ -211,7 +233,10 @@ describe("a pod worker", () => {
     const gates: (() => void)[] = [];
     const passed: string[] = [];
     let down = true;
+    const signals = createSignals();
     const workers = createPodWorkers({
+      worker: createPodTable(clock).worker.writer,
+      signals,
       passes: {
         ...passes,
         sync: async ({ metadata: { uid } }) => {
@@ -233,7 +258,7 @@ describe("a pod worker", () => {
     for (const uid of ["fine", ...uids]) workers.update(aPod({}, { uid }));
     await workers.idle();
     down = false;
-    workers.retryFailed();
+    signals.retry.send();
     assert.equal(passed.length, 20, "the others wait for these");
     while (passed.length < uids.length || gates.length > 0) {
       for (const open of gates.splice(0)) open();
@@ -242,8 +267,8 @@ describe("a pod worker", () => {
     assert.deepEqual([...passed].sort(), [...uids].sort(), "each once, and none that is well");
     await workers.idle();
     passed.length = 0;
-    workers.wake("p0", "pleg");
-    workers.retryFailed();
+    signals.wake.send("p0", "pleg");
+    signals.retry.send();
     while (passed.length < 2) {
       for (const open of gates.splice(0)) open();
       await new Promise(setImmediate);

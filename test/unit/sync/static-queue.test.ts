@@ -1,32 +1,30 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { PodSandboxState } from "../../../src/gen/cri.ts";
-import type { Pod } from "../../../src/objects.ts";
 import type { RuntimePod } from "../../../src/pipeline.ts";
-import type { WorkerPhase } from "../../../src/sync/pod-worker.ts";
+import type { WorkerPhase } from "../../../src/state/pod-table.ts";
 import { createStaticQueue } from "../../../src/sync/static-queue.ts";
-import { aPod, aSandbox, observe } from "../../fakes/pods.ts";
+import { type TestPod, aPod, aSandbox, observe } from "../../fakes/pods.ts";
+import { columnOf } from "../../fakes/state.ts";
 
-const named = (uid: string, name = "web-n"): Pod => aPod({}, { uid, name });
+const named = (uid: string, name = "web-n"): TestPod => aPod({}, { uid, name });
 
 function rig() {
   const phases = new Map<string, WorkerPhase>();
-  const podOf = new Map<string, Pod>();
+  const podOf = new Map<string, TestPod>();
   const inRuntime: RuntimePod[] = [];
   const ended: string[] = [];
-  const worker = (uid: string) => ({ phase: phases.get(uid), pod: podOf.get(uid) }) as never;
   const queue = createStaticQueue({
+    worker: columnOf(() => [...phases].map(([uid, phase]) => [uid, { phase, pod: podOf.get(uid) }] as const)),
     workers: {
-      get: (uid: string) => (phases.has(uid) ? worker(uid) : undefined),
-      list: () => [...phases.keys()].map((uid) => ({ uid, worker: worker(uid) })),
       terminate: (uid: string) => {
         ended.push(uid);
         phases.set(uid, "terminating");
       },
-    } as never,
+    },
     cache: { get: (uid) => inRuntime.find((one) => one.uid === uid), list: () => inRuntime },
   });
-  const work = (pod: Pod, phase: WorkerPhase) => {
+  const work = (pod: TestPod, phase: WorkerPhase) => {
     phases.set(pod.metadata.uid, phase);
     podOf.set(pod.metadata.uid, pod);
   };

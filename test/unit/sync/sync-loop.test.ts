@@ -2,17 +2,23 @@ import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Pod, PodStatus } from "../../../src/objects.ts";
-import type { Rejection } from "../../../src/pipeline.ts";
+import type { Rejection, SourceName } from "../../../src/pipeline.ts";
 import type { ResizeDecider } from "../../../src/resizes.ts";
 import { createPodManager } from "../../../src/sync/pod-manager.ts";
-import type { WorkerPhase } from "../../../src/sync/pod-worker.ts";
+import type { WorkerPhase } from "../../../src/state/pod-table.ts";
 import type { PodWorkers } from "../../../src/sync/pod-workers.ts";
 import { createSyncLoop } from "../../../src/sync/sync-loop.ts";
 import { eventLines } from "../../fakes/events.ts";
-import { aPod, aSandbox, observe } from "../../fakes/pods.ts";
+import { type TestPod, aPod, aSandbox, observe } from "../../fakes/pods.ts";
 import { noResizes } from "../../fakes/resizes.ts";
+import { createSourceMarks } from "../../../src/state/cells.ts";
+import { createPodTable } from "../../../src/state/pod-table.ts";
+import { createSignals } from "../../../src/state/signals.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { columnOf } from "../../fakes/state.ts";
+import { givenPod } from "../../../src/roles.ts";
 
-const named = (uid: string, more: Partial<Pod["metadata"]> = {}, status: PodStatus = {}): Pod => ({
+const named = (uid: string, more: Partial<TestPod["metadata"]> = {}, status: PodStatus = {}): TestPod => ({
   ...aPod({}, { uid, name: uid, ...more }),
   status,
 });
@@ -22,6 +28,7 @@ function rig(
   t: TestContext,
   admit: (pod: Pod, others: readonly Pod[]) => Promise<Rejection | undefined> = async () => undefined,
   resizes: Partial<ResizeDecider> = {},
+  sources: readonly SourceName[] = ["api", "file"],
 ) {
   const calls: string[] = [];
   const phases = new Map<string, WorkerPhase>();
@@ -30,31 +37,28 @@ function rig(
   const statuses: PodStatus[] = [];
   /** For each word to the mirror pods whether all was handled then. */
   const told: boolean[] = [];
-  const pods = createPodManager();
+  const { asked, shown } = createPodTable(fakeClock());
+  const pods = asked.reader;
+  const manager = createPodManager({ asked: asked.writer, shown: shown.writer });
+  const signals = createSignals();
+  signals.wake.heard((uid, cause) => void calls.push(`wake ${uid} ${cause}`));
+  signals.mirrorsChanged.heard(() => void told.push(loop.caughtUp()));
+  const takenIn = createSourceMarks(sources);
   const workers: PodWorkers = {
-    get: (uid) =>
-      phases.has(uid)
-        ? ({
-            phase: phases.get(uid),
-            update: (pod: Pod) => calls.push(`reconcile worker ${pod.metadata.uid}`),
-          } as never)
-        : undefined,
-    list: () => [...phases].map(([uid, phase]) => ({ uid, worker: { phase } as never })),
     update(pod) {
       phases.set(pod.metadata.uid, phases.get(pod.metadata.uid) ?? "syncing");
       calls.push(`update ${pod.metadata.uid}`);
     },
-    wake: (uid, cause) => void calls.push(`wake ${uid} ${cause}`),
-    retryFailed: () => undefined,
     terminate: (uid, grace) => void calls.push(`terminate ${uid} ${grace}`),
-    evict: () => false,
-    preempt: async () => undefined,
     forget: () => undefined,
     idle: async () => undefined,
   };
   const loop = createSyncLoop({
-    mirrorsChanged: () => void told.push(loop.caughtUp()),
     pods,
+    manager,
+    takenIn: takenIn.writer,
+    signals,
+    worker: columnOf(() => [...phases].map(([uid, phase]) => [uid, { phase, pod: undefined }] as const)),
     workers,
     cache: { get: (uid) => (running.has(uid) ? observe([aSandbox()], []) : undefined), list: () => [] },
     events,
@@ -80,11 +84,24 @@ function rig(
     stop.abort();
     await done;
   });
-  const push = async (op: "ADD" | "UPDATE" | "DELETE" | "REMOVE" | "RECONCILE", ...list: readonly Pod[]) => {
+  const push = async (op: "ADD" | "UPDATE" | "DELETE" | "REMOVE" | "RECONCILE", ...list: readonly TestPod[]) => {
     loop.push({ op, source: "api", pods: list });
     for (let turn = 0; !loop.caughtUp() || turn < 2; turn++) await new Promise(setImmediate);
   };
-  return { calls, phases, running, events, statuses, told, pods, loop, push };
+  return {
+    calls,
+    phases,
+    running,
+    events,
+    statuses,
+    told,
+    pods,
+    manager,
+    signals,
+    takenIn: takenIn.reader,
+    loop,
+    push,
+  };
 }
 
 test("new pods are admitted one at a time in order of creation, each beside those before it", async (t) => {
@@ -108,14 +125,21 @@ test("a pod that cannot be decided on keeps none of those after it from beginnin
 
 test("a source counts as taken in once all that it first wanted has been decided on, and from then on", async (t) => {
   const seen: boolean[] = [];
-  const { loop, push } = rig(t, async () => {
-    seen.push(loop.hasTakenIn("api"));
-    return undefined;
-  });
+  const { takenIn, push } = rig(
+    t,
+    async () => {
+      seen.push(takenIn.all());
+      return undefined;
+    },
+    {},
+    ["api"],
+  );
   await push("ADD", named("a"), named("b"));
   await push("ADD", named("c"));
   assert.deepEqual(seen, [false, false, true]);
-  assert.equal(loop.hasTakenIn("file"), false);
+  const { takenIn: both, push: ofOne } = rig(t);
+  await ofOne("ADD", named("a"));
+  assert.equal(both.all(), false, "the files have not been heard");
 });
 
 test("a pod whose worker has finished counts no longer", async (t) => {
@@ -186,7 +210,7 @@ test("a status that somebody else changed is compared again; the worker hears of
   await push("RECONCILE", named("p", {}, { phase: "Running" }));
   assert.deepEqual(calls, ["reconcile p"]);
   await push("RECONCILE", named("p", {}, { phase: "Failed" }));
-  assert.deepEqual(calls.slice(1), ["reconcile p", "reconcile worker p"]);
+  assert.deepEqual(calls.slice(1), ["reconcile p", "update p"]);
 });
 
 test("the picture of a kubelet's static pod starts nothing", async (t) => {
@@ -224,13 +248,13 @@ test("an update that cannot be handled does not end the loop", async (t) => {
   assert.equal(calls.at(-1), "update b");
 });
 
-const fromFile = (uid: string, name = uid): Pod =>
+const fromFile = (uid: string, name = uid): TestPod =>
   named(uid, { name, annotations: { "kubernetes.io/config.source": "file", "kubernetes.io/config.hash": uid } });
-const mirrorOf = (name: string): Pod =>
+const mirrorOf = (name: string): TestPod =>
   named(`mirror of ${name}`, { name, annotations: { "kubernetes.io/config.mirror": "h" } });
 
 test("a mirror pod gets no worker: what it shows is looked at again", async (t) => {
-  const { calls, pods, push } = rig(t);
+  const { calls, pods, push, manager } = rig(t);
   await push("ADD", fromFile("p"));
   calls.length = 0;
   await push("ADD", mirrorOf("p"));
@@ -238,7 +262,7 @@ test("a mirror pod gets no worker: what it shows is looked at again", async (t) 
   await push("REMOVE", mirrorOf("p"));
   assert.deepEqual(calls, ["reconcile p", "reconcile p", "reconcile p"]);
   await push("ADD", mirrorOf("nobody"));
-  assert.deepEqual([calls.length, pods.list().length, pods.mirrors().length], [3, 1, 1]);
+  assert.deepEqual([calls.length, pods.list().length, manager.mirrors().length], [3, 1, 1]);
 });
 
 test("a static pod's new version is admitted when the old one has ended", async (t) => {
@@ -297,14 +321,14 @@ test("mirror pods hear of what concerns them once it is handled, and of nothing 
 });
 
 test("mirror pods that were looked at too early hear of it once all is handled, whatever that was", async (t) => {
-  const { loop, push, told } = rig(t);
+  const { loop, push, told, signals } = rig(t);
   await push("ADD", named("p"));
   told.length = 0;
   loop.push({ op: "UPDATE", source: "api", pods: [named("p")] });
   loop.oweMirrors();
   await push("RECONCILE", named("p"));
   assert.deepEqual(told.splice(0), [false, true]);
-  loop.decideResizes("pod_resized");
+  signals.weigh.send("pod_resized");
   loop.oweMirrors();
   await push("RECONCILE", named("p"));
   assert.deepEqual(told.splice(0), [false, true]);
@@ -348,7 +372,7 @@ test("a pod comes with what it was given before, beside what others were given; 
 });
 
 test("what is pending is weighed again when a pod goes, when one ends, and when something has become free", async (t) => {
-  const { calls, push, loop } = resizing(t);
+  const { calls, push, loop, signals } = resizing(t);
   await push("ADD", named("p"), named("q"));
   const decided = () => calls.splice(0).flatMap((call) => /^decide .*: (.*)$/.exec(call)?.[1] ?? []);
   calls.length = 0;
@@ -358,7 +382,7 @@ test("what is pending is weighed again when a pod goes, when one ends, and when 
   assert.deepEqual(decided(), ["pod_terminated"]);
   await push("REMOVE", named("p"));
   assert.deepEqual(decided(), ["pods_removed"]);
-  loop.decideResizes("periodic_retry");
+  signals.weigh.send("periodic_retry");
   while (!loop.caughtUp()) await new Promise(setImmediate);
   assert.deepEqual(decided(), ["periodic_retry"]);
 });
@@ -369,7 +393,7 @@ function resizing(t: TestContext) {
   const said: { calls: string[] } = { calls: [] };
   const made = rig(t, undefined, {
     take: ({ metadata }) => void said.calls.push(`take ${metadata.uid}`),
-    allocated: (pod) => ({ ...pod, metadata: { ...pod.metadata, uid: `given-${pod.metadata.uid}` } }),
+    allocated: (pod) => givenPod({ ...pod, metadata: { ...pod.metadata, uid: `given-${pod.metadata.uid}` } }),
     ask: ({ metadata }) => (said.calls.push(`ask ${metadata.uid}`), rigged.asks),
     async decide(active, trigger) {
       said.calls.push(

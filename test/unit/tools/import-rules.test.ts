@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { faultsOf } from "../../../tools/import-rules.ts";
+import { circlesOf, faultsOf } from "../../../tools/import-rules.ts";
 
 const cases: readonly [name: string, path: string, source: string, faults: readonly string[]][] = [
   [
@@ -110,3 +110,15 @@ const cases: readonly [name: string, path: string, source: string, faults: reado
 for (const [name, path, source, faults] of cases) {
   test(name, () => assert.deepEqual(faultsOf(path, source), faults));
 }
+
+test("a circle is found, straight or by way of others, by types alone too", () => {
+  const sources = new Map([
+    ["src/a.ts", 'import { b } from "./b/b.ts";'],
+    ["src/b/b.ts", 'import type { C } from "../c.ts";'],
+    ["src/c.ts", 'export { a } from "./a.ts";'],
+    ["src/d.ts", 'import { a } from "./a.ts";\nimport "./own.ts"; // import "./d.ts"'],
+  ]);
+  assert.deepEqual(circlesOf(sources), ["src/a.ts ▷ src/b/b.ts ▷ src/c.ts ▷ src/a.ts"]);
+  sources.delete("src/c.ts");
+  assert.deepEqual(circlesOf(sources), []);
+});

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
-import type { ConfigMap, Pod, Secret, Volume } from "../../../src/objects.ts";
+import type { ConfigMap, Secret, Volume } from "../../../src/objects.ts";
 import type { Token, TokenRequest } from "../../../src/pipeline.ts";
 import { createVolumes } from "../../../src/volumes/volumes.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
-import { aContainer, aPod } from "../../fakes/pods.ts";
+import { type TestPod, aContainer, aPod } from "../../fakes/pods.ts";
 import { fakePresence } from "../../fakes/presence.ts";
 import { unmeasured } from "../../fakes/measures.ts";
 
@@ -20,9 +20,9 @@ export const directoryOf = (plugin: string, name = "v") =>
 /** A pod whose container mounts every volume given. */
 export function podWith(
   volumes: readonly Volume[],
-  spec: Partial<Pod["spec"]> = {},
-  metadata: Partial<Pod["metadata"]> = {},
-): Pod {
+  spec: Partial<TestPod["spec"]> = {},
+  metadata: Partial<TestPod["metadata"]> = {},
+): TestPod {
   const container = aContainer("c", { volumeMounts: volumes.map(({ name }) => ({ name, mountPath: `/mnt/${name}` })) });
   return aPod({ volumes: [...volumes], containers: [container], ...spec }, metadata);
 }

@@ -1,13 +1,8 @@
 import type { Measures } from "../measures.ts";
-import type { NodeView } from "../metrics/view.ts";
 import type { Admission, PodCache, PodUpdate } from "../pipeline.ts";
-import { countResizes } from "../resources/resize-states.ts";
 import type { WorkerView } from "../state/pod-table.ts";
 import type { Column } from "../state/rows.ts";
 import type { PodWorkers } from "../sync/pod-workers.ts";
-import type { NodeContext, Observed } from "./deps.ts";
-import type { PodWork } from "./pods.ts";
-import type { NodeServer } from "./server.ts";
 
 // Counts between stages, made where the stages are put together: no stage has to know of them.
 
@@ -44,26 +39,5 @@ export function countOrphans(
       if (!worker.get(uid) && cache.get(uid)) measures.orphanFound();
       workers.terminate(uid, graceSeconds);
     },
-  };
-}
-
-interface Shown extends Pick<Observed, "agent"> {
-  readonly work: Pick<PodWork, "manager" | "volumes">;
-  readonly server: Pick<NodeServer, "certificate">;
-}
-
-/** The node, for gauges. */
-export function nodeView({ clientCertificate, hand }: NodeContext, { agent, work, server }: Shown): NodeView {
-  const { asked, seen, worker, resize } = hand("metrics");
-  return {
-    pods: asked,
-    mirrors: work.manager.mirrors,
-    cache: seen,
-    workers: () => worker.entries().map(([uid, view]) => ({ uid, ...view })),
-    mounted: work.volumes.mounted,
-    resizes: () => countResizes(resize.list()),
-    cgroupVersion: agent.facts.cgroupVersion,
-    servingCertificate: server.certificate,
-    clientCertificate,
   };
 }

@@ -1,0 +1,26 @@
+import type { NodeView } from "../metrics/view.ts";
+import { countResizes } from "../resources/resize-states.ts";
+import type { NodeContext, Observed } from "./deps.ts";
+import type { PodWork } from "./pods.ts";
+import type { NodeServer } from "./server.ts";
+
+interface Shown extends Pick<Observed, "agent"> {
+  readonly work: Pick<PodWork, "manager" | "volumes">;
+  readonly server: Pick<NodeServer, "certificate">;
+}
+
+/** The node, for gauges. */
+export function nodeView({ clientCertificate, hand }: NodeContext, { agent, work, server }: Shown): NodeView {
+  const { asked, seen, worker, resize } = hand("metrics");
+  return {
+    pods: asked,
+    mirrors: work.manager.mirrors,
+    cache: seen,
+    workers: () => worker.entries().map(([uid, view]) => ({ uid, ...view })),
+    mounted: work.volumes.mounted,
+    resizes: () => countResizes(resize.list()),
+    cgroupVersion: agent.facts.cgroupVersion,
+    servingCertificate: server.certificate,
+    clientCertificate,
+  };
+}

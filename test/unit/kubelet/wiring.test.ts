@@ -1,0 +1,51 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { createNodeState } from "../../../src/kubelet/node-state.ts";
+import { handOut, wiring } from "../../../src/kubelet/wiring.ts";
+import { createSignals } from "../../../src/state/signals.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+
+interface Wires {
+  readonly reads?: readonly string[];
+  readonly writes?: readonly string[];
+  readonly sends?: readonly string[];
+  readonly hears?: readonly string[];
+}
+const actors: readonly (readonly [string, Wires])[] = Object.entries(wiring);
+const using = (kind: keyof Wires, name: string) =>
+  actors.filter(([, wires]) => wires[kind]?.includes(name)).map(([actor]) => actor);
+const { state } = createNodeState(fakeClock(), ["api"]);
+
+test("each part of the state has one writer, and a reader", () => {
+  for (const part of Object.keys(state)) {
+    assert.equal(using("writes", part).length, 1, `${part} is written by ${using("writes", part).join()}`);
+    assert.ok([...using("reads", part), ...using("writes", part)].length > 0, part);
+  }
+});
+
+test("each signal is sent and heard", () => {
+  for (const signal of Object.keys(createSignals()))
+    assert.ok(using("sends", signal).length > 0 && using("hears", signal).length > 0, signal);
+});
+
+test("an actor is handed what the wiring names for it, and nothing else", () => {
+  const hand = handOut(state, createSignals());
+  assert.deepEqual(Object.keys(hand("statusManager")).sort(), ["held", "shown", "signals", "status", "worker"]);
+  assert.equal("set" in hand("statusManager").shown, false);
+  assert.equal("set" in hand("statusManager").status, true);
+  assert.deepEqual(Object.keys(hand("pleg").signals), ["wake", "retry"]);
+});
+
+test("docs/architecture.md draws the same wiring", () => {
+  const page = readFileSync(join(import.meta.dirname, "..", "..", "..", "docs", "architecture.md"), "utf8");
+  const drawn = page.split("\n").filter((line) => /^- `[a-zA-Z]+`( [a-z]+ `|$)/.test(line));
+  const lines = actors.map(([actor, wires]) => {
+    const parts = (["reads", "writes", "sends", "hears"] as const).flatMap((kind) =>
+      wires[kind]?.length ? [`${kind} ${wires[kind].map((name) => `\`${name}\``).join(" ")}`] : [],
+    );
+    return `- \`${actor}\` ${parts.join("; ")}`;
+  });
+  assert.deepEqual(drawn, lines);
+});
