@@ -83,6 +83,10 @@ describe("the runtime is killed and started again under 20 pods", { timeout: 400
       pods.ready("victim"),
       ...tasks.map((name) => pods.until(name, "to run", (pod) => pod.status?.phase === "Running")),
     ]);
+    const asked = Date.now();
+    await pods.create("usual", {});
+    await pods.ready("usual");
+    const usual = Date.now() - asked;
     const late = pods.create("late", {});
 
     await cluster.killRuntime();
@@ -100,8 +104,9 @@ describe("the runtime is killed and started again under 20 pods", { timeout: 400
     // Of its own accord it would be tried again 10 to 15 s after it failed.
     await pods.ready("later");
     const waited = Date.now() - backAt;
-    t.diagnostic(`a pod that waited for the runtime was ready after ${waited} ms`);
-    assert.ok(waited < 6_000, `${waited} ms`);
+    t.diagnostic(`a pod that waited for the runtime was ready after ${waited} ms; a pod takes ${usual} ms here`);
+    // The runtime itself starts meanwhile, and a busy machine takes longer for that, too.
+    assert.ok(waited < Math.max(6_000, 4 * usual), `${waited} ms, where a pod takes ${usual} ms`);
 
     const ended = particulars[cluster.provider].remembersEnds(cluster)
       ? { phase: "Succeeded", exitCode: 137, withinSeconds: 4 }
