@@ -2,14 +2,14 @@ import type { ContainerInfo, NetworkInspectInfo } from "dockerode";
 import { hasCode } from "../../src/lib/errors.ts";
 import { nodeLabel } from "../../src/pod/labels.ts";
 import type { Belonging } from "../../src/seams/runtime.ts";
-import { ask } from "./client.ts";
-import { inspectImage } from "./inspect-image.ts";
+import { ask } from "./client/client.ts";
+import { inspectImage } from "./image/inspect.ts";
 import type { DockerParts } from "./parts.ts";
-import { loopbackRules } from "./loopback-ports.ts";
-import { localPauseImage } from "./pause-image.ts";
-import { forceRemove } from "./remove-container.ts";
-import { removeImage } from "./remove-image.ts";
-import { trialContainers } from "./trials.ts";
+import { loopbackRules } from "./network/loopback-ports.ts";
+import { localPauseImage } from "./config.ts";
+import { forceRemove } from "./container/remove.ts";
+import { removeImage } from "./image/remove.ts";
+import { trialContainers } from "./engine/trials.ts";
 
 type Parts = Pick<DockerParts, "docker" | "nodeName" | "host">;
 

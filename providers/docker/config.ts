@@ -17,6 +17,8 @@ export interface DockerConfig {
 const fields = ["socket", "network", "podCIDR", "sandboxImage", "inPod"];
 const defaultSocket = "/var/run/docker.sock";
 const defaultSandboxImage = "registry.k8s.io/pause:3.10.2";
+/** The sandbox image that graftlet builds where the configured one cannot be pulled. */
+export const localPauseImage = "graftlet.dev/pause:1";
 
 /** Reads the docker provider's `providerConfig`: `socket`, `network`, `podCIDR`, `sandboxImage`, `inPod`, all optional.
  *  @throws CodedError invalid_argument, a sentence that names the field and the remedy. */

@@ -2,13 +2,13 @@ import type { IncomingMessage } from "node:http";
 import { CodedError } from "../../src/lib/errors.ts";
 import { nodeLabel, podUidLabel } from "../../src/pod/labels.ts";
 import type { RuntimeEvent } from "../../src/seams/runtime.ts";
-import { askForStream } from "./answer-stream.ts";
-import { engineInfo } from "./engine-info.ts";
-import { codedDockerError } from "./errors.ts";
-import { jsonLines } from "./json-lines.ts";
-import { sandboxIdLabel, sandboxType, typeLabel } from "./names.ts";
+import { askForStream } from "./client/answer-stream.ts";
+import { engineInfo } from "./client/engine-info.ts";
+import { codedDockerError } from "./client/errors.ts";
+import { jsonLines } from "./client/json-lines.ts";
+import { sandboxIdLabel, sandboxType, typeLabel } from "./container/names.ts";
 import type { DockerParts } from "./parts.ts";
-import { nanoseconds } from "./times.ts";
+import { nanoseconds } from "./client/times.ts";
 
 /** What changes a container's state (probes alone make three other events of each exec). */
 const actions = ["create", "start", "die", "oom", "pause", "unpause", "rename", "update", "destroy"];

@@ -2,9 +2,9 @@ import type { Clock } from "../../src/lib/clock.ts";
 import type { Logger } from "../../src/lib/log.ts";
 import type { Host } from "../../src/seams/host.ts";
 import type { ContainerLogLimits } from "../../src/seams/provider.ts";
-import type { Docker } from "./client.ts";
+import type { Docker } from "./client/client.ts";
 import type { DockerConfig } from "./config.ts";
-import type { Following } from "./following.ts";
+import type { Following } from "./client/following.ts";
 import type { Memory } from "./memory.ts";
 
 /** What the verbs of this provider work with. */

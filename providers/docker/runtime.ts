@@ -1,22 +1,22 @@
 import type { Runtime } from "../../src/seams/runtime.ts";
 import { createStreamServer } from "../../src/streams/stream-server.ts";
 import { dockerBelongings } from "./belongings.ts";
-import { createCapabilities } from "./capabilities.ts";
-import { createDocker } from "./client.ts";
-import { dockerContainers } from "./containers.ts";
+import { createCapabilities } from "./engine/capabilities.ts";
+import { createDocker } from "./client/client.ts";
+import { dockerContainers } from "./container/containers.ts";
 import { dockerEvents } from "./events.ts";
-import { dockerExec } from "./exec.ts";
-import { createFollowing } from "./following.ts";
-import { dockerImages } from "./images.ts";
-import { dockerLogs } from "./logs.ts";
-import { createLoopbackPorts } from "./loopback-ports.ts";
+import { dockerExec } from "./exec/exec-sync.ts";
+import { createFollowing } from "./client/following.ts";
+import { dockerImages } from "./image/images.ts";
+import { dockerLogs } from "./logs/logs.ts";
+import { createLoopbackPorts } from "./network/loopback-ports.ts";
 import { createMemory } from "./memory.ts";
-import { createPodNetwork } from "./network.ts";
+import { createPodNetwork } from "./network/pod-network.ts";
 import type { DockerParts } from "./parts.ts";
-import { createSandboxImage } from "./pause-image.ts";
-import { dockerSandboxes } from "./sandboxes.ts";
-import { dockerService } from "./service.ts";
-import { dockerStats } from "./stats.ts";
+import { createSandboxImage } from "./pause/image.ts";
+import { dockerSandboxes } from "./sandbox/sandboxes.ts";
+import { dockerService } from "./engine/service.ts";
+import { dockerStats } from "./stats/stats.ts";
 import { dockerStreams } from "./streams.ts";
 
 export interface DockerRuntimeOptions extends Omit<DockerParts, "docker" | "memory" | "following"> {

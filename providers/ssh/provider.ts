@@ -13,13 +13,13 @@ import { type CriConfig, readCriConfig } from "../cri/config.ts";
 import { criRuntime } from "../cri/runtime.ts";
 import { type DockerConfig, readDockerConfig } from "../docker/config.ts";
 import { dockerRuntime } from "../docker/runtime.ts";
-import { openBridge } from "./bridge.ts";
+import { openBridge } from "./runtime/bridge.ts";
 import { type SshConfig, readSshConfig } from "./config.ts";
-import { type FoundRuntime, type Protocol, findRuntime } from "./find-runtime.ts";
+import { type FoundRuntime, type Protocol, findRuntime } from "./runtime/find.ts";
 import { type SshHost, sshHost } from "./host.ts";
-import { lateRuntime } from "./late-runtime.ts";
-import type { Link } from "./link.ts";
-import { missingRights } from "./privileges.ts";
+import { lateRuntime } from "./runtime/late.ts";
+import type { Link } from "./connection/link.ts";
+import { missingRights } from "./shell/privileges.ts";
 
 /** A machine reached over SSH, with whatever runtime it has: nothing of graftlet is installed there. Pods that are not this
  *  node's stay untouched, unless `cri.sharing` says that the runtime is this node's alone. */

@@ -1,6 +1,6 @@
-import { createDocker } from "../../providers/docker/client.ts";
+import { createDocker } from "../../providers/docker/client/client.ts";
 import { readDockerConfig } from "../../providers/docker/config.ts";
-import { createFollowing } from "../../providers/docker/following.ts";
+import { createFollowing } from "../../providers/docker/client/following.ts";
 import { createMemory } from "../../providers/docker/memory.ts";
 import type { DockerParts } from "../../providers/docker/parts.ts";
 import { dockerRuntime } from "../../providers/docker/runtime.ts";

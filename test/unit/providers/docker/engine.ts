@@ -1,6 +1,6 @@
 import { type IncomingMessage, createServer } from "node:http";
-import { createDocker } from "../../../../providers/docker/client.ts";
-import { createFollowing } from "../../../../providers/docker/following.ts";
+import { createDocker } from "../../../../providers/docker/client/client.ts";
+import { createFollowing } from "../../../../providers/docker/client/following.ts";
 import { createMemory } from "../../../../providers/docker/memory.ts";
 import type { DockerParts } from "../../../../providers/docker/parts.ts";
 import { createLogger } from "../../../../src/lib/log.ts";

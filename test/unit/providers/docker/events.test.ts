@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import type { ServerResponse } from "node:http";
 import { test } from "node:test";
 import { dockerEvents, runtimeEvent } from "../../../../providers/docker/events.ts";
-import { createFollowing } from "../../../../providers/docker/following.ts";
+import { createFollowing } from "../../../../providers/docker/client/following.ts";
 import { rawEngine } from "./raw-engine.ts";
 
 const sandbox = { "io.kubernetes.docker.type": "podsandbox", "io.kubernetes.pod.uid": "u1" };

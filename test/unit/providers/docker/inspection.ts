@@ -1,4 +1,4 @@
-import { typeLabel } from "../../../../providers/docker/names.ts";
+import { typeLabel } from "../../../../providers/docker/container/names.ts";
 import { nodeLabel } from "../../../../src/pod/labels.ts";
 
 const zeroTime = "0001-01-01T00:00:00Z";

@@ -1,0 +1,29 @@
+import { type Docker, ask } from "./client.ts";
+
+/** What the daemon tells of itself and its machine, the parts that several verbs need. */
+export interface EngineInfo {
+  /** The daemon's data directory on the target. */
+  readonly DockerRootDir: string;
+  /** Bytes. */
+  readonly MemTotal: number;
+  /** `x86_64`, `aarch64`, … */
+  readonly Architecture: string;
+  /** The daemon's clock, RFC 3339 with nanoseconds. */
+  readonly SystemTime: string;
+  /** Tells one daemon from another, as long as its data directory lives. */
+  readonly ID: string;
+  readonly ServerVersion: string;
+  /** `cgroupfs`, `systemd`; `none` where the daemon makes no cgroups (rootless without delegation). */
+  readonly CgroupDriver: string;
+  /** `name=seccomp,profile=default`, `name=apparmor`, `name=rootless`, … */
+  readonly SecurityOptions?: readonly string[] | null;
+  readonly MemoryLimit: boolean;
+  readonly CpuCfsQuota: boolean;
+  /** OCI runtimes by name. */
+  readonly Runtimes?: Readonly<Record<string, unknown>> | null;
+}
+
+/** @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/System/operation/SystemInfo */
+export function engineInfo({ docker }: { readonly docker: Docker }, signal: AbortSignal): Promise<EngineInfo> {
+  return docker.call((engine, abortSignal) => ask<EngineInfo>(engine, { path: "/info", signal: abortSignal }), signal);
+}

@@ -1,0 +1,59 @@
+import { CodedError, type ErrorCode, abortError, codeOfErrno, messageOf } from "../../../src/lib/errors.ts";
+
+const codes: Readonly<Record<number, ErrorCode>> = {
+  304: "failed_precondition",
+  400: "invalid_argument",
+  401: "unauthenticated",
+  403: "permission_denied",
+  404: "not_found",
+  409: "conflict",
+  501: "unimplemented",
+  503: "unavailable",
+};
+
+/** The coded error for a call that the daemon, or the way to it, failed: the daemon's own words as its message (users read
+ *  them in events), the error as its cause. A call that the signal ended is the signal's reason.
+ *  @param socket names the daemon in the sentence for one that is out of reach. */
+export function codedDockerError(error: unknown, socket: string, signal: AbortSignal): CodedError {
+  if (signal.aborted) return abortError(signal);
+  const status = statusOf(error);
+  if (status !== undefined)
+    return new CodedError(codes[status] ?? "unknown", daemonWords(error) ?? messageOf(error), { cause: error });
+  if (error instanceof CodedError && error.code !== "unavailable" && error.code !== "permission_denied") return error;
+  const code = error instanceof CodedError ? error.code : codeOfErrno(errnoOf(error));
+  if (code === "permission_denied")
+    return new CodedError(
+      "permission_denied",
+      `the Docker socket ${socket} may not be opened by the user that graftlet runs as: add that user to the socket's group (docker), or run graftlet as root.`,
+      { cause: error },
+    );
+  if (code === "unavailable" || code === "not_found" || brokeOff(error))
+    return new CodedError(
+      "unavailable",
+      `no Docker Engine answers at ${socket}: start it (systemctl start docker), or name its socket in providerConfig.socket.`,
+      { cause: error },
+    );
+  return new CodedError(code, messageOf(error), { cause: error });
+}
+
+/** HTTP status of an answer that dockerode took for an error. */
+export function statusOf(error: unknown): number | undefined {
+  const status = error instanceof Error && "statusCode" in error ? error.statusCode : undefined;
+  return typeof status === "number" ? status : undefined;
+}
+
+/** `{"message": …}`, the body of the Engine API's errors. */
+function daemonWords(error: unknown): string | undefined {
+  const body: unknown = error instanceof Error && "json" in error ? error.json : undefined;
+  if (typeof body !== "object" || body === null || !("message" in body)) return undefined;
+  return typeof body.message === "string" ? body.message.trim() : undefined;
+}
+
+function errnoOf(error: unknown): string | undefined {
+  return error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : undefined;
+}
+
+/** Node's word for a connection that ended before the answer. */
+export function brokeOff(error: unknown): boolean {
+  return errnoOf(error) === "ECONNRESET" || messageOf(error) === "aborted";
+}

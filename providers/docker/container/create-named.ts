@@ -1,0 +1,99 @@
+import type { ContainerCreateOptions, ContainerInfo, ContainerInspectInfo } from "dockerode";
+import { CodedError, hasCode } from "../../../src/lib/errors.ts";
+import { nodeLabel } from "../../../src/pod/labels.ts";
+import { ask } from "../client/client.ts";
+import type { DockerParts } from "../parts.ts";
+
+type Parts = Pick<DockerParts, "docker" | "nodeName" | "clock" | "log">;
+
+/** Creates a sandbox or container under its name. Where somebody else's container has that name already it gets
+ *  `_<8 hexadecimal digits>` behind it, and what is not this node's stays as it is.
+ *  @param body the create call's JSON; its labels make the container this node's (labels.ts). @returns the container's ID.
+ *  @throws CodedError already_exists when a container of this node has the name; else what the daemon says (not_found: no
+ *  such image). @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Container/operation/ContainerCreate */
+export async function createNamed(
+  parts: Parts,
+  name: string,
+  body: ContainerCreateOptions,
+  signal: AbortSignal,
+): Promise<string> {
+  try {
+    return await create(parts, name, body, signal);
+  } catch (error) {
+    if (!hasCode(error, "conflict")) throw error;
+    const holder = await holderOf(parts, name, signal);
+    if (!holder) throw error;
+    if (await isTaken(parts, name, holder, signal))
+      throw new CodedError("already_exists", `the name ${name} is taken by a container of this node`, { cause: error });
+    const other = `${name}_${hexadecimal(parts)}`;
+    parts.log.warn({ name, holder: holder.Id, instead: other }, "somebody else's container has this name");
+    return create(parts, other, body, signal);
+  }
+}
+
+async function create(
+  { docker, log }: Parts,
+  name: string,
+  body: ContainerCreateOptions,
+  signal: AbortSignal,
+): Promise<string> {
+  const { Id, Warnings } = await docker.call(
+    (engine, abortSignal) =>
+      ask<{ readonly Id: string; readonly Warnings?: readonly string[] | null }>(engine, {
+        method: "POST",
+        path: "/containers/create",
+        query: { name },
+        body,
+        signal: abortSignal,
+      }),
+    signal,
+  );
+  if (Warnings && Warnings.length > 0) log.debug({ container: Id, name, warnings: Warnings }, "the daemon warns");
+  return Id;
+}
+
+/** Who has the name; undefined when nobody has it any more, or the conflict was another. */
+async function holderOf(
+  { docker }: Parts,
+  name: string,
+  signal: AbortSignal,
+): Promise<ContainerInspectInfo | undefined> {
+  try {
+    const path = `/containers/${encodeURIComponent(name)}/json`;
+    return await docker.call((engine, until) => ask<ContainerInspectInfo>(engine, { path, signal: until }), signal);
+  } catch (error) {
+    if (hasCode(error, "not_found")) return undefined;
+    throw error;
+  }
+}
+
+/** The name may be this node's with digits behind it, given when somebody else had it. */
+async function isTaken(
+  { docker, nodeName }: Parts,
+  name: string,
+  holder: ContainerInspectInfo,
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (holder.Config.Labels?.[nodeLabel] === nodeName) return true;
+  const filters = JSON.stringify({ label: [`${nodeLabel}=${nodeName}`], name: [name] });
+  const ours = await docker.call(
+    (engine, abortSignal) =>
+      ask<readonly ContainerInfo[]>(engine, {
+        path: "/containers/json",
+        query: { all: true, filters },
+        signal: abortSignal,
+      }),
+    signal,
+  );
+  return ours.some(({ Names }) => Names.some((taken) => withoutDigits(taken) === `/${name}`));
+}
+
+function withoutDigits(name: string): string {
+  return name.replace(/_[0-9a-f]{8}$/, "");
+}
+
+function hexadecimal({ clock }: Parts): string {
+  return Math.floor(clock.jitter(0, 2 ** 32))
+    .toString(16)
+    .padStart(8, "0");
+}

@@ -1,0 +1,47 @@
+import type { ContainerInfo, ContainerInspectInfo } from "dockerode";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { nodeLabel } from "../../../src/pod/labels.ts";
+import { ask } from "../client/client.ts";
+import { typeLabel } from "./names.ts";
+import type { DockerParts } from "../parts.ts";
+
+/** A sandbox or container of this node. @param type `podsandbox` or `container`.
+ *  @throws CodedError not_found also for what is another's, or of the other type: nobody touches what is not theirs. */
+export async function inspectOwn(
+  { docker, nodeName }: Pick<DockerParts, "docker" | "nodeName">,
+  id: string,
+  type: string,
+  signal: AbortSignal,
+): Promise<ContainerInspectInfo> {
+  const found = await docker.call(
+    (engine, abortSignal) => ask<ContainerInspectInfo>(engine, { path: `/containers/${id}/json`, signal: abortSignal }),
+    signal,
+  );
+  const labels = found.Config.Labels ?? {};
+  if (labels[nodeLabel] !== nodeName || labels[typeLabel] !== type)
+    throw new CodedError("not_found", `no ${type} ${id} of node ${nodeName}`);
+  return found;
+}
+
+/** Sandboxes or containers of this node, ended ones too. @param labels what else their labels have to say. */
+export function listOwn(
+  { docker, nodeName }: Pick<DockerParts, "docker" | "nodeName">,
+  type: string,
+  { labels = {}, id }: { readonly labels?: Readonly<Record<string, string>>; readonly id?: string },
+  signal: AbortSignal,
+): Promise<ContainerInfo[]> {
+  const wanted = { ...labels, [typeLabel]: type, [nodeLabel]: nodeName };
+  const filters = JSON.stringify({
+    label: Object.entries(wanted).map(([name, value]) => `${name}=${value}`),
+    ...(id && { id: [id] }),
+  });
+  return docker.call(
+    (engine, abortSignal) =>
+      ask<ContainerInfo[]>(engine, {
+        path: "/containers/json",
+        query: { all: true, filters },
+        signal: abortSignal,
+      }),
+    signal,
+  );
+}

@@ -1,0 +1,117 @@
+import type { Feature } from "../../../src/seams/runtime.ts";
+import { type EngineInfo, engineInfo } from "../client/engine-info.ts";
+import type { DockerParts } from "../parts.ts";
+import type { SandboxImage } from "../pause/image.ts";
+import { createSharedWork } from "../../../src/lib/shared-work.ts";
+import { throwIfAborted } from "../../../src/lib/errors.ts";
+import { type Trials, runTrials } from "./trials.ts";
+
+/** What this daemon can do: what it says, and where it does not say, what a trial showed. */
+export interface Capabilities {
+  /** Why pods cannot have a feature: a sentence with the remedy. What is not known yet is found out first; for what only a trial
+   *  shows, the sandbox image is had first. Undefined also where it cannot be found out: then no sandbox starts either, and says
+   *  why. */
+  lacks(feature: Feature, signal: AbortSignal): Promise<string | undefined>;
+  /** What the daemon tells of itself, asked once; again after `forget`. */
+  info(signal: AbortSignal): Promise<EngineInfo>;
+  /** What the daemon tells of itself now. */
+  refresh(signal: AbortSignal): Promise<EngineInfo>;
+  /** Whether the trials have been made. */
+  triedOut(): boolean;
+  /** Finds out, once for each daemon, what only a trial shows. @param image the sandbox image, which is there. */
+  tryOut(image: string, signal: AbortSignal): Promise<void>;
+  /** OOM score adjustment for sandboxes: what kubelets' runtimes give them, or 0 where this daemon may not lower it. */
+  sandboxOomScoreAdj(): number;
+  /** The daemon was away: it may be another. */
+  forget(): void;
+}
+
+/** As cri-dockerd gives it: of a pod the sandbox goes last. */
+export const sandboxOomScoreAdj = -998;
+
+/** All trials may take this long, milliseconds. */
+const trialsMs = 60_000;
+
+export function createCapabilities(parts: DockerParts, sandboxImage: Pick<SandboxImage, "ensure">): Capabilities {
+  const shared = createSharedWork<void>(parts.clock, trialsMs);
+  let known: EngineInfo | undefined;
+  let trials: Trials | undefined;
+
+  const refresh = async (signal: AbortSignal): Promise<EngineInfo> => {
+    const info = await engineInfo(parts, signal);
+    if (known && (known.ID !== info.ID || known.ServerVersion !== info.ServerVersion)) trials = undefined;
+    known = info;
+    return info;
+  };
+  const info = async (signal: AbortSignal) => known ?? refresh(signal);
+  const tryOut = async (image: string, signal: AbortSignal): Promise<void> => {
+    if (trials) return;
+    await shared(async (until) => {
+      trials = await runTrials(parts, image, until);
+      if (trials) tellTrials(parts, trials);
+    }, signal);
+  };
+  const findOut = async (feature: Feature, signal: AbortSignal): Promise<void> => {
+    try {
+      if (feature !== "privileged") await info(signal);
+      else if (!trials) await tryOut(await sandboxImage.ensure(signal), signal);
+    } catch (error) {
+      throwIfAborted(signal);
+      parts.log.debug({ err: error, feature }, "what the Docker Engine can do is not known");
+    }
+  };
+  return {
+    refresh,
+    info,
+    triedOut: () => trials !== undefined,
+    tryOut,
+    sandboxOomScoreAdj: () => (trials?.lowOomScore === "works" ? sandboxOomScoreAdj : 0),
+    async lacks(feature, signal) {
+      await findOut(feature, signal);
+      return lacks(feature, known, trials);
+    },
+    forget: () => {
+      known = undefined;
+      trials = undefined;
+    },
+  };
+}
+
+function tellTrials({ log }: DockerParts, { privileged, lowOomScore }: Trials): void {
+  if (typeof privileged !== "string")
+    log.info({ why: privileged.fails }, "Docker starts no privileged containers here");
+  if (typeof lowOomScore !== "string")
+    log.info({ why: lowOomScore.fails }, "Docker may not lower OOM scores here: sandboxes keep the ordinary one");
+}
+
+function lacks(feature: Feature, info: EngineInfo | undefined, trials: Trials | undefined): string | undefined {
+  const refused = trials?.privileged;
+  switch (feature) {
+    case "privileged":
+      if (refused === undefined || typeof refused === "string") return undefined;
+      return `this machine's Docker Engine cannot start privileged containers (${refused.fails}): let its daemon run as root with all capabilities.`;
+    case "seccomp":
+      return info && !hasSecurity(info, "seccomp")
+        ? "this machine's Docker Engine has no seccomp (docker info names no such security option): use a kernel with CONFIG_SECCOMP_FILTER and a daemon built with it."
+        : undefined;
+    case "appArmor":
+      return info && !hasSecurity(info, "apparmor")
+        ? "this machine's Docker Engine has no AppArmor (docker info names no such security option): enable it in the kernel (apparmor=1 security=apparmor) and restart Docker."
+        : undefined;
+    case "memoryLimit":
+      return info && !info.MemoryLimit
+        ? "this machine's Docker Engine cannot limit memory: enable the memory cgroup controller (cgroup_enable=memory on the kernel's command line, or delegation to a rootless daemon) and restart Docker."
+        : undefined;
+    case "cpuLimit":
+      return info && !info.CpuCfsQuota
+        ? "this machine's Docker Engine cannot limit CPU time: use a kernel with CONFIG_CFS_BANDWIDTH, or delegate the cpu cgroup controller to a rootless daemon, and restart Docker."
+        : undefined;
+    case "imageVolume":
+      return "graftlet mounts no images with the Docker Engine: use containerd from 2.1 on or CRI-O on this machine.";
+  }
+}
+
+/** @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/System/operation/SystemInfo (SecurityOptions) */
+function hasSecurity({ SecurityOptions }: EngineInfo, name: string): boolean {
+  return (SecurityOptions ?? []).some((option) => option.split(",").includes(`name=${name}`));
+}

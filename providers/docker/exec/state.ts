@@ -1,0 +1,69 @@
+import { hasCode } from "../../../src/lib/errors.ts";
+import { ask } from "../client/client.ts";
+import type { DockerParts } from "../parts.ts";
+
+/** What the daemon knows of a command in a container, and a way to end it, for which the daemon has none. */
+export interface ExecState {
+  /** Waits until it has started. @returns its process on the target; 0 when it could not be started. */
+  begun(signal: AbortSignal): Promise<number>;
+  /** Waits until it has ended. @returns its exit code. */
+  ended(signal: AbortSignal): Promise<number>;
+  /** Sends it a signal, if it still runs. Never throws. A daemon that does not answer is waited for five seconds; should it
+   *  answer within the next two minutes, the signal is sent then. */
+  kill(how: "KILL" | "HUP"): Promise<void>;
+}
+
+interface Inspected {
+  /** 0 when there is no process, or none yet. */
+  readonly Pid: number;
+  readonly Running: boolean;
+  /** Null until it has ended, or could not be started. */
+  readonly ExitCode: number | null;
+}
+
+/** Between two looks. */
+const firstLookMs = 5;
+const slowestLookMs = 1000;
+const killMs = 120_000;
+const awaitKillMs = 5000;
+
+/** @param id the daemon's for the command. */
+export function execState(parts: DockerParts, id: string): ExecState {
+  const { docker, clock, host, log } = parts;
+  const inspect = (signal: AbortSignal) =>
+    docker.call((engine, until) => ask<Inspected>(engine, { path: `/exec/${id}/json`, signal: until }), signal);
+  let last: Inspected | undefined;
+  const once = async (enough: (seen: Inspected) => boolean, signal: AbortSignal): Promise<Inspected> => {
+    for (let waitMs = firstLookMs; ; waitMs = Math.min(2 * waitMs, slowestLookMs)) {
+      last = await inspect(signal);
+      if (enough(last)) return last;
+      await clock.sleep(waitMs, signal);
+    }
+  };
+  const hasBegun = ({ Pid, ExitCode }: Inspected) => Pid > 0 || ExitCode !== null;
+  const hasEnded = ({ Running, ExitCode }: Inspected) => !Running && ExitCode !== null;
+  return {
+    begun: async (signal) => (await once(hasBegun, signal)).Pid,
+    ended: async (signal) => (last && hasEnded(last) ? last : await once(hasEnded, signal)).ExitCode ?? 0,
+    async kill(how) {
+      const killed = new AbortController();
+      const kill = trySending(how).finally(() => killed.abort());
+      await Promise.race([kill, clock.sleep(awaitKillMs, killed.signal).catch(() => undefined)]);
+    },
+  };
+
+  async function trySending(how: "KILL" | "HUP"): Promise<void> {
+    const soon = clock.within(killMs);
+    try {
+      const { Pid: pid, Running: running } = await once(hasBegun, soon);
+      if (!running || pid === 0) return;
+      // `kill` as the shell has it: not every machine has a program of that name.
+      const argv = ["sh", "-c", 'kill -s "$1" "$2"', "kill", how, String(pid)];
+      const { code, stderr } = await host.run(argv, { signal: soon });
+      if (code !== 0) log.warn({ exec: id, pid, why: stderr.trim() }, "cannot end a command in a container");
+    } catch (error) {
+      // With its container gone, so is the command.
+      if (!hasCode(error, "not_found")) log.warn({ exec: id, err: error }, "cannot end a command in a container");
+    }
+  }
+}

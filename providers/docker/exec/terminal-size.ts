@@ -1,0 +1,29 @@
+import { messageOf } from "../../../src/lib/errors.ts";
+import type { TerminalSize } from "../../../src/streams/stream-server.ts";
+import { ask } from "../client/client.ts";
+import type { DockerParts } from "../parts.ts";
+
+/** Gives a terminal every size that comes, until there are no more or the signal aborts. Never throws: a size that cannot be
+ *  set (the command has just ended) is none that anybody misses.
+ *  @param path of the daemon's resize call for the terminal. */
+export async function followSizes(
+  { docker, log }: DockerParts,
+  path: string,
+  sizes: AsyncIterable<TerminalSize>,
+  signal: AbortSignal,
+): Promise<void> {
+  const { promise: stopped, resolve: stop } = Promise.withResolvers<undefined>();
+  signal.addEventListener("abort", () => stop(undefined), { once: true });
+  const coming = sizes[Symbol.asyncIterator]();
+  while (!signal.aborted) {
+    const next = await Promise.race([coming.next(), stopped]);
+    if (!next || next.done) return;
+    const { width, height } = next.value;
+    await docker
+      .call(
+        (engine, until) => ask(engine, { method: "POST", path, query: { w: width, h: height }, signal: until }),
+        signal,
+      )
+      .catch((error: unknown) => log.debug({ path, why: messageOf(error) }, "terminal size not set"));
+  }
+}

@@ -1,0 +1,13 @@
+import { CodedError, messageOf } from "../../../src/lib/errors.ts";
+import { parseImageName } from "../../../src/pod/image-name.ts";
+
+/** An image's name as the Engine API wants it for a pull. With a tag and a digest the digest counts; without a tag the daemon
+ *  would pull them all. @throws CodedError invalid_argument for what is no image's name. */
+export function pullQuery(image: string): { readonly fromImage: string; readonly tag: string } {
+  try {
+    const { repository, tag, digest } = parseImageName(image);
+    return { fromImage: repository, tag: digest || tag };
+  } catch (error) {
+    throw new CodedError("invalid_argument", messageOf(error), { cause: error });
+  }
+}

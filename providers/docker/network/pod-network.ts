@@ -1,0 +1,187 @@
+import type { NetworkInspectInfo } from "dockerode";
+import { hasCode, messageOf } from "../../../src/lib/errors.ts";
+import { nodeLabel } from "../../../src/pod/labels.ts";
+import { ask } from "../client/client.ts";
+import type { DockerParts } from "../parts.ts";
+import { createSharedWork } from "../../../src/lib/shared-work.ts";
+import { ipv4Among, ipv4Subnet } from "./subnet.ts";
+
+/** The network that this node's pods are in. */
+export interface PodNetwork {
+  /** Its ID; the network is made where it is not there. @throws CodedError with the daemon's words. */
+  ensure(signal: AbortSignal): Promise<string>;
+  /** Its ID as far as it is known. */
+  known(): string | undefined;
+  /** Sets which addresses pods are to have (spec.podCIDRs, separated by commas) and makes the network accordingly. */
+  assign(podCidrs: string, signal: AbortSignal): Promise<void>;
+  /** Looks whether the network is still there, for when the daemon says that it is not. */
+  verify(signal: AbortSignal): Promise<boolean>;
+  /** Why there is no network, or undefined. */
+  problem(): string | undefined;
+}
+
+/** One attempt to have a network may take this long, milliseconds. */
+const obtainMs = 60_000;
+
+/** A bridge network by the configured name. One that does not carry this node's label is used as it stands. One that does is
+ *  made anew when its subnet is to be another, as long as nobody is attached. It stays when graftlet ends.
+ *  Networks are spoken of by ID, since Docker lets several have one name. */
+export function createPodNetwork(parts: DockerParts): PodNetwork {
+  const { config, clock, log } = parts;
+  const shared = createSharedWork<string>(clock, obtainMs);
+  let wanted = config.podCIDR === undefined ? undefined : ipv4Subnet(config.podCIDR);
+  let id: string | undefined;
+  let settled = false;
+  let problem: string | undefined;
+  let told: string | undefined;
+
+  const obtain = async (signal: AbortSignal): Promise<string> => {
+    const subnet = wanted;
+    try {
+      const network = await obtainNetwork(parts, subnet, signal);
+      id = network.Id;
+      settled = subnet === wanted && hasSubnet(network, subnet);
+      problem = undefined;
+      if (!hasSubnet(network, subnet)) tellSubnet(network, subnet);
+      return network.Id;
+    } catch (error) {
+      problem = messageOf(error);
+      throw error;
+    }
+  };
+  const tellSubnet = (network: NetworkInspectInfo, subnet: string | undefined) => {
+    const text = `${network.Id} ${subnet}`;
+    if (told === text) return;
+    told = text;
+    const why = isOurs(parts, network) ? "pods are attached to it" : "it was not made by this node";
+    log.warn(
+      { network: config.network, subnet: subnetOf(network), wanted: subnet, why },
+      "the pods' network keeps another subnet than it should have",
+    );
+  };
+  const ensure = async (signal: AbortSignal) => (id !== undefined && settled ? id : shared(obtain, signal));
+  return {
+    ensure,
+    known: () => id,
+    problem: () => problem,
+    async assign(podCidrs, signal) {
+      const subnet = ipv4Among(podCidrs);
+      if (subnet === undefined) log.warn({ podCidrs }, "no IPv4 among the node's pod CIDRs, Docker chooses addresses");
+      if (subnet !== undefined && subnet !== wanted) {
+        wanted = subnet;
+        settled = false;
+      }
+      await ensure(signal);
+    },
+    async verify(signal) {
+      if (id === undefined) return false;
+      if (await inspectNetwork(parts, id, signal)) return true;
+      id = undefined;
+      settled = false;
+      return false;
+    },
+  };
+}
+
+async function obtainNetwork(
+  parts: DockerParts,
+  subnet: string | undefined,
+  signal: AbortSignal,
+): Promise<NetworkInspectInfo> {
+  const found = await findNetwork(parts, signal);
+  if (!found) return createNetwork(parts, subnet, signal);
+  if (hasSubnet(found, subnet) || !isOurs(parts, found)) return found;
+  return (await removeUnused(parts, found, signal)) ? createNetwork(parts, subnet, signal) : found;
+}
+
+/** The network of the configured name: this node's own before another's, of several the oldest. */
+async function findNetwork(parts: DockerParts, signal: AbortSignal): Promise<NetworkInspectInfo | undefined> {
+  const { docker, config } = parts;
+  const filters = JSON.stringify({ name: [config.network] });
+  const networks = await docker.call(
+    (engine, abortSignal) =>
+      ask<NetworkInspectInfo[]>(engine, { path: "/networks", query: { filters }, signal: abortSignal }),
+    signal,
+  );
+  const [first] = networks
+    .filter(({ Name }) => Name === config.network)
+    .sort((a, b) => Number(isOurs(parts, b)) - Number(isOurs(parts, a)) || (a.Created < b.Created ? -1 : 1));
+  return first && inspectNetwork(parts, first.Id, signal);
+}
+
+async function inspectNetwork(
+  { docker }: DockerParts,
+  id: string,
+  signal: AbortSignal,
+): Promise<NetworkInspectInfo | undefined> {
+  try {
+    return await docker.call(
+      (engine, abortSignal) => ask<NetworkInspectInfo>(engine, { path: `/networks/${id}`, signal: abortSignal }),
+      signal,
+    );
+  } catch (error) {
+    if (hasCode(error, "not_found")) return undefined;
+    throw error;
+  }
+}
+
+/** @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Network/operation/NetworkCreate */
+async function createNetwork(
+  parts: DockerParts,
+  subnet: string | undefined,
+  signal: AbortSignal,
+): Promise<NetworkInspectInfo> {
+  const { docker, config, nodeName, log } = parts;
+  const body = {
+    Name: config.network,
+    CheckDuplicate: true,
+    Driver: "bridge",
+    Labels: { [nodeLabel]: nodeName },
+    ...(subnet !== undefined && { IPAM: { Config: [{ Subnet: subnet }] } }),
+  };
+  try {
+    await docker.call(
+      (engine, abortSignal) =>
+        ask<unknown>(engine, { method: "POST", path: "/networks/create", body, signal: abortSignal }),
+      signal,
+    );
+  } catch (error) {
+    // Somebody made one of this name meanwhile.
+    if (!hasCode(error, "conflict")) throw error;
+  }
+  const made = await findNetwork(parts, signal);
+  if (!made) throw new Error(`the network ${config.network} was removed as soon as it had been made`);
+  log.info({ network: config.network, subnet: subnetOf(made) }, "made the pods' network");
+  return made;
+}
+
+/** False where somebody is attached: the daemon refuses then. */
+async function removeUnused(parts: DockerParts, network: NetworkInspectInfo, signal: AbortSignal): Promise<boolean> {
+  const { docker } = parts;
+  if (Object.keys(network.Containers ?? {}).length > 0) return false;
+  try {
+    await docker.call(
+      (engine, abortSignal) =>
+        ask<unknown>(engine, { method: "DELETE", path: `/networks/${network.Id}`, signal: abortSignal }),
+      signal,
+    );
+    return true;
+  } catch (error) {
+    if (hasCode(error, "not_found")) return true;
+    if (hasCode(error, "permission_denied", "conflict")) return false;
+    throw error;
+  }
+}
+
+function isOurs({ nodeName }: DockerParts, { Labels }: NetworkInspectInfo): boolean {
+  return Labels?.[nodeLabel] === nodeName;
+}
+
+function subnetOf({ IPAM }: NetworkInspectInfo): string | undefined {
+  return IPAM?.Config?.map(({ Subnet }) => Subnet && ipv4Subnet(Subnet)).find((subnet) => subnet !== undefined);
+}
+
+/** Any subnet will do where none is wanted. */
+function hasSubnet(network: NetworkInspectInfo, wanted: string | undefined): boolean {
+  return wanted === undefined || subnetOf(network) === wanted;
+}

@@ -1,0 +1,43 @@
+import type { ContainerInfo } from "dockerode";
+import { hasCode } from "../../../src/lib/errors.ts";
+import { createTurns } from "../../../src/lib/turns.ts";
+import { ask } from "../client/client.ts";
+import { engineInfo } from "../client/engine-info.ts";
+import type { DockerParts } from "../parts.ts";
+import { type StatsSample, type Usage, usageOf } from "./sample.ts";
+
+/** Takes a sample of a container or sandbox; undefined when it does not run, or not any more. */
+export type Sampler = (container: Pick<ContainerInfo, "Id" | "State">) => Promise<Usage | undefined>;
+
+/** How many samples are taken at once. The daemon measures all containers that are asked for once a second and lets each
+ *  question wait for that, so many at once cost no more than few, and take less long. */
+const atOnce = 64;
+
+export async function createSampler(parts: Pick<DockerParts, "docker">, signal: AbortSignal): Promise<Sampler> {
+  const { MemTotal } = await engineInfo(parts, signal);
+  const turns = createTurns(atOnce);
+  return async ({ Id, State }) => {
+    if (State !== "running" && State !== "paused") return undefined;
+    const sample = await turns(() => takeSample(parts, Id, signal));
+    return sample && usageOf(sample, MemTotal);
+  };
+}
+
+async function takeSample(
+  { docker }: Pick<DockerParts, "docker">,
+  id: string,
+  signal: AbortSignal,
+): Promise<StatsSample | undefined> {
+  // Without one-shot the daemon waits for a second sample.
+  const query = { stream: false, "one-shot": true };
+  try {
+    return await docker.call(
+      (engine, abortSignal) =>
+        ask<StatsSample>(engine, { path: `/containers/${id}/stats`, query, signal: abortSignal }),
+      signal,
+    );
+  } catch (error) {
+    if (hasCode(error, "not_found", "conflict")) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,53 @@
+import type { ContainerInfo } from "dockerode";
+import { FilesystemUsage } from "../../../src/gen/cri.ts";
+import { nodeLabel } from "../../../src/pod/labels.ts";
+import { ask } from "../client/client.ts";
+import { engineInfo } from "../client/engine-info.ts";
+import type { DockerParts } from "../parts.ts";
+import { createSlowReading } from "../client/slow-reading.ts";
+
+/** What a container has written to its own layer; undefined where that is not known yet. */
+export type WritableLayer = (containerId: string) => FilesystemUsage | undefined;
+
+/** What this node's containers have written, all of them in one question: the daemon walks over every layer for it. */
+export function createWritableLayers(parts: DockerParts): (signal: AbortSignal) => Promise<WritableLayer> {
+  const { clock, log } = parts;
+  const read = (signal: AbortSignal) => readLayers(parts, signal);
+  const layers = createSlowReading({ what: "the sizes of containers", read, clock, log });
+  return async (signal) => {
+    const reading = await layers(signal);
+    return (id) => {
+      const bytes = reading?.value.sizes.get(id);
+      if (!reading || bytes === undefined) return undefined;
+      return FilesystemUsage.fromPartial({
+        timestamp: BigInt(reading.at) * 1_000_000n,
+        fsId: { mountpoint: reading.value.mountpoint },
+        usedBytes: { value: BigInt(bytes) },
+      });
+    };
+  };
+}
+
+interface Layers {
+  readonly mountpoint: string;
+  /** Bytes, by container id. */
+  readonly sizes: ReadonlyMap<string, number>;
+}
+
+async function readLayers(parts: DockerParts, signal: AbortSignal): Promise<Layers> {
+  const filters = JSON.stringify({ label: [`${nodeLabel}=${parts.nodeName}`] });
+  const query = { all: true, size: true, filters };
+  const { DockerRootDir } = await engineInfo(parts, signal);
+  const containers = await parts.docker.call(
+    (engine, abortSignal) =>
+      ask<(ContainerInfo & { readonly SizeRw?: number })[]>(engine, {
+        path: "/containers/json",
+        query,
+        signal: abortSignal,
+      }),
+    signal,
+    "none",
+  );
+  // The daemon leaves a size of 0 out.
+  return { mountpoint: DockerRootDir, sizes: new Map(containers.map(({ Id, SizeRw = 0 }) => [Id, SizeRw])) };
+}

@@ -1,0 +1,91 @@
+import { CodedError, hasCode, messageOf } from "../../../src/lib/errors.ts";
+import type { Logger } from "../../../src/lib/log.ts";
+import type { Host } from "../../../src/seams/host.ts";
+import type { Runtime } from "../../../src/seams/runtime.ts";
+
+/** What a socket on the target speaks. */
+export type Protocol = "cri" | "docker";
+
+/** Where runtimes listen, in the order in which they are tried. Docker brings a containerd of its own whose CRI is often
+ *  turned off: what answers is taken, not what is there. */
+export const knownSockets: readonly string[] = [
+  "/run/containerd/containerd.sock",
+  "/run/k3s/containerd/containerd.sock",
+  "/run/crio/crio.sock",
+  "/var/run/docker.sock",
+];
+
+export interface FindDeps {
+  readonly host: Pick<Host, "fs" | "dial">;
+  /** Makes the runtime that a socket leads to; it connects when first asked. */
+  readonly make: (socket: string, protocol: Protocol) => Promise<Runtime>;
+  /** Resolves while the target can be reached. @throws CodedError unavailable when it cannot. */
+  readonly reach: (signal: AbortSignal) => Promise<unknown>;
+  readonly log: Logger;
+}
+
+/** A runtime, and the path of its socket on the target. */
+export interface FoundRuntime {
+  readonly runtime: Runtime;
+  readonly socket: string;
+}
+
+/** Finds the target's runtime: the socket that is named, or the first known one that answers as a runtime.
+ *  @throws CodedError unavailable when the target cannot be reached; failed_precondition, one sentence that lists what was
+ *  tried, when no runtime answers. */
+export async function findRuntime(
+  { host, make, reach, log }: FindDeps,
+  wanted: "auto" | { readonly socket: string },
+  signal: AbortSignal,
+): Promise<FoundRuntime> {
+  const tried: string[] = [];
+  for (const socket of wanted === "auto" ? knownSockets : [wanted.socket]) {
+    const refused = await host.fs.stat(socket, signal).then(
+      ({ kind }) => (kind === "socket" ? undefined : "is no socket"),
+      (error: unknown) => reasonOf(error),
+    );
+    if (refused !== undefined) {
+      tried.push(`${socket} (${refused})`);
+      continue;
+    }
+    let runtime: Runtime | undefined;
+    try {
+      // A runtime that has been killed leaves a socket at which nobody answers.
+      runtime = await make(socket, await protocolOf(host, socket, signal));
+      const { runtimeName, runtimeVersion } = await runtime.version(signal);
+      log.info({ socket, runtime: `${runtimeName} ${runtimeVersion}` }, "found the target's runtime");
+      return { runtime, socket };
+    } catch (error) {
+      await runtime?.[Symbol.asyncDispose]();
+      tried.push(`${socket} (${reasonOf(error)})`);
+    }
+  }
+  await reach(signal);
+  throw new CodedError(
+    "failed_precondition",
+    `no container runtime answers on the target, tried ${tried.join(", ")}: start containerd, CRI-O or Docker there, or name its socket in providerConfig.runtime.`,
+  );
+}
+
+/** @throws what says that the target is out of reach: then nothing is known of its sockets. */
+function reasonOf(error: unknown): string {
+  if (hasCode(error, "cancelled", "deadline_exceeded")) throw error;
+  return hasCode(error, "not_found") ? "is not there" : messageOf(error);
+}
+
+/** Docker answers HTTP/1.1 in kind; gRPC speaks HTTP/2 only. */
+async function protocolOf(host: Pick<Host, "dial">, socket: string, signal: AbortSignal): Promise<Protocol> {
+  const connection = await host.dial({ unix: socket }, signal);
+  try {
+    connection.write("GET /_ping HTTP/1.1\r\nHost: docker\r\nConnection: close\r\n\r\n");
+    const { promise, resolve } = Promise.withResolvers<Protocol>();
+    connection.once("data", (bytes: Buffer) =>
+      resolve(bytes.toString("latin1").startsWith("HTTP/1.") ? "docker" : "cri"),
+    );
+    for (const event of ["end", "close", "error"]) connection.once(event, () => resolve("cri"));
+    signal.addEventListener("abort", () => resolve("cri"), { once: true });
+    return await promise;
+  } finally {
+    connection.destroy();
+  }
+}

@@ -1,0 +1,57 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { startAndLook, takeFirstLook } from "../../../../../providers/docker/sandbox/start.ts";
+import { sandboxType } from "../../../../../providers/docker/container/names.ts";
+import { createdState, inspection, runningState } from "../inspection.ts";
+import { type RawCall, rawEngine } from "../raw-engine.ts";
+
+const { signal } = new AbortController();
+
+/** A daemon that is long in starting, and answers a look as it is told to. */
+async function slowStarter(look: typeof createdState) {
+  const asked: string[] = [];
+  let start: RawCall | undefined;
+  const engine = await rawEngine((call) => {
+    asked.push(`${call.method} ${call.path}`);
+    if (call.method === "POST") {
+      start = call;
+      return void engine.clock.advance(25);
+    }
+    call.response.end(JSON.stringify(inspection("box", sandboxType, look)));
+    start?.response.writeHead(204).end();
+  });
+  return { engine, asked };
+}
+
+test("what has started is looked at meanwhile, told once, and only this moment", async () => {
+  const { engine, asked } = await slowStarter(runningState);
+  await using _ = engine;
+  await startAndLook(engine.parts, "box", signal);
+  assert.deepEqual(asked, ["POST /containers/box/start", "GET /containers/box/json"]);
+  assert.equal(takeFirstLook(engine.parts, "box")?.Id, "box");
+  assert.equal(takeFirstLook(engine.parts, "box"), undefined);
+  await startAndLook(engine.parts, "box", signal);
+  await engine.clock.advance(1000);
+  assert.equal(takeFirstLook(engine.parts, "box"), undefined);
+});
+
+test("a look that came before the start is not told", async () => {
+  const { engine } = await slowStarter(createdState);
+  await using _ = engine;
+  await startAndLook(engine.parts, "box", signal);
+  assert.equal(takeFirstLook(engine.parts, "box"), undefined);
+});
+
+test("a start that is over at once, or fails, is not looked at", async () => {
+  for (const status of [204, 500]) {
+    const asked: string[] = [];
+    await using engine = await rawEngine(({ method, response }) => {
+      asked.push(method);
+      response.writeHead(status).end();
+    });
+    const started = startAndLook(engine.parts, "box", signal);
+    await (status === 204 ? started : assert.rejects(started, { code: "unknown" }));
+    await engine.clock.advance(1000);
+    assert.deepEqual(asked, ["POST"]);
+  }
+});

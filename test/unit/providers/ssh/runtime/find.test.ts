@@ -1,0 +1,71 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type Protocol, findRuntime, knownSockets } from "../../../../../providers/ssh/runtime/find.ts";
+import { CodedError } from "../../../../../src/lib/errors.ts";
+import { createLogger } from "../../../../../src/lib/log.ts";
+import type { Address } from "../../../../../src/seams/host.ts";
+import { fakeClock } from "../../../../fakes/clock.ts";
+import { fakeHost } from "../../../../fakes/host.ts";
+import { fakeRuntime } from "../../../../fakes/runtime.ts";
+
+const never = new AbortController().signal;
+const containerd = "/run/containerd/containerd.sock";
+const docker = "/var/run/docker.sock";
+
+/** A target with a socket that nobody serves any more where containerd would be, and a Docker Engine unless `engine` is false. */
+async function target({ engine = true, reached = () => Promise.resolve() } = {}) {
+  const clock = fakeClock();
+  const host = fakeHost({ clock });
+  for (const path of ["/run/containerd", "/var/run"])
+    await host.fs.apply([{ do: "mkdir", path, mode: 0o755, parents: true }]);
+  for (const socket of engine ? [containerd, docker] : [containerd]) host.files.put(socket, { kind: "socket" });
+  if (engine)
+    await host.listen(
+      { unix: docker },
+      (connection) => void connection.once("data", () => connection.end("HTTP/1.1 200")),
+    );
+  const dial = async (to: Address, signal?: AbortSignal) => {
+    if ("unix" in to && to.unix === containerd) throw new CodedError("unavailable", `${containerd}: refused`);
+    return host.dial(to, signal);
+  };
+  const made: [string, Protocol][] = [];
+  const make = async (socket: string, protocol: Protocol) => {
+    made.push([socket, protocol]);
+    return fakeRuntime({ clock });
+  };
+  const find = (wanted: Parameters<typeof findRuntime>[1]) =>
+    findRuntime(
+      { host: { ...host, dial }, make, reach: reached, log: createLogger(0, { write: () => undefined }) },
+      wanted,
+      never,
+    );
+  return { find, made };
+}
+
+test("a socket at which nobody answers is passed over for one at which a runtime does", async () => {
+  const { find, made } = await target();
+  assert.equal((await find("auto")).socket, docker);
+  assert.deepEqual(made, [[docker, "docker"]]);
+});
+
+test("where no runtime answers all that was tried is listed, with the reasons", async () => {
+  const { find } = await target({ engine: false });
+  await assert.rejects(find("auto"), (error: CodedError) => {
+    assert.equal(error.code, "failed_precondition");
+    for (const socket of knownSockets)
+      assert.ok(
+        error.message.includes(`${socket} (${socket === containerd ? `${containerd}: refused` : "is not there"})`),
+      );
+    return true;
+  });
+  await assert.rejects(find({ socket: containerd }), {
+    code: "failed_precondition",
+    message: /tried \/run\/containerd\/containerd\.sock \(.*refused\): start containerd/,
+  });
+});
+
+test("of a target that is out of reach nothing is said but that", async () => {
+  const away = new CodedError("unavailable", "root@box is out of reach");
+  const { find } = await target({ engine: false, reached: () => Promise.reject(away) });
+  await assert.rejects(find("auto"), away);
+});
