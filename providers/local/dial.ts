@@ -43,7 +43,7 @@ export async function listenLocal(
     onConnection(socket);
   });
   await new Promise<void>((resolve, reject) => {
-    server.once("error", (error) => reject(codedError(nameOf(at), error)));
+    server.once("error", (error) => reject(codedError(nameOfAddress(at), error)));
     server.listen("unix" in at ? { path: at.unix } : at, resolve);
   });
   const close = () =>
@@ -59,10 +59,11 @@ export async function listenLocal(
 
 /** A unix socket that is not there is an address where nobody listens. */
 function dialError(to: Address, error: unknown): CodedError {
-  const coded = codedError(nameOf(to), error);
+  const coded = codedError(nameOfAddress(to), error);
   return coded.code === "not_found" ? new CodedError("unavailable", coded.message, { cause: error }) : coded;
 }
 
-function nameOf(address: Address): string {
+/** An address as messages name it. */
+export function nameOfAddress(address: Address): string {
   return "unix" in address ? address.unix : `${address.host}:${address.port}`;
 }

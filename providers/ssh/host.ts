@@ -15,7 +15,7 @@ import { runAlone } from "./process/run-alone.ts";
 import { createRunner } from "./process/run.ts";
 import { createSessions } from "./connection/sessions.ts";
 import { createSftpSession } from "./files/sftp-session.ts";
-import { type ShellPool, createShellPool } from "./shell/pool.ts";
+import { type ShellPool, createShellPool } from "./shell/shell-pool.ts";
 import { createSpawner } from "./process/spawn.ts";
 import { createWatcher } from "./files/watch.ts";
 

@@ -1,9 +1,10 @@
 import type { Agent } from "node:http";
 import Dockerode from "dockerode";
 import type { Clock } from "../../../src/lib/clock.ts";
-import { CodedError, hasCode, throwIfAborted } from "../../../src/lib/errors.ts";
+import { hasCode, throwIfAborted } from "../../../src/lib/errors.ts";
 import type { Host } from "../../../src/seams/host.ts";
 import { askForJson } from "./answer-stream.ts";
+import { type EngineVersion, agreedVersion } from "./api-version.ts";
 import { DialAgent } from "./dial-agent.ts";
 import { brokeOff, codedDockerError } from "./errors.ts";
 
@@ -23,12 +24,24 @@ export interface Docker {
     signal: AbortSignal,
     limit?: Limit,
   ): Promise<T>;
+  /** Makes one request. @returns the answer's JSON. @throws CodedError with the daemon's words as its message. */
+  ask<T>(request: Request, signal: AbortSignal, limit?: Limit): Promise<T>;
   /** The API version agreed on, such as `1.41`. */
   apiVersion(signal: AbortSignal): Promise<string>;
   /** When the daemon answered last, Clock.monotonic(); undefined before its first answer, and while a call has waited for one for
    *  long. */
   answeredAt(): number | undefined;
   close(): void;
+}
+
+/** A request of the Engine API. */
+export interface Request {
+  readonly method?: "GET" | "POST" | "DELETE";
+  /** Without version and query. */
+  readonly path: string;
+  readonly query?: Readonly<Record<string, string | number | boolean>>;
+  /** Sent as JSON. */
+  readonly body?: object;
 }
 
 export interface DockerOptions {
@@ -42,11 +55,6 @@ export interface DockerOptions {
 
 /** A call that has waited so long may be waiting for a daemon that says nothing any more, milliseconds. */
 const longMs = 5_000;
-
-/** The oldest API that has what a kubelet needs (Docker Engine 20.10), and the newest that this provider speaks. Every daemon
- *  from 20.10 on serves one of these. @see https://docs.docker.com/reference/api/engine/version-history/ */
-const oldest = "1.41";
-const newest = "1.44";
 
 interface Agreed {
   readonly version: string;
@@ -69,7 +77,7 @@ export function createDocker({ socket, host, requestTimeoutMs, clock }: DockerOp
   let agreed: Agreed | undefined;
   const agree = async (signal: AbortSignal): Promise<Agreed> => {
     if (agreed) return agreed;
-    const version = agreedVersion(await ask<EngineVersion>(plain, { path: "/version", signal }), socket);
+    const version = agreedVersion(await ask<EngineVersion>(plain, { path: "/version" }, signal), socket);
     agreed = {
       version,
       engine: engineOf(agent, version),
@@ -93,16 +101,18 @@ export function createDocker({ socket, host, requestTimeoutMs, clock }: DockerOp
       throw coded;
     }
   };
+  const call: Docker["call"] = (work, signal, limit = requestTimeoutMs) =>
+    within(
+      async (until) => {
+        const { engine, apart, forUser } = await agree(until);
+        return work(engine, until, apart, forUser);
+      },
+      signal,
+      limit,
+    );
   return {
-    call: (work, signal, limit = requestTimeoutMs) =>
-      within(
-        async (until) => {
-          const { engine, apart, forUser } = await agree(until);
-          return work(engine, until, apart, forUser);
-        },
-        signal,
-        limit,
-      ),
+    call,
+    ask: (request, signal, limit) => call((engine, until) => ask(engine, request, until), signal, limit),
     answeredAt: answers.latest,
     apiVersion: (signal) => within(async (until) => (await agree(until)).version, signal, requestTimeoutMs),
     close() {
@@ -137,57 +147,15 @@ function deadlineMs(limit: Exclude<Limit, "none">, requestTimeoutMs: number): nu
   return typeof limit === "number" ? limit : requestTimeoutMs + limit.beyondMs;
 }
 
-export interface Question {
-  readonly method?: "GET" | "POST" | "DELETE";
-  /** Without version and query. */
-  readonly path: string;
-  readonly query?: Readonly<Record<string, string | number | boolean>>;
-  readonly body?: object;
-  readonly signal: AbortSignal;
-}
-
-/** Asks what dockerode has no method for that takes a signal. A question that changes nothing is asked once more where its
- *  connection broke off: the daemon, or what stands before it, may have given up one that was kept. @returns the answer's JSON. */
-export async function ask<T>(engine: Dockerode, question: Question): Promise<T> {
+/** Sends a request and reads its answer. A GET is sent once more where its connection broke off: the daemon, or a proxy before it,
+ *  may have closed a kept one. @returns the answer's JSON. */
+async function ask<T>(engine: Dockerode, request: Request, signal: AbortSignal): Promise<T> {
+  const { body, ...question } = request;
+  const once = async () => (await askForJson(engine, { ...question, ...(body && { json: body }), signal })) as T;
   try {
-    return await askOnce<T>(engine, question);
+    return await once();
   } catch (error) {
-    if ((question.method ?? "GET") !== "GET" || !brokeOff(error) || question.signal.aborted) throw error;
-    return askOnce<T>(engine, question);
+    if ((request.method ?? "GET") !== "GET" || !brokeOff(error) || signal.aborted) throw error;
+    return once();
   }
-}
-
-async function askOnce<T>(engine: Dockerode, { body, ...question }: Question): Promise<T> {
-  return (await askForJson(engine, { ...question, ...(body && { json: body }) })) as T;
-}
-
-interface EngineVersion {
-  readonly ApiVersion: string;
-  readonly MinAPIVersion?: string;
-  readonly Version: string;
-}
-
-/** @throws CodedError failed_precondition, one sentence, when the daemon speaks no version that this provider does. */
-export function agreedVersion({ ApiVersion, MinAPIVersion, Version }: EngineVersion, socket: string): string {
-  if (typeof ApiVersion !== "string" || typeof Version !== "string")
-    throw new CodedError(
-      "failed_precondition",
-      `what answers at ${socket} is not a Docker Engine: name its socket in providerConfig.socket.`,
-    );
-  const refuse = (what: string) =>
-    new CodedError(
-      "failed_precondition",
-      `the Docker Engine at ${socket} is version ${Version} with API ${MinAPIVersion ?? ApiVersion} to ${ApiVersion}: ${what}`,
-    );
-  if (compare(ApiVersion, oldest) < 0)
-    throw refuse(`upgrade it to Docker Engine 20.10 (API ${oldest}) or newer for graftlet to run pods on it.`);
-  if (MinAPIVersion && compare(MinAPIVersion, newest) > 0)
-    throw refuse(`it no longer serves API ${newest}, the newest that this graftlet speaks; use a newer graftlet.`);
-  return compare(ApiVersion, newest) < 0 ? ApiVersion : newest;
-}
-
-function compare(a: string, b: string): number {
-  const [aMajor = 0, aMinor = 0] = a.split(".").map(Number);
-  const [bMajor = 0, bMinor = 0] = b.split(".").map(Number);
-  return aMajor - bMajor || aMinor - bMinor;
 }

@@ -1,4 +1,4 @@
-import { type Docker, ask } from "./client.ts";
+import type { Docker } from "./client.ts";
 
 /** What the daemon tells of itself and its machine, the parts that several verbs need. */
 export interface EngineInfo {
@@ -25,5 +25,5 @@ export interface EngineInfo {
 
 /** @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/System/operation/SystemInfo */
 export function engineInfo({ docker }: { readonly docker: Docker }, signal: AbortSignal): Promise<EngineInfo> {
-  return docker.call((engine, abortSignal) => ask<EngineInfo>(engine, { path: "/info", signal: abortSignal }), signal);
+  return docker.ask<EngineInfo>({ path: "/info" }, signal);
 }

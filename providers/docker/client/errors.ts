@@ -1,4 +1,5 @@
-import { CodedError, type ErrorCode, abortError, codeOfErrno, messageOf } from "../../../src/lib/errors.ts";
+import { CodedError, type ErrorCode, abortError, codeOfErrno, hasCode, messageOf } from "../../../src/lib/errors.ts";
+import { errnoOf, hasErrno } from "../../local/errors.ts";
 
 const codes: Readonly<Record<number, ErrorCode>> = {
   304: "failed_precondition",
@@ -36,6 +37,16 @@ export function codedDockerError(error: unknown, socket: string, signal: AbortSi
   return new CodedError(code, messageOf(error), { cause: error });
 }
 
+/** The result of a call; undefined where it fails with not_found. */
+export async function ifFound<T>(call: Promise<T>): Promise<T | undefined> {
+  try {
+    return await call;
+  } catch (error) {
+    if (hasCode(error, "not_found")) return undefined;
+    throw error;
+  }
+}
+
 /** HTTP status of an answer that dockerode took for an error. */
 export function statusOf(error: unknown): number | undefined {
   const status = error instanceof Error && "statusCode" in error ? error.statusCode : undefined;
@@ -49,11 +60,7 @@ function daemonWords(error: unknown): string | undefined {
   return typeof body.message === "string" ? body.message.trim() : undefined;
 }
 
-function errnoOf(error: unknown): string | undefined {
-  return error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : undefined;
-}
-
 /** Node's word for a connection that ended before the answer. */
 export function brokeOff(error: unknown): boolean {
-  return errnoOf(error) === "ECONNRESET" || messageOf(error) === "aborted";
+  return hasErrno(error, "ECONNRESET") || messageOf(error) === "aborted";
 }

@@ -1,7 +1,7 @@
 import { ContainerState, type UpdateContainerResourcesRequest } from "../../../src/gen/cri.ts";
 import { CodedError, hasCode } from "../../../src/lib/errors.ts";
 import type { Containers } from "../../../src/seams/runtime.ts";
-import { type Question, ask } from "../client/client.ts";
+import type { Request } from "../client/client.ts";
 import { containerLife } from "./state.ts";
 import { containerStatus } from "./status.ts";
 import { createContainer } from "./create.ts";
@@ -74,11 +74,6 @@ async function updateResources(
 }
 
 /** One call that changes something. @param beyondMs time that it may take on top of the ordinary deadline. */
-function act(
-  { docker }: DockerParts,
-  question: Omit<Question, "signal">,
-  signal: AbortSignal,
-  beyondMs = 0,
-): Promise<unknown> {
-  return docker.call((engine, abortSignal) => ask(engine, { ...question, signal: abortSignal }), signal, { beyondMs });
+function act({ docker }: DockerParts, request: Request, signal: AbortSignal, beyondMs = 0): Promise<unknown> {
+  return docker.ask(request, signal, { beyondMs });
 }

@@ -1,7 +1,7 @@
 import type { ContainerCreateOptions, ContainerInfo, ContainerInspectInfo } from "dockerode";
 import { CodedError, hasCode } from "../../../src/lib/errors.ts";
 import { nodeLabel } from "../../../src/pod/labels.ts";
-import { ask } from "../client/client.ts";
+import { ifFound } from "../client/errors.ts";
 import type { DockerParts } from "../parts.ts";
 
 type Parts = Pick<DockerParts, "docker" | "nodeName" | "clock" | "log">;
@@ -37,15 +37,13 @@ async function create(
   body: ContainerCreateOptions,
   signal: AbortSignal,
 ): Promise<string> {
-  const { Id, Warnings } = await docker.call(
-    (engine, abortSignal) =>
-      ask<{ readonly Id: string; readonly Warnings?: readonly string[] | null }>(engine, {
-        method: "POST",
-        path: "/containers/create",
-        query: { name },
-        body,
-        signal: abortSignal,
-      }),
+  const { Id, Warnings } = await docker.ask<{ readonly Id: string; readonly Warnings?: readonly string[] | null }>(
+    {
+      method: "POST",
+      path: "/containers/create",
+      query: { name },
+      body,
+    },
     signal,
   );
   if (Warnings && Warnings.length > 0) log.debug({ container: Id, name, warnings: Warnings }, "the daemon warns");
@@ -53,18 +51,9 @@ async function create(
 }
 
 /** Who has the name; undefined when nobody has it any more, or the conflict was another. */
-async function holderOf(
-  { docker }: Parts,
-  name: string,
-  signal: AbortSignal,
-): Promise<ContainerInspectInfo | undefined> {
-  try {
-    const path = `/containers/${encodeURIComponent(name)}/json`;
-    return await docker.call((engine, until) => ask<ContainerInspectInfo>(engine, { path, signal: until }), signal);
-  } catch (error) {
-    if (hasCode(error, "not_found")) return undefined;
-    throw error;
-  }
+function holderOf({ docker }: Parts, name: string, signal: AbortSignal): Promise<ContainerInspectInfo | undefined> {
+  const path = `/containers/${encodeURIComponent(name)}/json`;
+  return ifFound(docker.ask<ContainerInspectInfo>({ path }, signal));
 }
 
 /** The name may be this node's with digits behind it, given when somebody else had it. */
@@ -76,13 +65,11 @@ async function isTaken(
 ): Promise<boolean> {
   if (holder.Config.Labels?.[nodeLabel] === nodeName) return true;
   const filters = JSON.stringify({ label: [`${nodeLabel}=${nodeName}`], name: [name] });
-  const ours = await docker.call(
-    (engine, abortSignal) =>
-      ask<readonly ContainerInfo[]>(engine, {
-        path: "/containers/json",
-        query: { all: true, filters },
-        signal: abortSignal,
-      }),
+  const ours = await docker.ask<readonly ContainerInfo[]>(
+    {
+      path: "/containers/json",
+      query: { all: true, filters },
+    },
     signal,
   );
   return ours.some(({ Names }) => Names.some((taken) => withoutDigits(taken) === `/${name}`));

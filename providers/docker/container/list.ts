@@ -1,7 +1,7 @@
 import type { ContainerInfo } from "dockerode";
 import { Container, type ContainerFilter, type ContainerState, ImageSpec } from "../../../src/gen/cri.ts";
-import { hasCode } from "../../../src/lib/errors.ts";
 import { createTurns } from "../../../src/lib/turns.ts";
+import { ifFound } from "../client/errors.ts";
 import { containerLife, listedState } from "./state.ts";
 import { containerMetadata } from "./status.ts";
 import { criLabels } from "./labels.ts";
@@ -54,10 +54,6 @@ async function inspectedState(
   id: string,
   signal: AbortSignal,
 ): Promise<ContainerState | undefined> {
-  try {
-    return containerLife(await inspectOwn(parts, id, containerType, signal)).state;
-  } catch (error) {
-    if (hasCode(error, "not_found")) return undefined;
-    throw error;
-  }
+  const found = await ifFound(inspectOwn(parts, id, containerType, signal));
+  return found && containerLife(found).state;
 }

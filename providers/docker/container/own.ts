@@ -1,7 +1,6 @@
 import type { ContainerInfo, ContainerInspectInfo } from "dockerode";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { nodeLabel } from "../../../src/pod/labels.ts";
-import { ask } from "../client/client.ts";
 import { typeLabel } from "./names.ts";
 import type { DockerParts } from "../parts.ts";
 
@@ -13,10 +12,7 @@ export async function inspectOwn(
   type: string,
   signal: AbortSignal,
 ): Promise<ContainerInspectInfo> {
-  const found = await docker.call(
-    (engine, abortSignal) => ask<ContainerInspectInfo>(engine, { path: `/containers/${id}/json`, signal: abortSignal }),
-    signal,
-  );
+  const found = await docker.ask<ContainerInspectInfo>({ path: `/containers/${id}/json` }, signal);
   const labels = found.Config.Labels ?? {};
   if (labels[nodeLabel] !== nodeName || labels[typeLabel] !== type)
     throw new CodedError("not_found", `no ${type} ${id} of node ${nodeName}`);
@@ -35,13 +31,11 @@ export function listOwn(
     label: Object.entries(wanted).map(([name, value]) => `${name}=${value}`),
     ...(id && { id: [id] }),
   });
-  return docker.call(
-    (engine, abortSignal) =>
-      ask<ContainerInfo[]>(engine, {
-        path: "/containers/json",
-        query: { all: true, filters },
-        signal: abortSignal,
-      }),
+  return docker.ask<ContainerInfo[]>(
+    {
+      path: "/containers/json",
+      query: { all: true, filters },
+    },
     signal,
   );
 }

@@ -1,5 +1,4 @@
 import { CodedError, hasCode } from "../../../src/lib/errors.ts";
-import { ask } from "../client/client.ts";
 import { unlinkLog } from "./log-link.ts";
 import { containerType } from "./names.ts";
 import { inspectOwn } from "./own.ts";
@@ -20,14 +19,12 @@ export async function removeContainer(parts: DockerParts, id: string, signal: Ab
 /** Kills and removes; a container that is gone already is no error. */
 export async function forceRemove(parts: Pick<DockerParts, "docker">, id: string, signal: AbortSignal): Promise<void> {
   try {
-    await parts.docker.call(
-      (engine, abortSignal) =>
-        ask<unknown>(engine, {
-          method: "DELETE",
-          path: `/containers/${id}`,
-          query: { force: true, v: true },
-          signal: abortSignal,
-        }),
+    await parts.docker.ask(
+      {
+        method: "DELETE",
+        path: `/containers/${id}`,
+        query: { force: true, v: true },
+      },
       signal,
     );
   } catch (error) {
@@ -41,14 +38,12 @@ export async function forceRemove(parts: Pick<DockerParts, "docker">, id: string
  *  @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Container/operation/ContainerWait */
 async function untilRemoved({ docker }: Pick<DockerParts, "docker">, id: string, signal: AbortSignal): Promise<void> {
   try {
-    const { Error: failure } = await docker.call(
-      (engine, abortSignal) =>
-        ask<{ readonly Error?: { readonly Message: string } | null }>(engine, {
-          method: "POST",
-          path: `/containers/${id}/wait`,
-          query: { condition: "removed" },
-          signal: abortSignal,
-        }),
+    const { Error: failure } = await docker.ask<{ readonly Error?: { readonly Message: string } | null }>(
+      {
+        method: "POST",
+        path: `/containers/${id}/wait`,
+        query: { condition: "removed" },
+      },
       signal,
     );
     if (failure) throw new CodedError("unknown", failure.Message);

@@ -8,7 +8,6 @@ import {
 import { CodedError, hasCode } from "../../../src/lib/errors.ts";
 import type { Runtime } from "../../../src/seams/runtime.ts";
 import type { Capabilities } from "./capabilities.ts";
-import { ask } from "../client/client.ts";
 import type { EngineInfo } from "../client/engine-info.ts";
 import { inspectImage } from "../image/inspect.ts";
 import type { PodNetwork } from "../network/pod-network.ts";
@@ -81,10 +80,7 @@ async function health<T>(
 }
 
 async function version({ docker }: DockerParts, signal: AbortSignal): Promise<VersionResponse> {
-  const { Version } = await docker.call(
-    (engine, abortSignal) => ask<{ readonly Version: string }>(engine, { path: "/version", signal: abortSignal }),
-    signal,
-  );
+  const { Version } = await docker.ask<{ readonly Version: string }>({ path: "/version" }, signal);
   return VersionResponse.fromPartial({
     version: "0.1.0",
     runtimeName: "docker",

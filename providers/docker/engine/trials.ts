@@ -1,6 +1,5 @@
 import type { HostConfig } from "dockerode";
 import { hasCode, messageOf } from "../../../src/lib/errors.ts";
-import { ask } from "../client/client.ts";
 import type { DockerParts } from "../parts.ts";
 import { forceRemove } from "../container/remove.ts";
 
@@ -34,13 +33,11 @@ export async function trialContainers(
   signal: AbortSignal,
 ): Promise<readonly string[]> {
   const filters = JSON.stringify({ label: [`${trialLabel}=${nodeName}`] });
-  const left = await docker.call(
-    (engine, abortSignal) =>
-      ask<{ readonly Id: string }[]>(engine, {
-        path: "/containers/json",
-        query: { all: true, filters },
-        signal: abortSignal,
-      }),
+  const left = await docker.ask<{ readonly Id: string }[]>(
+    {
+      path: "/containers/json",
+      query: { all: true, filters },
+    },
     signal,
   );
   return left.map(({ Id }) => Id);
@@ -55,11 +52,7 @@ async function start(parts: DockerParts, image: string, hostConfig: HostConfig, 
     Labels: { [trialLabel]: nodeName },
     HostConfig: { NetworkMode: "none", LogConfig: { Type: "none", Config: {} }, ...hostConfig },
   };
-  const post = <T>(path: string, content: object) =>
-    docker.call(
-      (engine, abortSignal) => ask<T>(engine, { method: "POST", path, body: content, signal: abortSignal }),
-      signal,
-    );
+  const post = <T>(path: string, content: object) => docker.ask<T>({ method: "POST", path, body: content }, signal);
   const { Id } = await post<{ readonly Id: string }>("/containers/create", body);
   try {
     await post(`/containers/${Id}/start`, {});

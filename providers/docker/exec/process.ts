@@ -1,6 +1,5 @@
 import { type Duplex, addAbortSignal } from "node:stream";
 import { CodedError, hasCode, messageOf, throwIfAborted } from "../../../src/lib/errors.ts";
-import { ask } from "../client/client.ts";
 import { type Outputs, demultiplex } from "./demultiplex.ts";
 import { detachKeys } from "./detach-keys.ts";
 import { type ExecState, execState } from "./state.ts";
@@ -75,10 +74,7 @@ export async function createExec(parts: DockerParts, wish: ExecWish, signal: Abo
   };
   const path = `/containers/${wish.containerId}/exec`;
   try {
-    const { Id } = await docker.call(
-      (engine, until) => ask<{ readonly Id: string }>(engine, { method: "POST", path, body, signal: until }),
-      signal,
-    );
+    const { Id } = await docker.ask<{ readonly Id: string }>({ method: "POST", path, body }, signal);
     return Id;
   } catch (error) {
     throw notRunning(error);

@@ -1,5 +1,4 @@
 import { hasCode } from "../../../src/lib/errors.ts";
-import { ask } from "../client/client.ts";
 import type { DockerParts } from "../parts.ts";
 
 /** What the daemon knows of a command in a container, and a way to end it, for which the daemon has none. */
@@ -30,8 +29,7 @@ const awaitKillMs = 5000;
 /** @param id the daemon's for the command. */
 export function execState(parts: DockerParts, id: string): ExecState {
   const { docker, clock, host, log } = parts;
-  const inspect = (signal: AbortSignal) =>
-    docker.call((engine, until) => ask<Inspected>(engine, { path: `/exec/${id}/json`, signal: until }), signal);
+  const inspect = (signal: AbortSignal) => docker.ask<Inspected>({ path: `/exec/${id}/json` }, signal);
   let last: Inspected | undefined;
   const once = async (enough: (seen: Inspected) => boolean, signal: AbortSignal): Promise<Inspected> => {
     for (let waitMs = firstLookMs; ; waitMs = Math.min(2 * waitMs, slowestLookMs)) {

@@ -1,6 +1,5 @@
 import { messageOf } from "../../../src/lib/errors.ts";
 import type { TerminalSize } from "../../../src/streams/stream-server.ts";
-import { ask } from "../client/client.ts";
 import type { DockerParts } from "../parts.ts";
 
 /** Gives a terminal every size that comes, until there are no more or the signal aborts. Never throws: a size that cannot be
@@ -20,10 +19,7 @@ export async function followSizes(
     if (!next || next.done) return;
     const { width, height } = next.value;
     await docker
-      .call(
-        (engine, until) => ask(engine, { method: "POST", path, query: { w: width, h: height }, signal: until }),
-        signal,
-      )
+      .ask({ method: "POST", path, query: { w: width, h: height } }, signal)
       .catch((error: unknown) => log.debug({ path, why: messageOf(error) }, "terminal size not set"));
   }
 }

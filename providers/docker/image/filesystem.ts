@@ -1,5 +1,5 @@
 import { FilesystemUsage, ImageFsInfoResponse } from "../../../src/gen/cri.ts";
-import { ask } from "../client/client.ts";
+import { compareVersions } from "../client/api-version.ts";
 import { engineInfo } from "../client/engine-info.ts";
 import type { DockerParts } from "../parts.ts";
 import { createSlowReading } from "../client/slow-reading.ts";
@@ -10,7 +10,7 @@ interface DiskUsage {
 }
 
 /** Since this version the daemon can be asked for images alone; before, it walks over containers and volumes as well. */
-const apiWithType = [1, 42] as const;
+const apiWithType = "1.42";
 
 /** Images and containers lie side by side below the daemon's data directory. What images use is left out until it has been
  *  read. */
@@ -19,14 +19,9 @@ export function createImageFs(parts: DockerParts): (signal: AbortSignal) => Prom
   const usage = createSlowReading({
     what: "the disk usage of images",
     read: async (signal) => {
-      const query: Readonly<Record<string, string>> = atLeast(await docker.apiVersion(signal), apiWithType)
-        ? { type: "image" }
-        : {};
-      return docker.call(
-        (engine, abortSignal) => ask<DiskUsage>(engine, { path: "/system/df", query, signal: abortSignal }),
-        signal,
-        "none",
-      );
+      const imagesAlone = compareVersions(await docker.apiVersion(signal), apiWithType) >= 0;
+      const query = imagesAlone ? { query: { type: "image" } } : {};
+      return docker.ask<DiskUsage>({ path: "/system/df", ...query }, signal, "none");
     },
     clock,
     log,
@@ -43,9 +38,4 @@ export function createImageFs(parts: DockerParts): (signal: AbortSignal) => Prom
     const containers = FilesystemUsage.fromPartial({ timestamp: images.timestamp, fsId });
     return ImageFsInfoResponse.fromPartial({ imageFilesystems: [images], containerFilesystems: [containers] });
   };
-}
-
-function atLeast(version: string, [major, minor]: readonly [number, number]): boolean {
-  const [theirMajor = 0, theirMinor = 0] = version.split(".").map(Number);
-  return theirMajor > major || (theirMajor === major && theirMinor >= minor);
 }

@@ -1,7 +1,6 @@
 import type { ImageInfo } from "dockerode";
 import { CodedError } from "../../../src/lib/errors.ts";
 import type { Images } from "../../../src/seams/runtime.ts";
-import { ask } from "../client/client.ts";
 import { createImageFs } from "./filesystem.ts";
 import { fullName, imageRefOf } from "./reference.ts";
 import { criImage, inspectImage } from "./inspect.ts";
@@ -17,10 +16,7 @@ export function dockerImages(parts: DockerParts): Images {
   return {
     imageFsInfo: createImageFs(parts),
     listImages: following.keep(async (signal) => {
-      const images = await docker.call(
-        (engine, abortSignal) => ask<ImageInfo[]>(engine, { path: "/images/json", signal: abortSignal }),
-        signal,
-      );
+      const images = await docker.ask<ImageInfo[]>({ path: "/images/json" }, signal);
       return images.map((image) => criImage(image, pinned));
     }),
     async imageStatus({ image }, signal) {

@@ -1,7 +1,6 @@
 import type { ImageInfo, ImageInspectInfo } from "dockerode";
 import { Image, Int64Value } from "../../../src/gen/cri.ts";
-import { hasCode } from "../../../src/lib/errors.ts";
-import { ask } from "../client/client.ts";
+import { ifFound } from "../client/errors.ts";
 import { fullName, isImageId } from "./reference.ts";
 import type { DockerParts } from "../parts.ts";
 import { pullQuery } from "./pull-query.ts";
@@ -16,12 +15,7 @@ export async function inspectImage(
   signal: AbortSignal,
 ): Promise<Inspected | undefined> {
   const path = `/images/${lookupName(name)}/json`;
-  try {
-    return await docker.call((engine, abortSignal) => ask<Inspected>(engine, { path, signal: abortSignal }), signal);
-  } catch (error) {
-    if (hasCode(error, "not_found")) return undefined;
-    throw error;
-  }
+  return ifFound(docker.ask<Inspected>({ path }, signal));
 }
 
 /** The name as a path of the Engine API has it. */

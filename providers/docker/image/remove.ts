@@ -1,6 +1,6 @@
 import type { ContainerInfo } from "dockerode";
-import { CodedError, hasCode } from "../../../src/lib/errors.ts";
-import { ask } from "../client/client.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { ifFound } from "../client/errors.ts";
 import { inspectImage, named } from "./inspect.ts";
 import type { DockerParts } from "../parts.ts";
 
@@ -14,30 +14,17 @@ export async function removeImage(parts: Parts, image: string, signal: AbortSign
   await refuseInUse(parts, found.Id, signal);
   // A repository's digests go with its last tag; an image goes with its last name.
   for (const name of [...named(found.RepoTags), ...named(found.RepoDigests), found.Id])
-    await removeName(parts, name, signal);
+    await ifFound(parts.docker.ask({ method: "DELETE", path: `/images/${name}` }, signal));
 }
 
 async function refuseInUse({ docker }: Parts, id: string, signal: AbortSignal): Promise<void> {
-  const users = await docker.call(
-    (engine, abortSignal) =>
-      ask<ContainerInfo[]>(engine, {
-        path: "/containers/json",
-        query: { all: true, filters: JSON.stringify({ ancestor: [id] }) },
-        signal: abortSignal,
-      }),
+  const users = await docker.ask<ContainerInfo[]>(
+    {
+      path: "/containers/json",
+      query: { all: true, filters: JSON.stringify({ ancestor: [id] }) },
+    },
     signal,
   );
   const user = users.find(({ ImageID }) => ImageID === id);
   if (user) throw new CodedError("conflict", `image ${id} is used by container ${user.Names[0]?.slice(1) ?? user.Id}`);
-}
-
-async function removeName({ docker }: Parts, name: string, signal: AbortSignal): Promise<void> {
-  try {
-    await docker.call(
-      (engine, abortSignal) => ask<unknown>(engine, { method: "DELETE", path: `/images/${name}`, signal: abortSignal }),
-      signal,
-    );
-  } catch (error) {
-    if (!hasCode(error, "not_found")) throw error;
-  }
 }

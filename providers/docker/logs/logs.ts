@@ -1,6 +1,5 @@
 import type { LogLine, Runtime, RuntimeLogOptions } from "../../../src/seams/runtime.ts";
 import { askForStream } from "../client/answer-stream.ts";
-import { ask } from "../client/client.ts";
 import { codedDockerError } from "../client/errors.ts";
 import { framedEntries, terminalEntries } from "./entries.ts";
 import { createRepeatFilter } from "./repeats.ts";
@@ -14,10 +13,7 @@ export function dockerLogs(parts: DockerParts): Required<Pick<Runtime, "logs" | 
   return {
     logs: (containerId, options, signal) => readLogs(parts, containerId, options, signal),
     async logRoots(signal) {
-      const { DockerRootDir } = await docker.call(
-        (engine, until) => ask<{ readonly DockerRootDir: string }>(engine, { path: "/info", signal: until }),
-        signal,
-      );
+      const { DockerRootDir } = await docker.ask<{ readonly DockerRootDir: string }>({ path: "/info" }, signal);
       return [`${DockerRootDir}/containers`];
     },
   };

@@ -1,7 +1,7 @@
 import type { NetworkInspectInfo } from "dockerode";
 import { hasCode, messageOf } from "../../../src/lib/errors.ts";
 import { nodeLabel } from "../../../src/pod/labels.ts";
-import { ask } from "../client/client.ts";
+import { ifFound } from "../client/errors.ts";
 import type { DockerParts } from "../parts.ts";
 import { createSharedWork } from "../../../src/lib/shared-work.ts";
 import { ipv4Among, ipv4Subnet } from "./subnet.ts";
@@ -98,31 +98,19 @@ async function obtainNetwork(
 async function findNetwork(parts: DockerParts, signal: AbortSignal): Promise<NetworkInspectInfo | undefined> {
   const { docker, config } = parts;
   const filters = JSON.stringify({ name: [config.network] });
-  const networks = await docker.call(
-    (engine, abortSignal) =>
-      ask<NetworkInspectInfo[]>(engine, { path: "/networks", query: { filters }, signal: abortSignal }),
-    signal,
-  );
+  const networks = await docker.ask<NetworkInspectInfo[]>({ path: "/networks", query: { filters } }, signal);
   const [first] = networks
     .filter(({ Name }) => Name === config.network)
     .sort((a, b) => Number(isOurs(parts, b)) - Number(isOurs(parts, a)) || (a.Created < b.Created ? -1 : 1));
   return first && inspectNetwork(parts, first.Id, signal);
 }
 
-async function inspectNetwork(
+function inspectNetwork(
   { docker }: DockerParts,
   id: string,
   signal: AbortSignal,
 ): Promise<NetworkInspectInfo | undefined> {
-  try {
-    return await docker.call(
-      (engine, abortSignal) => ask<NetworkInspectInfo>(engine, { path: `/networks/${id}`, signal: abortSignal }),
-      signal,
-    );
-  } catch (error) {
-    if (hasCode(error, "not_found")) return undefined;
-    throw error;
-  }
+  return ifFound(docker.ask<NetworkInspectInfo>({ path: `/networks/${id}` }, signal));
 }
 
 /** @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Network/operation/NetworkCreate */
@@ -140,11 +128,7 @@ async function createNetwork(
     ...(subnet !== undefined && { IPAM: { Config: [{ Subnet: subnet }] } }),
   };
   try {
-    await docker.call(
-      (engine, abortSignal) =>
-        ask<unknown>(engine, { method: "POST", path: "/networks/create", body, signal: abortSignal }),
-      signal,
-    );
+    await docker.ask({ method: "POST", path: "/networks/create", body }, signal);
   } catch (error) {
     // Somebody made one of this name meanwhile.
     if (!hasCode(error, "conflict")) throw error;
@@ -160,11 +144,7 @@ async function removeUnused(parts: DockerParts, network: NetworkInspectInfo, sig
   const { docker } = parts;
   if (Object.keys(network.Containers ?? {}).length > 0) return false;
   try {
-    await docker.call(
-      (engine, abortSignal) =>
-        ask<unknown>(engine, { method: "DELETE", path: `/networks/${network.Id}`, signal: abortSignal }),
-      signal,
-    );
+    await docker.ask({ method: "DELETE", path: `/networks/${network.Id}` }, signal);
     return true;
   } catch (error) {
     if (hasCode(error, "not_found")) return true;

@@ -2,7 +2,7 @@ import type { ContainerInspectInfo, PortMap } from "dockerode";
 import { NamespaceMode, type PodSandboxConfig, type PodSandboxFilter } from "../../../src/gen/cri.ts";
 import { hasCode } from "../../../src/lib/errors.ts";
 import type { Sandboxes } from "../../../src/seams/runtime.ts";
-import { ask } from "../client/client.ts";
+import { ifFound } from "../client/errors.ts";
 import { takeFirstLook } from "./start.ts";
 import { type LoopbackPorts, isLoopback, onLoopback } from "../network/loopback-ports.ts";
 import { noteSandbox } from "../memory.ts";
@@ -74,7 +74,7 @@ async function stopSandbox(
   const containers = await containersOf(parts, id, signal);
   const running = containers.filter(({ State }) => !["created", "exited", "dead"].includes(State));
   await Promise.all(running.map(({ Id }) => stop(parts, Id, 0, signal)));
-  const sandbox = await ownOrNone(parts, id, signal);
+  const sandbox = await ifFound(inspectOwn(parts, id, sandboxType, signal));
   if (sandbox?.State.Running) await stop(parts, sandbox.Id, sandboxGraceSeconds, signal);
   return sandbox;
 }
@@ -86,8 +86,8 @@ async function removeSandbox(
   signal: AbortSignal,
 ): Promise<ContainerInspectInfo | undefined> {
   const containers = await containersOf(parts, id, signal);
-  await Promise.all(containers.map(({ Id }) => unlessGone(removeContainer(parts, Id, signal))));
-  const sandbox = await ownOrNone(parts, id, signal);
+  await Promise.all(containers.map(({ Id }) => ifFound(removeContainer(parts, Id, signal))));
+  const sandbox = await ifFound(inspectOwn(parts, id, sandboxType, signal));
   if (sandbox) await forceRemove(parts, sandbox.Id, signal);
   parts.memory.sandboxes.delete(id);
   parts.memory.fresh.delete(id);
@@ -98,42 +98,19 @@ function containersOf(parts: DockerParts, id: string, signal: AbortSignal) {
   return listOwn(parts, containerType, { labels: { [sandboxIdLabel]: id } }, signal);
 }
 
-async function ownOrNone(
-  parts: DockerParts,
-  id: string,
-  signal: AbortSignal,
-): Promise<ContainerInspectInfo | undefined> {
-  try {
-    return await inspectOwn(parts, id, sandboxType, signal);
-  } catch (error) {
-    if (hasCode(error, "not_found")) return undefined;
-    throw error;
-  }
-}
-
 async function stop({ docker }: DockerParts, id: string, graceSeconds: number, signal: AbortSignal): Promise<void> {
   try {
-    await docker.call(
-      (engine, abortSignal) =>
-        ask<unknown>(engine, {
-          method: "POST",
-          path: `/containers/${id}/stop`,
-          query: { t: graceSeconds },
-          signal: abortSignal,
-        }),
+    await docker.ask(
+      {
+        method: "POST",
+        path: `/containers/${id}/stop`,
+        query: { t: graceSeconds },
+      },
       signal,
       { beyondMs: graceSeconds * 1000 },
     );
   } catch (error) {
     // Gone (404), or ended by itself meanwhile (304).
     if (!hasCode(error, "not_found", "failed_precondition")) throw error;
-  }
-}
-
-async function unlessGone(work: Promise<void>): Promise<void> {
-  try {
-    await work;
-  } catch (error) {
-    if (!hasCode(error, "not_found")) throw error;
   }
 }

@@ -1,5 +1,4 @@
 import type { ContainerInspectInfo } from "dockerode";
-import { ask } from "../client/client.ts";
 import { sandboxType } from "../container/names.ts";
 import { inspectOwn } from "../container/own.ts";
 import type { DockerParts } from "../parts.ts";
@@ -20,10 +19,7 @@ export async function startAndLook(parts: DockerParts, id: string, signal: Abort
     .then(() => inspectOwn(parts, id, sandboxType, signal))
     .catch(() => undefined);
   try {
-    await docker.call(
-      (engine, until) => ask<unknown>(engine, { method: "POST", path: `/containers/${id}/start`, signal: until }),
-      signal,
-    );
+    await docker.ask({ method: "POST", path: `/containers/${id}/start` }, signal);
   } finally {
     over.abort();
   }

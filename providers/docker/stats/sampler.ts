@@ -1,7 +1,6 @@
 import type { ContainerInfo } from "dockerode";
 import { hasCode } from "../../../src/lib/errors.ts";
 import { createTurns } from "../../../src/lib/turns.ts";
-import { ask } from "../client/client.ts";
 import { engineInfo } from "../client/engine-info.ts";
 import type { DockerParts } from "../parts.ts";
 import { type StatsSample, type Usage, usageOf } from "./sample.ts";
@@ -31,11 +30,7 @@ async function takeSample(
   // Without one-shot the daemon waits for a second sample.
   const query = { stream: false, "one-shot": true };
   try {
-    return await docker.call(
-      (engine, abortSignal) =>
-        ask<StatsSample>(engine, { path: `/containers/${id}/stats`, query, signal: abortSignal }),
-      signal,
-    );
+    return await docker.ask<StatsSample>({ path: `/containers/${id}/stats`, query }, signal);
   } catch (error) {
     if (hasCode(error, "not_found", "conflict")) return undefined;
     throw error;

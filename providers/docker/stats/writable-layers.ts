@@ -1,7 +1,6 @@
 import type { ContainerInfo } from "dockerode";
 import { FilesystemUsage } from "../../../src/gen/cri.ts";
 import { nodeLabel } from "../../../src/pod/labels.ts";
-import { ask } from "../client/client.ts";
 import { engineInfo } from "../client/engine-info.ts";
 import type { DockerParts } from "../parts.ts";
 import { createSlowReading } from "../client/slow-reading.ts";
@@ -38,13 +37,11 @@ async function readLayers(parts: DockerParts, signal: AbortSignal): Promise<Laye
   const filters = JSON.stringify({ label: [`${nodeLabel}=${parts.nodeName}`] });
   const query = { all: true, size: true, filters };
   const { DockerRootDir } = await engineInfo(parts, signal);
-  const containers = await parts.docker.call(
-    (engine, abortSignal) =>
-      ask<(ContainerInfo & { readonly SizeRw?: number })[]>(engine, {
-        path: "/containers/json",
-        query,
-        signal: abortSignal,
-      }),
+  const containers = await parts.docker.ask<(ContainerInfo & { readonly SizeRw?: number })[]>(
+    {
+      path: "/containers/json",
+      query,
+    },
     signal,
     "none",
   );

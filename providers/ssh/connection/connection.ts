@@ -1,6 +1,7 @@
 import { type Socket, connect } from "node:net";
 import ssh2, { type Client, type ClientChannel, type ConnectConfig } from "ssh2";
 import { messageOf } from "../../../src/lib/errors.ts";
+import { errnoOf } from "../../local/errors.ts";
 import type { SshConfig } from "../config.ts";
 import { type Credentials, readCredentials } from "./credentials.ts";
 import { type HostKeyCheck, hostKeyCheck } from "./host-key.ts";
@@ -174,10 +175,6 @@ function levelOf(error: unknown): string | undefined {
   return error instanceof Error && "level" in error ? String(error.level) : undefined;
 }
 
-function errnoOf(error: unknown): string {
-  return error instanceof Error && "code" in error ? String(error.code) : "";
-}
-
 function connectError(config: SshConfig, error: unknown): LinkError {
   const target = nameOf(config);
   const level = levelOf(error);
@@ -189,7 +186,7 @@ function connectError(config: SshConfig, error: unknown): LinkError {
       `${target} refused the login: ${loginRemedy(config)}`,
       cause,
     );
-  const errno = level === "client-timeout" ? "ETIMEDOUT" : errnoOf(error);
+  const errno = level === "client-timeout" ? "ETIMEDOUT" : (errnoOf(error) ?? "");
   const hint = networkHints[errno] ?? "check host and port, and that sshd runs there";
   return new LinkError("LinkDown", "unavailable", `${target} cannot be reached (${messageOf(error)}): ${hint}.`, cause);
 }

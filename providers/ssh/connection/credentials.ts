@@ -1,5 +1,6 @@
 import { readFile, stat } from "node:fs/promises";
 import { CodedError, codeOfErrno, messageOf } from "../../../src/lib/errors.ts";
+import { errnoOf } from "../../local/errors.ts";
 import type { SshLogin } from "../config.ts";
 
 /** What a connection logs in with. Never logged. */
@@ -47,8 +48,7 @@ async function readSecret(field: string, path: string): Promise<Buffer> {
     return await readFile(path);
   } catch (error) {
     if (error instanceof CodedError) throw error;
-    const errno = error instanceof Error && "code" in error ? String(error.code) : undefined;
-    throw new CodedError(codeOfErrno(errno), `providerConfig.${field} cannot be read: ${messageOf(error)}.`, {
+    throw new CodedError(codeOfErrno(errnoOf(error)), `providerConfig.${field} cannot be read: ${messageOf(error)}.`, {
       cause: error,
     });
   }

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { appendFile, readFile } from "node:fs/promises";
 import { CodedError, messageOf } from "../../../src/lib/errors.ts";
+import { hasErrno } from "../../local/errors.ts";
 import type { HostKeyTrust } from "../config.ts";
 import { type KnownKey, hostName, knownKeys } from "./known-hosts.ts";
 import { LinkError } from "./link-state.ts";
@@ -83,8 +84,7 @@ async function readKnownHosts({ by, file }: Exclude<HostKeyTrust, { by: "fingerp
   try {
     return await readFile(file, "utf8");
   } catch (error) {
-    const absent = error instanceof Error && "code" in error && error.code === "ENOENT";
-    if (absent && by === "firstUse") return "";
+    if (hasErrno(error, "ENOENT") && by === "firstUse") return "";
     throw new LinkError(
       "HostKeyUnknown",
       "failed_precondition",

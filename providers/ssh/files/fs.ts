@@ -10,7 +10,7 @@ import type { SftpClient, SftpRequest } from "./sftp-client.ts";
 import { openFile } from "./sftp-file.ts";
 import { type Reply, expectReply, sftp, textAt } from "./sftp-packets.ts";
 import type { Answer } from "../shell/shell.ts";
-import type { ShellPool } from "../shell/pool.ts";
+import type { ShellPool } from "../shell/shell-pool.ts";
 import { complaint } from "../shell/system-errors.ts";
 
 export interface FsOptions {

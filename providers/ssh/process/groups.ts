@@ -3,7 +3,7 @@ import { hasCode } from "../../../src/lib/errors.ts";
 import type { Logger } from "../../../src/lib/log.ts";
 import type { Link } from "../connection/link.ts";
 import { type ProcessGroup, killScript } from "../shell/shell.ts";
-import type { ShellPool } from "../shell/pool.ts";
+import type { ShellPool } from "../shell/shell-pool.ts";
 
 /** The processes that graftlet has started on the target. */
 export interface ProcessGroups {

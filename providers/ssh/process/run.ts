@@ -2,7 +2,7 @@ import type { Clock } from "../../../src/lib/clock.ts";
 import { CodedError, throwIfAborted } from "../../../src/lib/errors.ts";
 import type { RunOptions, RunResult } from "../../../src/seams/host.ts";
 import { printfFormat, quoteAll } from "../shell/quote.ts";
-import type { ShellPool } from "../shell/pool.ts";
+import type { ShellPool } from "../shell/shell-pool.ts";
 import { type Command, type Ended, noProgram, programOf, scriptLimit } from "./command.ts";
 import { runAlone } from "./run-alone.ts";
 import type { SpawnerOptions } from "./spawn.ts";

@@ -1,82 +1,78 @@
-import type { Clock } from "../../../src/lib/clock.ts";
-import { abortError, hasCode } from "../../../src/lib/errors.ts";
-import type { Logger } from "../../../src/lib/log.ts";
-import type { Link } from "../connection/link.ts";
-import type { Sessions } from "../connection/sessions.ts";
-import { createShelf } from "./checkout.ts";
-import { type Answer, type ProcessGroup, type Question, type Shell, killScript, startShell } from "./shell.ts";
+import { throwIfAborted } from "../../../src/lib/errors.ts";
+import { untilAborted } from "../../../src/lib/service-group.ts";
+import type { Shell } from "./shell.ts";
 
-/** Shells on the target that take turns at answering: one that hangs holds up nobody but its own caller. */
-export interface ShellPool {
-  /** Asks the next free shell. When the signal aborts first, what runs is killed with all that it started.
-   *  @throws cancelled or deadline_exceeded as the signal says, unavailable. */
-  ask(question: Question, signal: AbortSignal): Promise<Answer>;
-  /** Asks at once, beside the shells that are counted. */
-  askUrgently(question: Question, signal: AbortSignal): Promise<Answer>;
+/** The most shells that are counted; whoever comes then waits. */
+const mostShells = 12;
+/** More than that are not kept while nobody asks. */
+const mostIdle = 4;
+
+type Kept = Pick<Shell, "usable" | "close">;
+
+export interface Pool<T extends Kept> {
+  /** One that waits to be asked, if there is. */
+  takeIdle(): T | undefined;
+  /** One that may be asked. @throws what starting it threw, when no other came free first; the signal's reason. */
+  take(signal: AbortSignal): Promise<T>;
+  /** To be called for each that was taken. */
+  giveBack(shell: T): void;
 }
 
-export interface ShellPoolOptions {
-  readonly link: Link;
-  readonly sessions: Sessions;
-  readonly clock: Clock;
-  readonly log: Logger;
-  /** The command line that starts a shell, such as `exec /bin/sh`. */
-  readonly command: (signal: AbortSignal) => Promise<string>;
-  /** Told of each shell's processes, which are to end with the connection that they are on. */
-  readonly onStart: (group: ProcessGroup, lost: AbortSignal) => void;
-}
-
-const startTimeoutMs = 20_000;
-const killTimeoutMs = 20_000;
-
-export function createShellPool({ link, sessions, clock, log, command, onStart }: ShellPoolOptions): ShellPool {
-  const start = async (signal: AbortSignal, urgent: boolean): Promise<Shell> => {
-    const soon = clock.within(startTimeoutMs, signal);
-    const session = await sessions.open({ start: { exec: await command(soon) }, urgent, signal: soon });
-    link.exchanged();
-    const shell = await startShell(session, soon);
-    onStart(shell.group, session.connection.lost);
-    return shell;
+/** The shells that are counted: those at work, and those that wait to be asked. Whoever finds none free has one more started, and
+ *  takes that or the first that is given back: most questions are answered sooner than a shell has started. */
+export function createPool<T extends Kept>(start: () => Promise<T>): Pool<T> {
+  type Waiter = PromiseWithResolvers<T>;
+  const idle: T[] = [];
+  const waiting = new Set<Waiter>();
+  let shells = 0;
+  const takeIdle = (): T | undefined => {
+    for (let shell = idle.pop(); shell; shell = idle.pop()) {
+      if (shell.usable()) return shell;
+      shells -= 1;
+    }
+    return undefined;
   };
-  const shelf = createShelf(() => start(clock.within(startTimeoutMs), false));
-  const question = async (shell: Shell, what: Question, signal: AbortSignal): Promise<Answer> => {
-    link.exchanged();
+  const grow = async (waiter: Waiter): Promise<void> => {
+    shells += 1;
     try {
-      return await shell.ask(what, signal);
+      giveBack(await start());
     } catch (error) {
-      if (!signal.aborted) throw error;
-      void abandon(shell);
-      throw abortError(signal);
+      shells -= 1;
+      waiting.delete(waiter);
+      waiter.reject(error);
+      // With nothing left that could be given back, the next one waits for a start of its own.
+      const [next] = waiting;
+      if (next && shells === 0) await grow(next);
     }
   };
-  const askUrgently = async (what: Question, signal: AbortSignal): Promise<Answer> => {
-    const free = shelf.takeIdle();
-    const shell = free ?? (await start(signal, true));
+  const giveBack = (shell: T) => {
+    const [next] = waiting;
+    if (!shell.usable()) {
+      shells -= 1;
+      if (next) void grow(next);
+    } else if (next) {
+      waiting.delete(next);
+      next.resolve(shell);
+    } else if (idle.length < mostIdle) idle.push(shell);
+    else {
+      shells -= 1;
+      shell.close();
+    }
+  };
+  const take = async (signal: AbortSignal): Promise<T> => {
+    throwIfAborted(signal);
+    const free = takeIdle();
+    if (free) return free;
+    const waiter = Promise.withResolvers<T>();
+    waiting.add(waiter);
+    if (shells < mostShells) void grow(waiter);
     try {
-      return await question(shell, what, signal);
-    } finally {
-      if (free) shelf.giveBack(free);
-      else shell.close();
+      return await untilAborted(waiter.promise, signal);
+    } catch (error) {
+      // What was given to one who no longer waits is the next one's.
+      if (!waiting.delete(waiter)) void waiter.promise.then(giveBack, () => undefined);
+      throw error;
     }
   };
-  /** Ends what did not end in time, with all that it started. */
-  const abandon = async (shell: Shell): Promise<void> => {
-    try {
-      await askUrgently({ script: killScript(shell.group, "SIGKILL"), maxBytes: 0 }, clock.within(killTimeoutMs));
-    } catch (err) {
-      if (!hasCode(err, "unavailable")) log.warn({ err, group: shell.group.id }, "a late command may still run");
-    }
-    shell.close();
-  };
-  return {
-    askUrgently,
-    async ask(what, signal) {
-      const shell = await shelf.take(signal);
-      try {
-        return await question(shell, what, signal);
-      } finally {
-        shelf.giveBack(shell);
-      }
-    },
-  };
+  return { takeIdle, take, giveBack };
 }

@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { CodedError, abortError, throwIfAborted } from "../../../src/lib/errors.ts";
 import { Frame } from "./frame.ts";
 import { prelude } from "./prelude.ts";
+import { brokenBy } from "../connection/channel-stream.ts";
 import type { Session } from "../connection/sessions.ts";
 
 /** What a shell answered. */
@@ -55,7 +56,7 @@ export async function startShell(session: Session, signal?: AbortSignal): Promis
   channel.stderr.on("data", (chunk: Buffer) => asking.now?.err(chunk));
   channel.on("error", () => undefined);
   channel.once("close", () => end(new CodedError("unavailable", "the shell on the target has ended")));
-  const onLost = () => end(unavailable(connection.lost));
+  const onLost = () => end(brokenBy(connection.lost));
   if (connection.lost.aborted) onLost();
   connection.lost.addEventListener("abort", onLost, { once: true });
   channel.once("close", () => connection.lost.removeEventListener("abort", onLost));
@@ -138,10 +139,6 @@ function noPosixShell(cause?: unknown): CodedError {
     "the target gives this user no POSIX shell: /bin/sh must be one, and sshd must not force another command.",
     { cause },
   );
-}
-
-function unavailable(lost: AbortSignal): CodedError {
-  return new CodedError("unavailable", abortError(lost).message, { cause: lost.reason });
 }
 
 /** A script that sends a signal to a group, unless the number is another's by now. For a shell of ours only. */

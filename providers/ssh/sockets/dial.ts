@@ -4,6 +4,8 @@ import type { Clock } from "../../../src/lib/clock.ts";
 import { CodedError, abortError, hasCode, messageOf, throwIfAborted } from "../../../src/lib/errors.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
 import type { Address, Host } from "../../../src/seams/host.ts";
+import { nameOfAddress } from "../../local/dial.ts";
+import { hasErrno } from "../../local/errors.ts";
 import { brokenBy, channelStream } from "../connection/channel-stream.ts";
 import { type Connection, channelRefusal, opened } from "../connection/connection.ts";
 import type { Link } from "../connection/link.ts";
@@ -76,8 +78,7 @@ function failureOf(to: Address, error: unknown): CodedError {
 
 /** @see Host.dial for the two codes that there are. */
 function codeOfDial(cause: unknown): "unavailable" | "deadline_exceeded" {
-  const late = cause instanceof Error && "code" in cause && cause.code === "ETIMEDOUT";
-  return late ? "deadline_exceeded" : "unavailable";
+  return hasErrno(cause, "ETIMEDOUT") ? "deadline_exceeded" : "unavailable";
 }
 
 function openForward({ client, lost }: Connection, to: Address, signal: AbortSignal): Promise<ClientChannel> {
@@ -90,9 +91,4 @@ function openForward({ client, lost }: Connection, to: Address, signal: AbortSig
     void channel.then(discard, () => undefined);
     throw error;
   });
-}
-
-/** An address as messages name it. */
-export function nameOfAddress(address: Address): string {
-  return "unix" in address ? address.unix : `${address.host}:${address.port}`;
 }

@@ -7,7 +7,7 @@ import { untilAborted } from "../../../src/lib/service-group.ts";
 import type { Address, HostFs, HostListener } from "../../../src/seams/host.ts";
 import { channelStream } from "../connection/channel-stream.ts";
 import type { Connection } from "../connection/connection.ts";
-import { nameOfAddress } from "./dial.ts";
+import { nameOfAddress } from "../../local/dial.ts";
 import { type RootListenerOptions, prepareRootListener } from "./listen-as-root.ts";
 import type { Link } from "../connection/link.ts";
 import type { Privileges } from "../shell/privileges.ts";

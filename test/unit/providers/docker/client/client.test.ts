@@ -3,7 +3,8 @@ import { createServer } from "node:http";
 import type { Duplex } from "node:stream";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
-import { agreedVersion, ask, createDocker } from "../../../../../providers/docker/client/client.ts";
+import { askForJson } from "../../../../../providers/docker/client/answer-stream.ts";
+import { createDocker } from "../../../../../providers/docker/client/client.ts";
 import { fakeClock } from "../../../../fakes/clock.ts";
 import { fakeHost } from "../../../../fakes/host.ts";
 
@@ -33,9 +34,9 @@ async function engineThat(answer: (path: string) => { readonly status: number; r
 
 const version = { status: 200, body: { ApiVersion: "1.43", MinAPIVersion: "1.12", Version: "24.0.5" } };
 const list = (docker: Awaited<ReturnType<typeof engineThat>>["docker"], signal = never) =>
-  docker.call((engine, abortSignal) => ask(engine, { path: "/containers/json", signal: abortSignal }), signal);
+  docker.ask({ path: "/containers/json" }, signal);
 const start = (docker: Awaited<ReturnType<typeof engineThat>>["docker"]) =>
-  docker.call((engine, signal) => ask(engine, { method: "POST", path: "/containers/c/start", signal }), never);
+  docker.ask({ method: "POST", path: "/containers/c/start" }, never);
 
 test("the version is agreed on once and then used", async () => {
   const { docker, asked, listen } = await engineThat((path) =>
@@ -66,21 +67,6 @@ test("an answer that does not end is given up, and no more of it is held than th
   await using _listener = await host.listen({ unix: socket }, (connection) => server.emit("connection", connection));
   await assert.rejects(list(docker), { code: "resource_exhausted", message: /GET \/containers\/json with more than/ });
   assert.ok(sent < 64 * 2 ** 20, `${sent} bytes`);
-});
-
-test("from 1.41 to 1.44 a daemon's own version is spoken, with a newer one 1.44", () => {
-  const agreed = (ApiVersion: string, MinAPIVersion?: string) =>
-    agreedVersion({ ApiVersion, Version: "x", ...(MinAPIVersion && { MinAPIVersion }) }, socket);
-  assert.deepEqual(
-    ["1.41", "1.44", "1.52"].map((api) => agreed(api)),
-    ["1.41", "1.44", "1.44"],
-  );
-  assert.equal(agreed("1.52", "1.44"), "1.44");
-  assert.throws(() => agreed("1.40"), {
-    code: "failed_precondition",
-    message: /API 1\.40 to 1\.40: upgrade it to Docker Engine 20\.10/,
-  });
-  assert.throws(() => agreed("1.60", "1.45"), { code: "failed_precondition", message: /use a newer graftlet/ });
 });
 
 test("what is no Docker Engine is said to be none", async () => {
@@ -151,7 +137,7 @@ test("a question of which a stream becomes has a connection of its own", async (
   await using _listener = await listen();
   await list(docker);
   for (let time = 0; time < 2; time++)
-    await docker.call((_engine, signal, apart) => ask(apart, { path: "/containers/json", signal }), never);
+    await docker.call((_engine, signal, apart) => askForJson(apart, { path: "/containers/json", signal }), never);
   assert.equal(connections.length, 3);
   docker.close();
 });

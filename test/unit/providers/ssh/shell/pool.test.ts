@@ -1,27 +1,27 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createShelf } from "../../../../../providers/ssh/shell/checkout.ts";
+import { createPool } from "../../../../../providers/ssh/shell/pool.ts";
 import { CodedError } from "../../../../../src/lib/errors.ts";
 
 const never = new AbortController().signal;
 const soon = () => new Promise(setImmediate);
 
-/** A shelf whose shells start when the test says so. */
+/** A pool whose shells start when the test says so. */
 function rig() {
   const starting: PromiseWithResolvers<Fake>[] = [];
   let made = 0;
   const shell = () => new Fake((made += 1));
-  const shelf = createShelf<Fake>(() => {
+  const pool = createPool<Fake>(() => {
     const start = Promise.withResolvers<Fake>();
     starting.push(start);
     return start.promise;
   });
   const started = async () => {
-    const taken = shelf.take(never);
+    const taken = pool.take(never);
     starting.shift()?.resolve(shell());
     return taken;
   };
-  return { shelf, starting, shell, started };
+  return { pool, starting, shell, started };
 }
 
 class Fake {
@@ -36,49 +36,49 @@ class Fake {
 }
 
 test("whoever finds none free takes the first that is given back; the one started for it is kept for the next", async () => {
-  const { shelf, starting, shell, started } = rig();
+  const { pool, starting, shell, started } = rig();
   const first = await started();
-  const second = shelf.take(never);
-  shelf.giveBack(first);
+  const second = pool.take(never);
+  pool.giveBack(first);
   assert.equal(await second, first);
   const spare = shell();
   starting.shift()?.resolve(spare);
   await soon();
-  assert.equal(await shelf.take(never), spare);
+  assert.equal(await pool.take(never), spare);
   assert.equal(starting.length, 0);
 });
 
 test("a start that fails is the error of whoever it was for, unless another came free first", async () => {
-  const { shelf, starting, started } = rig();
-  const refused = assert.rejects(shelf.take(never), { code: "unavailable" });
+  const { pool, starting, started } = rig();
+  const refused = assert.rejects(pool.take(never), { code: "unavailable" });
   starting.shift()?.reject(new CodedError("unavailable", "no more sessions"));
   await refused;
   const first = await started();
-  const second = shelf.take(never);
-  shelf.giveBack(first);
+  const second = pool.take(never);
+  pool.giveBack(first);
   starting.shift()?.reject(new CodedError("unavailable", "no more sessions"));
   assert.equal(await second, first);
 });
 
 test("twelve at most; one that died makes room for another, for whoever waits", async () => {
-  const { shelf, starting, shell, started } = rig();
+  const { pool, starting, shell, started } = rig();
   const all = await Promise.all(Array.from({ length: 12 }, started));
-  const waiting = shelf.take(never);
+  const waiting = pool.take(never);
   assert.equal(starting.length, 0);
   const [dead] = all;
   assert.ok(dead);
   dead.lives = false;
-  shelf.giveBack(dead);
+  pool.giveBack(dead);
   const next = shell();
   starting.shift()?.resolve(next);
   assert.equal(await waiting, next);
 });
 
 test("whoever gives up holds nothing: what comes for it is the next one's", async () => {
-  const { shelf, starting, shell } = rig();
+  const { pool, starting, shell } = rig();
   const giveUp = new AbortController();
-  const given = assert.rejects(shelf.take(giveUp.signal), { code: "cancelled" });
-  const next = shelf.take(never);
+  const given = assert.rejects(pool.take(giveUp.signal), { code: "cancelled" });
+  const next = pool.take(never);
   const early = shell();
   starting.shift()?.resolve(early);
   giveUp.abort(new CodedError("cancelled", "enough"));
@@ -87,9 +87,9 @@ test("whoever gives up holds nothing: what comes for it is the next one's", asyn
 });
 
 test("four are kept while nobody asks", async () => {
-  const { shelf, started } = rig();
+  const { pool, started } = rig();
   const all = await Promise.all(Array.from({ length: 6 }, started));
-  for (const shell of all) shelf.giveBack(shell);
+  for (const shell of all) pool.giveBack(shell);
   assert.deepEqual(
     all.map(({ closed }) => closed),
     [false, false, false, false, true, true],
@@ -97,8 +97,8 @@ test("four are kept while nobody asks", async () => {
 });
 
 test("when every start fails, whoever waits beyond the twelve hears of it too", async () => {
-  const { shelf, starting } = rig();
-  const all = Array.from({ length: 13 }, () => shelf.take(never));
+  const { pool, starting } = rig();
+  const all = Array.from({ length: 13 }, () => pool.take(never));
   const refused = Promise.all(all.map((each) => assert.rejects(each, { code: "unavailable" })));
   for (let number = 0; number < 13; number += 1) {
     starting.shift()?.reject(new CodedError("unavailable", "the link is down"));
