@@ -8,21 +8,21 @@ export interface CriConfig {
   /** Absolute path of the image service's socket. */
   readonly imageSocket: string;
   readonly sharing: Sharing;
-  /** Graftlet runs in a Pod of the machine. */
+  /** True when graftlet runs in a Pod of the machine. */
   readonly inPod: boolean;
 }
 
-/** Endpoints of KubeletConfiguration; the provider's own fields win. */
+/** Endpoints of KubeletConfiguration; the provider's own fields take precedence. */
 export interface CriDefaults {
   readonly containerRuntimeEndpoint: string;
-  /** Empty: the runtime's. */
+  /** Empty for the runtime's endpoint. */
   readonly imageServiceEndpoint: string;
 }
 
 const fields = ["endpoint", "imageEndpoint", "sharing", "inPod"];
 
 /** Reads the cri provider's `providerConfig`: `endpoint`, `imageEndpoint`, `sharing`, `inPod`, all optional.
- *  @throws CodedError invalid_argument, a sentence that names the field and the remedy. */
+ *  @throws CodedError invalid_argument, a sentence with the field and the remedy. */
 export function readCriConfig(
   config: unknown,
   { containerRuntimeEndpoint, imageServiceEndpoint }: CriDefaults,
@@ -45,7 +45,7 @@ export function readCriConfig(
   return { runtimeSocket, imageSocket, sharing: sharingOf(given.sharing), inPod: readInPod(given.inPod) };
 }
 
-/** Kubelets still take a bare path for an endpoint. */
+/** Reads an endpoint; like the kubelet's, it may be a bare path. */
 function socketOf(field: string, value: unknown): string {
   const path = socketPath(value);
   if (path === undefined)

@@ -12,8 +12,9 @@ import { trialContainers } from "./engine/trials.ts";
 
 type Parts = Pick<DockerParts, "docker" | "nodeName" | "host">;
 
-/** What this node has beside its pods: at the daemon containers of trials that were cut short, networks that carry its label, and
- *  the sandbox image that graftlet makes, unless somebody else's container was made of it; on the machine rules of host ports. */
+/** This node's belongings other than pods: trial containers left by an interrupted start, networks with the node's
+ *  label, the sandbox image built by graftlet unless a foreign container uses it, and the machine's iptables rules of
+ *  host ports. */
 export async function dockerBelongings(parts: Parts, signal: AbortSignal): Promise<readonly Belonging[]> {
   const [trials, networks, image, rules] = await Promise.all([
     trialContainers(parts, signal),
@@ -41,7 +42,7 @@ async function ownNetworks(parts: Parts, signal: AbortSignal): Promise<Belonging
   }));
 }
 
-/** @throws CodedError with the daemon's words where somebody's container is attached. */
+/** @throws CodedError with the daemon's message while a foreign container is attached. */
 async function removeNetwork({ docker }: Parts, id: string, signal: AbortSignal): Promise<void> {
   await ifFound(docker.ask({ method: "DELETE", path: `/networks/${id}` }, signal));
 }

@@ -4,13 +4,13 @@ import { readInPod } from "../local/in-pod.ts";
 export interface DockerConfig {
   /** Absolute path of the daemon's socket. */
   readonly socket: string;
-  /** Name of the Docker network that pods are in; made when it is not there. */
+  /** Name of the Docker network of the node's pods; created when missing. */
   readonly network: string;
-  /** Subnet of that network where the node has no spec.podCIDR; Docker chooses when neither is given. */
+  /** Subnet of that network when the node has no spec.podCIDR; Docker chooses when there is neither. */
   readonly podCIDR?: string;
   /** Image of the container that holds a pod's namespaces. */
   readonly sandboxImage: string;
-  /** Graftlet runs in a Pod of the machine. */
+  /** True when graftlet runs in a Pod of the machine. */
   readonly inPod: boolean;
 }
 
@@ -21,7 +21,7 @@ const defaultSandboxImage = "registry.k8s.io/pause:3.10.2";
 export const localPauseImage = "graftlet.dev/pause:1";
 
 /** Reads the docker provider's `providerConfig`: `socket`, `network`, `podCIDR`, `sandboxImage`, `inPod`, all optional.
- *  @throws CodedError invalid_argument, a sentence that names the field and the remedy. */
+ *  @throws CodedError invalid_argument, a sentence with the field and the remedy. */
 export function readDockerConfig(config: unknown, nodeName: string): DockerConfig {
   const given = fieldsOf(config ?? {}, {
     provider: "docker",
@@ -69,7 +69,7 @@ function cidrOf(value: unknown): string {
   return `${address}/${bits}`;
 }
 
-/** From /8 to /29: a smaller one has no room beside the gateway. */
+/** Accepts /8 to /29: a smaller subnet has no room beside the gateway. */
 function isIPv4Prefix(address: string, bits: string): boolean {
   const parts = /^(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})$/.exec(address)?.slice(1).map(Number);
   if (!parts || parts.some((part) => part > 255) || !/^\d{1,2}$/.test(bits)) return false;

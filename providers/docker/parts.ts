@@ -7,13 +7,13 @@ import type { DockerConfig } from "./config.ts";
 import type { Following } from "./client/following.ts";
 import type { Memory } from "./memory.ts";
 
-/** What the verbs of this provider work with. */
+/** Shared dependencies of this provider's operations. */
 export interface DockerParts {
   readonly docker: Docker;
   readonly config: DockerConfig;
   readonly nodeName: string;
   readonly containerLogs: ContainerLogLimits;
-  /** The machine on which the daemon runs. */
+  /** The machine that the daemon runs on. */
   readonly host: Host;
   readonly clock: Clock;
   readonly log: Logger;

@@ -24,8 +24,7 @@ export interface DockerRuntimeOptions extends Omit<DockerParts, "docker" | "memo
   readonly requestTimeoutMs: number;
 }
 
-/** The Runtime seam over the Docker Engine API. Connects when first asked; disposing of it ends the streams that it serves and
- *  touches no pod. */
+/** The Runtime seam over the Docker Engine API. Connects on first use; disposing ends its streams and leaves pods alone. */
 export function dockerRuntime({ requestTimeoutMs, ...given }: DockerRuntimeOptions): Runtime {
   const { config, host, clock, log } = given;
   const docker = createDocker({ socket: config.socket, host, requestTimeoutMs, clock });

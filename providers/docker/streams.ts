@@ -8,8 +8,9 @@ import type { DockerParts } from "./parts.ts";
 import { createPortRelay } from "./port-forward/relay.ts";
 import { inspectRunning, inspectRunningSandbox } from "./container/running.ts";
 
-/** exec, attach and port-forward, which the Docker Engine does not serve in Kubernetes' protocols: `server` does, in this
- *  process. What cannot be is refused before there is an endpoint: not_found, failed_precondition for what does not run. */
+/** exec, attach and port-forward. The Docker Engine does not serve Kubernetes' protocols: `server` does, in this
+ *  process. Requests fail before there is an endpoint: not_found, or failed_precondition when the container is not
+ *  running. */
 export function dockerStreams(parts: DockerParts, server: StreamServer): Streams {
   const connectTo = createPortRelay(parts);
   return {

@@ -57,13 +57,13 @@ export async function listenLocal(
   return { address, [Symbol.asyncDispose]: close };
 }
 
-/** A unix socket that is not there is an address where nobody listens. */
+/** A missing unix socket is unavailable, as an address without a listener. */
 function dialError(to: Address, error: unknown): CodedError {
   const coded = codedError(nameOfAddress(to), error);
   return coded.code === "not_found" ? new CodedError("unavailable", coded.message, { cause: error }) : coded;
 }
 
-/** An address as messages name it. */
+/** An address for messages. */
 export function nameOfAddress(address: Address): string {
   return "unix" in address ? address.unix : `${address.host}:${address.port}`;
 }

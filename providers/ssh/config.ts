@@ -1,18 +1,18 @@
 import { isAbsolute } from "node:path";
 import { type ConfigFields, fieldsOf, invalidField, socketPath } from "../config-fields.ts";
 
-/** How graftlet proves to the target who it is. Files are on graftlet's own machine and read at each connect. */
+/** Credentials of the login. Files are on graftlet's own machine and are read on each connect. */
 export type SshLogin =
   | { readonly by: "key"; readonly privateKeyFile: string; readonly passphraseFile?: string }
   | { readonly by: "agent"; readonly agentSocket: string }
   | { readonly by: "password"; readonly passwordFile: string };
 
-/** How the target proves to graftlet which machine it is. */
+/** Verification of the target's host key. */
 export type HostKeyTrust =
   | { readonly by: "knownHosts"; readonly file: string }
   /** `SHA256:…`, as `ssh-keygen -l` prints them. */
   | { readonly by: "fingerprints"; readonly fingerprints: readonly string[] }
-  /** The first key seen is written to the file, and from then on it is the only one. */
+  /** The first key seen is written to the file, and only that key is accepted from then on. */
   | { readonly by: "firstUse"; readonly file: string };
 
 export interface SshConfig {
@@ -23,13 +23,13 @@ export interface SshConfig {
   readonly trust: HostKeyTrust;
   /** `auto`, or the absolute path of the runtime's socket on the target. */
   readonly runtime: "auto" | { readonly socket: string };
-  /** The kubelet's root directory on the target; the node's own when absent. */
+  /** The kubelet's root directory on the target; the node's configured one when absent. */
   readonly rootDir?: string;
   readonly sudo: "auto" | "never";
   readonly network: "isolated" | "routed";
-  /** What pods are told of the API server instead of the Service's address. */
+  /** Address of the API server for pods, in place of the Service's. */
   readonly kubernetesService?: { readonly host: string; readonly port: number };
-  /** Fields of the provider that the runtime belongs to; it reads them itself. */
+  /** Fields of the runtime's provider, which reads them itself. */
   readonly cri: unknown;
   readonly docker: unknown;
 }
@@ -54,8 +54,8 @@ const fields = [
   "docker",
 ];
 
-/** Reads the ssh provider's `providerConfig`. No file is opened here.
- *  @throws CodedError invalid_argument, a sentence that names the field and the remedy. */
+/** Reads the ssh provider's `providerConfig`; opens no file.
+ *  @throws CodedError invalid_argument, a sentence with the field and the remedy. */
 export function readSshConfig(config: unknown): SshConfig {
   const given = fieldsOf(config, {
     provider: "ssh",

@@ -28,14 +28,14 @@ export interface SshHostOptions {
 /** A machine reached over SSH, and the link to it. */
 export interface SshHost extends Host {
   readonly link: Link;
-  /** What the login may do there. @throws unavailable. */
+  /** The login's privileges on the target. @throws unavailable. */
   privileges(signal: AbortSignal): Promise<Privileges>;
 }
 
 const scriptBytes = 1024 * 1024;
 
-/** A machine reached over SSH as a Host: nothing of graftlet is installed there. Connects when first asked for something, and
- *  stays connected until disposed of. Everything throws unavailable while the link is down. */
+/** A machine reached over SSH, as a Host; nothing of graftlet is installed there. Connects on first use, and stays
+ *  connected until disposed. Everything throws unavailable while the link is down. */
 export function sshHost({ config, clock, log }: SshHostOptions): SshHost {
   const check = async (connection: Connection, signal: AbortSignal): Promise<void> =>
     sftp.begin(connection, await rights.ask(connection, signal), signal);

@@ -5,7 +5,7 @@ import type Dockerode from "dockerode";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { KeptBytes } from "../../../src/lib/kept-bytes.ts";
 
-/** A question whose answer is read as it comes. */
+/** A request whose answer is read as a stream. */
 export interface StreamQuestion {
   readonly method?: "GET" | "POST" | "DELETE";
   /** Without version and query. */
@@ -14,20 +14,21 @@ export interface StreamQuestion {
   readonly headers?: Readonly<Record<string, string>>;
   /** Sent as JSON. */
   readonly json?: object;
-  /** Sent as it is, as a tar archive. */
+  /** Sent as is, a tar archive. */
   readonly body?: Buffer;
-  /** Ends the question and the answer. */
+  /** Ends the request and the answer. */
   readonly signal: AbortSignal;
 }
 
-/** Every status: refusals are read here, in the daemon's own words, and no more of them than is shown. */
+/** Every status: refusals are read below, limited in size, for the daemon's own message. */
 const statuses = Object.fromEntries(Array.from({ length: 400 }, (_, index) => [200 + index, true]));
 const maxRefusalBytes = 64 * 1024;
-/** As much as a CRI runtime may say at once. */
+/** Limit of one answer, as for a CRI runtime. */
 const maxAnswerBytes = 16 * 1024 * 1024;
 
-/** Asks, and reads the answer. @returns its JSON; undefined where it has none.
- *  @throws what `codedDockerError` classifies; CodedError resource_exhausted for an answer of more than 16 MiB. */
+/** Sends a request and reads the whole answer.
+ *  @returns its JSON; undefined when it has none.
+ *  @throws errors that `codedDockerError` classifies; CodedError resource_exhausted for more than 16 MiB. */
 export async function askForJson(engine: Dockerode, question: StreamQuestion): Promise<unknown> {
   const answer = await askForStream(engine, question);
   const { bytes, whole } = await read(answer, maxAnswerBytes);
@@ -39,8 +40,9 @@ export async function askForJson(engine: Dockerode, question: StreamQuestion): P
   );
 }
 
-/** Asks, and returns once the head of the answer is there. The caller reads the body to its end or aborts the signal.
- *  @throws what `codedDockerError` classifies. */
+/** Sends a request and returns once the answer's head has arrived. The caller reads the body to its end or aborts the
+ *  signal.
+ *  @throws errors that `codedDockerError` classifies. */
 export async function askForStream(
   engine: Dockerode,
   { method = "GET", path, query = {}, headers = {}, json = {}, body, signal }: StreamQuestion,
@@ -61,13 +63,13 @@ export async function askForStream(
       (error, message) => (error ? reject(error) : resolve(message as IncomingMessage)),
     );
   });
-  // The request's own signal does not reach an answer that is being read.
+  // The request's own signal does not cover the answer's body.
   addAbortSignal(signal, answer);
   if ((answer.statusCode ?? 0) >= 300) throw await refusalOf(answer);
   return answer;
 }
 
-/** The shape that dockerode's errors have, which `codedDockerError` reads. */
+/** An error shaped like dockerode's, as `codedDockerError` reads it. */
 async function refusalOf(answer: IncomingMessage): Promise<Error> {
   const { bytes, whole } = await read(answer, maxRefusalBytes);
   if (!whole) throw new CodedError("unknown", `HTTP ${answer.statusCode} with too long a body`);
@@ -78,7 +80,7 @@ async function refusalOf(answer: IncomingMessage): Promise<Error> {
   });
 }
 
-/** Body of an answer, up to a limit: the rest is not read. */
+/** An answer's body up to a limit. */
 async function read(
   answer: IncomingMessage,
   limit: number,

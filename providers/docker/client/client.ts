@@ -8,28 +8,29 @@ import { type EngineVersion, agreedVersion } from "./api-version.ts";
 import { DialAgent } from "./dial-agent.ts";
 import { brokeOff, codedDockerError } from "./errors.ts";
 
-/** How long a call may take: milliseconds, milliseconds on top of an ordinary call's, or no limit but the signal's (streams,
+/** Deadline of a call: milliseconds, milliseconds on top of an ordinary call's, or none but the signal's (streams,
  *  pulls, waits). */
 export type Limit = number | { readonly beyondMs: number } | "none";
 
-/** A Docker daemon, connected to when asked; while it does not answer, calls fail at once with `unavailable`. */
+/** Client of a Docker daemon. It connects on first use; while the daemon does not answer, calls fail at once with
+ *  `unavailable`. */
 export interface Docker {
-  /** Runs one API call. @param work gets dockerode at the version agreed on with the daemon, and the signal to hand on as
-   *  `abortSignal`; for what becomes a stream also one of which each call has a connection of its own, and such a one for what a user of the
-   *  kubelet API asked for. @param limit the call's
-   *  deadline; the ordinary one when left out.
-   *  @throws CodedError with the daemon's words as its message. */
+  /** Runs one API call.
+   *  @param work gets dockerode at the negotiated API version and the signal to pass on as `abortSignal`; also, for
+   *  streams, an engine with a connection per call, and the same for requests of kubelet API users.
+   *  @param limit deadline; an ordinary call's by default.
+   *  @throws CodedError with the daemon's message. */
   call<T>(
     work: (engine: Dockerode, abortSignal: AbortSignal, apart: Dockerode, forUser: Dockerode) => Promise<T>,
     signal: AbortSignal,
     limit?: Limit,
   ): Promise<T>;
-  /** Makes one request. @returns the answer's JSON. @throws CodedError with the daemon's words as its message. */
+  /** Sends one request. @returns the answer's JSON. @throws CodedError with the daemon's message. */
   ask<T>(request: Request, signal: AbortSignal, limit?: Limit): Promise<T>;
-  /** The API version agreed on, such as `1.41`. */
+  /** The negotiated API version, such as `1.41`. */
   apiVersion(signal: AbortSignal): Promise<string>;
-  /** When the daemon answered last, Clock.monotonic(); undefined before its first answer, and while a call has waited for one for
-   *  long. */
+  /** Time of the daemon's last answer, Clock.monotonic(); undefined before the first one, and while a call has been
+   *  waiting for long. */
   answeredAt(): number | undefined;
   close(): void;
 }
@@ -53,18 +54,19 @@ export interface DockerOptions {
   readonly clock: Clock;
 }
 
-/** A call that has waited so long may be waiting for a daemon that says nothing any more, milliseconds. */
+/** A call that waits this long may be waiting for an unresponsive daemon, milliseconds. */
 const longMs = 5_000;
 
 interface Agreed {
   readonly version: string;
   readonly engine: Dockerode;
-  /** Does not keep its connections. */
+  /** Keeps no connections. */
   readonly apart: Dockerode;
   readonly forUser: Dockerode;
 }
 
-/** A daemon that comes back may be another version: what was agreed on holds until a call finds it out of reach. */
+/** Creates the client. The negotiated version holds until a call finds the daemon unavailable: it may come back as
+ *  another version. */
 export function createDocker({ socket, host, requestTimeoutMs, clock }: DockerOptions): Docker {
   const agent = new DialAgent({ host, socket, clock, keep: true });
   const agentApart = new DialAgent({ host, socket, clock, keep: false });
@@ -123,7 +125,8 @@ export function createDocker({ socket, host, requestTimeoutMs, clock }: DockerOp
   };
 }
 
-/** Which calls wait, and when one was answered last. One without a limit may wait for anything but the daemon. */
+/** Tracks waiting calls and the time of the last answer. Calls without a limit are not counted: they may wait for
+ *  something other than the daemon. */
 function createAnswers(clock: Clock) {
   const waiting = new Set<{ readonly since: number }>();
   let latest: number | undefined;
@@ -147,8 +150,9 @@ function deadlineMs(limit: Exclude<Limit, "none">, requestTimeoutMs: number): nu
   return typeof limit === "number" ? limit : requestTimeoutMs + limit.beyondMs;
 }
 
-/** Sends a request and reads its answer. A GET is sent once more where its connection broke off: the daemon, or a proxy before it,
- *  may have closed a kept one. @returns the answer's JSON. */
+/** Sends a request and reads its answer. A GET is repeated once when its connection broke: the daemon, or a proxy before
+ *  it, may have closed a kept one.
+ *  @returns the answer's JSON. */
 async function ask<T>(engine: Dockerode, request: Request, signal: AbortSignal): Promise<T> {
   const { body, ...question } = request;
   const once = async () => (await askForJson(engine, { ...question, ...(body && { json: body }), signal })) as T;

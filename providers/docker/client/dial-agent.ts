@@ -10,27 +10,26 @@ export interface DialAgentOptions {
   /** Absolute path of the daemon's socket on the target. */
   readonly socket: string;
   readonly clock: Clock;
-  /** Whether connections are kept for the next question. */
+  /** Keeps connections for later requests. */
   readonly keep: boolean;
 }
 
-/** A look at a pod asks some four questions at once, and looks at several pods go on side by side. */
+/** A sync of one pod makes about four requests at once, and several pods sync side by side. */
 const mostIdle = 12;
-/** Sooner than a node at rest asks how the daemon is, milliseconds: then none is held. */
+/** Shorter than an idle node's health check interval, milliseconds, so that idle nodes hold no connection. */
 const idleMs = 4_000;
 
-/** Opens connections from the target. Where they are kept, one whose answer has been read is kept for a moment for the next
- *  question: where the target is far away opening one costs a round trip. One that the daemon closes meanwhile, as it does when
- *  it ends, is dropped. */
+/** Opens connections from the target. With `keep`, a connection is kept for a moment after its answer has been read,
+ *  since opening one costs a round trip to the target. A connection that the daemon closes is dropped. */
 export class DialAgent extends Agent {
   readonly #options: DialAgentOptions;
-  /** How each idle connection is taken into use. */
+  /** Takes an idle connection back into use. */
   readonly #idle = new WeakMap<Duplex, () => void>();
   constructor(options: DialAgentOptions) {
     super({ keepAlive: options.keep, maxFreeSockets: mostIdle });
     this.#options = options;
   }
-  /** docker-modem inspects every request for its debug output, whether it is wanted or not. */
+  /** docker-modem inspects every request for its debug output, even when that is off. */
   [inspect.custom](): string {
     return DialAgent.name;
   }
@@ -56,7 +55,7 @@ export class DialAgent extends Agent {
     const { host, socket } = this.#options;
     try {
       const connection = await host.dial({ unix: socket });
-      // Node's agents hold the process with what they use again.
+      // Node's agents call ref() on connections that they reuse.
       done(null, "ref" in connection ? connection : Object.assign(connection, { ref: () => connection }));
     } catch (error) {
       done(error instanceof Error ? error : new Error(messageOf(error)), new PassThrough());
@@ -64,5 +63,5 @@ export class DialAgent extends Agent {
   }
 }
 
-/** Node's agents look at the connection only where there is no error. */
+/** Node's agents ignore the connection when there is an error. */
 type Dialled = (error: Error | null, connection: Duplex) => void;

@@ -1,6 +1,6 @@
 import type { Docker } from "./client.ts";
 
-/** What the daemon tells of itself and its machine, the parts that several verbs need. */
+/** The daemon's `GET /info`, as far as this provider uses it. */
 export interface EngineInfo {
   /** The daemon's data directory on the target. */
   readonly DockerRootDir: string;
@@ -10,10 +10,10 @@ export interface EngineInfo {
   readonly Architecture: string;
   /** The daemon's clock, RFC 3339 with nanoseconds. */
   readonly SystemTime: string;
-  /** Tells one daemon from another, as long as its data directory lives. */
+  /** Identifies the daemon for the lifetime of its data directory. */
   readonly ID: string;
   readonly ServerVersion: string;
-  /** `cgroupfs`, `systemd`; `none` where the daemon makes no cgroups (rootless without delegation). */
+  /** `cgroupfs`, `systemd`; `none` when the daemon creates no cgroups (rootless without delegation). */
   readonly CgroupDriver: string;
   /** `name=seccomp,profile=default`, `name=apparmor`, `name=rootless`, … */
   readonly SecurityOptions?: readonly string[] | null;

@@ -12,9 +12,9 @@ const codes: Readonly<Record<number, ErrorCode>> = {
   503: "unavailable",
 };
 
-/** The coded error for a call that the daemon, or the way to it, failed: the daemon's own words as its message (users read
- *  them in events), the error as its cause. A call that the signal ended is the signal's reason.
- *  @param socket names the daemon in the sentence for one that is out of reach. */
+/** Coded error for a failed call or connection: the daemon's message (users read it in events), with the error as cause;
+ *  the signal's reason for an aborted call.
+ *  @param socket names the daemon in the message when it is unavailable. */
 export function codedDockerError(error: unknown, socket: string, signal: AbortSignal): CodedError {
   if (signal.aborted) return abortError(signal);
   const status = statusOf(error);
@@ -37,7 +37,7 @@ export function codedDockerError(error: unknown, socket: string, signal: AbortSi
   return new CodedError(code, messageOf(error), { cause: error });
 }
 
-/** The result of a call; undefined where it fails with not_found. */
+/** The result of a call; undefined when it fails with not_found. */
 export async function ifFound<T>(call: Promise<T>): Promise<T | undefined> {
   try {
     return await call;
@@ -47,7 +47,7 @@ export async function ifFound<T>(call: Promise<T>): Promise<T | undefined> {
   }
 }
 
-/** HTTP status of an answer that dockerode took for an error. */
+/** HTTP status of an error answer, as dockerode reports it. */
 export function statusOf(error: unknown): number | undefined {
   const status = error instanceof Error && "statusCode" in error ? error.statusCode : undefined;
   return typeof status === "number" ? status : undefined;
@@ -60,7 +60,7 @@ function daemonWords(error: unknown): string | undefined {
   return typeof body.message === "string" ? body.message.trim() : undefined;
 }
 
-/** Node's word for a connection that ended before the answer. */
+/** True for a connection that ended before the answer, in Node's words. */
 export function brokeOff(error: unknown): boolean {
   return hasErrno(error, "ECONNRESET") || messageOf(error) === "aborted";
 }

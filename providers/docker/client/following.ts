@@ -1,13 +1,14 @@
-/** What the daemon has told holds for as long as its events flow and tell of no change: then it is not asked again. */
+/** Validity of the daemon's last answers: they hold while its event stream runs and reports no change, and are not asked
+ *  for again. */
 export interface Following {
-  /** Its events flow from now on: what happened before is not known. */
+  /** The event stream has started: earlier changes are unknown. */
   begin(): void;
   end(): void;
-  /** Something of the daemon or of its images may have changed. */
+  /** The daemon or its images may have changed. */
   changed(): void;
-  /** A mark of what holds now; undefined while nothing can be held to. */
+  /** Token of the current state; undefined while no event stream runs. */
   mark(): number | undefined;
-  /** Asks once, and again after a change. */
+  /** Caches an answer until the next change. */
   keep<T>(ask: (signal: AbortSignal) => Promise<T>): (signal: AbortSignal) => Promise<T>;
 }
 

@@ -1,17 +1,17 @@
-/** A part of one frame of Docker's multiplexed streams: each frame has one kind, and may come in several pieces. */
+/** A piece of one frame of Docker's multiplexed streams. A frame has one kind and may come in several pieces. */
 export interface Piece {
   readonly kind: "stdin" | "stdout" | "stderr" | "system";
   readonly bytes: Buffer;
-  /** Whether the frame ends with it. */
+  /** True for the frame's last piece. */
   readonly last: boolean;
 }
 
 const headerBytes = 8;
 const kinds = ["stdin", "stdout", "stderr", "system"] as const;
 
-/** Takes apart a stream in which each frame has a header of eight bytes: its kind, three zeros, its length (big endian).
- *  Holds no more than a header: what a frame says is handed on as it comes, and belongs to the block given.
- *  @returns the parts of one more block. The iteration throws for a header of no kind that Docker knows.
+/** Parses a stream of frames, each with an eight-byte header: kind, three zeros, length (big endian). Buffers the header
+ *  only; payload is passed on as slices of the given block.
+ *  @returns the pieces in one more block. The iteration throws for a header of an unknown kind.
  *  @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Container/operation/ContainerAttach */
 export function createFrames(): (block: Buffer) => Iterable<Piece> {
   const header = Buffer.alloc(headerBytes);

@@ -2,17 +2,17 @@ import type { Duplex } from "node:stream";
 import type Modem from "docker-modem";
 import type Dockerode from "dockerode";
 
-/** A question whose connection becomes a stream both ways. */
+/** A request that turns its connection into a duplex stream. */
 export interface Hijacked {
   /** Without version. */
   readonly path: string;
   readonly query?: Readonly<Record<string, string>>;
   readonly body?: object;
-  /** Ends the question; what has become a stream is the caller's to end. */
+  /** Ends the request; the caller ends the stream. */
   readonly signal: AbortSignal;
 }
 
-/** Asks the daemon to leave HTTP. @returns the raw connection; its errors need no listener, whoever reads it gets them. */
+/** Sends a request that upgrades from HTTP. @returns the raw connection; errors reach its reader, no listener is needed. */
 export function hijack(engine: Dockerode, { path, query = {}, body, signal }: Hijacked): Promise<Duplex> {
   const modem: Modem = engine.modem;
   return new Promise((resolve, reject) => {
@@ -22,7 +22,7 @@ export function hijack(engine: Dockerode, { path, query = {}, body, signal }: Hi
         path: `${path}?`,
         options: { _query: query, _body: body ?? {} },
         hijack: true,
-        // An empty body of known length: the daemon would take the chunks of one that is not for input.
+        // An empty body with a length: the daemon would read the chunks of any other as input.
         ...(!body && { file: Buffer.alloc(0) }),
         statusCodes: { 101: true },
         abortSignal: signal,

@@ -3,9 +3,9 @@ import { KeptBytes } from "../../../src/lib/kept-bytes.ts";
 
 const newline = 0x0a;
 
-/** JSON values, one a line, as they come; lines may be cut anywhere by chunks. The source is read no faster than the values
- *  are taken. @param maxLineBytes bytes of one line that are kept at most.
- *  @throws CodedError resource_exhausted for a longer line, unknown for one that is no JSON. */
+/** JSON values, one per line; chunks may split lines anywhere. Applies backpressure.
+ *  @param maxLineBytes limit of one line.
+ *  @throws CodedError resource_exhausted for a longer line, unknown for invalid JSON. */
 export async function* jsonLines(source: AsyncIterable<Uint8Array>, maxLineBytes = 4 * 1024 * 1024): AsyncGenerator {
   const pending = new KeptBytes(maxLineBytes);
   const add = (part: Uint8Array) => {

@@ -3,31 +3,31 @@ import { messageOf } from "../../../src/lib/errors.ts";
 import type { Logger } from "../../../src/lib/log.ts";
 
 export interface SlowReadingOptions<T> {
-  /** What is read, for the log. */
+  /** Name of the reading, for the log. */
   readonly what: string;
-  /** Takes a reading; may take minutes. */
+  /** Takes a reading, which may take minutes. */
   readonly read: (signal: AbortSignal) => Promise<T>;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** A reading and when it was taken, milliseconds since the epoch by graftlet's clock. */
+/** A reading and its time, milliseconds since the epoch by graftlet's clock. */
 export interface Reading<T> {
   readonly value: T;
   readonly at: number;
 }
 
-/** How old a reading may be, and how long one is waited for before the last known is good enough, milliseconds. */
+/** Age at which a reading is repeated, and the longest wait for it before the previous one is used, milliseconds. */
 const freshMs = 30_000;
 const patienceMs = 1_000;
-/** A reading that takes longer is given up. */
+/** Timeout of one reading. */
 const longestMs = 300_000;
-/** Readings may keep the disk busy for one part in so many of the time. */
+/** Readings keep the disk busy for at most one part in this many of the time. */
 const restFactor = 20;
 
-/** Something that costs the daemon a walk over its disk: read by one at a time and not often, the less often the longer it
- *  takes; callers wait a second for it and then go on with the last known. The reading goes on for the next caller.
- *  @returns the last reading, undefined where none has succeeded yet; rejects only when the signal aborts. */
+/** A reading that costs the daemon a walk over its disk: one at a time, the less often the longer it takes. Callers wait
+ *  a second for it, then use the previous one; it continues for the next caller.
+ *  @returns the last reading, undefined before the first success; rejects only when the signal aborts. */
 export function createSlowReading<T>({
   what,
   read,
@@ -55,7 +55,7 @@ export function createSlowReading<T>({
   };
 }
 
-/** Waits for the work, but not for long. */
+/** Waits for the work, up to a limit. */
 async function atMost(ms: number, work: Promise<void>, clock: Clock, signal: AbortSignal): Promise<void> {
   const done = new AbortController();
   const waited = clock.sleep(ms, AbortSignal.any([signal, done.signal]));

@@ -12,7 +12,7 @@ import { inspectOwn } from "./own.ts";
 import type { DockerParts } from "../parts.ts";
 import { removeContainer } from "./remove.ts";
 
-/** Containers over the Engine API: this node's, and no others. */
+/** Containers of this node over the Engine API. */
 export function dockerContainers(parts: DockerParts): Omit<Containers, "execSync"> {
   return {
     createContainer: async (request, signal) => ({ containerId: await createContainer(parts, request, signal) }),
@@ -32,8 +32,8 @@ export function dockerContainers(parts: DockerParts): Omit<Containers, "execSync
   };
 }
 
-/** A container starts once: Docker would start one that has ended again. The link to its log is on its way before the start is.
- *  @throws CodedError failed_precondition when it has started already; else the daemon's words. */
+/** Starts a container once: Docker would restart one that has ended. The link to its log exists before the start.
+ *  @throws CodedError failed_precondition when it has started already; otherwise the daemon's message. */
 async function startContainer(parts: DockerParts, id: string, signal: AbortSignal): Promise<void> {
   const made = parts.memory.made.get(id);
   if (!made) await refuseStarted(parts, id, signal);
@@ -47,7 +47,7 @@ async function refuseStarted(parts: DockerParts, id: string, signal: AbortSignal
     throw new CodedError("failed_precondition", `container ${id} has started already: a container starts once`);
 }
 
-/** The call takes as long as the container does: its grace comes on top of the ordinary deadline. A grace of 0 kills at once. */
+/** Stops a container. The grace period comes on top of the ordinary deadline; 0 kills at once. */
 async function stopContainer(parts: DockerParts, id: string, graceSeconds: number, signal: AbortSignal): Promise<void> {
   const { State } = await inspectOwn(parts, id, containerType, signal);
   if (!State.Running) return;
@@ -55,12 +55,12 @@ async function stopContainer(parts: DockerParts, id: string, graceSeconds: numbe
   try {
     await act(parts, { method: "POST", path: `/containers/${id}/stop`, query: { t: seconds } }, signal, seconds * 1000);
   } catch (error) {
-    // It ended by itself meanwhile (304).
+    // It had already ended (304).
     if (!hasCode(error, "failed_precondition")) throw error;
   }
 }
 
-/** What the request leaves open stays as it is; Docker cannot change the OOM score of what runs.
+/** Updates the resources in the request and leaves the others; Docker cannot change a running container's OOM score.
  *  @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Container/operation/ContainerUpdate */
 async function updateResources(
   parts: DockerParts,
@@ -73,7 +73,7 @@ async function updateResources(
   await act(parts, { method: "POST", path: `/containers/${containerId}/update`, body }, signal);
 }
 
-/** One call that changes something. @param beyondMs time that it may take on top of the ordinary deadline. */
+/** Makes one changing call. @param beyondMs time on top of the ordinary deadline. */
 function act({ docker }: DockerParts, request: Request, signal: AbortSignal, beyondMs = 0): Promise<unknown> {
   return docker.ask(request, signal, { beyondMs });
 }

@@ -6,11 +6,13 @@ import type { DockerParts } from "../parts.ts";
 
 type Parts = Pick<DockerParts, "docker" | "nodeName" | "clock" | "log">;
 
-/** Creates a sandbox or container under its name. Where somebody else's container has that name already it gets
- *  `_<8 hexadecimal digits>` behind it, and what is not this node's stays as it is.
- *  @param body the create call's JSON; its labels make the container this node's (labels.ts). @returns the container's ID.
- *  @throws CodedError already_exists when a container of this node has the name; else what the daemon says (not_found: no
- *  such image). @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Container/operation/ContainerCreate */
+/** Creates a sandbox or container under its name, with a suffix `_<8 hexadecimal digits>` when a foreign container has
+ *  that name.
+ *  @param body JSON of the create call; its labels assign the container to this node (labels.ts).
+ *  @returns the container's ID.
+ *  @throws CodedError already_exists when a container of this node has the name; otherwise the daemon's error
+ *  (not_found: no such image).
+ *  @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Container/operation/ContainerCreate */
 export async function createNamed(
   parts: Parts,
   name: string,
@@ -50,13 +52,13 @@ async function create(
   return Id;
 }
 
-/** Who has the name; undefined when nobody has it any more, or the conflict was another. */
+/** The container with this name; undefined when it is gone, or the conflict had another cause. */
 function holderOf({ docker }: Parts, name: string, signal: AbortSignal): Promise<ContainerInspectInfo | undefined> {
   const path = `/containers/${encodeURIComponent(name)}/json`;
   return ifFound(docker.ask<ContainerInspectInfo>({ path }, signal));
 }
 
-/** The name may be this node's with digits behind it, given when somebody else had it. */
+/** True when a container of this node has the name, with or without a suffix. */
 async function isTaken(
   { docker, nodeName }: Parts,
   name: string,

@@ -33,10 +33,11 @@ import { forceRemove } from "./remove.ts";
 import { ensureResolvConf } from "./resolv-conf.ts";
 import { userOf } from "./security-options.ts";
 
-/** Creates a container in a sandbox of this node. The sandbox's resolver is looked after meanwhile: containers get it when they
- *  start. @returns the container's ID.
- *  @throws CodedError not_found (sandbox, image, PID target), failed_precondition (the sandbox has ended, a profile cannot be
- *  read), already_exists, invalid_argument, unimplemented for what the Engine API has not. */
+/** Creates a container in a sandbox of this node and, at the same time, writes the sandbox's resolv.conf, which
+ *  containers get on start.
+ *  @returns the container's ID.
+ *  @throws CodedError not_found (sandbox, image, PID target), failed_precondition (the sandbox has ended, a profile
+ *  cannot be read), already_exists, invalid_argument, unimplemented for features that the Engine API lacks. */
 export async function createContainer(
   parts: DockerParts,
   request: CreateContainerRequest,
@@ -74,11 +75,12 @@ export async function createContainer(
   return id;
 }
 
-/** How long the removal of what should not have been made may take, milliseconds. */
+/** Time limit for removing a container after a failed creation, milliseconds. */
 const removeMs = 30_000;
 
-/** What is being created, once all holds that has to. Otherwise it is removed again: whoever made it knows nothing of it.
- *  @throws what does not hold, before what the daemon says of the creation. */
+/** Awaits the creation and its conditions. When one fails, the container is removed, since the caller does not learn its
+ *  ID.
+ *  @throws the first failed condition, before the creation's own error. */
 async function createMeanwhile(
   parts: DockerParts,
   creating: Promise<string>,
@@ -93,7 +95,7 @@ async function createMeanwhile(
   throw failed?.reason;
 }
 
-/** The reference that a container's status will show; undefined where its status had better find out. */
+/** The image reference for the container's status; undefined when the status has to look it up. */
 async function imageRefBeforehand(
   parts: DockerParts,
   image: ImageSpec | undefined,
@@ -110,14 +112,14 @@ async function runningSandbox(parts: DockerParts, id: string, signal: AbortSigna
   throw new CodedError("failed_precondition", `sandbox ${id} does not run: no container can join it`);
 }
 
-/** A container whose processes this one is to see must be this node's. */
+/** Checks that the container of a targeted PID namespace belongs to this node. */
 async function checkTarget(parts: DockerParts, { linux }: ContainerConfig, signal: AbortSignal): Promise<void> {
   const { pid, targetId = "" } = linux?.securityContext?.namespaceOptions ?? {};
   if (pid === NamespaceMode.TARGET) await inspectOwn(parts, targetId, containerType, signal);
 }
 
-/** The process as CRI asks for it: the image's own entrypoint, arguments, directory and user where it asks for none. The
- *  image's health check never runs: probes are the pod's. */
+/** Process settings of a CRI container; the image's entrypoint, arguments, directory and user where the request has
+ *  none. The image's health check is disabled: probes are the pod's. */
 export function containerSettings(config: ContainerConfig): ContainerCreateOptions {
   const { command, args, workingDir, stopSignal } = config;
   const user = userOf(LinuxContainerSecurityContext.fromPartial(config.linux?.securityContext ?? {}));
@@ -136,13 +138,13 @@ export function containerSettings(config: ContainerConfig): ContainerCreateOptio
   };
 }
 
-/** @throws CodedError invalid_argument: JSON holds text only. */
+/** @throws CodedError invalid_argument for a value that is not UTF-8, which JSON cannot carry. */
 function variable({ key, value }: { readonly key: string; readonly value: Uint8Array }): string {
   if (isUtf8(value)) return `${key}=${Buffer.from(value).toString()}`;
   throw new CodedError("invalid_argument", `the value of environment variable ${key} is not UTF-8, which Docker needs`);
 }
 
-/** CRI's signals by number; those after SIGXFSZ are real-time signals, `SIGRTMIN+1` written as `SIGRTMINPLUS1`. */
+/** Name of a CRI signal; real-time signals after SIGXFSZ are `SIGRTMINPLUS1` for `SIGRTMIN+1`. */
 function signalName(signal: Signal): string {
   const name = Object.entries(Signal).find(([, value]) => value === signal)?.[0] ?? "SIGTERM";
   return name.replace("PLUS", "+").replace("MINUS", "-");
@@ -158,7 +160,7 @@ function ownLabels({ image }: ContainerConfig, sandboxId: string, log: string): 
   };
 }
 
-/** Daemons before API 1.42 refuse a mount whose source is missing: then it is made, as CRI runtimes do. */
+/** Creates a container and the missing sources of its mounts, as CRI runtimes do; daemons before API 1.42 refuse them. */
 async function createWithSources(
   parts: DockerParts,
   name: string,

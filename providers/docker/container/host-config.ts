@@ -12,7 +12,7 @@ import type { ContainerLogLimits } from "../../../src/seams/provider.ts";
 import { containerMounts } from "./mounts.ts";
 import { securityOptions } from "./security-options.ts";
 
-/** A sandbox as its inspection shows it. */
+/** The parts of a sandbox's inspection that its containers need. */
 export type SandboxInspect = Pick<ContainerInspectInfo, "Id" | "HostConfig">;
 
 export interface HostConfigInput {
@@ -22,8 +22,8 @@ export interface HostConfigInput {
   readonly fs: Pick<Host["fs"], "readFile">;
 }
 
-/** How a container lies in its machine and its sandbox, as cri-dockerd sets it.
- *  @throws CodedError unimplemented for what the Engine API has not, invalid_argument, failed_precondition. */
+/** A container's HostConfig, as cri-dockerd sets it.
+ *  @throws CodedError unimplemented for features that the Engine API lacks, invalid_argument, failed_precondition. */
 export async function containerHostConfig(
   { config, sandbox, containerLogs, fs }: HostConfigInput,
   signal: AbortSignal,
@@ -47,7 +47,7 @@ export async function containerHostConfig(
     ...(security && securitySettings(security)),
     SecurityOpt: await securityOptions(LinuxContainerSecurityContext.fromPartial(security ?? {}), fs, signal),
     LogConfig: logConfig(containerLogs),
-    // A daemon told to put an init of its own before every container leaves these alone: PID 1 is the process asked for.
+    // Overrides a daemon configured to add its own init: PID 1 is the requested process.
     Init: false,
     RestartPolicy: { Name: "no" },
   };
@@ -63,7 +63,7 @@ function namespaceModes({ network, ipc, pid, targetId }: NamespaceOption, sandbo
   };
 }
 
-/** Empty for a namespace of the container's own. */
+/** Empty for a PID namespace of its own. */
 function pidMode(pid: NamespaceMode, sandbox: string, targetId: string): string {
   switch (pid) {
     case NamespaceMode.POD:
@@ -79,7 +79,7 @@ function pidMode(pid: NamespaceMode, sandbox: string, targetId: string): string 
   }
 }
 
-/** What a pod's containers have to have as their sandbox has it, to lie in its cgroup and to join its namespaces. */
+/** Settings that containers share with their sandbox, to be in its cgroup and to join its namespaces. */
 function likeSandbox({ HostConfig: { CgroupParent, Runtime, UsernsMode } }: SandboxInspect): HostConfig {
   return {
     ...(CgroupParent && { CgroupParent }),
@@ -88,8 +88,8 @@ function likeSandbox({ HostConfig: { CgroupParent, Runtime, UsernsMode } }: Sand
   };
 }
 
-/** Limits in the Engine API's terms; what CRI leaves open (0, empty) is left out. Without a limit of its own for swap a
- *  container has none: swap counts into MemorySwap. */
+/** Limits as the Engine API takes them; values that CRI leaves open (0, empty) are omitted. MemorySwap includes memory:
+ *  without a swap limit the container gets no swap. */
 export function resourceSettings(resources: Partial<LinuxContainerResources> | undefined): HostConfig {
   const given = LinuxContainerResources.fromPartial(resources ?? {});
   const memory = Number(given.memoryLimitInBytes);
@@ -105,14 +105,14 @@ export function resourceSettings(resources: Partial<LinuxContainerResources> | u
   return Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== 0 && value !== ""));
 }
 
-/** A daemon that may not give its sandboxes a negative score may give none to containers either: they get the lowest that it
- *  can, which only orders who is ended first when memory runs out. */
+/** A daemon that may not set a negative score for sandboxes may not for containers either: they get its minimum, which
+ *  only affects the order of OOM kills. */
 function oomScoreAdjust(resources: LinuxContainerResources | undefined, { HostConfig }: SandboxInspect): number {
   const wanted = Number(resources?.oomScoreAdj ?? 0n);
   return (HostConfig.OomScoreAdj ?? 0) < 0 ? wanted : Math.max(0, wanted);
 }
 
-/** Paths are masked and read-only exactly as CRI lists them; a privileged container has none. */
+/** Masked and read-only paths as listed by CRI; none for a privileged container. */
 function securitySettings(security: LinuxContainerSecurityContext): HostConfig {
   const { privileged, capabilities, readonlyRootfs, supplementalGroups, maskedPaths, readonlyPaths } = security;
   if (capabilities && capabilities.addAmbientCapabilities.length > 0)

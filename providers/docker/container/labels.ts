@@ -9,7 +9,7 @@ import {
   typeLabel,
 } from "./names.ts";
 
-/** Set where the request did not ask for the node's label, so that the labels given back are the ones asked for. */
+/** Marks a node label that the request did not have, so that criLabels returns the requested labels only. */
 const nodeLabelAddedLabel = "graftlet.dev/node-label-added";
 
 const providerLabels = [typeLabel, sandboxIdLabel, logPathLabel, imageLabel, runtimeHandlerLabel, nodeLabelAddedLabel];
@@ -21,8 +21,8 @@ export interface CriLabels {
   readonly annotations: Record<string, string>;
 }
 
-/** Docker labels of a sandbox or container: CRI's labels and, behind a prefix, its annotations, as cri-dockerd keeps them;
- *  `own` are the provider's, which win; and the label that makes it this node's. */
+/** Docker labels of a sandbox or container: CRI's labels, its annotations behind a prefix (as in cri-dockerd), the
+ *  provider's `own`, which take precedence, and the node label. */
 export function dockerLabels(
   { labels, annotations }: { readonly labels: Text; readonly annotations: Text },
   nodeName: string,
@@ -39,7 +39,7 @@ export function dockerLabels(
   };
 }
 
-/** CRI's labels and annotations out of Docker's: exactly those that were asked for. */
+/** CRI's labels and annotations from Docker's: exactly the requested ones. */
 export function criLabels(docker: Text): CriLabels {
   const labels: Record<string, string> = {};
   const annotations: Record<string, string> = {};

@@ -10,11 +10,11 @@ import { inspectOwn, listOwn } from "./own.ts";
 import type { DockerParts } from "../parts.ts";
 import { secondsToNanoseconds } from "../client/times.ts";
 
-/** How many containers are inspected at once. */
+/** Limit of concurrent inspections. */
 const inspections = 8;
 
-/** This node's containers. Their states agree with their statuses; creation times are to the second, which is what the Engine
- *  API's list has. */
+/** Containers of this node. States agree with their statuses; creation times have the Engine API list's precision of a
+ *  second. */
 export async function listContainers(
   parts: DockerParts,
   filter: ContainerFilter | undefined,
@@ -48,7 +48,7 @@ function criContainer(info: ContainerInfo, state: ContainerState): Container {
   });
 }
 
-/** Undefined for one that vanished meanwhile. */
+/** Undefined for a container that has disappeared. */
 async function inspectedState(
   parts: DockerParts,
   id: string,

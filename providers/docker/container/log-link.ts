@@ -6,11 +6,10 @@ import type { DockerParts } from "../parts.ts";
 
 type Parts = Pick<DockerParts, "host" | "log">;
 
-/** Links the path at which a kubelet expects a container's log to the file that Docker writes. The link is made with the
- *  container, before it starts: a container that ran has its link, whenever graftlet ended. The file lies beside the
- *  sandbox's own: the Engine API names it only once the container has started. A link that cannot be made leaves the log to
- *  be read over the API.
- *  @param sandbox the container's, running. */
+/** Links the CRI log path to the file that Docker writes, before the container starts, so that the link exists even if
+ *  graftlet stops right after. The file is beside the sandbox's own: the Engine API reports it only after the start. If
+ *  linking fails, the log is read over the API.
+ *  @param sandbox the container's running sandbox. */
 export async function linkLog(
   { host, log }: Parts,
   sandbox: Pick<ContainerInspectInfo, "ResolvConfPath">,
@@ -33,7 +32,7 @@ export async function linkLog(
   }
 }
 
-/** Removes the link of a container that is gone, unless it leads to another's log meanwhile. */
+/** Removes the link of a removed container, unless it points to another log by now. */
 export async function unlinkLog(
   { host, log }: Parts,
   { Id, Config }: Pick<ContainerInspectInfo, "Id" | "Config">,
@@ -50,7 +49,7 @@ export async function unlinkLog(
   }
 }
 
-/** How the json-file driver names its file. @see https://docs.docker.com/engine/logging/drivers/json-file/ */
+/** Name of the json-file driver's file. @see https://docs.docker.com/engine/logging/drivers/json-file/ */
 function logFileName(id: string): string {
   return `${id}-json.log`;
 }

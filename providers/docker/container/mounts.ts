@@ -2,7 +2,8 @@ import type { MountPropagation as DockerPropagation, MountSettings } from "docke
 import { type Mount, MountPropagation } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 
-/** One of HostConfig.Mounts. Daemons without an option (API 1.41) do as it says by themselves, or refuse the missing source. */
+/** An entry of HostConfig.Mounts. Daemons that lack an option (API 1.41) behave as it says by default, or refuse the
+ *  missing source. */
 export interface BindMount extends MountSettings {
   readonly BindOptions: {
     readonly Propagation: DockerPropagation;
@@ -13,13 +14,13 @@ export interface BindMount extends MountSettings {
 
 export interface ContainerMounts {
   readonly Mounts: BindMount[];
-  /** The older form, the only one that relabels for SELinux. */
+  /** The older form, the only one with SELinux relabelling. */
   readonly Binds: string[];
 }
 
-/** CRI mounts as the Engine API takes them, in order. A missing source becomes a directory, and read-only does not reach into
- *  file systems mounted below, as with CRI runtimes.
- *  @throws CodedError unimplemented for what the Engine API has not, invalid_argument.
+/** CRI mounts as the Engine API takes them, in order. A missing source becomes a directory, and read-only is not
+ *  recursive, as with CRI runtimes.
+ *  @throws CodedError unimplemented for features that the Engine API lacks, invalid_argument.
  *  @see https://docs.docker.com/reference/api/engine/version/v1.44/#tag/Container/operation/ContainerCreate */
 export function containerMounts(mounts: readonly Mount[]): ContainerMounts {
   for (const mount of mounts) refuseUnserved(mount);
@@ -43,7 +44,7 @@ function bindMount({ hostPath, containerPath, readonly, propagation }: Mount): B
   };
 }
 
-/** `source:target:options`, `Z` relabelling for the pod: its containers share one label. */
+/** `source:target:options`; `Z` relabels for the pod, whose containers share one label. */
 function relabelledBind({ hostPath, containerPath, readonly, propagation }: Mount): string {
   if (`${hostPath}${containerPath}`.includes(":"))
     throw new CodedError(

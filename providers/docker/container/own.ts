@@ -4,8 +4,9 @@ import { nodeLabel } from "../../../src/pod/labels.ts";
 import { typeLabel } from "./names.ts";
 import type { DockerParts } from "../parts.ts";
 
-/** A sandbox or container of this node. @param type `podsandbox` or `container`.
- *  @throws CodedError not_found also for what is another's, or of the other type: nobody touches what is not theirs. */
+/** Inspects a sandbox or container of this node.
+ *  @param type `podsandbox` or `container`.
+ *  @throws CodedError not_found also for a foreign container or one of the other type. */
 export async function inspectOwn(
   { docker, nodeName }: Pick<DockerParts, "docker" | "nodeName">,
   id: string,
@@ -19,7 +20,7 @@ export async function inspectOwn(
   return found;
 }
 
-/** Sandboxes or containers of this node, ended ones too. @param labels what else their labels have to say. */
+/** Sandboxes or containers of this node, including ended ones. @param labels further labels to match. */
 export function listOwn(
   { docker, nodeName }: Pick<DockerParts, "docker" | "nodeName">,
   type: string,

@@ -4,9 +4,9 @@ import { containerType } from "./names.ts";
 import { inspectOwn } from "./own.ts";
 import type { DockerParts } from "../parts.ts";
 
-/** Removes a container of this node, running or not, with the volumes that Docker made for it and the link to its log. It is
- *  gone when this returns, also where somebody else had begun to remove it.
- *  @throws CodedError not_found also for what is not this node's. */
+/** Removes a container of this node, running or not, with its anonymous volumes and the link to its log. It is gone on
+ *  return, even when another client had begun to remove it.
+ *  @throws CodedError not_found also for a foreign container. */
 export async function removeContainer(parts: DockerParts, id: string, signal: AbortSignal): Promise<void> {
   const found = await inspectOwn(parts, id, containerType, signal);
   await forceRemove(parts, found.Id, signal);
@@ -16,7 +16,7 @@ export async function removeContainer(parts: DockerParts, id: string, signal: Ab
   parts.memory.containers.delete(id);
 }
 
-/** Kills and removes; a container that is gone already is no error. */
+/** Kills and removes a container; one that is already gone is no error. */
 export async function forceRemove(parts: Pick<DockerParts, "docker">, id: string, signal: AbortSignal): Promise<void> {
   try {
     await parts.docker.ask(
@@ -34,7 +34,7 @@ export async function forceRemove(parts: Pick<DockerParts, "docker">, id: string
   }
 }
 
-/** Waits for a removal that is under way.
+/** Waits for a removal in progress.
  *  @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Container/operation/ContainerWait */
 async function untilRemoved({ docker }: Pick<DockerParts, "docker">, id: string, signal: AbortSignal): Promise<void> {
   try {

@@ -3,11 +3,11 @@ import type { DNSConfig } from "../../../src/gen/cri.ts";
 import { hasCode } from "../../../src/lib/errors.ts";
 import type { DockerParts } from "../parts.ts";
 
-/** Gives a sandbox's containers the resolver that was asked for. Docker points every container of a network of its own at a
- *  resolver of its own, in a file that all containers on the sandbox's network namespace share; that file is written over,
- *  in place, unless it says what it should already. Without write access Docker's resolver stays, which forwards to the
- *  servers given with the sandbox. @param dns as given to RunPodSandbox; nothing is changed without it.
- *  @param sandbox `unread` where nothing reads the file yet. */
+/** Sets the pod's resolver. Docker points containers on a user-defined network at its own resolver, in a resolv.conf
+ *  that all containers on the sandbox's network namespace share; that file is overwritten in place unless it is right
+ *  already. Without write access Docker's resolver stays, which forwards to the sandbox's servers.
+ *  @param dns as given to RunPodSandbox; nothing changes without it.
+ *  @param sandbox `unread` when no container reads the file yet. */
 export async function ensureResolvConf(
   { host, log }: Pick<DockerParts, "host" | "log">,
   sandbox: Pick<ContainerInspectInfo, "Id" | "ResolvConfPath"> & { readonly unread?: boolean },

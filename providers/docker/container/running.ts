@@ -4,8 +4,8 @@ import { containerType, sandboxType } from "./names.ts";
 import { inspectOwn } from "./own.ts";
 import type { DockerParts } from "../parts.ts";
 
-/** A container of this node's that runs.
- *  @throws CodedError not_found also for another's, failed_precondition for one that does not run. */
+/** Inspects a running container of this node.
+ *  @throws CodedError not_found also for a foreign one, failed_precondition for one that is not running. */
 export function inspectRunning(
   parts: DockerParts,
   containerId: string,
@@ -14,7 +14,7 @@ export function inspectRunning(
   return running(parts, containerId, containerType, signal);
 }
 
-/** A sandbox of this node's that runs. @throws as inspectRunning does. */
+/** Inspects a running sandbox of this node. @throws like inspectRunning. */
 export function inspectRunningSandbox(
   parts: DockerParts,
   sandboxId: string,

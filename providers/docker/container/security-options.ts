@@ -8,8 +8,8 @@ import {
 import { CodedError, messageOf } from "../../../src/lib/errors.ts";
 import type { Host } from "../../../src/seams/host.ts";
 
-/** HostConfig.SecurityOpt. What CRI leaves to the runtime's default is left out: the daemon's default holds; no seccomp
- *  profile at all is unconfined. A Localhost profile is read from the target and handed over whole.
+/** HostConfig.SecurityOpt. Runtime-default profiles are omitted, so that the daemon's default applies; no seccomp
+ *  profile means unconfined. A Localhost profile is read from the target and passed on.
  *  @throws CodedError failed_precondition when that profile cannot be read.
  *  @see https://docs.docker.com/engine/security/seccomp/ and https://docs.docker.com/engine/security/apparmor/ */
 export async function securityOptions(
@@ -68,7 +68,7 @@ function selinuxLabels(options: SELinuxOption | undefined): string[] {
 }
 
 /** Config.User: `user[:group]`; empty for the image's own.
- *  @throws CodedError invalid_argument for a group without a user, unimplemented for groups of the policy Strict. */
+ *  @throws CodedError invalid_argument for a group without a user, unimplemented for supplementalGroupsPolicy Strict. */
 export function userOf(security: LinuxContainerSecurityContext): string {
   const { runAsUser, runAsGroup, runAsUsername, supplementalGroupsPolicy } = security;
   if (supplementalGroupsPolicy === SupplementalGroupsPolicy.Strict)

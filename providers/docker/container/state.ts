@@ -2,7 +2,7 @@ import type { ContainerInspectInfo } from "dockerode";
 import { ContainerState } from "../../../src/gen/cri.ts";
 import { nanoseconds } from "../client/times.ts";
 
-/** Where a container is in its life, in CRI's terms. Times are nanoseconds since the epoch, 0 for "not yet". */
+/** CRI state and times of a container. Times are nanoseconds since the epoch, 0 for "not yet". */
 export interface ContainerLife {
   readonly state: ContainerState;
   readonly createdAt: bigint;
@@ -13,9 +13,9 @@ export interface ContainerLife {
   readonly message: string;
 }
 
-/** What an inspection says of a container's life. A paused container runs, and so does one that somebody made Docker restart.
- *  One that could not be started counts as ended, with the code that Docker gave it; so does one that is being removed.
- *  Pure. Reasons are cri-dockerd's. */
+/** CRI state from an inspection. Paused containers are running, as are those with a restart policy set by hand.
+ *  Containers that failed to start or are being removed are exited, with Docker's exit code. Reasons are cri-dockerd's.
+ *  Pure. */
 export function containerLife({ Created, State }: Pick<ContainerInspectInfo, "Created" | "State">): ContainerLife {
   const createdAt = nanoseconds(Created);
   const startedAt = nanoseconds(State.StartedAt);
@@ -36,13 +36,13 @@ function endReason({ OOMKilled, ExitCode }: ContainerInspectInfo["State"]): stri
   return ExitCode === 0 ? "Completed" : "Error";
 }
 
-/** A daemon that was killed may not know when a container ended. */
+/** The later of the two: a daemon that was killed may not know when a container ended. */
 function later(finishedAt: bigint, startedAt: bigint): bigint {
   return finishedAt > startedAt ? finishedAt : startedAt;
 }
 
-/** What a list says of a container's state; undefined where only an inspection tells (one that was created may have failed
- *  to start). @param status of the Engine API: created, running, paused, restarting, removing, exited, dead. */
+/** CRI state from a list entry; undefined when it takes an inspection (a created container may have failed to start).
+ *  @param status of the Engine API: created, running, paused, restarting, removing, exited, dead. */
 export function listedState(status: string): ContainerState | undefined {
   switch (status) {
     case "running":

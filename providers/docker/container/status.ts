@@ -16,7 +16,7 @@ import { containerType, imageLabel, logPathLabel, parseContainerName } from "./n
 import { inspectOwn } from "./own.ts";
 import type { DockerParts } from "../parts.ts";
 
-/** @throws CodedError not_found also for what is not this node's. */
+/** @throws CodedError not_found also for a foreign container. */
 export async function containerStatus(parts: DockerParts, id: string, signal: AbortSignal): Promise<ContainerStatus> {
   const found = await inspectOwn(parts, id, containerType, signal);
   const docker = found.Config.Labels ?? {};
@@ -36,7 +36,7 @@ export async function containerStatus(parts: DockerParts, id: string, signal: Ab
   });
 }
 
-/** What a container was made of, found out once: what becomes of the image's names does not matter to it. */
+/** Image reference of a container, looked up once: later changes of the image's names do not matter. */
 async function imageRefFor(
   parts: DockerParts,
   { Id, Image }: Pick<ContainerInspectInfo, "Id" | "Image">,
@@ -52,7 +52,7 @@ async function imageRefFor(
   return imageRef;
 }
 
-/** A container's name and attempt; its labels tell them where somebody renamed it. */
+/** CRI name and attempt of a container, from its labels if it was renamed. */
 export function containerMetadata(dockerName: string, { labels, annotations }: CriLabels): ContainerMetadata {
   return (
     parseContainerName(dockerName) ?? {

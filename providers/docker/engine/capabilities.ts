@@ -6,30 +6,30 @@ import { createSharedWork } from "../../../src/lib/shared-work.ts";
 import { throwIfAborted } from "../../../src/lib/errors.ts";
 import { type Trials, runTrials } from "./trials.ts";
 
-/** What this daemon can do: what it says, and where it does not say, what a trial showed. */
+/** Capabilities of the daemon, from its info or, where that does not tell, from a trial. */
 export interface Capabilities {
-  /** Why pods cannot have a feature: a sentence with the remedy. What is not known yet is found out first; for what only a trial
-   *  shows, the sandbox image is had first. Undefined also where it cannot be found out: then no sandbox starts either, and says
-   *  why. */
+  /** Reason why pods cannot have a feature, a sentence with the remedy; undefined when they can. Unknown capabilities
+   *  are determined first; a trial needs the sandbox image. Also undefined when they cannot be determined: then no
+   *  sandbox starts either, with a reason of its own. */
   lacks(feature: Feature, signal: AbortSignal): Promise<string | undefined>;
-  /** What the daemon tells of itself, asked once; again after `forget`. */
+  /** The daemon's info, cached until `forget`. */
   info(signal: AbortSignal): Promise<EngineInfo>;
-  /** What the daemon tells of itself now. */
+  /** The daemon's current info. */
   refresh(signal: AbortSignal): Promise<EngineInfo>;
-  /** Whether the trials have been made. */
+  /** True once the trials have run. */
   triedOut(): boolean;
-  /** Finds out, once for each daemon, what only a trial shows. @param image the sandbox image, which is there. */
+  /** Runs the trials, once per daemon. @param image the sandbox image, already present. */
   tryOut(image: string, signal: AbortSignal): Promise<void>;
-  /** OOM score adjustment for sandboxes: what kubelets' runtimes give them, or 0 where this daemon may not lower it. */
+  /** OOM score adjustment of sandboxes: that of the kubelet's runtimes, or 0 when this daemon may not lower it. */
   sandboxOomScoreAdj(): number;
-  /** The daemon was away: it may be another. */
+  /** Drops what is known: the daemon was unavailable and may be another. */
   forget(): void;
 }
 
-/** As cri-dockerd gives it: of a pod the sandbox goes last. */
+/** cri-dockerd's value: the sandbox is killed last. */
 export const sandboxOomScoreAdj = -998;
 
-/** All trials may take this long, milliseconds. */
+/** Timeout of all trials, milliseconds. */
 const trialsMs = 60_000;
 
 export function createCapabilities(parts: DockerParts, sandboxImage: Pick<SandboxImage, "ensure">): Capabilities {

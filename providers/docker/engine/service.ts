@@ -16,7 +16,7 @@ import { localPauseImage } from "../config.ts";
 
 export type Service = Pick<Runtime, "version" | "status" | "runtimeConfig" | "updateRuntimeConfig" | "heardAt">;
 
-/** How long the daemon may take to say how it is, milliseconds: sooner than what it may take for work. */
+/** Timeout of a health check, milliseconds, shorter than an ordinary call's. */
 const healthMs = 10_000;
 
 export interface ServiceDeps {
@@ -25,11 +25,12 @@ export interface ServiceDeps {
   readonly capabilities: Capabilities;
 }
 
-/** How the daemon is. One that does not answer, may not be asked or is too old is an error, one sentence with the remedy. */
+/** The daemon's status. A daemon that does not answer, refuses access or is too old is an error, one sentence with the
+ *  remedy. */
 export function dockerService(deps: ServiceDeps): Service {
   const { parts, network, capabilities } = deps;
   const { docker, following } = parts;
-  /** What held when the daemon last said how it is. */
+  /** Token of the state at the last status call. */
   let saidAt: number | undefined;
   const asked = <T>(work: (signal: AbortSignal) => Promise<T>, signal: AbortSignal) => health(deps, work, signal);
   return {
@@ -39,7 +40,7 @@ export function dockerService(deps: ServiceDeps): Service {
         const mark = following.mark();
         const info = await capabilities.refresh(until);
         if (!capabilities.triedOut()) await tryOut(deps, until);
-        // Where the last pod got no network: perhaps there is one by now.
+        // The last pod got no network: there may be one by now.
         if (network.problem() !== undefined) await network.ensure(until).catch(() => undefined);
         saidAt = mark;
         return statusOf(info, network.problem());
@@ -59,7 +60,7 @@ export function dockerService(deps: ServiceDeps): Service {
   };
 }
 
-/** @throws CodedError whose message is the node's: a daemon that is frozen says nothing itself. */
+/** @throws CodedError with a message of the node's own: a frozen daemon sends none. */
 async function health<T>(
   { parts: { clock, config }, capabilities }: ServiceDeps,
   work: (signal: AbortSignal) => Promise<T>,
@@ -68,7 +69,7 @@ async function health<T>(
   try {
     return await work(clock.within(healthMs, signal));
   } catch (error) {
-    // A daemon that was away may be another one; a slow one is the same, and is spared the trials.
+    // An unavailable daemon may come back as another one; a slow one is the same, and needs no new trials.
     if (!hasCode(error, "deadline_exceeded")) capabilities.forget();
     if (signal.aborted || !hasCode(error, "deadline_exceeded")) throw error;
     throw new CodedError(
@@ -89,8 +90,8 @@ async function version({ docker }: DockerParts, signal: AbortSignal): Promise<Ve
   });
 }
 
-/** Only where there is a sandbox image already; otherwise with the first sandbox. A daemon that has answered is not down because
- *  trials take long: they go on, and who asks next finds their outcome. */
+/** Runs the trials if there is a sandbox image; otherwise the first sandbox does. Slow trials do not make the daemon
+ *  unready: they continue in the background. */
 async function tryOut({ parts, capabilities }: ServiceDeps, signal: AbortSignal): Promise<void> {
   for (const image of [parts.config.sandboxImage, localPauseImage]) {
     if (!(await inspectImage(parts, image, signal))) continue;
@@ -103,7 +104,7 @@ async function tryOut({ parts, capabilities }: ServiceDeps, signal: AbortSignal)
   }
 }
 
-/** Reasons as cri-dockerd has them. */
+/** Runtime conditions with cri-dockerd's reasons. */
 function statusOf({ Runtimes }: EngineInfo, networkProblem: string | undefined): StatusResponse {
   const names = ["", ...Object.keys(Runtimes ?? {})];
   return StatusResponse.fromPartial({

@@ -5,18 +5,19 @@ import { forceRemove } from "../container/remove.ts";
 
 export type Outcome = "works" | { readonly fails: string };
 
-/** What no daemon tells of itself. */
+/** Capabilities that the daemon's info does not tell. */
 export interface Trials {
   readonly privileged: Outcome;
   readonly lowOomScore: Outcome;
 }
 
-/** Trial containers carry this, with the node's name. They are not the node's pods: no list or event of those shows them. */
+/** Label of trial containers, with the node's name. They are not pods of the node: its lists and events leave them out. */
 const trialLabel = "graftlet.dev/trial";
 const removeMs = 30_000;
 
-/** Starts a container of each kind for a moment. A kind fails only where a plain container starts.
- *  @param image one whose program runs until it is ended. @returns undefined where not even a plain container starts.
+/** Starts one container of each kind for a moment. A kind fails only if a plain container starts.
+ *  @param image one whose program runs until it is stopped.
+ *  @returns undefined if not even a plain container starts.
  *  @throws CodedError when the daemon does not answer. */
 export async function runTrials(parts: DockerParts, image: string, signal: AbortSignal): Promise<Trials | undefined> {
   for (const id of await trialContainers(parts, signal)) await forceRemove(parts, id, signal);
@@ -27,7 +28,7 @@ export async function runTrials(parts: DockerParts, image: string, signal: Abort
   return { privileged, lowOomScore };
 }
 
-/** IDs of this node's trial containers: those of a graftlet that was killed in the middle of its trials. */
+/** IDs of this node's trial containers, left by a graftlet that was killed during its trials. */
 export async function trialContainers(
   { docker, nodeName }: Pick<DockerParts, "docker" | "nodeName">,
   signal: AbortSignal,
@@ -43,7 +44,7 @@ export async function trialContainers(
   return left.map(({ Id }) => Id);
 }
 
-/** As root: what a user without capabilities of its own can have says nothing about those that root gets. */
+/** Runs as root: the result for an unprivileged image user would not tell about root. */
 async function start(parts: DockerParts, image: string, hostConfig: HostConfig, signal: AbortSignal): Promise<Outcome> {
   const { docker, nodeName, clock } = parts;
   const body = {

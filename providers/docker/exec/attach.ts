@@ -8,9 +8,9 @@ import type { DockerParts } from "../parts.ts";
 import { inspectRunning } from "../container/running.ts";
 import { followSizes } from "./terminal-size.ts";
 
-/** Joins a client to the main process of a container, from now on, until the process ends or the client vanishes. The end
- *  of the client's input is the process's only where the container was made so (stdinOnce).
- *  @returns 0: how the process ended is told by the container's status. */
+/** Attaches a client to a container's main process until the process ends or the client is gone. The end of the client's
+ *  input closes the process's only with stdinOnce.
+ *  @returns 0: the container's status tells how the process ended. */
 export async function attach(
   parts: DockerParts,
   containerId: string,
@@ -36,7 +36,7 @@ export async function attach(
   try {
     throwIfAborted(gone);
     addAbortSignal(gone, connection);
-    // The daemon takes the end of an input that it is not to close for the end of the output.
+    // The daemon ends the output at the end of an input that it is not to close.
     streams.stdin?.pipe(connection, { end: stdinOnce && !tty });
     await docker.call(() => demultiplex(connection, { ...streams, tty }, gone), gone, "none");
     await stillAnswers(parts, containerId, gone);
@@ -49,7 +49,7 @@ export async function attach(
   }
 }
 
-/** A daemon that goes away ends the stream as the container's end does. @throws CodedError unavailable. */
+/** Checks that the daemon still answers: its end looks like the container's. @throws CodedError unavailable. */
 async function stillAnswers(parts: DockerParts, containerId: string, signal: AbortSignal): Promise<void> {
   try {
     await inspectRunning(parts, containerId, signal);

@@ -2,7 +2,7 @@ import type { Writable } from "node:stream";
 import { CodedError, abortError, throwIfAborted } from "../../../src/lib/errors.ts";
 import { createFrames } from "../client/frames.ts";
 
-/** Where a command's output goes; what nobody asked for is dropped. */
+/** Receivers of a command's output; without one the stream is dropped. */
 export interface Outputs {
   readonly stdout?: Writable | undefined;
   readonly stderr?: Writable | undefined;
@@ -10,10 +10,10 @@ export interface Outputs {
 
 const maxComplaintBytes = 64 * 1024;
 
-/** Hands the output of a command on, byte by byte as it was written, until it ends; reads no faster than the outputs take.
- *  @param from blocks of the connection: framed, or with a terminal as the terminal shows them.
- *  @throws the signal's reason; what the connection failed with; CodedError unknown with the daemon's words when it tells of
- *  a failure in the stream itself. */
+/** Passes on a command's output, unchanged, until it ends, with backpressure.
+ *  @param from blocks of the connection: framed, or raw with a terminal.
+ *  @throws the signal's reason; the connection's error; CodedError unknown with the daemon's message for a failure
+ *  reported in the stream. */
 export async function demultiplex(
   from: AsyncIterable<Buffer>,
   { tty, ...to }: Outputs & { readonly tty: boolean },
@@ -35,7 +35,7 @@ export async function demultiplex(
   }
 }
 
-/** Writes one piece, and waits until there is room for the next. What is closed takes nothing more. */
+/** Writes one piece and waits for room for the next. A closed stream drops it. */
 async function write(to: Writable | undefined, bytes: Buffer, signal: AbortSignal): Promise<void> {
   throwIfAborted(signal);
   if (!to || to.destroyed || bytes.length === 0 || to.write(bytes)) return;

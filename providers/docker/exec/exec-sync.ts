@@ -4,16 +4,15 @@ import { type ExecProcess, createExec, startExec } from "./process.ts";
 import { KeptOutput } from "./kept-output.ts";
 import type { DockerParts } from "../parts.ts";
 
-/** What is kept of each output, as CRI has it. */
+/** Limit of each output, as in CRI. */
 const maxOutputBytes = 16 * 1024 * 1024;
 
-/** Commands run in containers to their end, over the Engine API. A command that outlives its time, or whose caller gives
- *  up, is killed. */
+/** execSync over the Engine API. A command that exceeds its timeout, or whose caller gives up, is killed. */
 export function dockerExec(parts: DockerParts): Pick<Containers, "execSync"> {
   return {
     async execSync(containerId, argv, timeoutSeconds, signal) {
       const wish = { containerId, argv, tty: false, stdin: false, stdout: true, stderr: true };
-      // A daemon that does not answer is not a command that runs over time.
+      // Not part of the command's timeout: this waits for the daemon.
       const id = await createExec(parts, wish, signal);
       const until = timeoutSeconds > 0 ? parts.clock.within(timeoutSeconds * 1000, signal) : signal;
       const [stdout, stderr] = [new KeptOutput(maxOutputBytes), new KeptOutput(maxOutputBytes)];

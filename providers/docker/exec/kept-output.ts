@@ -1,7 +1,7 @@
 import { Writable } from "node:stream";
 import { KeptBytes } from "../../../src/lib/kept-bytes.ts";
 
-/** Keeps the first bytes written to it, and takes and drops the others. */
+/** Keeps the first bytes written and drops the rest. */
 export class KeptOutput extends Writable {
   readonly #kept: KeptBytes;
 

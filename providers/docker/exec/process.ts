@@ -17,22 +17,22 @@ export interface ExecWish {
   readonly stderr: boolean;
 }
 
-/** A command that the daemon was told to run in a container. */
+/** A command started in a container by the daemon. */
 export interface ExecProcess extends ExecState {
   readonly id: string;
-  /** Where its standard input goes; its output is read by `output`. The caller destroys it. */
+  /** Carries standard input; `output` reads the other direction. The caller destroys it. */
   readonly connection: Duplex;
-  /** Hands its output on until there is no more.
-   *  @throws CodedError unknown in the daemon's words when the command could not be started; the signal's reason. */
+  /** Passes on output until it ends.
+   *  @throws CodedError unknown with the daemon's message when the command could not be started; the signal's reason. */
   output(to: Outputs, signal: AbortSignal): Promise<void>;
 }
 
 const maxComplaintBytes = 64 * 1024;
 const tellingEvents = ["readable", "end", "close"] as const;
 
-/** Starts a command that `createExec` prepared. Given up half-way, the command is killed.
- *  @param forUser of the command: whether a user of the kubelet API asked for it.
- *  @throws CodedError failed_precondition when the container does not run any more. */
+/** Starts a command that `createExec` prepared. When the signal aborts meanwhile, the command is killed.
+ *  @param forUser true for a request of a kubelet API user.
+ *  @throws CodedError failed_precondition when the container is no longer running. */
 export async function startExec(
   parts: DockerParts,
   { id, tty, forUser = false }: Pick<ExecWish, "tty"> & { readonly id: string; readonly forUser?: boolean },
@@ -58,8 +58,9 @@ export async function startExec(
   }
 }
 
-/** Tells the daemon of a command for a container of this node's. @returns the daemon's ID for it.
- *  @throws CodedError not_found also for another's container, failed_precondition when it does not run. */
+/** Prepares a command in a container of this node.
+ *  @returns the daemon's exec ID.
+ *  @throws CodedError not_found also for a foreign container, failed_precondition when it is not running. */
 export async function createExec(parts: DockerParts, wish: ExecWish, signal: AbortSignal): Promise<string> {
   const { docker, memory } = parts;
   if (!memory.containers.get(wish.containerId)) await inspectRunning(parts, wish.containerId, signal);
@@ -81,7 +82,7 @@ export async function createExec(parts: DockerParts, wish: ExecWish, signal: Abo
   }
 }
 
-/** The daemon's 409: the container has ended meanwhile, or is paused. */
+/** Maps the daemon's 409: the container has ended, or is paused. */
 function notRunning(error: unknown): unknown {
   if (!hasCode(error, "conflict")) return error;
   return new CodedError("failed_precondition", messageOf(error), { cause: error });
@@ -96,13 +97,13 @@ async function handOn(
   addAbortSignal(signal, connection);
   await somethingToRead(connection);
   if ((await state.begun(signal)) > 0) return demultiplex(connection, { ...to, tty }, signal);
-  // The daemon says why in place of output.
+  // The daemon writes the reason in place of the output.
   const why = new KeptOutput(maxComplaintBytes);
   await demultiplex(connection, { stdout: why, stderr: why, tty }, signal);
   throw new CodedError("unknown", `failed to exec in container: ${why.bytes().toString().trim()}`);
 }
 
-/** Resolves once there is output, or will be none: of a connection whose halves end one by one, the end is told and no close. */
+/** Resolves once there is output, or there will be none. A half-closed connection emits "end" without "close". */
 function somethingToRead(connection: Duplex): Promise<void> {
   if (connection.readableLength > 0 || connection.readableEnded || connection.destroyed) return Promise.resolve();
   return new Promise((resolve) => {

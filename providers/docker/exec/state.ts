@@ -1,32 +1,32 @@
 import { hasCode } from "../../../src/lib/errors.ts";
 import type { DockerParts } from "../parts.ts";
 
-/** What the daemon knows of a command in a container, and a way to end it, for which the daemon has none. */
+/** State of a command in a container, and a way to signal it, which the Engine API lacks. */
 export interface ExecState {
-  /** Waits until it has started. @returns its process on the target; 0 when it could not be started. */
+  /** Waits until it has started. @returns its PID on the target; 0 when it could not be started. */
   begun(signal: AbortSignal): Promise<number>;
   /** Waits until it has ended. @returns its exit code. */
   ended(signal: AbortSignal): Promise<number>;
-  /** Sends it a signal, if it still runs. Never throws. A daemon that does not answer is waited for five seconds; should it
-   *  answer within the next two minutes, the signal is sent then. */
+  /** Signals the command if it is still running. Never throws. Waits five seconds for an unresponsive daemon; the signal
+   *  is still sent if it answers within two minutes. */
   kill(how: "KILL" | "HUP"): Promise<void>;
 }
 
 interface Inspected {
-  /** 0 when there is no process, or none yet. */
+  /** 0 when there is no process yet, or none at all. */
   readonly Pid: number;
   readonly Running: boolean;
-  /** Null until it has ended, or could not be started. */
+  /** Null until it has ended, or failed to start. */
   readonly ExitCode: number | null;
 }
 
-/** Between two looks. */
+/** Interval between inspections. */
 const firstLookMs = 5;
 const slowestLookMs = 1000;
 const killMs = 120_000;
 const awaitKillMs = 5000;
 
-/** @param id the daemon's for the command. */
+/** @param id the daemon's exec ID. */
 export function execState(parts: DockerParts, id: string): ExecState {
   const { docker, clock, host, log } = parts;
   const inspect = (signal: AbortSignal) => docker.ask<Inspected>({ path: `/exec/${id}/json` }, signal);
@@ -55,12 +55,12 @@ export function execState(parts: DockerParts, id: string): ExecState {
     try {
       const { Pid: pid, Running: running } = await once(hasBegun, soon);
       if (!running || pid === 0) return;
-      // `kill` as the shell has it: not every machine has a program of that name.
+      // The shell's builtin: not every machine has a `kill` program.
       const argv = ["sh", "-c", 'kill -s "$1" "$2"', "kill", how, String(pid)];
       const { code, stderr } = await host.run(argv, { signal: soon });
       if (code !== 0) log.warn({ exec: id, pid, why: stderr.trim() }, "cannot end a command in a container");
     } catch (error) {
-      // With its container gone, so is the command.
+      // The command ended with its container.
       if (!hasCode(error, "not_found")) log.warn({ exec: id, err: error }, "cannot end a command in a container");
     }
   }

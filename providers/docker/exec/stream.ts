@@ -3,8 +3,8 @@ import { startExec } from "./process.ts";
 import type { DockerParts } from "../parts.ts";
 import { followSizes } from "./terminal-size.ts";
 
-/** Runs a command that `createExec` prepared on a client's streams. When the client vanishes nothing of it is held here: a command
- *  without a terminal goes on, as it does with kubelets, and one with a terminal is hung up on.
+/** Connects a prepared command to a client's streams. When the client disappears, a command without a terminal
+ *  continues, as with the kubelet; one with a terminal gets SIGHUP.
  *  @returns its exit code. */
 export async function streamExec(
   parts: DockerParts,
@@ -18,7 +18,7 @@ export async function streamExec(
   const over = new AbortController();
   const sizes = followSizes(parts, `/exec/${running.id}/resize`, streams.sizes, AbortSignal.any([gone, over.signal]));
   try {
-    // With a terminal the daemon would take the end of the input for the end of the output.
+    // With a terminal the daemon would end the output at the end of the input.
     streams.stdin?.pipe(connection, { end: !tty });
     await running.output(streams, gone);
     return await running.ended(gone);

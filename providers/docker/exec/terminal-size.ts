@@ -2,9 +2,9 @@ import { messageOf } from "../../../src/lib/errors.ts";
 import type { TerminalSize } from "../../../src/streams/stream-server.ts";
 import type { DockerParts } from "../parts.ts";
 
-/** Gives a terminal every size that comes, until there are no more or the signal aborts. Never throws: a size that cannot be
- *  set (the command has just ended) is none that anybody misses.
- *  @param path of the daemon's resize call for the terminal. */
+/** Applies a client's terminal sizes until there are no more or the signal aborts. Never throws: a failed resize (the
+ *  command has just ended) has no effect.
+ *  @param path of the daemon's resize call. */
 export async function followSizes(
   { docker, log }: DockerParts,
   path: string,

@@ -5,15 +5,15 @@ import type { DockerParts } from "../parts.ts";
 import { createSlowReading } from "../client/slow-reading.ts";
 
 interface DiskUsage {
-  /** Bytes of all layers, shared ones once. */
+  /** Bytes of all layers; shared layers count once. */
   readonly LayersSize?: number;
 }
 
-/** Since this version the daemon can be asked for images alone; before, it walks over containers and volumes as well. */
+/** First API version that can report images alone; earlier daemons also walk containers and volumes. */
 const apiWithType = "1.42";
 
-/** Images and containers lie side by side below the daemon's data directory. What images use is left out until it has been
- *  read. */
+/** Filesystem usage of images and containers, both below the daemon's data directory. The images' usage is omitted until
+ *  it has been read. */
 export function createImageFs(parts: DockerParts): (signal: AbortSignal) => Promise<ImageFsInfoResponse> {
   const { docker, clock, log } = parts;
   const usage = createSlowReading({

@@ -9,7 +9,7 @@ import { localPauseImage } from "../config.ts";
 import { pull } from "./pull.ts";
 import { removeImage } from "./remove.ts";
 
-/** Images of the daemon: all of them, whoever pulled them. */
+/** All images of the daemon, including those of other users. */
 export function dockerImages(parts: DockerParts): Images {
   const { docker, config, following } = parts;
   const pinned = new Set([config.sandboxImage, localPauseImage].map(fullName));

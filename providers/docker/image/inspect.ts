@@ -7,8 +7,10 @@ import { pullQuery } from "./pull-query.ts";
 
 type Inspected = Pick<ImageInspectInfo, "Id" | "RepoTags" | "RepoDigests" | "Size" | "Config">;
 
-/** @param name a name with tag or digest (`latest` without either), or an id. @returns undefined when the daemon has no such
- *  image. @throws CodedError invalid_argument for what is neither. */
+/** Inspects an image.
+ *  @param name with tag or digest (`latest` without either), or an ID.
+ *  @returns undefined when the daemon does not have it.
+ *  @throws CodedError invalid_argument for an invalid name. */
 export async function inspectImage(
   { docker }: Pick<DockerParts, "docker">,
   name: string,
@@ -18,14 +20,14 @@ export async function inspectImage(
   return ifFound(docker.ask<Inspected>({ path }, signal));
 }
 
-/** The name as a path of the Engine API has it. */
+/** An image name in an Engine API path. */
 export function lookupName(name: string): string {
   if (isImageId(name)) return name;
   const { fromImage, tag } = pullQuery(name);
   return `${fromImage}${tag.includes(":") ? "@" : ":"}${tag}`;
 }
 
-/** CRI's image. @param pinned full names of images that must stay. */
+/** Converts an image to CRI. @param pinned full names of pinned images. */
 export function criImage(image: ImageInfo | Inspected, pinned: ReadonlySet<string>): Image {
   const repoTags = named(image.RepoTags);
   return Image.fromPartial({
@@ -43,7 +45,7 @@ export function named(names: readonly string[] | null | undefined): string[] {
   return (names ?? []).filter((name) => !name.includes("<none>")).map(fullName);
 }
 
-/** Whom the image says to run as: a number, or a name that the runtime looks up. The group plays no part in CRI's image. */
+/** The image's user: a UID, or a name that the runtime looks up. CRI's image has no group. */
 function userOf(user: string): Pick<Image, "uid" | "username"> {
   const [name = ""] = user.split(":");
   return /^\d+$/.test(name)

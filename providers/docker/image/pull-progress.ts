@@ -1,9 +1,10 @@
 import type { PullProgress } from "../../../src/seams/runtime.ts";
 
-/** A line of the daemon's answer to a pull. @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Image/operation/ImageCreate */
+/** A line of the daemon's answer to a pull.
+ *  @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Image/operation/ImageCreate */
 export interface PullMessage {
   readonly status?: string;
-  /** The layer, shortened, or the tag. */
+  /** Short layer ID, or the tag. */
   readonly id?: string;
   readonly progressDetail?: { readonly current?: number; readonly total?: number };
   readonly error?: string;
@@ -13,13 +14,13 @@ export interface PullMessage {
 interface Layer {
   readonly stage: Stage;
   readonly bytes: number;
-  /** Undefined until its download begins. */
+  /** Undefined until the download begins. */
   readonly total?: number;
 }
 
 type Stage = "waiting" | "fetching" | "fetched" | "extracting" | "done";
 
-/** The daemon's words for what it does with a layer; it has nothing else to tell it by. */
+/** The daemon's status texts, the only indication of a layer's stage. */
 const stages: Readonly<Record<string, Stage>> = {
   Waiting: "waiting",
   "Pulling fs layer": "fetching",
@@ -34,11 +35,11 @@ const stages: Readonly<Record<string, Stage>> = {
 export interface PullTracker {
   take(message: PullMessage): void;
   progress(): PullProgress;
-  /** True while nothing is wanted of the registry: layers are unpacked, or wait for other pulls to end. */
+  /** True while no data is expected from the registry: layers are unpacked, or wait for other pulls. */
   idle(): boolean;
 }
 
-/** Adds up what a pull's messages say. Bytes are those of the archives that a registry sends. */
+/** Sums up a pull's messages. Bytes are those of the compressed layers. */
 export function createPullTracker(): PullTracker {
   const layers = new Map<string, Layer>();
   return {
@@ -55,7 +56,7 @@ export function createPullTracker(): PullTracker {
   };
 }
 
-/** A layer that is fetched has all of its bytes, even where the last message did not say so. */
+/** A fetched layer has all of its bytes, even if the last message reported fewer. */
 function nextLayer(known: Layer | undefined, stage: Stage, detail: PullMessage["progressDetail"]): Layer {
   const total = detail?.total ?? known?.total;
   const fetched = stage !== "waiting" && stage !== "fetching";

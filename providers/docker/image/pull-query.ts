@@ -1,8 +1,9 @@
 import { CodedError, messageOf } from "../../../src/lib/errors.ts";
 import { parseImageName } from "../../../src/pod/image-name.ts";
 
-/** An image's name as the Engine API wants it for a pull. With a tag and a digest the digest counts; without a tag the daemon
- *  would pull them all. @throws CodedError invalid_argument for what is no image's name. */
+/** An image name as the Engine API takes it for a pull. A digest takes precedence over a tag; without a tag the daemon
+ *  would pull them all.
+ *  @throws CodedError invalid_argument for an invalid name. */
 export function pullQuery(image: string): { readonly fromImage: string; readonly tag: string } {
   try {
     const { repository, tag, digest } = parseImageName(image);

@@ -16,11 +16,11 @@ export interface PullOrder {
   readonly onProgress?: ((progress: PullProgress) => void) | undefined;
 }
 
-/** A registry that sends nothing for so long will not do so any more, milliseconds: dockershim's image-pull-progress-deadline. */
+/** Timeout without data from the registry, milliseconds: dockershim's image-pull-progress-deadline. */
 const silenceMs = 60_000;
 
-/** Pulls an image, from the first line of the daemon's answer to the last. Ends with the signal, or when the registry falls
- *  silent. @throws CodedError with the image's name in its message; not_found when no registry has it. */
+/** Pulls an image. Ends with the signal, or when the registry sends nothing for too long.
+ *  @throws CodedError with the image's name in its message; not_found when no registry has it. */
 export async function pull(
   { docker, clock }: Pick<DockerParts, "docker" | "clock">,
   { image, auth, onProgress }: PullOrder,
@@ -55,7 +55,7 @@ export async function pull(
   }
 }
 
-/** Once the answer has begun, the daemon tells a failure by its words, with an HTTP status now and then. */
+/** Once the answer has begun, the daemon reports failure in a message, sometimes with an HTTP status. */
 function takeMessage(message: PullMessage, take: (message: PullMessage) => void): void {
   const { error, errorDetail } = message;
   if (error === undefined && errorDetail === undefined) return take(message);
@@ -64,7 +64,7 @@ function takeMessage(message: PullMessage, take: (message: PullMessage) => void)
   throw Object.assign(new Error(words), { statusCode: errorDetail.code });
 }
 
-/** Not every message of the daemon says which image it is about. */
+/** Adds the image's name to a message without it. */
 function pullError(image: string, error: unknown): CodedError {
   const words = messageOf(error);
   const message = words.includes(image) ? words : `failed to pull image "${image}": ${words}`;
@@ -72,7 +72,7 @@ function pullError(image: string, error: unknown): CodedError {
 }
 
 interface SilenceWatch extends Disposable {
-  /** Aborts with `deadline_exceeded` after too long a silence. */
+  /** Aborts with `deadline_exceeded` when the registry has been silent for too long. */
   readonly signal: AbortSignal;
   heard(): void;
 }

@@ -1,22 +1,22 @@
 import { parseImageName } from "../../../src/pod/image-name.ts";
 
-/** What the Engine API's image answers have in common. */
+/** Fields common to the Engine API's image answers. */
 export interface NamedImage {
   /** `sha256:…` */
   readonly Id: string;
   readonly RepoDigests?: readonly string[] | null;
 }
 
-/** The reference by which containers are created and which their status shows: the name of the image's manifest
- *  (`registry/repository@sha256:…`), of the repository asked for where it has one; its id where no registry gave it one.
- *  @param name the image as it was asked for, by any name or id. */
+/** The reference by which containers are created, shown in their status: the manifest's name
+ *  (`registry/repository@sha256:…`), preferably in the requested repository; the image's ID without a registry digest.
+ *  @param name the requested name or ID. */
 export function imageRefOf({ Id, RepoDigests }: NamedImage, name = ""): string {
   const known = (RepoDigests ?? []).filter((digest) => !digest.startsWith("<none>")).map(fullName);
   const repository = repositoryOf(name);
   return known.find((digest) => repositoryOf(digest) === repository) ?? known[0] ?? Id;
 }
 
-/** A name with its registry, as CRI runtimes write it: Docker leaves `docker.io/library/` out. */
+/** A name with its registry, as CRI runtimes write it: Docker omits `docker.io/library/`. */
 export function fullName(name: string): string {
   const repository = repositoryOf(name);
   if (repository === undefined) return name;
@@ -24,7 +24,7 @@ export function fullName(name: string): string {
   return `${repository}${tag && `:${tag}`}${digest && `@${digest}`}`;
 }
 
-/** Undefined for an id, and for what is no image's name. */
+/** Undefined for an ID, and for an invalid name. */
 function repositoryOf(name: string): string | undefined {
   if (name === "" || isImageId(name)) return undefined;
   try {

@@ -1,6 +1,6 @@
 import type { AuthConfig } from "../../../src/gen/cri.ts";
 
-/** The header with which one call shows its credentials to a registry; none without credentials.
+/** Header with the registry credentials of one call; empty without credentials.
  *  @see https://docs.docker.com/reference/api/engine/version/v1.41/#section/Authentication */
 export function registryAuth(auth: AuthConfig | undefined): Readonly<Record<string, string>> {
   if (!auth) return {};
@@ -14,12 +14,12 @@ export function registryAuth(auth: AuthConfig | undefined): Readonly<Record<stri
   };
   const given = Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== ""));
   if (Object.keys(given).length === 0) return {};
-  // The daemon wants the URL alphabet with its padding, which Node leaves out.
+  // The daemon takes URL-safe base64 with padding, which Node omits.
   const text = Buffer.from(JSON.stringify(given)).toString("base64").replaceAll("+", "-").replaceAll("/", "_");
   return { "X-Registry-Auth": text };
 }
 
-/** `auth` is base64 of `username:password`, for runtimes that are not given the two apart. */
+/** `auth` is base64 of `username:password`, an alternative to the separate fields. */
 function userOf({ username, password, auth }: AuthConfig): { username: string; password: string } {
   if (username !== "" || auth === "") return { username, password };
   const decoded = Buffer.from(auth, "base64").toString();

@@ -6,13 +6,14 @@ import type { DockerParts } from "../parts.ts";
 
 type Parts = Pick<DockerParts, "docker">;
 
-/** Removes an image under all of its names, as CRI means it; one that is gone is removed. Never by force: what a container of
- *  anybody's was made of stays, all its names included. @throws CodedError conflict, naming such a container. */
+/** Removes an image with all of its names, as in CRI; a missing image counts as removed. Never forces: an image used by
+ *  any container keeps all its names.
+ *  @throws CodedError conflict, naming that container. */
 export async function removeImage(parts: Parts, image: string, signal: AbortSignal): Promise<void> {
   const found = await inspectImage(parts, image, signal);
   if (!found) return;
   await refuseInUse(parts, found.Id, signal);
-  // A repository's digests go with its last tag; an image goes with its last name.
+  // Removing a repository's last tag removes its digests, and the last name the image.
   for (const name of [...named(found.RepoTags), ...named(found.RepoDigests), found.Id])
     await ifFound(parts.docker.ask({ method: "DELETE", path: `/images/${name}` }, signal));
 }

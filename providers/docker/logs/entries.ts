@@ -2,25 +2,25 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import type { LogLine } from "../../../src/seams/runtime.ts";
 import { createFrames } from "../client/frames.ts";
 
-/** Takes the daemon's answer to a question for logs apart. */
+/** Parses the daemon's answer to a logs request. */
 export interface LogEntries {
   /** The entries that one more block completes. */
   take(block: Buffer): Iterable<LogLine>;
-  /** What only the answer's end completes. */
+  /** The entry that only the end of the answer completes. */
   rest(): Iterable<LogLine>;
 }
 
-/** RFC 3339 in UTC with nine digits, and a space. */
+/** RFC 3339 in UTC with nine decimals, and a space. */
 const stamp = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z /;
 const stampLength = "2026-01-02T03:04:05.000000000Z ".length;
-/** The least that a part of a long line holds: the daemon cuts lines at this length. */
+/** Least length of a partial line: the daemon splits lines there. */
 const pieceBytes = 16 * 1024;
-/** Entries longer than any daemon writes; what is longer is left out, so that memory stays bounded. */
+/** Limit that bounds memory; no daemon writes longer entries, and they are dropped. */
 const longestEntryBytes = 1024 * 1024;
 const newline = 0x0a;
 
-/** Entries of a container without a terminal: one frame each.
- *  The iteration throws CodedError unknown with the daemon's words when it cannot read the log. */
+/** Entries of a container without a terminal: one frame each. The iteration throws CodedError unknown with the daemon's
+ *  message when it cannot read the log. */
 export function framedEntries(): LogEntries {
   const frames = createFrames();
   let parts: Buffer[] = [];
@@ -39,8 +39,7 @@ export function framedEntries(): LogEntries {
   return { take, rest: () => [] };
 }
 
-/** Entries of a container with a terminal: unframed, a line each; of a line that the daemon has cut, each part has its time
- *  before it. */
+/** Entries of a container with a terminal: unframed, one line each; each part of a split line has its own timestamp. */
 export function terminalEntries(): LogEntries {
   let held = Buffer.alloc(0);
   function* take(block: Buffer): Generator<LogLine> {
@@ -58,7 +57,7 @@ export function terminalEntries(): LogEntries {
   return { take, rest: () => (held.length > 0 ? [lineOf(held, "stdout")] : []) };
 }
 
-/** Where the first entry ends; undefined while that is not to be seen. */
+/** Length of the first entry; undefined while it is incomplete. */
 function entryEnd(text: Buffer): number | undefined {
   const lineEnd = text.indexOf(newline) + 1;
   const line = lineEnd > 0 ? text.subarray(0, lineEnd) : text;
@@ -68,8 +67,8 @@ function entryEnd(text: Buffer): number | undefined {
   return line.length > longestEntryBytes ? line.length : undefined;
 }
 
-/** The first place at or after `from` where a time stands. What is no character is longer in the daemon's answer than it was
- *  in the line, at most three times: so a part may be longer than when it was cut. */
+/** Position of the first timestamp at or after `from`. Invalid UTF-8 grows up to threefold in the daemon's answer, so a
+ *  part may be longer than the split length. */
 function stampFrom(line: Buffer, from: number): number | undefined {
   const last = Math.min(line.length, stampLength + 3 * pieceBytes + stampLength);
   for (let end = line.indexOf("Z ", from); end >= 0 && end + 2 <= last; end = line.indexOf("Z ", end + 1)) {

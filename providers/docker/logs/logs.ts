@@ -7,7 +7,7 @@ import { containerType } from "../container/names.ts";
 import { inspectOwn } from "../container/own.ts";
 import type { DockerParts } from "../parts.ts";
 
-/** Container output over the Engine API, and where the daemon keeps the files that log paths link to. */
+/** Container logs over the Engine API, and the daemon's log directory, to which log paths link. */
 export function dockerLogs(parts: DockerParts): Required<Pick<Runtime, "logs" | "logRoots">> {
   const { docker } = parts;
   return {
@@ -55,7 +55,7 @@ async function* readLogs(
   }
 }
 
-/** Exact to the millisecond, as the daemon takes times. */
+/** Formats a time for the daemon, to the millisecond. */
 function seconds(ms: number): string {
   const whole = Math.floor(ms / 1000);
   return `${whole}.${String(Math.floor(ms) - whole * 1000).padStart(3, "0")}000000`;

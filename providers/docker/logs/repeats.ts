@@ -1,28 +1,28 @@
 import type { LogLine } from "../../../src/seams/runtime.ts";
 
-/** How many lines of each stream are remembered: more than are written while a daemon finds out about a rotation. */
+/** Remembered lines per stream: more than are written until the daemon notices a rotation. */
 const rememberedLines = 16_384;
 
 type Line = Pick<LogLine, "time" | "stream" | "text" | "partial">;
 
 interface Progress {
-  /** Times of the lines shown last, oldest first. */
+  /** Times of the latest lines, oldest first. */
   readonly shown: Set<string>;
   last: string;
-  /** How many lines with the time `last` have been shown: parts of a long line share theirs. */
+  /** Number of lines with the time `last`: parts of a long line share theirs. */
   atLast: number;
-  /** What the first of those says. */
+  /** Text of the first of them. */
   first: Buffer | undefined;
-  /** Whether the latest of those ended its line. */
+  /** True when the latest of them ended its line. */
   ended: boolean;
-  /** How many of those are still to be left out. */
+  /** Number of them still to be skipped. */
   repeated: number;
 }
 
-/** Tells lines that are new from those that came already: while it follows a log, a Docker Engine of version 20.10 gives the
- *  first lines of a file again when it has rotated. Within a stream times only grow; one that is back among those shown is a
- *  repetition, and one that is not means that the machine's clock was set back. The latest line, given again, is known by its
- *  time and text; a long line's parts share their time, and are told apart by which of them ended the line. */
+/** Filters repeated lines out of a followed log: Docker Engine 20.10 repeats a file's first lines after rotation. Times
+ *  only grow within a stream: an earlier time seen before is a repetition; one not seen before means that the clock was
+ *  set back. A repeat of the latest line is recognized by time and text; parts of a long line share their time and are
+ *  distinguished by which part ended the line. */
 export function createRepeatFilter(): (line: Line) => boolean {
   const streams = { stdout: progress(), stderr: progress() };
   return ({ time, stream, text, partial }) => {

@@ -10,15 +10,14 @@ import type { DockerParts } from "../parts.ts";
 
 type Parts = Pick<DockerParts, "docker" | "nodeName" | "host">;
 
-/** Host ports on the machine's loopback, for callers of the machine that speak from another of its addresses.
- *
- *  Docker has such a port served by a proxy, whereas CNI's portmap translates. What is not translated the machine drops: kube-proxy
- *  and kubelets have a rule that keeps the loopback from whoever has no address of it. So there is a rule that translates for each
- *  such port of a sandbox that runs, in `nat OUTPUT`, where only the machine's own packets come; a comment in it names the node.
+/** Makes host ports on the machine's loopback reachable from its other addresses. Docker serves such a port with a
+ *  proxy, whereas CNI's portmap translates. The machine drops untranslated packets: kube-proxy and the kubelet have a
+ *  rule that blocks loopback traffic from other addresses. So each such port of a running sandbox gets a DNAT rule in
+ *  `nat OUTPUT`, which only the machine's own packets pass, with the node's name in a comment.
  *  @see https://github.com/kubernetes/kubernetes/issues/90259 */
 export interface LoopbackPorts {
-  /** Makes the machine's rules those of the sandboxes that run now. Never fails: where there can be no rules the ports answer to
-   *  callers on the loopback alone, and the log says so. */
+  /** Sets the rules for the sandboxes now running. Never fails: without rules the ports answer to loopback callers only,
+   *  and the log says so. */
   settle(signal: AbortSignal): Promise<void>;
 }
 
@@ -44,7 +43,7 @@ export function createLoopbackPorts(parts: DockerParts): LoopbackPorts {
   };
 }
 
-/** Whether among a container's ports is one that is published on the loopback alone. */
+/** True when a port is published on the loopback only. */
 export function onLoopback(bindings: PortMap | null): boolean {
   return Object.values(bindings ?? {}).some((each) => (each ?? []).some(({ HostIp }) => isLoopback(HostIp)));
 }
@@ -53,7 +52,7 @@ export function isLoopback(hostIp: string | undefined): boolean {
   return hostIp?.startsWith("127.") ?? false;
 }
 
-/** The rules as one thing to be removed; none where there are none, or may be none. */
+/** The rules as one belonging; empty without rules, or without access to them. */
 export async function loopbackRules(parts: Parts, signal: AbortSignal): Promise<Belonging[]> {
   const rules = await rulesOf(parts, signal).catch((error: unknown) => {
     if (hasCode(error, "not_found", "failed_precondition")) return [];
@@ -74,7 +73,7 @@ async function rulesWanted(parts: Parts, signal: AbortSignal): Promise<readonly 
   return [...new Set(rules)];
 }
 
-/** As `iptables -S` prints them. */
+/** Rules in the format of `iptables -S`. */
 function rulesFor(nodeName: string, { Ports, HostConfig, NetworkSettings }: ContainerInfo): string[] {
   const networks = Object.values(NetworkSettings?.Networks ?? {});
   const address = (networks.find(({ NetworkID }) => NetworkID === HostConfig.NetworkMode) ?? networks[0])?.IPAddress;
@@ -86,18 +85,19 @@ function rulesFor(nodeName: string, { Ports, HostConfig, NetworkSettings }: Cont
   );
 }
 
-/** A comment has 255 characters at most. */
+/** iptables limits a comment to 255 characters. */
 function comment(nodeName: string): string {
   return `--comment "${`${nodeLabel}=${nodeName}`.slice(0, 255)}"`;
 }
 
-/** What this node has there now. @throws CodedError not_found where the machine has no iptables, failed_precondition in its words. */
+/** This node's current rules.
+ *  @throws CodedError not_found when the machine has no iptables, failed_precondition with its message. */
 async function rulesOf({ host, nodeName }: Parts, signal: AbortSignal): Promise<readonly string[]> {
   const lines = await iptables(host, ["iptables", ...waiting, "-t", "nat", "-S", "OUTPUT"], "", signal);
   return lines.split("\n").filter((line) => line.includes(`${comment(nodeName)} `));
 }
 
-/** All at once, or nothing. @throws as `rulesOf` does. */
+/** Applies all changes atomically. @throws like `rulesOf`. */
 async function change(
   host: Host,
   standing: readonly string[],
@@ -113,7 +113,7 @@ async function change(
   await iptables(host, ["iptables-restore", ...waiting, "--noflush"], input, signal);
 }
 
-/** Seconds for another program that has the lock. @see https://manpages.debian.org/bookworm/iptables/iptables-restore.8 */
+/** Seconds to wait for another holder of the lock. @see https://manpages.debian.org/bookworm/iptables/iptables-restore.8 */
 const waiting = ["-w", "5"];
 
 async function iptables(host: Host, argv: readonly string[], stdin: string, signal: AbortSignal): Promise<string> {

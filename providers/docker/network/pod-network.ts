@@ -6,26 +6,26 @@ import type { DockerParts } from "../parts.ts";
 import { createSharedWork } from "../../../src/lib/shared-work.ts";
 import { ipv4Among, ipv4Subnet } from "./subnet.ts";
 
-/** The network that this node's pods are in. */
+/** The Docker network of this node's pods. */
 export interface PodNetwork {
-  /** Its ID; the network is made where it is not there. @throws CodedError with the daemon's words. */
+  /** Its ID; creates the network when missing. @throws CodedError with the daemon's message. */
   ensure(signal: AbortSignal): Promise<string>;
-  /** Its ID as far as it is known. */
+  /** Its ID, if known. */
   known(): string | undefined;
-  /** Sets which addresses pods are to have (spec.podCIDRs, separated by commas) and makes the network accordingly. */
+  /** Sets the pods' subnet (spec.podCIDRs, comma-separated) and creates the network accordingly. */
   assign(podCidrs: string, signal: AbortSignal): Promise<void>;
-  /** Looks whether the network is still there, for when the daemon says that it is not. */
+  /** Checks that the network still exists, after the daemon said that something is missing. */
   verify(signal: AbortSignal): Promise<boolean>;
-  /** Why there is no network, or undefined. */
+  /** Reason why there is no network, or undefined. */
   problem(): string | undefined;
 }
 
-/** One attempt to have a network may take this long, milliseconds. */
+/** Timeout of one attempt to create or find the network, milliseconds. */
 const obtainMs = 60_000;
 
-/** A bridge network by the configured name. One that does not carry this node's label is used as it stands. One that does is
- *  made anew when its subnet is to be another, as long as nobody is attached. It stays when graftlet ends.
- *  Networks are spoken of by ID, since Docker lets several have one name. */
+/** The bridge network with the configured name. A network without this node's label is used as is. One with it is
+ *  recreated for a new subnet while no container is attached, and outlives graftlet. Networks are addressed by ID, since
+ *  names are not unique in Docker. */
 export function createPodNetwork(parts: DockerParts): PodNetwork {
   const { config, clock, log } = parts;
   const shared = createSharedWork<string>(clock, obtainMs);
@@ -94,7 +94,7 @@ async function obtainNetwork(
   return (await removeUnused(parts, found, signal)) ? createNetwork(parts, subnet, signal) : found;
 }
 
-/** The network of the configured name: this node's own before another's, of several the oldest. */
+/** The network with the configured name: this node's own before a foreign one, the oldest first. */
 async function findNetwork(parts: DockerParts, signal: AbortSignal): Promise<NetworkInspectInfo | undefined> {
   const { docker, config } = parts;
   const filters = JSON.stringify({ name: [config.network] });
@@ -130,7 +130,7 @@ async function createNetwork(
   try {
     await docker.ask({ method: "POST", path: "/networks/create", body }, signal);
   } catch (error) {
-    // Somebody made one of this name meanwhile.
+    // Another client has just created it.
     if (!hasCode(error, "conflict")) throw error;
   }
   const made = await findNetwork(parts, signal);
@@ -139,7 +139,7 @@ async function createNetwork(
   return made;
 }
 
-/** False where somebody is attached: the daemon refuses then. */
+/** False while a container is attached: the daemon refuses then. */
 async function removeUnused(parts: DockerParts, network: NetworkInspectInfo, signal: AbortSignal): Promise<boolean> {
   const { docker } = parts;
   if (Object.keys(network.Containers ?? {}).length > 0) return false;
@@ -161,7 +161,7 @@ function subnetOf({ IPAM }: NetworkInspectInfo): string | undefined {
   return IPAM?.Config?.map(({ Subnet }) => Subnet && ipv4Subnet(Subnet)).find((subnet) => subnet !== undefined);
 }
 
-/** Any subnet will do where none is wanted. */
+/** True when no particular subnet is wanted. */
 function hasSubnet(network: NetworkInspectInfo, wanted: string | undefined): boolean {
   return wanted === undefined || subnetOf(network) === wanted;
 }

@@ -1,4 +1,4 @@
-/** An IPv4 subnet as text, with the address that it begins at: `10.88.0.7/24` is `10.88.0.0/24`. Undefined for what is none. */
+/** Normalizes an IPv4 subnet: `10.88.0.7/24` is `10.88.0.0/24`. Undefined for any other text. */
 export function ipv4Subnet(text: string): string | undefined {
   const parts = /^(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})\/(\d{1,2})$/.exec(text.trim())?.slice(1).map(Number);
   if (!parts) return undefined;
@@ -10,7 +10,7 @@ export function ipv4Subnet(text: string): string | undefined {
   return `${[24, 16, 8, 0].map((shift) => Math.floor(first / 2 ** shift) % 256).join(".")}/${bits}`;
 }
 
-/** The IPv4 subnet among a node's pod CIDRs, which are separated by commas: one of each family at most. */
+/** The IPv4 subnet of a node's comma-separated pod CIDRs, which have at most one of each family. */
 export function ipv4Among(podCidrs: string): string | undefined {
   return podCidrs
     .split(",")

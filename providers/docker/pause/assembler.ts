@@ -1,4 +1,4 @@
-/** Bytes as they are, a place to jump to, or a jump. */
+/** Code bytes, a label, or a jump. */
 export type Instruction = Uint8Array | { readonly label: string } | Jump;
 
 interface Jump {
@@ -17,7 +17,7 @@ export function jump(to: string, bytes: number, encode: Jump["encode"]): Instruc
   return { to, bytes, encode };
 }
 
-/** Machine code of instructions one after another, jumps resolved. @throws Error for a jump to nowhere. */
+/** Assembles machine code and resolves jumps. @throws Error for an unknown label. */
 export function assemble(instructions: readonly Instruction[]): Uint8Array {
   const labels = new Map<string, number>();
   let end = 0;
@@ -33,7 +33,7 @@ export function assemble(instructions: readonly Instruction[]): Uint8Array {
   return Uint8Array.from(code);
 }
 
-/** A number's low `bytes` bytes, the lowest first; negative numbers in two's complement. */
+/** The low `bytes` bytes of a number, little-endian; two's complement for negative numbers. */
 export function littleEndian(value: number, bytes: number): readonly number[] {
   const wide = BigInt.asUintN(bytes * 8, BigInt(value));
   return Array.from({ length: bytes }, (_, index) => Number((wide >> BigInt(index * 8)) & 0xffn));

@@ -10,21 +10,21 @@ import { pull } from "../image/pull.ts";
 import { createSharedWork } from "../../../src/lib/shared-work.ts";
 import { tarOfProgram } from "./tar.ts";
 
-/** How long the configured image may take, and how long all of it, milliseconds. */
+/** Timeout of pulling the configured image, and of the whole operation, milliseconds. */
 const pullMs = 60_000;
 const obtainMs = 90_000;
 
 const machines: Readonly<Record<string, Machine>> = { x86_64: "amd64", aarch64: "arm64" };
 
-/** The image of sandboxes. */
+/** The sandbox image. */
 export interface SandboxImage {
-  /** Makes sure that it is there: the configured one, pulled where it is missing; else, where it cannot be pulled, one made here,
-   *  without compiler or registry, under a name of its own. The configured one is looked for once.
-   *  @returns the name to create containers by.
-   *  @throws CodedError failed_precondition, a sentence that says what to load, where neither can be had. */
+  /** Makes sure that the image is present: the configured one, pulled if missing; otherwise a local image, built without
+   *  compiler or registry. The configured image is looked up once.
+   *  @returns the image name for new containers.
+   *  @throws CodedError failed_precondition, a sentence with the image to load, when neither is available. */
   ensure(signal: AbortSignal): Promise<string>;
-  /** Looks whether the configured one has gone since it was found, for when the daemon says that something is not there.
-   *  @returns false when it has. */
+  /** Checks that the configured image is still present, after the daemon said that something is missing.
+   *  @returns false when it is gone. */
   verify(signal: AbortSignal): Promise<boolean>;
 }
 
@@ -32,7 +32,7 @@ export function createSandboxImage(parts: DockerParts): SandboxImage {
   const { clock, log } = parts;
   const { sandboxImage } = parts.config;
   const shared = createSharedWork<string>(clock, obtainMs);
-  /** Why the configured image could not be pulled, once the other stands: nobody waits for it again. */
+  /** Reason why the configured image could not be pulled, once the local one exists: the pull is not repeated. */
   let failure: string | undefined;
   let present = false;
   const obtain = async (signal: AbortSignal): Promise<string> => {
@@ -52,7 +52,7 @@ export function createSandboxImage(parts: DockerParts): SandboxImage {
   };
 }
 
-/** Why the configured image cannot be pulled; undefined when it has been. */
+/** Reason why the configured image cannot be pulled; undefined after a successful pull. */
 async function pullFailure(parts: DockerParts, signal: AbortSignal): Promise<string | undefined> {
   try {
     await pull(parts, { image: parts.config.sandboxImage }, parts.clock.within(pullMs, signal));

@@ -1,11 +1,11 @@
 import { type Instruction, assemble, jump, label, littleEndian } from "./assembler.ts";
 
-/** Machines for which the program below is written, by Go's and the kernel's names. */
+/** Architectures of the program, in Go's and the kernel's names. */
 export type Machine = "amd64" | "arm64";
 
-/** What a pod's first process does, in system calls that no library stands between:
- *  SIGINT, SIGTERM and SIGCHLD are blocked, which keeps them waiting even for the first process of a PID namespace; then, for
- *  ever, one of them is taken: for SIGCHLD every child that has ended is reaped, for another the program ends with 0.
+/** The pause program, a pod's first process, in plain system calls: blocks SIGINT, SIGTERM and SIGCHLD, so that they
+ *  stay pending even for PID 1 of a PID namespace, then takes them one by one: on SIGCHLD it reaps all ended children,
+ *  on the others it exits with 0.
  *  @see https://man7.org/linux/man-pages/man2/rt_sigtimedwait.2.html
  *  @see https://man7.org/linux/man-pages/man7/pid_namespaces.7.html */
 export function pauseProgram(machine: Machine): Buffer {
@@ -71,7 +71,7 @@ const word = (bits: number): Instruction => Uint8Array.from(littleEndian(bits, 4
 const [x0, x1, x2, x3, x8, x9, sp] = [0, 1, 2, 3, 8, 9, 31];
 /** `movz xD, value`, up to 16 bits. */
 const movz = (register: number, value: number) => word(0xd2800000 | (value << 5) | register);
-/** `add xD, sp, #0`, which is how sp is copied. */
+/** `add xD, sp, #0`, a copy of sp. */
 const fromSp = (register: number) => word(0x91000000 | (sp << 5) | register);
 const svc = word(0xd4000001);
 /** Distances count instructions, which are 4 bytes. */
@@ -122,10 +122,10 @@ const arm64: readonly Instruction[] = [
 const loadAddress = 0x400000;
 const headerBytes = 64;
 const programHeaderBytes = 56;
-/** Fits machines with pages of 4, 16 and 64 KiB. */
+/** Fits pages of 4, 16 and 64 KiB. */
 const alignment = 0x10000;
 
-/** A static ELF file: its header, one segment that is the whole file, one that says that the stack holds no code, the code.
+/** A static ELF file: header, one segment with the whole file, one that marks the stack non-executable, code.
  *  @see https://refspecs.linuxfoundation.org/elf/elf.pdf */
 function executable(machine: number, text: Uint8Array): Buffer {
   const codeAt = headerBytes + 2 * programHeaderBytes;

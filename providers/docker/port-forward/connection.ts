@@ -2,17 +2,17 @@ import { Duplex } from "node:stream";
 import type { Clock } from "../../../src/lib/clock.ts";
 import type { HostProcess } from "../../../src/seams/host.ts";
 
-/** How long a process may go on with what it was given when both directions have ended. */
+/** Time that a process may still pass on received data after both directions have ended. */
 const lingerMs = 60_000;
 
-/** A process of the target as a connection: its standard input and output. Each direction may end by itself; destroying it
- *  before both have kills the process. What is written after the process has closed its input is lost, as with a connection whose peer no
- *  longer reads, and does not keep its last words from being read. */
+/** A process of the target as a duplex connection over its standard input and output. Each direction ends by itself;
+ *  destroying it earlier kills the process. Writes after the process has closed its input are lost, as with any
+ *  connection, and do not prevent reading its last output. */
 export class ProcessConnection extends Duplex {
   readonly #process: HostProcess;
   readonly #clock: Clock;
 
-  /** Resolves when the process has ended: how is not told when the link to its machine breaks. */
+  /** Resolves when the process has ended, or the link to its machine is broken. */
   readonly ended: Promise<unknown>;
 
   constructor(process: HostProcess, clock: Clock) {
@@ -55,7 +55,7 @@ export class ProcessConnection extends Duplex {
     done(error);
   }
 
-  /** It may still be handing on what it has read. */
+  /** The process may still be passing on data. */
   #killLater(): void {
     const timer = this.#clock.after(lingerMs, () => this.#process.kill("SIGKILL"));
     const cancel = () => timer.cancel();

@@ -5,16 +5,17 @@ import { ProcessConnection } from "./connection.ts";
 
 const maxWordsBytes = 16 * 1024;
 
-/** Starts a relay and waits until it is connected. @param said what it writes to standard error then.
- *  @returns the connection that it carries; destroying it ends the relay.
- *  @throws CodedError unavailable with the relay's words when it cannot connect; the signal's reason. */
+/** Starts a relay and waits until it is connected.
+ *  @param said its message on standard error then.
+ *  @returns the relayed connection; destroying it ends the relay.
+ *  @throws CodedError unavailable with the relay's message when it cannot connect; the signal's reason. */
 export async function startRelay(
   { host, clock }: { readonly host: Pick<Host, "spawn">; readonly clock: Clock },
   argv: readonly string[],
   said: RegExp,
   signal: AbortSignal,
 ): Promise<ProcessConnection> {
-  // Once connected it outlives the signal: it may have to hand on what it has read.
+  // A connected relay outlives the signal: it may still have data to pass on.
   const waiting = new AbortController();
   const onAbort = () => waiting.abort(signal.reason);
   if (signal.aborted) onAbort();
@@ -44,8 +45,7 @@ async function connected(
   }
 }
 
-/** What a process says on standard error until it has said what is waited for, or has no more to say. What comes later is
- *  dropped. */
+/** Standard error of a process until the awaited message or its end. Later output is dropped. */
 function wordsUntil({ stderr }: HostProcess, awaited: RegExp): Promise<string> {
   let words = "";
   let settled = false;
@@ -63,7 +63,7 @@ function wordsUntil({ stderr }: HostProcess, awaited: RegExp): Promise<string> {
   });
 }
 
-/** The system's words for what failed: the end of the last line, but for socat's notices and warnings. */
+/** The system's error message: the end of the last line that is not one of socat's notices or warnings. */
 function reasonIn(words: string): string {
   const lines = words
     .trim()

@@ -1,15 +1,15 @@
-/** A program of the target that joins its standard input and output to a TCP connection. Once it is connected nothing has its
- *  standard error open any more: sshd tells of the end of a command's output only when that of its errors has come too. */
+/** A program on the target that relays standard input and output to a TCP connection. Once connected, no process keeps
+ *  its standard error open: sshd reports the end of a command's output only together with that of its standard error. */
 export interface RelayProgram {
-  /** Starts it. @param address a loopback address. */
+  /** Command line. @param address a loopback address. */
   readonly argv: (address: string, port: number) => readonly string[];
-  /** What it writes to standard error once it is connected. */
+  /** Its message on standard error once connected. */
   readonly connected: RegExp;
 }
 
-/** Tells the first of these that the target has. Netcats are none of them: OpenBSD's never tells that the server has ended the
- *  connection, the traditional one never tells the server that the client has said all, and BusyBox' gives up what the client
- *  still sends when the server has said all. */
+/** Prints the first of these programs on the target. Netcats are unsuitable: OpenBSD's does not report that the server
+ *  closed the connection, the traditional one does not half-close towards the server, and BusyBox' drops the client's
+ *  data once the server has half-closed. */
 export const findProgram = `
 if socat -V; then name=socat
 elif perl -MIO::Socket::IP -e 1; then name=perl
@@ -18,7 +18,7 @@ fi >/dev/null 2>&1
 echo "$name"
 `;
 
-/** The program that `findProgram` has told; undefined when it has found none. */
+/** The program that `findProgram` printed; undefined when there is none. */
 export function relayProgram(told: string): RelayProgram | undefined {
   return programs[told.trim()];
 }
@@ -83,8 +83,8 @@ close STDOUT;
 waitpid $sender, 0;
 `;
 
-/** socat goes on writing to its standard error: it is given a pipe, from which is handed on what it says until it has
- *  connected. The shell itself holds nothing of what socat ends. */
+/** socat keeps writing to standard error: a pipe passes that on until socat is connected. The shell keeps no file
+ *  descriptor that socat closes. */
 const quietly = `
 trap "" PIPE
 exec 3<&0 4>&1
@@ -99,7 +99,7 @@ exec 0<&- 1>&- 2>&- 3<&- 4>&-
 wait
 `;
 
-/** Seconds that socat goes on with one direction when the other has ended: as long as an idle stream may live. */
+/** Seconds that socat keeps a half-closed connection: the kubelet's idle timeout of streams. */
 const halfClosedSeconds = "14400";
 
 const programs: Readonly<Record<string, RelayProgram>> = {

@@ -10,18 +10,19 @@ import { type RelayProgram, findProgram, relayProgram } from "./programs.ts";
 import { inspectRunningSandbox } from "../container/running.ts";
 
 /** Connects to a port of a sandbox.
- *  @throws CodedError unavailable with what users read when nobody answers there; resource_exhausted when there are too many. */
+ *  @throws CodedError unavailable with a message for users when nothing listens; resource_exhausted when there are too
+ *  many connections. */
 export type ConnectToPort = (sandboxId: string, port: number, signal: AbortSignal) => Promise<Duplex>;
 
-/** `localhost`, in the order in which containerd tries its addresses. */
+/** Addresses of `localhost`, in containerd's order. */
 const loopback = [
   { family: "IPv4", address: "127.0.0.1" },
   { family: "IPv6", address: "::1" },
 ];
 
-/** Connections to ports inside of pods, as many at a time as there are places for: by a relay in the pod's network
- *  namespace, so that servers on its loopback answer; where the target has no relay, or may not enter, to the pod's address. A pod of
- *  the host's network has the target's own loopback. */
+/** Connections to ports in pods, limited in number: by a relay in the pod's network namespace, so that servers on its
+ *  loopback answer; to the pod's address when the target has no relay or may not enter the namespace. For pods on the
+ *  host network, the target's own loopback. */
 export function createPortRelay(parts: DockerParts): ConnectToPort {
   const { host, clock, log } = parts;
   const forUsers = host.forUsers ?? host;
@@ -64,7 +65,7 @@ export function createPortRelay(parts: DockerParts): ConnectToPort {
   return bounded(connect, createForwardPlaces(parts.clock));
 }
 
-/** As many connections at a time as there are places for: each has its place until its process has ended. */
+/** Limits the number of connections; each holds its place until its process has ended. */
 function bounded(connect: ConnectToPort, places: ForwardPlaces): ConnectToPort {
   return async (sandboxId, port, signal) => {
     const taken = places.take(sandboxId, 1);
@@ -83,7 +84,7 @@ function bounded(connect: ConnectToPort, places: ForwardPlaces): ConnectToPort {
   };
 }
 
-/** @throws CodedError unavailable in the system's words: hosts have that code for a refusal. */
+/** @throws CodedError unavailable with the system's message: hosts use that code for a refusal. */
 async function dial(host: Pick<Host, "dial">, address: string, port: number, signal: AbortSignal): Promise<Duplex> {
   try {
     return await host.dial({ host: address, port }, signal);
@@ -97,7 +98,7 @@ function inNetworkOf(pid: number, argv: readonly string[]): readonly string[] {
   return ["nsenter", "--target", String(pid), "--net", "--", ...argv];
 }
 
-/** The first loopback address on which somebody answers. @throws CodedError unavailable, as containerd says it. */
+/** The first loopback address that answers. @throws CodedError unavailable with containerd's message. */
 async function firstOf(
   where: string,
   port: number,

@@ -20,11 +20,12 @@ export interface SandboxParts {
   readonly sandboxImage: SandboxImage;
 }
 
-/** How long the removal of what could not be started may take, milliseconds. */
+/** Time limit for removing a sandbox that failed to start, milliseconds. */
 const removeMs = 30_000;
 
-/** Makes and starts a pod's sandbox. One that does not start is removed again. @returns its ID.
- *  @throws CodedError already_exists when this node has it already; else the daemon's words. */
+/** Creates and starts a pod's sandbox; removes it when the start fails.
+ *  @returns its ID.
+ *  @throws CodedError already_exists when this node has it already; otherwise the daemon's message. */
 export async function runSandbox(
   deps: SandboxParts,
   { config, runtimeHandler }: RunPodSandboxRequest,
@@ -42,7 +43,7 @@ export async function runSandbox(
   try {
     return await start();
   } catch (error) {
-    // The network or the image was removed behind our back, or the network made anew meanwhile: once more, with what there is then.
+    // The network or the image was removed meanwhile, or the network recreated: try once more with the current ones.
     if (!hasCode(error, "not_found") || (await stands(deps, onNetwork, signal))) throw error;
     return start();
   }
@@ -57,7 +58,7 @@ async function stands(
   return all.every(Boolean);
 }
 
-/** What holds for all sandboxes of this daemon, and the security options of this one. */
+/** Settings common to all sandboxes of this daemon, and this sandbox's security options. */
 async function settingsOf(
   { parts, capabilities, sandboxImage }: SandboxParts,
   security: Parameters<typeof sandboxSecurity>[0],
@@ -92,7 +93,7 @@ async function createAndStart(
   }
 }
 
-/** What cannot be removed either is removed later, as a sandbox that is not ready; its name stays taken until then. */
+/** A sandbox that cannot be removed now is removed later, as one that is not ready; its name stays taken until then. */
 async function removeFailed(parts: DockerParts, id: string): Promise<void> {
   try {
     await forceRemove(parts, id, parts.clock.within(removeMs));

@@ -1,11 +1,12 @@
 import { CodedError } from "../../../src/lib/errors.ts";
 import type { EngineInfo } from "../client/engine-info.ts";
 
-/** Newer daemons take a shim of containerd's by its full name, and list none of them. */
+/** Newer daemons accept a containerd shim by its full name, and do not list it. */
 const shimName = /^io\.containerd\./;
 
-/** A runtime class's handler is a runtime of the daemon's, by its name. @param handler empty for the daemon's default.
- *  @throws CodedError invalid_argument, a sentence with the remedy, where the daemon has none of that name.
+/** Checks a runtime class's handler, the name of one of the daemon's runtimes.
+ *  @param handler empty for the daemon's default.
+ *  @throws CodedError invalid_argument, a sentence with the remedy, when the daemon does not have it.
  *  @see https://docs.docker.com/engine/daemon/alternative-runtimes/ */
 export function requireRuntime(handler: string, { Runtimes }: Pick<EngineInfo, "Runtimes">): void {
   const known = Object.keys(Runtimes ?? {});

@@ -18,11 +18,11 @@ export interface SandboxesDeps extends SandboxParts {
   readonly loopbackPorts: LoopbackPorts;
 }
 
-/** Sandboxes over the Engine API: this node's, and no others. */
+/** Sandboxes of this node over the Engine API. */
 export function dockerSandboxes(deps: SandboxesDeps): Sandboxes {
   const { parts, network, loopbackPorts } = deps;
   let tidied = false;
-  /** What has gone, or may have had host ports on the loopback. */
+  /** Settles the rules after a sandbox has gone that had, or may have had, host ports on the loopback. */
   const settleWithout = async (gone: ContainerInspectInfo | undefined, signal: AbortSignal) => {
     if (!gone || onLoopback(gone.HostConfig.PortBindings as PortMap | null)) await loopbackPorts.settle(signal);
   };
@@ -41,7 +41,7 @@ export function dockerSandboxes(deps: SandboxesDeps): Sandboxes {
     },
     async listPodSandbox(filter, signal) {
       const found = await listSandboxes(parts, filter, signal);
-      // Whose sandbox ended while nobody looked is known by now.
+      // The first list shows which sandboxes have ended since the last run.
       if (!tidied) await loopbackPorts.settle(signal);
       tidied = true;
       return found;
@@ -61,11 +61,12 @@ async function listSandboxes(parts: DockerParts, filter: PodSandboxFilter | unde
   return state ? sandboxes.filter((sandbox) => sandbox.state === state.state) : sandboxes;
 }
 
-/** How long the sandbox's own program may take to end, seconds: it does so at once. */
+/** Grace period of the sandbox's own program, seconds; it ends at once. */
 const sandboxGraceSeconds = 10;
 
-/** Ends the sandbox's containers, then it. Whoever removed the sandbox behind our back left its containers running: they are
- *  found by their label. What has ended, or is gone, needs nothing. @returns the sandbox as it was, if it was there. */
+/** Stops the sandbox's containers, then the sandbox. Containers are found by label, even if the sandbox itself was
+ *  removed by hand. Ended or missing ones are skipped.
+ *  @returns the sandbox before the stop, if it existed. */
 async function stopSandbox(
   parts: DockerParts,
   id: string,
@@ -79,7 +80,7 @@ async function stopSandbox(
   return sandbox;
 }
 
-/** @returns the sandbox as it was, if it was there. */
+/** @returns the sandbox before the removal, if it existed. */
 async function removeSandbox(
   parts: DockerParts,
   id: string,
@@ -110,7 +111,7 @@ async function stop({ docker }: DockerParts, id: string, graceSeconds: number, s
       { beyondMs: graceSeconds * 1000 },
     );
   } catch (error) {
-    // Gone (404), or ended by itself meanwhile (304).
+    // Gone (404), or already ended (304).
     if (!hasCode(error, "not_found", "failed_precondition")) throw error;
   }
 }

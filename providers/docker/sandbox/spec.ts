@@ -21,17 +21,17 @@ export interface SandboxSpecInput {
   readonly runtimeHandler: string;
   readonly nodeName: string;
   readonly image: string;
-  /** ID of the pods' network; none for pods on their machine's. */
+  /** ID of the pods' network; none for pods on the host network. */
   readonly network?: string;
-  /** `none` where the daemon makes no cgroups. */
+  /** `none` when the daemon creates no cgroups. */
   readonly cgroupDriver: string;
   readonly oomScoreAdj: number;
   /** HostConfig.SecurityOpt. */
   readonly securityOptions: readonly string[];
 }
 
-/** The container that holds a pod's namespaces, as cri-dockerd makes it. Its program needs no more than to wait, so it gets
- *  no privilege, whatever the pod's containers have.
+/** The container that holds a pod's namespaces, as in cri-dockerd. Its program only waits, so it gets no privileges,
+ *  even if the pod's containers do.
  *  @throws CodedError unimplemented for a user namespace of the pod's own.
  *  @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Container/operation/ContainerCreate */
 export function sandboxSpec(input: SandboxSpecInput): ContainerCreateOptions {
@@ -59,19 +59,19 @@ export function sandboxSpec(input: SandboxSpecInput): ContainerCreateOptions {
       Sysctls: config.linux?.sysctls ?? {},
       ...(runtimeHandler !== "" && { Runtime: runtimeHandler }),
       LogConfig: { Type: "none", Config: {} },
-      // A daemon told to put an init of its own before every container leaves this one alone.
+      // Overrides a daemon configured to add its own init.
       Init: false,
       RestartPolicy: { Name: "no" },
     },
   };
 }
 
-/** The namespaces that a pod asks for; CRI's zero value is one of the pod's own each. */
+/** The pod's namespace options; CRI's zero values mean namespaces of the pod's own. */
 export function namespacesOf({ linux }: PodSandboxConfig): NamespaceOption {
   return NamespaceOption.fromPartial(linux?.securityContext?.namespaceOptions ?? {});
 }
 
-/** The sandbox's context in the terms of a container's: the daemon's seccomp profile unless another is asked for. */
+/** The sandbox's security context as a container's: the daemon's seccomp profile by default. */
 export function sandboxSecurity(given: LinuxSandboxSecurityContext | undefined): LinuxContainerSecurityContext {
   const { runAsUser, runAsGroup, selinuxOptions, seccomp, apparmor } = given ?? {};
   return LinuxContainerSecurityContext.fromPartial({
@@ -87,8 +87,8 @@ function sandboxUser({ linux }: PodSandboxConfig): string {
   return userOf(sandboxSecurity(linux?.securityContext));
 }
 
-/** Containers join the IPC namespace of a sandbox that shares it. Root in a pod is its machine's root, also where the daemon
- *  maps users by default: what is mounted into pods belongs to that root. */
+/** Containers join the IPC namespace of a sandbox that shares it. Root in a pod is the machine's root even when the
+ *  daemon remaps users by default: volumes belong to that root. */
 function namespaceModes({ ipc, pid, usernsOptions }: NamespaceOption, network: string | undefined): HostConfig {
   if (usernsOptions?.mode === NamespaceMode.POD)
     throw new CodedError("unimplemented", "a user namespace of the pod's own is not known to Docker");
@@ -101,7 +101,7 @@ function namespaceModes({ ipc, pid, usernsOptions }: NamespaceOption, network: s
   };
 }
 
-/** The smallest weight that there is: the sandbox only waits. */
+/** The smallest weight: the sandbox only waits. */
 const cpuShares = 2;
 
 function resources({ config, cgroupDriver, oomScoreAdj }: SandboxSpecInput): HostConfig {
@@ -114,7 +114,7 @@ function resources({ config, cgroupDriver, oomScoreAdj }: SandboxSpecInput): Hos
   };
 }
 
-/** What Docker's own resolver forwards to, for as long as the file that names it is not written over (resolv-conf.ts). */
+/** Servers that Docker's own resolver forwards to, until resolv.conf is overwritten (resolv-conf.ts). */
 function resolver({ dnsConfig }: PodSandboxConfig): HostConfig {
   if (!dnsConfig) return {};
   const { servers, searches, options } = dnsConfig;

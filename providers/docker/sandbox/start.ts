@@ -3,14 +3,15 @@ import { sandboxType } from "../container/names.ts";
 import { inspectOwn } from "../container/own.ts";
 import type { DockerParts } from "../parts.ts";
 
-/** How long after a start the look is asked for, milliseconds: the daemon begins with the start first, and answers the look when
- *  it is done with it. */
+/** Delay of the inspection after the start call, milliseconds: the daemon handles the start first, then answers the
+ *  inspection. */
 const lookAfterMs = 20;
-/** For so long a look is the present, milliseconds. */
+/** Age up to which an inspection counts as current, milliseconds. */
 const presentMs = 50;
 
-/** Starts a sandbox, and asks meanwhile how it is, which its caller will want to know at once: where the daemon is far away that
- *  saves a round trip. A look that shows what was before the start is thrown away. @throws CodedError the daemon's words. */
+/** Starts a sandbox and inspects it at the same time, for the status call that follows: this saves a round trip to a
+ *  remote daemon. An inspection from before the start is discarded.
+ *  @throws CodedError with the daemon's message. */
 export async function startAndLook(parts: DockerParts, id: string, signal: AbortSignal): Promise<void> {
   const { docker, clock, memory } = parts;
   const over = new AbortController();
@@ -27,7 +28,7 @@ export async function startAndLook(parts: DockerParts, id: string, signal: Abort
   if (found?.State.Running) memory.firstLooks.set(id, { found, seenAt: clock.monotonic() });
 }
 
-/** How a sandbox was as it started, where that was this moment; told once. */
+/** The inspection made at the sandbox's start, if still current; returned once. */
 export function takeFirstLook({ memory, clock }: DockerParts, id: string): ContainerInspectInfo | undefined {
   const look = memory.firstLooks.get(id);
   memory.firstLooks.delete(id);

@@ -15,7 +15,8 @@ import { nanoseconds, secondsToNanoseconds } from "../client/times.ts";
 
 type Labels = Readonly<Record<string, string>>;
 
-/** CRI's status of a sandbox from its container's inspection. @param networkId the pods' network, whose address comes first. */
+/** CRI status of a sandbox from its container's inspection.
+ *  @param networkId the pods' network, whose address comes first. */
 export function sandboxStatus(
   { Id, Name, Created, State, Config, HostConfig, NetworkSettings }: ContainerInspectInfo,
   networkId: string | undefined,
@@ -41,7 +42,7 @@ export function sandboxStatus(
   });
 }
 
-/** CRI's sandbox from the list of containers, which tells times to the second only. */
+/** CRI sandbox from a list entry, with times to the second only. */
 export function listedSandbox({ Id, Names, Created, State, Labels }: ContainerInfo): PodSandbox {
   return PodSandbox.fromPartial({
     id: Id,
@@ -53,7 +54,7 @@ export function listedSandbox({ Id, Names, Created, State, Labels }: ContainerIn
   });
 }
 
-/** By its labels where it has those of a pod, else by its name, which alone tells the attempt. */
+/** Metadata from the pod labels, or else from the name, which alone has the attempt. */
 export function sandboxMetadata(name: string, labels: Labels): PodSandboxMetadata | undefined {
   const parsed = parseSandboxName(name);
   const uid = labels[podUidLabel] ?? parsed?.uid;
@@ -63,7 +64,7 @@ export function sandboxMetadata(name: string, labels: Labels): PodSandboxMetadat
   return PodSandboxMetadata.fromPartial({ name: podName, namespace, uid, attempt: parsed?.attempt ?? 0 });
 }
 
-/** What does not run is not ready, whatever became of it. */
+/** Any sandbox that is not running is not ready. */
 function sandboxState(status: string): PodSandboxState {
   return status === "running" ? PodSandboxState.SANDBOX_READY : PodSandboxState.SANDBOX_NOTREADY;
 }

@@ -12,14 +12,14 @@ import { criLabels } from "../container/labels.ts";
 import { parseSandboxName } from "../container/names.ts";
 import type { Usage } from "./sample.ts";
 
-/** A container's usage, as CRI has it and with what CRI's container stats have no place for. */
+/** A container's usage in CRI's form, and the fields that CRI's container stats lack. */
 export interface Measured {
   readonly stats: ContainerStats;
   readonly usage: Usage | undefined;
 }
 
-/** A pod's usage: what its sandbox and its running containers use together, and the sandbox's network. Docker measures no
- *  pods, so what leaves with an ended container is missing. */
+/** A pod's usage: the sum of its sandbox and running containers, and the sandbox's network. Docker does not measure
+ *  pods, so usage of ended containers is missing. */
 export function podStats(
   sandbox: ContainerInfo,
   sandboxUsage: Usage | undefined,

@@ -1,17 +1,17 @@
 import { CpuUsage, MemoryUsage, NetworkUsage } from "../../../src/gen/cri.ts";
 import { nanoseconds } from "../client/times.ts";
 
-/** The parts of the daemon's answer that CRI has a place for.
+/** The parts of the daemon's answer that CRI has fields for.
  *  @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Container/operation/ContainerStats */
 export interface StatsSample {
-  /** When it was taken, RFC 3339 with nanoseconds; Go's zero time for a container that does not run. */
+  /** Sample time, RFC 3339 with nanoseconds; Go's zero time for a container that is not running. */
   readonly read: string;
   readonly cpu_stats?: { readonly cpu_usage?: { readonly total_usage?: number } };
   readonly memory_stats?: {
     readonly usage?: number;
-    /** The machine's memory where the container has no limit. */
+    /** The machine's memory for a container without a limit. */
     readonly limit?: number;
-    /** Of the memory cgroup, in its version's words. */
+    /** Memory cgroup statistics, with the names of its version. */
     readonly stats?: Readonly<Record<string, number>>;
   };
   readonly pids_stats?: { readonly current?: number };
@@ -32,7 +32,7 @@ export interface Usage {
   readonly processes: bigint;
 }
 
-/** CRI's usage from a sample; undefined for a container that did not run. @param machineBytes the machine's memory. */
+/** CRI usage from a sample; undefined for a container that was not running. @param machineBytes the machine's memory. */
 export function usageOf(sample: StatsSample, machineBytes: number): Usage | undefined {
   const timestamp = nanoseconds(sample.read);
   const total = sample.cpu_stats?.cpu_usage?.total_usage;
@@ -45,8 +45,8 @@ export function usageOf(sample: StatsSample, machineBytes: number): Usage | unde
   };
 }
 
-/** The working set is what is used without the file pages that the kernel would drop first. cgroup v1 has the numbers of the
- *  container with everything below it under `total_` names; v2 has no others. */
+/** The working set excludes file pages that the kernel would drop first. cgroup v1 has hierarchical values under
+ *  `total_` names; v2 has no others. */
 function memoryOf(
   { usage = 0, limit, stats = {} }: NonNullable<StatsSample["memory_stats"]>,
   timestamp: bigint,
@@ -68,7 +68,7 @@ function memoryOf(
   });
 }
 
-/** A pod has one interface; of several the first is the default one. */
+/** A pod has one interface; the first of several counts as the default. */
 function networkOf(networks: StatsSample["networks"], timestamp: bigint): NetworkUsage | undefined {
   const interfaces = Object.entries(networks ?? {})
     .sort(([a], [b]) => (a < b ? -1 : 1))

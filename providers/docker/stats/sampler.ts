@@ -5,11 +5,11 @@ import { engineInfo } from "../client/engine-info.ts";
 import type { DockerParts } from "../parts.ts";
 import { type StatsSample, type Usage, usageOf } from "./sample.ts";
 
-/** Takes a sample of a container or sandbox; undefined when it does not run, or not any more. */
+/** Samples a container or sandbox; undefined when it is not running. */
 export type Sampler = (container: Pick<ContainerInfo, "Id" | "State">) => Promise<Usage | undefined>;
 
-/** How many samples are taken at once. The daemon measures all containers that are asked for once a second and lets each
- *  question wait for that, so many at once cost no more than few, and take less long. */
+/** Limit of concurrent samples. The daemon measures all requested containers once a second and each request waits for
+ *  that, so many at once cost no more than few, and finish sooner. */
 const atOnce = 64;
 
 export async function createSampler(parts: Pick<DockerParts, "docker">, signal: AbortSignal): Promise<Sampler> {

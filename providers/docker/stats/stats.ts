@@ -16,7 +16,8 @@ interface Filter {
   readonly labelSelector?: Readonly<Record<string, string>>;
 }
 
-/** Resource usage. What does not run has no CPU and memory; what files take is known since an earlier walk over them. */
+/** Resource usage. CPU and memory are omitted for containers that are not running; disk usage comes from an earlier
+ *  walk. */
 export function dockerStats(parts: DockerParts): Required<Stats> {
   const writableLayers = createWritableLayers(parts);
   const listContainers = async (filter: Filter | undefined, signal: AbortSignal) => {
@@ -54,7 +55,7 @@ export function dockerStats(parts: DockerParts): Required<Stats> {
   };
 }
 
-/** This node's containers or sandboxes that pass the filter. */
+/** Containers or sandboxes of this node that match the filter. */
 async function matching(
   parts: DockerParts,
   type: string,

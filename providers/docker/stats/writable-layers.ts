@@ -5,10 +5,10 @@ import { engineInfo } from "../client/engine-info.ts";
 import type { DockerParts } from "../parts.ts";
 import { createSlowReading } from "../client/slow-reading.ts";
 
-/** What a container has written to its own layer; undefined where that is not known yet. */
+/** Usage of a container's writable layer; undefined while unknown. */
 export type WritableLayer = (containerId: string) => FilesystemUsage | undefined;
 
-/** What this node's containers have written, all of them in one question: the daemon walks over every layer for it. */
+/** Writable layer usage of this node's containers, in one request: the daemon walks every layer for it. */
 export function createWritableLayers(parts: DockerParts): (signal: AbortSignal) => Promise<WritableLayer> {
   const { clock, log } = parts;
   const read = (signal: AbortSignal) => readLayers(parts, signal);
@@ -45,6 +45,6 @@ async function readLayers(parts: DockerParts, signal: AbortSignal): Promise<Laye
     signal,
     "none",
   );
-  // The daemon leaves a size of 0 out.
+  // The daemon omits a size of 0.
   return { mountpoint: DockerRootDir, sizes: new Map(containers.map(({ Id, SizeRw = 0 }) => [Id, SizeRw])) };
 }

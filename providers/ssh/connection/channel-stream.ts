@@ -2,18 +2,18 @@ import { Duplex, Readable } from "node:stream";
 import type { ClientChannel } from "ssh2";
 import { CodedError, abortError } from "../../../src/lib/errors.ts";
 
-/** `drop`: for a command that ended without reading all, whose output is wanted all the same. With `fail` too a write after the
- *  other side has gone fails only once all that it said has been read. */
+/** Handling of writes after the peer has closed: `drop` for a command that ended without reading all its input, whose
+ *  output still counts; `fail` fails them once the peer's output has been read. */
 export type LateWrites = "fail" | "drop";
 
-/** A channel as a connection: each half closes by itself, no more than SSH's window is held in memory, and a link that breaks fails
- *  the reader instead of ending quietly.
- *  @param lost aborts when the channel's connection is gone.
- *  @param late what becomes of writes after the other side has gone for good. */
+/** A channel as a duplex stream: each half closes by itself, memory is bounded by SSH's window, and a broken link is an
+ *  error for the reader.
+ *  @param lost aborts when the channel's connection is lost.
+ *  @param late handling of writes after the peer has closed. */
 export function channelStream(channel: ClientChannel, lost: AbortSignal, late: LateWrites = "fail"): Duplex {
   let writing: ((error?: Error | null) => void) | undefined;
   let gone = false;
-  // A failed write would throw away what the other side has said and nobody has read yet.
+  // A failed write would discard output that has not been read yet.
   const tooLate = () => (late === "fail" && stream.readableEnded ? hungUp() : undefined);
   const stream = new Duplex({
     allowHalfOpen: true,
@@ -32,7 +32,7 @@ export function channelStream(channel: ClientChannel, lost: AbortSignal, late: L
     },
     destroy(error, done) {
       lost.removeEventListener("abort", onLost);
-      // Its close is told only once all that it said has been taken.
+      // ssh2 reports the close only after all output has been read.
       channel.resume();
       channel.stderr.resume();
       channel.close();
@@ -47,14 +47,14 @@ export function channelStream(channel: ClientChannel, lost: AbortSignal, late: L
   channel.once("end", () => stream.push(null));
   channel.on("error", (error: Error) => stream.destroy(error));
   channel.once("close", () => {
-    // ssh2 forgets a write that waits for room when the other side goes for good.
+    // ssh2 drops a write that waits for window space when the peer closes.
     gone = true;
     writing?.(tooLate());
   });
   return endWith(stream, lost, onLost);
 }
 
-/** A broken link is no fault of whoever holds a stream and does not read it just now: nobody need listen for its error. */
+/** Ends the stream when the link is lost. Its error needs no listener: the holder may not be reading just now. */
 function endWith<T extends Readable>(stream: T, lost: AbortSignal, onLost: () => void): T {
   stream.on("error", () => undefined);
   if (lost.aborted) onLost();
@@ -66,7 +66,7 @@ function hungUp(): CodedError {
   return new CodedError("unavailable", "the other side has closed the connection");
 }
 
-/** What a channel says on its standard error, under the same promises. */
+/** A channel's standard error as a stream that fails like channelStream's. */
 export function errorStream(channel: ClientChannel, lost: AbortSignal): Readable {
   const { stderr } = channel;
   const stream = new Readable({
@@ -86,7 +86,7 @@ export function errorStream(channel: ClientChannel, lost: AbortSignal): Readable
   return endWith(stream, lost, onLost);
 }
 
-/** The error of what a lost connection cuts short. */
+/** The error of an operation cut short by a lost connection. */
 export function brokenBy(lost: AbortSignal): CodedError {
   return new CodedError("unavailable", abortError(lost).message, { cause: lost.reason });
 }

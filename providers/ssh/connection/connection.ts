@@ -10,20 +10,20 @@ import { LinkError } from "./link-state.ts";
 /** One SSH connection to the target. */
 export interface Connection {
   readonly client: Client;
-  /** Aborts, with a LinkError for a reason, when the connection is gone. */
+  /** Aborts with a LinkError when the connection is lost. */
   readonly lost: AbortSignal;
-  /** Session channels now open or being opened; the link keeps count. */
+  /** Session channels that are open or being opened, counted by the link. */
   sessions: number;
-  /** Those among them that users of the kubelet API hold. */
+  /** Those held by users of the kubelet API. */
   forUsers: number;
-  /** The most sessions that the target allows on a connection, as far as it is known. */
+  /** The target's known limit of sessions per connection. */
   limit: number;
   close(): void;
 }
 
-/** OpenSSH allows ten sessions a connection unless told otherwise (MaxSessions). */
+/** Below OpenSSH's default of ten sessions per connection (MaxSessions). */
 const defaultSessionLimit = 8;
-/** A dead peer is found within keepalive × (count + 1), 10.5 s, of its last answer. */
+/** A dead peer is detected within keepalive × (count + 1), 10.5 s, of its last answer. */
 const keepaliveMs = 3500;
 const keepaliveCount = 2;
 const readyTimeoutMs = 15_000;
@@ -37,7 +37,7 @@ export async function openConnection(config: SshConfig, signal: AbortSignal): Pr
   const socket = connect({ host: config.host, port: config.port });
   await ready(client, connectConfig(config, credentials, { check, refused }), { config, socket, refused, signal });
   client.setNoDelay(true);
-  // One listener for each socket that the target listens on.
+  // One listener per socket that graftlet listens on at the target.
   client.setMaxListeners(0);
   const lost = new AbortController();
   const lose = (error?: unknown) => {
@@ -55,7 +55,7 @@ export async function openConnection(config: SshConfig, signal: AbortSignal): Pr
     close() {
       lose(new Error("closed by graftlet"));
       client.end();
-      // A peer that is not there any more would never close its half.
+      // A dead peer would never close its half.
       socket.destroySoon();
     },
   };
@@ -122,10 +122,10 @@ function ready(client: Client, settings: Settings, { config, socket, refused, si
         socket.destroy();
         reject(refused.by ?? (error instanceof LinkError ? error : connectError(config, error)));
       });
-    // A socket that ends early is told as an error, but never what the other side had to say.
+    // An early end of the socket is reported as an error, without the peer's message.
     const end = (error?: unknown) => fail(greeted.turnedAway() ? turnedAway(config, greeted.said(), error) : error);
     const onAbort = () => fail(new Error("closed by graftlet"));
-    // Errors that follow the first one are of a connection that nobody has.
+    // Later errors belong to a connection that is not in use.
     client.on("error", end);
     client.once("close", () => end(new Error("the target closed the connection before the login was done")));
     client.once("ready", () => finish(resolve));
@@ -140,7 +140,7 @@ function ready(client: Client, settings: Settings, { config, socket, refused, si
 
 const keptOfGreeting = 200;
 
-/** What is there at the other end before both have agreed to speak SSH. */
+/** Records the peer's output until both sides have agreed to speak SSH. */
 function listenIn(client: Client, socket: Socket): { turnedAway(): boolean; said(): string } {
   const heard = { connected: false, agreed: false, ended: false, text: "" };
   socket.once("connect", () => (heard.connected = true));
@@ -149,7 +149,7 @@ function listenIn(client: Client, socket: Socket): { turnedAway(): boolean; said
     heard.text = (heard.text + chunk.toString("latin1")).slice(0, keptOfGreeting);
     if (heard.text.length === keptOfGreeting) socket.off("data", listen);
   };
-  // Data flows once ssh2, too, listens for it.
+  // Data flows once ssh2 listens for it as well.
   socket.setMaxListeners(0).pause().on("data", listen);
   client.once("handshake", () => {
     heard.agreed = true;
@@ -158,7 +158,7 @@ function listenIn(client: Client, socket: Socket): { turnedAway(): boolean; said
   return { turnedAway: () => heard.connected && heard.ended && !heard.agreed, said: () => heard.text };
 }
 
-/** sshd says why in a line that is not SSH, as whatever else listens may; or nothing at all. */
+/** sshd gives its reason in a line that is not SSH, as may any other service on that port; or none at all. */
 function turnedAway(config: SshConfig, text: string, cause: unknown): LinkError {
   const line = /^(?!SSH-)[ -~]+/.exec(text)?.[0].trim();
   const said = line ? `, saying ${JSON.stringify(line)}` : "";
@@ -170,7 +170,7 @@ function turnedAway(config: SshConfig, text: string, cause: unknown): LinkError 
   );
 }
 
-/** What ssh2 says of where an error arose; its texts are only shown. */
+/** ssh2's origin of an error; its values serve for messages only, apart from the keepalive timeout. */
 function levelOf(error: unknown): string | undefined {
   return error instanceof Error && "level" in error ? String(error.level) : undefined;
 }
@@ -211,7 +211,7 @@ function loginRemedy({ user, login }: SshConfig): string {
   }
 }
 
-/** ssh2's word for a peer that does not answer. */
+/** ssh2's level for a peer that does not answer. */
 const silence = "client-timeout";
 
 function lostError(config: SshConfig, error: unknown): LinkError {
@@ -226,23 +226,23 @@ function lostError(config: SshConfig, error: unknown): LinkError {
   });
 }
 
-/** Whether a connection is lost because its peer has said nothing for too long. */
+/** True when a connection was lost because its peer stopped answering. */
 export function wentSilent(why: LinkError): boolean {
   return levelOf(why.cause) === silence;
 }
 
-/** The target as messages name it. */
+/** The target's name for messages. */
 export function nameOf({ user, host, port }: Pick<SshConfig, "user" | "host" | "port">): string {
   return `${user}@${host.includes(":") ? `[${host}]` : host}:${port}`;
 }
 
-/** Whether the target refused to open a channel, and its reason as a number of RFC 4254 §5.1; undefined for other errors. */
+/** The target's reason for refusing a channel, a number of RFC 4254 §5.1; undefined for other errors. */
 export function channelRefusal(error: unknown): number | undefined {
   if (!(error instanceof Error) || !("reason" in error)) return undefined;
   return typeof error.reason === "number" ? error.reason : 0;
 }
 
-/** Turns a call of ssh2 that takes a callback into a promise. @throws what it throws, as it is. */
+/** Turns an ssh2 call with a callback into a promise. @throws the call's errors. */
 export function opened(
   call: (done: (error: Error | undefined, channel: ClientChannel) => void) => void,
 ): Promise<ClientChannel> {

@@ -3,21 +3,21 @@ import { CodedError, codeOfErrno, messageOf } from "../../../src/lib/errors.ts";
 import { errnoOf } from "../../local/errors.ts";
 import type { SshLogin } from "../config.ts";
 
-/** What a connection logs in with. Never logged. */
+/** Credentials of a connection. Never logged. */
 export type Credentials =
   | { readonly privateKey: Buffer; readonly passphrase?: string }
   | { readonly agent: string }
   | { readonly password: string };
 
-/** Whether somebody else could read or replace a secret. As ssh(1) has it the group may read a file of another user, with which
- *  that user gives it to us: so are the files of a Secret in a Pod (root's, read by the Pod's group). */
+/** True when others could read or replace a secret. As with ssh(1), the group may read a file of another user, who
+ *  thereby grants access: this covers a Secret's files in a Pod (owned by root, readable by the Pod's group). */
 function isOpen({ mode, uid }: { readonly mode: number; readonly uid: number }): boolean {
   const givenByOwner = uid !== process.getuid?.();
   return (mode & (givenByOwner ? 0o037 : 0o077)) !== 0;
 }
 
-/** Reads the login's files, afresh at each call so that a rotated key is found.
- *  @throws CodedError not_found, permission_denied (a file that others can read included), a sentence with the remedy. */
+/** Reads the login's files on each call, so that rotated keys are used.
+ *  @throws CodedError not_found, permission_denied (also for a file that others can read), a sentence with the remedy. */
 export async function readCredentials(login: SshLogin): Promise<Credentials> {
   switch (login.by) {
     case "agent":
@@ -32,7 +32,7 @@ export async function readCredentials(login: SshLogin): Promise<Credentials> {
   }
 }
 
-/** The first line of a file: editors end it with a newline that is no part of the secret. */
+/** The first line of a file: editors end it with a newline that is not part of the secret. */
 async function readSecretLine(field: string, path: string): Promise<string> {
   return (await readSecret(field, path)).toString("utf8").replace(/\r?\n[\s\S]*$/, "");
 }

@@ -8,11 +8,11 @@ import { LinkError } from "./link-state.ts";
 
 /** The check of one connection's host key. */
 export interface HostKeyCheck {
-  /** Signature algorithms to ask the target for, those of keys that are known first: it then shows a key that can be compared. */
+  /** Signature algorithms offered to the target, those of known keys first, so that it shows a key that can be compared. */
   readonly algorithms: readonly string[];
-  /** @param key what the target showed, in SSH's wire format. @returns why it is refused. */
+  /** @param key the target's key in SSH's wire format. @returns the reason for refusing it. */
   refusal(key: Buffer): LinkError | undefined;
-  /** Keeps a key that was taken on first use; to be called once the target has proved that it holds it. */
+  /** Saves a key accepted on first use, after the target has proved that it holds it. */
   remember(): Promise<void>;
 }
 
@@ -24,7 +24,7 @@ const algorithmsOf: Readonly<Record<string, readonly string[]>> = {
   "ssh-rsa": ["rsa-sha2-512", "rsa-sha2-256"],
 };
 
-/** Prepares the check of a target's host key; reads the known_hosts file, if one is used.
+/** Prepares the check of a target's host key; reads the known_hosts file, if any.
  *  @throws LinkError HostKeyUnknown when that file cannot be read. */
 export async function hostKeyCheck(trust: HostKeyTrust, host: string, port: number): Promise<HostKeyCheck> {
   if (trust.by === "fingerprints") return byFingerprint(trust.fingerprints, hostName(host, port));
@@ -37,7 +37,7 @@ export function fingerprintOf(key: Buffer): string {
   return `SHA256:${createHash("sha256").update(key).digest("base64").replaceAll("=", "")}`;
 }
 
-/** The type that a key in SSH's wire format names itself. */
+/** Type of a key in SSH's wire format. */
 export function keyType(key: Buffer): string {
   return key.length < 4 ? "" : key.subarray(4, 4 + key.readUInt32BE(0)).toString("latin1");
 }

@@ -1,6 +1,6 @@
 import { createHmac } from "node:crypto";
 
-/** A host key as a known_hosts file holds it. */
+/** A host key in a known_hosts file. */
 export interface KnownKey {
   readonly type: string;
   /** The key in SSH's wire format, base64. */
@@ -8,8 +8,8 @@ export interface KnownKey {
   readonly revoked: boolean;
 }
 
-/** The keys that a known_hosts file has for a host, hashed names, patterns and ports included. Lines of certificate authorities
- *  and lines that make no sense are skipped, as ssh does. Pure.
+/** A host's keys in a known_hosts file, by hashed names, patterns and ports, too. Lines of certificate authorities and
+ *  invalid lines are skipped, as in ssh. Pure.
  *  @see https://man.openbsd.org/sshd.8#SSH_KNOWN_HOSTS_FILE_FORMAT */
 export function knownKeys(file: string, host: string, port: number): readonly KnownKey[] {
   const name = hostName(host, port);
@@ -23,7 +23,7 @@ export function knownKeys(file: string, host: string, port: number): readonly Kn
   });
 }
 
-/** How known_hosts writes a host: with the port in it unless that is 22. */
+/** A host's name in known_hosts: with the port unless that is 22. */
 export function hostName(host: string, port: number): string {
   const lower = host.toLowerCase();
   return port === 22 ? lower : `[${lower}]:${port}`;

@@ -1,6 +1,6 @@
 import { CodedError, type ErrorCode } from "../../../src/lib/errors.ts";
 
-/** Why a link is down, as a word for a node's condition. */
+/** Reason why a link is down, for a node's condition. */
 export type LinkReason =
   | "LinkDown"
   | "TurnedAway"
@@ -12,7 +12,7 @@ export type LinkReason =
   | "NoPosixShell"
   | "NoSftp";
 
-/** What keeps a link down: a reason, and a sentence that says what to do. */
+/** Error of a link that is down: a reason, and a sentence with the remedy. */
 export class LinkError extends CodedError {
   readonly reason: LinkReason;
   constructor(reason: LinkReason, code: ErrorCode, message: string, options?: ErrorOptions) {
@@ -22,15 +22,15 @@ export class LinkError extends CodedError {
   }
 }
 
-/** A link as others see it. Times are milliseconds since the epoch. */
+/** A link's public state. Times are milliseconds since the epoch. */
 export type LinkState =
   | { readonly is: "down"; readonly since: number; readonly why: LinkError; readonly nextTryAt: number }
   | { readonly is: "connecting"; readonly since: number }
   | { readonly is: "up"; readonly since: number; readonly connections: number }
   | { readonly is: "closed" };
 
-/** First and longest delay between attempts, milliseconds, before jitter. What only a person can mend is not tried in a storm:
- *  it would fill the target's log, and some targets lock out who knocks too often. */
+/** First and longest delay between attempts, milliseconds, before jitter. Problems that need a person are retried
+ *  slowly: frequent attempts would fill the target's log, and some targets ban the client. */
 const delays: Readonly<Record<LinkReason, readonly [number, number]>> = {
   LinkDown: [500, 30_000],
   TurnedAway: [1_000, 30_000],
@@ -44,7 +44,7 @@ const delays: Readonly<Record<LinkReason, readonly [number, number]>> = {
 };
 
 /** Milliseconds until the next attempt, before jitter. Pure.
- *  @param failures how many attempts have failed in a row for this reason, this one included. */
+ *  @param failures number of consecutive failures for this reason, including this one. */
 export function retryDelay(reason: LinkReason, failures: number): number {
   const [first, longest] = delays[reason];
   return Math.min(longest, first * 2 ** Math.min(20, failures - 1));

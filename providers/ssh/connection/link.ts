@@ -6,25 +6,25 @@ import type { SshConfig } from "../config.ts";
 import { type Connection, nameOf, openConnection, wentSilent } from "./connection.ts";
 import { LinkError, type LinkState, retryDelay } from "./link-state.ts";
 
-/** The way to a target: SSH connections, made again when they break. One reconnect serves all who wait. */
+/** Link to a target: SSH connections, re-established when they break. One reconnect serves all waiting callers. */
 export interface Link extends AsyncDisposable {
   state(): LinkState;
-  /** Calls back after each change of state. @returns what ends it. */
+  /** Registers a listener for state changes. @returns a function that removes it. */
   onChange(listener: (state: LinkState) => void): () => void;
-  /** Exchanges with the target so far: a request and its answer are one, as are requests sent together, a call to the runtime,
-   *  and a login. Those side by side count each. */
+  /** Number of exchanges with the target so far: a request and its answer, requests sent together, a runtime call and a
+   *  login count as one each. Concurrent ones count separately. */
   roundTrips(): number;
   /** Counts one exchange. */
   exchanged(): void;
-  /** A live connection; waits while one is being made.
-   *  @throws unavailable at once while the link is down, with the reason as its cause. */
+  /** A live connection; waits for one being established.
+   *  @throws unavailable at once while the link is down, with the reason as cause. */
   connection(signal?: AbortSignal): Promise<Connection>;
   /** All live connections, oldest first. */
   connections(): readonly Connection[];
-  /** One more connection beside those that live; callers that ask together share it.
-   *  @throws unavailable when it cannot be made, failed_precondition when there are as many as there may be. */
+  /** Opens one more connection; concurrent callers share it.
+   *  @throws unavailable when it cannot be opened, failed_precondition at the limit. */
   another(signal?: AbortSignal): Promise<Connection>;
-  /** Takes a link that is up for one that is down, for this reason: its connections are closed, and it is made anew. */
+  /** Takes the link down for this reason: closes its connections and reconnects. */
   fail(why: LinkError): void;
 }
 
@@ -32,16 +32,16 @@ export interface LinkOptions {
   readonly config: SshConfig;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Makes a connection; of ssh2 unless a test gives another. */
+  /** Opens a connection; with ssh2 by default. */
   readonly open?: (config: SshConfig, signal: AbortSignal) => Promise<Connection>;
-  /** What a target must show on a new connection before the link is up. @throws LinkError why it is not fit to be used. */
+  /** Checks a new connection before the link is up. @throws LinkError when the target is unfit. */
   readonly check?: (connection: Connection, signal: AbortSignal) => Promise<void>;
 }
 
-/** The sessions that a node may need beside each other, where the target allows few on a connection. */
+/** Sessions that a node may need at once, when the target allows few per connection. */
 const sessionsWanted = 24;
 const [fewestConnections, mostConnections] = [3, 12];
-/** A link that was up for as long starts its delays afresh, ms. */
+/** Uptime after which a link's retry delays start afresh, ms. */
 const steadyMs = 2_000;
 
 type State =
@@ -57,7 +57,7 @@ type State =
   | { readonly is: "up"; readonly since: number }
   | { readonly is: "closed" };
 
-/** Makes the link; the first who asks for a connection makes it connect, and from then on it stays connected. */
+/** Creates the link. It connects on first use and stays connected. */
 export function createLink(options: LinkOptions): Link {
   return new SshLink(options);
 }
@@ -74,7 +74,7 @@ class SshLink implements Link {
   readonly #born: number;
   #state: State = { is: "idle" };
   #downSince: number;
-  /** Failures in a row for the last reason. */
+  /** Consecutive failures for the last reason. */
   #failures = 0;
   #lastReason: LinkError["reason"] | undefined;
   #exchanges = 0;
@@ -161,7 +161,7 @@ class SshLink implements Link {
   }
 
   async #attempt(): Promise<Connection> {
-    // The state is "connecting" before anything here can fail.
+    // The state has to be "connecting" before anything here fails.
     await Promise.resolve();
     try {
       const opened = await this.#open(this.#config, this.#closing.signal);
@@ -204,7 +204,7 @@ class SshLink implements Link {
     this.#live.delete(connection);
     if (this.#state.is !== "up") return;
     const why = reasonOf(connection.lost.reason);
-    // A peer that says nothing on one connection says nothing on the others: what fails on one is to be known as the link's loss.
+    // A peer that stopped answering on one connection does so on all: failures should count as the link's loss.
     if (this.#live.size > 0 && !wentSilent(why)) return this.#become(this.#state);
     this.fail(why);
   }
@@ -225,7 +225,7 @@ class SshLink implements Link {
     const connection = await this.#open(this.#config, this.#closing.signal).catch((error: unknown) => {
       throw unreachable(this.#config, reasonOf(error));
     });
-    // Meanwhile the others may have been lost: then this one is not adopted beside a reconnect under way.
+    // The other connections may have been lost meanwhile: this one must not compete with a reconnect.
     if (this.#state.is !== "up") {
       connection.close();
       throw unreachable(this.#config, reasonOf(connection.lost.reason));
@@ -236,7 +236,7 @@ class SshLink implements Link {
   }
 }
 
-/** The most connections to one target: more where each takes but few sessions. Pure. */
+/** Limit of connections to one target, higher when each allows few sessions. Pure. */
 export function connectionsFor(live: readonly Pick<Connection, "limit">[]): number {
   const limit = Math.max(1, Math.min(...live.map((connection) => connection.limit)));
   return Math.min(mostConnections, Math.max(fewestConnections, Math.ceil(sessionsWanted / limit)));
@@ -268,8 +268,8 @@ function reasonOf(error: unknown): LinkError {
   return new LinkError("LinkDown", "unavailable", message, { cause: error });
 }
 
-/** What every call gets while the target is out of reach, whatever the reason: a login that is refused is no answer to whether a
- *  file may be read. */
+/** The error of every call while the target is unreachable, whatever the reason: a refused login does not tell whether,
+ *  say, a file may be read. */
 function unreachable(config: SshConfig, why: LinkError): CodedError {
   return new CodedError("unavailable", `${nameOf(config)} is out of reach: ${why.message}`, { cause: why });
 }

@@ -7,7 +7,7 @@ import { type Connection, channelRefusal, opened } from "./connection.ts";
 import { LinkError } from "./link-state.ts";
 import type { Link } from "./link.ts";
 
-/** A session channel, and the connection that it is on. It counts against that connection until it is closed. */
+/** A session channel and its connection. It counts towards that connection's limit until it is closed. */
 export interface Session {
   readonly channel: ClientChannel;
   readonly connection: Connection;
@@ -16,19 +16,19 @@ export interface Session {
 export interface SessionRequest {
   /** A command line for the login shell, or the name of a subsystem. */
   readonly start: { readonly exec: string } | { readonly subsystem: string };
-  /** May take the place that is kept free for killing what hangs. */
+  /** May use the place reserved for killing hung commands. */
   readonly urgent?: boolean;
-  /** For what a user of the kubelet API asked for: at most half of the places are users'. */
+  /** True for requests of kubelet API users, who get at most half of the places. */
   readonly forUser?: boolean;
   readonly signal?: AbortSignal;
 }
 
-/** Opens session channels, a bounded number on each connection; further ones take another connection, or wait. */
+/** Opens session channels, limited per connection; further ones use another connection, or wait. */
 export interface Sessions {
-  /** @throws unavailable, failed_precondition when the target refuses what is started. */
+  /** @throws unavailable, failed_precondition when the target refuses the request. */
   open(request: SessionRequest): Promise<Session>;
-  /** Opens one on this connection, which may be too new to be the link's.
-   *  @throws LinkError NoSessions where the target allows none, failed_precondition, unavailable, what the signal says. */
+  /** Opens a session on this connection, which may not be the link's yet.
+   *  @throws LinkError NoSessions when the target allows none, failed_precondition, unavailable, the signal's reason. */
   openOn(connection: Connection, start: SessionRequest["start"], signal: AbortSignal): Promise<Session>;
 }
 
@@ -38,13 +38,13 @@ export interface SessionsOptions {
   readonly log: Logger;
 }
 
-/** How long a connection that could not be added is not tried again, ms, before jitter (MaxStartups, a firewall). */
+/** Pause after a failed attempt to add a connection, ms, before jitter (MaxStartups, a firewall). */
 const growPauseMs = 5_000;
-/** A session that has ended may still count at the target's sshd for so long, ms. */
+/** Time for which an ended session may still count at the target's sshd, ms. */
 const settleMs = 200;
-/** ssh2 fails at once where the other end has hung up, and a moment later says that the connection is lost, ms. */
+/** ssh2 fails at once when the peer has hung up, and reports the lost connection a moment later, ms. */
 const hangUpMs = 250;
-/** That sessions have to be waited for is told no more often, ms. */
+/** Least interval between warnings about sessions that have to wait, ms. */
 const tellEveryMs = 60_000;
 
 export function createSessions({ link, clock, log }: SessionsOptions): Sessions {
@@ -54,13 +54,13 @@ export function createSessions({ link, clock, log }: SessionsOptions): Sessions 
     { start: what, forUser = false, signal }: SessionRequest,
   ): Promise<Session> => {
     const channel = await openChannel(connection, what, signal);
-    // The channel, and what starts on it.
+    // One for the channel, one for the request on it.
     link.exchanged();
     link.exchanged();
     channel.once("close", () => places.release(connection, forUser));
     return { channel, connection };
   };
-  /** Whether to ask again what was refused: sshd may not have seen yet that a session has ended. */
+  /** Decides whether to repeat a refused request: sshd may not have noticed the end of a session yet. */
   const unsettled = async (connection: Connection, error: unknown, signal?: AbortSignal): Promise<boolean> => {
     if (channelRefusal(error) === undefined || connection.lost.aborted || !places.justReleased(connection))
       return false;
@@ -82,7 +82,7 @@ export function createSessions({ link, clock, log }: SessionsOptions): Sessions 
             throw openError(connection, what, error);
           }
           if (connection.sessions === 0) throw noSessions(error);
-          // The target allows fewer sessions than is usual: as many as there are.
+          // The target allows fewer sessions than usual: the present number is the limit.
           connection.limit = Math.min(connection.limit, connection.sessions);
         }
       }
@@ -102,7 +102,7 @@ export function createSessions({ link, clock, log }: SessionsOptions): Sessions 
   };
 }
 
-/** Places for sessions on the link's connections. */
+/** Manages the places for sessions on the link's connections. */
 function createPlaces({ link, clock, log }: SessionsOptions) {
   const waiting = new Set<() => void>();
   let growAgainAt = 0;
@@ -112,7 +112,7 @@ function createPlaces({ link, clock, log }: SessionsOptions) {
     for (const each of waiting) each();
   };
   link.onChange(wake);
-  /** @returns false when there can be no further connection just now. */
+  /** @returns false when no further connection can be opened now. */
   const grow = async (signal?: AbortSignal): Promise<boolean> => {
     if (clock.monotonic() < growAgainAt) return false;
     try {
@@ -144,16 +144,16 @@ function createPlaces({ link, clock, log }: SessionsOptions) {
     wake();
   };
   return {
-    /** Gives back a place that was not used. */
+    /** Returns an unused place. */
     giveBack,
-    /** Gives back the place of a session that has ended. */
+    /** Returns the place of an ended session. */
     release(connection: Connection, forUser: boolean) {
       releasedAt.set(connection, clock.monotonic());
       giveBack(connection, forUser);
     },
     justReleased: (connection: Connection) =>
       clock.monotonic() - (releasedAt.get(connection) ?? Number.NEGATIVE_INFINITY) < settleMs,
-    /** A connection with room, its place taken. */
+    /** Takes a place on a connection with room. */
     async take(request: PlaceRequest): Promise<Connection> {
       const { urgent = false, forUser = false, signal } = request;
       for (;;) {
@@ -167,7 +167,7 @@ function createPlaces({ link, clock, log }: SessionsOptions) {
           if (forUser) found.forUsers += 1;
           return found;
         }
-        // Where none is left, the link says why.
+        // Without any connection, the link gives the reason.
         if (!(await grow(signal)) && link.connections().length > 0) await rest(request);
       }
     },
@@ -176,7 +176,7 @@ function createPlaces({ link, clock, log }: SessionsOptions) {
 
 type PlaceRequest = Omit<SessionRequest, "start">;
 
-/** Whether users hold less than half of the places that there are now. A connection that is new may allow as few as another. */
+/** True while users hold less than half of the current places. A new connection may allow as few sessions as the others. */
 function usersHaveRoom(connections: readonly Connection[]): boolean {
   const held = connections.reduce((sum, { forUsers }) => sum + forUsers, 0);
   return held + 1 <= (connections.length * Math.min(...connections.map(({ limit }) => limit))) / 2;
@@ -191,7 +191,7 @@ function usage(connections: readonly Connection[]) {
   };
 }
 
-/** One place of each connection is kept for what must not wait. */
+/** Reserves one place per connection for urgent requests. */
 function roomOf(limit: number, urgent: boolean): number {
   return urgent ? limit : Math.max(1, limit - 1);
 }
@@ -214,7 +214,7 @@ async function openChannel(
   }
 }
 
-/** Closes a channel that nobody will read: its close is told only once all that it said has been taken. */
+/** Closes an unread channel: ssh2 reports the close only after all output has been read. */
 export function discard(channel: ClientChannel): void {
   channel.on("error", () => undefined);
   channel.resume();
@@ -238,7 +238,7 @@ function noSessions(cause: unknown): LinkError {
   );
 }
 
-/** Resolves when a place may have become free, or when the pause is over. */
+/** Resolves when a place may be free, or when the pause is over. */
 async function turn(
   waiting: Set<() => void>,
   signal: AbortSignal | undefined,

@@ -5,14 +5,15 @@ import { printfFormat, quote } from "../shell/quote.ts";
 const directoryMode = 0o755;
 const fileMode = 0o644;
 
-/** Shell words that tell how many of the changes were made. */
+/** Shell words that print the number of changes made. */
 export const changesMade = '"$gl_made"';
 
-/** Paths that get their mode together, at most. */
+/** Limit of paths that get their mode in one command. */
 const mostTogether = 200;
 
-/** A script for a shell of ours that makes the changes in order and stops at the first that fails. What it makes is closed to
- *  others until it has its mode, and nothing is given one that was there; files and directories made one after another get it together, in one command.
+/** Shell script (for shells with our prelude) that applies the changes in order and stops at the first failure. New
+ *  files are private until they get their mode; existing ones keep theirs. Consecutive new files and directories with
+ *  one mode get it in one command.
  *  @throws invalid_argument for a path with a NUL. */
 export function applyScript(changes: readonly FileChange[]): string {
   const modes = createModes();
@@ -33,15 +34,15 @@ export function applyScript(changes: readonly FileChange[]): string {
   ].join("\n");
 }
 
-/** A path to be made, and what its mode is to be. */
+/** A path to create, and its mode. */
 interface Making {
   readonly path: string;
   readonly mode: string;
-  /** Makes it, and puts it among those that wait for their mode. */
+  /** Creates the path and adds it to those that wait for their mode. */
   readonly line: string;
 }
 
-/** Keeps account of what waits for its mode in the script so far. */
+/** Tracks the paths that wait for their mode. */
 function createModes() {
   let waiting = new Set<string>();
   let mode: string | undefined;
@@ -56,7 +57,7 @@ function createModes() {
   };
   return {
     settle,
-    /** Lines to go before what makes the path. */
+    /** Script lines that precede the path's creation. */
     take(make: Making, index: number): string[] {
       const together = mode === make.mode && !waiting.has(make.path) && waiting.size < mostTogether;
       const lines = together ? [] : [...settle(index), `gl_mode=${make.mode}`];
@@ -79,7 +80,7 @@ function makings(change: Extract<FileChange, { do: "mkdir" | "write" }>): readon
 
 function directory(path: string, mode: number): Making {
   const quoted = quote(path);
-  // Made with its mode where mkdir can: a chmod would go through a link put in its place meanwhile.
+  // mkdir sets the mode where it can: chmod would follow a link put in its place meanwhile.
   const mask = mode <= 0o777 ? ` ${(0o777 & ~mode).toString(8).padStart(3, "0")}` : "";
   return {
     path,
@@ -88,7 +89,7 @@ function directory(path: string, mode: number): Making {
   };
 }
 
-/** The path that a change is about, for messages. */
+/** The path of a change, for messages. */
 export function pathOf(change: FileChange): string {
   return change.do === "rename" ? change.from : change.path;
 }
@@ -115,7 +116,7 @@ function ancestors(path: string): string[] {
   return parent === path || parent === "/" || parent === "." ? [] : [...ancestors(parent), parent];
 }
 
-/** Five digits: with fewer, chmod leaves the set-id bits of a directory as they are. */
+/** Five digits: with fewer, chmod keeps a directory's set-id bits. */
 function octal(mode: number): string {
   return (mode & 0o7777).toString(8).padStart(5, "0");
 }

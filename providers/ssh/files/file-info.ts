@@ -1,10 +1,10 @@
 import { CodedError } from "../../../src/lib/errors.ts";
 import type { DirectoryEntry, FileInfo, FileKind } from "../../../src/seams/host.ts";
 
-/** What `stat -c` is asked for, and what parseStat reads. */
+/** Format of `stat -c`, read by parseStat. */
 export const statFormat = "%f %u %g %s %i %y";
 
-/** A line of `stat -c` as GNU and busybox print it alike. @throws unknown when it is something else. */
+/** Parses a line of `stat -c`, the same for GNU and busybox. @throws unknown for anything else. */
 export function parseStat(line: string): FileInfo {
   const [mode = "", uid, gid, size, inode, day, time = "", zone = ""] = line.trim().split(" ");
   const bits = Number.parseInt(mode, 16);
@@ -22,7 +22,7 @@ export function parseStat(line: string): FileInfo {
   };
 }
 
-/** The kind of a file by its mode as POSIX numbers it. @see https://man7.org/linux/man-pages/man7/inode.7.html */
+/** Kind of a file by its POSIX mode. @see https://man7.org/linux/man-pages/man7/inode.7.html */
 export function kindOfMode(mode: number): FileKind {
   return kinds[(mode & 0o170000) >> 12] ?? "file";
 }
@@ -36,7 +36,7 @@ const kinds: Readonly<Record<number, FileKind>> = {
   12: "socket",
 };
 
-/** Entries as gl_list tells them: a letter for the kind and the name, each ended by a NUL. */
+/** Parses gl_list's entries: a letter for the kind and the name, each terminated by a NUL. */
 export function parseEntries(told: Buffer): DirectoryEntry[] {
   return told
     .toString("utf8")

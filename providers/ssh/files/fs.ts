@@ -15,21 +15,21 @@ import { complaint } from "../shell/system-errors.ts";
 
 export interface FsOptions {
   readonly pool: ShellPool;
-  /** The SFTP session, opened when first asked for. */
+  /** The SFTP session, opened on first use. */
   readonly sftp: (signal: AbortSignal) => Promise<SftpClient>;
-  /** Runs a script that is too long for the pool. */
+  /** Runs a script that is too long for the pool's shells. */
   readonly runAlone: (script: string, signal: AbortSignal) => Promise<Ended>;
   readonly clock: Clock;
 }
 
 const defaultMaxBytes = 16 * 1024 * 1024;
-/** Of an operation whose caller gives no deadline: a file system of the target may hang (NFS). */
+/** Default timeout of an operation: a file system of the target may hang (NFS). */
 const timeoutMs = 60_000;
 const listingBytes = 64 * 1024 * 1024;
 const shortBytes = 64 * 1024;
 
-/** The target's files. One answer of a shell gives whatever SFTP cannot say (inodes, why a path leads nowhere) or would need
- *  several round trips for; SFTP has the rest, and files that stay open. */
+/** The target's files. Shell commands serve what SFTP cannot report (inodes, reasons of errors) or only in several round
+ *  trips; SFTP serves the rest, and open files. */
 export function sshFs({ pool, sftp: session, runAlone, clock }: FsOptions): HostFs {
   const within = (signal?: AbortSignal) => {
     throwIfAborted(signal);
@@ -74,7 +74,7 @@ export function sshFs({ pool, sftp: session, runAlone, clock }: FsOptions): Host
       return nameIn(reply, path);
     },
     async realpath(path, signal) {
-      // The server resolves a last part that is not there as well.
+      // The server also resolves a path whose last part is missing.
       const [reply, there] = await exchange(
         [
           [sftp.realpath, path],
@@ -115,12 +115,12 @@ function answerOf(path: string, { stdout, stderr, words }: Answer): Buffer {
   return stdout;
 }
 
-/** The script as a whole program, which tells the changes made on its last line. */
+/** The script as a whole program that prints the number of changes made on its last line. */
 function alone(script: string): string {
   return `${prelude}\n{ ${script}\n} </dev/null\necho ${changesMade}\n`;
 }
 
-/** @throws the failure of the change after those that were made, if there is one. */
+/** @throws the failure of the first change that was not made, if any. */
 function failedAt(changes: readonly FileChange[], made: number, stderr: Buffer): void {
   const failed = changes[Number.isInteger(made) ? made : 0];
   if (failed) throw complaint(pathOf(failed), stderr.toString("utf8"));

@@ -3,16 +3,16 @@ import { brokenBy } from "../connection/channel-stream.ts";
 import { type Session, discard } from "../connection/sessions.ts";
 import { type Reply, packet, packetReader, sftp, textAt } from "./sftp-packets.ts";
 
-/** A request: its type, and its parts as `packet` takes them. */
+/** A request: its type, and its parts as for `packet`. */
 export type SftpRequest = readonly [type: number, ...parts: readonly (string | Buffer | number | bigint)[]];
 
 /** An SFTP session on the target. */
 export interface SftpClient {
-  /** OpenSSH's extensions that the server names. */
+  /** OpenSSH extensions announced by the server. */
   readonly extensions: ReadonlySet<string>;
   /** Sends requests together and waits for all replies, in the order of the requests.
-   *  @throws unavailable when the session ends meanwhile, which it does when the signal aborts: the server answers in order, and
-   *  what hangs would hold up all that follows. */
+   *  @throws unavailable when the session ends meanwhile. An aborted signal ends it: the server answers in order, and a
+   *  hung request would block all later ones. */
   exchange(requests: readonly SftpRequest[], signal: AbortSignal): Promise<readonly Reply[]>;
   usable(): boolean;
   close(): void;
@@ -20,7 +20,7 @@ export interface SftpClient {
 
 const version = 3;
 
-/** Speaks SFTP on a session. @throws failed_precondition when nobody answers in SFTP. */
+/** Starts SFTP on a session. @throws failed_precondition when the peer does not speak SFTP. */
 export async function startSftp(session: Session, signal: AbortSignal): Promise<SftpClient> {
   const { channel, connection } = session;
   const waiting = new Map<number, PromiseWithResolvers<Reply>>();
@@ -87,7 +87,7 @@ export async function startSftp(session: Session, signal: AbortSignal): Promise<
   };
 }
 
-/** Pairs of name and data follow the version. */
+/** The version is followed by pairs of name and data. */
 function extensionsOf(body: Buffer): ReadonlySet<string> {
   const names = new Set<string>();
   for (let at = 4; at + 4 <= body.length; ) {

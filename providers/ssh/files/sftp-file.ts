@@ -9,20 +9,20 @@ export interface OpenOptions {
   readonly noFollow: boolean;
   readonly client: SftpClient;
   readonly stat: (path: string, follow: boolean, signal: AbortSignal) => Promise<FileInfo>;
-  /** A deadline for one operation. */
+  /** Deadline of one operation. */
   readonly within: (signal?: AbortSignal) => AbortSignal;
 }
 
-/** Bytes of one read request; every server gives as many. */
+/** Bytes per read request, supported by every server. */
 const chunkBytes = 32 * 1024;
-/** Read requests under way at once. */
+/** Limit of concurrent read requests. */
 const mostChunks = 32;
 const openForReading = 1;
 const attempts = 5;
 
-/** Opens a regular file for reading. SFTP can neither refuse a link nor open without waiting for a FIFO's writer, so the path is
- *  looked at before and after: what was opened is the file that it led to both times, by its inode, owner and mode.
- *  @throws failed_precondition for anything but a regular file. */
+/** Opens a regular file for reading. SFTP can neither refuse links nor open a FIFO without blocking, so the path is
+ *  inspected before and after, and must be the same file both times, by inode, owner and mode.
+ *  @throws failed_precondition for any other kind of file. */
 export async function openFile(options: OpenOptions, signal: AbortSignal): Promise<HostFile> {
   for (let attempt = 1; ; attempt++) {
     const file = await tryOpen(options, signal);
@@ -97,7 +97,7 @@ function hostFile({ path, client, within }: OpenOptions, { handle, inode, close 
         if (isEnd(reply)) break;
         const data = textAt(expectReply(reply, sftp.data, path), 0);
         parts.push(data);
-        // What follows a short piece does not follow it in the file.
+        // After a short piece, the following pieces are not contiguous.
         if (data.length < (sizes[index] ?? 0)) break;
       }
       return Buffer.concat(parts);

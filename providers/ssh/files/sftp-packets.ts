@@ -1,7 +1,7 @@
 import { CodedError, type ErrorCode } from "../../../src/lib/errors.ts";
 import { KeptBytes } from "../../../src/lib/kept-bytes.ts";
 
-/** Numbers of the SSH file transfer protocol, version 3, and of OpenSSH's extensions to it.
+/** Numbers of the SSH file transfer protocol, version 3, and of OpenSSH's extensions.
  *  @see https://datatracker.ietf.org/doc/html/draft-ietf-secsh-filexfer-02
  *  @see https://github.com/openssh/openssh-portable/blob/master/PROTOCOL */
 export const sftp = {
@@ -25,14 +25,14 @@ export const sftp = {
 
 const endOfFile = 1;
 
-/** A reply, its number taken off. */
+/** A reply without its request ID. */
 export interface Reply {
   readonly type: number;
   readonly body: Buffer;
 }
 
-/** A packet of `type` whose parts follow the request's number; texts and buffers go with their length before them.
- *  @param id the request's number; for INIT the version. */
+/** Encodes a packet; strings and buffers are prefixed with their length.
+ *  @param id the request's ID; the version for INIT. */
 export function packet(type: number, id: number, ...parts: readonly (string | Buffer | number | bigint)[]): Buffer {
   const body = Buffer.concat([Buffer.of(type), uint32(id), ...parts.map(encode)]);
   return Buffer.concat([uint32(body.length), body]);
@@ -55,11 +55,10 @@ function uint32(value: number): Buffer {
   return bytes;
 }
 
-/** Cuts a stream of bytes into packets; each byte is touched once, however small the pieces are.
- *  @throws when a packet is longer than any that was asked for. */
+/** Splits a byte stream into packets in linear time. @throws for a packet longer than any requested. */
 export function packetReader(onPacket: (reply: Reply) => void): (chunk: Buffer) => void {
   const held = new KeptBytes(4 + longestPacket);
-  /** Bytes until there is a length, or the packet of that length. */
+  /** Bytes until the length is known, then until the packet is complete. */
   let wanted = 4;
   return (chunk) => {
     for (let at = 0; at < chunk.length; ) {
@@ -85,7 +84,7 @@ function packetLength(head: Buffer): number {
 
 const longestPacket = 512 * 1024;
 
-/** A text with its length before it. */
+/** A length-prefixed string. */
 export function textAt(body: Buffer, offset: number): Buffer {
   return body.subarray(offset + 4, offset + 4 + body.readUInt32BE(offset));
 }
@@ -94,12 +93,12 @@ export interface SftpAttributes {
   readonly size: number;
   readonly uid: number;
   readonly gid: number;
-  /** Type and permissions. */
+  /** File type and permissions. */
   readonly mode: number;
   readonly modifiedAtSeconds: number;
 }
 
-/** Attributes as version 3 encodes them; zeros for what is not told. */
+/** Parses version 3 attributes; absent ones are zero. */
 export function attributesOf(body: Buffer): SftpAttributes {
   const flags = body.readUInt32BE(0);
   let at = 4;
@@ -114,7 +113,7 @@ export function attributesOf(body: Buffer): SftpAttributes {
   return { size, uid, gid, mode, modifiedAtSeconds };
 }
 
-/** Whether a reply says that a file is at its end. */
+/** True for an end-of-file status. */
 export function isEnd({ type, body }: Reply): boolean {
   return type === sftp.status && body.readUInt32BE(0) === endOfFile;
 }
@@ -128,7 +127,9 @@ const codes: Readonly<Record<number, ErrorCode>> = {
   8: "unimplemented",
 };
 
-/** The body of a reply of the type expected. @throws what its status says instead, coded. @param what the path, for the message. */
+/** The body of a reply of the expected type.
+ *  @throws the coded error of any other status.
+ *  @param what path for the message. */
 export function expectReply({ type, body }: Reply, expected: number, what: string): Buffer {
   if (type === expected) return body;
   if (type !== sftp.status) throw new CodedError("unknown", `${what}: the target's SFTP server gave an odd answer`);

@@ -15,11 +15,11 @@ export interface SftpSessionOptions {
   readonly privileges: (signal: AbortSignal) => Promise<Privileges>;
 }
 
-/** The target's SFTP session, shared by all. With sudo the SFTP server runs as root on a session for commands. */
+/** The target's shared SFTP session. With sudo the SFTP server runs as root in an exec session. */
 export interface SftpSession {
-  /** Opens it on a new connection. @throws LinkError NoSftp, a sentence with the remedy; what the signal says. */
+  /** Opens it on a new connection. @throws LinkError NoSftp, a sentence with the remedy; the signal's reason. */
   begin(connection: Connection, privileges: Privileges, signal: AbortSignal): Promise<void>;
-  /** The session, opened anew when it has ended. @throws unavailable, LinkError NoSftp. */
+  /** The session, reopened after its end. @throws unavailable, LinkError NoSftp. */
   get(signal: AbortSignal): Promise<SftpClient>;
 }
 
@@ -51,7 +51,7 @@ export function createSftpSession({ link, sessions, clock, privileges }: SftpSes
       }
     },
     async get(signal) {
-      // A new connection brings its session along.
+      // A new connection opens its own session.
       await link.connection(signal);
       const before = opened;
       const known =
@@ -61,7 +61,7 @@ export function createSftpSession({ link, sessions, clock, privileges }: SftpSes
           signal,
         ));
       if (known?.usable()) return counted(known, link);
-      // Another caller may have replaced it meanwhile.
+      // Another caller may already be reopening it.
       const opening = opened !== undefined && opened !== before ? opened : keep(reopen());
       return counted(await untilAborted(opening, signal), link);
     },
@@ -85,7 +85,7 @@ interface Start {
   readonly stop: AbortSignal;
 }
 
-/** By sshd's own subsystem, else by the program itself. */
+/** Starts sshd's own subsystem, or else the server program. */
 async function startWith({ open, link, stop }: Start, rights: Privileges): Promise<SftpClient> {
   const start = async (how: SessionRequest["start"]): Promise<SftpClient> => {
     const session = await open(how);

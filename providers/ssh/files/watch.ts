@@ -14,16 +14,16 @@ export interface WatcherOptions {
 }
 
 const pollMs = 1000;
-/** How long inotifywait may take to set up its watches, milliseconds: of a folder each entry is one. */
+/** Timeout for inotifywait to set up its watches, milliseconds: one per entry of a directory. */
 const setUpMs = 60_000;
-/** Of what it says no longer line is read, bytes: a path has 4096 at most. */
+/** Limit of a line of its output, bytes: a path has at most 4096. */
 const longestLine = 64 * 1024;
 const newline = 0x0a;
-/** A shell's codes for a program that it cannot run. */
+/** A shell's exit codes for a program that it cannot run. */
 const [cannotExecute, notFound] = [126, 127];
 const events = ["modify", "attrib", "close_write", "create", "delete", "move", "delete_self", "move_self"];
 
-/** Hints of changes: by inotifywait where the target has it, else by looking every second. @see Host.watch */
+/** Hints of changes: from inotifywait when the target has it, else by polling every second. @see Host.watch */
 export function createWatcher(options: WatcherOptions): NonNullable<Host["watch"]> {
   return async function* watch(path, signal) {
     try {
@@ -55,14 +55,14 @@ interface Watched extends Pick<WatcherOptions, "fs" | "clock"> {
   readonly signal: AbortSignal;
 }
 
-/** @returns false when inotifywait is there and cannot be run. */
+/** @returns false when inotifywait exists and cannot be run. */
 async function* notified(notifier: HostProcess, { path, fs, clock, signal }: Watched): AsyncGenerator<string, boolean> {
   await using child = notifier;
-  // The process itself is not waited for: over a link that hangs its end is told late.
+  // The process's end is not awaited: a hung link reports it late.
   addAbortSignal(signal, child.stdout);
   if (await untilAborted(established(child.stderr), clock.within(setUpMs, signal))) {
     child.stderr.resume();
-    // What happened before the watch was set up is hinted at, too.
+    // Covers changes from before the watch was set up.
     yield path;
     for (const { name } of await fs.list(path, signal).catch(() => [])) yield `${path}/${name}`;
     yield* lines(child.stdout);
@@ -73,7 +73,7 @@ async function* notified(notifier: HostProcess, { path, fs, clock, signal }: Wat
   throw new CodedError("failed_precondition", `${path} can no longer be watched (inotifywait ended with ${code})`);
 }
 
-/** Whether inotifywait has set up its watches; it says so in a line on standard error. */
+/** True once inotifywait has set up its watches, as it reports on standard error. */
 async function established(stderr: Readable): Promise<boolean> {
   let last = "";
   return new Promise((resolve, reject) => {
@@ -92,7 +92,7 @@ async function established(stderr: Readable): Promise<boolean> {
 
 const ready = "Watches established";
 
-/** @throws resource_exhausted for a line that is longer than any path. */
+/** @throws resource_exhausted for a line longer than any path. */
 async function* lines(stdout: AsyncIterable<Buffer>): AsyncGenerator<string> {
   const line = new KeptBytes(longestLine);
   const add = (part: Buffer) => {
@@ -113,7 +113,7 @@ async function* lines(stdout: AsyncIterable<Buffer>): AsyncGenerator<string> {
   }
 }
 
-/** Compares what a look every second shows: of the path and, in a directory, of each entry. */
+/** Compares snapshots taken every second: of the path and, for a directory, of each entry. */
 async function* polled(options: WatcherOptions, path: string, signal: AbortSignal): AsyncGenerator<string> {
   let before = await look(options, path, signal);
   yield path;
@@ -126,7 +126,7 @@ async function* polled(options: WatcherOptions, path: string, signal: AbortSigna
   }
 }
 
-/** What tells one state of a file from another, by path. Names with newlines are hinted at by their parts. */
+/** Snapshot by path of what distinguishes a file's versions. Names with newlines appear in parts. */
 async function look({ run }: WatcherOptions, path: string, signal: AbortSignal): Promise<ReadonlyMap<string, string>> {
   const folder = quote(path);
   const script = `for f in ${folder} ${folder}/* ${folder}/.[!.]*; do stat -c '%i %f %s %z|%n' -- "$f" 2>/dev/null; done; :`;

@@ -1,16 +1,17 @@
 import { CodedError } from "../../../src/lib/errors.ts";
 
-/** Bytes of a script that a shell is given with its question. Some shells read it byte by byte: more goes by a session of its own. */
+/** Limit of a script for a pooled shell, bytes. Some shells read scripts byte by byte: a larger one gets its own
+ *  session. */
 export const scriptLimit = 64 * 1024;
 
-/** A command with what it reads, and how much of its output is wanted of each stream. */
+/** A command, its input, and the limit of each output. */
 export interface Command {
   readonly argv: readonly string[];
   readonly stdin: string | Uint8Array;
   readonly limit: number;
 }
 
-/** How a command ended; no code when there is no such program. */
+/** Result of a command; no code when there is no such program. */
 export interface Ended {
   readonly code: number | undefined;
   readonly stdout: Buffer;

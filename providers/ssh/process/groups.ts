@@ -5,12 +5,13 @@ import type { Link } from "../connection/link.ts";
 import { type ProcessGroup, killScript } from "../shell/shell.ts";
 import type { ShellPool } from "../shell/shell-pool.ts";
 
-/** The processes that graftlet has started on the target. */
+/** The processes started by graftlet on the target. */
 export interface ProcessGroups {
-  /** Sends a signal to a group; does not wait for its end. What could not be killed is killed on the next connection. */
+  /** Signals a group without waiting for its end. One that could not be killed is killed on the next connection. */
   kill(group: ProcessGroup, signal: "SIGTERM" | "SIGKILL"): void;
-  /** Notes a group that is to end with its connection: the target may learn of the loss much later than we (half-open), and a
-   *  lock that the group holds would stay taken. It is killed when there is a connection again. @returns what forgets it. */
+  /** Registers a group to be killed after the loss of its connection, on the next one: the target may notice the loss
+   *  much later (half-open), and a lock held by the group would stay taken.
+   *  @returns a function that deregisters it. */
   own(group: ProcessGroup, lost: AbortSignal): () => void;
 }
 
@@ -22,7 +23,7 @@ export interface ProcessGroupsOptions {
 }
 
 const killTimeoutMs = 20_000;
-/** More leftovers than that are not remembered. */
+/** Limit of remembered groups. */
 const mostLeftovers = 1000;
 
 export function createProcessGroups({ link, pool, clock, log }: ProcessGroupsOptions): ProcessGroups {

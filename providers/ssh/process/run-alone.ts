@@ -5,8 +5,8 @@ import { untilAborted } from "../../../src/lib/service-group.ts";
 import type { Command, Ended } from "./command.ts";
 import { type SpawnerOptions, createSpawner } from "./spawn.ts";
 
-/** Runs a command on a session of its own, for input that is too large to go with a question.
- *  @throws cancelled or deadline_exceeded as the signal says (the command is killed), unavailable. */
+/** Runs a command in its own session, for input too large for a pooled shell.
+ *  @throws cancelled or deadline_exceeded like the signal (the command is killed), unavailable. */
 export async function runAlone(
   parts: SpawnerOptions,
   { argv, stdin, limit }: Command,

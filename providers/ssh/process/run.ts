@@ -13,11 +13,11 @@ const defaultMaxOutput = 1024 * 1024;
 export interface RunnerOptions {
   readonly pool: ShellPool;
   readonly clock: Clock;
-  /** What starts a command on a session of its own. */
+  /** Options for commands in a session of their own. */
   readonly alone: SpawnerOptions;
 }
 
-/** Commands to their end, on the shells that are there already. @see Host.run */
+/** Runs commands to completion on the pooled shells. @see Host.run */
 export function createRunner({ pool, clock, alone }: RunnerOptions) {
   return async (argv: readonly string[], options: RunOptions = {}): Promise<RunResult> => {
     throwIfAborted(options.signal);

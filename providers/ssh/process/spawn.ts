@@ -21,29 +21,29 @@ export interface SpawnerOptions {
   readonly sessions: Sessions;
   readonly groups: ProcessGroups;
   readonly clock: Clock;
-  /** The command line that starts a shell. */
+  /** Command line that starts a shell. */
   readonly command: (signal: AbortSignal) => Promise<string>;
-  /** For what users of the kubelet API ask for. */
+  /** True for requests of kubelet API users. */
   readonly forUser?: boolean;
 }
 
-/** A command under way on a session of its own. */
+/** A running command in its own session. */
 export interface SshProcess extends HostProcess {
   /** Standard input and output as one stream. */
   readonly io: Duplex;
 }
 
 const never = new AbortController().signal;
-/** How long a shell may take until it starts a command, milliseconds, and how much it may say before, bytes. */
+/** Timeout until a shell has started a command, milliseconds, and limit of its output before, bytes. */
 const startWithinMs = 60_000;
 const prefaceBytes = 64 * 1024;
-/** How long the end of what was killed is waited for, milliseconds: it takes a shell to kill it, and a new one may hang in its
+/** Time to wait for the end of a killed command, milliseconds: killing takes a shell, and a new one may hang in its
  *  start-up files. */
 const endWithinMs = 5_000;
-/** The same for whoever has given up: over a link that hangs nothing is told, and nobody's end is to wait for that. */
+/** The same after the caller has given up: a hung link reports nothing, and must not delay the caller. */
 const endSoonMs = 1_000;
 
-/** Commands as streams, each on a session of its own. @see Host.spawn */
+/** Commands as streams, each in its own session. @see Host.spawn */
 export function createSpawner({ link, sessions, groups, clock, command, forUser = false }: SpawnerOptions) {
   return async (argv: readonly string[], signal: AbortSignal = never): Promise<SshProcess> => {
     throwIfAborted(signal);
@@ -88,7 +88,7 @@ export function createSpawner({ link, sessions, groups, clock, command, forUser 
         kill("SIGKILL");
         const late = clock.within(signal.aborted ? endSoonMs : endWithinMs);
         await untilAborted(exited, late).catch(() => undefined);
-        // Its session counts at the target's sshd until it ends: a channel that is closed would count no longer here.
+        // An ended session counts at the target's sshd until the command ends: closing the channel now would miscount.
         if (late.aborted) return letGo(io, stderr);
         io.destroy();
         stderr.destroy();
@@ -97,14 +97,14 @@ export function createSpawner({ link, sessions, groups, clock, command, forUser 
   };
 }
 
-/** Leaves a command to its end: what it reads ends, what it says is dropped. */
+/** Leaves a command to its end: closes its input and drops its output. */
 function letGo(io: Duplex, stderr: Readable): void {
   io.end();
   io.resume();
   stderr.resume();
 }
 
-/** Told once the shell has read its last line: what is written from then on is the command's. */
+/** Prints the marker once the shell has read its last line: later input is the command's. */
 function script(argv: readonly string[], marker: string): string {
   const program = quoteAll(argv.slice(0, 1));
   return [
@@ -119,7 +119,7 @@ interface Introduced extends ProcessGroup {
   readonly pid: number;
 }
 
-/** Starts the command and reads what its shell says of itself; undefined when there is no such program. */
+/** Starts the command and reads the shell's report; undefined when there is no such program. */
 function introduce(io: Duplex, argv: readonly string[], signal: AbortSignal): Promise<Introduced | undefined> {
   const marker = randomUUID();
   const work = (async () => {
@@ -132,8 +132,8 @@ function introduce(io: Duplex, argv: readonly string[], signal: AbortSignal): Pr
   return untilAborted(work, signal);
 }
 
-/** Words of the line that starts with the marker; what comes after it stays in the stream.
- *  @throws failed_precondition for a shell that ends without it, or says too much before. */
+/** Words of the line that starts with the marker; later bytes stay in the stream.
+ *  @throws failed_precondition for a shell that ends without it, or prints too much before. */
 function lineAfter(io: Duplex, marker: string): Promise<readonly string[]> {
   return new Promise((resolve, reject) => {
     const seen = new KeptBytes(prefaceBytes);
@@ -171,13 +171,13 @@ function lineAfter(io: Duplex, marker: string): Promise<readonly string[]> {
 
 const tooTalkative = `the target's shell said more than ${prefaceBytes} bytes before it ran the command: let no start-up file of the login shell print anything.`;
 
-/** The line that starts with the marker, whole. @param from where the bytes begin that have not been looked at. */
+/** The complete line that starts with the marker. @param from start of the bytes not searched yet. */
 function lineIn(
   seen: Buffer,
   marker: string,
   from: number,
 ): { readonly words: readonly string[]; readonly end: number } | undefined {
-  // Only the end of a line may complete the one that is looked for.
+  // Only a newline can complete the line.
   if (seen.indexOf(newline, from) < 0) return undefined;
   const start = seen.indexOf(marker, Math.max(0, from - longestLine));
   const end = start < 0 ? -1 : seen.indexOf(newline, start);
@@ -191,10 +191,10 @@ function lineIn(
 }
 
 const newline = 0x0a;
-/** The marker and what a shell says after it, bytes. */
+/** Limit of the marker and the report, bytes. */
 const longestLine = 256;
 
-/** Exit code as in RunResult. Fails as unavailable when the link breaks first; who does not ask is not told. */
+/** Exit code as in RunResult. Rejects with unavailable when the link breaks first; needs no handler. */
 export function exitOf({ channel, connection: { lost } }: Session): Promise<number> {
   const exited = new Promise<number>((resolve, reject) => {
     const onLost = () => reject(brokenBy(lost));

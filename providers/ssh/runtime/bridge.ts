@@ -6,14 +6,14 @@ import type { Host } from "../../../src/seams/host.ts";
 import { splice } from "../../../src/streams/splice.ts";
 import { listenLocal } from "../../local/dial.ts";
 
-/** A socket on graftlet's own machine that leads to one on the target. */
+/** A socket on graftlet's own machine, bridged to one on the target. */
 export interface Bridge extends AsyncDisposable {
-  /** Absolute path, in a directory that only graftlet's user can enter. */
+  /** Absolute path, in a directory accessible to graftlet's user only. */
   readonly path: string;
 }
 
-/** Opens the bridge for clients that know local sockets only (gRPC). A connection to it stands as long as the one on the
- *  target; where none can be made there it is closed at once, as by a server that is not running. */
+/** Opens the bridge, for clients that connect to local sockets only (gRPC). A connection lasts as long as the one on the
+ *  target; when that cannot be opened, it is closed at once, as with a stopped server. */
 export async function openBridge(host: Pick<Host, "dial">, target: string): Promise<Bridge> {
   const directory = await mkdtemp(join(tmpdir(), "graftlet-"));
   const path = join(directory, "runtime.sock");
@@ -33,7 +33,7 @@ async function bridgeOne(host: Pick<Host, "dial">, target: string, near: Duplex,
   try {
     await splice(near, await host.dial({ unix: target }, signal), signal);
   } catch {
-    // The client sees a connection that ended, and asks again: that is its way of hearing of it.
+    // The client sees a closed connection, and retries.
     near.destroy();
   }
 }

@@ -3,11 +3,11 @@ import type { Logger } from "../../../src/lib/log.ts";
 import type { Host } from "../../../src/seams/host.ts";
 import type { Runtime } from "../../../src/seams/runtime.ts";
 
-/** What a socket on the target speaks. */
+/** Protocol of a socket on the target. */
 export type Protocol = "cri" | "docker";
 
-/** Where runtimes listen, in the order in which they are tried. Docker brings a containerd of its own whose CRI is often
- *  turned off: what answers is taken, not what is there. */
+/** Sockets of runtimes, in the order of attempts. Docker comes with a containerd whose CRI is often disabled: the first
+ *  that answers counts, not the first that exists. */
 export const knownSockets: readonly string[] = [
   "/run/containerd/containerd.sock",
   "/run/k3s/containerd/containerd.sock",
@@ -17,9 +17,9 @@ export const knownSockets: readonly string[] = [
 
 export interface FindDeps {
   readonly host: Pick<Host, "fs" | "dial">;
-  /** Makes the runtime that a socket leads to; it connects when first asked. */
+  /** Creates the runtime for a socket; it connects on first use. */
   readonly make: (socket: string, protocol: Protocol) => Promise<Runtime>;
-  /** Resolves while the target can be reached. @throws CodedError unavailable when it cannot. */
+  /** Resolves while the target is reachable. @throws CodedError unavailable when it is not. */
   readonly reach: (signal: AbortSignal) => Promise<unknown>;
   readonly log: Logger;
 }
@@ -30,8 +30,8 @@ export interface FoundRuntime {
   readonly socket: string;
 }
 
-/** Finds the target's runtime: the socket that is named, or the first known one that answers as a runtime.
- *  @throws CodedError unavailable when the target cannot be reached; failed_precondition, one sentence that lists what was
+/** Finds the target's runtime: the configured socket, or the first known one that answers.
+ *  @throws CodedError unavailable when the target is unreachable; failed_precondition, one sentence with the sockets
  *  tried, when no runtime answers. */
 export async function findRuntime(
   { host, make, reach, log }: FindDeps,
@@ -50,7 +50,7 @@ export async function findRuntime(
     }
     let runtime: Runtime | undefined;
     try {
-      // A runtime that has been killed leaves a socket at which nobody answers.
+      // A killed runtime leaves its socket behind.
       runtime = await make(socket, await protocolOf(host, socket, signal));
       const { runtimeName, runtimeVersion } = await runtime.version(signal);
       log.info({ socket, runtime: `${runtimeName} ${runtimeVersion}` }, "found the target's runtime");
@@ -67,13 +67,13 @@ export async function findRuntime(
   );
 }
 
-/** @throws what says that the target is out of reach: then nothing is known of its sockets. */
+/** @throws errors of an unreachable target: they tell nothing about its sockets. */
 function reasonOf(error: unknown): string {
   if (hasCode(error, "cancelled", "deadline_exceeded")) throw error;
   return hasCode(error, "not_found") ? "is not there" : messageOf(error);
 }
 
-/** Docker answers HTTP/1.1 in kind; gRPC speaks HTTP/2 only. */
+/** Docker answers with HTTP/1.1; gRPC speaks HTTP/2 only. */
 async function protocolOf(host: Pick<Host, "dial">, socket: string, signal: AbortSignal): Promise<Protocol> {
   const connection = await host.dial({ unix: socket }, signal);
   try {

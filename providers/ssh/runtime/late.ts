@@ -1,9 +1,9 @@
 import { CodedError } from "../../../src/lib/errors.ts";
 import type { Runtime } from "../../../src/seams/runtime.ts";
 
-/** A runtime that is found only once somebody needs it: every call waits for `find` and goes to what it found.
- *  @param find gives the same runtime each time, and throws while there is none.
- *  @param found the runtime if it has been found, without asking. */
+/** A runtime found on first use: every call waits for `find` and goes to its result.
+ *  @param find returns the same runtime each time, and throws while there is none.
+ *  @param found the runtime, if already found. */
 export function lateRuntime(
   find: (signal: AbortSignal) => Promise<Runtime>,
   found: () => Runtime | undefined,

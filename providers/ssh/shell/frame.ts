@@ -1,19 +1,19 @@
 import { KeptBytes } from "../../../src/lib/kept-bytes.ts";
 
-/** Reads what a shell says until the line that ends an answer: the marker, which no command can know, and what follows it.
- *  Nothing comes after that line until the shell is asked again, so it is looked for at the end only. */
+/** Reads a shell's output up to the last line of an answer: the marker, unknown to commands, and some words. Nothing
+ *  follows that line before the next question, so only the end is searched. */
 export class Frame {
   readonly #marker: Buffer;
   readonly #kept: KeptBytes;
   #tail = Buffer.alloc(0);
 
-  /** @param limit bytes kept before the marker; more than that are dropped. */
+  /** @param limit bytes kept before the marker; the rest is dropped. */
   constructor(marker: string, limit: number) {
     this.#marker = Buffer.from(marker, "latin1");
     this.#kept = new KeptBytes(limit);
   }
 
-  /** @returns the answer once it is complete: its bytes, and the words after the marker. */
+  /** @returns the answer once complete: its bytes, and the words after the marker. */
   push(chunk: Buffer): { readonly data: Buffer; readonly words: readonly string[] } | undefined {
     const seen = Buffer.concat([this.#tail, chunk]);
     const at = seen.at(-1) === 0x0a ? seen.lastIndexOf(this.#marker) : -1;
@@ -26,7 +26,7 @@ export class Frame {
         .split(" ");
       return { data: this.#kept.bytes(), words };
     }
-    // The marker's line may arrive in pieces: what could be part of it is held back.
+    // The marker's line may arrive in pieces: a possible beginning is held back.
     const held = Math.min(seen.length, this.#marker.length + longestWords);
     this.#kept.add(seen.subarray(0, seen.length - held));
     this.#tail = Buffer.from(seen.subarray(seen.length - held));
@@ -34,5 +34,5 @@ export class Frame {
   }
 }
 
-/** What an answer's last line says after the marker is at most as long as this. */
+/** Limit of the words after the marker. */
 const longestWords = 80;

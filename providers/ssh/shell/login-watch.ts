@@ -14,12 +14,12 @@ export interface LoginWatchDeps {
   readonly clock: Clock;
 }
 
-/** How long a link stands between two looks, milliseconds, before jitter. */
+/** Interval between checks while the link is up, milliseconds, before jitter. */
 const everyMs = 60_000;
 
-/** Looks every minute, as long as a link stands, whether its login shell still answers: one that has begun to hang (a start-up file
- *  that waits for a file system that is away) holds up what is to be run on the target, though the shells that were started before
- *  serve on. A link whose shell does not answer twice is as good as down, and is made anew until it does. */
+/** Checks every minute, while the link is up, that the login shell still answers. A hung one (a start-up file that waits
+ *  for an unavailable file system) blocks new commands on the target, though running shells continue. A link whose shell
+ *  fails two checks is reconnected until it answers. */
 export function watchLoginShell(deps: LoginWatchDeps): void {
   const { link } = deps;
   let standing: AbortController | undefined;
@@ -45,8 +45,10 @@ async function watch(deps: LoginWatchDeps, signal: AbortSignal): Promise<void> {
   }
 }
 
-/** Starts a login shell. @returns why the link is not fit to be used where it says nothing; undefined where it answers, or fails in
- *  another way, which whoever needs one will tell. @throws what the signal says. */
+/** Starts a login shell.
+ *  @returns the reason why the link is unfit when the shell is silent; undefined when it answers, or fails in another
+ *  way, which its next user reports.
+ *  @throws the signal's reason. */
 async function hangs({ config, sessions, clock }: LoginWatchDeps, signal: AbortSignal): Promise<LinkError | undefined> {
   const session = await sessions.open({ start: { exec: plainShell }, signal }).catch(() => undefined);
   if (signal.aborted) throw abortError(signal);

@@ -2,24 +2,24 @@ import { throwIfAborted } from "../../../src/lib/errors.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
 import type { Shell } from "./shell.ts";
 
-/** The most shells that are counted; whoever comes then waits. */
+/** Limit of pooled shells; further callers wait. */
 const mostShells = 12;
-/** More than that are not kept while nobody asks. */
+/** Limit of idle shells. */
 const mostIdle = 4;
 
 type Kept = Pick<Shell, "usable" | "close">;
 
 export interface Pool<T extends Kept> {
-  /** One that waits to be asked, if there is. */
+  /** An idle shell, if any. */
   takeIdle(): T | undefined;
-  /** One that may be asked. @throws what starting it threw, when no other came free first; the signal's reason. */
+  /** A free shell. @throws the error of starting one, if no other came free first; the signal's reason. */
   take(signal: AbortSignal): Promise<T>;
-  /** To be called for each that was taken. */
+  /** Returns a shell; to be called for each one taken. */
   giveBack(shell: T): void;
 }
 
-/** The shells that are counted: those at work, and those that wait to be asked. Whoever finds none free has one more started, and
- *  takes that or the first that is given back: most questions are answered sooner than a shell has started. */
+/** Pool of busy and idle shells. A caller that finds none idle has another started, and takes that one or the first
+ *  returned: most questions take less time than starting a shell. */
 export function createPool<T extends Kept>(start: () => Promise<T>): Pool<T> {
   type Waiter = PromiseWithResolvers<T>;
   const idle: T[] = [];
@@ -40,7 +40,7 @@ export function createPool<T extends Kept>(start: () => Promise<T>): Pool<T> {
       shells -= 1;
       waiting.delete(waiter);
       waiter.reject(error);
-      // With nothing left that could be given back, the next one waits for a start of its own.
+      // With no shell left to be returned, the next caller needs a start of its own.
       const [next] = waiting;
       if (next && shells === 0) await grow(next);
     }
@@ -69,7 +69,7 @@ export function createPool<T extends Kept>(start: () => Promise<T>): Pool<T> {
     try {
       return await untilAborted(waiter.promise, signal);
     } catch (error) {
-      // What was given to one who no longer waits is the next one's.
+      // A shell for a caller that gave up goes to the next one.
       if (!waiting.delete(waiter)) void waiter.promise.then(giveBack, () => undefined);
       throw error;
     }

@@ -10,18 +10,18 @@ import { quote } from "./quote.ts";
 import { type Session, type Sessions, discard } from "../connection/sessions.ts";
 import { startShell } from "./shell.ts";
 
-/** A program that joins its standard streams to a socket; `docker` to an engine's only. */
+/** A program that relays its standard streams to a socket; `docker` to a Docker Engine's only. */
 export type RelayProgram = "python3" | "perl" | "socat" | "nc" | "docker";
 
-/** What the login may do on the target. */
+/** The login's privileges on the target. */
 export interface Privileges {
-  /** As whom commands run and files are touched: root by login, root by sudo, or the user itself. */
+  /** User of commands and file operations: root by login, root by sudo, or the user itself. */
   readonly as: "root" | "sudo" | "user";
   readonly groups: readonly string[];
-  /** Where the target has its SFTP server, for when sshd offers none or it must run as root. */
+  /** Path of the target's SFTP server, used when sshd offers none or it has to run as root. */
   readonly sftpServer?: string;
   readonly relays: readonly RelayProgram[];
-  /** What the target lacks for a whole node, a sentence each with the remedy. */
+  /** Requirements of a whole node that the target lacks, one sentence each with the remedy. */
   readonly missing: readonly string[];
 }
 
@@ -32,12 +32,12 @@ export interface PrivilegesOptions {
   readonly clock: Clock;
 }
 
-/** The command line that starts a shell as the user that is logged in. */
+/** Command line that starts a shell as the login user. */
 export const plainShell = "exec /bin/sh";
 const sudoShell = "exec sudo -n /bin/sh";
-/** A login shell that has said nothing for so long, ms, waits for something. */
+/** Timeout of a login shell's answer, ms. */
 export const answerWithinMs = 15_000;
-/** Whatever a login shell has left running may hold its session open: that is not waited for longer, ms. */
+/** Time to wait for the session's end, ms: processes left by a login shell may hold it open. */
 const endWithinMs = 1_000;
 const sftpServers = [
   "/usr/lib/openssh/sftp-server",
@@ -48,12 +48,12 @@ const sftpServers = [
 ];
 const relayPrograms: readonly RelayProgram[] = ["python3", "perl", "socat", "nc", "docker"];
 
-/** What the login may do on the target, as the newest connection has shown it. */
+/** The login's privileges, as found on the newest connection. */
 export interface PrivilegesProbe {
-  /** Asks on a new connection. The session that it takes is free again when it is done.
-   *  @throws LinkError LoginShellHangs, NoPosixShell, NoSessions; what the signal says. */
+  /** Probes a new connection. Its session is free again on return.
+   *  @throws LinkError LoginShellHangs, NoPosixShell, NoSessions; the signal's reason. */
   ask(connection: Connection, signal: AbortSignal): Promise<Privileges>;
-  /** What was last found; waits for the link. @throws unavailable while that is down. */
+  /** The last result; waits for the link. @throws unavailable while that is down. */
   known(signal: AbortSignal): Promise<Privileges>;
 }
 
@@ -93,14 +93,14 @@ export function createPrivileges({ config, link, sessions, clock }: PrivilegesOp
   };
 }
 
-/** Lets the shell end by itself: until then its place is taken. */
+/** Lets the shell exit: until then its session counts. */
 async function endOf({ channel }: Session, stop: AbortSignal): Promise<void> {
   const closed = new Promise<void>((resolve) => void channel.once("close", () => resolve()));
   channel.end();
   await untilAborted(closed, stop).catch(() => undefined);
 }
 
-/** What is wrong with a target whose login shell has not answered within `answerWithinMs`, and the remedy. */
+/** Error for a target whose login shell has not answered within `answerWithinMs`. */
 export function shellHangs(config: SshConfig, cause: unknown): LinkError {
   return new LinkError(
     "LoginShellHangs",
@@ -110,7 +110,8 @@ export function shellHangs(config: SshConfig, cause: unknown): LinkError {
   );
 }
 
-/** The command line that starts a shell with the rights found. Plain words only: the login shell reads it, which may be any. */
+/** Command line that starts a shell with the privileges found. Plain words only: the login shell that reads it may be
+ *  any. */
 export function shellCommand({ as }: Privileges): string {
   return as === "sudo" ? sudoShell : plainShell;
 }
@@ -129,14 +130,14 @@ function probeScript({ sudo }: SshConfig): string {
   ].join("\n");
 }
 
-/** What a node is told of them. Pure. */
+/** The missing rights for the node. Pure. */
 export function missingRights({ as, missing }: Pick<Privileges, "as" | "missing">): MissingRights {
   const fileOwner = "files of the target cannot be given to the pod's user: graftlet's login is not root there";
   const mount = "nothing can be mounted on the target: graftlet's login is not root there";
   return { sentences: missing, lacks: as === "user" ? { fileOwner, mount } : {} };
 }
 
-/** Reads the probe's lines. Pure. @throws failed_precondition when they are not there. */
+/** Parses the probe's lines. Pure. @throws failed_precondition when they are missing. */
 export function privilegesOf(told: string, { user, sudo }: Pick<SshConfig, "user" | "sudo">): Privileges {
   const [as, groups, sftpServer, relays, lacking, proc] = told.split("\n");
   if (as !== "root" && as !== "sudo" && as !== "user")

@@ -1,7 +1,7 @@
 import { CodedError } from "../../../src/lib/errors.ts";
 
-/** A word as one argument for a POSIX shell, whatever is in it. The only way by which a text from outside enters a command line.
- *  @throws invalid_argument for a NUL, which no argument can hold.
+/** Quotes a word as one argument for a POSIX shell. All external text enters command lines through this function.
+ *  @throws invalid_argument for a NUL, which arguments cannot contain.
  *  @see https://pubs.opengroup.org/onlinepubs/9799919799/utilities/V3_chap02.html#tag_19_02_02 */
 export function quote(word: string): string {
   if (word.includes("\0")) throw new CodedError("invalid_argument", "a command's argument must not contain a NUL");

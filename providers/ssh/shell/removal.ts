@@ -1,7 +1,7 @@
-/** Words of POSIX sh for removals. A directory is gone to before its entries are named, and an entry is named by its own name alone,
- *  so that a link put on the way meanwhile leads nowhere, and no path is too long. GNU's rm keeps to that below as well. Where rm is
- *  another's (busybox's goes by whole paths), directories are made flat instead: those in a directory are moved up to the top before
- *  it is removed, so that what was done is done, however deep the tree, when the deadline comes. */
+/** POSIX sh for removals. It changes into a directory before naming its entries, and names an entry by its base name
+ *  alone, so that links put in the way have no effect and no path is too long. GNU's rm does the same below. With
+ *  another rm (busybox's uses whole paths), trees are flattened: subdirectories are moved to the top before their parent
+ *  is removed, so that progress is kept at the deadline, however deep the tree. */
 export const removal = String.raw`
 gl_files() { find . -mindepth 1 -maxdepth 1 ! -type d -exec rm -f -- {} +; }
 gl_flatten() {

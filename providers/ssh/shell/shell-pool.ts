@@ -6,12 +6,12 @@ import type { Sessions } from "../connection/sessions.ts";
 import { createPool } from "./pool.ts";
 import { type Answer, type ProcessGroup, type Question, type Shell, killScript, startShell } from "./shell.ts";
 
-/** Shells on the target that take turns at answering: one that hangs holds up nobody but its own caller. */
+/** Pool of shells on the target. A hung shell blocks only its own caller. */
 export interface ShellPool {
-  /** Asks the next free shell. When the signal aborts first, what runs is killed with all that it started.
-   *  @throws cancelled or deadline_exceeded as the signal says, unavailable. */
+  /** Asks the next free shell. When the signal aborts, the running command and its children are killed.
+   *  @throws cancelled or deadline_exceeded like the signal, unavailable. */
   ask(question: Question, signal: AbortSignal): Promise<Answer>;
-  /** Asks at once, beside the shells that are counted. */
+  /** Asks at once, with a shell outside of the pool if none is idle. */
   askUrgently(question: Question, signal: AbortSignal): Promise<Answer>;
 }
 
@@ -20,9 +20,9 @@ export interface ShellPoolOptions {
   readonly sessions: Sessions;
   readonly clock: Clock;
   readonly log: Logger;
-  /** The command line that starts a shell, such as `exec /bin/sh`. */
+  /** Command line that starts a shell, such as `exec /bin/sh`. */
   readonly command: (signal: AbortSignal) => Promise<string>;
-  /** Told of each shell's processes, which are to end with the connection that they are on. */
+  /** Called with each shell's process group, which is to end with its connection. */
   readonly onStart: (group: ProcessGroup, lost: AbortSignal) => void;
 }
 
@@ -59,7 +59,7 @@ export function createShellPool({ link, sessions, clock, log, command, onStart }
       else shell.close();
     }
   };
-  /** Ends what did not end in time, with all that it started. */
+  /** Kills a command that did not end in time, and its children. */
   const abandon = async (shell: Shell): Promise<void> => {
     try {
       await askUrgently({ script: killScript(shell.group, "SIGKILL"), maxBytes: 0 }, clock.within(killTimeoutMs));

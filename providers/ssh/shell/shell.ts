@@ -5,36 +5,36 @@ import { prelude } from "./prelude.ts";
 import { brokenBy } from "../connection/channel-stream.ts";
 import type { Session } from "../connection/sessions.ts";
 
-/** What a shell answered. */
+/** A shell's answer. */
 export interface Answer {
   readonly stdout: Buffer;
   readonly stderr: Buffer;
-  /** What the script said of its outcome: by default its exit status. */
+  /** Outcome words of the script: its exit status by default. */
   readonly words: readonly string[];
 }
 
 export interface Question {
-  /** Commands in POSIX sh, whole: they cannot break out of the braces that they are put in. */
+  /** Complete commands in POSIX sh, which cannot break out of the enclosing braces. */
   readonly script: string;
-  /** Shell words told as the outcome, expanded after the script; default `"$?"`. */
+  /** Shell words printed as the outcome, expanded after the script; default `"$?"`. */
   readonly outcome?: string;
-  /** Bytes of each stream kept. */
+  /** Limit of each stream, bytes. */
   readonly maxBytes: number;
 }
 
-/** A group of processes on the target, told apart from a later one of the same number. */
+/** A process group on the target, distinguishable from a later one with the same ID. */
 export interface ProcessGroup {
   readonly id: number;
-  /** When its first process started, in ticks since boot; 0 where the target cannot say. */
+  /** Start time of its first process, in ticks since boot; 0 when the target cannot tell. */
   readonly startTicks: string;
 }
 
 /** A POSIX shell on the target that answers one question after another. */
 export interface Shell {
   readonly group: ProcessGroup;
-  /** Whether it may be asked: it lives, and its last question was answered. */
+  /** True when it can be asked: it is alive and its last question was answered. */
   usable(): boolean;
-  /** Asks; one question at a time. When the signal aborts first, the shell is of no more use: its group is to be killed.
+  /** Asks one question at a time. When the signal aborts, the shell is no longer usable: its group has to be killed.
    *  @throws unavailable when the shell or the link ends meanwhile. */
   ask(question: Question, signal?: AbortSignal): Promise<Answer>;
   close(): void;
@@ -42,8 +42,8 @@ export interface Shell {
 
 const prefaceBytes = 4096;
 
-/** Makes a shell of a session in which `/bin/sh` reads its commands from standard input.
- *  @throws failed_precondition when it is no POSIX shell. */
+/** Starts a shell in a session where `/bin/sh` reads commands from standard input.
+ *  @throws failed_precondition when it is not a POSIX shell. */
 export async function startShell(session: Session, signal?: AbortSignal): Promise<Shell> {
   const { channel, connection } = session;
   const asking: { now?: Exchange } = {};
@@ -101,7 +101,7 @@ interface Exchange {
   fail(why: CodedError): void;
 }
 
-/** Both streams end with the marker, each in its own time. */
+/** Collects an answer: both streams end with the marker, independently. */
 function beginExchange(maxBytes: number): Exchange {
   const marker = randomUUID();
   const [out, err] = [new Frame(marker, maxBytes), new Frame(marker, maxBytes)];
@@ -141,7 +141,7 @@ function noPosixShell(cause?: unknown): CodedError {
   );
 }
 
-/** A script that sends a signal to a group, unless the number is another's by now. For a shell of ours only. */
+/** Script that signals a group, unless the ID has been reused. Needs our prelude. */
 export function killScript({ id, startTicks }: ProcessGroup, signal: "SIGTERM" | "SIGKILL"): string {
   return `gl_kill ${id} ${startTicks} ${signal.slice("SIG".length)}`;
 }

@@ -1,7 +1,7 @@
 import { CodedError, type ErrorCode, codeOfErrno } from "../../../src/lib/errors.ts";
 
-/** How C libraries (glibc, musl) and shells word a failed system call in the C locale. A program on the other side of a shell has
- *  no other way to name it, so the words become codes here, at the seam, and nowhere else. */
+/** Messages for failed system calls in the C locale, of C libraries (glibc, musl) and shells. Programs behind a shell
+ *  report errors in no other way; they are coded here, at the seam, only. */
 const words: readonly (readonly [RegExp, string])[] = [
   [/no such (file or directory|file)$|nonexistent directory$|directory nonexistent$/i, "ENOENT"],
   [/not a directory$/i, "ENOTDIR"],
@@ -26,7 +26,7 @@ const words: readonly (readonly [RegExp, string])[] = [
   [/connection timed out$/i, "ETIMEDOUT"],
 ];
 
-/** The failed system call that a command, or sshd, names on the last line that names a known one, such as `ENOENT`. */
+/** The errno, such as `ENOENT`, that a command or sshd reports, on the last line with a known message. */
 export function errnoOfComplaint(said: string): string | undefined {
   const lines = said.trimEnd().split("\n").reverse();
   for (const line of lines) {
@@ -36,23 +36,23 @@ export function errnoOfComplaint(said: string): string | undefined {
   return undefined;
 }
 
-/** Code of what a command said of its failure on standard error. */
+/** Error code for a command's message on standard error. */
 export function codeOfComplaint(stderr: string): ErrorCode {
   return codeOfErrno(errnoOfComplaint(stderr));
 }
 
-/** A failed system call on the target, as Node shows those of this machine. */
+/** A failed system call on the target, in Node's form. */
 export interface SystemError extends Error {
   readonly code: string;
 }
 
-/** What was said of a failure as the system error that it names; undefined when it names none. */
+/** The system error in a message; undefined when it has none. */
 export function systemError(said: string): SystemError | undefined {
   const code = errnoOfComplaint(said);
   return code === undefined ? undefined : Object.assign(new Error(said.trim().split("\n").at(-1)), { code });
 }
 
-/** A command's failure as an error that says what it was about and what the target said. */
+/** Coded error for a failed command: its subject and the target's message. */
 export function complaint(what: string, stderr: string): CodedError {
   const said = stderr.trim().split("\n").at(-1) ?? "";
   return new CodedError(codeOfComplaint(stderr), `${what}: ${said || "failed without a word"}`);

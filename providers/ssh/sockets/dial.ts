@@ -26,10 +26,11 @@ const never = new AbortController().signal;
 /** RFC 4254 §5.1: administratively prohibited. */
 const prohibited = 1;
 
-/** Connections from the target, as channels of the link; by a program on the target where sshd forwards nothing, or where the
- *  socket is root's and the login is not. @see Host.dial */
+/** Connections from the target, as channels of the link; by a relay program when sshd does not forward, or when the
+ *  socket belongs to root and the login is not root.
+ *  @see Host.dial */
 export function createDialer({ link, spawn, privileges, clock }: DialerOptions): Host["dial"] {
-  /** Those on which sshd has forwarded to a socket. */
+  /** Connections on which sshd has forwarded to a unix socket. */
   const forwarding = new WeakSet<Connection>();
   const relayed = async (to: Address, signal: AbortSignal, refused: CodedError): Promise<Duplex> => {
     const { relays } = await privileges(signal);
@@ -60,7 +61,7 @@ export function createDialer({ link, spawn, privileges, clock }: DialerOptions):
       if (connection.lost.aborted) throw brokenBy(connection.lost);
       const refused = failureOf(to, error);
       if ("unix" in to) {
-        // OpenSSH gives one answer for a forwarding that is not allowed, a socket that is another's, and one that is not there.
+        // OpenSSH gives the same answer for prohibited forwarding, a socket without permission, and a missing one.
         const certain = forwarding.has(connection) && (await privileges(signal)).as !== "sudo";
         if (certain) throw refused;
       } else if (channelRefusal(error) !== prohibited) throw refused;
@@ -69,14 +70,14 @@ export function createDialer({ link, spawn, privileges, clock }: DialerOptions):
   };
 }
 
-/** What sshd, or a relay, says of a connection that could not be made. Where it names the system's error that is the cause. */
+/** Error for a failed connection, as reported by sshd or a relay; its cause is the system error, if named. */
 function failureOf(to: Address, error: unknown): CodedError {
   const said = messageOf(error);
   const cause = systemError(said) ?? error;
   return new CodedError(codeOfDial(cause), `${nameOfAddress(to)}: ${said}`, { cause });
 }
 
-/** @see Host.dial for the two codes that there are. */
+/** Maps to the two codes of Host.dial. */
 function codeOfDial(cause: unknown): "unavailable" | "deadline_exceeded" {
   return hasErrno(cause, "ETIMEDOUT") ? "deadline_exceeded" : "unavailable";
 }

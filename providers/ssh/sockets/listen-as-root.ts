@@ -5,7 +5,7 @@ import type { Privileges, RelayProgram } from "../shell/privileges.ts";
 import { greeting } from "./relay.ts";
 import type { SshProcess } from "../process/spawn.ts";
 
-/** Listens on the first socket and joins each connection to the second; says + once it listens. */
+/** Listens on the first socket and joins each connection to the second; prints + once it listens. */
 const python = `
 import os, socket, sys, threading
 def copy(a, b):
@@ -61,20 +61,20 @@ export interface RootListenerOptions {
   readonly fs: Pick<HostFs, "apply">;
   readonly run: Host["run"];
   readonly spawn: (argv: readonly string[], signal?: AbortSignal) => Promise<SshProcess>;
-  /** The login's name. */
+  /** Name of the login user. */
   readonly user: string;
 }
 
-/** A socket of root's, for a login that is root by sudo only: sshd binds sockets as the login, so it binds one in a folder of the
- *  login's, and a program that runs as root joins the two. */
+/** A socket owned by root, for a login that is root only by sudo: sshd binds a socket as the login user in that user's
+ *  directory, and a program running as root joins the two. */
 export interface RootListener extends AsyncDisposable {
-  /** The socket for sshd to bind. */
+  /** Path of the socket that sshd binds. */
   readonly inner: string;
-  /** Opens root's socket, once sshd has bound the inner one. */
+  /** Opens root's socket, after sshd has bound the inner one. */
   open(path: string, signal: AbortSignal): Promise<void>;
 }
 
-/** @returns undefined when the target has none of the programs that can do it. */
+/** @returns undefined when the target has no suitable program. */
 export async function prepareRootListener(
   { fs, run, spawn, user }: RootListenerOptions,
   { relays }: Privileges,

@@ -22,7 +22,7 @@ export interface ListenerOptions extends RootListenerOptions {
 
 type OnConnection = (connection: Duplex) => void;
 
-/** A forwarding that is in force on a connection. */
+/** An active forwarding on a connection. */
 interface Forwarding {
   readonly address: Address;
   readonly connection: Connection;
@@ -30,11 +30,12 @@ interface Forwarding {
 }
 
 const retryMs = 1000;
-/** How long the target may take to give up a socket, milliseconds: one that hangs is not waited for. */
+/** Time for the target to close a socket, milliseconds: a hung target is not waited for. */
 const giveUpMs = 1_000;
 
-/** Sockets on the target whose connections come back over the link. They are bound again when the link has been broken; what was
- *  connected is gone. @see Host.listen */
+/** Sockets on the target whose connections come back over the link. They are bound again after a broken link, without
+ *  their earlier connections.
+ *  @see Host.listen */
 export function createListeners(options: ListenerOptions) {
   const { fs, clock, log } = options;
   return async (at: Address, onConnection: OnConnection, signal?: AbortSignal): Promise<HostListener> => {
@@ -125,7 +126,7 @@ async function forward(
   }
 }
 
-/** A socket where the login may bind none. */
+/** Forwards a socket where the login user may not bind one. */
 async function forwardAsRoot(
   options: ListenerOptions,
   { connection, accept }: { readonly connection: Connection; readonly accept: Accept },
@@ -178,7 +179,7 @@ function bindTcp({ client }: Connection, host: string, port: number): Promise<nu
 async function forwardUnix(connection: Connection, at: { readonly unix: string }, accept: Accept): Promise<Forwarding> {
   const { client, lost } = connection;
   const onUnix = ({ socketPath }: { readonly socketPath: string }, take: () => unknown) => {
-    // The types say a server's channel here; it is the client's, as for TCP.
+    // Typed as a server's channel; it is the client's, as for TCP.
     if (socketPath === at.unix) accept(take() as ClientChannel, lost);
   };
   client.on("unix connection", onUnix);
@@ -197,7 +198,7 @@ async function forwardUnix(connection: Connection, at: { readonly unix: string }
   return { address: at, connection, stop };
 }
 
-/** Asks for something to be taken back; with the connection it is gone anyway. */
+/** Sends a cancellation, unless the connection is lost, which cancels it anyway. */
 async function unlessLost({ lost }: Connection, ask: (done: () => void) => unknown): Promise<void> {
   if (!lost.aborted) await new Promise<void>((resolve) => ask(() => resolve()));
 }
@@ -209,7 +210,7 @@ async function exists(fs: Pick<HostFs, "lstat">, path: string): Promise<boolean>
   );
 }
 
-/** Whether the target forwards from a port of its own choice: then the one that it refused is taken. */
+/** True when the target forwards from a port of its own choice: then the refused one is in use. */
 async function canForward(connection: Connection, host: string): Promise<boolean> {
   try {
     const port = await bindTcp(connection, host, 0);

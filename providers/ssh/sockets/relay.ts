@@ -7,8 +7,8 @@ import type { RelayProgram } from "../shell/privileges.ts";
 import type { SshProcess } from "../process/spawn.ts";
 import { systemError } from "../shell/system-errors.ts";
 
-/** Joins standard streams to a socket, each half closing by itself; says + once it is connected. Under sudo, which keeps its own
- *  hold on the streams, the far side's end can be passed on only by ending altogether. */
+/** Relays standard streams to a socket, each half closing by itself; prints + once connected. Under sudo, which keeps
+ *  the streams open, exiting is the only way to pass on the peer's end. */
 const python = `
 import os, socket, sys, threading
 a = sys.argv[1:]
@@ -56,8 +56,8 @@ close STDOUT; close STDERR;
 waitpid($up, 0);
 `;
 
-/** The command that joins its standard streams to an address, and whether it says + when it has connected; undefined where the
- *  program cannot be told the address safely. Pure. */
+/** Command of a relay to an address, and whether it prints + once connected; undefined when the address is unsafe for
+ *  the program. Pure. */
 export function relayCommand(
   program: RelayProgram,
   to: Address,
@@ -70,13 +70,13 @@ export function relayCommand(
     case "perl":
       return { argv: ["perl", "-e", perl, "--", ...words], greets: true };
     case "socat": {
-      // Commas and colons are socat's own punctuation.
+      // Commas and colons are syntax for socat.
       if (!plain || words.some((word) => word.includes(":"))) return undefined;
       const address = "unix" in to ? `UNIX-CONNECT:${to.unix}` : `TCP:${to.host}:${to.port}`;
       return { argv: ["socat", "-t", "86400", "-", address], greets: false };
     }
     case "docker":
-      // It speaks to engines only, and asks before it joins.
+      // It connects to Docker Engines only, with a request before it relays.
       return "unix" in to && plain && isEngine(to.unix)
         ? { argv: ["docker", "--host", `unix://${to.unix}`, "system", "dial-stdio"], greets: false }
         : undefined;
@@ -85,22 +85,21 @@ export function relayCommand(
   }
 }
 
-/** Whether a socket is, by its name, that of a Docker Engine. */
+/** True for a socket with a Docker Engine's name. */
 function isEngine(socket: string): boolean {
   return /docker[^/]*$/.test(socket);
 }
 
-/** How long a relay that does not greet has for failing, ms. */
+/** Time for a relay without greeting to fail, ms. */
 const silenceMs = 300;
 
-/** How long one that greets may take to connect, ms: longer than a system tries. */
+/** Timeout of a greeting, ms: longer than a system's connect timeout. */
 const greetWithinMs = 180_000;
 
-/** Of a relay's complaint no more is kept, bytes. */
+/** Limit of a relay's error message, bytes. */
 const complaintBytes = 4096;
 
-/** The relay as a connection, once it has connected.
- *  @throws unavailable when it has not, with the system's error as its cause where the relay named it. */
+/** A connected relay as a connection. @throws unavailable when it fails, with the system error as cause, if named. */
 export async function connectionOf(
   relay: SshProcess,
   greets: boolean,
@@ -115,19 +114,19 @@ export async function connectionOf(
   });
   failed.catch(() => undefined);
   try {
-    // A greeting that does not come is told by the relay's end, which says why.
+    // A missing greeting is reported by the relay's end, with the reason.
     const connected = greets ? greeting(relay).catch(() => failed) : clock.sleep(silenceMs, signal);
     await untilAborted(Promise.race([connected, failed]), clock.within(greetWithinMs, signal));
   } catch (error) {
     const gone = relay[Symbol.asyncDispose]();
-    // Over a link that hangs its end is told late, and whoever has given up does not wait.
+    // A hung link reports its end late, and a caller that has given up does not wait.
     if (!signal.aborted) await gone;
     throw error;
   }
   return relay.io;
 }
 
-/** Takes the + off the output of a program that says it once it is ready. @throws unavailable when it ends without. */
+/** Takes the + off the output of a program that prints it once ready. @throws unavailable when it ends without. */
 export function greeting({ stdout }: SshProcess): Promise<void> {
   return new Promise((resolve, reject) => {
     const onReadable = () => {
