@@ -129,7 +129,7 @@ function unary<Request, Response>(
   const { promise, resolve, reject } = Promise.withResolvers<Response>();
   const sent = method.requestSerialize(request);
   const call = client.getChannel().createCall(method.path, deadline ?? Number.POSITIVE_INFINITY, null, null, null);
-  const cancel = () => call.cancelWithStatus(status.CANCELLED, "the caller has no use for it any more");
+  const cancel = () => call.cancelWithStatus(status.CANCELLED, "cancelled by the caller");
   signal.addEventListener("abort", cancel, { once: true });
   let message: Buffer | undefined;
   call.start(new Metadata(), {

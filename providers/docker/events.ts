@@ -21,7 +21,7 @@ const otherActions = ["pull", "load", "import", "tag", "untag", "delete", "reloa
  *  repeated.
  *  @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/System/operation/SystemEvents */
 export function dockerEvents(parts: DockerParts): (signal: AbortSignal) => AsyncGenerator<RuntimeEvent> {
-  const { docker, config, nodeName, following } = parts;
+  const { docker, config, nodeName, cache } = parts;
   // A label filter would drop image events, which carry no labels.
   const filters = JSON.stringify({ type: ["container", "image", "daemon"], event: [...actions, ...otherActions] });
   /** Nanoseconds since the epoch by the daemon's clock. */
@@ -40,12 +40,12 @@ export function dockerEvents(parts: DockerParts): (signal: AbortSignal) => Async
     let answer: IncomingMessage | undefined;
     try {
       answer = await listen(signal);
-      following.begin();
+      cache.begin();
       yield { is: "listening" };
       for await (const message of jsonLines(answer)) {
         const event = message as EngineEvent;
         since = timeOf(event) ?? since;
-        if (event.Type !== "container") following.changed();
+        if (event.Type !== "container") cache.changed();
         else if (event.Actor?.Attributes?.[nodeLabel] === nodeName) {
           const told = runtimeEvent(event);
           if (told) yield told;
@@ -55,7 +55,7 @@ export function dockerEvents(parts: DockerParts): (signal: AbortSignal) => Async
       if (signal.aborted) return;
       throw codedDockerError(error, config.socket, signal);
     } finally {
-      following.end();
+      cache.end();
       answer?.destroy();
     }
     if (!signal.aborted) throw new CodedError("unavailable", "the Docker Engine ended its stream of events");

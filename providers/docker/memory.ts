@@ -5,7 +5,7 @@ import { type BoundedMap, createBoundedMap } from "../../src/lib/bounded-map.ts"
 export interface Memory {
   readonly sandboxes: BoundedMap<SeenSandbox>;
   /** Inspections of sandboxes that have just started. */
-  readonly firstLooks: BoundedMap<FirstLook>;
+  readonly startInspections: BoundedMap<StartInspection>;
   /** Sandboxes without containers so far. */
   readonly fresh: BoundedMap<true>;
   /** Containers created and not yet started. */
@@ -16,7 +16,7 @@ export interface Memory {
 /** The parts of a sandbox's inspection that do not change after its start. */
 export type SeenSandbox = Pick<ContainerInspectInfo, "Id" | "HostConfig" | "ResolvConfPath">;
 
-export interface FirstLook {
+export interface StartInspection {
   readonly found: ContainerInspectInfo;
   /** Clock.monotonic() */
   readonly seenAt: number;
@@ -37,7 +37,7 @@ const most = 2000;
 export function createMemory(): Memory {
   return {
     sandboxes: createBoundedMap(most),
-    firstLooks: createBoundedMap(most),
+    startInspections: createBoundedMap(most),
     fresh: createBoundedMap(most),
     made: createBoundedMap(most),
     containers: createBoundedMap(most),

@@ -4,7 +4,7 @@ import type { Host } from "../../src/seams/host.ts";
 import type { ContainerLogLimits } from "../../src/seams/provider.ts";
 import type { Docker } from "./client/client.ts";
 import type { DockerConfig } from "./config.ts";
-import type { Following } from "./client/following.ts";
+import type { AnswerCache } from "./client/answer-cache.ts";
 import type { Memory } from "./memory.ts";
 
 /** Shared dependencies of this provider's operations. */
@@ -18,5 +18,5 @@ export interface DockerParts {
   readonly clock: Clock;
   readonly log: Logger;
   readonly memory: Memory;
-  readonly following: Following;
+  readonly cache: AnswerCache;
 }

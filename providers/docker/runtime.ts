@@ -6,7 +6,7 @@ import { createDocker } from "./client/client.ts";
 import { dockerContainers } from "./container/containers.ts";
 import { dockerEvents } from "./events.ts";
 import { dockerExec } from "./exec/exec-sync.ts";
-import { createFollowing } from "./client/following.ts";
+import { createAnswerCache } from "./client/answer-cache.ts";
 import { dockerImages } from "./image/images.ts";
 import { dockerLogs } from "./logs/logs.ts";
 import { createLoopbackPorts } from "./network/loopback-ports.ts";
@@ -19,7 +19,7 @@ import { dockerService } from "./engine/service.ts";
 import { dockerStats } from "./stats/stats.ts";
 import { dockerStreams } from "./streams.ts";
 
-export interface DockerRuntimeOptions extends Omit<DockerParts, "docker" | "memory" | "following"> {
+export interface DockerRuntimeOptions extends Omit<DockerParts, "docker" | "memory" | "cache"> {
   /** Deadline of an ordinary call, milliseconds (KubeletConfiguration.runtimeRequestTimeout). */
   readonly requestTimeoutMs: number;
 }
@@ -28,7 +28,7 @@ export interface DockerRuntimeOptions extends Omit<DockerParts, "docker" | "memo
 export function dockerRuntime({ requestTimeoutMs, ...given }: DockerRuntimeOptions): Runtime {
   const { config, host, clock, log } = given;
   const docker = createDocker({ socket: config.socket, host, requestTimeoutMs, clock });
-  const parts: DockerParts = { ...given, docker, memory: createMemory(), following: createFollowing() };
+  const parts: DockerParts = { ...given, docker, memory: createMemory(), cache: createAnswerCache() };
   const network = createPodNetwork(parts);
   const sandboxImage = createSandboxImage(parts);
   const capabilities = createCapabilities(parts, sandboxImage);

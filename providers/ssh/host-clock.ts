@@ -27,6 +27,6 @@ export function sshClock({ clock, run, readFile }: HostClockOptions): HostClock 
  *  them. */
 export function targetTime(printed: string): number {
   const [, seconds, nanoseconds] = /^(\d+) (\d{1,9})?/.exec(printed) ?? [];
-  if (seconds === undefined) throw new CodedError("unknown", "the target's date did not tell the time");
+  if (seconds === undefined) throw new CodedError("unknown", "the target's date printed no time");
   return Number(seconds) * 1000 + (nanoseconds === undefined ? 500 : Number(nanoseconds) / 1e6);
 }

@@ -72,7 +72,7 @@ export async function askForStream(
 /** An error shaped like dockerode's, as `codedDockerError` reads it. */
 async function refusalOf(answer: IncomingMessage): Promise<Error> {
   const { bytes, whole } = await read(answer, maxRefusalBytes);
-  if (!whole) throw new CodedError("unknown", `HTTP ${answer.statusCode} with too long a body`);
+  if (!whole) throw new CodedError("unknown", `HTTP ${answer.statusCode} with an oversized body`);
   const text = bytes.toString().trim();
   return Object.assign(new Error(text || `HTTP ${answer.statusCode}`), {
     statusCode: answer.statusCode,

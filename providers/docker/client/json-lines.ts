@@ -30,6 +30,6 @@ function parsed(line: string): unknown {
   try {
     return JSON.parse(line);
   } catch (error) {
-    throw new CodedError("unknown", "the Docker Engine sent a line that is no JSON", { cause: error });
+    throw new CodedError("unknown", "the Docker Engine sent a line that is not JSON", { cause: error });
   }
 }

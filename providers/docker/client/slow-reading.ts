@@ -42,7 +42,7 @@ export function createSlowReading<T>({
     try {
       last = { value: await read(clock.within(longestMs)), at: clock.now() };
     } catch (error) {
-      log.debug({ what, why: messageOf(error) }, "not read, will be tried again");
+      log.debug({ what, why: messageOf(error) }, "reading failed, will be retried");
     }
     const now = clock.monotonic();
     dueAt = now + Math.max(freshMs, (now - startedAt) * restFactor);

@@ -28,7 +28,7 @@ export async function createNamed(
     if (await isTaken(parts, name, holder, signal))
       throw new CodedError("already_exists", `the name ${name} is taken by a container of this node`, { cause: error });
     const other = `${name}_${hexadecimal(parts)}`;
-    parts.log.warn({ name, holder: holder.Id, instead: other }, "somebody else's container has this name");
+    parts.log.warn({ name, holder: holder.Id, instead: other }, "a foreign container has this name");
     return create(parts, other, body, signal);
   }
 }

@@ -116,7 +116,7 @@ function oomScoreAdjust(resources: LinuxContainerResources | undefined, { HostCo
 function securitySettings(security: LinuxContainerSecurityContext): HostConfig {
   const { privileged, capabilities, readonlyRootfs, supplementalGroups, maskedPaths, readonlyPaths } = security;
   if (capabilities && capabilities.addAmbientCapabilities.length > 0)
-    throw new CodedError("unimplemented", "ambient capabilities are not known to Docker");
+    throw new CodedError("unimplemented", "ambient capabilities are not supported by Docker");
   return {
     Privileged: privileged,
     ReadonlyRootfs: readonlyRootfs,

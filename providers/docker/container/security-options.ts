@@ -72,7 +72,7 @@ function selinuxLabels(options: SELinuxOption | undefined): string[] {
 export function userOf(security: LinuxContainerSecurityContext): string {
   const { runAsUser, runAsGroup, runAsUsername, supplementalGroupsPolicy } = security;
   if (supplementalGroupsPolicy === SupplementalGroupsPolicy.Strict)
-    throw new CodedError("unimplemented", "supplementalGroupsPolicy Strict is not known to Docker");
+    throw new CodedError("unimplemented", "supplementalGroupsPolicy Strict is not supported by Docker");
   const user = runAsUser ? String(runAsUser.value) : runAsUsername;
   if (!runAsGroup) return user;
   if (user === "") throw new CodedError("invalid_argument", "runAsGroup is given without runAsUser");

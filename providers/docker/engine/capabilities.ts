@@ -48,7 +48,7 @@ export function createCapabilities(parts: DockerParts, sandboxImage: Pick<Sandbo
     if (trials) return;
     await shared(async (until) => {
       trials = await runTrials(parts, image, until);
-      if (trials) tellTrials(parts, trials);
+      if (trials) logTrials(parts, trials);
     }, signal);
   };
   const findOut = async (feature: Feature, signal: AbortSignal): Promise<void> => {
@@ -57,7 +57,7 @@ export function createCapabilities(parts: DockerParts, sandboxImage: Pick<Sandbo
       else if (!trials) await tryOut(await sandboxImage.ensure(signal), signal);
     } catch (error) {
       throwIfAborted(signal);
-      parts.log.debug({ err: error, feature }, "what the Docker Engine can do is not known");
+      parts.log.debug({ err: error, feature }, "the Docker Engine's capabilities cannot be determined");
     }
   };
   return {
@@ -77,11 +77,11 @@ export function createCapabilities(parts: DockerParts, sandboxImage: Pick<Sandbo
   };
 }
 
-function tellTrials({ log }: DockerParts, { privileged, lowOomScore }: Trials): void {
+function logTrials({ log }: DockerParts, { privileged, lowOomScore }: Trials): void {
   if (typeof privileged !== "string")
-    log.info({ why: privileged.fails }, "Docker starts no privileged containers here");
+    log.info({ why: privileged.fails }, "Docker cannot start privileged containers here");
   if (typeof lowOomScore !== "string")
-    log.info({ why: lowOomScore.fails }, "Docker may not lower OOM scores here: sandboxes keep the ordinary one");
+    log.info({ why: lowOomScore.fails }, "Docker may not lower OOM scores here: sandboxes keep the default");
 }
 
 function lacks(feature: Feature, info: EngineInfo | undefined, trials: Trials | undefined): string | undefined {

@@ -29,7 +29,7 @@ export interface ServiceDeps {
  *  remedy. */
 export function dockerService(deps: ServiceDeps): Service {
   const { parts, network, capabilities } = deps;
-  const { docker, following } = parts;
+  const { docker, cache } = parts;
   /** Token of the state at the last status call. */
   let saidAt: number | undefined;
   const asked = <T>(work: (signal: AbortSignal) => Promise<T>, signal: AbortSignal) => health(deps, work, signal);
@@ -37,7 +37,7 @@ export function dockerService(deps: ServiceDeps): Service {
     version: (signal) => asked((until) => version(parts, until), signal),
     status: (signal) =>
       asked(async (until) => {
-        const mark = following.mark();
+        const mark = cache.mark();
         const info = await capabilities.refresh(until);
         if (!capabilities.triedOut()) await tryOut(deps, until);
         // The last pod got no network: there may be one by now.
@@ -46,7 +46,7 @@ export function dockerService(deps: ServiceDeps): Service {
         return statusOf(info, network.problem());
       }, signal),
     heardAt() {
-      const holds = saidAt !== undefined && saidAt === following.mark();
+      const holds = saidAt !== undefined && saidAt === cache.mark();
       return holds && capabilities.triedOut() && network.problem() === undefined ? docker.answeredAt() : undefined;
     },
     async runtimeConfig(signal) {

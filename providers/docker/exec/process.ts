@@ -8,7 +8,7 @@ import { KeptOutput } from "./kept-output.ts";
 import type { DockerParts } from "../parts.ts";
 import { inspectRunning } from "../container/running.ts";
 
-export interface ExecWish {
+export interface ExecOptions {
   readonly containerId: string;
   readonly argv: readonly string[];
   readonly tty: boolean;
@@ -35,7 +35,7 @@ const tellingEvents = ["readable", "end", "close"] as const;
  *  @throws CodedError failed_precondition when the container is no longer running. */
 export async function startExec(
   parts: DockerParts,
-  { id, tty, forUser = false }: Pick<ExecWish, "tty"> & { readonly id: string; readonly forUser?: boolean },
+  { id, tty, forUser = false }: Pick<ExecOptions, "tty"> & { readonly id: string; readonly forUser?: boolean },
   signal: AbortSignal,
 ): Promise<ExecProcess> {
   const state = execState(parts, id);
@@ -61,7 +61,7 @@ export async function startExec(
 /** Prepares a command in a container of this node.
  *  @returns the daemon's exec ID.
  *  @throws CodedError not_found also for a foreign container, failed_precondition when it is not running. */
-export async function createExec(parts: DockerParts, wish: ExecWish, signal: AbortSignal): Promise<string> {
+export async function createExec(parts: DockerParts, wish: ExecOptions, signal: AbortSignal): Promise<string> {
   const { docker, memory } = parts;
   if (!memory.containers.get(wish.containerId)) await inspectRunning(parts, wish.containerId, signal);
   const { tty } = wish;

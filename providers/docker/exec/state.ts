@@ -21,8 +21,8 @@ interface Inspected {
 }
 
 /** Interval between inspections. */
-const firstLookMs = 5;
-const slowestLookMs = 1000;
+const firstIntervalMs = 5;
+const longestIntervalMs = 1000;
 const killMs = 120_000;
 const awaitKillMs = 5000;
 
@@ -32,7 +32,7 @@ export function execState(parts: DockerParts, id: string): ExecState {
   const inspect = (signal: AbortSignal) => docker.ask<Inspected>({ path: `/exec/${id}/json` }, signal);
   let last: Inspected | undefined;
   const once = async (enough: (seen: Inspected) => boolean, signal: AbortSignal): Promise<Inspected> => {
-    for (let waitMs = firstLookMs; ; waitMs = Math.min(2 * waitMs, slowestLookMs)) {
+    for (let waitMs = firstIntervalMs; ; waitMs = Math.min(2 * waitMs, longestIntervalMs)) {
       last = await inspect(signal);
       if (enough(last)) return last;
       await clock.sleep(waitMs, signal);
@@ -58,10 +58,10 @@ export function execState(parts: DockerParts, id: string): ExecState {
       // The shell's builtin: not every machine has a `kill` program.
       const argv = ["sh", "-c", 'kill -s "$1" "$2"', "kill", how, String(pid)];
       const { code, stderr } = await host.run(argv, { signal: soon });
-      if (code !== 0) log.warn({ exec: id, pid, why: stderr.trim() }, "cannot end a command in a container");
+      if (code !== 0) log.warn({ exec: id, pid, why: stderr.trim() }, "cannot kill a command in a container");
     } catch (error) {
       // The command ended with its container.
-      if (!hasCode(error, "not_found")) log.warn({ exec: id, err: error }, "cannot end a command in a container");
+      if (!hasCode(error, "not_found")) log.warn({ exec: id, err: error }, "cannot kill a command in a container");
     }
   }
 }

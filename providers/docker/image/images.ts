@@ -11,11 +11,11 @@ import { removeImage } from "./remove.ts";
 
 /** All images of the daemon, including those of other users. */
 export function dockerImages(parts: DockerParts): Images {
-  const { docker, config, following } = parts;
+  const { docker, config, cache } = parts;
   const pinned = new Set([config.sandboxImage, localPauseImage].map(fullName));
   return {
     imageFsInfo: createImageFs(parts),
-    listImages: following.keep(async (signal) => {
+    listImages: cache.keep(async (signal) => {
       const images = await docker.ask<ImageInfo[]>({ path: "/images/json" }, signal);
       return images.map((image) => criImage(image, pinned));
     }),
@@ -27,7 +27,7 @@ export function dockerImages(parts: DockerParts): Images {
       const name = image?.image ?? "";
       await pull(parts, { image: name, auth, onProgress }, signal);
       const pulled = await inspectImage(parts, name, signal);
-      if (!pulled) throw new CodedError("not_found", `image "${name}" was removed as soon as it had been pulled`);
+      if (!pulled) throw new CodedError("not_found", `image "${name}" was removed right after the pull`);
       return imageRefOf(pulled, name);
     },
     removeImage: ({ image }, signal) => removeImage(parts, image, signal),

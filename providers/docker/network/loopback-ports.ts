@@ -31,14 +31,14 @@ export function createLoopbackPorts(parts: DockerParts): LoopbackPorts {
       if (signal.aborted || wanted.length === 0) throw error;
       parts.log.warn(
         { why: messageOf(error), rules: wanted },
-        "host ports on 127.0.0.0/8 answer to callers with such an address alone",
+        "host ports on 127.0.0.0/8 answer only to callers with such an address",
       );
     }
   };
   return {
     settle: (signal) =>
       turns(() => settle(signal)).catch((err: unknown) =>
-        parts.log.debug({ err }, "the rules of host ports on 127.0.0.0/8 are as they were"),
+        parts.log.debug({ err }, "the rules of host ports on 127.0.0.0/8 are unchanged"),
       ),
   };
 }

@@ -42,21 +42,21 @@ export function createPodNetwork(parts: DockerParts): PodNetwork {
       id = network.Id;
       settled = subnet === wanted && hasSubnet(network, subnet);
       problem = undefined;
-      if (!hasSubnet(network, subnet)) tellSubnet(network, subnet);
+      if (!hasSubnet(network, subnet)) logSubnet(network, subnet);
       return network.Id;
     } catch (error) {
       problem = messageOf(error);
       throw error;
     }
   };
-  const tellSubnet = (network: NetworkInspectInfo, subnet: string | undefined) => {
+  const logSubnet = (network: NetworkInspectInfo, subnet: string | undefined) => {
     const text = `${network.Id} ${subnet}`;
     if (told === text) return;
     told = text;
-    const why = isOurs(parts, network) ? "pods are attached to it" : "it was not made by this node";
+    const why = isOurs(parts, network) ? "pods are attached to it" : "this node did not create it";
     log.warn(
       { network: config.network, subnet: subnetOf(network), wanted: subnet, why },
-      "the pods' network keeps another subnet than it should have",
+      "the pods' network keeps a different subnet",
     );
   };
   const ensure = async (signal: AbortSignal) => (id !== undefined && settled ? id : shared(obtain, signal));
@@ -134,7 +134,7 @@ async function createNetwork(
     if (!hasCode(error, "conflict")) throw error;
   }
   const made = await findNetwork(parts, signal);
-  if (!made) throw new Error(`the network ${config.network} was removed as soon as it had been made`);
+  if (!made) throw new Error(`the network ${config.network} was removed right after its creation`);
   log.info({ network: config.network, subnet: subnetOf(made) }, "made the pods' network");
   return made;
 }

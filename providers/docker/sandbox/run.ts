@@ -3,7 +3,7 @@ import { NamespaceMode, type RunPodSandboxRequest } from "../../../src/gen/cri.t
 import { CodedError, hasCode } from "../../../src/lib/errors.ts";
 import type { Capabilities } from "../engine/capabilities.ts";
 import { createNamed } from "../container/create-named.ts";
-import { startAndLook } from "./start.ts";
+import { startAndInspect } from "./start.ts";
 import { sandboxName } from "../container/names.ts";
 import type { PodNetwork } from "../network/pod-network.ts";
 import type { DockerParts } from "../parts.ts";
@@ -84,7 +84,7 @@ async function createAndStart(
 ): Promise<string> {
   const id = await createNamed(parts, name, spec, signal);
   try {
-    await startAndLook(parts, id, signal);
+    await startAndInspect(parts, id, signal);
     parts.memory.fresh.set(id, true);
     return id;
   } catch (error) {

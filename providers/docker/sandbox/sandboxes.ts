@@ -3,7 +3,7 @@ import { NamespaceMode, type PodSandboxConfig, type PodSandboxFilter } from "../
 import { hasCode } from "../../../src/lib/errors.ts";
 import type { Sandboxes } from "../../../src/seams/runtime.ts";
 import { ifFound } from "../client/errors.ts";
-import { takeFirstLook } from "./start.ts";
+import { takeStartInspection } from "./start.ts";
 import { type LoopbackPorts, isLoopback, onLoopback } from "../network/loopback-ports.ts";
 import { noteSandbox } from "../memory.ts";
 import { containerType, sandboxIdLabel, sandboxType } from "../container/names.ts";
@@ -35,7 +35,7 @@ export function dockerSandboxes(deps: SandboxesDeps): Sandboxes {
     stopPodSandbox: async (id, signal) => settleWithout(await stopSandbox(parts, id, signal), signal),
     removePodSandbox: async (id, signal) => settleWithout(await removeSandbox(parts, id, signal), signal),
     async podSandboxStatus(id, signal) {
-      const found = takeFirstLook(parts, id) ?? (await inspectOwn(parts, id, sandboxType, signal));
+      const found = takeStartInspection(parts, id) ?? (await inspectOwn(parts, id, sandboxType, signal));
       noteSandbox(parts.memory, found);
       return { status: sandboxStatus(found, network.known()), info: {}, containersStatuses: [], timestamp: 0n };
     },

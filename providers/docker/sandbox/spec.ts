@@ -91,7 +91,7 @@ function sandboxUser({ linux }: PodSandboxConfig): string {
  *  daemon remaps users by default: volumes belong to that root. */
 function namespaceModes({ ipc, pid, usernsOptions }: NamespaceOption, network: string | undefined): HostConfig {
   if (usernsOptions?.mode === NamespaceMode.POD)
-    throw new CodedError("unimplemented", "a user namespace of the pod's own is not known to Docker");
+    throw new CodedError("unimplemented", "a user namespace of the pod's own is not supported by Docker");
   return {
     NetworkMode: network ?? "host",
     IpcMode: ipc === NamespaceMode.NODE ? "host" : "shareable",

@@ -5,18 +5,18 @@ import type { DockerParts } from "../parts.ts";
 
 /** Delay of the inspection after the start call, milliseconds: the daemon handles the start first, then answers the
  *  inspection. */
-const lookAfterMs = 20;
+const inspectAfterMs = 20;
 /** Age up to which an inspection counts as current, milliseconds. */
 const presentMs = 50;
 
 /** Starts a sandbox and inspects it at the same time, for the status call that follows: this saves a round trip to a
  *  remote daemon. An inspection from before the start is discarded.
  *  @throws CodedError with the daemon's message. */
-export async function startAndLook(parts: DockerParts, id: string, signal: AbortSignal): Promise<void> {
+export async function startAndInspect(parts: DockerParts, id: string, signal: AbortSignal): Promise<void> {
   const { docker, clock, memory } = parts;
   const over = new AbortController();
-  const look = clock
-    .sleep(lookAfterMs, over.signal)
+  const inspection = clock
+    .sleep(inspectAfterMs, over.signal)
     .then(() => inspectOwn(parts, id, sandboxType, signal))
     .catch(() => undefined);
   try {
@@ -24,13 +24,13 @@ export async function startAndLook(parts: DockerParts, id: string, signal: Abort
   } finally {
     over.abort();
   }
-  const found = await look;
-  if (found?.State.Running) memory.firstLooks.set(id, { found, seenAt: clock.monotonic() });
+  const found = await inspection;
+  if (found?.State.Running) memory.startInspections.set(id, { found, seenAt: clock.monotonic() });
 }
 
 /** The inspection made at the sandbox's start, if still current; returned once. */
-export function takeFirstLook({ memory, clock }: DockerParts, id: string): ContainerInspectInfo | undefined {
-  const look = memory.firstLooks.get(id);
-  memory.firstLooks.delete(id);
-  return look && clock.monotonic() - look.seenAt <= presentMs ? look.found : undefined;
+export function takeStartInspection({ memory, clock }: DockerParts, id: string): ContainerInspectInfo | undefined {
+  const inspection = memory.startInspections.get(id);
+  memory.startInspections.delete(id);
+  return inspection && clock.monotonic() - inspection.seenAt <= presentMs ? inspection.found : undefined;
 }

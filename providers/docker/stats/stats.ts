@@ -69,7 +69,7 @@ async function matching(
 
 function theOnly<T>([stats]: readonly T[], id: string): T {
   if (stats === undefined || id === "")
-    throw new CodedError("not_found", `nothing of this node has the id ${JSON.stringify(id)}`);
+    throw new CodedError("not_found", `this node has no sandbox or container with the ID ${JSON.stringify(id)}`);
   return stats;
 }
 

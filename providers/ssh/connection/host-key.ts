@@ -98,7 +98,7 @@ function mismatch(name: string, key: Buffer, source: string): LinkError {
   return new LinkError(
     "HostKeyMismatch",
     "permission_denied",
-    `${name} showed the ${keyType(key)} key ${fingerprintOf(key)}, which is not the one in ${source}: if the target was set up anew, put its new key there; otherwise somebody stands between.`,
+    `${name} showed the ${keyType(key)} key ${fingerprintOf(key)}, which is not the one in ${source}: if the target was set up anew, put its new key there; otherwise the connection is being intercepted.`,
   );
 }
 

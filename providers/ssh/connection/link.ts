@@ -248,7 +248,7 @@ function outside(
 ): LinkState {
   switch (state.is) {
     case "idle": {
-      const why = new LinkError("LinkDown", "unavailable", `${nameOf(config)} has not been asked for yet.`);
+      const why = new LinkError("LinkDown", "unavailable", `${nameOf(config)} has not been connected to yet.`);
       return { is: "down", since: born, why, nextTryAt: born };
     }
     case "down":

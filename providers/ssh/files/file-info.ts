@@ -10,7 +10,7 @@ export function parseStat(line: string): FileInfo {
   const bits = Number.parseInt(mode, 16);
   const milliseconds = time.replace(/(\.\d{3})\d*$/, "$1");
   const modifiedAt = Date.parse(`${day}T${milliseconds}${zone.replace(/(\d\d)(\d\d)$/, "$1:$2")}`);
-  if (Number.isNaN(bits)) throw new CodedError("unknown", `the target's stat said ${JSON.stringify(line)}`);
+  if (Number.isNaN(bits)) throw new CodedError("unknown", `the target's stat printed ${JSON.stringify(line)}`);
   return {
     kind: kindOfMode(bits),
     mode: bits & 0o7777,

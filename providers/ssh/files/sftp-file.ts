@@ -27,8 +27,7 @@ export async function openFile(options: OpenOptions, signal: AbortSignal): Promi
   for (let attempt = 1; ; attempt++) {
     const file = await tryOpen(options, signal);
     if (file) return file;
-    if (attempt === attempts)
-      throw new CodedError("failed_precondition", `${options.path} is another file every time it is looked at`);
+    if (attempt === attempts) throw new CodedError("failed_precondition", `${options.path} changes on every access`);
   }
 }
 

@@ -132,7 +132,8 @@ const codes: Readonly<Record<number, ErrorCode>> = {
  *  @param what path for the message. */
 export function expectReply({ type, body }: Reply, expected: number, what: string): Buffer {
   if (type === expected) return body;
-  if (type !== sftp.status) throw new CodedError("unknown", `${what}: the target's SFTP server gave an odd answer`);
+  if (type !== sftp.status)
+    throw new CodedError("unknown", `${what}: the target's SFTP server sent an unexpected reply`);
   const code = body.readUInt32BE(0);
   const said = body.length > 8 ? textAt(body, 4).toString("utf8") : `status ${code}`;
   throw new CodedError(codes[code] ?? "unknown", `${what}: ${said}`);

@@ -97,7 +97,7 @@ async function* lines(stdout: AsyncIterable<Buffer>): AsyncGenerator<string> {
   const line = new KeptBytes(longestLine);
   const add = (part: Buffer) => {
     if (!line.add(part))
-      throw new CodedError("resource_exhausted", `inotifywait said a line of over ${longestLine} bytes`);
+      throw new CodedError("resource_exhausted", `inotifywait printed a line of over ${longestLine} bytes`);
   };
   for await (const chunk of stdout) {
     let from = 0;

@@ -41,7 +41,7 @@ export function createProcessGroups({ link, pool, clock, log }: ProcessGroupsOpt
       await send(groups, "SIGKILL");
     } catch (err) {
       for (const group of groups) leftovers.add(group);
-      if (!hasCode(err, "unavailable")) log.warn({ err }, "processes of a lost connection may still run");
+      if (!hasCode(err, "unavailable")) log.warn({ err }, "processes of a lost connection may still be running");
     }
   };
   link.onChange(({ is }) => {

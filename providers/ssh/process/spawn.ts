@@ -206,7 +206,7 @@ export function exitOf({ channel, connection: { lost } }: Session): Promise<numb
     });
     onClosed(channel, () => {
       lost.removeEventListener("abort", onLost);
-      reject(new CodedError("unavailable", "the target did not say how the command ended"));
+      reject(new CodedError("unavailable", "the target did not report how the command ended"));
     });
   });
   exited.catch(() => undefined);

@@ -41,7 +41,7 @@ export async function findRuntime(
   const tried: string[] = [];
   for (const socket of wanted === "auto" ? knownSockets : [wanted.socket]) {
     const refused = await host.fs.stat(socket, signal).then(
-      ({ kind }) => (kind === "socket" ? undefined : "is no socket"),
+      ({ kind }) => (kind === "socket" ? undefined : "is not a socket"),
       (error: unknown) => reasonOf(error),
     );
     if (refused !== undefined) {
@@ -70,7 +70,7 @@ export async function findRuntime(
 /** @throws errors of an unreachable target: they tell nothing about its sockets. */
 function reasonOf(error: unknown): string {
   if (hasCode(error, "cancelled", "deadline_exceeded")) throw error;
-  return hasCode(error, "not_found") ? "is not there" : messageOf(error);
+  return hasCode(error, "not_found") ? "does not exist" : messageOf(error);
 }
 
 /** Docker answers with HTTP/1.1; gRPC speaks HTTP/2 only. */

@@ -63,7 +63,7 @@ export function lateRuntime(
     },
     async *logs(containerId, options, signal) {
       const { logs } = await find(signal);
-      if (!logs) throw new CodedError("unimplemented", "the runtime gives no logs but in files");
+      if (!logs) throw new CodedError("unimplemented", "the runtime provides logs in files only");
       yield* logs(containerId, options, signal);
     },
   };

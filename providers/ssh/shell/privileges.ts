@@ -87,7 +87,7 @@ export function createPrivileges({ config, link, sessions, clock }: PrivilegesOp
     },
     async known(signal) {
       await link.connection(signal);
-      if (!found) throw new CodedError("unavailable", "the target has not said what its user may do");
+      if (!found) throw new CodedError("unavailable", "the target's privileges are not known yet");
       return found;
     },
   };
@@ -141,7 +141,7 @@ export function missingRights({ as, missing }: Pick<Privileges, "as" | "missing"
 export function privilegesOf(told: string, { user, sudo }: Pick<SshConfig, "user" | "sudo">): Privileges {
   const [as, groups, sftpServer, relays, lacking, proc] = told.split("\n");
   if (as !== "root" && as !== "sudo" && as !== "user")
-    throw new CodedError("failed_precondition", "the target did not say what its user may do");
+    throw new CodedError("failed_precondition", "the target did not report its user's privileges");
   const found = wordsOf(relays);
   const missing = [
     ...(as === "user" ? [noRoot(user, sudo)] : []),

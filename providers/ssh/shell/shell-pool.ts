@@ -64,7 +64,8 @@ export function createShellPool({ link, sessions, clock, log, command, onStart }
     try {
       await askUrgently({ script: killScript(shell.group, "SIGKILL"), maxBytes: 0 }, clock.within(killTimeoutMs));
     } catch (err) {
-      if (!hasCode(err, "unavailable")) log.warn({ err, group: shell.group.id }, "a late command may still run");
+      if (!hasCode(err, "unavailable"))
+        log.warn({ err, group: shell.group.id }, "a timed-out command may still be running");
     }
     shell.close();
   };

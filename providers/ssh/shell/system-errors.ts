@@ -55,5 +55,5 @@ export function systemError(said: string): SystemError | undefined {
 /** Coded error for a failed command: its subject and the target's message. */
 export function complaint(what: string, stderr: string): CodedError {
   const said = stderr.trim().split("\n").at(-1) ?? "";
-  return new CodedError(codeOfComplaint(stderr), `${what}: ${said || "failed without a word"}`);
+  return new CodedError(codeOfComplaint(stderr), `${what}: ${said || "failed without a message"}`);
 }

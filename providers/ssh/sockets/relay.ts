@@ -110,7 +110,7 @@ export async function connectionOf(
   const told = new Promise((resolve) => relay.stderr.once("end", resolve).once("close", resolve));
   const failed = Promise.all([relay.exited, told]).then(([code]) => {
     const cause = systemError(said);
-    throw new CodedError("unavailable", `nobody answers there (the relay ended with ${code})`, { cause });
+    throw new CodedError("unavailable", `nothing answers there (the relay ended with ${code})`, { cause });
   });
   failed.catch(() => undefined);
   try {
@@ -136,7 +136,7 @@ export function greeting({ stdout }: SshProcess): Promise<void> {
     };
     const onEnd = () => {
       stop();
-      reject(new CodedError("unavailable", "nobody answers there"));
+      reject(new CodedError("unavailable", "nothing answers there"));
     };
     const onError = (error: Error) => {
       stop();

@@ -211,23 +211,23 @@ test("trials that take long do not make the daemon one that does not answer", as
 test("the daemon is heard while its events flow, it answers, and all is known of it", async () => {
   const { engine } = engineWith();
   await using daemon = await engine;
-  const { following, docker } = daemon.parts;
+  const { cache, docker } = daemon.parts;
   const { status, heardAt } = serviceOf(daemon.parts);
   await status(signal());
   assert.equal(heardAt?.(), undefined, "no events flow");
-  following.begin();
+  cache.begin();
   assert.equal(heardAt?.(), undefined, "it may be another since it said how it is");
   await status(signal());
   assert.equal(heardAt?.(), docker.answeredAt());
   assert.notEqual(heardAt?.(), undefined);
-  following.changed();
+  cache.changed();
   assert.equal(heardAt?.(), undefined);
 });
 
 test("a daemon on which nothing could be tried yet has to be asked", async () => {
   const { engine } = engineWith({ image: false });
   await using daemon = await engine;
-  daemon.parts.following.begin();
+  daemon.parts.cache.begin();
   const { status, heardAt } = serviceOf(daemon.parts);
   await status(signal());
   assert.equal(heardAt?.(), undefined);

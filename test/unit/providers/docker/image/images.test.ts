@@ -70,10 +70,10 @@ function removal(users: readonly object[]) {
 test("the list is asked for once while the daemon tells of changes", async () => {
   await using engine = await fakeEngine(() => ({ status: 200, body: [] }));
   const images = dockerImages(engine.parts);
-  engine.parts.following.begin();
+  engine.parts.cache.begin();
   for (let time = 0; time < 3; time += 1) await images.listImages(signal);
   assert.equal(engine.calls.length, 1);
-  engine.parts.following.changed();
+  engine.parts.cache.changed();
   await images.listImages(signal);
   assert.equal(engine.calls.length, 2);
 });

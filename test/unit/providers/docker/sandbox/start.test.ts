@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { startAndLook, takeFirstLook } from "../../../../../providers/docker/sandbox/start.ts";
+import { startAndInspect, takeStartInspection } from "../../../../../providers/docker/sandbox/start.ts";
 import { sandboxType } from "../../../../../providers/docker/container/names.ts";
 import { createdState, inspection, runningState } from "../inspection.ts";
 import { type RawCall, rawEngine } from "../raw-engine.ts";
@@ -26,20 +26,20 @@ async function slowStarter(look: typeof createdState) {
 test("what has started is looked at meanwhile, told once, and only this moment", async () => {
   const { engine, asked } = await slowStarter(runningState);
   await using _ = engine;
-  await startAndLook(engine.parts, "box", signal);
+  await startAndInspect(engine.parts, "box", signal);
   assert.deepEqual(asked, ["POST /containers/box/start", "GET /containers/box/json"]);
-  assert.equal(takeFirstLook(engine.parts, "box")?.Id, "box");
-  assert.equal(takeFirstLook(engine.parts, "box"), undefined);
-  await startAndLook(engine.parts, "box", signal);
+  assert.equal(takeStartInspection(engine.parts, "box")?.Id, "box");
+  assert.equal(takeStartInspection(engine.parts, "box"), undefined);
+  await startAndInspect(engine.parts, "box", signal);
   await engine.clock.advance(1000);
-  assert.equal(takeFirstLook(engine.parts, "box"), undefined);
+  assert.equal(takeStartInspection(engine.parts, "box"), undefined);
 });
 
 test("a look that came before the start is not told", async () => {
   const { engine } = await slowStarter(createdState);
   await using _ = engine;
-  await startAndLook(engine.parts, "box", signal);
-  assert.equal(takeFirstLook(engine.parts, "box"), undefined);
+  await startAndInspect(engine.parts, "box", signal);
+  assert.equal(takeStartInspection(engine.parts, "box"), undefined);
 });
 
 test("a start that is over at once, or fails, is not looked at", async () => {
@@ -49,7 +49,7 @@ test("a start that is over at once, or fails, is not looked at", async () => {
       asked.push(method);
       response.writeHead(status).end();
     });
-    const started = startAndLook(engine.parts, "box", signal);
+    const started = startAndInspect(engine.parts, "box", signal);
     await (status === 204 ? started : assert.rejects(started, { code: "unknown" }));
     await engine.clock.advance(1000);
     assert.deepEqual(asked, ["POST"]);

@@ -54,7 +54,7 @@ test("where no runtime answers all that was tried is listed, with the reasons", 
     assert.equal(error.code, "failed_precondition");
     for (const socket of knownSockets)
       assert.ok(
-        error.message.includes(`${socket} (${socket === containerd ? `${containerd}: refused` : "is not there"})`),
+        error.message.includes(`${socket} (${socket === containerd ? `${containerd}: refused` : "does not exist"})`),
       );
     return true;
   });

@@ -49,5 +49,5 @@ test("a complaint says what it was about and what was said", () => {
     complaint("/x", "rm: cannot remove '/x': Permission denied\n").message,
     "/x: rm: cannot remove '/x': Permission denied",
   );
-  assert.equal(complaint("/x", "").message, "/x: failed without a word");
+  assert.equal(complaint("/x", "").message, "/x: failed without a message");
 });

@@ -1,6 +1,5 @@
-/** Validity of the daemon's last answers: they hold while its event stream runs and reports no change, and are not asked
- *  for again. */
-export interface Following {
+/** Cache of the daemon's answers: they hold while its event stream runs and reports no change. */
+export interface AnswerCache {
   /** The event stream has started: earlier changes are unknown. */
   begin(): void;
   end(): void;
@@ -12,7 +11,7 @@ export interface Following {
   keep<T>(ask: (signal: AbortSignal) => Promise<T>): (signal: AbortSignal) => Promise<T>;
 }
 
-export function createFollowing(): Following {
+export function createAnswerCache(): AnswerCache {
   let changes = 0;
   let flows = false;
   const mark = () => (flows ? changes : undefined);
