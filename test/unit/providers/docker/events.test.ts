@@ -13,7 +13,7 @@ const container = {
   "io.kubernetes.pod.uid": "u1",
 };
 
-test("an event says whose it is, and when it is an end", () => {
+test("an event has its pod and container, and marks an exit", () => {
   assert.deepEqual(runtimeEvent({ Action: "start", Actor: { ID: "s1", Attributes: sandbox } }), {
     is: "changed",
     sandboxId: "s1",
@@ -102,7 +102,7 @@ test("a reader that leaves closes the stream, however far it got", async () => {
   }
 });
 
-test("what the daemon has told holds while its events flow, until they tell of a change of it or of its images", async () => {
+test("answers are valid while events flow, until the daemon or its images change", async () => {
   const { engine, opened } = await eventEngine();
   await using _ = engine;
   const { cache } = engine.parts;

@@ -9,7 +9,7 @@ test("a target's runtime is shared unless the settings say that it is the node's
   assert.equal(criConfigOf({ cri: { sharing: "exclusive" } }).sharing, "exclusive");
 });
 
-test("sockets are named in one place, and what is no map of fields is refused", () => {
+test("sockets are set in one place, and anything but a map of fields is refused", () => {
   const invalid = (message: RegExp) => ({ code: "invalid_argument", message });
   const elsewhere = /name its socket in providerConfig\.runtime instead\.$/;
   assert.throws(() => criConfigOf({ cri: { endpoint: "unix:///run/x.sock" } }), invalid(elsewhere));
@@ -33,7 +33,7 @@ test("each connection that is lost counts, also while others stand; one that is 
   assert.deepEqual(counted, [0, 0, 1, 2, 2]);
 });
 
-test("what the configuration says of the network is what the pipeline is told", () => {
+test("the pods' network follows the configuration", () => {
   assert.deepEqual(networkOf({ network: "isolated" }), { isolated: true });
   const kubernetesService = { host: "api.example", port: 6443 };
   assert.deepEqual(networkOf({ network: "routed", kubernetesService }), { isolated: false, kubernetesService });

@@ -69,7 +69,7 @@ test("an answer that does not end is given up, and no more of it is held than th
   assert.ok(sent < 64 * 2 ** 20, `${sent} bytes`);
 });
 
-test("what is no Docker Engine is said to be none", async () => {
+test("a peer that is not a Docker Engine is reported as such", async () => {
   const { docker, listen } = await engineThat(() => ({ status: 200, body: { hello: "world" } }));
   await using _listener = await listen();
   await assert.rejects(list(docker), {

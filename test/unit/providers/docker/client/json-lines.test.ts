@@ -19,7 +19,7 @@ test("a line that never ends is given up", async () => {
   assert.deepEqual(await Array.fromAsync(jsonLines(chunks("123", "45\n12345"), 6)), [12345, 12345]);
 });
 
-test("what is no JSON is an error", async () => {
+test("invalid JSON is an error", async () => {
   await assert.rejects(Array.fromAsync(jsonLines(chunks("<html>\n"))), { code: "unknown" });
 });
 

@@ -44,7 +44,7 @@ test("a quick reading is waited for, shared, and good for half a minute", async 
   assert.equal(clock.pending, 2, "only the deadlines of two readings that ended are left");
 });
 
-test("a slow one is waited for a second; who asks later has it; the next comes the later for it", async () => {
+test("a slow reading is waited for a second, serves later callers, and delays the next one", async () => {
   const { clock, ask, reads } = slowly(10_000);
   assert.equal(await ask(1_000), undefined);
   assert.equal(await ask(1_000), undefined);
@@ -69,7 +69,7 @@ test("a reading that fails leaves the last one, and is tried again", async () =>
   assert.equal((await ask(10))?.value, 3);
 });
 
-test("who stops asking does not stop the reading", async () => {
+test("a caller that gives up does not stop the reading", async () => {
   const { clock, reading, ask } = slowly(500);
   const stop = new AbortController();
   const given = reading(stop.signal);

@@ -10,7 +10,7 @@ test("a time keeps every digit", () => {
   assert.equal(nanoseconds("2026-11-21T09:53:48.000000001+02:00"), second + 1n);
 });
 
-test("Go's zero time and what is no time are 0", () => {
+test("Go's zero time and invalid times are 0", () => {
   assert.equal(nanoseconds("0001-01-01T00:00:00Z"), 0n);
   assert.equal(nanoseconds(undefined), 0n);
   assert.equal(nanoseconds(""), 0n);

@@ -38,7 +38,7 @@ function engineWith(
   });
 }
 
-/** What the Engine API says of the sandbox. */
+/** The sandbox's inspection. */
 function sandboxBox(state: typeof createdState): ContainerInspectInfo {
   return inspection("box", sandboxType, state) as unknown as ContainerInspectInfo;
 }
@@ -120,7 +120,7 @@ test("in a sandbox that has been seen, a container is made and started by a ques
   assert.equal(engine.calls.at(-2)?.path, `/containers/${id}/json`, "asked whether it has started, from then on");
 });
 
-test("what was made in a sandbox that has ended meanwhile is removed", async () => {
+test("a container created in an ended sandbox is removed", async () => {
   await using engine = await fakeEngine(({ method, path }) => {
     if (path === "/containers/box/json") return { status: 200, body: sandboxBox(exitedState) };
     return method === "POST" ? created() : { status: method === "DELETE" ? 204 : 404 };
@@ -148,7 +148,7 @@ test("a mount source that is missing becomes a directory, and the create is trie
   assert.equal(stubborn.calls.filter(({ method }) => method === "POST").length, 1);
 });
 
-test("nothing is created for what Docker has not, or in a sandbox that ended", async () => {
+test("nothing is created for an unsupported request, or in an ended sandbox", async () => {
   await using engine = await engineWith(createdState, created);
   const create = (config: object) => dockerContainers(engine.parts).createContainer(request(config), signal());
   await assert.rejects(create({ envs: [{ key: "A", value: Buffer.from([0xff]) }] }), { code: "invalid_argument" });
@@ -219,7 +219,7 @@ test("removing kills, takes volumes and the log's link with it, and leaves anoth
   assert.equal((await host.fs.lstat(logLink)).kind, "symlink");
 });
 
-test("a removal that somebody else began is waited for", async () => {
+test("a removal begun by another client is waited for", async () => {
   await using engine = await engineWith(runningState, ({ path }) =>
     path.endsWith("/wait")
       ? { status: 200, body: { StatusCode: 0, Error: null } }
@@ -233,7 +233,7 @@ test("a removal that somebody else began is waited for", async () => {
   await assert.rejects(dockerContainers(failing.parts).removeContainer(id, signal()), { message: "device busy" });
 });
 
-test("what is not this node's is not found, and nothing is done to it", async () => {
+test("a foreign container is not_found and stays untouched", async () => {
   await using engine = await engineWith(runningState, () => ({ status: 204 }), { "graftlet.dev/node": "n2" });
   const containers = dockerContainers(engine.parts);
   const expected = { code: "not_found" };

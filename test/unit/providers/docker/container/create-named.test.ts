@@ -34,7 +34,7 @@ test("a name that this node's own container has is taken", async () => {
   await assert.rejects(createNamed(engine.parts, name, {}, signal()), { code: "already_exists" });
 });
 
-test("a stranger's container keeps its name: ours gets another, once", async () => {
+test("a foreign container keeps its name: ours gets another, once", async () => {
   for (const owner of ["", "n2"]) {
     await using engine = await engineWith(owner);
     assert.equal(await createNamed(engine.parts, name, {}, signal()), "new");

@@ -9,7 +9,7 @@ import {
 
 const pod = { name: "web-0", namespace: "default", uid: "6d1f", attempt: 2 };
 
-test("names are cri-dockerd's, and say what they were made of", () => {
+test("names are cri-dockerd's and can be parsed", () => {
   const sandbox = sandboxName(pod);
   const container = containerName({ name: "main", attempt: 3 }, pod);
   assert.equal(sandbox, "k8s_POD_web-0_default_6d1f_2");
@@ -18,11 +18,11 @@ test("names are cri-dockerd's, and say what they were made of", () => {
   assert.deepEqual(parseContainerName(`/${container}`), { name: "main", attempt: 3 });
 });
 
-test("digits behind a name that somebody else had are no part of it", () => {
+test("a suffix for a taken name is not part of the name", () => {
   assert.deepEqual(parseSandboxName(`${sandboxName(pod)}_00ffab12`), pod);
 });
 
-test("neither is read as the other, and a stranger's name as none", () => {
+test("neither is parsed as the other, and a foreign name as none", () => {
   assert.equal(parseContainerName(sandboxName(pod)), undefined);
   assert.equal(parseSandboxName(containerName({ name: "main", attempt: 0 }, pod)), undefined);
   for (const name of [

@@ -65,7 +65,7 @@ test("an end that the daemon did not see is not before its start", () => {
   assert.equal(finishedAt, startedAt);
 });
 
-test("what is being removed never counts as to be started", () => {
+test("a container being removed never counts as created", () => {
   assert.equal(life({ Status: "removing" }).state, ContainerState.CONTAINER_EXITED);
   assert.equal(life({ Status: "dead", Dead: true }).state, ContainerState.CONTAINER_EXITED);
 });

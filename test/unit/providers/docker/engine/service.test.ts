@@ -65,7 +65,7 @@ function serviceOf(parts: DockerParts) {
   return { capabilities, ...dockerService({ parts, capabilities, network: createPodNetwork(parts) }) };
 }
 
-test("what the daemon says of itself: handlers, driver, features that it lacks", async () => {
+test("the daemon's info: handlers, cgroup driver, missing features", async () => {
   const { engine } = engineWith();
   await using daemon = await engine;
   const { status, runtimeConfig, capabilities } = serviceOf(daemon.parts);
@@ -145,7 +145,7 @@ test("asked before anything is known, it is found out: what the daemon says, and
   assert.equal(created.length, 3, "once for all who wait");
 });
 
-test("where not even the sandbox image can be had nobody waits for trials: sandboxes say what is wrong", async () => {
+test("without a sandbox image there are no trials: sandboxes report the reason", async () => {
   const { engine, created } = engineWith({ starts: plainOnly, image: false });
   await using daemon = await engine;
   const { capabilities } = serviceOf(daemon.parts);
@@ -224,7 +224,7 @@ test("the daemon is heard while its events flow, it answers, and all is known of
   assert.equal(heardAt?.(), undefined);
 });
 
-test("a daemon on which nothing could be tried yet has to be asked", async () => {
+test("a daemon without trials so far has to be asked", async () => {
   const { engine } = engineWith({ image: false });
   await using daemon = await engine;
   daemon.parts.cache.begin();

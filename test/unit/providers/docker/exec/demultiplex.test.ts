@@ -43,7 +43,7 @@ test("each frame has one last piece, an empty one too", () => {
   );
 });
 
-test("what is no frame fails, and is not taken for output", async () => {
+test("an invalid frame is an error, not output", async () => {
   const stdout = new KeptOutput(1000);
   await assert.rejects(demultiplex(blocks(Buffer.from("plain text, no frames"), 5), { stdout, tty: false }, never), {
     message: /not in its own format/,
@@ -51,7 +51,7 @@ test("what is no frame fails, and is not taken for output", async () => {
   assert.equal(stdout.bytes().length, 0);
 });
 
-test("a failure that the daemon tells of in the stream is one", async () => {
+test("a failure reported in the stream is an error", async () => {
   const told = Buffer.concat([frame(1, "so far\n"), frame(3, "disk on fire\n")]);
   await assert.rejects(demultiplex(blocks(told, 9), { tty: false }, never), {
     code: "unknown",

@@ -8,7 +8,7 @@ import { type RawCall, rawEngine } from "../raw-engine.ts";
 
 const wish = { containerId: "c", argv: ["true"], tty: false, stdin: false, stdout: true, stderr: true };
 
-test("the end of a command that says nothing is seen, also when it has come before anybody listened", async () => {
+test("the end of a silent command is noticed, even before there is a listener", async () => {
   let daemon: Duplex | undefined;
   await using engine = await rawEngine(({ path, request, response }) => {
     if (path === "/containers/c/exec") return void response.end('{"Id":"e"}');
@@ -30,7 +30,7 @@ test("the end of a command that says nothing is seen, also when it has come befo
   running.connection.destroy();
 });
 
-test("a daemon that does not answer is no command that runs over time", async () => {
+test("an unresponsive daemon does not count as a command timeout", async () => {
   const asked = Promise.withResolvers<RawCall>();
   await using engine = await rawEngine(asked.resolve);
   engine.parts.memory.containers.set("c", { imageRef: "busybox" });

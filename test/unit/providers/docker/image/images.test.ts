@@ -93,7 +93,7 @@ test("an image is removed name by name, never by force; names that went with oth
   );
 });
 
-test("an image of which anybody has a container keeps all of its names", async () => {
+test("an image used by any container keeps all of its names", async () => {
   await using engine = await fakeEngine(removal([{ Id: "c", ImageID: id, Names: ["/theirs"] }]));
   await assert.rejects(dockerImages(engine.parts).removeImage(spec(id), signal), {
     code: "conflict",
@@ -102,7 +102,7 @@ test("an image of which anybody has a container keeps all of its names", async (
   assert.ok(engine.calls.every(({ method }) => method === "GET"));
 });
 
-test("an image that is gone has no status and is removed; what is no name is refused unasked", async () => {
+test("a missing image has no status and counts as removed; an invalid name is refused at once", async () => {
   await using engine = await fakeEngine(() => ({ status: 404, body: { message: "no such image" } }));
   const images = dockerImages(engine.parts);
   assert.equal(await images.imageStatus(spec("busybox:1"), signal), undefined);

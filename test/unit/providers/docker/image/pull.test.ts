@@ -55,7 +55,7 @@ test("a digest wins over a tag, and without either the tag is latest", async () 
   assert.deepEqual(queries, [digest, digest, "latest"]);
 });
 
-test("what no registry has is not_found, and every failure names the image", async () => {
+test("an image in no registry is not_found, and every failure names the image", async () => {
   const cases = [
     { answer: refusing(404, "manifest unknown"), code: "not_found", words: "manifest unknown" },
     { answer: refusing(500, "Get: connection refused"), code: "unknown", words: "connection refused" },
@@ -101,7 +101,7 @@ test("the end of the signal ends the pull in the daemon", async () => {
   await closed.promise;
 });
 
-test("a registry that says nothing for a minute is given up; one that is waited for by others' leave is not", async () => {
+test("a registry that is silent for a minute is given up, unless the pull waits for others", async () => {
   const begun = Promise.withResolvers<RawCall["response"]>();
   await using engine = await rawEngine(({ response }) => begun.resolve(response));
   const heard = { count: 0, next: Promise.withResolvers<void>() };

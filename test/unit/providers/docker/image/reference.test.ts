@@ -15,7 +15,7 @@ test("an image's reference is its digest in the repository asked for, else in an
   assert.equal(imageRefOf({ Id: id, RepoDigests: null }), id);
 });
 
-test("names are given in full, ids and what is no name as they are", () => {
+test("names are completed; IDs and invalid names are unchanged", () => {
   assert.equal(fullName("busybox:1.37"), "docker.io/library/busybox:1.37");
   assert.equal(fullName(`user/app@${digest}`), `docker.io/user/app@${digest}`);
   assert.equal(fullName("registry.example:5000/a/b:c"), "registry.example:5000/a/b:c");

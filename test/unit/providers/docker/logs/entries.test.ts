@@ -33,7 +33,7 @@ for (const size of [1, 33, 4096, 1_000_000]) {
 
   test(`a terminal's lines in blocks of ${size}: cut where the next time stands, the last one may lack its end`, () => {
     const long = "x".repeat(16_384);
-    // What is no character takes more room in the answer than it did in the line.
+    // Invalid UTF-8 takes more room in the answer than in the line.
     const longer = `${"x".repeat(16_380)}\ufffd\ufffd`;
     const bytes = Buffer.from(
       `${time(1)} one\r\n${time(2)} ${long}${time(2)} ${longer}${time(2)} end Z \r\n${time(3)} said at ${time(9)} \r\n${time(4)} $ `,
@@ -54,7 +54,7 @@ test("an entry of more than 1 MiB is left out", () => {
   assert.deepEqual(read(framedEntries(), bytes, 65_536), [[time(2), "stdout", "two\n", false]]);
 });
 
-test("what has no time is a complaint of the daemon's", () => {
+test("an entry without a time is an error message of the daemon", () => {
   assert.throws(() => read(framedEntries(), frame(2, "Error grabbing logs: unexpected EOF\n"), 100), {
     code: "unknown",
     message: "Error grabbing logs: unexpected EOF",
@@ -69,7 +69,7 @@ const line = (second: number, text = `line ${second}\n`): LogLine => ({
   partial: !text.endsWith("\n"),
 });
 
-test("lines that a daemon gives again are left out, whatever comes between", () => {
+test("repeated lines are left out, whatever comes between", () => {
   const isNew = createRepeatFilter();
   const shown = (...seconds: number[]) => seconds.filter((second) => isNew(line(second)));
   assert.deepEqual(shown(1, 2, 3, 4, 5), [1, 2, 3, 4, 5]);

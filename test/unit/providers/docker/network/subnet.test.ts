@@ -9,12 +9,12 @@ test("a subnet begins at its first address", () => {
   assert.equal(ipv4Subnet("1.2.3.4/32"), "1.2.3.4/32");
 });
 
-test("what is no IPv4 subnet is none", () => {
+test("any other text is no IPv4 subnet", () => {
   for (const text of ["", "10.88.0.0", "10.88.0.0/33", "10.88.0.256/24", "fd00::/64", "a.b.c.d/8"])
     assert.equal(ipv4Subnet(text), undefined, text);
 });
 
-test("of a node's pod CIDRs the one of IPv4 is taken", () => {
+test("the IPv4 subnet of a node's pod CIDRs is used", () => {
   assert.equal(ipv4Among("fd00:10:244::/64,10.244.1.0/24"), "10.244.1.0/24");
   assert.equal(ipv4Among("fd00:10:244::/64"), undefined);
   assert.equal(ipv4Among(""), undefined);

@@ -64,7 +64,7 @@ test("the configured image is looked for once, until it is said to be missing", 
   assert.deepEqual(asked, ["pull registry.example/pause:3"]);
 });
 
-test("where it cannot be pulled one is made, under a name of its own, said once; nobody waits for the registry again", async () => {
+test("when it cannot be pulled, a local image is built and logged once; the pull is not repeated", async () => {
   const { engine, present, asked, ensure } = await engineWith({});
   await using _ = engine;
   for (let time = 0; time < 3; time++) assert.equal(await ensure(signal), localPauseImage);

@@ -9,7 +9,7 @@ import { assemble, jump, label } from "../../../../../providers/docker/pause/ass
 import { pauseProgram } from "../../../../../providers/docker/pause/program.ts";
 import { tarOfProgram } from "../../../../../providers/docker/pause/tar.ts";
 
-/** What GNU as makes of the same instructions, so that a machine of one kind can tell of the other. */
+/** Output of GNU as for the same instructions, so that each architecture checks both. */
 const codes = {
   amd64:
     "6802400100b80e00000031ff4889e631d241ba080000000f05b8800000004889e731f631d241ba080000000f0583f811740d85c078e3" +
@@ -20,7 +20,7 @@ const codes = {
     "2cffff54ecffff17",
 } as const;
 
-test("the programs are the instructions that they say they are, behind an ELF header of their machine", () => {
+test("the programs are the expected instructions behind an ELF header", () => {
   for (const machine of ["amd64", "arm64"] as const) {
     const program = pauseProgram(machine);
     assert.equal(program.subarray(176).toString("hex"), codes[machine]);

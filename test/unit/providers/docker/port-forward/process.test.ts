@@ -76,7 +76,7 @@ for (const [words, message] of [
   });
 }
 
-test("a relay that nobody waits for any more is killed", async () => {
+test("a relay without a caller is killed", async () => {
   const stop = new AbortController();
   const { started, kills } = start(stop.signal);
   await turns();
@@ -116,7 +116,7 @@ test("each direction ends by itself; a process that has both ends by itself, or 
   }
 });
 
-test("a process whose machine is lost is no longer waited for, and nobody falls over it", async () => {
+test("a process on a lost machine is no longer waited for, without an unhandled error", async () => {
   const { process, stdout, kills, lose } = fakeProcess();
   const clock = fakeClock();
   const connection = new ProcessConnection(process, clock);
@@ -131,7 +131,7 @@ test("a process whose machine is lost is no longer waited for, and nobody falls 
   assert.deepEqual(kills, []);
 });
 
-test("what a process no longer reads is lost, and its last words are not", async () => {
+test("input after a process closed it is lost, its last output is not", async () => {
   const { process, stdin, stdout } = fakeProcess();
   const connection = new ProcessConnection(process, fakeClock());
   stdin.destroy(new Error("EPIPE"));

@@ -105,7 +105,7 @@ test("an image that is gone is looked for again, and the sandbox made of what th
   assert.match(sandboxes.get(name) ?? "", /"Image":"pause:2"/);
 });
 
-test("what else is not found is the caller's, once", async () => {
+test("any other not_found is the caller's, once", async () => {
   let starts = 0;
   const { engine, deps } = await daemonWith(() => {
     starts += 1;

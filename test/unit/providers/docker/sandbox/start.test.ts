@@ -7,7 +7,7 @@ import { type RawCall, rawEngine } from "../raw-engine.ts";
 
 const { signal } = new AbortController();
 
-/** A daemon that is long in starting, and answers a look as it is told to. */
+/** A daemon that starts slowly and answers an inspection as told. */
 async function slowStarter(look: typeof createdState) {
   const asked: string[] = [];
   let start: RawCall | undefined;
@@ -23,7 +23,7 @@ async function slowStarter(look: typeof createdState) {
   return { engine, asked };
 }
 
-test("what has started is looked at meanwhile, told once, and only this moment", async () => {
+test("a sandbox is inspected at its start; the result is returned once, while current", async () => {
   const { engine, asked } = await slowStarter(runningState);
   await using _ = engine;
   await startAndInspect(engine.parts, "box", signal);
@@ -35,14 +35,14 @@ test("what has started is looked at meanwhile, told once, and only this moment",
   assert.equal(takeStartInspection(engine.parts, "box"), undefined);
 });
 
-test("a look that came before the start is not told", async () => {
+test("an inspection from before the start is discarded", async () => {
   const { engine } = await slowStarter(createdState);
   await using _ = engine;
   await startAndInspect(engine.parts, "box", signal);
   assert.equal(takeStartInspection(engine.parts, "box"), undefined);
 });
 
-test("a start that is over at once, or fails, is not looked at", async () => {
+test("a start that returns at once, or fails, is not inspected", async () => {
   for (const status of [204, 500]) {
     const asked: string[] = [];
     await using engine = await rawEngine(({ method, response }) => {

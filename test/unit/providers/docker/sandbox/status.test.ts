@@ -9,7 +9,7 @@ test("a sandbox's metadata by its name", () => {
   assert.equal(sandboxMetadata(`${name}_0a1b2c3d`, {})?.attempt, 3);
 });
 
-test("labels of a pod tell more than a name that somebody gave", () => {
+test("pod labels take precedence over a foreign name", () => {
   const labels = {
     "io.kubernetes.pod.name": "web",
     "io.kubernetes.pod.namespace": "default",

@@ -46,7 +46,7 @@ test("usage by cgroup v2, without a limit", () => {
   assert.equal(memory.pageFaults?.value, 5n);
 });
 
-test("what does not run has no usage", () => {
+test("a stopped container has no usage", () => {
   assert.equal(usageOf({ read: "0001-01-01T00:00:00Z" }, machineBytes), undefined);
   assert.equal(usageOf({ ...sample, memory_stats: {} }, machineBytes), undefined);
 });
@@ -89,6 +89,6 @@ test("a pod's network is its sandbox's", () => {
   );
 });
 
-test("a pod of which nothing runs has no usage", () => {
+test("a pod without running containers has no usage", () => {
   assert.equal(podOf(undefined, []).linux.cpu, undefined);
 });

@@ -26,7 +26,7 @@ function hungUp() {
   return { clock, lost, opening: sessions.open({ start: { exec: "exec /bin/sh" } }) };
 }
 
-test("a connection that is being lost is no refusal of its target's", async () => {
+test("a call on a connection being lost is not reported as a refusal", async () => {
   const { clock, lost, opening } = hungUp();
   const failed = assert.rejects(opening, { code: "unavailable", message: "hung up" });
   await clock.advance(10);
@@ -34,7 +34,7 @@ test("a connection that is being lost is no refusal of its target's", async () =
   await failed;
 });
 
-test("what fails though the connection stands is a refusal", async () => {
+test("a call that fails on a live connection is a refusal", async () => {
   const { clock, opening } = hungUp();
   const failed = assert.rejects(opening, { code: "failed_precondition", message: /refuses commands to this user/ });
   await clock.advance(250);

@@ -48,7 +48,7 @@ function target(check?: LinkOptions["check"]) {
 
 const unavailable = (link: Link) => assert.rejects(link.connection(), { code: "unavailable", message: /it is away/ });
 
-test("nothing is tried until somebody asks; all who wait share one attempt", async () => {
+test("the link connects on first use; all callers share one attempt", async () => {
   const { link, attempts, connect, clock } = target();
   await clock.advance(60_000);
   assert.equal(attempts.length, 0);
@@ -175,7 +175,7 @@ test("no more than three connections; one that cannot be added leaves the link u
   await link[Symbol.asyncDispose]();
 });
 
-test("a link is up once the target has shown what it must; until then all wait, and what it lacks is why it is down", async () => {
+test("a link is up once the target has passed the check; until then callers wait, and a failed check is the reason", async () => {
   const verdicts: PromiseWithResolvers<void>[] = [];
   const { link, connect, clock } = target(async () => {
     const verdict = Promise.withResolvers<void>();
@@ -201,7 +201,7 @@ test("a link is up once the target has shown what it must; until then all wait, 
   await link[Symbol.asyncDispose]();
 });
 
-test("a connection that is lost while the target is looked at: the loss is the reason", async () => {
+test("a connection lost during the check: the loss is the reason", async () => {
   const { link, connect, clock } = target(
     (_connection, signal) =>
       new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(new Error("stopped")))),
@@ -240,7 +240,7 @@ test("a target that allows few sessions on a connection gets more connections", 
   assert.deepEqual([most(8), most(8, 8, 5), most(8, 3), most(2), most(1), most()], [3, 5, 8, 12, 12, 3]);
 });
 
-test("who waits may give up without ending the attempt", async () => {
+test("a caller may give up without ending the attempt", async () => {
   const { link, connect, clock } = target();
   const stop = new AbortController();
   const patient = link.connection();
@@ -273,7 +273,7 @@ test("closed, it leaves no timer and no connection, and says so", async () => {
   assert.equal(clock.pending, 0);
 });
 
-test("delays: what only a person can mend is tried rarely", () => {
+test("problems that need a person are retried slowly", () => {
   assert.deepEqual(
     [1, 2, 7, 50].map((failures) => retryDelay("LinkDown", failures)),
     [500, 1000, 30_000, 30_000],

@@ -124,12 +124,12 @@ test("a target that allows fewer sessions is learnt to", async () => {
   );
 });
 
-test("one that allows none says what to set", async () => {
+test("a target that allows no sessions gets an error with the remedy", async () => {
   const { open } = target({ allowed: 0 });
   await assert.rejects(open(), { code: "unavailable", reason: "NoSessions", message: /MaxSessions/ });
 });
 
-test("a session that has ended may count for a moment longer: that is no sign of a smaller limit", async () => {
+test("an ended session may count for a moment longer, which does not lower the limit", async () => {
   const { open, used, channels, clock } = target({ allowed: 7, slow: 100 });
   await Promise.all(times(7, () => open()));
   channels[0]?.emit("close");

@@ -37,13 +37,13 @@ test("a long packet in many small pieces costs no more than its length", () => {
   assert.ok(user + system < 2_000_000, `${user + system} µs`);
 });
 
-test("what is no SFTP is refused", () => {
+test("a peer that does not speak SFTP is refused", () => {
   assert.throws(() => packetReader(() => undefined)(Buffer.from("Welcome to this machine")), {
     code: "failed_precondition",
   });
 });
 
-test("attributes, as many as are told", () => {
+test("attributes, with absent ones as zero", () => {
   const numbers = (...values: readonly number[]) => Buffer.concat(values.map((value) => packet(0, value).subarray(5)));
   const all = Buffer.concat([numbers(0b1111, 0, 4096, 1, 2, 0o100644, 11, 12)]);
   assert.deepEqual(attributesOf(all), { size: 4096, uid: 1, gid: 2, mode: 0o100644, modifiedAtSeconds: 12 });

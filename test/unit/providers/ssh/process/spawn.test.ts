@@ -9,7 +9,7 @@ import { fakeClock } from "../../../../fakes/clock.ts";
 
 const never = new AbortController().signal;
 
-/** A session whose shell says what the test has it say. */
+/** A session whose shell prints what the test makes it print. */
 function shellThat() {
   const written: string[] = [];
   const seen = { closed: false };
@@ -34,7 +34,7 @@ function shellThat() {
   return { channel, clock, spawn, seen, marker: () => /echo (\S+) \$\$/.exec(written.join(""))?.[1] ?? "" };
 }
 
-test("what a shell says before the marker is dropped, what comes after its line is the command's", async () => {
+test("output before the marker is dropped, output after its line is the command's", async () => {
   const { channel, spawn, marker } = shellThat();
   const spawning = spawn(["cat"]);
   await turn();
@@ -49,7 +49,7 @@ test("what a shell says before the marker is dropped, what comes after its line 
   assert.equal(await text(child.stdout), "out");
 });
 
-test("a shell that talks on and on before it starts the command is given up, in pieces of any size", async () => {
+test("a shell that prints too much before the command is given up, in pieces of any size", async () => {
   for (const size of [1, 32 * 1024]) {
     const { channel, spawn, seen } = shellThat();
     const spawning = assert.rejects(spawn(["cat"]), { code: "failed_precondition", message: /said more than 65536/ });

@@ -12,7 +12,7 @@ const never = new AbortController().signal;
 const containerd = "/run/containerd/containerd.sock";
 const docker = "/var/run/docker.sock";
 
-/** A target with a socket that nobody serves any more where containerd would be, and a Docker Engine unless `engine` is false. */
+/** A target with a dead socket in containerd's place, and a Docker Engine unless `engine` is false. */
 async function target({ engine = true, reached = () => Promise.resolve() } = {}) {
   const clock = fakeClock();
   const host = fakeHost({ clock });
@@ -42,13 +42,13 @@ async function target({ engine = true, reached = () => Promise.resolve() } = {})
   return { find, made };
 }
 
-test("a socket at which nobody answers is passed over for one at which a runtime does", async () => {
+test("a dead socket is skipped for one with a runtime", async () => {
   const { find, made } = await target();
   assert.equal((await find("auto")).socket, docker);
   assert.deepEqual(made, [[docker, "docker"]]);
 });
 
-test("where no runtime answers all that was tried is listed, with the reasons", async () => {
+test("when no runtime answers, the error lists the sockets tried, with reasons", async () => {
   const { find } = await target({ engine: false });
   await assert.rejects(find("auto"), (error: CodedError) => {
     assert.equal(error.code, "failed_precondition");
@@ -64,7 +64,7 @@ test("where no runtime answers all that was tried is listed, with the reasons", 
   });
 });
 
-test("of a target that is out of reach nothing is said but that", async () => {
+test("an unreachable target gives no other error", async () => {
   const away = new CodedError("unavailable", "root@box is out of reach");
   const { find } = await target({ engine: false, reached: () => Promise.reject(away) });
   await assert.rejects(find("auto"), away);

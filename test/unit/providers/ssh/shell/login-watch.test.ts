@@ -10,7 +10,7 @@ import { fakeClock } from "../../../../fakes/clock.ts";
 
 const config = readSshConfig({ host: "h", user: "u", agentSocket: "/a", knownHostsFile: "/k" });
 
-/** What a login shell does once it is started. */
+/** Behaviour of a started login shell. */
 type Shell = "answers" | "hangs" | "ends";
 
 /** A session whose shell is asked which group it is, as every shell of ours. */
@@ -60,7 +60,7 @@ function standing() {
   return { clock, at, become, failures, started: () => started };
 }
 
-test("a login shell that answers is asked once a minute, and one that fails otherwise is no one's loss", async () => {
+test("a login shell is checked once a minute, and other failures do not take the link down", async () => {
   const { clock, at, failures, started } = standing();
   await clock.advance(150_000);
   assert.equal(started(), 3);
@@ -69,7 +69,7 @@ test("a login shell that answers is asked once a minute, and one that fails othe
   assert.deepEqual([started() > 3, failures], [true, []]);
 });
 
-test("one that begins to hang while the link stands is the link's loss, within two minutes and for its own reason", async () => {
+test("a login shell that begins to hang takes the link down within two minutes, with a reason of its own", async () => {
   const { clock, at, failures, started } = standing();
   await clock.advance(50_000);
   at.shell = "hangs";
@@ -81,13 +81,13 @@ test("one that begins to hang while the link stands is the link's loss, within t
     ]),
     [["LoginShellHangs", true]],
   );
-  // It looks no more until the link stands again, which is made with a look of its own.
+  // No checks until the link is up again, which takes a check of its own.
   const before = started();
   await clock.advance(300_000);
   assert.equal(started(), before);
 });
 
-test("one that is late once is not", async () => {
+test("a login shell that is late once does not", async () => {
   const { clock, at, failures } = standing();
   at.shell = "hangs";
   await clock.advance(50_000);
@@ -96,7 +96,7 @@ test("one that is late once is not", async () => {
   assert.deepEqual(failures, []);
 });
 
-test("a link that is closed is watched no more", async () => {
+test("a closed link is no longer checked", async () => {
   const { clock, become, started } = standing();
   become({ is: "closed" });
   await clock.advance(300_000);

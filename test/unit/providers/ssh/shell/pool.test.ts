@@ -35,7 +35,7 @@ class Fake {
   close = () => void (this.closed = true);
 }
 
-test("whoever finds none free takes the first that is given back; the one started for it is kept for the next", async () => {
+test("a caller that finds no idle shell takes the first returned; the one started for it is kept", async () => {
   const { pool, starting, shell, started } = rig();
   const first = await started();
   const second = pool.take(never);
@@ -48,7 +48,7 @@ test("whoever finds none free takes the first that is given back; the one starte
   assert.equal(starting.length, 0);
 });
 
-test("a start that fails is the error of whoever it was for, unless another came free first", async () => {
+test("a failed start is its caller's error, unless another shell is returned first", async () => {
   const { pool, starting, started } = rig();
   const refused = assert.rejects(pool.take(never), { code: "unavailable" });
   starting.shift()?.reject(new CodedError("unavailable", "no more sessions"));
@@ -60,7 +60,7 @@ test("a start that fails is the error of whoever it was for, unless another came
   assert.equal(await second, first);
 });
 
-test("twelve at most; one that died makes room for another, for whoever waits", async () => {
+test("at most twelve shells; a dead one makes room for a waiting caller", async () => {
   const { pool, starting, shell, started } = rig();
   const all = await Promise.all(Array.from({ length: 12 }, started));
   const waiting = pool.take(never);
@@ -74,7 +74,7 @@ test("twelve at most; one that died makes room for another, for whoever waits", 
   assert.equal(await waiting, next);
 });
 
-test("whoever gives up holds nothing: what comes for it is the next one's", async () => {
+test("a caller that gives up holds no shell: it goes to the next one", async () => {
   const { pool, starting, shell } = rig();
   const giveUp = new AbortController();
   const given = assert.rejects(pool.take(giveUp.signal), { code: "cancelled" });
@@ -86,7 +86,7 @@ test("whoever gives up holds nothing: what comes for it is the next one's", asyn
   assert.equal(await next, early);
 });
 
-test("four are kept while nobody asks", async () => {
+test("at most four idle shells are kept", async () => {
   const { pool, started } = rig();
   const all = await Promise.all(Array.from({ length: 6 }, started));
   for (const shell of all) pool.giveBack(shell);
@@ -96,7 +96,7 @@ test("four are kept while nobody asks", async () => {
   );
 });
 
-test("when every start fails, whoever waits beyond the twelve hears of it too", async () => {
+test("when every start fails, callers beyond the limit fail too", async () => {
   const { pool, starting } = rig();
   const all = Array.from({ length: 13 }, () => pool.take(never));
   const refused = Promise.all(all.map((each) => assert.rejects(each, { code: "unavailable" })));

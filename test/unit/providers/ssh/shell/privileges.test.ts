@@ -36,7 +36,7 @@ test("a user without rights, programs that are not there, no /proc", () => {
   assert.match(never.missing[0] ?? "", /set sudo: auto, or log in as root/);
 });
 
-test("only a login that is not root keeps pods from what they may ask for; every missing right is told", () => {
+test("only a non-root login holds pods back; every missing right is reported", () => {
   const sudo = privilegesOf(told("sudo", "me", "", "", "awk ", ""), config);
   assert.deepEqual(missingRights(sudo), { sentences: sudo.missing, lacks: {} });
   assert.equal(sudo.missing.length, 3);
@@ -44,6 +44,6 @@ test("only a login that is not root keeps pods from what they may ask for; every
   assert.deepEqual(Object.keys(missingRights(user).lacks), ["fileOwner", "mount"]);
 });
 
-test("an answer that is none is an error", () => {
+test("an invalid answer is an error", () => {
   assert.throws(() => privilegesOf("", config), { code: "failed_precondition" });
 });

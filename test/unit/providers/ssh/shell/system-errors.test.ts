@@ -44,7 +44,7 @@ test("the last line that names an error counts, and a name with such words in it
   assert.equal(codeOfComplaint("mkdir: 'File exists': No such file or directory"), "not_found");
 });
 
-test("a complaint says what it was about and what was said", () => {
+test("a coded error has the subject and the target's message", () => {
   assert.equal(
     complaint("/x", "rm: cannot remove '/x': Permission denied\n").message,
     "/x: rm: cannot remove '/x': Permission denied",
