@@ -13,18 +13,17 @@ export interface Method<Request, Response> {
 /** How long a unary call may take: milliseconds, or no limit but the signal's. */
 export type Limit = number | "none";
 
-/** A gRPC connection to a unix socket. It connects when first asked and again by itself; while the socket does not answer,
- *  calls fail at once, or after the patience that was asked for, with `unavailable`. */
+/** A gRPC connection to a unix socket. It connects on the first call and reconnects by itself. While the socket does not
+ *  answer, calls fail with `unavailable`: at once, or after `patienceMs`. */
 export interface Channel {
-  /** @param limit the call's deadline; the channel's own when left out.
-   *  @throws CodedError with the server's words as its message. */
+  /** @param limit deadline of the call; the channel's own when omitted. @throws CodedError with the server's message. */
   call<Request, Response>(
     method: Method<Request, Response>,
     request: Request,
     signal: AbortSignal,
     limit?: Limit,
   ): Promise<Response>;
-  /** Messages as they come. Ends when the signal aborts; throws when the stream breaks or the server ends it. */
+  /** Server stream. Ends when the signal aborts; throws when the stream breaks or the server ends it. */
   stream<Request, Response>(
     method: Method<Request, Response>,
     request: Request,
@@ -39,7 +38,7 @@ export interface ChannelOptions {
   readonly path: string;
   /** Deadline of an ordinary call, milliseconds. */
   readonly requestTimeoutMs: number;
-  /** A call that finds the connection broken waits so long for the next try at it, which is made meanwhile, milliseconds. */
+  /** Time that a call waits for a broken connection to be re-established, milliseconds. */
   readonly patienceMs?: number;
   readonly clock: Clock;
 }
@@ -50,16 +49,16 @@ const channelOptions = {
   "grpc.max_receive_message_length": maxMessageBytes,
   "grpc.max_send_message_length": maxMessageBytes,
   "grpc.initial_reconnect_backoff_ms": 100,
-  // A runtime that came back is found within a second, relists' pauses included.
+  // A restarted runtime is found within a second, including the pause between relists.
   "grpc.max_reconnect_backoff_ms": 400,
   "grpc.enable_http_proxy": 0,
-  // Nodes share no connection: closing one's target must not touch another's.
+  // Nodes share no connection: closing one target's must not affect another's.
   "grpc.use_local_subchannel_pool": 1,
-  // Nobody looks at its records of each call.
+  // Per-call records that nothing reads.
   "grpc.enable_channelz": 0,
 };
 
-/** Keepalive pings stay off: containerd refuses them, and a unix socket tells at once when its other end is gone. */
+/** Keepalive pings are off: containerd refuses them, and a unix socket reports at once that its peer is gone. */
 export function createChannel({ path, requestTimeoutMs, patienceMs = 0, clock }: ChannelOptions): Channel {
   const client = new Client(`unix:${path}`, credentials.createInsecure(), {
     ...channelOptions,
@@ -87,7 +86,7 @@ export function createChannel({ path, requestTimeoutMs, patienceMs = 0, clock }:
         request,
         metadata,
       );
-      // The iteration below reports errors; one that comes after it ended has no reader left.
+      // The iteration below reports errors; an error after it ended has no reader.
       messages.on("error", () => {});
       const cancel = () => messages.cancel();
       signal.addEventListener("abort", cancel, { once: true });
@@ -105,7 +104,7 @@ export function createChannel({ path, requestTimeoutMs, patienceMs = 0, clock }:
   };
 }
 
-/** Waits for a connection that has just failed to be made again. @param until milliseconds since the epoch. */
+/** Waits for a failed connection to be re-established. @param until milliseconds since the epoch. */
 function reconnected(client: Client, until: number): Promise<void> {
   return new Promise((resolve) => {
     if (client.getChannel().getConnectivityState(true) !== connectivityState.TRANSIENT_FAILURE) resolve();
@@ -119,8 +118,8 @@ interface UnaryOptions {
   readonly signal: AbortSignal;
 }
 
-/** As `client.makeUnaryRequest`, without the interceptors, the emitter and the stack of the caller, a tenth of what a call costs:
- *  a node with many probes makes fifty a second. */
+/** `client.makeUnaryRequest` without interceptors, emitter and the caller's stack, which make up nine tenths of a call's
+ *  cost: a node with many probes makes fifty calls a second. */
 function unary<Request, Response>(
   client: Client,
   method: Method<Request, Response>,
@@ -130,7 +129,7 @@ function unary<Request, Response>(
   const { promise, resolve, reject } = Promise.withResolvers<Response>();
   const sent = method.requestSerialize(request);
   const call = client.getChannel().createCall(method.path, deadline ?? Number.POSITIVE_INFINITY, null, null, null);
-  const cancel = () => call.cancelWithStatus(status.CANCELLED, "the caller has no use for it any more");
+  const cancel = () => call.cancelWithStatus(status.CANCELLED, "cancelled by the caller");
   signal.addEventListener("abort", cancel, { once: true });
   let message: Buffer | undefined;
   call.start(new Metadata(), {

@@ -1,5 +1,5 @@
-import { CodedError } from "../../src/lib/errors.ts";
 import type { Sharing } from "../../src/seams/provider.ts";
+import { fieldsOf, invalidField, socketPath } from "../config-fields.ts";
 import { readInPod } from "../local/in-pod.ts";
 
 export interface CriConfig {
@@ -8,31 +8,30 @@ export interface CriConfig {
   /** Absolute path of the image service's socket. */
   readonly imageSocket: string;
   readonly sharing: Sharing;
-  /** Graftlet runs in a Pod of the machine. */
+  /** True when graftlet runs in a Pod of the machine. */
   readonly inPod: boolean;
 }
 
-/** Endpoints of KubeletConfiguration; the provider's own fields win. */
+/** Endpoints of KubeletConfiguration; the provider's own fields take precedence. */
 export interface CriDefaults {
   readonly containerRuntimeEndpoint: string;
-  /** Empty: the runtime's. */
+  /** Empty for the runtime's endpoint. */
   readonly imageServiceEndpoint: string;
 }
 
 const fields = ["endpoint", "imageEndpoint", "sharing", "inPod"];
 
 /** Reads the cri provider's `providerConfig`: `endpoint`, `imageEndpoint`, `sharing`, `inPod`, all optional.
- *  @throws CodedError invalid_argument, a sentence that names the field and the remedy. */
+ *  @throws CodedError invalid_argument, a sentence with the field and the remedy. */
 export function readCriConfig(
   config: unknown,
   { containerRuntimeEndpoint, imageServiceEndpoint }: CriDefaults,
 ): CriConfig {
-  const given = recordOf(config);
-  const unknown = Object.keys(given).find((name) => !fields.includes(name));
-  if (unknown !== undefined)
-    throw invalid(
-      `providerConfig.${unknown} is not a field of the cri provider: remove it (it knows ${fields.join(", ")}).`,
-    );
+  const given = fieldsOf(config ?? {}, {
+    provider: "cri",
+    known: fields,
+    write: "write `endpoint: unix:///run/containerd/containerd.sock`",
+  });
   const runtimeSocket =
     given.endpoint === undefined
       ? socketOf("containerRuntimeEndpoint", containerRuntimeEndpoint)
@@ -46,20 +45,11 @@ export function readCriConfig(
   return { runtimeSocket, imageSocket, sharing: sharingOf(given.sharing), inPod: readInPod(given.inPod) };
 }
 
-function recordOf(config: unknown): Readonly<Record<string, unknown>> {
-  if (config === undefined || config === null) return {};
-  if (typeof config !== "object" || Array.isArray(config))
-    throw invalid(
-      "providerConfig of the cri provider is not a map of fields: write `endpoint: unix:///run/containerd/containerd.sock`.",
-    );
-  return { ...config };
-}
-
-/** Kubelets still take a bare path for an endpoint. */
+/** Reads an endpoint; like the kubelet's, it may be a bare path. */
 function socketOf(field: string, value: unknown): string {
-  const path = typeof value === "string" ? value.replace(/^unix:(\/\/)?/, "") : "";
-  if (!path.startsWith("/"))
-    throw invalid(
+  const path = socketPath(value);
+  if (path === undefined)
+    throw invalidField(
       `${field} is ${JSON.stringify(value)}, not the address of a unix socket: write it as unix:///run/containerd/containerd.sock.`,
     );
   return path;
@@ -68,9 +58,5 @@ function socketOf(field: string, value: unknown): string {
 function sharingOf(value: unknown): Sharing {
   if (value === undefined) return "exclusive";
   if (value === "exclusive" || value === "shared") return value;
-  throw invalid(`providerConfig.sharing is ${JSON.stringify(value)}: write exclusive or shared.`);
-}
-
-function invalid(sentence: string): CodedError {
-  return new CodedError("invalid_argument", sentence);
+  throw invalidField(`providerConfig.sharing is ${JSON.stringify(value)}: write exclusive or shared.`);
 }

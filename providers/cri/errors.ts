@@ -3,7 +3,7 @@ import { CodedError, type ErrorCode, abortError } from "../../src/lib/errors.ts"
 import { RuntimeError, runtimeReasons } from "../../src/seams/runtime.ts";
 
 const codes: Readonly<Partial<Record<status, ErrorCode>>> = {
-  // The caller cancelled nothing (see below): the other end gave the call up, as a server that shuts down does.
+  // The caller's own cancellation is handled below: here the server gave the call up, for example on shutdown.
   [status.CANCELLED]: "unavailable",
   [status.INVALID_ARGUMENT]: "invalid_argument",
   [status.DEADLINE_EXCEEDED]: "deadline_exceeded",
@@ -18,8 +18,8 @@ const codes: Readonly<Partial<Record<status, ErrorCode>>> = {
   [status.UNAUTHENTICATED]: "unauthenticated",
 };
 
-/** The coded error for a call that gRPC failed: that of its status, with the gRPC error as its cause. A call that the signal ended is
- *  the signal's reason. */
+/** Coded error for a failed gRPC call: the code of its status, with the gRPC error as cause; the signal's reason for an
+ *  aborted call. */
 export function codedCallError(error: unknown, signal: AbortSignal): CodedError {
   if (signal.aborted) return abortError(signal);
   if (error instanceof CodedError) return error;
@@ -28,8 +28,8 @@ export function codedCallError(error: unknown, signal: AbortSignal): CodedError 
   return codedStatus(error.code, error.details, error);
 }
 
-/** The coded error for a gRPC status: the server's own words as its message (users read them in events); a RuntimeError where they
- *  begin with a word that CRI defines. */
+/** Coded error for a gRPC status, with the server's message (users read it in events); a RuntimeError when the message
+ *  begins with a reason that CRI defines. */
 export function codedStatus(grpc: status, details: string, cause?: Error): CodedError {
   const code = codes[grpc] ?? "unknown";
   const reason = runtimeReasons.find((word) => details.startsWith(word));

@@ -17,7 +17,7 @@ import type { Logger } from "../../src/lib/log.ts";
 import type { RuntimeEvent } from "../../src/seams/runtime.ts";
 import type { Channel } from "./client.ts";
 
-/** A runtime's way of telling what happens. */
+/** A source of runtime events. */
 interface Source {
   readonly name: string;
   events(signal: AbortSignal): AsyncGenerator<RuntimeEvent | undefined>;
@@ -29,9 +29,9 @@ export interface CriEventsOptions {
   readonly log: Logger;
 }
 
-/** Events from the best source that the runtime has: CRI's own (containerd 2), else containerd's event service. What it lacks
- *  is asked once a connection (a runtime may come back newer) and logged when the answer is new.
- *  @throws unimplemented when it has neither. */
+/** Events from the best source that the runtime has: CRI's own (containerd 2), else containerd's event service. A
+ *  missing source is tried once per connection (the runtime may have been upgraded) and logged the first time.
+ *  @throws unimplemented when there is neither. */
 export function criEvents(options: CriEventsOptions): (signal: AbortSignal) => AsyncGenerator<RuntimeEvent> {
   const { runtime, log } = options;
   const sources: readonly Source[] = [criSource(runtime), containerdSource(runtime)];
@@ -52,11 +52,11 @@ export function criEvents(options: CriEventsOptions): (signal: AbortSignal) => A
   };
 }
 
-/** How long after an answer on the same connection a subscription sent before it is taken to stand, milliseconds. */
+/** Time after an answer on the same connection until an earlier subscription counts as established, milliseconds. */
 const settleMs = 50;
 
-/** `listening`, then what the source tells. Servers written in Go send nothing on a stream before its first message: that a
- *  subscription stands shows in the answer to a later call on the same connection, and in no refusal coming with it. */
+/** Yields `listening`, then the source's events. Go servers send nothing on a stream before its first message: a
+ *  subscription is established when a later call on the same connection is answered and the stream has not been refused. */
 async function* standing(
   source: Source,
   { runtime, clock }: CriEventsOptions,
@@ -94,7 +94,7 @@ function criSource(runtime: Channel): Source {
   };
 }
 
-/** The hint in a CRI event: an event of the sandbox itself carries the sandbox's ID as its container. */
+/** Converts a CRI event. A sandbox's own event carries the sandbox's ID as its container ID. */
 export function criEvent({ containerId, containerEventType, podSandboxStatus }: ContainerEventResponse): RuntimeEvent {
   const sandboxId = podSandboxStatus?.id;
   const podUid = podSandboxStatus?.metadata?.uid;
@@ -108,8 +108,8 @@ export function criEvent({ containerId, containerEventType, podSandboxStatus }: 
   };
 }
 
-/** A task is deleted when its container has ended, just before CRI's status shows it. Its exit is told earlier, but the exit of every
- *  command that a probe starts is too, and no filter keeps the two apart. */
+/** containerd deletes a task once its container has ended, just before the CRI status shows it. The exit event comes
+ *  earlier, but so do the exits of all exec probes, and no filter separates the two. */
 const topics = ["/tasks/start", "/tasks/oom", "/tasks/delete", "/containers/create", "/containers/delete"];
 
 function containerdSource(runtime: Channel): Source {
@@ -125,7 +125,7 @@ function containerdSource(runtime: Channel): Source {
   };
 }
 
-/** The hint in an event of containerd, which does not tell sandboxes from containers; undefined when there is none. */
+/** Converts a containerd event, which does not distinguish sandboxes from containers; undefined when it carries nothing. */
 export function containerdEvent({ topic, event }: Envelope): RuntimeEvent | undefined {
   if (!event) return undefined;
   if (topic.startsWith("/tasks/")) {

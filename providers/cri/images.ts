@@ -20,7 +20,7 @@ export function criImages(images: Channel): Images {
     async pullImage(request, signal) {
       return (await images.call(imageService.pullImage, request, signal, "none")).imageRef;
     },
-    /** An image that is gone already is removed. */
+    /** An image that is already gone counts as removed. */
     async removeImage(image: ImageSpec, signal) {
       try {
         await images.call(imageService.removeImage, { image }, signal);

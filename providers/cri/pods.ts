@@ -32,7 +32,8 @@ export function criSandboxes(runtime: Channel, requestTimeoutMs: number): Sandbo
   };
 }
 
-/** Containers over CRI. A call that waits for a container (stop, execSync) gets that time on top of the ordinary deadline. */
+/** Containers over CRI. A call that waits for a container (stop, execSync) gets that time on top of the ordinary
+ *  deadline. */
 export function criContainers(runtime: Channel, requestTimeoutMs: number): Containers {
   return {
     createContainer: (request, signal) => runtime.call(runtimeService.createContainer, request, signal),
@@ -51,7 +52,7 @@ export function criContainers(runtime: Channel, requestTimeoutMs: number): Conta
       await runtime.call(runtimeService.removeContainer, { containerId }, signal);
     },
     async checkpointContainer(request, signal) {
-      // A runtime that is given no limit takes its own.
+      // Without a limit the runtime uses its own.
       const patienceMs = Math.max(requestTimeoutMs, Number(request.timeout) * 1000);
       await runtime.call(runtimeService.checkpointContainer, request, signal, patienceMs);
     },

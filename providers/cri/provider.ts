@@ -4,8 +4,8 @@ import { fromPod } from "../local/in-pod.ts";
 import { readCriConfig } from "./config.ts";
 import { criRuntime } from "./runtime.ts";
 
-/** The machine graftlet runs on, with a CRI runtime on a unix socket of it. Unless `sharing` says otherwise the runtime is
- *  this node's alone, as it is a kubelet's. */
+/** The local machine with a CRI runtime on a unix socket. The runtime belongs to this node alone, as with the kubelet,
+ *  unless `sharing` is set. */
 export const criProvider: ProviderFactory = async ({
   config,
   containerRuntimeEndpoint,

@@ -16,15 +16,15 @@ export interface CriRuntimeOptions {
   readonly imageSocket: string;
   /** Deadline of an ordinary call, milliseconds (KubeletConfiguration.runtimeRequestTimeout). */
   readonly requestTimeoutMs: number;
-  /** How long a call waits for a connection that has just failed, milliseconds; 0 unless given. */
+  /** Time that a call waits for a failed connection, milliseconds; default 0. */
   readonly patienceMs?: number;
-  /** Dials the runtime's stream URLs: the machine on which the runtime runs. */
+  /** Dials the runtime's stream URLs: the machine that the runtime runs on. */
   readonly host: Pick<Host, "dial" | "forUsers">;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** The Runtime seam over a CRI v1 socket. Connects when first asked; disposing of it closes the connections. */
+/** The Runtime seam over a CRI v1 socket. Connects on first use; disposing closes the connections. */
 export function criRuntime({
   runtimeSocket,
   imageSocket,

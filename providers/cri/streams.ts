@@ -6,8 +6,8 @@ import type { Host } from "../../src/seams/host.ts";
 import type { Endpoint, Streams } from "../../src/seams/runtime.ts";
 import type { Channel } from "./client.ts";
 
-/** exec, attach and port-forward over CRI: the runtime names a URL of its own streaming server, which is dialled from the
- *  target, since such URLs name the target's loopback. */
+/** exec, attach and port-forward over CRI: the runtime returns a URL of its own streaming server, dialled from the
+ *  target because such URLs name the target's loopback. */
 export function criStreams(runtime: Channel, host: Pick<Host, "dial">): Streams {
   return {
     exec: async (request, signal) => endpointOf((await runtime.call(runtimeService.exec, request, signal)).url, host),
@@ -18,8 +18,8 @@ export function criStreams(runtime: Channel, host: Pick<Host, "dial">): Streams 
   };
 }
 
-/** @param text an http or https URL; an unspecified address in it (`[::]`, `0.0.0.0`) stands for the loopback.
- *  @throws CodedError unknown when the runtime named no such URL. */
+/** @param text an http or https URL; an unspecified address (`[::]`, `0.0.0.0`) means loopback.
+ *  @throws CodedError unknown for any other URL. */
 export function endpointOf(text: string, host: Pick<Host, "dial">): Endpoint {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url?.protocol !== "http:" && url?.protocol !== "https:")
@@ -41,8 +41,8 @@ function reachable(hostname: string): string {
   return hostname === "0.0.0.0" ? "127.0.0.1" : hostname;
 }
 
-/** TLS without verification, as kubelets speak to a runtime on their own machine: its certificate is self-signed, and the
- *  single-use token in the path, given over the runtime's socket, says who may ask. */
+/** TLS without verification, as the kubelet connects to a runtime on its own machine: the certificate is self-signed,
+ *  and the single-use token in the path, obtained over the runtime's socket, authorizes the request. */
 function secure(connection: Duplex, signal: AbortSignal): Promise<TLSSocket> {
   return new Promise((resolve, reject) => {
     const socket = startTls({ socket: connection, rejectUnauthorized: false, ALPNProtocols: ["http/1.1"] });

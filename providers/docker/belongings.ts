@@ -1,20 +1,20 @@
 import type { ContainerInfo, NetworkInspectInfo } from "dockerode";
-import { hasCode } from "../../src/lib/errors.ts";
 import { nodeLabel } from "../../src/pod/labels.ts";
 import type { Belonging } from "../../src/seams/runtime.ts";
-import { ask } from "./client.ts";
-import { inspectImage } from "./inspect-image.ts";
+import { inspectImage } from "./image/inspect.ts";
 import type { DockerParts } from "./parts.ts";
-import { loopbackRules } from "./loopback-ports.ts";
-import { localPauseImage } from "./pause-image.ts";
-import { forceRemove } from "./remove-container.ts";
-import { removeImage } from "./remove-image.ts";
-import { trialContainers } from "./trials.ts";
+import { loopbackRules } from "./network/loopback-ports.ts";
+import { ifFound } from "./client/errors.ts";
+import { localPauseImage } from "./config.ts";
+import { forceRemove } from "./container/remove.ts";
+import { removeImage } from "./image/remove.ts";
+import { trialContainers } from "./engine/trials.ts";
 
 type Parts = Pick<DockerParts, "docker" | "nodeName" | "host">;
 
-/** What this node has beside its pods: at the daemon containers of trials that were cut short, networks that carry its label, and
- *  the sandbox image that graftlet makes, unless somebody else's container was made of it; on the machine rules of host ports. */
+/** This node's belongings other than pods: trial containers left by an interrupted start, networks with the node's
+ *  label, the sandbox image built by graftlet unless a foreign container uses it, and the machine's iptables rules of
+ *  host ports. */
 export async function dockerBelongings(parts: Parts, signal: AbortSignal): Promise<readonly Belonging[]> {
   const [trials, networks, image, rules] = await Promise.all([
     trialContainers(parts, signal),
@@ -35,36 +35,24 @@ export async function dockerBelongings(parts: Parts, signal: AbortSignal): Promi
 
 async function ownNetworks(parts: Parts, signal: AbortSignal): Promise<Belonging[]> {
   const filters = JSON.stringify({ label: [`${nodeLabel}=${parts.nodeName}`] });
-  const found = await parts.docker.call(
-    (engine, abortSignal) =>
-      ask<NetworkInspectInfo[]>(engine, { path: "/networks", query: { filters }, signal: abortSignal }),
-    signal,
-  );
+  const found = await parts.docker.ask<NetworkInspectInfo[]>({ path: "/networks", query: { filters } }, signal);
   return found.map(({ Id, Name }) => ({
     name: `Docker network ${Name}`,
     remove: (stop) => removeNetwork(parts, Id, stop),
   }));
 }
 
-/** @throws CodedError with the daemon's words where somebody's container is attached. */
+/** @throws CodedError with the daemon's message while a foreign container is attached. */
 async function removeNetwork({ docker }: Parts, id: string, signal: AbortSignal): Promise<void> {
-  try {
-    await docker.call(
-      (engine, abortSignal) => ask<unknown>(engine, { method: "DELETE", path: `/networks/${id}`, signal: abortSignal }),
-      signal,
-    );
-  } catch (error) {
-    if (!hasCode(error, "not_found")) throw error;
-  }
+  await ifFound(docker.ask({ method: "DELETE", path: `/networks/${id}` }, signal));
 }
 
 async function pauseImage(parts: Parts, signal: AbortSignal): Promise<Belonging[]> {
   const found = await inspectImage(parts, localPauseImage, signal);
   if (!found) return [];
   const filters = JSON.stringify({ ancestor: [found.Id] });
-  const users = await parts.docker.call(
-    (engine, abortSignal) =>
-      ask<ContainerInfo[]>(engine, { path: "/containers/json", query: { all: true, filters }, signal: abortSignal }),
+  const users = await parts.docker.ask<ContainerInfo[]>(
+    { path: "/containers/json", query: { all: true, filters } },
     signal,
   );
   if (users.some(({ Labels }) => Labels[nodeLabel] !== parts.nodeName)) return [];

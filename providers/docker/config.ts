@@ -1,32 +1,33 @@
-import { CodedError } from "../../src/lib/errors.ts";
+import { fieldsOf, invalidField, socketPath } from "../config-fields.ts";
 import { readInPod } from "../local/in-pod.ts";
 
 export interface DockerConfig {
   /** Absolute path of the daemon's socket. */
   readonly socket: string;
-  /** Name of the Docker network that pods are in; made when it is not there. */
+  /** Name of the Docker network of the node's pods; created when missing. */
   readonly network: string;
-  /** Subnet of that network where the node has no spec.podCIDR; Docker chooses when neither is given. */
+  /** Subnet of that network when the node has no spec.podCIDR; Docker chooses when there is neither. */
   readonly podCIDR?: string;
   /** Image of the container that holds a pod's namespaces. */
   readonly sandboxImage: string;
-  /** Graftlet runs in a Pod of the machine. */
+  /** True when graftlet runs in a Pod of the machine. */
   readonly inPod: boolean;
 }
 
 const fields = ["socket", "network", "podCIDR", "sandboxImage", "inPod"];
 const defaultSocket = "/var/run/docker.sock";
 const defaultSandboxImage = "registry.k8s.io/pause:3.10.2";
+/** The sandbox image that graftlet builds where the configured one cannot be pulled. */
+export const localPauseImage = "graftlet.dev/pause:1";
 
 /** Reads the docker provider's `providerConfig`: `socket`, `network`, `podCIDR`, `sandboxImage`, `inPod`, all optional.
- *  @throws CodedError invalid_argument, a sentence that names the field and the remedy. */
+ *  @throws CodedError invalid_argument, a sentence with the field and the remedy. */
 export function readDockerConfig(config: unknown, nodeName: string): DockerConfig {
-  const given = recordOf(config);
-  const unknown = Object.keys(given).find((name) => !fields.includes(name));
-  if (unknown !== undefined)
-    throw invalid(
-      `providerConfig.${unknown} is not a field of the docker provider: remove it (it knows ${fields.join(", ")}).`,
-    );
+  const given = fieldsOf(config ?? {}, {
+    provider: "docker",
+    known: fields,
+    write: "write `socket: unix:///var/run/docker.sock`",
+  });
   const podCIDR = given.podCIDR === undefined ? undefined : cidrOf(given.podCIDR);
   return {
     socket: given.socket === undefined ? defaultSocket : socketOf(given.socket),
@@ -37,19 +38,10 @@ export function readDockerConfig(config: unknown, nodeName: string): DockerConfi
   };
 }
 
-function recordOf(config: unknown): Readonly<Record<string, unknown>> {
-  if (config === undefined || config === null) return {};
-  if (typeof config !== "object" || Array.isArray(config))
-    throw invalid(
-      "providerConfig of the docker provider is not a map of fields: write `socket: unix:///var/run/docker.sock`.",
-    );
-  return { ...config };
-}
-
 function socketOf(value: unknown): string {
-  const path = typeof value === "string" ? value.replace(/^unix:(\/\/)?/, "") : "";
-  if (!path.startsWith("/"))
-    throw invalid(
+  const path = socketPath(value);
+  if (path === undefined)
+    throw invalidField(
       `providerConfig.socket is ${JSON.stringify(value)}, not the address of a unix socket: write it as unix:///var/run/docker.sock (Docker on another machine is reached with --provider ssh).`,
     );
   return path;
@@ -58,11 +50,11 @@ function socketOf(value: unknown): string {
 /** @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Network/operation/NetworkCreate */
 function networkOf(value: unknown): string {
   if (typeof value !== "string" || !/^[a-zA-Z0-9][a-zA-Z0-9_.-]+$/.test(value))
-    throw invalid(
+    throw invalidField(
       `providerConfig.network is ${JSON.stringify(value)}, not the name of a Docker network: write letters, digits, dashes, dots and underscores.`,
     );
   if (["host", "none", "default"].includes(value))
-    throw invalid(
+    throw invalidField(
       `providerConfig.network is ${JSON.stringify(value)}, on which pods have no addresses of their own: name a bridge network.`,
     );
   return value;
@@ -71,13 +63,13 @@ function networkOf(value: unknown): string {
 function cidrOf(value: unknown): string {
   const [address, bits] = typeof value === "string" ? value.split("/") : [];
   if (!address || !bits || !isIPv4Prefix(address, bits))
-    throw invalid(
+    throw invalidField(
       `providerConfig.podCIDR is ${JSON.stringify(value)}, not an IPv4 subnet with room for pods: write it as 10.88.0.0/24.`,
     );
   return `${address}/${bits}`;
 }
 
-/** From /8 to /29: a smaller one has no room beside the gateway. */
+/** Accepts /8 to /29: a smaller subnet has no room beside the gateway. */
 function isIPv4Prefix(address: string, bits: string): boolean {
   const parts = /^(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})$/.exec(address)?.slice(1).map(Number);
   if (!parts || parts.some((part) => part > 255) || !/^\d{1,2}$/.test(bits)) return false;
@@ -86,12 +78,8 @@ function isIPv4Prefix(address: string, bits: string): boolean {
 
 function imageOf(value: unknown): string {
   if (typeof value !== "string" || !/^[\w][\w.:/@-]+$/.test(value))
-    throw invalid(
+    throw invalidField(
       `providerConfig.sandboxImage is ${JSON.stringify(value)}, not the name of an image: write it as ${defaultSandboxImage}.`,
     );
   return value;
-}
-
-function invalid(sentence: string): CodedError {
-  return new CodedError("invalid_argument", sentence);
 }

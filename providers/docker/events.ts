@@ -2,32 +2,32 @@ import type { IncomingMessage } from "node:http";
 import { CodedError } from "../../src/lib/errors.ts";
 import { nodeLabel, podUidLabel } from "../../src/pod/labels.ts";
 import type { RuntimeEvent } from "../../src/seams/runtime.ts";
-import { askForStream } from "./answer-stream.ts";
-import { engineInfo } from "./engine-info.ts";
-import { codedDockerError } from "./errors.ts";
-import { jsonLines } from "./json-lines.ts";
-import { sandboxIdLabel, sandboxType, typeLabel } from "./names.ts";
+import { askForStream } from "./client/answer-stream.ts";
+import { engineInfo } from "./client/engine-info.ts";
+import { codedDockerError } from "./client/errors.ts";
+import { jsonLines } from "./client/json-lines.ts";
+import { sandboxIdLabel, sandboxType, typeLabel } from "./container/names.ts";
 import type { DockerParts } from "./parts.ts";
-import { nanoseconds } from "./times.ts";
+import { nanoseconds } from "./client/times.ts";
 
-/** What changes a container's state (probes alone make three other events of each exec). */
+/** Events that change a container's state (each exec probe causes three others). */
 const actions = ["create", "start", "die", "oom", "pause", "unpause", "rename", "update", "destroy"];
 
-/** What changes which images there are, or what the daemon tells of itself. */
+/** Events that change the list of images, or the daemon's info. */
 const otherActions = ["pull", "load", "import", "tag", "untag", "delete", "reload"];
 
-/** One stream of the daemon's events: those about this node's sandboxes and containers are passed on, and what the daemon has told
- *  holds until others tell of a change. A stream that follows another begins where
- *  that one ended: the daemon keeps the latest of its events. Some may be told twice.
+/** The daemon's event stream. Events of this node's sandboxes and containers are passed on; others invalidate cached
+ *  answers. A stream resumes where the previous one ended, since the daemon keeps its latest events; some may be
+ *  repeated.
  *  @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/System/operation/SystemEvents */
 export function dockerEvents(parts: DockerParts): (signal: AbortSignal) => AsyncGenerator<RuntimeEvent> {
-  const { docker, config, nodeName, following } = parts;
-  // A label would keep images out, which carry none.
+  const { docker, config, nodeName, cache } = parts;
+  // A label filter would drop image events, which carry no labels.
   const filters = JSON.stringify({ type: ["container", "image", "daemon"], event: [...actions, ...otherActions] });
   /** Nanoseconds since the epoch by the daemon's clock. */
   let since: bigint | undefined;
   const listen = async (signal: AbortSignal) => {
-    // The head of the answer comes just before the subscription stands: what happens between is told by `since`.
+    // The answer's head arrives just before the subscription is active: `since` covers the gap.
     since ??= nanoseconds((await engineInfo(parts, signal)).SystemTime);
     const query = { filters, since: seconds(since) };
     return docker.call(
@@ -40,12 +40,12 @@ export function dockerEvents(parts: DockerParts): (signal: AbortSignal) => Async
     let answer: IncomingMessage | undefined;
     try {
       answer = await listen(signal);
-      following.begin();
+      cache.begin();
       yield { is: "listening" };
       for await (const message of jsonLines(answer)) {
         const event = message as EngineEvent;
         since = timeOf(event) ?? since;
-        if (event.Type !== "container") following.changed();
+        if (event.Type !== "container") cache.changed();
         else if (event.Actor?.Attributes?.[nodeLabel] === nodeName) {
           const told = runtimeEvent(event);
           if (told) yield told;
@@ -55,7 +55,7 @@ export function dockerEvents(parts: DockerParts): (signal: AbortSignal) => Async
       if (signal.aborted) return;
       throw codedDockerError(error, config.socket, signal);
     } finally {
-      following.end();
+      cache.end();
       answer?.destroy();
     }
     if (!signal.aborted) throw new CodedError("unavailable", "the Docker Engine ended its stream of events");
@@ -69,7 +69,7 @@ export interface EngineEvent {
   readonly timeNano?: number;
 }
 
-/** The hint in an event of the daemon; undefined when it is about no container. */
+/** Converts an event of the daemon; undefined unless it is about a container. */
 export function runtimeEvent({ Action = "", Actor }: EngineEvent): RuntimeEvent | undefined {
   if (!Actor?.ID || !actions.includes(Action)) return undefined;
   const labels = Actor.Attributes ?? {};
@@ -85,12 +85,12 @@ export function runtimeEvent({ Action = "", Actor }: EngineEvent): RuntimeEvent 
   };
 }
 
-/** JSON numbers are exact to 256 ns at today's times: a microsecond earlier is told again rather than missed. */
+/** JSON numbers are exact to 256 ns at present times: a microsecond earlier repeats events rather than missing them. */
 function timeOf({ timeNano }: EngineEvent): bigint | undefined {
   return timeNano === undefined ? undefined : BigInt(timeNano) - 1000n;
 }
 
-/** As the Engine API takes times: seconds and nine decimals. */
+/** A time as the Engine API takes it: seconds with nine decimals. */
 function seconds(time: bigint): string {
   return `${time / 1_000_000_000n}.${String(time % 1_000_000_000n).padStart(9, "0")}`;
 }

@@ -1,35 +1,34 @@
 import type { ContainerInspectInfo } from "dockerode";
 import { type BoundedMap, createBoundedMap } from "../../src/lib/bounded-map.ts";
 
-/** What was made or seen and cannot change, by the IDs of this node's containers, so that it is not asked for again: each question
- *  may be a round trip. What is forgotten is asked for. */
+/** Cache of immutable facts by container ID, to save round trips. Evicted entries are asked for again. */
 export interface Memory {
   readonly sandboxes: BoundedMap<SeenSandbox>;
-  /** Sandboxes that have been started this moment, as they were seen then. */
-  readonly firstLooks: BoundedMap<FirstLook>;
-  /** Sandboxes in which nothing has been made yet. */
+  /** Inspections of sandboxes that have just started. */
+  readonly startInspections: BoundedMap<StartInspection>;
+  /** Sandboxes without containers so far. */
   readonly fresh: BoundedMap<true>;
-  /** Containers that were made, and not started since. */
+  /** Containers created and not yet started. */
   readonly made: BoundedMap<MadeContainer>;
   readonly containers: BoundedMap<SeenContainer>;
 }
 
-/** What of a sandbox's inspection stays as it is once it has started. */
+/** The parts of a sandbox's inspection that do not change after its start. */
 export type SeenSandbox = Pick<ContainerInspectInfo, "Id" | "HostConfig" | "ResolvConfPath">;
 
-export interface FirstLook {
+export interface StartInspection {
   readonly found: ContainerInspectInfo;
   /** Clock.monotonic() */
   readonly seenAt: number;
 }
 
 export interface SeenContainer {
-  /** The reference of its image, which its status shows. */
+  /** Image reference, for the container's status. */
   readonly imageRef: string;
 }
 
 export interface MadeContainer {
-  /** Resolves when its log is linked, or cannot be. */
+  /** Resolves when the log is linked, or cannot be. */
   readonly linked: Promise<void>;
 }
 
@@ -38,14 +37,14 @@ const most = 2000;
 export function createMemory(): Memory {
   return {
     sandboxes: createBoundedMap(most),
-    firstLooks: createBoundedMap(most),
+    startInspections: createBoundedMap(most),
     fresh: createBoundedMap(most),
     made: createBoundedMap(most),
     containers: createBoundedMap(most),
   };
 }
 
-/** Notes a sandbox that has started. */
+/** Caches a started sandbox. */
 export function noteSandbox(
   { sandboxes }: Pick<Memory, "sandboxes">,
   { Id, HostConfig, ResolvConfPath, State }: ContainerInspectInfo,

@@ -4,8 +4,8 @@ import { fromPod } from "../local/in-pod.ts";
 import { readDockerConfig } from "./config.ts";
 import { dockerRuntime } from "./runtime.ts";
 
-/** The machine graftlet runs on, with a Docker Engine on a unix socket of it. The daemon may have other users: the node touches
- *  only what carries its label. */
+/** The local machine with a Docker Engine on a unix socket. The daemon may have other users: the node touches only what
+ *  carries its label. */
 export const dockerProvider: ProviderFactory = async ({
   config,
   requestTimeoutMs,

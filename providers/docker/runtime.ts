@@ -1,35 +1,34 @@
 import type { Runtime } from "../../src/seams/runtime.ts";
 import { createStreamServer } from "../../src/streams/stream-server.ts";
 import { dockerBelongings } from "./belongings.ts";
-import { createCapabilities } from "./capabilities.ts";
-import { createDocker } from "./client.ts";
-import { dockerContainers } from "./containers.ts";
+import { createCapabilities } from "./engine/capabilities.ts";
+import { createDocker } from "./client/client.ts";
+import { dockerContainers } from "./container/containers.ts";
 import { dockerEvents } from "./events.ts";
-import { dockerExec } from "./exec.ts";
-import { createFollowing } from "./following.ts";
-import { dockerImages } from "./images.ts";
-import { dockerLogs } from "./logs.ts";
-import { createLoopbackPorts } from "./loopback-ports.ts";
+import { dockerExec } from "./exec/exec-sync.ts";
+import { createAnswerCache } from "./client/answer-cache.ts";
+import { dockerImages } from "./image/images.ts";
+import { dockerLogs } from "./logs/logs.ts";
+import { createLoopbackPorts } from "./network/loopback-ports.ts";
 import { createMemory } from "./memory.ts";
-import { createPodNetwork } from "./network.ts";
+import { createPodNetwork } from "./network/pod-network.ts";
 import type { DockerParts } from "./parts.ts";
-import { createSandboxImage } from "./pause-image.ts";
-import { dockerSandboxes } from "./sandboxes.ts";
-import { dockerService } from "./service.ts";
-import { dockerStats } from "./stats.ts";
+import { createSandboxImage } from "./pause/image.ts";
+import { dockerSandboxes } from "./sandbox/sandboxes.ts";
+import { dockerService } from "./engine/service.ts";
+import { dockerStats } from "./stats/stats.ts";
 import { dockerStreams } from "./streams.ts";
 
-export interface DockerRuntimeOptions extends Omit<DockerParts, "docker" | "memory" | "following"> {
+export interface DockerRuntimeOptions extends Omit<DockerParts, "docker" | "memory" | "cache"> {
   /** Deadline of an ordinary call, milliseconds (KubeletConfiguration.runtimeRequestTimeout). */
   readonly requestTimeoutMs: number;
 }
 
-/** The Runtime seam over the Docker Engine API. Connects when first asked; disposing of it ends the streams that it serves and
- *  touches no pod. */
+/** The Runtime seam over the Docker Engine API. Connects on first use; disposing ends its streams and leaves pods alone. */
 export function dockerRuntime({ requestTimeoutMs, ...given }: DockerRuntimeOptions): Runtime {
   const { config, host, clock, log } = given;
   const docker = createDocker({ socket: config.socket, host, requestTimeoutMs, clock });
-  const parts: DockerParts = { ...given, docker, memory: createMemory(), following: createFollowing() };
+  const parts: DockerParts = { ...given, docker, memory: createMemory(), cache: createAnswerCache() };
   const network = createPodNetwork(parts);
   const sandboxImage = createSandboxImage(parts);
   const capabilities = createCapabilities(parts, sandboxImage);

@@ -1,15 +1,16 @@
 import type { AttachRequest, ExecRequest, PortForwardRequest } from "../../src/gen/cri.ts";
 import type { Streams } from "../../src/seams/runtime.ts";
 import type { StreamServer } from "../../src/streams/stream-server.ts";
-import { attach } from "./attach.ts";
-import { createExec } from "./exec-process.ts";
-import { streamExec } from "./exec-stream.ts";
+import { attach } from "./exec/attach.ts";
+import { createExec } from "./exec/process.ts";
+import { streamExec } from "./exec/stream.ts";
 import type { DockerParts } from "./parts.ts";
-import { createPortRelay } from "./port-relay.ts";
-import { inspectRunning, inspectRunningSandbox } from "./running.ts";
+import { createPortRelay } from "./port-forward/relay.ts";
+import { inspectRunning, inspectRunningSandbox } from "./container/running.ts";
 
-/** exec, attach and port-forward, which the Docker Engine does not serve in Kubernetes' protocols: `server` does, in this
- *  process. What cannot be is refused before there is an endpoint: not_found, failed_precondition for what does not run. */
+/** exec, attach and port-forward. The Docker Engine does not serve Kubernetes' protocols: `server` does, in this
+ *  process. Requests fail before there is an endpoint: not_found, or failed_precondition when the container is not
+ *  running. */
 export function dockerStreams(parts: DockerParts, server: StreamServer): Streams {
   const connectTo = createPortRelay(parts);
   return {

@@ -11,7 +11,7 @@ import { mounted, removeTree } from "./remove-tree.ts";
 const directoryMode = 0o755;
 const fileMode = 0o644;
 
-/** Makes one change to this machine's files. @throws CodedError. */
+/** Applies one change to this machine's files. @throws CodedError. */
 export async function applyChange(change: FileChange, signal?: AbortSignal): Promise<void> {
   switch (change.do) {
     case "mkdir":
@@ -33,7 +33,7 @@ export async function applyChange(change: FileChange, signal?: AbortSignal): Pro
   }
 }
 
-/** The mode is exact for what this call makes, whatever the umask; what exists keeps its own. */
+/** A new directory gets the exact mode, regardless of the umask; an existing one keeps its own. */
 async function makeDirectory(path: string, mode: number, parents: boolean): Promise<void> {
   try {
     await coded(path, () => fsp.mkdir(path));
@@ -50,7 +50,7 @@ async function makeDirectory(path: string, mode: number, parents: boolean): Prom
   }
 }
 
-/** Of a directory just made: of nothing that a link in its place leads to. */
+/** Sets the mode of a new directory itself, never of a link's target in its place. */
 async function setMode(path: string, mode: number): Promise<void> {
   await using made = await openDirectory(path);
   await made.setMode(mode);
@@ -84,7 +84,7 @@ async function writeFile(path: string, data: Uint8Array | string, mode: number):
   }
 }
 
-/** What is gone already, or goes meanwhile, is removed. */
+/** A file that is gone, or disappears meanwhile, counts as removed. */
 async function remove(path: string, recursive: boolean, signal?: AbortSignal): Promise<void> {
   await using parent = await unlessGone(openDirectory(dirname(path), { follow: true }));
   const name = Buffer.from(basename(path));
@@ -108,7 +108,7 @@ async function unlessGone<T>(call: Promise<T>): Promise<T | undefined> {
   }
 }
 
-/** Paths on which something is mounted, bind mounts of the same file system included. */
+/** Mount points, including bind mounts of the same file system. */
 async function mountPoints(): Promise<readonly string[]> {
   const table = await coded("/proc/self/mountinfo", () => fsp.readFile("/proc/self/mountinfo", "utf8"));
   return parseMounts(table).map(({ path }) => path);

@@ -43,7 +43,7 @@ export async function listenLocal(
     onConnection(socket);
   });
   await new Promise<void>((resolve, reject) => {
-    server.once("error", (error) => reject(codedError(nameOf(at), error)));
+    server.once("error", (error) => reject(codedError(nameOfAddress(at), error)));
     server.listen("unix" in at ? { path: at.unix } : at, resolve);
   });
   const close = () =>
@@ -57,12 +57,13 @@ export async function listenLocal(
   return { address, [Symbol.asyncDispose]: close };
 }
 
-/** A unix socket that is not there is an address where nobody listens. */
+/** A missing unix socket is unavailable, as an address without a listener. */
 function dialError(to: Address, error: unknown): CodedError {
-  const coded = codedError(nameOf(to), error);
+  const coded = codedError(nameOfAddress(to), error);
   return coded.code === "not_found" ? new CodedError("unavailable", coded.message, { cause: error }) : coded;
 }
 
-function nameOf(address: Address): string {
+/** An address for messages. */
+export function nameOfAddress(address: Address): string {
   return "unix" in address ? address.unix : `${address.host}:${address.port}`;
 }

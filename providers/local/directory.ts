@@ -1,25 +1,25 @@
 import { constants } from "node:fs";
 import * as fsp from "node:fs/promises";
 
-/** An open directory of this machine. Names are looked up in it, whatever has become of the path that it was opened by: the
- *  kernel's *at calls, by way of /proc. */
+/** An open directory of this machine. Entries are looked up in it even when its path has changed: the kernel's *at
+ *  calls, by way of /proc. */
 export interface Directory extends AsyncDisposable {
-  /** Of its file system, and of itself there. */
+  /** Device of its file system, and its inode. */
   readonly device: bigint;
   readonly inode: bigint;
-  /** Bytes of the directory itself when it was opened: at least a few for each entry. */
+  /** Size of the directory itself when opened, bytes: at least a few per entry. */
   readonly size: bigint;
-  /** A path that leads to it as long as it is open, in this process alone. */
+  /** Path of the open directory, valid in this process while it is open. */
   readonly path: string;
-  /** A path to an entry, the name in any bytes. */
+  /** Path of an entry, whose name may be any bytes. */
   at(name: Uint8Array | string): Buffer;
-  /** Gives the directory itself these permission bits, 07777. */
+  /** Sets the directory's own permission bits, 07777. */
   setMode(mode: number): Promise<void>;
   close(): Promise<void>;
 }
 
-/** Opens a directory; a link at the end of the path is not followed unless asked for.
- *  @throws the system's errors: ENOENT, ENOTDIR for what is no directory, …
+/** Opens a directory, following a link at the end of the path only with `follow`.
+ *  @throws the system's errors: ENOENT, ENOTDIR, …
  *  @see https://man7.org/linux/man-pages/man5/proc_pid_fd.5.html */
 export async function openDirectory(path: string | Buffer, { follow = false } = {}): Promise<Directory> {
   const flags = constants.O_RDONLY | constants.O_DIRECTORY | (follow ? 0 : constants.O_NOFOLLOW);

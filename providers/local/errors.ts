@@ -1,6 +1,6 @@
 import { CodedError, codeOfErrno, messageOf } from "../../src/lib/errors.ts";
 
-/** Runs a system call and codes its failure. @param what the path or address, for the message. */
+/** Runs a system call and codes its error. @param what path or address, for the message. */
 export async function coded<T>(what: string, call: () => Promise<T>): Promise<T> {
   try {
     return await call();
@@ -9,14 +9,18 @@ export async function coded<T>(what: string, call: () => Promise<T>): Promise<T>
   }
 }
 
-/** An error of Node as a coded one that names what it was about. */
+/** Coded error for an error of Node's, with its subject in the message. */
 export function codedError(what: string, error: unknown): CodedError {
   if (error instanceof CodedError) return error;
-  const errno = error instanceof Error && "code" in error ? String(error.code) : undefined;
-  return new CodedError(codeOfErrno(errno), `${what}: ${messageOf(error)}`, { cause: error });
+  return new CodedError(codeOfErrno(errnoOf(error)), `${what}: ${messageOf(error)}`, { cause: error });
 }
 
-/** True for an error of Node that names one of these failed system calls, such as `ENOENT`. */
+/** The errno of an error of Node's, such as `ENOENT`; undefined when it has none. */
+export function errnoOf(error: unknown): string | undefined {
+  return error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : undefined;
+}
+
+/** True for an error of Node's with one of these errnos, such as `ENOENT`. */
 export function hasErrno(error: unknown, ...errnos: readonly string[]): boolean {
-  return error instanceof Error && "code" in error && errnos.some((errno) => errno === error.code);
+  return errnos.some((errno) => errno === errnoOf(error));
 }

@@ -59,10 +59,10 @@ export function localFs(): HostFs {
   };
 }
 
-/** Looks again where a rename has moved the file between its opening and the look at where it lies. */
+/** Attempts when the file is renamed between opening it and reading its path. */
 const attempts = 5;
 
-/** Opens the file that lies at a path without links, by what the kernel says of where the opened one lies.
+/** Opens a file at a path without links, as verified by the kernel's path of the open file.
  *  @see https://man7.org/linux/man-pages/man5/proc_pid_fd.5.html */
 async function openAt(path: string): Promise<HostFile> {
   for (let attempt = 1; attempt <= attempts; attempt += 1) {
@@ -78,7 +78,7 @@ async function openAt(path: string): Promise<HostFile> {
   throw new CodedError("failed_precondition", `${path} leads elsewhere by a link`);
 }
 
-/** Opened without blocking, so that a FIFO put in a file's place does not hold anything up. */
+/** Opens without blocking, so that a FIFO in the file's place cannot hang the caller. */
 async function openFile(path: string, noFollow: boolean): Promise<LocalFile> {
   const flags = constants.O_RDONLY | constants.O_NONBLOCK | (noFollow ? constants.O_NOFOLLOW : 0);
   const handle = await coded(path, () => fsp.open(path, flags));
@@ -101,7 +101,7 @@ async function openFile(path: string, noFollow: boolean): Promise<LocalFile> {
 }
 
 interface LocalFile extends HostFile {
-  /** Its path without links, now. */
+  /** Its current path without links. */
   place(): Promise<string>;
 }
 

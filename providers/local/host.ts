@@ -12,7 +12,8 @@ export interface LocalHostDeps {
 }
 
 /** The machine that graftlet runs on, as a Host.
- *  @param there makes commands enter the machine, where graftlet is in a Pod that has the machine's files at the machine's paths. */
+ *  @param there transforms commands to run on the machine when graftlet is in a Pod that has the machine's files at the
+ *  machine's paths. */
 export function localHost({ clock, there = async (argv) => argv }: LocalHostDeps): Host {
   return {
     fs: localFs(),

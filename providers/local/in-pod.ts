@@ -1,10 +1,10 @@
 import { lstat } from "node:fs/promises";
 import { CodedError } from "../../src/lib/errors.ts";
 
-/** Makes of a command one that a privileged Pod runs on its machine: it finds the machine's programs and files, and what it mounts
- *  is mounted there. The Pod has to be in the machine's process namespace.
+/** Transforms a command to run on the machine from a privileged Pod: with the machine's programs, files and mounts. The
+ *  Pod has to be in the machine's PID namespace.
  *  @param pid of a process in the machine's mount namespace: 1 in a Pod.
- *  @returns rejects with not_found where the machine has no such program.
+ *  @returns rejects with not_found when the machine has no such program.
  *  @see https://man7.org/linux/man-pages/man1/nsenter.1.html */
 export function fromPod(pid: number): (argv: readonly string[]) => Promise<readonly string[]> {
   return async (argv) => {
@@ -18,8 +18,8 @@ export function fromPod(pid: number): (argv: readonly string[]) => Promise<reado
   };
 }
 
-/** `providerConfig.inPod` of the providers whose machine is graftlet's own.
- *  @throws CodedError invalid_argument, a sentence that names the field and the remedy. */
+/** `providerConfig.inPod` of the providers for the local machine.
+ *  @throws CodedError invalid_argument, a sentence with the field and the remedy. */
 export function readInPod(value: unknown): boolean {
   if (value === undefined) return false;
   if (typeof value === "boolean") return value;

@@ -3,32 +3,33 @@ import { CodedError, throwIfAborted } from "../../src/lib/errors.ts";
 import { type Directory, openDirectory } from "./directory.ts";
 import { codedError, hasErrno } from "./errors.ts";
 
-/** A directory on the way down. */
+/** A directory on the current path. */
 interface Level {
   readonly name: Buffer;
   directory: Directory;
-  /** Far above the place of work a directory is closed, and opened anew on the way up. */
+  /** False for a directory far above, which is closed and reopened on the way up. */
   open: boolean;
-  /** Directories in it that come next. */
+  /** Subdirectories still to be removed. */
   readonly ahead: Buffer[];
-  /** It may hold more than has been read. */
+  /** True when it may hold more entries than have been read. */
   more: boolean;
-  /** Entries that went since it was last read; before the first time, one. */
+  /** Entries removed since it was last read; 1 before the first time. */
   gone: number;
 }
 
 const mostOpen = 32;
-/** Directories of one level read ahead: what bounds the memory. */
+/** Limit of subdirectories read ahead per level, which bounds memory. */
 const mostAhead = 1000;
-/** Directories of more bytes are read in parts. */
+/** Larger directories are read in parts. */
 const smallBytes = 2 ** 18;
 const readTogether = 256;
 const mostText = 400;
 
-/** Removes a directory with all in it and nothing else, whatever is put in the place of its parts meanwhile: any names, any
- *  depth, any number of entries. What cannot be removed does not keep the rest.
- *  @param parent the directory that holds it.
- *  @throws CodedError, the first failure, once nothing more can be removed; failed_precondition for another file system in it. */
+/** Removes a directory tree and nothing else, even if its parts are replaced meanwhile: any names, depth and number of
+ *  entries. An entry that cannot be removed does not keep the others.
+ *  @param parent the directory that contains it.
+ *  @throws CodedError, the first failure, once nothing more can be removed; failed_precondition for another file system
+ *  below. */
 export async function removeTree(parent: Directory, name: Buffer, signal?: AbortSignal): Promise<void> {
   const removal = new Removal(parent, signal);
   await removal.run(name);
@@ -60,10 +61,10 @@ class Removal {
     }
   }
 
-  /** Removes what is empty, and goes into what is not. */
+  /** Removes an empty directory, and enters any other. */
   async #enter(within: Directory, entry: Buffer): Promise<void> {
     const error = await this.#attempt(fsp.rmdir(within.at(entry)));
-    // A link or a file has taken its place.
+    // Replaced by a link or a file.
     if (hasErrno(error, "ENOTDIR")) return this.#failed(entry, await this.#attempt(fsp.unlink(within.at(entry))));
     if (!hasErrno(error, "ENOTEMPTY", "EEXIST")) return this.#failed(entry, error);
     const directory = await openDirectory(within.at(entry)).catch((why: unknown) => this.#failed(entry, why));
@@ -77,7 +78,7 @@ class Removal {
     if (far?.open) await close(far);
   }
 
-  /** Removes what is no directory, and keeps the names of directories. */
+  /** Removes other files and collects subdirectories. */
   async #read(level: Level): Promise<void> {
     level.more = false;
     if (level.gone === 0) return;
@@ -101,7 +102,7 @@ class Removal {
     this.#failed(level.name, await this.#attempt(fsp.rmdir(within.at(level.name))));
   }
 
-  /** @returns the failure, for an entry that is still there. */
+  /** @returns the error, if the entry is still there. */
   async #attempt(removal: Promise<void>): Promise<unknown> {
     try {
       await removal;
@@ -122,8 +123,7 @@ class Removal {
   }
 }
 
-/** Opens the directory above another by the kernel's own knowledge of it.
- *  @throws failed_precondition when the one below has been moved out of it. */
+/** Reopens a parent directory through its child. @throws failed_precondition when the child has been moved out of it. */
 async function reopen(above: Level, below: Level): Promise<void> {
   const directory = await openDirectory(below.directory.at(".."));
   const { device, inode } = above.directory;
@@ -138,7 +138,7 @@ async function close(level: Level): Promise<void> {
   await level.directory.close();
 }
 
-/** None in a directory that has been removed meanwhile. */
+/** Empty for a directory that has been removed. */
 async function* entriesOf({ path, size }: Directory) {
   // Latin-1 keeps every byte of a name.
   const how = { encoding: "latin1", withFileTypes: true, bufferSize: readTogether } as const;
@@ -150,13 +150,13 @@ async function* entriesOf({ path, size }: Directory) {
   }
 }
 
-/** A path for messages, its middle left out where it is long. */
+/** A path for messages, shortened in the middle. */
 function textOf(names: readonly Buffer[]): string {
   const path = names.map((name) => name.toString()).join("/");
   return path.length > mostText ? `${path.slice(0, mostText / 2)}…${path.slice(-mostText / 2)}` : path;
 }
 
-/** Error for a path where something is mounted. */
+/** Error for a mount point. */
 export function mounted(path: string): CodedError {
   return new CodedError("failed_precondition", `${path} is a mount point: unmount it first`);
 }

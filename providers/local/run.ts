@@ -10,10 +10,10 @@ import { codedError } from "./errors.ts";
 
 const defaultTimeoutMs = 30_000;
 const defaultMaxOutput = 1024 * 1024;
-/** How long the end of what was killed is waited for, milliseconds: a file system that hangs keeps it for as long as it hangs. */
+/** Time to wait for the end of a killed command, milliseconds: a hung file system keeps it alive. */
 const endWithinMs = 1_000;
 
-/** Starts a command in a process group of its own, so that killing it kills what it started. */
+/** Starts a command in its own process group, so that killing it kills its children. */
 async function start(argv: readonly string[]): Promise<ChildProcessWithoutNullStreams> {
   const [program, ...rest] = argv;
   if (program === undefined) throw new CodedError("invalid_argument", "a command needs at least a program");
@@ -31,7 +31,7 @@ function killGroup({ pid }: ChildProcess, signal: "SIGTERM" | "SIGKILL"): void {
   try {
     process.kill(-pid, signal);
   } catch {
-    // Gone already, or become another user's: the caller does not wait for it.
+    // Already gone, or changed to another user: the caller does not wait for it.
   }
 }
 
@@ -39,14 +39,14 @@ function hasEnded({ exitCode, signalCode }: ChildProcess): boolean {
   return exitCode !== null || signalCode !== null;
 }
 
-/** Calls `stopped` once the signal aborts, also when it has already. @returns what forgets it. */
+/** Calls `stopped` when the signal aborts, or at once if it has. @returns a function that removes the listener. */
 function whenAborted(signal: AbortSignal | undefined, stopped: () => void): () => void {
   if (signal?.aborted) stopped();
   signal?.addEventListener("abort", stopped, { once: true });
   return () => signal?.removeEventListener("abort", stopped);
 }
 
-/** Exit code, or 128 + the signal's number, once the command has ended. */
+/** Exit code, or 128 + the signal's number, when the command has ended. */
 function exitOf(child: ChildProcess, event: "exit" | "close"): Promise<number> {
   return new Promise((resolve) => {
     child.once(event, (code: number | null, signal: NodeJS.Signals | null) =>
@@ -55,14 +55,14 @@ function exitOf(child: ChildProcess, event: "exit" | "close"): Promise<number> {
   });
 }
 
-/** Runs a command on this machine to its end. @see Host.run */
+/** Runs a command on this machine to completion. @see Host.run */
 export async function runLocal(clock: Clock, argv: readonly string[], options: RunOptions = {}): Promise<RunResult> {
   throwIfAborted(options.signal);
   const timeoutMs = options.timeoutMs ?? defaultTimeoutMs;
   const limit = options.maxOutputBytes ?? defaultMaxOutput;
   const child = await start(argv);
   const stop = clock.within(timeoutMs, options.signal);
-  // What the command left behind may hold its output, even in a session of its own: that is not waited for.
+  // Processes left behind may hold the output open, even in their own session: they are not waited for.
   const overdue = new AbortController();
   let patience: Timer | undefined;
   const forget = whenAborted(stop, () => {

@@ -1,18 +1,18 @@
 import { isAbsolute } from "node:path";
-import { CodedError } from "../../src/lib/errors.ts";
+import { type ConfigFields, fieldsOf, invalidField, socketPath } from "../config-fields.ts";
 
-/** How graftlet proves to the target who it is. Files are on graftlet's own machine and read at each connect. */
+/** Credentials of the login. Files are on graftlet's own machine and are read on each connect. */
 export type SshLogin =
   | { readonly by: "key"; readonly privateKeyFile: string; readonly passphraseFile?: string }
   | { readonly by: "agent"; readonly agentSocket: string }
   | { readonly by: "password"; readonly passwordFile: string };
 
-/** How the target proves to graftlet which machine it is. */
+/** Verification of the target's host key. */
 export type HostKeyTrust =
   | { readonly by: "knownHosts"; readonly file: string }
   /** `SHA256:…`, as `ssh-keygen -l` prints them. */
   | { readonly by: "fingerprints"; readonly fingerprints: readonly string[] }
-  /** The first key seen is written to the file, and from then on it is the only one. */
+  /** The first key seen is written to the file, and only that key is accepted from then on. */
   | { readonly by: "firstUse"; readonly file: string };
 
 export interface SshConfig {
@@ -23,13 +23,13 @@ export interface SshConfig {
   readonly trust: HostKeyTrust;
   /** `auto`, or the absolute path of the runtime's socket on the target. */
   readonly runtime: "auto" | { readonly socket: string };
-  /** The kubelet's root directory on the target; the node's own when absent. */
+  /** The kubelet's root directory on the target; the node's configured one when absent. */
   readonly rootDir?: string;
   readonly sudo: "auto" | "never";
   readonly network: "isolated" | "routed";
-  /** What pods are told of the API server instead of the Service's address. */
+  /** Address of the API server for pods, in place of the Service's. */
   readonly kubernetesService?: { readonly host: string; readonly port: number };
-  /** Fields of the provider that the runtime belongs to; it reads them itself. */
+  /** Fields of the runtime's provider, which reads them itself. */
   readonly cri: unknown;
   readonly docker: unknown;
 }
@@ -54,17 +54,14 @@ const fields = [
   "docker",
 ];
 
-type Fields = Readonly<Record<string, unknown>>;
-
-/** Reads the ssh provider's `providerConfig`. No file is opened here.
- *  @throws CodedError invalid_argument, a sentence that names the field and the remedy. */
+/** Reads the ssh provider's `providerConfig`; opens no file.
+ *  @throws CodedError invalid_argument, a sentence with the field and the remedy. */
 export function readSshConfig(config: unknown): SshConfig {
-  const given = recordOf(config);
-  const unknown = Object.keys(given).find((name) => !fields.includes(name));
-  if (unknown !== undefined)
-    throw invalid(
-      `providerConfig.${unknown} is not a field of the ssh provider: remove it (it knows ${fields.join(", ")}).`,
-    );
+  const given = fieldsOf(config, {
+    provider: "ssh",
+    known: fields,
+    write: "write at least host, user, privateKeyFile and knownHostsFile",
+  });
   const rootDir = given.rootDir === undefined ? undefined : pathOf("rootDir", given.rootDir);
   const service = given.kubernetesService === undefined ? undefined : serviceOf(given.kubernetesService);
   return {
@@ -83,17 +80,9 @@ export function readSshConfig(config: unknown): SshConfig {
   };
 }
 
-function recordOf(config: unknown): Fields {
-  if (typeof config !== "object" || config === null || Array.isArray(config))
-    throw invalid(
-      "providerConfig of the ssh provider is not a map of fields: write at least host, user, privateKeyFile and knownHostsFile.",
-    );
-  return { ...config };
-}
-
 function hostOf(value: unknown): string {
   if (typeof value !== "string" || !/^[\w.:%-]+$/.test(value))
-    throw invalid(
+    throw invalidField(
       `providerConfig.host is ${JSON.stringify(value)}, not a machine's name or address: write host: machine.example.`,
     );
   return value;
@@ -101,7 +90,7 @@ function hostOf(value: unknown): string {
 
 function userOf(value: unknown): string {
   if (typeof value !== "string" || value === "" || /[\0\n]/.test(value))
-    throw invalid(
+    throw invalidField(
       `providerConfig.user is ${JSON.stringify(value)}, not the name of a user on the target: write user: root.`,
     );
   return value;
@@ -109,28 +98,30 @@ function userOf(value: unknown): string {
 
 function portOf(field: string, value: unknown): number {
   if (typeof value !== "number" || !Number.isInteger(value) || value < 1 || value > 65_535)
-    throw invalid(`providerConfig.${field} is ${JSON.stringify(value)}, not a port: write a number from 1 to 65535.`);
+    throw invalidField(
+      `providerConfig.${field} is ${JSON.stringify(value)}, not a port: write a number from 1 to 65535.`,
+    );
   return value;
 }
 
 function pathOf(field: string, value: unknown): string {
   if (typeof value !== "string" || !isAbsolute(value) || value.includes("\0"))
-    throw invalid(
+    throw invalidField(
       `providerConfig.${field} is ${JSON.stringify(value)}, not an absolute path: write it from the root, such as /etc/graftlet/key.`,
     );
   return value;
 }
 
-function loginOf(given: Fields): SshLogin {
+function loginOf(given: ConfigFields): SshLogin {
   const ways = ["privateKeyFile", "agentSocket", "passwordFile"].filter((name) => given[name] !== undefined);
   if (ways.length !== 1)
-    throw invalid(
+    throw invalidField(
       ways.length === 0
         ? "providerConfig names no way to log in: add one of privateKeyFile, agentSocket, passwordFile."
         : `providerConfig has both ${ways.join(" and ")}: keep one of them.`,
     );
   if (given.passphraseFile !== undefined && given.privateKeyFile === undefined)
-    throw invalid("providerConfig.passphraseFile opens no key: add privateKeyFile, or remove it.");
+    throw invalidField("providerConfig.passphraseFile opens no key: add privateKeyFile, or remove it.");
   if (given.agentSocket !== undefined) return { by: "agent", agentSocket: pathOf("agentSocket", given.agentSocket) };
   if (given.passwordFile !== undefined)
     return { by: "password", passwordFile: pathOf("passwordFile", given.passwordFile) };
@@ -141,28 +132,28 @@ function loginOf(given: Fields): SshLogin {
   };
 }
 
-function trustOf(given: Fields): HostKeyTrust {
+function trustOf(given: ConfigFields): HostKeyTrust {
   const file = given.knownHostsFile === undefined ? undefined : pathOf("knownHostsFile", given.knownHostsFile);
   if (given.hostKey !== undefined) return firstUseOf(given, file);
   if (file !== undefined && given.hostKeyFingerprints !== undefined)
-    throw invalid("providerConfig has both knownHostsFile and hostKeyFingerprints: keep one of them.");
+    throw invalidField("providerConfig has both knownHostsFile and hostKeyFingerprints: keep one of them.");
   if (file !== undefined) return { by: "knownHosts", file };
   if (given.hostKeyFingerprints !== undefined)
     return { by: "fingerprints", fingerprints: fingerprintsOf(given.hostKeyFingerprints) };
-  throw invalid(
+  throw invalidField(
     "providerConfig does not say how to know the target: add knownHostsFile, hostKeyFingerprints, or hostKey: trustOnFirstUse.",
   );
 }
 
-function firstUseOf(given: Fields, file: string | undefined): HostKeyTrust {
+function firstUseOf(given: ConfigFields, file: string | undefined): HostKeyTrust {
   if (given.hostKey !== "trustOnFirstUse")
-    throw invalid(
+    throw invalidField(
       `providerConfig.hostKey is ${JSON.stringify(given.hostKey)}: write trustOnFirstUse, or remove it and add knownHostsFile.`,
     );
   if (given.hostKeyFingerprints !== undefined)
-    throw invalid("providerConfig has both hostKey and hostKeyFingerprints: keep one of them.");
+    throw invalidField("providerConfig has both hostKey and hostKeyFingerprints: keep one of them.");
   if (file === undefined)
-    throw invalid(
+    throw invalidField(
       "providerConfig.hostKey: trustOnFirstUse has no place to keep the first key in: add knownHostsFile, a file that graftlet may write.",
     );
   return { by: "firstUse", file };
@@ -172,7 +163,7 @@ function fingerprintsOf(value: unknown): readonly string[] {
   const list: readonly unknown[] = Array.isArray(value) ? value : [];
   const texts = list.filter((item) => typeof item === "string" && /^SHA256:[A-Za-z0-9+/]{43}=?$/.test(item));
   if (list.length === 0 || texts.length !== list.length)
-    throw invalid(
+    throw invalidField(
       `providerConfig.hostKeyFingerprints is ${JSON.stringify(value)}, not a list of fingerprints: write SHA256:… as \`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub\` prints it on the target.`,
     );
   return texts.map((text) => String(text).replace(/=$/, ""));
@@ -180,9 +171,9 @@ function fingerprintsOf(value: unknown): readonly string[] {
 
 function runtimeOf(value: unknown): SshConfig["runtime"] {
   if (value === "auto") return "auto";
-  const path = typeof value === "string" && value.startsWith("unix:") ? value.replace(/^unix:(\/\/)?/, "") : "";
-  if (!path.startsWith("/"))
-    throw invalid(
+  const path = String(value).startsWith("unix:") ? socketPath(value) : undefined;
+  if (path === undefined)
+    throw invalidField(
       `providerConfig.runtime is ${JSON.stringify(value)}: write auto, or a socket of the target as unix:///run/containerd/containerd.sock.`,
     );
   return { socket: path };
@@ -191,7 +182,7 @@ function runtimeOf(value: unknown): SshConfig["runtime"] {
 function serviceOf(value: unknown): { readonly host: string; readonly port: number } {
   const [, host, port] = (typeof value === "string" ? /^\[?([\w.:-]+?)\]?:(\d{1,5})$/.exec(value) : null) ?? [];
   if (host === undefined)
-    throw invalid(
+    throw invalidField(
       `providerConfig.kubernetesService is ${JSON.stringify(value)}, not an address of the API server as pods on the target reach it: write host:port.`,
     );
   return { host, port: portOf("kubernetesService", Number(port)) };
@@ -200,10 +191,6 @@ function serviceOf(value: unknown): { readonly host: string; readonly port: numb
 function oneOf<T extends string>(field: string, value: unknown, words: readonly [T, T]): T {
   const known = words.find((word) => word === value);
   if (known === undefined)
-    throw invalid(`providerConfig.${field} is ${JSON.stringify(value)}: write ${words.join(" or ")}.`);
+    throw invalidField(`providerConfig.${field} is ${JSON.stringify(value)}: write ${words.join(" or ")}.`);
   return known;
-}
-
-function invalid(sentence: string): CodedError {
-  return new CodedError("invalid_argument", sentence);
 }

@@ -8,13 +8,13 @@ export interface HostClockOptions {
   readonly readFile: Host["fs"]["readFile"];
 }
 
-/** The target's time, read with `date`; where that tells whole seconds only, to half a second. */
+/** The target's time, read with `date`; accurate to half a second when that prints whole seconds only. */
 export function sshClock({ clock, run, readFile }: HostClockOptions): HostClock {
   return {
     async offsetMs(signal) {
       const before = clock.now();
       const { stdout } = await run(["date", "+%s %N"], { ...(signal && { signal }) });
-      // The target looked at its clock about half a round trip ago.
+      // The target read its clock about half a round trip ago.
       const here = (before + clock.now()) / 2;
       return Math.round(targetTime(stdout) - here);
     },
@@ -23,9 +23,10 @@ export function sshClock({ clock, run, readFile }: HostClockOptions): HostClock 
   };
 }
 
-/** Milliseconds since the epoch in what `date "+%s %N"` printed; nanoseconds are GNU's and not every date's. */
+/** Parses the output of `date "+%s %N"` to milliseconds since the epoch; nanoseconds are GNU's, and not every date has
+ *  them. */
 export function targetTime(printed: string): number {
   const [, seconds, nanoseconds] = /^(\d+) (\d{1,9})?/.exec(printed) ?? [];
-  if (seconds === undefined) throw new CodedError("unknown", "the target's date did not tell the time");
+  if (seconds === undefined) throw new CodedError("unknown", "the target's date printed no time");
   return Number(seconds) * 1000 + (nanoseconds === undefined ? 500 : Number(nanoseconds) / 1e6);
 }

@@ -2,22 +2,22 @@ import type { Clock } from "../../src/lib/clock.ts";
 import type { Logger } from "../../src/lib/log.ts";
 import type { Host } from "../../src/seams/host.ts";
 import type { SshConfig } from "./config.ts";
-import type { Connection } from "./connection.ts";
-import { createDialer } from "./dial.ts";
-import { sshFs } from "./fs.ts";
+import type { Connection } from "./connection/connection.ts";
+import { createDialer } from "./sockets/dial.ts";
+import { sshFs } from "./files/fs.ts";
 import { sshClock } from "./host-clock.ts";
-import { type Link, createLink } from "./link.ts";
-import { createListeners } from "./listen.ts";
-import { watchLoginShell } from "./login-watch.ts";
-import { type Privileges, createPrivileges, shellCommand } from "./privileges.ts";
-import { createProcessGroups } from "./process-groups.ts";
-import { runAlone } from "./run-alone.ts";
-import { createRunner } from "./run.ts";
-import { createSessions } from "./sessions.ts";
-import { createSftpSession } from "./sftp-session.ts";
-import { type ShellPool, createShellPool } from "./shell-pool.ts";
-import { createSpawner } from "./spawn.ts";
-import { createWatcher } from "./watch.ts";
+import { type Link, createLink } from "./connection/link.ts";
+import { createListeners } from "./sockets/listen.ts";
+import { watchLoginShell } from "./shell/login-watch.ts";
+import { type Privileges, createPrivileges, shellCommand } from "./shell/privileges.ts";
+import { createProcessGroups } from "./process/groups.ts";
+import { runAlone } from "./process/run-alone.ts";
+import { createRunner } from "./process/run.ts";
+import { createSessions } from "./connection/sessions.ts";
+import { createSftpSession } from "./files/sftp-session.ts";
+import { type ShellPool, createShellPool } from "./shell/shell-pool.ts";
+import { createSpawner } from "./process/spawn.ts";
+import { createWatcher } from "./files/watch.ts";
 
 export interface SshHostOptions {
   readonly config: SshConfig;
@@ -28,14 +28,14 @@ export interface SshHostOptions {
 /** A machine reached over SSH, and the link to it. */
 export interface SshHost extends Host {
   readonly link: Link;
-  /** What the login may do there. @throws unavailable. */
+  /** The login's privileges on the target. @throws unavailable. */
   privileges(signal: AbortSignal): Promise<Privileges>;
 }
 
 const scriptBytes = 1024 * 1024;
 
-/** A machine reached over SSH as a Host: nothing of graftlet is installed there. Connects when first asked for something, and
- *  stays connected until disposed of. Everything throws unavailable while the link is down. */
+/** A machine reached over SSH, as a Host; nothing of graftlet is installed there. Connects on first use, and stays
+ *  connected until disposed. Everything throws unavailable while the link is down. */
 export function sshHost({ config, clock, log }: SshHostOptions): SshHost {
   const check = async (connection: Connection, signal: AbortSignal): Promise<void> =>
     sftp.begin(connection, await rights.ask(connection, signal), signal);

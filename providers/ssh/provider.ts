@@ -13,16 +13,16 @@ import { type CriConfig, readCriConfig } from "../cri/config.ts";
 import { criRuntime } from "../cri/runtime.ts";
 import { type DockerConfig, readDockerConfig } from "../docker/config.ts";
 import { dockerRuntime } from "../docker/runtime.ts";
-import { openBridge } from "./bridge.ts";
+import { openBridge } from "./runtime/bridge.ts";
 import { type SshConfig, readSshConfig } from "./config.ts";
-import { type FoundRuntime, type Protocol, findRuntime } from "./find-runtime.ts";
+import { type FoundRuntime, type Protocol, findRuntime } from "./runtime/find.ts";
 import { type SshHost, sshHost } from "./host.ts";
-import { lateRuntime } from "./late-runtime.ts";
-import type { Link } from "./link.ts";
-import { missingRights } from "./privileges.ts";
+import { lateRuntime } from "./runtime/late.ts";
+import type { Link } from "./connection/link.ts";
+import { missingRights } from "./shell/privileges.ts";
 
-/** A machine reached over SSH, with whatever runtime it has: nothing of graftlet is installed there. Pods that are not this
- *  node's stay untouched, unless `cri.sharing` says that the runtime is this node's alone. */
+/** A machine reached over SSH with any supported runtime; nothing of graftlet is installed there. Foreign pods stay
+ *  untouched, unless `cri.sharing` gives the runtime to this node alone. */
 export const sshProvider: ProviderFactory = async (options) => {
   const config = readSshConfig(options.config);
   const cri = criConfigOf(config);
@@ -50,7 +50,7 @@ export const sshProvider: ProviderFactory = async (options) => {
   };
 };
 
-/** What a link that is down tells a node's Ready condition. While a broken link is being made again it still holds. */
+/** Trouble of a link, for the node's Ready condition. It persists while the link is reconnecting. */
 export function troubleOf(link: Pick<Link, "state" | "onChange">): TargetLink {
   let last: LinkTrouble | undefined;
   let losses = 0;
@@ -70,7 +70,7 @@ export function troubleOf(link: Pick<Link, "state" | "onChange">): TargetLink {
   return { trouble, losses: () => losses, onChange: (listener) => link.onChange(() => listener()) };
 }
 
-/** What the configuration says of the pods' network. */
+/** The configuration of the pods' network. */
 export function networkOf({
   network,
   kubernetesService,
@@ -78,7 +78,7 @@ export function networkOf({
   return { isolated: network === "isolated", ...(kubernetesService && { kubernetesService }) };
 }
 
-/** The cri provider's fields, but for the endpoint, which `runtime` names. @throws CodedError invalid_argument. */
+/** The cri provider's fields, except the endpoint, which `runtime` sets. @throws CodedError invalid_argument. */
 export function criConfigOf({ cri }: Pick<SshConfig, "cri">): CriConfig {
   refuseSocket("cri.endpoint", cri, "endpoint");
   const byDefault = { sharing: "shared" };
@@ -88,7 +88,7 @@ export function criConfigOf({ cri }: Pick<SshConfig, "cri">): CriConfig {
   });
 }
 
-/** The docker provider's fields, but for the socket, which `runtime` names. @throws CodedError invalid_argument. */
+/** The docker provider's fields, except the socket, which `runtime` sets. @throws CodedError invalid_argument. */
 export function dockerConfigOf({ docker }: Pick<SshConfig, "docker">, nodeName: string): DockerConfig {
   refuseSocket("docker.socket", docker, "socket");
   return readDockerConfig(docker, nodeName);
@@ -106,10 +106,10 @@ function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** How long finding the runtime may take, milliseconds. */
+/** Timeout of finding the runtime, milliseconds. */
 const findMs = 30_000;
 
-/** The runtime is looked for when it is first asked for something, and kept once it has answered. */
+/** Finds the runtime on first use, and keeps it once it has answered. */
 function foundRuntime(
   { clock, log }: ProviderOptions,
   host: SshHost,
@@ -119,7 +119,7 @@ function foundRuntime(
   let found: FoundRuntime | undefined;
   const shared = createSharedWork<FoundRuntime>(clock, findMs);
   const find = async (signal: AbortSignal): Promise<FoundRuntime> => {
-    // A link that is down says why; a runtime would only say that it does not answer.
+    // A link that is down gives a reason; the runtime would only appear unavailable.
     await host.link.connection(signal);
     host.link.exchanged();
     const reach = (until: AbortSignal) => host.link.connection(until);
@@ -137,10 +137,10 @@ function foundRuntime(
   return { runtime, find };
 }
 
-/** After a break gRPC finds out in its own time that the bridge leads to the target again: calls wait for that, milliseconds. */
+/** Time that calls wait for gRPC to notice that the bridge works again after a break, milliseconds. */
 const bridgePatienceMs = 400;
 
-/** gRPC knows local sockets only: it gets one of its own, bridged to the target's. */
+/** gRPC connects to local sockets only: it gets one that is bridged to the target's. */
 async function bridgedCri(
   options: Pick<ProviderOptions, "requestTimeoutMs" | "clock" | "log"> & { readonly host: SshHost },
   socket: string,

@@ -4,7 +4,7 @@ import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
 import type { Duplex } from "node:stream";
 import { after, before, describe, test } from "node:test";
-import { type ConnectToPort, createPortRelay } from "../../providers/docker/port-relay.ts";
+import { type ConnectToPort, createPortRelay } from "../../providers/docker/port-forward/relay.ts";
 import { NamespaceMode, RunPodSandboxRequest } from "../../src/gen/cri.ts";
 import { CodedError } from "../../src/lib/errors.ts";
 import type { Logger } from "../../src/lib/log.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { readDockerConfig } from "../../providers/docker/config.ts";
-import { localPauseImage } from "../../providers/docker/pause-image.ts";
+import { localPauseImage } from "../../providers/docker/config.ts";
 import { dockerRuntime } from "../../providers/docker/runtime.ts";
 import { AuthConfig, ContainerState, ImageSpec, NamespaceMode, PullImageRequest } from "../../src/gen/cri.ts";
 import { systemClock } from "../../src/lib/clock.ts";

@@ -1,6 +1,6 @@
-import { createDocker } from "../../providers/docker/client.ts";
+import { createDocker } from "../../providers/docker/client/client.ts";
 import { readDockerConfig } from "../../providers/docker/config.ts";
-import { createFollowing } from "../../providers/docker/following.ts";
+import { createAnswerCache } from "../../providers/docker/client/answer-cache.ts";
 import { createMemory } from "../../providers/docker/memory.ts";
 import type { DockerParts } from "../../providers/docker/parts.ts";
 import { dockerRuntime } from "../../providers/docker/runtime.ts";
@@ -36,7 +36,7 @@ export function dockerOn(
   const docker = createDocker({ ...given, socket: given.config.socket, requestTimeoutMs });
   return {
     runtime,
-    parts: { ...given, docker, memory: createMemory(), following: createFollowing() },
+    parts: { ...given, docker, memory: createMemory(), cache: createAnswerCache() },
     image: "registry.k8s.io/e2e-test-images/busybox:1.37.0-1",
     missingImage: "registry.k8s.io/contract/no-such:1",
     logDirectory: rig.layout.podLogs,

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { type AddressInfo, type Socket, connect, createServer } from "node:net";
 import { describe, test } from "node:test";
-import type { LinkReason } from "../../providers/ssh/link-state.ts";
+import type { LinkReason } from "../../providers/ssh/connection/link-state.ts";
 import { acquireLocks } from "../../src/host/lock.ts";
 import { waitFor } from "../harness/wait.ts";
 import { sshBench } from "./ssh-bench.ts";

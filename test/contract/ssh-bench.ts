@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
-import type { LinkState } from "../../providers/ssh/link-state.ts";
+import type { LinkState } from "../../providers/ssh/connection/link-state.ts";
 import { type SshHost, sshHost } from "../../providers/ssh/host.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { createLogger } from "../../src/lib/log.ts";

@@ -90,7 +90,7 @@ test("a server's refusal keeps its words; its code is ours", async () => {
   }
 });
 
-test("a word by which CRI tells a failure from others is kept apart from the server's words", async () => {
+test("a reason defined by CRI is separate from the server's message", async () => {
   await using rig = socketRig();
   const words = [
     "RegistryUnavailable: down",

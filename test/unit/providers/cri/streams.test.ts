@@ -48,7 +48,7 @@ test("the URL's parts become path, Host header and address; unspecified addresse
   server.close();
 });
 
-test("https endpoints are dialled with TLS, whoever signed the certificate", async () => {
+test("https endpoints are dialled with TLS, with any certificate", async () => {
   const server = createTlsServer(selfSigned("runtime"), (socket) => socket.end("secret"));
   const { dial } = hostOf(await listening(server));
   const connection = await endpointOf("https://127.0.0.1:1/exec/T", { dial }).dial(patience());
@@ -75,7 +75,7 @@ test("TLS that fails or waits too long rejects, and leaves no connection", async
   server.close();
 });
 
-test("what is no http URL is refused", () => {
+test("a URL that is not http is refused", () => {
   const { dial } = hostOf(1);
   for (const url of ["", "/exec/T", "ftp://127.0.0.1/x"]) assert.throws(() => endpointOf(url, { dial }), CodedError);
 });

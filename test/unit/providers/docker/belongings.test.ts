@@ -46,7 +46,7 @@ test("a node's belongings at the daemon are what its trials left, its networks, 
   );
 });
 
-test("the image of which another node's container was made is not listed; one of our own's is", async () => {
+test("the image is listed unless another node's container uses it", async () => {
   for (const [user, listed] of [
     ["n2", false],
     ["n1", true],
@@ -57,7 +57,7 @@ test("the image of which another node's container was made is not listed; one of
   }
 });
 
-test("a network that somebody's container is attached to stays, in the daemon's words", async () => {
+test("a network with an attached foreign container stays, with the daemon's message", async () => {
   await using engine = await engineWith({ attached: true });
   const network = (await dockerBelongings(engine.parts, signal)).find(({ name }) => name === "Docker network net");
   await assert.rejects(Promise.resolve(network?.remove(signal)), { message: /active endpoints/ });

@@ -1,6 +1,6 @@
 import { type IncomingMessage, createServer } from "node:http";
-import { createDocker } from "../../../../providers/docker/client.ts";
-import { createFollowing } from "../../../../providers/docker/following.ts";
+import { createDocker } from "../../../../providers/docker/client/client.ts";
+import { createAnswerCache } from "../../../../providers/docker/client/answer-cache.ts";
 import { createMemory } from "../../../../providers/docker/memory.ts";
 import type { DockerParts } from "../../../../providers/docker/parts.ts";
 import { createLogger } from "../../../../src/lib/log.ts";
@@ -60,7 +60,7 @@ export async function fakeEngine(answer: (call: EngineCall) => EngineAnswer): Pr
       clock,
       log: createLogger(0, { write: () => undefined }),
       memory: createMemory(),
-      following: createFollowing(),
+      cache: createAnswerCache(),
     },
     async [Symbol.asyncDispose]() {
       docker.close();

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import type { ServerResponse } from "node:http";
 import { test } from "node:test";
 import { dockerEvents, runtimeEvent } from "../../../../providers/docker/events.ts";
-import { createFollowing } from "../../../../providers/docker/following.ts";
+import { createAnswerCache } from "../../../../providers/docker/client/answer-cache.ts";
 import { rawEngine } from "./raw-engine.ts";
 
 const sandbox = { "io.kubernetes.docker.type": "podsandbox", "io.kubernetes.pod.uid": "u1" };
@@ -13,7 +13,7 @@ const container = {
   "io.kubernetes.pod.uid": "u1",
 };
 
-test("an event says whose it is, and when it is an end", () => {
+test("an event has its pod and container, and marks an exit", () => {
   assert.deepEqual(runtimeEvent({ Action: "start", Actor: { ID: "s1", Attributes: sandbox } }), {
     is: "changed",
     sandboxId: "s1",
@@ -102,35 +102,35 @@ test("a reader that leaves closes the stream, however far it got", async () => {
   }
 });
 
-test("what the daemon has told holds while its events flow, until they tell of a change of it or of its images", async () => {
+test("answers are valid while events flow, until the daemon or its images change", async () => {
   const { engine, opened } = await eventEngine();
   await using _ = engine;
-  const { following } = engine.parts;
-  assert.equal(following.mark(), undefined);
+  const { cache } = engine.parts;
+  assert.equal(cache.mark(), undefined);
   const events = dockerEvents(engine.parts)(new AbortController().signal);
   await events.next();
   const { response } = opened[0] ?? assert.fail("nobody listens");
-  const [first, second] = [following.mark(), "others"] as const;
+  const [first, second] = [cache.mark(), "others"] as const;
   assert.notEqual(first, undefined);
   response.write(line("start", 1, "container", { "graftlet.dev/node": second }) + line("start", 2));
   assert.equal((await events.next()).value?.containerId, "c1");
-  assert.equal(following.mark(), first, "containers are told of, and others' are not ours");
+  assert.equal(cache.mark(), first, "containers are told of, and others' are not ours");
   for (const [action, type] of [
     ["pull", "image"],
     ["reload", "daemon"],
   ] as const) {
-    const before = following.mark();
+    const before = cache.mark();
     response.write(line(action, 3, type) + line("start", 4));
     await events.next();
-    assert.notEqual(following.mark(), before, action);
+    assert.notEqual(cache.mark(), before, action);
   }
   response.destroy();
   await assert.rejects(events.next(), { code: "unavailable" });
-  assert.equal(following.mark(), undefined);
+  assert.equal(cache.mark(), undefined);
 });
 
 test("an answer is kept as long as it holds", async () => {
-  const { begin, end, changed, keep } = createFollowing();
+  const { begin, end, changed, keep } = createAnswerCache();
   let asked = 0;
   const ask = keep(async () => (asked += 1));
   const times = async (count: number) => {
@@ -149,7 +149,7 @@ test("an answer is kept as long as it holds", async () => {
 });
 
 test("an answer that was under way when something changed does not stay", async () => {
-  const { begin, changed, keep } = createFollowing();
+  const { begin, changed, keep } = createAnswerCache();
   begin();
   const slow = Promise.withResolvers<string>();
   const answers = [slow.promise, Promise.resolve("new")];

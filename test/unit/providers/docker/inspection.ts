@@ -1,9 +1,9 @@
-import { typeLabel } from "../../../../providers/docker/names.ts";
+import { typeLabel } from "../../../../providers/docker/container/names.ts";
 import { nodeLabel } from "../../../../src/pod/labels.ts";
 
 const zeroTime = "0001-01-01T00:00:00Z";
 
-/** State of a container that was created and no more. */
+/** State of a container that has not been started. */
 export const createdState = {
   Status: "created",
   Running: false,
@@ -26,7 +26,7 @@ export const runningState = {
   StartedAt: "2026-01-01T00:00:02.5Z",
 };
 
-/** What the Engine API says of a thing of node n1. */
+/** Inspection of a sandbox or container of node n1. */
 export function inspection(
   id: string,
   type: string,

@@ -1,6 +1,6 @@
 import { type IncomingMessage, type ServerResponse, createServer } from "node:http";
-import { createDocker } from "../../../../providers/docker/client.ts";
-import { createFollowing } from "../../../../providers/docker/following.ts";
+import { createDocker } from "../../../../providers/docker/client/client.ts";
+import { createAnswerCache } from "../../../../providers/docker/client/answer-cache.ts";
 import { createMemory } from "../../../../providers/docker/memory.ts";
 import type { DockerParts } from "../../../../providers/docker/parts.ts";
 import { createLogger } from "../../../../src/lib/log.ts";
@@ -56,7 +56,7 @@ export async function rawEngine(answer: (call: RawCall) => void, sandboxImage = 
       clock,
       log: createLogger(9, { write: (line: string) => void lines.push(line) }),
       memory: createMemory(),
-      following: createFollowing(),
+      cache: createAnswerCache(),
     },
     async [Symbol.asyncDispose]() {
       docker.close();

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { sshClock, targetTime } from "../../../../providers/ssh/host-clock.ts";
 import { fakeClock } from "../../../fakes/clock.ts";
 
-test("what date prints, with nanoseconds and without", () => {
+test("the output of date is parsed with and without nanoseconds", () => {
   assert.equal(targetTime("1795248139 927500000\n"), 1_795_248_139_927.5);
   assert.equal(targetTime("1795248139 %N\n"), 1_795_248_139_500);
   assert.equal(targetTime("1795248139 \n"), 1_795_248_139_500);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { LinkError, type LinkState } from "../../../../providers/ssh/link-state.ts";
-import { criConfigOf, dockerConfigOf, troubleOf } from "../../../../providers/ssh/provider.ts";
+import { LinkError, type LinkState } from "../../../../providers/ssh/connection/link-state.ts";
+import { criConfigOf, dockerConfigOf, networkOf, troubleOf } from "../../../../providers/ssh/provider.ts";
 
 test("a target's runtime is shared unless the settings say that it is the node's alone", () => {
   assert.equal(criConfigOf({ cri: undefined }).sharing, "shared");
@@ -9,7 +9,7 @@ test("a target's runtime is shared unless the settings say that it is the node's
   assert.equal(criConfigOf({ cri: { sharing: "exclusive" } }).sharing, "exclusive");
 });
 
-test("sockets are named in one place, and what is no map of fields is refused", () => {
+test("sockets are set in one place, and anything but a map of fields is refused", () => {
   const invalid = (message: RegExp) => ({ code: "invalid_argument", message });
   const elsewhere = /name its socket in providerConfig\.runtime instead\.$/;
   assert.throws(() => criConfigOf({ cri: { endpoint: "unix:///run/x.sock" } }), invalid(elsewhere));
@@ -31,4 +31,10 @@ test("each connection that is lost counts, also while others stand; one that is 
   const why = new LinkError("LinkDown", "unavailable", "gone");
   const counted = [up(1), up(2), up(1), { is: "down", since: 0, why, nextTryAt: 0 } as const, up(1)].map(become);
   assert.deepEqual(counted, [0, 0, 1, 2, 2]);
+});
+
+test("the pods' network follows the configuration", () => {
+  assert.deepEqual(networkOf({ network: "isolated" }), { isolated: true });
+  const kubernetesService = { host: "api.example", port: 6443 };
+  assert.deepEqual(networkOf({ network: "routed", kubernetesService }), { isolated: false, kubernetesService });
 });

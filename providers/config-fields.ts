@@ -1,0 +1,36 @@
+import { CodedError } from "../src/lib/errors.ts";
+
+/** The fields of a `providerConfig` by name. */
+export type ConfigFields = Readonly<Record<string, unknown>>;
+
+export interface FieldsOptions {
+  /** The provider's name, for messages. */
+  readonly provider: string;
+  /** Names of the fields that the provider has. */
+  readonly known: readonly string[];
+  /** The remedy for a `providerConfig` that is no map of fields. */
+  readonly write: string;
+}
+
+/** A `providerConfig` as a map of the provider's fields. @throws CodedError invalid_argument, a sentence with the remedy. */
+export function fieldsOf(config: unknown, { provider, known, write }: FieldsOptions): ConfigFields {
+  if (typeof config !== "object" || config === null || Array.isArray(config))
+    throw invalidField(`providerConfig of the ${provider} provider is not a map of fields: ${write}.`);
+  const unknown = Object.keys(config).find((name) => !known.includes(name));
+  if (unknown !== undefined)
+    throw invalidField(
+      `providerConfig.${unknown} is not a field of the ${provider} provider: remove it (it knows ${known.join(", ")}).`,
+    );
+  return { ...config };
+}
+
+/** The path of a unix socket, given as an endpoint (`unix:///run/x.sock`) or a bare path; undefined for anything else. */
+export function socketPath(value: unknown): string | undefined {
+  const path = typeof value === "string" ? value.replace(/^unix:(\/\/)?/, "") : "";
+  return path.startsWith("/") ? path : undefined;
+}
+
+/** @param sentence names the field, what is wrong with it, and the remedy. */
+export function invalidField(sentence: string): CodedError {
+  return new CodedError("invalid_argument", sentence);
+}

@@ -1,0 +1,100 @@
+import type { IncomingMessage } from "node:http";
+import { addAbortSignal } from "node:stream";
+import type Modem from "docker-modem";
+import type Dockerode from "dockerode";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { KeptBytes } from "../../../src/lib/kept-bytes.ts";
+
+/** A request whose answer is read as a stream. */
+export interface StreamQuestion {
+  readonly method?: "GET" | "POST" | "DELETE";
+  /** Without version and query. */
+  readonly path: string;
+  readonly query?: Readonly<Record<string, string | number | boolean | readonly string[]>>;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Sent as JSON. */
+  readonly json?: object;
+  /** Sent as is, a tar archive. */
+  readonly body?: Buffer;
+  /** Ends the request and the answer. */
+  readonly signal: AbortSignal;
+}
+
+/** Every status: refusals are read below, limited in size, for the daemon's own message. */
+const statuses = Object.fromEntries(Array.from({ length: 400 }, (_, index) => [200 + index, true]));
+const maxRefusalBytes = 64 * 1024;
+/** Limit of one answer, as for a CRI runtime. */
+const maxAnswerBytes = 16 * 1024 * 1024;
+
+/** Sends a request and reads the whole answer.
+ *  @returns its JSON; undefined when it has none.
+ *  @throws errors that `codedDockerError` classifies; CodedError resource_exhausted for more than 16 MiB. */
+export async function askForJson(engine: Dockerode, question: StreamQuestion): Promise<unknown> {
+  const answer = await askForStream(engine, question);
+  const { bytes, whole } = await read(answer, maxAnswerBytes);
+  if (whole) return jsonOf(bytes.toString());
+  const what = `${question.method ?? "GET"} ${question.path}`;
+  throw new CodedError(
+    "resource_exhausted",
+    `the Docker Engine answers ${what} with more than ${maxAnswerBytes} bytes`,
+  );
+}
+
+/** Sends a request and returns once the answer's head has arrived. The caller reads the body to its end or aborts the
+ *  signal.
+ *  @throws errors that `codedDockerError` classifies. */
+export async function askForStream(
+  engine: Dockerode,
+  { method = "GET", path, query = {}, headers = {}, json = {}, body, signal }: StreamQuestion,
+): Promise<IncomingMessage> {
+  const modem: Modem = engine.modem;
+  const answer = await new Promise<IncomingMessage>((resolve, reject) => {
+    modem.dial(
+      {
+        method,
+        path: `${path}?`,
+        options: { _query: query, _body: json },
+        headers: { ...headers },
+        ...(body && { file: body }),
+        isStream: true,
+        statusCodes: statuses,
+        abortSignal: signal,
+      },
+      (error, message) => (error ? reject(error) : resolve(message as IncomingMessage)),
+    );
+  });
+  // The request's own signal does not cover the answer's body.
+  addAbortSignal(signal, answer);
+  if ((answer.statusCode ?? 0) >= 300) throw await refusalOf(answer);
+  return answer;
+}
+
+/** An error shaped like dockerode's, as `codedDockerError` reads it. */
+async function refusalOf(answer: IncomingMessage): Promise<Error> {
+  const { bytes, whole } = await read(answer, maxRefusalBytes);
+  if (!whole) throw new CodedError("unknown", `HTTP ${answer.statusCode} with an oversized body`);
+  const text = bytes.toString().trim();
+  return Object.assign(new Error(text || `HTTP ${answer.statusCode}`), {
+    statusCode: answer.statusCode,
+    json: jsonOf(text),
+  });
+}
+
+/** An answer's body up to a limit. */
+async function read(
+  answer: IncomingMessage,
+  limit: number,
+): Promise<{ readonly bytes: Buffer; readonly whole: boolean }> {
+  const kept = new KeptBytes(limit);
+  for await (const chunk of answer as AsyncIterable<Buffer>)
+    if (!kept.add(chunk)) return { bytes: kept.bytes(), whole: false };
+  return { bytes: kept.bytes(), whole: true };
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,67 @@
+import { Agent, type ClientRequest } from "node:http";
+import { type Duplex, PassThrough } from "node:stream";
+import { inspect } from "node:util";
+import type { Clock, Timer } from "../../../src/lib/clock.ts";
+import { messageOf } from "../../../src/lib/errors.ts";
+import type { Host } from "../../../src/seams/host.ts";
+
+export interface DialAgentOptions {
+  readonly host: Pick<Host, "dial">;
+  /** Absolute path of the daemon's socket on the target. */
+  readonly socket: string;
+  readonly clock: Clock;
+  /** Keeps connections for later requests. */
+  readonly keep: boolean;
+}
+
+/** A sync of one pod makes about four requests at once, and several pods sync side by side. */
+const mostIdle = 12;
+/** Shorter than an idle node's health check interval, milliseconds, so that idle nodes hold no connection. */
+const idleMs = 4_000;
+
+/** Opens connections from the target. With `keep`, a connection is kept for a moment after its answer has been read,
+ *  since opening one costs a round trip to the target. A connection that the daemon closes is dropped. */
+export class DialAgent extends Agent {
+  readonly #options: DialAgentOptions;
+  /** Takes an idle connection back into use. */
+  readonly #idle = new WeakMap<Duplex, () => void>();
+  constructor(options: DialAgentOptions) {
+    super({ keepAlive: options.keep, maxFreeSockets: mostIdle });
+    this.#options = options;
+  }
+  /** docker-modem inspects every request for its debug output, even when that is off. */
+  [inspect.custom](): string {
+    return DialAgent.name;
+  }
+  override createConnection(_options: unknown, done?: Dialled): undefined {
+    void this.#dial(done ?? (() => {}));
+  }
+  override keepSocketAlive(connection: Duplex): boolean {
+    const drop = () => void connection.destroy();
+    const timer: Timer = this.#options.clock.after(idleMs, drop);
+    const use = () => {
+      timer.cancel();
+      connection.off("end", drop).off("close", use);
+    };
+    connection.once("end", drop).once("close", use);
+    this.#idle.set(connection, use);
+    return true;
+  }
+  override reuseSocket(connection: Duplex, request: ClientRequest): void {
+    this.#idle.get(connection)?.();
+    super.reuseSocket(connection, request);
+  }
+  async #dial(done: Dialled): Promise<void> {
+    const { host, socket } = this.#options;
+    try {
+      const connection = await host.dial({ unix: socket });
+      // Node's agents call ref() on connections that they reuse.
+      done(null, "ref" in connection ? connection : Object.assign(connection, { ref: () => connection }));
+    } catch (error) {
+      done(error instanceof Error ? error : new Error(messageOf(error)), new PassThrough());
+    }
+  }
+}
+
+/** Node's agents ignore the connection when there is an error. */
+type Dialled = (error: Error | null, connection: Duplex) => void;

@@ -1,0 +1,29 @@
+import type { Docker } from "./client.ts";
+
+/** The daemon's `GET /info`, as far as this provider uses it. */
+export interface EngineInfo {
+  /** The daemon's data directory on the target. */
+  readonly DockerRootDir: string;
+  /** Bytes. */
+  readonly MemTotal: number;
+  /** `x86_64`, `aarch64`, … */
+  readonly Architecture: string;
+  /** The daemon's clock, RFC 3339 with nanoseconds. */
+  readonly SystemTime: string;
+  /** Identifies the daemon for the lifetime of its data directory. */
+  readonly ID: string;
+  readonly ServerVersion: string;
+  /** `cgroupfs`, `systemd`; `none` when the daemon creates no cgroups (rootless without delegation). */
+  readonly CgroupDriver: string;
+  /** `name=seccomp,profile=default`, `name=apparmor`, `name=rootless`, … */
+  readonly SecurityOptions?: readonly string[] | null;
+  readonly MemoryLimit: boolean;
+  readonly CpuCfsQuota: boolean;
+  /** OCI runtimes by name. */
+  readonly Runtimes?: Readonly<Record<string, unknown>> | null;
+}
+
+/** @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/System/operation/SystemInfo */
+export function engineInfo({ docker }: { readonly docker: Docker }, signal: AbortSignal): Promise<EngineInfo> {
+  return docker.ask<EngineInfo>({ path: "/info" }, signal);
+}

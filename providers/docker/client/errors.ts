@@ -1,0 +1,66 @@
+import { CodedError, type ErrorCode, abortError, codeOfErrno, hasCode, messageOf } from "../../../src/lib/errors.ts";
+import { errnoOf, hasErrno } from "../../local/errors.ts";
+
+const codes: Readonly<Record<number, ErrorCode>> = {
+  304: "failed_precondition",
+  400: "invalid_argument",
+  401: "unauthenticated",
+  403: "permission_denied",
+  404: "not_found",
+  409: "conflict",
+  501: "unimplemented",
+  503: "unavailable",
+};
+
+/** Coded error for a failed call or connection: the daemon's message (users read it in events), with the error as cause;
+ *  the signal's reason for an aborted call.
+ *  @param socket names the daemon in the message when it is unavailable. */
+export function codedDockerError(error: unknown, socket: string, signal: AbortSignal): CodedError {
+  if (signal.aborted) return abortError(signal);
+  const status = statusOf(error);
+  if (status !== undefined)
+    return new CodedError(codes[status] ?? "unknown", daemonWords(error) ?? messageOf(error), { cause: error });
+  if (error instanceof CodedError && error.code !== "unavailable" && error.code !== "permission_denied") return error;
+  const code = error instanceof CodedError ? error.code : codeOfErrno(errnoOf(error));
+  if (code === "permission_denied")
+    return new CodedError(
+      "permission_denied",
+      `the Docker socket ${socket} may not be opened by the user that graftlet runs as: add that user to the socket's group (docker), or run graftlet as root.`,
+      { cause: error },
+    );
+  if (code === "unavailable" || code === "not_found" || brokeOff(error))
+    return new CodedError(
+      "unavailable",
+      `no Docker Engine answers at ${socket}: start it (systemctl start docker), or name its socket in providerConfig.socket.`,
+      { cause: error },
+    );
+  return new CodedError(code, messageOf(error), { cause: error });
+}
+
+/** The result of a call; undefined when it fails with not_found. */
+export async function ifFound<T>(call: Promise<T>): Promise<T | undefined> {
+  try {
+    return await call;
+  } catch (error) {
+    if (hasCode(error, "not_found")) return undefined;
+    throw error;
+  }
+}
+
+/** HTTP status of an error answer, as dockerode reports it. */
+export function statusOf(error: unknown): number | undefined {
+  const status = error instanceof Error && "statusCode" in error ? error.statusCode : undefined;
+  return typeof status === "number" ? status : undefined;
+}
+
+/** `{"message": …}`, the body of the Engine API's errors. */
+function daemonWords(error: unknown): string | undefined {
+  const body: unknown = error instanceof Error && "json" in error ? error.json : undefined;
+  if (typeof body !== "object" || body === null || !("message" in body)) return undefined;
+  return typeof body.message === "string" ? body.message.trim() : undefined;
+}
+
+/** True for a connection that ended before the answer, in Node's words. */
+export function brokeOff(error: unknown): boolean {
+  return hasErrno(error, "ECONNRESET") || messageOf(error) === "aborted";
+}

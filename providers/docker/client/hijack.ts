@@ -1,0 +1,38 @@
+import type { Duplex } from "node:stream";
+import type Modem from "docker-modem";
+import type Dockerode from "dockerode";
+
+/** A request that turns its connection into a duplex stream. */
+export interface Hijacked {
+  /** Without version. */
+  readonly path: string;
+  readonly query?: Readonly<Record<string, string>>;
+  readonly body?: object;
+  /** Ends the request; the caller ends the stream. */
+  readonly signal: AbortSignal;
+}
+
+/** Sends a request that upgrades from HTTP. @returns the raw connection; errors reach its reader, no listener is needed. */
+export function hijack(engine: Dockerode, { path, query = {}, body, signal }: Hijacked): Promise<Duplex> {
+  const modem: Modem = engine.modem;
+  return new Promise((resolve, reject) => {
+    modem.dial(
+      {
+        method: "POST",
+        path: `${path}?`,
+        options: { _query: query, _body: body ?? {} },
+        hijack: true,
+        // An empty body with a length: the daemon would read the chunks of any other as input.
+        ...(!body && { file: Buffer.alloc(0) }),
+        statusCodes: { 101: true },
+        abortSignal: signal,
+      },
+      (error, answer) => {
+        if (error) return reject(error);
+        const connection = answer as Duplex;
+        connection.on("error", () => undefined);
+        resolve(connection);
+      },
+    );
+  });
+}

@@ -1,0 +1,79 @@
+import { ContainerState, type UpdateContainerResourcesRequest } from "../../../src/gen/cri.ts";
+import { CodedError, hasCode } from "../../../src/lib/errors.ts";
+import type { Containers } from "../../../src/seams/runtime.ts";
+import type { Request } from "../client/client.ts";
+import { containerLife } from "./state.ts";
+import { containerStatus } from "./status.ts";
+import { createContainer } from "./create.ts";
+import { resourceSettings } from "./host-config.ts";
+import { listContainers } from "./list.ts";
+import { containerType } from "./names.ts";
+import { inspectOwn } from "./own.ts";
+import type { DockerParts } from "../parts.ts";
+import { removeContainer } from "./remove.ts";
+
+/** Containers of this node over the Engine API. */
+export function dockerContainers(parts: DockerParts): Omit<Containers, "execSync"> {
+  return {
+    createContainer: async (request, signal) => ({ containerId: await createContainer(parts, request, signal) }),
+    startContainer: (id, signal) => startContainer(parts, id, signal),
+    stopContainer: (id, graceSeconds, signal) => stopContainer(parts, id, graceSeconds, signal),
+    removeContainer: (id, signal) => removeContainer(parts, id, signal),
+    listContainers: (filter, signal) => listContainers(parts, filter, signal),
+    containerStatus: async (id, signal) => ({ status: await containerStatus(parts, id, signal), info: {} }),
+    updateContainerResources: (request, signal) => updateResources(parts, request, signal),
+    reopenContainerLog: () =>
+      Promise.reject(
+        new CodedError(
+          "unimplemented",
+          "Docker rotates its containers' logs by itself and cannot be told to reopen one",
+        ),
+      ),
+  };
+}
+
+/** Starts a container once: Docker would restart one that has ended. The link to its log exists before the start.
+ *  @throws CodedError failed_precondition when it has started already; otherwise the daemon's message. */
+async function startContainer(parts: DockerParts, id: string, signal: AbortSignal): Promise<void> {
+  const made = parts.memory.made.get(id);
+  if (!made) await refuseStarted(parts, id, signal);
+  parts.memory.made.delete(id);
+  await Promise.all([act(parts, { method: "POST", path: `/containers/${id}/start` }, signal), made?.linked]);
+}
+
+async function refuseStarted(parts: DockerParts, id: string, signal: AbortSignal): Promise<void> {
+  const { state } = containerLife(await inspectOwn(parts, id, containerType, signal));
+  if (state !== ContainerState.CONTAINER_CREATED)
+    throw new CodedError("failed_precondition", `container ${id} has started already: a container starts once`);
+}
+
+/** Stops a container. The grace period comes on top of the ordinary deadline; 0 kills at once. */
+async function stopContainer(parts: DockerParts, id: string, graceSeconds: number, signal: AbortSignal): Promise<void> {
+  const { State } = await inspectOwn(parts, id, containerType, signal);
+  if (!State.Running) return;
+  const seconds = Math.max(0, Math.ceil(graceSeconds));
+  try {
+    await act(parts, { method: "POST", path: `/containers/${id}/stop`, query: { t: seconds } }, signal, seconds * 1000);
+  } catch (error) {
+    // It had already ended (304).
+    if (!hasCode(error, "failed_precondition")) throw error;
+  }
+}
+
+/** Updates the resources in the request and leaves the others; Docker cannot change a running container's OOM score.
+ *  @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Container/operation/ContainerUpdate */
+async function updateResources(
+  parts: DockerParts,
+  { containerId, linux }: UpdateContainerResourcesRequest,
+  signal: AbortSignal,
+): Promise<void> {
+  await inspectOwn(parts, containerId, containerType, signal);
+  const body = resourceSettings(linux);
+  if (Object.keys(body).length === 0) return;
+  await act(parts, { method: "POST", path: `/containers/${containerId}/update`, body }, signal);
+}
+
+/** Makes one changing call. @param beyondMs time on top of the ordinary deadline. */
+function act({ docker }: DockerParts, request: Request, signal: AbortSignal, beyondMs = 0): Promise<unknown> {
+  return docker.ask(request, signal, { beyondMs });
+}

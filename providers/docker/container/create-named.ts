@@ -1,0 +1,88 @@
+import type { ContainerCreateOptions, ContainerInfo, ContainerInspectInfo } from "dockerode";
+import { CodedError, hasCode } from "../../../src/lib/errors.ts";
+import { nodeLabel } from "../../../src/pod/labels.ts";
+import { ifFound } from "../client/errors.ts";
+import type { DockerParts } from "../parts.ts";
+
+type Parts = Pick<DockerParts, "docker" | "nodeName" | "clock" | "log">;
+
+/** Creates a sandbox or container under its name, with a suffix `_<8 hexadecimal digits>` when a foreign container has
+ *  that name.
+ *  @param body JSON of the create call; its labels assign the container to this node (labels.ts).
+ *  @returns the container's ID.
+ *  @throws CodedError already_exists when a container of this node has the name; otherwise the daemon's error
+ *  (not_found: no such image).
+ *  @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Container/operation/ContainerCreate */
+export async function createNamed(
+  parts: Parts,
+  name: string,
+  body: ContainerCreateOptions,
+  signal: AbortSignal,
+): Promise<string> {
+  try {
+    return await create(parts, name, body, signal);
+  } catch (error) {
+    if (!hasCode(error, "conflict")) throw error;
+    const holder = await holderOf(parts, name, signal);
+    if (!holder) throw error;
+    if (await isTaken(parts, name, holder, signal))
+      throw new CodedError("already_exists", `the name ${name} is taken by a container of this node`, { cause: error });
+    const other = `${name}_${hexadecimal(parts)}`;
+    parts.log.warn({ name, holder: holder.Id, instead: other }, "a foreign container has this name");
+    return create(parts, other, body, signal);
+  }
+}
+
+async function create(
+  { docker, log }: Parts,
+  name: string,
+  body: ContainerCreateOptions,
+  signal: AbortSignal,
+): Promise<string> {
+  const { Id, Warnings } = await docker.ask<{ readonly Id: string; readonly Warnings?: readonly string[] | null }>(
+    {
+      method: "POST",
+      path: "/containers/create",
+      query: { name },
+      body,
+    },
+    signal,
+  );
+  if (Warnings && Warnings.length > 0) log.debug({ container: Id, name, warnings: Warnings }, "the daemon warns");
+  return Id;
+}
+
+/** The container with this name; undefined when it is gone, or the conflict had another cause. */
+function holderOf({ docker }: Parts, name: string, signal: AbortSignal): Promise<ContainerInspectInfo | undefined> {
+  const path = `/containers/${encodeURIComponent(name)}/json`;
+  return ifFound(docker.ask<ContainerInspectInfo>({ path }, signal));
+}
+
+/** True when a container of this node has the name, with or without a suffix. */
+async function isTaken(
+  { docker, nodeName }: Parts,
+  name: string,
+  holder: ContainerInspectInfo,
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (holder.Config.Labels?.[nodeLabel] === nodeName) return true;
+  const filters = JSON.stringify({ label: [`${nodeLabel}=${nodeName}`], name: [name] });
+  const ours = await docker.ask<readonly ContainerInfo[]>(
+    {
+      path: "/containers/json",
+      query: { all: true, filters },
+    },
+    signal,
+  );
+  return ours.some(({ Names }) => Names.some((taken) => withoutDigits(taken) === `/${name}`));
+}
+
+function withoutDigits(name: string): string {
+  return name.replace(/_[0-9a-f]{8}$/, "");
+}
+
+function hexadecimal({ clock }: Parts): string {
+  return Math.floor(clock.jitter(0, 2 ** 32))
+    .toString(16)
+    .padStart(8, "0");
+}

@@ -1,0 +1,197 @@
+import { isUtf8 } from "node:buffer";
+import { posix } from "node:path";
+import type { ContainerCreateOptions, ContainerInspectInfo } from "dockerode";
+import {
+  ContainerConfig,
+  type CreateContainerRequest,
+  type ImageSpec,
+  LinuxContainerSecurityContext,
+  NamespaceMode,
+  PodSandboxConfig,
+  Signal,
+} from "../../../src/gen/cri.ts";
+import { CodedError, hasCode } from "../../../src/lib/errors.ts";
+import { createNamed } from "./create-named.ts";
+import { containerHostConfig } from "./host-config.ts";
+import { imageRefOf } from "../image/reference.ts";
+import { inspectImage } from "../image/inspect.ts";
+import { dockerLabels } from "./labels.ts";
+import { linkLog } from "./log-link.ts";
+import { noteSandbox } from "../memory.ts";
+import {
+  containerName,
+  containerType,
+  imageLabel,
+  logPathLabel,
+  sandboxIdLabel,
+  sandboxType,
+  typeLabel,
+} from "./names.ts";
+import { inspectOwn } from "./own.ts";
+import type { DockerParts } from "../parts.ts";
+import { forceRemove } from "./remove.ts";
+import { ensureResolvConf } from "./resolv-conf.ts";
+import { userOf } from "./security-options.ts";
+
+/** Creates a container in a sandbox of this node and, at the same time, writes the sandbox's resolv.conf, which
+ *  containers get on start.
+ *  @returns the container's ID.
+ *  @throws CodedError not_found (sandbox, image, PID target), failed_precondition (the sandbox has ended, a profile
+ *  cannot be read), already_exists, invalid_argument, unimplemented for features that the Engine API lacks. */
+export async function createContainer(
+  parts: DockerParts,
+  request: CreateContainerRequest,
+  signal: AbortSignal,
+): Promise<string> {
+  const config = ContainerConfig.fromPartial(request.config ?? {});
+  const sandboxConfig = PodSandboxConfig.fromPartial(request.sandboxConfig ?? {});
+  if (!config.metadata || !sandboxConfig.metadata)
+    throw new CodedError("invalid_argument", "container and sandbox need metadata");
+  const { memory, containerLogs, host } = parts;
+  const seen = memory.sandboxes.get(request.podSandboxId);
+  const sandbox = seen ?? (await runningSandbox(parts, request.podSandboxId, signal));
+  await checkTarget(parts, config, signal);
+  const { logPath } = config;
+  const log = logPath && sandboxConfig.logDirectory && posix.join(sandboxConfig.logDirectory, logPath);
+  const body = {
+    ...containerSettings(config),
+    Labels: dockerLabels(config, parts.nodeName, ownLabels(config, sandbox.Id, log)),
+    HostConfig: await containerHostConfig({ config, sandbox, containerLogs, fs: host.fs }, signal),
+  };
+  const unread = memory.fresh.get(sandbox.Id) === true;
+  const imageRef = imageRefBeforehand(parts, config.image, signal);
+  const id = await createMeanwhile(
+    parts,
+    createWithSources(parts, containerName(config.metadata, sandboxConfig.metadata), body, signal),
+    [
+      ensureResolvConf(parts, { ...sandbox, unread }, sandboxConfig.dnsConfig, signal),
+      seen && runningSandbox(parts, sandbox.Id, signal),
+    ],
+  );
+  memory.fresh.delete(sandbox.Id);
+  memory.made.set(id, { linked: log ? linkLog(parts, sandbox, { id, logPath: log }, signal) : Promise.resolve() });
+  const reference = await imageRef;
+  if (reference !== undefined) memory.containers.set(id, { imageRef: reference });
+  return id;
+}
+
+/** Time limit for removing a container after a failed creation, milliseconds. */
+const removeMs = 30_000;
+
+/** Awaits the creation and its conditions. When one fails, the container is removed, since the caller does not learn its
+ *  ID.
+ *  @throws the first failed condition, before the creation's own error. */
+async function createMeanwhile(
+  parts: DockerParts,
+  creating: Promise<string>,
+  conditions: readonly unknown[],
+): Promise<string> {
+  const [made, ...held] = await Promise.allSettled([creating, ...conditions]);
+  const failed = [...held, made].find((outcome) => outcome.status === "rejected");
+  if (made.status === "fulfilled") {
+    if (!failed) return made.value;
+    await forceRemove(parts, made.value, parts.clock.within(removeMs));
+  }
+  throw failed?.reason;
+}
+
+/** The image reference for the container's status; undefined when the status has to look it up. */
+async function imageRefBeforehand(
+  parts: DockerParts,
+  image: ImageSpec | undefined,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const found = await inspectImage(parts, image?.image ?? "", signal).catch(() => undefined);
+  return found && imageRefOf(found, image?.userSpecifiedImage || image?.image);
+}
+
+async function runningSandbox(parts: DockerParts, id: string, signal: AbortSignal): Promise<ContainerInspectInfo> {
+  const sandbox = await inspectOwn(parts, id, sandboxType, signal);
+  noteSandbox(parts.memory, sandbox);
+  if (sandbox.State.Running) return sandbox;
+  throw new CodedError("failed_precondition", `sandbox ${id} does not run: no container can join it`);
+}
+
+/** Checks that the container of a targeted PID namespace belongs to this node. */
+async function checkTarget(parts: DockerParts, { linux }: ContainerConfig, signal: AbortSignal): Promise<void> {
+  const { pid, targetId = "" } = linux?.securityContext?.namespaceOptions ?? {};
+  if (pid === NamespaceMode.TARGET) await inspectOwn(parts, targetId, containerType, signal);
+}
+
+/** Process settings of a CRI container; the image's entrypoint, arguments, directory and user where the request has
+ *  none. The image's health check is disabled: probes are the pod's. */
+export function containerSettings(config: ContainerConfig): ContainerCreateOptions {
+  const { command, args, workingDir, stopSignal } = config;
+  const user = userOf(LinuxContainerSecurityContext.fromPartial(config.linux?.securityContext ?? {}));
+  return {
+    Image: config.image?.image ?? "",
+    ...(command.length > 0 && { Entrypoint: command }),
+    ...(args.length > 0 && { Cmd: args }),
+    Env: config.envs.map(variable),
+    ...(workingDir !== "" && { WorkingDir: workingDir }),
+    ...(user !== "" && { User: user }),
+    OpenStdin: config.stdin,
+    StdinOnce: config.stdinOnce,
+    Tty: config.tty,
+    Healthcheck: { Test: ["NONE"] },
+    ...(stopSignal !== Signal.RUNTIME_DEFAULT && { StopSignal: signalName(stopSignal) }),
+  };
+}
+
+/** @throws CodedError invalid_argument for a value that is not UTF-8, which JSON cannot carry. */
+function variable({ key, value }: { readonly key: string; readonly value: Uint8Array }): string {
+  if (isUtf8(value)) return `${key}=${Buffer.from(value).toString()}`;
+  throw new CodedError("invalid_argument", `the value of environment variable ${key} is not UTF-8, which Docker needs`);
+}
+
+/** Name of a CRI signal; real-time signals after SIGXFSZ are `SIGRTMINPLUS1` for `SIGRTMIN+1`. */
+function signalName(signal: Signal): string {
+  const name = Object.entries(Signal).find(([, value]) => value === signal)?.[0] ?? "SIGTERM";
+  return name.replace("PLUS", "+").replace("MINUS", "-");
+}
+
+function ownLabels({ image }: ContainerConfig, sandboxId: string, log: string): Record<string, string> {
+  const asked = image?.userSpecifiedImage || image?.image;
+  return {
+    [typeLabel]: containerType,
+    [sandboxIdLabel]: sandboxId,
+    ...(log && { [logPathLabel]: log }),
+    ...(asked && { [imageLabel]: asked }),
+  };
+}
+
+/** Creates a container and the missing sources of its mounts, as CRI runtimes do; daemons before API 1.42 refuse them. */
+async function createWithSources(
+  parts: DockerParts,
+  name: string,
+  body: ContainerCreateOptions,
+  signal: AbortSignal,
+): Promise<string> {
+  try {
+    return await createNamed(parts, name, body, signal);
+  } catch (error) {
+    if (!hasCode(error, "invalid_argument")) throw error;
+    const missing = await missingSources(parts, body, signal);
+    if (missing.length === 0) throw error;
+    await parts.host.fs.apply(
+      missing.map((path) => ({ do: "mkdir", path, mode: 0o755, parents: true })),
+      signal,
+    );
+    return createNamed(parts, name, body, signal);
+  }
+}
+
+async function missingSources({ host }: DockerParts, body: ContainerCreateOptions, signal: AbortSignal) {
+  const sources = (body.HostConfig?.Mounts ?? []).map(({ Source }) => Source);
+  const isMissing = async (path: string): Promise<boolean> => {
+    try {
+      await host.fs.stat(path, signal);
+      return false;
+    } catch (error) {
+      if (hasCode(error, "not_found")) return true;
+      throw error;
+    }
+  };
+  const missing = await Promise.all(sources.map(isMissing));
+  return sources.filter((_, index) => missing[index]);
+}

@@ -1,0 +1,54 @@
+import { containerNameLabel, nodeLabel } from "../../../src/pod/labels.ts";
+import {
+  annotationPrefix,
+  imageLabel,
+  logPathLabel,
+  runtimeHandlerLabel,
+  sandboxIdLabel,
+  sandboxType,
+  typeLabel,
+} from "./names.ts";
+
+/** Marks a node label that the request did not have, so that criLabels returns the requested labels only. */
+const nodeLabelAddedLabel = "graftlet.dev/node-label-added";
+
+const providerLabels = [typeLabel, sandboxIdLabel, logPathLabel, imageLabel, runtimeHandlerLabel, nodeLabelAddedLabel];
+
+type Text = Readonly<Record<string, string>>;
+
+export interface CriLabels {
+  readonly labels: Record<string, string>;
+  readonly annotations: Record<string, string>;
+}
+
+/** Docker labels of a sandbox or container: CRI's labels, its annotations behind a prefix (as in cri-dockerd), the
+ *  provider's `own`, which take precedence, and the node label. */
+export function dockerLabels(
+  { labels, annotations }: { readonly labels: Text; readonly annotations: Text },
+  nodeName: string,
+  own: Text,
+): Record<string, string> {
+  const prefixed: Record<string, string> = {};
+  for (const [name, value] of Object.entries(annotations)) prefixed[annotationPrefix + name] = value;
+  return {
+    ...labels,
+    ...prefixed,
+    ...(labels[nodeLabel] === undefined && { [nodeLabelAddedLabel]: "true" }),
+    ...own,
+    [nodeLabel]: nodeName,
+  };
+}
+
+/** CRI's labels and annotations from Docker's: exactly the requested ones. */
+export function criLabels(docker: Text): CriLabels {
+  const labels: Record<string, string> = {};
+  const annotations: Record<string, string> = {};
+  const hidden = new Set(providerLabels);
+  if (docker[nodeLabelAddedLabel] !== undefined) hidden.add(nodeLabel);
+  if (docker[typeLabel] === sandboxType) hidden.add(containerNameLabel);
+  for (const [name, value] of Object.entries(docker)) {
+    if (name.startsWith(annotationPrefix)) annotations[name.slice(annotationPrefix.length)] = value;
+    else if (!hidden.has(name)) labels[name] = value;
+  }
+  return { labels, annotations };
+}

@@ -1,0 +1,55 @@
+import { posix } from "node:path";
+import type { ContainerInspectInfo } from "dockerode";
+import { hasCode } from "../../../src/lib/errors.ts";
+import { logPathLabel } from "./names.ts";
+import type { DockerParts } from "../parts.ts";
+
+type Parts = Pick<DockerParts, "host" | "log">;
+
+/** Links the CRI log path to the file that Docker writes, before the container starts, so that the link exists even if
+ *  graftlet stops right after. The file is beside the sandbox's own: the Engine API reports it only after the start. If
+ *  linking fails, the log is read over the API.
+ *  @param sandbox the container's running sandbox. */
+export async function linkLog(
+  { host, log }: Parts,
+  sandbox: Pick<ContainerInspectInfo, "ResolvConfPath">,
+  container: { readonly id: string; readonly logPath: string },
+  signal: AbortSignal,
+): Promise<void> {
+  const { id, logPath } = container;
+  const containersDirectory = posix.dirname(posix.dirname(sandbox.ResolvConfPath));
+  try {
+    await host.fs.apply(
+      [
+        { do: "mkdir", path: posix.dirname(logPath), mode: 0o755, parents: true },
+        { do: "remove", path: logPath },
+        { do: "symlink", path: logPath, target: posix.join(containersDirectory, id, logFileName(id)) },
+      ],
+      signal,
+    );
+  } catch (error) {
+    log.warn({ err: error, container: id, path: logPath }, "log could not be linked, it is read over the API");
+  }
+}
+
+/** Removes the link of a removed container, unless it points to another log by now. */
+export async function unlinkLog(
+  { host, log }: Parts,
+  { Id, Config }: Pick<ContainerInspectInfo, "Id" | "Config">,
+  signal: AbortSignal,
+): Promise<void> {
+  const path = Config.Labels?.[logPathLabel];
+  if (!path) return;
+  try {
+    if (posix.basename(await host.fs.readlink(path, signal)) !== logFileName(Id)) return;
+    await host.fs.apply([{ do: "remove", path }], signal);
+  } catch (error) {
+    if (hasCode(error, "not_found")) return;
+    log.warn({ err: error, container: Id, path }, "link to a removed log is left behind");
+  }
+}
+
+/** Name of the json-file driver's file. @see https://docs.docker.com/engine/logging/drivers/json-file/ */
+function logFileName(id: string): string {
+  return `${id}-json.log`;
+}

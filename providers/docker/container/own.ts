@@ -1,0 +1,42 @@
+import type { ContainerInfo, ContainerInspectInfo } from "dockerode";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { nodeLabel } from "../../../src/pod/labels.ts";
+import { typeLabel } from "./names.ts";
+import type { DockerParts } from "../parts.ts";
+
+/** Inspects a sandbox or container of this node.
+ *  @param type `podsandbox` or `container`.
+ *  @throws CodedError not_found also for a foreign container or one of the other type. */
+export async function inspectOwn(
+  { docker, nodeName }: Pick<DockerParts, "docker" | "nodeName">,
+  id: string,
+  type: string,
+  signal: AbortSignal,
+): Promise<ContainerInspectInfo> {
+  const found = await docker.ask<ContainerInspectInfo>({ path: `/containers/${id}/json` }, signal);
+  const labels = found.Config.Labels ?? {};
+  if (labels[nodeLabel] !== nodeName || labels[typeLabel] !== type)
+    throw new CodedError("not_found", `no ${type} ${id} of node ${nodeName}`);
+  return found;
+}
+
+/** Sandboxes or containers of this node, including ended ones. @param labels further labels to match. */
+export function listOwn(
+  { docker, nodeName }: Pick<DockerParts, "docker" | "nodeName">,
+  type: string,
+  { labels = {}, id }: { readonly labels?: Readonly<Record<string, string>>; readonly id?: string },
+  signal: AbortSignal,
+): Promise<ContainerInfo[]> {
+  const wanted = { ...labels, [typeLabel]: type, [nodeLabel]: nodeName };
+  const filters = JSON.stringify({
+    label: Object.entries(wanted).map(([name, value]) => `${name}=${value}`),
+    ...(id && { id: [id] }),
+  });
+  return docker.ask<ContainerInfo[]>(
+    {
+      path: "/containers/json",
+      query: { all: true, filters },
+    },
+    signal,
+  );
+}

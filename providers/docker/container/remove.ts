@@ -1,0 +1,53 @@
+import { CodedError, hasCode } from "../../../src/lib/errors.ts";
+import { unlinkLog } from "./log-link.ts";
+import { containerType } from "./names.ts";
+import { inspectOwn } from "./own.ts";
+import type { DockerParts } from "../parts.ts";
+
+/** Removes a container of this node, running or not, with its anonymous volumes and the link to its log. It is gone on
+ *  return, even when another client had begun to remove it.
+ *  @throws CodedError not_found also for a foreign container. */
+export async function removeContainer(parts: DockerParts, id: string, signal: AbortSignal): Promise<void> {
+  const found = await inspectOwn(parts, id, containerType, signal);
+  await forceRemove(parts, found.Id, signal);
+  await parts.memory.made.get(id)?.linked;
+  await unlinkLog(parts, found, signal);
+  parts.memory.made.delete(id);
+  parts.memory.containers.delete(id);
+}
+
+/** Kills and removes a container; one that is already gone is no error. */
+export async function forceRemove(parts: Pick<DockerParts, "docker">, id: string, signal: AbortSignal): Promise<void> {
+  try {
+    await parts.docker.ask(
+      {
+        method: "DELETE",
+        path: `/containers/${id}`,
+        query: { force: true, v: true },
+      },
+      signal,
+    );
+  } catch (error) {
+    if (hasCode(error, "not_found")) return;
+    if (!hasCode(error, "conflict")) throw error;
+    await untilRemoved(parts, id, signal);
+  }
+}
+
+/** Waits for a removal in progress.
+ *  @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Container/operation/ContainerWait */
+async function untilRemoved({ docker }: Pick<DockerParts, "docker">, id: string, signal: AbortSignal): Promise<void> {
+  try {
+    const { Error: failure } = await docker.ask<{ readonly Error?: { readonly Message: string } | null }>(
+      {
+        method: "POST",
+        path: `/containers/${id}/wait`,
+        query: { condition: "removed" },
+      },
+      signal,
+    );
+    if (failure) throw new CodedError("unknown", failure.Message);
+  } catch (error) {
+    if (!hasCode(error, "not_found")) throw error;
+  }
+}

@@ -1,0 +1,101 @@
+import type { ContainerInspectInfo, HostConfig } from "dockerode";
+import {
+  type ContainerMetadata,
+  ContainerResources,
+  ContainerStatus,
+  ImageSpec,
+  Mount,
+  MountPropagation,
+} from "../../../src/gen/cri.ts";
+import { containerNameLabel, containerRestartCountAnnotation } from "../../../src/pod/labels.ts";
+import { containerLife } from "./state.ts";
+import { imageRefOf } from "../image/reference.ts";
+import { inspectImage } from "../image/inspect.ts";
+import { type CriLabels, criLabels } from "./labels.ts";
+import { containerType, imageLabel, logPathLabel, parseContainerName } from "./names.ts";
+import { inspectOwn } from "./own.ts";
+import type { DockerParts } from "../parts.ts";
+
+/** @throws CodedError not_found also for a foreign container. */
+export async function containerStatus(parts: DockerParts, id: string, signal: AbortSignal): Promise<ContainerStatus> {
+  const found = await inspectOwn(parts, id, containerType, signal);
+  const docker = found.Config.Labels ?? {};
+  const asked = docker[imageLabel] ?? found.Config.Image;
+  const kept = criLabels(docker);
+  return ContainerStatus.fromPartial({
+    id: found.Id,
+    metadata: containerMetadata(found.Name, kept),
+    ...containerLife(found),
+    image: ImageSpec.fromPartial({ image: asked, userSpecifiedImage: asked }),
+    imageRef: await imageRefFor(parts, found, asked, signal),
+    imageId: found.Image,
+    ...kept,
+    mounts: found.Mounts.map(criMount),
+    logPath: docker[logPathLabel] ?? "",
+    resources: criResources(found.HostConfig),
+  });
+}
+
+/** Image reference of a container, looked up once: later changes of the image's names do not matter. */
+async function imageRefFor(
+  parts: DockerParts,
+  { Id, Image }: Pick<ContainerInspectInfo, "Id" | "Image">,
+  asked: string,
+  signal: AbortSignal,
+): Promise<string> {
+  const seen = parts.memory.containers.get(Id);
+  if (seen) return seen.imageRef;
+  const image = await inspectImage(parts, Image, signal);
+  if (!image) return Image;
+  const imageRef = imageRefOf(image, asked);
+  parts.memory.containers.set(Id, { imageRef });
+  return imageRef;
+}
+
+/** CRI name and attempt of a container, from its labels if it was renamed. */
+export function containerMetadata(dockerName: string, { labels, annotations }: CriLabels): ContainerMetadata {
+  return (
+    parseContainerName(dockerName) ?? {
+      name: labels[containerNameLabel] ?? dockerName.replace(/^\//, ""),
+      attempt: Number.parseInt(annotations[containerRestartCountAnnotation] ?? "", 10) || 0,
+    }
+  );
+}
+
+function criMount({ Source, Destination, RW, Propagation }: ContainerInspectInfo["Mounts"][number]): Mount {
+  return Mount.fromPartial({
+    hostPath: Source,
+    containerPath: Destination,
+    readonly: !RW,
+    propagation: propagationOf(Propagation),
+  });
+}
+
+function propagationOf(docker: string): MountPropagation {
+  switch (docker) {
+    case "rslave":
+    case "slave":
+      return MountPropagation.PROPAGATION_HOST_TO_CONTAINER;
+    case "rshared":
+    case "shared":
+      return MountPropagation.PROPAGATION_BIDIRECTIONAL;
+    default:
+      return MountPropagation.PROPAGATION_PRIVATE;
+  }
+}
+
+function criResources(config: HostConfig): ContainerResources {
+  const amount = (value: number | undefined): bigint => BigInt(value ?? 0);
+  return ContainerResources.fromPartial({
+    linux: {
+      cpuPeriod: amount(config.CpuPeriod),
+      cpuQuota: amount(config.CpuQuota),
+      cpuShares: amount(config.CpuShares),
+      memoryLimitInBytes: amount(config.Memory),
+      memorySwapLimitInBytes: amount(config.MemorySwap),
+      oomScoreAdj: amount(config.OomScoreAdj),
+      cpusetCpus: config.CpusetCpus ?? "",
+      cpusetMems: config.CpusetMems ?? "",
+    },
+  });
+}

@@ -1,0 +1,117 @@
+import type { Feature } from "../../../src/seams/runtime.ts";
+import { type EngineInfo, engineInfo } from "../client/engine-info.ts";
+import type { DockerParts } from "../parts.ts";
+import type { SandboxImage } from "../pause/image.ts";
+import { createSharedWork } from "../../../src/lib/shared-work.ts";
+import { throwIfAborted } from "../../../src/lib/errors.ts";
+import { type Trials, runTrials } from "./trials.ts";
+
+/** Capabilities of the daemon, from its info or, where that does not tell, from a trial. */
+export interface Capabilities {
+  /** Reason why pods cannot have a feature, a sentence with the remedy; undefined when they can. Unknown capabilities
+   *  are determined first; a trial needs the sandbox image. Also undefined when they cannot be determined: then no
+   *  sandbox starts either, with a reason of its own. */
+  lacks(feature: Feature, signal: AbortSignal): Promise<string | undefined>;
+  /** The daemon's info, cached until `forget`. */
+  info(signal: AbortSignal): Promise<EngineInfo>;
+  /** The daemon's current info. */
+  refresh(signal: AbortSignal): Promise<EngineInfo>;
+  /** True once the trials have run. */
+  triedOut(): boolean;
+  /** Runs the trials, once per daemon. @param image the sandbox image, already present. */
+  tryOut(image: string, signal: AbortSignal): Promise<void>;
+  /** OOM score adjustment of sandboxes: that of the kubelet's runtimes, or 0 when this daemon may not lower it. */
+  sandboxOomScoreAdj(): number;
+  /** Drops what is known: the daemon was unavailable and may be another. */
+  forget(): void;
+}
+
+/** cri-dockerd's value: the sandbox is killed last. */
+export const sandboxOomScoreAdj = -998;
+
+/** Timeout of all trials, milliseconds. */
+const trialsMs = 60_000;
+
+export function createCapabilities(parts: DockerParts, sandboxImage: Pick<SandboxImage, "ensure">): Capabilities {
+  const shared = createSharedWork<void>(parts.clock, trialsMs);
+  let known: EngineInfo | undefined;
+  let trials: Trials | undefined;
+
+  const refresh = async (signal: AbortSignal): Promise<EngineInfo> => {
+    const info = await engineInfo(parts, signal);
+    if (known && (known.ID !== info.ID || known.ServerVersion !== info.ServerVersion)) trials = undefined;
+    known = info;
+    return info;
+  };
+  const info = async (signal: AbortSignal) => known ?? refresh(signal);
+  const tryOut = async (image: string, signal: AbortSignal): Promise<void> => {
+    if (trials) return;
+    await shared(async (until) => {
+      trials = await runTrials(parts, image, until);
+      if (trials) logTrials(parts, trials);
+    }, signal);
+  };
+  const findOut = async (feature: Feature, signal: AbortSignal): Promise<void> => {
+    try {
+      if (feature !== "privileged") await info(signal);
+      else if (!trials) await tryOut(await sandboxImage.ensure(signal), signal);
+    } catch (error) {
+      throwIfAborted(signal);
+      parts.log.debug({ err: error, feature }, "the Docker Engine's capabilities cannot be determined");
+    }
+  };
+  return {
+    refresh,
+    info,
+    triedOut: () => trials !== undefined,
+    tryOut,
+    sandboxOomScoreAdj: () => (trials?.lowOomScore === "works" ? sandboxOomScoreAdj : 0),
+    async lacks(feature, signal) {
+      await findOut(feature, signal);
+      return lacks(feature, known, trials);
+    },
+    forget: () => {
+      known = undefined;
+      trials = undefined;
+    },
+  };
+}
+
+function logTrials({ log }: DockerParts, { privileged, lowOomScore }: Trials): void {
+  if (typeof privileged !== "string")
+    log.info({ why: privileged.fails }, "Docker cannot start privileged containers here");
+  if (typeof lowOomScore !== "string")
+    log.info({ why: lowOomScore.fails }, "Docker may not lower OOM scores here: sandboxes keep the default");
+}
+
+function lacks(feature: Feature, info: EngineInfo | undefined, trials: Trials | undefined): string | undefined {
+  const refused = trials?.privileged;
+  switch (feature) {
+    case "privileged":
+      if (refused === undefined || typeof refused === "string") return undefined;
+      return `this machine's Docker Engine cannot start privileged containers (${refused.fails}): let its daemon run as root with all capabilities.`;
+    case "seccomp":
+      return info && !hasSecurity(info, "seccomp")
+        ? "this machine's Docker Engine has no seccomp (docker info names no such security option): use a kernel with CONFIG_SECCOMP_FILTER and a daemon built with it."
+        : undefined;
+    case "appArmor":
+      return info && !hasSecurity(info, "apparmor")
+        ? "this machine's Docker Engine has no AppArmor (docker info names no such security option): enable it in the kernel (apparmor=1 security=apparmor) and restart Docker."
+        : undefined;
+    case "memoryLimit":
+      return info && !info.MemoryLimit
+        ? "this machine's Docker Engine cannot limit memory: enable the memory cgroup controller (cgroup_enable=memory on the kernel's command line, or delegation to a rootless daemon) and restart Docker."
+        : undefined;
+    case "cpuLimit":
+      return info && !info.CpuCfsQuota
+        ? "this machine's Docker Engine cannot limit CPU time: use a kernel with CONFIG_CFS_BANDWIDTH, or delegate the cpu cgroup controller to a rootless daemon, and restart Docker."
+        : undefined;
+    case "imageVolume":
+      return "graftlet mounts no images with the Docker Engine: use containerd from 2.1 on or CRI-O on this machine.";
+  }
+}
+
+/** @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/System/operation/SystemInfo (SecurityOptions) */
+function hasSecurity({ SecurityOptions }: EngineInfo, name: string): boolean {
+  return (SecurityOptions ?? []).some((option) => option.split(",").includes(`name=${name}`));
+}

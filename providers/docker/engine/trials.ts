@@ -1,0 +1,67 @@
+import type { HostConfig } from "dockerode";
+import { hasCode, messageOf } from "../../../src/lib/errors.ts";
+import type { DockerParts } from "../parts.ts";
+import { forceRemove } from "../container/remove.ts";
+
+export type Outcome = "works" | { readonly fails: string };
+
+/** Capabilities that the daemon's info does not tell. */
+export interface Trials {
+  readonly privileged: Outcome;
+  readonly lowOomScore: Outcome;
+}
+
+/** Label of trial containers, with the node's name. They are not pods of the node: its lists and events leave them out. */
+const trialLabel = "graftlet.dev/trial";
+const removeMs = 30_000;
+
+/** Starts one container of each kind for a moment. A kind fails only if a plain container starts.
+ *  @param image one whose program runs until it is stopped.
+ *  @returns undefined if not even a plain container starts.
+ *  @throws CodedError when the daemon does not answer. */
+export async function runTrials(parts: DockerParts, image: string, signal: AbortSignal): Promise<Trials | undefined> {
+  for (const id of await trialContainers(parts, signal)) await forceRemove(parts, id, signal);
+  const attempt = (hostConfig: HostConfig) => start(parts, image, hostConfig, signal);
+  const [privileged, lowOomScore] = await Promise.all([attempt({ Privileged: true }), attempt({ OomScoreAdj: -998 })]);
+  const failed = [privileged, lowOomScore].some((outcome) => outcome !== "works");
+  if (failed && (await attempt({})) !== "works") return undefined;
+  return { privileged, lowOomScore };
+}
+
+/** IDs of this node's trial containers, left by a graftlet that was killed during its trials. */
+export async function trialContainers(
+  { docker, nodeName }: Pick<DockerParts, "docker" | "nodeName">,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const filters = JSON.stringify({ label: [`${trialLabel}=${nodeName}`] });
+  const left = await docker.ask<{ readonly Id: string }[]>(
+    {
+      path: "/containers/json",
+      query: { all: true, filters },
+    },
+    signal,
+  );
+  return left.map(({ Id }) => Id);
+}
+
+/** Runs as root: the result for an unprivileged image user would not tell about root. */
+async function start(parts: DockerParts, image: string, hostConfig: HostConfig, signal: AbortSignal): Promise<Outcome> {
+  const { docker, nodeName, clock } = parts;
+  const body = {
+    Image: image,
+    User: "0",
+    Labels: { [trialLabel]: nodeName },
+    HostConfig: { NetworkMode: "none", LogConfig: { Type: "none", Config: {} }, ...hostConfig },
+  };
+  const post = <T>(path: string, content: object) => docker.ask<T>({ method: "POST", path, body: content }, signal);
+  const { Id } = await post<{ readonly Id: string }>("/containers/create", body);
+  try {
+    await post(`/containers/${Id}/start`, {});
+    return "works";
+  } catch (error) {
+    if (hasCode(error, "unavailable", "deadline_exceeded", "cancelled", "not_found")) throw error;
+    return { fails: messageOf(error) };
+  } finally {
+    await forceRemove(parts, Id, clock.within(removeMs));
+  }
+}

@@ -1,0 +1,59 @@
+import { addAbortSignal } from "node:stream";
+import { hasCode, throwIfAborted } from "../../../src/lib/errors.ts";
+import type { CommandStreams } from "../../../src/streams/stream-server.ts";
+import { demultiplex } from "./demultiplex.ts";
+import { detachKeys } from "./detach-keys.ts";
+import { hijack } from "../client/hijack.ts";
+import type { DockerParts } from "../parts.ts";
+import { inspectRunning } from "../container/running.ts";
+import { followSizes } from "./terminal-size.ts";
+
+/** Attaches a client to a container's main process until the process ends or the client is gone. The end of the client's
+ *  input closes the process's only with stdinOnce.
+ *  @returns 0: the container's status tells how the process ended. */
+export async function attach(
+  parts: DockerParts,
+  containerId: string,
+  streams: CommandStreams,
+  gone: AbortSignal,
+): Promise<number> {
+  const { docker } = parts;
+  const { Tty: tty, StdinOnce: stdinOnce } = (await inspectRunning(parts, containerId, gone)).Config;
+  const path = `/containers/${containerId}`;
+  const query = {
+    stream: "1",
+    stdin: streams.stdin ? "1" : "0",
+    stdout: streams.stdout ? "1" : "0",
+    stderr: streams.stderr ? "1" : "0",
+    detachKeys,
+  };
+  const connection = await docker.call(
+    (_engine, until, _apart, forUser) => hijack(forUser, { path: `${path}/attach`, query, signal: until }),
+    gone,
+  );
+  const over = new AbortController();
+  const sizes = followSizes(parts, `${path}/resize`, streams.sizes, AbortSignal.any([gone, over.signal]));
+  try {
+    throwIfAborted(gone);
+    addAbortSignal(gone, connection);
+    // The daemon ends the output at the end of an input that it is not to close.
+    streams.stdin?.pipe(connection, { end: stdinOnce && !tty });
+    await docker.call(() => demultiplex(connection, { ...streams, tty }, gone), gone, "none");
+    await stillAnswers(parts, containerId, gone);
+    return 0;
+  } finally {
+    over.abort();
+    streams.stdin?.unpipe(connection);
+    connection.destroy();
+    await sizes;
+  }
+}
+
+/** Checks that the daemon still answers: its end looks like the container's. @throws CodedError unavailable. */
+async function stillAnswers(parts: DockerParts, containerId: string, signal: AbortSignal): Promise<void> {
+  try {
+    await inspectRunning(parts, containerId, signal);
+  } catch (error) {
+    if (!hasCode(error, "not_found", "failed_precondition")) throw error;
+  }
+}

@@ -1,0 +1,54 @@
+import type { ImageInfo, ImageInspectInfo } from "dockerode";
+import { Image, Int64Value } from "../../../src/gen/cri.ts";
+import { ifFound } from "../client/errors.ts";
+import { fullName, isImageId } from "./reference.ts";
+import type { DockerParts } from "../parts.ts";
+import { pullQuery } from "./pull-query.ts";
+
+type Inspected = Pick<ImageInspectInfo, "Id" | "RepoTags" | "RepoDigests" | "Size" | "Config">;
+
+/** Inspects an image.
+ *  @param name with tag or digest (`latest` without either), or an ID.
+ *  @returns undefined when the daemon does not have it.
+ *  @throws CodedError invalid_argument for an invalid name. */
+export async function inspectImage(
+  { docker }: Pick<DockerParts, "docker">,
+  name: string,
+  signal: AbortSignal,
+): Promise<Inspected | undefined> {
+  const path = `/images/${lookupName(name)}/json`;
+  return ifFound(docker.ask<Inspected>({ path }, signal));
+}
+
+/** An image name in an Engine API path. */
+export function lookupName(name: string): string {
+  if (isImageId(name)) return name;
+  const { fromImage, tag } = pullQuery(name);
+  return `${fromImage}${tag.includes(":") ? "@" : ":"}${tag}`;
+}
+
+/** Converts an image to CRI. @param pinned full names of pinned images. */
+export function criImage(image: ImageInfo | Inspected, pinned: ReadonlySet<string>): Image {
+  const repoTags = named(image.RepoTags);
+  return Image.fromPartial({
+    id: image.Id,
+    repoTags,
+    repoDigests: named(image.RepoDigests),
+    size: BigInt(image.Size),
+    pinned: repoTags.some((tag) => pinned.has(tag)),
+    ...("Config" in image && userOf(image.Config?.User ?? "")),
+  });
+}
+
+/** Untagged images have `<none>` for names. */
+export function named(names: readonly string[] | null | undefined): string[] {
+  return (names ?? []).filter((name) => !name.includes("<none>")).map(fullName);
+}
+
+/** The image's user: a UID, or a name that the runtime looks up. CRI's image has no group. */
+function userOf(user: string): Pick<Image, "uid" | "username"> {
+  const [name = ""] = user.split(":");
+  return /^\d+$/.test(name)
+    ? { uid: Int64Value.fromPartial({ value: BigInt(name) }), username: "" }
+    : { uid: undefined, username: name };
+}

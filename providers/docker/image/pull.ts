@@ -1,0 +1,102 @@
+import type { AuthConfig } from "../../../src/gen/cri.ts";
+import type { Clock } from "../../../src/lib/clock.ts";
+import { CodedError, codeOf, messageOf, throwIfAborted } from "../../../src/lib/errors.ts";
+import type { PullProgress } from "../../../src/seams/runtime.ts";
+import { askForStream } from "../client/answer-stream.ts";
+import { jsonLines } from "../client/json-lines.ts";
+import type { DockerParts } from "../parts.ts";
+import { type PullMessage, createPullTracker } from "./pull-progress.ts";
+import { pullQuery } from "./pull-query.ts";
+import { registryAuth } from "./registry-auth.ts";
+
+export interface PullOrder {
+  /** Name with tag or digest; `latest` without either. */
+  readonly image: string;
+  readonly auth?: AuthConfig | undefined;
+  readonly onProgress?: ((progress: PullProgress) => void) | undefined;
+}
+
+/** Timeout without data from the registry, milliseconds: dockershim's image-pull-progress-deadline. */
+const silenceMs = 60_000;
+
+/** Pulls an image. Ends with the signal, or when the registry sends nothing for too long.
+ *  @throws CodedError with the image's name in its message; not_found when no registry has it. */
+export async function pull(
+  { docker, clock }: Pick<DockerParts, "docker" | "clock">,
+  { image, auth, onProgress }: PullOrder,
+  signal: AbortSignal,
+): Promise<void> {
+  throwIfAborted(signal);
+  const query = pullQuery(image);
+  const tracker = createPullTracker();
+  using watch = watchSilence(clock, tracker.idle);
+  try {
+    await docker.call(
+      async (engine, abortSignal) => {
+        const answer = await askForStream(engine, {
+          method: "POST",
+          path: "/images/create",
+          query,
+          headers: registryAuth(auth),
+          signal: abortSignal,
+        });
+        for await (const message of jsonLines(answer)) {
+          watch.heard();
+          takeMessage(message as PullMessage, tracker.take);
+          onProgress?.(tracker.progress());
+        }
+      },
+      AbortSignal.any([signal, watch.signal]),
+      "none",
+    );
+  } catch (error) {
+    throwIfAborted(signal);
+    throw pullError(image, error);
+  }
+}
+
+/** Once the answer has begun, the daemon reports failure in a message, sometimes with an HTTP status. */
+function takeMessage(message: PullMessage, take: (message: PullMessage) => void): void {
+  const { error, errorDetail } = message;
+  if (error === undefined && errorDetail === undefined) return take(message);
+  const words = errorDetail?.message ?? error ?? "the daemon does not say why";
+  if (errorDetail?.code === undefined) throw new CodedError("unknown", words);
+  throw Object.assign(new Error(words), { statusCode: errorDetail.code });
+}
+
+/** Adds the image's name to a message without it. */
+function pullError(image: string, error: unknown): CodedError {
+  const words = messageOf(error);
+  const message = words.includes(image) ? words : `failed to pull image "${image}": ${words}`;
+  return new CodedError(codeOf(error), message, { cause: error });
+}
+
+interface SilenceWatch extends Disposable {
+  /** Aborts with `deadline_exceeded` when the registry has been silent for too long. */
+  readonly signal: AbortSignal;
+  heard(): void;
+}
+
+function watchSilence(clock: Clock, idle: () => boolean): SilenceWatch {
+  const controller = new AbortController();
+  let heardAt = clock.monotonic();
+  const look = () => {
+    if (idle()) heardAt = clock.monotonic();
+    const leftMs = heardAt + silenceMs - clock.monotonic();
+    if (leftMs > 0) timer = clock.after(leftMs, look);
+    else
+      controller.abort(
+        new CodedError("deadline_exceeded", `the registry has sent nothing for ${silenceMs / 1000} seconds`),
+      );
+  };
+  let timer = clock.after(silenceMs, look);
+  return {
+    signal: controller.signal,
+    heard() {
+      heardAt = clock.monotonic();
+    },
+    [Symbol.dispose]() {
+      timer.cancel();
+    },
+  };
+}

@@ -1,0 +1,40 @@
+import { parseImageName } from "../../../src/pod/image-name.ts";
+
+/** Fields common to the Engine API's image answers. */
+export interface NamedImage {
+  /** `sha256:…` */
+  readonly Id: string;
+  readonly RepoDigests?: readonly string[] | null;
+}
+
+/** The reference by which containers are created, shown in their status: the manifest's name
+ *  (`registry/repository@sha256:…`), preferably in the requested repository; the image's ID without a registry digest.
+ *  @param name the requested name or ID. */
+export function imageRefOf({ Id, RepoDigests }: NamedImage, name = ""): string {
+  const known = (RepoDigests ?? []).filter((digest) => !digest.startsWith("<none>")).map(fullName);
+  const repository = repositoryOf(name);
+  return known.find((digest) => repositoryOf(digest) === repository) ?? known[0] ?? Id;
+}
+
+/** A name with its registry, as CRI runtimes write it: Docker omits `docker.io/library/`. */
+export function fullName(name: string): string {
+  const repository = repositoryOf(name);
+  if (repository === undefined) return name;
+  const { tag, digest } = parseImageName(name);
+  return `${repository}${tag && `:${tag}`}${digest && `@${digest}`}`;
+}
+
+/** Undefined for an ID, and for an invalid name. */
+function repositoryOf(name: string): string | undefined {
+  if (name === "" || isImageId(name)) return undefined;
+  try {
+    return parseImageName(name).repository;
+  } catch {
+    return undefined;
+  }
+}
+
+/** True for `sha256:<64 hexadecimal digits>`, with or without the algorithm. */
+export function isImageId(name: string): boolean {
+  return /^(sha256:)?[0-9a-f]{64}$/.test(name);
+}

@@ -1,0 +1,123 @@
+import type { ContainerInfo, PortMap } from "dockerode";
+import { CodedError, hasCode, messageOf } from "../../../src/lib/errors.ts";
+import { createTurns } from "../../../src/lib/turns.ts";
+import { nodeLabel } from "../../../src/pod/labels.ts";
+import type { Host } from "../../../src/seams/host.ts";
+import type { Belonging } from "../../../src/seams/runtime.ts";
+import { sandboxType } from "../container/names.ts";
+import { listOwn } from "../container/own.ts";
+import type { DockerParts } from "../parts.ts";
+
+type Parts = Pick<DockerParts, "docker" | "nodeName" | "host">;
+
+/** Makes host ports on the machine's loopback reachable from its other addresses. Docker serves such a port with a
+ *  proxy, whereas CNI's portmap translates. The machine drops untranslated packets: kube-proxy and the kubelet have a
+ *  rule that blocks loopback traffic from other addresses. So each such port of a running sandbox gets a DNAT rule in
+ *  `nat OUTPUT`, which only the machine's own packets pass, with the node's name in a comment.
+ *  @see https://github.com/kubernetes/kubernetes/issues/90259 */
+export interface LoopbackPorts {
+  /** Sets the rules for the sandboxes now running. Never fails: without rules the ports answer to loopback callers only,
+   *  and the log says so. */
+  settle(signal: AbortSignal): Promise<void>;
+}
+
+export function createLoopbackPorts(parts: DockerParts): LoopbackPorts {
+  const turns = createTurns(1);
+  const settle = async (signal: AbortSignal): Promise<void> => {
+    const wanted = await rulesWanted(parts, signal);
+    try {
+      await change(parts.host, await rulesOf(parts, signal), wanted, signal);
+    } catch (error) {
+      if (signal.aborted || wanted.length === 0) throw error;
+      parts.log.warn(
+        { why: messageOf(error), rules: wanted },
+        "host ports on 127.0.0.0/8 answer only to callers with such an address",
+      );
+    }
+  };
+  return {
+    settle: (signal) =>
+      turns(() => settle(signal)).catch((err: unknown) =>
+        parts.log.debug({ err }, "the rules of host ports on 127.0.0.0/8 are unchanged"),
+      ),
+  };
+}
+
+/** True when a port is published on the loopback only. */
+export function onLoopback(bindings: PortMap | null): boolean {
+  return Object.values(bindings ?? {}).some((each) => (each ?? []).some(({ HostIp }) => isLoopback(HostIp)));
+}
+
+export function isLoopback(hostIp: string | undefined): boolean {
+  return hostIp?.startsWith("127.") ?? false;
+}
+
+/** The rules as one belonging; empty without rules, or without access to them. */
+export async function loopbackRules(parts: Parts, signal: AbortSignal): Promise<Belonging[]> {
+  const rules = await rulesOf(parts, signal).catch((error: unknown) => {
+    if (hasCode(error, "not_found", "failed_precondition")) return [];
+    throw error;
+  });
+  if (rules.length === 0) return [];
+  return [
+    {
+      name: `${rules.length} iptables rule${rules.length > 1 ? "s" : ""} of host ports on 127.0.0.0/8`,
+      remove: async (stop) => change(parts.host, await rulesOf(parts, stop), [], stop),
+    },
+  ];
+}
+
+async function rulesWanted(parts: Parts, signal: AbortSignal): Promise<readonly string[]> {
+  const sandboxes = await listOwn(parts, sandboxType, {}, signal);
+  const rules = sandboxes.filter(({ State }) => State === "running").flatMap((each) => rulesFor(parts.nodeName, each));
+  return [...new Set(rules)];
+}
+
+/** Rules in the format of `iptables -S`. */
+function rulesFor(nodeName: string, { Ports, HostConfig, NetworkSettings }: ContainerInfo): string[] {
+  const networks = Object.values(NetworkSettings?.Networks ?? {});
+  const address = (networks.find(({ NetworkID }) => NetworkID === HostConfig.NetworkMode) ?? networks[0])?.IPAddress;
+  if (!address) return [];
+  return Ports.filter(({ IP, PublicPort }) => isLoopback(IP) && PublicPort > 0).map(
+    ({ IP, PublicPort, PrivatePort, Type }) =>
+      `-A OUTPUT ! -s 127.0.0.0/8 -d ${IP}/32 -p ${Type} -m ${Type} --dport ${PublicPort} ` +
+      `-m comment ${comment(nodeName)} -j DNAT --to-destination ${address}:${PrivatePort}`,
+  );
+}
+
+/** iptables limits a comment to 255 characters. */
+function comment(nodeName: string): string {
+  return `--comment "${`${nodeLabel}=${nodeName}`.slice(0, 255)}"`;
+}
+
+/** This node's current rules.
+ *  @throws CodedError not_found when the machine has no iptables, failed_precondition with its message. */
+async function rulesOf({ host, nodeName }: Parts, signal: AbortSignal): Promise<readonly string[]> {
+  const lines = await iptables(host, ["iptables", ...waiting, "-t", "nat", "-S", "OUTPUT"], "", signal);
+  return lines.split("\n").filter((line) => line.includes(`${comment(nodeName)} `));
+}
+
+/** Applies all changes atomically. @throws like `rulesOf`. */
+async function change(
+  host: Host,
+  standing: readonly string[],
+  wanted: readonly string[],
+  signal: AbortSignal,
+): Promise<void> {
+  const changes = [
+    ...standing.filter((rule) => !wanted.includes(rule)).map((rule) => rule.replace(/^-A/, "-D")),
+    ...wanted.filter((rule) => !standing.includes(rule)),
+  ];
+  if (changes.length === 0) return;
+  const input = ["*nat", ...changes, "COMMIT", ""].join("\n");
+  await iptables(host, ["iptables-restore", ...waiting, "--noflush"], input, signal);
+}
+
+/** Seconds to wait for another holder of the lock. @see https://manpages.debian.org/bookworm/iptables/iptables-restore.8 */
+const waiting = ["-w", "5"];
+
+async function iptables(host: Host, argv: readonly string[], stdin: string, signal: AbortSignal): Promise<string> {
+  const { code, stdout, stderr } = await host.run(argv, { stdin, signal });
+  if (code === 0) return stdout;
+  throw new CodedError("failed_precondition", `${argv[0]} failed: ${stderr.trim() || `exit code ${code}`}`);
+}

@@ -1,0 +1,167 @@
+import type { NetworkInspectInfo } from "dockerode";
+import { hasCode, messageOf } from "../../../src/lib/errors.ts";
+import { nodeLabel } from "../../../src/pod/labels.ts";
+import { ifFound } from "../client/errors.ts";
+import type { DockerParts } from "../parts.ts";
+import { createSharedWork } from "../../../src/lib/shared-work.ts";
+import { ipv4Among, ipv4Subnet } from "./subnet.ts";
+
+/** The Docker network of this node's pods. */
+export interface PodNetwork {
+  /** Its ID; creates the network when missing. @throws CodedError with the daemon's message. */
+  ensure(signal: AbortSignal): Promise<string>;
+  /** Its ID, if known. */
+  known(): string | undefined;
+  /** Sets the pods' subnet (spec.podCIDRs, comma-separated) and creates the network accordingly. */
+  assign(podCidrs: string, signal: AbortSignal): Promise<void>;
+  /** Checks that the network still exists, after the daemon said that something is missing. */
+  verify(signal: AbortSignal): Promise<boolean>;
+  /** Reason why there is no network, or undefined. */
+  problem(): string | undefined;
+}
+
+/** Timeout of one attempt to create or find the network, milliseconds. */
+const obtainMs = 60_000;
+
+/** The bridge network with the configured name. A network without this node's label is used as is. One with it is
+ *  recreated for a new subnet while no container is attached, and outlives graftlet. Networks are addressed by ID, since
+ *  names are not unique in Docker. */
+export function createPodNetwork(parts: DockerParts): PodNetwork {
+  const { config, clock, log } = parts;
+  const shared = createSharedWork<string>(clock, obtainMs);
+  let wanted = config.podCIDR === undefined ? undefined : ipv4Subnet(config.podCIDR);
+  let id: string | undefined;
+  let settled = false;
+  let problem: string | undefined;
+  let told: string | undefined;
+
+  const obtain = async (signal: AbortSignal): Promise<string> => {
+    const subnet = wanted;
+    try {
+      const network = await obtainNetwork(parts, subnet, signal);
+      id = network.Id;
+      settled = subnet === wanted && hasSubnet(network, subnet);
+      problem = undefined;
+      if (!hasSubnet(network, subnet)) logSubnet(network, subnet);
+      return network.Id;
+    } catch (error) {
+      problem = messageOf(error);
+      throw error;
+    }
+  };
+  const logSubnet = (network: NetworkInspectInfo, subnet: string | undefined) => {
+    const text = `${network.Id} ${subnet}`;
+    if (told === text) return;
+    told = text;
+    const why = isOurs(parts, network) ? "pods are attached to it" : "this node did not create it";
+    log.warn(
+      { network: config.network, subnet: subnetOf(network), wanted: subnet, why },
+      "the pods' network keeps a different subnet",
+    );
+  };
+  const ensure = async (signal: AbortSignal) => (id !== undefined && settled ? id : shared(obtain, signal));
+  return {
+    ensure,
+    known: () => id,
+    problem: () => problem,
+    async assign(podCidrs, signal) {
+      const subnet = ipv4Among(podCidrs);
+      if (subnet === undefined) log.warn({ podCidrs }, "no IPv4 among the node's pod CIDRs, Docker chooses addresses");
+      if (subnet !== undefined && subnet !== wanted) {
+        wanted = subnet;
+        settled = false;
+      }
+      await ensure(signal);
+    },
+    async verify(signal) {
+      if (id === undefined) return false;
+      if (await inspectNetwork(parts, id, signal)) return true;
+      id = undefined;
+      settled = false;
+      return false;
+    },
+  };
+}
+
+async function obtainNetwork(
+  parts: DockerParts,
+  subnet: string | undefined,
+  signal: AbortSignal,
+): Promise<NetworkInspectInfo> {
+  const found = await findNetwork(parts, signal);
+  if (!found) return createNetwork(parts, subnet, signal);
+  if (hasSubnet(found, subnet) || !isOurs(parts, found)) return found;
+  return (await removeUnused(parts, found, signal)) ? createNetwork(parts, subnet, signal) : found;
+}
+
+/** The network with the configured name: this node's own before a foreign one, the oldest first. */
+async function findNetwork(parts: DockerParts, signal: AbortSignal): Promise<NetworkInspectInfo | undefined> {
+  const { docker, config } = parts;
+  const filters = JSON.stringify({ name: [config.network] });
+  const networks = await docker.ask<NetworkInspectInfo[]>({ path: "/networks", query: { filters } }, signal);
+  const [first] = networks
+    .filter(({ Name }) => Name === config.network)
+    .sort((a, b) => Number(isOurs(parts, b)) - Number(isOurs(parts, a)) || (a.Created < b.Created ? -1 : 1));
+  return first && inspectNetwork(parts, first.Id, signal);
+}
+
+function inspectNetwork(
+  { docker }: DockerParts,
+  id: string,
+  signal: AbortSignal,
+): Promise<NetworkInspectInfo | undefined> {
+  return ifFound(docker.ask<NetworkInspectInfo>({ path: `/networks/${id}` }, signal));
+}
+
+/** @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Network/operation/NetworkCreate */
+async function createNetwork(
+  parts: DockerParts,
+  subnet: string | undefined,
+  signal: AbortSignal,
+): Promise<NetworkInspectInfo> {
+  const { docker, config, nodeName, log } = parts;
+  const body = {
+    Name: config.network,
+    CheckDuplicate: true,
+    Driver: "bridge",
+    Labels: { [nodeLabel]: nodeName },
+    ...(subnet !== undefined && { IPAM: { Config: [{ Subnet: subnet }] } }),
+  };
+  try {
+    await docker.ask({ method: "POST", path: "/networks/create", body }, signal);
+  } catch (error) {
+    // Another client has just created it.
+    if (!hasCode(error, "conflict")) throw error;
+  }
+  const made = await findNetwork(parts, signal);
+  if (!made) throw new Error(`the network ${config.network} was removed right after its creation`);
+  log.info({ network: config.network, subnet: subnetOf(made) }, "made the pods' network");
+  return made;
+}
+
+/** False while a container is attached: the daemon refuses then. */
+async function removeUnused(parts: DockerParts, network: NetworkInspectInfo, signal: AbortSignal): Promise<boolean> {
+  const { docker } = parts;
+  if (Object.keys(network.Containers ?? {}).length > 0) return false;
+  try {
+    await docker.ask({ method: "DELETE", path: `/networks/${network.Id}` }, signal);
+    return true;
+  } catch (error) {
+    if (hasCode(error, "not_found")) return true;
+    if (hasCode(error, "permission_denied", "conflict")) return false;
+    throw error;
+  }
+}
+
+function isOurs({ nodeName }: DockerParts, { Labels }: NetworkInspectInfo): boolean {
+  return Labels?.[nodeLabel] === nodeName;
+}
+
+function subnetOf({ IPAM }: NetworkInspectInfo): string | undefined {
+  return IPAM?.Config?.map(({ Subnet }) => Subnet && ipv4Subnet(Subnet)).find((subnet) => subnet !== undefined);
+}
+
+/** True when no particular subnet is wanted. */
+function hasSubnet(network: NetworkInspectInfo, wanted: string | undefined): boolean {
+  return wanted === undefined || subnetOf(network) === wanted;
+}

@@ -1,0 +1,96 @@
+import { CodedError, hasCode, messageOf, throwIfAborted } from "../../../src/lib/errors.ts";
+import { askForStream } from "../client/answer-stream.ts";
+import { engineInfo } from "../client/engine-info.ts";
+import { inspectImage } from "../image/inspect.ts";
+import { jsonLines } from "../client/json-lines.ts";
+import { localPauseImage } from "../config.ts";
+import type { DockerParts } from "../parts.ts";
+import { type Machine, pauseProgram } from "./program.ts";
+import { pull } from "../image/pull.ts";
+import { createSharedWork } from "../../../src/lib/shared-work.ts";
+import { tarOfProgram } from "./tar.ts";
+
+/** Timeout of pulling the configured image, and of the whole operation, milliseconds. */
+const pullMs = 60_000;
+const obtainMs = 90_000;
+
+const machines: Readonly<Record<string, Machine>> = { x86_64: "amd64", aarch64: "arm64" };
+
+/** The sandbox image. */
+export interface SandboxImage {
+  /** Makes sure that the image is present: the configured one, pulled if missing; otherwise a local image, built without
+   *  compiler or registry. The configured image is looked up once.
+   *  @returns the image name for new containers.
+   *  @throws CodedError failed_precondition, a sentence with the image to load, when neither is available. */
+  ensure(signal: AbortSignal): Promise<string>;
+  /** Checks that the configured image is still present, after the daemon said that something is missing.
+   *  @returns false when it is gone. */
+  verify(signal: AbortSignal): Promise<boolean>;
+}
+
+export function createSandboxImage(parts: DockerParts): SandboxImage {
+  const { clock, log } = parts;
+  const { sandboxImage } = parts.config;
+  const shared = createSharedWork<string>(clock, obtainMs);
+  /** Reason why the configured image could not be pulled, once the local one exists: the pull is not repeated. */
+  let failure: string | undefined;
+  let present = false;
+  const obtain = async (signal: AbortSignal): Promise<string> => {
+    const why = failure ?? (await pullFailure(parts, signal));
+    if (why === undefined) return sandboxImage;
+    if (!(await inspectImage(parts, localPauseImage, signal))) await makePauseImage(parts, why, signal);
+    if (failure === undefined)
+      log.warn({ image: sandboxImage, why, instead: localPauseImage }, "the sandbox image cannot be pulled");
+    failure = why;
+    return localPauseImage;
+  };
+  const look = async (signal: AbortSignal) =>
+    (present = (await inspectImage(parts, sandboxImage, signal)) !== undefined);
+  return {
+    ensure: async (signal) => (present || (await look(signal)) ? sandboxImage : shared(obtain, signal)),
+    verify: async (signal) => !present || look(signal),
+  };
+}
+
+/** Reason why the configured image cannot be pulled; undefined after a successful pull. */
+async function pullFailure(parts: DockerParts, signal: AbortSignal): Promise<string | undefined> {
+  try {
+    await pull(parts, { image: parts.config.sandboxImage }, parts.clock.within(pullMs, signal));
+    return undefined;
+  } catch (error) {
+    throwIfAborted(signal);
+    if (hasCode(error, "unavailable")) throw error;
+    return messageOf(error);
+  }
+}
+
+/** @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Image/operation/ImageCreate (fromSrc) */
+async function makePauseImage(parts: DockerParts, why: string, signal: AbortSignal): Promise<void> {
+  const { docker, config } = parts;
+  const { Architecture } = await engineInfo(parts, signal);
+  const machine = machines[Architecture];
+  if (!machine)
+    throw new CodedError(
+      "failed_precondition",
+      `the sandbox image ${config.sandboxImage} cannot be pulled (${why}), and graftlet makes none for ${Architecture}: load it with \`docker load\`, or name another in providerConfig.sandboxImage.`,
+    );
+  await docker.call(async (engine, abortSignal) => {
+    const answer = await askForStream(engine, {
+      method: "POST",
+      path: "/images/create",
+      query: {
+        fromSrc: "-",
+        repo: localPauseImage,
+        message: "made by graftlet",
+        changes: ['ENTRYPOINT ["/pause"]', "USER 65535:65535"],
+      },
+      body: tarOfProgram("pause", pauseProgram(machine)),
+      signal: abortSignal,
+    });
+    for await (const line of jsonLines(answer)) refuseError(line);
+  }, signal);
+}
+
+function refuseError(line: unknown): void {
+  if (typeof line === "object" && line !== null && "error" in line) throw new CodedError("unknown", String(line.error));
+}

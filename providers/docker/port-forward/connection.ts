@@ -1,0 +1,64 @@
+import { Duplex } from "node:stream";
+import type { Clock } from "../../../src/lib/clock.ts";
+import type { HostProcess } from "../../../src/seams/host.ts";
+
+/** Time that a process may still pass on received data after both directions have ended. */
+const lingerMs = 60_000;
+
+/** A process of the target as a duplex connection over its standard input and output. Each direction ends by itself;
+ *  destroying it earlier kills the process. Writes after the process has closed its input are lost, as with any
+ *  connection, and do not prevent reading its last output. */
+export class ProcessConnection extends Duplex {
+  readonly #process: HostProcess;
+  readonly #clock: Clock;
+
+  /** Resolves when the process has ended, or the link to its machine is broken. */
+  readonly ended: Promise<unknown>;
+
+  constructor(process: HostProcess, clock: Clock) {
+    super({ allowHalfOpen: true });
+    this.#process = process;
+    this.#clock = clock;
+    this.ended = process.exited.catch(() => undefined);
+    const { stdin, stdout } = process;
+    stdin.on("error", () => undefined);
+    stdout.on("data", (block: Buffer) => {
+      if (!this.push(block)) stdout.pause();
+    });
+    stdout.once("end", () => this.push(null));
+    stdout.once("error", (error) => this.destroy(error));
+    stdout.pause();
+  }
+
+  override _read(): void {
+    this.#process.stdout.resume();
+  }
+
+  override _write(block: Buffer, _encoding: BufferEncoding, done: () => void): void {
+    const { stdin } = this.#process;
+    if (!stdin.writable) return done();
+    stdin.write(block, () => done());
+  }
+
+  override _final(done: () => void): void {
+    this.#process.stdin.end(() => done());
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    const { stdin, stdout } = this.#process;
+    stdout.destroy();
+    if (this.readableEnded && this.writableFinished) this.#killLater();
+    else {
+      this.#process.kill("SIGKILL");
+      stdin.destroy();
+    }
+    done(error);
+  }
+
+  /** The process may still be passing on data. */
+  #killLater(): void {
+    const timer = this.#clock.after(lingerMs, () => this.#process.kill("SIGKILL"));
+    const cancel = () => timer.cancel();
+    void this.ended.then(cancel);
+  }
+}

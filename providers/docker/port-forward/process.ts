@@ -1,0 +1,73 @@
+import type { Clock } from "../../../src/lib/clock.ts";
+import { CodedError, throwIfAborted } from "../../../src/lib/errors.ts";
+import type { Host, HostProcess } from "../../../src/seams/host.ts";
+import { ProcessConnection } from "./connection.ts";
+
+const maxWordsBytes = 16 * 1024;
+
+/** Starts a relay and waits until it is connected.
+ *  @param said its message on standard error then.
+ *  @returns the relayed connection; destroying it ends the relay.
+ *  @throws CodedError unavailable with the relay's message when it cannot connect; the signal's reason. */
+export async function startRelay(
+  { host, clock }: { readonly host: Pick<Host, "spawn">; readonly clock: Clock },
+  argv: readonly string[],
+  said: RegExp,
+  signal: AbortSignal,
+): Promise<ProcessConnection> {
+  // A connected relay outlives the signal: it may still have data to pass on.
+  const waiting = new AbortController();
+  const onAbort = () => waiting.abort(signal.reason);
+  if (signal.aborted) onAbort();
+  else signal.addEventListener("abort", onAbort, { once: true });
+  try {
+    const process = await host.spawn(argv, waiting.signal);
+    return await connected(process, said, clock, signal);
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+  }
+}
+
+async function connected(
+  process: HostProcess,
+  said: RegExp,
+  clock: Clock,
+  signal: AbortSignal,
+): Promise<ProcessConnection> {
+  try {
+    const words = await wordsUntil(process, said);
+    throwIfAborted(signal);
+    if (said.test(words)) return new ProcessConnection(process, clock);
+    throw new CodedError("unavailable", reasonIn(words));
+  } catch (error) {
+    await process[Symbol.asyncDispose]();
+    throw error;
+  }
+}
+
+/** Standard error of a process until the awaited message or its end. Later output is dropped. */
+function wordsUntil({ stderr }: HostProcess, awaited: RegExp): Promise<string> {
+  let words = "";
+  let settled = false;
+  return new Promise((resolve) => {
+    const settle = () => {
+      settled = true;
+      resolve(words);
+    };
+    stderr.on("data", (part: Buffer) => {
+      if (settled) return;
+      words += part.toString("latin1", 0, maxWordsBytes - words.length);
+      if (words.length >= maxWordsBytes || awaited.test(words)) settle();
+    });
+    stderr.once("end", settle).once("error", settle).once("close", settle);
+  });
+}
+
+/** The system's error message: the end of the last line that is not one of socat's notices or warnings. */
+function reasonIn(words: string): string {
+  const lines = words
+    .trim()
+    .split("\n")
+    .filter((line) => !/ socat\[\d+\] [NWI] /.test(line));
+  return (lines.at(-1)?.split(": ").at(-1) || "the relay ended").toLowerCase();
+}

@@ -1,0 +1,125 @@
+import type { Duplex } from "node:stream";
+import type { ContainerInspectInfo } from "dockerode";
+import { CodedError, abortError, hasCode, messageOf } from "../../../src/lib/errors.ts";
+import type { Host } from "../../../src/seams/host.ts";
+import { type ForwardPlaces, createForwardPlaces } from "../../../src/streams/forward-places.ts";
+import type { DockerParts } from "../parts.ts";
+import { ProcessConnection } from "./connection.ts";
+import { startRelay } from "./process.ts";
+import { type RelayProgram, findProgram, relayProgram } from "./programs.ts";
+import { inspectRunningSandbox } from "../container/running.ts";
+
+/** Connects to a port of a sandbox.
+ *  @throws CodedError unavailable with a message for users when nothing listens; resource_exhausted when there are too
+ *  many connections. */
+export type ConnectToPort = (sandboxId: string, port: number, signal: AbortSignal) => Promise<Duplex>;
+
+/** Addresses of `localhost`, in containerd's order. */
+const loopback = [
+  { family: "IPv4", address: "127.0.0.1" },
+  { family: "IPv6", address: "::1" },
+];
+
+/** Connections to ports in pods, limited in number: by a relay in the pod's network namespace, so that servers on its
+ *  loopback answer; to the pod's address when the target has no relay or may not enter the namespace. For pods on the
+ *  host network, the target's own loopback. */
+export function createPortRelay(parts: DockerParts): ConnectToPort {
+  const { host, clock, log } = parts;
+  const forUsers = host.forUsers ?? host;
+  let found: RelayProgram | undefined;
+  let told = false;
+
+  async function programFor(pid: number, signal: AbortSignal): Promise<RelayProgram | undefined> {
+    if (found) return found;
+    try {
+      const { stdout, stderr } = await host.run(inNetworkOf(pid, ["sh", "-c", findProgram]), { signal });
+      found = relayProgram(stdout);
+      if (!found) tell(stderr.trim() || "it has none of socat, perl and python3: install socat");
+    } catch (error) {
+      if (!hasCode(error, "not_found")) throw error;
+      tell("it has no nsenter: install util-linux");
+    }
+    return found;
+  }
+
+  function tell(why: string): void {
+    if (!told)
+      log.warn(
+        { why },
+        "port-forward cannot enter pods on this target: servers that listen on 127.0.0.1 do not answer",
+      );
+    told = true;
+  }
+
+  const connect: ConnectToPort = async (sandboxId, port, signal) => {
+    const sandbox = await inspectRunningSandbox(parts, sandboxId, signal);
+    if (sandbox.HostConfig.NetworkMode === "host")
+      return firstOf("on the node", port, (address) => dial(forUsers, address, port, signal), signal);
+    const { Pid: pid } = sandbox.State;
+    const program = await programFor(pid, signal);
+    if (!program) return dial(forUsers, addressOf(sandbox), port, signal);
+    const enter = (address: string) =>
+      startRelay({ host: forUsers, clock }, inNetworkOf(pid, program.argv(address, port)), program.connected, signal);
+    return firstOf(`inside the network namespace of sandbox ${sandboxId}`, port, enter, signal);
+  };
+  return bounded(connect, createForwardPlaces(parts.clock));
+}
+
+/** Limits the number of connections; each holds its place until its process has ended. */
+function bounded(connect: ConnectToPort, places: ForwardPlaces): ConnectToPort {
+  return async (sandboxId, port, signal) => {
+    const taken = places.take(sandboxId, 1);
+    if (taken.is === "full") throw new CodedError("resource_exhausted", taken.text);
+    const { place } = taken;
+    try {
+      const connection = await connect(sandboxId, port, signal);
+      const freed = () => place.free(0);
+      if (connection instanceof ProcessConnection) void connection.ended.then(freed);
+      else connection.once("close", freed);
+      return connection;
+    } catch (error) {
+      place.free(0);
+      throw error;
+    }
+  };
+}
+
+/** @throws CodedError unavailable with the system's message: hosts use that code for a refusal. */
+async function dial(host: Pick<Host, "dial">, address: string, port: number, signal: AbortSignal): Promise<Duplex> {
+  try {
+    return await host.dial({ host: address, port }, signal);
+  } catch (error) {
+    if (!hasCode(error, "unavailable")) throw error;
+    throw new CodedError("unavailable", "connection refused", { cause: error });
+  }
+}
+
+function inNetworkOf(pid: number, argv: readonly string[]): readonly string[] {
+  return ["nsenter", "--target", String(pid), "--net", "--", ...argv];
+}
+
+/** The first loopback address that answers. @throws CodedError unavailable with containerd's message. */
+async function firstOf(
+  where: string,
+  port: number,
+  connect: (address: string) => Promise<Duplex>,
+  signal: AbortSignal,
+): Promise<Duplex> {
+  const failures: string[] = [];
+  for (const { family, address } of loopback) {
+    try {
+      return await connect(address);
+    } catch (error) {
+      if (signal.aborted) throw abortError(signal);
+      if (!hasCode(error, "unavailable")) throw error;
+      failures.push(`${family}: ${messageOf(error)}`);
+    }
+  }
+  throw new CodedError("unavailable", `failed to connect to localhost:${port} ${where}, ${failures.join(", ")}`);
+}
+
+function addressOf({ NetworkSettings }: ContainerInspectInfo): string {
+  const address = Object.values(NetworkSettings.Networks ?? {}).find((network) => network.IPAddress)?.IPAddress;
+  if (!address) throw new CodedError("failed_precondition", "the pod has no address of its own");
+  return address;
+}

@@ -1,0 +1,103 @@
+import type { ContainerCreateOptions } from "dockerode";
+import { NamespaceMode, type RunPodSandboxRequest } from "../../../src/gen/cri.ts";
+import { CodedError, hasCode } from "../../../src/lib/errors.ts";
+import type { Capabilities } from "../engine/capabilities.ts";
+import { createNamed } from "../container/create-named.ts";
+import { startAndInspect } from "./start.ts";
+import { sandboxName } from "../container/names.ts";
+import type { PodNetwork } from "../network/pod-network.ts";
+import type { DockerParts } from "../parts.ts";
+import type { SandboxImage } from "../pause/image.ts";
+import { forceRemove } from "../container/remove.ts";
+import { requireRuntime } from "./runtime-handler.ts";
+import { namespacesOf, sandboxSecurity, sandboxSpec } from "./spec.ts";
+import { securityOptions } from "../container/security-options.ts";
+
+export interface SandboxParts {
+  readonly parts: DockerParts;
+  readonly network: PodNetwork;
+  readonly capabilities: Capabilities;
+  readonly sandboxImage: SandboxImage;
+}
+
+/** Time limit for removing a sandbox that failed to start, milliseconds. */
+const removeMs = 30_000;
+
+/** Creates and starts a pod's sandbox; removes it when the start fails.
+ *  @returns its ID.
+ *  @throws CodedError already_exists when this node has it already; otherwise the daemon's message. */
+export async function runSandbox(
+  deps: SandboxParts,
+  { config, runtimeHandler }: RunPodSandboxRequest,
+  signal: AbortSignal,
+): Promise<string> {
+  if (!config?.metadata) throw new CodedError("invalid_argument", "a sandbox needs metadata");
+  const name = sandboxName(config.metadata);
+  const onNetwork = namespacesOf(config).network !== NamespaceMode.NODE;
+  const start = async () => {
+    requireRuntime(runtimeHandler, await deps.capabilities.info(signal));
+    const settings = await settingsOf(deps, config.linux?.securityContext, signal);
+    const network = onNetwork ? { network: await deps.network.ensure(signal) } : {};
+    return createAndStart(deps.parts, name, sandboxSpec({ config, runtimeHandler, ...settings, ...network }), signal);
+  };
+  try {
+    return await start();
+  } catch (error) {
+    // The network or the image was removed meanwhile, or the network recreated: try once more with the current ones.
+    if (!hasCode(error, "not_found") || (await stands(deps, onNetwork, signal))) throw error;
+    return start();
+  }
+}
+
+async function stands(
+  { network, sandboxImage }: SandboxParts,
+  onNetwork: boolean,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const all = await Promise.all([sandboxImage.verify(signal), !onNetwork || network.verify(signal)]);
+  return all.every(Boolean);
+}
+
+/** Settings common to all sandboxes of this daemon, and this sandbox's security options. */
+async function settingsOf(
+  { parts, capabilities, sandboxImage }: SandboxParts,
+  security: Parameters<typeof sandboxSecurity>[0],
+  signal: AbortSignal,
+) {
+  const image = await sandboxImage.ensure(signal);
+  await capabilities.tryOut(image, signal);
+  const { CgroupDriver } = await capabilities.info(signal);
+  return {
+    image,
+    nodeName: parts.nodeName,
+    cgroupDriver: CgroupDriver,
+    oomScoreAdj: capabilities.sandboxOomScoreAdj(),
+    securityOptions: await securityOptions(sandboxSecurity(security), parts.host.fs, signal),
+  };
+}
+
+async function createAndStart(
+  parts: DockerParts,
+  name: string,
+  spec: ContainerCreateOptions,
+  signal: AbortSignal,
+): Promise<string> {
+  const id = await createNamed(parts, name, spec, signal);
+  try {
+    await startAndInspect(parts, id, signal);
+    parts.memory.fresh.set(id, true);
+    return id;
+  } catch (error) {
+    await removeFailed(parts, id);
+    throw error;
+  }
+}
+
+/** A sandbox that cannot be removed now is removed later, as one that is not ready; its name stays taken until then. */
+async function removeFailed(parts: DockerParts, id: string): Promise<void> {
+  try {
+    await forceRemove(parts, id, parts.clock.within(removeMs));
+  } catch (error) {
+    parts.log.warn({ err: error, sandbox: id }, "a sandbox that did not start cannot be removed yet");
+  }
+}

@@ -1,0 +1,117 @@
+import type { ContainerInspectInfo, PortMap } from "dockerode";
+import { NamespaceMode, type PodSandboxConfig, type PodSandboxFilter } from "../../../src/gen/cri.ts";
+import { hasCode } from "../../../src/lib/errors.ts";
+import type { Sandboxes } from "../../../src/seams/runtime.ts";
+import { ifFound } from "../client/errors.ts";
+import { takeStartInspection } from "./start.ts";
+import { type LoopbackPorts, isLoopback, onLoopback } from "../network/loopback-ports.ts";
+import { noteSandbox } from "../memory.ts";
+import { containerType, sandboxIdLabel, sandboxType } from "../container/names.ts";
+import { inspectOwn, listOwn } from "../container/own.ts";
+import type { DockerParts } from "../parts.ts";
+import { forceRemove, removeContainer } from "../container/remove.ts";
+import { type SandboxParts, runSandbox } from "./run.ts";
+import { namespacesOf } from "./spec.ts";
+import { listedSandbox, sandboxStatus } from "./status.ts";
+
+export interface SandboxesDeps extends SandboxParts {
+  readonly loopbackPorts: LoopbackPorts;
+}
+
+/** Sandboxes of this node over the Engine API. */
+export function dockerSandboxes(deps: SandboxesDeps): Sandboxes {
+  const { parts, network, loopbackPorts } = deps;
+  let tidied = false;
+  /** Settles the rules after a sandbox has gone that had, or may have had, host ports on the loopback. */
+  const settleWithout = async (gone: ContainerInspectInfo | undefined, signal: AbortSignal) => {
+    if (!gone || onLoopback(gone.HostConfig.PortBindings as PortMap | null)) await loopbackPorts.settle(signal);
+  };
+  return {
+    async runPodSandbox(request, signal) {
+      const podSandboxId = await runSandbox(deps, request, signal);
+      if (asksForLoopback(request.config)) await loopbackPorts.settle(signal);
+      return { podSandboxId };
+    },
+    stopPodSandbox: async (id, signal) => settleWithout(await stopSandbox(parts, id, signal), signal),
+    removePodSandbox: async (id, signal) => settleWithout(await removeSandbox(parts, id, signal), signal),
+    async podSandboxStatus(id, signal) {
+      const found = takeStartInspection(parts, id) ?? (await inspectOwn(parts, id, sandboxType, signal));
+      noteSandbox(parts.memory, found);
+      return { status: sandboxStatus(found, network.known()), info: {}, containersStatuses: [], timestamp: 0n };
+    },
+    async listPodSandbox(filter, signal) {
+      const found = await listSandboxes(parts, filter, signal);
+      // The first list shows which sandboxes have ended since the last run.
+      if (!tidied) await loopbackPorts.settle(signal);
+      tidied = true;
+      return found;
+    },
+  };
+}
+
+function asksForLoopback(config: PodSandboxConfig | undefined): boolean {
+  if (!config || namespacesOf(config).network === NamespaceMode.NODE) return false;
+  return config.portMappings.some(({ hostPort, hostIp }) => hostPort > 0 && isLoopback(hostIp));
+}
+
+async function listSandboxes(parts: DockerParts, filter: PodSandboxFilter | undefined, signal: AbortSignal) {
+  const { id, labelSelector = {}, state } = filter ?? {};
+  const found = await listOwn(parts, sandboxType, { labels: labelSelector, ...(id && { id }) }, signal);
+  const sandboxes = found.map(listedSandbox);
+  return state ? sandboxes.filter((sandbox) => sandbox.state === state.state) : sandboxes;
+}
+
+/** Grace period of the sandbox's own program, seconds; it ends at once. */
+const sandboxGraceSeconds = 10;
+
+/** Stops the sandbox's containers, then the sandbox. Containers are found by label, even if the sandbox itself was
+ *  removed by hand. Ended or missing ones are skipped.
+ *  @returns the sandbox before the stop, if it existed. */
+async function stopSandbox(
+  parts: DockerParts,
+  id: string,
+  signal: AbortSignal,
+): Promise<ContainerInspectInfo | undefined> {
+  const containers = await containersOf(parts, id, signal);
+  const running = containers.filter(({ State }) => !["created", "exited", "dead"].includes(State));
+  await Promise.all(running.map(({ Id }) => stop(parts, Id, 0, signal)));
+  const sandbox = await ifFound(inspectOwn(parts, id, sandboxType, signal));
+  if (sandbox?.State.Running) await stop(parts, sandbox.Id, sandboxGraceSeconds, signal);
+  return sandbox;
+}
+
+/** @returns the sandbox before the removal, if it existed. */
+async function removeSandbox(
+  parts: DockerParts,
+  id: string,
+  signal: AbortSignal,
+): Promise<ContainerInspectInfo | undefined> {
+  const containers = await containersOf(parts, id, signal);
+  await Promise.all(containers.map(({ Id }) => ifFound(removeContainer(parts, Id, signal))));
+  const sandbox = await ifFound(inspectOwn(parts, id, sandboxType, signal));
+  if (sandbox) await forceRemove(parts, sandbox.Id, signal);
+  parts.memory.sandboxes.delete(id);
+  parts.memory.fresh.delete(id);
+  return sandbox;
+}
+
+function containersOf(parts: DockerParts, id: string, signal: AbortSignal) {
+  return listOwn(parts, containerType, { labels: { [sandboxIdLabel]: id } }, signal);
+}
+
+async function stop({ docker }: DockerParts, id: string, graceSeconds: number, signal: AbortSignal): Promise<void> {
+  try {
+    await docker.ask(
+      {
+        method: "POST",
+        path: `/containers/${id}/stop`,
+        query: { t: graceSeconds },
+      },
+      signal,
+      { beyondMs: graceSeconds * 1000 },
+    );
+  } catch (error) {
+    // Gone (404), or already ended (304).
+    if (!hasCode(error, "not_found", "failed_precondition")) throw error;
+  }
+}

@@ -1,0 +1,38 @@
+import type { ContainerInfo } from "dockerode";
+import { hasCode } from "../../../src/lib/errors.ts";
+import { createTurns } from "../../../src/lib/turns.ts";
+import { engineInfo } from "../client/engine-info.ts";
+import type { DockerParts } from "../parts.ts";
+import { type StatsSample, type Usage, usageOf } from "./sample.ts";
+
+/** Samples a container or sandbox; undefined when it is not running. */
+export type Sampler = (container: Pick<ContainerInfo, "Id" | "State">) => Promise<Usage | undefined>;
+
+/** Limit of concurrent samples. The daemon measures all requested containers once a second and each request waits for
+ *  that, so many at once cost no more than few, and finish sooner. */
+const atOnce = 64;
+
+export async function createSampler(parts: Pick<DockerParts, "docker">, signal: AbortSignal): Promise<Sampler> {
+  const { MemTotal } = await engineInfo(parts, signal);
+  const turns = createTurns(atOnce);
+  return async ({ Id, State }) => {
+    if (State !== "running" && State !== "paused") return undefined;
+    const sample = await turns(() => takeSample(parts, Id, signal));
+    return sample && usageOf(sample, MemTotal);
+  };
+}
+
+async function takeSample(
+  { docker }: Pick<DockerParts, "docker">,
+  id: string,
+  signal: AbortSignal,
+): Promise<StatsSample | undefined> {
+  // Without one-shot the daemon waits for a second sample.
+  const query = { stream: false, "one-shot": true };
+  try {
+    return await docker.ask<StatsSample>({ path: `/containers/${id}/stats`, query }, signal);
+  } catch (error) {
+    if (hasCode(error, "not_found", "conflict")) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,252 @@
+import { type Socket, connect } from "node:net";
+import ssh2, { type Client, type ClientChannel, type ConnectConfig } from "ssh2";
+import { messageOf } from "../../../src/lib/errors.ts";
+import { errnoOf } from "../../local/errors.ts";
+import type { SshConfig } from "../config.ts";
+import { type Credentials, readCredentials } from "./credentials.ts";
+import { type HostKeyCheck, hostKeyCheck } from "./host-key.ts";
+import { LinkError } from "./link-state.ts";
+
+/** One SSH connection to the target. */
+export interface Connection {
+  readonly client: Client;
+  /** Aborts with a LinkError when the connection is lost. */
+  readonly lost: AbortSignal;
+  /** Session channels that are open or being opened, counted by the link. */
+  sessions: number;
+  /** Those held by users of the kubelet API. */
+  forUsers: number;
+  /** The target's known limit of sessions per connection. */
+  limit: number;
+  close(): void;
+}
+
+/** Below OpenSSH's default of ten sessions per connection (MaxSessions). */
+const defaultSessionLimit = 8;
+/** A dead peer is detected within keepalive × (count + 1), 10.5 s, of its last answer. */
+const keepaliveMs = 3500;
+const keepaliveCount = 2;
+const readyTimeoutMs = 15_000;
+
+/** Connects and logs in. @throws LinkError with the reason and a sentence. */
+export async function openConnection(config: SshConfig, signal: AbortSignal): Promise<Connection> {
+  const check = await hostKeyCheck(config.trust, config.host, config.port);
+  const credentials = await loginOf(config);
+  const client = new ssh2.Client();
+  const refused: { by?: LinkError } = {};
+  const socket = connect({ host: config.host, port: config.port });
+  await ready(client, connectConfig(config, credentials, { check, refused }), { config, socket, refused, signal });
+  client.setNoDelay(true);
+  // One listener per socket that graftlet listens on at the target.
+  client.setMaxListeners(0);
+  const lost = new AbortController();
+  const lose = (error?: unknown) => {
+    if (!lost.signal.aborted) lost.abort(lostError(config, error));
+  };
+  client.on("error", lose);
+  client.once("close", () => lose());
+  await check.remember();
+  return {
+    client,
+    lost: lost.signal,
+    sessions: 0,
+    forUsers: 0,
+    limit: defaultSessionLimit,
+    close() {
+      lose(new Error("closed by graftlet"));
+      client.end();
+      // A dead peer would never close its half.
+      socket.destroySoon();
+    },
+  };
+}
+
+async function loginOf({ login }: SshConfig): Promise<Credentials> {
+  try {
+    const credentials = await readCredentials(login);
+    if ("privateKey" in credentials) {
+      const key = ssh2.utils.parseKey(credentials.privateKey, credentials.passphrase);
+      if (key instanceof Error)
+        throw new Error(
+          `providerConfig.privateKeyFile is no key that can be used (${key.message}): check it and passphraseFile.`,
+        );
+    }
+    return credentials;
+  } catch (error) {
+    throw new LinkError("LoginRefused", "permission_denied", messageOf(error), { cause: error });
+  }
+}
+
+interface HostKeyVerdict {
+  readonly check: HostKeyCheck;
+  readonly refused: { by?: LinkError };
+}
+
+type Settings = Omit<ConnectConfig, "sock">;
+
+function connectConfig(config: SshConfig, credentials: Credentials, { check, refused }: HostKeyVerdict): Settings {
+  return {
+    username: config.user,
+    ...credentials,
+    algorithms: {
+      serverHostKey: [...check.algorithms] as NonNullable<ConnectConfig["algorithms"]>["serverHostKey"] & {},
+    },
+    hostVerifier: (key: Buffer) => {
+      const refusal = check.refusal(key);
+      if (refusal) refused.by = refusal;
+      return refusal === undefined;
+    },
+    keepaliveInterval: keepaliveMs,
+    keepaliveCountMax: keepaliveCount,
+    readyTimeout: readyTimeoutMs,
+  };
+}
+
+interface Attempt {
+  readonly config: SshConfig;
+  readonly socket: Socket;
+  readonly refused: { readonly by?: LinkError };
+  readonly signal: AbortSignal;
+}
+
+function ready(client: Client, settings: Settings, { config, socket, refused, signal }: Attempt): Promise<void> {
+  const greeted = listenIn(client, socket);
+  return new Promise((resolve, reject) => {
+    const finish = (settle: () => void) => {
+      signal.removeEventListener("abort", onAbort);
+      settle();
+    };
+    const fail = (error: unknown) =>
+      finish(() => {
+        client.destroy();
+        socket.destroy();
+        reject(refused.by ?? (error instanceof LinkError ? error : connectError(config, error)));
+      });
+    // An early end of the socket is reported as an error, without the peer's message.
+    const end = (error?: unknown) => fail(greeted.turnedAway() ? turnedAway(config, greeted.said(), error) : error);
+    const onAbort = () => fail(new Error("closed by graftlet"));
+    // Later errors belong to a connection that is not in use.
+    client.on("error", end);
+    client.once("close", () => end(new Error("the target closed the connection before the login was done")));
+    client.once("ready", () => finish(resolve));
+    signal.addEventListener("abort", onAbort, { once: true });
+    try {
+      client.connect({ ...settings, sock: socket });
+    } catch (error) {
+      fail(error);
+    }
+  });
+}
+
+const keptOfGreeting = 200;
+
+/** Records the peer's output until both sides have agreed to speak SSH. */
+function listenIn(client: Client, socket: Socket): { turnedAway(): boolean; said(): string } {
+  const heard = { connected: false, agreed: false, ended: false, text: "" };
+  socket.once("connect", () => (heard.connected = true));
+  for (const event of ["error", "end", "close"]) socket.once(event, () => (heard.ended = true));
+  const listen = (chunk: Buffer) => {
+    heard.text = (heard.text + chunk.toString("latin1")).slice(0, keptOfGreeting);
+    if (heard.text.length === keptOfGreeting) socket.off("data", listen);
+  };
+  // Data flows once ssh2 listens for it as well.
+  socket.setMaxListeners(0).pause().on("data", listen);
+  client.once("handshake", () => {
+    heard.agreed = true;
+    socket.off("data", listen);
+  });
+  return { turnedAway: () => heard.connected && heard.ended && !heard.agreed, said: () => heard.text };
+}
+
+/** sshd gives its reason in a line that is not SSH, as may any other service on that port; or none at all. */
+function turnedAway(config: SshConfig, text: string, cause: unknown): LinkError {
+  const line = /^(?!SSH-)[ -~]+/.exec(text)?.[0].trim();
+  const said = line ? `, saying ${JSON.stringify(line)}` : "";
+  return new LinkError(
+    "TurnedAway",
+    "unavailable",
+    `${nameOf(config)} closed the connection before the login${said}: sshd does so when too many log in at once (MaxStartups) or a login has failed too often (PerSourcePenalties); else check that port is that of an sshd.`,
+    { cause },
+  );
+}
+
+/** ssh2's origin of an error; its values serve for messages only, apart from the keepalive timeout. */
+function levelOf(error: unknown): string | undefined {
+  return error instanceof Error && "level" in error ? String(error.level) : undefined;
+}
+
+function connectError(config: SshConfig, error: unknown): LinkError {
+  const target = nameOf(config);
+  const level = levelOf(error);
+  const cause = { cause: error };
+  if (level === "client-authentication" || level === "agent")
+    return new LinkError(
+      "LoginRefused",
+      "permission_denied",
+      `${target} refused the login: ${loginRemedy(config)}`,
+      cause,
+    );
+  const errno = level === "client-timeout" ? "ETIMEDOUT" : (errnoOf(error) ?? "");
+  const hint = networkHints[errno] ?? "check host and port, and that sshd runs there";
+  return new LinkError("LinkDown", "unavailable", `${target} cannot be reached (${messageOf(error)}): ${hint}.`, cause);
+}
+
+const networkHints: Readonly<Record<string, string>> = {
+  ENOTFOUND: "no such name: check host",
+  EAI_AGAIN: "the name cannot be looked up now: check this machine's DNS",
+  ECONNREFUSED: "nobody listens there: check port, and that sshd runs",
+  EHOSTUNREACH: "no way leads there: check host, and that the machine is up",
+  ENETUNREACH: "no way leads there: check host, and this machine's routes",
+  ETIMEDOUT: "nothing answers there: check host, that the machine is up, and the firewalls between",
+};
+
+function loginRemedy({ user, login }: SshConfig): string {
+  switch (login.by) {
+    case "key":
+      return `add the public key of ${login.privateKeyFile} to ~${user}/.ssh/authorized_keys there, or correct user.`;
+    case "agent":
+      return `add a key of the agent at ${login.agentSocket} to ~${user}/.ssh/authorized_keys there, or correct user.`;
+    case "password":
+      return `correct user or the password in ${login.passwordFile}, and check that sshd takes passwords (PasswordAuthentication).`;
+  }
+}
+
+/** ssh2's level for a peer that does not answer. */
+const silence = "client-timeout";
+
+function lostError(config: SshConfig, error: unknown): LinkError {
+  const why =
+    levelOf(error) === silence
+      ? "it no longer answers"
+      : error === undefined
+        ? "it closed the connection"
+        : messageOf(error);
+  return new LinkError("LinkDown", "unavailable", `the connection to ${nameOf(config)} is lost: ${why}.`, {
+    cause: error,
+  });
+}
+
+/** True when a connection was lost because its peer stopped answering. */
+export function wentSilent(why: LinkError): boolean {
+  return levelOf(why.cause) === silence;
+}
+
+/** The target's name for messages. */
+export function nameOf({ user, host, port }: Pick<SshConfig, "user" | "host" | "port">): string {
+  return `${user}@${host.includes(":") ? `[${host}]` : host}:${port}`;
+}
+
+/** The target's reason for refusing a channel, a number of RFC 4254 §5.1; undefined for other errors. */
+export function channelRefusal(error: unknown): number | undefined {
+  if (!(error instanceof Error) || !("reason" in error)) return undefined;
+  return typeof error.reason === "number" ? error.reason : 0;
+}
+
+/** Turns an ssh2 call with a callback into a promise. @throws the call's errors. */
+export function opened(
+  call: (done: (error: Error | undefined, channel: ClientChannel) => void) => void,
+): Promise<ClientChannel> {
+  return new Promise((resolve, reject) => {
+    call((error, channel) => (error ? reject(error) : resolve(channel)));
+  });
+}

@@ -1,0 +1,55 @@
+import { readFile, stat } from "node:fs/promises";
+import { CodedError, codeOfErrno, messageOf } from "../../../src/lib/errors.ts";
+import { errnoOf } from "../../local/errors.ts";
+import type { SshLogin } from "../config.ts";
+
+/** Credentials of a connection. Never logged. */
+export type Credentials =
+  | { readonly privateKey: Buffer; readonly passphrase?: string }
+  | { readonly agent: string }
+  | { readonly password: string };
+
+/** True when others could read or replace a secret. As with ssh(1), the group may read a file of another user, who
+ *  thereby grants access: this covers a Secret's files in a Pod (owned by root, readable by the Pod's group). */
+function isOpen({ mode, uid }: { readonly mode: number; readonly uid: number }): boolean {
+  const givenByOwner = uid !== process.getuid?.();
+  return (mode & (givenByOwner ? 0o037 : 0o077)) !== 0;
+}
+
+/** Reads the login's files on each call, so that rotated keys are used.
+ *  @throws CodedError not_found, permission_denied (also for a file that others can read), a sentence with the remedy. */
+export async function readCredentials(login: SshLogin): Promise<Credentials> {
+  switch (login.by) {
+    case "agent":
+      return { agent: login.agentSocket };
+    case "password":
+      return { password: await readSecretLine("passwordFile", login.passwordFile) };
+    case "key": {
+      const privateKey = await readSecret("privateKeyFile", login.privateKeyFile);
+      if (login.passphraseFile === undefined) return { privateKey };
+      return { privateKey, passphrase: await readSecretLine("passphraseFile", login.passphraseFile) };
+    }
+  }
+}
+
+/** The first line of a file: editors end it with a newline that is not part of the secret. */
+async function readSecretLine(field: string, path: string): Promise<string> {
+  return (await readSecret(field, path)).toString("utf8").replace(/\r?\n[\s\S]*$/, "");
+}
+
+async function readSecret(field: string, path: string): Promise<Buffer> {
+  try {
+    const file = await stat(path);
+    if (isOpen(file))
+      throw new CodedError(
+        "permission_denied",
+        `providerConfig.${field}: others can read ${path} (mode ${(file.mode & 0o777).toString(8)}): run chmod 600 ${path}.`,
+      );
+    return await readFile(path);
+  } catch (error) {
+    if (error instanceof CodedError) throw error;
+    throw new CodedError(codeOfErrno(errnoOf(error)), `providerConfig.${field} cannot be read: ${messageOf(error)}.`, {
+      cause: error,
+    });
+  }
+}

@@ -1,0 +1,51 @@
+import { CodedError, type ErrorCode } from "../../../src/lib/errors.ts";
+
+/** Reason why a link is down, for a node's condition. */
+export type LinkReason =
+  | "LinkDown"
+  | "TurnedAway"
+  | "HostKeyMismatch"
+  | "HostKeyUnknown"
+  | "LoginRefused"
+  | "NoSessions"
+  | "LoginShellHangs"
+  | "NoPosixShell"
+  | "NoSftp";
+
+/** Error of a link that is down: a reason, and a sentence with the remedy. */
+export class LinkError extends CodedError {
+  readonly reason: LinkReason;
+  constructor(reason: LinkReason, code: ErrorCode, message: string, options?: ErrorOptions) {
+    super(code, message, options);
+    this.name = "LinkError";
+    this.reason = reason;
+  }
+}
+
+/** A link's public state. Times are milliseconds since the epoch. */
+export type LinkState =
+  | { readonly is: "down"; readonly since: number; readonly why: LinkError; readonly nextTryAt: number }
+  | { readonly is: "connecting"; readonly since: number }
+  | { readonly is: "up"; readonly since: number; readonly connections: number }
+  | { readonly is: "closed" };
+
+/** First and longest delay between attempts, milliseconds, before jitter. Problems that need a person are retried
+ *  slowly: frequent attempts would fill the target's log, and some targets ban the client. */
+const delays: Readonly<Record<LinkReason, readonly [number, number]>> = {
+  LinkDown: [500, 30_000],
+  TurnedAway: [1_000, 30_000],
+  HostKeyMismatch: [300_000, 600_000],
+  HostKeyUnknown: [60_000, 600_000],
+  LoginRefused: [30_000, 300_000],
+  NoSessions: [5_000, 30_000],
+  LoginShellHangs: [2_000, 30_000],
+  NoPosixShell: [5_000, 30_000],
+  NoSftp: [5_000, 30_000],
+};
+
+/** Milliseconds until the next attempt, before jitter. Pure.
+ *  @param failures number of consecutive failures for this reason, including this one. */
+export function retryDelay(reason: LinkReason, failures: number): number {
+  const [first, longest] = delays[reason];
+  return Math.min(longest, first * 2 ** Math.min(20, failures - 1));
+}

@@ -1,0 +1,279 @@
+import type { Clock, Timer } from "../../../src/lib/clock.ts";
+import { CodedError, throwIfAborted } from "../../../src/lib/errors.ts";
+import type { Logger } from "../../../src/lib/log.ts";
+import { untilAborted } from "../../../src/lib/service-group.ts";
+import type { SshConfig } from "../config.ts";
+import { type Connection, nameOf, openConnection, wentSilent } from "./connection.ts";
+import { LinkError, type LinkState, retryDelay } from "./link-state.ts";
+
+/** Link to a target: SSH connections, re-established when they break. One reconnect serves all waiting callers. */
+export interface Link extends AsyncDisposable {
+  state(): LinkState;
+  /** Registers a listener for state changes. @returns a function that removes it. */
+  onChange(listener: (state: LinkState) => void): () => void;
+  /** Number of exchanges with the target so far: a request and its answer, requests sent together, a runtime call and a
+   *  login count as one each. Concurrent ones count separately. */
+  roundTrips(): number;
+  /** Counts one exchange. */
+  exchanged(): void;
+  /** A live connection; waits for one being established.
+   *  @throws unavailable at once while the link is down, with the reason as cause. */
+  connection(signal?: AbortSignal): Promise<Connection>;
+  /** All live connections, oldest first. */
+  connections(): readonly Connection[];
+  /** Opens one more connection; concurrent callers share it.
+   *  @throws unavailable when it cannot be opened, failed_precondition at the limit. */
+  another(signal?: AbortSignal): Promise<Connection>;
+  /** Takes the link down for this reason: closes its connections and reconnects. */
+  fail(why: LinkError): void;
+}
+
+export interface LinkOptions {
+  readonly config: SshConfig;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Opens a connection; with ssh2 by default. */
+  readonly open?: (config: SshConfig, signal: AbortSignal) => Promise<Connection>;
+  /** Checks a new connection before the link is up. @throws LinkError when the target is unfit. */
+  readonly check?: (connection: Connection, signal: AbortSignal) => Promise<void>;
+}
+
+/** Sessions that a node may need at once, when the target allows few per connection. */
+const sessionsWanted = 24;
+const [fewestConnections, mostConnections] = [3, 12];
+/** Uptime after which a link's retry delays start afresh, ms. */
+const steadyMs = 2_000;
+
+type State =
+  | { readonly is: "idle" }
+  | {
+      readonly is: "down";
+      readonly since: number;
+      readonly why: LinkError;
+      readonly nextTryAt: number;
+      readonly timer: Timer;
+    }
+  | { readonly is: "connecting"; readonly since: number; readonly ready: Promise<Connection> }
+  | { readonly is: "up"; readonly since: number }
+  | { readonly is: "closed" };
+
+/** Creates the link. It connects on first use and stays connected. */
+export function createLink(options: LinkOptions): Link {
+  return new SshLink(options);
+}
+
+class SshLink implements Link {
+  readonly #config: SshConfig;
+  readonly #clock: Clock;
+  readonly #log: Logger;
+  readonly #open: NonNullable<LinkOptions["open"]>;
+  readonly #check: LinkOptions["check"];
+  readonly #listeners = new Set<(state: LinkState) => void>();
+  readonly #live = new Set<Connection>();
+  readonly #closing = new AbortController();
+  readonly #born: number;
+  #state: State = { is: "idle" };
+  #downSince: number;
+  /** Consecutive failures for the last reason. */
+  #failures = 0;
+  #lastReason: LinkError["reason"] | undefined;
+  #exchanges = 0;
+  #growing: Promise<Connection> | undefined;
+
+  constructor({ config, clock, log, open = openConnection, check }: LinkOptions) {
+    this.#config = config;
+    this.#clock = clock;
+    this.#log = log;
+    this.#open = open;
+    this.#check = check;
+    this.#born = clock.now();
+    this.#downSince = this.#born;
+  }
+
+  state(): LinkState {
+    return outside(this.#state, { born: this.#born, connections: this.#live.size, config: this.#config });
+  }
+
+  onChange(listener: (state: LinkState) => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+
+  roundTrips(): number {
+    return this.#exchanges;
+  }
+
+  exchanged(): void {
+    this.#exchanges += 1;
+    this.#log.trace({ exchanges: this.#exchanges }, "exchange with the target");
+  }
+
+  connections(): readonly Connection[] {
+    return [...this.#live];
+  }
+
+  async connection(signal?: AbortSignal): Promise<Connection> {
+    throwIfAborted(signal);
+    const state = this.#state;
+    if (state.is === "closed") throw closedError();
+    if (state.is === "down") throw unreachable(this.#config, state.why);
+    const [first] = this.#live;
+    return state.is === "up" && first ? first : untilAborted(this.#connect(), signal);
+  }
+
+  async another(signal?: AbortSignal): Promise<Connection> {
+    throwIfAborted(signal);
+    this.#growing ??= this.#grow().finally(() => {
+      this.#growing = undefined;
+    });
+    return untilAborted(this.#growing, signal);
+  }
+
+  fail(why: LinkError): void {
+    if (this.#state.is !== "up") return;
+    this.#downSince = this.#clock.now();
+    if (this.#downSince - this.#state.since >= steadyMs) this.#failures = 0;
+    const live = [...this.#live];
+    this.#goDown(why);
+    for (const connection of live) connection.close();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const state = this.#state;
+    if (state.is === "closed") return;
+    if (state.is === "down") state.timer.cancel();
+    this.#become({ is: "closed" });
+    this.#closing.abort();
+    for (const connection of this.#live) connection.close();
+    await Promise.allSettled([state.is === "connecting" ? state.ready : undefined, this.#growing]);
+  }
+
+  #become(next: State): void {
+    this.#state = next;
+    for (const listener of this.#listeners) listener(this.state());
+  }
+
+  #connect(): Promise<Connection> {
+    if (this.#state.is === "connecting") return this.#state.ready;
+    const ready = this.#attempt();
+    this.#become({ is: "connecting", since: this.#clock.now(), ready });
+    return ready;
+  }
+
+  async #attempt(): Promise<Connection> {
+    // The state has to be "connecting" before anything here fails.
+    await Promise.resolve();
+    try {
+      const opened = await this.#open(this.#config, this.#closing.signal);
+      this.#exchanges += 1;
+      await this.#examine(opened);
+      const connection = this.#adopt(opened);
+      this.#log.info({ target: nameOf(this.#config) }, "link is up");
+      this.#become({ is: "up", since: this.#clock.now() });
+      return connection;
+    } catch (error) {
+      if (this.#closing.signal.aborted) throw closedError();
+      const why = reasonOf(error);
+      this.#goDown(why);
+      throw unreachable(this.#config, why);
+    }
+  }
+
+  async #examine(connection: Connection): Promise<void> {
+    try {
+      await this.#check?.(connection, AbortSignal.any([this.#closing.signal, connection.lost]));
+    } catch (error) {
+      const lost: unknown = connection.lost.aborted ? connection.lost.reason : undefined;
+      connection.close();
+      throw lost ?? error;
+    }
+  }
+
+  #adopt(connection: Connection): Connection {
+    throwIfAborted(connection.lost);
+    if (this.#closing.signal.aborted) {
+      connection.close();
+      throw closedError();
+    }
+    this.#live.add(connection);
+    connection.lost.addEventListener("abort", () => this.#lose(connection));
+    return connection;
+  }
+
+  #lose(connection: Connection): void {
+    this.#live.delete(connection);
+    if (this.#state.is !== "up") return;
+    const why = reasonOf(connection.lost.reason);
+    // A peer that stopped answering on one connection does so on all: failures should count as the link's loss.
+    if (this.#live.size > 0 && !wentSilent(why)) return this.#become(this.#state);
+    this.fail(why);
+  }
+
+  #goDown(why: LinkError): void {
+    this.#failures = this.#lastReason === why.reason ? this.#failures + 1 : 1;
+    this.#lastReason = why.reason;
+    const delay = retryDelay(why.reason, this.#failures) * this.#clock.jitter(0.8, 1.2);
+    const timer = this.#clock.after(delay, () => void this.#connect().catch(() => undefined));
+    this.#log.warn({ err: why, reason: why.reason, retryInMs: Math.round(delay) }, "link is down");
+    this.#become({ is: "down", since: this.#downSince, why, nextTryAt: this.#clock.now() + delay, timer });
+  }
+
+  async #grow(): Promise<Connection> {
+    const most = connectionsFor([...this.#live]);
+    if (this.#live.size >= most)
+      throw new CodedError("failed_precondition", `there are ${most} connections to the target already`);
+    const connection = await this.#open(this.#config, this.#closing.signal).catch((error: unknown) => {
+      throw unreachable(this.#config, reasonOf(error));
+    });
+    // The other connections may have been lost meanwhile: this one must not compete with a reconnect.
+    if (this.#state.is !== "up") {
+      connection.close();
+      throw unreachable(this.#config, reasonOf(connection.lost.reason));
+    }
+    this.#adopt(connection);
+    this.#become(this.#state);
+    return connection;
+  }
+}
+
+/** Limit of connections to one target, higher when each allows few sessions. Pure. */
+export function connectionsFor(live: readonly Pick<Connection, "limit">[]): number {
+  const limit = Math.max(1, Math.min(...live.map((connection) => connection.limit)));
+  return Math.min(mostConnections, Math.max(fewestConnections, Math.ceil(sessionsWanted / limit)));
+}
+
+function outside(
+  state: State,
+  { born, connections, config }: { born: number; connections: number; config: SshConfig },
+): LinkState {
+  switch (state.is) {
+    case "idle": {
+      const why = new LinkError("LinkDown", "unavailable", `${nameOf(config)} has not been connected to yet.`);
+      return { is: "down", since: born, why, nextTryAt: born };
+    }
+    case "down":
+      return { is: "down", since: state.since, why: state.why, nextTryAt: state.nextTryAt };
+    case "connecting":
+      return { is: "connecting", since: state.since };
+    case "up":
+      return { is: "up", since: state.since, connections };
+    case "closed":
+      return state;
+  }
+}
+
+function reasonOf(error: unknown): LinkError {
+  if (error instanceof LinkError) return error;
+  const message = error instanceof Error ? error.message : String(error);
+  return new LinkError("LinkDown", "unavailable", message, { cause: error });
+}
+
+/** The error of every call while the target is unreachable, whatever the reason: a refused login does not tell whether,
+ *  say, a file may be read. */
+function unreachable(config: SshConfig, why: LinkError): CodedError {
+  return new CodedError("unavailable", `${nameOf(config)} is out of reach: ${why.message}`, { cause: why });
+}
+
+function closedError(): CodedError {
+  return new CodedError("unavailable", "the link to the target is closed");
+}

@@ -1,0 +1,122 @@
+import { posix } from "node:path";
+import type { FileChange } from "../../../src/seams/host.ts";
+import { printfFormat, quote } from "../shell/quote.ts";
+
+const directoryMode = 0o755;
+const fileMode = 0o644;
+
+/** Shell words that print the number of changes made. */
+export const changesMade = '"$gl_made"';
+
+/** Limit of paths that get their mode in one command. */
+const mostTogether = 200;
+
+/** Shell script (for shells with our prelude) that applies the changes in order and stops at the first failure. New
+ *  files are private until they get their mode; existing ones keep theirs. Consecutive new files and directories with
+ *  one mode get it in one command.
+ *  @throws invalid_argument for a path with a NUL. */
+export function applyScript(changes: readonly FileChange[]): string {
+  const modes = createModes();
+  const steps = changes.flatMap((change, index) => {
+    const made = `gl_made=${index + 1}`;
+    if (change.do !== "write" && change.do !== "mkdir")
+      return [...modes.settle(index), `${command(change)} || break; ${made}`];
+    const makes = makings(change);
+    return [...makes.flatMap((make) => [...modes.take(make, index), make.line]), made];
+  });
+  return [
+    "umask 077; gl_made=0; set --",
+    "for gl_once in 1; do",
+    ...steps,
+    ...modes.settle(changes.length),
+    "done",
+    'gl_modes "$@"; umask 022',
+  ].join("\n");
+}
+
+/** A path to create, and its mode. */
+interface Making {
+  readonly path: string;
+  readonly mode: string;
+  /** Creates the path and adds it to those that wait for their mode. */
+  readonly line: string;
+}
+
+/** Tracks the paths that wait for their mode. */
+function createModes() {
+  let waiting = new Set<string>();
+  let mode: string | undefined;
+  let since = 0;
+  const settle = (index: number): string[] => {
+    const line = `gl_modes "$@" || { gl_made=${since}; break; }; set --`;
+    const lines = waiting.size > 0 ? [line] : [];
+    waiting = new Set();
+    mode = undefined;
+    since = index;
+    return lines;
+  };
+  return {
+    settle,
+    /** Script lines that precede the path's creation. */
+    take(make: Making, index: number): string[] {
+      const together = mode === make.mode && !waiting.has(make.path) && waiting.size < mostTogether;
+      const lines = together ? [] : [...settle(index), `gl_mode=${make.mode}`];
+      mode = make.mode;
+      waiting.add(make.path);
+      return lines;
+    },
+  };
+}
+
+function makings(change: Extract<FileChange, { do: "mkdir" | "write" }>): readonly Making[] {
+  if (change.do === "write") {
+    const path = quote(change.path);
+    const line = `gl_write ${path} ${printfFormat(change.data)} || break; set -- "$@" ${path}`;
+    return [{ path: change.path, mode: octal(change.mode ?? fileMode), line }];
+  }
+  const above = change.parents === true ? ancestors(change.path) : [];
+  return [...above.map((path) => directory(path, directoryMode)), directory(change.path, change.mode ?? directoryMode)];
+}
+
+function directory(path: string, mode: number): Making {
+  const quoted = quote(path);
+  // mkdir sets the mode where it can: chmod would follow a link put in its place meanwhile.
+  const mask = mode <= 0o777 ? ` ${(0o777 & ~mode).toString(8).padStart(3, "0")}` : "";
+  return {
+    path,
+    mode: octal(mode),
+    line: `gl_mkdir ${quoted}${mask} || break; [ $gl_new = 0 ] || set -- "$@" ${quoted}`,
+  };
+}
+
+/** The path of a change, for messages. */
+export function pathOf(change: FileChange): string {
+  return change.do === "rename" ? change.from : change.path;
+}
+
+function command(change: Exclude<FileChange, { do: "mkdir" | "write" }>): string {
+  switch (change.do) {
+    case "create":
+      return `gl_create ${quote(change.path)}`;
+    case "symlink":
+      return `gl_symlink ${quote(change.path)} ${quote(change.target)}`;
+    case "rename":
+      return `mv -fT -- ${quote(change.from)} ${quote(change.to)}`;
+    case "chmod":
+      return `chmod -- ${octal(change.mode)} ${quote(change.path)}`;
+    case "chown":
+      return `chown -h -- ${change.uid}:${change.gid} ${quote(change.path)}`;
+    case "remove":
+      return `gl_remove ${quote(posix.dirname(change.path))} ${quote(posix.basename(change.path))} ${change.recursive === true ? "tree" : "one"}`;
+  }
+}
+
+function ancestors(path: string): string[] {
+  const parent = posix.dirname(path);
+  return parent === path || parent === "/" || parent === "." ? [] : [...ancestors(parent), parent];
+}
+
+/** Five digits: with fewer, chmod keeps a directory's set-id bits. */
+function octal(mode: number): string {
+  return (mode & 0o7777).toString(8).padStart(5, "0");
+}

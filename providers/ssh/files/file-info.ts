@@ -1,0 +1,58 @@
+import { CodedError } from "../../../src/lib/errors.ts";
+import type { DirectoryEntry, FileInfo, FileKind } from "../../../src/seams/host.ts";
+
+/** Format of `stat -c`, read by parseStat. */
+export const statFormat = "%f %u %g %s %i %y";
+
+/** Parses a line of `stat -c`, the same for GNU and busybox. @throws unknown for anything else. */
+export function parseStat(line: string): FileInfo {
+  const [mode = "", uid, gid, size, inode, day, time = "", zone = ""] = line.trim().split(" ");
+  const bits = Number.parseInt(mode, 16);
+  const milliseconds = time.replace(/(\.\d{3})\d*$/, "$1");
+  const modifiedAt = Date.parse(`${day}T${milliseconds}${zone.replace(/(\d\d)(\d\d)$/, "$1:$2")}`);
+  if (Number.isNaN(bits)) throw new CodedError("unknown", `the target's stat printed ${JSON.stringify(line)}`);
+  return {
+    kind: kindOfMode(bits),
+    mode: bits & 0o7777,
+    uid: Number(uid),
+    gid: Number(gid),
+    size: Number(size),
+    modifiedAt,
+    inode: Number(inode),
+  };
+}
+
+/** Kind of a file by its POSIX mode. @see https://man7.org/linux/man-pages/man7/inode.7.html */
+export function kindOfMode(mode: number): FileKind {
+  return kinds[(mode & 0o170000) >> 12] ?? "file";
+}
+
+const kinds: Readonly<Record<number, FileKind>> = {
+  1: "fifo",
+  2: "characterDevice",
+  4: "directory",
+  6: "blockDevice",
+  10: "symlink",
+  12: "socket",
+};
+
+/** Parses gl_list's entries: a letter for the kind and the name, each terminated by a NUL. */
+export function parseEntries(told: Buffer): DirectoryEntry[] {
+  return told
+    .toString("utf8")
+    .split("\0")
+    .flatMap((entry) => {
+      const kind = kindOfLetter[entry.charAt(0)];
+      return kind === undefined ? [] : [{ name: entry.slice(1), kind }];
+    });
+}
+
+const kindOfLetter: Readonly<Record<string, FileKind>> = {
+  f: "file",
+  d: "directory",
+  l: "symlink",
+  s: "socket",
+  p: "fifo",
+  c: "characterDevice",
+  b: "blockDevice",
+};

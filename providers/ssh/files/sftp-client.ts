@@ -1,0 +1,100 @@
+import { CodedError, abortError, throwIfAborted } from "../../../src/lib/errors.ts";
+import { brokenBy } from "../connection/channel-stream.ts";
+import { type Session, discard } from "../connection/sessions.ts";
+import { type Reply, packet, packetReader, sftp, textAt } from "./sftp-packets.ts";
+
+/** A request: its type, and its parts as for `packet`. */
+export type SftpRequest = readonly [type: number, ...parts: readonly (string | Buffer | number | bigint)[]];
+
+/** An SFTP session on the target. */
+export interface SftpClient {
+  /** OpenSSH extensions announced by the server. */
+  readonly extensions: ReadonlySet<string>;
+  /** Sends requests together and waits for all replies, in the order of the requests.
+   *  @throws unavailable when the session ends meanwhile. An aborted signal ends it: the server answers in order, and a
+   *  hung request would block all later ones. */
+  exchange(requests: readonly SftpRequest[], signal: AbortSignal): Promise<readonly Reply[]>;
+  usable(): boolean;
+  close(): void;
+}
+
+const version = 3;
+
+/** Starts SFTP on a session. @throws failed_precondition when the peer does not speak SFTP. */
+export async function startSftp(session: Session, signal: AbortSignal): Promise<SftpClient> {
+  const { channel, connection } = session;
+  const waiting = new Map<number, PromiseWithResolvers<Reply>>();
+  const hello = Promise.withResolvers<Reply>();
+  let nextId = 1;
+  let ended: CodedError | undefined;
+  const end = (why: CodedError) => {
+    ended ??= why;
+    hello.reject(ended);
+    for (const { reject } of waiting.values()) reject(ended);
+    waiting.clear();
+    discard(channel);
+  };
+  const read = packetReader(({ type, body }) => {
+    if (type === sftp.version) return hello.resolve({ type, body });
+    const id = body.readUInt32BE(0);
+    waiting.get(id)?.resolve({ type, body: body.subarray(4) });
+    waiting.delete(id);
+  });
+  const onLost = () => end(brokenBy(connection.lost));
+  channel.on("data", (chunk: Buffer) => {
+    try {
+      read(chunk);
+    } catch (error) {
+      end(error instanceof CodedError ? error : new CodedError("unknown", String(error), { cause: error }));
+    }
+  });
+  channel.stderr.resume();
+  channel.once("close", () => {
+    connection.lost.removeEventListener("abort", onLost);
+    end(new CodedError("unavailable", "the target's SFTP session has ended"));
+  });
+  if (connection.lost.aborted) onLost();
+  connection.lost.addEventListener("abort", onLost, { once: true });
+
+  const withSignal = async <T>(work: Promise<T>, stop: AbortSignal): Promise<T> => {
+    const onAbort = () => end(abortError(stop));
+    stop.addEventListener("abort", onAbort, { once: true });
+    try {
+      return await work;
+    } finally {
+      stop.removeEventListener("abort", onAbort);
+    }
+  };
+  channel.write(packet(sftp.init, version));
+  const { body } = await withSignal(hello.promise, signal);
+  return {
+    extensions: extensionsOf(body),
+    usable: () => ended === undefined,
+    close: () => end(new CodedError("unavailable", "the SFTP session was closed")),
+    async exchange(requests, stop) {
+      throwIfAborted(stop);
+      if (ended) throw ended;
+      const replies = requests.map(([type, ...parts]) => {
+        const id = nextId;
+        nextId = (nextId + 1) % 2 ** 32;
+        const reply = Promise.withResolvers<Reply>();
+        waiting.set(id, reply);
+        channel.write(packet(type, id, ...parts));
+        return reply.promise;
+      });
+      return withSignal(Promise.all(replies), stop);
+    },
+  };
+}
+
+/** The version is followed by pairs of name and data. */
+function extensionsOf(body: Buffer): ReadonlySet<string> {
+  const names = new Set<string>();
+  for (let at = 4; at + 4 <= body.length; ) {
+    const name = textAt(body, at);
+    at += 4 + name.length;
+    at += 4 + textAt(body, at).length;
+    names.add(name.toString("latin1"));
+  }
+  return names;
+}

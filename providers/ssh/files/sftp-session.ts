@@ -1,0 +1,123 @@
+import type { Clock } from "../../../src/lib/clock.ts";
+import { abortError, hasCode, throwIfAborted } from "../../../src/lib/errors.ts";
+import { untilAborted } from "../../../src/lib/service-group.ts";
+import type { Connection } from "../connection/connection.ts";
+import { LinkError } from "../connection/link-state.ts";
+import type { Link } from "../connection/link.ts";
+import type { Privileges } from "../shell/privileges.ts";
+import { type Session, type SessionRequest, type Sessions, discard } from "../connection/sessions.ts";
+import { type SftpClient, startSftp } from "./sftp-client.ts";
+
+export interface SftpSessionOptions {
+  readonly link: Link;
+  readonly sessions: Sessions;
+  readonly clock: Clock;
+  readonly privileges: (signal: AbortSignal) => Promise<Privileges>;
+}
+
+/** The target's shared SFTP session. With sudo the SFTP server runs as root in an exec session. */
+export interface SftpSession {
+  /** Opens it on a new connection. @throws LinkError NoSftp, a sentence with the remedy; the signal's reason. */
+  begin(connection: Connection, privileges: Privileges, signal: AbortSignal): Promise<void>;
+  /** The session, reopened after its end. @throws unavailable, LinkError NoSftp. */
+  get(signal: AbortSignal): Promise<SftpClient>;
+}
+
+const startTimeoutMs = 15_000;
+
+export function createSftpSession({ link, sessions, clock, privileges }: SftpSessionOptions): SftpSession {
+  let opened: Promise<SftpClient> | undefined;
+  const keep = (opening: Promise<SftpClient>): Promise<SftpClient> => {
+    opened = opening;
+    opening.catch(() => {
+      if (opened === opening) opened = undefined;
+    });
+    return opening;
+  };
+  const reopen = async (): Promise<SftpClient> => {
+    const stop = clock.within(startTimeoutMs);
+    const open = (start: SessionRequest["start"]) => sessions.open({ start, signal: stop });
+    return startWith({ open, link, stop }, await privileges(stop));
+  };
+  return {
+    async begin(connection, rights, signal) {
+      const stop = clock.within(startTimeoutMs, signal);
+      const open = (start: SessionRequest["start"]) => sessions.openOn(connection, start, stop);
+      try {
+        await keep(startWith({ open, link, stop }, rights));
+      } catch (error) {
+        if (signal.aborted) throw abortError(signal);
+        throw hasCode(error, "deadline_exceeded") ? noSftp(rights, error) : error;
+      }
+    },
+    async get(signal) {
+      // A new connection opens its own session.
+      await link.connection(signal);
+      const before = opened;
+      const known =
+        before &&
+        (await untilAborted(
+          before.catch(() => undefined),
+          signal,
+        ));
+      if (known?.usable()) return counted(known, link);
+      // Another caller may already be reopening it.
+      const opening = opened !== undefined && opened !== before ? opened : keep(reopen());
+      return counted(await untilAborted(opening, signal), link);
+    },
+  };
+}
+
+/** Requests sent together count as one exchange. */
+function counted(client: SftpClient, link: Link): SftpClient {
+  return {
+    ...client,
+    exchange(requests, signal) {
+      link.exchanged();
+      return client.exchange(requests, signal);
+    },
+  };
+}
+
+interface Start {
+  readonly open: (start: SessionRequest["start"]) => Promise<Session>;
+  readonly link: Link;
+  readonly stop: AbortSignal;
+}
+
+/** Starts sshd's own subsystem, or else the server program. */
+async function startWith({ open, link, stop }: Start, rights: Privileges): Promise<SftpClient> {
+  const start = async (how: SessionRequest["start"]): Promise<SftpClient> => {
+    const session = await open(how);
+    link.exchanged();
+    try {
+      return await startSftp(session, stop);
+    } catch (error) {
+      discard(session.channel);
+      throwIfAborted(stop);
+      throw session.connection.lost.aborted ? error : noSftp(rights, error);
+    }
+  };
+  const { as, sftpServer } = rights;
+  const program = sftpServer && { exec: `exec ${as === "sudo" ? "sudo -n " : ""}${sftpServer}` };
+  if (as === "sudo") {
+    if (program) return start(program);
+    throw noSftp(rights);
+  }
+  try {
+    return await start({ subsystem: "sftp" });
+  } catch (error) {
+    const offered = !hasCode(error, "failed_precondition");
+    if (offered) throw error;
+    if (!program) throw noSftp(rights, error);
+  }
+  return start(program);
+}
+
+function noSftp({ as, sftpServer }: Privileges, cause?: unknown): LinkError {
+  const sentence =
+    as === "sudo" && !sftpServer
+      ? "the target has no sftp-server program, so files cannot be opened as root: install OpenSSH's SFTP server (openssh-sftp-server)."
+      : "the target offers no SFTP: add `Subsystem sftp internal-sftp` to its sshd_config, or install OpenSSH's sftp-server, and let no start-up file of the login shell print anything.";
+  return new LinkError("NoSftp", "failed_precondition", sentence, { cause });
+}

@@ -1,0 +1,143 @@
+import { type Readable, addAbortSignal } from "node:stream";
+import type { Clock } from "../../../src/lib/clock.ts";
+import { CodedError, abortError, hasCode } from "../../../src/lib/errors.ts";
+import { KeptBytes } from "../../../src/lib/kept-bytes.ts";
+import { untilAborted } from "../../../src/lib/service-group.ts";
+import type { Host, HostFs, HostProcess } from "../../../src/seams/host.ts";
+import { quote } from "../shell/quote.ts";
+
+export interface WatcherOptions {
+  readonly fs: Pick<HostFs, "stat" | "list">;
+  readonly spawn: Host["spawn"];
+  readonly run: Host["run"];
+  readonly clock: Clock;
+}
+
+const pollMs = 1000;
+/** Timeout for inotifywait to set up its watches, milliseconds: one per entry of a directory. */
+const setUpMs = 60_000;
+/** Limit of a line of its output, bytes: a path has at most 4096. */
+const longestLine = 64 * 1024;
+const newline = 0x0a;
+/** A shell's exit codes for a program that it cannot run. */
+const [cannotExecute, notFound] = [126, 127];
+const events = ["modify", "attrib", "close_write", "create", "delete", "move", "delete_self", "move_self"];
+
+/** Hints of changes: from inotifywait when the target has it, else by polling every second. @see Host.watch */
+export function createWatcher(options: WatcherOptions): NonNullable<Host["watch"]> {
+  return async function* watch(path, signal) {
+    try {
+      await options.fs.stat(path, signal);
+      const notifier = await startNotifier(options, path, signal);
+      const works = notifier && (yield* notified(notifier, { ...options, path, signal }));
+      if (!works) yield* polled(options, path, signal);
+    } catch (error) {
+      if (!signal.aborted) throw error;
+    }
+  };
+}
+
+async function startNotifier(
+  { spawn }: WatcherOptions,
+  path: string,
+  signal: AbortSignal,
+): Promise<HostProcess | undefined> {
+  try {
+    return await spawn(["inotifywait", "-m", "-e", events.join(","), "--format", "%w%f", "--", path], signal);
+  } catch (error) {
+    if (hasCode(error, "not_found")) return undefined;
+    throw error;
+  }
+}
+
+interface Watched extends Pick<WatcherOptions, "fs" | "clock"> {
+  readonly path: string;
+  readonly signal: AbortSignal;
+}
+
+/** @returns false when inotifywait exists and cannot be run. */
+async function* notified(notifier: HostProcess, { path, fs, clock, signal }: Watched): AsyncGenerator<string, boolean> {
+  await using child = notifier;
+  // The process's end is not awaited: a hung link reports it late.
+  addAbortSignal(signal, child.stdout);
+  if (await untilAborted(established(child.stderr), clock.within(setUpMs, signal))) {
+    child.stderr.resume();
+    // Covers changes from before the watch was set up.
+    yield path;
+    for (const { name } of await fs.list(path, signal).catch(() => [])) yield `${path}/${name}`;
+    yield* lines(child.stdout);
+  }
+  if (signal.aborted) return true;
+  const code = await untilAborted(child.exited, signal);
+  if (code === cannotExecute || code === notFound) return false;
+  throw new CodedError("failed_precondition", `${path} can no longer be watched (inotifywait ended with ${code})`);
+}
+
+/** True once inotifywait has set up its watches, as it reports on standard error. */
+async function established(stderr: Readable): Promise<boolean> {
+  let last = "";
+  return new Promise((resolve, reject) => {
+    const onData = (chunk: Buffer) => {
+      const said = last + chunk.toString("latin1");
+      last = said.slice(-ready.length);
+      if (!said.includes(ready)) return;
+      stderr.off("data", onData);
+      resolve(true);
+    };
+    stderr.on("data", onData);
+    stderr.once("end", () => resolve(false));
+    stderr.once("error", reject);
+  });
+}
+
+const ready = "Watches established";
+
+/** @throws resource_exhausted for a line longer than any path. */
+async function* lines(stdout: AsyncIterable<Buffer>): AsyncGenerator<string> {
+  const line = new KeptBytes(longestLine);
+  const add = (part: Buffer) => {
+    if (!line.add(part))
+      throw new CodedError("resource_exhausted", `inotifywait printed a line of over ${longestLine} bytes`);
+  };
+  for await (const chunk of stdout) {
+    let from = 0;
+    for (let end = chunk.indexOf(newline); end >= 0; end = chunk.indexOf(newline, from)) {
+      add(chunk.subarray(from, end));
+      from = end + 1;
+      yield line
+        .take()
+        .toString("utf8")
+        .replace(/(.)\/$/, "$1");
+    }
+    add(chunk.subarray(from));
+  }
+}
+
+/** Compares snapshots taken every second: of the path and, for a directory, of each entry. */
+async function* polled(options: WatcherOptions, path: string, signal: AbortSignal): AsyncGenerator<string> {
+  let before = await look(options, path, signal);
+  yield path;
+  for (const each of before.keys()) yield each;
+  for (;;) {
+    await options.clock.sleep(pollMs, signal);
+    const now = await look(options, path, signal);
+    for (const each of new Set([...before.keys(), ...now.keys()])) if (before.get(each) !== now.get(each)) yield each;
+    before = now;
+  }
+}
+
+/** Snapshot by path of what distinguishes a file's versions. Names with newlines appear in parts. */
+async function look({ run }: WatcherOptions, path: string, signal: AbortSignal): Promise<ReadonlyMap<string, string>> {
+  const folder = quote(path);
+  const script = `for f in ${folder} ${folder}/* ${folder}/.[!.]*; do stat -c '%i %f %s %z|%n' -- "$f" 2>/dev/null; done; :`;
+  const { stdout, code } = await run(["/bin/sh", "-c", script], { signal, maxOutputBytes: 4 * 1024 * 1024 });
+  if (signal.aborted) throw abortError(signal);
+  if (code !== 0 || stdout === "")
+    throw new CodedError("not_found", `${path} can no longer be watched: it is not there`);
+  return new Map(
+    stdout.split("\n").flatMap((line) => {
+      const at = line.indexOf("|");
+      return at < 0 ? [] : [[line.slice(at + 1), line.slice(0, at)] as const];
+    }),
+  );
+}

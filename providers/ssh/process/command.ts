@@ -1,0 +1,32 @@
+import { CodedError } from "../../../src/lib/errors.ts";
+
+/** Limit of a script for a pooled shell, bytes. Some shells read scripts byte by byte: a larger one gets its own
+ *  session. */
+export const scriptLimit = 64 * 1024;
+
+/** A command, its input, and the limit of each output. */
+export interface Command {
+  readonly argv: readonly string[];
+  readonly stdin: string | Uint8Array;
+  readonly limit: number;
+}
+
+/** Result of a command; no code when there is no such program. */
+export interface Ended {
+  readonly code: number | undefined;
+  readonly stdout: Buffer;
+  readonly stderr: Buffer;
+}
+
+/** The program of a command. @throws invalid_argument without one. */
+export function programOf(argv: readonly string[]): string {
+  const [program] = argv;
+  if (program === undefined || program === "")
+    throw new CodedError("invalid_argument", "a command needs at least a program");
+  if (program.startsWith("-")) throw noProgram(program);
+  return program;
+}
+
+export function noProgram(program: string): CodedError {
+  return new CodedError("not_found", `${program}: the target has no such program`);
+}

@@ -1,0 +1,63 @@
+import type { Clock } from "../../../src/lib/clock.ts";
+import { hasCode } from "../../../src/lib/errors.ts";
+import type { Logger } from "../../../src/lib/log.ts";
+import type { Link } from "../connection/link.ts";
+import { type ProcessGroup, killScript } from "../shell/shell.ts";
+import type { ShellPool } from "../shell/shell-pool.ts";
+
+/** The processes started by graftlet on the target. */
+export interface ProcessGroups {
+  /** Signals a group without waiting for its end. One that could not be killed is killed on the next connection. */
+  kill(group: ProcessGroup, signal: "SIGTERM" | "SIGKILL"): void;
+  /** Registers a group to be killed after the loss of its connection, on the next one: the target may notice the loss
+   *  much later (half-open), and a lock held by the group would stay taken.
+   *  @returns a function that deregisters it. */
+  own(group: ProcessGroup, lost: AbortSignal): () => void;
+}
+
+export interface ProcessGroupsOptions {
+  readonly link: Link;
+  readonly pool: () => Pick<ShellPool, "askUrgently">;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+const killTimeoutMs = 20_000;
+/** Limit of remembered groups. */
+const mostLeftovers = 1000;
+
+export function createProcessGroups({ link, pool, clock, log }: ProcessGroupsOptions): ProcessGroups {
+  const leftovers = new Set<ProcessGroup>();
+  const remember = (group: ProcessGroup) => void (leftovers.size < mostLeftovers && leftovers.add(group));
+  const send = async (groups: readonly ProcessGroup[], signal: "SIGTERM" | "SIGKILL"): Promise<void> => {
+    const script = groups.map((group) => killScript(group, signal)).join("\n");
+    await pool().askUrgently({ script, maxBytes: 0 }, clock.within(killTimeoutMs));
+  };
+  const sweep = async (): Promise<void> => {
+    const groups = [...leftovers];
+    if (groups.length === 0) return;
+    leftovers.clear();
+    try {
+      await send(groups, "SIGKILL");
+    } catch (err) {
+      for (const group of groups) leftovers.add(group);
+      if (!hasCode(err, "unavailable")) log.warn({ err }, "processes of a lost connection may still be running");
+    }
+  };
+  link.onChange(({ is }) => {
+    if (is === "up") void sweep();
+  });
+  return {
+    kill(group, signal) {
+      void send([group], signal).catch((err: unknown) => {
+        if (signal === "SIGKILL") remember(group);
+        if (!hasCode(err, "unavailable")) log.warn({ err, group: group.id }, "a command could not be signalled");
+      });
+    },
+    own(group, lost) {
+      const onLost = () => remember(group);
+      lost.addEventListener("abort", onLost, { once: true });
+      return () => lost.removeEventListener("abort", onLost);
+    },
+  };
+}

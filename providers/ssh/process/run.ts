@@ -1,0 +1,59 @@
+import type { Clock } from "../../../src/lib/clock.ts";
+import { CodedError, throwIfAborted } from "../../../src/lib/errors.ts";
+import type { RunOptions, RunResult } from "../../../src/seams/host.ts";
+import { printfFormat, quoteAll } from "../shell/quote.ts";
+import type { ShellPool } from "../shell/shell-pool.ts";
+import { type Command, type Ended, noProgram, programOf, scriptLimit } from "./command.ts";
+import { runAlone } from "./run-alone.ts";
+import type { SpawnerOptions } from "./spawn.ts";
+
+const defaultTimeoutMs = 30_000;
+const defaultMaxOutput = 1024 * 1024;
+
+export interface RunnerOptions {
+  readonly pool: ShellPool;
+  readonly clock: Clock;
+  /** Options for commands in a session of their own. */
+  readonly alone: SpawnerOptions;
+}
+
+/** Runs commands to completion on the pooled shells. @see Host.run */
+export function createRunner({ pool, clock, alone }: RunnerOptions) {
+  return async (argv: readonly string[], options: RunOptions = {}): Promise<RunResult> => {
+    throwIfAborted(options.signal);
+    const program = programOf(argv);
+    const timeoutMs = options.timeoutMs ?? defaultTimeoutMs;
+    const limit = options.maxOutputBytes ?? defaultMaxOutput;
+    const stop = clock.within(timeoutMs, options.signal);
+    const late = (error: unknown) => (stop.aborted && !options.signal?.aborted ? tooLate(program, timeoutMs) : error);
+    const stdin = options.stdin ?? "";
+    try {
+      const { code, stdout, stderr } =
+        Buffer.byteLength(stdin) > scriptLimit / 4
+          ? await runAlone(alone, { argv, stdin, limit: limit + 1 }, stop)
+          : await runPooled(pool, { argv, stdin, limit: limit + 1 }, stop);
+      if (code === undefined) throw noProgram(program);
+      const truncated = stdout.length > limit || stderr.length > limit;
+      return { code, stdout: textOf(stdout, limit), stderr: textOf(stderr, limit), truncated };
+    } catch (error) {
+      throw late(error);
+    }
+  };
+}
+
+async function runPooled(pool: ShellPool, { argv, stdin, limit }: Command, stop: AbortSignal): Promise<Ended> {
+  const feed = stdin.length === 0 ? "''" : printfFormat(stdin);
+  const { stdout, stderr, words } = await pool.ask(
+    { script: `gl_run ${feed} ${limit} ${limit} ${quoteAll(argv)}`, outcome: '"$gl_rc"', maxBytes: limit },
+    stop,
+  );
+  return { code: words[0] === "absent" ? undefined : Number(words[0]), stdout, stderr };
+}
+
+function tooLate(program: string, timeoutMs: number): CodedError {
+  return new CodedError("deadline_exceeded", `${program} did not end within ${timeoutMs} ms and was killed`);
+}
+
+function textOf(bytes: Buffer, limit: number): string {
+  return bytes.subarray(0, limit).toString("utf8");
+}

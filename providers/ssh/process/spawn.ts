@@ -1,0 +1,223 @@
+import { randomUUID } from "node:crypto";
+import { constants } from "node:os";
+import type { Duplex, Readable } from "node:stream";
+import type { ClientChannel } from "ssh2";
+import type { Clock } from "../../../src/lib/clock.ts";
+import { CodedError, throwIfAborted } from "../../../src/lib/errors.ts";
+import { KeptBytes } from "../../../src/lib/kept-bytes.ts";
+import { untilAborted } from "../../../src/lib/service-group.ts";
+import type { HostProcess } from "../../../src/seams/host.ts";
+import { brokenBy, channelStream, errorStream } from "../connection/channel-stream.ts";
+import type { Link } from "../connection/link.ts";
+import type { ProcessGroups } from "./groups.ts";
+import { identify } from "../shell/prelude.ts";
+import { quoteAll } from "../shell/quote.ts";
+import { noProgram, programOf } from "./command.ts";
+import { type Session, type Sessions, discard } from "../connection/sessions.ts";
+import type { ProcessGroup } from "../shell/shell.ts";
+
+export interface SpawnerOptions {
+  readonly link: Pick<Link, "exchanged">;
+  readonly sessions: Sessions;
+  readonly groups: ProcessGroups;
+  readonly clock: Clock;
+  /** Command line that starts a shell. */
+  readonly command: (signal: AbortSignal) => Promise<string>;
+  /** True for requests of kubelet API users. */
+  readonly forUser?: boolean;
+}
+
+/** A running command in its own session. */
+export interface SshProcess extends HostProcess {
+  /** Standard input and output as one stream. */
+  readonly io: Duplex;
+}
+
+const never = new AbortController().signal;
+/** Timeout until a shell has started a command, milliseconds, and limit of its output before, bytes. */
+const startWithinMs = 60_000;
+const prefaceBytes = 64 * 1024;
+/** Time to wait for the end of a killed command, milliseconds: killing takes a shell, and a new one may hang in its
+ *  start-up files. */
+const endWithinMs = 5_000;
+/** The same after the caller has given up: a hung link reports nothing, and must not delay the caller. */
+const endSoonMs = 1_000;
+
+/** Commands as streams, each in its own session. @see Host.spawn */
+export function createSpawner({ link, sessions, groups, clock, command, forUser = false }: SpawnerOptions) {
+  return async (argv: readonly string[], signal: AbortSignal = never): Promise<SshProcess> => {
+    throwIfAborted(signal);
+    const program = programOf(argv);
+    const session = await sessions.open({ start: { exec: await command(signal) }, forUser, signal });
+    const { channel, connection } = session;
+    const io = channelStream(channel, connection.lost, "drop");
+    const stderr = errorStream(channel, connection.lost);
+    const exited = exitOf(session);
+    link.exchanged();
+    const group = await introduce(io, argv, clock.within(startWithinMs, signal)).catch((error: unknown) => {
+      discard(channel);
+      throw error;
+    });
+    if (group === undefined) {
+      discard(channel);
+      throw noProgram(program);
+    }
+    const forget = groups.own(group, connection.lost);
+    let ended = false;
+    const kill = (how: "SIGTERM" | "SIGKILL" = "SIGTERM") => {
+      if (!ended) groups.kill(group, how);
+    };
+    const onAbort = () => kill("SIGKILL");
+    const finish = () => {
+      ended = true;
+      forget();
+      signal.removeEventListener("abort", onAbort);
+    };
+    void exited.then(finish, finish);
+    if (signal.aborted) onAbort();
+    else signal.addEventListener("abort", onAbort, { once: true });
+    return {
+      pid: group.pid,
+      io,
+      stdin: io,
+      stdout: io,
+      stderr,
+      exited,
+      kill,
+      async [Symbol.asyncDispose]() {
+        kill("SIGKILL");
+        const late = clock.within(signal.aborted ? endSoonMs : endWithinMs);
+        await untilAborted(exited, late).catch(() => undefined);
+        // An ended session counts at the target's sshd until the command ends: closing the channel now would miscount.
+        if (late.aborted) return letGo(io, stderr);
+        io.destroy();
+        stderr.destroy();
+      },
+    };
+  };
+}
+
+/** Leaves a command to its end: closes its input and drops its output. */
+function letGo(io: Duplex, stderr: Readable): void {
+  io.end();
+  io.resume();
+  stderr.resume();
+}
+
+/** Prints the marker once the shell has read its last line: later input is the command's. */
+function script(argv: readonly string[], marker: string): string {
+  const program = quoteAll(argv.slice(0, 1));
+  return [
+    "LC_ALL=C; export LC_ALL; PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; export PATH; cd /",
+    identify,
+    `command -v -- ${program} >/dev/null 2>&1 || { echo ${marker} absent; exit 127; }`,
+    `echo ${marker} $$ $gl_group $gl_start; exec ${quoteAll(argv)}\n`,
+  ].join("\n");
+}
+
+interface Introduced extends ProcessGroup {
+  readonly pid: number;
+}
+
+/** Starts the command and reads the shell's report; undefined when there is no such program. */
+function introduce(io: Duplex, argv: readonly string[], signal: AbortSignal): Promise<Introduced | undefined> {
+  const marker = randomUUID();
+  const work = (async () => {
+    io.write(script(argv, marker));
+    const words = await lineAfter(io, marker);
+    const [pid = "", group = "", startTicks = "0"] = words;
+    if (pid === "absent") return undefined;
+    return { pid: Number(pid), id: Number(group), startTicks };
+  })();
+  return untilAborted(work, signal);
+}
+
+/** Words of the line that starts with the marker; later bytes stay in the stream.
+ *  @throws failed_precondition for a shell that ends without it, or prints too much before. */
+function lineAfter(io: Duplex, marker: string): Promise<readonly string[]> {
+  return new Promise((resolve, reject) => {
+    const seen = new KeptBytes(prefaceBytes);
+    const stop = () => {
+      io.off("readable", onReadable);
+      io.off("end", onEnd);
+      io.off("error", onError);
+    };
+    const fail = (error: Error) => {
+      stop();
+      reject(error);
+    };
+    const onReadable = () => {
+      for (let chunk = io.read() as Buffer | null; chunk !== null; chunk = io.read() as Buffer | null) {
+        const from = seen.length;
+        const whole = seen.add(chunk);
+        const line = lineIn(seen.bytes(), marker, from);
+        if (line) {
+          stop();
+          const rest = chunk.subarray(line.end + 1 - from);
+          if (rest.length > 0) io.unshift(rest);
+          return resolve(line.words);
+        }
+        if (!whole) return fail(new CodedError("failed_precondition", tooTalkative));
+      }
+    };
+    const onEnd = () =>
+      fail(new CodedError("failed_precondition", "the target's shell ended before it ran the command"));
+    const onError = fail;
+    io.on("readable", onReadable);
+    io.once("end", onEnd);
+    io.once("error", onError);
+  });
+}
+
+const tooTalkative = `the target's shell said more than ${prefaceBytes} bytes before it ran the command: let no start-up file of the login shell print anything.`;
+
+/** The complete line that starts with the marker. @param from start of the bytes not searched yet. */
+function lineIn(
+  seen: Buffer,
+  marker: string,
+  from: number,
+): { readonly words: readonly string[]; readonly end: number } | undefined {
+  // Only a newline can complete the line.
+  if (seen.indexOf(newline, from) < 0) return undefined;
+  const start = seen.indexOf(marker, Math.max(0, from - longestLine));
+  const end = start < 0 ? -1 : seen.indexOf(newline, start);
+  if (end < 0) return undefined;
+  const words = seen
+    .subarray(start + marker.length, end)
+    .toString("latin1")
+    .trim()
+    .split(" ");
+  return { words, end };
+}
+
+const newline = 0x0a;
+/** Limit of the marker and the report, bytes. */
+const longestLine = 256;
+
+/** Exit code as in RunResult. Rejects with unavailable when the link breaks first; needs no handler. */
+export function exitOf({ channel, connection: { lost } }: Session): Promise<number> {
+  const exited = new Promise<number>((resolve, reject) => {
+    const onLost = () => reject(brokenBy(lost));
+    if (lost.aborted) return onLost();
+    lost.addEventListener("abort", onLost, { once: true });
+    channel.once("exit", (code: number | null, name?: string) => {
+      lost.removeEventListener("abort", onLost);
+      resolve(code ?? 128 + signalNumber(name));
+    });
+    onClosed(channel, () => {
+      lost.removeEventListener("abort", onLost);
+      reject(new CodedError("unavailable", "the target did not report how the command ended"));
+    });
+  });
+  exited.catch(() => undefined);
+  return exited;
+}
+
+function onClosed(channel: ClientChannel, then: () => void): void {
+  channel.once("close", then);
+}
+
+function signalNumber(name: string | undefined): number {
+  const numbers: Readonly<Record<string, number>> = constants.signals;
+  return numbers[`SIG${(name ?? "").replace(/^SIG/, "")}`] ?? 0;
+}

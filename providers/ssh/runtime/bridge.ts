@@ -1,0 +1,39 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Duplex } from "node:stream";
+import type { Host } from "../../../src/seams/host.ts";
+import { splice } from "../../../src/streams/splice.ts";
+import { listenLocal } from "../../local/dial.ts";
+
+/** A socket on graftlet's own machine, bridged to one on the target. */
+export interface Bridge extends AsyncDisposable {
+  /** Absolute path, in a directory accessible to graftlet's user only. */
+  readonly path: string;
+}
+
+/** Opens the bridge, for clients that connect to local sockets only (gRPC). A connection lasts as long as the one on the
+ *  target; when that cannot be opened, it is closed at once, as with a stopped server. */
+export async function openBridge(host: Pick<Host, "dial">, target: string): Promise<Bridge> {
+  const directory = await mkdtemp(join(tmpdir(), "graftlet-"));
+  const path = join(directory, "runtime.sock");
+  const closing = new AbortController();
+  const listener = await listenLocal({ unix: path }, (near) => void bridgeOne(host, target, near, closing.signal));
+  return {
+    path,
+    async [Symbol.asyncDispose]() {
+      closing.abort();
+      await listener[Symbol.asyncDispose]();
+      await rm(directory, { recursive: true, force: true });
+    },
+  };
+}
+
+async function bridgeOne(host: Pick<Host, "dial">, target: string, near: Duplex, signal: AbortSignal): Promise<void> {
+  try {
+    await splice(near, await host.dial({ unix: target }, signal), signal);
+  } catch {
+    // The client sees a closed connection, and retries.
+    near.destroy();
+  }
+}

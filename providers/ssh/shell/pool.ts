@@ -1,0 +1,78 @@
+import { throwIfAborted } from "../../../src/lib/errors.ts";
+import { untilAborted } from "../../../src/lib/service-group.ts";
+import type { Shell } from "./shell.ts";
+
+/** Limit of pooled shells; further callers wait. */
+const mostShells = 12;
+/** Limit of idle shells. */
+const mostIdle = 4;
+
+type Kept = Pick<Shell, "usable" | "close">;
+
+export interface Pool<T extends Kept> {
+  /** An idle shell, if any. */
+  takeIdle(): T | undefined;
+  /** A free shell. @throws the error of starting one, if no other came free first; the signal's reason. */
+  take(signal: AbortSignal): Promise<T>;
+  /** Returns a shell; to be called for each one taken. */
+  giveBack(shell: T): void;
+}
+
+/** Pool of busy and idle shells. A caller that finds none idle has another started, and takes that one or the first
+ *  returned: most questions take less time than starting a shell. */
+export function createPool<T extends Kept>(start: () => Promise<T>): Pool<T> {
+  type Waiter = PromiseWithResolvers<T>;
+  const idle: T[] = [];
+  const waiting = new Set<Waiter>();
+  let shells = 0;
+  const takeIdle = (): T | undefined => {
+    for (let shell = idle.pop(); shell; shell = idle.pop()) {
+      if (shell.usable()) return shell;
+      shells -= 1;
+    }
+    return undefined;
+  };
+  const grow = async (waiter: Waiter): Promise<void> => {
+    shells += 1;
+    try {
+      giveBack(await start());
+    } catch (error) {
+      shells -= 1;
+      waiting.delete(waiter);
+      waiter.reject(error);
+      // With no shell left to be returned, the next caller needs a start of its own.
+      const [next] = waiting;
+      if (next && shells === 0) await grow(next);
+    }
+  };
+  const giveBack = (shell: T) => {
+    const [next] = waiting;
+    if (!shell.usable()) {
+      shells -= 1;
+      if (next) void grow(next);
+    } else if (next) {
+      waiting.delete(next);
+      next.resolve(shell);
+    } else if (idle.length < mostIdle) idle.push(shell);
+    else {
+      shells -= 1;
+      shell.close();
+    }
+  };
+  const take = async (signal: AbortSignal): Promise<T> => {
+    throwIfAborted(signal);
+    const free = takeIdle();
+    if (free) return free;
+    const waiter = Promise.withResolvers<T>();
+    waiting.add(waiter);
+    if (shells < mostShells) void grow(waiter);
+    try {
+      return await untilAborted(waiter.promise, signal);
+    } catch (error) {
+      // A shell for a caller that gave up goes to the next one.
+      if (!waiting.delete(waiter)) void waiter.promise.then(giveBack, () => undefined);
+      throw error;
+    }
+  };
+  return { takeIdle, take, giveBack };
+}

@@ -1,0 +1,179 @@
+import type { Clock } from "../../../src/lib/clock.ts";
+import { CodedError, abortError, messageOf } from "../../../src/lib/errors.ts";
+import { untilAborted } from "../../../src/lib/service-group.ts";
+import type { MissingRights } from "../../../src/seams/provider.ts";
+import type { SshConfig } from "../config.ts";
+import { type Connection, nameOf } from "../connection/connection.ts";
+import { LinkError } from "../connection/link-state.ts";
+import type { Link } from "../connection/link.ts";
+import { quote } from "./quote.ts";
+import { type Session, type Sessions, discard } from "../connection/sessions.ts";
+import { startShell } from "./shell.ts";
+
+/** A program that relays its standard streams to a socket; `docker` to a Docker Engine's only. */
+export type RelayProgram = "python3" | "perl" | "socat" | "nc" | "docker";
+
+/** The login's privileges on the target. */
+export interface Privileges {
+  /** User of commands and file operations: root by login, root by sudo, or the user itself. */
+  readonly as: "root" | "sudo" | "user";
+  readonly groups: readonly string[];
+  /** Path of the target's SFTP server, used when sshd offers none or it has to run as root. */
+  readonly sftpServer?: string;
+  readonly relays: readonly RelayProgram[];
+  /** Requirements of a whole node that the target lacks, one sentence each with the remedy. */
+  readonly missing: readonly string[];
+}
+
+export interface PrivilegesOptions {
+  readonly config: SshConfig;
+  readonly link: Link;
+  readonly sessions: Pick<Sessions, "openOn">;
+  readonly clock: Clock;
+}
+
+/** Command line that starts a shell as the login user. */
+export const plainShell = "exec /bin/sh";
+const sudoShell = "exec sudo -n /bin/sh";
+/** Timeout of a login shell's answer, ms. */
+export const answerWithinMs = 15_000;
+/** Time to wait for the session's end, ms: processes left by a login shell may hold it open. */
+const endWithinMs = 1_000;
+const sftpServers = [
+  "/usr/lib/openssh/sftp-server",
+  "/usr/libexec/openssh/sftp-server",
+  "/usr/lib/ssh/sftp-server",
+  "/usr/libexec/sftp-server",
+  "/usr/lib/sftp-server",
+];
+const relayPrograms: readonly RelayProgram[] = ["python3", "perl", "socat", "nc", "docker"];
+
+/** The login's privileges, as found on the newest connection. */
+export interface PrivilegesProbe {
+  /** Probes a new connection. Its session is free again on return.
+   *  @throws LinkError LoginShellHangs, NoPosixShell, NoSessions; the signal's reason. */
+  ask(connection: Connection, signal: AbortSignal): Promise<Privileges>;
+  /** The last result; waits for the link. @throws unavailable while that is down. */
+  known(signal: AbortSignal): Promise<Privileges>;
+}
+
+export function createPrivileges({ config, link, sessions, clock }: PrivilegesOptions): PrivilegesProbe {
+  let found: Privileges | undefined;
+  const question = async (connection: Connection, stop: AbortSignal): Promise<Privileges> => {
+    const session = await sessions.openOn(connection, { exec: plainShell }, stop);
+    try {
+      link.exchanged();
+      const shell = await startShell(session, stop);
+      link.exchanged();
+      const { stdout } = await shell.ask({ script: probeScript(config), maxBytes: 16_384 }, stop);
+      link.exchanged();
+      await endOf(session, clock.within(endWithinMs, stop));
+      return privilegesOf(stdout.toString("latin1"), config);
+    } finally {
+      discard(session.channel);
+    }
+  };
+  return {
+    async ask(connection, signal) {
+      const stop = clock.within(answerWithinMs, signal);
+      found = await question(connection, stop).catch((error: unknown) => {
+        if (signal.aborted) throw abortError(signal);
+        if (error instanceof LinkError) throw error;
+        throw stop.aborted
+          ? shellHangs(config, error)
+          : new LinkError("NoPosixShell", "failed_precondition", messageOf(error), { cause: error });
+      });
+      return found;
+    },
+    async known(signal) {
+      await link.connection(signal);
+      if (!found) throw new CodedError("unavailable", "the target's privileges are not known yet");
+      return found;
+    },
+  };
+}
+
+/** Lets the shell exit: until then its session counts. */
+async function endOf({ channel }: Session, stop: AbortSignal): Promise<void> {
+  const closed = new Promise<void>((resolve) => void channel.once("close", () => resolve()));
+  channel.end();
+  await untilAborted(closed, stop).catch(() => undefined);
+}
+
+/** Error for a target whose login shell has not answered within `answerWithinMs`. */
+export function shellHangs(config: SshConfig, cause: unknown): LinkError {
+  return new LinkError(
+    "LoginShellHangs",
+    "unavailable",
+    `the login shell of ${nameOf(config)} does not answer within ${answerWithinMs / 1000} s: look at what its start-up files (~/.bashrc, ~/.profile, ~/.ssh/rc) or sudo wait for, and that /bin/sh is a POSIX shell.`,
+    { cause },
+  );
+}
+
+/** Command line that starts a shell with the privileges found. Plain words only: the login shell that reads it may be
+ *  any. */
+export function shellCommand({ as }: Privileges): string {
+  return as === "sudo" ? sudoShell : plainShell;
+}
+
+function probeScript({ sudo }: SshConfig): string {
+  const trySudo = sudo === "auto" ? "sudo -n /bin/sh -c : >/dev/null 2>&1" : "false";
+  return [
+    'if [ "$(id -u)" = 0 ]; then echo root',
+    `elif ${trySudo}; then echo sudo`,
+    "else echo user; fi",
+    "id -Gn",
+    `for gl_f in ${sftpServers.map(quote).join(" ")} ''; do [ -z "$gl_f" ] || [ -x "$gl_f" ] && break; done; echo "$gl_f"`,
+    `for gl_f in ${relayPrograms.join(" ")}; do command -v "$gl_f" >/dev/null 2>&1 && printf '%s ' "$gl_f"; done; echo`,
+    "for gl_f in stat readlink awk head dd; do command -v $gl_f >/dev/null 2>&1 || printf '%s ' $gl_f; done; echo",
+    "if [ -r /proc/self/mountinfo ]; then echo proc; else echo; fi",
+  ].join("\n");
+}
+
+/** The missing rights for the node. Pure. */
+export function missingRights({ as, missing }: Pick<Privileges, "as" | "missing">): MissingRights {
+  const fileOwner = "files of the target cannot be given to the pod's user: graftlet's login is not root there";
+  const mount = "nothing can be mounted on the target: graftlet's login is not root there";
+  return { sentences: missing, lacks: as === "user" ? { fileOwner, mount } : {} };
+}
+
+/** Parses the probe's lines. Pure. @throws failed_precondition when they are missing. */
+export function privilegesOf(told: string, { user, sudo }: Pick<SshConfig, "user" | "sudo">): Privileges {
+  const [as, groups, sftpServer, relays, lacking, proc] = told.split("\n");
+  if (as !== "root" && as !== "sudo" && as !== "user")
+    throw new CodedError("failed_precondition", "the target did not report its user's privileges");
+  const found = wordsOf(relays);
+  const missing = [
+    ...(as === "user" ? [noRoot(user, sudo)] : []),
+    ...(as === "sudo" && !found.some((name) => name !== "docker") ? [noRelay(found)] : []),
+    ...wordsOf(lacking).map(
+      (name) => `The target has no ${name} program, which files need: install coreutils or busybox.`,
+    ),
+    ...(proc === "proc" ? [] : ["The target does not show /proc to its user: mount it, or relax its hidepid."]),
+  ];
+  return {
+    as,
+    groups: wordsOf(groups),
+    ...(sftpServer && { sftpServer }),
+    relays: relayPrograms.filter((name) => found.includes(name)),
+    missing,
+  };
+}
+
+function wordsOf(line: string | undefined): string[] {
+  return (line ?? "").split(" ").filter((word) => word !== "");
+}
+
+function noRelay(found: readonly string[]): string {
+  const which = found.length === 0 ? "" : " but Docker's";
+  const programs = relayPrograms.filter((name) => name !== "docker").join(", ");
+  return `The target has none of ${programs}, so root's sockets${which} are out of reach: install one of them.`;
+}
+
+function noRoot(user: string, sudo: SshConfig["sudo"]): string {
+  const remedy =
+    sudo === "never"
+      ? "set sudo: auto, or log in as root"
+      : `add the line \`${user} ALL=(ALL) NOPASSWD: ALL\` to its sudoers, or log in as root`;
+  return `User ${user} of the target is not root, so nothing can be mounted and no cgroup be made: ${remedy}.`;
+}

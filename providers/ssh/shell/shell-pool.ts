@@ -1,0 +1,83 @@
+import type { Clock } from "../../../src/lib/clock.ts";
+import { abortError, hasCode } from "../../../src/lib/errors.ts";
+import type { Logger } from "../../../src/lib/log.ts";
+import type { Link } from "../connection/link.ts";
+import type { Sessions } from "../connection/sessions.ts";
+import { createPool } from "./pool.ts";
+import { type Answer, type ProcessGroup, type Question, type Shell, killScript, startShell } from "./shell.ts";
+
+/** Pool of shells on the target. A hung shell blocks only its own caller. */
+export interface ShellPool {
+  /** Asks the next free shell. When the signal aborts, the running command and its children are killed.
+   *  @throws cancelled or deadline_exceeded like the signal, unavailable. */
+  ask(question: Question, signal: AbortSignal): Promise<Answer>;
+  /** Asks at once, with a shell outside of the pool if none is idle. */
+  askUrgently(question: Question, signal: AbortSignal): Promise<Answer>;
+}
+
+export interface ShellPoolOptions {
+  readonly link: Link;
+  readonly sessions: Sessions;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Command line that starts a shell, such as `exec /bin/sh`. */
+  readonly command: (signal: AbortSignal) => Promise<string>;
+  /** Called with each shell's process group, which is to end with its connection. */
+  readonly onStart: (group: ProcessGroup, lost: AbortSignal) => void;
+}
+
+const startTimeoutMs = 20_000;
+const killTimeoutMs = 20_000;
+
+export function createShellPool({ link, sessions, clock, log, command, onStart }: ShellPoolOptions): ShellPool {
+  const start = async (signal: AbortSignal, urgent: boolean): Promise<Shell> => {
+    const soon = clock.within(startTimeoutMs, signal);
+    const session = await sessions.open({ start: { exec: await command(soon) }, urgent, signal: soon });
+    link.exchanged();
+    const shell = await startShell(session, soon);
+    onStart(shell.group, session.connection.lost);
+    return shell;
+  };
+  const pool = createPool(() => start(clock.within(startTimeoutMs), false));
+  const question = async (shell: Shell, what: Question, signal: AbortSignal): Promise<Answer> => {
+    link.exchanged();
+    try {
+      return await shell.ask(what, signal);
+    } catch (error) {
+      if (!signal.aborted) throw error;
+      void abandon(shell);
+      throw abortError(signal);
+    }
+  };
+  const askUrgently = async (what: Question, signal: AbortSignal): Promise<Answer> => {
+    const free = pool.takeIdle();
+    const shell = free ?? (await start(signal, true));
+    try {
+      return await question(shell, what, signal);
+    } finally {
+      if (free) pool.giveBack(free);
+      else shell.close();
+    }
+  };
+  /** Kills a command that did not end in time, and its children. */
+  const abandon = async (shell: Shell): Promise<void> => {
+    try {
+      await askUrgently({ script: killScript(shell.group, "SIGKILL"), maxBytes: 0 }, clock.within(killTimeoutMs));
+    } catch (err) {
+      if (!hasCode(err, "unavailable"))
+        log.warn({ err, group: shell.group.id }, "a timed-out command may still be running");
+    }
+    shell.close();
+  };
+  return {
+    askUrgently,
+    async ask(what, signal) {
+      const shell = await pool.take(signal);
+      try {
+        return await question(shell, what, signal);
+      } finally {
+        pool.giveBack(shell);
+      }
+    },
+  };
+}

@@ -1,0 +1,59 @@
+import { CodedError, type ErrorCode, codeOfErrno } from "../../../src/lib/errors.ts";
+
+/** Messages for failed system calls in the C locale, of C libraries (glibc, musl) and shells. Programs behind a shell
+ *  report errors in no other way; they are coded here, at the seam, only. */
+const words: readonly (readonly [RegExp, string])[] = [
+  [/no such (file or directory|file)$|nonexistent directory$|directory nonexistent$/i, "ENOENT"],
+  [/not a directory$/i, "ENOTDIR"],
+  [/file exists$/i, "EEXIST"],
+  [/directory not empty$/i, "ENOTEMPTY"],
+  [/is a directory$|cannot overwrite (non-)?directory/i, "EISDIR"],
+  [/not a regular file$/i, "ENXIO"],
+  [/(device or )?resource busy$|on a different device$/i, "EBUSY"],
+  [/too many levels of symbolic links$|symbolic link loop$/i, "ELOOP"],
+  [/no such device or address$/i, "ENXIO"],
+  [/permission denied$/i, "EACCES"],
+  [/operation not permitted$/i, "EPERM"],
+  [/read-only file system$/i, "EROFS"],
+  [/invalid argument$/i, "EINVAL"],
+  [/(file )?name too long$/i, "ENAMETOOLONG"],
+  [/no space left on device$/i, "ENOSPC"],
+  [/(disk )?quota exceeded$/i, "EDQUOT"],
+  [/too many open files( in system)?$|no file descriptors available$/i, "EMFILE"],
+  [/connection refused$/i, "ECONNREFUSED"],
+  [/no route to host$/i, "EHOSTUNREACH"],
+  [/network is unreachable$/i, "ENETUNREACH"],
+  [/connection timed out$/i, "ETIMEDOUT"],
+];
+
+/** The errno, such as `ENOENT`, that a command or sshd reports, on the last line with a known message. */
+export function errnoOfComplaint(said: string): string | undefined {
+  const lines = said.trimEnd().split("\n").reverse();
+  for (const line of lines) {
+    const found = words.find(([pattern]) => pattern.test(line.trim()));
+    if (found) return found[1];
+  }
+  return undefined;
+}
+
+/** Error code for a command's message on standard error. */
+export function codeOfComplaint(stderr: string): ErrorCode {
+  return codeOfErrno(errnoOfComplaint(stderr));
+}
+
+/** A failed system call on the target, in Node's form. */
+export interface SystemError extends Error {
+  readonly code: string;
+}
+
+/** The system error in a message; undefined when it has none. */
+export function systemError(said: string): SystemError | undefined {
+  const code = errnoOfComplaint(said);
+  return code === undefined ? undefined : Object.assign(new Error(said.trim().split("\n").at(-1)), { code });
+}
+
+/** Coded error for a failed command: its subject and the target's message. */
+export function complaint(what: string, stderr: string): CodedError {
+  const said = stderr.trim().split("\n").at(-1) ?? "";
+  return new CodedError(codeOfComplaint(stderr), `${what}: ${said || "failed without a message"}`);
+}

@@ -1,0 +1,95 @@
+import type { Duplex } from "node:stream";
+import type { ClientChannel } from "ssh2";
+import type { Clock } from "../../../src/lib/clock.ts";
+import { CodedError, abortError, hasCode, messageOf, throwIfAborted } from "../../../src/lib/errors.ts";
+import { untilAborted } from "../../../src/lib/service-group.ts";
+import type { Address, Host } from "../../../src/seams/host.ts";
+import { nameOfAddress } from "../../local/dial.ts";
+import { hasErrno } from "../../local/errors.ts";
+import { brokenBy, channelStream } from "../connection/channel-stream.ts";
+import { type Connection, channelRefusal, opened } from "../connection/connection.ts";
+import type { Link } from "../connection/link.ts";
+import type { Privileges } from "../shell/privileges.ts";
+import { connectionOf, relayCommand } from "./relay.ts";
+import { discard } from "../connection/sessions.ts";
+import type { SshProcess } from "../process/spawn.ts";
+import { systemError } from "../shell/system-errors.ts";
+
+export interface DialerOptions {
+  readonly link: Link;
+  readonly spawn: (argv: readonly string[], signal?: AbortSignal) => Promise<SshProcess>;
+  readonly privileges: (signal: AbortSignal) => Promise<Privileges>;
+  readonly clock: Clock;
+}
+
+const never = new AbortController().signal;
+/** RFC 4254 §5.1: administratively prohibited. */
+const prohibited = 1;
+
+/** Connections from the target, as channels of the link; by a relay program when sshd does not forward, or when the
+ *  socket belongs to root and the login is not root.
+ *  @see Host.dial */
+export function createDialer({ link, spawn, privileges, clock }: DialerOptions): Host["dial"] {
+  /** Connections on which sshd has forwarded to a unix socket. */
+  const forwarding = new WeakSet<Connection>();
+  const relayed = async (to: Address, signal: AbortSignal, refused: CodedError): Promise<Duplex> => {
+    const { relays } = await privileges(signal);
+    for (const program of relays) {
+      const command = relayCommand(program, to);
+      if (!command) continue;
+      try {
+        return await connectionOf(await spawn(command.argv, signal), command.greets, { clock, signal });
+      } catch (error) {
+        throwIfAborted(signal);
+        if (hasCode(error, "not_found")) continue;
+        if (!hasCode(error, "unavailable")) throw error;
+        throw error instanceof Error && error.cause ? failureOf(to, error.cause) : refused;
+      }
+    }
+    throw refused;
+  };
+  return async (to, signal = never) => {
+    throwIfAborted(signal);
+    const connection = await link.connection(signal);
+    try {
+      const channel = await openForward(connection, to, signal);
+      link.exchanged();
+      if ("unix" in to) forwarding.add(connection);
+      return channelStream(channel, connection.lost);
+    } catch (error) {
+      throwIfAborted(signal);
+      if (connection.lost.aborted) throw brokenBy(connection.lost);
+      const refused = failureOf(to, error);
+      if ("unix" in to) {
+        // OpenSSH gives the same answer for prohibited forwarding, a socket without permission, and a missing one.
+        const certain = forwarding.has(connection) && (await privileges(signal)).as !== "sudo";
+        if (certain) throw refused;
+      } else if (channelRefusal(error) !== prohibited) throw refused;
+      return relayed(to, signal, refused);
+    }
+  };
+}
+
+/** Error for a failed connection, as reported by sshd or a relay; its cause is the system error, if named. */
+function failureOf(to: Address, error: unknown): CodedError {
+  const said = messageOf(error);
+  const cause = systemError(said) ?? error;
+  return new CodedError(codeOfDial(cause), `${nameOfAddress(to)}: ${said}`, { cause });
+}
+
+/** Maps to the two codes of Host.dial. */
+function codeOfDial(cause: unknown): "unavailable" | "deadline_exceeded" {
+  return hasErrno(cause, "ETIMEDOUT") ? "deadline_exceeded" : "unavailable";
+}
+
+function openForward({ client, lost }: Connection, to: Address, signal: AbortSignal): Promise<ClientChannel> {
+  if (lost.aborted) throw abortError(lost);
+  const channel = opened((done) => {
+    if ("unix" in to) client.openssh_forwardOutStreamLocal(to.unix, done);
+    else client.forwardOut("127.0.0.1", 0, to.host, to.port, done);
+  });
+  return untilAborted(untilAborted(channel, lost), signal).catch((error: unknown) => {
+    void channel.then(discard, () => undefined);
+    throw error;
+  });
+}

@@ -1,0 +1,103 @@
+import { randomUUID } from "node:crypto";
+import { CodedError, hasCode } from "../../../src/lib/errors.ts";
+import type { Host, HostFs } from "../../../src/seams/host.ts";
+import type { Privileges, RelayProgram } from "../shell/privileges.ts";
+import { greeting } from "./relay.ts";
+import type { SshProcess } from "../process/spawn.ts";
+
+/** Listens on the first socket and joins each connection to the second; prints + once it listens. */
+const python = `
+import os, socket, sys, threading
+def copy(a, b):
+    try:
+        while True:
+            d = a.recv(65536)
+            if not d: break
+            b.sendall(d)
+        b.shutdown(socket.SHUT_WR)
+    except OSError: pass
+def join(c):
+    s = socket.socket(socket.AF_UNIX)
+    try: s.connect(sys.argv[2])
+    except OSError: return c.close()
+    t = threading.Thread(target=copy, args=(c, s), daemon=True); t.start()
+    copy(s, c); t.join(); c.close(); s.close()
+os.umask(0o177)
+l = socket.socket(socket.AF_UNIX); l.bind(sys.argv[1]); l.listen(64)
+os.write(1, b"+")
+while True:
+    threading.Thread(target=join, args=(l.accept()[0],), daemon=True).start()
+`;
+
+const perl = `
+use strict; use IO::Socket::UNIX; $SIG{CHLD} = "IGNORE"; umask 0177;
+sub copy {
+  my ($from, $to) = @_; my $b;
+  while (sysread($from, $b, 65536)) {
+    my $n = 0;
+    while ($n < length $b) { my $w = syswrite($to, $b, length($b) - $n, $n); defined $w or return; $n += $w }
+  }
+  shutdown($to, 1);
+}
+my $l = IO::Socket::UNIX->new(Local => $ARGV[0], Listen => 64) or die "$!\\n";
+syswrite(STDOUT, "+");
+while (my $c = $l->accept) {
+  next if fork();
+  my $s = IO::Socket::UNIX->new(Peer => $ARGV[1]) or exit 1;
+  my $up = fork();
+  if ($up == 0) { copy($c, $s); exit 0 }
+  copy($s, $c);
+  waitpid($up, 0);
+  exit 0;
+}
+`;
+
+const programs: Readonly<Partial<Record<RelayProgram, readonly string[]>>> = {
+  python3: ["python3", "-c", python],
+  perl: ["perl", "-e", perl, "--"],
+};
+
+export interface RootListenerOptions {
+  readonly fs: Pick<HostFs, "apply">;
+  readonly run: Host["run"];
+  readonly spawn: (argv: readonly string[], signal?: AbortSignal) => Promise<SshProcess>;
+  /** Name of the login user. */
+  readonly user: string;
+}
+
+/** A socket owned by root, for a login that is root only by sudo: sshd binds a socket as the login user in that user's
+ *  directory, and a program running as root joins the two. */
+export interface RootListener extends AsyncDisposable {
+  /** Path of the socket that sshd binds. */
+  readonly inner: string;
+  /** Opens root's socket, after sshd has bound the inner one. */
+  open(path: string, signal: AbortSignal): Promise<void>;
+}
+
+/** @returns undefined when the target has no suitable program. */
+export async function prepareRootListener(
+  { fs, run, spawn, user }: RootListenerOptions,
+  { relays }: Privileges,
+): Promise<RootListener | undefined> {
+  const program = relays.map((name) => programs[name]).find((argv) => argv !== undefined);
+  if (!program) return undefined;
+  const folder = `/tmp/graftlet-${randomUUID()}`;
+  await fs.apply([{ do: "mkdir", path: folder, mode: 0o700 }]);
+  const { code, stderr } = await run(["chown", "--", user, folder]);
+  if (code !== 0) throw new CodedError("failed_precondition", `${folder} cannot be given to ${user}: ${stderr.trim()}`);
+  const inner = `${folder}/s`;
+  let relay: SshProcess | undefined;
+  return {
+    inner,
+    async open(path, signal) {
+      relay = await spawn([...program, path, inner], signal);
+      await greeting(relay);
+    },
+    async [Symbol.asyncDispose]() {
+      await relay?.[Symbol.asyncDispose]();
+      await fs.apply([{ do: "remove", path: folder, recursive: true }]).catch((error: unknown) => {
+        if (!hasCode(error, "unavailable")) throw error;
+      });
+    },
+  };
+}

@@ -1,0 +1,222 @@
+import type { Duplex } from "node:stream";
+import type { ClientChannel } from "ssh2";
+import type { Clock } from "../../../src/lib/clock.ts";
+import { CodedError, hasCode, messageOf, throwIfAborted } from "../../../src/lib/errors.ts";
+import type { Logger } from "../../../src/lib/log.ts";
+import { untilAborted } from "../../../src/lib/service-group.ts";
+import type { Address, HostFs, HostListener } from "../../../src/seams/host.ts";
+import { channelStream } from "../connection/channel-stream.ts";
+import type { Connection } from "../connection/connection.ts";
+import { nameOfAddress } from "../../local/dial.ts";
+import { type RootListenerOptions, prepareRootListener } from "./listen-as-root.ts";
+import type { Link } from "../connection/link.ts";
+import type { Privileges } from "../shell/privileges.ts";
+
+export interface ListenerOptions extends RootListenerOptions {
+  readonly link: Link;
+  readonly fs: Pick<HostFs, "apply" | "lstat">;
+  readonly privileges: (signal: AbortSignal) => Promise<Privileges>;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+type OnConnection = (connection: Duplex) => void;
+
+/** An active forwarding on a connection. */
+interface Forwarding {
+  readonly address: Address;
+  readonly connection: Connection;
+  stop(): Promise<void>;
+}
+
+const retryMs = 1000;
+/** Time for the target to close a socket, milliseconds: a hung target is not waited for. */
+const giveUpMs = 1_000;
+
+/** Sockets on the target whose connections come back over the link. They are bound again after a broken link, without
+ *  their earlier connections.
+ *  @see Host.listen */
+export function createListeners(options: ListenerOptions) {
+  const { fs, clock, log } = options;
+  return async (at: Address, onConnection: OnConnection, signal?: AbortSignal): Promise<HostListener> => {
+    throwIfAborted(signal);
+    const open = new Set<Duplex>();
+    const closing = new AbortController();
+    const accept = (channel: ClientChannel, lost: AbortSignal) => {
+      const stream = channelStream(channel, lost);
+      open.add(stream);
+      stream.once("close", () => open.delete(stream));
+      onConnection(stream);
+    };
+    const stop = signal ? AbortSignal.any([closing.signal, signal]) : closing.signal;
+    const bind = async (where: Address): Promise<Forwarding> => {
+      const bound = forward(options, accept, where, stop);
+      try {
+        return await untilAborted(bound, stop);
+      } catch (error) {
+        void bound.then((late) => late.stop()).catch(() => undefined);
+        throw error;
+      }
+    };
+    let forwarding = await bind(at);
+    const { address } = forwarding;
+    const rebind = async (): Promise<void> => {
+      while (!closing.signal.aborted) {
+        try {
+          if ("unix" in address) await fs.apply([{ do: "remove", path: address.unix }], closing.signal);
+          forwarding = await bind(address);
+          return watchLoss();
+        } catch (err) {
+          if (closing.signal.aborted) return;
+          // The target's old sshd may hold the address until it notices the loss.
+          if (!hasCode(err, "unavailable")) log.warn({ err, address: nameOfAddress(address) }, "cannot listen yet");
+          await clock.sleep(retryMs, closing.signal).catch(() => undefined);
+        }
+      }
+    };
+    const watchLoss = () => {
+      const { lost } = forwarding.connection;
+      const onLost = () => void rebind();
+      if (lost.aborted) return onLost();
+      lost.addEventListener("abort", onLost, { once: true });
+      closing.signal.addEventListener("abort", () => lost.removeEventListener("abort", onLost), { once: true });
+    };
+    const close = async (): Promise<void> => {
+      if (closing.signal.aborted) return;
+      closing.abort();
+      for (const stream of open) stream.destroy();
+      const soon = clock.within(giveUpMs);
+      await untilAborted(forwarding.stop(), soon).catch(() => undefined);
+      if ("unix" in address) await fs.apply([{ do: "remove", path: address.unix }], soon).catch(() => undefined);
+    };
+    watchLoss();
+    signal?.addEventListener("abort", () => void close(), { once: true });
+    return { address, [Symbol.asyncDispose]: close };
+  };
+}
+
+type Accept = (channel: ClientChannel, lost: AbortSignal) => void;
+
+async function forward(
+  options: ListenerOptions,
+  accept: Accept,
+  at: Address,
+  signal: AbortSignal,
+): Promise<Forwarding> {
+  const { link, fs } = options;
+  const connection = await link.connection(signal);
+  link.exchanged();
+  try {
+    if (!("unix" in at)) return await forwardTcp(connection, at, accept);
+    const { as } = await options.privileges(signal);
+    if (as !== "sudo") return await forwardUnix(connection, at, accept);
+    return await forwardAsRoot(options, { connection, accept }, at, signal);
+  } catch (error) {
+    if (connection.lost.aborted) throw new CodedError("unavailable", messageOf(error), { cause: error });
+    throwIfAborted(signal);
+    const taken = "unix" in at ? await exists(fs, at.unix) : await canForward(connection, at.host);
+    link.exchanged();
+    throw taken
+      ? new CodedError("already_exists", `${nameOfAddress(at)} is taken on the target`, { cause: error })
+      : new CodedError(
+          "permission_denied",
+          `the target does not listen on ${nameOfAddress(at)}: check that its sshd allows forwarding (AllowTcpForwarding, AllowStreamLocalForwarding) and that its user may bind there.`,
+          { cause: error },
+        );
+  }
+}
+
+/** Forwards a socket where the login user may not bind one. */
+async function forwardAsRoot(
+  options: ListenerOptions,
+  { connection, accept }: { readonly connection: Connection; readonly accept: Accept },
+  at: { readonly unix: string },
+  signal: AbortSignal,
+): Promise<Forwarding> {
+  const root = await prepareRootListener(options, await options.privileges(signal));
+  if (!root) return forwardUnix(connection, at, accept);
+  try {
+    const inner = await forwardUnix(connection, { unix: root.inner }, accept);
+    await root.open(at.unix, signal);
+    const stop = async () => {
+      await inner.stop();
+      await root[Symbol.asyncDispose]();
+    };
+    return { address: at, connection, stop };
+  } catch (error) {
+    await root[Symbol.asyncDispose]();
+    throw error;
+  }
+}
+
+async function forwardTcp(
+  connection: Connection,
+  { host, port }: { readonly host: string; readonly port: number },
+  accept: Accept,
+): Promise<Forwarding> {
+  const { client, lost } = connection;
+  const bound = await bindTcp(connection, host, port);
+  const onTcp = (details: { readonly destPort: number }, take: () => ClientChannel) => {
+    if (details.destPort === bound) accept(take(), lost);
+  };
+  client.on("tcp connection", onTcp);
+  return {
+    address: { host, port: bound },
+    connection,
+    async stop() {
+      await unlessLost(connection, (done) => client.unforwardIn(host, bound, done));
+      client.off("tcp connection", onTcp);
+    },
+  };
+}
+
+function bindTcp({ client }: Connection, host: string, port: number): Promise<number> {
+  return new Promise((resolve, reject) => {
+    client.forwardIn(host, port, (error, bound) => (error ? reject(error) : resolve(bound)));
+  });
+}
+
+async function forwardUnix(connection: Connection, at: { readonly unix: string }, accept: Accept): Promise<Forwarding> {
+  const { client, lost } = connection;
+  const onUnix = ({ socketPath }: { readonly socketPath: string }, take: () => unknown) => {
+    // Typed as a server's channel; it is the client's, as for TCP.
+    if (socketPath === at.unix) accept(take() as ClientChannel, lost);
+  };
+  client.on("unix connection", onUnix);
+  const stop = async () => {
+    await unlessLost(connection, (done) => client.openssh_unforwardInStreamLocal(at.unix, done));
+    client.off("unix connection", onUnix);
+  };
+  try {
+    await new Promise<void>((resolve, reject) => {
+      client.openssh_forwardInStreamLocal(at.unix, (error) => (error ? reject(error) : resolve()));
+    });
+  } catch (error) {
+    client.off("unix connection", onUnix);
+    throw error;
+  }
+  return { address: at, connection, stop };
+}
+
+/** Sends a cancellation, unless the connection is lost, which cancels it anyway. */
+async function unlessLost({ lost }: Connection, ask: (done: () => void) => unknown): Promise<void> {
+  if (!lost.aborted) await new Promise<void>((resolve) => ask(() => resolve()));
+}
+
+async function exists(fs: Pick<HostFs, "lstat">, path: string): Promise<boolean> {
+  return fs.lstat(path).then(
+    () => true,
+    () => false,
+  );
+}
+
+/** True when the target forwards from a port of its own choice: then the refused one is in use. */
+async function canForward(connection: Connection, host: string): Promise<boolean> {
+  try {
+    const port = await bindTcp(connection, host, 0);
+    await unlessLost(connection, (done) => connection.client.unforwardIn(host, port, done));
+    return true;
+  } catch {
+    return false;
+  }
+}

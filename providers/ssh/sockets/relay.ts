@@ -1,0 +1,154 @@
+import type { Duplex } from "node:stream";
+import type { Clock } from "../../../src/lib/clock.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { untilAborted } from "../../../src/lib/service-group.ts";
+import type { Address } from "../../../src/seams/host.ts";
+import type { RelayProgram } from "../shell/privileges.ts";
+import type { SshProcess } from "../process/spawn.ts";
+import { systemError } from "../shell/system-errors.ts";
+
+/** Relays standard streams to a socket, each half closing by itself; prints + once connected. Under sudo, which keeps
+ *  the streams open, exiting is the only way to pass on the peer's end. */
+const python = `
+import os, socket, sys, threading
+a = sys.argv[1:]
+if len(a) == 1:
+    s = socket.socket(socket.AF_UNIX); s.connect(a[0])
+else:
+    s = socket.create_connection((a[0], int(a[1]))); s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+def up():
+    try:
+        while True:
+            b = os.read(0, 65536)
+            if not b: break
+            s.sendall(b)
+        s.shutdown(socket.SHUT_WR)
+    except OSError: pass
+os.write(1, b"+")
+t = threading.Thread(target=up, daemon=True); t.start()
+while True:
+    b = s.recv(65536)
+    if not b: break
+    while b: b = b[os.write(1, b):]
+if "SUDO_UID" in os.environ: os._exit(0)
+os.close(1); os.close(2)
+t.join()
+`;
+
+const perl = `
+use strict; use IO::Socket::UNIX; use IO::Socket::INET;
+my $s = @ARGV == 1 ? IO::Socket::UNIX->new(Peer => $ARGV[0])
+  : IO::Socket::INET->new(PeerAddr => $ARGV[0], PeerPort => $ARGV[1], Proto => "tcp");
+defined $s or die "$!\\n";
+sub copy {
+  my ($from, $to) = @_; my $b;
+  while (sysread($from, $b, 65536)) {
+    my $n = 0;
+    while ($n < length $b) { my $w = syswrite($to, $b, length($b) - $n, $n); defined $w or return; $n += $w }
+  }
+}
+syswrite(STDOUT, "+");
+my $up = fork();
+if ($up == 0) { close STDOUT; close STDERR; copy(*STDIN, $s); shutdown($s, 1); exit 0 }
+copy($s, *STDOUT);
+kill 9, $up if exists $ENV{SUDO_UID};
+close STDOUT; close STDERR;
+waitpid($up, 0);
+`;
+
+/** Command of a relay to an address, and whether it prints + once connected; undefined when the address is unsafe for
+ *  the program. Pure. */
+export function relayCommand(
+  program: RelayProgram,
+  to: Address,
+): { readonly argv: readonly string[]; readonly greets: boolean } | undefined {
+  const words = "unix" in to ? [to.unix] : [to.host, String(to.port)];
+  const plain = words.every((word) => /^[\w./@:][\w./@:-]*$/.test(word));
+  switch (program) {
+    case "python3":
+      return { argv: ["python3", "-c", python, ...words], greets: true };
+    case "perl":
+      return { argv: ["perl", "-e", perl, "--", ...words], greets: true };
+    case "socat": {
+      // Commas and colons are syntax for socat.
+      if (!plain || words.some((word) => word.includes(":"))) return undefined;
+      const address = "unix" in to ? `UNIX-CONNECT:${to.unix}` : `TCP:${to.host}:${to.port}`;
+      return { argv: ["socat", "-t", "86400", "-", address], greets: false };
+    }
+    case "docker":
+      // It connects to Docker Engines only, with a request before it relays.
+      return "unix" in to && plain && isEngine(to.unix)
+        ? { argv: ["docker", "--host", `unix://${to.unix}`, "system", "dial-stdio"], greets: false }
+        : undefined;
+    case "nc":
+      return plain ? { argv: ["nc", "-N", ...("unix" in to ? ["-U"] : []), ...words], greets: false } : undefined;
+  }
+}
+
+/** True for a socket with a Docker Engine's name. */
+function isEngine(socket: string): boolean {
+  return /docker[^/]*$/.test(socket);
+}
+
+/** Time for a relay without greeting to fail, ms. */
+const silenceMs = 300;
+
+/** Timeout of a greeting, ms: longer than a system's connect timeout. */
+const greetWithinMs = 180_000;
+
+/** Limit of a relay's error message, bytes. */
+const complaintBytes = 4096;
+
+/** A connected relay as a connection. @throws unavailable when it fails, with the system error as cause, if named. */
+export async function connectionOf(
+  relay: SshProcess,
+  greets: boolean,
+  { clock, signal }: { readonly clock: Clock; readonly signal: AbortSignal },
+): Promise<Duplex> {
+  let said = "";
+  relay.stderr.on("data", (chunk: Buffer) => (said = (said + chunk.toString("latin1")).slice(0, complaintBytes)));
+  const told = new Promise((resolve) => relay.stderr.once("end", resolve).once("close", resolve));
+  const failed = Promise.all([relay.exited, told]).then(([code]) => {
+    const cause = systemError(said);
+    throw new CodedError("unavailable", `nothing answers there (the relay ended with ${code})`, { cause });
+  });
+  failed.catch(() => undefined);
+  try {
+    // A missing greeting is reported by the relay's end, with the reason.
+    const connected = greets ? greeting(relay).catch(() => failed) : clock.sleep(silenceMs, signal);
+    await untilAborted(Promise.race([connected, failed]), clock.within(greetWithinMs, signal));
+  } catch (error) {
+    const gone = relay[Symbol.asyncDispose]();
+    // A hung link reports its end late, and a caller that has given up does not wait.
+    if (!signal.aborted) await gone;
+    throw error;
+  }
+  return relay.io;
+}
+
+/** Takes the + off the output of a program that prints it once ready. @throws unavailable when it ends without. */
+export function greeting({ stdout }: SshProcess): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const onReadable = () => {
+      if (stdout.read(1) === null) return;
+      stop();
+      resolve();
+    };
+    const onEnd = () => {
+      stop();
+      reject(new CodedError("unavailable", "nothing answers there"));
+    };
+    const onError = (error: Error) => {
+      stop();
+      reject(error);
+    };
+    const stop = () => {
+      stdout.off("readable", onReadable);
+      stdout.off("end", onEnd);
+      stdout.off("error", onError);
+    };
+    stdout.on("readable", onReadable);
+    stdout.once("end", onEnd);
+    stdout.once("error", onError);
+  });
+}

@@ -1,0 +1,26 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { agreedVersion, compareVersions } from "../../../../../providers/docker/client/api-version.ts";
+
+const socket = "/run/docker.sock";
+
+test("from 1.41 to 1.44 a daemon's own version is spoken, with a newer one 1.44", () => {
+  const agreed = (ApiVersion: string, MinAPIVersion?: string) =>
+    agreedVersion({ ApiVersion, Version: "x", ...(MinAPIVersion && { MinAPIVersion }) }, socket);
+  assert.deepEqual(
+    ["1.41", "1.44", "1.52"].map((api) => agreed(api)),
+    ["1.41", "1.44", "1.44"],
+  );
+  assert.equal(agreed("1.52", "1.44"), "1.44");
+  assert.throws(() => agreed("1.40"), {
+    code: "failed_precondition",
+    message: /API 1\.40 to 1\.40: upgrade it to Docker Engine 20\.10/,
+  });
+  assert.throws(() => agreed("1.60", "1.45"), { code: "failed_precondition", message: /use a newer graftlet/ });
+});
+
+test("API versions compare by number", () => {
+  assert.ok(compareVersions("1.9", "1.41") < 0);
+  assert.ok(compareVersions("2.0", "1.52") > 0);
+  assert.equal(compareVersions("1.42", "1.42"), 0);
+});

@@ -1,0 +1,168 @@
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import type { Duplex } from "node:stream";
+import { test } from "node:test";
+import { setImmediate as turn } from "node:timers/promises";
+import { askForJson } from "../../../../../providers/docker/client/answer-stream.ts";
+import { createDocker } from "../../../../../providers/docker/client/client.ts";
+import { fakeClock } from "../../../../fakes/clock.ts";
+import { fakeHost } from "../../../../fakes/host.ts";
+
+const socket = "/run/docker.sock";
+const never = new AbortController().signal;
+
+/** A server on a fake host's socket that answers by path, `undefined` never. */
+async function engineThat(answer: (path: string) => { readonly status: number; readonly body: unknown } | undefined) {
+  const clock = fakeClock();
+  const host = fakeHost({ clock });
+  const asked: string[] = [];
+  const server = createServer((request, response) => {
+    const path = (request.url ?? "").split("?", 1)[0] ?? "";
+    asked.push(path);
+    const said = answer(path);
+    if (said) response.writeHead(said.status, { "Content-Type": "application/json" }).end(JSON.stringify(said.body));
+  });
+  const connections: Duplex[] = [];
+  const docker = createDocker({ socket, host, requestTimeoutMs: 1_000, clock });
+  const listen = () =>
+    host.listen({ unix: socket }, (connection) => {
+      connections.push(connection);
+      server.emit("connection", connection);
+    });
+  return { clock, host, docker, asked, connections, listen };
+}
+
+const version = { status: 200, body: { ApiVersion: "1.43", MinAPIVersion: "1.12", Version: "24.0.5" } };
+const list = (docker: Awaited<ReturnType<typeof engineThat>>["docker"], signal = never) =>
+  docker.ask({ path: "/containers/json" }, signal);
+const start = (docker: Awaited<ReturnType<typeof engineThat>>["docker"]) =>
+  docker.ask({ method: "POST", path: "/containers/c/start" }, never);
+
+test("the version is agreed on once and then used", async () => {
+  const { docker, asked, listen } = await engineThat((path) =>
+    path === "/version" ? version : { status: 200, body: [] },
+  );
+  await using _listener = await listen();
+  await list(docker);
+  await list(docker);
+  assert.deepEqual(asked, ["/version", "/v1.43/containers/json", "/v1.43/containers/json"]);
+  assert.equal(await docker.apiVersion(never), "1.43");
+});
+
+test("an answer that does not end is given up, and no more of it is held than there may be of one", async () => {
+  const clock = fakeClock();
+  const host = fakeHost({ clock });
+  const block = Buffer.alloc(256 * 1024, " ");
+  let sent = 0;
+  const server = createServer((request, response) => {
+    if (request.url?.startsWith("/version")) return void response.end(JSON.stringify(version.body));
+    const more = () => {
+      while (!response.destroyed && response.write(block)) sent += block.length;
+      sent += block.length;
+    };
+    response.on("drain", more);
+    more();
+  });
+  const docker = createDocker({ socket, host, requestTimeoutMs: 60_000, clock });
+  await using _listener = await host.listen({ unix: socket }, (connection) => server.emit("connection", connection));
+  await assert.rejects(list(docker), { code: "resource_exhausted", message: /GET \/containers\/json with more than/ });
+  assert.ok(sent < 64 * 2 ** 20, `${sent} bytes`);
+});
+
+test("a peer that is not a Docker Engine is reported as such", async () => {
+  const { docker, listen } = await engineThat(() => ({ status: 200, body: { hello: "world" } }));
+  await using _listener = await listen();
+  await assert.rejects(list(docker), {
+    code: "failed_precondition",
+    message: `what answers at ${socket} is not a Docker Engine: name its socket in providerConfig.socket.`,
+  });
+});
+
+test("a daemon that is not there is unavailable, and works as soon as it is; another version is found out then", async () => {
+  let api = "1.41";
+  const { docker, asked, listen } = await engineThat((path) =>
+    path === "/version" ? { status: 200, body: { ApiVersion: api, Version: "x" } } : { status: 200, body: [] },
+  );
+  const away = { code: "unavailable", message: new RegExp(`^no Docker Engine answers at ${socket}: start it`) };
+  await assert.rejects(list(docker), away);
+  {
+    await using _listener = await listen();
+    await list(docker);
+  }
+  await assert.rejects(list(docker), away);
+  api = "1.43";
+  await using _listener = await listen();
+  await list(docker);
+  assert.equal(asked.at(-1), "/v1.43/containers/json");
+});
+
+test("the daemon's words are the error's, coded by the status", async () => {
+  const said = { status: 409, body: { message: "the name is in use\n" } };
+  const { docker, listen } = await engineThat((path) => (path === "/version" ? version : said));
+  await using _listener = await listen();
+  await assert.rejects(list(docker), { code: "conflict", message: "the name is in use" });
+});
+
+test("a daemon that does not answer costs the deadline, and no more than the caller's patience", async () => {
+  const { clock, docker, listen } = await engineThat((path) => (path === "/version" ? version : undefined));
+  await using _listener = await listen();
+  await docker.apiVersion(never);
+  const stop = new AbortController();
+  const cancelled = assert.rejects(list(docker, stop.signal), { code: "cancelled" });
+  stop.abort();
+  await cancelled;
+  const late = assert.rejects(list(docker), { code: "deadline_exceeded" });
+  await clock.advance(1_000);
+  await late;
+});
+
+const answers = (path: string) => (path === "/version" ? version : { status: 200, body: [] });
+
+test("a connection is kept for the next question, and for no longer than a while", async () => {
+  const { clock, docker, connections, listen } = await engineThat(answers);
+  await using _listener = await listen();
+  for (let time = 0; time < 3; time++) await list(docker);
+  assert.equal(connections.length, 1);
+  await Promise.all([list(docker), list(docker)]);
+  assert.equal(connections.length, 2, "two at once need two");
+  await clock.advance(60_000);
+  await turn();
+  await list(docker);
+  assert.equal(connections.length, 3);
+  docker.close();
+});
+
+test("a question of which a stream becomes has a connection of its own", async () => {
+  const { docker, connections, listen } = await engineThat(answers);
+  await using _listener = await listen();
+  await list(docker);
+  for (let time = 0; time < 2; time++)
+    await docker.call((_engine, signal, apart) => askForJson(apart, { path: "/containers/json", signal }), never);
+  assert.equal(connections.length, 3);
+  docker.close();
+});
+
+test("a connection that the daemon has closed is not used again", async () => {
+  const { docker, connections, listen } = await engineThat(answers);
+  await using _listener = await listen();
+  await list(docker);
+  connections[0]?.end();
+  await turn();
+  await start(docker);
+  assert.equal(connections.length, 2);
+  docker.close();
+});
+
+test("a question whose connection breaks off is asked once more, a change is not made twice", async () => {
+  const { docker, asked, connections, listen } = await engineThat((path) => {
+    if (path !== "/version") connections.at(-1)?.destroy();
+    return answers(path);
+  });
+  await using _listener = await listen();
+  await assert.rejects(list(docker), { code: "unavailable" });
+  assert.deepEqual(asked, ["/version", "/v1.43/containers/json", "/v1.43/containers/json"]);
+  asked.length = 0;
+  await assert.rejects(start(docker), { code: "unavailable" });
+  assert.deepEqual(asked, ["/version", "/v1.43/containers/c/start"]);
+  docker.close();
+});

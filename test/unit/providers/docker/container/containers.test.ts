@@ -1,0 +1,278 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { ContainerInspectInfo } from "dockerode";
+import { createDocker } from "../../../../../providers/docker/client/client.ts";
+import { dockerContainers } from "../../../../../providers/docker/container/containers.ts";
+import { noteSandbox } from "../../../../../providers/docker/memory.ts";
+import { containerType, logPathLabel, sandboxType } from "../../../../../providers/docker/container/names.ts";
+import { ContainerFilter, ContainerState, CreateContainerRequest } from "../../../../../src/gen/cri.ts";
+import { type EngineAnswer, type EngineCall, fakeEngine } from "../engine.ts";
+import { createdState, inspection, runningState } from "../inspection.ts";
+
+const id = "c".repeat(64);
+const signal = () => AbortSignal.timeout(5000);
+const logFile = `/var/lib/docker/containers/${id}/${id}-json.log`;
+const logLink = "/var/log/pods/default_web_uid-1/main/2.log";
+
+const exitedState = {
+  ...createdState,
+  Status: "exited",
+  StartedAt: "2026-01-01T00:00:02Z",
+  FinishedAt: "2026-01-01T00:00:03Z",
+};
+
+/** A daemon with one sandbox and one container. */
+function engineWith(
+  state: typeof createdState,
+  changes: (call: EngineCall, nth: number) => EngineAnswer,
+  labels: Readonly<Record<string, string>> = {},
+) {
+  let changed = 0;
+  return fakeEngine((call) => {
+    if (call.path === "/containers/box/json")
+      return { status: 200, body: inspection("box", sandboxType, runningState) };
+    if (call.path === `/containers/${id}/json`)
+      return { status: 200, body: inspection(id, containerType, state, labels) };
+    if (call.method === "GET") return { status: 404, body: { message: `no such ${call.path}` } };
+    return changes(call, changed++);
+  });
+}
+
+/** The sandbox's inspection. */
+function sandboxBox(state: typeof createdState): ContainerInspectInfo {
+  return inspection("box", sandboxType, state) as unknown as ContainerInspectInfo;
+}
+
+function request(config: object = {}) {
+  return CreateContainerRequest.fromPartial({
+    podSandboxId: "box",
+    sandboxConfig: {
+      metadata: { name: "web", namespace: "default", uid: "uid-1", attempt: 0 },
+      logDirectory: "/var/log/pods/default_web_uid-1",
+    },
+    config: {
+      metadata: { name: "main", attempt: 2 },
+      image: { image: "sha256:1", userSpecifiedImage: "busybox" },
+      logPath: "main/2.log",
+      ...config,
+    },
+  });
+}
+
+const created = (): EngineAnswer => ({ status: 201, body: { Id: id, Warnings: [] } });
+
+test("the process is the image's own where the pod asks for nothing", async () => {
+  await using engine = await engineWith(createdState, created);
+  const containers = dockerContainers(engine.parts);
+  assert.deepEqual(await containers.createContainer(request(), signal()), { containerId: id });
+  const plain = engine.calls.at(-1)?.body ?? {};
+  for (const field of ["Entrypoint", "Cmd", "WorkingDir", "User", "StopSignal"]) assert.ok(!(field in plain), field);
+  const envs = [{ key: "A", value: Buffer.from("b=c") }];
+  const asked = request({ command: ["sh"], args: ["-c", "true"], workingDir: "/w", envs, tty: true, stopSignal: 36 });
+  await containers.createContainer(asked, signal());
+  const { Entrypoint, Cmd, WorkingDir, Env, Tty, StopSignal, Healthcheck } = engine.calls.at(-1)?.body ?? {};
+  assert.deepEqual(
+    { Entrypoint, Cmd, WorkingDir, Env, Tty, StopSignal, Healthcheck },
+    {
+      Entrypoint: ["sh"],
+      Cmd: ["-c", "true"],
+      WorkingDir: "/w",
+      Env: ["A=b=c"],
+      Tty: true,
+      StopSignal: "SIGRTMIN+1",
+      Healthcheck: { Test: ["NONE"] },
+    },
+  );
+});
+
+test("the log's path leads to Docker's file before the container starts, also over an older link", async () => {
+  await using engine = await engineWith(createdState, created);
+  const { host } = engine.parts;
+  await host.fs.apply([
+    { do: "mkdir", path: "/var/log/pods/default_web_uid-1/main", parents: true },
+    { do: "symlink", path: logLink, target: "/elsewhere" },
+  ]);
+  await dockerContainers(engine.parts).createContainer(request(), signal());
+  assert.equal(await host.fs.readlink(logLink), logFile);
+});
+
+test("in a sandbox that has been seen, a container is made and started by a question each, its log linked", async () => {
+  await using engine = await engineWith(createdState, (call) =>
+    call.path.endsWith("/start") ? { status: 204 } : created(),
+  );
+  const { host, memory } = engine.parts;
+  noteSandbox(memory, sandboxBox(runningState));
+  const containers = dockerContainers(engine.parts);
+  await containers.createContainer(request(), signal());
+  await containers.startContainer(id, signal());
+  assert.deepEqual(
+    engine.calls.map(({ path }) => path).sort(),
+    [
+      `/containers/${id}/start`,
+      "/containers/box/json",
+      "/containers/create",
+      "/images/docker.io/library/sha256:1/json",
+    ].sort(),
+  );
+  assert.equal(engine.calls.at(-1)?.path, `/containers/${id}/start`);
+  assert.equal(await host.fs.readlink(logLink), logFile);
+  await containers.startContainer(id, signal());
+  assert.equal(engine.calls.at(-2)?.path, `/containers/${id}/json`, "asked whether it has started, from then on");
+});
+
+test("a container created in an ended sandbox is removed", async () => {
+  await using engine = await fakeEngine(({ method, path }) => {
+    if (path === "/containers/box/json") return { status: 200, body: sandboxBox(exitedState) };
+    return method === "POST" ? created() : { status: method === "DELETE" ? 204 : 404 };
+  });
+  noteSandbox(engine.parts.memory, sandboxBox(runningState));
+  await assert.rejects(dockerContainers(engine.parts).createContainer(request(), signal()), {
+    code: "failed_precondition",
+    message: "sandbox box does not run: no container can join it",
+  });
+  const removed = engine.calls.filter(({ method }) => method === "DELETE").map(({ path }) => path);
+  assert.deepEqual(removed, [`/containers/${id}`]);
+});
+
+test("a mount source that is missing becomes a directory, and the create is tried again", async () => {
+  const refuse: EngineAnswer = { status: 400, body: { message: "bind source path does not exist: /data/new" } };
+  await using engine = await engineWith(createdState, (_call, nth) => (nth === 0 ? refuse : created()));
+  const { host } = engine.parts;
+  const mounts = [{ hostPath: "/data/new", containerPath: "/m" }];
+  await dockerContainers(engine.parts).createContainer(request({ mounts }), signal());
+  assert.equal((await host.fs.stat("/data/new")).kind, "directory");
+  await using stubborn = await engineWith(createdState, () => refuse);
+  await assert.rejects(dockerContainers(stubborn.parts).createContainer(request(), signal()), {
+    code: "invalid_argument",
+  });
+  assert.equal(stubborn.calls.filter(({ method }) => method === "POST").length, 1);
+});
+
+test("nothing is created for an unsupported request, or in an ended sandbox", async () => {
+  await using engine = await engineWith(createdState, created);
+  const create = (config: object) => dockerContainers(engine.parts).createContainer(request(config), signal());
+  await assert.rejects(create({ envs: [{ key: "A", value: Buffer.from([0xff]) }] }), { code: "invalid_argument" });
+  const sandboxGone = { ...request(), podSandboxId: "gone" };
+  await assert.rejects(dockerContainers(engine.parts).createContainer(sandboxGone, signal()), { code: "not_found" });
+  assert.ok(engine.calls.every(({ method }) => method === "GET"));
+});
+
+test("a container starts once", async () => {
+  for (const state of [runningState, exitedState, { ...createdState, ExitCode: 127 }]) {
+    await using engine = await engineWith(state, () => ({ status: 204 }));
+    await assert.rejects(dockerContainers(engine.parts).startContainer(id, signal()), { code: "failed_precondition" });
+    assert.ok(engine.calls.every(({ method }) => method === "GET"));
+  }
+  await using engine = await engineWith(createdState, () => ({ status: 204 }));
+  await dockerContainers(engine.parts).startContainer(id, signal());
+  assert.equal(engine.calls.at(-1)?.path, `/containers/${id}/start`);
+});
+
+test("a start that fails says the daemon's words", async () => {
+  const message = 'exec: "nosuch": executable file not found in $PATH';
+  await using engine = await engineWith(createdState, () => ({ status: 400, body: { message } }));
+  await assert.rejects(dockerContainers(engine.parts).startContainer(id, signal()), { message });
+});
+
+test("stopping gives the grace in whole seconds; one that ended meanwhile is stopped", async () => {
+  await using engine = await engineWith(runningState, () => ({ status: 304 }));
+  await dockerContainers(engine.parts).stopContainer(id, 1.2, signal());
+  assert.equal(engine.calls.at(-1)?.query.get("t"), "2");
+  await using ended = await engineWith(exitedState, () => ({ status: 500 }));
+  await dockerContainers(ended.parts).stopContainer(id, 1, signal());
+  assert.ok(ended.calls.every(({ method }) => method === "GET"));
+});
+
+test("the stop call may take its grace on top of the ordinary deadline", async () => {
+  await using engine = await engineWith(runningState, () => ({ status: 204 }));
+  const waits: (number | undefined)[] = [];
+  const clock = {
+    ...engine.parts.clock,
+    within: (ms: number, outer?: AbortSignal) => {
+      waits.push(ms);
+      return outer ?? signal();
+    },
+  };
+  const docker = createDocker({ socket: "/run/docker.sock", host: engine.parts.host, requestTimeoutMs: 60_000, clock });
+  await dockerContainers({ ...engine.parts, docker }).stopContainer(id, 30, signal());
+  docker.close();
+  assert.deepEqual(waits, [60_000, 90_000]);
+});
+
+test("removing kills, takes volumes and the log's link with it, and leaves another's link", async () => {
+  await using engine = await engineWith(runningState, () => ({ status: 204 }), { [logPathLabel]: logLink });
+  const { host } = engine.parts;
+  const containers = dockerContainers(engine.parts);
+  const link = (target: string) =>
+    host.fs.apply([
+      { do: "mkdir", path: "/var/log/pods/default_web_uid-1/main", parents: true },
+      { do: "remove", path: logLink },
+      { do: "symlink", path: logLink, target },
+    ]);
+  await link(logFile);
+  await containers.removeContainer(id, signal());
+  const removal = engine.calls.at(-1);
+  assert.deepEqual([removal?.method, removal?.query.get("force"), removal?.query.get("v")], ["DELETE", "true", "true"]);
+  await assert.rejects(host.fs.lstat(logLink), { code: "not_found" });
+  await link("/var/lib/docker/containers/other/other-json.log");
+  await containers.removeContainer(id, signal());
+  assert.equal((await host.fs.lstat(logLink)).kind, "symlink");
+});
+
+test("a removal begun by another client is waited for", async () => {
+  await using engine = await engineWith(runningState, ({ path }) =>
+    path.endsWith("/wait")
+      ? { status: 200, body: { StatusCode: 0, Error: null } }
+      : { status: 409, body: { message: "removal of container is already in progress" } },
+  );
+  await dockerContainers(engine.parts).removeContainer(id, signal());
+  assert.equal(engine.calls.at(-1)?.query.get("condition"), "removed");
+  await using failing = await engineWith(runningState, ({ path }) =>
+    path.endsWith("/wait") ? { status: 200, body: { Error: { Message: "device busy" } } } : { status: 409 },
+  );
+  await assert.rejects(dockerContainers(failing.parts).removeContainer(id, signal()), { message: "device busy" });
+});
+
+test("a foreign container is not_found and stays untouched", async () => {
+  await using engine = await engineWith(runningState, () => ({ status: 204 }), { "graftlet.dev/node": "n2" });
+  const containers = dockerContainers(engine.parts);
+  const expected = { code: "not_found" };
+  await assert.rejects(containers.startContainer(id, signal()), expected);
+  await assert.rejects(containers.stopContainer(id, 0, signal()), expected);
+  await assert.rejects(containers.removeContainer(id, signal()), expected);
+  await assert.rejects(containers.containerStatus(id, signal()), expected);
+  await assert.rejects(containers.containerStatus("box", signal()), expected);
+  assert.ok(engine.calls.every(({ method }) => method === "GET"));
+});
+
+test("a list asks for this node's containers and agrees with statuses about a start that failed", async () => {
+  const failed = { ...createdState, ExitCode: 127 };
+  await using engine = await fakeEngine(({ path }) => {
+    if (path.endsWith("/gone/json")) return { status: 404, body: { message: "No such container" } };
+    if (path === `/containers/${id}/json`) return { status: 200, body: inspection(id, containerType, failed) };
+    const listed = { Names: ["/k8s_main_web_default_uid-1_2"], Labels: {}, Image: "busybox", Created: 1 };
+    const ids = [id, "gone"];
+    return { status: 200, body: ids.map((Id) => ({ ...listed, Id, State: "created" })) };
+  });
+  const containers = dockerContainers(engine.parts);
+  const listed = await containers.listContainers(
+    ContainerFilter.fromPartial({ podSandboxId: "box", labelSelector: { app: "web" } }),
+    signal(),
+  );
+  assert.deepEqual(
+    listed.map(({ id: one, state, metadata }) => ({ one, state, metadata })),
+    [{ one: id, state: ContainerState.CONTAINER_EXITED, metadata: { name: "main", attempt: 2 } }],
+  );
+  const filters = JSON.parse(engine.calls[0]?.query.get("filters") ?? "{}") as { label: string[] };
+  assert.deepEqual(filters.label.toSorted(), [
+    "app=web",
+    "graftlet.dev/node=n1",
+    "io.kubernetes.docker.type=container",
+    "io.kubernetes.sandbox.id=box",
+  ]);
+});
+
+test("logs are not reopened, with a sentence", async () => {
+  await using engine = await engineWith(runningState, () => ({ status: 204 }));
+  await assert.rejects(dockerContainers(engine.parts).reopenContainerLog(id, signal()), { code: "unimplemented" });
+});

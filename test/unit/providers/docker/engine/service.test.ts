@@ -1,0 +1,256 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createCapabilities } from "../../../../../providers/docker/engine/capabilities.ts";
+import { createPodNetwork } from "../../../../../providers/docker/network/pod-network.ts";
+import { engineInfo } from "../../../../../providers/docker/client/engine-info.ts";
+import type { DockerParts } from "../../../../../providers/docker/parts.ts";
+import { createSandboxImage } from "../../../../../providers/docker/pause/image.ts";
+import { dockerService } from "../../../../../providers/docker/engine/service.ts";
+import { CgroupDriver } from "../../../../../src/gen/cri.ts";
+import { type EngineCall, fakeEngine } from "../engine.ts";
+import { rawEngine } from "../raw-engine.ts";
+
+const signal = () => AbortSignal.timeout(5000);
+
+const info = {
+  ID: "d1",
+  ServerVersion: "20.10.24",
+  CgroupDriver: "systemd",
+  SecurityOptions: ["name=seccomp,profile=default"],
+  MemoryLimit: true,
+  CpuCfsQuota: false,
+  Runtimes: { runc: {}, runsc: {} },
+};
+
+/** A daemon with the sandbox image, on which the containers for which `starts` says no do not start. */
+function engineWith({
+  starts = () => true,
+  left = [],
+  image = true,
+  pullable = false,
+}: {
+  starts?: (hostConfig: Readonly<Record<string, unknown>>) => boolean;
+  left?: readonly string[];
+  image?: boolean;
+  pullable?: boolean;
+} = {}) {
+  let there = image;
+  const created: Readonly<Record<string, unknown>>[] = [];
+  const removed: string[] = [];
+  const engine = fakeEngine(({ method, path, body }: EngineCall) => {
+    if (path === "/info") return { status: 200, body: info };
+    if (path === "/images/create") there ||= pullable;
+    if (path.startsWith("/images/")) return there ? { status: 200, body: { Id: "sha256:1" } } : { status: 404 };
+    if (path === "/containers/json") return { status: 200, body: left.map((Id) => ({ Id })) };
+    const [, , id = ""] = path.split("/");
+    if (path === "/containers/create") {
+      created.push(hostConfigOf(body));
+      return { status: 201, body: { Id: String(created.length - 1) } };
+    }
+    if (method === "DELETE") {
+      removed.push(id);
+      return { status: 204 };
+    }
+    return starts(created[Number(id)] ?? {}) ? { status: 204 } : { status: 500, body: { message: "not permitted" } };
+  });
+  return { engine, created, removed };
+}
+
+function hostConfigOf({ HostConfig }: EngineCall["body"]): Readonly<Record<string, unknown>> {
+  return typeof HostConfig === "object" && HostConfig !== null ? { ...HostConfig } : {};
+}
+
+function serviceOf(parts: DockerParts) {
+  const capabilities = createCapabilities(parts, createSandboxImage(parts));
+  return { capabilities, ...dockerService({ parts, capabilities, network: createPodNetwork(parts) }) };
+}
+
+test("the daemon's info: handlers, cgroup driver, missing features", async () => {
+  const { engine } = engineWith();
+  await using daemon = await engine;
+  const { status, runtimeConfig, capabilities } = serviceOf(daemon.parts);
+  const { runtimeHandlers } = await status(signal());
+  assert.deepEqual(
+    runtimeHandlers.map(({ name }) => name),
+    ["", "runc", "runsc"],
+  );
+  assert.equal((await runtimeConfig(signal())).linux?.cgroupDriver, CgroupDriver.SYSTEMD);
+  assert.match((await capabilities.lacks("cpuLimit", signal())) ?? "", /cannot limit CPU time.*restart Docker/);
+  assert.match((await capabilities.lacks("appArmor", signal())) ?? "", /no AppArmor/);
+  assert.match((await capabilities.lacks("imageVolume", signal())) ?? "", /mounts no images.*use containerd/);
+  for (const feature of ["memoryLimit", "seccomp", "privileged"] as const)
+    assert.equal(await capabilities.lacks(feature, signal()), undefined);
+});
+
+test("a daemon that starts everything: tried once, everything removed, sandboxes go last", async () => {
+  const { engine, created, removed } = engineWith({ left: ["old"] });
+  await using daemon = await engine;
+  const { status, capabilities } = serviceOf(daemon.parts);
+  await status(signal());
+  await status(signal());
+  assert.equal(created.length, 2);
+  assert.deepEqual(removed.sort(), ["0", "1", "old"]);
+  assert.equal(capabilities.sandboxOomScoreAdj(), -998);
+  assert.equal(await capabilities.lacks("privileged", signal()), undefined);
+});
+
+test("a daemon that starts only plain containers lacks the rest, in its own words", async () => {
+  const plain = ({ Privileged, OomScoreAdj }: Readonly<Record<string, unknown>>) => !Privileged && !OomScoreAdj;
+  const { engine, created, removed } = engineWith({ starts: plain });
+  await using daemon = await engine;
+  const { status, capabilities } = serviceOf(daemon.parts);
+  await status(signal());
+  assert.match(
+    (await capabilities.lacks("privileged", signal())) ?? "",
+    /cannot start privileged containers \(not permitted\)/,
+  );
+  assert.equal(capabilities.sandboxOomScoreAdj(), 0);
+  assert.equal(removed.length, created.length);
+});
+
+test("a daemon that starts nothing says nothing of privilege: it is tried again", async () => {
+  const broken = { now: true };
+  const { engine } = engineWith({ starts: () => !broken.now });
+  await using daemon = await engine;
+  const { status, capabilities } = serviceOf(daemon.parts);
+  await status(signal());
+  assert.equal(await capabilities.lacks("privileged", signal()), undefined);
+  assert.equal(capabilities.triedOut(), false);
+  broken.now = false;
+  await status(signal());
+  assert.equal(capabilities.triedOut(), true);
+});
+
+test("without the sandbox image nothing is tried", async () => {
+  const { engine, created } = engineWith({ image: false });
+  await using daemon = await engine;
+  const { status, capabilities } = serviceOf(daemon.parts);
+  await status(signal());
+  assert.deepEqual([created.length, capabilities.triedOut()], [0, false]);
+});
+
+const plainOnly = ({ Privileged }: Readonly<Record<string, unknown>>) => !Privileged;
+
+test("asked before anything is known, it is found out: what the daemon says, and by trial what it does not say", async () => {
+  const { engine, created } = engineWith({ starts: plainOnly, image: false, pullable: true });
+  await using daemon = await engine;
+  const { capabilities } = serviceOf(daemon.parts);
+  assert.match((await capabilities.lacks("cpuLimit", signal())) ?? "", /cannot limit CPU time/);
+  assert.equal(created.length, 0, "who asks for what the daemon says waits for no trial");
+  const both = await Promise.all([
+    capabilities.lacks("privileged", signal()),
+    capabilities.lacks("privileged", signal()),
+  ]);
+  for (const why of both) assert.match(why ?? "", /cannot start privileged containers \(not permitted\)/);
+  assert.equal(created.length, 3, "once for all who wait");
+});
+
+test("without a sandbox image there are no trials: sandboxes report the reason", async () => {
+  const { engine, created } = engineWith({ starts: plainOnly, image: false });
+  await using daemon = await engine;
+  const { capabilities } = serviceOf(daemon.parts);
+  assert.equal(await capabilities.lacks("privileged", signal()), undefined);
+  assert.deepEqual([created.length, capabilities.triedOut()], [0, false]);
+});
+
+test("a pod that ends does not wait for trials", async () => {
+  const starting = Promise.withResolvers<void>();
+  await using daemon = await rawEngine(({ path, response }) => {
+    if (path.endsWith("/start")) return starting.resolve();
+    response.end(JSON.stringify(path === "/containers/json" ? [] : { Id: "1" }));
+  });
+  const { capabilities } = serviceOf(daemon.parts);
+  const stop = new AbortController();
+  const refused = assert.rejects(capabilities.lacks("privileged", stop.signal), { code: "cancelled" });
+  await starting.promise;
+  stop.abort();
+  await refused;
+});
+
+test("no daemon: version and status say what to do", async () => {
+  const { engine } = engineWith();
+  const daemon = await engine;
+  await daemon[Symbol.asyncDispose]();
+  const { status, version } = serviceOf(daemon.parts);
+  const gone = { code: "unavailable", message: /^no Docker Engine answers at \/run\/docker\.sock: start it/ };
+  await assert.rejects(version(signal()), gone);
+  await assert.rejects(status(signal()), gone);
+});
+
+test("a daemon that takes connections and says nothing is an error after ten seconds", async () => {
+  await using daemon = await rawEngine(() => {});
+  const { status } = serviceOf(daemon.parts);
+  const asked = status(signal());
+  const refused = assert.rejects(asked, {
+    code: "deadline_exceeded",
+    message: /docker\.sock.*within 10 s.*restart it/,
+  });
+  await daemon.clock.advance(10_001);
+  await refused;
+});
+
+test("trials that take long do not make the daemon one that does not answer", async () => {
+  const starting = Promise.withResolvers<void>();
+  await using daemon = await rawEngine(({ method, path, response }) => {
+    if (path.endsWith("/start")) return starting.resolve();
+    const answers: Readonly<Record<string, unknown>> = { "/info": info, "/containers/json": [] };
+    response.statusCode = method === "POST" ? 201 : 200;
+    response.end(JSON.stringify(answers[path] ?? { Id: "1" }));
+  });
+  const { status, capabilities } = serviceOf(daemon.parts);
+  const asked = status(signal());
+  await starting.promise;
+  await daemon.clock.advance(10_001);
+  assert.equal(
+    (await asked).status?.conditions.every(({ status: met }) => met),
+    true,
+  );
+  assert.equal(capabilities.triedOut(), false);
+});
+
+test("the daemon is heard while its events flow, it answers, and all is known of it", async () => {
+  const { engine } = engineWith();
+  await using daemon = await engine;
+  const { cache, docker } = daemon.parts;
+  const { status, heardAt } = serviceOf(daemon.parts);
+  await status(signal());
+  assert.equal(heardAt?.(), undefined, "no events flow");
+  cache.begin();
+  assert.equal(heardAt?.(), undefined, "it may be another since it said how it is");
+  await status(signal());
+  assert.equal(heardAt?.(), docker.answeredAt());
+  assert.notEqual(heardAt?.(), undefined);
+  cache.changed();
+  assert.equal(heardAt?.(), undefined);
+});
+
+test("a daemon without trials so far has to be asked", async () => {
+  const { engine } = engineWith({ image: false });
+  await using daemon = await engine;
+  daemon.parts.cache.begin();
+  const { status, heardAt } = serviceOf(daemon.parts);
+  await status(signal());
+  assert.equal(heardAt?.(), undefined);
+});
+
+test("a call that waits for long may be one that is never answered", async () => {
+  await using daemon = await rawEngine(({ path, response }) => {
+    if (path === "/info") response.end(JSON.stringify(info));
+  });
+  const { docker } = daemon.parts;
+  assert.equal(docker.answeredAt(), undefined);
+  await engineInfo(daemon.parts, signal());
+  assert.notEqual(docker.answeredAt(), undefined);
+  const stop = new AbortController();
+  const ask = (limit?: "none") =>
+    docker.call((engine, abortSignal) => engine.getContainer("c").wait({ abortSignal }), stop.signal, limit);
+  const endless = assert.rejects(ask("none"));
+  await daemon.clock.advance(6_000);
+  assert.notEqual(docker.answeredAt(), undefined);
+  const waits = assert.rejects(ask());
+  await daemon.clock.advance(6_000);
+  assert.equal(docker.answeredAt(), undefined);
+  stop.abort();
+  await Promise.all([endless, waits]);
+  assert.notEqual(docker.answeredAt(), undefined);
+});

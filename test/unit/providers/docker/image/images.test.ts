@@ -1,0 +1,130 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { dockerImages } from "../../../../../providers/docker/image/images.ts";
+import { criImage } from "../../../../../providers/docker/image/inspect.ts";
+import { ImageSpec } from "../../../../../src/gen/cri.ts";
+import { type EngineAnswer, type EngineCall, fakeEngine } from "../engine.ts";
+
+const { signal } = new AbortController();
+const id = `sha256:${"a".repeat(64)}`;
+const digest = `sha256:${"b".repeat(64)}`;
+const inspected = {
+  Id: id,
+  RepoTags: ["pause:1", "busybox:1"],
+  RepoDigests: [`busybox@${digest}`],
+  Size: 42,
+  Config: { User: "1000:50" },
+};
+const spec = (image: string) => ImageSpec.fromPartial({ image });
+
+test("an image of the daemon in CRI's words", async () => {
+  await using engine = await fakeEngine(() => ({ status: 200, body: inspected }));
+  const image = await dockerImages(engine.parts).imageStatus(spec("busybox:1"), signal);
+  assert.deepEqual(
+    { ...image, uid: image?.uid?.value },
+    {
+      id,
+      repoTags: ["docker.io/library/pause:1", "docker.io/library/busybox:1"],
+      repoDigests: [`docker.io/library/busybox@${digest}`],
+      size: 42n,
+      uid: 1000n,
+      username: "",
+      spec: undefined,
+      pinned: true,
+    },
+  );
+  assert.equal(engine.calls[0]?.path, "/images/docker.io/library/busybox:1/json");
+});
+
+test("a user by name is a name, and none is none", () => {
+  const user = (User: string) =>
+    criImage({ ...inspected, Config: { User } } as Parameters<typeof criImage>[0], new Set());
+  assert.equal(user("nobody:nogroup").username, "nobody");
+  assert.equal(user("nobody:nogroup").uid, undefined);
+  assert.equal(user("0").uid?.value, 0n);
+  assert.equal(user("").uid, undefined);
+  assert.equal(user("").username, "");
+});
+
+test("an image without a name of its own is listed without names", async () => {
+  const dangling = { Id: id, RepoTags: ["<none>:<none>"], RepoDigests: ["<none>@<none>"], Size: 1 };
+  await using engine = await fakeEngine(() => ({ status: 200, body: [dangling, { ...dangling, RepoTags: null }] }));
+  const images = await dockerImages(engine.parts).listImages(signal);
+  assert.deepEqual(
+    images.map(({ repoTags, repoDigests, pinned }) => ({ repoTags, repoDigests, pinned })),
+    Array.from({ length: 2 }, () => ({ repoTags: [], repoDigests: [], pinned: false })),
+  );
+});
+
+/** Answers to a removal, with the containers that `users` made of images. */
+function removal(users: readonly object[]) {
+  return ({ method, path }: EngineCall): EngineAnswer => {
+    if (path === "/containers/json") return { status: 200, body: users };
+    if (method === "GET") return { status: 200, body: inspected };
+    return path.includes("@")
+      ? { status: 404, body: { message: "gone with its last tag" } }
+      : { status: 200, body: [] };
+  };
+}
+
+test("the list is asked for once while the daemon tells of changes", async () => {
+  await using engine = await fakeEngine(() => ({ status: 200, body: [] }));
+  const images = dockerImages(engine.parts);
+  engine.parts.cache.begin();
+  for (let time = 0; time < 3; time += 1) await images.listImages(signal);
+  assert.equal(engine.calls.length, 1);
+  engine.parts.cache.changed();
+  await images.listImages(signal);
+  assert.equal(engine.calls.length, 2);
+});
+
+test("an image is removed name by name, never by force; names that went with others are no failure", async () => {
+  await using engine = await fakeEngine(removal([{ Id: "c", ImageID: `sha256:${"c".repeat(64)}`, Names: ["/child"] }]));
+  await dockerImages(engine.parts).removeImage(spec(id), signal);
+  const deletions = engine.calls.filter(({ method }) => method === "DELETE");
+  assert.deepEqual(
+    deletions.map(({ path, query }) => `${path}?${query.toString()}`),
+    [
+      "/images/docker.io/library/pause:1?",
+      "/images/docker.io/library/busybox:1?",
+      `/images/docker.io/library/busybox@${digest}?`,
+      `/images/${id}?`,
+    ],
+  );
+});
+
+test("an image used by any container keeps all of its names", async () => {
+  await using engine = await fakeEngine(removal([{ Id: "c", ImageID: id, Names: ["/theirs"] }]));
+  await assert.rejects(dockerImages(engine.parts).removeImage(spec(id), signal), {
+    code: "conflict",
+    message: /theirs/,
+  });
+  assert.ok(engine.calls.every(({ method }) => method === "GET"));
+});
+
+test("a missing image has no status and counts as removed; an invalid name is refused at once", async () => {
+  await using engine = await fakeEngine(() => ({ status: 404, body: { message: "no such image" } }));
+  const images = dockerImages(engine.parts);
+  assert.equal(await images.imageStatus(spec("busybox:1"), signal), undefined);
+  await images.removeImage(spec(id), signal);
+  const asked = engine.calls.length;
+  for (const name of ["", "Bad Name", "../x", "a?b"])
+    await assert.rejects(images.imageStatus(spec(name), signal), { code: "invalid_argument" }, name);
+  assert.equal(engine.calls.length, asked);
+});
+
+test("the images' file system is the daemon's directory, with what layers take", async () => {
+  await using engine = await fakeEngine(({ path }) =>
+    path === "/info"
+      ? { status: 200, body: { DockerRootDir: "/data/docker" } }
+      : { status: 200, body: { LayersSize: 99 } },
+  );
+  const images = dockerImages(engine.parts);
+  for (let time = 0; time < 2; time++) {
+    const { imageFilesystems, containerFilesystems } = await images.imageFsInfo(signal);
+    assert.equal(imageFilesystems[0]?.fsId?.mountpoint, "/data/docker");
+    assert.equal(imageFilesystems[0]?.usedBytes?.value, 99n);
+    assert.equal(containerFilesystems[0]?.fsId?.mountpoint, "/data/docker");
+  }
+  assert.equal(engine.calls.filter(({ path }) => path === "/system/df").length, 1);
+});

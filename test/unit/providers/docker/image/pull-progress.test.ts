@@ -1,0 +1,37 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createPullTracker } from "../../../../../providers/docker/image/pull-progress.ts";
+
+test("a pull's bytes and layers add up", () => {
+  const { take, progress } = createPullTracker();
+  take({ status: "Pulling from library/busybox", id: "1.37" });
+  assert.deepEqual(progress(), { bytes: 0, layers: 0, layersDone: 0 });
+  take({ status: "Already exists", id: "a" });
+  take({ status: "Pulling fs layer", id: "b" });
+  take({ status: "Waiting", id: "c" });
+  take({ status: "Downloading", id: "b", progressDetail: { current: 30, total: 100 } });
+  assert.deepEqual(progress(), { bytes: 30, layers: 3, layersDone: 1 });
+  take({ status: "Downloading", id: "c", progressDetail: { current: 5, total: 50 } });
+  assert.deepEqual(progress(), { bytes: 35, totalBytes: 150, layers: 3, layersDone: 1 });
+  take({ status: "Download complete", id: "b" });
+  take({ status: "Extracting", id: "b", progressDetail: { current: 10, total: 90 } });
+  assert.deepEqual(progress(), { bytes: 105, totalBytes: 150, layers: 3, layersDone: 1 });
+  take({ status: "Pull complete", id: "b" });
+  take({ status: "Pull complete", id: "c" });
+  assert.deepEqual(progress(), { bytes: 150, totalBytes: 150, layers: 3, layersDone: 3 });
+});
+
+test("nothing is wanted of the registry while a layer is unpacked or all wait for other pulls", () => {
+  const { take, idle } = createPullTracker();
+  assert.equal(idle(), false);
+  take({ status: "Waiting", id: "a" });
+  assert.equal(idle(), true);
+  take({ status: "Pulling fs layer", id: "b" });
+  assert.equal(idle(), false);
+  take({ status: "Download complete", id: "b" });
+  take({ status: "Extracting", id: "b" });
+  assert.equal(idle(), true);
+  take({ status: "Pull complete", id: "b" });
+  take({ status: "Downloading", id: "a", progressDetail: { current: 1, total: 2 } });
+  assert.equal(idle(), false);
+});

@@ -1,0 +1,31 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { fullName, imageRefOf, isImageId } from "../../../../../providers/docker/image/reference.ts";
+
+const id = `sha256:${"a".repeat(64)}`;
+const digest = `sha256:${"b".repeat(64)}`;
+
+test("an image's reference is its digest in the repository asked for, else in any, else its id", () => {
+  const RepoDigests = [`one.example/a@${digest}`, `busybox@${digest}`];
+  assert.equal(imageRefOf({ Id: id, RepoDigests }, "busybox:1.37"), `docker.io/library/busybox@${digest}`);
+  assert.equal(imageRefOf({ Id: id, RepoDigests }, `one.example/a@${digest}`), `one.example/a@${digest}`);
+  assert.equal(imageRefOf({ Id: id, RepoDigests }, "two.example/a:1"), `one.example/a@${digest}`);
+  assert.equal(imageRefOf({ Id: id, RepoDigests }, id), `one.example/a@${digest}`);
+  assert.equal(imageRefOf({ Id: id, RepoDigests: ["<none>@<none>"] }, "two.example/a:1"), id);
+  assert.equal(imageRefOf({ Id: id, RepoDigests: null }), id);
+});
+
+test("names are completed; IDs and invalid names are unchanged", () => {
+  assert.equal(fullName("busybox:1.37"), "docker.io/library/busybox:1.37");
+  assert.equal(fullName(`user/app@${digest}`), `docker.io/user/app@${digest}`);
+  assert.equal(fullName("registry.example:5000/a/b:c"), "registry.example:5000/a/b:c");
+  assert.equal(fullName(id), id);
+  assert.equal(fullName("<none>:<none>"), "<none>:<none>");
+});
+
+test("an id is told from a name", () => {
+  assert.ok(isImageId(id));
+  assert.ok(isImageId("a".repeat(64)));
+  assert.ok(!isImageId("a".repeat(63)));
+  assert.ok(!isImageId(`busybox@${digest}`));
+});

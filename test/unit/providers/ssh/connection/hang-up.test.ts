@@ -1,0 +1,42 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Connection } from "../../../../../providers/ssh/connection/connection.ts";
+import type { Link } from "../../../../../providers/ssh/connection/link.ts";
+import { createSessions } from "../../../../../providers/ssh/connection/sessions.ts";
+import { CodedError } from "../../../../../src/lib/errors.ts";
+import { createLogger } from "../../../../../src/lib/log.ts";
+import { fakeClock } from "../../../../fakes/clock.ts";
+
+/** A connection whose other end has hung up: ssh2 fails each call, and may say later that the connection is lost. */
+function hungUp() {
+  const clock = fakeClock();
+  const lost = new AbortController();
+  const client = {
+    exec() {
+      throw new Error("Not connected");
+    },
+  };
+  const connection = { client, lost: lost.signal, sessions: 0, forUsers: 0, limit: 8 } as unknown as Connection;
+  const link = {
+    onChange: () => () => undefined,
+    connection: async () => connection,
+    connections: () => [connection],
+  } as unknown as Link;
+  const sessions = createSessions({ link, clock, log: createLogger(0, { write: () => undefined }) });
+  return { clock, lost, opening: sessions.open({ start: { exec: "exec /bin/sh" } }) };
+}
+
+test("a call on a connection being lost is not reported as a refusal", async () => {
+  const { clock, lost, opening } = hungUp();
+  const failed = assert.rejects(opening, { code: "unavailable", message: "hung up" });
+  await clock.advance(10);
+  lost.abort(new CodedError("unavailable", "hung up"));
+  await failed;
+});
+
+test("a call that fails on a live connection is a refusal", async () => {
+  const { clock, opening } = hungUp();
+  const failed = assert.rejects(opening, { code: "failed_precondition", message: /refuses commands to this user/ });
+  await clock.advance(250);
+  await failed;
+});

@@ -1,0 +1,46 @@
+import assert from "node:assert/strict";
+import { createHmac } from "node:crypto";
+import { test } from "node:test";
+import { knownKeys } from "../../../../../providers/ssh/connection/known-hosts.ts";
+
+const types = (file: string, host: string, port = 22) => knownKeys(file, host, port).map(({ key }) => key);
+
+test("names, lists, other ports, comments and nonsense", () => {
+  const file = [
+    "# a comment",
+    "",
+    "one,two ssh-ed25519 A a comment",
+    "[one]:2222 ssh-ed25519 B",
+    "ONE ssh-rsa C",
+    "one",
+    "one ssh-ed25519",
+    "[fd00::1]:2222 ssh-ed25519 D",
+  ].join("\n");
+  assert.deepEqual(types(file, "one"), ["A", "C"]);
+  assert.deepEqual(types(file, "Two"), ["A"]);
+  assert.deepEqual(types(file, "one", 2222), ["B"]);
+  assert.deepEqual(types(file, "fd00::1", 2222), ["D"]);
+  assert.deepEqual(types(file, "three"), []);
+});
+
+test("patterns, and what they except", () => {
+  const file = "*.example,!bad.example,10.0.0.? ssh-ed25519 A";
+  assert.deepEqual(types(file, "good.example"), ["A"]);
+  assert.deepEqual(types(file, "bad.example"), []);
+  assert.deepEqual(types(file, "10.0.0.7"), ["A"]);
+  assert.deepEqual(types(file, "10.0.0.77"), []);
+  assert.deepEqual(types("a.c ssh-ed25519 A", "abc"), []);
+});
+
+test("hashed names", () => {
+  const salt = Buffer.from("0123456789abcdefghij");
+  const hash = createHmac("sha1", salt).update("[one]:2222").digest("base64");
+  const file = `|1|${salt.toString("base64")}|${hash} ssh-ed25519 A`;
+  assert.deepEqual(types(file, "one", 2222), ["A"]);
+  assert.deepEqual(types(file, "one"), []);
+});
+
+test("revoked keys are told apart; certificate authorities are passed over", () => {
+  const file = "@revoked one ssh-ed25519 A\n@cert-authority one ssh-ed25519 B";
+  assert.deepEqual(knownKeys(file, "one", 22), [{ type: "ssh-ed25519", key: "A", revoked: true }]);
+});

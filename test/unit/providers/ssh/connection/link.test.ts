@@ -1,0 +1,307 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { readSshConfig } from "../../../../../providers/ssh/config.ts";
+import type { Connection } from "../../../../../providers/ssh/connection/connection.ts";
+import { LinkError, retryDelay } from "../../../../../providers/ssh/connection/link-state.ts";
+import {
+  type Link,
+  type LinkOptions,
+  connectionsFor,
+  createLink,
+} from "../../../../../providers/ssh/connection/link.ts";
+import { createLogger } from "../../../../../src/lib/log.ts";
+import { fakeClock } from "../../../../fakes/clock.ts";
+
+const config = readSshConfig({ host: "h", user: "u", agentSocket: "/a", knownHostsFile: "/k" });
+const log = createLogger(0, { write: () => undefined });
+const down = (reason: LinkError["reason"] = "LinkDown") => new LinkError(reason, "unavailable", "it is away.");
+
+/** A target whose connections are made and broken by hand. */
+function target(check?: LinkOptions["check"]) {
+  const clock = fakeClock();
+  const attempts: PromiseWithResolvers<Connection>[] = [];
+  const link = createLink({
+    config,
+    clock,
+    log,
+    ...(check && { check }),
+    open: () => {
+      const attempt = Promise.withResolvers<Connection>();
+      attempts.push(attempt);
+      return attempt.promise;
+    },
+  });
+  const connect = () => {
+    const lost = new AbortController();
+    const connection = {
+      lost: lost.signal,
+      sessions: 0,
+      forUsers: 0,
+      limit: 8,
+      close: () => lost.abort(down()),
+    } as unknown as Connection;
+    attempts.at(-1)?.resolve(connection);
+    return { connection, lose: (why = down()) => lost.abort(why) };
+  };
+  return { clock, link, attempts, connect, refuse: (why: LinkError) => attempts.at(-1)?.reject(why) };
+}
+
+const unavailable = (link: Link) => assert.rejects(link.connection(), { code: "unavailable", message: /it is away/ });
+
+test("the link connects on first use; all callers share one attempt", async () => {
+  const { link, attempts, connect, clock } = target();
+  await clock.advance(60_000);
+  assert.equal(attempts.length, 0);
+  assert.equal(link.state().is, "down");
+  const waiting = [link.connection(), link.connection(), link.connection()];
+  assert.equal(link.state().is, "connecting");
+  await clock.advance(0);
+  const { connection } = connect();
+  assert.deepEqual(await Promise.all(waiting), [connection, connection, connection]);
+  assert.equal(attempts.length, 1);
+  assert.deepEqual(link.state(), { is: "up", since: clock.now(), connections: 1 });
+  assert.equal(link.roundTrips(), 1);
+  await link[Symbol.asyncDispose]();
+});
+
+test("while it is down calls fail at once; it is tried again after growing delays, and says since when and why", async () => {
+  const { link, attempts, connect, refuse, clock } = target();
+  const first = assert.rejects(link.connection(), { code: "unavailable" });
+  await clock.advance(0);
+  refuse(down());
+  await first;
+  const since = clock.now();
+  const delays: number[] = [];
+  for (let round = 0; round < 9; round++) {
+    const state = link.state();
+    assert.ok(state.is === "down");
+    delays.push(state.nextTryAt - clock.now());
+    assert.equal(state.since, since);
+    await unavailable(link);
+    await clock.advance(state.nextTryAt - clock.now());
+    assert.equal(link.state().is, "connecting");
+    refuse(down());
+    await clock.advance(0);
+  }
+  assert.deepEqual(delays, [400, 800, 1600, 3200, 6400, 12_800, 24_000, 24_000, 24_000]);
+  await clock.advance(24_000);
+  connect();
+  await clock.advance(0);
+  assert.equal(link.state().is, "up");
+  assert.equal(attempts.length, 11);
+  await link[Symbol.asyncDispose]();
+});
+
+test("a refused login is no permission_denied of a file: calls see unavailable, the state says why", async () => {
+  const { link, refuse, clock } = target();
+  const why = new LinkError("LoginRefused", "permission_denied", "no such user");
+  const call = assert.rejects(link.connection(), { code: "unavailable", message: /no such user/, cause: why });
+  await clock.advance(0);
+  refuse(why);
+  await call;
+  const state = link.state();
+  assert.ok(state.is === "down");
+  assert.equal(state.why, why);
+  assert.ok(state.nextTryAt - clock.now() >= 20_000);
+  await link[Symbol.asyncDispose]();
+});
+
+test("it stays up while one of its connections does; the last one's loss starts a reconnect", async () => {
+  const { link, attempts, connect, clock } = target();
+  const states: string[] = [];
+  link.onChange((state) => states.push(state.is === "up" ? `up ${state.connections}` : state.is));
+  const asked = link.connection();
+  await clock.advance(0);
+  const one = connect();
+  await asked;
+  const more = [link.another(), link.another()];
+  await clock.advance(0);
+  assert.equal(attempts.length, 2);
+  const two = connect();
+  assert.deepEqual(await Promise.all(more), [two.connection, two.connection]);
+  one.lose();
+  assert.equal(await link.connection(), two.connection);
+  await clock.advance(60_000);
+  two.lose();
+  await unavailable(link);
+  await clock.advance(400);
+  const three = connect();
+  await clock.advance(0);
+  assert.equal(await link.connection(), three.connection);
+  assert.deepEqual(states, ["connecting", "up 1", "up 2", "up 1", "down", "connecting", "up 1"]);
+  await link[Symbol.asyncDispose]();
+});
+
+test("a peer that is silent on one connection is lost on all of them at once, and for that reason", async () => {
+  const { link, connect, clock } = target();
+  const asked = link.connection();
+  await clock.advance(0);
+  const one = connect();
+  await asked;
+  const more = link.another();
+  await clock.advance(0);
+  const two = connect();
+  await more;
+  const cause = Object.assign(new Error("Keepalive timeout"), { level: "client-timeout" });
+  const why = new LinkError("LinkDown", "unavailable", "it is silent.", { cause });
+  let known: string | undefined;
+  one.connection.lost.addEventListener("abort", () => (known = link.state().is));
+  one.lose(why);
+  assert.equal(known, "down", "what fails with the connection finds the link down");
+  const state = link.state();
+  assert.ok(state.is === "down" && state.why === why);
+  assert.ok(two.connection.lost.aborted);
+  await link[Symbol.asyncDispose]();
+});
+
+test("no more than three connections; one that cannot be added leaves the link up", async () => {
+  const { link, connect, refuse, clock } = target();
+  const asked = link.connection();
+  await clock.advance(0);
+  connect();
+  await asked;
+  const failing = assert.rejects(link.another(), { code: "unavailable" });
+  await clock.advance(0);
+  refuse(down());
+  await failing;
+  assert.equal(link.state().is, "up");
+  for (let count = 2; count <= 3; count++) {
+    const more = link.another();
+    await clock.advance(0);
+    connect();
+    await more;
+  }
+  await assert.rejects(link.another(), { code: "failed_precondition" });
+  await link[Symbol.asyncDispose]();
+});
+
+test("a link is up once the target has passed the check; until then callers wait, and a failed check is the reason", async () => {
+  const verdicts: PromiseWithResolvers<void>[] = [];
+  const { link, connect, clock } = target(async () => {
+    const verdict = Promise.withResolvers<void>();
+    verdicts.push(verdict);
+    await verdict.promise;
+  });
+  const refused = assert.rejects(link.connection(), { code: "unavailable", message: /it is away/ });
+  await clock.advance(0);
+  const first = connect();
+  await clock.advance(0);
+  assert.equal(link.state().is, "connecting");
+  verdicts[0]?.reject(down("LoginShellHangs"));
+  await refused;
+  const state = link.state();
+  assert.ok(state.is === "down" && state.why.reason === "LoginShellHangs");
+  assert.ok(first.connection.lost.aborted, "a connection that is of no use is not kept");
+  await clock.advance(state.nextTryAt - clock.now());
+  const asked = link.connection();
+  const second = connect();
+  await clock.advance(0);
+  verdicts[1]?.resolve();
+  assert.equal(await asked, second.connection);
+  await link[Symbol.asyncDispose]();
+});
+
+test("a connection lost during the check: the loss is the reason", async () => {
+  const { link, connect, clock } = target(
+    (_connection, signal) =>
+      new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(new Error("stopped")))),
+  );
+  const refused = assert.rejects(link.connection(), { message: /the cable is out/ });
+  await clock.advance(0);
+  const { lose } = connect();
+  await clock.advance(0);
+  lose(new LinkError("LinkDown", "unavailable", "the cable is out."));
+  await refused;
+  await link[Symbol.asyncDispose]();
+});
+
+test("a link that stood for a while begins its delays afresh; one that breaks at once does not", async () => {
+  const { link, connect, clock } = target();
+  const delays: number[] = [];
+  void link.connection();
+  for (const stoodMs of [0, 0, 0, 2_000, 0]) {
+    await clock.advance(0);
+    const { lose } = connect();
+    await clock.advance(stoodMs);
+    lose();
+    const state = link.state();
+    assert.ok(state.is === "down");
+    delays.push(state.nextTryAt - clock.now());
+    await clock.advance(state.nextTryAt - clock.now());
+  }
+  await clock.advance(0);
+  connect();
+  assert.deepEqual(delays, [400, 800, 1600, 400, 800]);
+  await link[Symbol.asyncDispose]();
+});
+
+test("a target that allows few sessions on a connection gets more connections", () => {
+  const most = (...limits: number[]) => connectionsFor(limits.map((limit) => ({ limit })));
+  assert.deepEqual([most(8), most(8, 8, 5), most(8, 3), most(2), most(1), most()], [3, 5, 8, 12, 12, 3]);
+});
+
+test("a caller may give up without ending the attempt", async () => {
+  const { link, connect, clock } = target();
+  const stop = new AbortController();
+  const patient = link.connection();
+  const impatient = assert.rejects(link.connection(stop.signal), { code: "cancelled" });
+  await clock.advance(0);
+  stop.abort();
+  await impatient;
+  const { connection } = connect();
+  assert.equal(await patient, connection);
+  await link[Symbol.asyncDispose]();
+});
+
+test("closed, it leaves no timer and no connection, and says so", async () => {
+  const { link, connect, clock } = target();
+  const asked = link.connection();
+  await clock.advance(0);
+  const { connection } = connect();
+  await asked;
+  await link[Symbol.asyncDispose]();
+  assert.ok(connection.lost.aborted);
+  assert.deepEqual(link.state(), { is: "closed" });
+  await assert.rejects(link.connection(), { code: "unavailable", message: /closed/ });
+  const other = target();
+  const failed = assert.rejects(other.link.connection(), { code: "unavailable" });
+  await other.clock.advance(0);
+  other.refuse(down());
+  await failed;
+  await other.link[Symbol.asyncDispose]();
+  assert.equal(other.clock.pending, 0);
+  assert.equal(clock.pending, 0);
+});
+
+test("problems that need a person are retried slowly", () => {
+  assert.deepEqual(
+    [1, 2, 7, 50].map((failures) => retryDelay("LinkDown", failures)),
+    [500, 1000, 30_000, 30_000],
+  );
+  assert.deepEqual(
+    [1, 2, 3].map((failures) => retryDelay("HostKeyMismatch", failures)),
+    [300_000, 600_000, 600_000],
+  );
+  assert.deepEqual(
+    [1, 9].map((failures) => retryDelay("LoginRefused", failures)),
+    [30_000, 300_000],
+  );
+});
+
+test("failed by hand it is down for that reason, its connections are closed, and it is made anew", async () => {
+  const { link, attempts, connect, clock } = target();
+  const first = link.connection();
+  await clock.advance(0);
+  const { connection } = connect();
+  await first;
+  link.fail(down("LoginShellHangs"));
+  const state = link.state();
+  assert.deepEqual([state.is, connection.lost.aborted], ["down", true]);
+  assert.equal(state.is === "down" && state.why.reason, "LoginShellHangs");
+  await clock.advance(2_000);
+  assert.equal(attempts.length, 2);
+  connect();
+  await clock.advance(0);
+  assert.equal(link.state().is, "up");
+  await link[Symbol.asyncDispose]();
+});

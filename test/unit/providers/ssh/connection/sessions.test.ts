@@ -1,0 +1,154 @@
+import assert from "node:assert/strict";
+import { EventEmitter } from "node:events";
+import { test } from "node:test";
+import type { Connection } from "../../../../../providers/ssh/connection/connection.ts";
+import type { Link } from "../../../../../providers/ssh/connection/link.ts";
+import { createSessions } from "../../../../../providers/ssh/connection/sessions.ts";
+import { CodedError } from "../../../../../src/lib/errors.ts";
+import { createLogger } from "../../../../../src/lib/log.ts";
+import { fakeClock } from "../../../../fakes/clock.ts";
+
+const log = createLogger(0, { write: () => undefined });
+
+interface FakeOptions {
+  /** Milliseconds until the target notices that a session has ended. */
+  readonly slow?: number;
+  /** The target turns further connections away until this is true. */
+  readonly welcomes?: () => boolean;
+  /** Sessions that the target's sshd allows on a connection. */
+  readonly allowed?: number;
+  readonly connections?: number;
+}
+
+/** A link to a target with so many connections at most. */
+function target({ allowed = 10, connections: most = 3, slow = 0, welcomes = () => true }: FakeOptions = {}) {
+  const clock = fakeClock();
+  const connections: Connection[] = [];
+  const channels: EventEmitter[] = [];
+  const connect = (): Connection => {
+    let open = 0;
+    const client = {
+      exec(_command: string, done: (error: Error | undefined, channel?: unknown) => void) {
+        if (open >= allowed) return done(Object.assign(new Error("open failed"), { reason: 2 }));
+        open += 1;
+        const channel = new EventEmitter().once("close", () => void clock.after(slow, () => (open -= 1)));
+        channels.push(channel);
+        done(undefined, channel);
+      },
+    };
+    const { signal: lost } = new AbortController();
+    const connection = { client, lost, sessions: 0, forUsers: 0, limit: 8 } as unknown as Connection;
+    connections.push(connection);
+    return connection;
+  };
+  const link = {
+    onChange: () => () => undefined,
+    exchanged: () => undefined,
+    connections: () => connections,
+    connection: async () => connections[0] ?? connect(),
+    async another() {
+      if (connections.length >= most) throw new CodedError("failed_precondition", "as many as there may be");
+      if (!welcomes()) throw new CodedError("unavailable", "turned away");
+      return connect();
+    },
+  } as unknown as Link;
+  const sessions = createSessions({ link, clock, log });
+  const open = (options: { urgent?: boolean; forUser?: boolean; signal?: AbortSignal } = {}) =>
+    sessions.open({ start: { exec: "exec /bin/sh" }, ...options });
+  const used = () => connections.map((connection) => connection.sessions);
+  return { clock, open, used, channels };
+}
+
+const times = <T>(count: number, make: () => T): T[] => Array.from({ length: count }, make);
+
+test("a connection takes seven sessions, and an eighth that is urgent; more take another connection", async () => {
+  const { open, used } = target();
+  await Promise.all(times(7, () => open()));
+  assert.deepEqual(used(), [7]);
+  await open({ urgent: true });
+  assert.deepEqual(used(), [8]);
+  await open();
+  assert.deepEqual(used(), [8, 1]);
+});
+
+test("when all is taken the next waits for a session to end, in turn, or until its signal", async () => {
+  const { open, used, channels, clock } = target({ connections: 2 });
+  await Promise.all(times(14, () => open()));
+  assert.deepEqual(used(), [7, 7]);
+  const stop = new AbortController();
+  const gone = assert.rejects(open({ signal: stop.signal }), { code: "cancelled" });
+  let done = false;
+  const next = open().then(() => (done = true));
+  await clock.advance(0);
+  assert.equal(done, false);
+  stop.abort();
+  await gone;
+  channels[3]?.emit("close");
+  await next;
+  assert.deepEqual(used(), [7, 7]);
+});
+
+for (const [allowed, most] of [
+  [10, 3],
+  [2, 12],
+  [1, 12],
+] as const)
+  test(`MaxSessions ${allowed}: users take at most half of the places, and the node's own sessions find one at once`, async () => {
+    const { open, used, channels, clock } = target({ allowed, connections: most });
+    const stop = new AbortController();
+    const asked = times(40, () => open({ forUser: true, signal: stop.signal }));
+    for (const each of asked) each.catch(() => undefined);
+    await clock.advance(1_000);
+    const taken = channels.length;
+    const places = Math.min(8, allowed) * most;
+    assert.ok(taken > 0 && taken <= places / 2, `${taken} of ${places}`);
+    await open();
+    assert.equal(used().length, most);
+    // A user's place becomes the next user's.
+    channels[0]?.emit("close");
+    await clock.advance(1_000);
+    assert.equal(channels.length, taken + 2);
+    stop.abort();
+  });
+
+test("a target that allows fewer sessions is learnt to", async () => {
+  const { open, used } = target({ allowed: 2 });
+  for (let count = 0; count < 4; count++) await open();
+  assert.deepEqual(
+    used().reduce((sum, each) => sum + each, 0),
+    4,
+  );
+  assert.ok(
+    used().every((each) => each <= 2),
+    String(used()),
+  );
+});
+
+test("a target that allows no sessions gets an error with the remedy", async () => {
+  const { open } = target({ allowed: 0 });
+  await assert.rejects(open(), { code: "unavailable", reason: "NoSessions", message: /MaxSessions/ });
+});
+
+test("an ended session may count for a moment longer, which does not lower the limit", async () => {
+  const { open, used, channels, clock } = target({ allowed: 7, slow: 100 });
+  await Promise.all(times(7, () => open()));
+  channels[0]?.emit("close");
+  const next = open();
+  await clock.advance(300);
+  await next;
+  assert.deepEqual(used(), [7]);
+});
+
+test("a further connection that is turned away is tried again, and what waits for it goes on", async () => {
+  let welcome = false;
+  const { open, used, clock } = target({ welcomes: () => welcome });
+  await Promise.all(times(7, () => open()));
+  let done = false;
+  const next = open().then(() => (done = true));
+  await clock.advance(4_000);
+  assert.equal(done, false);
+  welcome = true;
+  await clock.advance(10_000);
+  await next;
+  assert.deepEqual(used(), [7, 1]);
+});

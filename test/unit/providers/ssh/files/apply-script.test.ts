@@ -1,0 +1,79 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { applyScript } from "../../../../../providers/ssh/files/apply-script.ts";
+
+const commands = (script: string) => script.split("\n").slice(2, -2);
+
+test("files of one mode get it together, before anything else happens to them", () => {
+  const script = applyScript([
+    { do: "mkdir", path: "/d", mode: 0o755 },
+    { do: "write", path: "/d/a", data: "1" },
+    { do: "write", path: "/d/b", data: "2" },
+    { do: "rename", from: "/d/a", to: "/d/c" },
+    { do: "write", path: "/d/e", data: "3", mode: 0o600 },
+  ]);
+  assert.deepEqual(commands(script), [
+    "gl_mode=00755",
+    `gl_mkdir '/d' 022 || break; [ $gl_new = 0 ] || set -- "$@" '/d'`,
+    "gl_made=1",
+    'gl_modes "$@" || { gl_made=0; break; }; set --',
+    "gl_mode=00644",
+    `gl_write '/d/a' '1' || break; set -- "$@" '/d/a'`,
+    "gl_made=2",
+    `gl_write '/d/b' '2' || break; set -- "$@" '/d/b'`,
+    "gl_made=3",
+    'gl_modes "$@" || { gl_made=1; break; }; set --',
+    "mv -fT -- '/d/a' '/d/c' || break; gl_made=4",
+    "gl_mode=00600",
+    `gl_write '/d/e' '3' || break; set -- "$@" '/d/e'`,
+    "gl_made=5",
+    'gl_modes "$@" || { gl_made=4; break; }; set --',
+  ]);
+});
+
+test("a file written twice has its last mode, and a command never gets too many paths", () => {
+  const twice = applyScript([
+    { do: "write", path: "/f", data: "1" },
+    { do: "write", path: "/f", data: "2" },
+  ]);
+  assert.equal(twice.match(/gl_modes "\$@" \|\|/g)?.length, 2);
+  const many = applyScript(Array.from({ length: 500 }, (_, index) => ({ do: "write", path: `/${index}`, data: "" })));
+  assert.equal(many.match(/gl_modes "\$@" \|\|/g)?.length, 3);
+});
+
+test("a directory is made with its mode, but for bits that mkdir does not give", () => {
+  const lines = (mode: number) => applyScript([{ do: "mkdir", path: "/d", mode }]);
+  assert.match(lines(0o700), /gl_mkdir '\/d' 077 \|\|/);
+  assert.match(lines(0o777), /gl_mkdir '\/d' 000 \|\|/);
+  assert.match(lines(0o2775), /gl_mkdir '\/d' \|\|/);
+});
+
+test("parents are made from the top down", () => {
+  const script = applyScript([{ do: "mkdir", path: "/a/b/c", mode: 0o700, parents: true }]);
+  assert.deepEqual(
+    [...script.matchAll(/gl_mkdir '([^']*)'/g)].map((match) => match[1]),
+    ["/a", "/a/b", "/a/b/c"],
+  );
+});
+
+test("the others, one command each", () => {
+  const script = applyScript([
+    { do: "create", path: "/c" },
+    { do: "symlink", path: "/l", target: "to" },
+    { do: "chmod", path: "/f", mode: 0o4755 },
+    { do: "chown", path: "/f", uid: 1, gid: 2 },
+    { do: "remove", path: "/d/x" },
+    { do: "remove", path: "/d/y", recursive: true },
+  ]);
+  assert.deepEqual(
+    commands(script).map((line) => line.split(" || ")[0]),
+    [
+      "gl_create '/c'",
+      "gl_symlink '/l' 'to'",
+      "chmod -- 04755 '/f'",
+      "chown -h -- 1:2 '/f'",
+      "gl_remove '/d' 'x' one",
+      "gl_remove '/d' 'y' tree",
+    ],
+  );
+});

@@ -1,0 +1,72 @@
+import assert from "node:assert/strict";
+import { Duplex, PassThrough } from "node:stream";
+import { text } from "node:stream/consumers";
+import { test } from "node:test";
+import { setImmediate as turn } from "node:timers/promises";
+import type { Sessions } from "../../../../../providers/ssh/connection/sessions.ts";
+import { createSpawner } from "../../../../../providers/ssh/process/spawn.ts";
+import { fakeClock } from "../../../../fakes/clock.ts";
+
+const never = new AbortController().signal;
+
+/** A session whose shell prints what the test makes it print. */
+function shellThat() {
+  const written: string[] = [];
+  const seen = { closed: false };
+  const channel = Object.assign(
+    new Duplex({
+      read() {},
+      write(chunk: Buffer, _encoding, done) {
+        written.push(chunk.toString());
+        done();
+      },
+    }),
+    { stderr: new PassThrough(), close: () => void (seen.closed = true) },
+  );
+  const clock = fakeClock();
+  const spawn = createSpawner({
+    link: { exchanged: () => undefined },
+    sessions: { open: async () => ({ channel, connection: { lost: never } }) } as unknown as Sessions,
+    groups: { own: () => () => undefined, kill: () => undefined },
+    clock,
+    command: async () => "sh",
+  });
+  return { channel, clock, spawn, seen, marker: () => /echo (\S+) \$\$/.exec(written.join(""))?.[1] ?? "" };
+}
+
+test("output before the marker is dropped, output after its line is the command's", async () => {
+  const { channel, spawn, marker } = shellThat();
+  const spawning = spawn(["cat"]);
+  await turn();
+  const said = `Welcome!\n${marker()} 7 8 9\nout`;
+  for (const letter of said) {
+    channel.push(letter);
+    await turn();
+  }
+  const child = await spawning;
+  assert.equal(child.pid, 7);
+  channel.push(null);
+  assert.equal(await text(child.stdout), "out");
+});
+
+test("a shell that prints too much before the command is given up, in pieces of any size", async () => {
+  for (const size of [1, 32 * 1024]) {
+    const { channel, spawn, seen } = shellThat();
+    const spawning = assert.rejects(spawn(["cat"]), { code: "failed_precondition", message: /said more than 65536/ });
+    for (let said = 0; said <= 96 * 1024 && !seen.closed; said += size) {
+      channel.push(Buffer.alloc(size, "x"));
+      if (said % (16 * size) === 0) await turn();
+    }
+    await spawning;
+    assert.equal(seen.closed, true);
+  }
+});
+
+test("one that says nothing has a minute", async () => {
+  const { clock, spawn, seen } = shellThat();
+  const spawning = assert.rejects(spawn(["cat"]), { code: "deadline_exceeded" });
+  await turn();
+  await clock.advance(60_000);
+  await spawning;
+  assert.equal(seen.closed, true);
+});

@@ -1,0 +1,108 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createPool } from "../../../../../providers/ssh/shell/pool.ts";
+import { CodedError } from "../../../../../src/lib/errors.ts";
+
+const never = new AbortController().signal;
+const soon = () => new Promise(setImmediate);
+
+/** A pool whose shells start when the test says so. */
+function rig() {
+  const starting: PromiseWithResolvers<Fake>[] = [];
+  let made = 0;
+  const shell = () => new Fake((made += 1));
+  const pool = createPool<Fake>(() => {
+    const start = Promise.withResolvers<Fake>();
+    starting.push(start);
+    return start.promise;
+  });
+  const started = async () => {
+    const taken = pool.take(never);
+    starting.shift()?.resolve(shell());
+    return taken;
+  };
+  return { pool, starting, shell, started };
+}
+
+class Fake {
+  readonly number: number;
+  lives = true;
+  closed = false;
+  constructor(number: number) {
+    this.number = number;
+  }
+  usable = () => this.lives;
+  close = () => void (this.closed = true);
+}
+
+test("a caller that finds no idle shell takes the first returned; the one started for it is kept", async () => {
+  const { pool, starting, shell, started } = rig();
+  const first = await started();
+  const second = pool.take(never);
+  pool.giveBack(first);
+  assert.equal(await second, first);
+  const spare = shell();
+  starting.shift()?.resolve(spare);
+  await soon();
+  assert.equal(await pool.take(never), spare);
+  assert.equal(starting.length, 0);
+});
+
+test("a failed start is its caller's error, unless another shell is returned first", async () => {
+  const { pool, starting, started } = rig();
+  const refused = assert.rejects(pool.take(never), { code: "unavailable" });
+  starting.shift()?.reject(new CodedError("unavailable", "no more sessions"));
+  await refused;
+  const first = await started();
+  const second = pool.take(never);
+  pool.giveBack(first);
+  starting.shift()?.reject(new CodedError("unavailable", "no more sessions"));
+  assert.equal(await second, first);
+});
+
+test("at most twelve shells; a dead one makes room for a waiting caller", async () => {
+  const { pool, starting, shell, started } = rig();
+  const all = await Promise.all(Array.from({ length: 12 }, started));
+  const waiting = pool.take(never);
+  assert.equal(starting.length, 0);
+  const [dead] = all;
+  assert.ok(dead);
+  dead.lives = false;
+  pool.giveBack(dead);
+  const next = shell();
+  starting.shift()?.resolve(next);
+  assert.equal(await waiting, next);
+});
+
+test("a caller that gives up holds no shell: it goes to the next one", async () => {
+  const { pool, starting, shell } = rig();
+  const giveUp = new AbortController();
+  const given = assert.rejects(pool.take(giveUp.signal), { code: "cancelled" });
+  const next = pool.take(never);
+  const early = shell();
+  starting.shift()?.resolve(early);
+  giveUp.abort(new CodedError("cancelled", "enough"));
+  await given;
+  assert.equal(await next, early);
+});
+
+test("at most four idle shells are kept", async () => {
+  const { pool, started } = rig();
+  const all = await Promise.all(Array.from({ length: 6 }, started));
+  for (const shell of all) pool.giveBack(shell);
+  assert.deepEqual(
+    all.map(({ closed }) => closed),
+    [false, false, false, false, true, true],
+  );
+});
+
+test("when every start fails, callers beyond the limit fail too", async () => {
+  const { pool, starting } = rig();
+  const all = Array.from({ length: 13 }, () => pool.take(never));
+  const refused = Promise.all(all.map((each) => assert.rejects(each, { code: "unavailable" })));
+  for (let number = 0; number < 13; number += 1) {
+    starting.shift()?.reject(new CodedError("unavailable", "the link is down"));
+    await soon();
+  }
+  await refused;
+});

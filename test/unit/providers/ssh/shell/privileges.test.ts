@@ -1,0 +1,49 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { missingRights, privilegesOf, shellCommand } from "../../../../../providers/ssh/shell/privileges.ts";
+
+const config = { user: "me", sudo: "auto" } as const;
+const told = (...lines: readonly string[]) => `${lines.join("\n")}\n`;
+
+test("root lacks nothing", () => {
+  const found = privilegesOf(told("root", "root", "/usr/lib/sftp-server", "perl python3 ", "", "proc"), config);
+  assert.deepEqual(found, {
+    as: "root",
+    groups: ["root"],
+    sftpServer: "/usr/lib/sftp-server",
+    relays: ["python3", "perl"],
+    missing: [],
+  });
+  assert.equal(shellCommand(found), "exec /bin/sh");
+});
+
+test("a user with sudo needs a relay", () => {
+  const found = privilegesOf(told("sudo", "me docker", "", "", "", "proc"), config);
+  assert.equal(shellCommand(found), "exec sudo -n /bin/sh");
+  assert.deepEqual(found.groups, ["me", "docker"]);
+  assert.equal(found.missing.length, 1);
+  assert.match(found.missing[0] ?? "", /none of python3, perl, socat, nc/);
+});
+
+test("a user without rights, programs that are not there, no /proc", () => {
+  const { missing, as } = privilegesOf(told("user", "me", "", "nc ", "stat awk ", ""), config);
+  assert.equal(as, "user");
+  assert.match(missing[0] ?? "", /me ALL=\(ALL\) NOPASSWD: ALL/);
+  assert.match(missing[1] ?? "", /no stat program/);
+  assert.match(missing[2] ?? "", /no awk program/);
+  assert.match(missing[3] ?? "", /does not show \/proc/);
+  const never = privilegesOf(told("user", "me", "", "", "", "proc"), { user: "me", sudo: "never" });
+  assert.match(never.missing[0] ?? "", /set sudo: auto, or log in as root/);
+});
+
+test("only a non-root login holds pods back; every missing right is reported", () => {
+  const sudo = privilegesOf(told("sudo", "me", "", "", "awk ", ""), config);
+  assert.deepEqual(missingRights(sudo), { sentences: sudo.missing, lacks: {} });
+  assert.equal(sudo.missing.length, 3);
+  const user = privilegesOf(told("user", "me docker", "", "", "", "proc"), config);
+  assert.deepEqual(Object.keys(missingRights(user).lacks), ["fileOwner", "mount"]);
+});
+
+test("an invalid answer is an error", () => {
+  assert.throws(() => privilegesOf("", config), { code: "failed_precondition" });
+});
