@@ -22,12 +22,7 @@ export function partOf({ verdicts, limits, date, minutes, madeOn }: Score): stri
   const passed = `**${ratio(verdicts)}** passed on ${date}, in ${minutes} minutes on ${madeOn}.`;
   const failed = verdicts.filter((verdict) => !verdict.passed);
   if (failed.length === 0) return [passed, tableOf(verdicts)].join("\n\n");
-  return [
-    passed,
-    tableOf(verdicts),
-    "Not passed:",
-    failureList(failed, limits),
-  ].join("\n\n");
+  return [passed, tableOf(verdicts), "Not passed:", failureList(failed, limits)].join("\n\n");
 }
 
 /** Failed tests grouped by their cause, as a nested list. */

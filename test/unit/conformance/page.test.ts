@@ -51,7 +51,12 @@ test("the part's lines are short, whatever a test's name and message, and break 
     lines.filter((line) => line.length > 140),
     [],
   );
-  assert.ok(lines.map((line) => line.trim()).join(" ").includes(name));
+  assert.ok(
+    lines
+      .map((line) => line.trim())
+      .join(" ")
+      .includes(name),
+  );
   assert.deepEqual(
     lines.filter((line) => /^\s+[-#] /.test(line) && !line.includes("e2e")),
     [],
