@@ -4,7 +4,7 @@ import { sendJson, sendText } from "../answer.ts";
 import { queryOf } from "../path.ts";
 import type { KubeletServerDeps } from "../ports.ts";
 
-/** /stats/summary: what the node, its pods and their containers use; `only_cpu_and_memory=true` leaves out networks and disks.
+/** /stats/summary: resource usage of the node, its pods and their containers; `only_cpu_and_memory=true` omits networks and disks.
  *  @see https://kubernetes.io/docs/reference/instrumentation/node-metrics/#summary-api-source */
 export function statsSummary({
   stats,
