@@ -7,7 +7,7 @@ const startBuckets = [
   0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600,
 ];
 
-/** From the first news of pods to their workers' passes, and what was refused or found without anybody wanting it. */
+/** Pods from their first update to their workers' passes, rejected pods, and orphaned pods. */
 export function workerMetrics(
   metrics: Metrics,
   startup: PodStartup,
@@ -60,7 +60,7 @@ export function workerMetrics(
   };
 }
 
-/** Reasons that are known to be few; extended resources and taints bring names of their own. */
+/** Reasons with a known, small number; extended resources and taints add names of their own. */
 const knownReasons = new Set([
   "AppArmor",
   "PodOSSelectorNodeLabelDoesNotMatch",
@@ -89,7 +89,7 @@ function rejectionLabel(reason: string): string {
   return reason.startsWith("OutOf") ? "OutOfExtendedResources" : "Other";
 }
 
-/** Sandboxes and containers as they are started. */
+/** Starts of sandboxes and containers. */
 export function startMetrics(metrics: Metrics): Measures["starts"] {
   const pods = metrics.counter("kubelet_started_pods_total", "Pods for which a sandbox was to be made.");
   const podErrors = metrics.counter("kubelet_started_pods_errors_total", "Pods whose sandbox could not be made.");
@@ -121,7 +121,7 @@ export function startMetrics(metrics: Metrics): Measures["starts"] {
   };
 }
 
-/** What pods' statuses tell: containers that ended, and how long starts took in the API server's eyes. */
+/** Metrics from pod statuses: terminated containers, and start durations as seen by the API server. */
 export function statusMetrics(metrics: Metrics, startup: PodStartup): Measures["statuses"] {
   const ended = metrics.counter("kubelet_terminated_containers_total", "Containers that ended.", [
     "container_type",

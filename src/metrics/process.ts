@@ -2,7 +2,7 @@ import { readFile, readdir } from "node:fs/promises";
 import type { Clock } from "../lib/clock.ts";
 import type { Metrics } from "./registry.ts";
 
-/** The process, which may serve several nodes: each of them shows the same. By the names of Prometheus' clients.
+/** Process metrics with the names of Prometheus' clients. The process may serve several nodes: each shows the same values.
  *  @see https://prometheus.io/docs/instrumenting/writing_clientlibs/#process-metrics */
 export function processMetrics(metrics: Metrics, clock: Clock): void {
   metrics.total("process_cpu_seconds_total", "CPU time of this process, in user and in system mode.", () => {
@@ -45,7 +45,7 @@ export function processMetrics(metrics: Metrics, clock: Clock): void {
   processStart(metrics, clock);
 }
 
-/** When the process started, by itself: shown at each endpoint. */
+/** Start time of the process, separate because every endpoint shows it. */
 export function processStart(metrics: Metrics, clock: Clock): void {
   single(metrics, "process_start_time_seconds", "When this process started, Unix time.", () =>
     Math.round(clock.now() / 1000 - process.uptime()),

@@ -5,7 +5,7 @@ import type { NodeView } from "./view.ts";
 /** Milliseconds. */
 const buckets = [10, 50, 100, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 30_000, 60_000, 120_000, 300_000, 600_000];
 
-/** What is asked of pods that run, and what comes of it. @param view undefined until the node runs. */
+/** Requested resizes of running pods, and their results. @param view undefined until the node runs. */
 export function resizeMetrics(metrics: Metrics, view: () => NodeView | undefined): Measures["resizes"] {
   const asked = metrics.counter(
     "kubelet_container_requested_resizes_total",

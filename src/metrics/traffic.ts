@@ -1,7 +1,7 @@
 import type { Measures } from "../measures.ts";
 import { type Metrics, defaultBuckets } from "./registry.ts";
 
-/** What the node asks the API server. */
+/** The node's requests to the API server. */
 export function requestMetrics(metrics: Metrics): Measures["requests"] {
   const answers = metrics.counter(
     "rest_client_requests_total",
@@ -43,10 +43,10 @@ const areas = new Set([
   "stats",
   "statusz",
 ]);
-/** As kubelets count them: of port-forwards they do not know it. */
+/** The kubelet's label values: it does not classify port-forwards. */
 const longRunning = new Set(["attach", "debug", "exec"]);
 
-/** What the kubelet API is asked. */
+/** Requests to the kubelet API. */
 export function servingMetrics(metrics: Metrics): Measures["serving"] {
   const labels = ["method", "path", "server_type", "long_running"] as const;
   const requests = metrics.counter("kubelet_http_requests_total", "Requests to the kubelet API.", labels);

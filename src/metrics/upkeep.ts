@@ -2,7 +2,7 @@ import type { HeededGate } from "../config/feature-gates.ts";
 import type { Measures } from "../measures.ts";
 import { type Metrics, defaultBuckets } from "./registry.ts";
 
-/** Pods that the node ended, and what it does with cgroups. */
+/** Evicted pods, and cgroup operations. */
 export function upkeepMetrics(metrics: Metrics): Pick<Measures, "evictions" | "cgroups"> {
   const evictions = metrics.counter("kubelet_evictions", "Pods that this node ended for what they took.", [
     "eviction_signal",
@@ -23,7 +23,7 @@ const day = 24 * hour;
 const month = 30 * day;
 const year = 12 * month;
 
-/** Certificates that the cluster issues. Of the client's a kubelet does not tell how old they get. */
+/** Certificates issued by the cluster. A kubelet does not report the age of client certificates. */
 export function certificateMetrics(metrics: Metrics): Measures["certificates"] {
   const client = metrics.counter(
     "kubelet_certificate_manager_client_expiration_renew_errors",
@@ -46,7 +46,7 @@ export function certificateMetrics(metrics: Metrics): Measures["certificates"] {
 
 const stages = { alpha: "ALPHA", beta: "BETA", ga: "", deprecated: "DEPRECATED" } as const;
 
-/** Those feature gates that make a difference here. */
+/** Feature gates that have an effect here. */
 export function gateMetrics(metrics: Metrics, gates: readonly HeededGate[]): void {
   metrics.gauge("kubernetes_feature_enabled", "Feature gates that this node heeds: 1 for those that are on.", {
     labels: ["name", "stage"],

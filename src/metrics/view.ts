@@ -7,22 +7,22 @@ import { isStaticPod } from "../pod/containers.ts";
 import { volumePlugin } from "../pod/volume-plugin.ts";
 import type { Metrics } from "./registry.ts";
 
-/** The node as it is at the moment of asking. */
+/** The node's state at the time of a scrape. */
 export interface NodeView {
-  /** What the sources want. */
+  /** Pods desired by the sources. */
   readonly pods: PodStore;
-  /** What shows this node's static pods in the API server. */
+  /** The mirror pods of this node's static pods. */
   mirrors(): readonly Pod[];
-  /** What the runtime has. */
+  /** The runtime's pods. */
   readonly cache: PodCache;
-  /** The pods that are worked on; `pod` is undefined for one that only the runtime knows. */
+  /** The pods with a worker; `pod` is undefined for one known only to the runtime. */
   workers(): readonly WorkedOn[];
-  /** A pod's volumes that are ready, by name. */
+  /** A pod's ready volumes, by name. */
   mounted(uid: string): ReadonlyMap<string, MountedVolume>;
-  /** How many pods' resizes wait, and how many are being put in force. */
+  /** Numbers of pending and in-progress resizes. */
   resizes(): { readonly pending: number; readonly inProgress: number };
   readonly cgroupVersion: number;
-  /** Certificates in PEM by which the kubelet API is known, and by which the API server knows this node. */
+  /** PEM certificates: that of the kubelet API, and the node's client certificate. */
   servingCertificate(): string | undefined;
   clientCertificate(): string | undefined;
 }
@@ -33,7 +33,7 @@ export interface WorkedOn {
   readonly pod: Pod | undefined;
 }
 
-/** Gauges that are read off the node when somebody asks. @param view undefined until the node runs. */
+/** Gauges that are read from the node at each scrape. @param view undefined until the node runs. */
 export function viewMetrics(metrics: Metrics, view: () => NodeView | undefined, clock: Clock): void {
   metrics.gauge("kubelet_running_pods", "Pods with a sandbox that is ready.", {
     values: () => {
@@ -71,7 +71,7 @@ export function viewMetrics(metrics: Metrics, view: () => NodeView | undefined, 
   );
 }
 
-/** Pods as they are wanted, and as far as their workers have come. */
+/** Desired pods, and the progress of their workers. */
 function podGauges(metrics: Metrics, view: () => NodeView | undefined): void {
   const wanted = () => view()?.pods.list() ?? [];
   const byStatic = (pods: readonly Pod[]) => {
@@ -139,7 +139,7 @@ function workingPods(view: NodeView | undefined) {
   );
 }
 
-/** Of pods that are worked on: what they want and what is ready, by plugin. Images are the runtime's to mount. */
+/** Desired and ready volumes of pods with a worker, by plugin. The runtime mounts images. */
 function volumeCounts(view: NodeView | undefined) {
   const states = { desired_state_of_world: [] as string[], actual_state_of_world: [] as string[] };
   for (const { uid, phase, pod } of view?.workers() ?? []) {
@@ -155,7 +155,7 @@ function volumeCounts(view: NodeView | undefined) {
   );
 }
 
-/** How often each name occurs, as series. @param always names that are shown even where they do not occur. */
+/** Number of occurrences of each name, as series. @param always names that are shown even without occurrences. */
 function counted<L>(
   names: readonly string[],
   labels: (name: string) => L,
@@ -170,7 +170,7 @@ function present(value: number | undefined): (readonly [object, number])[] {
   return value === undefined ? [] : [[{}, value]];
 }
 
-/** A certificate that somebody has spoilt is as good as expired, and costs no other metric. */
+/** An unreadable certificate counts as expired, and affects no other metric. */
 function secondsLeft(pem: string | undefined, clock: Clock): number {
   if (pem === undefined) return Number.POSITIVE_INFINITY;
   try {

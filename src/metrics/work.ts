@@ -40,7 +40,7 @@ export function runtimeMetrics(metrics: Metrics): Measures["runtime"] {
   };
 }
 
-/** Each bound is `factor` times the one before. */
+/** Each bound is `factor` times the previous one. */
 function exponential(first: number, factor: number, count: number): number[] {
   return Array.from({ length: count }, (_, index) => first * factor ** index);
 }
@@ -86,7 +86,7 @@ export function plegMetrics(metrics: Metrics, clock: Clock): Measures["pleg"] {
 
 const mebi = 1024 * 1024;
 const gibi = 1024 * mebi;
-/** From so many bytes on an image is said to be so large. */
+/** Lower bounds of the image size classes, bytes. */
 const imageSizes: readonly (readonly [number, string])[] = [
   [100 * gibi, "GT100GB"],
   [60 * gibi, "60GB-100GB"],
@@ -102,7 +102,7 @@ const imageSizes: readonly (readonly [number, string])[] = [
   [0, "0-10MB"],
 ];
 
-/** Images. */
+/** Image pulls. */
 export function pullMetrics(metrics: Metrics, startup: PodStartup): Measures["pulls"] {
   const pulls = metrics.histogram(
     "kubelet_image_pull_duration_seconds",
@@ -138,7 +138,7 @@ function sizeLabel(bytes: number): string {
   return imageSizes.find(([from]) => bytes >= from)?.[1] ?? "0-10MB";
 }
 
-/** Volumes as they are set up and taken down. */
+/** Mounts and unmounts of volumes. */
 export function volumeMetrics(metrics: Metrics): Measures["volumes"] {
   const operations = metrics.histogram(
     "storage_operation_duration_seconds",

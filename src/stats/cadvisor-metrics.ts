@@ -6,13 +6,13 @@ import type { Machine } from "./machine.ts";
 import type { Sample } from "./sample.ts";
 
 export interface CadvisorInput {
-  /** Undefined when nothing could be measured. */
+  /** Undefined if nothing could be measured. */
   readonly sample: Sample | undefined;
   readonly disk: DiskFigures | undefined;
   readonly machine: Machine;
 }
 
-/** /metrics/cadvisor: what cAdvisor in a kubelet shows of the machine, pods and containers, by its names and labels.
+/** /metrics/cadvisor: the machine, pods and containers as shown by a kubelet's cAdvisor, with its names and labels.
  *  @see https://github.com/google/cadvisor/blob/master/docs/storage/prometheus.md */
 export function cadvisorMetrics({ sample, disk, machine }: CadvisorInput): string {
   const rows = sample ? rowsOf(sample, disk) : [];

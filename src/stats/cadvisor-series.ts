@@ -4,14 +4,14 @@ import type { Row } from "./cadvisor-rows.ts";
 import type { DiskUse } from "./disk-figures.ts";
 import type { Sample } from "./sample.ts";
 
-/** How a metric is made of what was measured. */
+/** Derives a metric from the measurements. */
 export interface Series {
   readonly name: string;
   readonly help: string;
   readonly type: "counter" | "gauge";
-  /** Settings, which are as they are: without the time of measuring. */
+  /** True for settings, which have no timestamp. */
   readonly timeless?: true;
-  /** Labels beside those of the row, each with a value; what is undefined is not there. */
+  /** Labels in addition to those of the row, each with a value; undefined values are omitted. */
   readonly values: (row: Row, sample: Sample) => readonly Value[];
 }
 
@@ -90,7 +90,7 @@ function trafficSeries(direction: string, done: string, read: (one: InterfaceTra
 const ofCpu = (name: string, help: string, shape: Shape, value: (cpu: CpuUsage) => number | undefined): Series =>
   one(name, help, shape, ({ measured: { cpu } }) => cpu && value(cpu));
 
-/** Only what has a limit can be throttled. */
+/** Only subjects with a limit can be throttled. */
 const throttled = (name: string, help: string, value: (cpu: CpuUsage) => number | undefined): Series =>
   ofCpu(`cpu_cfs_${name}`, help, counter, (cpu) => (cpu.quotaUs === undefined ? undefined : value(cpu)));
 
@@ -123,7 +123,7 @@ const ofMemory = (
 ): Series => one(name, help, shape, ({ measured: { memory } }) => memory && value(memory));
 const bytes = (name: string, help: string, value: (memory: MemoryUsage) => number | undefined): Series =>
   ofMemory(`memory_${name}`, help, gauge, value);
-/** 0 where there is no limit. */
+/** 0 without a limit. */
 const limit = (name: string, help: string, value: (memory: MemoryUsage) => number | undefined): Series =>
   ofMemory(`spec_memory_${name}`, help, setting, (memory) => value(memory) ?? 0);
 

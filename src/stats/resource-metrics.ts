@@ -1,8 +1,8 @@
 import { type Family, exposition, type Point } from "./exposition.ts";
 import type { ContainerSample, Measured, PodSample, Sample } from "./sample.ts";
 
-/** /metrics/resource: CPU, memory and swap of the node, its pods and their containers, each with the time of its measuring.
- *  metrics-server reads this. @param sample undefined when nothing could be measured.
+/** /metrics/resource: CPU, memory and swap of the node, its pods and their containers, each with a timestamp. metrics-server reads it.
+ *  @param sample undefined if nothing could be measured.
  *  @see https://kubernetes.io/docs/reference/instrumentation/node-metrics/ */
 export function resourceMetrics(sample: Sample | undefined): string {
   const failed: Family = {
@@ -17,7 +17,7 @@ export function resourceMetrics(sample: Sample | undefined): string {
   ]);
 }
 
-/** What is measured of a node, a pod and a container alike. */
+/** Measurements common to a node, a pod and a container. */
 interface Kind {
   readonly name: string;
   readonly help: string;
