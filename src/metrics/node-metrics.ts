@@ -75,13 +75,13 @@ function nameMetrics(metrics: Metrics, { nodeName, kubeletVersion, graftletVersi
     values: () => [[{ node: nodeName }, 1]],
   });
   const [, major = "", minor = ""] = /^v(\d+)\.(\d+)/.exec(kubeletVersion) ?? [];
-  metrics.gauge("kubernetes_build_info", "The Kubernetes whose kubelet this node has, as labels; always 1.", {
+  metrics.gauge("kubernetes_build_info", "Kubernetes version of this kubelet, as labels; always 1.", {
     labels: ["major", "minor", "git_version", "platform"],
     values: () => [
       [{ major, minor, git_version: kubeletVersion, platform: `${process.platform}/${goArchitecture()}` }, 1],
     ],
   });
-  metrics.gauge("graftlet_build_info", "The graftlet that serves this node, as labels; always 1.", {
+  metrics.gauge("graftlet_build_info", "Version of graftlet, as labels; always 1.", {
     labels: ["version", "node_version"],
     values: () => [[{ version: graftletVersion, node_version: process.version }, 1]],
   });

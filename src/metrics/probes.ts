@@ -8,12 +8,12 @@ const kinds = { liveness: "Liveness", readiness: "Readiness", startup: "Startup"
 /** Results of probes, each a series that exists while its pod is probed. */
 export function probeMetrics(metrics: Metrics): Measures["probes"] {
   const ofDuration = ["probe_type", "container", "pod", "namespace"] as const;
-  const total = metrics.counter("prober_probe_total", "Probes of a container, by their results.", [
+  const total = metrics.counter("prober_probe_total", "Probes of a container, by result.", [
     ...ofDuration,
     "result",
     "pod_uid",
   ]);
-  const durations = metrics.histogram("prober_probe_duration_seconds", "How long probes took that succeeded.", {
+  const durations = metrics.histogram("prober_probe_duration_seconds", "Duration of successful probes, seconds.", {
     labels: ofDuration,
     buckets: defaultBuckets,
   });

@@ -35,38 +35,34 @@ export interface WorkedOn {
 
 /** Gauges that are read from the node at each scrape. @param view undefined until the node runs. */
 export function viewMetrics(metrics: Metrics, view: () => NodeView | undefined, clock: Clock): void {
-  metrics.gauge("kubelet_running_pods", "Pods with a sandbox that is ready.", {
+  metrics.gauge("kubelet_running_pods", "Pods with a ready sandbox.", {
     values: () => {
       const all = view()?.cache.list() ?? [];
       return [[{}, all.filter(({ sandboxes }) => sandboxes.some(isReady)).length]];
     },
   });
-  metrics.gauge("kubelet_running_containers", "Containers that the runtime has, by their states.", {
+  metrics.gauge("kubelet_running_containers", "Containers in the runtime, by state.", {
     labels: ["container_state"],
     values: () => counted(containerStates(view()), (state) => ({ container_state: state }), ["running"]),
   });
   podGauges(metrics, view);
-  metrics.gauge(
-    "volume_manager_total_volumes",
-    "Volumes that pods want, and volumes that are ready, by their plugins.",
-    {
-      labels: ["plugin_name", "state"],
-      values: () => volumeCounts(view()),
-    },
-  );
+  metrics.gauge("volume_manager_total_volumes", "Desired and ready volumes, by plugin.", {
+    labels: ["plugin_name", "state"],
+    values: () => volumeCounts(view()),
+  });
   metrics.gauge("kubelet_cgroup_version", "Version of the target's cgroups.", {
     values: () => present(view()?.cgroupVersion),
   });
   metrics.gauge(
     "kubelet_certificate_manager_server_ttl_seconds",
-    "How long the kubelet API's certificate is still valid.",
+    "Remaining lifetime of the kubelet API's certificate, seconds.",
     {
       values: () => [[{}, secondsLeft(view()?.servingCertificate(), clock)]],
     },
   );
   metrics.gauge(
     "kubelet_certificate_manager_client_ttl_seconds",
-    "How long the node's certificate for the API server is still valid; +Inf where it has none.",
+    "Remaining lifetime of the node's client certificate, seconds; +Inf without one.",
     { values: () => [[{}, secondsLeft(view()?.clientCertificate(), clock)]] },
   );
 }
@@ -78,21 +74,21 @@ function podGauges(metrics: Metrics, view: () => NodeView | undefined): void {
     const count = pods.filter(isStaticPod).length;
     return [[{ static: "" }, pods.length - count] as const, [{ static: "true" }, count] as const];
   };
-  metrics.gauge("kubelet_desired_pods", "Pods that this node should run.", {
+  metrics.gauge("kubelet_desired_pods", "Desired pods of this node.", {
     labels: ["static"],
     values: () => byStatic(wanted()),
   });
-  metrics.gauge("kubelet_active_pods", "Pods that hold resources of this node.", {
+  metrics.gauge("kubelet_active_pods", "Pods that use resources of this node.", {
     labels: ["static"],
     values: () => {
       const active = new Set((view()?.workers() ?? []).filter(isActive).map(({ uid }) => uid));
       return byStatic(wanted().filter(({ metadata }) => active.has(metadata.uid)));
     },
   });
-  metrics.gauge("kubelet_mirror_pods", "Pods of the API server that show static pods.", {
+  metrics.gauge("kubelet_mirror_pods", "Mirror pods in the API server.", {
     values: () => present((view()?.mirrors() ?? []).length),
   });
-  metrics.gauge("kubelet_working_pods", "Pods that are worked on, by how far they have come and who wants them.", {
+  metrics.gauge("kubelet_working_pods", "Pods with a worker, by lifecycle and configuration source.", {
     labels: ["lifecycle", "config", "static"],
     values: () => workingPods(view()),
   });

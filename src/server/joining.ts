@@ -52,7 +52,7 @@ const lingerMs = 10_000;
 export async function askEndpoint(joining: Joining, asking: Asking): Promise<Upgraded | undefined> {
   const { endpoint, request, response, signal, clock, log } = joining;
   const answer = await handshake(endpoint, asking, clock.within(handshakeMs, signal)).catch((error: unknown) => {
-    log.warn({ path: pathOf(request), err: error }, "streaming endpoint does not answer");
+    log.warn({ path: pathOf(request), err: error }, "streaming endpoint does not respond");
     sendText(response, 500, `${messageOf(error)}\n`);
   });
   if (answer?.is === "answered") await passOn(answer.response, response, signal);

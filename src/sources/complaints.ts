@@ -32,7 +32,7 @@ export function createComplaints(deps: {
       });
     },
     remark: (of, what) =>
-      once(of, what, () => log.warn({ manifest: of, what }, "a part of a manifest counts for nothing")),
+      once(of, what, () => log.warn({ manifest: of, what }, "a part of a manifest is ignored")),
     settle(of) {
       if (told.delete(of)) log.info({ manifest: of }, "nothing is wrong with a manifest any more");
     },

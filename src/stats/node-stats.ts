@@ -65,7 +65,7 @@ export function createNodeStats(deps: NodeStatsDeps): NodeStats & { readonly ser
     },
     freshMs: sampleMs,
     limitMs: longestSampleMs,
-    onError: (error) => log.warn({ err: error }, "the node's use could not be measured"),
+    onError: (error) => log.warn({ err: error }, "the node's resource usage could not be measured"),
     clock,
   });
   const figures = createRecent<DiskFigures>({
@@ -77,13 +77,13 @@ export function createNodeStats(deps: NodeStatsDeps): NodeStats & { readonly ser
       ),
     freshMs: diskPeriodMs === 0 ? defaultDiskPeriodMs : diskPeriodMs,
     limitMs: longestWalkMs,
-    onError: (error) => log.warn({ err: error }, "what pods take on the disk is not known"),
+    onError: (error) => log.warn({ err: error }, "the pods' disk usage could not be measured"),
     clock,
   });
   const disk = async (signal: AbortSignal) => (diskPeriodMs < 0 ? undefined : figures.latest(walkPatienceMs, signal));
   const told = (signal: AbortSignal) =>
     samples.fresh(signal).catch((error: unknown) => {
-      if (!signal.aborted) log.warn({ err: error }, "the node's use could not be measured");
+      if (!signal.aborted) log.warn({ err: error }, "the node's resource usage could not be measured");
       return undefined;
     });
   return {

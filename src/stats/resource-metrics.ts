@@ -74,7 +74,7 @@ function containers({ at, pods }: Sample): readonly Family[] {
   const all = own.map(([labels, { measured }]): Labelled => [labels, measured]);
   const started: Family = {
     name: "container_start_time_seconds",
-    help: "When the container started, Unix time.",
+    help: "Start time of the container, Unix time.",
     type: "gauge",
     samples: own.map(([labels, { startedAt }]) => ({ labels, value: startedAt / 1000 })),
   };

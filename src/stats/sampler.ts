@@ -71,7 +71,7 @@ async function asked({ runtime, log }: SamplerDeps, signal: AbortSignal): Promis
     return await readRuntimeUsage(runtime, signal);
   } catch (error) {
     throwIfAborted(signal);
-    log.info({ err: error }, "the runtime does not tell what containers use whose cgroups are not found");
+    log.info({ err: error }, "the runtime does not report usage of containers whose cgroups are not found");
     return nothing;
   }
 }

@@ -48,7 +48,7 @@ export async function conduct({ streams, gone, tell }: CommandWire, run: RunComm
   await Promise.allSettled(outputs.map(finish));
   if (gone.aborted) return;
   await tell(status).catch((error: unknown) => {
-    log.debug({ why: messageOf(error) }, "client left before it heard how its command ended");
+    log.debug({ why: messageOf(error) }, "client disconnected before it received its command's result");
   });
 }
 
