@@ -31,8 +31,7 @@ export function createComplaints(deps: {
         events.event(nodeReference(nodeName), "Warning", "ManifestIgnored", `${of} is ignored: ${why}`);
       });
     },
-    remark: (of, what) =>
-      once(of, what, () => log.warn({ manifest: of, what }, "a part of a manifest is ignored")),
+    remark: (of, what) => once(of, what, () => log.warn({ manifest: of, what }, "a part of a manifest is ignored")),
     settle(of) {
       if (told.delete(of)) log.info({ manifest: of }, "nothing is wrong with a manifest any more");
     },
