@@ -5,6 +5,8 @@ import type { Verdict } from "./verdicts.ts";
 
 /** Width of a page's lines, in characters. */
 const columns = 120;
+/** Maximum length of a test's name or message that is kept on one line, in characters. */
+const longestWord = 240;
 
 /** Result of a whole run with one provider. */
 export interface Score {
@@ -56,11 +58,17 @@ function explanation({ test }: Verdict, limits: readonly Limit[]): string {
   return cause ? `impossible here: ${cause}` : "the cause is not known yet";
 }
 
+/** Words of a line of Markdown; code is one word, unless it is too long for a line. */
+function wordsOf(text: string): readonly string[] {
+  const words = text.match(/(?:`` .+? ``|`[^`]*`|[^\s`])+/g) ?? [];
+  return words.flatMap((word) => (word.length > longestWord ? word.split(" ") : [word]));
+}
+
 /** A list item wrapped to the columns of a page. A line begins with a word that starts no Markdown block of its own. */
 function item(indent: string, text: string): string {
   const lines: string[] = [];
   let line = `${indent}-`;
-  for (const word of text.split(" ")) {
+  for (const word of wordsOf(text)) {
     if (line.length + 1 + word.length > columns && /^[\p{L}[(`]/u.test(word)) {
       lines.push(line);
       line = `${indent}  ${word}`;

@@ -43,6 +43,12 @@ test("the part names what failed, with its cause where it is known", () => {
   assert.doesNotMatch(partOf({ verdicts: verdicts.slice(0, 1), limits, ...made }), /Not passed/);
 });
 
+test("a test's name stays on one line where it fits", () => {
+  const name = `[sig-node] ${"a pod should run ".repeat(10).trim()}`;
+  const text = partOf({ verdicts: [verdict("e2e_node", name, "timed out")], limits: [], ...made });
+  assert.ok(text.includes(`\`${name}\`:`), text);
+});
+
 test("the part's lines are short, whatever a test's name and message, and break where no Markdown block begins", () => {
   const name = `[sig-node] ${"A container - with # hooks ".repeat(16).trim()}`;
   const text = partOf({ verdicts: [verdict("e2e", name, "timed out ".repeat(24).trim())], limits: [], ...made });
