@@ -12,21 +12,21 @@ import { type Subject, requestName, signingRequest } from "./signing-request.ts"
 export type SignerName = "kubernetes.io/kube-apiserver-client-kubelet" | "kubernetes.io/kubelet-serving";
 
 export interface ApprovalDeps {
-  /** May create and read certificate signing requests. */
+  /** API for creating and reading certificate signing requests. */
   readonly client: ApiClient;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Approves requests where they are right; absent where that is others' to do. */
+  /** Approves valid requests; absent if graftlet does not approve. */
   readonly approve?: Approve;
 }
 
-/** What is asked for. */
+/** Contents of the request. */
 export interface Wish {
   readonly signerName: SignerName;
   readonly subject: Subject;
-  /** Private key in PEM: the same key and subject are the same request. */
+  /** Private key in PEM: the same key and subject result in the same request. */
   readonly key: string;
-  /** Told the request's name while it waits for somebody's approval. */
+  /** Called with the request's name while it waits for approval. */
   readonly onWaiting: (name: string) => void;
 }
 
@@ -36,10 +36,9 @@ const usages = {
   "kubernetes.io/kubelet-serving": ["digital signature", "server auth"],
 } as const;
 
-/** Asks the cluster for a certificate and waits for it, as long as the signal allows.
- *  @returns the chain in PEM.
- *  @throws CodedError permission_denied when the request was denied, failed_precondition when the signer failed: a new key is
- *  needed then; not_found when somebody deleted it; what the API server answered otherwise.
+/** Requests a certificate from the cluster and waits for it until the signal aborts. @returns the chain in PEM. @throws CodedError
+ *  permission_denied if the request was denied, failed_precondition if the signer failed: a new key is needed then; not_found if the
+ *  request was deleted; otherwise the API server's error.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/ */
 export async function askForCertificate(deps: ApprovalDeps, wish: Wish, signal: AbortSignal): Promise<string> {
   const { client } = deps;
@@ -61,7 +60,7 @@ export async function askForCertificate(deps: ApprovalDeps, wish: Wish, signal: 
   return untilIssued(deps, name, signal);
 }
 
-/** Watches one request to its end, and has it approved where that is asked of this process. */
+/** Watches one request until its end, and approves it if this process is an approver. */
 async function untilIssued(deps: ApprovalDeps, name: string, signal: AbortSignal): Promise<string> {
   const { client, clock, log, approve } = deps;
   const { promise, resolve, reject } = Promise.withResolvers<string>();
@@ -70,7 +69,7 @@ async function untilIssued(deps: ApprovalDeps, name: string, signal: AbortSignal
   const approving = new Mailbox<CertificateSigningRequest>(async (request) => approve?.(request, stop), reject);
   let seen = false;
   const look = (request: CertificateSigningRequest | undefined) => {
-    // The first list may come from before the request was made.
+    // The first list may be older than the request.
     if (!request)
       return void (seen && reject(new CodedError("not_found", `certificate signing request ${name} was deleted`)));
     seen = true;

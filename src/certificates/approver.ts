@@ -6,21 +6,22 @@ import type { Logger } from "../lib/log.ts";
 import type { CertificateSigningRequest } from "../objects.ts";
 import { requestedSubject, shortForm } from "./requested.ts";
 
-/** A node, and the addresses at which its kubelet API may be reached, by its release's own word. */
+/** A node, and the addresses of its kubelet API according to its release. */
 export interface OwnNode {
   readonly nodeName: string;
   readonly addresses: readonly string[];
 }
 
-/** Approves a request where it is right, and says in the log why where it is not; gives up when the signal aborts, or when somebody
- *  else has changed the request. Never rejects. */
+/** Approves a valid request, and logs the reason if it is invalid; stops when the signal aborts, or when the request has been changed.
+ *  Never rejects. */
 export type Approve = (request: CertificateSigningRequest, signal: AbortSignal) => Promise<void>;
 
 export interface ApproverDeps {
-  /** May update certificatesigningrequests/approval of the signer kubernetes.io/kubelet-serving: a Pod's service account. */
+  /** API with permission to update certificatesigningrequests/approval for the signer kubernetes.io/kubelet-serving: a Pod's service
+   *  account. */
   readonly client: ApiClient;
   readonly nodeName: string;
-  /** The node's own addresses, now. */
+  /** The node's current addresses. */
   readonly addresses: (signal: AbortSignal) => Promise<readonly string[]>;
   readonly clock: Clock;
   readonly log: Logger;
@@ -31,10 +32,10 @@ const group = "system:nodes";
 /** Usages that the signer allows. */
 const allowedUsages = ["digital signature,server auth", "digital signature,key encipherment,server auth"];
 
-/** Between tries that failed, milliseconds: a policy or a right that was just made is known to the API server in a moment. */
+/** Retry interval, milliseconds: the API server learns of a new policy or permission within a moment. */
 const retry = { initialMs: 500, maxMs: 30_000 };
 
-/** Why a request is not to be approved; undefined when it is one for the kubelet API of that node, by that node itself. Pure.
+/** Reason not to approve a request; undefined for a request by that node for its own kubelet API. Pure.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#kubernetes-signers */
 export function objection({ spec }: CertificateSigningRequest, { nodeName, addresses }: OwnNode): string | undefined {
   const { signerName, username = "", groups = [], usages = [], request } = spec;
@@ -59,8 +60,8 @@ export function objection({ spec }: CertificateSigningRequest, { nodeName, addre
   }
 }
 
-/** Approves the requests of one node for the certificate of its kubelet API. What is not right is left to whoever may approve it:
- *  denied, it would only be made anew. */
+/** Approves one node's requests for the kubelet API's certificate. Invalid requests are left to other approvers: if denied, they would
+ *  only be repeated. */
 export function createApprover({ client, nodeName, addresses, clock, log }: ApproverDeps): Approve {
   const attempt = async (request: CertificateSigningRequest, signal: AbortSignal): Promise<void> => {
     const { name } = request.metadata;

@@ -5,15 +5,15 @@ import type { Logger } from "../lib/log.ts";
 import { type Reloading, createReloading } from "../lib/reloading.ts";
 import type { Service } from "../lib/service-group.ts";
 
-/** Certificates in PEM by which callers of the kubelet API are known; undefined when there are none, or none are known yet. */
+/** PEM certificates that authenticate callers of the kubelet API; undefined if there are none, or none yet. */
 export type ClientCA = Reloading<string | undefined>;
 
 const everyMs = 60_000;
-/** The API server says it within this, milliseconds, or is asked again: until then callers with certificates are nobody. */
+/** Timeout of the request to the API server, milliseconds; until it succeeds, client certificates are not accepted. */
 const answerMs = 10_000;
 
-/** The bundle of KubeletConfiguration.authentication.x509.clientCAFile on graftlet's own machine, read again every minute.
- *  @throws CodedError invalid_argument, one sentence, when the file cannot be read at the start. */
+/** The bundle of KubeletConfiguration.authentication.x509.clientCAFile on graftlet's own machine, read again every minute. @throws
+ *  CodedError invalid_argument, one sentence, if the file is unreadable at startup. */
 export async function clientCAFromFile(path: string, deps: { clock: Clock; log: Logger }): Promise<ClientCA & Service> {
   const read = async () => {
     const text = await readFile(path, "utf8");
@@ -35,9 +35,9 @@ export async function clientCAFromFile(path: string, deps: { clock: Clock; log: 
   });
 }
 
-/** The cluster's client CA as the API server publishes it in the ConfigMap kube-system/extension-apiserver-authentication,
- *  read again every minute, sooner while there is none. None is known before the first answer.
- *  @param read gives the ConfigMap's `client-ca-file`; undefined when it has none.
+/** The cluster's client CA, which the API server publishes in the ConfigMap kube-system/extension-apiserver-authentication; read again
+ *  every minute, more often while there is none. Undefined before the first response. @param read returns the ConfigMap's
+ *  `client-ca-file`; undefined if it has none.
  *  @see https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/ */
 export function clientCAFromCluster(
   read: (signal: AbortSignal) => Promise<string | undefined>,
@@ -48,7 +48,7 @@ export function clientCAFromCluster(
     initial: undefined,
     read: (signal) => read(deps.clock.within(answerMs, signal)),
     same: Object.is,
-    // A young API server publishes it some seconds after it has begun to answer.
+    // A new API server publishes it some seconds after it begins to serve.
     lacking: (ca) => ca === undefined,
     everyMs,
     ...deps,

@@ -1,15 +1,15 @@
 import { CodedError } from "../lib/errors.ts";
 
-/** One element of DER. */
+/** One DER element. */
 export interface Element {
-  /** Its first byte. */
+  /** Its tag: the first byte. */
   readonly tag: number;
   readonly content: Buffer;
 }
 
-/** The elements that some bytes consist of, one after the other. Strict, so that nobody reads the same bytes otherwise: lengths in
- *  their shortest form, below 64 KiB, and nothing left over.
- *  @throws CodedError invalid_argument. @see ITU-T X.690, 10 */
+/** Parses consecutive elements. Strict, so that no other parser reads the same bytes differently: lengths in their shortest form, below
+ *  64 KiB, and nothing left over. @throws CodedError invalid_argument.
+ *  @see ITU-T X.690, 10 */
 export function elementsOf(bytes: Buffer): readonly Element[] {
   const found: Element[] = [];
   for (let at = 0; at < bytes.length; ) {
@@ -24,7 +24,7 @@ export function elementsOf(bytes: Buffer): readonly Element[] {
   return found;
 }
 
-/** The elements within one, which has to have exactly these tags. @throws CodedError invalid_argument */
+/** Parses the elements within one, which must have exactly these tags. @throws CodedError invalid_argument */
 export function partsOf<Tags extends readonly number[]>(
   { content }: Pick<Element, "content">,
   ...tags: Tags
@@ -43,7 +43,7 @@ function lengthAt(bytes: Buffer, at: number): { readonly length: number; readonl
   throw malformed("a length that is not in its shortest form");
 }
 
-/** @param what the request has. */
+/** @param what the request's part, for the message. */
 export function malformed(what: string): CodedError {
   return new CodedError("invalid_argument", `the request has ${what}`);
 }

@@ -10,33 +10,32 @@ import type { KeyPair } from "./self-signed.ts";
 import { type Subject, newKey } from "./signing-request.ts";
 
 export interface IssuedOptions extends ApprovalDeps {
-  /** In logs. */
+  /** Name in logs. */
   readonly name: string;
   readonly signerName: SignerName;
-  /** Whom the certificate must name, now. */
+  /** The names that the certificate must contain now. */
   readonly subject: () => Subject;
   readonly store: PairStore;
   readonly measures: CertificateMeasures;
 }
 
-/** A certificate that the cluster issues. Undefined until it has. */
+/** A certificate issued by the cluster; undefined until then. */
 export interface IssuedCertificate extends Reloading<KeyPair | undefined>, Service {
-  /** The request that waits for somebody's approval. */
+  /** Name of the request that waits for approval. */
   waiting(): string | undefined;
-  /** Resolves once there is a certificate that is valid. */
+  /** Resolves once there is a valid certificate. */
   issued(signal: AbortSignal): Promise<void>;
 }
 
-/** How long an approval is waited for; then a new key asks anew. The kubelet's number. */
+/** Timeout of an approval; then a request with a new key follows. The kubelet's value. */
 const approvalMs = 15 * 60_000;
 const firstPauseMs = 2_000;
 const longestPauseMs = 32_000;
-/** How often it is looked whether a certificate's time has come. */
+/** Interval of the check for renewal. */
 const lookMs = 60_000;
 
-/** Has a certificate issued by the cluster, keeps it in the store, and has it renewed at a random moment between 70 and 90 % of
- *  its life, or at once when it does not name what it should.
- *  @param signal of the first look at the store.
+/** Obtains a certificate from the cluster, keeps it in the store, and renews it at a random moment between 70 and 90 % of its lifetime,
+ *  or immediately if its names are wrong. @param signal of the first read of the store.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/#certificate-rotation */
 export async function createIssuedCertificate(options: IssuedOptions, signal: AbortSignal): Promise<IssuedCertificate> {
   const { name, clock, log, store, subject, measures } = options;
@@ -59,7 +58,7 @@ export async function createIssuedCertificate(options: IssuedOptions, signal: Ab
     looked = true;
     if (kept && isFor(kept, subject()) && isValid(kept, clock.now())) use(kept);
   };
-  // A store that does not answer is looked into again before anything is asked for.
+  // An unavailable store is read again before a certificate is requested.
   await look(signal).catch((error: unknown) =>
     log.warn({ name, why: messageOf(error) }, "stored certificate not read"),
   );
@@ -111,7 +110,7 @@ export async function createIssuedCertificate(options: IssuedOptions, signal: Ab
   };
 }
 
-/** One request to its end; its key survives a restart, so that the same request is found again. */
+/** Completes one request; its key survives a restart, so that the same request is found again. */
 async function issue(options: IssuedOptions, onWaiting: (name: string) => void, signal: AbortSignal): Promise<KeyPair> {
   const { store, clock, signerName, subject } = options;
   const key = (await store.pendingKey(signal)) ?? (await newKey());

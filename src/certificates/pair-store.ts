@@ -5,25 +5,25 @@ import { CodedError, messageOf } from "../lib/errors.ts";
 import { writeWhole } from "../lib/write-whole.ts";
 import type { KeyPair } from "./self-signed.ts";
 
-/** Where a certificate that the cluster has issued is kept, on graftlet's side of the world. */
+/** Storage of a certificate issued by the cluster, on graftlet's side. */
 export interface PairStore {
-  /** The newest pair; undefined when there is none, or none that can be used. */
+  /** The newest pair; undefined if there is none, or no usable one. */
   read(signal: AbortSignal): Promise<KeyPair | undefined>;
   /** @param now milliseconds since the epoch. */
   write(pair: KeyPair, now: number, signal: AbortSignal): Promise<void>;
-  /** The key of a request that is under way, in PEM. */
+  /** The key of the current request, in PEM. */
   pendingKey(signal: AbortSignal): Promise<string | undefined>;
-  /** @param key undefined: none any more. */
+  /** @param key undefined: no current request. */
   keepPendingKey(key: string | undefined, signal: AbortSignal): Promise<void>;
 }
 
-/** The file in which a file store's newest pair is found; a link. */
+/** Link to the newest pair of a file store. */
 export function currentFile(dir: string, name: string): string {
   return join(dir, `${name}-current.pem`);
 }
 
-/** Keeps pairs as the kubelet does: `NAME-current.pem` links to a file of its own for each, certificate and key in one.
- *  @param dir --cert-dir, made when it is not there. @param name such as `kubelet-client`.
+/** Stores pairs like the kubelet: `NAME-current.pem` is a link to the newest of several files, each with a certificate and its key.
+ *  @param dir --cert-dir, created if missing. @param name such as `kubelet-client`.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/ */
 export function filePairStore(dir: string, name: string): PairStore {
   const current = currentFile(dir, name);
@@ -56,7 +56,7 @@ export function filePairStore(dir: string, name: string): PairStore {
   };
 }
 
-/** A certificate chain and its key out of one text, in whatever order; undefined unless they belong together. */
+/** Parses a certificate chain and its key from one text, in any order; undefined unless they match. */
 export function pairIn(text: string): KeyPair | undefined {
   const blocks = text.match(/-----BEGIN ([A-Z ]+)-----[^-]+-----END \1-----/g) ?? [];
   const certificate = blocks.filter((block) => block.startsWith("-----BEGIN CERTIFICATE-----")).join("\n");
@@ -69,13 +69,13 @@ export function pairIn(text: string): KeyPair | undefined {
   return { certificate: `${certificate}\n`, key: `${key}\n` };
 }
 
-/** Whether a certificate's time has come and is not over. @param now milliseconds since the epoch. */
+/** True if a certificate is currently valid. @param now milliseconds since the epoch. */
 export function isValid({ certificate }: KeyPair, now: number): boolean {
   const { validFromDate, validToDate } = new X509Certificate(certificate);
   return validFromDate.getTime() <= now && now < validToDate.getTime();
 }
 
-/** `2026-01-31-23-59-59`, as the kubelet's files are named. */
+/** `2026-01-31-23-59-59`, as in the kubelet's file names. */
 function stampOf(now: number): string {
   return new Date(now).toISOString().slice(0, 19).replace(/[T:]/g, "-");
 }

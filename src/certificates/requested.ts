@@ -21,13 +21,14 @@ const oids = {
   extensionRequest: "2a864886f70d01090e",
   alternativeNames: "551d11",
 } as const;
-/** Far beyond any request of graftlet's, characters of PEM. */
+/** Maximum size of a request in characters of PEM, far larger than any of graftlet's. */
 const longest = 16_384;
 
-/** Subject of a PKCS #10 request. Only the one form is read that graftlet writes: a single block of PEM; an organization and a
- *  common name; at most one extension, that of alternative names, which are DNS names and IP addresses (IPv6 in its short form).
- *  So whoever signs it finds no more in it than is said here.
- *  @param pem as `signingRequest` gives it. @throws CodedError invalid_argument for any other form. @see RFC 2986 */
+/** Parses the subject of a PKCS #10 request. Only the form that graftlet writes is accepted: a single PEM block; an organization and a
+ *  common name; at most one extension, that of alternative names, with DNS names and IP addresses (IPv6 in its short form). A signer
+ *  therefore finds nothing else in the request. @param pem as `signingRequest` returns it. @throws CodedError invalid_argument for any
+ *  other form.
+ *  @see RFC 2986 */
 export function requestedSubject(pem: string): Subject {
   const { sequence, set } = tags;
   const [request] = partsOf({ content: derOf(pem) }, sequence);
@@ -50,7 +51,7 @@ function derOf(pem: string): Buffer {
   return der;
 }
 
-/** The text of a set that holds the one attribute. */
+/** The text of a set that contains one attribute. */
 function textOf(names: Element, oid: string): string {
   const [attribute] = partsOf(names, tags.sequence);
   const [type, value, ...more] = elementsOf(attribute.content);
@@ -83,7 +84,7 @@ function nameOf({ tag, content }: Element): string {
   return shortForm((content.toString("hex").match(/.{4}/g) ?? []).join(":"));
 }
 
-/** An address as all others of the same value are written. */
+/** The canonical form of an IP address. */
 export function shortForm(address: string): string {
   return isIPv6(address) ? new URL(`http://[${address}]`).hostname.slice(1, -1) : address;
 }

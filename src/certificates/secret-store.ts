@@ -4,17 +4,17 @@ import type { Secret } from "../objects.ts";
 import { type PairStore, pairIn } from "./pair-store.ts";
 
 export interface SecretStoreOptions {
-  /** May get and patch the secret. */
+  /** API with permission to get and patch the Secret. */
   readonly client: ApiClient;
   readonly namespace: string;
-  /** Of a secret that is there already. */
+  /** An existing Secret. */
   readonly secret: string;
-  /** Leads the secret's keys; of letters, digits, `-`, `_` and `.`. */
+  /** Prefix of the Secret's keys; of letters, digits, `-`, `_` and `.`. */
   readonly name: string;
 }
 
-/** Keeps a pair in a secret of the cluster, under `NAME.pem`, and the key of a request that is under way under `NAME.key`: a Pod
- *  that is replaced finds them again. Several pairs may share a secret.
+/** Stores a pair in a Secret of the cluster, under `NAME.pem`, and the key of the current request under `NAME.key`, so that a replacement
+ *  Pod finds them again. Several pairs may share a Secret.
  *  @see https://kubernetes.io/docs/concepts/configuration/secret/ */
 export function secretPairStore({ client, namespace, secret, name }: SecretStoreOptions): PairStore {
   const path = `/api/v1/namespaces/${encodeURIComponent(namespace)}/secrets/${encodeURIComponent(secret)}`;
@@ -46,7 +46,8 @@ export function secretPairStore({ client, namespace, secret, name }: SecretStore
   };
 }
 
-/** Two stores as one: files that others read, and a secret that outlives them. What only the secret has is put into files. */
+/** Combines two stores: files for other readers, and a Secret that outlives them. Contents that only the Secret has are written to files.
+ *  */
 export function outlivedBy(files: PairStore, secret: PairStore, now: () => number): PairStore {
   return {
     async read(signal) {

@@ -8,11 +8,11 @@ export interface KeyPair {
 
 const dayMs = 24 * 3600 * 1000;
 const lifetimeDays = 365;
-/** How long before now a new certificate counts as valid, for callers whose clocks are behind. */
+/** Time by which a new certificate is backdated, for callers whose clocks are slow. */
 const backdatedMs = 3600 * 1000;
 
-/** Makes a self-signed serving certificate: ECDSA P-256, one year, for the node's name and addresses.
- *  @param now milliseconds since the epoch.
+/** Creates a self-signed serving certificate: ECDSA P-256, one year, for the node's name and addresses. @param now milliseconds since the
+ *  epoch.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/ */
 export async function makeSelfSigned(nodeName: string, addresses: readonly string[], now: number): Promise<KeyPair> {
   const x509 = await loadX509();

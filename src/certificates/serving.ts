@@ -14,10 +14,10 @@ export interface ServingCertificateOptions {
   /** KubeletConfiguration.tlsCertFile and tlsPrivateKeyFile; both or none. */
   readonly certFile?: string;
   readonly keyFile?: string;
-  /** Where the self-signed pair is kept (--cert-dir): kubelet.crt and kubelet.key. */
+  /** Directory of the self-signed pair (--cert-dir): kubelet.crt and kubelet.key. */
   readonly certDir: string;
   readonly nodeName: string;
-  /** IP addresses and host names at which the kubelet API answers. */
+  /** IP addresses and host names of the kubelet API. */
   readonly addresses: readonly string[];
   readonly clock: Clock;
   readonly log: Logger;
@@ -25,9 +25,9 @@ export interface ServingCertificateOptions {
 
 const everyMs = 60_000;
 
-/** The kubelet API's certificate: the configured files, read again every minute, or a self-signed pair on graftlet's own
- *  machine that is kept and used while it is valid. Nothing renews the self-signed pair but a start, as with the kubelet.
- *  @throws CodedError invalid_argument, one sentence that names the field and the remedy.
+/** The kubelet API's certificate: the configured files, read again every minute, or a self-signed pair on graftlet's own machine that is
+ *  used while it is valid. As with the kubelet, the self-signed pair is renewed only at startup. @throws CodedError invalid_argument, one
+ *  sentence with the field and the remedy.
  *  @see https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/ (tlsCertFile) */
 export async function createServingCertificate(
   options: ServingCertificateOptions,
@@ -68,7 +68,7 @@ function configuredFiles({ certFile, keyFile }: ServingCertificateOptions): File
   );
 }
 
-/** @throws CodedError invalid_argument when the certificate and the key do not belong together. */
+/** @throws CodedError invalid_argument if the certificate and the key do not match. */
 async function readPair(certFile: string, keyFile: string): Promise<KeyPair> {
   const [certificate, key] = await Promise.all([readFile(certFile, "utf8"), readFile(keyFile, "utf8")]);
   if (!new X509Certificate(certificate).checkPrivateKey(createPrivateKey(key))) {

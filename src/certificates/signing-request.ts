@@ -1,23 +1,22 @@
 import { createHash, createPublicKey } from "node:crypto";
 import { alternativeNames, keyAlgorithm, loadX509, pemOfKey, type X509 } from "./x509.ts";
 
-/** Whom a certificate is to name. */
+/** Names of a certificate. */
 export interface Subject {
   readonly commonName: string;
   readonly organization: string;
-  /** IP addresses and DNS names, for a server; none for a client. */
+  /** IP addresses and DNS names of a server; empty for a client. */
   readonly names: readonly string[];
 }
 
-/** A new private key: ECDSA P-256, PKCS #8 in PEM. */
+/** Generates a private key: ECDSA P-256, PKCS #8 in PEM. */
 export async function newKey(): Promise<string> {
   const x509 = await loadX509();
   const { privateKey } = await crypto.subtle.generateKey(keyAlgorithm, true, ["sign", "verify"]);
   return pemOfKey(x509, privateKey);
 }
 
-/** The PKCS #10 request for a certificate, in PEM.
- *  @param key as `newKey` gives it. @throws when it is no such key.
+/** Creates a PKCS #10 certificate request in PEM. @param key as `newKey` returns it. @throws for any other key.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/ */
 export async function signingRequest(subject: Subject, key: string): Promise<string> {
   const x509 = await loadX509();
@@ -31,7 +30,7 @@ export async function signingRequest(subject: Subject, key: string): Promise<str
   return `${request.toString("pem")}\n`;
 }
 
-/** A name that is the same for the same key and the same wishes: who asks again after a restart finds their own request. */
+/** A request name derived from the key and the contents, so that the same request is found again after a restart. */
 export function requestName(key: string, signerName: string, { commonName, organization, names }: Subject): string {
   const publicKey = createPublicKey(key).export({ type: "spki", format: "pem" });
   const wishes = JSON.stringify([publicKey, signerName, commonName, organization, names]);

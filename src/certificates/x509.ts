@@ -1,6 +1,6 @@
 import { isIP } from "node:net";
 
-/** The library that makes certificates and requests, loaded when it is first needed. */
+/** The library that creates certificates and requests, loaded on first use. */
 export async function loadX509() {
   await import("reflect-metadata"); // which the next import asks for
   return import("@peculiar/x509");
@@ -8,7 +8,7 @@ export async function loadX509() {
 
 export type X509 = Awaited<ReturnType<typeof loadX509>>;
 
-/** Keys as the kubelet's: ECDSA P-256. */
+/** The kubelet's key type: ECDSA P-256. */
 export const keyAlgorithm = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" };
 
 /** The alternative names of a certificate. @param names IP addresses and DNS names. */

@@ -2,13 +2,13 @@ import { nearest } from "./names.ts";
 import { refuse } from "./refusal.ts";
 import { type Field, fieldsOf, type Shape } from "./schema.ts";
 
-/** What the arguments ask for: to explain, or to run with these values by flag (without dashes). */
+/** A parsed command line: a request for help or the version, or flag values by name (without dashes). */
 export type Arguments =
   | { readonly kind: "help" }
   | { readonly kind: "version" }
   | { readonly kind: "flags"; readonly values: ReadonlyMap<string, unknown> };
 
-/** Every flag of some shapes. */
+/** All flags of the given shapes. */
 export function flagsOf(...shapes: readonly Shape[]): Map<string, Field<unknown>> {
   const flags = new Map<string, Field<unknown>>();
   for (const shape of shapes) {
@@ -17,8 +17,8 @@ export function flagsOf(...shapes: readonly Shape[]): Map<string, Field<unknown>
   return flags;
 }
 
-/** Reads a command line as the kubelet's flag library does: `--flag value`, `--flag=value`, `-v4`, `_` for `-`, switches without
- *  a value. A flag given twice adds to lists and maps and otherwise wins. @throws CodedError invalid_argument, one sentence. */
+/** Parses a command line like the kubelet's flag library: `--flag value`, `--flag=value`, `-v4`, `_` for `-`, switches without a value. A
+ *  repeated flag extends lists and maps; otherwise the last value wins. @throws CodedError invalid_argument, one sentence. */
 export function readArguments(argv: readonly string[], flags: ReadonlyMap<string, Field<unknown>>): Arguments {
   const values = new Map<string, unknown>();
   const rest = [...argv];
@@ -39,7 +39,7 @@ export function readArguments(argv: readonly string[], flags: ReadonlyMap<string
   return { kind: "flags", values };
 }
 
-/** An argument as the name of a flag and the value joined to it, if any. */
+/** Splits an argument into the flag's name and its attached value, if any. */
 function split(argument: string): { readonly name: string; readonly given: string | undefined } {
   const long = /^--([^=]+)(?:=(.*))?$/s.exec(argument);
   if (long) return { name: (long[1] ?? "").replaceAll("_", "-"), given: long[2] };

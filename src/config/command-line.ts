@@ -34,7 +34,7 @@ import { refuse } from "./refusal.ts";
 import { fieldsOf } from "./schema.ts";
 import { isRecord } from "./value-types.ts";
 
-/** What a command line asks for. */
+/** Result of parsing a command line. */
 export type ParseResult =
   | { readonly kind: "help"; readonly text: string }
   | { readonly kind: "version"; readonly text: string }
@@ -43,37 +43,37 @@ export type ParseResult =
       readonly nodes: readonly NodeConfig[];
       readonly logging: Logging;
       readonly warnings: readonly Warning[];
-      /** Clauses that say what happens instead of a kubelet's defaults that are not served yet. */
+      /** Clauses about default kubelet features that are not supported yet: the actual behaviour of each. */
       readonly defaults: readonly string[];
-      /** That several nodes are asked for, of which one that fails is tried again and leaves the others running. */
+      /** True with --nodes: a node that fails is retried and does not affect the others. */
       readonly several: boolean;
-      /** Of the process, beside those of its nodes. */
+      /** Health endpoint of the process, in addition to those of its nodes. */
       readonly health: HealthEndpoint | undefined;
     }
   | {
       readonly kind: "remove";
-      /** The node that leaves; its kubeconfig is not read. */
+      /** The node to remove; its kubeconfig is not read. */
       readonly node: NodeConfig;
-      /** Without asking first. */
+      /** True to skip the confirmation. */
       readonly yes: boolean;
     }
   | {
       readonly kind: "leave";
-      /** The nodes that leave; of their kubeconfigs none is read. */
+      /** The nodes that leave; their kubeconfigs are not read. */
       readonly nodes: readonly NodeConfig[];
-      /** The kubeconfig of whoever takes them out of the cluster; undefined in a Pod, whose service account does. */
+      /** The administrator's kubeconfig; undefined in a Pod, which uses its service account. */
       readonly kubeconfig: string | undefined;
-      /** What graftlet runs in; without a namespace, that of the Pod. */
+      /** Deployment that runs graftlet; the default namespace is the Pod's. */
       readonly deployment: { readonly namespace: string | undefined; readonly name: string } | undefined;
-      /** How long pods get to end, milliseconds. */
+      /** Time limit for pods to end, milliseconds. */
       readonly timeoutMs: number;
-      /** Without asking first. */
+      /** True to skip the confirmation. */
       readonly yes: boolean;
     };
 
 type Flags = ReadonlyMap<string, unknown>;
 
-/** Flags that hold for all nodes of --nodes; every other describes one node. */
+/** Flags that apply to all nodes of --nodes; every other flag describes one node. */
 const sharedFlags = new Set([
   "nodes",
   "kubeconfig",
@@ -84,10 +84,9 @@ const sharedFlags = new Set([
   "log-flush-frequency",
 ]);
 
-/** Reads a command line in the kubelet's words: flags win over drop-in files, those over the file of --config, that over the
- *  defaults. Reads files, opens nothing else.
- *  @param argv the arguments after the program's name.
- *  @throws CodedError invalid_argument: one sentence that names the setting, its value and the remedy.
+/** Parses a kubelet command line: flags override drop-in files, which override the file of --config, which overrides the defaults. Reads
+ *  files, opens nothing else. @param argv the arguments after the program's name. @throws CodedError invalid_argument: one sentence that
+ *  names the setting, its value and the remedy.
  *  @see https://kubernetes.io/docs/reference/command-line-tools-reference/kubelet/ */
 export function parseCommandLine(argv: readonly string[], io: ConfigIo): ParseResult {
   if (argv[0] === "remove") return parseRemove(argv.slice(1), io);
@@ -129,7 +128,7 @@ function inPod({ env }: ConfigIo): boolean {
   return Boolean(env["KUBERNETES_SERVICE_HOST"]);
 }
 
-/** `graftlet remove`: the flags that the node was started with say which node it is and where its things are. */
+/** `graftlet remove`: the flags that the node was started with identify it and its files. */
 function parseRemove(argv: readonly string[], io: ConfigIo): ParseResult {
   const read = readArguments(argv, flagsOf(optionFields, kubeletFields, removeFields));
   if (read.kind === "help") return { kind: "help", text: removeHelpText() };
@@ -140,7 +139,7 @@ function parseRemove(argv: readonly string[], io: ConfigIo): ParseResult {
   return { kind: "remove", node, yes: read.values.get("yes") === true };
 }
 
-/** `graftlet leave`: the same flags; of --nodes all leave, or the one of --node. */
+/** `graftlet leave`: the same flags; with --nodes, all nodes of the file leave, or only the one of --node. */
 function parseLeave(argv: readonly string[], io: ConfigIo): ParseResult {
   const read = readArguments(argv, flagsOf(optionFields, kubeletFields, leaveFields));
   if (read.kind === "help") return { kind: "help", text: leaveHelpText() };
@@ -149,12 +148,12 @@ function parseLeave(argv: readonly string[], io: ConfigIo): ParseResult {
   const options = optionsFrom(values);
   const deployment = values.get("deployment") as string | undefined;
   if (deployment !== undefined && values.has("node"))
-    throw refuse("--deployment", deployment, "ends graftlet for all nodes of the file; leave out --node, or this");
+    throw refuse("--deployment", deployment, "stops graftlet for all nodes of the file; leave out --node, or this");
   const [name = "", namespace, ...more] = deployment?.split("/").reverse() ?? [];
   if (deployment !== undefined && (![name, namespace ?? name].every(isSubdomain) || more.length > 0))
     throw refuse("--deployment", deployment, "give NAME, or NAMESPACE/NAME");
   if (deployment !== undefined && namespace === undefined && options.kubeconfig)
-    throw refuse("--deployment", deployment, "it has no namespace, and this is no Pod; give NAMESPACE/NAME");
+    throw refuse("--deployment", deployment, "it has no namespace, and graftlet is not in a Pod; give NAMESPACE/NAME");
   return {
     kind: "leave",
     nodes: chosenNodes(io, options, values),
@@ -165,7 +164,7 @@ function parseLeave(argv: readonly string[], io: ConfigIo): ParseResult {
   };
 }
 
-/** The nodes that a command is about: that of the flags, or those of the file of --nodes, or the one of them that --node names. */
+/** The nodes that a command applies to: that of the flags, all of the file of --nodes, or the one selected by --node. */
 function chosenNodes(io: ConfigIo, options: Options, values: Flags): readonly NodeConfig[] {
   const name = values.get("node");
   if (options.nodes !== undefined) {
@@ -179,10 +178,10 @@ function chosenNodes(io: ConfigIo, options: Options, values: Flags): readonly No
     throw refuse(
       "--node",
       name,
-      "it chooses a node of the file of --nodes; a single node is named by --hostname-override",
+      "it selects a node of the file of --nodes; name a single node with --hostname-override",
     );
   const node = oneNode(io, options, values);
-  // Only the ssh provider has a host, so that --provider-config alone says enough.
+  // Only the ssh provider has a host, so --provider-config alone is unambiguous.
   const isSsh = !values.has("provider") && isRecord(node.providerConfig) && node.providerConfig["host"] !== undefined;
   return [isSsh ? { ...node, provider: "ssh" } : node];
 }
@@ -206,7 +205,7 @@ function severalNodes(io: ConfigIo, path: string, options: Options, flags: Flags
     throw refuse(
       `--${single}`,
       undefined,
-      "describes a single node and does not go with --nodes; say it of each node in that file",
+      "describes a single node and cannot be used with --nodes; set it for each node in that file",
     );
   }
   const { nodes, health } = readGraftletConfiguration(io, path, options);
@@ -221,7 +220,7 @@ function severalNodes(io: ConfigIo, path: string, options: Options, flags: Flags
   };
 }
 
-/** The node that flags describe, but for its kubeconfig. */
+/** The node described by flags, without its kubeconfig. */
 function oneNode(io: ConfigIo, options: Options, flags: Flags): NodeConfig {
   const kubelet = configurationFrom(io, options, flags);
   checkLabels("--node-labels", options.nodeLabels);

@@ -6,14 +6,14 @@ import { isRecord } from "./value-types.ts";
 /** A configuration document as parsed from YAML or JSON. */
 export type Wire = Readonly<Record<string, unknown>>;
 
-/** Where a document's settings stand, for messages: a file, and the path to the document inside it if any. */
+/** Location of a document's settings, for messages: a file, and the path to the document inside it, if any. */
 export interface Origin {
   readonly file: string;
   readonly path?: string;
 }
 
-/** Reads a document strictly: every name known, every value of its type. What is missing, null or (where the kubelet says so)
- *  zero gets its default. @throws CodedError invalid_argument, one sentence that names the first wrong field. */
+/** Decodes a document strictly: unknown names and values of the wrong type are errors. Missing, null and (where the kubelet treats it so)
+ *  zero values get the default. @throws CodedError invalid_argument, one sentence that names the first wrong field. */
 export function decode<S extends Shape>(shape: S, wire: Wire, origin: Origin): ValueOf<S> {
   return decodeGroup(shape, wire, origin.path ? `${origin.path}.` : "", origin.file) as ValueOf<S>;
 }
@@ -48,12 +48,12 @@ function decodeField(field: Field<unknown>, wire: unknown, name: string): unknow
   return field.zeroIsUnset && value === field.type.zero ? field.byDefault : value;
 }
 
-/** Every setting at its default. */
+/** All settings at their defaults. */
 export function defaultsOf<S extends Shape>(shape: S): ValueOf<S> {
   return decode(shape, {}, { file: "" });
 }
 
-/** The document that decodes to these values; unset ones are left out. */
+/** The document that decodes to these values; unset values are omitted. */
 export function encode<S extends Shape>(shape: S, values: ValueOf<S>): Record<string, unknown> {
   return encodeGroup(shape, values);
 }
@@ -72,7 +72,7 @@ export function valueAt(values: unknown, path: string): unknown {
   return path.split(".").reduce<unknown>((at, name) => (isRecord(at) ? at[name] : undefined), values);
 }
 
-/** The same values with one of them changed. */
+/** A copy of the values with one setting changed. */
 export function withValue<T>(values: T, path: string, value: unknown): T {
   const [name = "", ...rest] = path.split(".");
   const inner = rest.length === 0 ? value : withValue(isRecord(values) ? values[name] : {}, rest.join("."), value);
@@ -89,7 +89,7 @@ export function checkValues<S extends Shape>(shape: S, values: ValueOf<S>): void
   }
 }
 
-/** A line for each setting that differs from its default and is not served yet. */
+/** One line for each unsupported setting that differs from its default. */
 export function unservedWarnings<S extends Shape>(shape: S, values: ValueOf<S>, byDefault: ValueOf<S>): string[] {
   const lines: string[] = [];
   for (const [path, field] of fieldsOf(shape)) {
@@ -100,8 +100,8 @@ export function unservedWarnings<S extends Shape>(shape: S, values: ValueOf<S>, 
   return lines;
 }
 
-/** Clauses, one a setting, that say what happens instead of a kubelet's defaults that are not served yet. Those that
- *  are set to something else have a line of their own. */
+/** One clause for each unsupported setting at a default that has an effect in the kubelet: graftlet's actual behaviour. Settings with
+ *  another value have a line of their own. */
 export function unservedDefaults<S extends Shape>(shape: S, values: ValueOf<S>, byDefault: ValueOf<S>): string[] {
   const clauses: string[] = [];
   for (const [path, field] of fieldsOf(shape)) {
@@ -112,7 +112,7 @@ export function unservedDefaults<S extends Shape>(shape: S, values: ValueOf<S>, 
   return clauses;
 }
 
-/** Equal as values, whatever the order of keys. */
+/** Deep equality, independent of the order of keys. */
 function same(one: unknown, other: unknown): boolean {
   if (isRecord(one) && isRecord(other)) {
     const names = Object.keys(one);

@@ -4,11 +4,11 @@ import { messageOf } from "../lib/errors.ts";
 import { refuse } from "./refusal.ts";
 import { isRecord } from "./value-types.ts";
 
-/** What configuration reads of the machine graftlet runs on. */
+/** Access of the configuration code to graftlet's own machine. */
 export interface ConfigIo {
-  /** @throws what `fs.readFileSync` throws. */
+  /** @throws the errors of `fs.readFileSync`. */
   readFile(path: string): string;
-  /** Files at any depth below a directory, by path relative to it. @throws what `fs.readdirSync` throws. */
+  /** Files at any depth below a directory, as relative paths. @throws the errors of `fs.readdirSync`. */
   listDir(path: string): readonly string[];
   hostname(): string;
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -16,18 +16,18 @@ export interface ConfigIo {
 
 const reasons: Readonly<Record<string, string>> = {
   ENOENT: "there is no such file; give the path of one",
-  ENOTDIR: "it lies below a file; give the path of a file",
+  ENOTDIR: "its parent is a file; give the path of a file",
   EISDIR: "it is a directory; give the path of a file",
   EACCES: "this user may not read it; change its mode or owner",
 };
 
-/** A refusal that says why a file could not be read. @param setting the flag or field that names the file. */
+/** Error for an unreadable file. @param setting the flag or field that names the file. */
 export function unreadable(setting: string, path: string, error: unknown): Error {
   const errno = error instanceof Error && "code" in error ? String(error.code) : "";
   return refuse(setting, path, reasons[errno] ?? `it cannot be read (${messageOf(error)})`);
 }
 
-/** Text of a file. @throws CodedError invalid_argument, naming the setting that names the file. */
+/** Text of a file. @throws CodedError invalid_argument that names the setting of the file. */
 export function readText(io: ConfigIo, setting: string, path: string): string {
   try {
     return io.readFile(path);
@@ -36,8 +36,8 @@ export function readText(io: ConfigIo, setting: string, path: string): string {
   }
 }
 
-/** A file of YAML 1.1 or JSON that holds one object. YAML is read in version 1.1, as Kubernetes does: 0777 is octal, yes is true.
- *  @throws CodedError invalid_argument, one sentence. */
+/** Reads a YAML 1.1 or JSON file that contains one object. As in Kubernetes, YAML 1.1 applies: 0777 is octal, yes is true. @throws
+ *  CodedError invalid_argument, one sentence. */
 export function readDocument(io: ConfigIo, setting: string, path: string): Wire {
   const documents = parseAllDocuments(readText(io, setting, path), {
     version: "1.1",
@@ -45,16 +45,17 @@ export function readDocument(io: ConfigIo, setting: string, path: string): Wire 
     prettyErrors: true,
   });
   const [document, second] = Array.isArray(documents) ? documents : [];
-  if (second) throw refuse(setting, path, "the file holds several documents; leave one");
+  if (second) throw refuse(setting, path, "the file contains several documents; keep one");
   const fault = document?.errors[0]?.message.split("\n")[0]?.replace(/:$/, "");
   if (fault) throw refuse(setting, path, `the file is not valid YAML: ${fault}`);
   const wire =
     document && readValue(document, (fault) => refuse(setting, path, `the file is not valid YAML: ${fault}`));
-  if (!isRecord(wire)) throw refuse(setting, path, "the file does not hold an object; write fields as name: value");
+  if (!isRecord(wire)) throw refuse(setting, path, "the file does not contain an object; write fields as name: value");
   return wire;
 }
 
-/** As many nodes of one file may share a part by an alias; what grows beyond all bounds by aliases of aliases is refused. */
+/** Limit of alias expansion: many nodes of one file may share a part through an alias, but nested aliases must not grow without bounds.
+ *  */
 const maxAliasCount = 10_000;
 
 function readValue(document: Document, refused: (fault: string) => Error): unknown {
@@ -65,7 +66,7 @@ function readValue(document: Document, refused: (fault: string) => Error): unkno
   }
 }
 
-/** What a document says it is. */
+/** Type of a document. */
 export interface DocumentKind {
   readonly apiVersion: string;
   readonly kind: string;
@@ -76,8 +77,7 @@ export function readKind(io: ConfigIo, setting: string, path: string, expected: 
   return checkKind(`${path}: `, readDocument(io, setting, path), expected);
 }
 
-/** The rest of a document that is of the expected kind. @param where leads the sentence.
- *  @throws CodedError invalid_argument */
+/** The rest of a document, after checking its kind. @param where prefix of the error. @throws CodedError invalid_argument */
 export function checkKind(where: string, document: Wire, expected: DocumentKind): Wire {
   const { apiVersion, kind, ...wire } = document;
   for (const [name, given, right] of [

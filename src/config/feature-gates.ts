@@ -4,7 +4,7 @@ import { refuse } from "./refusal.ts";
 
 export type GateSettings = Readonly<Record<string, boolean>>;
 
-/** Gates whose setting graftlet heeds: what they stand for is served with them, and not without. */
+/** Gates that graftlet implements: the feature is available only with the gate. */
 const heeded = new Set([
   "KubeletCrashLoopBackOffMax",
   "CustomCPUCFSQuotaPeriod",
@@ -13,7 +13,7 @@ const heeded = new Set([
   "ResourceHealthStatus",
 ]);
 
-/** Gates that set all gates of a stage, by that stage. */
+/** Gates that set all gates of one stage, by stage. */
 const stageGates: Readonly<Record<string, GateSpec["stage"]>> = { AllAlpha: "alpha", AllBeta: "beta" };
 
 function specOf(name: string): GateSpec | undefined {
@@ -27,7 +27,7 @@ function knownNames(): string[] {
   ];
 }
 
-/** Whether a gate is on: as set, else by its stage's gate, else by default; false for a name that is no gate. */
+/** State of a gate: the explicit setting, else that of its stage's gate, else the default; false for an unknown gate. */
 export function gateEnabled(settings: GateSettings, name: string): boolean {
   const spec = specOf(name);
   const set = settings[name];
@@ -37,8 +37,7 @@ export function gateEnabled(settings: GateSettings, name: string): boolean {
   return spec.locked || !byStage ? spec.byDefault : true;
 }
 
-/** Refuses gates that the kubelet does not know or that are locked to the other value.
- *  @throws CodedError invalid_argument */
+/** Refuses unknown gates, and locked gates with the other value. @throws CodedError invalid_argument */
 export function checkGates(settings: GateSettings): void {
   for (const [name, value] of Object.entries(settings)) {
     if (name in stageGates) continue;
@@ -58,14 +57,14 @@ export function checkGates(settings: GateSettings): void {
   }
 }
 
-/** A gate that graftlet heeds, as it stands. */
+/** A gate that graftlet implements, with its state. */
 export interface HeededGate {
   readonly name: string;
   readonly stage: GateSpec["stage"];
   readonly enabled: boolean;
 }
 
-/** All gates that graftlet heeds. */
+/** All gates that graftlet implements. */
 export function heededGates(settings: GateSettings): readonly HeededGate[] {
   return [...heeded].flatMap((name) => {
     const spec = specOf(name);
@@ -73,7 +72,7 @@ export function heededGates(settings: GateSettings): readonly HeededGate[] {
   });
 }
 
-/** A line for each gate that is set to other than its default and that a kubelet would heed but graftlet does not. */
+/** One line for each gate that differs from its default, and that the kubelet implements but graftlet does not. */
 export function gateWarnings(settings: GateSettings): string[] {
   const lines: string[] = [];
   for (const [name, value] of Object.entries(settings)) {
@@ -82,7 +81,7 @@ export function gateWarnings(settings: GateSettings): string[] {
       lines.push(`feature gate ${name}=true is not served yet: graftlet keeps its behaviour for ${stage} features`);
     const spec = specOf(name);
     if (!spec || !spec.kubelet || heeded.has(name) || value === spec.byDefault) continue;
-    lines.push(`feature gate ${name}=${value} is not served yet: graftlet behaves as it does without it`);
+    lines.push(`feature gate ${name}=${value} is not served yet: it changes nothing in graftlet`);
   }
   return lines;
 }

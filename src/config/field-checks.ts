@@ -1,17 +1,17 @@
 import { quantitySign } from "./go-values.ts";
 import type { TextMap } from "./value-types.ts";
 
-/** Checks of single values. Each answers with the remedy, a clause in the imperative, or undefined when the value is fine. */
+/** Checks of single values. Each returns a remedy in the imperative, or undefined for a valid value. */
 type Check<T> = (value: T) => string | undefined;
 
-/** @param shown the bounds as a user writes them, where that differs from the numbers. */
+/** @param shown the bounds as a user writes them, if different from the numbers. */
 export function checkRange(low: number, high: number, shown?: string): Check<number> {
   const bounds =
     shown ?? (high > 2 ** 40 ? `${low} or more` : high === 2 ** 31 - 1 ? `${low} or more` : `${low} to ${high}`);
   return (value) => (value >= low && value <= high ? undefined : `give a value of ${bounds}`);
 }
 
-/** @param zeroDisables whether 0 is a way to turn the port off. */
+/** @param zeroDisables true if 0 disables the port. */
 export function checkPort(zeroDisables: boolean): Check<number> {
   return (value) => {
     if ((value >= 1 && value <= 65_535) || (zeroDisables && value === 0)) return undefined;
@@ -31,13 +31,13 @@ export const checkSize: Check<string> = (size) => {
   return sign !== undefined && sign >= 0 ? undefined : 'give a size such as "10Mi"';
 };
 
-/** Cipher suites by the names of the IANA registry; the TLS library decides which of them it has. */
+/** Cipher suites by their IANA names; the TLS library decides which of them are available. */
 export const checkCipherSuites: Check<readonly string[]> = (suites) =>
   suites.every((suite) => /^TLS_[A-Z0-9_]+$/.test(suite))
     ? undefined
     : "give names such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256";
 
-/** CPUs as the kernel lists them: `0-3,8`. */
+/** CPU list in the kernel's format: `0-3,8`. */
 export const checkCpuSet: Check<string> = (list) => {
   const fine =
     list === "" ||
@@ -48,7 +48,7 @@ export const checkCpuSet: Check<string> = (list) => {
   return fine ? undefined : 'give CPUs such as "0-3,8"';
 };
 
-/** Kernel parameters that are kept apart for each pod, or beginnings of their names with `*`: the rest are the machine's.
+/** Namespaced kernel parameters, or prefixes of their names with `*`; all others belong to the machine.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/sysctl-cluster/#enabling-unsafe-sysctls */
 export const checkSysctls: Check<readonly string[]> = (patterns) => {
   const ofPods = /^(?:kernel[./](?:sem|shm\w*|msg\w*)|(?:net|fs[./]mqueue)[./][\w./-]*)\*?$/;
@@ -60,7 +60,7 @@ export const checkSysctls: Check<readonly string[]> = (patterns) => {
 
 const reservable = ["cpu", "memory", "ephemeral-storage", "pid"];
 
-/** What is set aside for the system: quantities of cpu, memory, ephemeral-storage and pid. */
+/** Resources reserved for the system: quantities of cpu, memory, ephemeral-storage and pid. */
 export const checkReserved: Check<TextMap> = (map) => {
   for (const [resource, quantity] of Object.entries(map)) {
     if (!reservable.includes(resource)) return `reserve only ${reservable.join(", ")}, not ${resource}`;
@@ -70,7 +70,7 @@ export const checkReserved: Check<TextMap> = (map) => {
   return undefined;
 };
 
-/** Signals of memory, disk and process pressure that thresholds may name.
+/** Eviction signals of memory, disk and process pressure that thresholds may use.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#eviction-signals */
 export const evictionSignals = [
   "memory.available",

@@ -1,4 +1,4 @@
-/** Values as Go's flag and duration parsers read them, for kubelets are configured in their words. */
+/** Values in the syntax of Go's flag and duration parsers, which kubelet configurations use. */
 
 const unitMs: Readonly<Record<string, number>> = {
   ns: 1e-6,
@@ -15,8 +15,7 @@ const amountOfUnit = String.raw`(\d+\.?\d*|\.\d+)(${Object.keys(unitMs).join("|"
 const durationShape = new RegExp(`^(${amountOfUnit})+$`);
 const durationParts = new RegExp(amountOfUnit, "g");
 
-/** A duration such as `1m30s`, `250ms` or `0`, in milliseconds; undefined when the text is no duration.
- *  @see https://pkg.go.dev/time#ParseDuration */
+/** Parses a duration such as `1m30s`, `250ms` or `0` to milliseconds; undefined if invalid. @see https://pkg.go.dev/time#ParseDuration */
 export function parseDuration(text: string): number | undefined {
   const sign = text.startsWith("-") ? -1 : 1;
   const body = text.replace(/^[-+]/, "");
@@ -29,7 +28,7 @@ export function parseDuration(text: string): number | undefined {
   return sign * ms;
 }
 
-/** A truth value as Go's flags read it (`1 t T TRUE true True` and their opposites); undefined for anything else.
+/** Parses a boolean as Go's flags do (`1 t T TRUE true True` and their opposites); undefined if invalid.
  *  @see https://pkg.go.dev/strconv#ParseBool */
 export function parseBool(text: string): boolean | undefined {
   if (/^(1|t|T|TRUE|true|True)$/.test(text)) return true;
@@ -37,7 +36,7 @@ export function parseBool(text: string): boolean | undefined {
   return undefined;
 }
 
-/** A decimal, 0x, 0o or 0b integer; undefined when the text is none or it is not exact in a number.
+/** Parses a decimal, 0x, 0o or 0b integer; undefined if invalid or not exactly representable.
  *  @see https://pkg.go.dev/strconv#ParseInt (base 0) */
 export function parseInteger(text: string): number | undefined {
   const match = /^([-+]?)(0x[0-9a-f]+|0o?[0-7]+|0b[01]+|\d+)$/i.exec(text.replaceAll("_", ""));
@@ -49,7 +48,7 @@ export function parseInteger(text: string): number | undefined {
 
 const quantityShape = /^([-+]?)(\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+|[numkMGTPE]|[KMGTPE]i)?$/;
 
-/** Sign of a resource quantity such as `500Mi` or `200m`: -1, 0 or 1; undefined when the text is no quantity.
+/** Sign of a resource quantity such as `500Mi` or `200m`: -1, 0 or 1; undefined if invalid.
  *  @see https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/ */
 export function quantitySign(text: string): -1 | 0 | 1 | undefined {
   const match = quantityShape.exec(text);

@@ -31,7 +31,7 @@ const group: ValueType<Record<string, unknown>> = {
   encode: (value) => value,
 };
 
-/** What all nodes of the file share: they run in one Pod. */
+/** Settings that all nodes of the file share: they run in one Pod. */
 const sharedFields = {
   nodes: field(entries, []),
   certificateSecret: field(text, ""),
@@ -59,27 +59,27 @@ const nodeFields = {
 
 type Entry = ValueOf<typeof nodeFields>;
 
-/** A setting of the kubelet that is not served yet, with what happens instead. */
+/** An unsupported setting of one node, with the actual behaviour. */
 export interface Warning {
   readonly node: string;
   readonly text: string;
 }
 
-/** One node of the file while it is being read. */
+/** One node of the file during parsing. */
 interface Draft {
   readonly node: NodeConfig;
   readonly portIsGiven: boolean;
   readonly healthzIsGiven: boolean;
 }
 
-/** Where the process itself says that it lives. */
+/** Address of the process's own health endpoint. */
 export interface HealthEndpoint {
   readonly address: string;
   readonly port: number;
 }
 
-/** A GraftletConfiguration: its nodes, and the health endpoint of the process that runs them, which may be off.
- *  @throws CodedError invalid_argument, one sentence */
+/** Reads a GraftletConfiguration: its nodes, and the health endpoint of their process, if enabled. @throws CodedError invalid_argument,
+ *  one sentence */
 export function readGraftletConfiguration(
   io: ConfigIo,
   path: string,
@@ -99,10 +99,10 @@ function readShared(io: ConfigIo, path: string): Shared {
   return decode(sharedFields, readKind(io, "--nodes", path, itsKind), { file: path });
 }
 
-/** The nodes of a GraftletConfiguration. Each has its own root and certificate directory, below those of the command line; one
- *  without a port gets the next that is free from 10250 up; none answers on a health port of its own unless it names one.
- *  @param purpose a node that is removed speaks to no API server: its kubeconfig, and what only a Pod has, are not looked at.
- *  @throws CodedError invalid_argument, one sentence */
+/** Reads the nodes of a GraftletConfiguration. Each has its own root and certificate directory below those of the command line. A node
+ *  without a port gets the next free one from 10250 up; a node has a health port only if it sets one. @param purpose for `remove`,
+ *  kubeconfigs and settings that exist only in a Pod are ignored, because removal uses no API server. @throws CodedError
+ *  invalid_argument, one sentence */
 export function readNodes(
   io: ConfigIo,
   path: string,
@@ -125,14 +125,14 @@ export function readNodes(
   return nodes;
 }
 
-/** The warnings of each node. */
+/** The configuration warnings of each node. */
 export function nodeWarnings(nodes: readonly NodeConfig[]): Warning[] {
   return nodes.flatMap(({ nodeName: node, kubelet }) =>
     [...configurationWarnings(kubelet), ...loggingWarnings(kubelet)].map((text) => ({ node, text })),
   );
 }
 
-/** How the process logs is said once, on its command line. */
+/** Warnings for per-node log settings: the process's log is configured on its command line. */
 function loggingWarnings({ logging }: NodeConfig["kubelet"]): string[] {
   const { format, verbosity } = defaultConfiguration().logging;
   const ofTheProcess = (name: string, flag: string) =>
@@ -198,7 +198,7 @@ function kubeconfigOf(
 
 type InPod = Pick<NodeConfig, "certificateSecret" | "kubeletAddress" | "approvesServing">;
 
-/** What only a Pod has. @throws CodedError invalid_argument elsewhere */
+/** Settings that exist only in a Pod. @throws CodedError invalid_argument outside a Pod */
 function inPod(io: ConfigIo, path: string, shared: Shared): InPod {
   const { certificateSecret, kubeletAddress: of, kubeletService: service, approveServingCertificates } = shared;
   const given = {
@@ -216,7 +216,7 @@ function inPod(io: ConfigIo, path: string, shared: Shared): InPod {
       service || undefined,
       of === "service"
         ? "is not given; name the Service of kubeletAddress: service"
-        : "it goes with kubeletAddress: service alone; say that too, or leave this out",
+        : "it requires kubeletAddress: service; set that too, or leave this out",
     );
   return {
     certificateSecret: certificateSecret || undefined,
@@ -242,7 +242,7 @@ function withPorts(drafts: readonly Draft[]): NodeConfig[] {
   });
 }
 
-/** Refuses two nodes of one name, or two that would listen on the same port. */
+/** Refuses two nodes with the same name, root directory or port. */
 function refuseTwins(path: string, nodes: readonly NodeConfig[]): void {
   for (const [index, node] of nodes.entries()) {
     for (const earlier of nodes.slice(0, index)) {
@@ -271,7 +271,7 @@ function listensOn(node: NodeConfig): number[] {
   return [node.kubelet.port, node.kubelet.healthzPort].filter((port) => port !== 0);
 }
 
-/** Runs a check whose sentence then begins with the node's name. */
+/** Runs a check and prefixes its error with the node's name. */
 function inNode(name: string, check: () => void): void {
   try {
     check();

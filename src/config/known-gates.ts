@@ -9,11 +9,11 @@ export interface GateSpec {
 }
 
 interface GateGroup extends GateSpec {
-  /** Names between white space. */
+  /** Splits names at white space. */
   readonly names: string;
 }
 
-/** Every feature gate that a kubelet 1.36 knows, with its state at 1.36; `kubelet` says whether the kubelet itself reads it.
+/** Every feature gate of a kubelet 1.36 with its state at 1.36; `kubelet` is true if the kubelet itself reads it.
  *  @see https://kubernetes.io/docs/reference/command-line-tools-reference/feature-gates/ */
 export const gateGroups: readonly GateGroup[] = [
   {

@@ -19,13 +19,13 @@ import { urlWithoutSecrets } from "../lib/url-text.ts";
 import { fieldsOf } from "./schema.ts";
 import { isRecord } from "./value-types.ts";
 
-/** What a KubeletConfiguration document says it is. */
+/** Type of a KubeletConfiguration document. */
 export const configurationKind: DocumentKind = {
   apiVersion: "kubelet.config.k8s.io/v1beta1",
   kind: "KubeletConfiguration",
 };
 
-/** Fields whose relative paths are meant from the file's own directory. */
+/** Fields whose relative paths start at the file's own directory. */
 const pathFields = [
   "staticPodPath",
   "resolvConf",
@@ -34,13 +34,13 @@ const pathFields = [
   "authentication.x509.clientCAFile",
 ];
 
-/** The configuration that flags alone start from. */
+/** The configuration without a file, to which flags are applied. */
 export function defaultConfiguration(): KubeletConfiguration {
   return defaultsOf(kubeletFields);
 }
 
-/** A document with every field filled: each field's own default, then the defaults that hang on other fields.
- *  @throws CodedError invalid_argument */
+/** Decodes a document and fills every field: first each field's own default, then the defaults that depend on other fields. @throws
+ *  CodedError invalid_argument */
 export function decodeConfiguration(wire: Wire, origin: Origin): KubeletConfiguration {
   const config = decode(kubeletFields, wire, origin);
   const update = config.nodeStatusUpdateFrequency;
@@ -68,7 +68,7 @@ function hardEviction(wire: Wire, config: KubeletConfiguration): KubeletConfigur
     : config.evictionHard;
 }
 
-/** The configuration of a file. @throws CodedError invalid_argument */
+/** Reads the configuration of a file. @throws CodedError invalid_argument */
 export function readConfiguration(io: ConfigIo, path: string): KubeletConfiguration {
   const config = decodeConfiguration(readKind(io, "--config", path, configurationKind), { file: path });
   return pathFields.reduce((changed, field) => {
@@ -79,8 +79,8 @@ export function readConfiguration(io: ConfigIo, path: string): KubeletConfigurat
   }, config);
 }
 
-/** The configuration with the drop-in files of a directory merged over it: `*.conf` at any depth, in lexical order, each as a
- *  JSON merge patch, so that null resets a field, maps are merged and lists replaced. @throws CodedError invalid_argument
+/** Merges the drop-in files of a directory over the configuration: `*.conf` at any depth, in lexical order, each as a JSON merge patch:
+ *  null resets a field, maps are merged and lists replaced. @throws CodedError invalid_argument
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/#kubelet-conf-d */
 export function mergeDropIns(io: ConfigIo, directory: string, base: KubeletConfiguration): KubeletConfiguration {
   let wire: Wire = encode(kubeletFields, base);
@@ -102,7 +102,7 @@ function dropIns(io: ConfigIo, directory: string): string[] {
   }
 }
 
-/** Sorts as a walk through the directories does: a separator comes before every other character. */
+/** Sort key in the order of a directory walk: a separator sorts before every other character. */
 function byComponents(path: string): string {
   return path.replaceAll("/", "\0");
 }
@@ -118,7 +118,7 @@ function mergePatch(target: Wire, patch: Wire): Wire {
   return merged;
 }
 
-/** The configuration with what flags say over it. Feature gates add to the file's; every other flag replaces. */
+/** Applies flags to the configuration. Feature gates are merged with the file's; every other flag replaces. */
 export function applyFlags(config: KubeletConfiguration, flags: ReadonlyMap<string, unknown>): KubeletConfiguration {
   let changed = config;
   for (const [path, field] of fieldsOf(kubeletFields)) {
@@ -127,21 +127,21 @@ export function applyFlags(config: KubeletConfiguration, flags: ReadonlyMap<stri
   return { ...changed, featureGates: { ...config.featureGates, ...changed.featureGates } };
 }
 
-/** Refuses what no kubelet could run with. @throws CodedError invalid_argument, one sentence */
+/** Refuses configurations that are invalid for any kubelet. @throws CodedError invalid_argument, one sentence */
 export function checkConfiguration(config: KubeletConfiguration): void {
   checkGates(config.featureGates);
   checkValues(kubeletFields, config);
   checkTogether(config);
 }
 
-/** A line for each setting that graftlet does not heed yet, saying what happens instead. */
+/** One line for each unsupported setting, with the actual behaviour. */
 export function configurationWarnings(config: KubeletConfiguration): string[] {
   const compared = evictsNothing(config) ? { ...config, evictionHard: hardEvictionDefaults } : config;
   return [...unservedWarnings(kubeletFields, compared, fileDefaults()), ...gateWarnings(config.featureGates)];
 }
 
-/** Defaults of these configurations that a kubelet acts on and graftlet does not yet: clauses that say what happens instead, each
- *  once. */
+/** Clauses about unsupported kubelet features that these configurations enable by default, without duplicates: the actual behaviour of
+ *  each. */
 export function configurationDefaults(configs: readonly KubeletConfiguration[]): readonly string[] {
   return [...new Set(configs.flatMap((config) => unservedDefaults(kubeletFields, config, fileDefaults())))];
 }
@@ -159,9 +159,8 @@ const unverified = {
   preloadedImagesVerificationAllowlist: [],
 } as const;
 
-/** The configuration as a v1beta1 document: what /configz shows. Header values of staticPodURLHeader are masked, and of
- *  staticPodURL what may be a secret is left out. Whether an image may be used by a pod is never verified, whatever was asked for, and
- *  nobody shall rely on it.
+/** The configuration as a v1beta1 document, as shown by /configz. Header values of staticPodURLHeader are masked, and possible secrets in
+ *  staticPodURL omitted. Image access is never verified, so the document shows NeverVerify whatever the setting.
  *  @see https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/ */
 export function configurationDocument(config: KubeletConfiguration): Record<string, unknown> {
   const masked = Object.fromEntries(Object.keys(config.staticPodURLHeader).map((name) => [name, ["<masked>"]]));

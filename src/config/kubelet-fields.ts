@@ -29,22 +29,21 @@ import {
 const noImageGc = "images are not garbage-collected";
 const noEviction = "no pod is evicted when resources run short";
 const noLogRotation =
-  "container logs are rotated only by a runtime that does so itself (Docker, by containerLogMaxSize and containerLogMaxFiles)";
+  "container logs are rotated only if the runtime does it (Docker, with containerLogMaxSize and containerLogMaxFiles)";
 const noShutdown = "pods are not ended in order when the machine shuts down";
 const sharedCpus = "containers share all CPUs";
 const noCgroupLimit =
-  "no cgroup holds all pods together, nor the machine's own processes, to their share: allocatable resources count at admission alone";
-const nothingReserved = "no CPU or memory is set aside on any NUMA node";
-const anyImage =
-  "an image that is on the node may be used by every pod, also one that was pulled with another's secret";
+  "no cgroup limits all pods together or the machine's own processes to their share: allocatable resources count only at admission";
+const nothingReserved = "no CPU or memory is reserved on any NUMA node";
+const anyImage = "an image on the node may be used by every pod, even one that was pulled with another pod's secret";
 const ownCgroups = "graftlet stays in the cgroup it was started in";
-const noIptables = "no iptables chains are made, whatever it says";
+const noIptables = "no iptables chains are created";
 const notNegative = checkRange(0, Number.MAX_SAFE_INTEGER);
 const pairs = textMap({ sign: "=" });
 const thresholds = textMap({ sign: "<" });
 
-/** Every field of KubeletConfiguration v1beta1 at 1.36: its type, default, flag and bounds, and what graftlet does about it.
- *  The deviations: security is on with flags alone too, images are pulled side by side, failCgroupV1 is off, the log is JSON.
+/** Every field of KubeletConfiguration v1beta1 at 1.36: its type, default, flag, bounds and support in graftlet. Deviations: security is
+ *  also on with flags alone, images are pulled in parallel, failCgroupV1 is off, the log is JSON.
  *  @see https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/ */
 export const kubeletFields = {
   enableServer: pointer(bool, true, { flag: "enable-server" }),
@@ -133,7 +132,7 @@ export const kubeletFields = {
     instead: sharedCpus,
   }),
   topologyManagerPolicyOptions: field(pairs, {}, { flag: "topology-manager-policy-options", instead: sharedCpus }),
-  qosReserved: field(pairs, {}, { flag: "qos-reserved", instead: "requests are not set aside by QoS class" }),
+  qosReserved: field(pairs, {}, { flag: "qos-reserved", instead: "requests are not reserved by QoS class" }),
   runtimeRequestTimeout: field(duration, 120_000, { flag: "runtime-request-timeout" }),
   hairpinMode: field(oneOf("promiscuous-bridge", "hairpin-veth", "none"), "promiscuous-bridge", {
     flag: "hairpin-mode",
@@ -156,7 +155,7 @@ export const kubeletFields = {
   }),
   contentType: field(text, "application/vnd.kubernetes.protobuf", {
     flag: "kube-api-content-type",
-    instead: (value) => (value === "application/json" ? undefined : "graftlet speaks JSON to the API server"),
+    instead: (value) => (value === "application/json" ? undefined : "graftlet uses JSON with the API server"),
   }),
   kubeAPIQPS: pointer(int32, 50, { flag: "kube-api-qps", check: notNegative }),
   kubeAPIBurst: field(int32, 100, { flag: "kube-api-burst", check: notNegative }),
@@ -168,7 +167,7 @@ export const kubeletFields = {
     {
       flag: "eviction-hard",
       check: checkThresholds,
-      instead: `${noEviction} (conditions, admission and allocatable resources heed what it says of memory, nodefs, imagefs and pid)`,
+      instead: `${noEviction} (conditions, admission and allocatable resources use its thresholds of memory, nodefs, imagefs and pid)`,
       actsByDefault: true,
     },
   ),
@@ -178,7 +177,7 @@ export const kubeletFields = {
     {
       flag: "eviction-soft",
       check: checkThresholds,
-      instead: `${noEviction}, and hard thresholds alone make conditions`,
+      instead: `${noEviction}, and only hard thresholds set conditions`,
     },
   ),
   evictionSoftGracePeriod: field(pairs, {}, { flag: "eviction-soft-grace-period", instead: noEviction }),
@@ -265,7 +264,7 @@ export const kubeletFields = {
     actsByDefault: true,
   }),
   enableDebugFlagsHandler: pointer(bool, true, {
-    instead: "there is no /debug/flags: -v alone sets the verbosity",
+    instead: "there is no /debug/flags: only -v sets the verbosity",
     actsByDefault: true,
   }),
   seccompDefault: pointer(bool, false, { flag: "seccomp-default" }),
@@ -284,7 +283,7 @@ export const kubeletFields = {
   },
   localStorageCapacityIsolation: pointer(bool, true, {
     flag: "local-storage-capacity-isolation",
-    instead: "the node shows its ephemeral storage, and counts it for new pods, all the same; no pod is evicted for it",
+    instead: "the node still shows its ephemeral storage and counts it for new pods; no pod is evicted for it",
   }),
   containerRuntimeEndpoint: field(text, "unix:///run/containerd/containerd.sock", {
     flag: "container-runtime-endpoint",
@@ -302,10 +301,10 @@ export const kubeletFields = {
   },
 } satisfies Shape;
 
-/** A node's KubeletConfiguration, every field filled. Durations are milliseconds; quantities stay as written. */
+/** A node's KubeletConfiguration with every field filled. Durations are in milliseconds; quantities are kept as written. */
 export type KubeletConfiguration = ValueOf<typeof kubeletFields>;
 
-/** Thresholds that hold when a configuration file names none. Given by flags alone, the kubelet has none.
+/** Default thresholds for a configuration file without any. With flags alone, the kubelet has none.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#hard-eviction-thresholds */
 export const hardEvictionDefaults: KubeletConfiguration["evictionHard"] = {
   "memory.available": "100Mi",

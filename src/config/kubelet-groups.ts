@@ -3,10 +3,10 @@ import { fileVerbosities } from "./object-types.ts";
 import { field, pointer, type Shape, type ValueOf } from "./schema.ts";
 import { bool, duration, durationOrNanoseconds, int32s, oneOf, quantity, text, texts, uint32 } from "./value-types.ts";
 
-const ownLog = "graftlet writes each line to standard error at once";
+const ownLog = "graftlet writes each line to standard error immediately";
 
-/** Certificates, authentication and authorization. Callers are always authenticated and authorized by default, whereas a
- *  kubelet that is started without a configuration file keeps its old defaults, which let everybody in.
+/** Certificates, authentication and authorization. Authentication and authorization are always on by default; a kubelet without a
+ *  configuration file keeps its old defaults, which admit all callers.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-authn-authz/ */
 export const securityFields = {
   tlsCertFile: field(text, "", { flag: "tls-cert-file" }),
@@ -35,8 +35,7 @@ export const securityFields = {
   },
 } satisfies Shape;
 
-/** A deviation: the log is JSON unless text is asked for.
- *  @see https://kubernetes.io/docs/concepts/cluster-administration/system-logs/ */
+/** Deviation: the log is JSON unless text is requested. @see https://kubernetes.io/docs/concepts/cluster-administration/system-logs/ */
 export const loggingFields = {
   format: field(oneOf("text", "json"), "json", { flag: "logging-format" }),
   flushFrequency: field(durationOrNanoseconds, 5000, {
@@ -45,7 +44,7 @@ export const loggingFields = {
     instead: ownLog,
   }),
   verbosity: field(uint32, 0, { flag: "v", check: checkRange(0, 2 ** 31 - 1) }),
-  vmodule: field(fileVerbosities, [], { flag: "vmodule", instead: "the verbosity of -v holds for every file" }),
+  vmodule: field(fileVerbosities, [], { flag: "vmodule", instead: "the verbosity of -v applies to every file" }),
   options: {
     text: {
       splitStream: field(bool, false, { flag: "log-text-split-stream", instead: ownLog }),
@@ -58,5 +57,5 @@ export const loggingFields = {
   },
 } satisfies Shape;
 
-/** How a process logs. */
+/** Log settings of the process. */
 export type Logging = Pick<ValueOf<typeof loggingFields>, "format" | "verbosity">;

@@ -3,7 +3,7 @@ import { goDuration } from "../lib/go-duration.ts";
 import type { KubeletConfiguration } from "./kubelet-fields.ts";
 import { refuse } from "./refusal.ts";
 
-/** A rule over several settings: throws a refusal when they do not go together. */
+/** A rule across several settings: throws if they contradict each other. */
 type Rule = (config: KubeletConfiguration) => void;
 
 const imageGc: Rule = (config) => {
@@ -176,7 +176,7 @@ const softEviction: Rule = (config) => {
   }
 };
 
-/** The rules by which a KubeletConfiguration hangs together, as the kubelet has them. */
+/** The kubelet's rules across settings of a KubeletConfiguration. */
 const rules: readonly Rule[] = [
   imageGc,
   imagePulls,
@@ -190,7 +190,7 @@ const rules: readonly Rule[] = [
   softEviction,
 ];
 
-/** @throws CodedError invalid_argument: one sentence about the first settings that do not go together. */
+/** @throws CodedError invalid_argument: one sentence about the first settings that contradict each other. */
 export function checkTogether(config: KubeletConfiguration): void {
   for (const rule of rules) rule(config);
 }

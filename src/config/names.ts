@@ -1,17 +1,17 @@
-/** The shapes that Kubernetes gives names, label keys and label values.
- *  @see https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
- *  @see https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set */
+/** Syntax of Kubernetes names, label keys and label values.
+ *  @see https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ @see
+ *  https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set */
 
 const dnsLabel = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const subdomainShape = new RegExp(`^${dnsLabel}(\\.${dnsLabel})*$`);
 const labelShape = /^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$/;
 
-/** Whether the text can name a Node: an RFC 1123 subdomain of at most 253 characters. */
+/** True if the text is a valid Node name: an RFC 1123 subdomain of at most 253 characters. */
 export function isSubdomain(text: string): boolean {
   return text.length <= 253 && subdomainShape.test(text);
 }
 
-/** Whether the text is a label or taint key: up to 63 characters, with a DNS prefix before a slash if any. */
+/** True if the text is a label or taint key: up to 63 characters, with an optional DNS prefix before a slash. */
 export function isQualifiedName(text: string): boolean {
   const parts = text.split("/");
   const name = parts.at(-1) ?? "";
@@ -19,7 +19,7 @@ export function isQualifiedName(text: string): boolean {
   return name.length <= 63 && labelShape.test(name);
 }
 
-/** Whether the text is a label value: empty, or up to 63 characters. */
+/** True if the text is a label value: empty, or up to 63 characters. */
 export function isLabelValue(text: string): boolean {
   return text === "" || (text.length <= 63 && labelShape.test(text));
 }
@@ -39,7 +39,7 @@ const ownLabels = new Set([
 ]);
 const ownNamespaces = ["kubelet.kubernetes.io", "node.kubernetes.io"];
 
-/** Whether a node may give itself this label: any outside Kubernetes' own domains, and a known few inside.
+/** True if a node may set this label on itself: any outside Kubernetes' own domains, and a few inside.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction */
 export function isNodeLabel(key: string): boolean {
   const slash = key.indexOf("/");
@@ -48,7 +48,7 @@ export function isNodeLabel(key: string): boolean {
   return ownNamespaces.some((namespace) => domain === namespace || domain.endsWith(`.${namespace}`));
 }
 
-/** The candidate that is spelt most like the word; undefined when none is near (more than a third of it differs). */
+/** The candidate with the smallest edit distance to the word; undefined if more than a third of the word differs. */
 export function nearest(word: string, candidates: Iterable<string>): string | undefined {
   let best: string | undefined;
   let least = Math.max(1, Math.floor(word.length / 3)) + 1;
@@ -59,7 +59,7 @@ export function nearest(word: string, candidates: Iterable<string>): string | un
   return best;
 }
 
-/** Insertions, deletions, replacements and swaps of neighbours that turn one word into the other.
+/** Number of insertions, deletions, replacements and swaps of adjacent characters that turn one word into the other.
  *  @see https://en.wikipedia.org/wiki/Damerau-Levenshtein_distance (optimal string alignment) */
 function editDistance(from: string, to: string): number {
   const start = Array.from({ length: to.length + 1 }, (_, index) => index);

@@ -6,47 +6,47 @@ import { isLabelValue, isNodeLabel, isQualifiedName, isSubdomain } from "./names
 import { refuse } from "./refusal.ts";
 import type { TextMap } from "./value-types.ts";
 
-/** `node`: as `system:node:NAME`, by a client certificate; `serviceAccount`: as the Pod's service account. */
+/** Identity: `node` is `system:node:NAME` with a client certificate; `serviceAccount` is the Pod's service account. */
 export type NodeIdentity = "node" | "serviceAccount";
 
-/** Where the kubelet API is reached: at a Service of the Pod's namespace, at the Pod's own addresses, or at the machine's. */
+/** Address of the kubelet API: a Service in the Pod's namespace, the Pod's own addresses, or the machine's. */
 export type KubeletAddress =
   | { readonly of: "service"; readonly service: string }
   | { readonly of: "podIP" }
   | { readonly of: "host" };
 
-/** Everything that one node is started with, defaults filled and checked. Port, taints and the like are in `kubelet`. */
+/** All settings of one node, with defaults applied and checked. Port, taints and so on are in `kubelet`. */
 export interface NodeConfig {
   readonly nodeName: string;
-  /** Name in the table of providers; not checked against it. */
+  /** Name in the table of providers; not checked here. */
   readonly provider: string;
-  /** Fields of the provider's own; undefined when none are given. */
+  /** The provider's own fields; undefined if not given. */
   readonly providerConfig: unknown;
-  /** Undefined in a Pod: its service account asks for the node's identity, or is it. */
+  /** Undefined in a Pod: its service account requests the node's identity, or is the identity. */
   readonly kubeconfig: string | undefined;
-  /** A kubeconfig with which a client certificate is asked for where that of `kubeconfig` is not there yet. */
+  /** Kubeconfig that requests a client certificate while the file of `kubeconfig` does not exist. */
   readonly bootstrapKubeconfig: string | undefined;
-  /** As whom the node speaks to the API server in a Pod. */
+  /** The node's identity for the API server in a Pod. */
   readonly identity: NodeIdentity;
-  /** A Secret of the Pod's namespace in which the node's certificates outlive the Pod. */
+  /** A Secret in the Pod's namespace that preserves the node's certificates beyond the Pod. */
   readonly certificateSecret: string | undefined;
-  /** Where the kubelet API is reached; `nodeIPs`, where given, win. */
+  /** Address of the kubelet API; `nodeIPs`, if given, take precedence. */
   readonly kubeletAddress: KubeletAddress;
-  /** Whether the Pod's service account approves the node's requests for the certificate of its kubelet API. */
+  /** True if the Pod's service account approves the node's requests for the kubelet API's certificate. */
   readonly approvesServing: boolean;
   readonly kubelet: KubeletConfiguration;
-  /** Absolute, on the target. */
+  /** Absolute path on the target. */
   readonly rootDir: string;
-  /** Absolute, on graftlet's own machine. */
+  /** Absolute path on graftlet's own machine. */
   readonly certDir: string;
-  /** As --node-ip has them: none, one (perhaps 0.0.0.0 or ::, which ask for a family), or one of each family. */
+  /** Values of --node-ip: none, one (0.0.0.0 or :: select a family), or one of each family. */
   readonly nodeIPs: readonly string[];
-  /** Labels to register with. */
+  /** Labels at registration. */
   readonly nodeLabels: TextMap;
 }
 
-/** A node's name from --hostname-override or the host name: trimmed and lower-cased, as the kubelet does.
- *  @throws CodedError invalid_argument when no Node can have that name */
+/** A node's name from --hostname-override or the host name, trimmed and lower-cased as by the kubelet. @throws CodedError
+ *  invalid_argument for an invalid Node name */
 export function nodeNameFrom(setting: string, text: string): string {
   const name = text.trim().toLowerCase();
   if (isSubdomain(name)) return name;
@@ -57,7 +57,7 @@ export function nodeNameFrom(setting: string, text: string): string {
   );
 }
 
-/** Addresses of --node-ip. @throws CodedError invalid_argument */
+/** Parses the addresses of --node-ip. @throws CodedError invalid_argument */
 export function nodeIPsFrom(text: string): string[] {
   const addresses = text === "" ? [] : text.split(",").map((part) => part.trim());
   const families = addresses.map(isIP);
@@ -74,7 +74,7 @@ function isUnspecified(address: string): boolean {
   return address === "0.0.0.0" || /^[0:]+$/.test(address);
 }
 
-/** Refuses labels that a node may not give itself, as the kubelet does. @throws CodedError invalid_argument */
+/** Refuses labels that a node may not set on itself, as the kubelet does. @throws CodedError invalid_argument */
 export function checkLabels(setting: string, labels: TextMap): void {
   for (const [key, value] of Object.entries(labels)) {
     const pair = `${key}=${value}`;
@@ -82,7 +82,7 @@ export function checkLabels(setting: string, labels: TextMap): void {
       throw refuse(
         setting,
         pair,
-        "a label is a key and a value of at most 63 letters, digits, -, _ and ., the key with a DNS prefix and / if need be",
+        "a label is a key and a value of at most 63 letters, digits, -, _ and ., the key with an optional DNS prefix and /",
       );
     }
     if (!isNodeLabel(key)) {
@@ -95,14 +95,14 @@ export function checkLabels(setting: string, labels: TextMap): void {
   }
 }
 
-/** A directory's path without a slash at its end. @throws CodedError invalid_argument unless it is absolute */
+/** A directory's path without a trailing slash. @throws CodedError invalid_argument for a relative path */
 export function absoluteDirectory(setting: string, path: string): string {
   if (!path.startsWith("/")) throw refuse(setting, path, "give an absolute path");
   const clean = posix.normalize(path);
   return clean.length > 1 ? clean.replace(/\/$/, "") : clean;
 }
 
-/** The kubeconfig to use, which must be there unless another bootstraps it; none in a Pod, where the service account serves.
+/** The kubeconfig to use. It must exist unless another one bootstraps it; in a Pod there is none, and the service account is used.
  *  @throws CodedError invalid_argument */
 export function kubeconfigFrom(
   io: ConfigIo,

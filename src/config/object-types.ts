@@ -3,7 +3,7 @@ import { isLabelValue, isQualifiedName } from "./names.ts";
 import { parseInteger, quantitySign } from "./go-values.ts";
 import { int32, int64, isRecord, mapOf, textMap, type TextMap, uint32, type ValueType } from "./value-types.ts";
 
-/** A record that has only these keys. */
+/** The record, if it has no other keys than these. */
 function recordWith(wire: unknown, ...keys: readonly string[]): Record<string, unknown> | undefined {
   return isRecord(wire) && Object.keys(wire).every((key) => keys.includes(key)) ? wire : undefined;
 }
@@ -33,7 +33,7 @@ function parseTaint(text: string): Taint | undefined {
   return decodeTaint({ key, effect, ...(value !== undefined && { value }) });
 }
 
-/** Taints that the node registers with. */
+/** Taints at registration. */
 export const taints: ValueType<readonly Taint[]> = {
   expected:
     "a list of taints {key, value, effect: NoSchedule | PreferNoSchedule | NoExecute} (in a flag: key=value:effect)",

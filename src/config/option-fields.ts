@@ -1,17 +1,17 @@
 import { field, optional, type Shape, type ValueOf } from "./schema.ts";
 import { bool, duration, int32, oneOf, text, textMap } from "./value-types.ts";
 
-const cadvisor = "there is no cAdvisor in graftlet to heed it";
-const kept = "dead containers are kept as by the kubelet's defaults";
-const noCredentialPlugins = "images are pulled with imagePullSecrets alone";
+const cadvisor = "graftlet has no cAdvisor";
+const kept = "dead containers are kept according to the kubelet's defaults";
+const noCredentialPlugins = "images are pulled only with imagePullSecrets";
 const noMounter = "volumes are mounted with the target's own tools";
 const locked = "graftlet locks its root directory instead";
 
-/** A flag of which graftlet only says that it does nothing. */
+/** A flag without effect in graftlet, except for a warning. */
 const ignored = (flag: string, instead: string) => optional(text, { flag, instead, secret: true });
 const ignoredSwitch = (flag: string, instead: string) => field(bool, false, { flag, instead });
 
-/** Flags that are no fields of KubeletConfiguration: graftlet's own, then the kubelet's.
+/** Flags outside KubeletConfiguration: graftlet's own, then the kubelet's.
  *  @see https://kubernetes.io/docs/reference/command-line-tools-reference/kubelet/ */
 export const optionFields = {
   provider: field(text, "cri", { flag: "provider" }),
@@ -28,7 +28,7 @@ export const optionFields = {
   bootstrapKubeconfig: optional(text, { flag: "bootstrap-kubeconfig" }),
   cloudProvider: field(oneOf("", "external"), "", {
     flag: "cloud-provider",
-    instead: "the node is not held back for a cloud controller to initialize",
+    instead: "the node does not wait for a cloud controller to initialize it",
   }),
   runtimeCgroups: field(text, "", {
     flag: "runtime-cgroups",
@@ -50,7 +50,7 @@ export const optionFields = {
   mounterPath: field(text, "", { flag: "experimental-mounter-path", instead: noMounter }),
   allocatableIgnoresEviction: ignoredSwitch(
     "experimental-allocatable-ignore-eviction",
-    "evictionHard is taken off what is allocatable",
+    "evictionHard is subtracted from the allocatable resources",
   ),
   housekeepingInterval: ignored("housekeeping-interval", cadvisor),
   globalHousekeepingInterval: ignored("global-housekeeping-interval", cadvisor),
@@ -73,18 +73,18 @@ export const optionFields = {
   storageDriverBufferDuration: ignored("storage-driver-buffer-duration", cadvisor),
 } satisfies Shape;
 
-/** Flags of `graftlet remove` alone. */
+/** Flags of `graftlet remove` only. */
 export const removeFields = {
   node: optional(text, { flag: "node" }),
   yes: field(bool, false, { flag: "yes" }),
 } satisfies Shape;
 
-/** Flags of `graftlet leave` alone. */
+/** Flags of `graftlet leave` only. */
 export const leaveFields = {
   ...removeFields,
   deployment: optional(text, { flag: "deployment" }),
   timeout: field(duration, 5 * 60_000, { flag: "timeout" }),
 } satisfies Shape;
 
-/** What the command line says beside KubeletConfiguration. */
+/** Settings of the command line outside KubeletConfiguration. */
 export type Options = ValueOf<typeof optionFields>;

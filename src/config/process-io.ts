@@ -3,7 +3,7 @@ import { hostname } from "node:os";
 import { join, relative } from "node:path";
 import type { ConfigIo } from "./documents.ts";
 
-/** Files, name and environment of the process itself. */
+/** Files, host name and environment of the process itself. */
 export function processIo(): ConfigIo {
   return {
     readFile: (path) => readFileSync(path, "utf8"),

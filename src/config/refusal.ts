@@ -1,7 +1,7 @@
 import { CodedError } from "../lib/errors.ts";
 
-/** The sentence that ends the start over one setting: what it is, its value, and what to do.
- *  @param value shown as JSON, shortened; undefined where it must not or cannot be shown. */
+/** A one-line error that stops startup because of one setting: its name, its value and the remedy. @param value shown as shortened JSON;
+ *  undefined for a secret or a missing value. */
 export function refuse(setting: string, value: unknown, remedy: string): CodedError {
   const shown = value === undefined ? "" : ` is ${shortened(JSON.stringify(value))}`;
   return new CodedError("invalid_argument", `${setting}${shown}${shown === "" ? " " : ": "}${remedy}`);

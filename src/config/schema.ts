@@ -1,20 +1,20 @@
 import type { ValueType } from "./value-types.ts";
 
-/** One setting: how it is written, what it is when nobody sets it, and whether graftlet heeds it. */
+/** One setting: its syntax, its default, and its support in graftlet. */
 export interface Field<T> {
   readonly type: ValueType<T>;
   readonly byDefault: T;
-  /** Where the kubelet has a value rather than a pointer, a zero in a file means unset. */
+  /** True if the kubelet's field is a value rather than a pointer: a zero in a file then means unset. */
   readonly zeroIsUnset: boolean;
-  /** The flag that sets it, without dashes. */
+  /** Name of its flag, without dashes. */
   readonly flag?: string | undefined;
-  /** What to do about a value that is possible by its type but not in fact; undefined when the value is fine. */
+  /** Remedy for a value of the right type that is invalid; undefined for a valid value. */
   check?(value: T): string | undefined;
-  /** For a setting that is not served yet: what happens instead; undefined for values that make no difference. */
+  /** For an unsupported setting: the actual behaviour; undefined for values that make no difference. */
   instead?(value: T): string | undefined;
-  /** The default of a setting that is not served yet makes a kubelet do something. */
+  /** True if the default of an unsupported setting has an effect in the kubelet. */
   readonly actsByDefault?: boolean | undefined;
-  /** The value must not appear in any message. */
+  /** True if messages must not contain the value. */
   readonly secret?: boolean | undefined;
 }
 
@@ -27,12 +27,12 @@ export interface FieldOptions<T> {
   readonly secret?: boolean;
 }
 
-/** Settings by name, in groups as the configuration file nests them. */
+/** Settings by name, nested in groups as in the configuration file. */
 export interface Shape {
   readonly [name: string]: Field<unknown> | Shape;
 }
 
-/** The value that a shape describes, all settings present. */
+/** The values of a shape, with all settings present. */
 export type ValueOf<S> = S extends Field<infer T> ? T : { readonly [Name in keyof S]: ValueOf<S[Name]> };
 
 function build<T>(type: ValueType<T>, byDefault: T, zeroIsUnset: boolean, options: FieldOptions<T>): Field<T> {
@@ -46,12 +46,12 @@ function build<T>(type: ValueType<T>, byDefault: T, zeroIsUnset: boolean, option
   };
 }
 
-/** A setting whose zero value in a file counts as unset. */
+/** A setting for which a zero value in a file means unset. */
 export function field<T>(type: ValueType<T>, byDefault: NoInfer<T>, options: FieldOptions<NoInfer<T>> = {}): Field<T> {
   return build(type, byDefault, true, options);
 }
 
-/** A setting whose zero value in a file is meant. */
+/** A setting for which a zero value in a file is a value. */
 export function pointer<T>(
   type: ValueType<T>,
   byDefault: NoInfer<T>,
@@ -60,7 +60,7 @@ export function pointer<T>(
   return build(type, byDefault, false, options);
 }
 
-/** A setting that may stay unset. */
+/** An optional setting. */
 export function optional<T>(type: ValueType<T>, options: FieldOptions<NoInfer<T>> = {}): Field<T | undefined> {
   const { check, instead, ...rest } = options;
   const clause = typeof instead === "string" ? () => instead : instead;
@@ -74,12 +74,12 @@ export function optional<T>(type: ValueType<T>, options: FieldOptions<NoInfer<T>
   };
 }
 
-/** Tells a setting from a group of settings. */
+/** Distinguishes a setting from a group of settings. */
 export function isField(node: Field<unknown> | Shape): node is Field<unknown> {
   return typeof node["zeroIsUnset"] === "boolean";
 }
 
-/** Every setting of a shape with its path, `authentication.anonymous.enabled`. */
+/** Every setting of a shape with its path, such as `authentication.anonymous.enabled`. */
 export function* fieldsOf(shape: Shape, prefix = ""): Generator<readonly [path: string, field: Field<unknown>]> {
   for (const [name, node] of Object.entries(shape)) {
     if (isField(node)) yield [`${prefix}${name}`, node];
@@ -87,7 +87,7 @@ export function* fieldsOf(shape: Shape, prefix = ""): Generator<readonly [path: 
   }
 }
 
-/** How messages name a setting: by its path, and by its flag where it has one. */
+/** Name of a setting in messages: its path, and its flag if any. */
 export function nameOf(path: string, flag: string | undefined): string {
   return flag ? `${path} (--${flag})` : path;
 }

@@ -2,16 +2,16 @@ import { isIP } from "node:net";
 import { goDuration } from "../lib/go-duration.ts";
 import { parseBool, parseDuration, parseInteger, quantitySign } from "./go-values.ts";
 
-/** How a value is written in a file and on the command line. `undefined` as an answer means: not of this type. */
+/** Syntax of a value in a file and on the command line. The result `undefined` means: not of this type. */
 export interface ValueType<T> {
-  /** What a reader should have written, with an example; follows "expected". */
+  /** Expected syntax, with an example; follows "expected" in messages. */
   readonly expected: string;
-  /** Go's zero value: in a file, it counts as unset for fields that are no pointers. */
+  /** Go's zero value: in a file, it means unset for fields that are not pointers. */
   readonly zero?: T;
-  /** True when the flag stands for `true` without a value. */
+  /** True if the flag without a value means `true`. */
   readonly bare?: boolean;
   decode(wire: unknown): T | undefined;
-  /** @param before the value from earlier uses of the same flag. */
+  /** @param before the value of earlier uses of the same flag. */
   parse(text: string, before: T | undefined): T | undefined;
   encode(value: T): unknown;
 }
@@ -41,7 +41,7 @@ export const quantity: ValueType<string> = {
   encode: (value) => value,
 };
 
-/** Milliseconds inside, `1m30s` outside. */
+/** Stored in milliseconds, written as `1m30s`. */
 export const duration: ValueType<number> = {
   expected: 'a duration such as "1m30s"',
   zero: 0,
@@ -50,7 +50,7 @@ export const duration: ValueType<number> = {
   encode: goDuration,
 };
 
-/** A duration that may also be a number of nanoseconds, as the logging configuration has it. */
+/** A duration or a number of nanoseconds, as in the logging configuration. */
 export const durationOrNanoseconds: ValueType<number> = {
   ...duration,
   decode: (wire) => (typeof wire === "number" && Number.isInteger(wire) ? wire / 1e6 : duration.decode(wire)),
@@ -69,7 +69,7 @@ function integerWithin(low: number, high: number): ValueType<number> {
 }
 export const int32 = integerWithin(-(2 ** 31), 2 ** 31 - 1);
 export const uint32 = integerWithin(0, 2 ** 32 - 1);
-/** Exact up to 2⁵³, far beyond what any of these fields means. */
+/** Exact up to 2⁵³, far beyond any useful value of these fields. */
 export const int64 = integerWithin(Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER);
 
 export const decimal: ValueType<number> = {
@@ -86,7 +86,7 @@ export const ipAddress: ValueType<string> = {
   parse: (value) => (isIP(value.trim()) === 0 ? undefined : value.trim()),
 };
 
-/** One of some words. */
+/** One of several words. */
 export function oneOf<const W extends string>(...words: readonly W[]): ValueType<W> {
   const find = (value: unknown): W | undefined => words.find((word) => word === value);
   return {
@@ -121,7 +121,7 @@ export const int32s = listOf(int32.decode, "a list of whole numbers such as [29,
 
 export type TextMap = Readonly<Record<string, string>>;
 
-/** Pairs of key and value; flags write them `key<sign>value,…` and may be repeated. */
+/** A map from key to value; flags write it as `key<sign>value,…` and may be repeated. */
 export function textMap(options: {
   readonly sign: "=" | "<";
   readonly split?: boolean;
@@ -144,7 +144,7 @@ export function textMap(options: {
   };
 }
 
-/** Names with true or false, as feature gates are set; flags add to each other. */
+/** A map from name to boolean, as for feature gates; repeated flags are merged. */
 export const boolMap: ValueType<Readonly<Record<string, boolean>>> = {
   expected: "a map from name to true or false (in a flag: A=true,B=false)",
   decode: (wire) => mapOf(wire, (value) => (typeof value === "boolean" ? value : undefined)),
@@ -178,7 +178,7 @@ export const headers: ValueType<Readonly<Record<string, readonly string[]>>> = {
   encode: (value) => value,
 };
 
-/** The record with each value read; undefined when it is no record or a value does not fit. */
+/** Decodes each value of a record; undefined if it is not a record or a value is invalid. */
 export function mapOf<V>(wire: unknown, read: (value: unknown) => V | undefined): Record<string, V> | undefined {
   if (!isRecord(wire)) return undefined;
   const map: Record<string, V> = {};

@@ -12,27 +12,27 @@ import { certificateMetrics, gateMetrics, upkeepMetrics } from "./upkeep.ts";
 import { type NodeView, viewMetrics } from "./view.ts";
 import { plegMetrics, pullMetrics, runtimeMetrics, volumeMetrics } from "./work.ts";
 
-/** Everything that is measured of one node. */
+/** All metrics of one node. */
 export interface NodeMetrics {
-  /** For those who have something to tell. */
+  /** Recording functions for the other components. */
   readonly measures: Measures;
-  /** From now on gauges show this. */
+  /** Sets the view that gauges read from now on. */
   show(view: NodeView): void;
-  /** What /metrics and /metrics/probes say, in Prometheus' exposition format. */
+  /** Contents of /metrics and /metrics/probes, in Prometheus' exposition format. */
   text(): Promise<string>;
   probes(): Promise<string>;
 }
 
 export interface NodeMetricsDeps {
   readonly nodeName: string;
-  /** `v1.36.3`: the Kubernetes whose kubelet this is. */
+  /** Kubernetes version of this kubelet, such as `v1.36.3`. */
   readonly kubeletVersion: string;
   readonly graftletVersion: string;
   readonly gates: readonly HeededGate[];
   readonly clock: Clock;
 }
 
-/** The metrics of one node, by the kubelet's names where a kubelet has them.
+/** The metrics of one node, with the kubelet's names where a kubelet has them.
  *  @see https://kubernetes.io/docs/reference/instrumentation/metrics/ */
 export function createNodeMetrics(deps: NodeMetricsDeps): NodeMetrics {
   const { clock } = deps;
@@ -68,20 +68,20 @@ export function createNodeMetrics(deps: NodeMetricsDeps): NodeMetrics {
   };
 }
 
-/** Who this is. */
+/** Node name and versions. */
 function nameMetrics(metrics: Metrics, { nodeName, kubeletVersion, graftletVersion }: NodeMetricsDeps): void {
   metrics.gauge("kubelet_node_name", "The node's name, as a label; always 1.", {
     labels: ["node"],
     values: () => [[{ node: nodeName }, 1]],
   });
   const [, major = "", minor = ""] = /^v(\d+)\.(\d+)/.exec(kubeletVersion) ?? [];
-  metrics.gauge("kubernetes_build_info", "The Kubernetes whose kubelet this node has, as labels; always 1.", {
+  metrics.gauge("kubernetes_build_info", "Kubernetes version of this kubelet, as labels; always 1.", {
     labels: ["major", "minor", "git_version", "platform"],
     values: () => [
       [{ major, minor, git_version: kubeletVersion, platform: `${process.platform}/${goArchitecture()}` }, 1],
     ],
   });
-  metrics.gauge("graftlet_build_info", "The graftlet that serves this node, as labels; always 1.", {
+  metrics.gauge("graftlet_build_info", "Version of graftlet, as labels; always 1.", {
     labels: ["version", "node_version"],
     values: () => [[{ version: graftletVersion, node_version: process.version }, 1]],
   });

@@ -1,22 +1,22 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Pod, PodStatus } from "../objects.ts";
 
-/** How long a pod took to start, from its creation, milliseconds. */
+/** Duration of a pod's start from its creation, milliseconds. */
 export interface PodStart {
   readonly totalMs: number;
-  /** Without pulling its images and running its init containers; undefined for a pod with volumes that keep their content. */
+  /** Without image pulls and init containers; undefined for a pod with volumes that keep their content. */
   readonly ownMs: number | undefined;
 }
 
-/** Follows pods from the first news of them until the API server shows all their containers as started. */
+/** Follows pods from their first update until the API server shows all their containers as started. */
 export interface PodStartup {
-  /** A source has told of it for the first time. */
+  /** A source has reported the pod for the first time. */
   seen(pod: Pod): void;
-  /** Milliseconds since it was seen first; undefined when that is not known. */
+  /** Milliseconds since it was first seen; undefined if unknown. */
   sinceSeen(uid: string): number | undefined;
-  /** @returns what is called when the pull has worked. */
+  /** @returns a function to call when the pull has succeeded. */
   pulling(uid: string): () => void;
-  /** The API server shows this of it. @returns how long its start took, once. */
+  /** The API server shows this status. @returns the duration of its start, once. */
   shown(pod: Pod): PodStart | undefined;
   forget(uid: string): void;
 }
@@ -24,7 +24,7 @@ export interface PodStartup {
 interface Start {
   /** Clock.monotonic(). */
   readonly seenAt: number;
-  /** Pulls that have worked: when they began and ended, by Clock.monotonic(). */
+  /** Successful pulls: start and end, by Clock.monotonic(). */
   readonly pulls: (readonly [number, number])[];
   told: boolean;
 }
@@ -34,7 +34,7 @@ export function createPodStartup(clock: Clock): PodStartup {
   const starts = new Map<string, Start>();
   return {
     seen({ metadata: { uid }, status }) {
-      // One that this node has begun before is none whose start can be told.
+      // A pod that this node started earlier has no measurable start.
       if (status?.startTime === undefined && !starts.has(uid))
         starts.set(uid, { seenAt: clock.monotonic(), pulls: [], told: false });
     },
@@ -46,7 +46,7 @@ export function createPodStartup(clock: Clock): PodStartup {
       const since = clock.monotonic();
       return () => {
         const start = starts.get(uid);
-        // A pod that has started may pull for years.
+        // A started pod may pull images for years.
         if (start && !start.told) start.pulls.push([since, clock.monotonic()]);
       };
     },
@@ -75,7 +75,7 @@ function isStateful({ spec }: Pod): boolean {
   );
 }
 
-/** How much of time the spans cover together. */
+/** Total time covered by the spans. */
 function lengthOf(spans: readonly (readonly [number, number])[]): number {
   let length = 0;
   let covered = Number.NEGATIVE_INFINITY;
@@ -86,7 +86,7 @@ function lengthOf(spans: readonly (readonly [number, number])[]): number {
   return length;
 }
 
-/** How long init containers ran that have ended. */
+/** Total duration of the finished init containers. */
 function initMs(status: PodStatus | undefined): number {
   return (status?.initContainerStatuses ?? []).reduce((sum, { state }) => {
     const { startedAt, finishedAt } = state?.terminated ?? {};

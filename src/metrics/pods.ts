@@ -7,36 +7,38 @@ const startBuckets = [
   0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600,
 ];
 
-/** From the first news of pods to their workers' passes, and what was refused or found without anybody wanting it. */
+/** Pods from their first update to their workers' passes, rejected pods, and orphaned pods. */
 export function workerMetrics(
   metrics: Metrics,
   startup: PodStartup,
 ): Pick<Measures, "workers" | "seen" | "forget" | "rejected" | "preempted" | "orphanFound"> {
-  const passes = metrics.histogram("kubelet_pod_worker_duration_seconds", "How long one pass over a pod took.", {
+  const passes = metrics.histogram("kubelet_pod_worker_duration_seconds", "Duration of one sync of a pod, seconds.", {
     buckets: defaultBuckets,
     labels: ["operation_type"],
   });
   const beginnings = metrics.histogram(
     "kubelet_pod_worker_start_duration_seconds",
-    "From the first news of a pod to the begin of its first pass.",
+    "Time from first seeing a pod to its first sync, seconds.",
     { buckets: defaultBuckets },
   );
-  const sizes = metrics.histogram("kubelet_containers_per_pod_count", "How many containers pods have.", {
+  const sizes = metrics.histogram("kubelet_containers_per_pod_count", "Number of containers per pod.", {
     buckets: [1, 2, 4, 8, 16],
   });
-  const rejections = metrics.counter("kubelet_admission_rejections_total", "Pods that were not admitted.", ["reason"]);
+  const rejections = metrics.counter("kubelet_admission_rejections_total", "Pods rejected at admission, by reason.", [
+    "reason",
+  ]);
   const preemptions = metrics.counter(
     "kubelet_preemptions",
-    "Pods that ended in favour of critical ones, by the resource of which there was too little.",
+    "Pods preempted by critical pods, by the scarce resource.",
     ["preemption_signal"],
   );
   const orphans = metrics.counter(
     "kubelet_orphaned_runtime_pods_total",
-    "Pods found in the container runtime that nobody wanted and no worker knew.",
+    "Pods found in the container runtime without a source or a worker.",
   );
   const restarts = metrics.counter(
     "kubelet_restarted_pods_total",
-    "Pods that were deleted and came back with the same UID. The API server gives each pod a new one.",
+    "Pods deleted and recreated with the same UID. The API server gives each pod a new one.",
     ["static"],
   );
   restarts.add({ static: "" }, 0);
@@ -60,7 +62,7 @@ export function workerMetrics(
   };
 }
 
-/** Reasons that are known to be few; extended resources and taints bring names of their own. */
+/** Reasons with a known, small number; extended resources and taints add names of their own. */
 const knownReasons = new Set([
   "AppArmor",
   "PodOSSelectorNodeLabelDoesNotMatch",
@@ -89,25 +91,22 @@ function rejectionLabel(reason: string): string {
   return reason.startsWith("OutOf") ? "OutOfExtendedResources" : "Other";
 }
 
-/** Sandboxes and containers as they are started. */
+/** Starts of sandboxes and containers. */
 export function startMetrics(metrics: Metrics): Measures["starts"] {
-  const pods = metrics.counter("kubelet_started_pods_total", "Pods for which a sandbox was to be made.");
-  const podErrors = metrics.counter("kubelet_started_pods_errors_total", "Pods whose sandbox could not be made.");
-  const containers = metrics.counter("kubelet_started_containers_total", "Containers that were to be started.", [
+  const pods = metrics.counter("kubelet_started_pods_total", "Attempted sandbox creations.");
+  const podErrors = metrics.counter("kubelet_started_pods_errors_total", "Failed sandbox creations.");
+  const containers = metrics.counter("kubelet_started_containers_total", "Attempted container starts.", [
     "container_type",
   ]);
   const errors = metrics.counter(
     "kubelet_started_containers_errors_total",
-    "Containers that could not be started, by the reason that their state shows.",
+    "Failed container starts, by the reason in the container's state.",
     ["container_type", "code"],
   );
-  const images = metrics.counter("kubelet_image_volume_requested_total", "Images that containers mount as volumes.");
+  const images = metrics.counter("kubelet_image_volume_requested_total", "Image volumes requested by containers.");
   const outcomes = {
-    mounted: metrics.counter("kubelet_image_volume_mounted_succeed_total", "Mounts of images that were made."),
-    failed: metrics.counter(
-      "kubelet_image_volume_mounted_errors_total",
-      "Mounts of images that the runtime could not make.",
-    ),
+    mounted: metrics.counter("kubelet_image_volume_mounted_succeed_total", "Successful mounts of image volumes."),
+    failed: metrics.counter("kubelet_image_volume_mounted_errors_total", "Failed mounts of image volumes."),
   };
   return {
     podStarting: () => pods.add({}),
@@ -121,31 +120,31 @@ export function startMetrics(metrics: Metrics): Measures["starts"] {
   };
 }
 
-/** What pods' statuses tell: containers that ended, and how long starts took in the API server's eyes. */
+/** Metrics from pod statuses: terminated containers, and start durations as seen by the API server. */
 export function statusMetrics(metrics: Metrics, startup: PodStartup): Measures["statuses"] {
-  const ended = metrics.counter("kubelet_terminated_containers_total", "Containers that ended.", [
+  const ended = metrics.counter("kubelet_terminated_containers_total", "Terminated containers.", [
     "container_type",
     "exit_code",
     "reason",
   ]);
   const delays = metrics.histogram(
     "kubelet_pod_status_sync_duration_seconds",
-    "From a change of a pod's status to the API server having it.",
+    "Time from a change of a pod's status to its update in the API server, seconds.",
     { buckets: [0.01, 0.05, 0.1, 0.5, 1, 5, 10, 20, 30, 45, 60] },
   );
   const running = metrics.histogram(
     "kubelet_pod_start_duration_seconds",
-    "From the first news of a pod to its phase Running.",
+    "Time from first seeing a pod to its phase Running, seconds.",
     { buckets: startBuckets },
   );
   const own = metrics.histogram(
     "kubelet_pod_start_sli_duration_seconds",
-    "From a pod's creation to all its containers started in the API server's eyes, without image pulls and init containers.",
+    "Time from a pod's creation until the API server shows all its containers as started, without image pulls and init containers, seconds.",
     { buckets: startBuckets },
   );
   const total = metrics.histogram(
     "kubelet_pod_start_total_duration_seconds",
-    "From a pod's creation to all its containers started in the API server's eyes.",
+    "Time from a pod's creation until the API server shows all its containers as started, seconds.",
     { buckets: startBuckets },
   );
   return {

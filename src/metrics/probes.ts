@@ -5,15 +5,15 @@ import { type Metrics, defaultBuckets } from "./registry.ts";
 const results = { Success: "successful", Failure: "failed" } as const;
 const kinds = { liveness: "Liveness", readiness: "Readiness", startup: "Startup" } as const;
 
-/** The outcomes of probes, each a series of its own for as long as its pod is probed. */
+/** Results of probes, each a series that exists while its pod is probed. */
 export function probeMetrics(metrics: Metrics): Measures["probes"] {
   const ofDuration = ["probe_type", "container", "pod", "namespace"] as const;
-  const total = metrics.counter("prober_probe_total", "Probes of a container, by their results.", [
+  const total = metrics.counter("prober_probe_total", "Probes of a container, by result.", [
     ...ofDuration,
     "result",
     "pod_uid",
   ]);
-  const durations = metrics.histogram("prober_probe_duration_seconds", "How long probes took that succeeded.", {
+  const durations = metrics.histogram("prober_probe_duration_seconds", "Duration of successful probes, seconds.", {
     labels: ofDuration,
     buckets: defaultBuckets,
   });

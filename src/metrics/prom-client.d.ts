@@ -1,4 +1,4 @@
-// The parts of prom-client that are used, each by itself: its index loads clustering, push gateways and OpenTelemetry as well.
+// The imported parts of prom-client: its index also loads clustering, push gateways and OpenTelemetry.
 declare module "prom-client/lib/registry.js" {
   export { Registry as default } from "prom-client";
 }

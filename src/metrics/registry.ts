@@ -4,29 +4,29 @@ import Gauge from "prom-client/lib/gauge.js";
 import Histogram from "prom-client/lib/histogram.js";
 import Registry from "prom-client/lib/registry.js";
 
-/** Metrics of one node, made one by one, in the order in which they are shown. */
+/** Metrics of one node, in order of creation. */
 export interface Metrics {
   counter<L extends string>(name: string, help: string, labels?: readonly L[]): Count<L>;
   histogram<L extends string>(name: string, help: string, so: Buckets<L>): Observe<L>;
-  /** A value that is looked up when somebody asks. */
+  /** A gauge whose value is read at each scrape. */
   gauge<L extends string>(name: string, help: string, so: Shown<L>): void;
-  /** The same for what only grows. */
+  /** A counter whose value is read at each scrape. */
   total(name: string, help: string, value: () => number): void;
-  /** The exposition format of Prometheus. */
+  /** Prometheus' exposition format. */
   text(): Promise<string>;
 }
 
 type Labels<L extends string> = Readonly<Record<L, string>>;
 
 export interface Count<L extends string> {
-  /** @param by 1 unless given; 0 shows the series before anything is counted. */
+  /** @param by default 1; 0 creates the series before the first event. */
   add(labels: Labels<L>, by?: number): void;
   remove(labels: Labels<L>): void;
 }
 
 export interface Observe<L extends string> {
   add(labels: Labels<L>, value: number): void;
-  /** A duration, in seconds as Prometheus wants it. */
+  /** A duration, in seconds as in Prometheus. */
   addMs(labels: Labels<L>, ms: number): void;
   remove(labels: Labels<L>): void;
 }
@@ -38,11 +38,11 @@ export interface Buckets<L extends string> {
 
 export interface Shown<L extends string> {
   readonly labels?: readonly L[];
-  /** The series that there are now, each with its value. */
+  /** The current series, each with its value. */
   readonly values: () => Iterable<readonly [Labels<L>, number]> | Promise<Iterable<readonly [Labels<L>, number]>>;
 }
 
-/** Prometheus' own, seconds: for what has none hand-picked. */
+/** Prometheus' default buckets, seconds. */
 export const defaultBuckets = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
 /** @see https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format */

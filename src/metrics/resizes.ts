@@ -5,31 +5,31 @@ import type { NodeView } from "./view.ts";
 /** Milliseconds. */
 const buckets = [10, 50, 100, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 30_000, 60_000, 120_000, 300_000, 600_000];
 
-/** What is asked of pods that run, and what comes of it. @param view undefined until the node runs. */
+/** Requested resizes of running pods, and their results. @param view undefined until the node runs. */
 export function resizeMetrics(metrics: Metrics, view: () => NodeView | undefined): Measures["resizes"] {
   const asked = metrics.counter(
     "kubelet_container_requested_resizes_total",
-    "Other resources that were asked for, for each resource of each container.",
+    "Requested resizes, counted per resource and container.",
     ["resource", "requirement", "operation"],
   );
   const accepted = metrics.counter(
     "kubelet_pod_deferred_accepted_resizes_total",
-    "Resizes that had to wait and were granted, by what had them weighed again.",
+    "Deferred resizes that were accepted, by the trigger of the retry.",
     ["retry_trigger"],
   );
   const durations = metrics.histogram(
     "kubelet_pod_resize_duration_milliseconds",
-    "How long it took to put in force what pods had been given.",
+    "Duration of applying allocated resources to pods, milliseconds.",
     { labels: ["success"], buckets },
   );
-  metrics.gauge("kubelet_pod_pending_resizes", "Pods whose resize waits, by why.", {
+  metrics.gauge("kubelet_pod_pending_resizes", "Pods with a pending resize, by reason.", {
     labels: ["reason"],
     values: () => {
       const pending = view()?.resizes().pending ?? 0;
       return pending > 0 ? [[{ reason: "deferred" }, pending]] : [];
     },
   });
-  metrics.gauge("kubelet_pod_in_progress_resizes", "Pods whose resize is being put in force.", {
+  metrics.gauge("kubelet_pod_in_progress_resizes", "Pods with a resize in progress.", {
     values: () => [[{}, view()?.resizes().inProgress ?? 0]],
   });
   return {

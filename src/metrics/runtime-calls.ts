@@ -3,7 +3,7 @@ import { timed } from "../lib/timed.ts";
 import type { RuntimeMeasures } from "../measures.ts";
 import type { Runtime } from "../seams/runtime.ts";
 
-/** Calls that are counted, by the names that kubelets count them under. */
+/** Counted calls, with the kubelet's names for them. */
 const operations = {
   version: "version",
   status: "status",
@@ -40,7 +40,7 @@ const operations = {
 
 type Counted = keyof typeof operations;
 
-/** What is not counted: no call of CRI's, or a stream without an end. */
+/** Uncounted members: not a CRI call, or an endless stream. */
 const others: Readonly<Record<Exclude<keyof Runtime, Counted>, true>> = {
   events: true,
   logs: true,
@@ -51,7 +51,7 @@ const others: Readonly<Record<Exclude<keyof Runtime, Counted>, true>> = {
   [Symbol.asyncDispose]: true,
 };
 
-/** The same runtime, each call of which is counted and timed. What it lacks stays lacking; it may be an object of a class. */
+/** The same runtime with every call counted and timed. Absent members stay absent; it may be a class instance. */
 export function measuredRuntime(runtime: Runtime, measures: RuntimeMeasures, clock: Clock): Runtime {
   const counted = Object.keys(operations).flatMap((name) => {
     const verb = name as Counted;

@@ -1,16 +1,16 @@
 import type { Measures } from "../measures.ts";
 import { type Metrics, defaultBuckets } from "./registry.ts";
 
-/** What the node asks the API server. */
+/** The node's requests to the API server. */
 export function requestMetrics(metrics: Metrics): Measures["requests"] {
   const answers = metrics.counter(
     "rest_client_requests_total",
-    "Requests to the API server, by how it answered; <error> where it did not.",
+    "Requests to the API server, by status code; <error> without a response.",
     ["code", "method", "host"],
   );
   const durations = metrics.histogram(
     "rest_client_request_duration_seconds",
-    "How long the API server took to answer; a watch has been answered when it begins.",
+    "Latency of requests to the API server, seconds; a watch ends when it starts.",
     { labels: ["verb", "host"], buckets: [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60] },
   );
   return {
@@ -43,20 +43,20 @@ const areas = new Set([
   "stats",
   "statusz",
 ]);
-/** As kubelets count them: of port-forwards they do not know it. */
+/** The kubelet's label values: it does not classify port-forwards. */
 const longRunning = new Set(["attach", "debug", "exec"]);
 
-/** What the kubelet API is asked. */
+/** Requests to the kubelet API. */
 export function servingMetrics(metrics: Metrics): Measures["serving"] {
   const labels = ["method", "path", "server_type", "long_running"] as const;
   const requests = metrics.counter("kubelet_http_requests_total", "Requests to the kubelet API.", labels);
   const durations = metrics.histogram(
     "kubelet_http_requests_duration_seconds",
-    "How long requests to the kubelet API took, streams to their end.",
+    "Duration of requests to the kubelet API, streams until their end, seconds.",
     { labels, buckets: defaultBuckets },
   );
   const open = new Map<string, { readonly labels: Readonly<Record<(typeof labels)[number], string>>; count: number }>();
-  metrics.gauge("kubelet_http_inflight_requests", "Requests to the kubelet API that have not ended yet.", {
+  metrics.gauge("kubelet_http_inflight_requests", "Requests to the kubelet API in progress.", {
     labels,
     values: () => [...open.values()].map((each) => [each.labels, each.count]),
   });

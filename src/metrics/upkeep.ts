@@ -2,15 +2,19 @@ import type { HeededGate } from "../config/feature-gates.ts";
 import type { Measures } from "../measures.ts";
 import { type Metrics, defaultBuckets } from "./registry.ts";
 
-/** Pods that the node ended, and what it does with cgroups. */
+/** Evicted pods, and cgroup operations. */
 export function upkeepMetrics(metrics: Metrics): Pick<Measures, "evictions" | "cgroups"> {
-  const evictions = metrics.counter("kubelet_evictions", "Pods that this node ended for what they took.", [
+  const evictions = metrics.counter("kubelet_evictions", "Pods evicted by this node, by eviction signal.", [
     "eviction_signal",
   ]);
-  const cgroups = metrics.histogram("kubelet_cgroup_manager_duration_seconds", "How long changes of cgroups took.", {
-    labels: ["operation_type"],
-    buckets: defaultBuckets,
-  });
+  const cgroups = metrics.histogram(
+    "kubelet_cgroup_manager_duration_seconds",
+    "Duration of cgroup operations, seconds.",
+    {
+      labels: ["operation_type"],
+      buckets: defaultBuckets,
+    },
+  );
   return {
     evictions: { evicted: (signal) => evictions.add({ eviction_signal: signal }) },
     cgroups: { changed: (operation, ms) => cgroups.addMs({ operation_type: operation }, ms) },
@@ -23,19 +27,19 @@ const day = 24 * hour;
 const month = 30 * day;
 const year = 12 * month;
 
-/** Certificates that the cluster issues. Of the client's a kubelet does not tell how old they get. */
+/** Certificates issued by the cluster. A kubelet does not report the age of client certificates. */
 export function certificateMetrics(metrics: Metrics): Measures["certificates"] {
   const client = metrics.counter(
     "kubelet_certificate_manager_client_expiration_renew_errors",
-    "How often the node's certificate for the API server could not be had.",
+    "Failures to obtain the node's client certificate.",
   );
   const server = metrics.counter(
     "kubelet_server_expiration_renew_errors",
-    "How often the kubelet API's certificate could not be had.",
+    "Failures to obtain the kubelet API's certificate.",
   );
   const ages = metrics.histogram(
     "kubelet_certificate_manager_server_rotation_seconds",
-    "How old the kubelet API's certificates were when others came in their place.",
+    "Age of the kubelet API's certificates at their replacement, seconds.",
     { buckets: [minute, hour, 4 * hour, day, 7 * day, month, 3 * month, 6 * month, year, 4 * year] },
   );
   return {
@@ -46,9 +50,9 @@ export function certificateMetrics(metrics: Metrics): Measures["certificates"] {
 
 const stages = { alpha: "ALPHA", beta: "BETA", ga: "", deprecated: "DEPRECATED" } as const;
 
-/** Those feature gates that make a difference here. */
+/** Feature gates that have an effect here. */
 export function gateMetrics(metrics: Metrics, gates: readonly HeededGate[]): void {
-  metrics.gauge("kubernetes_feature_enabled", "Feature gates that this node heeds: 1 for those that are on.", {
+  metrics.gauge("kubernetes_feature_enabled", "Feature gates that have an effect on this node: 1 if enabled.", {
     labels: ["name", "stage"],
     values: () => gates.map(({ name, stage, enabled }) => [{ name, stage: stages[stage] }, Number(enabled)]),
   });

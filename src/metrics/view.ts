@@ -7,22 +7,22 @@ import { isStaticPod } from "../pod/containers.ts";
 import { volumePlugin } from "../pod/volume-plugin.ts";
 import type { Metrics } from "./registry.ts";
 
-/** The node as it is at the moment of asking. */
+/** The node's state at the time of a scrape. */
 export interface NodeView {
-  /** What the sources want. */
+  /** Pods desired by the sources. */
   readonly pods: PodStore;
-  /** What shows this node's static pods in the API server. */
+  /** The mirror pods of this node's static pods. */
   mirrors(): readonly Pod[];
-  /** What the runtime has. */
+  /** The runtime's pods. */
   readonly cache: PodCache;
-  /** The pods that are worked on; `pod` is undefined for one that only the runtime knows. */
+  /** The pods with a worker; `pod` is undefined for one known only to the runtime. */
   workers(): readonly WorkedOn[];
-  /** A pod's volumes that are ready, by name. */
+  /** A pod's ready volumes, by name. */
   mounted(uid: string): ReadonlyMap<string, MountedVolume>;
-  /** How many pods' resizes wait, and how many are being put in force. */
+  /** Numbers of pending and in-progress resizes. */
   resizes(): { readonly pending: number; readonly inProgress: number };
   readonly cgroupVersion: number;
-  /** Certificates in PEM by which the kubelet API is known, and by which the API server knows this node. */
+  /** PEM certificates: that of the kubelet API, and the node's client certificate. */
   servingCertificate(): string | undefined;
   clientCertificate(): string | undefined;
 }
@@ -33,66 +33,62 @@ export interface WorkedOn {
   readonly pod: Pod | undefined;
 }
 
-/** Gauges that are read off the node when somebody asks. @param view undefined until the node runs. */
+/** Gauges that are read from the node at each scrape. @param view undefined until the node runs. */
 export function viewMetrics(metrics: Metrics, view: () => NodeView | undefined, clock: Clock): void {
-  metrics.gauge("kubelet_running_pods", "Pods with a sandbox that is ready.", {
+  metrics.gauge("kubelet_running_pods", "Pods with a ready sandbox.", {
     values: () => {
       const all = view()?.cache.list() ?? [];
       return [[{}, all.filter(({ sandboxes }) => sandboxes.some(isReady)).length]];
     },
   });
-  metrics.gauge("kubelet_running_containers", "Containers that the runtime has, by their states.", {
+  metrics.gauge("kubelet_running_containers", "Containers in the runtime, by state.", {
     labels: ["container_state"],
     values: () => counted(containerStates(view()), (state) => ({ container_state: state }), ["running"]),
   });
   podGauges(metrics, view);
-  metrics.gauge(
-    "volume_manager_total_volumes",
-    "Volumes that pods want, and volumes that are ready, by their plugins.",
-    {
-      labels: ["plugin_name", "state"],
-      values: () => volumeCounts(view()),
-    },
-  );
+  metrics.gauge("volume_manager_total_volumes", "Desired and ready volumes, by plugin.", {
+    labels: ["plugin_name", "state"],
+    values: () => volumeCounts(view()),
+  });
   metrics.gauge("kubelet_cgroup_version", "Version of the target's cgroups.", {
     values: () => present(view()?.cgroupVersion),
   });
   metrics.gauge(
     "kubelet_certificate_manager_server_ttl_seconds",
-    "How long the kubelet API's certificate is still valid.",
+    "Remaining lifetime of the kubelet API's certificate, seconds.",
     {
       values: () => [[{}, secondsLeft(view()?.servingCertificate(), clock)]],
     },
   );
   metrics.gauge(
     "kubelet_certificate_manager_client_ttl_seconds",
-    "How long the node's certificate for the API server is still valid; +Inf where it has none.",
+    "Remaining lifetime of the node's client certificate, seconds; +Inf without one.",
     { values: () => [[{}, secondsLeft(view()?.clientCertificate(), clock)]] },
   );
 }
 
-/** Pods as they are wanted, and as far as their workers have come. */
+/** Desired pods, and the progress of their workers. */
 function podGauges(metrics: Metrics, view: () => NodeView | undefined): void {
   const wanted = () => view()?.pods.list() ?? [];
   const byStatic = (pods: readonly Pod[]) => {
     const count = pods.filter(isStaticPod).length;
     return [[{ static: "" }, pods.length - count] as const, [{ static: "true" }, count] as const];
   };
-  metrics.gauge("kubelet_desired_pods", "Pods that this node should run.", {
+  metrics.gauge("kubelet_desired_pods", "Desired pods of this node.", {
     labels: ["static"],
     values: () => byStatic(wanted()),
   });
-  metrics.gauge("kubelet_active_pods", "Pods that hold resources of this node.", {
+  metrics.gauge("kubelet_active_pods", "Pods that use resources of this node.", {
     labels: ["static"],
     values: () => {
       const active = new Set((view()?.workers() ?? []).filter(isActive).map(({ uid }) => uid));
       return byStatic(wanted().filter(({ metadata }) => active.has(metadata.uid)));
     },
   });
-  metrics.gauge("kubelet_mirror_pods", "Pods of the API server that show static pods.", {
+  metrics.gauge("kubelet_mirror_pods", "Mirror pods in the API server.", {
     values: () => present((view()?.mirrors() ?? []).length),
   });
-  metrics.gauge("kubelet_working_pods", "Pods that are worked on, by how far they have come and who wants them.", {
+  metrics.gauge("kubelet_working_pods", "Pods with a worker, by lifecycle and configuration source.", {
     labels: ["lifecycle", "config", "static"],
     values: () => workingPods(view()),
   });
@@ -139,7 +135,7 @@ function workingPods(view: NodeView | undefined) {
   );
 }
 
-/** Of pods that are worked on: what they want and what is ready, by plugin. Images are the runtime's to mount. */
+/** Desired and ready volumes of pods with a worker, by plugin. The runtime mounts images. */
 function volumeCounts(view: NodeView | undefined) {
   const states = { desired_state_of_world: [] as string[], actual_state_of_world: [] as string[] };
   for (const { uid, phase, pod } of view?.workers() ?? []) {
@@ -155,7 +151,7 @@ function volumeCounts(view: NodeView | undefined) {
   );
 }
 
-/** How often each name occurs, as series. @param always names that are shown even where they do not occur. */
+/** Number of occurrences of each name, as series. @param always names that are shown even without occurrences. */
 function counted<L>(
   names: readonly string[],
   labels: (name: string) => L,
@@ -170,7 +166,7 @@ function present(value: number | undefined): (readonly [object, number])[] {
   return value === undefined ? [] : [[{}, value]];
 }
 
-/** A certificate that somebody has spoilt is as good as expired, and costs no other metric. */
+/** An unreadable certificate counts as expired, and affects no other metric. */
 function secondsLeft(pem: string | undefined, clock: Clock): number {
   if (pem === undefined) return Number.POSITIVE_INFINITY;
   try {

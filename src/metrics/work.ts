@@ -9,22 +9,22 @@ export function runtimeMetrics(metrics: Metrics): Measures["runtime"] {
   const calls = metrics.counter("kubelet_runtime_operations_total", "Calls to the container runtime.", labels);
   const errors = metrics.counter(
     "kubelet_runtime_operations_errors_total",
-    "Calls to the container runtime that failed.",
+    "Failed calls to the container runtime.",
     labels,
   );
   const durations = metrics.histogram(
     "kubelet_runtime_operations_duration_seconds",
-    "How long calls to the container runtime took.",
+    "Duration of calls to the container runtime, seconds.",
     { labels, buckets: exponential(0.005, 2.5, 14) },
   );
   const sandboxes = metrics.histogram(
     "kubelet_run_podsandbox_duration_seconds",
-    "How long the runtime took to make sandboxes, by the handler of their RuntimeClass.",
+    "Duration of creating sandboxes, by RuntimeClass handler, seconds.",
     { labels: ["runtime_handler"], buckets: defaultBuckets },
   );
   const sandboxErrors = metrics.counter(
     "kubelet_run_podsandbox_errors_total",
-    "Sandboxes that the runtime could not make, by the handler of their RuntimeClass.",
+    "Failed sandbox creations in the runtime, by RuntimeClass handler.",
     ["runtime_handler"],
   );
   return {
@@ -40,34 +40,38 @@ export function runtimeMetrics(metrics: Metrics): Measures["runtime"] {
   };
 }
 
-/** Each bound is `factor` times the one before. */
+/** Each bound is `factor` times the previous one. */
 function exponential(first: number, factor: number, count: number): number[] {
   return Array.from({ length: count }, (_, index) => first * factor ** index);
 }
 
 /** The pod lifecycle event generator. */
 export function plegMetrics(metrics: Metrics, clock: Clock): Measures["pleg"] {
-  const relists = metrics.histogram("kubelet_pleg_relist_duration_seconds", "How long relists took.", {
+  const relists = metrics.histogram("kubelet_pleg_relist_duration_seconds", "Duration of relists, seconds.", {
     buckets: defaultBuckets,
   });
   const intervals = metrics.histogram(
     "kubelet_pleg_relist_interval_seconds",
-    "From one relist to the next: half a minute where the runtime tells of events.",
+    "Interval between relists, seconds; half a minute if the runtime sends events.",
     { buckets: defaultBuckets },
   );
-  const looks = metrics.histogram("kubelet_pleg_pod_relist_duration_seconds", "How long the look at one pod took.", {
-    buckets: defaultBuckets,
-  });
+  const looks = metrics.histogram(
+    "kubelet_pleg_pod_relist_duration_seconds",
+    "Duration of querying one pod from the runtime, seconds.",
+    {
+      buckets: defaultBuckets,
+    },
+  );
   const streams = metrics.counter(
     "kubelet_evented_pleg_connection_success_count",
-    "How often the runtime began to tell of events.",
+    "Established event streams of the runtime.",
   );
   const breaks = metrics.counter(
     "kubelet_evented_pleg_connection_error_count",
-    "How often the runtime could not be asked for events, or stopped telling of them.",
+    "Failed and broken event streams of the runtime.",
   );
   let lastSeen = 0;
-  metrics.gauge("kubelet_pleg_last_seen_seconds", "When the last relist began that the runtime answered, Unix time.", {
+  metrics.gauge("kubelet_pleg_last_seen_seconds", "Start of the last successful relist, Unix time.", {
     values: () => [[{}, lastSeen]],
   });
   return {
@@ -86,7 +90,7 @@ export function plegMetrics(metrics: Metrics, clock: Clock): Measures["pleg"] {
 
 const mebi = 1024 * 1024;
 const gibi = 1024 * mebi;
-/** From so many bytes on an image is said to be so large. */
+/** Lower bounds of the image size classes, bytes. */
 const imageSizes: readonly (readonly [number, string])[] = [
   [100 * gibi, "GT100GB"],
   [60 * gibi, "60GB-100GB"],
@@ -102,11 +106,11 @@ const imageSizes: readonly (readonly [number, string])[] = [
   [0, "0-10MB"],
 ];
 
-/** Images. */
+/** Image pulls. */
 export function pullMetrics(metrics: Metrics, startup: PodStartup): Measures["pulls"] {
   const pulls = metrics.histogram(
     "kubelet_image_pull_duration_seconds",
-    "How long pulls took that worked, waiting for their turn included, by the image's size.",
+    "Duration of successful image pulls, including the time in the queue, by image size, seconds.",
     {
       labels: ["image_size_in_bytes"],
       buckets: [1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600],
@@ -114,7 +118,7 @@ export function pullMetrics(metrics: Metrics, startup: PodStartup): Measures["pu
   );
   const asked = metrics.counter(
     "kubelet_image_manager_ensure_image_requests_total",
-    "How often an image was wanted, whether it was there, and whether it was pulled.",
+    "Requests for an image, by presence on the node and by whether it was pulled.",
     ["pull_policy", "present_locally", "pull_required"],
   );
   return {
@@ -138,11 +142,11 @@ function sizeLabel(bytes: number): string {
   return imageSizes.find(([from]) => bytes >= from)?.[1] ?? "0-10MB";
 }
 
-/** Volumes as they are set up and taken down. */
+/** Mounts and unmounts of volumes. */
 export function volumeMetrics(metrics: Metrics): Measures["volumes"] {
   const operations = metrics.histogram(
     "storage_operation_duration_seconds",
-    "How long volumes took to be set up, and the volumes of their pod to be taken down, by their plugins.",
+    "Duration of mounting a volume, and of unmounting all volumes of its pod, by plugin, seconds.",
     {
       labels: ["volume_plugin", "operation_name", "status", "migrated"],
       buckets: [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600],

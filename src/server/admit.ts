@@ -13,7 +13,7 @@ import type { Strangers } from "./strangers.ts";
 export interface AdmitDeps extends Omit<AuthenticationDeps, "anonymous"> {
   readonly config: Pick<ServerConfig, "anonymous">;
   readonly authorizer: Authorizer;
-  /** Told of those who are let in. */
+  /** Called with the connections of authorized clients. */
   readonly strangers: Pick<Strangers, "known">;
   readonly clock: Clock;
   readonly log: Logger;
@@ -22,11 +22,11 @@ export interface AdmitDeps extends Omit<AuthenticationDeps, "anonymous"> {
 export interface Exchange {
   readonly request: Request;
   readonly response: Response;
-  /** Aborts when the client goes away. */
+  /** Aborts when the client disconnects. */
   readonly signal: AbortSignal;
 }
 
-/** Lets a request go on whose sender is known and may do what it asks; refuses any other. */
+/** Passes on requests whose sender is authenticated and authorized; refuses all others. */
 export function createAdmit(deps: AdmitDeps): (exchange: Exchange, next: NextFunction) => Promise<void> {
   const unknown = createSeldomWarning(deps, "cannot find out who is calling");
   return async (exchange, next) => {
@@ -36,7 +36,7 @@ export function createAdmit(deps: AdmitDeps): (exchange: Exchange, next: NextFun
       deps.strangers.known(request.socket);
       return next();
     }
-    // Nothing more is read from a stranger.
+    // Nothing more is read from an unauthorized client.
     if (!request.complete) response.set("Connection", "close");
     if (verdict.status === tooMany.status) response.set("Retry-After", "1");
     sendText(response, verdict.status, verdict.text);

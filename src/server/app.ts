@@ -30,8 +30,8 @@ export interface AppDeps extends KubeletServerDeps {
 
 type Handler = (request: Request, response: Response, signal: AbortSignal) => void | Promise<void>;
 
-/** The kubelet API as an express application: every request, upgrades included, is authenticated, its path checked, and
- *  authorized, before any route sees it; what no route serves is 404 after that. */
+/** The kubelet API as an express application. Before any route, every request, upgrades included, is authenticated, its path is checked,
+ *  and it is authorized; only then is an unknown path a 404. */
 export function createApp(deps: AppDeps): Express {
   const app = express();
   app.disable("x-powered-by").disable("etag").enable("case sensitive routing");
@@ -70,7 +70,7 @@ export function createApp(deps: AppDeps): Express {
   return app;
 }
 
-/** Counts a request, until its connection has ended where it became a stream. */
+/** Counts a request; a request that became a stream, until its connection has ended. */
 function count({ serving, clock, upgradeOf }: AppDeps, request: Request, response: Response): void {
   const since = clock.monotonic();
   const ended = serving.began(request.method, areaOf(request.originalUrl));

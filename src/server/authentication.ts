@@ -12,10 +12,9 @@ export interface AuthenticationDeps {
 const anonymousUser: User = { name: "system:anonymous", groups: ["system:unauthenticated"] };
 const authenticatedGroup = "system:authenticated";
 
-/** Finds out who sent a request: by client certificate, then by bearer token (of the header, or of a WebSocket
- *  subprotocol); nobody in particular only where that is allowed and the request carries no credential that failed.
- *  @returns undefined when the request is to be answered with 401.
- *  @throws what the token's authenticator throws.
+/** Authenticates a request: by client certificate, then by bearer token (in the header, or in a WebSocket subprotocol). A request is
+ *  anonymous only if anonymous access is enabled and it carries no failed credential. @returns undefined if the response is a 401.
+ *  @throws the errors of the token's authenticator.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-authn-authz/#kubelet-authentication */
 export async function authenticate(
   deps: AuthenticationDeps,

@@ -2,7 +2,7 @@ import { hasCode, messageOf } from "../lib/errors.ts";
 import type { Authorizer, User } from "./ports.ts";
 import { subresourcesOf, verbOf } from "./routes.ts";
 
-/** Verdict where too many ask at once for it to be found out. */
+/** Result when the limit of concurrent reviews is reached. */
 export const tooMany = { is: "refused", status: 429, text: "Too many requests, please try again later.\n" } as const;
 
 export type Verdict =
@@ -11,12 +11,12 @@ export type Verdict =
 
 export interface Asked {
   readonly method: string;
-  /** Of the path, decoded. */
+  /** Segments of the path, decoded. */
   readonly segments: readonly string[];
 }
 
-/** Whether a user may do what a request asks, with the kubelet's answer when not: 403 when no subresource is allowed, 429
- *  when too many ask at once, 500 when that cannot be found out.
+/** Authorizes a user's request, with the kubelet's response if refused: 403 if no subresource is allowed, 429 at the limit of reviews,
+ *  500 if the review fails.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-authn-authz/#kubelet-authorization */
 export async function authorize(
   authorizer: Authorizer,

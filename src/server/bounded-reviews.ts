@@ -4,7 +4,7 @@ import type { Clock } from "../lib/clock.ts";
 import { type FairTurns, createFairTurns } from "../lib/fair-turns.ts";
 import type { Authorizer, User } from "./ports.ts";
 
-/** Asks about callers without bounds, and without knowing where they call from. */
+/** Reviews callers without limits, and without their addresses. */
 export interface Reviews extends Authorizer {
   byToken(token: string, signal: AbortSignal): Promise<User | undefined>;
 }
@@ -13,19 +13,18 @@ export interface Reviews extends Authorizer {
 const rate = { qps: 400, burst: 400 };
 const atOnce = 16;
 const waiting = { each: 256, all: 1024 };
-/** So that a caller has an answer within two seconds, if only that it should come again. */
+/** A caller gets a response within two seconds, even if only to come again. */
 const waitMs = 1500;
 
-/** Turns for the questions about this node's callers, apart from all else that it asks of the API server. */
+/** Turns for reviews of this node's callers, independent of its other API requests. */
 function createReviewTurns(clock: Clock): FairTurns {
   const { take } = createRateLimit(clock, rate);
   return createFairTurns({ clock, atOnce, waiting, waitMs, take });
 }
 
-/** Bounds how many tokens are asked about, at once and a second, so that made-up ones hold up neither the node nor a caller whose
- *  token is good: addresses take turns, and of one address the kinds of tokens.
- *  @param signers told of good tokens.
- *  @returns an Authenticator's `byToken`, which throws CodedError resource_exhausted for one question too many. */
+/** Limits the number of token reviews, concurrent and per second, so that forged tokens delay neither the node nor a caller with a valid
+ *  token: addresses take turns, and within an address the classes of tokens. @param signers records valid tokens. @returns an
+ *  Authenticator's `byToken`, which throws CodedError resource_exhausted beyond the limit. */
 export function boundedTokens(
   { byToken }: Pick<Reviews, "byToken">,
   signers: TokenSigners,
@@ -39,8 +38,8 @@ export function boundedTokens(
   };
 }
 
-/** Bounds how much is asked about what callers may do, of whom each user has their turn.
- *  @returns an Authorizer's `allowed`, which throws CodedError resource_exhausted for one question too many. */
+/** Limits the number of access reviews; users take turns. @returns an Authorizer's `allowed`, which throws CodedError resource_exhausted
+ *  beyond the limit. */
 export function boundedAccess({ allowed }: Authorizer, clock: Clock): Authorizer["allowed"] {
   const turns = createReviewTurns(clock);
   return (user, verb, subresource, path, signal) =>

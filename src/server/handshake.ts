@@ -5,22 +5,22 @@ import { untilAborted } from "../lib/service-group.ts";
 import type { Endpoint } from "../seams/runtime.ts";
 import { withoutToken } from "./websocket-token.ts";
 
-/** The endpoint's answer to a request for another protocol. `stream` begins with the first byte after the answer's head. */
+/** The endpoint's response to an upgrade request. `stream` begins with the first byte after the response's header. */
 export type HandshakeAnswer =
   | { readonly is: "upgraded"; readonly response: IncomingMessage; readonly stream: Duplex }
   | { readonly is: "answered"; readonly response: IncomingMessage };
 
-/** A request for another protocol. */
+/** An upgrade request. */
 export interface Asking {
   readonly method: string;
-  /** Names and values in turn. */
+  /** Names and values alternate. */
   readonly headers: readonly string[];
 }
 
-/** Headers that an endpoint needs; nothing else goes onward, credentials least of all. */
+/** Headers that an endpoint needs; others, credentials above all, are not forwarded. */
 const forwarded = /^(connection|upgrade|user-agent|origin|x-stream-protocol-version|sec-websocket-.+)$/;
 
-/** A client's request, to be made of an endpoint: the client's method and protocol headers. */
+/** The upgrade request for an endpoint: the client's method and protocol headers. */
 export function asAsked({ rawHeaders, method = "GET" }: IncomingMessage): Asking {
   const headers: string[] = [];
   for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
@@ -33,15 +33,14 @@ export function asAsked({ rawHeaders, method = "GET" }: IncomingMessage): Asking
   return { method, headers };
 }
 
-/** SPDY, in one version of the protocol above it. */
+/** An upgrade to SPDY with one version of the application protocol. */
 export function spdyFor(protocol: string): Asking {
   const headers = ["Connection", "Upgrade", "Upgrade", "SPDY/3.1", "X-Stream-Protocol-Version", protocol];
   return { method: "POST", headers };
 }
 
-/** Asks an endpoint for another protocol; path and host are the endpoint's own.
- *  @param signal ends the handshake only; an upgraded stream is the caller's.
- *  @throws CodedError unavailable when the endpoint cannot be reached or breaks off; the signal's reason. */
+/** Requests an upgrade from an endpoint; path and host are the endpoint's own. @param signal ends only the handshake; an upgraded stream
+ *  belongs to the caller. @throws CodedError unavailable if the endpoint is unreachable or breaks off; the signal's reason. */
 export async function handshake(endpoint: Endpoint, asking: Asking, signal: AbortSignal): Promise<HandshakeAnswer> {
   const connection = await endpoint.dial(signal);
   const answered = Promise.withResolvers<HandshakeAnswer>();
@@ -74,10 +73,10 @@ export async function handshake(endpoint: Endpoint, asking: Asking, signal: Abor
   }
 }
 
-/** The longest refusal that is told, bytes. */
+/** Maximum length of a forwarded refusal, bytes. */
 const longestRefusal = 1 << 12;
 
-/** Text of an endpoint's refusal; ends its connection. @throws the signal's reason, or what broke it off. */
+/** Text of an endpoint's refusal; ends its connection. @throws the signal's reason, or the connection's error. */
 export async function refusalOf(response: IncomingMessage, signal: AbortSignal): Promise<string> {
   addAbortSignal(signal, response);
   let said = Buffer.alloc(0);

@@ -14,12 +14,12 @@ export interface HealthzServerDeps {
   /** KubeletConfiguration.healthzBindAddress and healthzPort. */
   readonly address: string;
   readonly port: number;
-  /** How the nodes of this process use the runtimes of this machine; undefined where they use none. Told to other agents that
-   *  want to know whether they may stand beside it. */
+  /** Sharing of this machine's runtimes by this process's nodes; undefined if they use none. Other agents read it to decide whether they
+   *  can run beside this one. */
   readonly sharing: () => Sharing | undefined;
-  /** Of this process: by it nodes know the endpoint as their own. */
+  /** ID of this process, by which nodes recognize their own endpoint. */
   readonly instance: string;
-  /** Of the process: why /readyz does not say yes. */
+  /** Reason why the process is not ready; undefined if /readyz succeeds. */
   readonly readiness: { unready(): string | undefined };
   readonly clock: Clock;
   readonly log: Logger;
@@ -28,17 +28,16 @@ export interface HealthzServerDeps {
 /** Callers are not authenticated here. */
 const connections = { most: 64, mostKnown: 0 };
 
-/** What graftlet calls itself in the `Server` header of its health endpoint. */
+/** graftlet's value of the `Server` header on its health endpoint. */
 export function serverName(sharing: Sharing | undefined): string {
   return `graftlet (${sharing ?? "elsewhere"})`;
 }
 
-/** The header that says which process answers. */
+/** Header with the ID of the responding process. */
 export const instanceHeader = "Graftlet-Instance";
 
-/** The health endpoint: plain HTTP, nothing but /healthz, /livez and /healthz/ping, which say that the process answers, and
- *  /readyz, which says that its nodes are served as far as they can be.
- *  `run` throws a CodedError, one sentence, when it cannot listen.
+/** The health endpoint: plain HTTP with only /healthz, /livez and /healthz/ping, which report that the process responds, and /readyz,
+ *  which reports that its nodes are served as far as possible. `run` throws a CodedError, one sentence, if it cannot listen.
  *  @see https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/ (healthzPort) */
 export function createHealthzServer({
   address,

@@ -11,18 +11,18 @@ import { asAsked } from "./handshake.ts";
 import { type Joined, type Joining, type Upgrade, type Upgraded, askEndpoint, run } from "./joining.ts";
 import { isTunnel, relayOverWebSocket, tunnelOverWebSocket } from "./web-sockets.ts";
 
-/** Joins the client of a request to an endpoint; resolves when both are done with each other. */
+/** Joins the client of a request to an endpoint; resolves when both have finished. */
 export type Join = (to: Joined, request: IncomingMessage, response: Response, signal: AbortSignal) => Promise<void>;
 
 export interface JoinDeps {
-  /** The upgrade that a request came with; undefined for an ordinary request. */
+  /** The upgrade of a request; undefined for an ordinary request. */
   readonly upgradeOf: (request: IncomingMessage) => Upgrade | undefined;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** Asks the endpoint for what the client asked for, passes its answer on, and lets the bytes run. A client that speaks WebSocket
- *  with an endpoint that may not is joined to it by translation, as the kubelet does.
+/** Forwards the client's upgrade request to the endpoint, returns the response, and joins the streams. If a WebSocket client meets an
+ *  endpoint that may not support WebSocket, the protocol is translated, as by the kubelet.
  *  @see https://kubernetes.io/docs/concepts/architecture/cri/ */
 export function createJoin({ upgradeOf, clock, log }: JoinDeps): Join {
   return async (to, request, response, signal) => {
@@ -37,7 +37,7 @@ export function createJoin({ upgradeOf, clock, log }: JoinDeps): Join {
   };
 }
 
-/** Passes the endpoint's consent and all that follows on. A SPDY client is told in any case how its command ended. */
+/** Forwards the endpoint's upgrade response and the streams. A SPDY client always gets its command's result. */
 async function pass(joining: Joining, { response: consent, stream }: Upgraded): Promise<void> {
   const { response, upgrade, command, gate, signal } = joining;
   const { socket, head } = upgrade;
@@ -56,7 +56,7 @@ async function pass(joining: Joining, { response: consent, stream }: Upgraded): 
   signal.removeEventListener("abort", stop);
 }
 
-/** The answer's head, as it came. */
+/** The response's header, unchanged. */
 function headOf({ statusMessage, rawHeaders }: IncomingMessage): string {
   const lines = [`HTTP/1.1 101 ${statusMessage || "Switching Protocols"}`];
   for (let at = 0; at + 1 < rawHeaders.length; at += 2) lines.push(`${rawHeaders[at]}: ${rawHeaders[at + 1]}`);

@@ -12,19 +12,19 @@ import { splice } from "../streams/splice.ts";
 import { sendText } from "./answer.ts";
 import { type Asking, type HandshakeAnswer, handshake } from "./handshake.ts";
 
-/** The other side that a client is joined to. */
+/** The endpoint of a client. */
 export interface Joined {
   readonly endpoint: Endpoint;
-  /** The command that runs there, unless ports are forwarded. */
+  /** The command that runs there; undefined for a port-forward. */
   readonly command?: CommandRequest;
-  /** Decides about the SPDY streams that the client opens there; without one, that of a command does. */
+  /** Decides about the client's SPDY streams; default: the gate of a command. */
   readonly gate?: StreamGate;
 }
 
-/** A connection that has left HTTP, as it came with the request that asks for another protocol. */
+/** An upgraded connection with its upgrade request. */
 export interface Upgrade {
   readonly socket: Duplex;
-  /** Bytes that came after the request's head. */
+  /** Bytes after the request's header. */
   readonly head: Buffer;
 }
 
@@ -33,7 +33,7 @@ export interface Joining extends Joined {
   readonly request: IncomingMessage;
   readonly response: Response;
   readonly upgrade: Upgrade;
-  /** Aborts when the client goes away before it has been answered, and when the server stops. */
+  /** Aborts when the client disconnects before the response, and when the server stops. */
   readonly signal: AbortSignal;
   readonly clock: Clock;
   readonly log: Logger;
@@ -41,18 +41,18 @@ export interface Joining extends Joined {
 
 export type Upgraded = Extract<HandshakeAnswer, { is: "upgraded" }>;
 
-/** How long an endpoint may take to answer the handshake, milliseconds: a streaming server's own patience. */
+/** Timeout of the handshake with an endpoint, milliseconds: the same as a streaming server's. */
 export const handshakeMs = 30_000;
-/** How long the other side may go on once one side has said all it has to say, milliseconds. The protocols that run here
- *  close both directions together, so this only bounds what a vanished peer can hold. */
+/** Time for which one side may continue after the other has ended, milliseconds. These protocols close both directions together, so this
+ *  only limits the resources held by a vanished peer. */
 const lingerMs = 10_000;
 
-/** Asks a client's endpoint for another protocol.
- *  @returns the endpoint's consent; undefined when there is none, or no client any more: it has been told why. */
+/** Requests the upgrade from a client's endpoint. @returns the endpoint's consent; undefined if it refused, which the client has been
+ *  told, or if the client is gone. */
 export async function askEndpoint(joining: Joining, asking: Asking): Promise<Upgraded | undefined> {
   const { endpoint, request, response, signal, clock, log } = joining;
   const answer = await handshake(endpoint, asking, clock.within(handshakeMs, signal)).catch((error: unknown) => {
-    log.warn({ path: pathOf(request), err: error }, "streaming endpoint does not answer");
+    log.warn({ path: pathOf(request), err: error }, "streaming endpoint does not respond");
     sendText(response, 500, `${messageOf(error)}\n`);
   });
   if (answer?.is === "answered") await passOn(answer.response, response, signal);
@@ -62,7 +62,7 @@ export async function askEndpoint(joining: Joining, asking: Asking): Promise<Upg
   return undefined;
 }
 
-/** Passes an answer on that is no upgrade: an error with its body; anything else is not an answer to our question. */
+/** Forwards a response that is not an upgrade: an error with its body; anything else is invalid. */
 async function passOn(from: IncomingMessage, to: Response, signal: AbortSignal): Promise<void> {
   const status = from.statusCode ?? 0;
   try {
@@ -87,14 +87,14 @@ const passedHeaders = [
   "x-accepted-stream-protocol-versions",
 ];
 
-/** Two connections that are joined. */
+/** Two joined connections. */
 export interface Ends {
   readonly client: Duplex;
   readonly backend: Duplex;
 }
 
-/** Lets the bytes run between two connections, until both are done, one has been for ten seconds or the signal aborts. Never throws.
- *  @param carry joins them, until its signal aborts. */
+/** Carries the bytes between two connections, until both have ended, one has been ended for ten seconds, or the signal aborts. Never
+ *  throws. @param carry joins them, until its signal aborts. */
 export async function run(
   { request, clock, log, signal }: Joining,
   ends: Ends,

@@ -4,7 +4,7 @@ import { CodedError, codeOfErrno, messageOf } from "../lib/errors.ts";
 import { onAbort } from "../lib/service-group.ts";
 import type { Strangers } from "./strangers.ts";
 
-/** Where to listen, and the fields of the configuration that say so. */
+/** Listen address, and the names of its configuration fields. */
 export interface ListenAt {
   readonly address: string;
   readonly port: number;
@@ -12,10 +12,10 @@ export interface ListenAt {
   readonly portField: string;
 }
 
-/** How long a peer may take to send a request, milliseconds; looked at every second. No answer waits for a request's body. */
+/** Timeout for receiving a request, milliseconds; checked every second. No response waits for a request's body. */
 export const requestTimes = { headersTimeout: 10_000, requestTimeout: 60_000, connectionsCheckingInterval: 1000 };
 
-/** How long requests under way may go on once the server stops, milliseconds. */
+/** Time for which current requests may continue once the server stops, milliseconds. */
 const graceMs = 1000;
 
 export interface Serving {
@@ -23,12 +23,12 @@ export interface Serving {
   readonly at: ListenAt;
   readonly strangers: Strangers;
   readonly clock: Clock;
-  /** Told the address once it listens. */
+  /** Called with the address once it listens. */
   readonly onListening: (at: AddressInfo) => void;
 }
 
-/** Serves until the signal aborts, then closes every connection.
- *  @throws CodedError, one sentence that names the field, the value and the remedy, when it cannot listen. */
+/** Serves until the signal aborts, then closes every connection. @throws CodedError, one sentence with the field, the value and the
+ *  remedy, if it cannot listen. */
 export async function serve(
   { server, at, strangers, clock, onListening }: Serving,
   signal: AbortSignal,

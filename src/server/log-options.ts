@@ -10,8 +10,9 @@ const largest = 2n ** 63n - 1n;
 
 class Undecodable extends Error {}
 
-/** Reads the query of a log request: PodLogOptions of v1, and the older `tail`.
- *  @param now milliseconds since the epoch, from which `sinceSeconds` counts back: by the clock that stamps the log's lines.
+/** Parses the query of a log request: PodLogOptions of v1, and the older `tail`. @param now milliseconds since the epoch from which
+ *  `sinceSeconds` counts back, on the clock that stamps the log's lines. @param now milliseconds since the epoch, from which
+ *  `sinceSeconds` counts back: by the clock that stamps the log's lines.
  *  @see https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#get-read-log-of-the-specified-pod */
 export function decodeLogOptions(query: URLSearchParams, now: number): DecodedLogOptions {
   try {
@@ -49,7 +50,7 @@ function decode(query: URLSearchParams, now: number): DecodedLogOptions {
   return { is: "options", options };
 }
 
-/** As Kubernetes reads a query's booleans: there, and neither `0` nor `false`. */
+/** Kubernetes' rule for booleans in a query: present, and neither `0` nor `false`. */
 function flag(value: string | null): boolean {
   return value !== null && value !== "0" && value.toLowerCase() !== "false";
 }
@@ -62,7 +63,7 @@ function integer(value: string | null): number | undefined {
   return Number(number);
 }
 
-/** Milliseconds since the epoch; undefined for none, as an empty value and `null` say. */
+/** Milliseconds since the epoch; undefined for an empty value or `null`. */
 function time(value: string | null): number | undefined {
   if (value === null || value === "" || value === "null") return undefined;
   if (!/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:\d\d)$/.test(value)) throw new Undecodable();

@@ -5,12 +5,11 @@ import type { Container, ContainerStatus, EphemeralContainer, Pod, PodStatus } f
 import { containerNameLabel, podUidLabel } from "../pod/labels.ts";
 import type { KubeletServerDeps, ServedRuntime } from "./ports.ts";
 
-/** How long a request waits for the node to know its pods, milliseconds; less than kubectl's patience. */
+/** Time for which a request waits until the node knows its pods, milliseconds; less than kubectl's timeout. */
 const knownMs = 10_000;
 
-/** Waits, where the node has no pod of that name, until it knows its pods: one that has just been started again learns of them within
- *  a second or two.
- *  @returns false when it takes too long: then nothing can be said of the pod. */
+/** If the node has no pod of that name, waits until it knows its pods: after a restart it learns of them within a second or two. @returns
+ *  false on a timeout: the pod's existence is then unknown. */
 export async function untilPodKnown(
   { pods, podsKnown, clock }: Pick<KubeletServerDeps, "pods" | "podsKnown" | "clock">,
   namespace: string,
@@ -24,17 +23,16 @@ export async function untilPodKnown(
   );
 }
 
-/** A container of the spec by name, of whichever kind. */
+/** A container of the spec by name, of any kind. */
 export function containerSpec(pod: Pod, name: string): Container | EphemeralContainer | undefined {
   const { containers, initContainers = [], ephemeralContainers = [] } = pod.spec;
   return [...containers, ...initContainers, ...ephemeralContainers].find((container) => container.name === name);
 }
 
-/** What looking things up takes. */
+/** Dependencies of the look-ups. */
 export type Lookup = Pick<KubeletServerDeps, "runtime" | "runtimePods">;
 
-/** Does something in the running container of that name, the newest when there are several.
- *  @returns undefined when none runs. @throws what `act` does. */
+/** Acts on the running container of that name, the newest of several. @returns undefined if none runs. @throws the errors of `act`. */
 export function inContainer<T>(
   { runtime, runtimePods }: Lookup,
   pod: Pod,
@@ -50,8 +48,7 @@ export function inContainer<T>(
   return inSeen(seen?.id, act, () => runningContainer(runtime, pod, name, signal));
 }
 
-/** Does something in the pod's ready sandbox, the newest when there are several.
- *  @returns undefined when none is ready. @throws what `act` does. */
+/** Acts on the pod's ready sandbox, the newest of several. @returns undefined if none is ready. @throws the errors of `act`. */
 export function inSandbox<T>(
   { runtime, runtimePods }: Lookup,
   pod: Pod,
@@ -64,7 +61,7 @@ export function inSandbox<T>(
   return inSeen(seen?.id, act, () => readySandbox(runtime, pod, signal));
 }
 
-/** What was seen last is mostly still so: the runtime is only asked where that does not work. */
+/** The cached state is usually current: the runtime is queried only if the action fails. */
 async function inSeen<T>(
   seen: string | undefined,
   act: (id: string) => Promise<T>,
@@ -111,8 +108,8 @@ function newest<T extends { readonly createdAt: bigint }>(items: readonly T[]): 
   );
 }
 
-/** ID, as Kubernetes writes it (`containerd://…`), of the container whose log is meant.
- *  @throws CodedError failed_precondition with the kubelet's text when there is no such log yet. */
+/** ID, in Kubernetes' format (`containerd://…`), of the container whose log is requested. @throws CodedError failed_precondition with the
+ *  kubelet's text if there is no such log yet. */
 export function loggedContainer(
   podName: string,
   status: PodStatus | undefined,

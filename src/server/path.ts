@@ -1,7 +1,6 @@
-/** Takes a request target apart, decoding it once.
- *  @param target as the request line has it: path and query.
- *  @returns the path's segments, without the empty one of a trailing slash; undefined for what no honest client sends:
- *  a target that is no path, a bad escape, an empty or dot segment, an escaped slash or NUL. */
+/** Parses a request target, decoding it once. @param target path and query of the request line. @returns the path's segments, without the
+ *  empty one of a trailing slash; undefined for a target that a legitimate client never sends: not a path, an invalid escape, an empty or
+ *  dot segment, an escaped slash or NUL. */
 export function pathSegments(target: string): readonly string[] | undefined {
   const path = target.split(/[?#]/, 1)[0] ?? "";
   if (!path.startsWith("/")) return undefined;
@@ -25,7 +24,7 @@ function decode(part: string): string | undefined {
   }
 }
 
-/** The part of the kubelet API that a request target lies in: the first segment of its path, and the second of metrics. */
+/** Area of the kubelet API that a request target belongs to: the first segment of its path, for metrics also the second. */
 export function areaOf(target: string): string {
   const [, first = "", second = ""] = target.split(/[?#]/, 1)[0]?.split("/") ?? [];
   return first === "metrics" && second !== "" ? `${first}/${second}` : first;

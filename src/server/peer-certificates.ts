@@ -4,32 +4,32 @@ import { createBoundedMap } from "../lib/bounded-map.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { User } from "./ports.ts";
 
-/** What a connection's client certificate says. */
+/** User and groups of a connection's client certificate. */
 export type Peer = { readonly is: "none" } | { readonly is: "refused" } | { readonly is: "known"; readonly user: User };
 
 export interface PeerCertificates {
-  /** Notes a new connection, whose certificate TLS has just verified against the CA in force. */
+  /** Records a new connection, whose certificate TLS has just verified against the current CA. */
   accept(socket: TLSSocket): void;
   identify(socket: Socket): Peer;
-  /** The connection was accepted under an older CA: it should be used no more. */
+  /** True if the connection was accepted under an older CA: it should no longer be used. */
   isStale(socket: Socket): boolean;
-  /** The CA has changed. */
+  /** Called when the CA has changed. */
   renew(): void;
 }
 
-/** What a certificate says, whoever has signed it. */
+/** Contents of a certificate, whatever its signer. */
 interface Holder {
   readonly user: User | undefined;
-  /** The end of its time, milliseconds since the epoch. */
+  /** Expiry, milliseconds since the epoch. */
   readonly until: number;
 }
 
-/** Certificates that are remembered: an API server shows the same one on each of its connections, and it opens one an exec. */
+/** Maximum number of cached certificates: an API server presents the same one on each of its connections, and opens a connection per
+ *  exec. */
 const rememberedHolders = 64;
 
-/** Common name and organizations of verified client certificates as user and groups. TLS does the verifying, against the
- *  client CA alone; this remembers the verdict for as long as the certificate is valid.
- *  @param hasCA whether there is a client CA at all: without one no certificate counts.
+/** Common name and organizations of verified client certificates as user and groups. TLS verifies them against the client CA only; this
+ *  caches the result while the certificate is valid. @param hasCA true if there is a client CA: without one, no certificate is accepted.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/authentication/#x509-client-certificates */
 export function createPeerCertificates(hasCA: () => boolean, clock: Clock): PeerCertificates {
   const accepted = new WeakMap<Socket, { readonly peer: Peer; readonly until: number; readonly generation: number }>();
@@ -41,7 +41,7 @@ export function createPeerCertificates(hasCA: () => boolean, clock: Clock): Peer
     const { fingerprint256 } = certificate;
     const known = holders.get(fingerprint256);
     if (known) return known;
-    // Costly: it takes a certificate apart to the last number.
+    // Expensive: it parses the whole certificate.
     const { subject } = socket.getPeerCertificate();
     const name = values(subject.CN).at(-1) ?? "";
     const user = name === "" ? undefined : { name, groups: values(subject.O) };

@@ -9,7 +9,7 @@ import type { HostFs } from "../seams/host.ts";
 import type { Runtime, Streams } from "../seams/runtime.ts";
 import type { Strangers } from "./strangers.ts";
 
-/** Who calls. */
+/** Identity of a caller. */
 export interface User {
   readonly name: string;
   readonly uid?: string;
@@ -17,30 +17,27 @@ export interface User {
   readonly extra?: Readonly<Record<string, readonly string[]>>;
 }
 
-/** Finds out who holds a bearer token. */
+/** Authenticates bearer tokens. */
 export interface Authenticator {
-  /** Undefined when the token is nobody's.
-   *  @param from the address of whoever shows it.
-   *  @throws CodedError resource_exhausted when too many ask at once; anything else when it cannot be found out. */
+  /** Undefined for an invalid token. @param from address of the caller. @throws CodedError resource_exhausted beyond the limit of
+   *  reviews; other errors if the review fails. */
   byToken(token: string, from: string, signal: AbortSignal): Promise<User | undefined>;
 }
 
-/** Decides whether somebody may do something with this node. */
+/** Decides whether a user may perform an action on this node. */
 export interface Authorizer {
-  /** @param verb get, create, update, patch, delete; empty for other HTTP methods.
-   *  @param subresource of nodes, such as `proxy`.
-   *  @param path of the request.
-   *  @throws when it cannot be decided. */
+  /** @param verb get, create, update, patch, delete; empty for other HTTP methods. @param subresource of nodes, such as `proxy`. @param
+   *  path of the request. @throws if the review fails. */
   allowed(user: User, verb: string, subresource: string, path: string, signal: AbortSignal): Promise<boolean>;
 }
 
 /** KubeletConfiguration authorization.mode AlwaysAllow. */
 export const alwaysAllow: Authorizer = { allowed: () => Promise.resolve(true) };
 
-/** Where nobody can be asked. */
+/** For nodes without an API server. */
 export const neverAllow: Authorizer = { allowed: () => Promise.resolve(false) };
 
-/** What the kubelet API asks of the runtime. */
+/** Runtime functions of the kubelet API. */
 export interface ServedRuntime extends Streams, Pick<Runtime, "checkpointContainer" | "logRoots"> {
   listPodSandbox(filter: cri.PodSandboxFilter | undefined, signal: AbortSignal): Promise<readonly cri.PodSandbox[]>;
   listContainers(filter: cri.ContainerFilter | undefined, signal: AbortSignal): Promise<readonly cri.Container[]>;
@@ -53,7 +50,7 @@ export interface ServedRuntime extends Streams, Pick<Runtime, "checkpointContain
   ): Promise<cri.ExecSyncResponse>;
 }
 
-/** What of the configuration the kubelet API needs; names and values as in KubeletConfiguration where it has them. */
+/** Configuration of the kubelet API; names and values as in KubeletConfiguration where possible. */
 export interface ServerConfig {
   readonly address: string;
   readonly port: number;
@@ -71,11 +68,11 @@ export interface ServerConfig {
   readonly splitLogStreams: boolean;
 }
 
-/** What is told of the use of the node, its pods and their containers. */
+/** Resource usage of the node, its pods and their containers. */
 export interface ServedStats {
-  /** The answer to /stats/summary. @throws CodedError when nothing can be measured. */
+  /** The response to /stats/summary. @throws CodedError if nothing can be measured. */
   summary(onlyCpuAndMemory: boolean, signal: AbortSignal): Promise<object>;
-  /** What /metrics/resource and /metrics/cadvisor say, in Prometheus' exposition format. */
+  /** Contents of /metrics/resource and /metrics/cadvisor, in Prometheus' exposition format. */
   resource(signal: AbortSignal): Promise<string>;
   cadvisor(signal: AbortSignal): Promise<string>;
 }
@@ -83,15 +80,15 @@ export interface ServedStats {
 export interface KubeletServerDeps {
   readonly config: ServerConfig;
   readonly certificate: Reloading<{ readonly certificate: string; readonly key: string } | undefined>;
-  /** Certificates in PEM that sign clients' certificates; without any, no client certificate counts. */
+  /** PEM certificates that sign clients' certificates; if empty, no client certificate is accepted. */
   readonly clientCA: Reloading<string | undefined>;
-  /** Absent where authentication.webhook is disabled. */
+  /** Absent if authentication.webhook is disabled. */
   readonly authenticator?: Authenticator;
   readonly authorizer: Authorizer;
-  /** The process's: its connections of peers that are not known. */
+  /** The process's connections of unauthorized clients. */
   readonly strangers: Strangers;
   readonly pods: PodStore;
-  /** Resolves when all that the sources wanted at first has been taken in: a pod that is not there before may only not be known. */
+  /** Resolves once the initial pods of all sources are known: before that, a missing pod may only be unknown. */
   readonly podsKnown: Promise<void>;
   readonly statuses: StatusReader;
   readonly runtimePods: PodCache;
@@ -101,17 +98,17 @@ export interface KubeletServerDeps {
   readonly files: Pick<HostFs, "apply" | "realpath" | "lstat" | "list" | "open">;
   /** KubeletConfiguration.podLogsDir. */
   readonly podLogsDir: string;
-  /** Why the sync loop is not healthy; undefined when it is. */
+  /** Reason why the sync loop is unhealthy; undefined if healthy. */
   readonly syncLoop: () => string | undefined;
-  /** What /metrics and /metrics/probes say, in Prometheus' exposition format. */
+  /** Contents of /metrics and /metrics/probes, in Prometheus' exposition format. */
   readonly metrics: { text(): Promise<string>; probes(): Promise<string> };
   readonly stats: ServedStats;
   /** Counts requests. */
   readonly serving: ServingMeasures;
-  /** KubeletConfiguration in force, with kind and apiVersion, for /configz. */
+  /** The effective KubeletConfiguration, with kind and apiVersion, for /configz. */
   readonly configz: () => object;
   readonly clock: Clock;
-  /** Log lines are stamped by the target. */
+  /** The target's clock, which stamps log lines. */
   readonly targetClock: Pick<TargetClock, "now">;
   readonly log: Logger;
 }

@@ -3,7 +3,7 @@ import { createBoundedMap } from "../lib/bounded-map.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Authenticator, Authorizer, User } from "./ports.ts";
 
-/** More answers of a kind than this are not kept: the one that was asked for least recently goes. */
+/** Maximum number of cached results of a kind; the least recently used one is dropped. */
 const most = 4096;
 
 interface Kept<T> {
@@ -11,8 +11,8 @@ interface Kept<T> {
   readonly until: number;
 }
 
-/** Answers that hold for a while. Good ones and bad ones are kept apart: whoever asks in vain drives out none of the good.
- *  @param isGood of an answer. */
+/** Caches results for a limited time. Positive and negative results are kept apart, so that rejected requests evict no positive result.
+ *  @param isGood true for a positive result. */
 function createAnswers<T>(
   clock: Clock,
   isGood: (value: T) => boolean,
@@ -33,13 +33,13 @@ function createAnswers<T>(
   };
 }
 
-/** A key of one length, from which what it stands for cannot be told. */
+/** A fixed-length key that does not reveal its input. */
 function digest(of: string): string {
   return createHash("sha256").update(of).digest("base64");
 }
 
-/** Remembers whose a token is, also that it is nobody's; failures are not remembered, nor are the tokens themselves.
- *  @param ttlMs KubeletConfiguration.authentication.webhook.cacheTTL, milliseconds. */
+/** Caches the users of tokens, including invalid ones; failures and the tokens themselves are not cached. @param ttlMs
+ *  KubeletConfiguration.authentication.webhook.cacheTTL, milliseconds. */
 export function cachedAuthenticator(inner: Authenticator, clock: Clock, ttlMs: number): Authenticator {
   const answers = createAnswers<{ readonly user: User | undefined }>(clock, ({ user }) => user !== undefined);
   return {
@@ -54,15 +54,15 @@ export function cachedAuthenticator(inner: Authenticator, clock: Clock, ttlMs: n
   };
 }
 
-/** How long an authorizer's yes and no hold, milliseconds: KubeletConfiguration.authorization.webhook.cacheAuthorizedTTL and
- *  cacheUnauthorizedTTL. */
+/** Lifetimes of positive and negative authorization results, milliseconds: KubeletConfiguration.authorization.webhook.cacheAuthorizedTTL
+ *  and cacheUnauthorizedTTL. */
 export interface AuthorizerTtl {
   readonly allowedMs: number;
   readonly deniedMs: number;
 }
 
-/** Remembers what was allowed and what was not; failures are not remembered. The path plays no part, for the node's
- *  subresources do not depend on it. */
+/** Caches authorization results; failures are not cached. The path is not part of the key, because the node's subresources do not depend
+ *  on it. */
 export function cachedAuthorizer(inner: Authorizer, clock: Clock, ttl: AuthorizerTtl): Authorizer {
   const answers = createAnswers<boolean>(clock, (allowed) => allowed);
   return {

@@ -1,9 +1,9 @@
-/** Every path of the kubelet API. Which subresource of nodes a caller needs hangs on the area that a path lies in and on
- *  nothing else; a path in no area needs `proxy`.
+/** Every path of the kubelet API. The required subresource of nodes depends only on the area of the path; a path in no area needs
+ *  `proxy`.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-authn-authz/ */
 
-/** Subresources tried in order; the first that the caller may use is enough. Areas that are not served yet are here all the
- *  same: what does not exist is hidden by the same rules. */
+/** Subresources in order; permission on any one suffices. Unsupported areas are included: nonexistent paths are hidden by the same rules.
+ *  */
 const areas: ReadonlyMap<string, readonly string[]> = new Map([
   ["pods", ["pods", "proxy"]],
   ["runningpods", ["pods", "proxy"]],
@@ -30,10 +30,10 @@ const verbs: Readonly<Record<string, string>> = {
   DELETE: "delete",
 };
 
-/** Areas that do something in a pod, by whichever method: a WebSocket is asked for by GET. */
+/** Areas that act on a pod, with any method: WebSocket requests use GET. */
 const acting: ReadonlySet<string> = new Set(["run", "exec", "attach", "portForward"]);
 
-/** The verb that a caller needs: the method's; to do something in a pod `create`, whatever the method. Empty for methods without one. */
+/** The required verb: that of the method; for actions on a pod `create`, whatever the method. Empty for methods without one. */
 export function verbOf(method: string, segments: readonly string[]): string {
   return acting.has(segments[0] ?? "") ? "create" : (verbs[method] ?? "");
 }
@@ -58,7 +58,7 @@ export type HandlerName =
   | "portForward";
 
 export interface Route {
-  /** As express has it. */
+  /** Path in express syntax. */
   readonly path: string;
   readonly methods: readonly ("get" | "post")[];
   readonly handler: HandlerName;
@@ -96,7 +96,7 @@ export const routes: readonly Route[] = [
   { path: "/portForward/:namespace/:pod/:uid", handler: "portForward", ...stream },
 ];
 
-/** Areas that answer 405 while enableDebuggingHandlers is false. */
+/** Areas that respond 405 while enableDebuggingHandlers is false. */
 export const debuggingAreas: readonly string[] = [
   "run",
   "exec",

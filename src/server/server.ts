@@ -15,27 +15,26 @@ import { tlsOptions } from "./tls.ts";
 
 export interface KubeletServer extends Service {
   ready(signal: AbortSignal): Promise<void>;
-  /** Where it listens; undefined while it does not. */
+  /** Listen address; undefined while not listening. */
   address(): AddressInfo | undefined;
 }
 
 /** The kubelet's own values. */
 const idleMs = 90_000;
 const maxHeaderBytes = 1 << 20;
-/** Bounds of a request's head from a peer without a client certificate of the cluster: commands, which may be long, come by way of
- *  the API server. */
+/** Limits of a request header from a client without a client certificate of the cluster: long commands arrive through the API server. */
 const stranger = { maxHeaderSize: 64 << 10, maxHeadersCount: 100 };
-/** Node's own number of headers. */
+/** Node's default number of headers. */
 const somebody = { maxHeaderSize: maxHeaderBytes, maxHeadersCount: 2000 };
-/** A connection that does not finish its TLS handshake in this time is dropped, milliseconds. */
+/** Timeout of the TLS handshake, milliseconds. */
 const tlsHandshakeMs = 10_000;
-/** How long a client whose upgrade was refused may take to close, milliseconds. */
+/** Time for a client to close after a refused upgrade, milliseconds. */
 const refusedMs = 1000;
-/** When a silent peer is first asked whether it is still there, milliseconds. */
+/** Idle time before the first TCP keep-alive probe, milliseconds. */
 const keepAliveMs = 30_000;
 
-/** The kubelet API over HTTPS. `run` throws a CodedError, one sentence, when it cannot listen.
- *  @throws CodedError invalid_argument for TLS settings that are not served.
+/** The kubelet API over HTTPS. `run` throws a CodedError, one sentence, if it cannot listen. @throws CodedError invalid_argument for
+ *  unsupported TLS settings.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-authn-authz/ */
 export function createKubeletServer(deps: KubeletServerDeps): KubeletServer {
   const { config, clock, log } = deps;
@@ -83,8 +82,8 @@ export function createKubeletServer(deps: KubeletServerDeps): KubeletServer {
   };
 }
 
-/** Certificates in force; without one of our own no handshake succeeds. An empty list of CAs, not a missing one: that would mean
- *  all the public ones. */
+/** Current certificates; without an own certificate, no handshake succeeds. The list of CAs is empty, not missing: a missing one would
+ *  mean all public CAs. */
 function secrets({ certificate, clientCA }: KubeletServerDeps): { cert?: string; key?: string; ca: string[] } {
   const own = certificate.current();
   const ca = clientCA.current();
@@ -103,7 +102,7 @@ function serveRequests(
     certificates.accept(socket);
     const isKnown = certificates.identify(socket).is === "known";
     if (isKnown) deps.strangers.known(socket);
-    // Node reads the bounds of a head off the server, for each connection as it begins.
+    // Node reads the header limits from the server for each new connection.
     Object.assign(server, isKnown ? somebody : stranger);
   });
   server.on("tlsClientError", (error) => deps.log.debug({ why: messageOf(error) }, "TLS handshake failed"));
@@ -111,14 +110,14 @@ function serveRequests(
   server.on("request", app);
   server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
     if (!(socket instanceof TLSSocket)) return void socket.destroy();
-    // The upgraded request takes the same way as any other; only what it becomes differs.
+    // An upgrade request passes the same handlers as any other; only its result differs.
     socket.on("error", () => socket.destroy());
     const response = new ServerResponse(request);
     response.shouldKeepAlive = false;
     response.assignSocket(socket);
     response.once("finish", () => {
       response.detachSocket(socket);
-      // Read on, so that what the client has sent does not turn the end into a reset that loses our answer.
+      // Keeps reading, so that the client's data does not cause a reset that loses the response.
       socket.resume();
       socket.end();
       const timer = deps.clock.after(refusedMs, () => socket.destroy());
@@ -129,7 +128,7 @@ function serveRequests(
   });
 }
 
-/** Answers what is no request, or does not become one in time, as Node itself would; but Node does not wait until TLS has sent it. */
+/** Responds to an invalid or incomplete request as Node itself would; but Node does not wait until TLS has sent the response. */
 function turnAway(error: NodeJS.ErrnoException, socket: Duplex, clock: Clock): void {
   if (!socket.writable || error.code === "ECONNRESET") return void socket.destroy();
   const answer = noRequest.get(error.code ?? "") ?? "400 Bad Request";

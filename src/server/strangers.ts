@@ -1,24 +1,23 @@
 import type { Socket } from "node:net";
 
-/** Connections of whom nothing is known: of peers that have shown no client certificate of the cluster and have not been allowed
- *  anything yet. There are so many at most: of the address with the most of them the oldest is closed for a new one, so that whoever
- *  opens many loses those, and one that says who it is gets in. */
+/** Connections of unauthorized clients: they have presented no client certificate of the cluster and have not been authorized yet. Their
+ *  number is limited. A new one closes the oldest of the address with the most, so that an address with many connections loses those, and
+ *  a client with credentials is admitted. */
 export interface Strangers {
-  /** A connection has come; it is a stranger's until it closes, or is known. */
+  /** Adds a new connection, until it closes or is authorized. */
   accept(socket: Socket): void;
-  /** The peer is somebody.
-   *  @param socket the connection, or the TLS upon it. */
+  /** The client is authorized. @param socket the connection, or TLS on top of it. */
   known(socket: Socket): void;
 }
 
 export interface StrangersOptions {
-  /** Connections of strangers. */
+  /** Maximum number of unauthorized connections. */
   readonly most: number;
-  /** Connections that are known: further ones stay strangers'. */
+  /** Maximum number of recorded authorized connections; beyond it, further ones stay counted as unauthorized. */
   readonly mostKnown: number;
 }
 
-/** For a process, all of its nodes together: their heads, of 64 KiB each, are 32 MiB. */
+/** For the process with all its nodes: their headers, of 64 KiB each, take 32 MiB. */
 export const processConnections: StrangersOptions = { most: 512, mostKnown: 4096 };
 
 export function createStrangers({ most, mostKnown }: StrangersOptions): Strangers {
@@ -57,7 +56,7 @@ export function createStrangers({ most, mostKnown }: StrangersOptions): Stranger
   };
 }
 
-/** Key that a connection and the TLS upon it have in common, and no other open connection has. */
+/** Key shared by a connection and TLS on top of it, unique among open connections. */
 function idOf({ localAddress, localPort, remoteAddress, remotePort }: Socket): string {
   return `${localAddress} ${localPort} ${remoteAddress} ${remotePort}`;
 }

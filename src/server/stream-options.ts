@@ -7,8 +7,8 @@ export interface StreamOptions {
   readonly tty: boolean;
 }
 
-/** Which streams an exec or attach wants, by the kubelet's parameters input, output, error and tty; a terminal has no stderr
- *  of its own. Undefined when it wants none. */
+/** Streams requested by an exec or attach, from the kubelet's parameters input, output, error and tty; a terminal has no separate stderr.
+ *  Undefined if none is requested. */
 export function streamOptions(query: URLSearchParams): StreamOptions | undefined {
   const wants = (name: string) => query.get(name) === "1";
   const tty = wants("tty");
@@ -20,12 +20,12 @@ export type ForwardedPorts =
   | { readonly is: "ports"; readonly ports: readonly number[] }
   | { readonly is: "invalid"; readonly text: string };
 
-/** Ports that one request may name: each has two of the 256 channels that a message can name. */
+/** Maximum number of ports in one request: each has two of the 256 channels of the protocol. */
 const mostPorts = 128;
 const tunnelProtocol = "SPDY/3.1+portforward.k8s.io";
 
-/** Ports that a port-forward over WebSocket names in its query; over SPDY, also when that is tunnelled through a WebSocket,
- *  each stream names its own. */
+/** Ports in the query of a port-forward over WebSocket; over SPDY, including SPDY tunnelled through a WebSocket, each stream names its
+ *  own. */
 export function forwardedPorts(headers: IncomingHttpHeaders, query: URLSearchParams): ForwardedPorts {
   const protocols = (headers["sec-websocket-protocol"] ?? "").split(",").map((name) => name.trim());
   const ownChannels = headers.upgrade?.toLowerCase() === "websocket" && !protocols.includes(tunnelProtocol);

@@ -1,7 +1,7 @@
 import { type SecureContextOptions, getCiphers } from "node:tls";
 import { CodedError } from "../lib/errors.ts";
 
-/** TLS settings as KubeletConfiguration names them. */
+/** TLS settings with KubeletConfiguration's names. */
 export interface TlsSettings {
   readonly tlsMinVersion: string;
   readonly tlsCipherSuites: readonly string[];
@@ -10,8 +10,7 @@ export interface TlsSettings {
 /** Suites of TLS 1.3, which Kubernetes components always offer. */
 const tls13Suites = ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"];
 
-/** Translates TLS settings into Node's.
- *  @throws CodedError invalid_argument, one sentence that names the field, the value and the remedy.
+/** Translates TLS settings into Node's. @throws CodedError invalid_argument, one sentence with the field, the value and the remedy.
  *  @see https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/ (tlsCipherSuites, tlsMinVersion) */
 export function tlsOptions({
   tlsMinVersion,
@@ -35,7 +34,7 @@ const minVersions: ReadonlyMap<string, "TLSv1.2" | "TLSv1.3"> = new Map([
   ["VersionTLS13", "TLSv1.3"],
 ]);
 
-/** OpenSSL's name of a suite of TLS 1.2 that has IANA's. */
+/** OpenSSL's name of a TLS 1.2 suite with this IANA name. */
 function opensslName(suite: string): string {
   const name = suite
     .replace(/^TLS_RSA_WITH_3DES_EDE_CBC_SHA$/, "DES-CBC3-SHA")

@@ -14,8 +14,8 @@ import { sendText } from "./answer.ts";
 import { handshake, refusalOf, spdyFor } from "./handshake.ts";
 import { type Joining, askEndpoint, handshakeMs, run } from "./joining.ts";
 
-/** Serves a command over WebSocket, which the endpoint runs over SPDY. The client is accepted before the endpoint is asked; all that
- *  goes wrong from there on it is told as the command's status.
+/** Serves a command over WebSocket to the client and over SPDY to the endpoint. The client is accepted before the endpoint is asked;
+ *  later errors become the command's status.
  *  @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/4006-transition-spdy-to-websockets */
 export async function relayOverWebSocket(joining: Joining, command: CommandRequest): Promise<void> {
   const { endpoint, request, response, signal, clock, log } = joining;
@@ -31,7 +31,7 @@ export async function relayOverWebSocket(joining: Joining, command: CommandReque
   if (ws) await commandOverWebSocket({ ws, subprotocol }, command, relayCommand(connect, signal), { clock, log });
 }
 
-/** A port-forward by a SPDY connection within a WebSocket: the endpoint gets the former. */
+/** Serves a port-forward over a SPDY connection within a WebSocket: the endpoint gets the SPDY connection. */
 export async function tunnelOverWebSocket(joining: Joining): Promise<void> {
   const answer = await askEndpoint(joining, spdyFor(forwardProtocol));
   if (!answer) return;
@@ -40,7 +40,7 @@ export async function tunnelOverWebSocket(joining: Joining): Promise<void> {
   else answer.stream.destroy();
 }
 
-/** Whether a client that speaks WebSocket offers to speak SPDY within. */
+/** True if a WebSocket client offers SPDY within it. */
 export function isTunnel(request: IncomingMessage): boolean {
   return negotiateWebSocket(request, [tunnelSubprotocol]) === tunnelSubprotocol;
 }

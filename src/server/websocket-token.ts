@@ -3,8 +3,8 @@ import type { IncomingMessage } from "node:http";
 const prefix = "base64url.bearer.authorization.k8s.io.";
 const header = "sec-websocket-protocol";
 
-/** The bearer token that a WebSocket client sends as a subprotocol, as browsers must; undefined when there is none. A token
- *  counts only beside another subprotocol, which the server can then choose.
+/** The bearer token that a WebSocket client sends as a subprotocol, as browsers must; undefined if there is none. A token is valid only
+ *  together with another subprotocol, which the server can then select.
  *  @see https://kubernetes.io/docs/reference/using-api/health-checks/ (kubernetes/kubernetes#47740) */
 export function protocolToken(request: IncomingMessage): string | undefined {
   if (request.headers.upgrade?.toLowerCase() !== "websocket") return undefined;
@@ -15,7 +15,7 @@ export function protocolToken(request: IncomingMessage): string | undefined {
   return Buffer.from(token.slice(prefix.length), "base64url").toString("utf8");
 }
 
-/** A Sec-WebSocket-Protocol value without the subprotocol that is a token. */
+/** A Sec-WebSocket-Protocol value without the token's subprotocol. */
 export function withoutToken(value: string): string {
   return protocols(value)
     .filter((name) => !name.startsWith(prefix))

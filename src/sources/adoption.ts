@@ -13,9 +13,9 @@ import {
 } from "../pod/labels.ts";
 import type { StaticPod } from "./static-pod.ts";
 
-/** Gives a static pod the UID under which the runtime runs it already: a kubelet's UIDs cannot be worked out, and another UID
- *  would be another pod, started anew. Only what runs just as the manifest says counts: the same containers of the same images
- *  under the same labels and annotations. A UID of the manifest's own stands. */
+/** Gives a static pod the UID under which it already runs: a kubelet's UIDs cannot be computed, and with another UID the pod would be
+ *  restarted as a different one. The running pod must match the manifest exactly: the same containers with the same images, labels and
+ *  annotations. A UID in the manifest takes precedence. */
 export function adoptRunning(cache: PodCache, { pod, uidGiven }: StaticPod): Pod {
   const { namespace, name, uid } = pod.metadata;
   if (uidGiven || cache.get(uid)) return pod;
@@ -44,7 +44,7 @@ function runs({ sandboxes, containers }: RuntimePod, pod: Pod): boolean {
     [...(pod.spec.initContainers ?? []), ...pod.spec.containers].map((spec) => [spec.name, containerHash(spec)]),
   );
   const hashes = new Map(
-    // Newest first: of a container's tries the last one set here is the oldest, all made from one spec.
+    // Sorted newest first: of a container's attempts, all from one spec, the last one set here is the oldest.
     containers.map(({ labels: own, annotations }) => [
       own[containerNameLabel] ?? "",
       annotations[containerHashAnnotation],

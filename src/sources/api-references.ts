@@ -3,7 +3,7 @@ import { referencedObjects } from "../pod/object-references.ts";
 import { refused } from "./pod-fields.ts";
 import { volumeSources } from "./volume-sources.ts";
 
-/** Volumes that are made from nothing but the pod and its machine, and so need no API server. */
+/** Volumes that depend only on the pod and its machine, and therefore need no API server. */
 const standingAlone: ReadonlySet<string> = new Set(
   (
     "awsElasticBlockStore azureDisk cephfs cinder downwardAPI emptyDir fc flexVolume flocker gcePersistentDisk gitRepo " +
@@ -11,8 +11,8 @@ const standingAlone: ReadonlySet<string> = new Set(
   ).split(" "),
 );
 
-/** Refuses a static pod that needs an object of the API server: such a pod starts without one, and a node may not read for it
- *  what no pod of the API server names. @throws CodedError invalid_argument
+/** Refuses a static pod that references objects of the API server: such a pod starts without one, and a node may only read objects that a
+ *  pod of the API server references. @throws CodedError invalid_argument
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/static-pod/ */
 export function refuseReferences(spec: PodSpec): void {
   if (spec.serviceAccountName || spec.serviceAccount) throw forbidden("spec.serviceAccountName", "service accounts");

@@ -10,14 +10,15 @@ export interface ApiServerSourceDeps {
   readonly clock: Clock;
   readonly log: Logger;
   readonly nodeName: string;
-  /** Takes the complete set of pods bound to the node, each time it changes. */
+  /** Receives the complete set of pods bound to the node at each change. */
   readonly set: (pods: readonly Pod[]) => void;
-  /** Resolves when pods may be taken in: a kubelet waits until it has read its Node once, for admission needs it. */
+  /** Resolves when pods may be passed on: admission needs the Node, which a kubelet therefore reads first. */
   readonly after?: (signal: AbortSignal) => Promise<void>;
 }
 
-/** The source of pods that the scheduler bound to this node. A pod recreated under the same name between two reads shows as
- *  another UID; the set never holds both. @see https://kubernetes.io/docs/concepts/architecture/#kubelet */
+/** Source of the pods that the scheduler bound to this node. A pod recreated under the same name between two reads appears with a new
+ *  UID; the set never contains both.
+ *  @see https://kubernetes.io/docs/concepts/architecture/#kubelet */
 export function createApiServerSource(deps: ApiServerSourceDeps): Service {
   const { client, clock, log, nodeName, set, after } = deps;
   const push = () => set(reflector.list());
@@ -33,7 +34,7 @@ export function createApiServerSource(deps: ApiServerSourceDeps): Service {
     log,
     path: "/api/v1/pods",
     fieldSelector: `spec.nodeName=${nodeName}`,
-    // The one watch that pods wait for: it may be asked for more often than a hundred others.
+    // Short, because pods wait for this watch alone.
     longestPauseMs: 1_000,
     handler: {
       replace,

@@ -2,13 +2,13 @@ import type { Logger } from "../lib/log.ts";
 import type { EventSink } from "../pipeline.ts";
 import { nodeReference } from "../pod/reference.ts";
 
-/** Tells what is wrong with manifests: each complaint once, until it is another one or has been mended. */
+/** Reports problems of manifests: each once, until it changes or is fixed. */
 export interface Complaints {
-  /** It is not taken. @param of what the complaint is of, such as a file's path. */
+  /** The manifest is refused. @param of its source, such as a file's path. */
   tell(of: string, why: string): void;
-  /** It is taken, but for a part. */
+  /** The manifest is accepted, except for a part. */
   remark(of: string, what: string): void;
-  /** Nothing is wrong with it, or it is not there any more. */
+  /** The manifest is valid, or gone. */
   settle(of: string): void;
 }
 
@@ -31,8 +31,7 @@ export function createComplaints(deps: {
         events.event(nodeReference(nodeName), "Warning", "ManifestIgnored", `${of} is ignored: ${why}`);
       });
     },
-    remark: (of, what) =>
-      once(of, what, () => log.warn({ manifest: of, what }, "a part of a manifest counts for nothing")),
+    remark: (of, what) => once(of, what, () => log.warn({ manifest: of, what }, "a part of a manifest is ignored")),
     settle(of) {
       if (told.delete(of)) log.info({ manifest: of }, "nothing is wrong with a manifest any more");
     },

@@ -3,7 +3,7 @@ import { quantityNumber } from "../pod/quantity.ts";
 import { refused } from "./pod-fields.ts";
 
 export interface ContainerPlace {
-  /** Where the container stands, such as `spec.containers[0]`. */
+  /** Path of the container, such as `spec.containers[0]`. */
   readonly at: string;
   /** Names of the pod's volumes. */
   readonly volumes: ReadonlySet<string>;
@@ -15,7 +15,7 @@ const choices = {
   terminationMessagePolicy: ["File", "FallbackToLogsOnError"],
 } as const;
 
-/** @throws CodedError invalid_argument: the first field that is wrong, and what to write. */
+/** @throws CodedError invalid_argument: the first invalid field, and the remedy. */
 export function checkContainer(container: Container, place: ContainerPlace): void {
   const { at } = place;
   if (!container.image?.trim()) throw refused(`${at}.image`, "is missing: name an image");
@@ -108,7 +108,7 @@ function checkProbe(probe: Probe, field: string): void {
     throw refused(`${field}.port`, "is missing or no port: write a number from 1 to 65535 or a port's name");
 }
 
-/** Exactly one of these must be there. */
+/** Exactly one of these must be present. */
 function checkOne(handler: object, kinds: readonly string[], field: string): void {
   const given = kinds.filter((kind) => (handler as Record<string, unknown>)[kind] !== undefined);
   if (given.length !== 1)

@@ -8,12 +8,12 @@ import { type Adopt, createManifestSet } from "./manifest-set.ts";
 import { watchPath } from "./watch-path.ts";
 
 export interface FileSourceDeps {
-  /** KubeletConfiguration.staticPodPath: a directory or a file of the machine that graftlet runs on. */
+  /** KubeletConfiguration.staticPodPath: a directory or a file on the machine that graftlet runs on. */
   readonly path: string;
   /** KubeletConfiguration.fileCheckFrequency, milliseconds. */
   readonly everyMs: number;
   readonly nodeName: string;
-  /** Takes the complete set of pods, each time the files have been read. */
+  /** Receives the complete set of pods after each read of the files. */
   readonly set: (pods: readonly Pod[]) => void;
   readonly adopt: Adopt;
   readonly complaints: Complaints;
@@ -21,12 +21,12 @@ export interface FileSourceDeps {
   readonly watch?: typeof watchPath;
 }
 
-/** Changes come in several: a file is made, then written, then closed. */
+/** Delay after a change, because changes come in groups: a file is created, then written, then closed. */
 const settleMs = 100;
-/** How often it is looked whether a path is there that was not. */
+/** Polling interval for a missing path. */
 const absentMs = 1_000;
 
-/** The source of static pods in files: read when something changes there, and regularly.
+/** Source of static pods in files: read at each change, and regularly.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/static-pod/ */
 export function createFileSource(deps: FileSourceDeps): Service {
   const { path, everyMs, set, complaints, clock } = deps;
@@ -37,12 +37,12 @@ export function createFileSource(deps: FileSourceDeps): Service {
       const files = await readManifests(path);
       absent = files === undefined;
       const back = files?.filter((file) => wentAndCame(file.path, entries) && manifests.isUnchanged(file)) ?? [];
-      // Whoever takes a manifest away and puts it back asks for the pod to begin anew.
+      // Removing a manifest and putting it back restarts its pod.
       const rest = files?.filter((file) => !back.includes(file)) ?? [];
       const without = back.length > 0 ? await manifests.podsOf(rest, signal) : undefined;
       const pods = await manifests.podsOf(files ?? [], signal);
       if (without) set(without);
-      // An empty set also says that this source has spoken.
+      // An empty set also marks the source as ready.
       set(pods);
       if (absent)
         complaints.tell(path, "there is nothing: make the folder, and pods start as soon as it holds manifests");
@@ -61,7 +61,7 @@ export function createFileSource(deps: FileSourceDeps): Service {
         changed.abort();
       });
       while (!signal.aborted) {
-        // What changes from here on is read in the next round.
+        // Later changes are read in the next round.
         changed = new AbortController();
         await watching.renew();
         await read(entries.splice(0), signal);
@@ -73,7 +73,7 @@ export function createFileSource(deps: FileSourceDeps): Service {
   };
 }
 
-/** Whether the entry of a file that is there now has changed more than once: another that takes its place changes it once. */
+/** True if the directory entry of an existing file has changed more than once: a replacement by another file changes it once. */
 function wentAndCame(path: string, entries: readonly string[]): boolean {
   return entries.filter((entry) => entry === path).length > 1;
 }

@@ -13,29 +13,29 @@ import type { Adopt } from "./manifest-set.ts";
 export interface HttpSourceDeps {
   /** KubeletConfiguration.staticPodURL. */
   readonly url: string;
-  /** KubeletConfiguration.staticPodURLHeader: may hold credentials, and is never shown. */
+  /** KubeletConfiguration.staticPodURLHeader: may contain credentials, and is never shown. */
   readonly headers: Readonly<Record<string, readonly string[]>>;
   /** KubeletConfiguration.httpCheckFrequency, milliseconds. */
   readonly everyMs: number;
   readonly nodeName: string;
-  /** Takes the complete set of pods, each time the URL has given another one. */
+  /** Receives the complete set of pods at each change. */
   readonly set: (pods: readonly Pod[]) => void;
   readonly adopt: Adopt;
   readonly complaints: Complaints;
   readonly clock: Clock;
 }
 
-/** The kubelet's number. */
+/** The kubelet's value. */
 const answerMs = 10_000;
 
-/** The source of static pods at a URL: one pod, or a PodList. An answer that cannot be used changes nothing.
+/** Source of static pods at a URL: one pod, or a PodList. An unusable response changes nothing.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/static-pod/#pods-created-via-http */
 export function createHttpSource(deps: HttpSourceDeps): Service {
   const { url, nodeName, everyMs, set, adopt, complaints, clock } = deps;
-  // Of a URL with a password in it only the rest is shown.
+  // A password in the URL is never shown.
   const shown = urlWithoutSecrets(url) ?? "staticPodURL";
   let taken: string | undefined;
-  /** The answer that could not be used when it came last. */
+  /** The last response, if it was unusable. */
   let refused: { readonly digest: string; readonly why: unknown } | undefined;
   const podsOf = async (digest: string, body: Buffer, signal: AbortSignal): Promise<readonly Pod[]> => {
     if (refused?.digest === digest) throw refused.why;
@@ -93,7 +93,7 @@ async function fetched({ url, headers }: HttpSourceDeps, signal: AbortSignal): P
   }
 }
 
-/** A URL may hold a user and a password. */
+/** A URL may contain a user and a password. */
 function basic(url: string): Record<string, string> {
   const { username = "", password = "" } = URL.parse(url) ?? {};
   if (!username) return {};

@@ -4,19 +4,19 @@ import { dirname, join } from "node:path";
 import { CodedError, codeOfErrno, messageOf } from "../lib/errors.ts";
 import { longestManifestBytes } from "./manifest.ts";
 
-/** A file that may hold a manifest: its text, or why it cannot be taken. */
+/** A potential manifest file: its text, or the reason why it is refused. */
 export type ManifestFile =
   | { readonly path: string; readonly text: string }
   | { readonly path: string; readonly problem: string };
 
-/** Bounds of one folder: nine times the pods of a node, and as many bytes as its files have with room to spare. */
+/** Limits of one directory: nine times a node's maximum number of pods, and ample bytes for that many files. */
 const mostFiles = 1_000;
 const mostBytes = 16 << 20;
 const readAtOnce = 8;
 
-/** The manifests of a directory (not of those in it, and none whose name begins with a dot), by name; or the one of a file.
- *  Never blocks on what is no file, and follows no link that leads out of the directory.
- *  @returns undefined when nothing is at the path. @throws CodedError when the path itself cannot be read.
+/** Reads the manifests of a directory (without subdirectories and names that begin with a dot), by name; or a single file. Never blocks
+ *  on special files, and follows no link out of the directory. @returns undefined if nothing exists at the path. @throws CodedError if
+ *  the path itself is unreadable.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/static-pod/#static-pod-creation */
 export async function readManifests(path: string): Promise<readonly ManifestFile[] | undefined> {
   try {
@@ -56,12 +56,12 @@ async function readFolder(path: string): Promise<readonly ManifestFile[]> {
   return files;
 }
 
-/** Which of them count cannot be told: none that comes may take the place of one that runs. */
+/** Beyond the limit, the valid files are unknown: no new file may replace a running pod. */
 function tooMuch(most: string): CodedError {
   return new CodedError("invalid_argument", `it holds more than ${most}: nothing of it is read until there is less`);
 }
 
-/** @returns undefined where the file has gone meanwhile. */
+/** @returns undefined if the file has disappeared. */
 async function readManifest(path: string, root: string): Promise<ManifestFile | undefined> {
   try {
     const real = await realpath(path);
@@ -78,7 +78,7 @@ async function readManifest(path: string, root: string): Promise<ManifestFile | 
 }
 
 async function readRegular(path: string, real: string): Promise<ManifestFile> {
-  // A FIFO or a device is opened without waiting for anybody, and not read.
+  // A FIFO or a device is opened without blocking, and not read.
   const kind = await stat(real);
   if (kind.isDirectory()) return { path, problem: "it is a directory: manifests are read from one folder only" };
   if (!kind.isFile()) return { path, problem: "it is no file: put a file there" };

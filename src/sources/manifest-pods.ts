@@ -6,12 +6,12 @@ import { type Origin, type StaticPod, staticPod } from "./static-pod.ts";
 export interface Manifest {
   readonly text: string;
   readonly origin: Origin;
-  /** A PodList may stand in place of one pod. */
+  /** A PodList is accepted instead of one pod. */
   readonly lists: boolean;
 }
 
-/** The pods of a manifest. One bad pod spoils its list: what the others should be is not known for sure. Pure.
- *  @throws CodedError invalid_argument, a sentence. */
+/** The pods of a manifest. One invalid pod invalidates the list, because the intent of the others is uncertain. Pure. @throws CodedError
+ *  invalid_argument, a sentence. */
 export function manifestPods({ text, origin, lists }: Manifest): readonly StaticPod[] {
   const object = manifestObject(text);
   if (lists && object["kind"] === "PodList") return listedPods(object, origin);

@@ -5,20 +5,20 @@ import { unusable } from "./manifest.ts";
 import { type Manifest, manifestPods } from "./manifest-pods.ts";
 import type { StaticPod } from "./static-pod.ts";
 
-/** Reads manifests where that holds up nobody. */
+/** Parses manifests without blocking the process. */
 export interface ManifestReader extends AsyncDisposable {
-  /** @throws CodedError invalid_argument, a sentence: why there are no pods in it; what the signal aborted with. */
+  /** @throws CodedError invalid_argument, a sentence: why the text contains no pods; the signal's reason. */
   read(manifest: Manifest, signal: AbortSignal): Promise<readonly StaticPod[]>;
 }
 
-/** Characters that one reader reads at once, where all else waits: a twentieth of a second at worst. */
+/** Characters that one reader parses on the main thread: at worst a twentieth of a second. */
 const atOnce = 16 * 1024;
-/** Bounds of a thread: MiB, and milliseconds for each manifest. YAML as pods have it takes a tenth of both. */
+/** Limits of a thread: MiB, and milliseconds for each manifest. Typical pods in YAML take a tenth of both. */
 const bounds = { MiB: 128, ms: 30_000 };
 
 type Answer = { readonly pods: readonly StaticPod[] } | { readonly fault: string };
 
-/** More than a few small manifests are read in a thread that ends with the reader, within bounds of time and memory. */
+/** Beyond a few small manifests, parsing moves to a thread with limits of time and memory that ends with the reader. */
 export function openManifestReader(clock: Clock, { MiB, ms } = bounds): ManifestReader {
   let room = atOnce;
   let thread: Worker | undefined;
@@ -50,10 +50,10 @@ export function openManifestReader(clock: Clock, { MiB, ms } = bounds): Manifest
   };
 }
 
-/** The thread runs this file. In the built program, of which it is a part, `main` hands over to it. */
+/** The thread runs this file. In the built program, which contains it, `main` passes control to it. */
 function startThread(maxOldGenerationSizeMb: number): Worker {
   const thread = new Worker(new URL(import.meta.url), { resourceLimits: { maxOldGenerationSizeMb } });
-  // One that fails while nobody waits for it is nobody's failure.
+  // A failure without a pending request is ignored.
   return thread.on("error", () => undefined);
 }
 
@@ -76,7 +76,7 @@ async function answerOf(thread: Worker, manifest: Manifest, signal: AbortSignal)
   }
 }
 
-/** The thread's own side: an answer for each manifest, in order. */
+/** The thread's side: a response for each manifest, in order. */
 function serve(): void {
   parentPort?.on("message", (manifest: Manifest) => {
     let answer: Answer;

@@ -9,7 +9,7 @@ import type { ManifestFile } from "./manifest-files.ts";
 import { type ManifestReader, openManifestReader } from "./manifest-reader.ts";
 import type { StaticPod } from "./static-pod.ts";
 
-/** Gives a pod the UID of what runs of it already, where another agent started that. */
+/** Gives a pod the UID under which another agent already runs it. */
 export type Adopt = (found: StaticPod) => Pod;
 
 export interface ManifestSetDeps {
@@ -19,22 +19,22 @@ export interface ManifestSetDeps {
   readonly clock: Clock;
 }
 
-/** Turns what files hold into pods, and remembers what they held. */
+/** Turns the contents of files into pods, and remembers previous contents. */
 export interface ManifestSet {
-  /** The pods of these files, all that there are. A file that has become unusable goes on standing for the pod that it held. */
+  /** The pods of these files, which are the complete set. A file that becomes invalid keeps the pod that it contained. */
   podsOf(files: readonly ManifestFile[], signal: AbortSignal): Promise<readonly Pod[]>;
-  /** The file held the same when it was read last. */
+  /** True if the file's contents are unchanged since the last read. */
   isUnchanged(file: ManifestFile): boolean;
 }
 
 interface Held {
   readonly text: string;
-  /** Fields that count for nothing. */
+  /** Ignored fields. */
   readonly unknown: readonly string[];
   readonly pod: Pod;
 }
 
-/** Fields that one complaint names. */
+/** Maximum number of fields in one complaint. */
 const mostNamed = 10;
 
 export function createManifestSet({ nodeName, adopt, complaints, clock }: ManifestSetDeps): ManifestSet {
@@ -43,7 +43,7 @@ export function createManifestSet({ nodeName, adopt, complaints, clock }: Manife
   let seen: readonly string[] = [];
   let first = true;
 
-  /** What the file holds, or held before it became unusable. */
+  /** Contents of the file, or its last valid contents. */
   const holdingOf = async (file: ManifestFile, round: Round): Promise<Held | undefined> => {
     const before = held.get(file.path);
     try {
@@ -78,7 +78,7 @@ export function createManifestSet({ nodeName, adopt, complaints, clock }: Manife
       const now = new Map<string, Held>();
       const holders = new Map<string, string>();
       const uids = new Map<string, string>();
-      // Of two files with one pod, that counts which had it before.
+      // If two files contain one pod, the file that had it before takes precedence.
       for (const { path, name, holding } of ordered(holdings, held)) {
         const { uid } = holding.pod.metadata;
         const other = holders.get(name);
@@ -106,17 +106,17 @@ export function createManifestSet({ nodeName, adopt, complaints, clock }: Manife
   };
 }
 
-/** What a text came to, by its digest: a pod, or why there is none. */
+/** Results by digest of the text: a pod, or the reason of a refusal. */
 type Reading = { readonly digest: string } & ({ readonly held: Held } | { readonly fault: unknown });
 
-/** One reading of all files. */
+/** One read of all files. */
 interface Round {
   readonly reader: ManifestReader;
   readonly adopt: Adopt;
   readonly signal: AbortSignal;
 }
 
-/** Takes texts apart. One that has not changed is not taken apart again, and a bad one not every time that somebody looks. */
+/** Parses texts. Unchanged texts, valid or not, are not parsed again at each read. */
 function createReadings(nodeName: string) {
   const readings = new Map<string, Reading>();
   const parsed = async (path: string, text: string, { reader, adopt, signal }: Round) => {
@@ -131,7 +131,7 @@ function createReadings(nodeName: string) {
     }
   };
   return {
-    /** @throws CodedError invalid_argument: why the text is no pod. */
+    /** @throws CodedError invalid_argument: why the text is not a pod. */
     async read({ path, text }: { readonly path: string; readonly text: string }, round: Round): Promise<Held> {
       const digest = createHash("sha256").update(text).digest("hex");
       const before = readings.get(path);
@@ -151,7 +151,7 @@ function textOf(files: readonly ManifestFile[], path: string): string | undefine
 
 interface Holding {
   readonly path: string;
-  /** Of its pod. */
+  /** Name of its pod. */
   readonly name: string;
   readonly holding: Held;
 }

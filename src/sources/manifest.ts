@@ -2,17 +2,17 @@ import { parseAllDocuments } from "yaml";
 import { CodedError } from "../lib/errors.ts";
 import { type Fields, isFields } from "./pod-fields.ts";
 
-/** Bytes of a manifest, of a file or a URL. What an API server takes of an object is a little more; a pod of that size could
+/** Maximum bytes of a manifest from a file or a URL. The API server's limit for an object is slightly larger; a pod of that size could
  *  never have a mirror pod. */
 export const longestManifestBytes = 1 << 20;
 
-/** A pod's deepest field, with room: what goes deeper is made to exhaust the stack. */
+/** Depth of a pod's deepest field, with margin: deeper nesting is meant to exhaust the stack. */
 const deepest = 100;
-/** Characters and values of what a manifest says, its aliases written out. */
+/** Limits of characters and values in a manifest, with aliases expanded. */
 const largest = 4 << 20;
 
-/** Object of a manifest. Read as YAML 1.1, of which JSON is a part, as Kubernetes does. YAML takes seconds for a MiB: see
- *  `openManifestReader`. @throws CodedError invalid_argument, one sentence, for what is not one object. */
+/** Parses the object of a manifest, as YAML 1.1 (which includes JSON), like Kubernetes. A MiB of YAML takes seconds: see
+ *  `openManifestReader`. @throws CodedError invalid_argument, one sentence, for anything but one object. */
 export function manifestObject(text: string): Fields {
   if (text.trim() === "") throw unusable("it is empty: write a pod into it");
   const object = jsonIn(text) ?? yamlIn(text);
@@ -34,7 +34,7 @@ function yamlIn(text: string): Fields {
   return value;
 }
 
-/** An object in JSON, which is read as such a hundred times faster. */
+/** Parses an object in JSON, a hundred times faster than as YAML. */
 function jsonIn(text: string): Fields | undefined {
   if (!text.trimStart().startsWith("{")) return undefined;
   try {
@@ -45,7 +45,7 @@ function jsonIn(text: string): Fields | undefined {
   }
 }
 
-/** Aliases are followed a hundred times at most: a small file must not become a large object. */
+/** At most a hundred aliases are followed: a small file must not become a large object. */
 function objectIn(document: { toJS(): unknown } | undefined): unknown {
   try {
     return document?.toJS();
@@ -54,7 +54,7 @@ function objectIn(document: { toJS(): unknown } | undefined): unknown {
   }
 }
 
-/** Whatever comes after may follow each value, and aliases as if they were written out. */
+/** Checks nesting depth and size, with aliases expanded. */
 function checkExtent(object: Fields): void {
   const rest: { readonly value: unknown; readonly depth: number }[] = [{ value: object, depth: 0 }];
   let extent = 0;
@@ -75,7 +75,7 @@ function tooDeep(): CodedError {
   return unusable(`its values lie in each other more than ${deepest} deep: no pod's do`);
 }
 
-/** Checks what an object says it is. @param kind as it should be. @throws CodedError invalid_argument */
+/** Checks an object's apiVersion and kind. @param kind the expected kind. @throws CodedError invalid_argument */
 export function expectKind({ apiVersion, kind }: Fields, expected: string): void {
   if (apiVersion !== "v1")
     throw unusable(`its apiVersion is ${JSON.stringify(apiVersion) ?? "missing"}: write apiVersion: v1`);

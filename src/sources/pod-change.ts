@@ -3,23 +3,22 @@ import type { Pod } from "../objects.ts";
 import type { PodOperation, SourceName } from "../pipeline.ts";
 import { configMirrorAnnotation, configSeenAnnotation, configSourceAnnotation } from "../pod/labels.ts";
 
-/** What a kubelet keeps on its own copy of a pod. */
+/** Annotations that a kubelet adds to its own copy of a pod. */
 const localAnnotations: readonly string[] = [configSourceAnnotation, configSeenAnnotation, configMirrorAnnotation];
 
-/** A copy of the pod that carries its source and when it was first seen.
- *  @param seen RFC 3339 */
+/** A copy of the pod with its source and the time when it was first seen. @param seen RFC 3339 */
 export function stamped(pod: Pod, source: SourceName, seen: string): Pod {
   const annotations = { ...pod.metadata.annotations, [configSourceAnnotation]: source, [configSeenAnnotation]: seen };
   return { ...pod, metadata: { ...pod.metadata, annotations } };
 }
 
-/** When a stamped pod was first seen, RFC 3339. */
+/** Time when a stamped pod was first seen, RFC 3339. */
 export function firstSeen(pod: Pod): string {
   return pod.metadata.annotations?.[configSeenAnnotation] ?? "";
 }
 
-/** What became of a pod between two readings of its source: DELETE or UPDATE when what should run differs, RECONCILE when only
- *  its status does, undefined when nothing that matters does. Source: kubelet. */
+/** Change of a pod between two reads of its source: DELETE or UPDATE if the desired state differs, RECONCILE if only its status does,
+ *  undefined if nothing relevant does. Source: kubelet. */
 export function changeOf(old: Pod, now: Pod): Exclude<PodOperation, "ADD" | "REMOVE"> | undefined {
   if (old.metadata.resourceVersion !== undefined && old.metadata.resourceVersion === now.metadata.resourceVersion)
     return undefined;

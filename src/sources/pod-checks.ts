@@ -10,7 +10,7 @@ const uidShape = /^[A-Za-z0-9][-A-Za-z0-9_.]{0,127}$/;
 const labelValueShape = /^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$/;
 const keyShape = new RegExp(`^(${dnsLabel}(\\.${dnsLabel})*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`);
 
-/** Whether a text names a container, a volume or a namespace. */
+/** True if a text is a valid name of a container, a volume or a namespace. */
 export function isDnsLabel(text: string): boolean {
   return text.length <= 63 && labelShape.test(text);
 }
@@ -18,14 +18,14 @@ export function isDnsLabel(text: string): boolean {
 export interface StaticMeta {
   readonly name: string;
   readonly namespace: string;
-  /** Of the manifest; undefined where it has none. */
+  /** UID in the manifest; undefined if it has none. */
   readonly uid: string | undefined;
   readonly labels: Readonly<Record<string, string>>;
   readonly annotations: Readonly<Record<string, string>>;
 }
 
-/** Names become paths on the target and parts of requests: none may be able to lead elsewhere.
- *  @param name with the node's name at its end. @throws CodedError invalid_argument */
+/** Checks names, which become paths on the target and parts of requests and must not lead elsewhere. @param name with the node's name
+ *  appended. @throws CodedError invalid_argument */
 export function checkMeta({ name, namespace, uid, labels, annotations }: StaticMeta): void {
   if (name.length > 253 || !subdomainShape.test(name))
     throw refused(
@@ -59,8 +59,8 @@ const choices = {
   dnsPolicy: ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"],
 } as const;
 
-/** Refuses a spec that the API server would refuse and with which this node could do nothing, or something else than meant.
- *  @param spec with defaults. @throws CodedError invalid_argument: the first field that is wrong, and what to write.
+/** Refuses a spec that the API server would refuse and that this node could not run, or not as intended. @param spec with defaults.
+ *  @throws CodedError invalid_argument: the first invalid field, and the remedy.
  *  @see https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ */
 export function checkSpec(spec: PodSpec): void {
   if (spec.containers.length === 0) throw refused("spec.containers", "is empty: a pod has one container at least");

@@ -13,16 +13,16 @@ export interface PodConfigDeps {
 }
 
 export interface PodConfig {
-  /** The complete set of pods that a source wants, whenever it changes; an empty set also says that the source has spoken.
-   *  What differs from the set before is emitted. */
+  /** Accepts the complete set of pods of a source at each change; an empty set also marks the source as ready. Emits the differences from
+   *  the previous set. */
   set(source: SourceName, pods: readonly Pod[]): void;
 }
 
-/** The order in which the changes of one set are emitted: what goes makes room for what comes. */
+/** The order in which changes of one set are emitted: removals make room for additions. */
 const emissionOrder: readonly PodOperation[] = ["REMOVE", "ADD", "UPDATE", "DELETE", "RECONCILE"];
 
-/** Turns each source's complete sets into changes. Pods are told apart by UID; a DELETE is a graceful deletion that has begun,
- *  a REMOVE an object that is gone. Source: kubelet. */
+/** Turns each source's complete sets into changes. Pods are identified by UID; a DELETE is the start of a graceful deletion, a REMOVE the
+ *  removal of the object. Source: kubelet. */
 export function createPodConfig(deps: PodConfigDeps): PodConfig {
   const { spoken, emit, clock } = deps;
   const known = new Map<SourceName, Map<string, Known>>();
@@ -35,7 +35,7 @@ export function createPodConfig(deps: PodConfigDeps): PodConfig {
       spoken.note(source);
       for (const op of emissionOrder) {
         const changed = changes.get(op);
-        // An empty ADD says that the source has spoken and wants nothing.
+        // An empty ADD marks the source as ready without pods.
         if (changed) emit({ op, source, pods: changed.map(askedPod) });
         else if (op === "DELETE" && !before && changes.size === 0) emit({ op: "ADD", source, pods: [] });
       }
@@ -43,8 +43,8 @@ export function createPodConfig(deps: PodConfigDeps): PodConfig {
   };
 }
 
-/** A pod as its source gave it, and the copy that carries its source: of one that is given again nothing is made anew, for with
- *  each change of one pod all of a node's are given. */
+/** A pod from its source, and the copy stamped with the source. The copy is reused for an unchanged pod, because each change of one pod
+ *  delivers all pods of the node. */
 interface Known {
   readonly given: Pod;
   readonly pod: Pod;

@@ -1,8 +1,8 @@
 import type { Container, PodSpec, Probe, Volume } from "../objects.ts";
 import { volumeSources } from "./volume-sources.ts";
 
-/** A pod's spec with what the API server would have filled in: a pod from a file or a URL never passes it, and what a runtime
- *  is asked for must not depend on where a pod comes from.
+/** A pod's spec with the API server's defaults: a pod from a file or a URL does not pass through the API server, and its runtime
+ *  configuration must not depend on its source.
  *  @see https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ */
 export function withDefaults(spec: PodSpec): PodSpec {
   const hostNetwork = spec.hostNetwork === true;
@@ -53,14 +53,14 @@ function containerDefaults(container: Container, hostNetwork: boolean): Containe
   };
 }
 
-/** An image without a digest whose tag is `latest`, or that has none, may change under its name. */
+/** An image without a digest and with the tag `latest`, or without a tag, may change under its name. */
 function pullPolicy(image: string): string {
   if (image.includes("@")) return "IfNotPresent";
   const tag = /:([^:/]+)$/.exec(image)?.[1] ?? "latest";
   return tag === "latest" ? "Always" : "IfNotPresent";
 }
 
-/** A limit without a request is the request too. */
+/** A limit without a request also sets the request. */
 function withRequests(resources: NonNullable<Container["resources"]>): NonNullable<Container["resources"]> {
   if (!resources.limits) return resources;
   return { ...resources, requests: { ...resources.limits, ...resources.requests } };

@@ -2,7 +2,7 @@ import { podTypes } from "../gen/pod-types.ts";
 import { CodedError } from "../lib/errors.ts";
 import type { PodSpec } from "../objects.ts";
 
-/** A refusal of a manifest: the field, and what to write there. */
+/** Error for a manifest: the field, and the remedy. */
 export function refused(field: string, remedy: string): CodedError {
   return new CodedError("invalid_argument", `${field}: ${remedy}`);
 }
@@ -15,19 +15,19 @@ export function isFields(value: unknown): value is Fields {
 
 export interface TypedSpec {
   readonly spec: PodSpec;
-  /** Paths of fields that no pod has: they are left out, as the API server leaves them out. */
+  /** Paths of unknown fields: they are dropped, as by the API server. */
   readonly unknown: readonly string[];
 }
 
-/** A pod's spec with each field of the type that the API gives it. Nulls and empty texts count as not written; quantities may be
- *  numbers. @throws CodedError invalid_argument, a sentence that names the first field of another type. */
+/** Decodes a pod's spec, with each field of its API type. Nulls and empty texts count as absent; quantities may be numbers. @throws
+ *  CodedError invalid_argument, a sentence that names the first field of a wrong type. */
 export function typedSpec(value: unknown): TypedSpec {
   const unknown: string[] = [];
   const spec = typed(value, "V1PodSpec", "spec", unknown) as PodSpec;
   return { spec, unknown };
 }
 
-/** Texts by name, such as labels. @throws CodedError invalid_argument */
+/** Decodes a map of texts, such as labels. @throws CodedError invalid_argument */
 export function textsByName(value: unknown, field: string): Record<string, string> {
   return value === undefined || value === null ? {} : (typed(value, "{}string", field, []) as Record<string, string>);
 }
@@ -94,7 +94,7 @@ function objectOf(value: unknown, type: string, field: string, unknown: string[]
 
 const longestShown = 40;
 
-/** A value as a sentence shows it. */
+/** A value for a message. */
 function shown(value: unknown): string {
   const text = JSON.stringify(value) ?? "nothing";
   return text.length > longestShown ? `${text.slice(0, longestShown)}…` : text;

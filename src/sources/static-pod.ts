@@ -8,21 +8,21 @@ import { type Fields, isFields, refused, textsByName, typedSpec } from "./pod-fi
 
 export interface Origin {
   readonly nodeName: string;
-  /** Which manifest: the same pod of another file or URL is another pod. */
+  /** ID of the manifest: the same pod in another file or URL is a different pod. */
   readonly of: { readonly file: string } | { readonly url: string };
 }
 
 export interface StaticPod {
   readonly pod: Pod;
-  /** The manifest gives the UID itself. */
+  /** True if the manifest contains the UID itself. */
   readonly uidGiven: boolean;
-  /** Fields that no pod has, which count for nothing. */
+  /** Unknown fields, which are ignored. */
   readonly unknown: readonly string[];
 }
 
-/** A pod as a file or a URL describes it, made what the API server would have made of it: named after its node, with defaults, and
- *  with a UID that is another as soon as anything of it is. Pure.
- *  @param object of kind Pod. @throws CodedError invalid_argument: the field that is wrong, and what to write.
+/** Builds a static pod from a file or a URL in the form that the API server would give it: with the node's name appended, with defaults,
+ *  and with a UID that depends on all its contents. Pure. @param object of kind Pod. @throws CodedError invalid_argument: the invalid
+ *  field, and the remedy.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/static-pod/ */
 export function staticPod(object: Fields, { nodeName, of }: Origin): StaticPod {
   const meta = metaOf(object["metadata"], nodeName);
@@ -51,7 +51,7 @@ export function staticPod(object: Fields, { nodeName, of }: Origin): StaticPod {
   return { pod, uidGiven: meta.uid !== undefined, unknown };
 }
 
-/** What a manifest says of itself; what only the API server gives (times, owners, versions) counts for nothing. */
+/** Metadata of a manifest; fields that only the API server sets (times, owners, versions) are ignored. */
 function metaOf(metadata: unknown, nodeName: string): StaticMeta {
   const given = metadata ?? {};
   if (!isFields(given)) throw refused("metadata", "holds no fields: write at least a name");
@@ -81,19 +81,19 @@ function textOf(metadata: Fields, field: string): string | undefined {
 
 const uidDigits = 32;
 
-/** 32 hexadecimal digits, as a kubelet's are; their values are graftlet's own, since a kubelet's come from its memory. */
+/** 32 hexadecimal digits, in a kubelet's format; the values differ, because a kubelet hashes its in-memory representation. */
 function uidOf(content: object): string {
   return createHash("sha256").update(sortedJson(content)).digest("hex").slice(0, uidDigits);
 }
 
-/** JSON in which the order of fields says nothing. */
+/** JSON that does not depend on the order of fields. */
 function sortedJson(value: object): string {
   return JSON.stringify(value, (_key, one: unknown) =>
     isFields(one) ? Object.fromEntries(Object.entries(one).sort(([a], [b]) => (a < b ? -1 : 1))) : one,
   );
 }
 
-/** A file's pod stays, whatever is wrong with its node. */
+/** A file's pod stays, whatever its node's state. */
 function withNoExecute(tolerations: readonly Toleration[]): Toleration[] {
   const all: Toleration = { operator: "Exists", effect: "NoExecute" };
   const isSame = ({ key, operator, effect }: Toleration) => !key && operator === "Exists" && effect === "NoExecute";

@@ -2,21 +2,21 @@ import { type FSWatcher, watch } from "node:fs";
 import { stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 
-/** Watches a path of this machine, whatever takes its place. */
+/** Watches a path of this machine, even if the file there is replaced. */
 export interface PathWatch extends Disposable {
-  /** Looks whether the path is still what is watched, and watches what is there now. */
+  /** Checks whether the path still refers to the watched file, and otherwise watches the new one. */
   renew(): Promise<void>;
 }
 
-/** What changed: a file's entry in its directory (it came, went, or another took its place) or what is in the file. */
+/** The change: a file's entry in its directory (created, removed or replaced) or its contents. */
 export interface PathChange {
-  /** Absolute; undefined where the kernel does not say. */
+  /** Absolute path; undefined if the kernel does not report it. */
   readonly path: string | undefined;
   readonly entry: boolean;
 }
 
-/** Calls back when something changes in a directory, or a file is replaced or written. A hint: what the kernel does not tell (of
- *  network file systems, or when watches have run out) is found by whoever looks regularly.
+/** Calls back at changes in a directory, or when a file is replaced or written. Only a hint: changes that the kernel does not report
+ *  (network file systems, exhausted watches) are found by regular polling.
  *  @see https://man7.org/linux/man-pages/man7/inotify.7.html */
 export function watchPath(path: string, onChange: (change: PathChange) => void): PathWatch {
   let watched: { readonly inode: number; readonly watcher: FSWatcher } | undefined;
@@ -27,7 +27,7 @@ export function watchPath(path: string, onChange: (change: PathChange) => void):
   return {
     async renew() {
       const found = await stat(path).catch(() => undefined);
-      // A file is replaced by renaming another: its directory shows that.
+      // A file is replaced by renaming another: its directory reports that.
       const directory = found?.isDirectory() ? path : dirname(path);
       const only = found?.isDirectory() ? undefined : basename(path);
       const inode = found && (await stat(directory).catch(() => undefined))?.ino;
@@ -42,7 +42,7 @@ export function watchPath(path: string, onChange: (change: PathChange) => void):
         watcher.on("error", stop);
         watched = { inode, watcher };
       } catch {
-        // Without a watch the regular look has to do.
+        // Without a watch, regular polling has to suffice.
         watched = undefined;
       }
     },

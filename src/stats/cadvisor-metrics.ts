@@ -6,13 +6,13 @@ import type { Machine } from "./machine.ts";
 import type { Sample } from "./sample.ts";
 
 export interface CadvisorInput {
-  /** Undefined when nothing could be measured. */
+  /** Undefined if nothing could be measured. */
   readonly sample: Sample | undefined;
   readonly disk: DiskFigures | undefined;
   readonly machine: Machine;
 }
 
-/** /metrics/cadvisor: what cAdvisor in a kubelet shows of the machine, pods and containers, by its names and labels.
+/** /metrics/cadvisor: the machine, pods and containers as shown by a kubelet's cAdvisor, with its names and labels.
  *  @see https://github.com/google/cadvisor/blob/master/docs/storage/prometheus.md */
 export function cadvisorMetrics({ sample, disk, machine }: CadvisorInput): string {
   const rows = sample ? rowsOf(sample, disk) : [];
@@ -47,7 +47,7 @@ function machineInfo({ kernelVersion, osImage }: Machine): Family {
   };
   return {
     name: "cadvisor_version_info",
-    help: "The machine's kernel and system, as labels; always 1.",
+    help: "The machine's kernel and operating system versions, as labels; always 1.",
     type: "gauge",
     samples: [{ labels, value: 1 }],
   };
@@ -65,7 +65,7 @@ function machineFamilies(machine: Machine): readonly Family[] {
   return [
     gauge("cpu_cores", "Logical processors.", machine.cpus),
     gauge("cpu_physical_cores", "Cores.", machine.cores),
-    gauge("cpu_sockets", "Processors by their sockets.", machine.sockets),
+    gauge("cpu_sockets", "Number of CPU sockets.", machine.sockets),
     gauge("memory_bytes", "Memory, bytes.", machine.memoryBytes),
     gauge("swap_bytes", "Swap, bytes.", machine.swapBytes),
   ];

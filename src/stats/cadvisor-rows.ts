@@ -1,16 +1,16 @@
 import type { DiskFigures, DiskUse } from "./disk-figures.ts";
 import type { ContainerSample, Measured, PodSample, Sample } from "./sample.ts";
 
-/** Something that /metrics/cadvisor tells of: the node, a group of pods, a pod, a sandbox or a container. */
+/** A subject of /metrics/cadvisor: the node, a group of pods, a pod, a sandbox or a container. */
 export interface Row {
   readonly labels: RowLabels;
   readonly measured: Measured;
   /** Milliseconds since the epoch. */
   readonly startedAt?: number;
   readonly network?: PodSample["network"];
-  /** File systems of which it has a part. */
+  /** File systems that it uses. */
   readonly fileSystems: readonly DiskUse[];
-  /** What is in control of a single container, which alone has own processes. */
+  /** True for a single container, which alone has processes of its own. */
   readonly isContainer: boolean;
 }
 
@@ -27,7 +27,7 @@ export interface RowLabels {
 
 const nobody: RowLabels = { id: "/", name: "", image: "", container: "", pod: "", namespace: "" };
 
-/** Everything that is measured. What cAdvisor shows of cgroups beside the pods' is left out. */
+/** All measured subjects. cAdvisor's cgroups outside the pods are omitted. */
 export function rowsOf(sample: Sample, disk: DiskFigures | undefined): readonly Row[] {
   const fileSystems = distinct([disk?.node, disk?.images, disk?.layers]);
   const { node, network, bootedAt: startedAt } = sample;
@@ -47,7 +47,7 @@ function podRows(pod: PodSample, disk: DiskFigures | undefined): readonly Row[] 
   const { uid, name, namespace, path, measured, startedAt, sandbox, network } = pod;
   const labels: RowLabels = { ...nobody, id: path ?? "", pod: name, namespace };
   const own = measured ? [row(labels, measured, { startedAt })] : [];
-  // A pod's network is its sandbox's, where that is measured.
+  // A pod's network is its sandbox's, if measured.
   const shown = { ...(network && { network }) };
   const ofSandbox = sandbox?.measured
     ? [row(containerLabels(labels, sandbox), sandbox.measured, { startedAt, isContainer: true, ...shown })]
@@ -64,7 +64,7 @@ function containerLabels(pod: RowLabels, { id, name, image, path }: ContainerSam
   return { ...pod, id: path ?? "", name: id, image, container: name };
 }
 
-/** One of each device. */
+/** One row per device. */
 function distinct(all: readonly (DiskUse | undefined)[]): readonly DiskUse[] {
   return [...new Map(all.flatMap((use) => (use ? [[use.device, use] as const] : []))).values()];
 }

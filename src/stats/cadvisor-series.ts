@@ -4,14 +4,14 @@ import type { Row } from "./cadvisor-rows.ts";
 import type { DiskUse } from "./disk-figures.ts";
 import type { Sample } from "./sample.ts";
 
-/** How a metric is made of what was measured. */
+/** Derives a metric from the measurements. */
 export interface Series {
   readonly name: string;
   readonly help: string;
   readonly type: "counter" | "gauge";
-  /** Settings, which are as they are: without the time of measuring. */
+  /** True for settings, which have no timestamp. */
   readonly timeless?: true;
-  /** Labels beside those of the row, each with a value; what is undefined is not there. */
+  /** Labels in addition to those of the row, each with a value; undefined values are omitted. */
   readonly values: (row: Row, sample: Sample) => readonly Value[];
 }
 
@@ -38,18 +38,18 @@ const seconds = (nanoseconds: number | undefined): number | undefined =>
   nanoseconds === undefined ? undefined : nanoseconds / 1e9;
 
 export const otherSeries: readonly Series[] = [
-  one("last_seen", "When it was last seen, Unix time.", gauge, (_row, { at }) => Math.trunc(at / 1000)),
-  one("start_time_seconds", "When it started, Unix time.", setting, ({ startedAt }) =>
+  one("last_seen", "Time of the last measurement, Unix time.", gauge, (_row, { at }) => Math.trunc(at / 1000)),
+  one("start_time_seconds", "Start time, Unix time.", setting, ({ startedAt }) =>
     startedAt === undefined ? undefined : Math.trunc(startedAt / 1000),
   ),
   one("processes", "Processes in it.", gauge, ({ measured }) => measured.processes),
   one("threads", "Threads in it.", gauge, ({ measured, isContainer }) => (isContainer ? measured.threads : undefined)),
-  one("threads_max", "Threads that it may have; 0 for as many as it likes.", gauge, ({ measured, isContainer }) =>
+  one("threads_max", "Maximum number of threads; 0 without a limit.", gauge, ({ measured, isContainer }) =>
     isContainer && measured.threads !== undefined ? (measured.maxThreads ?? 0) : undefined,
   ),
   one(
     "oom_events_total",
-    "Processes that were killed for want of memory.",
+    "Processes killed by the out-of-memory killer.",
     counter,
     ({ measured }) => measured.memory?.oomKills,
   ),
@@ -67,8 +67,8 @@ function pressureSeries(of: string, read: (row: Row) => Pressure | undefined): r
   };
   const name = (what: string) => `pressure_${of}_${what}_seconds_total`;
   return [
-    one(name("stalled"), `How long all of its tasks waited for ${of} at once.`, counter, total("full")),
-    one(name("waiting"), `How long some of its tasks waited for ${of}.`, counter, total("some")),
+    one(name("stalled"), `Time for which all of its tasks waited for ${of} at once, seconds.`, counter, total("full")),
+    one(name("waiting"), `Time for which some of its tasks waited for ${of}, seconds.`, counter, total("some")),
   ];
 }
 
@@ -82,15 +82,15 @@ function trafficSeries(direction: string, done: string, read: (one: InterfaceTra
   return [
     series("bytes", `Bytes ${done}.`, ({ bytes }) => bytes),
     series("packets", `Packets ${done}.`, ({ packets }) => packets),
-    series("packets_dropped", `Packets dropped that were to be ${done}.`, ({ dropped }) => dropped),
-    series("errors", `Errors of packets that were to be ${done}.`, ({ errors }) => errors),
+    series("packets_dropped", `Dropped packets to be ${done}.`, ({ dropped }) => dropped),
+    series("errors", `Errors of packets to be ${done}.`, ({ errors }) => errors),
   ];
 }
 
 const ofCpu = (name: string, help: string, shape: Shape, value: (cpu: CpuUsage) => number | undefined): Series =>
   one(name, help, shape, ({ measured: { cpu } }) => cpu && value(cpu));
 
-/** Only what has a limit can be throttled. */
+/** Only subjects with a limit can be throttled. */
 const throttled = (name: string, help: string, value: (cpu: CpuUsage) => number | undefined): Series =>
   ofCpu(`cpu_cfs_${name}`, help, counter, (cpu) => (cpu.quotaUs === undefined ? undefined : value(cpu)));
 
@@ -101,18 +101,16 @@ export const cpuSeries: readonly Series[] = [
     ...counter,
     values: ({ measured: { cpu } }) => [[{ cpu: "total" }, seconds(cpu?.usageNs)]],
   },
-  ofCpu("cpu_user_seconds_total", "CPU time used in user mode, core-seconds.", counter, ({ userNs }) =>
-    seconds(userNs),
-  ),
-  ofCpu("cpu_system_seconds_total", "CPU time used in the kernel, core-seconds.", counter, ({ systemNs }) =>
+  ofCpu("cpu_user_seconds_total", "User CPU time used, core-seconds.", counter, ({ userNs }) => seconds(userNs)),
+  ofCpu("cpu_system_seconds_total", "System CPU time used, core-seconds.", counter, ({ systemNs }) =>
     seconds(systemNs),
   ),
-  throttled("periods_total", "Periods in which its CPU limit held.", ({ periods }) => periods),
+  throttled("periods_total", "Enforcement periods of its CPU limit.", ({ periods }) => periods),
   throttled("throttled_periods_total", "Periods in which it was throttled.", (cpu) => cpu.throttledPeriods),
-  throttled("throttled_seconds_total", "How long it was throttled.", (cpu) => seconds(cpu.throttledNs)),
+  throttled("throttled_seconds_total", "Throttled time, seconds.", (cpu) => seconds(cpu.throttledNs)),
   ofCpu("spec_cpu_period", "Period of its CPU limit, microseconds.", setting, ({ periodUs }) => periodUs),
-  ofCpu("spec_cpu_quota", "CPU time that it may use in each period, microseconds.", setting, ({ quotaUs }) => quotaUs),
-  ofCpu("spec_cpu_shares", "Its share of the CPU, beside others'.", setting, ({ shares }) => shares),
+  ofCpu("spec_cpu_quota", "CPU quota per period, microseconds.", setting, ({ quotaUs }) => quotaUs),
+  ofCpu("spec_cpu_shares", "CPU shares.", setting, ({ shares }) => shares),
 ];
 
 const ofMemory = (
@@ -123,25 +121,25 @@ const ofMemory = (
 ): Series => one(name, help, shape, ({ measured: { memory } }) => memory && value(memory));
 const bytes = (name: string, help: string, value: (memory: MemoryUsage) => number | undefined): Series =>
   ofMemory(`memory_${name}`, help, gauge, value);
-/** 0 where there is no limit. */
+/** 0 without a limit. */
 const limit = (name: string, help: string, value: (memory: MemoryUsage) => number | undefined): Series =>
   ofMemory(`spec_memory_${name}`, help, setting, (memory) => value(memory) ?? 0);
 
 export const memorySeries: readonly Series[] = [
   bytes("usage_bytes", "Memory used, bytes.", ({ usage }) => usage),
-  bytes("working_set_bytes", "Memory used without what the kernel would take back first, bytes.", (m) => m.workingSet),
-  bytes("rss", "Memory of processes that no file backs, bytes.", ({ rss }) => rss),
-  bytes("cache", "Pages of files in memory, bytes.", ({ cache }) => cache),
+  bytes("working_set_bytes", "Memory used without inactive file pages, bytes.", (m) => m.workingSet),
+  bytes("rss", "Anonymous memory of its processes, bytes.", ({ rss }) => rss),
+  bytes("cache", "Page cache, bytes.", ({ cache }) => cache),
   bytes("mapped_file", "Files mapped into memory, bytes.", ({ mappedFile }) => mappedFile),
-  bytes("kernel_usage", "Memory of the kernel on its behalf, bytes.", ({ kernel }) => kernel),
+  bytes("kernel_usage", "Kernel memory, bytes.", ({ kernel }) => kernel),
   bytes("swap", "Swap used, bytes.", ({ swap }) => swap),
-  bytes("max_usage_bytes", "The most memory that it has ever used, bytes.", ({ maxUsage }) => maxUsage),
-  bytes("total_active_file_bytes", "Pages of files used of late, bytes.", ({ activeFile }) => activeFile),
-  bytes("total_inactive_file_bytes", "Pages of files not used of late, bytes.", ({ inactiveFile }) => inactiveFile),
-  ofMemory("memory_failcnt", "How often its memory limit was hit.", counter, ({ failures }) => failures),
+  bytes("max_usage_bytes", "Maximum memory used so far, bytes.", ({ maxUsage }) => maxUsage),
+  bytes("total_active_file_bytes", "Active file pages, bytes.", ({ activeFile }) => activeFile),
+  bytes("total_inactive_file_bytes", "Inactive file pages, bytes.", ({ inactiveFile }) => inactiveFile),
+  ofMemory("memory_failcnt", "Number of times the memory limit was hit.", counter, ({ failures }) => failures),
   {
     name: "container_memory_failures_total",
-    help: "Page faults, of itself and with everything in it.",
+    help: "Page faults, of its own and including its children.",
     ...counter,
     values: ({ measured: { memory } }) => [
       [{ failure_type: "pgfault", scope: "container" }, memory?.ownPageFaults],
@@ -150,9 +148,9 @@ export const memorySeries: readonly Series[] = [
       [{ failure_type: "pgmajfault", scope: "hierarchy" }, memory?.majorPageFaults],
     ],
   },
-  limit("limit_bytes", "Memory that it may use, bytes; 0 without a limit.", (memory) => memory.limit),
-  limit("swap_limit_bytes", "Swap that it may use, bytes; 0 without a limit.", (memory) => memory.swapLimit),
-  limit("reservation_limit_bytes", "Memory that is kept for it, bytes; 0 for none.", (memory) => memory.reservation),
+  limit("limit_bytes", "Memory limit, bytes; 0 without a limit.", (memory) => memory.limit),
+  limit("swap_limit_bytes", "Swap limit, bytes; 0 without a limit.", (memory) => memory.swapLimit),
+  limit("reservation_limit_bytes", "Memory reservation, bytes; 0 for none.", (memory) => memory.reservation),
 ];
 
 const onDevice = (name: string, help: string, value: (device: DeviceIo) => number): Series => ({
@@ -191,7 +189,7 @@ export const ioSeries: readonly Series[] = [
         ];
       }),
   },
-  onFileSystem("usage_bytes", "What it takes of a file system, bytes.", ({ usedBytes }) => usedBytes),
+  onFileSystem("usage_bytes", "Usage of a file system, bytes.", ({ usedBytes }) => usedBytes),
   onFileSystem("limit_bytes", "Size of a file system, bytes.", ({ capacityBytes }) => capacityBytes),
   onFileSystem("inodes_free", "Free inodes of a file system.", ({ inodesFree }) => inodesFree),
   onFileSystem("inodes_total", "Inodes of a file system.", ({ inodes }) => inodes),

@@ -1,10 +1,10 @@
 import type { FileSystemInfo } from "../seams/host.ts";
 
-/** A file system, and how much of it something takes. */
+/** A file system, and one user's share of it. */
 export interface DiskUse extends FileSystemInfo {
-  /** When it was measured, milliseconds since the epoch. */
+  /** Time of measurement, milliseconds since the epoch. */
   readonly at: number;
-  /** Path of its device; empty where it is not known. */
+  /** Path of its device; empty if unknown. */
   readonly device: string;
   readonly usedBytes?: number;
   readonly inodesUsed?: number;
@@ -17,31 +17,31 @@ export interface VolumeUse {
 
 export interface PodDisk {
   readonly volumes: readonly VolumeUse[];
-  /** What containers wrote to their own layers, and their logs, by name. */
+  /** Containers' writable layers and logs, by name. */
   readonly layers: ReadonlyMap<string, DiskUse>;
   readonly logs: ReadonlyMap<string, DiskUse>;
-  /** All that counts as the pod's use of the node's disk. */
+  /** The pod's total ephemeral storage. */
   readonly ephemeral: DiskUse;
 }
 
-/** What is on the target's disks. */
+/** Usage of the target's disks. */
 export interface DiskFigures {
-  /** Of the root directory. */
+  /** File system of the root directory. */
   readonly node: DiskUse;
-  /** Where the runtime keeps images, and containers' layers; undefined where it does not tell. */
+  /** File systems of the runtime's images and container layers; undefined if the runtime does not report them. */
   readonly images?: DiskUse;
   readonly layers?: DiskUse;
   /** By UID. */
   readonly pods: ReadonlyMap<string, PodDisk>;
 }
 
-/** All that is taken of a file system. */
+/** A file system's total usage. */
 export function whole(space: Omit<DiskUse, "usedBytes" | "inodesUsed">): DiskUse {
   const { capacityBytes, availableBytes, inodes, inodesFree } = space;
   return { ...space, usedBytes: capacityBytes - availableBytes, inodesUsed: inodes - inodesFree };
 }
 
-/** The sum of what is known, as taken of one file system. */
+/** The sum of the known parts, as usage of one file system. */
 export function sumOn(space: DiskUse, parts: readonly (DiskUse | undefined)[]): DiskUse {
   const { usedBytes: _bytes, inodesUsed: _inodes, ...rest } = space;
   const sum = (read: (part: DiskUse) => number | undefined) =>

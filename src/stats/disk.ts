@@ -24,26 +24,25 @@ export interface DiskDeps {
   readonly clock: Clock;
 }
 
-/** What somebody else has measured within this time is not measured again, milliseconds. */
+/** Maximum age of another component's measurement for reuse, milliseconds. */
 const freshMs = 10_000;
 
-/** A volume whose files are counted. */
+/** A volume whose files are measured. */
 interface Counted {
   readonly volume: Volume;
   readonly path: string;
 }
 
-/** What was measured of files, by path, and of layers, by `layerKey`. */
+/** Measurements of files by path, and of layers by `layerKey`. */
 interface Sizes {
   readonly bytes: ReadonlyMap<string, number>;
   readonly inodes: ReadonlyMap<string, number>;
   readonly layers: ReadonlyMap<string, cri.FilesystemUsage>;
-  /** Of the file systems of volumes that are mounts of their own. */
+  /** File systems of volumes that are separate mounts. */
   readonly spaces: ReadonlyMap<string, DiskUse>;
 }
 
-/** Measures what is on the target's disks: walks over the pods' files, and so takes its time.
- *  @returns a function of the UIDs of the pods in question. */
+/** Measures usage of the target's disks by walking over the pods' files, which may be slow. @returns a function of the pods' UIDs. */
 export function createDiskReader(
   deps: DiskDeps,
 ): (uids: readonly string[], signal: AbortSignal) => Promise<DiskFigures> {
@@ -81,7 +80,7 @@ export function createDiskReader(
   };
 }
 
-/** Volumes that the node makes, and that are files: of others their owners know more. */
+/** Volumes that the node creates as files: for others, their providers know more. */
 function countedVolumes({ volumes }: DiskDeps, { metadata, spec }: Pod): readonly Counted[] {
   const mounted = volumes.mounted(metadata.uid);
   return (spec.volumes ?? []).flatMap((volume) => {
@@ -140,7 +139,7 @@ function used(usedBytes: number | undefined, inodesUsed: number | undefined): Pa
 
 type SpaceAt = (path: string, signal: AbortSignal) => Promise<DiskUse | undefined>;
 
-/** The room on the file system of a path; undefined for one that is gone. */
+/** Capacity and free space of the file system at a path; undefined if the path is gone. */
 function createSpaces({ host, clock }: DiskDeps): SpaceAt {
   return async (path, signal) => {
     try {
@@ -152,7 +151,7 @@ function createSpaces({ host, clock }: DiskDeps): SpaceAt {
   };
 }
 
-/** The same with its device, which is found out once. */
+/** The same with its device, which is looked up once. */
 function withDevices(host: DiskDeps["host"], spaceAt: SpaceAt): SpaceAt {
   const devices = new Map<string, string>();
   return async (path, signal) => {
@@ -162,7 +161,7 @@ function withDevices(host: DiskDeps["host"], spaceAt: SpaceAt): SpaceAt {
   };
 }
 
-/** Where the runtime keeps something: all that is taken there, but the bytes as the runtime counts them. */
+/** A file system of the runtime: its total usage, with the bytes that the runtime reports. */
 async function runtimeSpace(
   usage: cri.FilesystemUsage | undefined,
   spaceAt: SpaceAt,

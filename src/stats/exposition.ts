@@ -9,11 +9,11 @@ export interface Family {
 export interface Point {
   readonly labels: Readonly<Record<string, string>>;
   readonly value: number;
-  /** When it was so, milliseconds since the epoch; without it a scraper takes the time of its asking. */
+  /** Time of measurement, milliseconds since the epoch; without it a scraper uses the time of its request. */
   readonly at?: number;
 }
 
-/** The text format of Prometheus, with the times that its client for Node.js leaves out; families without samples are not shown.
+/** Prometheus' text format with timestamps, which its client for Node.js omits; families without samples are omitted.
  *  @see https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format */
 export function exposition(families: readonly Family[]): string {
   const lines = families

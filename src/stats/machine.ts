@@ -1,7 +1,7 @@
 import type { HostFacts } from "../host/facts.ts";
 import type { HostFs } from "../seams/host.ts";
 
-/** The machine itself. */
+/** Properties of the machine. */
 export type Machine = Pick<
   HostFacts,
   "machineID" | "systemUUID" | "bootID" | "kernelVersion" | "osImage" | "cpus" | "memoryBytes" | "swapBytes"
@@ -13,7 +13,7 @@ interface Topology {
   readonly sockets: number;
 }
 
-/** @throws CodedError unavailable when the target is out of reach. */
+/** @throws CodedError unavailable if the target is unreachable. */
 export async function readMachine(
   fs: Pick<HostFs, "readFile">,
   facts: Omit<Machine, keyof Topology>,
@@ -23,7 +23,7 @@ export async function readMachine(
   return { ...facts, ...topology(cpuinfo, facts.cpus) };
 }
 
-/** Cores and sockets by /proc/cpuinfo, which not every architecture tells: then each processor is a core of one socket. */
+/** Cores and sockets from /proc/cpuinfo; on architectures without them, each processor is a core of one socket. */
 function topology(cpuinfo: string, cpus: number): Topology {
   const found = cpuinfo.split("\n\n").flatMap((processor) => {
     const socket = /^physical id\s*: (\d+)$/m.exec(processor)?.[1];

@@ -20,34 +20,33 @@ export interface NodeStatsDeps extends SamplerDeps, DiskDeps {
   readonly nodeName: string;
   readonly facts: HostFacts;
   readonly statuses: StatusReader;
-  /** KubeletConfiguration.volumeStatsAggPeriod, milliseconds; below 0 files are not measured. */
+  /** KubeletConfiguration.volumeStatsAggPeriod, milliseconds; below 0, files are not measured. */
   readonly diskPeriodMs: number;
   readonly log: Logger;
 }
 
-/** What is told of the use of a node, by the kubelet API's paths. */
+/** Usage of a node, by paths of the kubelet API. */
 export interface NodeStats {
-  /** @throws CodedError when nothing can be measured. */
+  /** @throws CodedError if nothing can be measured. */
   summary(onlyCpuAndMemory: boolean, signal: AbortSignal): Promise<object>;
-  /** What cannot be measured is told in the text. */
+  /** The text contains a metric for failed measurements. */
   resource(signal: AbortSignal): Promise<string>;
   cadvisor(signal: AbortSignal): Promise<string>;
 }
 
-/** How old a sample may be, as a kubelet's is between two of its rounds, milliseconds. */
+/** Maximum age of a sample, milliseconds: as between two rounds of a kubelet. */
 const sampleMs = 10_000;
 const longestSampleMs = 60_000;
-/** How far apart two samples are that together tell how much CPU is used, where the last is missing or too old for that:
- *  milliseconds. */
+/** Interval of two samples for the CPU usage if the last one is missing or too old, milliseconds. */
 const secondSampleMs = 1_000;
 const latelyMs = 120_000;
-/** Walking over files may take long, milliseconds; who asks first waits for a while. */
+/** Timeouts of a walk over files, which may be slow, and of the first request that waits for it, milliseconds. */
 const longestWalkMs = 600_000;
 const walkPatienceMs = 5_000;
-/** The kubelet's period where 0 is configured, milliseconds. */
+/** The kubelet's period for a configured 0, milliseconds. */
 const defaultDiskPeriodMs = 60_000;
 
-/** Measures the node for those who ask. While nobody does, nothing is measured. */
+/** Measures the node on request. Without requests, nothing is measured. */
 export function createNodeStats(deps: NodeStatsDeps): NodeStats & { readonly services: readonly Service[] } {
   const { clock, log, cache, diskPeriodMs } = deps;
   const sample = createSampler(deps);
@@ -66,7 +65,7 @@ export function createNodeStats(deps: NodeStatsDeps): NodeStats & { readonly ser
     },
     freshMs: sampleMs,
     limitMs: longestSampleMs,
-    onError: (error) => log.warn({ err: error }, "the node's use could not be measured"),
+    onError: (error) => log.warn({ err: error }, "the node's resource usage could not be measured"),
     clock,
   });
   const figures = createRecent<DiskFigures>({
@@ -78,13 +77,13 @@ export function createNodeStats(deps: NodeStatsDeps): NodeStats & { readonly ser
       ),
     freshMs: diskPeriodMs === 0 ? defaultDiskPeriodMs : diskPeriodMs,
     limitMs: longestWalkMs,
-    onError: (error) => log.warn({ err: error }, "what pods take on the disk is not known"),
+    onError: (error) => log.warn({ err: error }, "the pods' disk usage could not be measured"),
     clock,
   });
   const disk = async (signal: AbortSignal) => (diskPeriodMs < 0 ? undefined : figures.latest(walkPatienceMs, signal));
   const told = (signal: AbortSignal) =>
     samples.fresh(signal).catch((error: unknown) => {
-      if (!signal.aborted) log.warn({ err: error }, "the node's use could not be measured");
+      if (!signal.aborted) log.warn({ err: error }, "the node's resource usage could not be measured");
       return undefined;
     });
   return {
@@ -108,7 +107,7 @@ export function createNodeStats(deps: NodeStatsDeps): NodeStats & { readonly ser
     resource: async (signal) => resourceMetrics(await told(signal)),
     cadvisor: async (signal) => {
       const [now, onDisk] = await Promise.all([told(signal), disk(signal)]);
-      // It stays as it is for as long as the target is up.
+      // Constant while the target is up.
       machine ??= await readMachine(deps.host.fs, deps.facts, signal);
       return cadvisorMetrics({ sample: now, disk: onDisk, machine });
     },

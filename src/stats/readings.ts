@@ -7,7 +7,7 @@ import type { RunningPod } from "./running-pods.ts";
 import type { RuntimeUsage } from "./runtime-usage.ts";
 import type { ContainerSample, Measured, PodSample, Sample } from "./sample.ts";
 
-/** Billionths of a core that something has used of late. @param usageNs CPU time until now. */
+/** CPU usage of late in billionths of a core. @param usageNs total CPU time. */
 export type Rate = (key: string, usageNs: number) => number | undefined;
 
 export interface SampleInput {
@@ -15,18 +15,18 @@ export interface SampleInput {
   readonly version: 1 | 2;
   readonly running: readonly RunningPod[];
   readonly podPath: (pod: RunningPod) => string | undefined;
-  /** Paths of cgroups by containers' and sandboxes' IDs. */
+  /** Paths of cgroups by container and sandbox ID. */
   readonly containers: ReadonlyMap<string, string>;
-  /** Paths of cgroups that are no pod's. */
+  /** Paths of cgroups that belong to no pod. */
   readonly shared: readonly string[];
-  /** What the runtime says, where it was asked. */
+  /** The runtime's statistics, if requested. */
   readonly told: RuntimeUsage;
   readonly rate: Rate;
-  /** A time of the target's clock by ours, milliseconds. */
+  /** Converts a time of the target's clock to graftlet's, milliseconds. */
   readonly toOurs: (targetTime: number) => number;
 }
 
-/** What readings say of a node. Pure, but for the rates. */
+/** Evaluates readings of a node. Pure, except for the rates. */
 export function sampleOf(input: SampleInput): Omit<Sample, "at" | "bootedAt" | "devices"> {
   const { readings, running, shared } = input;
   const groups = shared.flatMap((path) => {
@@ -42,7 +42,7 @@ export function sampleOf(input: SampleInput): Omit<Sample, "at" | "bootedAt" | "
   };
 }
 
-/** Since when the target is up. @param at now. */
+/** Boot time of the target. @param at the current time. */
 export function bootTime({ proc }: CgroupReadings, at: number): number {
   return at - Number.parseFloat(proc.get("/proc/uptime") ?? "0") * 1000;
 }
@@ -63,7 +63,7 @@ function groupAt(input: SampleInput, path: string | undefined): Measured | undef
   return files && path !== undefined ? rated(input, path, groupUsage(files, input.version)) : undefined;
 }
 
-/** The root of version 2 has no memory of its own: there /proc/meminfo tells, and of pressure /proc/pressure in any case. */
+/** Version 2 has no memory figures for the root cgroup: /proc/meminfo replaces them, and /proc/pressure always provides the pressure. */
 function nodeUsage({ readings: { groups, proc }, version }: SampleInput): GroupUsage {
   const { cpu, memory, io } = groupUsage(groups.get("/") ?? new Map<string, string>(), version);
   const info = parseMeminfo(proc.get("/proc/meminfo") ?? "");
@@ -144,7 +144,7 @@ function sandboxSample(input: SampleInput, { id, createdAt }: cri.PodSandboxStat
   return { id, name: "", image: "", ...placed(input, id), startedAt: input.toOurs(milliseconds(createdAt)) };
 }
 
-/** Where a container's cgroup is, and what it uses. */
+/** Cgroup and usage of a container. */
 function placed(input: SampleInput, id: string): Pick<ContainerSample, "path" | "measured"> {
   const path = input.containers.get(id);
   const said = input.told.containers.get(id);
@@ -152,7 +152,7 @@ function placed(input: SampleInput, id: string): Pick<ContainerSample, "path" | 
   return { ...(path !== undefined && { path }), ...(measured && { measured }) };
 }
 
-/** What went through the interfaces that a process of the sandbox sees. */
+/** Traffic of the interfaces that a process of the sandbox sees. */
 function networkOf(
   { readings: { groups, proc }, containers }: SampleInput,
   sandbox: cri.PodSandboxStatus | undefined,

@@ -5,21 +5,21 @@ import { createSharedWork } from "../lib/shared-work.ts";
 export interface RecentDeps<T> {
   readonly name: string;
   readonly read: (signal: AbortSignal) => Promise<T>;
-  /** For how long what was read counts as new, milliseconds. */
+  /** Time for which a result is considered current, milliseconds. */
   readonly freshMs: number;
-  /** The longest that reading may take, milliseconds. */
+  /** Timeout of a read, milliseconds. */
   readonly limitMs: number;
-  /** Told of a failure that nobody waited for. */
+  /** Called with errors of background reads. */
   readonly onError: (error: unknown) => void;
   readonly clock: Clock;
 }
 
-/** Something that is found out for whoever asks, kept for a while. While nobody asks nothing is done. */
+/** A value that is read on request and cached. Without requests, nothing is read. */
 export interface Recent<T> extends Service {
-  /** What is new: read now unless it was read of late. */
+  /** A current value: from the cache, or read now. */
   fresh(signal: AbortSignal): Promise<T>;
-  /** What was read last; what is no longer new is read again, for those who ask later. What is much too old, or nothing, is waited
-   *  for, as long as `patienceMs`. @returns undefined where nothing is known by then. */
+  /** The last value; if it is no longer current, it is refreshed in the background. If it is far too old or missing, waits up to
+   *  `patienceMs`. @returns undefined if there is no value by then. */
   latest(patienceMs: number, signal: AbortSignal): Promise<T | undefined>;
 }
 

@@ -1,8 +1,8 @@
 import { type Family, exposition, type Point } from "./exposition.ts";
 import type { ContainerSample, Measured, PodSample, Sample } from "./sample.ts";
 
-/** /metrics/resource: CPU, memory and swap of the node, its pods and their containers, each with the time of its measuring.
- *  metrics-server reads this. @param sample undefined when nothing could be measured.
+/** /metrics/resource: CPU, memory and swap of the node, its pods and their containers, each with a timestamp. metrics-server reads it.
+ *  @param sample undefined if nothing could be measured.
  *  @see https://kubernetes.io/docs/reference/instrumentation/node-metrics/ */
 export function resourceMetrics(sample: Sample | undefined): string {
   const failed: Family = {
@@ -17,7 +17,7 @@ export function resourceMetrics(sample: Sample | undefined): string {
   ]);
 }
 
-/** What is measured of a node, a pod and a container alike. */
+/** Measurements common to a node, a pod and a container. */
 interface Kind {
   readonly name: string;
   readonly help: string;
@@ -74,7 +74,7 @@ function containers({ at, pods }: Sample): readonly Family[] {
   const all = own.map(([labels, { measured }]): Labelled => [labels, measured]);
   const started: Family = {
     name: "container_start_time_seconds",
-    help: "When the container started, Unix time.",
+    help: "Start time of the container, Unix time.",
     type: "gauge",
     samples: own.map(([labels, { startedAt }]) => ({ labels, value: startedAt / 1000 })),
   };

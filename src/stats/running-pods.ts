@@ -1,7 +1,7 @@
 import * as cri from "../gen/cri.ts";
 import type { PodCache, RuntimePod } from "../pipeline.ts";
 
-/** What of a pod can be measured: it has a sandbox that is ready, or a container that runs. */
+/** A measurable pod: it has a ready sandbox or a running container. */
 export interface RunningPod {
   readonly uid: string;
   readonly name: string;
@@ -9,11 +9,11 @@ export interface RunningPod {
   readonly sandbox: cri.PodSandboxStatus | undefined;
   /** The newest of each name. */
   readonly containers: readonly cri.ContainerStatus[];
-  /** It has the node's network, not one of its own. */
+  /** True for a pod on the node's own network. */
   readonly onHostNetwork: boolean;
 }
 
-/** The pods that run; those that have ended are absent. */
+/** The running pods, without those that have ended. */
 export function runningPods(cache: PodCache): readonly RunningPod[] {
   return cache.list().flatMap(runningPod);
 }

@@ -5,17 +5,16 @@ import { hasCode } from "../lib/errors.ts";
 import { podUidLabel } from "../pod/labels.ts";
 import type { Stats } from "../seams/runtime.ts";
 
-/** What the runtime says that pods use: for those whose cgroups are not where they are looked for, such as pods in machines of
- *  their own. */
+/** Usage of pods according to the runtime: for pods whose cgroups are not found, such as those in virtual machines. */
 export interface RuntimeUsage {
   /** By container ID. */
   readonly containers: ReadonlyMap<string, GroupUsage>;
-  /** By pod UID; of runtimes that measure pods. */
+  /** By pod UID; from runtimes that measure pods. */
   readonly pods: ReadonlyMap<string, GroupUsage>;
   readonly networks: ReadonlyMap<string, readonly InterfaceTraffic[]>;
 }
 
-/** Asks the runtime, in one call. */
+/** Queries the runtime with one call. */
 export async function readRuntimeUsage(runtime: Stats, signal: AbortSignal): Promise<RuntimeUsage> {
   const pods = (await listPods(runtime, signal)) ?? [];
   const containers =
@@ -58,7 +57,7 @@ function usageOf({ cpu, memory }: CriUsage): GroupUsage {
           ...named("rss", memory.rssBytes),
           ...named("pageFaults", memory.pageFaults),
           ...named("majorPageFaults", memory.majorPageFaults),
-          // A runtime that knows of no limit says 0.
+          // A runtime without a limit reports 0.
           ...(available !== undefined && available > 0 && { limit: available + workingSet }),
         },
       }),

@@ -1,25 +1,25 @@
 import type { GroupUsage } from "../host/cgroup-usage.ts";
 import type { InterfaceTraffic } from "../host/net-dev.ts";
 
-// What is measured of a node at one moment. Times are milliseconds since the epoch, by graftlet's clock.
+// Measurements of a node at one moment. Times are milliseconds since the epoch, by graftlet's clock.
 
 export interface Sample {
   readonly at: number;
-  /** Of the machine as a whole. */
+  /** The machine as a whole. */
   readonly node: Measured;
   readonly bootedAt: number;
   readonly network: readonly InterfaceTraffic[];
   readonly processes: number;
   /** Names of block devices such as `/dev/sda`, by `major:minor`. */
   readonly devices: ReadonlyMap<string, string>;
-  /** Cgroups that are no pod's, by path: that of all pods and those of service classes. */
+  /** Cgroups that belong to no single pod, by path: that of all pods and those of QoS classes. */
   readonly groups: ReadonlyMap<string, Measured>;
   readonly pods: readonly PodSample[];
 }
 
-/** Usage, and what of the CPU was used lately. */
+/** Usage, including the recent CPU usage. */
 export interface Measured extends GroupUsage {
-  /** Billionths of a core, between the last two samples; undefined with a single one. */
+  /** Billionths of a core between the last two samples; undefined with a single one. */
   readonly nanoCores?: number;
 }
 
@@ -27,14 +27,14 @@ export interface PodSample {
   readonly uid: string;
   readonly name: string;
   readonly namespace: string;
-  /** Path of its cgroup from the top; undefined where it has none that is known. */
+  /** Path of its cgroup from the root; undefined if unknown. */
   readonly path?: string;
-  /** When its sandbox was made. */
+  /** Creation time of its sandbox. */
   readonly startedAt: number;
   readonly measured?: Measured;
-  /** Undefined for a pod on the node's own network: what went through that is not the pod's. */
+  /** Undefined for a pod on the node's own network, whose traffic is not the pod's. */
   readonly network?: readonly InterfaceTraffic[];
-  /** Running containers, one a name. */
+  /** Running containers, one per name. */
   readonly containers: readonly ContainerSample[];
   readonly sandbox?: ContainerSample;
 }
@@ -45,7 +45,7 @@ export interface ContainerSample {
   readonly name: string;
   readonly image: string;
   readonly startedAt: number;
-  /** Path of its cgroup from the top; undefined where it is not known. */
+  /** Path of its cgroup from the root; undefined if unknown. */
   readonly path?: string;
   readonly measured?: Measured;
 }

@@ -27,8 +27,8 @@ export interface SamplerDeps {
 const tiers: readonly QosClass[] = ["Guaranteed", "Burstable", "BestEffort"];
 const nothing: RuntimeUsage = { containers: new Map(), pods: new Map(), networks: new Map() };
 
-/** Measures what the machine, pods and containers use. From the target's cgroups, which tell most, at the cost of one command for
- *  all of them; the runtime is asked where a container's cgroup is somewhere else. */
+/** Measures the machine, pods and containers. The target's cgroups provide most figures, with one command for all of them; the runtime is
+ *  queried for containers whose cgroup is elsewhere. */
 export function createSampler(deps: SamplerDeps): (signal: AbortSignal) => Promise<Sample> {
   const { host, cache, cgroupVersion: version, clock } = deps;
   const rates = createRates();
@@ -65,18 +65,18 @@ export function createSampler(deps: SamplerDeps): (signal: AbortSignal) => Promi
   };
 }
 
-/** What the runtime says; nothing where it does not answer, which is no reason to hide what the cgroups say. */
+/** The runtime's statistics; empty if the query fails, because the cgroups' figures are still useful. */
 async function asked({ runtime, log }: SamplerDeps, signal: AbortSignal): Promise<RuntimeUsage> {
   try {
     return await readRuntimeUsage(runtime, signal);
   } catch (error) {
     throwIfAborted(signal);
-    log.info({ err: error }, "the runtime does not tell what containers use whose cgroups are not found");
+    log.info({ err: error }, "the runtime does not report usage of containers whose cgroups are not found");
     return nothing;
   }
 }
 
-/** What is used between one sample and the next. */
+/** Usage between consecutive samples. */
 function createRates(): { next(atMs: number): Rate } {
   let before = { atMs: 0, usageNs: new Map<string, number>() };
   return {
@@ -94,7 +94,7 @@ function createRates(): { next(atMs: number): Rate } {
   };
 }
 
-/** A pod's class is in its spec, which may be gone already: its cgroup is looked for in each. */
+/** A pod's QoS class is in its spec, which may be gone: its cgroup is searched in each class. */
 function groupsOf({ uid, sandbox, containers, onHostNetwork }: RunningPod, layout: CgroupLayout): WantedGroup[] {
   const containerIds = [...(sandbox ? [sandbox] : []), ...containers].map(({ id }) => id);
   const networkOf = onHostNetwork ? undefined : sandbox?.id;
@@ -105,7 +105,7 @@ function pathsOf(uid: string, layout: CgroupLayout): readonly string[] {
   return layout.perQos ? tiers.map((tier) => podCgroup(uid, tier, layout)) : [];
 }
 
-/** Paths of containers' cgroups by their IDs: `/…/pod1/ID`, or under systemd `/…/cri-containerd-ID.scope`. */
+/** Paths of containers' cgroups by ID: `/…/pod1/ID`, or under systemd `/…/cri-containerd-ID.scope`. */
 function containerGroups(pods: readonly RunningPod[], { groups }: CgroupReadings): ReadonlyMap<string, string> {
   const ids = new Set(pods.flatMap(({ sandbox, containers }) => [sandbox?.id, ...containers.map(({ id }) => id)]));
   const found = new Map<string, string>();

@@ -7,12 +7,12 @@ import type { ContainerSample, Measured, PodSample, Sample } from "./sample.ts";
 export interface SummaryInput {
   readonly nodeName: string;
   readonly sample: Sample;
-  /** Absent where only CPU and memory are asked for. */
+  /** Absent if only CPU and memory are requested. */
   readonly disk?: DiskFigures | undefined;
   readonly onlyCpuAndMemory: boolean;
   /** Path of the cgroup of all pods. */
   readonly podsPath: string;
-  /** The most process IDs that the kernel hands out. */
+  /** The kernel's maximum number of process IDs. */
   readonly maxPid: number;
   /** RFC 3339. */
   readonly startTimeOf: (uid: string) => string | undefined;
@@ -33,7 +33,7 @@ export function summary(input: SummaryInput): object {
   };
 }
 
-/** The pods together. Graftlet and the runtime have no cgroups that a node would know of. */
+/** All pods together. Graftlet and the runtime have no cgroups known to a node. */
 function systemContainers({ sample, podsPath, onlyCpuAndMemory }: SummaryInput): readonly object[] {
   const measured = sample.groups.get(podsPath);
   if (!measured) return [];
@@ -85,7 +85,7 @@ function containerStats(
   };
 }
 
-/** A file system of which is not known what somebody takes. */
+/** A file system without a known share. */
 function withoutUse(space: DiskUse | undefined): DiskUse | undefined {
   if (!space) return undefined;
   const { usedBytes: _bytes, inodesUsed: _inodes, ...rest } = space;
@@ -126,7 +126,7 @@ function psi(pressure: Pressure | undefined): object {
   return pressure ? { psi: pressure } : {};
 }
 
-/** The interface by which kubelets know a pod's network. (kubelet) */
+/** Name of a pod's network interface in a kubelet. (kubelet) */
 const defaultInterface = "eth0";
 
 function networkStats(network: readonly InterfaceTraffic[], at: number): object {
@@ -159,7 +159,7 @@ function fs(use: DiskUse | undefined): object | undefined {
   };
 }
 
-/** A field that is there where its value is known. */
+/** A field that is present only if its value is known. */
 function named(name: string, value: number | object | undefined): object {
   return value === undefined ? {} : { [name]: value };
 }

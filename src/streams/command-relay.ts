@@ -6,16 +6,16 @@ import { SpdyClient } from "./spdy/client.ts";
 import type { SpdyStream } from "./spdy/stream.ts";
 import type { TerminalSize } from "./terminal-sizes.ts";
 
-/** The version of the remote command protocol that a relay asks for: every CRI runtime knows it. */
+/** Version of the remote command protocol that a relay requests: every CRI runtime supports it. */
 export const relayProtocol = "v4.channel.k8s.io";
 
-/** The longest status that is read, bytes. */
+/** Maximum size of a status, bytes. */
 const longestStatus = 1 << 16;
 
-/** Runs a command, or attaches to one, by the streaming server of a runtime: in place of the client it speaks SPDY with it, as
- *  the kubelet does for clients that speak WebSocket. The server's status is the command's.
- *  @param connect gives the connection, which has left HTTP for SPDY and `relayProtocol`; called once.
- *  @throws (the command) unavailable when the connection ends, or `stopped` aborts, before the server told a status. */
+/** Runs a command, or attaches to one, through a runtime's streaming server. The relay speaks SPDY in place of the client, as the kubelet
+ *  does for WebSocket clients. The server's status becomes the command's. @param connect returns the connection, upgraded to SPDY and
+ *  `relayProtocol`; called once. @throws (the command) unavailable when the connection ends, or `stopped` aborts, before the server has
+ *  sent a status. */
 export function relayCommand(connect: (signal: AbortSignal) => Promise<Duplex>, stopped: AbortSignal): RunCommand {
   return async (streams, gone) => {
     const signal = AbortSignal.any([gone, stopped]);
@@ -29,7 +29,7 @@ export function relayCommand(connect: (signal: AbortSignal) => Promise<Duplex>, 
   };
 }
 
-/** @returns what the server tells of the command; undefined when it never does. */
+/** @returns the server's status of the command; undefined if it sends none. */
 async function relay(
   { stdin, stdout, stderr, tty, sizes }: CommandStreams,
   socket: Duplex,
@@ -64,7 +64,7 @@ async function statusOn(errors: SpdyStream): Promise<ExitStatus | undefined> {
   return toldStatus(Buffer.concat(parts).toString());
 }
 
-/** Terminal sizes as clients write them. */
+/** Terminal sizes in the clients' format. */
 async function* written(sizes: AsyncIterable<TerminalSize>): AsyncGenerator<Buffer, void> {
   for await (const { width, height } of sizes) yield Buffer.from(JSON.stringify({ Width: width, Height: height }));
 }

@@ -25,11 +25,11 @@ export interface CommandDeps {
   readonly log: Logger;
 }
 
-/** Streams that a client may open, and what each is for. */
+/** Streams that a client may open, with their purposes. */
 const streamTypes = ["error", "stdin", "stdout", "stderr", "resize"];
 
-/** Serves a command on a connection that speaks SPDY: runs it once all its streams stand. Resolves when client and
- *  connection are gone; never throws. */
+/** Serves a command on a SPDY connection: runs it once all its streams are open. Resolves when client and connection are gone; never
+ *  throws. */
 export async function commandOverSpdy(
   { socket, protocol }: { readonly socket: Duplex; readonly protocol: CommandProtocol },
   request: CommandRequest,
@@ -54,12 +54,12 @@ export async function commandOverSpdy(
       opened(stream) {
         const type = streamType(stream.headers);
         opened.set(type, stream);
-        // What nobody will read must not hold up the rest.
+        // Unread input must not block the other streams.
         if (!needed.includes(type) || (type !== "stdin" && type !== "resize")) stream.resume();
         missing.delete(type);
         if (missing.size === 0) complete.resolve();
       },
-      // Whoever gives up one stream of a command gives up the command.
+      // A client that resets one stream of a command abandons the command.
       reset: () => void connection.close(),
     },
   });
@@ -81,7 +81,7 @@ export async function commandOverSpdy(
   await connection.close();
 }
 
-/** What must stand before the command runs. The first two versions know no resizing. */
+/** Streams that must be open before the command runs. The first two versions have no resizing. */
 function neededStreams({ stdin, stdout, stderr, tty }: CommandRequest, protocol: CommandProtocol): string[] {
   const resizes = protocol === "v4.channel.k8s.io" || protocol === "v3.channel.k8s.io";
   const asked = { error: true, stdin, stdout, stderr, resize: tty && resizes };

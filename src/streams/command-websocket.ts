@@ -5,7 +5,7 @@ import { type CommandRequest, type RunCommand, conduct, finish } from "./remote-
 import { noSizes, terminalSizes } from "./terminal-sizes.ts";
 import { Channels } from "./websocket/channels.ts";
 
-/** What tells the WebSocket subprotocols of a command apart. */
+/** Properties of a command's WebSocket subprotocol. */
 const dialects = {
   "v5.channel.k8s.io": { base64: false, closes: true, json: true },
   "v4.channel.k8s.io": { base64: false, closes: false, json: true },
@@ -16,12 +16,11 @@ const dialects = {
 } as const;
 export type CommandSubprotocol = keyof typeof dialects;
 
-/** WebSocket subprotocols of a command; "" for a client that names none.
- *  @see https://github.com/kubernetes/cri-streaming */
+/** WebSocket subprotocols of a command; "" for a client that requests none. @see https://github.com/kubernetes/cri-streaming */
 export const commandSubprotocols = Object.keys(dialects) as readonly CommandSubprotocol[];
 
-/** Serves a command on a WebSocket: stdin, stdout, stderr, status and terminal sizes are channels 0 to 4. Resolves when the
- *  connection is gone; never throws. */
+/** Serves a command on a WebSocket: stdin, stdout, stderr, status and terminal sizes are channels 0 to 4. Resolves when the connection is
+ *  gone; never throws. */
 export async function commandOverWebSocket(
   { ws, subprotocol }: { readonly ws: WebSocket; readonly subprotocol: CommandSubprotocol },
   request: CommandRequest,

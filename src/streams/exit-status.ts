@@ -1,6 +1,6 @@
 import { CodedError, messageOf } from "../lib/errors.ts";
 
-/** How a command ended, as the error stream tells it: the fields of a metav1.Status that clients read.
+/** A command's result on the error stream: the fields of a metav1.Status that clients read.
  *  @see https://github.com/kubernetes/cri-streaming */
 export interface ExitStatus {
   readonly status: "Success" | "Failure";
@@ -10,7 +10,7 @@ export interface ExitStatus {
   readonly code?: number;
 }
 
-/** The status of a command that ended with an exit code. */
+/** Status of a command that exited with a code. */
 export function exitStatus(code: number): ExitStatus {
   if (code === 0) return { status: "Success" };
   return {
@@ -21,7 +21,7 @@ export function exitStatus(code: number): ExitStatus {
   };
 }
 
-/** The status of a command that could not be run. */
+/** Status of a command that could not be run. */
 export function internalError(error: unknown): ExitStatus {
   return {
     status: "Failure",
@@ -31,12 +31,12 @@ export function internalError(error: unknown): ExitStatus {
   };
 }
 
-/** Error for a client whose command may go on, or have ended in an unknown way. */
+/** Error for a client whose command may still run, or ended with an unknown result. */
 export function connectionLost(): CodedError {
   return new CodedError("unavailable", "the connection to the container was lost");
 }
 
-/** The status that an error stream told, its further fields included; undefined where that is none, such as a part of one. */
+/** Parses the status of an error stream, including further fields; undefined if it is none, for example truncated. */
 export function toldStatus(text: string): ExitStatus | undefined {
   try {
     const told = JSON.parse(text) as ExitStatus | null;
@@ -46,7 +46,7 @@ export function toldStatus(text: string): ExitStatus | undefined {
   }
 }
 
-/** What goes on the error stream: JSON since protocol version 4, before that the bare text of a failure. */
+/** Content of the error stream: JSON since protocol version 4, before that the plain text of a failure. */
 export function statusBytes(status: ExitStatus, asJson: boolean): Buffer {
   if (asJson) return Buffer.from(JSON.stringify(status));
   return Buffer.from(status.status === "Success" ? "" : (status.message ?? ""));

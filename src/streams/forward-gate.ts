@@ -7,20 +7,20 @@ import { protocolError } from "./spdy/frames.ts";
 import { createHeaderReader } from "./spdy/header-block.ts";
 import type { StreamGate, Verdict } from "./spdy/stream-gate.ts";
 
-/** How long a runtime may go on with a connection that its client has broken off, milliseconds: containerd gives either side a second. */
+/** Time for which a runtime may keep a connection that its client has broken off, milliseconds: containerd gives either side a second. */
 const settleMs = 2000;
-/** How long a client waits for a place, milliseconds, and how often it is looked for: a runtime goes on for a second with each connection
- *  whose client ends first, so that one after another, quickly, they come to many. */
+/** Time for which a client waits for a place, and the polling interval, milliseconds. A runtime keeps each connection for a second after
+ *  its client ends it, so that quick successive connections add up. */
 const patienceMs = 2000;
 const lookEveryMs = 50;
-/** Streams that may be refused to a client before it is cut off: Kubernetes' clients give up after one. */
+/** Maximum number of refused streams before a client is disconnected: Kubernetes' clients give up after one. */
 const mostRefused = 100;
 
-/** A connection that is forwarded, as far as its streams stand. */
+/** A forwarded connection and its streams so far. */
 interface Connection {
   readonly place: Place;
   readonly kinds: Set<ForwardStream["kind"]>;
-  /** Streams of it that are not over. */
+  /** Number of its streams that have not ended. */
   open: number;
 }
 
@@ -32,16 +32,16 @@ interface Stream {
 export interface ForwardGateDeps {
   readonly places: ForwardPlaces;
   readonly podUid: string;
-  /** The place of the port-forward itself, given back when the gate is closed. */
+  /** The place of the port-forward session itself, released when the gate is closed. */
   readonly own: Place;
   readonly clock: Clock;
 }
 
-/** The gate of a port-forward to one pod: each of its connections has a place, from its first stream until the runtime has done with it.
- *  Without a place its error stream says so, and the runtime hears nothing of it. */
+/** Gate of a port-forward to one pod: each connection occupies a place from its first stream until the runtime has finished with it.
+ *  Without a free place, its error stream gets an error, and the runtime does not see the connection. */
 export function forwardGate({ places, podUid, own, clock }: ForwardGateDeps): StreamGate {
   const reader = createHeaderReader();
-  /** Connections that lack a stream, by their names. */
+  /** Connections that lack a stream, by name. */
   const halves = new Map<string, Connection>();
   const streams = new Map<number, Stream>();
   const closed = new AbortController();
@@ -68,7 +68,7 @@ export function forwardGate({ places, podUid, own, clock }: ForwardGateDeps): St
     return join(id, kind, connection);
   }
 
-  /** @throws CodedError cancelled when the gate is closed meanwhile. */
+  /** @throws CodedError cancelled if the gate is closed meanwhile. */
   async function placeInTime(): Promise<Taken> {
     const until = clock.monotonic() + patienceMs;
     let taken: Taken;
@@ -79,7 +79,7 @@ export function forwardGate({ places, podUid, own, clock }: ForwardGateDeps): St
     return taken;
   }
 
-  /** Where the runtime has not said that it is done with a connection: half of one it keeps as long as it waits for the rest. */
+  /** Frees the place once the runtime must have finished: it keeps an incomplete connection while it waits for the other stream. */
   function freeLater({ place, kinds }: Connection): void {
     place.free(kinds.size < 2 ? creationMs : settleMs);
   }
@@ -104,7 +104,7 @@ export function forwardGate({ places, podUid, own, clock }: ForwardGateDeps): St
       const { kind, of } = stream;
       streams.delete(id);
       of.open -= 1;
-      // The error stream is the last that a runtime ends.
+      // A runtime ends the error stream last.
       if (by === "server" && kind === "error") of.place.free(0);
       if (of.open > 0) return;
       freeLater(of);

@@ -4,15 +4,15 @@ import type { Headers } from "./spdy/header-block.ts";
 export interface ForwardStream {
   readonly kind: "error" | "data";
   readonly port: number;
-  /** Name that the two streams of a connection have in common. */
+  /** Name shared by the two streams of a connection. */
   readonly connection: string;
 }
 
-/** The longest name of a connection, bytes: clients count, or draw a number. */
+/** Maximum length of a connection's name, bytes: clients use counters or random numbers. */
 const longestName = 256;
 
-/** Reads a stream's headers; undefined when they are not those of a port-forward. Clients that name no connection open its streams
- *  one after the other, error stream first.
+/** Parses a stream's headers; undefined if they are not those of a port-forward. Clients without connection names open the streams of a
+ *  connection one after the other, error stream first.
  *  @see https://github.com/kubernetes/cri-streaming (portforward) */
 export function forwardStream(id: number, headers: Headers): ForwardStream | undefined {
   const kind = headers.get("streamtype");

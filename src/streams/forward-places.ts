@@ -1,10 +1,10 @@
 import type { Clock } from "../lib/clock.ts";
 
-/** Connections to pods that are forwarded at a time. containerd has four descriptors and a thread for each (measured), and may have no more
- *  than 1024 of the former; a provider that forwards by itself needs up to three processes. */
+/** Maximum numbers of concurrently forwarded connections. containerd uses four descriptors and a thread for each (measured), and may be
+ *  limited to 1024 descriptors; a provider that forwards by itself needs up to three processes. */
 export const mostForwarded = { toPod: 64, toNode: 128 } as const;
 
-/** Places for connections that are forwarded to the pods of one node. */
+/** Places for connections forwarded to the pods of one node. */
 export interface ForwardPlaces {
   /** Takes places for connections to a pod, all or none. */
   take(podUid: string, connections: number): Taken;
@@ -13,18 +13,18 @@ export interface ForwardPlaces {
 export type Taken = { readonly is: "taken"; readonly place: Place } | { readonly is: "full"; readonly text: string };
 
 export interface Place {
-  /** Gives the place back, once. @param afterMs the runtime may need it for so long yet. */
+  /** Releases the place, once. @param afterMs time for which the runtime may still need it. */
   free(afterMs: number): void;
 }
 
 interface Held {
   readonly podUid: string;
   readonly connections: number;
-  /** On the clock's monotonic time; without, it is in use. */
+  /** Release time on the monotonic clock; undefined while in use. */
   until?: number;
 }
 
-/** The places of one node, none of them taken. */
+/** The places of one node, all free. */
 export function createForwardPlaces(clock: Pick<Clock, "monotonic">): ForwardPlaces {
   const held = new Set<Held>();
 

@@ -1,13 +1,13 @@
 import type { Clock } from "../lib/clock.ts";
 
-/** Notices that nothing happens. */
+/** Detects inactivity. */
 export interface Idle {
-  /** Something happened. */
+  /** Records activity. */
   touch(): void;
   stop(): void;
 }
 
-/** Calls `onIdle` once when nothing has been touched for `ms` milliseconds. Touching costs no timer. */
+/** Calls `onIdle` once after `ms` milliseconds without activity. Recording activity creates no timer. */
 export function createIdle(clock: Clock, ms: number, onIdle: () => void): Idle {
   let last = clock.monotonic();
   const look = () => {

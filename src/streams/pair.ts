@@ -1,9 +1,9 @@
 import { Duplex } from "node:stream";
 import { CodedError } from "../lib/errors.ts";
 
-/** Two ends of a connection that never leaves the process: what is written at one is read at the other, and a write is done
- *  when the other side's buffer (64 KiB) has room again. Ending one side is a half-close. Destroying a side that has ended
- *  leaves the other what is still to be read; destroying it before breaks the other off, as a reset does. */
+/** Two ends of an in-process connection: data written at one end is read at the other, and a write completes when the other side's buffer
+ *  (64 KiB) has room again. Ending one side is a half-close. Destroying an ended side leaves unread data to the other; destroying it
+ *  earlier breaks the other off, like a reset. */
 export function connectionPair(): readonly [Duplex, Duplex] {
   const [near, far] = [new End(), new End()];
   near.join(far);
@@ -13,7 +13,7 @@ export function connectionPair(): readonly [Duplex, Duplex] {
 
 class End extends Duplex {
   #peer: End | undefined;
-  /** The peer's write that waits for room here. */
+  /** The peer's write that waits for room in this buffer. */
   #waiting: ((error?: Error) => void) | undefined;
 
   constructor() {
@@ -31,7 +31,7 @@ class End extends Duplex {
   }
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: (error?: Error | null) => void): void {
-    // As with any connection, nobody hears an answer before having finished the sentence.
+    // Deferred as on a network connection: the peer's reaction never arrives before the write call has returned.
     process.nextTick(() => {
       if (!this.#peer || this.#peer.destroyed) done(brokenOff());
       else this.#peer.#take(chunk, done);

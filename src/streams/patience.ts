@@ -1,11 +1,11 @@
-/** How long the sides of a stream wait for each other, milliseconds: the values of the kubelet's streaming server.
+/** Timeouts between the sides of a stream, milliseconds: the values of the kubelet's streaming server.
  *  @see https://github.com/kubernetes/cri-streaming */
 
-/** Without a byte either way, a connection ends after 4 hours. */
+/** A connection without any data ends after 4 hours. */
 export const idleMs = 4 * 60 * 60 * 1000;
-/** How long a client may take to open the streams it needs. */
+/** Time for a client to open the streams it needs. */
 export const creationMs = 30_000;
-/** How long an endpoint is there to be used. */
+/** Lifetime of an unused endpoint. */
 export const tokenMs = 60_000;
-/** How long a client may take to hang up once all is said. */
+/** Time for a client to hang up after the last message. */
 export const lingerMs = 10_000;

@@ -11,18 +11,18 @@ import type { SpdyStream } from "./spdy/stream.ts";
 /** The port-forward protocol over SPDY. */
 export const forwardProtocol = "portforward.k8s.io";
 
-/** Connections that one client may have at a time, halves of their streams included. */
+/** Maximum number of concurrent connections of one client, including incomplete ones. */
 const mostConnections = 256;
 
-/** The two streams of a connection, as far as they stand. */
+/** The two streams of a connection, as far as they are open. */
 interface Pair {
   error?: SpdyStream;
   data?: SpdyStream;
   readonly expiry: Timer;
 }
 
-/** Serves the connections that a client forwards over one SPDY connection: each has an error stream and a data stream.
- *  Resolves when the client is gone and all connections are cut; never throws.
+/** Serves the connections that a client forwards over one SPDY connection: each has an error stream and a data stream. Resolves when the
+ *  client is gone and all connections are closed; never throws.
  *  @see https://github.com/kubernetes/cri-streaming (portforward) */
 export async function forwardOverSpdy(
   socket: Duplex,
@@ -60,7 +60,7 @@ export async function forwardOverSpdy(
     running.add(work);
   }
 
-  /** Half a pair whose client has given it up is none. */
+  /** An incomplete connection whose client has reset it is discarded. */
   function giveUp(stream: SpdyStream): void {
     const { kind, connection: name } = aboutOf(stream);
     const pair = pairs.get(name);
@@ -93,7 +93,7 @@ export async function forwardOverSpdy(
   await connection.close();
 }
 
-/** Headers of a stream that was wanted. */
+/** Headers of an accepted stream. */
 function aboutOf({ id, headers }: SpdyStream): ForwardStream {
   const about = forwardStream(id, headers);
   if (!about) throw new TypeError("a stream that was not wanted");

@@ -4,7 +4,7 @@ import { type ConnectPort, forward } from "./port-forward.ts";
 import { finish } from "./remote-command.ts";
 import { type Channel, Channels } from "./websocket/channels.ts";
 
-/** What tells the WebSocket subprotocols of port forwarding apart. */
+/** Properties of a port-forward's WebSocket subprotocol. */
 const dialects = {
   "v4.channel.k8s.io": { base64: false },
   "v4.base64.channel.k8s.io": { base64: true },
@@ -12,14 +12,14 @@ const dialects = {
 } as const;
 export type ForwardSubprotocol = keyof typeof dialects;
 
-/** The subprotocol of a WebSocket that carries a SPDY connection. */
+/** Subprotocol of a WebSocket that carries a SPDY connection. */
 export const tunnelSubprotocol = "SPDY/3.1+portforward.k8s.io";
 
-/** WebSocket subprotocols of port forwarding; "" for a client that names none. */
+/** WebSocket subprotocols of port forwarding; "" for a client that requests none. */
 export const forwardSubprotocols = [...(Object.keys(dialects) as ForwardSubprotocol[]), tunnelSubprotocol] as const;
 
-/** Serves one connection to each of the ports on a WebSocket: data and errors of the n-th are channels 2n and 2n+1, and both
- *  begin with the port. Resolves when the connection is gone; never throws.
+/** Serves one connection to each of the ports on a WebSocket: data and errors of the n-th are channels 2n and 2n+1, and both begin with
+ *  the port. Resolves when the connection is gone; never throws.
  *  @see https://github.com/kubernetes/cri-streaming (portforward) */
 export async function forwardOverWebSocket(
   { ws, subprotocol }: { readonly ws: WebSocket; readonly subprotocol: ForwardSubprotocol },
@@ -36,7 +36,7 @@ export async function forwardOverWebSocket(
   for (const { port, data, error } of pairs) for (const channel of [data, error]) channel.write(portBytes(port));
   channels.start();
   const serve = async ({ port, data, error }: { port: number; data: Channel; error: Channel }) => {
-    // Clients have no word for the end of a connection: the pod's end is the end of both.
+    // The protocol has no message for the end of a connection: the pod's end ends both directions.
     const onRemoteEnd = () => data.receiveEnd();
     const text = await forward({ port, data, gone: channels.gone, onRemoteEnd }, connect, log);
     if (text !== undefined) error.write(text);

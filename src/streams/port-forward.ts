@@ -3,24 +3,23 @@ import { CodedError, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { splice } from "./splice.ts";
 
-/** Gives a connection to a port inside the pod. @throws why there is none. */
+/** Connects to a port inside the pod. @throws the reason of a failure. */
 export type ConnectPort = (port: number, signal: AbortSignal) => Promise<Duplex>;
 
-/** One forwarded connection, as the protocol side has it. */
+/** One forwarded connection, on the protocol side. */
 export interface Forwarded {
   readonly port: number;
   /** The client's end of the connection. */
   readonly data: Duplex;
-  /** Aborts when the client is gone. */
+  /** Aborts when the client disconnects. */
   readonly gone: AbortSignal;
-  /** Called when the pod's end has said all it has to say. */
+  /** Called when the pod's end has sent all its data. */
   readonly onRemoteEnd?: () => void;
 }
 
-/** Carries one connection between a client and a port of the pod, until both have ended or either breaks off; `data` is
- *  destroyed then. Never throws.
- *  @returns what the client is to be told: why there was no connection, or none that ever said anything. A connection that
- *  breaks off later is only cut, for clients give up all their forwarded connections when they are told of an error. */
+/** Carries one connection between a client and a port of the pod, until both have ended or either breaks off; `data` is destroyed then.
+ *  Never throws. @returns the client's error message: the connection failed, or broke off before it sent anything. A connection that
+ *  breaks off later is only closed, because clients abandon all their forwarded connections on an error. */
 export async function forward(
   { port, data, gone, onRemoteEnd }: Forwarded,
   connect: ConnectPort,

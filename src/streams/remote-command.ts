@@ -5,21 +5,21 @@ import type { Logger } from "../lib/log.ts";
 import { type ExitStatus, exitStatus, internalError } from "./exit-status.ts";
 import type { TerminalSize } from "./terminal-sizes.ts";
 
-/** The standard streams of a command in a container, as the protocol side gives them to whoever runs the command. A stream
- *  fails when the client vanishes; its errors need no listener. */
+/** Standard streams of a command in a container, as the protocol side passes them to the command's runner. A stream fails when the client
+ *  disconnects; its errors need no listener. */
 export interface CommandStreams {
-  /** What the client sends; ends at the client's half-close. Present iff asked for. */
+  /** The client's input; ends at the client's half-close. Present iff requested. */
   readonly stdin?: Readable;
-  /** Present iff asked for. */
+  /** Present iff requested. */
   readonly stdout?: Writable;
-  /** Present iff asked for; never with a terminal. */
+  /** Present iff requested; never with a terminal. */
   readonly stderr?: Writable;
   readonly tty: boolean;
-  /** Terminal sizes as they come; the newest wins if the reader is slow. Without a terminal there are none. */
+  /** Terminal sizes in order; a slow reader gets only the newest. Empty without a terminal. */
   readonly sizes: AsyncIterable<TerminalSize>;
 }
 
-/** Which streams a command has. */
+/** Streams that a command has. */
 export interface CommandRequest {
   readonly stdin: boolean;
   readonly stdout: boolean;
@@ -27,21 +27,20 @@ export interface CommandRequest {
   readonly tty: boolean;
 }
 
-/** Runs a command on its streams, until it has ended and all its output is written.
- *  @param signal aborts when the client has vanished. @returns the exit code, or the whole status where somebody else has
- *  put it into words. @throws what the client is told instead. */
+/** Runs a command on its streams, until it has ended and all its output is written. @param signal aborts when the client disconnects.
+ *  @returns the exit code, or a complete status from another server. @throws the error that the client gets instead. */
 export type RunCommand = (streams: CommandStreams, signal: AbortSignal) => Promise<number | ExitStatus>;
 
 /** A command's side of a connection. */
 export interface CommandWire {
   readonly streams: CommandStreams;
-  /** Aborts when the client has vanished. */
+  /** Aborts when the client disconnects. */
   readonly gone: AbortSignal;
-  /** Tells how the command ended; resolves when the status is on its way. */
+  /** Sends the command's result; resolves once the status is being sent. */
   tell(status: ExitStatus): Promise<void>;
 }
 
-/** Runs a command for a client: output first, all of it, then how the command ended. Never throws. */
+/** Runs a command for a client: first sends all its output, then its result. Never throws. */
 export async function conduct({ streams, gone, tell }: CommandWire, run: RunCommand, log: Logger): Promise<void> {
   const status = await statusOf(streams, gone, run, log);
   streams.stdin?.destroy();
@@ -49,7 +48,7 @@ export async function conduct({ streams, gone, tell }: CommandWire, run: RunComm
   await Promise.allSettled(outputs.map(finish));
   if (gone.aborted) return;
   await tell(status).catch((error: unknown) => {
-    log.debug({ why: messageOf(error) }, "client left before it heard how its command ended");
+    log.debug({ why: messageOf(error) }, "client disconnected before it received its command's result");
   });
 }
 
@@ -63,7 +62,7 @@ async function statusOf(streams: CommandStreams, gone: AbortSignal, run: RunComm
   }
 }
 
-/** Ends an output stream, unless that has been done. */
+/** Ends an output stream, unless it has ended. */
 export async function finish(stream: Writable): Promise<void> {
   if (!stream.writableEnded) stream.end();
   await finished(stream, { readable: false });

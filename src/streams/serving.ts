@@ -17,10 +17,10 @@ import {
 } from "./upgrade.ts";
 import { tunnel } from "./websocket/tunnel.ts";
 
-/** Serves a request to leave HTTP: until the client is gone, or not at all. */
+/** Serves an upgrade request until the client is gone, or refuses it. */
 export type Serve = (asked: Asked) => Promise<void> | Refusal;
 
-/** Serves one command in the protocol that the client asks for. */
+/** Serves one command in the client's protocol. */
 export function serveCommand(command: CommandRequest, run: RunCommand, deps: CommandDeps): Serve {
   return (asked) => {
     if (!isWebSocket(asked.request)) {
@@ -34,7 +34,7 @@ export function serveCommand(command: CommandRequest, run: RunCommand, deps: Com
   };
 }
 
-/** Serves one client's connections to a pod in the protocol that it asks for. */
+/** Serves one client's connections to a pod in the client's protocol. */
 export function serveForward(ports: readonly number[], connect: ConnectPort, deps: CommandDeps): Serve {
   return (asked) => {
     if (!isWebSocket(asked.request)) {
@@ -52,7 +52,7 @@ export function serveForward(ports: readonly number[], connect: ConnectPort, dep
   };
 }
 
-/** Why a request is refused that does not ask to leave HTTP. */
+/** Refusal of a request without an upgrade. */
 export function refusePlain(request: IncomingMessage): Refusal {
   const refusal = negotiateSpdy(request, [...commandProtocols, forwardProtocol]);
   return typeof refusal === "string" ? { status: 400, text: "unable to upgrade: missing upgrade headers" } : refusal;

@@ -2,11 +2,10 @@ import type { Duplex } from "node:stream";
 import { finished } from "node:stream/promises";
 import { createToldEnd } from "./spdy/told-end.ts";
 
-/** Joins a SPDY client to the server that runs its command, as splice does; but whatever becomes of the server, the client's connection
- *  ends in good order, and with `status` on the error stream where nobody had said how the command ended: clients take an end
- *  without a status for success. Both are destroyed when it settles.
- *  @param status in the version of the protocol that was agreed on.
- *  @throws the client's error, or AbortError when `signal` aborts. */
+/** Joins a SPDY client to the server that runs its command, like splice. Whatever happens to the server, the client's connection ends
+ *  properly, with `status` on the error stream if the server sent no result: clients treat an end without a status as success. Both are
+ *  destroyed when it settles. @param status in the negotiated protocol version. @throws the client's error, or AbortError when `signal`
+ *  aborts. */
 export async function spliceCommand(
   client: Duplex,
   server: Duplex,
@@ -21,7 +20,7 @@ export async function spliceCommand(
   const end = () => {
     if (over) return;
     over = true;
-    // The client's bytes go nowhere any more, and its end is waited for.
+    // Discards the client's further data and waits for its end.
     client.unpipe(server).resume();
     if (client.writable) send(told.atEnd());
     client.end();

@@ -16,18 +16,16 @@ export type { ConnectPort } from "./port-forward.ts";
 export type { CommandRequest, CommandStreams, RunCommand } from "./remote-command.ts";
 export type { TerminalSize } from "./terminal-sizes.ts";
 
-/** Serves streams in this process, as the streaming server of a CRI runtime does, for runtimes that have none. It listens
- *  nowhere: an endpoint's connections never leave the process. Disposing cuts all connections and waits for what they ran.
+/** Serves streams in this process, like the streaming server of a CRI runtime, for runtimes that have none. It does not listen: an
+ *  endpoint's connections never leave the process. Disposal closes all connections and waits for their commands.
  *  @see https://github.com/kubernetes/cri-streaming */
 export interface StreamServer extends AsyncDisposable {
-  /** An endpoint for a command. `run` is called once, when all streams that were asked for stand; its exit code is what the
-   *  client gets to know, after all output; what it throws becomes an InternalError with that message.
-   *  @throws CodedError invalid_argument for a request without a stream, or with both a terminal and stderr;
-   *  resource_exhausted when 1000 endpoints wait to be used. */
+  /** Creates an endpoint for a command. `run` is called once, when all requested streams are open. The client gets its exit code after
+   *  all output; an exception becomes an InternalError with that message. @throws CodedError invalid_argument for a request without a
+   *  stream, or with both a terminal and stderr; resource_exhausted if 1000 endpoints are unused. */
   command(request: CommandRequest, run: RunCommand): Endpoint;
-  /** An endpoint for connections to a pod. `connect` is called for each connection of the client. `ports` are those of CRI's
-   *  PortForwardRequest, which only WebSocket needs.
-   *  @throws CodedError resource_exhausted when 1000 endpoints wait to be used. */
+  /** Creates an endpoint for connections to a pod. `connect` is called for each connection of the client. `ports` are those of CRI's
+   *  PortForwardRequest, needed only for WebSocket. @throws CodedError resource_exhausted if 1000 endpoints are unused. */
   portForward(ports: readonly number[], connect: ConnectPort): Endpoint;
 }
 
@@ -93,7 +91,7 @@ export function createStreamServer({ clock, log }: StreamServerDeps): StreamServ
   };
 }
 
-/** A request as CRI allows it. */
+/** Validates a request by CRI's rules. */
 function checked(request: CommandRequest): CommandRequest {
   const { stdin, stdout, stderr, tty } = request;
   if (tty && stderr) throw new CodedError("invalid_argument", "tty and stderr cannot both be true");
@@ -104,7 +102,7 @@ function checked(request: CommandRequest): CommandRequest {
 
 type Handle = (request: IncomingMessage, answer: (refusal: Refusal) => void, asked?: Asked) => void;
 
-/** An HTTP server that is given its connections. */
+/** An HTTP server whose connections are passed in. */
 function listenNowhere(handle: Handle): Server {
   const http = createServer({ maxHeaderSize: 1 << 20, requireHostHeader: false });
   http.on("request", (request: IncomingMessage, response: ServerResponse) => {

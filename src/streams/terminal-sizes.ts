@@ -6,14 +6,14 @@ export interface TerminalSize {
   readonly height: number;
 }
 
-/** The longest a size may be written, bytes. */
+/** Maximum length of an encoded size, bytes. */
 const longestSize = 1024;
-/** The most that is looked at in one turn, bytes: more at once is no terminal's. */
+/** Maximum input per turn, bytes: a terminal never sends more at once. */
 const longestPart = 1 << 16;
 const largest = 0xffff;
 
-/** Terminal sizes out of a client's resize stream: JSON objects in a row, of which only the newest counts when the reader is
- *  slow. The iteration ends with the stream, however it ends, and at anything that is no size.
+/** Parses terminal sizes from a client's resize stream: consecutive JSON objects, of which a slow reader gets only the newest. The
+ *  iteration ends with the stream, successfully or not, and at invalid input.
  *  @see https://github.com/kubernetes/cri-streaming (handleResizeEvents) */
 export function terminalSizes(stream: Readable): AsyncIterable<TerminalSize> {
   const latest = createLatest<TerminalSize>();
@@ -37,7 +37,7 @@ export function terminalSizes(stream: Readable): AsyncIterable<TerminalSize> {
   return latest.values;
 }
 
-/** No sizes: what a command without a terminal gets. */
+/** Sizes of a command without a terminal: none. */
 export async function* noSizes(): AsyncGenerator<TerminalSize, void> {}
 
 function sizeOf(json: string): TerminalSize | undefined {
@@ -60,7 +60,7 @@ interface Latest<T> {
   readonly values: AsyncIterable<T>;
 }
 
-/** A place for one value; a newer one replaces what has not been read. What was put before the end is still read. */
+/** Holds one value; a newer one replaces an unread one. A value set before the end is still delivered. */
 function createLatest<T>(): Latest<T> {
   let next: { readonly value: T } | undefined;
   let ended = false;

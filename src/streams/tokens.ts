@@ -3,19 +3,19 @@ import type { Clock } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
 import { tokenMs } from "./patience.ts";
 
-/** Things to be fetched once, each by a secret name. */
+/** Values that can be fetched once, each by a secret token. */
 export interface Tokens<T> {
-  /** @returns the name, url-safe. @throws CodedError resource_exhausted when 1000 wait to be fetched. */
+  /** @returns the token, url-safe. @throws CodedError resource_exhausted if 1000 values are unfetched. */
   put(value: T): string;
-  /** The value, the first time and within a minute. */
+  /** The value, once and within a minute. */
   take(token: string): T | undefined;
 }
 
 const mostTokens = 1000;
 
-/** As the kubelet's streaming server keeps them. */
+/** The kubelet's streaming server's limits. */
 export function createTokens<T>(clock: Clock): Tokens<T> {
-  // In order of age, for all live equally long.
+  // In order of age, because all have the same lifetime.
   const waiting = new Map<string, { readonly value: T; readonly until: number }>();
   return {
     put(value) {

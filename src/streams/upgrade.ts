@@ -3,33 +3,33 @@ import type { Duplex } from "node:stream";
 import { type WebSocket, WebSocketServer } from "ws";
 import { lingerMs } from "./patience.ts";
 
-/** A request to leave HTTP for another protocol. */
+/** A request to upgrade to another protocol. */
 export interface Asked {
   readonly request: IncomingMessage;
   readonly socket: Duplex;
-  /** What came after the request's head. */
+  /** Bytes after the request's header. */
   readonly head: Buffer;
 }
 
-/** A refusal in HTTP. */
+/** A refusal over HTTP. */
 export interface Refusal {
   readonly status: number;
   readonly text: string;
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** The longest WebSocket message that is read, bytes: as long as the kubelet's server reads. */
+/** Maximum length of a received WebSocket message, bytes: the same as the kubelet's server. */
 const longestMessage = 32 << 20;
 
-/** Answers to pings that may wait to be sent before further pings stay unanswered. */
+/** Maximum number of unsent pongs; further pings are not answered. */
 const mostPongs = 16;
 
-/** Whether a request asks for a WebSocket; everything else that wants a stream is taken for SPDY. */
+/** True if a request asks for a WebSocket; any other upgrade is treated as SPDY. */
 export function isWebSocket({ headers }: IncomingMessage): boolean {
   return headers.upgrade?.toLowerCase() === "websocket" && asksForUpgrade(headers);
 }
 
-/** The first of the client's SPDY subprotocols that is among `known`, or why there is none.
+/** The client's first SPDY subprotocol that is among `known`, or the reason why there is none.
  *  @see https://github.com/kubernetes/streaming (httpstream.Handshake) */
 export function negotiateSpdy<P extends string>({ headers }: IncomingMessage, known: readonly P[]): P | Refusal {
   const name = "X-Stream-Protocol-Version";
@@ -45,7 +45,7 @@ export function negotiateSpdy<P extends string>({ headers }: IncomingMessage, kn
   return chosen;
 }
 
-/** The first of the client's WebSocket subprotocols that is among `known`; "" stands for a client that names none. */
+/** The client's first WebSocket subprotocol that is among `known`; "" for a client that requests none. */
 export function negotiateWebSocket<P extends string>({ headers }: IncomingMessage, known: readonly P[]): P | Refusal {
   const offered = list(headers["sec-websocket-protocol"]);
   const chosen = firstKnown(offered.length === 0 ? [""] : offered, known);
@@ -54,7 +54,7 @@ export function negotiateWebSocket<P extends string>({ headers }: IncomingMessag
   return { status: 403, text };
 }
 
-/** Answers a request to leave HTTP in HTTP, and ends the connection. */
+/** Refuses an upgrade request with an HTTP response, and ends the connection. */
 export function refuse(socket: Duplex, { status, text, headers = {} }: Refusal): void {
   const body = Buffer.from(`${text}\n`);
   const lines = [
@@ -67,10 +67,10 @@ export function refuse(socket: Duplex, { status, text, headers = {} }: Refusal):
   socket.end(Buffer.concat([Buffer.from(`${lines.join("\r\n")}\r\n\r\n`), body]));
 }
 
-/** Headers of a body that is text. */
+/** Headers of a plain-text body. */
 export const plainText = { "Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff" };
 
-/** Leaves HTTP for SPDY. @returns the connection, from the first byte after the request. */
+/** Upgrades to SPDY. @returns the connection, beginning with the first byte after the request. */
 export function acceptSpdy({ socket, head }: Asked, protocol: string): Duplex {
   const lines = ["Connection: Upgrade", "Upgrade: SPDY/3.1", `X-Stream-Protocol-Version: ${protocol}`];
   socket.write(`HTTP/1.1 101 Switching Protocols\r\n${lines.join("\r\n")}\r\n\r\n`);
@@ -78,7 +78,7 @@ export function acceptSpdy({ socket, head }: Asked, protocol: string): Duplex {
   return socket;
 }
 
-/** Leaves HTTP for a WebSocket. @returns undefined when the request was no proper handshake, and has been refused. */
+/** Upgrades to a WebSocket. @returns undefined if the request was not a valid handshake, and has been refused. */
 export async function acceptWebSocket(
   { request, socket, head }: Asked,
   protocol: string,
@@ -94,7 +94,7 @@ export async function acceptWebSocket(
     closeTimeout: lingerMs,
   };
   const server = new WebSocketServer(options);
-  // The library takes "SPDY/3.1+…" for malformed, because of the slash: it is not told what has been agreed on.
+  // The library considers "SPDY/3.1+…" malformed because of the slash, so it does not see the negotiated protocol.
   delete request.headers["sec-websocket-protocol"];
   if (protocol !== "") server.once("headers", (headers) => headers.push(`Sec-WebSocket-Protocol: ${protocol}`));
   socket.once("close", () => opened.resolve(undefined));
@@ -106,7 +106,7 @@ export async function acceptWebSocket(
       unsent += 1;
       ws.pong(data, false, () => void (unsent -= 1));
     });
-    // Nothing is read before somebody listens: messages that have nobody to take them would be lost.
+    // Paused until a listener is attached: messages without a listener would be lost.
     ws.pause();
     opened.resolve(ws);
   });

@@ -7,10 +7,10 @@ import { containerSpec, inContainer } from "../lookup.ts";
 import { queryOf } from "../path.ts";
 import type { KubeletServerDeps } from "../ports.ts";
 
-/** The kubelet's. */
+/** The kubelet's default. */
 const folder = "checkpoints";
 
-/** POST /checkpoint: the state of a running container, with all of its memory, in an archive on the target.
+/** POST /checkpoint: saves the state of a running container, including its memory, in an archive on the target.
  *  @see https://kubernetes.io/docs/reference/node/kubelet-checkpoint-api/ */
 export function checkpoint(
   deps: KubeletServerDeps,

@@ -1,7 +1,7 @@
 import type { Request, Response } from "express";
 import { sendJson } from "../answer.ts";
 
-/** /configz: the configuration in force. The headers for fetching static pods may hold credentials: only their names show.
+/** /configz: the effective configuration. Headers for fetching static pods may contain credentials: only their names are shown.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/ */
 export function configz(configuration: () => object): (request: Request, response: Response) => void {
   return (_request, response) => {

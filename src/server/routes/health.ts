@@ -2,18 +2,18 @@ import type { Request, Response } from "express";
 import { sendText } from "../answer.ts";
 import { queryOf } from "../path.ts";
 
-/** One aspect of health. */
+/** One health check. */
 export interface HealthCheck {
   readonly name: string;
-  /** Why it is not healthy; undefined when it is. */
+  /** Reason why it is unhealthy; undefined if healthy. */
   check(): string | undefined;
 }
 
-/** A process that answers at all. */
+/** Succeeds in any process that responds. */
 export const ping: HealthCheck = { name: "ping", check: () => undefined };
 
-/** /healthz: `ok`, or every check with its verdict where one failed or `verbose` asks for it; `exclude=name` leaves one out.
- *  Reasons are told by the check's own path only.
+/** /healthz: `ok`, or every check with its result if one failed or `verbose` is set; `exclude=name` omits one. Only a check's own path
+ *  shows its reason.
  *  @see https://kubernetes.io/docs/reference/using-api/health-checks/ */
 export function healthz(checks: readonly HealthCheck[]): (request: Request, response: Response) => void {
   return (request, response) => {
@@ -33,7 +33,7 @@ export function healthz(checks: readonly HealthCheck[]): (request: Request, resp
   };
 }
 
-/** /healthz/NAME: `ok`, or why not. */
+/** /healthz/NAME: `ok`, or the reason of a failure. */
 export function healthCheck(checks: readonly HealthCheck[]): (request: Request, response: Response) => void {
   return (request, response) => {
     const found = checks.find(({ name }) => name === request.params["check"]);

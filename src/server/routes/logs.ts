@@ -8,8 +8,8 @@ import { containerSpec, loggedContainer } from "../lookup.ts";
 import { queryOf } from "../path.ts";
 import type { KubeletServerDeps } from "../ports.ts";
 
-/** /containerLogs: a container's log as a chunked stream. What goes wrong after the first byte is told in the stream itself,
- *  for the status is out by then.
+/** /containerLogs: a container's log as a chunked stream. An error after the first byte appears in the stream itself, because the status
+ *  has been sent.
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/logging/ */
 export function containerLogs(
   deps: KubeletServerDeps,
@@ -56,7 +56,7 @@ async function stream(
   } catch (error) {
     return sendText(response, 400, messageOf(error));
   }
-  // At once: a client that follows a silent container should know that it is connected.
+  // Sent immediately, so that a client that follows a silent container sees that it is connected.
   response.status(200).type("text/plain").flushHeaders();
   try {
     await deps.logs.read(await logSource(deps, id, signal), options, response, signal);
@@ -68,8 +68,7 @@ async function stream(
   }
 }
 
-/** @param id as Kubernetes writes it: `runtime://id`.
- *  @throws with the kubelet's text when the runtime does not tell. */
+/** @param id in Kubernetes' format: `runtime://id`. @throws with the kubelet's text if the runtime has no answer. */
 async function logSource({ runtime }: KubeletServerDeps, id: string, signal: AbortSignal): Promise<LogSource> {
   const containerId = id.replace(/^[^:]*:\/\//, "");
   try {

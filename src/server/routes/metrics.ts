@@ -4,8 +4,8 @@ import { gzip } from "node:zlib";
 
 const zip = promisify(gzip);
 
-/** /metrics and its kin: the text format of Prometheus, whatever format is asked for (the kubelet's has no other text), zipped
- *  where the scraper takes that. @see https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format */
+/** /metrics and related paths: Prometheus' text format, whatever format is requested, compressed if the scraper accepts it.
+ *  @see https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format */
 export function metrics(
   text: (signal: AbortSignal) => Promise<string>,
 ): (request: Request, response: Response, signal: AbortSignal) => Promise<void> {

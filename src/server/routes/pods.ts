@@ -3,7 +3,7 @@ import { ContainerState, PodSandboxState } from "../../gen/cri.ts";
 import type { PodCache, PodStore, RuntimePod, StatusReader } from "../../pipeline.ts";
 import { sendJson } from "../answer.ts";
 
-/** /pods: the pods that this node should run, with the statuses that it holds for them.
+/** /pods: the node's desired pods, with its current statuses.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-authn-authz/ */
 export function pods({
   pods,
@@ -18,7 +18,7 @@ export function pods({
   };
 }
 
-/** /runningpods/: the pods that the runtime has, with no more than names and images. */
+/** /runningpods/: the runtime's pods, with names and images only. */
 export function runningPods(runtimePods: PodCache): (request: Request, response: Response) => void {
   return (_request, response) => sendJson(response, podList(runtimePods.list().flatMap(runningPod)));
 }

@@ -5,7 +5,7 @@ import { inContainer } from "../lookup.ts";
 import { queryOf } from "../path.ts";
 import type { KubeletServerDeps } from "../ports.ts";
 
-/** POST /run: runs `cmd`, split at its spaces, to its end and answers with all that it wrote. */
+/** POST /run: runs `cmd`, split at spaces, to its end and returns all its output. */
 export function run(
   deps: KubeletServerDeps,
 ): (request: Request, response: Response, signal: AbortSignal) => Promise<void> {

@@ -4,7 +4,7 @@ import { sendJson, sendText } from "../answer.ts";
 import { queryOf } from "../path.ts";
 import type { KubeletServerDeps } from "../ports.ts";
 
-/** /stats/summary: what the node, its pods and their containers use; `only_cpu_and_memory=true` leaves out networks and disks.
+/** /stats/summary: resource usage of the node, its pods and their containers; `only_cpu_and_memory=true` omits networks and disks.
  *  @see https://kubernetes.io/docs/reference/instrumentation/node-metrics/#summary-api-source */
 export function statsSummary({
   stats,
@@ -20,7 +20,7 @@ export function statsSummary({
       sendJson(response, await stats.summary(asked.length === 1 && asked[0] === "true", signal));
     } catch (error) {
       if (signal.aborted) return void response.destroy();
-      log.warn({ err: error }, "the node's use could not be measured");
+      log.warn({ err: error }, "the node's resource usage could not be measured");
       sendText(response, 500, `Internal Error: ${messageOf(error)}`);
     }
   };

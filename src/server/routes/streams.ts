@@ -11,10 +11,10 @@ import { forwardedPorts, streamOptions } from "../stream-options.ts";
 import type { Join } from "../join.ts";
 import type { Joined } from "../joining.ts";
 
-/** Handles a request that becomes a stream. */
+/** Handles an upgrade request. */
 export type StreamHandler = (request: Request, response: Response, signal: AbortSignal) => Promise<void>;
 
-/** A request that the kubelet refuses with a status of its own. */
+/** A request that the kubelet refuses with a specific status. */
 class Refused extends Error {
   readonly status: number;
   constructor(status: number, text: string) {
@@ -37,7 +37,7 @@ export const exec = streaming(async (deps, request, signal) => {
   return { endpoint, command };
 });
 
-/** /attach: the main process of a running container; whether it has a terminal is the container's matter. */
+/** /attach: the main process of a running container; the container decides about the terminal. */
 export const attach = streaming(async (deps, request, signal) => {
   const { stdin, stdout, stderr } = optionsOf(queryOf(request.originalUrl));
   const { pod, name, uid } = podOf(deps.pods, request);
@@ -52,7 +52,7 @@ export const attach = streaming(async (deps, request, signal) => {
   return { endpoint, command };
 });
 
-/** /portForward: ports of a pod, as many connections at a time as the node has places for. */
+/** /portForward: ports of a pod, with as many concurrent connections as the node has places. */
 export function portForward(deps: KubeletServerDeps, join: Join): StreamHandler {
   const places = createForwardPlaces(deps.clock);
   return streaming(async ({ pods, runtime }, request, signal) => {
@@ -61,7 +61,7 @@ export function portForward(deps: KubeletServerDeps, join: Join): StreamHandler 
     const { pod, uid } = podOf(pods, request);
     if (uid !== "" && uid !== pod.metadata.uid) throw new Refused(404, "pod not found");
     const port = [...ports.ports];
-    // Without ports of its own it is one connection, which carries others.
+    // Without ports in the query, it is one connection that carries others.
     const taken = places.take(pod.metadata.uid, Math.max(1, port.length));
     if (taken.is === "full") throw new CodedError("resource_exhausted", taken.text);
     const gate = forwardGate({ places, podUid: pod.metadata.uid, own: taken.place, clock: deps.clock });
@@ -90,8 +90,8 @@ function podOf(pods: KubeletServerDeps["pods"], request: Request): { pod: Pod; n
   return { pod, name: container, uid };
 }
 
-/** Makes a handler of what asks the runtime for an endpoint: the refusal in the kubelet's words, or the endpoint joined to
- *  the client. */
+/** Creates a handler from a function that requests an endpoint from the runtime: it returns the refusal in the kubelet's words, or joins
+ *  the endpoint to the client. */
 function streaming(ask: Ask): (deps: KubeletServerDeps, join: Join) => StreamHandler {
   return (deps, join) => async (request, response, signal) => {
     let to: Joined;

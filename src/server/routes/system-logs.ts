@@ -18,7 +18,7 @@ const statuses: { readonly [code in ErrorCode]?: number } = {
   failed_precondition: 403,
 };
 
-/** /logs: the files of the target's /var/log, and lists of them. Links are followed to where logs are, and nowhere else.
+/** /logs: the files of the target's /var/log, and directory listings. Links are followed only to log directories.
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/system-logs/ */
 export function systemLogs(
   deps: KubeletServerDeps,
@@ -43,19 +43,19 @@ export function systemLogs(
   };
 }
 
-/** Whether a file is where logs are: whoever may write links there may not show other files by them. */
+/** True if a file is in a log directory: write access for links must not expose other files. */
 async function isLog(
   { runtime, podLogsDir, files }: Pick<KubeletServerDeps, "runtime" | "podLogsDir" | "files">,
   path: string,
   signal: AbortSignal,
 ): Promise<boolean> {
   const named = [root, podLogsDir, ...((await runtime.logRoots?.(signal)) ?? [])];
-  // A root may be a link itself, to a larger disk for one.
+  // A root may be a link itself, for example to a larger disk.
   const roots = await Promise.all(named.map((one) => realPathOf(files, one, signal)));
   return roots.some((one) => path === one || path.startsWith(`${one}/`));
 }
 
-/** The path itself where nothing is there, or nothing that may be seen. */
+/** The path itself if nothing exists there, or nothing readable. */
 async function realPathOf(files: Pick<HostFs, "realpath">, path: string, signal: AbortSignal): Promise<string> {
   try {
     return await files.realpath(path, signal);
@@ -77,7 +77,7 @@ async function sendFile(
   await pipeline(Readable.from(blocksOf(file, size, signal)), response, { signal });
 }
 
-/** What a file had when it was opened: one that grows would have no end, and one that is cut short must not look as if it had. */
+/** Sends the size at opening time: a growing file would have no end, and a truncated one must not look complete. */
 async function* blocksOf(file: HostFile, size: number, signal: AbortSignal): AsyncGenerator<Buffer> {
   for (let at = 0; at < size; ) {
     const block = await file.read(at, Math.min(blockBytes, size - at), signal);
@@ -87,8 +87,7 @@ async function* blocksOf(file: HostFile, size: number, signal: AbortSignal): Asy
   }
 }
 
-/** The entries of a directory that no link on the path has led to.
- *  @throws failed_precondition when one was put there meanwhile. */
+/** The entries of a directory, without following links on the path. @throws failed_precondition if a link appeared meanwhile. */
 async function listInPlace(
   files: Pick<HostFs, "list" | "lstat" | "realpath">,
   path: string,
@@ -102,7 +101,7 @@ async function listInPlace(
   return entries;
 }
 
-/** As Go's file server lists a directory. What wrote the names is not to be trusted: nothing of them is more than a name. */
+/** Go's file server's listing format. Names are untrusted: they are only shown as names. */
 function sendList(response: Response, entries: Awaited<ReturnType<HostFs["list"]>>): void {
   const names = entries.map(({ name, kind }) => (kind === "directory" ? `${name}/` : name)).sort();
   const lines = names.map((name) => `<a href="${relative(name)}">${escaped(name)}</a>\n`);
@@ -114,7 +113,7 @@ function sendList(response: Response, entries: Awaited<ReturnType<HostFs["list"]
     .end(`<!doctype html>\n<pre>\n${lines.join("")}</pre>\n`);
 }
 
-/** A name as a reference below the page it is on: never a scheme, an authority or a query. */
+/** A name as a relative reference below its page: never a scheme, an authority or a query. */
 function relative(name: string): string {
   const end = name.endsWith("/") ? "/" : "";
   return `./${encodeURIComponent(name.slice(0, name.length - end.length)).replaceAll("'", "%27")}${end}`;

@@ -15,10 +15,10 @@ import { SpdyStream } from "./stream.ts";
 
 const streamMask = 0x7fff_ffff;
 
-/** The client's side of a SPDY/3.1 connection with a runtime's streaming server. A stream may be written to as soon as it is opened,
- *  since servers take frames in their order. Its readable side ends, after all that came, where the server ends it, resets it (which
- *  is how those servers end a connection) or is gone. Windows are not accounted, for those servers neither grant nor use any: a
- *  stream that nobody reads holds up the others.
+/** Client side of a SPDY/3.1 connection with a runtime's streaming server. A stream may be written to as soon as it is opened, because
+ *  servers process frames in order. Its readable side ends, after all received data, when the server ends it, resets it (those servers
+ *  end a connection this way) or is gone. There is no flow control with windows, which those servers neither grant nor use: an unread
+ *  stream blocks the others.
  *  @see https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/ */
 export class SpdyClient {
   readonly #socket: Duplex;
@@ -27,16 +27,16 @@ export class SpdyClient {
   readonly #headers = createHeaderWriter();
   #nextId = 1;
 
-  /** Takes over a socket that has left HTTP. */
+  /** Takes over an upgraded socket. */
   constructor(socket: Duplex) {
     this.#socket = socket;
     socket.on("error", () => undefined);
-    // Bytes read before a proper end are still on their way through the sink.
+    // Bytes read before a proper end may still be passing through the sink.
     socket.once("close", () => socket.readableEnded || this.#endAll());
     socket.pipe(this.#sink());
   }
 
-  /** Opens a stream, without waiting for the server's reply: a stream that is refused ends. */
+  /** Opens a stream without waiting for the server's reply: a refused stream ends. */
   open(headers: Headers): SpdyStream {
     const id = this.#nextId;
     this.#nextId += 2;
@@ -53,7 +53,7 @@ export class SpdyClient {
     return stream;
   }
 
-  /** Gives the connection up, at once; streams that have not ended fail. */
+  /** Abandons the connection immediately; streams that have not ended fail. */
   close(): void {
     this.#socket.destroy();
     for (const stream of this.#streams.values()) stream.lose(new CodedError("cancelled", "the connection is closed"));
@@ -77,7 +77,7 @@ export class SpdyClient {
         if (room) await room;
       }
     } catch {
-      // There is nothing to tell of a peer that does not speak SPDY.
+      // A peer that does not speak SPDY gets no message.
       this.close();
     } finally {
       done();
@@ -95,7 +95,7 @@ export class SpdyClient {
     return room;
   }
 
-  /** Replies say nothing but that a stream stands, and their headers are read by nobody. */
+  /** A reply only confirms the stream; its headers are not used. */
   #control(type: number, payload: Buffer, fin: boolean): void {
     if (payload.length < 4) return;
     const id = payload.readUInt32BE(0) & streamMask;
@@ -104,7 +104,7 @@ export class SpdyClient {
     if (type === frameType.rstStream || (fin && type !== frameType.ping)) this.#streams.get(id)?.receiveEnd();
   }
 
-  /** The server says no more. */
+  /** The server ends the connection. */
   #endAll(): void {
     for (const stream of this.#streams.values()) stream.receiveEnd();
   }

@@ -22,13 +22,13 @@ import {
 import { type Headers, createHeaderReader, createHeaderWriter } from "./header-block.ts";
 import { SpdyStream, resetByClient } from "./stream.ts";
 
-/** Who is asked about the streams that the client opens. */
+/** Handler of the streams that the client opens. */
 export interface StreamTaker {
-  /** Whether a stream is wanted, judged by its headers; one that is not is refused. */
+  /** True to accept a stream with these headers; other streams are refused. */
   wants(headers: Headers, id: number): boolean;
-  /** A stream that was wanted, once its reply is on its way. */
+  /** Called with an accepted stream, once its reply is being sent. */
   opened(stream: SpdyStream): void;
-  /** The client reset a stream; the stream itself fails too. */
+  /** Called when the client resets a stream; the stream itself fails too. */
   reset?(stream: SpdyStream): void;
 }
 
@@ -38,15 +38,15 @@ export interface SpdyDeps {
   readonly clock: Clock;
 }
 
-/** Streams that may be open at a time: each may hold 64 KiB that its reader has not taken yet. */
+/** Maximum number of open streams: each may hold 64 KiB of unread data. */
 const mostStreams = 512;
-/** Answers to control frames that may wait to be sent before no more frames are read, bytes. */
+/** Maximum size of unsent replies to control frames, bytes; beyond it, no more frames are read. */
 const mostAnswers = 1 << 16;
 const streamMask = 0x7fff_ffff;
 
-/** The server's side of a SPDY/3.1 connection, as Kubernetes' clients speak it: the client opens all streams. Their windows
- *  are not accounted, for those clients neither grant nor use any; the transport's backpressure bounds what is in memory,
- *  so that a stream nobody reads holds up the others.
+/** Server side of a SPDY/3.1 connection, in the dialect of Kubernetes' clients: the client opens all streams. There is no flow control
+ *  with windows, which those clients neither grant nor use; the transport's backpressure bounds the memory, so that an unread stream
+ *  blocks the others.
  *  @see https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/ */
 export class SpdyConnection {
   readonly #socket: Duplex;
@@ -64,7 +64,7 @@ export class SpdyConnection {
   #answers = 0;
   #answersSent = Promise.withResolvers<void>();
 
-  /** Takes over a socket that has left HTTP. */
+  /** Takes over an upgraded socket. */
   constructor({ socket, taker, clock }: SpdyDeps) {
     this.#socket = socket;
     this.#taker = taker;
@@ -77,25 +77,25 @@ export class SpdyConnection {
     socket.pipe(this.#sink());
   }
 
-  /** Aborts when the connection is over: the client closed it, broke it off or broke the protocol, or it was closed here. */
+  /** Aborts when the connection ends: the client closed it, broke it off or violated the protocol, or it was closed here. */
   get gone(): AbortSignal {
     return this.#gone.signal;
   }
 
-  /** Says goodbye after all that was written, and drops what still comes until the client hangs up (within 10 s).
-   *  @returns when the connection is gone. */
+  /** Sends a GOAWAY after all written data, and discards further input until the client hangs up (within 10 s). @returns when the
+   *  connection is gone. */
   async close(): Promise<void> {
     this.#goodbye(goAwayStatus.ok);
     await finished(this.#socket).catch(() => undefined);
   }
 
-  /** Ends the connection at once. */
+  /** Ends the connection immediately. */
   #break(error: CodedError): void {
     this.#lose(error);
     this.#socket.destroy();
   }
 
-  /** Everything that was waiting for the client fails. */
+  /** Fails everything that waits for the client. */
   #lose(error: CodedError): void {
     this.#closing = true;
     this.#idle.stop();
@@ -113,7 +113,7 @@ export class SpdyConnection {
     this.#socket.once("close", () => linger.cancel());
   }
 
-  /** Where the socket's bytes go: frame by frame, each only when the last has been taken. */
+  /** Sink of the socket's bytes: frame by frame, each only after the previous one has been processed. */
   #sink(): Writable {
     return new Writable({
       write: (chunk: Buffer, _encoding, done) => void this.#receive(chunk, done),
@@ -171,12 +171,12 @@ export class SpdyConnection {
         return;
       case frameType.synReply:
       case frameType.headers:
-        // Their content means nothing here, but the compression of later header blocks refers to it.
+        // Their content is not used, but the compression of later header blocks refers to it.
         this.#headersIn.read(payload.subarray(4));
         if (fin) this.#streams.get(idOf(payload, 4))?.receiveEnd();
         return;
       default:
-      // SETTINGS, WINDOW_UPDATE and what is not known are of no consequence.
+      // SETTINGS, WINDOW_UPDATE and unknown frames are ignored.
     }
   }
 
@@ -212,7 +212,7 @@ export class SpdyConnection {
     this.#answer(rstStreamFrame(id, status));
   }
 
-  /** Sends a frame of the connection's own. */
+  /** Sends a frame of the connection itself. */
   #answer(frame: Buffer): void {
     if (!this.#socket.writable) return;
     if (this.#answers === 0) this.#answersSent = Promise.withResolvers<void>();
@@ -230,7 +230,7 @@ export class SpdyConnection {
   }
 }
 
-/** The stream that a control frame is about. */
+/** Stream ID of a control frame. */
 function idOf(payload: Buffer, atLeast: number): number {
   const id = uint32At(payload, 0, atLeast) & streamMask;
   if (id === 0) throw protocolError("control frame for stream 0");

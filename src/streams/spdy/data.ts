@@ -1,18 +1,18 @@
 import type { Duplex } from "node:stream";
 import { dataHead, longestData } from "./frames.ts";
 
-/** Data of as many bytes is not copied to be sent in one piece with its frame's head. */
+/** Data of at least this size is sent separately from its frame header, to avoid a copy. */
 const worthNoCopy = 1 << 12;
 
-/** Data of a stream to be sent. */
+/** Data to send on a stream. */
 export interface OutgoingData {
   readonly id: number;
   readonly data: Buffer;
-  /** Nothing comes after it. */
+  /** True for the stream's last data. */
   readonly fin: boolean;
 }
 
-/** Sends data in frames of at most 64 KiB; calls back when the transport has taken all. */
+/** Sends data in frames of at most 64 KiB; calls back when the transport has accepted all. */
 export function sendData(socket: Duplex, { id, data, fin }: OutgoingData, done: (error?: Error | null) => void): void {
   socket.cork();
   let rest = data;

@@ -1,4 +1,4 @@
-/** Words that SPDY/3's dictionary holds as header blocks would: each after its length in four bytes. */
+/** Words of SPDY/3's dictionary in the format of header blocks: each after its length in four bytes. */
 const words = [
   ["options", "head", "post", "put", "delete", "trace"],
   ["accept", "accept-charset", "accept-encoding", "accept-language", "accept-ranges", "age", "allow", "authorization"],
@@ -11,7 +11,7 @@ const words = [
   ["keep-alive", "origin"],
 ].flat();
 
-/** The rest of it: plain text. */
+/** The dictionary's remainder: plain text. */
 const text = [
   "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505",
   "203 Non-Authoritative Information204 No Content301 Moved Permanently400 Bad Request401 Unauthorized403 Forbidden",
@@ -21,14 +21,14 @@ const text = [
   "publicprivatemax-age=gzip,deflate,sdchcharset=utf-8charset=iso-8859-1,utf-,*,enq=0.",
 ].join("");
 
-/** What both sides' zlib knows beforehand in SPDY/3 header blocks.
+/** The preset zlib dictionary of SPDY/3 header blocks.
  *  @see https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/ (2.6.10.1 Compression) */
 export const dictionary: Buffer = Buffer.concat([
   ...words.flatMap((word) => [length(word), Buffer.from(word)]),
   Buffer.from(text),
 ]);
 
-/** The dictionary's name in a zlib header: its Adler-32. */
+/** The dictionary's ID in a zlib header: its Adler-32. */
 export const dictionaryId = 0xe3c6a7c2;
 
 function length(word: string): Buffer {

@@ -3,32 +3,32 @@ import { blockAt, dataHead, frameType, headBytes, synReplyFrame, withHeaderBlock
 import { createHeaderReader, createHeaderWriter } from "./header-block.ts";
 import type { StreamGate } from "./stream-gate.ts";
 
-/** Frames of ours that may wait for the end of a data frame before no more is read from the client. */
+/** Maximum number of own frames that wait for the end of a data frame; beyond it, the client is not read. */
 const mostDue = 1000;
 
-/** The server's side of a conversation as the client gets it. */
+/** The server-to-client direction of a conversation. */
 export interface Downward {
-  /** Puts a frame between the server's. @returns it, unless it has to wait for the end of a data frame that is under way. */
+  /** Inserts a frame between the server's frames. @returns the frame, unless it has to wait for the end of the current data frame. */
   insert(make: () => Buffer): Buffer | undefined;
-  /** Accepts a stream in the server's place, whose own word on it is left out. @returns the reply, unless it has to wait. */
+  /** Accepts a stream in place of the server, whose own reply is omitted. @returns the reply, unless it has to wait. */
   accept(id: number): Buffer | undefined;
-  /** Accepts a stream of which the server hears nothing, says a text on it and ends it. @returns that, unless it has to wait. */
+  /** Accepts a stream that the server does not see, writes a text on it and ends it. @returns these frames, unless they have to wait. */
   tell(id: number, text: string): Buffer | undefined;
-  /** The client has reset a stream: the server may not answer it any more. */
+  /** Records that the client has reset a stream: the server's reply must not follow. */
   forget(id: number): void;
-  /** The server's bytes that go on, and whatever else is due. @throws CodedError invalid_argument for a breach of SPDY. */
+  /** Server bytes to forward, and other frames that are due. @throws CodedError invalid_argument for a protocol violation. */
   pass(chunk: Buffer): Buffer;
-  /** More frames wait than shall. */
+  /** True if too many frames wait. */
   isFull(): boolean;
 }
 
-/** Header blocks of one direction build on each other, so with replies of ours among them all are written anew. */
+/** Header blocks of one direction share their compression state, so all are re-encoded once own replies are inserted. */
 export function createDownward(gate: StreamGate): Downward {
   const cutter = new FrameCutter();
   const reader = createHeaderReader();
   const writer = createHeaderWriter();
   const accepted = new Set<number>();
-  /** Frames that go out when the data frame under way has ended. */
+  /** Frames to send after the current data frame. */
   const due: (() => Buffer)[] = [];
 
   const control = (type: number, fin: boolean, frame: Buffer): readonly Buffer[] => {

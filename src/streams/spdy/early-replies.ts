@@ -3,15 +3,15 @@ import { CodedError } from "../../lib/errors.ts";
 import { type Progress, createReplies } from "./replies.ts";
 import { type StreamGate, commandGate } from "./stream-gate.ts";
 
-/** Answers that may wait to be sent before no more is read from the client, bytes. */
+/** Maximum size of unsent replies, bytes; beyond it, the client is not read. */
 const mostUnsent = 1 << 16;
 
-/** A client's connection on which every stream that the client opens is accepted at once, in the place of a server that is far away:
- *  Kubernetes' clients open a stream only once the one before was accepted. Its pings are answered here: one that reached a server
- *  which has said all it has to say and closed, and whose last words are still on their way, would make that machine's kernel drop
- *  them. All else passes as it is, and what is not SPDY altogether. Takes the connection over; half-closes, backpressure and ends are the connection's own.
- *  A client that does not take its answers is not read either.
- *  @param gate may refuse streams. Without one, it is that of a command.
+/** A client connection on which graftlet accepts every new stream immediately, in place of a distant server: Kubernetes' clients open a
+ *  stream only after the previous one was accepted. It also answers pings: a ping that reached a server which has sent everything and
+ *  closed, while its last data is still in transit, would make that machine's kernel drop the data. Everything else passes unchanged,
+ *  including protocols other than SPDY. Takes the connection over; half-closes, backpressure and ends are the connection's own. A client
+ *  that does not read replies is not read either. @param gate may refuse streams. Default: the gate of a command. @param gate may refuse
+ *  streams. Without one, it is that of a command.
  *  @see https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/ */
 export function withEarlyReplies(client: Duplex, gate: StreamGate = commandGate()): Duplex {
   const replies = createReplies(gate);
@@ -67,7 +67,7 @@ export function withEarlyReplies(client: Duplex, gate: StreamGate = commandGate(
       joined.destroy(asError(error));
     }
   }
-  // Whoever has given it up no longer listens.
+  // The owner of an abandoned connection no longer listens.
   joined.on("error", () => undefined);
   client.pause();
   client.on("data", (chunk: Buffer) => take(() => replies.fromClient(chunk)));

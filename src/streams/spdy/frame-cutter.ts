@@ -1,35 +1,35 @@
 import { headBytes, protocolError } from "./frames.ts";
 
-/** A whole control frame, head included; or bytes of a data frame as they come, head included, `fin` with the last ones that its
- *  sender has for that stream. */
+/** A complete control frame including its header; or bytes of a data frame as received, including its header, with `fin` on the last ones
+ *  that the sender has for that stream. */
 export type Cut =
   | { readonly is: "control"; readonly type: number; readonly fin: boolean; readonly bytes: Buffer }
   | { readonly is: "data"; readonly id: number; readonly fin: boolean; readonly bytes: Buffer };
 
 const finFlag = 1;
 const controlBit = 0x80;
-/** The longest payload of a control frame that is kept until it is whole. */
+/** Maximum payload of a control frame that is buffered. */
 const longestControl = 1 << 16;
 
-/** Cuts SPDY's bytes at its frames, so that they can be passed on: data frames as they lie in what is cut, without a copy but for a
- *  head that comes in two chunks. What it has not handed on is less than a control frame. */
+/** Splits SPDY's bytes at frame boundaries for forwarding. Data frames stay slices of the input, not copied except for a header that
+ *  spans two chunks. At most one incomplete control frame is buffered. */
 export class FrameCutter {
   readonly #head = Buffer.alloc(headBytes);
   #filled = 0;
-  /** Payload bytes of the frame under way that are still to come. */
+  /** Missing payload bytes of the current frame. */
   #left = 0;
-  /** A control frame under way, as long as it will be. */
+  /** The current control frame, at its full length. */
   #control: Buffer | undefined;
-  /** Of a data frame under way. */
+  /** Stream and flags of the current data frame. */
   #id = 0;
   #fin = false;
 
-  /** Bytes of a data frame were handed on, and more of it are to come. */
+  /** True if part of a data frame was emitted and more is to come. */
   get inData(): boolean {
     return this.#left > 0 && !this.#control;
   }
 
-  /** What a chunk completes. @throws CodedError invalid_argument for a control frame that is too long. */
+  /** The pieces that a chunk completes. @throws CodedError invalid_argument for a control frame that is too long. */
   *cut(chunk: Buffer): Generator<Cut, void> {
     let rest = chunk;
     while (rest.length > 0) {
@@ -70,7 +70,7 @@ export class FrameCutter {
     return length === 0 ? this.#whole(frame) : undefined;
   }
 
-  /** @returns the bytes that the frame has behind its head. */
+  /** @returns the number of bytes after the frame's header. */
   #beginData(head: Buffer): number {
     this.#id = head.readUInt32BE(0);
     this.#fin = (head.readUInt8(4) & finFlag) !== 0;
@@ -95,12 +95,12 @@ export class FrameCutter {
   }
 }
 
-/** The whole head of a data frame is there. */
+/** True if the whole header of a data frame is present. */
 function isDataHead(bytes: Buffer): boolean {
   return bytes.length >= headBytes && (bytes.readUInt8(0) & controlBit) === 0;
 }
 
-/** Buffers one after the other. What lies side by side in memory, as what was only cut does, is not copied. */
+/** Concatenates buffers. Adjacent slices of the same memory are not copied. */
 export function together(parts: readonly Buffer[]): Buffer {
   const runs: Buffer[] = [];
   for (const part of parts) {

@@ -4,25 +4,25 @@ import { CodedError } from "../../lib/errors.ts";
  *  @see https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/ */
 export const frameType = { synStream: 1, synReply: 2, rstStream: 3, ping: 6, goAway: 7, headers: 8 } as const;
 
-/** Why a stream is reset. */
+/** Reason of a stream reset. */
 export const resetStatus = { protocolError: 1, invalidStream: 2, refusedStream: 3, cancel: 5 } as const;
 export type ResetStatus = (typeof resetStatus)[keyof typeof resetStatus];
 
-/** Why a connection ends. */
+/** Reason for the end of a connection. */
 export const goAwayStatus = { ok: 0, protocolError: 1 } as const;
 export type GoAwayStatus = (typeof goAwayStatus)[keyof typeof goAwayStatus];
 
-/** A control frame, whole; or what has come of a data frame, `last` with its last byte. */
+/** A complete control frame; or received bytes of a data frame, with `last` on its last byte. */
 export type Frame =
   | { readonly is: "control"; readonly type: number; readonly fin: boolean; readonly payload: Buffer }
   | { readonly is: "data"; readonly id: number; readonly piece: Buffer; readonly fin: boolean };
 
 const version = 3;
-/** Length of every frame's head. */
+/** Length of every frame's header. */
 export const headBytes = 8;
-/** The first two bytes of every control frame, hence of a client's first frame. */
+/** First two bytes of every control frame, and therefore of a client's first frame. */
 export const spdyStart = 0x8003;
-/** Where a control frame's header block begins, by its type. */
+/** Offset of a control frame's header block, by frame type. */
 export const blockAt: Readonly<Record<number, number>> = {
   [frameType.synStream]: headBytes + 10,
   [frameType.synReply]: headBytes + 4,
@@ -30,24 +30,24 @@ export const blockAt: Readonly<Record<number, number>> = {
 };
 const controlBit = 0x8000_0000;
 const finFlag = 1;
-/** The longest payload of a control frame that is read. */
+/** Maximum payload of a received control frame. */
 const longestControl = 1 << 15;
-/** The longest data frame that is sent, so that streams of one connection take turns. */
+/** Maximum length of a sent data frame, so that streams of one connection take turns. */
 export const longestData = 1 << 16;
 
-/** Whether a client that begins so speaks SPDY/3.1. */
+/** True if these first bytes are SPDY/3.1. */
 export function beginsSpdy(chunk: Buffer): boolean {
   return chunk.length >= 2 && chunk.readUInt16BE(0) === spdyStart;
 }
 
-/** Cuts a stream of bytes into frames. Data frames are handed on in pieces as they come, however long they are. */
+/** Splits a byte stream into frames. Data frames are emitted in pieces as they arrive, whatever their length. */
 export class FrameReader {
   readonly #head = Buffer.alloc(headBytes);
   #headFilled = 0;
   #body: Body | undefined;
 
-  /** Frames and pieces of frames that a chunk completes.
-   *  @throws CodedError invalid_argument for another version of SPDY, or a control frame that is too long. */
+  /** Frames and pieces of frames that a chunk completes. @throws CodedError invalid_argument for another version of SPDY, or a control
+   *  frame that is too long. */
   *read(chunk: Buffer): Generator<Frame, void> {
     let rest = chunk;
     while (rest.length > 0) {
@@ -86,7 +86,7 @@ function bodyOf(head: Buffer): Body {
   return { is: "control", type: head.readUInt16BE(2), left, fin, payload: Buffer.allocUnsafe(left) };
 }
 
-/** What a further part makes of a body; undefined while a control frame is not whole. */
+/** Adds a part to a body; undefined while a control frame is incomplete. */
 function frameOf(body: Body, part: Buffer): Frame | undefined {
   const whole = body.left === 0;
   if (body.is === "data") return { is: "data", id: body.id, piece: part, fin: body.fin && whole };
@@ -95,12 +95,12 @@ function frameOf(body: Body, part: Buffer): Frame | undefined {
   return whole ? { is: "control", type, fin, payload } : undefined;
 }
 
-/** The error that a peer's breach of the protocol is. */
+/** Error for a protocol violation of the peer. */
 export function protocolError(text: string): CodedError {
   return new CodedError("invalid_argument", `SPDY: ${text}`);
 }
 
-/** The head of a data frame of so many bytes. */
+/** Header of a data frame of this length. */
 export function dataHead(id: number, bytes: number, fin: boolean): Buffer {
   const head = Buffer.allocUnsafe(headBytes);
   head.writeUInt32BE(id, 0);
@@ -109,17 +109,17 @@ export function dataHead(id: number, bytes: number, fin: boolean): Buffer {
   return head;
 }
 
-/** Frame that opens a stream, of the highest priority and of no other stream's making. */
+/** Frame that opens a stream, with the highest priority and no associated stream. */
 export function synStreamFrame(id: number, block: Buffer): Buffer {
   return controlFrame(frameType.synStream, Buffer.concat([uint32(id, 0), Buffer.alloc(2), block]));
 }
 
-/** The answer to a stream that is accepted. */
+/** Reply that accepts a stream. */
 export function synReplyFrame(id: number, block: Buffer): Buffer {
   return controlFrame(frameType.synReply, Buffer.concat([uint32(id), block]));
 }
 
-/** A control frame's head and fields with another header block behind them. */
+/** A control frame's header and fields with a different header block. */
 export function withHeaderBlock(before: Buffer, block: Buffer): Buffer {
   const frame = Buffer.concat([before, block]);
   frame.writeUIntBE(frame.length - headBytes, 5, 3);

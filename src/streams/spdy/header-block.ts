@@ -2,20 +2,20 @@ import { constants, deflateRawSync, inflateRawSync } from "node:zlib";
 import { CodedError } from "../../lib/errors.ts";
 import { dictionary, dictionaryId } from "./dictionary.ts";
 
-/** Headers of a stream, names in lower case. Values of a name that came more than once are joined by NUL. */
+/** Headers of a stream, names in lower case. Values of a repeated name are joined by NUL. */
 export type Headers = ReadonlyMap<string, string>;
 
-/** How much of the past zlib may refer to. */
+/** Size of zlib's window. */
 const windowBytes = 1 << 15;
-/** The longest header block that is read, decompressed: what Kubernetes sends has some hundred bytes. Streams keep theirs. */
+/** Maximum size of a decompressed header block: Kubernetes sends a few hundred bytes. Streams keep theirs in memory. */
 const longestBlock = 1 << 12;
 /** zlib's header: deflate, window of 32 KiB, best compression, with a dictionary. */
 const zlibHeader = Buffer.from([0x78, 0xf9]);
 /** zlib's flag for a dictionary, in the second byte. */
 const hasDictionary = 0x20;
 
-/** Compresses the header blocks of one direction of a connection. They share one zlib stream, each flushed to a byte; so a
- *  block is raw deflate whose dictionary is what the blocks before it said. */
+/** Compresses the header blocks of one direction of a connection. They share one zlib stream, flushed to a byte boundary after each
+ *  block; a block is therefore raw deflate with the previous blocks as its dictionary. */
 export function createHeaderWriter(): { write(headers: Headers): Buffer } {
   let past = dictionary;
   const dictionaryName = Buffer.alloc(4);
@@ -33,9 +33,9 @@ export function createHeaderWriter(): { write(headers: Headers): Buffer } {
   };
 }
 
-/** Decompresses the header blocks of one direction of a connection: every block must pass here, in order. */
+/** Decompresses the header blocks of one direction of a connection: needs every block, in order. */
 export function createHeaderReader(): {
-  /** @throws CodedError invalid_argument for what is no header block, or one of more than 4 KiB. */
+  /** @throws CodedError invalid_argument for an invalid header block, or one of more than 4 KiB. */
   read(block: Buffer): Headers;
 } {
   let past: Buffer | undefined;

@@ -13,29 +13,29 @@ import {
 } from "./frames.ts";
 import type { StreamGate, Verdict } from "./stream-gate.ts";
 
-/** Outcome of bytes that the client has sent. */
+/** Result of processing bytes from the client. */
 export interface Progress {
-  /** Bytes that go on to the server. */
+  /** Bytes to forward to the server. */
   readonly onward: Buffer;
-  /** Frames that the client is answered. */
+  /** Frames to send to the client. */
   readonly answer: Buffer;
-  /** There is more, to be gone on with when this has settled; before, no more is to be read from the client. */
+  /** Set if more input is pending: continue when it settles, and do not read from the client before. */
   readonly waits?: Promise<void>;
 }
 
-/** A conversation between a client and a server that is far away, some of whose answers are given here. */
+/** A conversation between a client and a distant server, with some replies generated here. */
 export interface Replies {
-  /** @throws CodedError invalid_argument for a breach of SPDY, or a client that the gate cuts off. */
+  /** @throws CodedError invalid_argument for a protocol violation, or if the gate disconnects the client. */
   fromClient(chunk: Buffer): Progress;
-  /** Goes on with what waited. @throws as `fromClient`. */
+  /** Continues with pending input. @throws as `fromClient`. */
   goOn(): Progress;
-  /** The server's bytes that go on, and whatever else is due. @throws CodedError invalid_argument. */
+  /** Server bytes to forward, and other frames that are due. @throws CodedError invalid_argument. */
   fromServer(chunk: Buffer): Buffer;
-  /** So many answers wait that no more is to be read from the client. */
+  /** True if so many replies wait that the client must not be read. */
   isFull(): boolean;
 }
 
-/** @param gate is asked about each stream that the client opens. What is no SPDY passes as it is. */
+/** @param gate decides about each stream that the client opens. Protocols other than SPDY pass unchanged. */
 export function createReplies(gate: StreamGate): Replies {
   const up = new FrameCutter();
   const down = createDownward(gate);
@@ -73,7 +73,7 @@ export function createReplies(gate: StreamGate): Replies {
     },
     goOn,
     fromServer(chunk) {
-      // A server that speaks first is none that waits for streams.
+      // A server that sends first does not wait for streams.
       speaks ??= "other";
       return speaks === "other" ? chunk : down.pass(chunk);
     },
@@ -81,14 +81,14 @@ export function createReplies(gate: StreamGate): Replies {
   };
 }
 
-/** Outcome of a frame of the client's. */
+/** Result of processing a client's frame. */
 interface Outcome {
   readonly goesOn?: Buffer;
   readonly answer?: Buffer | undefined;
 }
 
 function createUpward(gate: StreamGate, down: Downward) {
-  /** Streams of which the server knows nothing, as far as their client has not done with them. */
+  /** Streams unknown to the server that the client has not finished yet. */
   const refused = new Set<number>();
 
   function opened(id: number, frame: Buffer, verdict: Verdict): Outcome {
@@ -107,7 +107,7 @@ function createUpward(gate: StreamGate, down: Downward) {
     switch (type) {
       case frameType.synStream: {
         const verdict = gate.open(id, blockOf(bytes));
-        // Header blocks are written where they are sent, and what the server says may come in between.
+        // Header blocks are encoded when they are sent, because server frames may come in between.
         if (verdict instanceof Promise) return verdict.then((later) => () => opened(id, bytes, later));
         return opened(id, bytes, verdict);
       }
@@ -119,7 +119,7 @@ function createUpward(gate: StreamGate, down: Downward) {
         gate.ended(id, "client");
         return refused.delete(id) ? {} : { goesOn: bytes };
       case frameType.ping:
-        // Odd numbers are the client's pings; even ones would be its answers.
+        // Odd numbers are the client's pings; even ones would be its replies.
         return id % 2 === 1 ? { answer: down.insert(() => bytes) } : { goesOn: bytes };
       default:
         return { goesOn: bytes };
@@ -138,7 +138,7 @@ function blockOf(synStream: Buffer): Buffer {
   return synStream.subarray(blockAt[frameType.synStream]);
 }
 
-/** The header block of a stream that the server is not to hear of, in a frame that means nothing to it: later blocks build on it. */
+/** Wraps the header block of a stream that is hidden from the server in a frame that the server ignores: later blocks depend on it. */
 function asHeaders(id: number, block: Buffer): Buffer {
   const before = Buffer.alloc(headBytes + 4);
   before.writeUInt16BE(spdyStart, 0);

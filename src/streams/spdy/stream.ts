@@ -2,16 +2,16 @@ import { Duplex } from "node:stream";
 import { CodedError } from "../../lib/errors.ts";
 import type { Headers } from "./header-block.ts";
 
-/** What a stream needs of its connection. */
+/** Access of a stream to its connection. */
 export interface StreamWire {
-  /** Sends data on a stream; calls back when the transport has taken it. */
+  /** Sends data on a stream; calls back when the transport has accepted it. */
   data(id: number, data: Buffer, fin: boolean, done: (error?: Error | null) => void): void;
-  /** The stream is over for this side; `whole` when both directions have ended properly. */
+  /** The stream has ended on this side; `whole` if both directions ended properly. */
   over(id: number, whole: boolean): void;
 }
 
-/** One stream of a SPDY connection. Its readable side ends with the client's half-close; its writable side is this side's.
- *  A stream that the client resets, or whose connection breaks, fails with `cancelled`; its errors need no listener. */
+/** One stream of a SPDY connection. Its readable side ends with the client's half-close; its writable side is this side's. A stream that
+ *  the client resets, or whose connection breaks, fails with `cancelled`; its errors need no listener. */
 export class SpdyStream extends Duplex {
   readonly id: number;
   readonly headers: Headers;
@@ -29,21 +29,21 @@ export class SpdyStream extends Duplex {
     this.on("error", () => undefined);
   }
 
-  /** Takes what the client sent. @returns a promise of room for more where there is none left. */
+  /** Accepts the client's data. @returns a promise of room for more if the buffer is full. */
   receive(piece: Buffer): Promise<void> | undefined {
     if (this.destroyed || this.#finReceived || piece.length === 0) return undefined;
     this.#room = Promise.withResolvers<void>();
     return this.push(piece) ? undefined : this.#room.promise;
   }
 
-  /** The client has said all it has to say on this stream. */
+  /** The client has ended its direction of this stream. */
   receiveEnd(): void {
     if (this.#finReceived || this.destroyed) return;
     this.#finReceived = true;
     this.push(null);
   }
 
-  /** The client reset the stream, or it is gone altogether. */
+  /** The client has reset the stream, or is gone. */
   lose(error: CodedError): void {
     this.#lost = true;
     this.destroy(error);
@@ -69,7 +69,7 @@ export class SpdyStream extends Duplex {
   }
 }
 
-/** What a stream fails with when the client resets it. */
+/** Error of a stream that the client resets. */
 export function resetByClient(): CodedError {
   return new CodedError("cancelled", "the client reset the stream");
 }

@@ -4,27 +4,27 @@ import { createHeaderReader } from "./header-block.ts";
 
 const finFlag = 1;
 const streamMask = 0x7fff_ffff;
-/** Bytes of a frame that are kept until it is whole: more than servers send in one. */
+/** Maximum size of a buffered frame: more than servers send in one. */
 const mostKept = 1 << 16;
-/** Sees to it that a SPDY client hears how its command ended. What is not SPDY passes as it is, and is told nothing. */
+/** Ensures that a SPDY client receives its command's result. Protocols other than SPDY pass unchanged, without a result. */
 export interface ToldEnd {
-  /** Takes note of what the client sends. @throws CodedError invalid_argument for a breach of SPDY. */
+  /** Observes the client's bytes. @throws CodedError invalid_argument for a protocol violation. */
   fromClient(chunk: Buffer): void;
-  /** The server's bytes that go on now, without a copy: data frames go on whole, for within one there is no place for a word.
-   *  @throws CodedError invalid_argument for a breach of SPDY. */
+  /** Server bytes to forward now, without a copy: data frames are forwarded whole, because nothing can be inserted within one. @throws
+   *  CodedError invalid_argument for a protocol violation. */
   fromServer(chunk: Buffer): readonly Buffer[];
-  /** Last bytes for the client once the server says no more: the part of a last frame that came, and the status, unless something was said on the
-   *  error stream, that has ended, or the client got a part of a frame already, as it does of one that is very long. */
+  /** Last bytes for the client once the server has ended: the received part of a last frame, and the status. No status is added if the
+   *  error stream has carried data, it has ended, or the client already has a part of a frame, as with a very long one. */
   atEnd(): readonly Buffer[];
 }
 
-/** @param status what the client is told of a command when nobody said how it ended. */
+/** @param status result for the client if the server sends none. */
 export function createToldEnd(status: Buffer): ToldEnd {
   const errors = createErrorStreamFinder();
   const frames = createWholeFrames(errors.id);
   return {
     fromClient: errors.look,
-    // A server that speaks first is none that waits for streams.
+    // A server that sends first does not wait for streams.
     fromServer: (chunk) => (errors.isSpdy() ? frames.take(chunk) : [chunk]),
     atEnd() {
       const id = errors.id();
@@ -35,7 +35,7 @@ export function createToldEnd(status: Buffer): ToldEnd {
   };
 }
 
-/** Finds the stream that a client opens for errors. */
+/** Finds the error stream that the client opens. */
 function createErrorStreamFinder() {
   const cutter = new FrameCutter();
   const reader = createHeaderReader();
@@ -56,13 +56,12 @@ function errorStreamIn(cut: Cut, reader: ReturnType<typeof createHeaderReader>):
   if (cut.is !== "control") return undefined;
   const at = blockAt[cut.type];
   if (at === undefined) return undefined;
-  // Header blocks of one direction build on each other: each must be read.
+  // Header blocks of one direction share their compression state: each must be read.
   const headers = reader.read(cut.bytes.subarray(at));
   return cut.type === frameType.synStream && headers.get("streamtype") === "error" ? idIn(cut.bytes) : undefined;
 }
 
-/** Keeps data frames until they are whole.
- *  @param errorStream the stream that is listened on. */
+/** Buffers data frames until they are complete. @param errorStream the observed stream. */
 function createWholeFrames(errorStream: () => number | undefined) {
   const cutter = new FrameCutter();
   let frame = { id: 0, fin: false, left: 0 };
@@ -91,7 +90,7 @@ function createWholeFrames(errorStream: () => number | undefined) {
     return [cut.bytes];
   };
   return {
-    /** Whether anything was said on the error stream, or it has ended. */
+    /** True if the error stream has carried data or has ended. */
     heard: () => heard,
     take(chunk: Buffer): readonly Buffer[] {
       const before = kept.length;
@@ -99,7 +98,7 @@ function createWholeFrames(errorStream: () => number | undefined) {
       for (const cut of cutter.cut(chunk)) out.push(...(cut.is === "data" ? data(cut.bytes) : control(cut)));
       return out.length > before ? [...out.slice(0, before), together(out.slice(before))] : out;
     },
-    /** The part that came of a frame that is not whole, as a whole one; "lost" when the client has a part of it. */
+    /** The received part of an incomplete frame, as a complete one; "lost" if the client already has a part of it. */
     rest(): readonly Buffer[] | "lost" {
       if (passing) return "lost";
       const [payload] = [Buffer.concat(kept).subarray(headBytes)];

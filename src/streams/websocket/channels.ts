@@ -8,23 +8,23 @@ import { idleMs } from "../patience.ts";
 export interface ChannelsDeps {
   /** Paused; nothing has been read from it yet. */
   readonly ws: WebSocket;
-  /** Messages are text: the channel as a digit, the data in base64. */
+  /** True for text messages: the channel as a digit, the data in base64. */
   readonly base64: boolean;
-  /** A client's message (255, n) ends channel n. */
+  /** True if a client's message (255, n) ends channel n. */
   readonly closes: boolean;
   readonly clock: Clock;
 }
 
-/** The channel that ends others. */
+/** The channel for end messages. */
 const closeChannel = 255;
 const digitZero = 0x30;
-/** The longest piece of data that is sent in one message. */
+/** Maximum data in one sent message. */
 const longestPiece = 1 << 16;
-/** WebSocket's status for an end that all is well with. */
+/** WebSocket status of a normal end. */
 export const normalClosure = 1000;
 
-/** Numbered byte streams over one WebSocket: each message begins with its channel. What comes for a channel that was not
- *  opened is dropped; a channel that nobody reads holds up the others.
+/** Numbered byte streams over one WebSocket: each message begins with its channel. Messages for unopened channels are discarded; an
+ *  unread channel blocks the others.
  *  @see https://github.com/kubernetes/streaming (wsstream) */
 export class Channels {
   readonly #ws: WebSocket;
@@ -33,7 +33,7 @@ export class Channels {
   readonly #idle: Idle;
   readonly #gone = new AbortController();
   readonly #channels = new Map<number, Channel>();
-  /** Channels whose readers have enough for now. */
+  /** Channels whose readers' buffers are full. */
   readonly #full = new Set<number>();
 
   constructor({ ws, base64, closes, clock }: ChannelsDeps) {
@@ -45,12 +45,12 @@ export class Channels {
     ws.once("close", () => this.#lose(new CodedError("cancelled", "the client is gone")));
   }
 
-  /** Aborts when the connection is over. */
+  /** Aborts when the connection ends. */
   get gone(): AbortSignal {
     return this.#gone.signal;
   }
 
-  /** Opens a channel both ways. It fails when the client vanishes; its errors need no listener. */
+  /** Opens a channel in both directions. It fails when the client disconnects; its errors need no listener. */
   open(number: number): Channel {
     const channel = new Channel({
       send: (data, done) => this.#send(number, data, done),
@@ -60,18 +60,18 @@ export class Channels {
     return channel;
   }
 
-  /** Starts to read: for when all channels are open. */
+  /** Starts to read, once all channels are open. */
   start(): void {
     this.#ws.resume();
   }
 
-  /** Tells the client that all is over, after all that was written. @returns when the connection is gone. */
+  /** Closes the WebSocket after all written data. @returns when the connection is gone. */
   async close(): Promise<void> {
     const closed = Promise.withResolvers<void>();
     this.#ws.once("close", closed.resolve);
     if (this.#ws.readyState === this.#ws.CLOSED) return;
     this.#ws.close(normalClosure);
-    // What still comes is dropped, so that the client's own goodbye is read.
+    // Further messages are discarded, so that the client's own close message is read.
     for (const channel of this.#channels.values()) channel.destroy();
     this.#channels.clear();
     this.#ws.resume();
@@ -121,11 +121,11 @@ export class Channels {
 
 interface ChannelWire {
   send(data: Buffer, done: (error?: Error | null) => void): void;
-  /** There is room for more. */
+  /** The buffer has room again. */
   more(): void;
 }
 
-/** One channel. Its end is not told to the client, who has no word for it. */
+/** One channel. Its end is not sent to the client, because the protocol has no message for it. */
 export class Channel extends Duplex {
   readonly #wire: ChannelWire;
   #ended = false;
@@ -136,19 +136,19 @@ export class Channel extends Duplex {
     this.on("error", () => undefined);
   }
 
-  /** Takes what the client sent. @returns whether there is room for more. */
+  /** Accepts the client's data. @returns false if the buffer is full. */
   receive(data: Buffer): boolean {
     return this.destroyed || this.#ended || data.length === 0 || this.push(data);
   }
 
-  /** Nothing more comes from the client. */
+  /** The client sends no more data. */
   receiveEnd(): void {
     if (this.#ended || this.destroyed) return;
     this.#ended = true;
     this.push(null);
   }
 
-  /** Sends an empty message, which tells the client that the connection stands. */
+  /** Sends an empty message, which tells the client that the connection is established. */
   greet(): void {
     this.#wire.send(Buffer.alloc(0), () => undefined);
   }

@@ -178,7 +178,7 @@ test("a file that is no KubeletConfiguration is refused", () => {
     refused("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: Pod\n"),
     '/k: kind is "Pod": write kind: KubeletConfiguration',
   );
-  assert.equal(refused("- a\n"), '--config is "/k": the file does not hold an object; write fields as name: value');
+  assert.equal(refused("- a\n"), '--config is "/k": the file does not contain an object; write fields as name: value');
   assert.match(refused("a: [1\n"), /^--config is "\/k": the file is not valid YAML: /);
   assert.match(
     refused(kubeletFile("port: 1\nport: 2\n")),
@@ -192,7 +192,7 @@ test("a file that is no KubeletConfiguration is refused", () => {
   );
   assert.equal(
     refused(`${kubeletFile("")}---\na: 1\n`),
-    '--config is "/k": the file holds several documents; leave one',
+    '--config is "/k": the file contains several documents; keep one',
   );
   assert.equal(refusalOf(["--config=/none"]), '--config is "/none": there is no such file; give the path of one');
   assert.equal(

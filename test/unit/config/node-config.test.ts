@@ -158,7 +158,7 @@ test("wrong lists of nodes are refused", () => {
   );
   assert.match(
     refused("- name: a\n", "--node-ip=10.0.0.1"),
-    /^--node-ip describes a single node and does not go with --nodes/,
+    /^--node-ip describes a single node and cannot be used with --nodes/,
   );
 });
 
@@ -184,7 +184,7 @@ test("in a Pod nodes share a Secret and a Service; elsewhere, or half said, that
   );
   assert.equal(
     sentenceOf(() => read("kubeletService: api\n")),
-    '/n.yaml: kubeletService is "api": it goes with kubeletAddress: service alone; say that too, or leave this out',
+    '/n.yaml: kubeletService is "api": it requires kubeletAddress: service; set that too, or leave this out',
   );
   for (const [field, value] of [
     ["certificateSecret", '"kept"'],

@@ -54,7 +54,7 @@ test("of several nodes one is named", () => {
   );
   assert.match(
     sentenceOf(() => removalOf("--node=one")),
-    /^--node is "one": it chooses a node of the file of --nodes; /,
+    /^--node is "one": it selects a node of the file of --nodes; /,
   );
   assert.match(
     sentenceOf(() => parseCommandLine(["--kubeconfig=/kubeconfig", "--yes"], filesIo(files))),

@@ -62,25 +62,25 @@ test("what concerns handlers, chains and the log's buffer is ignored, and said s
   const body =
     "makeIPTablesUtilChains: false\nenableProfilingHandler: false\nenableDebugFlagsHandler: false\nlogging: {format: text, flushFrequency: 1s}\n";
   assert.deepEqual(textsOf(run(["--config=/k"], { "/k": kubeletFile(body) })), [
-    "makeIPTablesUtilChains (--make-iptables-util-chains) is not served yet: no iptables chains are made, whatever it says",
-    "logging.flushFrequency (--log-flush-frequency) is not served yet: graftlet writes each line to standard error at once",
+    "makeIPTablesUtilChains (--make-iptables-util-chains) is not served yet: no iptables chains are created",
+    "logging.flushFrequency (--log-flush-frequency) is not served yet: graftlet writes each line to standard error immediately",
     "enableProfilingHandler is not served yet: nothing is profiled, and there is no /debug/pprof",
-    "enableDebugFlagsHandler is not served yet: there is no /debug/flags: -v alone sets the verbosity",
+    "enableDebugFlagsHandler is not served yet: there is no /debug/flags: only -v sets the verbosity",
   ]);
 });
 
 test("what a kubelet does by default and graftlet does not is named once for all nodes", () => {
   const all = [
-    "an image that is on the node may be used by every pod, also one that was pulled with another's secret",
+    "an image on the node may be used by every pod, even one that was pulled with another pod's secret",
     "graftlet keeps the oom_score_adj it was started with",
     "images are not garbage-collected",
-    "no pod is evicted when resources run short (conditions, admission and allocatable resources heed what it says of memory, nodefs, imagefs and pid)",
+    "no pod is evicted when resources run short (conditions, admission and allocatable resources use its thresholds of memory, nodefs, imagefs and pid)",
     "kernel settings are neither checked nor changed",
-    "no iptables chains are made, whatever it says",
-    "container logs are rotated only by a runtime that does so itself (Docker, by containerLogMaxSize and containerLogMaxFiles)",
-    "no cgroup holds all pods together, nor the machine's own processes, to their share: allocatable resources count at admission alone",
+    "no iptables chains are created",
+    "container logs are rotated only if the runtime does it (Docker, with containerLogMaxSize and containerLogMaxFiles)",
+    "no cgroup limits all pods together or the machine's own processes to their share: allocatable resources count only at admission",
     "nothing is profiled, and there is no /debug/pprof",
-    "there is no /debug/flags: -v alone sets the verbosity",
+    "there is no /debug/flags: only -v sets the verbosity",
   ];
   assert.deepEqual(run(["--config=/k"], { "/k": kubeletFile("") }).defaults, all);
   assert.equal(run([]).defaults.length, 9, "flags alone have no thresholds");
@@ -153,13 +153,13 @@ test("warnings show no values", () => {
 test("gates warn where the kubelet would heed them and graftlet does not", () => {
   const warningsOf = (gates: string): readonly string[] => textsOf(run([`--feature-gates=${gates}`]));
   assert.deepEqual(warningsOf("EventedPLEG=true"), [
-    "feature gate EventedPLEG=true is not served yet: graftlet behaves as it does without it",
+    "feature gate EventedPLEG=true is not served yet: it changes nothing in graftlet",
   ]);
   assert.deepEqual(warningsOf("EventedPLEG=false,SidecarContainers=true"), []);
   assert.deepEqual(warningsOf("APIServerIdentity=false"), [], "not the kubelet's");
   assert.deepEqual(warningsOf("KubeletCrashLoopBackOffMax=false"), [], "heeded");
   assert.deepEqual(warningsOf("GracefulNodeShutdown=false"), [
-    "feature gate GracefulNodeShutdown=false is not served yet: graftlet behaves as it does without it",
+    "feature gate GracefulNodeShutdown=false is not served yet: it changes nothing in graftlet",
   ]);
   assert.deepEqual(warningsOf("AllAlpha=true"), [
     "feature gate AllAlpha=true is not served yet: graftlet keeps its behaviour for alpha features",

@@ -37,10 +37,36 @@ test("the part names what failed, with its cause where it is known", () => {
   assert.match(text, /^\*\*3 of 4\*\* passed on 2026-11-21, in 61 minutes on 2 processors\.\n\n\| area/);
   assert.match(
     text,
-    /\n\nNot passed:\n\n- e2e `\[sig-node\] B`: failed \(`timed out`\); impossible here: no such network$/,
+    /\n\nNot passed:\n\n- impossible here: no such network:\n {2}- e2e `\[sig-node\] B`: failed \(`timed out`\)$/,
   );
-  assert.match(partOf({ verdicts, limits: [], ...made }), /; the cause is not known yet$/);
+  assert.match(partOf({ verdicts, limits: [], ...made }), /\n- the cause is not known yet:\n {2}- e2e /);
   assert.doesNotMatch(partOf({ verdicts: verdicts.slice(0, 1), limits, ...made }), /Not passed/);
+});
+
+test("a test's name stays on one line where it fits", () => {
+  const name = `[sig-node] ${"a pod should run ".repeat(10).trim()}`;
+  const text = partOf({ verdicts: [verdict("e2e_node", name, "timed out")], limits: [], ...made });
+  assert.ok(text.includes(`\`${name}\`:`), text);
+});
+
+test("the part's lines are short, whatever a test's name and message, and break where no Markdown block begins", () => {
+  const name = `[sig-node] ${"A container - with # hooks ".repeat(16).trim()}`;
+  const text = partOf({ verdicts: [verdict("e2e", name, "timed out ".repeat(24).trim())], limits: [], ...made });
+  const lines = text.split("\n");
+  assert.deepEqual(
+    lines.filter((line) => line.length > 140),
+    [],
+  );
+  assert.ok(
+    lines
+      .map((line) => line.trim())
+      .join(" ")
+      .includes(name),
+  );
+  assert.deepEqual(
+    lines.filter((line) => /^\s+[-#] /.test(line) && !line.includes("e2e")),
+    [],
+  );
 });
 
 test("a name is shown as it is, backticks and all", () => {
