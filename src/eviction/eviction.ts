@@ -2,9 +2,9 @@ import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { EvictionMeasures } from "../measures.ts";
-import type { Pod } from "../objects.ts";
 import type { EventSink, PodEvictor, PodStore, Presence } from "../pipeline.ts";
 import { isCritical } from "../pod/containers.ts";
+import { isEnding } from "../pod/phase.ts";
 import { podReference } from "../pod/reference.ts";
 import { storageExcess, storageLimits } from "./storage-limits.ts";
 import { type UsageDeps, createStorageUsage } from "./storage-usage.ts";
@@ -35,7 +35,7 @@ export function createEviction(deps: EvictionDeps): Service {
 
   const check = async (signal: AbortSignal) => {
     const limited = pods.list().flatMap((pod) => {
-      const limits = isOver(pod) || isCritical(pod) ? undefined : storageLimits(pod);
+      const limits = isEnding(pod) || isCritical(pod) ? undefined : storageLimits(pod);
       return limits ? [{ pod, limits }] : [];
     });
     if (limited.length === 0) return;
@@ -68,8 +68,4 @@ export function createEviction(deps: EvictionDeps): Service {
       }
     },
   };
-}
-
-function isOver({ metadata, status }: Pod): boolean {
-  return metadata.deletionTimestamp !== undefined || status?.phase === "Failed" || status?.phase === "Succeeded";
 }

@@ -3,6 +3,7 @@ import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import { goDuration } from "../lib/go-duration.ts";
 import type { Pod } from "../objects.ts";
+import { isTerminal } from "../pod/phase.ts";
 
 export interface DeploymentName {
   readonly namespace: string;
@@ -63,7 +64,5 @@ async function podsOf(
     query: { labelSelector },
     signal,
   });
-  return (items ?? [])
-    .filter(({ status }) => status?.phase !== "Succeeded" && status?.phase !== "Failed")
-    .map(({ metadata }) => metadata.name);
+  return (items ?? []).filter(({ status }) => !isTerminal(status?.phase)).map(({ metadata }) => metadata.name);
 }

@@ -90,7 +90,7 @@ export function terminalReadiness(phase: string): Verdict {
 }
 
 function judgeContainersReady({ pod, statuses, phase }: ConditionsInput): Verdict {
-  if (phase === "Failed" || phase === "Succeeded") return terminalReadiness(phase);
+  if (isTerminal(phase)) return terminalReadiness(phase);
   const sidecars = (pod.spec.initContainers ?? []).filter(isSidecar);
   const unready = [...sidecars, ...pod.spec.containers].filter(({ name }) => !statusOf(statuses, name)?.ready);
   if (unready.length === 0) return yes;
@@ -115,7 +115,7 @@ function judgeGates(pod: Pod, conditions: readonly PodCondition[]): Verdict {
 
 /** True from the end of the container that asks for it until nothing of the pod's containers is left. */
 function judgeRestarting({ pod, observed, previous, phase }: ConditionsInput): Verdict {
-  if (phase === "Failed" || phase === "Succeeded") return terminalReadiness(phase);
+  if (isTerminal(phase)) return terminalReadiness(phase);
   if (!allRestart(pod, observed, previous) || allTakenAway(pod, observed)) return { status: "False" };
   return {
     status: "True",

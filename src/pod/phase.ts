@@ -16,8 +16,13 @@ export interface PhaseInput {
 }
 
 /** Succeeded and Failed are final. */
-export function isTerminal(phase: string | undefined): boolean {
+export function isTerminal(phase: string | undefined): phase is "Succeeded" | "Failed" {
   return phase === "Succeeded" || phase === "Failed";
+}
+
+/** A pod ends when its object is being deleted or its phase is final. */
+export function isEnding({ metadata, status }: Pod): boolean {
+  return metadata.deletionTimestamp !== undefined || isTerminal(status?.phase);
 }
 
 /** Phase of a pod from its container statuses alone. Terminal phases never revert: the caller keeps an old one.

@@ -6,7 +6,7 @@ import type { Container, Pod, PodCondition } from "../objects.ts";
 import type { Admission, EventSink, PodStore, RuntimePod } from "../pipeline.ts";
 import { isSidecar } from "../pod/containers.ts";
 import { containerNameLabel } from "../pod/labels.ts";
-import { isTerminal } from "../pod/phase.ts";
+import { isEnding } from "../pod/phase.ts";
 import { podReference } from "../pod/reference.ts";
 import { amountsOf, effectiveResources, sameAmounts, withResources } from "../pod/resize.ts";
 import type { ResizeDecider, ResizeTrigger, Resizes } from "../resizes.ts";
@@ -53,7 +53,7 @@ export function createResizes(deps: ResizesDeps): Resizes & ResizeDecider & Forg
 
   const decide = async (active: () => readonly Pod[], trigger: ResizeTrigger, signal: AbortSignal) => {
     if (pending.size === 0 || !deps.sourcesSpoke()) return [];
-    const known = [...pending].flatMap((uid) => pods.get(uid) ?? []).filter(isWanted);
+    const known = [...pending].flatMap((uid) => pods.get(uid) ?? []).filter((pod) => !isEnding(pod));
     pending.clear();
     for (const { metadata } of known) pending.add(metadata.uid);
     const news: string[] = [];
@@ -149,11 +149,6 @@ async function weigh(
   states.begin(uid, generation);
   tell(deps, pod, "ResizeStarted", resizeText("Pod resize started", pod, generation));
   return { settled: true, news: true, given: true };
-}
-
-/** One that ends is given nothing any more. */
-function isWanted({ metadata, status }: Pod): boolean {
-  return metadata.deletionTimestamp === undefined && !isTerminal(status?.phase);
 }
 
 /** What is in force now is what was given, or is not yet. */

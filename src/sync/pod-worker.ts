@@ -3,6 +3,7 @@ import { CodedError } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { Mailbox } from "../lib/mailbox.ts";
 import type { Pod } from "../objects.ts";
+import { isEnding } from "../pod/phase.ts";
 import { fullName } from "../pod/reference.ts";
 import type { PassKind, WorkerMeasures } from "../measures.ts";
 import type { Eviction, Presence, WakeCause } from "../pipeline.ts";
@@ -167,13 +168,6 @@ function createKinds(
     measures.began(pod);
     return "create";
   };
-}
-
-/** A pod ends when its object is being deleted or its phase is final. */
-export function isEnding(pod: Pod): boolean {
-  return (
-    pod.metadata.deletionTimestamp !== undefined || pod.status?.phase === "Failed" || pod.status?.phase === "Succeeded"
-  );
 }
 
 /** The grace period, in seconds, of a pod that ends without another; undefined for one that only the runtime knows. */

@@ -4,12 +4,12 @@ import type { Service } from "../lib/service-group.ts";
 import type { Pod } from "../objects.ts";
 import type { Admission, EventSink, PodCache, PodUpdate, Rejection, SourceName, StatusSink } from "../pipeline.ts";
 import { isMirrorPod, isStaticPod } from "../pod/containers.ts";
+import { isEnding } from "../pod/phase.ts";
 import { fullName, podReference } from "../pod/reference.ts";
 import { qosClass } from "../pod/qos.ts";
 import type { ResizeDecider, ResizeTrigger } from "../resizes.ts";
 import type { PodManager } from "./pod-manager.ts";
 import type { PodWorkers } from "./pod-workers.ts";
-import { isEnding } from "./pod-worker.ts";
 import { type StaticQueue, createStaticQueue } from "./static-queue.ts";
 
 export interface SyncLoopDeps {
