@@ -2,6 +2,7 @@ import type * as k8s from "@kubernetes/client-node";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
 import { createSingleFlight } from "../lib/single-flight.ts";
 import { createTurns } from "../lib/turns.ts";
@@ -60,8 +61,11 @@ export function createTokenSource(deps: {
     const lifeMs = (answer.spec?.expirationSeconds ?? request.expirationSeconds) * 1000;
     return { token, expiresAt, refreshAt: refreshTime(clock, expiresAt, lifeMs) };
   };
+  const collect = () => {
+    for (const [key, { expiresAt }] of held) if (clock.now() >= expiresAt) held.delete(key);
+  };
   return {
-    name: "service account tokens",
+    ...patrol({ name: "service account tokens", everyMs: collectMs, firstMs: collectMs, clock, log }, collect),
     async token(pod, request, signal): Promise<Token> {
       const key = JSON.stringify([
         pod.metadata.namespace,
@@ -83,12 +87,6 @@ export function createTokenSource(deps: {
           "service account token could not be refreshed, keeping the old one",
         );
         return known;
-      }
-    },
-    async run(signal) {
-      while (!signal.aborted) {
-        await clock.sleep(collectMs, signal).catch(() => undefined);
-        for (const [key, { expiresAt }] of held) if (clock.now() >= expiresAt) held.delete(key);
       }
     },
   };

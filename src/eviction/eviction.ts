@@ -1,5 +1,6 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
+import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { EvictionMeasures } from "../measures.ts";
 import type { EventSink, PodEvictor, PodStore, Presence } from "../pipeline.ts";
@@ -30,7 +31,7 @@ const reason = "Evicted";
 /** Ends pods that take more of the node's disk than they may. A node none of whose pods has a bound is asked nothing.
  *  @see https://kubernetes.io/docs/concepts/storage/ephemeral-storage/#resource-emphemeralstorage-consumption */
 export function createEviction(deps: EvictionDeps): Service {
-  const { pods, evictor, events, measures, clock, log } = deps;
+  const { pods, evictor, events, measures } = deps;
   const measure = createStorageUsage(deps);
 
   const check = async (signal: AbortSignal) => {
@@ -51,21 +52,6 @@ export function createEviction(deps: EvictionDeps): Service {
     }
   };
 
-  return {
-    name: "eviction",
-    async run(signal) {
-      let pauseMs = periodMs;
-      while (!signal.aborted) {
-        await clock.sleep(pauseMs, signal).catch(() => undefined);
-        const lost = deps.presence && (await deps.presence(signal).catch(() => undefined));
-        const patience = lost ? AbortSignal.any([signal, lost]) : signal;
-        if (patience.aborted) continue;
-        const began = clock.monotonic();
-        await check(patience).catch((error: unknown) => {
-          if (!patience.aborted) log.warn({ err: error }, "what pods take on the disk is not known, will look again");
-        });
-        pauseMs = Math.max(periodMs, Math.min(pauseForWalk * (clock.monotonic() - began), longestPauseMs));
-      }
-    },
-  };
+  const everyMs = (tookMs: number) => Math.max(periodMs, Math.min(pauseForWalk * tookMs, longestPauseMs));
+  return patrol({ ...deps, name: "eviction", everyMs, firstMs: periodMs }, check);
 }

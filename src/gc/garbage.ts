@@ -2,6 +2,7 @@ import { ContainerFilter, ContainerState, type ContainerStatus, PodSandboxState 
 import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { PodCache, PodInspector, Presence, RuntimePod } from "../pipeline.ts";
 import { containerNameLabel, podUidLabel } from "../pod/labels.ts";
@@ -33,7 +34,7 @@ const periodMs = 60_000;
 
 /** Removes what ended containers and sandboxes leave behind. @see https://kubernetes.io/docs/concepts/architecture/garbage-collection/#container-image-garbage-collection */
 export function createGarbage(deps: GarbageDeps): Garbage {
-  const { fs, cache, clock, log } = deps;
+  const { fs, cache, log } = deps;
 
   const removeContainer = async (status: Pick<ContainerStatus, "id" | "logPath">, signal: AbortSignal) => {
     await gone(deps.runtime.removeContainer(status.id, signal));
@@ -90,17 +91,8 @@ export function createGarbage(deps: GarbageDeps): Garbage {
     await sweepLinks(signal);
   };
 
-  return {
-    name: "garbage-collection",
-    podGone,
-    async run(signal) {
-      while (!signal.aborted) {
-        await clock.sleep(periodMs, signal).catch(() => undefined);
-        const lost = deps.presence && (await deps.presence(signal).catch(() => undefined));
-        await collectAll(lost ? AbortSignal.any([signal, lost]) : signal);
-      }
-    },
-  };
+  const service = patrol({ ...deps, name: "garbage-collection", everyMs: periodMs, firstMs: periodMs }, collectAll);
+  return { ...service, podGone };
 }
 
 /** Ended containers beyond the newest of each name; newest first in the pod's list. */

@@ -1,6 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import { codeOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { pause } from "../lib/pause.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
 import type { Host } from "../seams/host.ts";
 import type { TargetLink } from "../seams/provider.ts";
@@ -51,10 +52,7 @@ export function createTargetClock({ host, link, clock, log }: TargetClockDeps): 
         changed = Promise.withResolvers<void>();
         await read(signal);
         first.resolve();
-        const waited = new AbortController();
-        const pause = clock.sleep(rereadMs, waited.signal).catch(() => undefined);
-        await Promise.race([pause, changed.promise, onAbort(signal, waited.signal)]);
-        waited.abort();
+        await pause(clock, rereadMs, changed.promise, signal);
       }
       unsubscribe?.();
     },

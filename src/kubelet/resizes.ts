@@ -1,6 +1,6 @@
 import type { Cluster, KubeletDeps, Observed } from "./kubelet.ts";
 import { type AdmissionOf, composeAdmission } from "./admission.ts";
-import type { Clock } from "../lib/clock.ts";
+import { type PatrolOptions, patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Admission, PodStore } from "../pipeline.ts";
 import type { ResizeTrigger } from "../resizes.ts";
@@ -41,14 +41,10 @@ export function composeResizes(
 }
 
 /** What is pending is decided anew from time to time, whatever else happens. */
-export function retryResizes(decide: (trigger: ResizeTrigger) => void, clock: Clock): Service {
-  return {
-    name: "resizes",
-    async run(signal) {
-      for (let ms = firstRetryMs; !signal.aborted; ms = retryMs) {
-        await clock.sleep(ms, signal).catch(() => undefined);
-        if (!signal.aborted) decide("periodic_retry");
-      }
-    },
-  };
+export function retryResizes(
+  decide: (trigger: ResizeTrigger) => void,
+  so: Pick<PatrolOptions, "clock" | "log">,
+): Service {
+  const options = { ...so, name: "resizes", everyMs: retryMs, firstMs: firstRetryMs };
+  return patrol(options, () => decide("periodic_retry"));
 }

@@ -255,7 +255,7 @@ function composeFlow(deps: KubeletDeps, cluster: Cluster, observed: Observed, st
   nodes.onChange(mirrors.changed);
   const mirroring = !alone && sources.names.some((name) => name !== "api") ? [mirrors] : [];
   const { decideResizes } = syncLoop;
-  const retrying = retryResizes(decideResizes, clock);
+  const retrying = retryResizes(decideResizes, { clock, log });
   const running: readonly Service[] = [syncLoop, ...sources.running, ...mirroring, ...cleaning, retrying];
   const takenIn = () => sources.names.every(syncLoop.hasTakenIn);
   const podsKnown = syncLoop.untilTakenIn(sources.names);

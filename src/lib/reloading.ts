@@ -1,5 +1,6 @@
 import type { Clock } from "./clock.ts";
 import type { Logger } from "./log.ts";
+import { patrol } from "./patrol.ts";
 import type { Service } from "./service-group.ts";
 
 /** A value that may change while it is used. */
@@ -32,6 +33,7 @@ export function createReloading<T>(options: ReloadingOptions<T>): Reloading<T> &
   const listeners = new Set<() => void>();
   let value = options.initial;
   let failing = false;
+  let retryMs = firstRetryMs;
   const reload = async (signal: AbortSignal) => {
     try {
       const next = await read(signal);
@@ -45,21 +47,18 @@ export function createReloading<T>(options: ReloadingOptions<T>): Reloading<T> &
       failing = true;
     }
   };
+  const pauseMs = () => {
+    const soon = failing || lacking?.(value);
+    const pause = soon ? Math.min(retryMs, everyMs) : everyMs;
+    retryMs = soon ? retryMs * 2 : firstRetryMs;
+    return pause;
+  };
   return {
-    name,
+    ...patrol({ name, everyMs: pauseMs, clock, log }, reload),
     current: () => value,
     onChange(listener) {
       listeners.add(listener);
       return () => void listeners.delete(listener);
-    },
-    async run(signal) {
-      let retryMs = firstRetryMs;
-      while (!signal.aborted) {
-        await reload(signal);
-        const soon = failing || lacking?.(value);
-        await clock.sleep(soon ? Math.min(retryMs, everyMs) : everyMs, signal).catch(() => {});
-        retryMs = soon ? retryMs * 2 : firstRetryMs;
-      }
     },
   };
 }

@@ -2,6 +2,7 @@ import type { ApiClient } from "../api/client.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { pause } from "../lib/pause.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Node, NodeCondition, NodeStatus } from "../objects.ts";
@@ -77,13 +78,10 @@ export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
     return ready;
   };
 
-  /** Waits for the next look, or until somebody is in a hurry. */
-  const rest = async (ms: number, signal: AbortSignal) => {
-    const wait = new AbortController();
-    const pause = clock.sleep(ms, AbortSignal.any([signal, wait.signal])).catch(() => undefined);
+  /** Waits for the next round; a hurry shortens the wait. */
+  const rest = (ms: number, signal: AbortSignal) => {
     const hurry = hurried.promise.then(() => clock.sleep(fastMs, signal).catch(() => undefined));
-    await Promise.race([pause, hurry]);
-    wait.abort();
+    return pause(clock, ms, hurry, signal);
   };
 
   return {

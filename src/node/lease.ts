@@ -2,6 +2,7 @@ import type { ApiClient } from "../api/client.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Lease } from "../objects.ts";
 import type { NodeSource } from "../pipeline.ts";
@@ -57,25 +58,19 @@ export function createLease({ client, nodes, nodeName, durationSeconds, clock, l
     );
   };
 
-  return {
-    name: "lease",
-    async run(signal) {
-      const periodMs = (durationSeconds * 1000) / 4;
-      while (!signal.aborted) {
-        try {
-          await renew(clock.within(periodMs, signal));
-          failures = 0;
-        } catch (error) {
-          known = undefined;
-          if (failures++ === 0 && !signal.aborted && !hasCode(error, "unavailable", "conflict"))
-            log.warn({ err: error }, "lease was not renewed, will retry");
-        }
-        const pause =
-          failures > 0 || !known ? Math.min(longestRetryMs, retryMs * 2 ** failures) : periodMs * clock.jitter(1, 1.04);
-        await clock.sleep(pause, signal).catch(() => undefined);
-      }
-    },
-  };
+  const periodMs = (durationSeconds * 1000) / 4;
+  const everyMs = () =>
+    failures > 0 || !known ? Math.min(longestRetryMs, retryMs * 2 ** failures) : periodMs * clock.jitter(1, 1.04);
+  return patrol({ name: "lease", everyMs, clock, log }, async (signal) => {
+    try {
+      await renew(clock.within(periodMs, signal));
+      failures = 0;
+    } catch (error) {
+      known = undefined;
+      if (failures++ === 0 && !signal.aborted && !hasCode(error, "unavailable", "conflict"))
+        log.warn({ err: error }, "lease was not renewed, will retry");
+    }
+  });
 }
 
 /** When somebody last renewed a node's Lease, milliseconds since the epoch; undefined where there is none. */

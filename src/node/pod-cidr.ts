@@ -1,6 +1,7 @@
 import { UpdateRuntimeConfigRequest } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
+import { pause } from "../lib/pause.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
 import type { Node } from "../objects.ts";
 import type { Runtime } from "../seams/runtime.ts";
@@ -50,11 +51,7 @@ export function createPodCidr({ nodes, runtime, clock, log }: PodCidrDeps): Serv
         const heard = await tell(signal);
         patience.cancel();
         first.resolve();
-        const woken = new AbortController();
-        const waits = [changed.promise, onAbort(signal, woken.signal)];
-        if (!heard) waits.push(clock.sleep(retryMs, woken.signal).catch(() => undefined));
-        await Promise.race(waits);
-        woken.abort();
+        await pause(clock, heard ? undefined : retryMs, changed.promise, signal);
       }
       patience.cancel();
       unsubscribe();

@@ -1,6 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, codeOf, throwIfAborted } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { pause } from "../lib/pause.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
 import type { Presence } from "../pipeline.ts";
 import type { Host } from "../seams/host.ts";
@@ -91,11 +92,7 @@ export function createRebootWatch({ host, link, bootID, unfit, onReboot, clock, 
       while (!signal.aborted) {
         changed = Promise.withResolvers<void>();
         if (unsure && !lost() && !(await look(signal))) break;
-        const waited = new AbortController();
-        const waits = [changed.promise, onAbort(signal, waited.signal)];
-        if (unsure && !lost()) waits.push(clock.sleep(retryMs, waited.signal).catch(() => undefined));
-        await Promise.race(waits);
-        waited.abort();
+        await pause(clock, unsure && !lost() ? retryMs : undefined, changed.promise, signal);
       }
       unsubscribe();
     },

@@ -2,6 +2,7 @@ import type { RuntimeHandler, StatusResponse, VersionResponse } from "../gen/cri
 import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { patrol } from "../lib/patrol.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
 import type { Runtime } from "../seams/runtime.ts";
 
@@ -89,20 +90,16 @@ export function createRuntimeHealth({ runtime, clock, log, onChange }: RuntimeHe
   };
   const networkError = () => (status ? unmet(status, "NetworkReady", "container runtime network") : undefined);
 
+  const everyMs = () => (failure === undefined ? checkMs : impatientMs);
+  const round = (signal: AbortSignal) => (isHeard() ? undefined : check(signal));
   return {
-    name: "runtime-health",
+    ...patrol({ name: "runtime-health", everyMs, clock, log }, round),
     problems,
     networkError,
     version: () => version,
     answered: (signal) => Promise.race([first.promise, onAbort(signal)]),
     handlers: () => status?.runtimeHandlers ?? [],
     supplementalGroupsPolicy: () => status?.features?.supplementalGroupsPolicy === true,
-    async run(signal) {
-      while (!signal.aborted) {
-        if (!isHeard()) await check(signal);
-        await clock.sleep(failure === undefined ? checkMs : impatientMs, signal).catch(() => undefined);
-      }
-    },
   };
 }
 

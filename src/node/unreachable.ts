@@ -2,8 +2,8 @@ import type { ApiClient } from "../api/client.ts";
 import type { Clock } from "../lib/clock.ts";
 import { codeOf, hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { pause } from "../lib/pause.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
-import { onAbort } from "../lib/service-group.ts";
 import type { Node, NodeCondition } from "../objects.ts";
 import type { Host } from "../seams/host.ts";
 import type { LinkTrouble, TargetLink } from "../seams/provider.ts";
@@ -75,7 +75,7 @@ export async function untilReachable(
       const certain = !hasCode(error, "unavailable") || failures >= doubtful;
       const trouble = link.trouble() ?? (certain ? unreadable(error) : undefined);
       if (trouble && !signal.aborted) await teller.tell(trouble, signal);
-      await pause(clock, changed.promise, signal);
+      await pause(clock, askMs, changed.promise, signal);
     } finally {
       stop();
     }
@@ -96,15 +96,8 @@ export async function untilWorthATry(
 ): Promise<void> {
   const changed = Promise.withResolvers<void>();
   const stop = link.onChange(() => changed.resolve());
-  await pause(clock, changed.promise, signal, startAgainMs * clock.jitter(0.8, 1.2));
+  await pause(clock, startAgainMs * clock.jitter(0.8, 1.2), changed.promise, signal);
   stop();
-}
-
-async function pause(clock: Clock, changed: Promise<void>, signal: AbortSignal, ms = askMs): Promise<void> {
-  const waited = new AbortController();
-  const slept = clock.sleep(ms, waited.signal).catch(() => undefined);
-  await Promise.race([slept, changed, onAbort(signal, waited.signal)]);
-  waited.abort();
 }
 
 async function write(deps: TroubleTellerDeps, trouble: LinkTrouble, signal: AbortSignal): Promise<void> {
