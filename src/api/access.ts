@@ -1,6 +1,6 @@
 import type * as k8s from "@kubernetes/client-node";
 import type { Clock } from "../lib/clock.ts";
-import { CodedError, hasCode } from "../lib/errors.ts";
+import { CodedError, unlessGone } from "../lib/errors.ts";
 import type { ConfigMap, Wire } from "../objects.ts";
 import type { ApiClient } from "./client.ts";
 
@@ -61,14 +61,7 @@ export function createAccessReview(deps: {
 /** The cluster's client CA in PEM, as the API server publishes it; undefined when it publishes none, or does not show it.
  *  @see https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/ */
 export async function readClusterClientCA(client: ApiClient, signal: AbortSignal): Promise<string | undefined> {
-  try {
-    const map = await client.get<ConfigMap>(
-      "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication",
-      { signal },
-    );
-    return map.data?.["client-ca-file"] || undefined;
-  } catch (error) {
-    if (hasCode(error, "not_found")) return undefined;
-    throw error;
-  }
+  const path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+  const map = await unlessGone(client.get<ConfigMap>(path, { signal }));
+  return map?.data?.["client-ca-file"] || undefined;
 }

@@ -1,6 +1,6 @@
 import { posix } from "node:path";
 import { pluginDirectoryOf, pluginFiles } from "../host/plugin-paths.ts";
-import { hasCode } from "../lib/errors.ts";
+import { unlessGone } from "../lib/errors.ts";
 import type { HostFs } from "../seams/host.ts";
 
 /** Where plugins on the target find the node, and put their sockets. */
@@ -37,12 +37,7 @@ export function createPluginDirectory(fs: HostFs, rootDir: string): PluginDirect
       );
     },
     async readCheckpoint(signal) {
-      try {
-        return (await fs.readFile(checkpoint, { signal })).toString("utf8");
-      } catch (error) {
-        if (hasCode(error, "not_found")) return undefined;
-        throw error;
-      }
+      return (await unlessGone(fs.readFile(checkpoint, { signal })))?.toString("utf8");
     },
     async writeCheckpoint(text) {
       await fs.apply([

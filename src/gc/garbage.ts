@@ -1,6 +1,6 @@
 import { ContainerFilter, ContainerState, type ContainerStatus, PodSandboxState } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
-import { hasCode } from "../lib/errors.ts";
+import { hasCode, unlessGone } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
@@ -37,7 +37,7 @@ export function createGarbage(deps: GarbageDeps): Garbage {
   const { fs, cache, log } = deps;
 
   const removeContainer = async (status: Pick<ContainerStatus, "id" | "logPath">, signal: AbortSignal) => {
-    await gone(deps.runtime.removeContainer(status.id, signal));
+    await unlessGone(deps.runtime.removeContainer(status.id, signal));
     if (status.logPath) await removeLogs(fs, status.logPath, signal);
   };
 
@@ -56,7 +56,7 @@ export function createGarbage(deps: GarbageDeps): Garbage {
     if (old.length === 0) return;
     const filter = ContainerFilter.fromPartial({ labelSelector: { [podUidLabel]: pod.uid } });
     const inUse = new Set((await deps.runtime.listContainers(filter, signal)).map(({ podSandboxId }) => podSandboxId));
-    for (const { id } of old) if (!inUse.has(id)) await gone(deps.runtime.removePodSandbox(id, signal));
+    for (const { id } of old) if (!inUse.has(id)) await unlessGone(deps.runtime.removePodSandbox(id, signal));
   };
 
   const collectAll = async (signal: AbortSignal) => {
@@ -80,8 +80,8 @@ export function createGarbage(deps: GarbageDeps): Garbage {
     const pod = await deps.inspector.inspect(uid, signal);
     for (const status of pod.containers) await removeContainer(status, signal);
     for (const { id } of pod.sandboxes) {
-      await gone(deps.runtime.stopPodSandbox(id, signal));
-      await gone(deps.runtime.removePodSandbox(id, signal));
+      await unlessGone(deps.runtime.stopPodSandbox(id, signal));
+      await unlessGone(deps.runtime.removePodSandbox(id, signal));
     }
     await deps.inspector.inspect(uid, signal);
     for (const { name } of await fs.list(deps.podLogsDir, signal).catch(() => [])) {
@@ -137,13 +137,5 @@ async function removeDanglingLinks(
       (error: unknown) => hasCode(error, "not_found"),
     );
     if (dangling) await fs.apply([{ do: "remove", path }], signal);
-  }
-}
-
-async function gone(call: Promise<void>): Promise<void> {
-  try {
-    await call;
-  } catch (error) {
-    if (!hasCode(error, "not_found")) throw error;
   }
 }

@@ -1,4 +1,4 @@
-import { hasCode, throwIfAborted } from "../lib/errors.ts";
+import { throwIfAborted, unlessGone } from "../lib/errors.ts";
 import type { FileChange, Host } from "../seams/host.ts";
 
 /** Where the target's cgroups are. */
@@ -106,13 +106,6 @@ async function handDown(host: Host, directory: string, signal: AbortSignal): Pro
 
 /** Words of a file; none where it is not there. */
 async function wordsOf(host: Host, path: string, signal: AbortSignal): Promise<readonly string[]> {
-  try {
-    return (await host.fs.readFile(path, { signal }))
-      .toString("utf8")
-      .split(/\s+/)
-      .filter((word) => word !== "");
-  } catch (error) {
-    if (hasCode(error, "not_found")) return [];
-    throw error;
-  }
+  const text = (await unlessGone(host.fs.readFile(path, { signal })))?.toString("utf8") ?? "";
+  return text.split(/\s+/).filter((word) => word !== "");
 }

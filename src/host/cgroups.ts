@@ -1,4 +1,4 @@
-import { CodedError, hasCode, throwIfAborted } from "../lib/errors.ts";
+import { CodedError, hasCode, throwIfAborted, unlessGone } from "../lib/errors.ts";
 import type { FileChange, Host } from "../seams/host.ts";
 import { cgroupMount as mount, cpusets, handedDown } from "./cgroup-heritage.ts";
 
@@ -130,10 +130,7 @@ export function weightOf(shares: number): number {
 }
 
 async function subgroups(host: Host, path: string, signal: AbortSignal): Promise<readonly string[]> {
-  const entries = await host.fs.list(path, signal).catch((error: unknown) => {
-    if (hasCode(error, "not_found")) return [];
-    throw error;
-  });
+  const entries = (await unlessGone(host.fs.list(path, signal))) ?? [];
   return entries.filter(({ kind }) => kind === "directory").map(({ name }) => name);
 }
 

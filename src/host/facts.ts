@@ -1,4 +1,4 @@
-import { hasCode } from "../lib/errors.ts";
+import { unlessCode, unlessGone } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import { targetAddresses } from "./addresses.ts";
 import { cgroupVersion, exists } from "./exists.ts";
@@ -97,12 +97,8 @@ export function changedFacts(before: HostFacts, now: HostFacts): readonly string
 
 /** A file's text; undefined when it is not there or may not be read. */
 async function readText(host: Host, path: string, signal: AbortSignal): Promise<string | undefined> {
-  try {
-    return (await host.fs.readFile(path, { signal })).toString("utf8");
-  } catch (error) {
-    if (hasCode(error, "not_found", "permission_denied")) return undefined;
-    throw error;
-  }
+  const file = await unlessCode(host.fs.readFile(path, { signal }), "not_found", "permission_denied");
+  return file?.toString("utf8");
 }
 
 /** Fields of /proc/meminfo in bytes. */
@@ -118,10 +114,7 @@ function prettyName(osRelease: string): string {
 
 async function readHugepages(host: Host, signal: AbortSignal): Promise<Readonly<Record<string, number>>> {
   const root = "/sys/kernel/mm/hugepages";
-  const sizes = await host.fs.list(root, signal).catch((error: unknown) => {
-    if (hasCode(error, "not_found")) return [];
-    throw error;
-  });
+  const sizes = (await unlessGone(host.fs.list(root, signal))) ?? [];
   const entries = await Promise.all(
     sizes.map(async ({ name }) => {
       const kib = Number(/^hugepages-(\d+)kB$/.exec(name)?.[1] ?? 0);

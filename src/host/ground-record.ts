@@ -1,5 +1,5 @@
 import { posix } from "node:path";
-import { hasCode } from "../lib/errors.ts";
+import { hasCode, unlessCode } from "../lib/errors.ts";
 import type { HostFs } from "../seams/host.ts";
 
 /** What a root directory says of the node that it belongs to. */
@@ -27,13 +27,9 @@ export async function readGroundRecord(
   rootDir: string,
   signal: AbortSignal,
 ): Promise<GroundRecord | undefined> {
-  try {
-    const text = (await fs.readFile(recordFile(rootDir), { maxBytes: 64 * 1024, signal })).toString("utf8");
-    return recordIn(text);
-  } catch (error) {
-    if (hasCode(error, "not_found", "failed_precondition", "resource_exhausted")) return undefined;
-    throw error;
-  }
+  const reading = fs.readFile(recordFile(rootDir), { maxBytes: 64 * 1024, signal });
+  const file = await unlessCode(reading, "not_found", "failed_precondition", "resource_exhausted");
+  return file && recordIn(file.toString("utf8"));
 }
 
 /** Replaces the record in one step. */

@@ -1,5 +1,5 @@
 import type { Clock } from "../lib/clock.ts";
-import { CodedError, codeOf, hasCode, messageOf, throwIfAborted } from "../lib/errors.ts";
+import { CodedError, codeOf, hasCode, messageOf, throwIfAborted, unlessGone } from "../lib/errors.ts";
 import { goDuration } from "../lib/go-duration.ts";
 import { TargetError } from "../seams/provider.ts";
 import { type DeploymentName, stopDeployment } from "./deployment.ts";
@@ -65,13 +65,9 @@ export async function leave(given: LeavingDeps, signal: AbortSignal): Promise<re
 
 async function cordon(deps: LeavingDeps, nodeName: string, signal: AbortSignal): Promise<void> {
   const { say } = podsDeps(deps, nodeName);
-  try {
-    await deps.client.patch(pathOf(nodeName), { type: "merge", body: { spec: { unschedulable: true } } }, { signal });
-    say("it takes no new pods (cordoned)");
-  } catch (error) {
-    if (!hasCode(error, "not_found")) throw error;
-    say("it is not in the cluster any more");
-  }
+  const cordoning = { type: "merge", body: { spec: { unschedulable: true } } } as const;
+  const node = await unlessGone(deps.client.patch(pathOf(nodeName), cordoning, { signal }));
+  say(node === undefined ? "it is not in the cluster any more" : "it takes no new pods (cordoned)");
 }
 
 /** The Node is deleted only when its target is clean: the cluster then starts its pods elsewhere. */
@@ -82,11 +78,7 @@ async function depart(deps: LeavingDeps, nodeName: string, signal: AbortSignal):
       "failed_precondition",
       "its target is not clean, as said above; its Node stays, since its pods may still run",
     );
-  try {
-    await deps.client.delete(pathOf(nodeName), undefined, { signal });
-  } catch (error) {
-    if (!hasCode(error, "not_found")) throw error;
-  }
+  await unlessGone(deps.client.delete(pathOf(nodeName), undefined, { signal }));
   await forgetPods(pods, signal);
   pods.say("it has left: its target is clean, its Node is deleted");
 }

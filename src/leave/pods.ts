@@ -1,6 +1,6 @@
 import type { ApiClient } from "../api/client.ts";
 import type { Clock } from "../lib/clock.ts";
-import { hasCode } from "../lib/errors.ts";
+import { unlessCode, unlessGone } from "../lib/errors.ts";
 import { goDuration } from "../lib/go-duration.ts";
 import type { Node, Pod } from "../objects.ts";
 import { isMirrorPod } from "../pod/containers.ts";
@@ -81,23 +81,16 @@ async function deletePod(
 ): Promise<void> {
   const { namespace, name, uid } = metadata;
   const body = { kind: "DeleteOptions", apiVersion: "v1", preconditions: { uid }, ...options };
-  try {
-    await client.delete(`/api/v1/namespaces/${namespace}/pods/${name}`, body, { signal });
-  } catch (error) {
-    // Gone, or another by that name.
-    if (!hasCode(error, "not_found", "conflict")) throw error;
-  }
+  const deleting = client.delete(`/api/v1/namespaces/${namespace}/pods/${name}`, body, { signal });
+  // Gone, or another by that name.
+  await unlessCode(deleting, "not_found", "conflict");
 }
 
 /** The status of the node's Ready condition, or that there is no node. */
 async function readiness({ client, nodeName }: PodsDeps, signal: AbortSignal): Promise<string> {
-  try {
-    const { status } = await client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal });
-    return status?.conditions?.find(({ type }) => type === "Ready")?.status ?? "Unknown";
-  } catch (error) {
-    if (hasCode(error, "not_found")) return "gone";
-    throw error;
-  }
+  const node = await unlessGone(client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal }));
+  if (!node) return "gone";
+  return node.status?.conditions?.find(({ type }) => type === "Ready")?.status ?? "Unknown";
 }
 
 function namesOf(pods: readonly Pod[]): string {

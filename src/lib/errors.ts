@@ -35,6 +35,21 @@ export function hasCode(error: unknown, ...codes: readonly ErrorCode[]): boolean
   return error instanceof CodedError && codes.includes(error.code);
 }
 
+/** The result of a call; undefined when it fails with one of these codes. @throws any other failure. */
+export async function unlessCode<T>(call: Promise<T>, ...codes: readonly ErrorCode[]): Promise<T | undefined> {
+  try {
+    return await call;
+  } catch (error) {
+    if (hasCode(error, ...codes)) return undefined;
+    throw error;
+  }
+}
+
+/** The result of a call; undefined when the thing it is about does not exist. @throws any other failure. */
+export function unlessGone<T>(call: Promise<T>): Promise<T | undefined> {
+  return unlessCode(call, "not_found");
+}
+
 /** Text of anything thrown, for messages that users read. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);

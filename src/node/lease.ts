@@ -1,6 +1,6 @@
 import type { ApiClient } from "../api/client.ts";
 import type { Clock } from "../lib/clock.ts";
-import { hasCode } from "../lib/errors.ts";
+import { hasCode, unlessGone } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
@@ -34,10 +34,7 @@ export function createLease({ client, nodes, nodeName, durationSeconds, clock, l
   });
 
   const renew = async (signal: AbortSignal) => {
-    known ??= await client.get<Lease>(`${leases}/${nodeName}`, { signal }).catch((error: unknown) => {
-      if (hasCode(error, "not_found")) return undefined;
-      throw error;
-    });
+    known ??= await unlessGone(client.get<Lease>(`${leases}/${nodeName}`, { signal }));
     const owner = nodes.node();
     if (!known) {
       if (!owner?.metadata.uid) return;
@@ -79,13 +76,8 @@ export async function lastRenewed(
   nodeName: string,
   signal: AbortSignal,
 ): Promise<number | undefined> {
-  try {
-    const { spec } = await client.get<Lease>(`${leases}/${nodeName}`, { signal });
-    return spec?.renewTime === undefined ? undefined : Date.parse(spec.renewTime);
-  } catch (error) {
-    if (hasCode(error, "not_found")) return undefined;
-    throw error;
-  }
+  const lease = await unlessGone(client.get<Lease>(`${leases}/${nodeName}`, { signal }));
+  return lease?.spec?.renewTime === undefined ? undefined : Date.parse(lease.spec.renewTime);
 }
 
 /** RFC 3339 with microseconds, as leases have it. */

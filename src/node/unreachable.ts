@@ -1,6 +1,6 @@
 import type { ApiClient } from "../api/client.ts";
 import type { Clock } from "../lib/clock.ts";
-import { codeOf, hasCode, messageOf } from "../lib/errors.ts";
+import { codeOf, hasCode, messageOf, unlessGone } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { pause } from "../lib/pause.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
@@ -103,10 +103,7 @@ export async function untilWorthATry(
 async function write(deps: TroubleTellerDeps, trouble: LinkTrouble, signal: AbortSignal): Promise<void> {
   const { client, clock, identity } = deps;
   const path = `/api/v1/nodes/${identity.nodeName}`;
-  const node = await client.get<Node>(path, { signal }).catch((error: unknown) => {
-    if (hasCode(error, "not_found")) return undefined;
-    throw error;
-  });
+  const node = await unlessGone(client.get<Node>(path, { signal }));
   const before = node?.status?.conditions ?? [];
   const conditions = withTimes(outOfReach(trouble), before, rfc3339(clock.now()));
   if (node) await client.patch(`${path}/status`, { type: "strategic", body: { status: { conditions } } }, { signal });

@@ -1,7 +1,7 @@
 import { posix } from "node:path";
 import type { Cgroups } from "../host/cgroups.ts";
 import { unmountAlone } from "../host/mounts.ts";
-import { codeOf, hasCode, messageOf, throwIfAborted } from "../lib/errors.ts";
+import { codeOf, hasCode, messageOf, throwIfAborted, unlessGone } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import type { Runtime } from "../seams/runtime.ts";
 import { type Plan, type Thing, type Tier, nameOf } from "./plan.ts";
@@ -135,14 +135,6 @@ async function removeThing(deps: ExecuteDeps, thing: Thing, signal: AbortSignal)
     }
     case "emptyDirectory":
       return unlessInUse(host.fs.apply([{ do: "remove", path: thing.path }], signal));
-  }
-}
-
-async function unlessGone(call: Promise<void>): Promise<void> {
-  try {
-    await call;
-  } catch (error) {
-    if (!hasCode(error, "not_found")) throw error;
   }
 }
 

@@ -2,7 +2,7 @@ import { posix } from "node:path";
 import { missingDirectories, ownDirectory, readGroundRecord } from "../host/ground-record.ts";
 import { pluginDirectoryOf, pluginFiles } from "../host/plugin-paths.ts";
 import { listMounts, type Mount, mountsBelow } from "../host/mounts.ts";
-import { CodedError, hasCode } from "../lib/errors.ts";
+import { CodedError, unlessGone } from "../lib/errors.ts";
 import type { Host, HostFs } from "../seams/host.ts";
 import type { Sharing } from "../seams/provider.ts";
 import type { Runtime } from "../seams/runtime.ts";
@@ -82,7 +82,7 @@ async function readGround(deps: SurveyDeps, signal: AbortSignal): Promise<Ground
     (await entries(fs, path, signal)).filter((entry) => entry.kind === kind).map(({ name }) => `${path}/${name}`);
   const links = (await names(deps.logLinksDir, "symlink")).map(async (path) => ({
     path,
-    target: await fs.readlink(path, signal).catch(orGone("")),
+    target: (await unlessGone(fs.readlink(path, signal))) ?? "",
   }));
   const tiers = deps.tiers.map(async (path) => ({
     path,
@@ -139,12 +139,12 @@ async function filesOfPlugins(fs: HostFs, root: string, signal: AbortSignal): Pr
 
 /** The path itself if a directory is there, and no link. */
 async function directoryAt(fs: HostFs, path: string, signal: AbortSignal): Promise<string | undefined> {
-  const info = await fs.lstat(path, signal).catch(orGone(undefined));
+  const info = await unlessGone(fs.lstat(path, signal));
   return info?.kind === "directory" ? path : undefined;
 }
 
 async function realDirectory(fs: HostFs, path: string, signal: AbortSignal): Promise<string | undefined> {
-  return fs.realpath(path, signal).catch(orGone(undefined));
+  return unlessGone(fs.realpath(path, signal));
 }
 
 async function standing(fs: HostFs, paths: readonly string[], signal: AbortSignal): Promise<readonly string[]> {
@@ -152,13 +152,6 @@ async function standing(fs: HostFs, paths: readonly string[], signal: AbortSigna
   return paths.filter((path) => !gone.has(path));
 }
 
-function entries(fs: HostFs, path: string, signal: AbortSignal) {
-  return fs.list(path, signal).catch(orGone([]));
-}
-
-function orGone<T>(instead: T): (error: unknown) => T {
-  return (error) => {
-    if (hasCode(error, "not_found")) return instead;
-    throw error;
-  };
+async function entries(fs: HostFs, path: string, signal: AbortSignal) {
+  return (await unlessGone(fs.list(path, signal))) ?? [];
 }

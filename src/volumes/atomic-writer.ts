@@ -1,4 +1,4 @@
-import { hasCode } from "../lib/errors.ts";
+import { hasCode, unlessCode } from "../lib/errors.ts";
 import type { Clock } from "../lib/clock.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
 import type { FileChange, Host } from "../seams/host.ts";
@@ -121,13 +121,9 @@ function filesOf(root: string, { payload, group }: Content): FileChange[] {
 }
 
 async function currentTarget(host: Host, directory: string, signal: AbortSignal): Promise<string | undefined> {
-  try {
-    const target = await host.fs.readlink(`${directory}/${dataLink}`, signal);
-    return target.startsWith("..") && !target.includes("/") ? target : undefined;
-  } catch (error) {
-    if (hasCode(error, "not_found", "invalid_argument")) return undefined;
-    throw error;
-  }
+  const reading = host.fs.readlink(`${directory}/${dataLink}`, signal);
+  const target = await unlessCode(reading, "not_found", "invalid_argument");
+  return target?.startsWith("..") && !target.includes("/") ? target : undefined;
 }
 
 /** True when the directory holds exactly the payload's files, with their content and modes. */

@@ -1,5 +1,5 @@
 import { type MountLister, listMounts, mountsBelow, outermostOf, unmount, unmountAlone } from "../host/mounts.ts";
-import { CodedError, hasCode } from "../lib/errors.ts";
+import { CodedError, unlessGone } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import { podDirectory } from "./paths.ts";
 
@@ -45,13 +45,8 @@ async function unmountTogether(host: Host, mounts: readonly string[], signal: Ab
 }
 
 /** A pod's directory without links, as the kernel lists mounts; undefined when there is none. */
-async function realDirectory(host: Host, path: string, signal: AbortSignal): Promise<string | undefined> {
-  try {
-    return await host.fs.realpath(path, signal);
-  } catch (error) {
-    if (hasCode(error, "not_found")) return undefined;
-    throw error;
-  }
+function realDirectory(host: Host, path: string, signal: AbortSignal): Promise<string | undefined> {
+  return unlessGone(host.fs.realpath(path, signal));
 }
 
 /** Removes what is left of a pod's directory once its volumes are gone. */
@@ -62,13 +57,8 @@ export async function removePodDirectory(host: Host, rootDir: string, uid: strin
 
 /** UIDs of pods that have a directory. */
 export async function listPodDirectories(host: Host, rootDir: string, signal: AbortSignal): Promise<readonly string[]> {
-  try {
-    const entries = await host.fs.list(`${rootDir}/pods`, signal);
-    return entries.filter(({ kind, name }) => kind === "directory" && uidPattern.test(name)).map(({ name }) => name);
-  } catch (error) {
-    if (hasCode(error, "not_found")) return [];
-    throw error;
-  }
+  const entries = (await unlessGone(host.fs.list(`${rootDir}/pods`, signal))) ?? [];
+  return entries.filter(({ kind, name }) => kind === "directory" && uidPattern.test(name)).map(({ name }) => name);
 }
 
 /** A UID may come from a label in the runtime: as a path it must name a directory right below pods/. */
