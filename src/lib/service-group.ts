@@ -36,6 +36,28 @@ export async function runGroup(services: readonly Service[], signal: AbortSignal
   if (failure) throw failure.error;
 }
 
+/** A service that does its work once, when it starts, and then waits for its end. Work that the end cuts off is no failure.
+ *  @param work may return a function that undoes it, called at the end. A rejection stops the whole group. */
+export function onceThenIdle(
+  name: string,
+  work: (signal: AbortSignal) => Promise<Undo | void> | Undo | void,
+): Service {
+  return {
+    name,
+    async run(signal) {
+      try {
+        const undo = await work(signal);
+        await onAbort(signal);
+        undo?.();
+      } catch (error) {
+        if (!signal.aborted) throw error;
+      }
+    },
+  };
+}
+
+type Undo = () => void;
+
 /** Resolves when `signal` aborts; stops listening when `forget` does. */
 export function onAbort(signal: AbortSignal, forget?: AbortSignal): Promise<void> {
   if (signal.aborted) return Promise.resolve();
