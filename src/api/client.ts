@@ -58,7 +58,7 @@ export interface ApiClient {
 }
 
 export interface ApiClientDeps {
-  /** Where the API server is, and who asks. */
+  /** Address of the API server, and credentials. */
   readonly access: AccessFile;
   readonly clock: Clock;
   readonly log: Logger;
@@ -66,7 +66,7 @@ export interface ApiClientDeps {
   /** KubeletConfiguration.kubeAPIQPS and kubeAPIBurst. */
   readonly qps: number;
   readonly burst: number;
-  /** Absent where nobody counts. */
+  /** Absent when requests are not counted. */
   readonly measures?: RequestMeasures;
 }
 
@@ -147,8 +147,8 @@ function parsed<T>(text: string, { method, path }: Call): T {
   }
 }
 
-/** What `read` makes of the body of a 2xx answer. What the server asks to repeat later is repeated; once more with new
- *  credentials after a 401. */
+/** Reads the body of a 2xx answer with `read`. Requests that the server asks to repeat are repeated; after a 401 once more,
+ *  with new credentials. */
 async function attempt<T>(
   parts: Parts,
   limit: RateLimit | undefined,

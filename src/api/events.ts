@@ -13,7 +13,7 @@ export interface EventRecorderDeps {
   readonly client: ApiClient;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Who says so, such as "kubelet". */
+  /** Reporting component, such as "kubelet". */
   readonly component: string;
   /** The node's name. */
   readonly host: string;

@@ -1,7 +1,7 @@
 import { messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 
-/** Whether the API server answers. `unknown` until the first request has ended. */
+/** Reachability of the API server. `unknown` until the first request has ended. */
 export type ApiHealth =
   | { readonly is: "unknown" }
   | { readonly is: "up" }

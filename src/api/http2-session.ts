@@ -4,7 +4,7 @@ import type { Clock, Timer } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
 import type { Credentials } from "./credentials.ts";
 
-/** One HTTP/2 connection: it takes streams until it is full, told to go away, or dead. */
+/** One HTTP/2 connection: it takes streams until it is full, closed by GOAWAY, or dead. */
 export interface Http2Session {
   readonly generation: number;
   /** Takes one more stream. */

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
-// Of the package only what reads a kubeconfig: its KubeConfig class would load every API model with it, some 40 MB.
+// Only the package's kubeconfig reader is imported: its KubeConfig class would load every API model, some 40 MB.
 import {
   type Cluster,
   type Context,
@@ -14,7 +14,7 @@ import { parse, stringify } from "yaml";
 import { CodedError, codeOfErrno, messageOf } from "../lib/errors.ts";
 import { writeWhole } from "../lib/write-whole.ts";
 
-/** What a kubeconfig says of the API server and of who asks; file names are absolute. */
+/** A kubeconfig's cluster and user; file names are absolute. */
 export interface ClusterAccess {
   readonly cluster: Cluster;
   readonly user: User;
@@ -22,9 +22,9 @@ export interface ClusterAccess {
   readonly tokenFile?: string;
 }
 
-/** Where the way to the API server is written down. */
+/** Location of the API server's address and credentials. */
 export interface AccessFile {
-  /** For sentences, such as `kubeconfig /etc/kubernetes/kubelet.conf`. */
+  /** Name of the source in messages, such as `kubeconfig /etc/kubernetes/kubelet.conf`. */
   readonly name: string;
   /** The file whose change means that it must be read again; undefined when only those that it names can change. */
   readonly path: string | undefined;
@@ -37,8 +37,8 @@ export function kubeconfigFile(path: string): AccessFile {
   return { name: `kubeconfig ${path}`, path, read: () => readKubeconfig(path) };
 }
 
-/** The same API server, as whoever the certificate names: a file that holds it and its key, and may be replaced. Until that file
- *  is there, as before. */
+/** The same API server, with the client certificate from a file that holds certificate and key and may be replaced. Until that
+ *  file exists, the credentials stay as they were. */
 export function withCertificate(base: AccessFile, name: string, file: string): AccessFile {
   return {
     name,

@@ -17,7 +17,7 @@ export interface ObjectCachesDeps {
 }
 
 export interface ObjectCaches extends ObjectCache, ObjectRegistry, Service {
-  /** Calls back when an object that somebody has read changed, appeared or went. @returns what stops that. */
+  /** Calls back when an object that was read before changed, appeared or was deleted. @returns a function that unsubscribes. */
   onChange(listener: ChangeListener): () => void;
 }
 
@@ -77,7 +77,7 @@ export function createObjectCaches(deps: ObjectCachesDeps): ObjectCaches {
   };
 }
 
-/** Which pods reference which objects, and the watches that follow from it. */
+/** References from pods to objects, and the watches that follow from them. */
 interface References {
   /** The objects that a pod references now, by key. */
   set(uid: string, keys: ReadonlySet<string>): void;
@@ -133,7 +133,7 @@ function keysOf(pod: Pod): Set<string> {
   ]);
 }
 
-// None of the three parts can hold a slash.
+// The parts contain no slash, so the key is unambiguous.
 const keyOf = (kind: ObjectKind, namespace: string, name: string) => `${kind}/${namespace}/${name}`;
 const parts = (key: string) => key.split("/") as [ObjectKind, string, string];
 const pathOf = (kind: ObjectKind, namespace: string) => `/api/v1/namespaces/${namespace}/${kind}s`;

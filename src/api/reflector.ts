@@ -22,7 +22,7 @@ export interface ReflectorOptions<T> {
   readonly client: ApiClient;
   readonly clock: Clock;
   readonly log: Logger;
-  /** What is listed and watched, such as `/api/v1/pods`. */
+  /** Path of the collection to list and watch, such as `/api/v1/pods`. */
   readonly path: string;
   readonly fieldSelector?: string;
   readonly labelSelector?: string;
@@ -49,7 +49,7 @@ const longestDelayMs = 30_000;
  *  allows later: as many refusals in a row count as that. */
 const longestUnreachableMs = 2_500;
 const passingRefusals = 6;
-/** What another try will hardly change. */
+/** Errors that a retry is unlikely to fix. */
 const refusals: readonly ErrorCode[] = [
   "permission_denied",
   "unauthenticated",
@@ -227,8 +227,8 @@ function keyOf({ metadata }: ApiObject): string {
   return metadata.namespace ? `${metadata.namespace}/${metadata.name}` : (metadata.name ?? "");
 }
 
-/** The same object without what tells who has set which field: it is the larger part of many, nobody here asks for it, and objects are
- *  kept for as long as they are there. */
+/** Removes an object's managedFields: often its larger part, never read here, and objects stay in memory for as long as they
+ *  exist. */
 export function withoutManagedFields<T extends ApiObject>(object: T): T {
   delete object.metadata.managedFields;
   return object;

@@ -22,17 +22,17 @@ export interface RawAnswer {
   readonly cut?: () => boolean;
 }
 
-/** HTTP/1.1 over pooled connections, for whoever the credentials say. */
+/** HTTP/1.1 over pooled connections, with the given credentials. */
 export interface Requests extends AsyncDisposable {
   /** @throws CodedError unavailable when there is no answer, or the signal's reason. */
   send(credentials: Credentials, request: RawRequest): Promise<RawAnswer>;
   /** The same with a body that may stay silent for minutes. */
   stream(credentials: Credentials, request: RawRequest): Promise<RawAnswer>;
-  /** Ends every connection: requests under way fail with `unavailable`, the next one dials anew. */
+  /** Closes every connection: requests under way fail with `unavailable`, the next one opens a new connection. */
   renew(): void;
 }
 
-/** Below the API server's own 90 s, so that a request never meets a connection that the server is closing. */
+/** Shorter than the API server's own 90 s, so that a request never meets a connection that the server is closing. */
 const keepAliveMs = 85_000;
 /** The API server gives up on an ordinary request after 60 s. */
 const answerMs = 65_000;

@@ -39,7 +39,7 @@ function partsOf(token: string): { readonly head: string; readonly payload: stri
   return rest.length === 1 && fits ? { head, payload } : undefined;
 }
 
-/** Whether a payload is one of a token that has an issuer and has not ended. */
+/** True for the payload of a token that has an issuer and has not expired. */
 function isInForce(payload: string, now: number): boolean {
   try {
     const claims: unknown = JSON.parse(Buffer.from(payload, "base64url").toString("utf8"));

@@ -57,7 +57,7 @@ export function createWatchSessions(deps: { readonly clock: Clock; readonly http
     async open(credentials, request) {
       throwIfAborted(request.signal);
       try {
-        // The dial is shared: whoever has given up leaves it to the others.
+        // The dial is shared: a caller that gives up leaves it to the others.
         const one = wantsHttp2(credentials) ? await untilAborted(sessionFor(credentials), request.signal) : undefined;
         if (one) return await answerOf(one.open(http2Headers(credentials, request)), request.signal);
       } catch (error) {
@@ -67,7 +67,7 @@ export function createWatchSessions(deps: { readonly clock: Clock; readonly http
     },
     async [Symbol.asyncDispose]() {
       for (const one of sessions) one.destroy();
-      // Where a name is not resolved, or nobody answers, a dial lasts: it is not waited for.
+      // A dial hangs while a name is not resolved or a host does not answer: it is not awaited.
       void dialing?.then(
         (late) => late?.destroy(),
         () => undefined,

@@ -5,7 +5,8 @@ import { abortError } from "../lib/errors.ts";
 export interface WriteBrake {
   /** Resolves, in order of asking, when a write may be made: at once while writes go well. Rejects when the signal aborts. */
   wait(signal: AbortSignal): Promise<void>;
-  /** How a write ended. @param well the API server took it, or refused it for the write's own sake. */
+  /** Reports the outcome of a write.
+   *  @param well true when the API server accepted the write, or refused it for the write's own sake. */
   ended(well: boolean): void;
 }
 
@@ -19,7 +20,7 @@ export function createWriteBrake(clock: Clock): WriteBrake {
   let timer: Timer | undefined;
   let isOn = false;
   let nextAt = 0;
-  /** How many follow the next write that goes well. */
+  /** Number of writes released by the next successful write. */
   let followers = 1;
   const schedule = () => {
     if (waiting.size > 0) timer ??= clock.after(nextAt - clock.monotonic(), letOneThrough);

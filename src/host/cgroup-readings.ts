@@ -4,15 +4,15 @@ import type { Host } from "../seams/host.ts";
 
 /** A cgroup to read, with cgroups of containers in it. */
 export interface WantedGroup {
-  /** From the top, such as `/kubepods/burstable/pod1`; `/` is the top itself. */
+  /** Paths from the root cgroup, such as `/kubepods/burstable/pod1`; `/` is the root itself. */
   readonly path: string;
-  /** IDs of containers; none that is not there is told of. */
+  /** IDs of containers; missing ones are left out. */
   readonly containerIds?: readonly string[];
   /** The one of them by which the network of them all is read. */
   readonly networkOf?: string;
 }
 
-/** What was read at one moment. */
+/** Readings of one moment. */
 export interface CgroupReadings {
   /** Files of each cgroup that is there, by its path from the top, then by their names. */
   readonly groups: ReadonlyMap<string, Files>;
@@ -24,7 +24,7 @@ export interface CgroupReadings {
 export type Files = ReadonlyMap<string, string>;
 
 const mount = "/sys/fs/cgroup";
-/** Of three hundred pods: beyond it something is wrong. */
+/** Largest output, for some three hundred pods; more is an error. */
 const maxOutputBytes = 64 * 2 ** 20;
 const longestMs = 30_000;
 
@@ -103,7 +103,7 @@ export async function readCgroups(
   return readings;
 }
 
-/** What `tail -v` wrote of several files: each after a line with its name. */
+/** Parses the output of `tail -v` for several files: each follows a line with its name. */
 function parseReadings(output: string): CgroupReadings {
   const groups = new Map<string, Map<string, string>>();
   const proc = new Map<string, string>();

@@ -1,6 +1,6 @@
 import type { Files } from "./cgroup-readings.ts";
 
-/** What the processes of a cgroup and of those below it have used. What the kernel does not tell is missing. */
+/** Resource usage of a cgroup and its descendants. Values that the kernel does not report are missing. */
 export interface GroupUsage {
   readonly cpu?: CpuUsage;
   readonly memory?: MemoryUsage;
@@ -28,7 +28,7 @@ export interface CpuUsage {
 /** Bytes, but for counts. */
 export interface MemoryUsage {
   readonly usage: number;
-  /** What is used without the file pages that the kernel would drop first. */
+  /** Usage without the file pages that the kernel would drop first (the working set). */
   readonly workingSet: number;
   readonly rss?: number;
   readonly cache?: number;
@@ -41,12 +41,12 @@ export interface MemoryUsage {
   /** Undefined without a limit. */
   readonly limit?: number;
   readonly reservation?: number;
-  /** How much of it may be swapped; undefined without a limit. */
+  /** Swap limit; undefined without a limit. */
   readonly swapLimit?: number;
   readonly failures?: number;
   readonly pageFaults?: number;
   readonly majorPageFaults?: number;
-  /** Of the cgroup itself. */
+  /** Limit of the cgroup itself. */
   readonly ownPageFaults?: number;
   readonly ownMajorPageFaults?: number;
   readonly oomKills?: number;
@@ -94,7 +94,7 @@ function known<T>(given: Defined<T>): Partial<T> {
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)) as Partial<T>;
 }
 
-/** What the files of a cgroup say. Pure. @see https://docs.kernel.org/admin-guide/cgroup-v1/memory.html */
+/** Parses the files of a cgroup. Pure. @see https://docs.kernel.org/admin-guide/cgroup-v1/memory.html */
 export function groupUsage(files: Files, version: 1 | 2): GroupUsage {
   const processes = files.get("cgroup.procs");
   const parts = version === 2 ? usageV2(files) : usageV1(files);
@@ -266,7 +266,7 @@ function ioV2(files: Files): IoUsage | undefined {
   return { devices, ...(pressure && { pressure }) };
 }
 
-/** What a file such as `cpu.pressure` or /proc/pressure/cpu says; `full` is 0 where a kernel has none of it. */
+/** Parses pressure files such as `cpu.pressure` or /proc/pressure/cpu; `full` is 0 on kernels without it. */
 export function pressureOf(text: string | undefined): Pressure | undefined {
   const line = (kind: string): PressureData | undefined => {
     const said = new RegExp(`^${kind} (.*)$`, "m").exec(text ?? "")?.[1];

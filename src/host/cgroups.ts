@@ -1,6 +1,6 @@
 import { CodedError, hasCode, throwIfAborted, unlessGone } from "../lib/errors.ts";
 import type { FileChange, Host } from "../seams/host.ts";
-import { cgroupMount as mount, cpusets, handedDown } from "./cgroup-heritage.ts";
+import { cgroupMount as mount, cpusets, handedDown } from "./cgroup-inheritance.ts";
 
 /** Limits of a cgroup; what is undefined stays as it is. */
 export interface CgroupLimits {
@@ -47,12 +47,12 @@ const controllers = [
 export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSignal): Promise<Cgroups> {
   const roots = version === 2 ? [mount] : await hierarchies(host, signal);
   const limitsOf = version === 2 ? limitsV2 : limitsV1;
-  const heritage = version === 2 ? handedDown(host) : cpusets(host, roots);
+  const inheritance = version === 2 ? handedDown(host) : cpusets(host, roots);
   const directories = (path: string) =>
     roots.map((root): FileChange => ({ do: "mkdir", path: root + path, parents: true }));
   const stepByStep: Cgroups["ensure"] = async (path, limits, stop) => {
     await host.fs.apply(directories(path), stop);
-    await heritage.settle(path, stop);
+    await inheritance.settle(path, stop);
     await host.fs.apply(limitsOf(path, limits), stop);
   };
   /** @param changes what does all but the limits, where it is known to be enough. */
@@ -68,20 +68,20 @@ export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSigna
     } catch {
       throwIfAborted(stop);
       // The cgroups above are no longer as they were found: step by step it works, or shows why not.
-      heritage.forget(path);
+      inheritance.forget(path);
       await stepByStep(path, limits, stop);
     }
   };
   return {
-    ensure: (path, limits, stop) => atOnce(path, heritage.has(path) ? [] : undefined, limits, stop),
+    ensure: (path, limits, stop) => atOnce(path, inheritance.has(path) ? [] : undefined, limits, stop),
     make(path, limits, stop) {
-      const inherited = heritage.ofNew(path);
+      const inherited = inheritance.ofNew(path);
       return atOnce(path, inherited && [...directories(path), ...inherited], limits, stop);
     },
     async remove(paths, stop) {
       const all = paths.flatMap((path) => roots.map((root) => root + path));
       await removeTrees(host, all, stop);
-      paths.forEach(heritage.gone);
+      paths.forEach(inheritance.gone);
     },
     async children(path, stop) {
       const names = new Set<string>();

@@ -10,10 +10,10 @@ import { brokenConnection, dialFailure } from "./dial-text.ts";
 
 const maxRedirects = 10;
 
-/** Bytes of an answer that anybody looks at. */
+/** Bytes of an answer that are read. */
 export const maxAnswerBytes = 10 * 1024;
 
-/** An answer and as much of its body as is looked at. */
+/** An answer and the part of its body that was read. */
 export interface Answer {
   readonly status: number;
   readonly location: string | undefined;
@@ -71,7 +71,7 @@ async function exchange(dialer: Pick<Host, "dial">, hop: HttpRequest, signal: Ab
   try {
     if (signal.aborted) stop();
     const way = hop.scheme === "https" ? overTls(connection, hop.host) : connection;
-    // Held to the signal itself: not every end of a connection is told to whoever waits for an answer.
+    // Bound to the signal itself: not every end of a connection reaches a pending read.
     const { status, location, response } = await untilAborted(send(way, hop), signal);
     return { status, location, body: response ? await readBody(response, signal) : "" };
   } finally {
@@ -93,7 +93,7 @@ function overTls(connection: Duplex, host: string): Duplex {
 }
 
 interface Head extends Pick<Answer, "status" | "location"> {
-  /** Has the body; undefined where no HTTP follows the head. */
+  /** Stream of the body; undefined when no HTTP follows the head. */
   readonly response: IncomingMessage | undefined;
 }
 

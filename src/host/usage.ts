@@ -2,7 +2,7 @@ import { unlessCode } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import { parseMeminfo } from "./facts.ts";
 
-/** What changes from moment to moment on the target. */
+/** The target's current memory and process usage. */
 export interface HostUsage {
   /** Memory in use that cannot be taken back at once: the root cgroup's usage less its inactive files, bytes. */
   readonly workingSetBytes: number;

@@ -1,9 +1,9 @@
 import { type ClientHttp2Session, type IncomingHttpHeaders, constants } from "node:http2";
 import { CodedError, type ErrorCode, abortError, hasCode, messageOf } from "./errors.ts";
 
-// gRPC's calls over a connection that somebody else has made: the field's library dials by itself, from this machine only.
+// gRPC calls over an existing connection: the usual library dials by itself, and only from this machine.
 
-/** How a call ended. @see https://grpc.io/docs/guides/status-codes/ */
+/** Status of a finished call. @see https://grpc.io/docs/guides/status-codes/ */
 export type CallEnd = { readonly is: "ok" } | CallFailure;
 
 export interface CallFailure {
@@ -24,9 +24,9 @@ export interface CallRequest {
 
 /** One call under way. */
 export interface Call {
-  /** What the server answers, as it comes. @throws when the connection breaks, or the signal aborts, before the end. */
+  /** The server's messages as they arrive. @throws when the connection breaks, or the signal aborts, before the end. */
   readonly messages: AsyncIterable<Buffer>;
-  /** How it ended, once there are no more messages. */
+  /** The final status, after the last message. */
   end(): CallEnd;
 }
 
@@ -37,7 +37,7 @@ export interface GrpcMethod<Request, Response> {
   readonly responseDeserialize: (value: Buffer) => Response;
 }
 
-/** By number. */
+/** Go's names of the status codes, indexed by number. */
 const codes: readonly (readonly [name: string, code: ErrorCode])[] = [
   ["OK", "unknown"],
   ["Canceled", "cancelled"],
@@ -75,7 +75,7 @@ export function startCall(session: ClientHttp2Session, request: CallRequest, sig
     },
     { signal },
   );
-  // Whoever reads the messages hears of it; one that comes after the last has no reader left.
+  // The reader of the messages gets the error; after the last message there is no reader left.
   stream.on("error", () => {});
   let headers: IncomingHttpHeaders = {};
   let trailers: IncomingHttpHeaders = {};
@@ -126,7 +126,7 @@ function broken(why: string, cause?: unknown): CodedError {
   return new CodedError("unavailable", printed({ code: "Unavailable", message: why }), { cause });
 }
 
-/** As Go prints a call's failure. */
+/** The failure of a call in Go's format. */
 function printed({ code, message }: Pick<CallFailure, "code" | "message">): string {
   return `rpc error: code = ${code} desc = ${message}`;
 }

@@ -35,7 +35,7 @@ export class KeptBytes {
     return taken.length === piece.length;
   }
 
-  /** Gives away what is kept, and begins anew. */
+  /** Returns the kept bytes and starts over. */
   take(): Buffer {
     const taken = this.bytes();
     this.#kept = Buffer.alloc(0);

@@ -13,21 +13,21 @@ export interface Reloading<T> {
 export interface ReloadingOptions<T> {
   readonly name: string;
   readonly initial: T;
-  /** Reads the value anew; a rejection keeps the old one. */
+  /** Reads the current value; a rejection keeps the old one. */
   readonly read: (signal: AbortSignal) => Promise<T>;
   readonly same: (one: T, other: T) => boolean;
-  /** A value that stands for none yet: the source is asked again as soon as after a failure. */
+  /** True for a value that stands for "none yet": the source is then read again as soon as after a failure. */
   readonly lacking?: (value: T) => boolean;
   readonly everyMs: number;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** How soon a source that failed is read again, milliseconds: doubled up to the ordinary pause. */
+/** Pause before a failed source is read again, milliseconds: doubled up to the ordinary pause. */
 const firstRetryMs = 1_000;
 
-/** Reads a value again and again while it runs, and tells of changes. A source that fails is logged once, until it works, and
- *  asked again sooner. */
+/** Reads a value periodically and notifies of changes. A failing source is logged once, until it works again, and is read
+ *  again sooner. */
 export function createReloading<T>(options: ReloadingOptions<T>): Reloading<T> & Service {
   const { name, read, same, lacking, everyMs, clock, log } = options;
   const listeners = new Set<() => void>();

@@ -1,5 +1,5 @@
 import { posix } from "node:path";
-import { missingDirectories, ownDirectory, readGroundRecord } from "../host/ground-record.ts";
+import { missingDirectories, ownDirectory, readOwnershipRecord } from "../host/ownership-record.ts";
 import { pluginDirectoryOf, pluginFiles } from "../host/plugin-paths.ts";
 import { listMounts, type Mount, mountsBelow } from "../host/mounts.ts";
 import { CodedError, unlessGone } from "../lib/errors.ts";
@@ -38,7 +38,7 @@ export async function survey(deps: SurveyDeps, signal: AbortSignal): Promise<Fin
   const { host, runtime, sharing, nodeName } = deps;
   const root = await realDirectory(host.fs, deps.rootDir, signal);
   const own = root === undefined ? undefined : await directoryAt(host.fs, ownDirectory(root), signal);
-  const record = own === undefined || root === undefined ? undefined : await readGroundRecord(host.fs, root, signal);
+  const record = own === undefined || root === undefined ? undefined : await readOwnershipRecord(host.fs, root, signal);
   if (record && record.node !== nodeName) throw anothersRoot(deps, record.node);
   const directories =
     own === undefined || root === undefined
@@ -47,12 +47,12 @@ export async function survey(deps: SurveyDeps, signal: AbortSignal): Promise<Fin
   const sandboxes = await runtime.listPodSandbox(undefined, signal);
   const containers = await runtime.listContainers(undefined, signal);
   const owned = ownedPods({ sandboxes, containers, directories, sharing, nodeName, staticPods: deps.staticPods });
-  const ground = await readGround(deps, signal);
+  const onHost = await readHostState(deps, signal);
   const made = record ? await standing(host.fs, record.made, signal) : [];
   return {
-    pods: owned.pods.map((pod) => foundPod(pod, root, ground)),
+    pods: owned.pods.map((pod) => foundPod(pod, root, onHost)),
     belongings: (await runtime.belongings?.(signal)) ?? [],
-    tiers: own === undefined ? [] : ground.tiers.filter(({ isThere }) => isThere).map(({ path }) => path),
+    tiers: own === undefined ? [] : onHost.tiers.filter(({ isThere }) => isThere).map(({ path }) => path),
     files: own === undefined || root === undefined ? [] : await filesOfPlugins(host.fs, root, signal),
     ownDirectory: own,
     made: made.toSorted((a, b) => b.length - a.length),
@@ -68,7 +68,7 @@ function anothersRoot({ rootDir, nodeName }: SurveyDeps, owner: string): CodedEr
 }
 
 /** What lies outside the runtime, of whatever pod. */
-interface Ground {
+interface HostState {
   readonly mounts: readonly Mount[];
   readonly logs: readonly string[];
   /** Links with where they lead. */
@@ -76,7 +76,7 @@ interface Ground {
   readonly tiers: readonly { readonly path: string; readonly isThere: boolean; readonly below: readonly string[] }[];
 }
 
-async function readGround(deps: SurveyDeps, signal: AbortSignal): Promise<Ground> {
+async function readHostState(deps: SurveyDeps, signal: AbortSignal): Promise<HostState> {
   const { fs } = deps.host;
   const names = async (path: string, kind: string) =>
     (await entries(fs, path, signal)).filter((entry) => entry.kind === kind).map(({ name }) => `${path}/${name}`);
@@ -100,9 +100,9 @@ async function readGround(deps: SurveyDeps, signal: AbortSignal): Promise<Ground
 function foundPod(
   { uid, containers, sandboxIds, ...pod }: OwnedPod,
   root: string | undefined,
-  ground: Ground,
+  onHost: HostState,
 ): FoundPod {
-  const logs = ground.logs.filter((path) => path.endsWith(`_${uid}`));
+  const logs = onHost.logs.filter((path) => path.endsWith(`_${uid}`));
   const directory = pod.hasDirectory ? `${root}/pods/${uid}` : undefined;
   const [namespace, name] = posix.basename(logs[0] ?? "").split("_");
   return {
@@ -110,11 +110,11 @@ function foundPod(
     name: pod.name ?? (name === undefined ? uid : `${namespace}/${name}`),
     containers,
     sandboxIds,
-    cgroups: ground.tiers.flatMap(({ path, below }) => (below.includes(`pod${uid}`) ? [`${path}/pod${uid}`] : [])),
+    cgroups: onHost.tiers.flatMap(({ path, below }) => (below.includes(`pod${uid}`) ? [`${path}/pod${uid}`] : [])),
     directory,
-    mounts: directory === undefined ? [] : mountsBelow(ground.mounts, directory),
+    mounts: directory === undefined ? [] : mountsBelow(onHost.mounts, directory),
     logs,
-    links: ground.links
+    links: onHost.links
       .filter(({ target }) => logs.some((log) => target.startsWith(`${log}/`)))
       .map(({ path }) => path),
   };

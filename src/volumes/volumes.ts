@@ -39,16 +39,16 @@ export function createVolumes(deps: VolumeDeps): Volumes {
   const setUp = createSetUp(deps);
   const refresher = createRefresher(deps, known, setUp);
 
-  const past = createPast(deps);
+  const directories = createDirectoryIndex(deps);
   const mounted = (uid: string): ReadonlyMap<string, MountedVolume> => known.get(uid)?.mounted ?? new Map();
 
   const stateOf = async (pod: Pod, signal: AbortSignal): Promise<PodVolumes> => {
     const { uid } = pod.metadata;
-    const fresh = !known.has(uid) && (await past.isFresh(uid, signal));
+    const fresh = !known.has(uid) && (await directories.isFresh(uid, signal));
     const state = known.get(uid) ?? newPodVolumes(pod, fresh);
     state.pod = pod;
     known.set(uid, state);
-    past.add(uid);
+    directories.add(uid);
     return state;
   };
 
@@ -85,7 +85,7 @@ export function createVolumes(deps: VolumeDeps): Volumes {
     podDirectories: (signal) => listPodDirectories(deps.host, deps.rootDir, signal),
     async removePodDirectory(uid, signal) {
       await removePodDirectory(deps.host, deps.rootDir, uid, signal);
-      if (!known.has(uid)) past.delete(uid);
+      if (!known.has(uid)) directories.delete(uid);
     },
     stop() {
       refresher.stop();
@@ -118,7 +118,7 @@ function standing({ pod, mounted }: PodVolumes): readonly string[] {
 
 /** Which pods may have left something on the target: those that had a directory there when this node first looked, and those
  *  that it set up itself. What a new pod has not left need not be looked for. */
-function createPast({ host, rootDir, clock }: VolumeDeps) {
+function createDirectoryIndex({ host, rootDir, clock }: VolumeDeps) {
   const found = new Set<string>();
   const shared = createSharedWork<void>(clock, longestLookMs);
   let looked = false;
