@@ -4,29 +4,29 @@ import type { ContainerAllocateResponse } from "../gen/device-plugin.ts";
 export interface Allocation {
   /** IDs by NUMA node; -1 for devices of none. A device of several nodes stands at each. */
   readonly devices: ReadonlyMap<number, readonly string[]>;
-  /** What the plugin answered. */
+  /** The plugin's answer. */
   readonly response: ContainerAllocateResponse;
 }
 
-/** Whose an allocation is. */
+/** Owner of an allocation. */
 export interface Place {
   readonly uid: string;
   readonly container: string;
   readonly resource: string;
 }
 
-/** Who has which devices. */
+/** Allocated devices by container. */
 export interface Allocations {
   get(place: Place): Allocation | undefined;
   set(place: Place, allocation: Allocation): void;
-  /** What a container has, by resource. */
+  /** A container's allocations, by resource. */
   ofContainer(uid: string, container: string): ReadonlyMap<string, Allocation>;
   hasPod(uid: string): boolean;
   /** Frees what pods have that are not among these. @returns whether any did. */
   keepOnly(uids: ReadonlySet<string>): boolean;
-  /** IDs of devices that somebody has. */
+  /** IDs of allocated devices. */
   inUse(resource: string): ReadonlySet<string>;
-  /** Resources of which somebody has some. */
+  /** Resources with allocated devices. */
   resources(): readonly string[];
   /** UIDs of pods that have a device. */
   podsOf(resource: string, ids: readonly string[]): readonly string[];

@@ -3,7 +3,7 @@ import { CodedError, messageOf } from "../lib/errors.ts";
 import { fnv32a } from "../pod/hash.ts";
 import type { Allocation, Place } from "./allocations.ts";
 
-/** What a restart has to know of devices. */
+/** The device state that survives a restart. */
 export interface Checkpoint {
   readonly allocations: readonly (Place & Allocation)[];
   /** Healthy devices by resource. */

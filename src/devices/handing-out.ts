@@ -75,7 +75,7 @@ export async function handOutTo(deps: HandingOutDeps, to: Recipient, signal: Abo
   if (changed) await deps.save();
 }
 
-/** How many devices a container asks for, by resources that plugins offer. Requests of such resources equal their limits. */
+/** Requested devices by resource, for the plugins' resources. Requests of such resources equal their limits. */
 export function devicesAskedFor(
   { inventory, allocations }: Pick<HandingOutDeps, "inventory" | "allocations">,
   { resources }: Container,

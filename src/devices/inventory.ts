@@ -8,9 +8,9 @@ export interface DeviceAmounts {
   readonly allocatable: Readonly<Record<string, string>>;
 }
 
-/** What plugins offer, by resource. */
+/** Devices that plugins offer, by resource. */
 export interface Inventory {
-  /** A plugin has registered, in the place of whoever did before. @returns that one. */
+  /** Records a registration, replacing an earlier plugin. @returns the replaced one. */
   connected(resource: string, plugin: DevicePlugin): DevicePlugin | undefined;
   /** A plugin said which devices there are. @returns IDs of those that are new or whose health has changed. */
   listed(resource: string, devices: readonly Device[]): readonly string[];
@@ -18,14 +18,15 @@ export interface Inventory {
   gone(resource: string, plugin: DevicePlugin): void;
   /** Resources of before a restart, whose plugins have not registered again. */
   remembered(resources: readonly string[]): void;
-  /** Whether a plugin has said which devices of that resource there are. */
+  /** True once a plugin has listed its devices of that resource. */
   isKnown(resource: string): boolean;
-  /** Who offers a resource, or did; undefined where nobody is known. */
+  /** The plugin of a resource, connected or not; undefined without one. */
   endpoint(resource: string): Endpoint | undefined;
   /** IDs of healthy devices, in the plugin's order. */
   healthy(resource: string): readonly string[];
   device(resource: string, id: string): Device | undefined;
-  /** What the node has; resources whose plugin went too long ago count 0. @returns with it whether one was given up just now. */
+  /** Amounts of the node; resources whose plugin has been gone too long count 0.
+   *  @returns with a flag for a resource that was given up just now. */
   amounts(): DeviceAmounts & { readonly givenUp: boolean };
   /** Healthy devices by resource: what a restart has to know. */
   registered(): ReadonlyMap<string, readonly string[]>;
@@ -43,12 +44,12 @@ interface Resource {
   readonly stoppedAt: number | undefined;
   /** Undefined until its plugin has said it. */
   readonly devices: ReadonlyMap<string, Device> | undefined;
-  /** What counts, though its plugin may not have said so. */
+  /** Resources known from the checkpoint, though their plugin may not have registered yet. */
   readonly healthy: readonly string[];
   readonly unhealthy: number | undefined;
 }
 
-/** How long a resource keeps its capacity after its plugin has gone, milliseconds. (kubelet, devicemanager/types.go) */
+/** Time for which a resource keeps its capacity after its plugin has gone, milliseconds. (kubelet, devicemanager/types.go) */
 const graceMs = 5 * 60_000;
 const healthyWord = "Healthy";
 

@@ -24,7 +24,7 @@ export interface DevicePlugin {
   devices(signal: AbortSignal): AsyncIterable<readonly Device[]>;
   /** Makes devices ready for one container. */
   allocate(ids: readonly string[], signal: AbortSignal): Promise<ContainerAllocateResponse>;
-  /** Which devices the plugin would rather see handed out together. */
+  /** The plugin's preferred allocation. */
   prefer(choice: PreferredChoice, signal: AbortSignal): Promise<readonly string[]>;
   /** Before each start of a container that has the devices. */
   preStart(ids: readonly string[], signal: AbortSignal): Promise<void>;
@@ -39,13 +39,13 @@ export interface PreferredChoice {
 
 export interface PluginDeps {
   readonly host: Pick<Host, "dial">;
-  /** How long a plugin may take for an answer, milliseconds. */
+  /** Timeout of plugin calls, milliseconds. */
   readonly requestTimeoutMs: number;
   readonly clock: Clock;
 }
 
 const userAgent = "graftlet-device-manager";
-/** How long a plugin that registers may take until it listens, and how often that is tried, milliseconds. */
+/** Longest wait for a registering plugin to listen, and interval of the tries, milliseconds. */
 const connectMs = 10_000;
 const dialEveryMs = 250;
 const preStartMs = 30_000;
@@ -128,13 +128,13 @@ async function openSession(
   }
 }
 
-/** The connection stands once the server has told its settings. */
+/** Resolves once the server has sent its settings. */
 async function settled(
   session: ClientHttp2Session,
   connection: Duplex,
   signal: AbortSignal,
 ): Promise<ClientHttp2Session> {
-  // What breaks the session breaks its calls, and they tell.
+  // An error of the session fails its calls, and they report it.
   session.on("error", () => {});
   connection.on("error", () => {});
   // A server that has gone says nothing more, though this side could go on speaking.

@@ -12,7 +12,7 @@ export interface PluginsDeps {
   readonly host: Pick<Host, "dial">;
   readonly directory: Pick<PluginDirectory, "pluginSocket">;
   readonly inventory: Inventory;
-  /** How long a plugin may take for an answer, milliseconds. */
+  /** Timeout of plugin calls, milliseconds. */
   readonly requestTimeoutMs: number;
   /** A plugin has said which devices there are. @param changed IDs of those that are new or whose health is another. */
   readonly onListed: (resource: string, changed: readonly string[]) => void;
@@ -31,8 +31,8 @@ export interface Plugins {
 
 const version = "v1beta1";
 
-/** The plugins that have registered. One that has gone is not asked again: it registers anew when it is back.
- *  (kubelet, devicemanager/plugin/v1beta1) */
+/** The registered plugins. A plugin that has gone is not called again: it registers when it is back. (kubelet,
+ *  devicemanager/plugin/v1beta1) */
 export function createPlugins(deps: PluginsDeps): Plugins {
   const { directory, inventory, log } = deps;
   const closing = new AbortController();

@@ -15,7 +15,7 @@ export interface RecordDeps {
   readonly log: Logger;
 }
 
-/** What a restart has to know, on the target. */
+/** The checkpoint of the device state on the target. */
 export interface DeviceRecord {
   /** Reads what was known before; what cannot be read is as if nothing was. @throws unavailable. */
   load(signal: AbortSignal): Promise<void>;

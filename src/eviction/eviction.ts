@@ -20,15 +20,15 @@ export interface EvictionDeps extends UsageDeps {
   readonly log: Logger;
 }
 
-/** The kubelet's monitoring period, milliseconds, and what a pod gets to end in, seconds. */
+/** The kubelet's monitoring period, milliseconds, and the grace period of an evicted pod, seconds. */
 const periodMs = 10_000;
-/** A walk over a million files takes its time, and a part of the machine: the pause after it is so many times as long, up to this. */
+/** Factor of the pause after a walk, up to the longest: walks over millions of files load the machine. */
 const pauseForWalk = 10;
 const longestPauseMs = 300_000;
 const graceSeconds = 1;
 const reason = "Evicted";
 
-/** Ends pods that take more of the node's disk than they may. A node none of whose pods has a bound is asked nothing.
+/** Evicts pods that exceed their limits of local storage. Costs nothing while no pod has a limit.
  *  @see https://kubernetes.io/docs/concepts/storage/ephemeral-storage/#resource-emphemeralstorage-consumption */
 export function createEviction(deps: EvictionDeps): Service {
   const { pods, evictor, events, measures } = deps;

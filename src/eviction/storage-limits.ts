@@ -3,31 +3,31 @@ import type { Pod } from "../objects.ts";
 import { canonicalBytes, quantityValue } from "../pod/quantity.ts";
 import { podLimits } from "../pod/resources.ts";
 
-/** How much a thing may take on the node's disk. */
+/** A limit of disk usage. */
 interface Limit {
   readonly bytes: number;
-  /** As messages show it. */
+  /** The quantity as messages show it. */
   readonly text: string;
 }
 
-/** What bounds a pod's use of the node's disk; resources without a bound are not there. */
+/** A pod's limits of disk usage; resources without a limit are absent. */
 export interface StorageLimits {
-  /** Of emptyDirs, by the volume's name, in the order of the spec. */
+  /** Limits of emptyDirs, by volume name, in the order of the spec. */
   readonly volumes: ReadonlyMap<string, Limit>;
-  /** Of all that the pod keeps on the disk. */
+  /** Limit of the whole pod. */
   readonly pod: Limit | undefined;
-  /** Of main containers, by name: what they write to their own layer and their logs. */
+  /** Limits of main containers, by name: their writable layers and logs. */
   readonly containers: ReadonlyMap<string, Limit>;
 }
 
-/** What a pod takes on the node's disk, bytes. What is not known is missing. */
+/** A pod's disk usage, bytes. Unknown values are missing. */
 export interface StorageUsage {
   readonly volumes: ReadonlyMap<string, number>;
   readonly pod: number;
   readonly containers: ReadonlyMap<string, number>;
 }
 
-/** What keeps within no bound: a sentence in the kubelet's words, and which sort of bound it is. */
+/** The first exceeded limit: a message in the kubelet's words, and the eviction signal. */
 export interface StorageExcess {
   readonly signal: StorageSignal;
   readonly message: string;

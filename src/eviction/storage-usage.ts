@@ -24,7 +24,7 @@ export interface LimitedPod {
   readonly limits: StorageLimits;
 }
 
-/** Where the files of a pod are that count. */
+/** Paths of a pod's files that count towards its limits. */
 interface Places {
   readonly volumes: ReadonlyMap<string, string>;
   /** The names of those that are memory, which is no part of what the pod takes on the disk. */
@@ -33,7 +33,7 @@ interface Places {
   readonly hostsFile: string;
 }
 
-/** What somebody else has measured within this time is not measured again, milliseconds: less than from one look to the next. */
+/** Measurements of other callers younger than this are reused, milliseconds: less than the interval between checks. */
 const freshMs = 5_000;
 
 /** Measures what pods take on the target's disk, all of them in one walk: what their limits are about, and no more. */
@@ -60,7 +60,7 @@ export function createStorageUsage(deps: UsageDeps) {
       const onDisk = [...volumes].filter(([name]) => !inMemory.has(name)).map(([, path]) => path);
       return {
         volumes: new Map([...volumes].map(([name, path]) => [name, at(path)])),
-        // On a file system of their own the layers are no part of what a container may take of the node's.
+        // Layers on a file system of their own do not count towards a container's limit on the node's.
         containers: new Map([...logs].map(([name, path]) => [name, at(path) + (apart ? 0 : layer(name))])),
         pod: total([...onDisk, ...logs.values(), hostsFile].map(at)) + total(names.map(layer)),
       };
@@ -93,7 +93,7 @@ function placesOf(
   };
 }
 
-/** What containers wrote to their own layers, by `layerKey`. In one call. */
+/** Sizes of the containers' writable layers, by `layerKey`. One call. */
 async function readLayers(
   { runtime }: UsageDeps,
   bounded: readonly LimitedPod[],
@@ -105,7 +105,8 @@ async function readLayers(
   return new Map([...newestLayers(all)].map(([key, { usedBytes }]) => [key, Number(usedBytes?.value ?? 0n)]));
 }
 
-/** Whether the runtime keeps layers on another file system than the node its pods; found out once, by what the file systems hold. */
+/** True when the runtime's layers are on another file system than the node's pods; determined once, from the sizes of the file
+ *  systems. */
 function createLayersApart({ host, runtime, rootDir }: UsageDeps): (signal: AbortSignal) => Promise<boolean> {
   let known: boolean | undefined;
   return async (signal) => {

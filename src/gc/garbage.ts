@@ -16,16 +16,16 @@ export interface GarbageDeps {
   readonly cache: PodCache;
   readonly inspector: Pick<PodInspector, "inspect">;
   readonly presence?: Presence;
-  /** Where pod logs lie on the target: KubeletConfiguration.podLogsDir. */
+  /** Directory of pod logs on the target: KubeletConfiguration.podLogsDir. */
   readonly podLogsDir: string;
-  /** Where log collectors find a link for each container. */
+  /** Directory of the links for log collectors, one for each container. */
   readonly containerLogsDir: string;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
 export interface Garbage extends Service {
-  /** Removes all that is left of a pod that no longer exists: containers, sandboxes, logs. */
+  /** Removes the leftovers of a deleted pod: containers, sandboxes, logs. */
   podGone(uid: string, signal: AbortSignal): Promise<void>;
 }
 
@@ -41,7 +41,7 @@ export function createGarbage(deps: GarbageDeps): Garbage {
     if (status.logPath) await removeLogs(fs, status.logPath, signal);
   };
 
-  /** The log of a container that lives is missing for a moment while it is rotated: its link stays. */
+  /** Removes dangling links. A running container's log is missing for a moment during rotation: its link stays. */
   const sweepLinks = (signal: AbortSignal) => {
     const living = cache
       .list()
@@ -70,7 +70,7 @@ export function createGarbage(deps: GarbageDeps): Garbage {
           );
       });
     }
-    // Somebody else may have removed a container with its log.
+    // Other programs may have removed a container with its log.
     await sweepLinks(signal).catch((error: unknown) => {
       if (!signal.aborted) log.debug({ err: error }, "links to logs that are gone could not be removed");
     });

@@ -46,7 +46,7 @@ export interface MemoryUsage {
   readonly failures?: number;
   readonly pageFaults?: number;
   readonly majorPageFaults?: number;
-  /** Limit of the cgroup itself. */
+  /** Counters of the cgroup itself, without its descendants. */
   readonly ownPageFaults?: number;
   readonly ownMajorPageFaults?: number;
   readonly oomKills?: number;

@@ -14,7 +14,7 @@ export interface DeploymentDeps {
   readonly client: Pick<ApiClient, "get" | "list" | "patch">;
   readonly clock: Clock;
   readonly deployment: DeploymentName;
-  /** How long its Pods get to end. */
+  /** Longest wait for its Pods to terminate. */
   readonly timeoutMs: number;
   readonly say: (line: string) => void;
 }
@@ -53,7 +53,7 @@ export async function stopDeployment(deps: DeploymentDeps, signal: AbortSignal):
   }
 }
 
-/** Names of Pods that may still run. */
+/** Names of Pods that may still be running. */
 async function podsOf(
   { client, deployment }: DeploymentDeps,
   labelSelector: string,

@@ -11,17 +11,18 @@ export interface LeavingDeps {
   readonly client: LeavingClient;
   readonly clock: Clock;
   readonly nodes: readonly string[];
-  /** What graftlet runs in; undefined where somebody else ends it. */
+  /** The Deployment that graftlet runs in; undefined when another party stops it. */
   readonly deployment: DeploymentName | undefined;
-  /** How long pods get to end, and again graftlet to end and to let go of its targets. */
+  /** Time for pods to terminate, and again for graftlet to stop and release its targets. */
   readonly timeoutMs: number;
   readonly say: (line: string) => void;
-  /** Takes away what the node put on its target, and says what. @returns whether nothing of it is left.
-   *  @throws TargetError RuntimeInUse while somebody works there; CodedError unavailable where it is out of reach. */
+  /** Removes everything that the node created on its target, and reports it.
+   *  @returns true when nothing of it is left.
+   *  @throws TargetError RuntimeInUse while another agent works there; CodedError unavailable when it is out of reach. */
   clean(nodeName: string, signal: AbortSignal): Promise<boolean>;
 }
 
-/** How often a target is asked for that is in use, or out of reach, milliseconds. */
+/** Interval of tries on a target that is in use or out of reach, milliseconds. */
 const againMs = 2_000;
 /** A target may be out of reach for so long, milliseconds. */
 const reachMs = 30_000;

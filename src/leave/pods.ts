@@ -9,20 +9,20 @@ export interface PodsDeps {
   readonly client: Pick<ApiClient, "get" | "list" | "delete">;
   readonly clock: Clock;
   readonly nodeName: string;
-  /** How long pods get to end. */
+  /** Longest wait for pods to terminate. */
   readonly timeoutMs: number;
   readonly say: (line: string) => void;
 }
 
-/** How often it is looked whether they are gone. */
+/** Interval of checks for their end. */
 const everyMs = 1_000;
 /** A node that is not Ready for so long does not end pods. */
 const unreadyMs = 30_000;
 const pageSize = 500;
 
-/** Deletes the node's pods with their own grace periods and waits until they are gone, or have had their time, or nobody is
- *  there to end them. Mirror pods stay, and so do those of DaemonSets, which would be there again at once: the target's cleaning
- *  ends what is left. */
+/** Deletes the node's pods with their own grace periods and waits until they are gone, time is up, or no agent is there to
+ *  stop them. Mirror pods stay, and so do pods of DaemonSets, which would be recreated at once: cleaning the target ends the
+ *  rest. */
 export async function endPods(deps: PodsDeps, signal: AbortSignal): Promise<void> {
   const { clock, nodeName, say } = deps;
   const deadline = clock.monotonic() + deps.timeoutMs;
@@ -55,7 +55,7 @@ export async function forgetPods(deps: PodsDeps, signal: AbortSignal): Promise<v
   if (pods.length > 0) deps.say(`what was left of its pods in the cluster is removed: ${namesOf(pods)}`);
 }
 
-/** As kubectl drain chooses. @see https://kubernetes.io/docs/reference/kubectl/generated/kubectl_drain/ */
+/** Selects pods as kubectl drain does. @see https://kubernetes.io/docs/reference/kubectl/generated/kubectl_drain/ */
 function isToEnd(pod: Pod): boolean {
   const owner = pod.metadata.ownerReferences?.find(({ controller }) => controller);
   return !isMirrorPod(pod) && owner?.kind !== "DaemonSet";
@@ -86,7 +86,7 @@ async function deletePod(
   await unlessCode(deleting, "not_found", "conflict");
 }
 
-/** The status of the node's Ready condition, or that there is no node. */
+/** Status of the node's Ready condition, or `gone`. */
 async function readiness({ client, nodeName }: PodsDeps, signal: AbortSignal): Promise<string> {
   const node = await unlessGone(client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal }));
   if (!node) return "gone";

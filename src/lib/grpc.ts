@@ -37,7 +37,7 @@ export interface GrpcMethod<Request, Response> {
   readonly responseDeserialize: (value: Buffer) => Response;
 }
 
-/** Go's names of the status codes, indexed by number. */
+/** Go's names of the status codes and their error codes, indexed by number. */
 const codes: readonly (readonly [name: string, code: ErrorCode])[] = [
   ["OK", "unknown"],
   ["Canceled", "cancelled"],

@@ -31,7 +31,7 @@ type VerdictOf<Type extends ConditionType> = {
 
 /** A condition before its times are known. */
 export type Verdict = { [Type in ConditionType]: VerdictOf<Type> }[ConditionType];
-/** Whether the API server reaches the kubelet API. */
+/** Result of the API server's connection to the kubelet API. */
 export type ReachableVerdict = VerdictOf<"KubeletReachable">;
 
 /** The conditions that a kubelet writes, Ready last.

@@ -21,7 +21,7 @@ const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 const retryMs = 200;
 const longestRetryMs = 7_000;
 
-/** Keeps the node's Lease renewed: by it the control plane knows that the node is alive.
+/** Renews the node's Lease, from which the control plane knows that the node is alive.
  *  @see https://kubernetes.io/docs/concepts/architecture/leases/#node-heart-beats */
 export function createLease({ client, nodes, nodeName, durationSeconds, clock, log }: LeaseDeps): Service {
   let known: Lease | undefined;
@@ -70,7 +70,7 @@ export function createLease({ client, nodes, nodeName, durationSeconds, clock, l
   });
 }
 
-/** When somebody last renewed a node's Lease, milliseconds since the epoch; undefined where there is none. */
+/** Last renewal of a node's Lease, milliseconds since the epoch; undefined without a Lease. */
 export async function lastRenewed(
   client: Pick<ApiClient, "get">,
   nodeName: string,
@@ -80,7 +80,7 @@ export async function lastRenewed(
   return lease?.spec?.renewTime === undefined ? undefined : Date.parse(lease.spec.renewTime);
 }
 
-/** RFC 3339 with microseconds, as leases have it. */
+/** A MicroTime: RFC 3339 with microseconds. */
 function microTime(ms: number): string {
   return `${new Date(ms).toISOString().slice(0, -1)}000Z`;
 }

@@ -39,10 +39,11 @@ export interface NodeSettings extends ReservedInput, NodeIdentity {
 export interface NodeAgentDeps extends TargetStatusDeps {
   readonly settings: NodeSettings;
   readonly client: ApiClient;
-  /** Where the kubelet API is not at the target's addresses: those of the machine or Pod that graftlet runs in, best first. */
+  /** Addresses of the kubelet API when it is not served at the target's: those of the machine or Pod that graftlet runs in,
+   *  best first. */
   readonly ownAddresses: readonly string[] | undefined;
   readonly nodes: NodeSource;
-  /** Whether a name resolves where graftlet runs. @throws when nobody says. */
+  /** True when a name resolves on graftlet's own machine. @throws when no name server answers. */
   readonly resolves: (name: string, signal: AbortSignal) => Promise<boolean>;
   readonly devices: TargetStatusDeps["devices"] & Pick<RegistrationDeps, "startsAnew">;
   readonly events: EventSink;
@@ -60,7 +61,7 @@ export interface NodeAgent extends HostAddresses {
   hurry(): void;
   /** The Node as it would register. */
   ownNode(): Node;
-  /** What was read of the target when the node began. */
+  /** Facts of the target at the node's start. */
   readonly facts: HostFacts;
 }
 
@@ -115,7 +116,7 @@ export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal):
   };
 }
 
-/** What is read of the target, whose failure is the target's. @throws TargetError; what the signal says. */
+/** Reads the target; its failures are the target's. @throws TargetError; the signal's reason. */
 async function readable<T>(reading: Promise<T>, signal: AbortSignal): Promise<T> {
   try {
     return await reading;
@@ -168,11 +169,11 @@ async function capacityOf(
   });
 }
 
-/** How often it is looked whether the node's name resolves, milliseconds. */
+/** Interval between lookups of the node's name, milliseconds. */
 const nameEveryMs = 300_000;
 
-/** Whether the node's name resolves; undefined until somebody has said. Nothing waits for it: where no name server answers, that
- *  takes its time. */
+/** True when the node's name resolves; undefined until the first answer. Not awaited: without a name server the lookup takes
+ *  long. */
 function createOwnName({ settings: { nodeName }, resolves, clock, log }: NodeAgentDeps) {
   return createReloading<boolean | undefined>({
     name: "hostname address",

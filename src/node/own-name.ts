@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { isIP } from "node:net";
 import { throwIfAborted } from "../lib/errors.ts";
 
-/** Where the machine that graftlet runs on has its names from. */
+/** Sources of the machine's host names. */
 export interface NameSources {
   /** A file of the machine's own. */
   readonly readFile: (path: string) => Promise<string>;
@@ -11,7 +11,7 @@ export interface NameSources {
   readonly resolver: () => Pick<Resolver, "resolve4" | "resolve6" | "cancel">;
 }
 
-/** Of each name server, milliseconds. */
+/** Timeout of each name server, milliseconds. */
 const answerWithinMs = 2_000;
 
 const ownSources: NameSources = {
@@ -22,9 +22,9 @@ const ownSources: NameSources = {
 /** Codes by which name servers say that a name is not there. */
 const denials = ["ENOTFOUND", "ENODATA"];
 
-/** Whether a node's name resolves on the machine that graftlet runs on: by /etc/hosts, or by a name server, in the search domains too.
- *  Not by the system's own look-up: that holds a thread until it has its answer, and the process's end would wait for it.
- *  @throws what the name servers failed with, where none has answered. */
+/** True when a node's name resolves on graftlet's own machine: by /etc/hosts, or by a name server, including the search domains.
+ *  The system's resolver is not used: it blocks a thread until it has an answer, and the process could not exit before.
+ *  @throws the name servers' failure, when none has answered. */
 export async function nameResolves(name: string, signal: AbortSignal, sources = ownSources): Promise<boolean> {
   if (isIP(name) !== 0 || (await isInHosts(name, sources))) return true;
   const domains = await searchDomains(sources);

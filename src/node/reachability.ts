@@ -10,30 +10,30 @@ export interface ReachabilityDeps {
   /** May get nodes/proxy of this node: a Pod's service account. */
   readonly client: Pick<ApiClient, "text">;
   readonly nodeName: string;
-  /** The request for the kubelet API's certificate that waits for approval. */
+  /** Name of the certificate request that waits for approval. */
   readonly waiting: () => string | undefined;
   readonly onChange: () => void;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** Whether the API server reaches the kubelet API, as a condition of the node. */
+/** The API server's connection to the kubelet API, as a condition of the node. */
 export interface Reachability extends Service {
-  /** Undefined until it has been tried. */
+  /** Undefined until the first check. */
   verdict(): ReachableVerdict | undefined;
 }
 
-/** The condition's type. */
+/** Type of the condition. */
 export const reachableType = "KubeletReachable";
 const type = reachableType;
 const everyMs = 5 * 60_000;
-/** While it fails it is tried again so soon that who mends it sees it. */
+/** Interval while the check fails: short, so that the operator sees the effect of a fix. */
 const againMs = 15_000;
-/** While nothing is known, as before the Node is registered; and so soon it is tried once the certificate that was missing is there. */
+/** Interval while the result is unknown, as before registration, and after a missing certificate was issued. */
 const unknownMs = 2_000;
 const answerMs = 30_000;
 
-/** Calls the kubelet API through the API server, at the start and every 5 minutes, and says why logs and exec would fail. */
+/** Calls the kubelet API through the API server, at startup and every 5 minutes, and reports why logs and exec would fail. */
 export function createReachability(deps: ReachabilityDeps): Reachability {
   const { client, nodeName, clock, log } = deps;
   let known: ReachableVerdict | undefined;
@@ -66,7 +66,7 @@ export function createReachability(deps: ReachabilityDeps): Reachability {
   };
 }
 
-/** Waits so long, ms, or until a request that waits for approval has it. */
+/** Waits `ms` milliseconds, or until the pending certificate request is approved. */
 async function pause(ms: number, { waiting, clock }: ReachabilityDeps, signal: AbortSignal): Promise<void> {
   const until = clock.monotonic() + ms;
   const request = waiting();
@@ -76,7 +76,7 @@ async function pause(ms: number, { waiting, clock }: ReachabilityDeps, signal: A
   }
 }
 
-/** What a failed call means, with the remedy; undefined when the API server itself was not reached, or has no such Node yet. */
+/** Verdict on a failed call, with the remedy; undefined when the API server itself was not reached, or has no such Node yet. */
 function unreachable(error: unknown, { nodeName, waiting }: ReachabilityDeps): ReachableVerdict | undefined {
   const request = waiting();
   const no = (reason: ReachableVerdict["reason"], message: string): ReachableVerdict => ({

@@ -35,7 +35,7 @@ export interface TargetStatusDeps {
   readonly link?: TargetLink;
   /** The network of the target's pods, where it may not be the cluster's. */
   readonly network?: TargetNetwork;
-  /** Whether the API server reaches the kubelet API, where that is tried. */
+  /** Verdict on the API server's connection to the kubelet API, when it is checked. */
   readonly reachable?: () => Verdict | undefined;
   readonly rights: Pick<TargetRights, "read">;
   /** Resources that plugins on the target offer. */
@@ -164,7 +164,7 @@ async function takeReadings(
   return { ...usage, maxPid: facts.maxPid, nodeFs, imageFs };
 }
 
-/** Where the runtime keeps its images on the target; the runtime is asked once each time that it has said its version. */
+/** Path of the runtime's images on the target; read once per known runtime version. */
 function createImageDirectory({ images, runtime, clock }: TargetStatusDeps) {
   let known: { readonly of: unknown; readonly directory: string | undefined } | undefined;
   return async (signal: AbortSignal): Promise<string | undefined> => {

@@ -18,14 +18,14 @@ export interface TroubleTellerDeps {
   readonly log: Logger;
 }
 
-/** What a node that cannot start says of itself. */
+/** Reports why a node cannot start. */
 export interface TroubleTeller {
-  /** Writes it as the Node's Ready condition; a Node that nobody registered yet is made, without capacity, and unready. Whoever
-   *  says nothing new is heard again only in time to be known to live. */
+  /** Writes the trouble as the Node's Ready condition; a missing Node is created, without capacity and unready. An unchanged
+   *  report is repeated only to keep the node alive. */
   tell(trouble: LinkTrouble, signal: AbortSignal): Promise<void>;
 }
 
-/** The cluster takes a node for dead that has said nothing for 50 s (node-monitor-grace-period). */
+/** Interval of repeated reports: the cluster takes a node for dead after 50 s (node-monitor-grace-period). */
 const repeatMs = 15_000;
 
 export function createTroubleTeller(deps: TroubleTellerDeps): TroubleTeller {
@@ -54,13 +54,12 @@ export interface UnreachableDeps {
   readonly clock: Clock;
 }
 
-/** How often an unreachable target is asked for, beside every change of the link, milliseconds. */
+/** Interval of checks of an unreachable target, beside every change of the link, milliseconds. */
 const askMs = 5_000;
-/** A link that is not down, and yet nothing is reached by it: so often before it is said. */
+/** Number of failed checks over an apparently working link before it is reported. */
 const doubtful = 3;
 
-/** Waits until the target of a node that starts can be reached: until then nothing is known of the node but that. Meanwhile
- *  its Node says so. */
+/** Waits at a node's start until the target can be reached; meanwhile its Node reports the trouble. */
 export async function untilReachable(
   { host, link, teller, clock }: UnreachableDeps,
   signal: AbortSignal,
@@ -86,10 +85,10 @@ function unreadable(error: unknown): LinkTrouble {
   return { reason: "TargetUnreadable", message: `the target's files cannot be read: ${messageOf(error)}` };
 }
 
-/** A node that cannot start on a target is tried again after so long, ms, before jitter, or when the link changes. */
+/** Pause before the next try to start a node on a target, ms, before jitter; a change of the link ends it early. */
 const startAgainMs = 10_000;
 
-/** Waits until it may be tried again. */
+/** Waits until the next try. */
 export async function untilWorthATry(
   { link, clock }: Pick<UnreachableDeps, "link" | "clock">,
   signal: AbortSignal,
@@ -110,7 +109,7 @@ async function write(deps: TroubleTellerDeps, trouble: LinkTrouble, signal: Abor
   else if (deps.registerNode) await client.create("/api/v1/nodes", unknownNode(identity, conditions), { signal });
 }
 
-/** A Node of which no more is known than what it is called. */
+/** A Node object with identity and conditions only. */
 function unknownNode({ nodeName, labels, taints, providerID }: NodeIdentity, conditions: NodeCondition[]): Node {
   return {
     apiVersion: "v1",

@@ -2,7 +2,7 @@ import type { Container, Pod } from "../objects.ts";
 import type { NamedContainer } from "../pipeline.ts";
 import { configMirrorAnnotation, configSourceAnnotation } from "./labels.ts";
 
-/** Of the priority class system-cluster-critical, the lesser of the two. */
+/** Priority of the class system-cluster-critical, the lower of the two critical classes. */
 const systemCriticalPriority = 2_000_000_000;
 
 /** Every container of a pod: init containers first, then the main ones, then ephemeral ones. */
@@ -20,7 +20,7 @@ export function isSidecar(container: Container): boolean {
   return container.restartPolicy === "Always";
 }
 
-/** From a file or a URL, not from the API server. */
+/** True for a pod from a file or URL, not from the API server. */
 export function isStaticPod({ metadata }: Pod): boolean {
   const source = metadata.annotations?.[configSourceAnnotation];
   return source !== undefined && source !== "api";

@@ -22,7 +22,7 @@ export interface EnvironmentInput extends FieldContext {
   /** Those of `environmentFiles`, by fileKey, or why there is none. */
   readonly files: ReadonlyMap<string, EnvFile | Error>;
   readonly services: readonly Service[];
-  /** Of the node, as quantities by resource name: what limits are where none is set. */
+  /** The node's allocatable resources: the limits of containers without their own. */
   readonly allocatable: Readonly<Record<string, string>>;
 }
 
@@ -46,7 +46,7 @@ export function environmentFiles(container: Container): EnvironmentFile[] {
   return [...new Map(files.map((file) => [fileKey(file), file])).values()];
 }
 
-/** What has to be read before the environment can be built, in the order in which the spec names it. */
+/** Objects to read before the environment can be built, in the order of the spec. */
 export function environmentReferences(container: Container): EnvironmentReference[] {
   const found = new Map<string, EnvironmentReference>();
   const note = (kind: EnvironmentReference["kind"], ref: { name?: string; optional?: boolean } | undefined) => {

@@ -7,9 +7,9 @@ export type Phase = "Pending" | "Running" | "Succeeded" | "Failed";
 
 export interface PhaseInput {
   readonly pod: Pod;
-  /** Of init and main containers. */
+  /** Statuses of init and main containers. */
   readonly statuses: readonly ContainerStatus[];
-  /** The pod is being taken down: nothing will be restarted. */
+  /** The pod is terminating: no container restarts. */
   readonly ending: boolean;
   /** A main container has been made in the pod's present sandbox. */
   readonly initialized: boolean;
@@ -53,7 +53,7 @@ export function podPhase({ pod, statuses, ending, initialized }: PhaseInput): Ph
   return main.some((one) => one.is === "stopped" && one.restartable) ? "Running" : outcome;
 }
 
-/** Where a container stands: one that waits after it ran is stopped; `odd` has a status without any state. */
+/** State of a container for the phase: one that waits for its restart counts as stopped; `odd` is a status without any state. */
 type Situation =
   | { readonly is: "running"; readonly started: boolean }
   | { readonly is: "stopped"; readonly exitCode: number; readonly restartable: boolean; readonly waiting: boolean }

@@ -13,7 +13,7 @@ export interface StatusInput extends ContainerStatusInput {
   readonly hostIPs: readonly string[];
   /** The pod is being taken down: what has stopped stays stopped. */
   readonly ending: boolean;
-  /** What of CPU and memory is in force for the pod as a whole; undefined where it has none of its own. */
+  /** CPU and memory in force at pod level; undefined for a pod without pod-level resources. */
   readonly wholeInForce: Resources | undefined;
   /** Conditions that tell how far a resize is. */
   readonly resize: readonly PodCondition[];
@@ -42,7 +42,7 @@ export function generateStatus(input: StatusInput): PodStatus {
   };
 }
 
-/** What a pod has been given as a whole, and what of it is in force. */
+/** The pod-level resources: allocated and in force. */
 function wholeResources(
   { spec: { resources } }: Pod,
   inForce: Resources | undefined,

@@ -12,11 +12,11 @@ export interface ExecuteDeps {
   readonly cgroups: Pick<Cgroups, "remove" | "children">;
   /** No container gets longer to end, whatever its own grace period. */
   readonly longestGraceSeconds: number;
-  /** Is told of each thing that is gone. */
+  /** Called for each removed thing. */
   readonly say: (line: string) => void;
 }
 
-/** What a removal came to. */
+/** Result of a removal. */
 export interface Outcome {
   /** A line each: what could not be removed, and why. */
   readonly failures: readonly string[];
@@ -26,8 +26,8 @@ export interface Outcome {
   readonly left: readonly string[];
 }
 
-/** Carries out a plan: pods side by side, of each pod one tier after another. What fails is told and holds up only what depends on
- *  it. Everything is safe to repeat: what is gone is removed. */
+/** Executes a plan: pods side by side, the tiers of each pod one after another. A failure is reported and holds up only its
+ *  dependents. Safe to repeat: missing things count as removed. */
 export async function execute(deps: ExecuteDeps, plan: Plan, signal: AbortSignal): Promise<Outcome> {
   const tally = createTally(deps.say);
   const remove = (thing: Thing) => removeThing(deps, thing, signal);
@@ -46,8 +46,8 @@ export async function execute(deps: ExecuteDeps, plan: Plan, signal: AbortSignal
   return tally.outcome();
 }
 
-/** A kill between graftlet's own directory and the root directory around it would leave that for ever, since nothing tells of it
- *  any more: they go in one step. What of it fails is met again, and told, when each has its turn. */
+/** Removes graftlet's own directory and the root directory around it in one step: a kill in between would leave the root
+ *  directory for ever, since nothing else points to it. Its failures show again when each is removed by itself. */
 async function removeWithRoot({ fs }: Host, own: string, last: readonly Thing[], signal: AbortSignal): Promise<void> {
   const root = posix.dirname(own);
   const around = last.flatMap((thing) => (thing.is === "emptyDirectory" ? [thing.path] : []));

@@ -19,7 +19,7 @@ export interface FoundPod {
   readonly cgroups: readonly string[];
   /** Its directory below the root directory, without links; undefined when there is none. */
   readonly directory: string | undefined;
-  /** What is mounted in its directory, in the order in which to unmount. */
+  /** Mounts in its directory, in the order of unmounting. */
   readonly mounts: readonly string[];
   /** Directories of its logs. */
   readonly logs: readonly string[];
@@ -33,7 +33,7 @@ export interface Findings {
   readonly belongings: readonly Belonging[];
   /** Cgroups of quality of service classes, those below before those above: they go when nothing is left in them. */
   readonly tiers: readonly string[];
-  /** What device plugins registered on, and what says who has which devices. */
+  /** The device plugins' registration socket, and the checkpoint of allocated devices. */
   readonly files: readonly string[];
   /** Graftlet's own directory; undefined where it is not. */
   readonly ownDirectory: string | undefined;

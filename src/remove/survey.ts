@@ -15,7 +15,7 @@ export interface SurveyDeps {
   readonly sharing: Sharing;
   readonly nodeName: string;
   readonly rootDir: string;
-  /** Where the node's pods have their logs, and where links to them are for log collectors. */
+  /** Directories of the pods' logs and of the links for log collectors. */
   readonly podLogsDir: string;
   readonly logLinksDir: string;
   /** Cgroups of quality of service classes, the deepest first; none where graftlet makes none. */
@@ -30,10 +30,10 @@ export interface SurveyDeps {
 const apiUids = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 const anyUid = /^[A-Za-z0-9][-A-Za-z0-9_.]*$/;
 
-/** Finds all that a node put on its target, and changes nothing. What is in the root directory counts as the node's only where
- *  graftlet's own directory is there too; what is in the runtime, by its labels or by its pod's directory.
+/** Finds everything that a node created on its target, read-only. The contents of the root directory count as the node's only if
+ *  graftlet's own directory exists there; the runtime's, by labels or by the pod's directory.
  *  @throws failed_precondition, one sentence, when the root directory is another node's; unavailable when the target or its
- *  runtime does not answer: what is there cannot be known then. */
+ *  runtime does not answer. */
 export async function survey(deps: SurveyDeps, signal: AbortSignal): Promise<Findings> {
   const { host, runtime, sharing, nodeName } = deps;
   const root = await realDirectory(host.fs, deps.rootDir, signal);
@@ -67,7 +67,7 @@ function anothersRoot({ rootDir, nodeName }: SurveyDeps, owner: string): CodedEr
   );
 }
 
-/** What lies outside the runtime, of whatever pod. */
+/** Mounts, logs, links and cgroups on the host, of all pods. */
 interface HostState {
   readonly mounts: readonly Mount[];
   readonly logs: readonly string[];
@@ -137,7 +137,7 @@ async function filesOfPlugins(fs: HostFs, root: string, signal: AbortSignal): Pr
   return found.filter(({ name }) => own.includes(name)).map(({ name }) => `${directory}/${name}`);
 }
 
-/** The path itself if a directory is there, and no link. */
+/** The path of a directory that exists and is no link. */
 async function directoryAt(fs: HostFs, path: string, signal: AbortSignal): Promise<string | undefined> {
   const info = await unlessGone(fs.lstat(path, signal));
   return info?.kind === "directory" ? path : undefined;

@@ -1,6 +1,6 @@
 import type { Duplex, Readable, Writable } from "node:stream";
 
-/** Where to connect, as seen from the target. */
+/** Address to connect to, as seen from the target. */
 export type Address = { readonly unix: string } | { readonly host: string; readonly port: number };
 
 export type FileKind = "file" | "directory" | "symlink" | "socket" | "fifo" | "characterDevice" | "blockDevice";
@@ -27,7 +27,7 @@ export interface DirectoryEntry {
 /** Room on the file system that holds a path. */
 export interface FileSystemInfo {
   readonly capacityBytes: number;
-  /** What an unprivileged user can still write. */
+  /** Space that unprivileged users can still write. */
   readonly availableBytes: number;
   readonly inodes: number;
   readonly inodesFree: number;
@@ -47,8 +47,8 @@ export type FileChange =
 
 /** An open file on the target. */
 export interface HostFile extends AsyncDisposable {
-  /** Up to `length` bytes from `position`; an empty buffer at the end. A host that can reads into `into`, at least `length`
-   *  bytes of memory, and answers with a part of it: for whoever reads a long file and is done with one block before the next. */
+  /** Reads up to `length` bytes from `position`; an empty buffer at the end. A host may read into `into` (at least `length`
+   *  bytes of memory) and return a part of it: for callers that finish one block before they read the next. */
   read(position: number, length: number, signal?: AbortSignal, into?: Buffer): Promise<Buffer>;
   stat(signal?: AbortSignal): Promise<FileInfo>;
   close(): Promise<void>;
@@ -67,9 +67,9 @@ export interface HostFs {
    *  can. @throws as `open` does. */
   readEnd(path: string, bytes: number, signal?: AbortSignal): Promise<Buffer>;
   list(path: string, signal?: AbortSignal): Promise<DirectoryEntry[]>;
-  /** Of what the path leads to, links followed. */
+  /** Describes the file, links followed. */
   stat(path: string, signal?: AbortSignal): Promise<FileInfo>;
-  /** Of the path itself. */
+  /** Describes the path itself, links not followed. */
   lstat(path: string, signal?: AbortSignal): Promise<FileInfo>;
   readlink(path: string, signal?: AbortSignal): Promise<string>;
   realpath(path: string, signal?: AbortSignal): Promise<string>;
@@ -102,7 +102,7 @@ export interface RunResult {
 export interface HostProcess extends AsyncDisposable {
   readonly pid: number;
   readonly stdin: Writable;
-  /** Where the target is another machine its end may be told only once standard error has ended too. */
+  /** On a remote target the exit may be reported only after standard error has ended, too. */
   readonly stdout: Readable;
   readonly stderr: Readable;
   /** Exit code as in RunResult. */
@@ -131,8 +131,9 @@ export interface Host extends AsyncDisposable {
   run(argv: readonly string[], options?: RunOptions): Promise<RunResult>;
   /** @throws not_found when there is no such program, unavailable. */
   spawn(argv: readonly string[], signal?: AbortSignal): Promise<HostProcess>;
-  /** A connection from the target. @throws unavailable when it is refused, deadline_exceeded; among the causes is the system's
-   *  error (ECONNREFUSED, EHOSTUNREACH, …) where the target told it. */
+  /** Opens a connection from the target.
+   *  @throws unavailable when it is refused, deadline_exceeded; the causes include the system's error (ECONNREFUSED,
+   *  EHOSTUNREACH, …) when the target reports it. */
   dial(to: Address, signal?: AbortSignal): Promise<Duplex>;
   /** A socket on the target whose connections come to `onConnection`. */
   listen?(at: Address, onConnection: (connection: Duplex) => void, signal?: AbortSignal): Promise<HostListener>;

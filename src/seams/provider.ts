@@ -30,14 +30,14 @@ export const troubleReasons = [
 ] as const;
 export type TroubleReason = (typeof troubleReasons)[number];
 
-/** Why a target is out of reach: a word for the node's Ready condition, and a sentence with the remedy. */
+/** Reason for an unreachable target: a word for the node's Ready condition, and a sentence with the remedy. */
 export interface LinkTrouble {
   readonly reason: TroubleReason;
   readonly message: string;
 }
 
-/** What keeps a node from starting on a target that answers, and has to be mended there: a word for the node's Ready condition,
- *  and a sentence with the remedy. */
+/** Reason that a node cannot start on a reachable target, to be fixed there: a word for the node's Ready condition, and a
+ *  sentence with the remedy. */
 export class TargetError extends CodedError implements LinkTrouble {
   readonly reason: TroubleReason;
   constructor(reason: TroubleReason, code: ErrorCode, message: string, options?: ErrorOptions) {
@@ -51,7 +51,7 @@ export class TargetError extends CodedError implements LinkTrouble {
 export interface TargetLink {
   /** Undefined while the target can be reached, and while that is being found out. */
   trouble(): LinkTrouble | undefined;
-  /** How often a connection to the target was lost so far: what went by it has failed, though others may stand. */
+  /** Number of lost connections to the target so far: calls on a lost one have failed, though other connections may stand. */
   losses(): number;
   /** Calls back whenever the answer may have changed. @returns what stops that. */
   onChange(listener: () => void): () => void;
@@ -61,25 +61,25 @@ export interface TargetLink {
 export interface TargetNetwork {
   /** Pods reach neither the cluster's other pods nor its Services, and so not its DNS. */
   readonly isolated: boolean;
-  /** Where pods reach the API server, in place of the Service `kubernetes`. */
+  /** Address at which pods reach the API server, in place of the Service `kubernetes`. */
   readonly kubernetesService?: { readonly host: string; readonly port: number };
 }
 
-/** What pods may ask for and not every target allows: `fileOwner`, files that belong to the pod's user; `mount`, mounts that the
- *  node makes for them. */
+/** Pod features that not every target allows: `fileOwner`, files that belong to the pod's user; `mount`, mounts that the node
+ *  makes for them. */
 const targetFeatures = ["fileOwner", "mount"] as const;
 export type TargetFeature = (typeof targetFeatures)[number];
 
-/** Whether a feature is the target's to have, not the runtime's. */
+/** True for a feature of the target rather than the runtime. */
 export function isTargetFeature(feature: string): feature is TargetFeature {
   return (targetFeatures as readonly string[]).includes(feature);
 }
 
-/** What graftlet's login may not do on a target. */
+/** Rights that graftlet's login lacks on the target. */
 export interface MissingRights {
   /** A sentence each, with the remedy; none when nothing is missing. */
   readonly sentences: readonly string[];
-  /** What pods cannot have for it, with the sentence that says why. */
+  /** Features that pods lack because of it, each with a sentence that says why. */
   readonly lacks: Readonly<Partial<Record<TargetFeature, string>>>;
 }
 

@@ -8,7 +8,7 @@ import type { Payload } from "./payload.ts";
 export interface AtomicWriterDeps {
   readonly host: Host;
   readonly clock: Clock;
-  /** To which the directories that are made belong. */
+  /** Group of created directories. */
   readonly group?: number | undefined;
 }
 
@@ -54,7 +54,7 @@ export async function writeAtomically(
   return true;
 }
 
-/** What writes a payload into a directory that is known to hold nothing, without a look. */
+/** Changes that write a payload into a directory known to be empty, without reading it. */
 export function firstFiles(
   clock: Clock,
   directory: string,

@@ -4,7 +4,7 @@ import type { Payload } from "./payload.ts";
 
 const readableByGroup = 0o440;
 const writableByGroup = 0o660;
-/** What is made in it is the group's too, and the group may search it. */
+/** setgid: new files in it belong to the group; and the group may search it. */
 const directoryOfGroup = 0o2110;
 
 /** The group to which a pod's volumes belong, beside their owner.

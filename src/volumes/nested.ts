@@ -18,7 +18,7 @@ export function nestedMountPoints(pod: Pod, volumeName: string): readonly string
   return [...new Set(nested)].sort();
 }
 
-/** Of paths below `root` those that lie below no other of them, relative to `root`. */
+/** The outermost among paths below `root`, relative to `root`. */
 function outermostBelow(root: string, paths: readonly string[]): readonly string[] {
   const prefix = root.endsWith("/") ? root : `${root}/`;
   const inside = paths.filter((path) => path.startsWith(prefix) && path !== prefix);

@@ -13,7 +13,7 @@ export function volumeDirectory(rootDir: string, uid: string, plugin: string, na
 
 const privateMode = 0o750;
 
-/** Makes a directory below one of a pod's own, which nobody but the node enters. Whoever comes first makes those.
+/** Creates a directory below one of a pod's own directories, which only the node enters and which is created on first use.
  *  @param part the pod's own directory that it lies in. */
 export function podSubdirectory(
   rootDir: string,

@@ -21,7 +21,7 @@ export interface KeyItem {
   readonly mode?: number;
 }
 
-/** Which keys of an object go where. */
+/** Mapping of an object's keys to paths. */
 export interface KeySelection {
   /** All keys, each to a file of its name, where there are none. */
   readonly items: readonly KeyItem[] | undefined;

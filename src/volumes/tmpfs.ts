@@ -39,8 +39,8 @@ export async function memoryDirectory(
   }
 }
 
-/** How large a volume in memory may grow: the least of its own limit, of what the pod's containers may use together where each
- *  has a limit, and of what the node has.
+/** Size limit of a memory volume: the least of its own limit, the sum of the containers' memory limits if each has one, and the
+ *  node's memory.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#emptydir */
 export function memoryBound(
   { allocatable }: Pick<VolumeDeps, "allocatable">,

@@ -12,7 +12,7 @@ type Item = Wire<k8s.V1DownwardAPIVolumeFile>;
 
 const defaultMode = 0o644;
 
-/** What the pod says of itself, as files in memory; they follow its labels and annotations.
+/** The downward API as files in memory; they follow the pod's labels and annotations.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/downward-api/ */
 export const downwardAPI: VolumeKind = {
   refreshes: true,

@@ -2,7 +2,7 @@ import { CodedError, hasCode, unlessGone } from "../../lib/errors.ts";
 import type { FileChange, FileKind } from "../../seams/host.ts";
 import type { VolumeKind } from "./kind.ts";
 
-/** What each type of hostPath expects at its path, in the kubelet's words. */
+/** File kinds that each type of hostPath expects, in the kubelet's words. */
 const expected: Readonly<Record<string, readonly [FileKind, string]>> = {
   DirectoryOrCreate: ["directory", "directory"],
   Directory: ["directory", "directory"],

@@ -6,7 +6,7 @@ import type { Pod, Volume } from "../../objects.ts";
 import type { EventSink, MountedVolume, ObjectCache, Presence, TokenSource } from "../../pipeline.ts";
 import type { Host } from "../../seams/host.ts";
 
-/** What setting up volumes takes. */
+/** Dependencies of setting up volumes. */
 export interface VolumeDeps {
   readonly host: Host;
   readonly objects: ObjectCache;
@@ -27,10 +27,10 @@ export interface VolumeDeps {
 export interface SetUpDeps extends VolumeDeps {
   /** Digest of the payload that a directory holds, by path; absent before this process wrote or checked it. */
   readonly written: Map<string, string>;
-  /** Nobody has made anything of this volume on the target yet, and what is not there need not be looked for. */
+  /** True when nothing of this volume exists on the target yet, so that a look is needless. */
   readonly fresh: boolean;
   readonly mounts: MountLister;
-  /** Whether memory can be kept out of swap there. */
+  /** True when memory can be kept out of swap there. */
   readonly noswap: (signal: AbortSignal) => Promise<boolean>;
 }
 
