@@ -41,7 +41,7 @@ export interface WatchEvent<T> {
  *  there is no answer. @see https://kubernetes.io/docs/reference/using-api/api-concepts/ */
 export interface ApiClient {
   get<T>(path: string, options: CallOptions): Promise<T>;
-  /** An answer that is no JSON, such as one that passes through the API server. */
+  /** A plain text answer, such as one that passes through the API server. */
   text(path: string, options: CallOptions): Promise<string>;
   /** One page: follow `metadata.continue` for more. */
   list<T>(path: string, options: CallOptions): Promise<ObjectList<T>>;
@@ -52,7 +52,7 @@ export interface ApiClient {
   delete(path: string, body: object | undefined, options: CallOptions): Promise<void>;
   /** Events as they come; ends when the server ends the watch, throws when it breaks. An ERROR event is thrown. */
   watch<T>(path: string, options: CallOptions): AsyncGenerator<WatchEvent<T>, void, undefined>;
-  /** The same client under a rate limit of its own; undefined: none, and what it writes is never held back. */
+  /** The same client with its own rate limit; undefined: without one, and without the write brake. */
   limited(limit: RateLimit | undefined): ApiClient;
   readonly health: HealthReader;
 }
@@ -138,7 +138,7 @@ interface Call {
   readonly type?: string;
 }
 
-/** @throws CodedError unavailable for what no API server says: something between mangled it. */
+/** @throws CodedError unavailable for an answer that no API server sends: a proxy mangled it. */
 function parsed<T>(text: string, { method, path }: Call): T {
   try {
     return parseJson(text) as T;
@@ -174,7 +174,7 @@ async function attempt<T>(
   }
 }
 
-/** Tells the brake how a write ended; what its caller gave up, or could not send, tells nothing. */
+/** Reports the outcome of a write to the brake; cancelled and unsent writes are not reported. */
 async function noted<A>(sent: Promise<A | ApiError>, brake: WriteBrake | undefined): Promise<A | ApiError> {
   try {
     const answer = await sent;
@@ -215,7 +215,7 @@ async function exchange(
   }
 }
 
-/** Counts how one request ended, once. */
+/** Counts the outcome of one request, once. */
 function counter({ clock, measures }: ApiClientDeps, method: string, { host }: URL): (code: number | string) => void {
   const since = clock.monotonic();
   let told = measures === undefined;

@@ -32,7 +32,7 @@ export interface CredentialSource {
   /** The current credentials: files are read again when they changed, an exec plugin runs again when its answer expired.
    *  @throws CodedError unauthenticated when a plugin or token file fails. */
   current(): Promise<Credentials>;
-  /** The server refused them: read everything again at the next request. */
+  /** Called after the server refused them: everything is read again for the next request. */
   refused(): void;
 }
 
@@ -152,7 +152,7 @@ function checkCertificate({
   }
 }
 
-/** Changes when any of the files does; a file that is gone counts as one that did not change. */
+/** A stamp that changes when any of the files does; a missing file counts as unchanged. */
 function stampOf({ path }: AccessFile, { cluster, user }: ClusterAccess): string {
   const files = [path, cluster.caFile, user.certFile, user.keyFile].filter(
     (file) => file !== undefined && file !== null,

@@ -25,7 +25,7 @@ export interface Observation extends Happening {
 }
 
 export interface EventCorrelator {
-  /** @returns undefined when the object has had more than its share of events. */
+  /** @returns undefined when the object has exceeded its share of events. */
   observe(happening: Happening): Observation | undefined;
 }
 
@@ -99,7 +99,7 @@ function createSpamFilter(clock: Clock): (happening: Happening) => boolean {
   };
 }
 
-/** Event names as kubectl users know them: the object's name and a moment in nanoseconds, made unique within this process. */
+/** Event names in the usual form: the object's name and a moment in nanoseconds, unique within this process. */
 function createNames(clock: Clock): (objectName: string) => string {
   let last = 0n;
   return (objectName) => {

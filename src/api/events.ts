@@ -22,7 +22,7 @@ export interface EventRecorderDeps {
   readonly burst: number;
 }
 
-/** Events that wait for the API server; the oldest go when there are more. */
+/** Largest number of queued events; beyond it the oldest are dropped. */
 const queueMax = 1000;
 /** client-go's numbers. */
 const maxTries = 12;

@@ -18,7 +18,7 @@ export interface HealthWriter {
   failed(error: unknown): void;
 }
 
-/** Notes how requests end, and says once when the server goes away and once when it is back. */
+/** Follows the outcome of requests, and logs once when the server goes away and once when it is back. */
 export function createHealth(log: Logger): { readonly reader: HealthReader; readonly writer: HealthWriter } {
   let state: ApiHealth = { is: "unknown" };
   const listeners = new Set<(state: ApiHealth) => void>();

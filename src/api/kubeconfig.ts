@@ -18,7 +18,7 @@ import { writeWhole } from "../lib/write-whole.ts";
 export interface ClusterAccess {
   readonly cluster: Cluster;
   readonly user: User;
-  /** A bearer token is read from this file. */
+  /** File with the bearer token. */
   readonly tokenFile?: string;
 }
 
@@ -26,7 +26,7 @@ export interface ClusterAccess {
 export interface AccessFile {
   /** Name of the source in messages, such as `kubeconfig /etc/kubernetes/kubelet.conf`. */
   readonly name: string;
-  /** The file whose change means that it must be read again; undefined when only those that it names can change. */
+  /** The file to watch for changes; undefined when only the files that it names can change. */
   readonly path: string | undefined;
   /** @throws CodedError, one sentence. */
   read(): ClusterAccess;
@@ -191,7 +191,7 @@ function checkServer(path: string, cluster: Cluster): void {
     );
 }
 
-/** The package knows the field under another name than Kubernetes, so token files are read here. */
+/** The package uses another name for the field than Kubernetes, so token files are read here. */
 function withoutTokenFiles(users: unknown): unknown {
   if (!Array.isArray(users)) return users;
   return users.map((entry: { user?: Record<string, unknown> | null }) =>

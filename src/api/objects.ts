@@ -27,11 +27,12 @@ interface Entry {
   readonly watched: WatchedObject;
 }
 
-/** Milliseconds that a reader waits for a new watch's first answer before it asks by itself; the kubelet's number. */
+/** Longest wait of a reader for a new watch's first answer before it sends its own request, milliseconds; the kubelet's
+ *  number. */
 const firstAnswerMs = 1_000;
 
-/** Secrets and config maps of registered pods: one watch each, by name, for the Node authorizer allows no other; shared by
- *  the pods that reference it, ended with the last of them, and ended early for an immutable object.
+/** Secrets and config maps of registered pods: one watch each, by name, since the Node authorizer allows no other; shared by the
+ *  pods that reference it, ended with the last of them, and ended early for an immutable object.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/node/
  *  @see https://kubernetes.io/docs/concepts/configuration/secret/#secret-immutable */
 export function createObjectCaches(deps: ObjectCachesDeps): ObjectCaches {
@@ -49,7 +50,7 @@ export function createObjectCaches(deps: ObjectCachesDeps): ObjectCaches {
     const watched = references.watched(keyOf(kind, namespace, name));
     const known = await watched?.read(clock.within(firstAnswerMs, signal));
     if (known) return known as T;
-    // Not there, or not known yet: the API server's own answer decides, for a watch may lag behind.
+    // Missing, or not known yet: the API server's own answer decides, since a watch may lag behind.
     try {
       const object = await client.get<T>(`${pathOf(kind, namespace)}/${name}`, { signal });
       watched?.handedOut(object);

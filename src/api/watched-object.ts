@@ -26,7 +26,7 @@ export interface WatchedObjectDeps {
   readonly path: string;
   readonly namespace: string;
   readonly name: string;
-  /** The object differs from what was handed out last. */
+  /** Called when the object differs from the last one that a reader got. */
   readonly onChange: () => void;
 }
 

@@ -1,9 +1,9 @@
 import type { Clock, Timer } from "../lib/clock.ts";
 import { abortError } from "../lib/errors.ts";
 
-/** Holds writes back while the API server cannot take them: a hundred pods that each try again would keep it from coming round. */
+/** Throttles writes while the API server cannot take them: retries of a hundred pods would keep it from recovering. */
 export interface WriteBrake {
-  /** Resolves, in order of asking, when a write may be made: at once while writes go well. Rejects when the signal aborts. */
+  /** Resolves, in order of the calls, when a write may start: at once while writes succeed. Rejects when the signal aborts. */
   wait(signal: AbortSignal): Promise<void>;
   /** Reports the outcome of a write.
    *  @param well true when the API server accepted the write, or refused it for the write's own sake. */
@@ -13,8 +13,8 @@ export interface WriteBrake {
 /** Milliseconds between writes to a server that could not take the last one. */
 const everyMs = 500;
 
-/** Once a write goes well those that wait follow: one, then two, then four, as long as none goes wrong. A server that takes one may
- *  not take the next, and one that refuses a write for its own sake has not taken any. */
+/** After a successful write, waiting ones follow: one, then two, then four, as long as none fails. A server that accepts one
+ *  may not accept the next, and one that refuses a write for its own sake has not stored any. */
 export function createWriteBrake(clock: Clock): WriteBrake {
   const waiting = new Set<() => void>();
   let timer: Timer | undefined;

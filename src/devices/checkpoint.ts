@@ -10,7 +10,8 @@ export interface Checkpoint {
   readonly registered: ReadonlyMap<string, readonly string[]>;
 }
 
-/** A kubelet's own file, so that either agent takes over from the other. (kubelet, devicemanager/checkpoint/checkpoint.go) */
+/** Format of the kubelet's own file, so that either agent can take over from the other. (kubelet,
+ *  devicemanager/checkpoint/checkpoint.go) */
 interface CheckpointFile {
   readonly Data: CheckpointData;
   readonly Checksum: number;
@@ -56,7 +57,7 @@ export function decodeCheckpoint(text: string): Checkpoint {
   }
 }
 
-/** The checksum vouches for all that is in the file. */
+/** The checksum covers everything in the file. */
 function checked({ Data, Checksum }: CheckpointFile): Checkpoint {
   if (checksum(Data) !== Checksum) throw new Error("its checksum does not fit");
   return {

@@ -11,20 +11,20 @@ import type { DevicePlugin } from "./plugin.ts";
 export interface HandingOutDeps {
   readonly inventory: Inventory;
   readonly allocations: Allocations;
-  /** Writes down who has what. */
+  /** Saves the allocations. */
   readonly save: () => Promise<void>;
   readonly log: Logger;
 }
 
-/** A container that ran before this agent did, and about which not every source has spoken: it has its devices. */
+/** True for a container that ran before this agent started, while not every source has listed its pods: it has its devices. */
 export type IsUnderway = (uid: string, containerName: string) => boolean;
 
-/** No device of a plugin. */
+/** NUMA node of devices without topology. */
 const noNode = -1;
 
-/** Gives devices to the containers of a pod, in the order in which they start.
- *  @throws in the kubelet's words when one cannot have what it asks for; what came before it is kept until pods' devices are
- *  freed. (kubelet, devicemanager/manager.go) */
+/** Allocates devices to the containers of a pod, in their start order.
+ *  @throws in the kubelet's words when a request cannot be met; earlier allocations are kept until pods' devices are freed.
+ *  (kubelet, devicemanager/manager.go) */
 export async function handOutToPod(
   deps: HandingOutDeps,
   pod: Pod,
@@ -38,7 +38,7 @@ export async function handOutToPod(
     for (const [resource, allocation] of deps.allocations.ofContainer(pod.metadata.uid, container.name)) {
       const had = devicesOf(allocation);
       const others = (reusable.get(resource) ?? []).filter((id) => !had.includes(id));
-      // A sidecar keeps what it has.
+      // A sidecar keeps its devices.
       reusable.set(resource, isSidecar(container) ? others : [...others, ...had]);
     }
   }
@@ -62,7 +62,7 @@ export interface Recipient {
   readonly isUnderway: IsUnderway;
 }
 
-/** Gives one container what it asks for and does not have. */
+/** Allocates the devices that one container requests and does not have. */
 export async function handOutTo(deps: HandingOutDeps, to: Recipient, signal: AbortSignal): Promise<void> {
   const { allocations } = deps;
   let changed = false;
@@ -88,7 +88,7 @@ export function devicesAskedFor(
     .map(([name, quantity]) => [name, quantityValue(quantity)] as const);
 }
 
-/** @returns undefined where there is nothing to give. */
+/** @returns undefined when there is nothing to allocate. */
 async function newAllocation(
   { inventory, allocations, log }: HandingOutDeps,
   place: Place,

@@ -16,17 +16,17 @@ import { CodedError, codeOf, hasCode, messageOf, throwIfAborted } from "../lib/e
 import { type GrpcMethod, callMany, callOnce } from "../lib/grpc.ts";
 import type { Host } from "../seams/host.ts";
 
-/** A device plugin on the target, connected. Every call throws CodedError, whose message is Go's print of the failure.
+/** A connected device plugin on the target. Every call throws CodedError, whose message is the failure in Go's format.
  *  @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/ */
 export interface DevicePlugin {
   readonly options: DevicePluginOptions;
-  /** All devices, each time that one has changed; ends or throws when the plugin has gone. */
+  /** The list of all devices after each change; ends or throws when the plugin has gone. */
   devices(signal: AbortSignal): AsyncIterable<readonly Device[]>;
-  /** Makes devices ready for one container. */
+  /** Allocates devices for one container. */
   allocate(ids: readonly string[], signal: AbortSignal): Promise<ContainerAllocateResponse>;
   /** The plugin's preferred allocation. */
   prefer(choice: PreferredChoice, signal: AbortSignal): Promise<readonly string[]>;
-  /** Before each start of a container that has the devices. */
+  /** Prepares the devices before each start of their container. */
   preStart(ids: readonly string[], signal: AbortSignal): Promise<void>;
   close(): void;
 }
@@ -137,7 +137,7 @@ async function settled(
   // An error of the session fails its calls, and they report it.
   session.on("error", () => {});
   connection.on("error", () => {});
-  // A server that has gone says nothing more, though this side could go on speaking.
+  // A server that has gone sends nothing more, though this side could still write.
   connection.on("end", () => session.destroy());
   try {
     await once(session, "remoteSettings", { signal });

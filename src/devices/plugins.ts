@@ -14,7 +14,7 @@ export interface PluginsDeps {
   readonly inventory: Inventory;
   /** Timeout of plugin calls, milliseconds. */
   readonly requestTimeoutMs: number;
-  /** A plugin has said which devices there are. @param changed IDs of those that are new or whose health is another. */
+  /** Called with a plugin's list of devices. @param changed IDs of devices that are new or whose health changed. */
   readonly onListed: (resource: string, changed: readonly string[]) => void;
   readonly onGone: () => void;
   readonly clock: Clock;
@@ -22,10 +22,10 @@ export interface PluginsDeps {
 }
 
 export interface Plugins {
-  /** Takes a plugin in: it is asked for its options, and followed from then on.
+  /** Registers a plugin: reads its options, and follows its list of devices from then on.
    *  @throws CodedError in the kubelet's words. */
   register(request: RegisterRequest, signal: AbortSignal): Promise<void>;
-  /** Leaves all plugins. Nothing is said of their devices any more. */
+  /** Disconnects all plugins, without further reports on their devices. */
   close(): Promise<void>;
 }
 
@@ -76,7 +76,7 @@ export function createPlugins(deps: PluginsDeps): Plugins {
   };
 }
 
-/** @throws CodedError invalid_argument for a request that cannot be meant. */
+/** @throws CodedError invalid_argument for an invalid request. */
 function socketOf(directory: Pick<PluginDirectory, "pluginSocket">, request: RegisterRequest): string {
   const { version: asked, resourceName, endpoint } = request;
   if (asked !== version)

@@ -35,7 +35,7 @@ export interface StorageExcess {
 
 const resource = "ephemeral-storage";
 
-/** The bounds of a pod; undefined for one without, which is most.
+/** A pod's limits; undefined for a pod without any, as most are.
  *  @see https://kubernetes.io/docs/concepts/storage/ephemeral-storage/#setting-requests-and-limits-for-local-ephemeral-storage */
 export function storageLimits(pod: Pod): StorageLimits | undefined {
   const volumes = named(
@@ -50,7 +50,7 @@ export function storageLimits(pod: Pod): StorageLimits | undefined {
   return { volumes, containers, pod: total === undefined ? undefined : ofWholePod(pod, total) };
 }
 
-/** The first thing that keeps within no bound; undefined where all does. Pure. */
+/** The first exceeded limit; undefined when there is none. Pure. */
 export function storageExcess(limits: StorageLimits, usage: StorageUsage): StorageExcess | undefined {
   for (const [name, { bytes, text }] of limits.volumes)
     if ((usage.volumes.get(name) ?? 0) > bytes)
@@ -72,7 +72,7 @@ export function storageExcess(limits: StorageLimits, usage: StorageUsage): Stora
   return undefined;
 }
 
-/** A limit of 0 is none. */
+/** A limit of 0 means no limit. */
 function named(limits: readonly (readonly [name: string, text: string | undefined])[]): ReadonlyMap<string, Limit> {
   return new Map(
     limits.flatMap(([name, text]) => {
@@ -82,7 +82,7 @@ function named(limits: readonly (readonly [name: string, text: string | undefine
   );
 }
 
-/** A sum is shown in units of the kind that its parts have. */
+/** A sum is printed in the unit of its parts. */
 function ofWholePod({ spec }: Pod, total: string): Limit {
   const parts = [...spec.containers, ...(spec.initContainers ?? [])].map(
     ({ resources }) => resources?.limits?.[resource],

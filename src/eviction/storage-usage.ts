@@ -27,7 +27,7 @@ export interface LimitedPod {
 /** Paths of a pod's files that count towards its limits. */
 interface Places {
   readonly volumes: ReadonlyMap<string, string>;
-  /** The names of those that are memory, which is no part of what the pod takes on the disk. */
+  /** Names of the memory volumes, which do not count as disk usage. */
   readonly inMemory: ReadonlySet<string>;
   readonly logs: ReadonlyMap<string, string>;
   readonly hostsFile: string;
@@ -36,10 +36,10 @@ interface Places {
 /** Measurements of other callers younger than this are reused, milliseconds: less than the interval between checks. */
 const freshMs = 5_000;
 
-/** Measures what pods take on the target's disk, all of them in one walk: what their limits are about, and no more. */
+/** Measures the pods' disk usage on the target in one walk, limited to paths with a limit. */
 export function createStorageUsage(deps: UsageDeps) {
   const layersAreApart = createLayersApart(deps);
-  /** @returns the usage of each pod, in the order given. */
+  /** @returns the usage of each pod, in the given order. */
   return async (pods: readonly LimitedPod[], signal: AbortSignal): Promise<readonly StorageUsage[]> => {
     const bounded = pods.filter(({ limits }) => limits.pod);
     const places = pods.map((limited) => placesOf(deps, limited));
@@ -72,7 +72,7 @@ function total(numbers: readonly number[]): number {
   return numbers.reduce((sum, number) => sum + number, 0);
 }
 
-/** A pod's volumes that count: those with a limit of their own, and all on disk where the pod as a whole has one. */
+/** A pod's volumes that count: those with a limit of their own, and all on disk when the whole pod has one. */
 function placesOf(
   { volumes, ...roots }: UsageDeps,
   { pod, limits }: Pick<LimitedPod, "pod"> & Partial<LimitedPod>,

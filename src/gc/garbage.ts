@@ -32,7 +32,8 @@ export interface Garbage extends Service {
 /** The kubelet's container garbage collection runs every minute and keeps one dead container of each name. */
 const periodMs = 60_000;
 
-/** Removes what ended containers and sandboxes leave behind. @see https://kubernetes.io/docs/concepts/architecture/garbage-collection/#container-image-garbage-collection */
+/** Removes the leftovers of ended containers and sandboxes.
+ *  @see https://kubernetes.io/docs/concepts/architecture/garbage-collection/#container-image-garbage-collection */
 export function createGarbage(deps: GarbageDeps): Garbage {
   const { fs, cache, log } = deps;
 
@@ -122,7 +123,7 @@ async function removeLogs(fs: HostFs, logPath: string, signal: AbortSignal): Pro
   );
 }
 
-/** Links for log collectors whose log is gone, and whose container, which their names end in, is not `living`. */
+/** Removes links for log collectors whose log is gone, and whose container (the end of the name) is not in `living`. */
 async function removeDanglingLinks(
   fs: HostFs,
   directory: string,

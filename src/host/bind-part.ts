@@ -2,7 +2,7 @@ import { CodedError } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import { type Shown, parseShown, unmount } from "./mounts.ts";
 
-/** A part of a directory tree whose owner is not to be trusted: who writes in it may put a link anywhere at any moment. */
+/** A part of an untrusted directory tree: any of its writers may put a link anywhere at any moment. */
 export interface Part {
   /** The base directory; only the node can change the path to it. */
   readonly base: string;
@@ -16,7 +16,7 @@ export interface Part {
 export class PartError extends CodedError {
   /** Index of the part. */
   readonly index: number;
-  /** `create`: a directory was missing and could not be made in the tree. */
+  /** `create`: a missing directory could not be created in the tree. */
   readonly step: "create" | "bind";
   constructor(index: number, step: "create" | "bind", message: string) {
     super("failed_precondition", message);
@@ -57,8 +57,9 @@ export async function bindParts(host: Host, parts: readonly Part[], signal: Abor
 
 const longestAnswer = 16 * 1024 * 1024;
 
-/** Arguments: base, part and target of each. Says `bound` with the real paths of base and target, or why not; an empty line; then
- *  device, root and place of each mount. POSIX sh, with the programs of coreutils and util-linux or busybox. */
+/** Arguments: base, part and target of each. Prints `bound` with the real paths of base and target, or the failed step; an
+ *  empty line; then device, root and mount point of each mount. POSIX sh, with the programs of coreutils and util-linux or
+ *  busybox. */
 const script = `
 real() { readlink /proc/self/cwd; }
 inside() { here=$(real) && case $here/ in "\${base%/}"/*) ;; *) echo "$here is not in $base" >&2; false ;; esac; }

@@ -33,8 +33,8 @@ const cpusetFiles = ["cpuset.cpus", "cpuset.mems"] as const;
 /** Contents of the files of cpusetFiles. */
 type Cpuset = readonly string[];
 
-/** A new cpuset of version 1 starts empty, and nothing runs in it until it has CPUs and memory nodes: it takes the parent's.
- *  @param roots the hierarchies that are there. */
+/** A new cpuset of version 1 starts empty, and nothing runs in it until it has CPUs and memory nodes: it gets its parent's.
+ *  @param roots the mounted hierarchies. */
 export function cpusets(host: Host, roots: readonly string[]): CgroupInheritance {
   const present = roots.includes(cpusetRoot);
   const known = new Map<string, Cpuset>();

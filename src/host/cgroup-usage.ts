@@ -5,7 +5,7 @@ export interface GroupUsage {
   readonly cpu?: CpuUsage;
   readonly memory?: MemoryUsage;
   readonly io?: IoUsage;
-  /** Only of the cgroup itself, and only where it was asked for. */
+  /** Only for the cgroup itself, and only on request. */
   readonly processes?: number;
   readonly threads?: number;
   readonly maxThreads?: number;
@@ -25,7 +25,7 @@ export interface CpuUsage {
   readonly pressure?: Pressure;
 }
 
-/** Bytes, but for counts. */
+/** Bytes, except for counts. */
 export interface MemoryUsage {
   readonly usage: number;
   /** Usage without the file pages that the kernel would drop first (the working set). */
@@ -76,7 +76,7 @@ export interface Pressure {
 export interface PressureData {
   /** Microseconds. */
   readonly total: number;
-  /** Percent of the last so many seconds. */
+  /** Percent, averaged over this many seconds. */
   readonly avg10: number;
   readonly avg60: number;
   readonly avg300: number;
@@ -84,12 +84,12 @@ export interface PressureData {
 
 /** The kernel's USER_HZ, in which cpuacct.stat counts. */
 const tickNs = 10_000_000;
-/** Limits from here on are none: the kernel rounds what it takes for none to whole pages. (cAdvisor) */
+/** Limits from here on mean unlimited: the kernel rounds its maximum to whole pages. (cAdvisor) */
 const unlimited = 2 ** 62;
 
 type Defined<T> = { [K in keyof T]?: T[K] | undefined };
 
-/** Without what is undefined. */
+/** Drops undefined fields. */
 function known<T>(given: Defined<T>): Partial<T> {
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)) as Partial<T>;
 }

@@ -16,7 +16,7 @@ export function dialFailure(error: unknown, host: string, port: number): string 
 
 /** Text of a broken connection, as the kubelet (Go) prints it. */
 export function brokenConnection(error: unknown): string {
-  // Node's own word for a connection that was closed in good order, but too early: no system call failed.
+  // Node's own error for a connection that was closed cleanly, but too early: no system call failed.
   if (error instanceof Error && "code" in error && error.code === "ECONNRESET" && !("syscall" in error)) return "EOF";
   return (
     errnoText(error, { ECONNRESET: "read: connection reset by peer", EPIPE: "write: broken pipe" }) ?? messageOf(error)

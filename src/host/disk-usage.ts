@@ -1,9 +1,9 @@
 import { CodedError } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 
-/** A walk over many files takes its time; milliseconds. */
+/** Timeout of a walk, milliseconds: many files take long. */
 const longestWalkMs = 300_000;
-/** Paths of one command. */
+/** Largest number of paths of one command. */
 const batch = 50;
 
 /** Bytes on disk below each path, other file systems left out; missing paths are left out. The paths do not contain each other.

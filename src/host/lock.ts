@@ -5,7 +5,7 @@ import type { Host, HostProcess } from "../seams/host.ts";
 
 /** A file to lock, or a directory, which is locked without a file in it. */
 export interface LockRequest {
-  /** Absolute, and there. */
+  /** Absolute path of an existing file. */
   readonly path: string;
   /** A shared lock; an exclusive one otherwise. */
   readonly shared?: boolean;
@@ -46,7 +46,7 @@ export function lockCommand(locks: readonly LockRequest[], silenceSeconds?: numb
   const steps = locks.map(({ shared = false }, index) => {
     const fd = 8 - index;
     const path = `"$${index + 1}"`;
-    // A directory can only be read; a lock on a file over NFS wants it open for writing.
+    // A directory can only be opened for reading; a lock on a file over NFS needs it open for writing.
     return `if [ -d ${path} ]; then exec ${fd}<${path}; else exec ${fd}<>${path}; fi
 flock -n ${shared ? "-s" : "-x"} ${fd} || { code=$?; [ $code -ne 1 ] || exit ${conflict + index}; exit $code; }`;
   });

@@ -6,8 +6,8 @@ import { type Service, onAbort } from "../lib/service-group.ts";
 import type { Host } from "../seams/host.ts";
 import type { TargetLink } from "../seams/provider.ts";
 
-/** The target's wall clock, for comparing what the target stamped (ends of containers, log lines) with our time.
- *  All times are milliseconds since the epoch. */
+/** The target's wall clock, for comparing the target's timestamps (exits of containers, log lines) with our time. All times
+ *  are milliseconds since the epoch. */
 export interface TargetClock {
   /** Current time of the target's clock. */
   now(): number;

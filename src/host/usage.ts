@@ -4,7 +4,7 @@ import { parseMeminfo } from "./facts.ts";
 
 /** The target's current memory and process usage. */
 export interface HostUsage {
-  /** Memory in use that cannot be taken back at once: the root cgroup's usage less its inactive files, bytes. */
+  /** Working set: the root cgroup's usage less its inactive files, bytes. */
   readonly workingSetBytes: number;
   readonly memoryBytes: number;
   readonly processes: number;
@@ -23,7 +23,7 @@ export async function readUsage(host: Host, signal: AbortSignal): Promise<HostUs
   };
 }
 
-/** cgroup v1's root has a memory controller; v2's root has none, there /proc/meminfo tells the same. */
+/** The working set of cgroup v1's root; v2's root has no memory controller, and /proc/meminfo has the same figures. */
 async function rootCgroupWorkingSet(read: (path: string) => Promise<string>): Promise<number> {
   const usage = Number(await read("/sys/fs/cgroup/memory/memory.usage_in_bytes"));
   const inactive = Number(

@@ -27,8 +27,8 @@ interface Scale {
 
 const everyMs = 1_000;
 
-/** Ends the Deployment that graftlet runs in: scales it to 0 and waits until its Pods are gone. Those that take longer than they
- *  may are named: whether they still work on a target is seen there. */
+/** Stops the Deployment that graftlet runs in: scales it to 0 and waits until its Pods are gone. Pods that exceed the time are
+ *  named; the targets' locks show whether they still work there. */
 export async function stopDeployment(deps: DeploymentDeps, signal: AbortSignal): Promise<void> {
   const { client, clock, timeoutMs, say } = deps;
   const { namespace, name } = deps.deployment;

@@ -7,7 +7,7 @@ import { type LeavingClient, patient } from "./patient.ts";
 import { endPods, forgetPods, type PodsDeps } from "./pods.ts";
 
 export interface LeavingDeps {
-  /** May cordon and delete the nodes, list and delete their pods, and scale the Deployment. */
+  /** A client that may cordon and delete the nodes, list and delete their pods, and scale the Deployment. */
   readonly client: LeavingClient;
   readonly clock: Clock;
   readonly nodes: readonly string[];
@@ -24,12 +24,12 @@ export interface LeavingDeps {
 
 /** Interval of tries on a target that is in use or out of reach, milliseconds. */
 const againMs = 2_000;
-/** A target may be out of reach for so long, milliseconds. */
+/** Longest time that a target may be out of reach, milliseconds. */
 const reachMs = 30_000;
 
-/** Takes nodes out of the cluster in good order: no new pods, the old ones ended by graftlet itself, then graftlet, then what is
- *  left on the targets, then the Node objects. Safe to repeat after an end at any step. A node that fails is named and stays as
- *  it is; the others go on.
+/** Removes nodes from the cluster in order: cordons them, has graftlet terminate their pods, stops graftlet, cleans the targets,
+ *  deletes the Node objects. Safe to repeat after an interruption at any step. A failed node is named and stays as it is; the
+ *  others go on.
  *  @returns the nodes that have not left. */
 export async function leave(given: LeavingDeps, signal: AbortSignal): Promise<readonly string[]> {
   const { nodes, deployment, say } = given;
@@ -47,7 +47,7 @@ export async function leave(given: LeavingDeps, signal: AbortSignal): Promise<re
           }),
         ),
     ));
-  // All of them first: pods must not move from one to another.
+  // All nodes first, so that pods do not move from one to another.
   await each((nodeName) => cordon(deps, nodeName, signal));
   await each((nodeName) => endPods(podsDeps(deps, nodeName), signal));
   if (failed.size === nodes.length) return nodes;
@@ -84,7 +84,7 @@ async function depart(deps: LeavingDeps, nodeName: string, signal: AbortSignal):
   pods.say("it has left: its target is clean, its Node is deleted");
 }
 
-/** Cleans the target as soon as graftlet has let go of it. */
+/** Cleans the target once graftlet has released it. */
 async function cleanOnceFree(
   { clock, timeoutMs, deployment, clean }: LeavingDeps,
   nodeName: string,

@@ -6,7 +6,7 @@ import { hasCode, messageOf } from "../lib/errors.ts";
 export type LeavingClient = Pick<ApiClient, "get" | "list" | "patch" | "delete">;
 
 const againMs = 2_000;
-/** An API server that is restarted, or a load balancer in front of several, is back by then, milliseconds. */
+/** Longest outage, milliseconds: enough for a restarted API server, or a load balancer in front of several. */
 const patienceMs = 60_000;
 
 /** The same client with retries: requests to an API server that does not answer are repeated for a minute.

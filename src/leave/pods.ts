@@ -16,7 +16,7 @@ export interface PodsDeps {
 
 /** Interval of checks for their end. */
 const everyMs = 1_000;
-/** A node that is not Ready for so long does not end pods. */
+/** A node that is unready for this long does not terminate pods. */
 const unreadyMs = 30_000;
 const pageSize = 500;
 
@@ -47,7 +47,7 @@ export async function endPods(deps: PodsDeps, signal: AbortSignal): Promise<void
   }
 }
 
-/** Removes what the cluster still has of the node's pods. Only for a node whose target is clean: nothing of them may run.
+/** Deletes the remaining objects of the node's pods. Only for a node whose target is clean: none of them may be running.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination-forced */
 export async function forgetPods(deps: PodsDeps, signal: AbortSignal): Promise<void> {
   const pods = await podsOf(deps, signal);

@@ -1,4 +1,4 @@
-/** The words in which every seam reports failure: gRPC's canonical codes, the ones graftlet tells apart.
+/** Error codes of every seam: the subset of gRPC's canonical codes that graftlet tells apart.
  *  @see https://grpc.io/docs/guides/status-codes/ */
 export type ErrorCode =
   | "cancelled"

@@ -1,8 +1,9 @@
 import type { Clock, Timer } from "./clock.ts";
 import { abortError, CodedError } from "./errors.ts";
 
-/** Does a piece of work when its party's turn has come.
- *  @throws CodedError resource_exhausted at once where too many wait, and when the turn has not come in time; the signal's reason. */
+/** Runs a piece of work in its party's turn.
+ *  @throws CodedError resource_exhausted at once where too many wait, and when the turn has not come in time; the signal's
+ *  reason. */
 export type FairTurns = <T>(party: string, work: () => Promise<T>, signal: AbortSignal) => Promise<T>;
 
 export interface FairTurnsOptions {
@@ -13,7 +14,7 @@ export interface FairTurnsOptions {
   readonly waiting: { readonly each: number; readonly all: number };
   /** Longest wait for a turn, milliseconds. */
   readonly waitMs: number;
-  /** Milliseconds until a piece of work may begin; 0 when it may now, and then has begun. */
+  /** Milliseconds until a piece of work may start; 0 starts it now. */
   readonly take: () => number;
 }
 
@@ -110,7 +111,7 @@ function createLines({ each, all }: FairTurnsOptions["waiting"]) {
       put(party, line);
       return waiter;
     },
-    /** Does nothing for one that waits no more. */
+    /** Removes a waiter; does nothing when it has left already. */
     leave(party: string, waiter: Waiter): void {
       const line = lines.get(party) ?? [];
       const at = line.indexOf(waiter);

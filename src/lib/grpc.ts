@@ -18,7 +18,7 @@ export interface CallRequest {
   readonly path: string;
   readonly message: Uint8Array;
   readonly userAgent: string;
-  /** Told to the server, milliseconds. */
+  /** Timeout sent to the server, milliseconds. */
   readonly timeoutMs?: number;
 }
 
@@ -58,7 +58,7 @@ const codes: readonly (readonly [name: string, code: ErrorCode])[] = [
   ["Unauthenticated", "unauthenticated"],
 ];
 
-/** A message that is longer ends its call. */
+/** Longest message; a longer one ends its call. */
 const maxMessageBytes = 16 * 1024 * 1024;
 
 /** Calls over HTTP/2. @see https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md */
@@ -89,7 +89,7 @@ export function startCall(session: ClientHttp2Session, request: CallRequest, sig
   };
 }
 
-/** A call with one answer. @throws CodedError whose message is Go's print of the failure; what the signal aborted with. */
+/** A call with one answer. @throws CodedError whose message is the failure in Go's format; the signal's reason. */
 export async function callOnce<Request, Response>(
   session: ClientHttp2Session,
   method: GrpcMethod<Request, Response>,
@@ -143,7 +143,7 @@ function endOf(headers: IncomingHttpHeaders, all: IncomingHttpHeaders): CallEnd 
   return { is: "failed", code, message: decoded(String(all["grpc-message"] ?? "")) };
 }
 
-/** A server that speaks HTTP/2 but not gRPC, or that has gone before it said how the call ended. */
+/** Failure of a server that speaks HTTP/2 but not gRPC, or that closed the connection before the call's status. */
 function withoutStatus(headers: IncomingHttpHeaders): CallFailure {
   const http = headers[constants.HTTP2_HEADER_STATUS];
   if (http === undefined || Number(http) === 200)
@@ -152,7 +152,7 @@ function withoutStatus(headers: IncomingHttpHeaders): CallFailure {
   return { is: "failed", code: Number(http) === 404 ? "Unimplemented" : "Unknown", message };
 }
 
-/** Not compressed, then the length: gRPC's prefix of a message. */
+/** gRPC's message prefix: the compressed flag (0), then the length. */
 const prefixBytes = 5;
 
 function frame(message: Uint8Array): Buffer {

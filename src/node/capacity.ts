@@ -8,7 +8,7 @@ export interface CapacityInput {
   /** Bytes of the file system that holds the root directory. */
   readonly storageBytes: number;
   readonly maxPods: number;
-  /** 0 for no such bound. */
+  /** 0 for no limit. */
   readonly podsPerCore: number;
 }
 
@@ -74,7 +74,7 @@ function formatMilli(milli: number): string {
   return milli % 1000 === 0 ? String(milli / 1000) : `${milli}m`;
 }
 
-/** Bytes in the largest binary unit, up to Ki, that leaves no rest. */
+/** Bytes in the largest binary unit up to Ki that divides them. */
 function formatBytes(bytes: number): string {
   return bytes > 0 && bytes % 1024 === 0 ? `${bytes / 1024}Ki` : String(bytes);
 }

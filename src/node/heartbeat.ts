@@ -115,7 +115,7 @@ export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
   };
 }
 
-/** Events for conditions that flipped, and for a machine that has booted since the node was last written. */
+/** Records events for conditions that flipped, and for a reboot since the last status update. */
 function announce({ events, nodeName }: HeartbeatDeps, before: Node, now: NodeStatus): void {
   const about = nodeReference(nodeName);
   for (const reason of flips(before.status?.conditions ?? [], now.conditions ?? []))

@@ -5,9 +5,9 @@ import { throwIfAborted } from "../lib/errors.ts";
 
 /** Sources of the machine's host names. */
 export interface NameSources {
-  /** A file of the machine's own. */
+  /** Reads a file of graftlet's own machine. */
   readonly readFile: (path: string) => Promise<string>;
-  /** One that asks the name servers of now. */
+  /** A resolver with the current name servers. */
   readonly resolver: () => Pick<Resolver, "resolve4" | "resolve6" | "cancel">;
 }
 
@@ -19,7 +19,7 @@ const ownSources: NameSources = {
   resolver: () => new Resolver({ timeout: answerWithinMs, tries: 2 }),
 };
 
-/** Codes by which name servers say that a name is not there. */
+/** Error codes of name servers for a missing name. */
 const denials = ["ENOTFOUND", "ENODATA"];
 
 /** True when a node's name resolves on graftlet's own machine: by /etc/hosts, or by a name server, including the search domains.
@@ -56,14 +56,14 @@ async function isInHosts(name: string, { readFile: read }: NameSources): Promise
   return lines.some(([, ...names]) => names.some((each) => each.toLowerCase() === name.toLowerCase()));
 }
 
-/** The last line of its kind counts. */
+/** The last such line wins. */
 async function searchDomains({ readFile: read }: NameSources): Promise<readonly string[]> {
   const lines = await linesOf("/etc/resolv.conf", read);
   const [, ...domains] = lines.findLast(([keyword]) => keyword === "search" || keyword === "domain") ?? [];
   return domains.map((domain) => domain.replace(/\.$/, "")).filter((domain) => domain !== "");
 }
 
-/** Words of each line, comments left out; no lines where there is no such file. */
+/** Words of each line, comments left out; no lines for a missing file. */
 async function linesOf(path: string, read: NameSources["readFile"]): Promise<readonly (readonly string[])[]> {
   const text = await read(path).catch(() => "");
   return text.split("\n").map((line) =>

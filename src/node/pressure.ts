@@ -31,7 +31,7 @@ export function pressureOf(readings: Readings, evictionHard: ResourceList): Pres
   };
 }
 
-/** Keeps a pressure standing until it has been gone for a while, so that conditions do not flap.
+/** Keeps a pressure for a while after it has gone, so that conditions do not flap.
  *  @param transitionMs KubeletConfiguration.evictionPressureTransitionPeriod. */
 export function createLinger(transitionMs: number): (pressure: Pressure, nowMs: number) => Pressure {
   const last = new Map<keyof Pressure, number>();

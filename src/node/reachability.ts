@@ -7,7 +7,7 @@ import type { Service } from "../lib/service-group.ts";
 import type { ReachableVerdict } from "./conditions.ts";
 
 export interface ReachabilityDeps {
-  /** May get nodes/proxy of this node: a Pod's service account. */
+  /** A client that may get nodes/proxy of this node: a Pod's service account. */
   readonly client: Pick<ApiClient, "text">;
   readonly nodeName: string;
   /** Name of the certificate request that waits for approval. */

@@ -4,14 +4,14 @@ import type { Verdict } from "./conditions.ts";
 /** Peculiarities of a target, as conditions of its node. */
 export interface TargetTraits {
   readonly network: TargetNetwork | undefined;
-  /** Undefined while nothing is known of it; `"whole"` where no right can be missing. */
+  /** Undefined while unknown; `"whole"` where no right can be missing. */
   readonly rights: MissingRights | "whole" | undefined;
 }
 
 /** Graftlet's conditions beside the kubelet's. They describe the target, not its health: none makes a node unready. */
 export interface TargetConditions {
   readonly verdicts: readonly Verdict[];
-  /** Types that the node must not have: left by another target of its name, or by other settings. */
+  /** Types to remove from the node: left by another target of its name, or by other settings. */
   readonly absent: readonly string[];
 }
 

@@ -58,7 +58,7 @@ type Verdict = Pick<PodCondition, "status" | "reason" | "message">;
 
 const yes: Verdict = { status: "True" };
 
-/** A pod's conditions: those of others first, as the API server shows them, then the kubelet's own.
+/** A pod's conditions: those of other writers first, as the API server shows them, then the kubelet's own.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-conditions */
 export function podConditions(input: ConditionsInput): PodCondition[] {
   const { pod, observed } = input;

@@ -47,7 +47,7 @@ function requestsInForce(wanted: List, linux: LinuxContainerResources | undefine
   return { ...(cpu && { cpu }), ...(memory && { memory }) };
 }
 
-/** The spec's own spelling where it means the same, or where both are too little to tell apart; undefined for none. */
+/** The spec's own spelling for an equal amount, or when both are below the smallest; undefined for none. */
 function cpuText(milli: number | undefined, wanted: string | undefined, least: number): string | undefined {
   if (!milli) return undefined;
   const wantedMilli = quantityMilli(wanted ?? "0");

@@ -12,10 +12,10 @@ import { allRestart, restartingAllReason } from "./restart-all.ts";
 export interface ContainerStatusInput {
   readonly pod: Pod;
   readonly observed: RuntimePod | undefined;
-  /** The status that was last written: facts that only it remembers are carried on. */
+  /** The last written status: it alone keeps some facts. */
   readonly previous: PodStatus | undefined;
   readonly failures: ReadonlyMap<string, StartFailure>;
-  /** The newest verdict of a container's readiness probe, by the runtime's ID; undefined before there is one. */
+  /** The newest readiness verdict of a container, by the runtime's ID; undefined before the first. */
   readonly readiness: (containerName: string, containerId: string) => ProbeVerdict | undefined;
   /** Result of a container's startup probe; undefined without one. */
   readonly started: (containerName: string, containerId: string) => boolean | undefined;
@@ -56,7 +56,7 @@ function statusOf(kind: ContainerKind, container: Container, input: ContainerSta
   return kind === "containers" ? withDevices(known, withReadiness(known, status)) : withReadiness(known, status);
 }
 
-/** All that is known of one container. */
+/** Everything known of one container. */
 interface Known {
   readonly kind: ContainerKind;
   readonly container: Container;
@@ -74,7 +74,7 @@ function runsOf(observed: RuntimePod | undefined, name: string): readonly Runtim
   );
 }
 
-/** The status of a container that the runtime has not (any more). */
+/** The status of a container that the runtime does not have (any more). */
 function fromMemory(
   container: Container,
   before: ContainerStatus | undefined,
@@ -153,7 +153,7 @@ function fromRuntime(
   };
 }
 
-/** A count never falls, not even when the runtime has forgotten older runs. */
+/** Restart counts never decrease, not even when the runtime has dropped older runs. */
 function restartCount(run: RuntimeStatus, before: ContainerStatus | undefined): number {
   const counted = Number(run.annotations[containerRestartCountAnnotation] ?? run.metadata?.attempt ?? 0) || 0;
   const known = before?.restartCount ?? 0;
@@ -197,7 +197,7 @@ function time(nanoseconds: bigint): string {
   return rfc3339(Number(nanoseconds / 1_000_000n));
 }
 
-/** A container that is to be started and could not be is Waiting, with the reason; its last run moves to lastState. */
+/** A container that failed to start is Waiting, with the reason; its last run moves to lastState. */
 function withFailure({ kind, container, newest, input }: Known, status: ContainerStatus): ContainerStatus {
   const { pod, observed, failures } = input;
   const exited = newest?.state === RuntimeState.CONTAINER_EXITED;
@@ -220,7 +220,7 @@ function withFailure({ kind, container, newest, input }: Known, status: Containe
   };
 }
 
-/** Main containers are made only after every init container has succeeded. */
+/** Main containers are created only after every init container has succeeded. */
 const forgottenInit = {
   exitCode: 0,
   reason: "Completed",
@@ -259,8 +259,8 @@ function idOf({ containerID = "" }: ContainerStatus): string {
   return containerID.slice(containerID.indexOf("://") + 3);
 }
 
-/** Mounts as the spec has them; what was shown before stands, since a container's mounts never change. Whether one is read-only
- *  down to the mounts below it is for the runtime to say. */
+/** Mounts as in the spec; earlier ones stay, since a container's mounts never change. The runtime reports recursive read-only
+ *  mounts. */
 function volumeMounts(
   container: Container,
   before: ContainerStatus | undefined,

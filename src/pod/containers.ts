@@ -26,13 +26,13 @@ export function isStaticPod({ metadata }: Pod): boolean {
   return source !== undefined && source !== "api";
 }
 
-/** A pod that the node ends for no need of its own: the system's, by its priority, or one that would not come back.
+/** True for a pod that the node does not evict for its own needs: a critical one by its priority, or a static one.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/guaranteed-scheduling-critical-addon-pods/ */
 export function isCritical(pod: Pod): boolean {
   return isStaticPod(pod) || isMirrorPod(pod) || (pod.spec.priority ?? 0) >= systemCriticalPriority;
 }
 
-/** The API server's picture of a static pod. */
+/** True for a mirror pod, the API object of a static pod. */
 export function isMirrorPod({ metadata }: Pod): boolean {
   return metadata.annotations?.[configMirrorAnnotation] !== undefined;
 }

@@ -13,12 +13,12 @@ export interface DnsInput {
   readonly pod: Pod;
   /** Contents of the target's resolver file; undefined when the node has none (`resolvConf: ""`). */
   readonly host: ResolverConfig | undefined;
-  /** The pods' network is not the cluster's: the cluster's DNS cannot be asked from there. */
+  /** True when the pods' network does not reach the cluster's DNS. */
   readonly isolated?: boolean;
   /** KubeletConfiguration.clusterDNS and clusterDomain. */
   readonly clusterDNS: readonly string[];
   readonly clusterDomain: string;
-  /** The target's addresses: which loopback address stands for "no resolver". */
+  /** The target's addresses, which decide the loopback address for "no resolver". */
   readonly hostIPs: readonly string[];
 }
 

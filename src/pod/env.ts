@@ -9,17 +9,17 @@ import { serviceEnvironment } from "./service-env.ts";
 export interface EnvironmentReference {
   readonly kind: "configMap" | "secret";
   readonly name: string;
-  /** False as soon as one of the references to it is not optional. */
+  /** False when any of the references to it is required. */
   readonly optional: boolean;
 }
 
 export interface EnvironmentInput extends FieldContext {
   readonly pod: Pod;
   readonly container: Container;
-  /** Those of `environmentReferences` that exist, by name. */
+  /** The existing ones of `environmentReferences`, by name. */
   readonly configMaps: ReadonlyMap<string, ConfigMap>;
   readonly secrets: ReadonlyMap<string, Secret>;
-  /** Those of `environmentFiles`, by fileKey, or why there is none. */
+  /** The contents of `environmentFiles`, by fileKey, or the reason for a missing one. */
   readonly files: ReadonlyMap<string, EnvFile | Error>;
   readonly services: readonly Service[];
   /** The node's allocatable resources: the limits of containers without their own. */
@@ -114,7 +114,7 @@ function resolve(input: EnvironmentInput, { valueFrom }: EnvVar): string | undef
   return valueFrom.fileKeyRef && fileValue(input, valueFrom.fileKeyRef);
 }
 
-/** A variable that is empty counts as missing. */
+/** Empty variables count as missing. */
 function fileValue(
   { files }: EnvironmentInput,
   { volumeName, path, key, optional }: FileReference,

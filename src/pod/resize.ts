@@ -71,7 +71,7 @@ export function effectiveResources(own: Resources | undefined, whole: Resources 
   return { requests: pick((name) => own?.requests?.[name]), limits: pick(limit) };
 }
 
-/** One resource from one, the other from another: what is in force once one of two changes has been made. */
+/** Combines one resource of each side: the resources in force after one of two changes. */
 export function mixedResources(cpu: Resources, memory: Resources): Resources {
   const from = { cpu, memory };
   return {
@@ -99,7 +99,7 @@ export function resourcesNote({ spec }: Pod, { resources }: Container): string {
   return goJson({ ...onlyAmounts(resources), ...(spec.resources && { pod: onlyAmounts(spec.resources) }) });
 }
 
-/** Reads such a note; undefined where there is none that can be read. */
+/** Parses such an annotation; undefined for an unreadable one. */
 export function parseResourcesNote(note: string | undefined): { own: Resources; whole?: Resources } | undefined {
   if (note === undefined) return undefined;
   try {
@@ -113,7 +113,7 @@ export function parseResourcesNote(note: string | undefined): { own: Resources; 
   }
 }
 
-/** Requests and limits out of JSON; undefined for what is none. */
+/** Requests and limits from JSON; undefined for anything else. */
 export function readResources(value: unknown): Resources | undefined {
   if (typeof value !== "object" || value === null) return undefined;
   const { requests, limits }: { requests?: unknown; limits?: unknown } = value;

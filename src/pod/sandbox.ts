@@ -14,7 +14,7 @@ export function sandboxIsCurrent(pod: Pod, observed: RuntimePod | undefined): bo
   return hostNetwork || !newest.network || newest.network.ip !== "";
 }
 
-/** Something of the pod runs. */
+/** True when a sandbox or container of the pod runs. */
 export function isAlive({ containers, sandboxes }: RuntimePod): boolean {
   return (
     containers.some(({ state }) => state === ContainerState.CONTAINER_RUNNING) ||

@@ -51,8 +51,9 @@ export function effectiveSecurityContext(pod: Pod, container: Container): Securi
   return { ...inherited, ...Object.fromEntries(own) };
 }
 
-/** Makes sure that a container which must not run as root does not.
- *  @throws Error with the kubelet's text. @see https://kubernetes.io/docs/concepts/security/pod-security-standards/ */
+/** Checks runAsNonRoot.
+ *  @throws Error with the kubelet's text.
+ *  @see https://kubernetes.io/docs/concepts/security/pod-security-standards/ */
 export function verifyRunAsNonRoot(pod: Pod, container: Container, { uid, username }: ImageUser): void {
   const { runAsNonRoot, runAsUser } = effectiveSecurityContext(pod, container);
   if (runAsNonRoot !== true) return;
@@ -78,7 +79,7 @@ export interface ContainerSecurityInput {
   readonly pod: Pod;
   readonly container: Container;
   readonly imageUser: ImageUser;
-  /** The runtime's ID of the container whose processes this one is to see, where each has its own. */
+  /** The runtime's ID of the container whose PID namespace this one shares. */
   readonly targetId?: string;
   /** Directory on the target below which Localhost profiles lie: `<root>/seccomp`. */
   readonly seccompRoot: string;

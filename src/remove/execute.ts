@@ -10,7 +10,7 @@ export interface ExecuteDeps {
   readonly host: Host;
   readonly runtime: Pick<Runtime, "stopContainer" | "removeContainer" | "stopPodSandbox" | "removePodSandbox">;
   readonly cgroups: Pick<Cgroups, "remove" | "children">;
-  /** No container gets longer to end, whatever its own grace period. */
+  /** Longest grace period of a container. */
   readonly longestGraceSeconds: number;
   /** Called for each removed thing. */
   readonly say: (line: string) => void;
@@ -18,11 +18,11 @@ export interface ExecuteDeps {
 
 /** Result of a removal. */
 export interface Outcome {
-  /** A line each: what could not be removed, and why. */
+  /** One line for each thing that could not be removed, with the reason. */
   readonly failures: readonly string[];
-  /** A line each: what stays because something before it could not be removed. */
+  /** One line for each thing kept because something before it could not be removed. */
   readonly kept: readonly string[];
-  /** A line each: directories and cgroups that hold something else, or are not the login's to remove. */
+  /** One line for each directory or cgroup that is not empty, or that the login may not remove. */
   readonly left: readonly string[];
 }
 
@@ -58,7 +58,7 @@ async function removeWithRoot({ fs }: Host, own: string, last: readonly Thing[],
     .catch(() => throwIfAborted(signal));
 }
 
-/** Begins a tier when all of the one before is gone. */
+/** Begins a tier once the one before is gone. */
 async function inOrder(tiers: readonly Tier[], remove: Remove, tally: Tally): Promise<void> {
   for (const [index, tier] of tiers.entries()) {
     const gone = await Promise.all(tier.map((thing) => tally.attempt(thing, remove)));
@@ -66,11 +66,11 @@ async function inOrder(tiers: readonly Tier[], remove: Remove, tally: Tally): Pr
   }
 }
 
-/** @returns why it stays, where that is no failure. */
+/** @returns the reason why it stays, when that is no failure. */
 type Remove = (thing: Thing) => Promise<string | undefined>;
 
 interface Tally {
-  /** @returns whether the next may be begun. */
+  /** @returns true when the next tier may begin. */
   attempt(thing: Thing, remove: Remove): Promise<boolean>;
   keep(things: readonly Thing[]): void;
   failed(): boolean;

@@ -11,10 +11,10 @@ import {
 import type { Sharing } from "../seams/provider.ts";
 import type { FoundContainer } from "./findings.ts";
 
-/** A pod of the node's, as its runtime and its root directory show it. */
+/** A pod of the node, as its runtime and its root directory show it. */
 export interface OwnedPod {
   readonly uid: string;
-  /** `namespace/name` where the runtime tells. */
+  /** `namespace/name` when the runtime knows it. */
   readonly name: string | undefined;
   readonly containers: readonly FoundContainer[];
   readonly sandboxIds: readonly string[];
@@ -28,7 +28,7 @@ export interface OwnershipInput {
   readonly directories: readonly string[];
   readonly sharing: Sharing;
   readonly nodeName: string;
-  /** Static pods are the node's too. */
+  /** True when static pods are the node's, too. */
   readonly staticPods: boolean;
 }
 

@@ -67,7 +67,7 @@ export function thingsOf({ pods, belongings, last }: Plan): readonly Thing[] {
   return [...pods.flatMap(({ tiers }) => tiers.flat()), ...belongings, ...last];
 }
 
-/** A thing in a line of its own, as it is listed beforehand. */
+/** A thing as a line of the list that is shown beforehand. */
 export function lineOf(thing: Thing): string {
   const onlyEmpty = thing.is === "emptyCgroup" || thing.is === "emptyDirectory";
   return onlyEmpty ? `${nameOf(thing)}, if nothing else is in it` : nameOf(thing);
@@ -97,7 +97,7 @@ export function nameOf(thing: Thing): string {
   }
 }
 
-/** A path as it is, unless it holds what would not show in a line. */
+/** A path as it is, quoted when it has characters that a line would not show. */
 function quoted(path: string): string {
   return /^[\x21-\x7e]+$/.test(path) ? path : JSON.stringify(path);
 }

@@ -18,9 +18,9 @@ export interface SurveyDeps {
   /** Directories of the pods' logs and of the links for log collectors. */
   readonly podLogsDir: string;
   readonly logLinksDir: string;
-  /** Cgroups of quality of service classes, the deepest first; none where graftlet makes none. */
+  /** Cgroups of QoS classes, the deepest first; none when graftlet creates none. */
   readonly tiers: readonly string[];
-  /** The node has manifests: static pods are its own too, not a kubelet's. */
+  /** True when the node has manifests: static pods are then its own, not a kubelet's. */
   readonly staticPods: boolean;
   /** Names of the cgroups right below one. */
   readonly subgroups: (path: string, signal: AbortSignal) => Promise<readonly string[]>;
@@ -71,7 +71,7 @@ function anothersRoot({ rootDir, nodeName }: SurveyDeps, owner: string): CodedEr
 interface HostState {
   readonly mounts: readonly Mount[];
   readonly logs: readonly string[];
-  /** Links with where they lead. */
+  /** Links with their targets. */
   readonly links: readonly { readonly path: string; readonly target: string }[];
   readonly tiers: readonly { readonly path: string; readonly isThere: boolean; readonly below: readonly string[] }[];
 }
@@ -120,7 +120,8 @@ function foundPod(
   };
 }
 
-/** UIDs of pods that have a directory. A link in a pod's place, or in that of all pods, is not ours and is not followed. */
+/** UIDs of pods with a directory. A link in place of a pod's directory, or of their parent, belongs to others and is not
+ *  followed. */
 async function podDirectories(fs: HostFs, root: string, uids: RegExp, signal: AbortSignal): Promise<readonly string[]> {
   const all = await directoryAt(fs, `${root}/pods`, signal);
   if (all === undefined) return [];
@@ -128,7 +129,7 @@ async function podDirectories(fs: HostFs, root: string, uids: RegExp, signal: Ab
   return found.filter(({ kind, name }) => kind === "directory" && uids.test(name)).map(({ name }) => name);
 }
 
-/** The node's own files among those of device plugins, which are not the node's. */
+/** The node's own files in the plugin directory; the plugins' files are not the node's. */
 async function filesOfPlugins(fs: HostFs, root: string, signal: AbortSignal): Promise<readonly string[]> {
   const directory = await directoryAt(fs, pluginDirectoryOf(root), signal);
   if (directory === undefined) return [];

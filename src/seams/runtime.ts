@@ -2,8 +2,8 @@ import type { Duplex } from "node:stream";
 import type * as cri from "../gen/cri.ts";
 import { CodedError, type ErrorCode } from "../lib/errors.ts";
 
-/** Runtime speaks CRI v1: the request and response messages of api.proto, promises in place of callbacks, a signal on every
- *  call. An implementation sets the deadlines that kubelets use. Every error is coded; a thing that is gone is not_found.
+/** A runtime with CRI v1's request and response messages, promises instead of callbacks, and a signal on every call.
+ *  Implementations set the kubelet's deadlines. Every error is coded; a missing thing is not_found.
  *  @see https://github.com/kubernetes/cri-api/blob/master/pkg/apis/runtime/v1/api.proto */
 export interface Runtime extends Sandboxes, Containers, Images, Stats, Streams, AsyncDisposable {
   version(signal: AbortSignal): Promise<cri.VersionResponse>;
@@ -11,10 +11,11 @@ export interface Runtime extends Sandboxes, Containers, Images, Stats, Streams, 
   /** The runtime's configuration (cgroup driver). @throws unimplemented on older runtimes. */
   runtimeConfig(signal: AbortSignal): Promise<cri.RuntimeConfigResponse>;
   updateRuntimeConfig(request: cri.UpdateRuntimeConfigRequest, signal: AbortSignal): Promise<void>;
-  /** Hints as they happen; absent where the runtime has no events. The iteration ends when the signal aborts and throws
-   *  when the stream breaks: what happened meanwhile is only found by a relist. @throws unimplemented. */
+  /** The event stream, absent for runtimes without events. It ends when the signal aborts and throws when the stream breaks: only
+   *  a relist finds what happened meanwhile.
+   *  @throws unimplemented. */
   events?(signal: AbortSignal): AsyncIterable<RuntimeEvent>;
-  /** Container output read over the runtime's own interface, where its log files cannot be read. */
+  /** Container output over the runtime's own interface, for log files that cannot be read. */
   logs?(containerId: string, options: RuntimeLogOptions, signal: AbortSignal): AsyncIterable<LogLine>;
   /** Directories on the target, beside the pods' log directory, in which the runtime keeps the files that log paths link to. */
   logRoots?(signal: AbortSignal): Promise<readonly string[]>;
@@ -29,11 +30,11 @@ export interface Runtime extends Sandboxes, Containers, Images, Stats, Streams, 
   belongings?(signal: AbortSignal): Promise<readonly Belonging[]>;
 }
 
-/** Something on the target that is neither sandbox nor container, and this node's alone. */
+/** Another resource on the target that belongs to this node alone. */
 export interface Belonging {
   /** Kind and name, as in `Docker network graftlet-node-1`. */
   readonly name: string;
-  /** Removes it; what is gone is removed. */
+  /** Removes it; a missing one is success. */
   remove(signal: AbortSignal): Promise<void>;
 }
 
@@ -42,10 +43,10 @@ export interface Belonging {
 export const runtimeReasons = ["RegistryUnavailable", "SignatureValidationFailed", "ImageVolumeMountFailed"] as const;
 export type RuntimeReason = (typeof runtimeReasons)[number];
 
-/** A runtime's failure that says why by such a word. */
+/** A runtime's failure with such a word. */
 export class RuntimeError extends CodedError {
   readonly reason: RuntimeReason;
-  /** @param message in the runtime's own words, of which the reason is the first. */
+  /** @param message the runtime's own message, which begins with the reason. */
   constructor(code: ErrorCode, reason: RuntimeReason, message: string, options?: ErrorOptions) {
     super(code, message, options);
     this.name = "RuntimeError";
@@ -88,7 +89,7 @@ export interface Containers {
   containerStatus(containerId: string, signal: AbortSignal): Promise<cri.ContainerStatusResponse>;
   updateContainerResources(request: cri.UpdateContainerResourcesRequest, signal: AbortSignal): Promise<void>;
   reopenContainerLog(containerId: string, signal: AbortSignal): Promise<void>;
-  /** Writes the state of a running container to an archive on the target. Absent where the runtime has no such thing.
+  /** Checkpoints a running container to an archive on the target. Absent for runtimes without checkpoints.
    *  @throws unimplemented on older runtimes. */
   checkpointContainer?(request: cri.CheckpointContainerRequest, signal: AbortSignal): Promise<void>;
   /** Runs a command to its end. `timeoutSeconds` 0: no limit.
@@ -103,7 +104,7 @@ export interface Containers {
 
 export interface Images {
   listImages(signal: AbortSignal): Promise<readonly cri.Image[]>;
-  /** Undefined when the image is not there. */
+  /** Undefined for a missing image. */
   imageStatus(image: cri.ImageSpec, signal: AbortSignal): Promise<cri.Image | undefined>;
   /** Pulls an image; no deadline but the signal.
    *  @param onProgress called often with the progress of the pull, by runtimes that know it.
@@ -118,12 +119,12 @@ export interface Images {
 }
 
 export interface PullProgress {
-  /** Bytes that the registry has sent, as they travel. */
+  /** Bytes received from the registry, compressed. */
   readonly bytes: number;
   /** Total bytes; undefined until every layer's size is known. */
   readonly totalBytes?: number;
   readonly layers: number;
-  /** Layers that are on the target, unpacked. */
+  /** Number of unpacked layers on the target. */
   readonly layersDone: number;
 }
 

@@ -15,11 +15,10 @@ export interface AtomicWriterDeps {
 const dataLink = "..data";
 const newDataLink = "..data_tmp";
 
-/** Makes the files of a directory what the payload says, all at once: readers see the old set or the new one. Files lie in a
- *  hidden directory of a new name, `..data` leads to it and is replaced by a rename, and each name leads through `..data`.
- *  Nothing is written when nothing differs.
- *  @returns whether something was written.
- *  @see https://kubernetes.io/docs/concepts/configuration/configmap/#mounted-configmaps-are-updated-automatically */
+/** Replaces the files of a directory by the payload atomically: readers see the old set or the new one. Files are in a hidden
+ *  directory with a new name; `..data` links to it and is replaced by a rename, and each name links through `..data`. Nothing is
+ *  written when nothing differs.
+ *  @returns true when something was written. */
 export async function writeAtomically(
   { host, clock, group }: AtomicWriterDeps,
   directory: string,
@@ -32,7 +31,7 @@ export async function writeAtomically(
   ]);
   const names = entries.map(({ name }) => name);
   const wanted = namesIn(payload);
-  // Directories here are mount points of other volumes: only links are ours to take away.
+  // Directories here are mount points of other volumes: only links are removed.
   const stale = entries
     .filter(({ name, kind }) => kind === "symlink" && !name.startsWith("..") && !wanted.has(name))
     .map(({ name }) => name);
@@ -78,7 +77,7 @@ function newVersion(
 ): readonly FileChange[] {
   return [
     ...filesOf(`${directory}/${target}`, content),
-    // A new name leads nowhere until the rename: with it all names change at once.
+    // A new link dangles until the rename: with it all names change at once.
     ...missing.map(
       (name): FileChange => ({ do: "symlink", path: `${directory}/${name}`, target: `${dataLink}/${name}` }),
     ),
@@ -87,7 +86,7 @@ function newVersion(
   ];
 }
 
-/** The names that a payload makes right in its directory. */
+/** The names of a payload in its top directory. */
 function namesIn(payload: Payload): ReadonlySet<string> {
   return new Set([...payload.keys()].map((path) => path.split("/")[0] ?? path));
 }

@@ -21,8 +21,7 @@ export function readableBy(group: number | undefined, payload: Payload): Payload
   );
 }
 
-/** Gives a directory of `mode` that was just made to the group, where there is one: to read, or to write too.
- *  @returns nothing without a group. */
+/** Gives a new directory of `mode` to the group, if any: readable, or also writable. @returns no changes without a group. */
 export function giveDirectory(
   group: number | undefined,
   { path, mode, writable = false }: { readonly path: string; readonly mode: number; readonly writable?: boolean },

@@ -43,7 +43,7 @@ function pathOf(mounted: ReadonlyMap<string, MountedVolume>, { volume }: VolumeP
   throw new CodedError("not_found", `cannot find volume "${volume}" to mount into container "${containerName}"`);
 }
 
-/** The names that lead to a part, without those that lead nowhere. */
+/** The names of a path, without empty ones and dots. */
 function withinVolume(subPath: string): string {
   return posix
     .normalize(subPath)

@@ -29,12 +29,12 @@ export function podSubdirectory(
   ];
 }
 
-/** Directory of the file `ready`, which says that an emptyDir was made; a kubelet that takes over looks for it. */
+/** Directory of the file `ready`, which marks a created emptyDir; a kubelet that takes over checks it. */
 export function emptyDirMarker(rootDir: string, uid: string, name: string): string {
   return `${podDirectory(rootDir, uid)}/plugins/kubernetes.io~empty-dir/${name}`;
 }
 
-/** The volumes that some container of the pod mounts; the others are never set up, as in the kubelet. Images are mounted by the
+/** Volumes that any container of the pod mounts; others are never set up, as in the kubelet. Images are mounted by the
  *  runtime. */
 export function usedVolumes({ spec }: Pod): readonly Volume[] {
   const containers = [...spec.containers, ...(spec.initContainers ?? []), ...(spec.ephemeralContainers ?? [])];

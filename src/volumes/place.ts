@@ -13,7 +13,7 @@ export interface Place {
   readonly path: string;
   /** Mode of that directory. */
   readonly mode: number;
-  /** Changes of files that make the directory, or those that are left once all else is done. */
+  /** Changes that create the directory, or those that remain after everything else is done. */
   prepare(): Promise<readonly FileChange[]>;
 }
 

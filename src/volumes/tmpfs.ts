@@ -12,11 +12,11 @@ import { podSubdirectory } from "./paths.ts";
 const openToAll = 0o777;
 const onlyOwner = 0o700;
 
-/** Mode of the root of a tmpfs as the kernel makes it. */
+/** Mode of a tmpfs root as the kernel creates it. */
 export const tmpfsMode = 0o1777;
 
-/** A directory in memory. Where the target's user may not mount one, a directory on disk takes its place, in one of mode 0700,
- *  and an event on the node says so. */
+/** Mounts a directory in memory. If the target's user may not mount, a directory on disk takes its place, inside one of mode
+ *  0700, and an event on the node reports it. */
 export async function memoryDirectory(
   { host, events, nodeName, rootDir, fresh, noswap, mounts }: SetUpDeps,
   { uid, path }: { readonly uid: string; readonly path: string },

@@ -22,9 +22,9 @@ const longestLookMs = 60_000;
 const soonestRefreshMs = 1_000;
 
 export interface Volumes extends VolumeGate, VolumeParts {
-  /** A config map or secret changed: volumes made of it are set up again, now. */
+  /** Called when a config map or secret changed: volumes made from it are refreshed at once. */
   objectChanged(kind: "configmap" | "secret", namespace: string, name: string): void;
-  /** UIDs of pods that have a directory on the target. */
+  /** UIDs of pods with a directory on the target. */
   podDirectories(signal: AbortSignal): Promise<readonly string[]>;
   /** Removes the directory of a pod whose volumes are unmounted. */
   removePodDirectory(uid: string, signal: AbortSignal): Promise<void>;

@@ -13,8 +13,9 @@ const markerMode = 0o750;
 /** Mode of a root directory as the kernel creates it. */
 const hugetlbfsMode = 0o755;
 
-/** A directory that lives as long as the pod: on disk, in memory, or in huge pages. Once made it belongs to the pod: its mode is not
- *  set again. @see https://kubernetes.io/docs/concepts/storage/volumes/#emptydir */
+/** A directory with the pod's lifetime: on disk, in memory, or in huge pages. Once created it belongs to the pod: its mode is not
+ *  set again.
+ *  @see https://kubernetes.io/docs/concepts/storage/volumes/#emptydir */
 export const emptyDir: VolumeKind = {
   refreshes: false,
   async setUp(deps, pod, volume, signal) {
@@ -55,7 +56,7 @@ interface Medium {
   readonly sizeLimit: string | undefined;
 }
 
-/** Makes the directory on a file system of its own. @throws in the kubelet's words for a medium that is not known. */
+/** Mounts a file system of its own for the directory. @throws in the kubelet's words for an unknown medium. */
 async function mountMedium(deps: SetUpDeps, pod: Pod, { path, medium, sizeLimit }: Medium, signal: AbortSignal) {
   const { uid } = pod.metadata;
   if (medium === "Memory") return memoryDirectory(deps, { uid, path }, memoryBound(deps, pod, sizeLimit), signal);

@@ -28,7 +28,7 @@ export const hostPath: VolumeKind = {
     let kind = await kindAt();
     if (kind === undefined && type.endsWith("OrCreate")) {
       await host.fs.apply([creation(type, path)], signal).catch((error: unknown) => {
-        // Something else made it meanwhile, or a link there leads nowhere: what it is now counts.
+        // It was created meanwhile, or is a dangling link: what it is now counts.
         if (!hasCode(error, "already_exists")) throw error;
       });
       kind = await kindAt();
@@ -39,8 +39,8 @@ export const hostPath: VolumeKind = {
   },
 };
 
-/** A file's parents have to be there; a directory's are made. Nothing is made through a link at the path, and what is there keeps
- *  its content and its mode. */
+/** Creates the file or directory. A file's parents must exist; a directory's are created. Links at the path are not followed,
+ *  and what exists keeps its content and mode. */
 function creation(type: string, path: string): FileChange {
   return type === "FileOrCreate" ? { do: "create", path } : { do: "mkdir", path, mode: 0o755, parents: true };
 }

@@ -47,7 +47,7 @@ interface Reference {
   readonly optional?: boolean | undefined;
 }
 
-/** The modes and keys that a source asks for. */
+/** The modes and keys of a source. */
 export function selectionOf(
   source: { readonly items?: readonly KeyItem[]; readonly optional?: boolean },
   mode: number | undefined,
@@ -55,7 +55,7 @@ export function selectionOf(
   return { items: source.items, optional: source.optional === true, defaultMode: mode ?? defaultMode };
 }
 
-/** Undefined when the source is optional and not there. */
+/** Undefined for a missing optional source. */
 export function readConfigMap(
   { objects }: VolumeDeps,
   pod: Pod,
