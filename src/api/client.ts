@@ -12,7 +12,7 @@ import type { AccessFile } from "./kubeconfig.ts";
 import { createRateLimit, type RateLimit } from "./rate-limit.ts";
 import { createRequests, type RawAnswer, type RawRequest, type Requests, unreachable } from "./requests.ts";
 import { createWatchSessions, type WatchSessions } from "./watch-sessions.ts";
-import { createWriteBrake, type WriteBrake } from "./write-brake.ts";
+import { createWriteThrottle, type WriteThrottle } from "./write-throttle.ts";
 
 export type Query = Readonly<Record<string, string | number | boolean | undefined>>;
 
@@ -52,7 +52,7 @@ export interface ApiClient {
   delete(path: string, body: object | undefined, options: CallOptions): Promise<void>;
   /** Events as they come; ends when the server ends the watch, throws when it breaks. An ERROR event is thrown. */
   watch<T>(path: string, options: CallOptions): AsyncGenerator<WatchEvent<T>, void, undefined>;
-  /** The same client with its own rate limit; undefined: without one, and without the write brake. */
+  /** The same client with its own rate limit; undefined: without one, and without the write throttle. */
   limited(limit: RateLimit | undefined): ApiClient;
   readonly health: HealthReader;
 }
@@ -84,7 +84,7 @@ interface Parts {
   readonly credentials: CredentialSource;
   readonly requests: Requests;
   readonly sessions: WatchSessions;
-  readonly brake: WriteBrake;
+  readonly throttle: WriteThrottle;
   readonly health: { readonly reader: HealthReader; readonly writer: HealthWriter };
 }
 
@@ -99,7 +99,7 @@ export function createApiClient(deps: ApiClientDeps): ApiClient & AsyncDisposabl
     credentials: createCredentials({ from: deps.access, clock, log }),
     requests,
     sessions: createWatchSessions({ clock, http1: requests }),
-    brake: createWriteBrake(clock),
+    throttle: createWriteThrottle(clock),
     health: createHealth(log),
   };
   return {
@@ -158,7 +158,7 @@ async function attempt<T>(
   const { clock } = parts.deps;
   for (let tried = 0, refused = false; ; tried += 1) {
     await limit?.wait(call.signal);
-    const held = limit && call.method !== "GET" ? parts.brake : undefined;
+    const held = limit && call.method !== "GET" ? parts.throttle : undefined;
     await held?.wait(call.signal);
     const answer = await noted(once(parts, call, read), held);
     if (!(answer instanceof ApiError)) return answer.read;
@@ -174,14 +174,14 @@ async function attempt<T>(
   }
 }
 
-/** Reports the outcome of a write to the brake; cancelled and unsent writes are not reported. */
-async function noted<A>(sent: Promise<A | ApiError>, brake: WriteBrake | undefined): Promise<A | ApiError> {
+/** Reports the outcome of a write to the throttle; cancelled and unsent writes are not reported. */
+async function noted<A>(sent: Promise<A | ApiError>, throttle: WriteThrottle | undefined): Promise<A | ApiError> {
   try {
     const answer = await sent;
-    brake?.ended(!(answer instanceof ApiError && (answer.status === 429 || answer.status >= 500)));
+    throttle?.ended(!(answer instanceof ApiError && (answer.status === 429 || answer.status >= 500)));
     return answer;
   } catch (error) {
-    if (hasCode(error, "unavailable", "deadline_exceeded")) brake?.ended(false);
+    if (hasCode(error, "unavailable", "deadline_exceeded")) throttle?.ended(false);
     throw error;
   }
 }

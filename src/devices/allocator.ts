@@ -6,14 +6,14 @@ import { devicesOf } from "./allocations.ts";
 import { mergeDevices } from "./container-devices.ts";
 import {
   devicesAskedFor,
-  type HandingOutDeps,
-  handOutTo,
-  handOutToPod,
+  type AllocateDeps,
+  allocateTo,
+  allocateToPod,
   type IsUnderway,
   standing,
-} from "./handing-out.ts";
+} from "./allocate.ts";
 
-export interface AllocatorDeps extends HandingOutDeps {
+export interface AllocatorDeps extends AllocateDeps {
   /** Resolves once the allocations of before a restart are known. */
   readonly loaded: (signal: AbortSignal) => Promise<void>;
   /** Serializes allocations. */
@@ -41,7 +41,7 @@ export function createAllocator(deps: AllocatorDeps, options: AllocatorOptions):
       try {
         await inTurn(async () => {
           if (sourcesSeen()) allocations.keepOnly(new Set([pod, ...others].map(({ metadata }) => metadata.uid)));
-          await handOutToPod(deps, pod, isUnderway, signal);
+          await allocateToPod(deps, pod, isUnderway, signal);
         });
         return undefined;
       } catch (error) {
@@ -91,7 +91,7 @@ export function createDeviceSource(deps: AllocatorDeps): DeviceSource {
       // A pod admitted before its plugin registered has no devices yet.
       const lacks = asked.some(([resource]) => !allocations.get({ uid, container: container.name, resource }));
       const recipient = { pod, container, reusable: new Map<string, readonly string[]>(), isUnderway: () => false };
-      if (lacks) await inTurn(() => handOutTo(deps, recipient, signal));
+      if (lacks) await inTurn(() => allocateTo(deps, recipient, signal));
       const has = [...allocations.ofContainer(uid, container.name).values()];
       return has.length === 0
         ? undefined

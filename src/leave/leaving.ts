@@ -3,7 +3,7 @@ import { CodedError, codeOf, hasCode, messageOf, throwIfAborted, unlessGone } fr
 import { goDuration } from "../lib/go-duration.ts";
 import { TargetError } from "../seams/provider.ts";
 import { type DeploymentName, stopDeployment } from "./deployment.ts";
-import { type LeavingClient, patient } from "./patient.ts";
+import { type LeavingClient, retryingClient } from "./retrying-client.ts";
 import { endPods, forgetPods, type PodsDeps } from "./pods.ts";
 
 export interface LeavingDeps {
@@ -33,7 +33,7 @@ const reachMs = 30_000;
  *  @returns the nodes that have not left. */
 export async function leave(given: LeavingDeps, signal: AbortSignal): Promise<readonly string[]> {
   const { nodes, deployment, say } = given;
-  const deps = { ...given, client: patient(given.client, given.clock, say) };
+  const deps = { ...given, client: retryingClient(given.client, given.clock, say) };
   const failed = new Set<string>();
   const each = async (step: (nodeName: string) => Promise<void>) =>
     void (await Promise.all(

@@ -10,7 +10,7 @@ import type { LinkTrouble, TargetLink } from "../seams/provider.ts";
 import { outOfReach, withTimes } from "./conditions.ts";
 import { type NodeIdentity, attachAnnotation } from "./node-object.ts";
 
-export interface TroubleTellerDeps {
+export interface TroubleReporterDeps {
   readonly client: ApiClient;
   readonly identity: NodeIdentity;
   readonly registerNode: boolean;
@@ -19,21 +19,21 @@ export interface TroubleTellerDeps {
 }
 
 /** Reports why a node cannot start. */
-export interface TroubleTeller {
+export interface TroubleReporter {
   /** Writes the trouble as the Node's Ready condition; a missing Node is created, without capacity and unready. An unchanged
    *  report is repeated only to keep the node alive. */
-  tell(trouble: LinkTrouble, signal: AbortSignal): Promise<void>;
+  report(trouble: LinkTrouble, signal: AbortSignal): Promise<void>;
 }
 
 /** Interval of repeated reports: the cluster takes a node for dead after 50 s (node-monitor-grace-period). */
 const repeatMs = 15_000;
 
-export function createTroubleTeller(deps: TroubleTellerDeps): TroubleTeller {
+export function createTroubleReporter(deps: TroubleReporterDeps): TroubleReporter {
   const { clock, log } = deps;
   let told = "";
   let toldAt = Number.NEGATIVE_INFINITY;
   return {
-    async tell(trouble, signal) {
+    async report(trouble, signal) {
       const now = `${trouble.reason} ${trouble.message}`;
       if (now === told && clock.monotonic() - toldAt < repeatMs) return;
       try {
@@ -50,7 +50,7 @@ export function createTroubleTeller(deps: TroubleTellerDeps): TroubleTeller {
 export interface UnreachableDeps {
   readonly host: Pick<Host, "fs">;
   readonly link: TargetLink;
-  readonly teller: TroubleTeller;
+  readonly reporter: TroubleReporter;
   readonly clock: Clock;
 }
 
@@ -61,7 +61,7 @@ const doubtful = 3;
 
 /** Waits at a node's start until the target can be reached; meanwhile its Node reports the trouble. */
 export async function untilReachable(
-  { host, link, teller, clock }: UnreachableDeps,
+  { host, link, reporter, clock }: UnreachableDeps,
   signal: AbortSignal,
 ): Promise<void> {
   for (let failures = 1; !signal.aborted; failures++) {
@@ -73,7 +73,7 @@ export async function untilReachable(
     } catch (error) {
       const certain = !hasCode(error, "unavailable") || failures >= doubtful;
       const trouble = link.trouble() ?? (certain ? unreadable(error) : undefined);
-      if (trouble && !signal.aborted) await teller.tell(trouble, signal);
+      if (trouble && !signal.aborted) await reporter.report(trouble, signal);
       await pause(clock, askMs, changed.promise, signal);
     } finally {
       stop();
@@ -99,7 +99,7 @@ export async function untilWorthATry(
   stop();
 }
 
-async function write(deps: TroubleTellerDeps, trouble: LinkTrouble, signal: AbortSignal): Promise<void> {
+async function write(deps: TroubleReporterDeps, trouble: LinkTrouble, signal: AbortSignal): Promise<void> {
   const { client, clock, identity } = deps;
   const path = `/api/v1/nodes/${identity.nodeName}`;
   const node = await unlessGone(client.get<Node>(path, { signal }));

@@ -2,7 +2,7 @@ import type { Clock, Timer } from "../lib/clock.ts";
 import { abortError } from "../lib/errors.ts";
 
 /** Throttles writes while the API server cannot take them: retries of a hundred pods would keep it from recovering. */
-export interface WriteBrake {
+export interface WriteThrottle {
   /** Resolves, in order of the calls, when a write may start: at once while writes succeed. Rejects when the signal aborts. */
   wait(signal: AbortSignal): Promise<void>;
   /** Reports the outcome of a write.
@@ -15,7 +15,7 @@ const everyMs = 500;
 
 /** After a successful write, waiting ones follow: one, then two, then four, as long as none fails. A server that accepts one
  *  may not accept the next, and one that refuses a write for its own sake has not stored any. */
-export function createWriteBrake(clock: Clock): WriteBrake {
+export function createWriteThrottle(clock: Clock): WriteThrottle {
   const waiting = new Set<() => void>();
   let timer: Timer | undefined;
   let isOn = false;

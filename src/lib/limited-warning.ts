@@ -7,7 +7,7 @@ const everyMs = 30_000;
 
 /** A rate-limited warning, for events that clients can cause at will: logged at once, then at most every 30 s, with the newest
  *  fields and the number of `times` since the last one. */
-export function createSeldomWarning(
+export function createLimitedWarning(
   { log, clock }: { readonly log: Logger; readonly clock: Clock },
   message: string,
 ): (fields: object) => void {

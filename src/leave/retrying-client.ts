@@ -11,7 +11,7 @@ const patienceMs = 60_000;
 
 /** The same client with retries: requests to an API server that does not answer are repeated for a minute.
  *  @param say called once per outage. */
-export function patient(client: LeavingClient, clock: Clock, say: (line: string) => void): LeavingClient {
+export function retryingClient(client: LeavingClient, clock: Clock, say: (line: string) => void): LeavingClient {
   const until = async <T>(ask: () => Promise<T>, signal: AbortSignal): Promise<T> => {
     const deadline = clock.monotonic() + patienceMs;
     for (let told = false; ; told = true) {

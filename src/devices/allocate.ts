@@ -8,7 +8,7 @@ import { chooseDevices } from "./choose.ts";
 import type { Inventory } from "./inventory.ts";
 import type { DevicePlugin } from "./plugin.ts";
 
-export interface HandingOutDeps {
+export interface AllocateDeps {
   readonly inventory: Inventory;
   readonly allocations: Allocations;
   /** Saves the allocations. */
@@ -25,8 +25,8 @@ const noNode = -1;
 /** Allocates devices to the containers of a pod, in their start order.
  *  @throws in the kubelet's words when a request cannot be met; earlier allocations are kept until pods' devices are freed.
  *  (kubelet, devicemanager/manager.go) */
-export async function handOutToPod(
-  deps: HandingOutDeps,
+export async function allocateToPod(
+  deps: AllocateDeps,
   pod: Pod,
   isUnderway: IsUnderway,
   signal: AbortSignal,
@@ -34,7 +34,7 @@ export async function handOutToPod(
   const { initContainers = [], containers } = pod.spec;
   const reusable = new Map<string, readonly string[]>();
   for (const container of initContainers) {
-    await handOutTo(deps, { pod, container, reusable, isUnderway }, signal);
+    await allocateTo(deps, { pod, container, reusable, isUnderway }, signal);
     for (const [resource, allocation] of deps.allocations.ofContainer(pod.metadata.uid, container.name)) {
       const had = devicesOf(allocation);
       const others = (reusable.get(resource) ?? []).filter((id) => !had.includes(id));
@@ -43,7 +43,7 @@ export async function handOutToPod(
     }
   }
   for (const container of containers) {
-    await handOutTo(deps, { pod, container, reusable, isUnderway }, signal);
+    await allocateTo(deps, { pod, container, reusable, isUnderway }, signal);
     for (const [resource, allocation] of deps.allocations.ofContainer(pod.metadata.uid, container.name)) {
       const has = devicesOf(allocation);
       reusable.set(
@@ -63,7 +63,7 @@ export interface Recipient {
 }
 
 /** Allocates the devices that one container requests and does not have. */
-export async function handOutTo(deps: HandingOutDeps, to: Recipient, signal: AbortSignal): Promise<void> {
+export async function allocateTo(deps: AllocateDeps, to: Recipient, signal: AbortSignal): Promise<void> {
   const { allocations } = deps;
   let changed = false;
   for (const [resource, required] of devicesAskedFor(deps, to.container)) {
@@ -77,7 +77,7 @@ export async function handOutTo(deps: HandingOutDeps, to: Recipient, signal: Abo
 
 /** Requested devices by resource, for the plugins' resources. Requests of such resources equal their limits. */
 export function devicesAskedFor(
-  { inventory, allocations }: Pick<HandingOutDeps, "inventory" | "allocations">,
+  { inventory, allocations }: Pick<AllocateDeps, "inventory" | "allocations">,
   { resources }: Container,
 ): readonly (readonly [resource: string, required: number])[] {
   const asked = Object.entries(resources?.limits ?? {}).filter(([name]) => isExtendedResource(name));
@@ -90,7 +90,7 @@ export function devicesAskedFor(
 
 /** @returns undefined when there is nothing to allocate. */
 async function newAllocation(
-  { inventory, allocations, log }: HandingOutDeps,
+  { inventory, allocations, log }: AllocateDeps,
   place: Place,
   required: number,
   { reusable, isUnderway }: Recipient,
