@@ -1,8 +1,8 @@
 import { CodedError } from "../lib/errors.ts";
 import type { ApiClient } from "./client.ts";
 
-/** The API server of a node that stands alone: there is none, and whatever is asked of it is refused at once.
- *  Every method throws CodedError failed_precondition. */
+/** The API client of a standalone node: there is no API server, and every method throws CodedError failed_precondition at
+ *  once. */
 export function absentApi(): ApiClient & AsyncDisposable {
   const refuse = () =>
     Promise.reject(new CodedError("failed_precondition", "this node stands alone, without an API server"));

@@ -1,10 +1,10 @@
 import type * as k8s from "@kubernetes/client-node";
 import type { Clock } from "../lib/clock.ts";
-import { CodedError, hasCode } from "../lib/errors.ts";
+import { CodedError, unlessGone } from "../lib/errors.ts";
 import type { ConfigMap, Wire } from "../objects.ts";
 import type { ApiClient } from "./client.ts";
 
-/** Who the API server says somebody is. */
+/** A user as the API server authenticated it. */
 export interface ReviewedUser {
   readonly name: string;
   readonly uid?: string;
@@ -12,11 +12,11 @@ export interface ReviewedUser {
   readonly extra?: Readonly<Record<string, readonly string[]>>;
 }
 
-/** Asks the API server who somebody is and what they may do with this node. Caches nothing. */
+/** Authenticates and authorizes callers through the API server. Caches nothing. */
 export interface AccessReview {
-  /** The holder of a bearer token; undefined when the token is nobody's. @throws CodedError when that cannot be found out. */
+  /** The holder of a bearer token; undefined for an unknown token. @throws CodedError when the review fails. */
   byToken(token: string, signal: AbortSignal): Promise<ReviewedUser | undefined>;
-  /** Whether the user may do `verb` on a subresource of this node. @throws CodedError when that cannot be found out. */
+  /** True when the user may do `verb` on a subresource of this node. @throws CodedError when the review fails. */
   allowed(user: ReviewedUser, verb: string, subresource: string, path: string, signal: AbortSignal): Promise<boolean>;
 }
 
@@ -61,14 +61,7 @@ export function createAccessReview(deps: {
 /** The cluster's client CA in PEM, as the API server publishes it; undefined when it publishes none, or does not show it.
  *  @see https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/ */
 export async function readClusterClientCA(client: ApiClient, signal: AbortSignal): Promise<string | undefined> {
-  try {
-    const map = await client.get<ConfigMap>(
-      "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication",
-      { signal },
-    );
-    return map.data?.["client-ca-file"] || undefined;
-  } catch (error) {
-    if (hasCode(error, "not_found")) return undefined;
-    throw error;
-  }
+  const path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+  const map = await unlessGone(client.get<ConfigMap>(path, { signal }));
+  return map?.data?.["client-ca-file"] || undefined;
 }

@@ -6,7 +6,7 @@ export class ApiError extends CodedError {
   readonly status: number;
   /** `Status.reason`, such as NotFound or AlreadyExists; empty when the server sent no Status. */
   readonly reason: string;
-  /** Milliseconds that the server asks to wait before trying again. */
+  /** Retry delay that the server asks for, milliseconds. */
   readonly retryAfterMs: number | undefined;
 
   constructor(
@@ -22,12 +22,12 @@ export class ApiError extends CodedError {
   }
 }
 
-/** True for the answer to a list or watch from a version, or a page, that the server no longer has. */
+/** True for an expired resource version or continue token. */
 export function isExpired(error: unknown): boolean {
   return error instanceof ApiError && error.status === 410;
 }
 
-/** The error that an answer other than 2xx stands for.
+/** The error for an answer other than 2xx.
  *  @param status HTTP status
  *  @param body the answer's body: a Status object, or whatever a proxy says
  *  @param retryAfter the Retry-After header, seconds
@@ -44,7 +44,7 @@ export function apiError(status: number, body: string, retryAfter?: string): Api
   });
 }
 
-/** The error that a Status object inside a watch stands for. */
+/** The error for a Status object inside a watch. */
 export function watchError(status: { code?: number; reason?: string; message?: string }): ApiError {
   const code = status.code ?? 500;
   const reason = status.reason ?? "";

@@ -12,7 +12,7 @@ import type { AccessFile } from "./kubeconfig.ts";
 import { createRateLimit, type RateLimit } from "./rate-limit.ts";
 import { createRequests, type RawAnswer, type RawRequest, type Requests, unreachable } from "./requests.ts";
 import { createWatchSessions, type WatchSessions } from "./watch-sessions.ts";
-import { createWriteBrake, type WriteBrake } from "./write-brake.ts";
+import { createWriteThrottle, type WriteThrottle } from "./write-throttle.ts";
 
 export type Query = Readonly<Record<string, string | number | boolean | undefined>>;
 
@@ -41,7 +41,7 @@ export interface WatchEvent<T> {
  *  there is no answer. @see https://kubernetes.io/docs/reference/using-api/api-concepts/ */
 export interface ApiClient {
   get<T>(path: string, options: CallOptions): Promise<T>;
-  /** An answer that is no JSON, such as one that passes through the API server. */
+  /** A plain text answer, such as one that passes through the API server. */
   text(path: string, options: CallOptions): Promise<string>;
   /** One page: follow `metadata.continue` for more. */
   list<T>(path: string, options: CallOptions): Promise<ObjectList<T>>;
@@ -52,13 +52,13 @@ export interface ApiClient {
   delete(path: string, body: object | undefined, options: CallOptions): Promise<void>;
   /** Events as they come; ends when the server ends the watch, throws when it breaks. An ERROR event is thrown. */
   watch<T>(path: string, options: CallOptions): AsyncGenerator<WatchEvent<T>, void, undefined>;
-  /** The same client under a rate limit of its own; undefined: none, and what it writes is never held back. */
+  /** The same client with its own rate limit; undefined: without one, and without the write throttle. */
   limited(limit: RateLimit | undefined): ApiClient;
   readonly health: HealthReader;
 }
 
 export interface ApiClientDeps {
-  /** Where the API server is, and who asks. */
+  /** Address of the API server, and credentials. */
   readonly access: AccessFile;
   readonly clock: Clock;
   readonly log: Logger;
@@ -66,7 +66,7 @@ export interface ApiClientDeps {
   /** KubeletConfiguration.kubeAPIQPS and kubeAPIBurst. */
   readonly qps: number;
   readonly burst: number;
-  /** Absent where nobody counts. */
+  /** Absent when requests are not counted. */
   readonly measures?: RequestMeasures;
 }
 
@@ -84,7 +84,7 @@ interface Parts {
   readonly credentials: CredentialSource;
   readonly requests: Requests;
   readonly sessions: WatchSessions;
-  readonly brake: WriteBrake;
+  readonly throttle: WriteThrottle;
   readonly health: { readonly reader: HealthReader; readonly writer: HealthWriter };
 }
 
@@ -99,7 +99,7 @@ export function createApiClient(deps: ApiClientDeps): ApiClient & AsyncDisposabl
     credentials: createCredentials({ from: deps.access, clock, log }),
     requests,
     sessions: createWatchSessions({ clock, http1: requests }),
-    brake: createWriteBrake(clock),
+    throttle: createWriteThrottle(clock),
     health: createHealth(log),
   };
   return {
@@ -138,7 +138,7 @@ interface Call {
   readonly type?: string;
 }
 
-/** @throws CodedError unavailable for what no API server says: something between mangled it. */
+/** @throws CodedError unavailable for an answer that no API server sends: a proxy mangled it. */
 function parsed<T>(text: string, { method, path }: Call): T {
   try {
     return parseJson(text) as T;
@@ -147,8 +147,8 @@ function parsed<T>(text: string, { method, path }: Call): T {
   }
 }
 
-/** What `read` makes of the body of a 2xx answer. What the server asks to repeat later is repeated; once more with new
- *  credentials after a 401. */
+/** Reads the body of a 2xx answer with `read`. Requests that the server asks to repeat are repeated; after a 401 once more,
+ *  with new credentials. */
 async function attempt<T>(
   parts: Parts,
   limit: RateLimit | undefined,
@@ -158,7 +158,7 @@ async function attempt<T>(
   const { clock } = parts.deps;
   for (let tried = 0, refused = false; ; tried += 1) {
     await limit?.wait(call.signal);
-    const held = limit && call.method !== "GET" ? parts.brake : undefined;
+    const held = limit && call.method !== "GET" ? parts.throttle : undefined;
     await held?.wait(call.signal);
     const answer = await noted(once(parts, call, read), held);
     if (!(answer instanceof ApiError)) return answer.read;
@@ -174,14 +174,14 @@ async function attempt<T>(
   }
 }
 
-/** Tells the brake how a write ended; what its caller gave up, or could not send, tells nothing. */
-async function noted<A>(sent: Promise<A | ApiError>, brake: WriteBrake | undefined): Promise<A | ApiError> {
+/** Reports the outcome of a write to the throttle; cancelled and unsent writes are not reported. */
+async function noted<A>(sent: Promise<A | ApiError>, throttle: WriteThrottle | undefined): Promise<A | ApiError> {
   try {
     const answer = await sent;
-    brake?.ended(!(answer instanceof ApiError && (answer.status === 429 || answer.status >= 500)));
+    throttle?.ended(!(answer instanceof ApiError && (answer.status === 429 || answer.status >= 500)));
     return answer;
   } catch (error) {
-    if (hasCode(error, "unavailable", "deadline_exceeded")) brake?.ended(false);
+    if (hasCode(error, "unavailable", "deadline_exceeded")) throttle?.ended(false);
     throw error;
   }
 }
@@ -215,7 +215,7 @@ async function exchange(
   }
 }
 
-/** Counts how one request ended, once. */
+/** Counts the outcome of one request, once. */
 function counter({ clock, measures }: ApiClientDeps, method: string, { host }: URL): (code: number | string) => void {
   const since = clock.monotonic();
   let told = measures === undefined;

@@ -8,7 +8,7 @@ import type { Logger } from "../lib/log.ts";
 import { createSingleFlight } from "../lib/single-flight.ts";
 import type { AccessFile, ClusterAccess } from "./kubeconfig.ts";
 
-/** How connections are made: a change of any of it needs new ones. */
+/** Connection settings: a change of any of them needs new connections. */
 export interface TlsOptions {
   readonly ca?: Buffer | undefined;
   readonly cert?: Buffer | string | undefined;
@@ -17,7 +17,7 @@ export interface TlsOptions {
   readonly rejectUnauthorized: boolean;
 }
 
-/** What a request needs to reach the API server as who we are. */
+/** Address, connection settings and authorization of a request. */
 export interface Credentials {
   readonly server: URL;
   readonly proxy?: string | undefined;
@@ -29,16 +29,16 @@ export interface Credentials {
 }
 
 export interface CredentialSource {
-  /** Of now: files are read again when they changed, an exec plugin is asked again when its answer expired.
+  /** The current credentials: files are read again when they changed, an exec plugin runs again when its answer expired.
    *  @throws CodedError unauthenticated when a plugin or token file fails. */
   current(): Promise<Credentials>;
-  /** The server refused them: read everything again at the next request. */
+  /** Called after the server refused them: everything is read again for the next request. */
   refused(): void;
 }
 
-/** How often files are looked at for a change, milliseconds. */
+/** Interval between checks of files for a change, milliseconds. */
 const fileCheckMs = 10_000;
-/** How long a token file's content is used, milliseconds; client-go's number. */
+/** Lifetime of a token file's content, milliseconds; client-go's number. */
 const tokenFileMs = 60_000;
 
 /** Credentials, kept current.
@@ -152,7 +152,7 @@ function checkCertificate({
   }
 }
 
-/** Changes when any of the files does; a file that is gone counts as one that did not change. */
+/** A stamp that changes when any of the files does; a missing file counts as unchanged. */
 function stampOf({ path }: AccessFile, { cluster, user }: ClusterAccess): string {
   const files = [path, cluster.caFile, user.certFile, user.keyFile].filter(
     (file) => file !== undefined && file !== null,

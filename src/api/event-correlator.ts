@@ -4,7 +4,7 @@ import type { ObjectReference } from "../objects.ts";
 import type { EventType } from "../pipeline.ts";
 import { createBoundedMap } from "../lib/bounded-map.ts";
 
-/** What a stage says happened. */
+/** An event as a stage reports it. */
 export interface Happening {
   readonly about: ObjectReference;
   readonly type: EventType;
@@ -12,7 +12,7 @@ export interface Happening {
   readonly message: string;
 }
 
-/** How to write it down: a count above 1 updates the event of that name. */
+/** An event to write: a count above 1 updates the event of that name. */
 export interface Observation extends Happening {
   readonly name: string;
   readonly namespace: string;
@@ -20,17 +20,17 @@ export interface Observation extends Happening {
   readonly firstTimestamp: string;
   readonly lastTimestamp: string;
   readonly count: number;
-  /** Under which the observation is remembered. */
+  /** Key under which the observation is remembered. */
   readonly key: string;
 }
 
 export interface EventCorrelator {
-  /** @returns undefined when the object has had more than its share of events. */
+  /** @returns undefined when the object has exceeded its share of events. */
   observe(happening: Happening): Observation | undefined;
 }
 
 const cacheEntries = 4096;
-/** As many messages of one reason about one object in this time are told as one. */
+/** Number of messages of one reason about one object, within this time, that are combined into one event. */
 const similarMax = 10;
 const similarMs = 600_000;
 const combinedPrefix = "(combined from similar events): ";
@@ -99,7 +99,7 @@ function createSpamFilter(clock: Clock): (happening: Happening) => boolean {
   };
 }
 
-/** Event names as kubectl users know them: the object's name and a moment in nanoseconds, made unique within this process. */
+/** Event names in the usual form: the object's name and a moment in nanoseconds, unique within this process. */
 function createNames(clock: Clock): (objectName: string) => string {
   let last = 0n;
   return (objectName) => {

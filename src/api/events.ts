@@ -1,5 +1,5 @@
 import type { Clock } from "../lib/clock.ts";
-import { hasCode } from "../lib/errors.ts";
+import { unlessGone } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { CoreEvent } from "../objects.ts";
@@ -13,7 +13,7 @@ export interface EventRecorderDeps {
   readonly client: ApiClient;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Who says so, such as "kubelet". */
+  /** Reporting component, such as "kubelet". */
   readonly component: string;
   /** The node's name. */
   readonly host: string;
@@ -22,7 +22,7 @@ export interface EventRecorderDeps {
   readonly burst: number;
 }
 
-/** Events that wait for the API server; the oldest go when there are more. */
+/** Largest number of queued events; beyond it the oldest are dropped. */
 const queueMax = 1000;
 /** client-go's numbers. */
 const maxTries = 12;
@@ -91,13 +91,10 @@ async function record(
   const signal = deps.clock.within(answerMs, parent);
   const path = `/api/v1/namespaces/${namespace}/events`;
   if (count > 1) {
-    try {
-      await client.patch(`${path}/${name}`, { type: "strategic", body: { count, lastTimestamp, message } }, { signal });
-      return;
-    } catch (error) {
-      // The server forgets events after an hour, or never had this one.
-      if (!hasCode(error, "not_found")) throw error;
-    }
+    const body = { count, lastTimestamp, message };
+    const patched = await unlessGone(client.patch(`${path}/${name}`, { type: "strategic", body }, { signal }));
+    // The server forgets events after an hour, or never had this one.
+    if (patched !== undefined) return;
   }
   await client.create(path, eventObject(deps, observation), { signal });
 }

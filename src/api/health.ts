@@ -1,7 +1,7 @@
 import { messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 
-/** Whether the API server answers. `unknown` until the first request has ended. */
+/** Reachability of the API server. `unknown` until the first request has ended. */
 export type ApiHealth =
   | { readonly is: "unknown" }
   | { readonly is: "up" }
@@ -18,7 +18,7 @@ export interface HealthWriter {
   failed(error: unknown): void;
 }
 
-/** Notes how requests end, and says once when the server goes away and once when it is back. */
+/** Follows the outcome of requests, and logs once when the server goes away and once when it is back. */
 export function createHealth(log: Logger): { readonly reader: HealthReader; readonly writer: HealthWriter } {
   let state: ApiHealth = { is: "unknown" };
   const listeners = new Set<(state: ApiHealth) => void>();

@@ -4,7 +4,7 @@ import type { Clock, Timer } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
 import type { Credentials } from "./credentials.ts";
 
-/** One HTTP/2 connection: it takes streams until it is full, told to go away, or dead. */
+/** One HTTP/2 connection: it takes streams until it is full, closed by GOAWAY, or dead. */
 export interface Http2Session {
   readonly generation: number;
   /** Takes one more stream. */
@@ -23,7 +23,7 @@ export interface SessionDeps {
   /** Milliseconds from a ping's answer to the next ping, and milliseconds that an answer may take. */
   readonly pingMs: number;
   readonly pongMs: number;
-  /** A ping was not answered: the connection leads nowhere any more. */
+  /** Called when a ping was not answered: the connection is dead. */
   readonly onSilent: () => void;
   /** Milliseconds that a session without streams is kept. */
   readonly idleMs: number;
@@ -76,7 +76,7 @@ function manage(session: ClientHttp2Session, generation: number, deps: SessionDe
   let streams = 0;
   let retired = false;
   let idle: Timer | undefined;
-  // The session's end is its streams' error; it has none of its own to report.
+  // The session's errors reach its streams; it has no other listener.
   session.on("error", () => undefined);
   session.on("goaway", () => void (retired = true));
   const stopPing = keepAlive(session, deps);
@@ -120,7 +120,7 @@ function manage(session: ClientHttp2Session, generation: number, deps: SessionDe
   };
 }
 
-/** Destroys the session when a ping stays unanswered: a connection may be cut without a word. */
+/** Destroys the session when a ping stays unanswered: a connection may be cut silently. */
 function keepAlive(session: ClientHttp2Session, { clock, pingMs, pongMs, onSilent }: SessionDeps): () => void {
   let timer: Timer;
   const giveUp = () => {

@@ -20,8 +20,8 @@ export async function* jsonLines(body: Readable): AsyncGenerator<unknown, void, 
   if (rest.trim() !== "") yield parseJson(rest);
 }
 
-/** The value of a JSON text. @throws SyntaxError that tells nothing of the text: it may be half a secret or a token, and what is
- *  thrown comes to logs and events. */
+/** Parses a JSON text.
+ *  @throws SyntaxError without any of the text, which may be part of a secret or token: errors reach logs and events. */
 export function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
-// Of the package only what reads a kubeconfig: its KubeConfig class would load every API model with it, some 40 MB.
+// Only the package's kubeconfig reader is imported: its KubeConfig class would load every API model, some 40 MB.
 import {
   type Cluster,
   type Context,
@@ -14,19 +14,19 @@ import { parse, stringify } from "yaml";
 import { CodedError, codeOfErrno, messageOf } from "../lib/errors.ts";
 import { writeWhole } from "../lib/write-whole.ts";
 
-/** What a kubeconfig says of the API server and of who asks; file names are absolute. */
+/** A kubeconfig's cluster and user; file names are absolute. */
 export interface ClusterAccess {
   readonly cluster: Cluster;
   readonly user: User;
-  /** A bearer token is read from this file. */
+  /** File with the bearer token. */
   readonly tokenFile?: string;
 }
 
-/** Where the way to the API server is written down. */
+/** Location of the API server's address and credentials. */
 export interface AccessFile {
-  /** For sentences, such as `kubeconfig /etc/kubernetes/kubelet.conf`. */
+  /** Name of the source in messages, such as `kubeconfig /etc/kubernetes/kubelet.conf`. */
   readonly name: string;
-  /** The file whose change means that it must be read again; undefined when only those that it names can change. */
+  /** The file to watch for changes; undefined when only the files that it names can change. */
   readonly path: string | undefined;
   /** @throws CodedError, one sentence. */
   read(): ClusterAccess;
@@ -37,8 +37,8 @@ export function kubeconfigFile(path: string): AccessFile {
   return { name: `kubeconfig ${path}`, path, read: () => readKubeconfig(path) };
 }
 
-/** The same API server, as whoever the certificate names: a file that holds it and its key, and may be replaced. Until that file
- *  is there, as before. */
+/** The same API server, with the client certificate from a file that holds certificate and key and may be replaced. Until that
+ *  file exists, the credentials stay as they were. */
 export function withCertificate(base: AccessFile, name: string, file: string): AccessFile {
   return {
     name,
@@ -191,7 +191,7 @@ function checkServer(path: string, cluster: Cluster): void {
     );
 }
 
-/** The package knows the field under another name than Kubernetes, so token files are read here. */
+/** The package uses another name for the field than Kubernetes, so token files are read here. */
 function withoutTokenFiles(users: unknown): unknown {
   if (!Array.isArray(users)) return users;
   return users.map((entry: { user?: Record<string, unknown> | null }) =>

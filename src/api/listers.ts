@@ -23,7 +23,7 @@ export function createServiceLister(deps: ListerDeps): ServiceLister & Running {
 }
 
 export interface NodeWatch extends NodeSource, Running {
-  /** Resolves once the API server has said whether the node is there. */
+  /** Resolves once it is known whether the node exists. */
   ready(signal: AbortSignal): Promise<void>;
   synced(): boolean;
   /** Calls back on every change; with undefined when the node is gone. @returns what stops that. */

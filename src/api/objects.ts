@@ -17,7 +17,7 @@ export interface ObjectCachesDeps {
 }
 
 export interface ObjectCaches extends ObjectCache, ObjectRegistry, Service {
-  /** Calls back when an object that somebody has read changed, appeared or went. @returns what stops that. */
+  /** Calls back when an object that was read before changed, appeared or was deleted. @returns a function that unsubscribes. */
   onChange(listener: ChangeListener): () => void;
 }
 
@@ -27,11 +27,12 @@ interface Entry {
   readonly watched: WatchedObject;
 }
 
-/** Milliseconds that a reader waits for a new watch's first answer before it asks by itself; the kubelet's number. */
+/** Longest wait of a reader for a new watch's first answer before it sends its own request, milliseconds; the kubelet's
+ *  number. */
 const firstAnswerMs = 1_000;
 
-/** Secrets and config maps of registered pods: one watch each, by name, for the Node authorizer allows no other; shared by
- *  the pods that reference it, ended with the last of them, and ended early for an immutable object.
+/** Secrets and config maps of registered pods: one watch each, by name, since the Node authorizer allows no other; shared by the
+ *  pods that reference it, ended with the last of them, and ended early for an immutable object.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/node/
  *  @see https://kubernetes.io/docs/concepts/configuration/secret/#secret-immutable */
 export function createObjectCaches(deps: ObjectCachesDeps): ObjectCaches {
@@ -49,7 +50,7 @@ export function createObjectCaches(deps: ObjectCachesDeps): ObjectCaches {
     const watched = references.watched(keyOf(kind, namespace, name));
     const known = await watched?.read(clock.within(firstAnswerMs, signal));
     if (known) return known as T;
-    // Not there, or not known yet: the API server's own answer decides, for a watch may lag behind.
+    // Missing, or not known yet: the API server's own answer decides, since a watch may lag behind.
     try {
       const object = await client.get<T>(`${pathOf(kind, namespace)}/${name}`, { signal });
       watched?.handedOut(object);
@@ -77,7 +78,7 @@ export function createObjectCaches(deps: ObjectCachesDeps): ObjectCaches {
   };
 }
 
-/** Which pods reference which objects, and the watches that follow from it. */
+/** References from pods to objects, and the watches that follow from them. */
 interface References {
   /** The objects that a pod references now, by key. */
   set(uid: string, keys: ReadonlySet<string>): void;
@@ -133,7 +134,7 @@ function keysOf(pod: Pod): Set<string> {
   ]);
 }
 
-// None of the three parts can hold a slash.
+// The parts contain no slash, so the key is unambiguous.
 const keyOf = (kind: ObjectKind, namespace: string, name: string) => `${kind}/${namespace}/${name}`;
 const parts = (key: string) => key.split("/") as [ObjectKind, string, string];
 const pathOf = (kind: ObjectKind, namespace: string) => `/api/v1/namespaces/${namespace}/${kind}s`;

@@ -4,8 +4,7 @@ import type { Clock } from "../lib/clock.ts";
 export interface RateLimit {
   /** Resolves in order of asking, when the call may be made; rejects when the signal aborts. */
   wait(signal?: AbortSignal): Promise<void>;
-  /** Takes the place of a call that may be made now.
-   *  @returns milliseconds until the next call may be made; 0 when this one may, and has its place. */
+  /** Takes a token if one is available. @returns milliseconds until the next call may be made; 0 when a token was taken. */
   take(): number;
 }
 

@@ -22,12 +22,12 @@ export interface ReflectorOptions<T> {
   readonly client: ApiClient;
   readonly clock: Clock;
   readonly log: Logger;
-  /** What is listed and watched, such as `/api/v1/pods`. */
+  /** Path of the collection to list and watch, such as `/api/v1/pods`. */
   readonly path: string;
   readonly fieldSelector?: string;
   readonly labelSelector?: string;
   readonly handler?: ReflectorHandler<T>;
-  /** Milliseconds from which a pause after a failure is drawn at the longest, to twice as many. */
+  /** Lower bound of the longest pause after failures, milliseconds; pauses are drawn from it to its double. */
   readonly longestPauseMs?: number;
 }
 
@@ -45,11 +45,11 @@ const pageSize = 500;
 /** Between tries: doubled from the first to the longest, each drawn from [1, 2) of it; client-go's numbers. */
 const firstDelayMs = 800;
 const longestDelayMs = 30_000;
-/** A server that comes back is noticed within seconds, whatever went before; and as it comes it may refuse for a while what it
- *  allows later: as many refusals in a row count as that. */
+/** Longest pause while the server is unreachable, so that its return is noticed within seconds; a starting server may refuse
+ *  for a while what it allows later, and this many refusals in a row count as that. */
 const longestUnreachableMs = 2_500;
 const passingRefusals = 6;
-/** What another try will hardly change. */
+/** Errors that a retry is unlikely to fix. */
 const refusals: readonly ErrorCode[] = [
   "permission_denied",
   "unauthenticated",
@@ -57,12 +57,12 @@ const refusals: readonly ErrorCode[] = [
   "invalid_argument",
   "unimplemented",
 ];
-/** A page of a list may take this long, doubled with each failure: an answer that is lost on its way is asked for again. */
+/** Timeout of a page of a list, doubled with each failure: a lost answer is requested again. */
 const firstPageMs = 15_000;
 const longestPageMs = 60_000;
 /** Seconds after which the server ends a watch: drawn from here to twice this. */
 const watchSeconds = 300;
-/** Milliseconds beyond that after which a watch that the server did not end is given up. */
+/** Milliseconds after which a watch that the server did not end is given up. */
 const watchGraceMs = 30_000;
 /** A watch that ends sooner counts as failed, so that a server on its way out is not asked in a loop. */
 const shortWatchMs = 1_000;
@@ -128,7 +128,7 @@ export function createReflector<T extends ApiObject>(options: ReflectorOptions<T
   };
 }
 
-/** A list where one is due, then a watch to its end. @param failures in a row before it. */
+/** A list if one is due, then a watch to its end. @param failures in a row before it. */
 type Cycle = (so: { readonly failures: number; readonly onProgress: () => void }, signal: AbortSignal) => Promise<void>;
 
 /** Repeats the cycle until the signal aborts, with growing pauses while it fails. */
@@ -186,7 +186,7 @@ async function listPages<T extends ApiObject>(
     } while (!signal.aborted);
     throw abortError(signal);
   } catch (error) {
-    // A page's token may expire under a slow reader: one answer with everything cannot.
+    // A page's token may expire under a slow reader: list everything in one answer.
     if (!isExpired(error)) throw error;
     items.length = 0;
     const page = await ask({ fieldSelector, labelSelector });
@@ -227,8 +227,8 @@ function keyOf({ metadata }: ApiObject): string {
   return metadata.namespace ? `${metadata.namespace}/${metadata.name}` : (metadata.name ?? "");
 }
 
-/** The same object without what tells who has set which field: it is the larger part of many, nobody here asks for it, and objects are
- *  kept for as long as they are there. */
+/** Removes an object's managedFields: often its larger part, never read here, and objects stay in memory for as long as they
+ *  exist. */
 export function withoutManagedFields<T extends ApiObject>(object: T): T {
   delete object.metadata.managedFields;
   return object;

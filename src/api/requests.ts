@@ -18,33 +18,33 @@ export interface RawAnswer {
   readonly status: number;
   readonly retryAfter?: string | undefined;
   readonly body: Readable;
-  /** True when the body ended because the connection did, where the body itself does not tell. */
+  /** True when the body ended with the connection, though the body itself does not show it. */
   readonly cut?: () => boolean;
 }
 
-/** HTTP/1.1 over pooled connections, for whoever the credentials say. */
+/** HTTP/1.1 over pooled connections, with the given credentials. */
 export interface Requests extends AsyncDisposable {
   /** @throws CodedError unavailable when there is no answer, or the signal's reason. */
   send(credentials: Credentials, request: RawRequest): Promise<RawAnswer>;
   /** The same with a body that may stay silent for minutes. */
   stream(credentials: Credentials, request: RawRequest): Promise<RawAnswer>;
-  /** Ends every connection: requests under way fail with `unavailable`, the next one dials anew. */
+  /** Closes every connection: requests under way fail with `unavailable`, the next one opens a new connection. */
   renew(): void;
 }
 
-/** Below the API server's own 90 s, so that a request never meets a connection that the server is closing. */
+/** Shorter than the API server's own 90 s, so that a request never meets a connection that the server is closing. */
 const keepAliveMs = 85_000;
 /** The API server gives up on an ordinary request after 60 s. */
 const answerMs = 65_000;
 const connectMs = 10_000;
-/** A connection that has been silent this long is asked for a sign of life, each second from then on; ten that stay unanswered
- *  end it (the numbers of Node's own keep-alive). It is all that watches over HTTP/1.1 are looked after by. */
+/** TCP keep-alive: probes after this much silence, one each second; ten unanswered ones end the connection (Node's own
+ *  numbers). The only liveness check of watches over HTTP/1.1. */
 const aliveMs = 15_000;
 
-/** Connections are kept as long as the credentials stay of one generation; those of an older one end when idle. */
+/** Connections are kept for one generation of credentials; older ones close when idle. */
 export function createRequests(): Requests {
   let pool: { readonly generation: number; readonly dispatcher: Dispatcher } | undefined;
-  /** Those that are closing. */
+  /** Closing connections. */
   const old = new Set<Dispatcher>();
   const poolFor = (credentials: Credentials): Dispatcher => {
     if (pool?.generation !== credentials.generation) {
@@ -69,7 +69,7 @@ export function createRequests(): Requests {
       bodyTimeout,
     });
     try {
-      // undici hears a signal only once it is connected.
+      // undici checks a signal only once it is connected.
       const answer = await untilAborted(answered, signal);
       const retryAfter = answer.headers["retry-after"];
       return {

@@ -4,7 +4,7 @@ import type { RuntimeClasses } from "../pipeline.ts";
 import type { ListerDeps } from "./listers.ts";
 import { createReflector } from "./reflector.ts";
 
-/** How long the first pod with a class waits for the classes to be listed, milliseconds. */
+/** Longest wait of the first pod with a class for the list of classes, milliseconds. */
 const firstListMs = 10_000;
 
 /** The cluster's runtime classes: one watch, which begins with the first pod that names one. Most nodes never have such a pod.

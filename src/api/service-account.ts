@@ -2,17 +2,18 @@ import { readFileSync } from "node:fs";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import type { AccessFile } from "./kubeconfig.ts";
 
-/** The folder that every Pod with a service account has. */
+/** Mount path of a Pod's service account. */
 const accountDir = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/** A Pod's account: its way to the API server, and the namespace it is in. */
+/** A Pod's service account: access to the API server, and its namespace. */
 export interface ServiceAccount extends AccessFile {
   /** @throws CodedError when the Pod has no service account token. */
   namespace(): string;
 }
 
-/** A Pod's own way to the API server: the service account's token, read again as it is renewed, and the cluster's CA.
- *  @param env of the process. @returns undefined outside a Pod.
+/** A Pod's own access to the API server: the service account's token, read again as it is renewed, and the cluster's CA.
+ *  @param env of the process.
+ *  @returns undefined outside a Pod.
  *  @see https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/ */
 export function serviceAccount(
   env: Readonly<Record<string, string | undefined>>,

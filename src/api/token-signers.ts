@@ -1,20 +1,20 @@
 import { createBoundedMap } from "../lib/bounded-map.ts";
 import type { Clock } from "../lib/clock.ts";
 
-/** Kind of a bearer token by its looks: a JWT with the head of one that was good (`signed`), another JWT that is in force, or anything else.
- *  It says whose turn it is to be asked about, and nothing of whether it is good. */
+/** Kind of a bearer token by its form: a JWT with the header of a valid one (`signed`), another unexpired JWT, or anything
+ *  else. It only decides the order of reviews, not the token's validity. */
 export type TokenKind = "signed" | "jwt" | "other";
 
-/** The heads of good tokens, which name the key that they are signed with: the same in all tokens of that key. */
+/** Headers of valid tokens, which name the signing key: the same in all tokens of that key. */
 export interface TokenSigners {
-  /** A token is good: the API server has made it for a pod, or says whose it is. */
+  /** Records a valid token: the API server issued it for a pod, or authenticated it. */
   good(token: string): void;
   kindOf(token: string): TokenKind;
 }
 
-/** Keys of the cluster that tokens are signed with, in force and before. */
+/** Number of signing keys of the cluster, current and former. */
 const remembered = 16;
-/** Longer heads and payloads, characters, are not looked at. */
+/** Longest headers and payloads that are inspected, characters. */
 const longest = { head: 1024, payload: 8192 };
 
 /** @see https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/#schema-for-service-account-private-claims */
@@ -39,7 +39,7 @@ function partsOf(token: string): { readonly head: string; readonly payload: stri
   return rest.length === 1 && fits ? { head, payload } : undefined;
 }
 
-/** Whether a payload is one of a token that has an issuer and has not ended. */
+/** True for the payload of a token that has an issuer and has not expired. */
 function isInForce(payload: string, now: number): boolean {
   try {
     const claims: unknown = JSON.parse(Buffer.from(payload, "base64url").toString("utf8"));

@@ -2,6 +2,7 @@ import type * as k8s from "@kubernetes/client-node";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
 import { createSingleFlight } from "../lib/single-flight.ts";
 import { createTurns } from "../lib/turns.ts";
@@ -21,18 +22,19 @@ const dayMs = 24 * 60 * 60_000;
 /** Refreshes of many tokens are spread over this long before they are due. */
 const spreadMs = 10_000;
 const collectMs = 60_000;
-/** A node that starts asks for the tokens of all its pods: each request at the same time is a connection of its own. */
+/** Concurrent requests: a starting node requests the tokens of all its pods, and each concurrent request is a connection of
+ *  its own. */
 const parallelRequests = 10;
 
-/** The Node authorizer may hear of a new pod after its node does: what it forbids is asked once more, so many milliseconds later. */
+/** Pause before a second try, milliseconds: the Node authorizer may learn of a new pod after its node does. */
 const authorizerMs = 250;
 
-/** Service account tokens bound to the pod that mounts them: asked for again when four fifths of their life, or a day, are
- *  over. A token that cannot be refreshed is used until it expires.
+/** Service account tokens bound to the pod that mounts them: refreshed after four fifths of their lifetime, or a day. A token
+ *  that cannot be refreshed is used until it expires.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/#bound-service-account-tokens */
 export function createTokenSource(deps: {
   readonly client: ApiClient;
-  /** Told of each token that is made. */
+  /** Called with each new token. */
   readonly signers: Pick<TokenSigners, "good">;
   readonly clock: Clock;
   readonly log: Logger;
@@ -60,8 +62,11 @@ export function createTokenSource(deps: {
     const lifeMs = (answer.spec?.expirationSeconds ?? request.expirationSeconds) * 1000;
     return { token, expiresAt, refreshAt: refreshTime(clock, expiresAt, lifeMs) };
   };
+  const collect = () => {
+    for (const [key, { expiresAt }] of held) if (clock.now() >= expiresAt) held.delete(key);
+  };
   return {
-    name: "service account tokens",
+    ...patrol({ name: "service account tokens", everyMs: collectMs, firstMs: collectMs, clock, log }, collect),
     async token(pod, request, signal): Promise<Token> {
       const key = JSON.stringify([
         pod.metadata.namespace,
@@ -83,12 +88,6 @@ export function createTokenSource(deps: {
           "service account token could not be refreshed, keeping the old one",
         );
         return known;
-      }
-    },
-    async run(signal) {
-      while (!signal.aborted) {
-        await clock.sleep(collectMs, signal).catch(() => undefined);
-        for (const [key, { expiresAt }] of held) if (clock.now() >= expiresAt) held.delete(key);
       }
     },
   };

@@ -6,8 +6,8 @@ import type { Credentials } from "./credentials.ts";
 import { dialHttp2, type Http2Session, type SessionDeps } from "./http2-session.ts";
 import { type RawAnswer, type RawRequest, type Requests, unreachable } from "./requests.ts";
 
-/** Opens answers that go on for minutes: over as few HTTP/2 connections as hold them, or one HTTP/1.1 connection each where
- *  the server has no HTTP/2. */
+/** Opens long-running answers over as few HTTP/2 connections as possible, or one HTTP/1.1 connection each when the server has
+ *  no HTTP/2. */
 export interface WatchSessions extends AsyncDisposable {
   /** @throws CodedError unavailable, or the signal's reason. */
   open(
@@ -16,10 +16,10 @@ export interface WatchSessions extends AsyncDisposable {
   ): Promise<RawAnswer>;
 }
 
-/** API servers allow 100 streams a connection (older ones 250); some room is left. */
+/** Streams per connection: API servers allow 100 (older ones 250); some room is left. */
 const maxStreams = 90;
 
-/** A connection that was cut without a word is noticed within 20 s: pings, and patience for their answers, milliseconds. */
+/** Ping interval and timeout, milliseconds: a connection that was cut silently is noticed within 20 s. */
 const pingMs = 10_000;
 const pongMs = 10_000;
 
@@ -57,7 +57,7 @@ export function createWatchSessions(deps: { readonly clock: Clock; readonly http
     async open(credentials, request) {
       throwIfAborted(request.signal);
       try {
-        // The dial is shared: whoever has given up leaves it to the others.
+        // The dial is shared: a caller that gives up leaves it to the others.
         const one = wantsHttp2(credentials) ? await untilAborted(sessionFor(credentials), request.signal) : undefined;
         if (one) return await answerOf(one.open(http2Headers(credentials, request)), request.signal);
       } catch (error) {
@@ -67,7 +67,7 @@ export function createWatchSessions(deps: { readonly clock: Clock; readonly http
     },
     async [Symbol.asyncDispose]() {
       for (const one of sessions) one.destroy();
-      // Where a name is not resolved, or nobody answers, a dial lasts: it is not waited for.
+      // A dial hangs while a name is not resolved or a host does not answer: it is not awaited.
       void dialing?.then(
         (late) => late?.destroy(),
         () => undefined,

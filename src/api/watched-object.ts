@@ -9,10 +9,10 @@ export type StoredObject = Secret | ConfigMap;
 
 /** One secret or config map, watched by name. */
 export interface WatchedObject {
-  /** What the watch knows: waits for its first answer as long as `signal` allows. Undefined when the object is not there, or
+  /** The watched state: waits for the first answer as long as `signal` allows. Undefined when the object does not exist, or
    *  nothing is known yet. Never rejects. */
   read(signal: AbortSignal): Promise<StoredObject | undefined>;
-  /** Notes what a reader was given from elsewhere, so that it is told when that changes. */
+  /** Records a value that a reader got from elsewhere, so that the reader is notified when it changes. */
   handedOut(object: StoredObject | undefined): void;
   /** Ends the watch. */
   stop(): Promise<void>;
@@ -22,11 +22,11 @@ export interface WatchedObjectDeps {
   readonly client: ApiClient;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Of the collection. */
+  /** Path of the collection. */
   readonly path: string;
   readonly namespace: string;
   readonly name: string;
-  /** The object differs from what was handed out last. */
+  /** Called when the object differs from the last one that a reader got. */
   readonly onChange: () => void;
 }
 

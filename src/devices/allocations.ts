@@ -1,34 +1,34 @@
 import type { ContainerAllocateResponse } from "../gen/device-plugin.ts";
 
-/** Devices of one resource that a container has. */
+/** A container's devices of one resource. */
 export interface Allocation {
-  /** IDs by NUMA node; -1 for devices of none. A device of several nodes stands at each. */
+  /** IDs by NUMA node; -1 for devices without one. A device of several nodes is listed at each. */
   readonly devices: ReadonlyMap<number, readonly string[]>;
-  /** What the plugin answered. */
+  /** The plugin's answer. */
   readonly response: ContainerAllocateResponse;
 }
 
-/** Whose an allocation is. */
+/** Owner of an allocation. */
 export interface Place {
   readonly uid: string;
   readonly container: string;
   readonly resource: string;
 }
 
-/** Who has which devices. */
+/** Allocated devices by container. */
 export interface Allocations {
   get(place: Place): Allocation | undefined;
   set(place: Place, allocation: Allocation): void;
-  /** What a container has, by resource. */
+  /** A container's allocations, by resource. */
   ofContainer(uid: string, container: string): ReadonlyMap<string, Allocation>;
   hasPod(uid: string): boolean;
-  /** Frees what pods have that are not among these. @returns whether any did. */
+  /** Frees the devices of all other pods. @returns true when any was freed. */
   keepOnly(uids: ReadonlySet<string>): boolean;
-  /** IDs of devices that somebody has. */
+  /** IDs of allocated devices. */
   inUse(resource: string): ReadonlySet<string>;
-  /** Resources of which somebody has some. */
+  /** Resources with allocated devices. */
   resources(): readonly string[];
-  /** UIDs of pods that have a device. */
+  /** UIDs of pods with devices. */
   podsOf(resource: string, ids: readonly string[]): readonly string[];
   entries(): readonly (Place & Allocation)[];
 }
@@ -67,7 +67,7 @@ export function devicesOf({ devices }: Pick<Allocation, "devices">): readonly st
   return [...new Set([...devices.values()].flat())];
 }
 
-/** Neither UIDs nor names of containers hold a blank. */
+/** UIDs and container names contain no blanks. */
 function keyOf({ uid, container, resource }: Place): string {
   return `${uid} ${container} ${resource}`;
 }

@@ -6,26 +6,26 @@ import { devicesOf } from "./allocations.ts";
 import { mergeDevices } from "./container-devices.ts";
 import {
   devicesAskedFor,
-  type HandingOutDeps,
-  handOutTo,
-  handOutToPod,
+  type AllocateDeps,
+  allocateTo,
+  allocateToPod,
   type IsUnderway,
   standing,
-} from "./handing-out.ts";
+} from "./allocate.ts";
 
-export interface AllocatorDeps extends HandingOutDeps {
-  /** Resolves when it is known what was handed out before a restart. */
+export interface AllocatorDeps extends AllocateDeps {
+  /** Resolves once the allocations of before a restart are known. */
   readonly loaded: (signal: AbortSignal) => Promise<void>;
-  /** Runs work that hands devices out: one at a time. */
+  /** Serializes allocations. */
   readonly inTurn: <T>(work: () => Promise<T>) => Promise<T>;
 }
 
 export interface AllocatorOptions {
-  /** The node's resources but those of plugins. */
+  /** The node's resources except the plugins'. */
   readonly allocatable: () => Readonly<Record<string, string>>;
-  /** Every source has said which pods there are. */
+  /** True once every source has listed its pods. */
   readonly sourcesSeen: () => boolean;
-  /** A container of that name of the pod runs. */
+  /** True when a container of that name of the pod is running. */
   readonly isRunning: IsUnderway;
 }
 
@@ -41,7 +41,7 @@ export function createAllocator(deps: AllocatorDeps, options: AllocatorOptions):
       try {
         await inTurn(async () => {
           if (sourcesSeen()) allocations.keepOnly(new Set([pod, ...others].map(({ metadata }) => metadata.uid)));
-          await handOutToPod(deps, pod, isUnderway, signal);
+          await allocateToPod(deps, pod, isUnderway, signal);
         });
         return undefined;
       } catch (error) {
@@ -88,10 +88,10 @@ export function createDeviceSource(deps: AllocatorDeps): DeviceSource {
       const { uid } = pod.metadata;
       const asked = devicesAskedFor(deps, container).filter(([, required]) => required > 0);
       for (const [resource] of asked) await preStart(uid, container.name, resource, signal);
-      // One that was admitted before its plugin had registered has nothing yet.
+      // A pod admitted before its plugin registered has no devices yet.
       const lacks = asked.some(([resource]) => !allocations.get({ uid, container: container.name, resource }));
       const recipient = { pod, container, reusable: new Map<string, readonly string[]>(), isUnderway: () => false };
-      if (lacks) await inTurn(() => handOutTo(deps, recipient, signal));
+      if (lacks) await inTurn(() => allocateTo(deps, recipient, signal));
       const has = [...allocations.ofContainer(uid, container.name).values()];
       return has.length === 0
         ? undefined

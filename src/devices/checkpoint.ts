@@ -3,14 +3,15 @@ import { CodedError, messageOf } from "../lib/errors.ts";
 import { fnv32a } from "../pod/hash.ts";
 import type { Allocation, Place } from "./allocations.ts";
 
-/** What a restart has to know of devices. */
+/** The device state that survives a restart. */
 export interface Checkpoint {
   readonly allocations: readonly (Place & Allocation)[];
   /** Healthy devices by resource. */
   readonly registered: ReadonlyMap<string, readonly string[]>;
 }
 
-/** A kubelet's own file, so that either agent takes over from the other. (kubelet, devicemanager/checkpoint/checkpoint.go) */
+/** Format of the kubelet's own file, so that either agent can take over from the other. (kubelet,
+ *  devicemanager/checkpoint/checkpoint.go) */
 interface CheckpointFile {
   readonly Data: CheckpointData;
   readonly Checksum: number;
@@ -56,7 +57,7 @@ export function decodeCheckpoint(text: string): Checkpoint {
   }
 }
 
-/** The checksum vouches for all that is in the file. */
+/** The checksum covers everything in the file. */
 function checked({ Data, Checksum }: CheckpointFile): Checkpoint {
   if (checksum(Data) !== Checksum) throw new Error("its checksum does not fit");
   return {

@@ -3,9 +3,9 @@ import type { DevicePlugin } from "./plugin.ts";
 
 export interface ChoiceInput {
   readonly resource: string;
-  /** How many devices the container asks for. */
+  /** Number of devices that the container requests. */
   readonly required: number;
-  /** Healthy devices, whoever has them. */
+  /** Healthy devices, allocated or not. */
   readonly healthy: readonly string[];
   readonly inUse: ReadonlySet<string>;
   /** Devices of init containers that have ended before this container starts. */
@@ -13,8 +13,8 @@ export interface ChoiceInput {
   readonly plugin: DevicePlugin;
 }
 
-/** Which devices a container gets: first what its pod's init containers had, then what the plugin prefers, then any.
- *  @throws Error in the kubelet's words when there are too few; what the plugin throws. (kubelet, devicemanager/manager.go) */
+/** Chooses a container's devices: first those that its pod's init containers had, then the plugin's preference, then any.
+ *  @throws Error in the kubelet's words when there are too few; the plugin's failure. (kubelet, devicemanager/manager.go) */
 export async function chooseDevices(input: ChoiceInput, signal: AbortSignal): Promise<readonly string[]> {
   const { resource, required, healthy, inUse, reusable, plugin } = input;
   const chosen = reusable.slice(0, required);

@@ -2,8 +2,8 @@ import type { ContainerAllocateResponse } from "../gen/device-plugin.ts";
 import type { Logger } from "../lib/log.ts";
 import type { ContainerDevices } from "../pipeline.ts";
 
-/** What a container gets with all its devices, of whatever resources. Where two plugins want something of the same name, the
- *  first has it. (kubelet, devicemanager/pod_devices.go) */
+/** Merges the settings of all of a container's devices. When two plugins set the same name, the first one wins. (kubelet,
+ *  devicemanager/pod_devices.go) */
 export function mergeDevices(responses: readonly ContainerAllocateResponse[], log: Logger): ContainerDevices {
   const first = <Item>(items: readonly Item[], keyOf: (item: Item) => string, valueOf: (item: Item) => string) =>
     firstOfEach(items, keyOf, valueOf, log);

@@ -21,9 +21,9 @@ export interface DevicesDeps {
   readonly host: Pick<Host, "fs" | "dial" | "listen">;
   /** The kubelet's root directory on the target. */
   readonly rootDir: string;
-  /** How long a plugin may take for an answer, milliseconds. */
+  /** Timeout of plugin calls, milliseconds. */
   readonly requestTimeoutMs: number;
-  /** The node's status has to show other amounts. */
+  /** Called when the amounts in the node's status change. */
   readonly onChange: () => void;
   readonly signals: Sends<"wake">;
   readonly clock: Clock;
@@ -31,18 +31,18 @@ export interface DevicesDeps {
 }
 
 export interface Devices extends DeviceSource {
-  /** Serves plugins. */
+  /** Serves plugin registrations. */
   readonly service: Service;
-  /** What the node has of plugins' resources. */
+  /** Capacity of the plugins' resources. */
   amounts(): DeviceAmounts;
   allocator(options: AllocatorOptions): DeviceAllocator;
-  /** How the devices of a container are; empty for one without. */
+  /** Health of a container's devices; empty for a container without any. */
   health(uid: string, containerName: string): NonNullable<ContainerStatus["allocatedResourcesStatus"]>;
-  /** Nothing was ever handed out here: what a Node of that name shows of devices is another machine's. */
+  /** True when no device was ever allocated here: devices in the status of a Node of that name belong to another machine. */
   startsAnew(signal: AbortSignal): Promise<boolean>;
 }
 
-/** Device plugins: they register on a socket below the root directory, and what they offer becomes the node's to hand out.
+/** Device plugins: they register on a socket below the root directory, and the node allocates their devices.
  *  @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/ */
 export function createDevices(deps: DevicesDeps): Devices {
   const { host, signals, clock, log } = deps;
@@ -92,7 +92,7 @@ interface Serving {
   readonly log: Logger;
 }
 
-/** A node without device plugins is a node still: what cannot be done is told, and tried again. */
+/** A failure is logged and retried; the node works without device plugins. */
 async function serve(serving: Serving, signal: AbortSignal): Promise<void> {
   const { host, directory, record, plugins, clock, log } = serving;
   const server = createRegistrationServer({ register: plugins.register, log });
@@ -106,12 +106,12 @@ async function serve(serving: Serving, signal: AbortSignal): Promise<void> {
   } finally {
     server.close();
     await plugins.close();
-    // On a target out of reach the socket stays, until the next start.
+    // On an unreachable target the socket stays until the next start.
     if (listener) await untilAborted(closed(listener), clock.within(closeMs)).catch(() => undefined);
   }
 }
 
-/** A listener that the signal does not close: whoever opened it waits for its end. */
+/** Opens a listener that the signal does not close: the caller awaits its end. */
 async function opened(
   host: Serving["host"],
   path: string,
@@ -132,10 +132,10 @@ async function closed(listener: HostListener): Promise<void> {
   await listener[Symbol.asyncDispose]();
 }
 
-/** How long the end may wait for the socket to go, milliseconds. */
+/** Longest wait for the removal of the socket, milliseconds. */
 const closeMs = 2_000;
 
-/** What cannot be done now is tried again after this, milliseconds: where the target is out of reach, and where it refuses. */
+/** Pauses before a retry, milliseconds: on an unreachable target, and on one that refuses. */
 const retryMs = 5_000;
 const refusedRetryMs = 60_000;
 

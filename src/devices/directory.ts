@@ -1,16 +1,17 @@
 import { posix } from "node:path";
 import { pluginDirectoryOf, pluginFiles } from "../host/plugin-paths.ts";
-import { hasCode } from "../lib/errors.ts";
+import { unlessGone } from "../lib/errors.ts";
 import type { HostFs } from "../seams/host.ts";
 
-/** Where plugins on the target find the node, and put their sockets. */
+/** Directory of the sockets of the node and its plugins on the target. */
 export interface PluginDirectory {
   readonly socket: string;
-  /** Where a plugin listens, by the name that it gives; undefined for a place outside the directory, or the node's own. */
+  /** Path of a plugin's socket, from the endpoint that it registers; undefined for a path outside the directory, or the node's
+   *  own socket. */
   pluginSocket(endpoint: string): string | undefined;
-  /** Makes the directory, and removes sockets that nobody listens on any more: those of before. */
+  /** Creates the directory, and removes stale sockets. */
   prepare(signal: AbortSignal): Promise<void>;
-  /** The checkpoint's text; undefined where there is none. */
+  /** The checkpoint's text; undefined without a checkpoint. */
   readCheckpoint(signal: AbortSignal): Promise<string | undefined>;
   /** Replaces it in one step. */
   writeCheckpoint(text: string): Promise<void>;
@@ -37,12 +38,7 @@ export function createPluginDirectory(fs: HostFs, rootDir: string): PluginDirect
       );
     },
     async readCheckpoint(signal) {
-      try {
-        return (await fs.readFile(checkpoint, { signal })).toString("utf8");
-      } catch (error) {
-        if (hasCode(error, "not_found")) return undefined;
-        throw error;
-      }
+      return (await unlessGone(fs.readFile(checkpoint, { signal })))?.toString("utf8");
     },
     async writeCheckpoint(text) {
       await fs.apply([

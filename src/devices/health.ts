@@ -4,8 +4,8 @@ import type { Inventory } from "./inventory.ts";
 
 type ResourceStatuses = NonNullable<ContainerStatus["allocatedResourcesStatus"]>;
 
-/** How the devices are that a container has, in the order of their names; a device that its plugin no longer names counts as
- *  healthy. Empty for a container without devices. (kubelet, devicemanager/manager.go)
+/** Health of a container's devices, ordered by name; a device that its plugin no longer lists counts as healthy. Empty for a
+ *  container without devices. (kubelet, devicemanager/manager.go)
  *  @see https://kubernetes.io/docs/tasks/debug/debug-application/debug-pods/#device-health */
 export function healthOf(
   { inventory, allocations }: { readonly inventory: Inventory; readonly allocations: Allocations },

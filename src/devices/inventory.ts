@@ -8,31 +8,32 @@ export interface DeviceAmounts {
   readonly allocatable: Readonly<Record<string, string>>;
 }
 
-/** What plugins offer, by resource. */
+/** Devices that plugins offer, by resource. */
 export interface Inventory {
-  /** A plugin has registered, in the place of whoever did before. @returns that one. */
+  /** Records a registration, replacing an earlier plugin. @returns the replaced one. */
   connected(resource: string, plugin: DevicePlugin): DevicePlugin | undefined;
-  /** A plugin said which devices there are. @returns IDs of those that are new or whose health has changed. */
+  /** Records a plugin's list of devices. @returns IDs of devices that are new or whose health changed. */
   listed(resource: string, devices: readonly Device[]): readonly string[];
-  /** A plugin has gone: none of its devices is healthy any more. Does nothing for one that another has replaced. */
+  /** Records the loss of a plugin: none of its devices is healthy any more. Does nothing for a plugin that was replaced. */
   gone(resource: string, plugin: DevicePlugin): void;
-  /** Resources of before a restart, whose plugins have not registered again. */
+  /** Restores resources from before a restart, whose plugins have not registered again. */
   remembered(resources: readonly string[]): void;
-  /** Whether a plugin has said which devices of that resource there are. */
+  /** True once a plugin has listed its devices of that resource. */
   isKnown(resource: string): boolean;
-  /** Who offers a resource, or did; undefined where nobody is known. */
+  /** The plugin of a resource, connected or not; undefined without one. */
   endpoint(resource: string): Endpoint | undefined;
   /** IDs of healthy devices, in the plugin's order. */
   healthy(resource: string): readonly string[];
   device(resource: string, id: string): Device | undefined;
-  /** What the node has; resources whose plugin went too long ago count 0. @returns with it whether one was given up just now. */
+  /** Amounts of the node; resources whose plugin has been gone too long count 0.
+   *  @returns with a flag for a resource that was given up just now. */
   amounts(): DeviceAmounts & { readonly givenUp: boolean };
-  /** Healthy devices by resource: what a restart has to know. */
+  /** Healthy devices by resource, for the checkpoint. */
   registered(): ReadonlyMap<string, readonly string[]>;
 }
 
 export interface Endpoint {
-  /** Undefined for a resource that is only remembered. */
+  /** Undefined for a resource from the checkpoint alone. */
   readonly plugin: DevicePlugin | undefined;
   readonly stopped: boolean;
 }
@@ -41,21 +42,21 @@ interface Resource {
   readonly plugin: DevicePlugin | undefined;
   /** Clock.monotonic() of the plugin's end. */
   readonly stoppedAt: number | undefined;
-  /** Undefined until its plugin has said it. */
+  /** Undefined until its plugin has listed them. */
   readonly devices: ReadonlyMap<string, Device> | undefined;
-  /** What counts, though its plugin may not have said so. */
+  /** Resources known from the checkpoint, though their plugin may not have registered yet. */
   readonly healthy: readonly string[];
   readonly unhealthy: number | undefined;
 }
 
-/** How long a resource keeps its capacity after its plugin has gone, milliseconds. (kubelet, devicemanager/types.go) */
+/** Time for which a resource keeps its capacity after its plugin has gone, milliseconds. (kubelet, devicemanager/types.go) */
 const graceMs = 5 * 60_000;
 const healthyWord = "Healthy";
 
 /** @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/ */
 export function createInventory({ clock }: { readonly clock: Clock }): Inventory {
   const resources = new Map<string, Resource>();
-  /** Resources that the node had: it says 0 of them, so that they are not taken for the cluster's own. */
+  /** Former resources of the node, reported as 0, so that they are not taken for the cluster's own. */
   const ended = new Set<string>();
   const change = (name: string, to: Partial<Resource>) => {
     const nothing = { plugin: undefined, stoppedAt: undefined, devices: undefined, healthy: [], unhealthy: undefined };

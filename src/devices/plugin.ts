@@ -16,17 +16,17 @@ import { CodedError, codeOf, hasCode, messageOf, throwIfAborted } from "../lib/e
 import { type GrpcMethod, callMany, callOnce } from "../lib/grpc.ts";
 import type { Host } from "../seams/host.ts";
 
-/** A device plugin on the target, connected. Every call throws CodedError, whose message is Go's print of the failure.
+/** A connected device plugin on the target. Every call throws CodedError, whose message is the failure in Go's format.
  *  @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/ */
 export interface DevicePlugin {
   readonly options: DevicePluginOptions;
-  /** All devices, each time that one has changed; ends or throws when the plugin has gone. */
+  /** The list of all devices after each change; ends or throws when the plugin has gone. */
   devices(signal: AbortSignal): AsyncIterable<readonly Device[]>;
-  /** Makes devices ready for one container. */
+  /** Allocates devices for one container. */
   allocate(ids: readonly string[], signal: AbortSignal): Promise<ContainerAllocateResponse>;
-  /** Which devices the plugin would rather see handed out together. */
+  /** The plugin's preferred allocation. */
   prefer(choice: PreferredChoice, signal: AbortSignal): Promise<readonly string[]>;
-  /** Before each start of a container that has the devices. */
+  /** Prepares the devices before each start of their container. */
   preStart(ids: readonly string[], signal: AbortSignal): Promise<void>;
   close(): void;
 }
@@ -39,13 +39,13 @@ export interface PreferredChoice {
 
 export interface PluginDeps {
   readonly host: Pick<Host, "dial">;
-  /** How long a plugin may take for an answer, milliseconds. */
+  /** Timeout of plugin calls, milliseconds. */
   readonly requestTimeoutMs: number;
   readonly clock: Clock;
 }
 
 const userAgent = "graftlet-device-manager";
-/** How long a plugin that registers may take until it listens, and how often that is tried, milliseconds. */
+/** Longest wait for a registering plugin to listen, and interval of the tries, milliseconds. */
 const connectMs = 10_000;
 const dialEveryMs = 250;
 const preStartMs = 30_000;
@@ -128,16 +128,16 @@ async function openSession(
   }
 }
 
-/** The connection stands once the server has told its settings. */
+/** Resolves once the server has sent its settings. */
 async function settled(
   session: ClientHttp2Session,
   connection: Duplex,
   signal: AbortSignal,
 ): Promise<ClientHttp2Session> {
-  // What breaks the session breaks its calls, and they tell.
+  // An error of the session fails its calls, and they report it.
   session.on("error", () => {});
   connection.on("error", () => {});
-  // A server that has gone says nothing more, though this side could go on speaking.
+  // A server that has gone sends nothing more, though this side could still write.
   connection.on("end", () => session.destroy());
   try {
     await once(session, "remoteSettings", { signal });

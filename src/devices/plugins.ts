@@ -12,9 +12,9 @@ export interface PluginsDeps {
   readonly host: Pick<Host, "dial">;
   readonly directory: Pick<PluginDirectory, "pluginSocket">;
   readonly inventory: Inventory;
-  /** How long a plugin may take for an answer, milliseconds. */
+  /** Timeout of plugin calls, milliseconds. */
   readonly requestTimeoutMs: number;
-  /** A plugin has said which devices there are. @param changed IDs of those that are new or whose health is another. */
+  /** Called with a plugin's list of devices. @param changed IDs of devices that are new or whose health changed. */
   readonly onListed: (resource: string, changed: readonly string[]) => void;
   readonly onGone: () => void;
   readonly clock: Clock;
@@ -22,17 +22,17 @@ export interface PluginsDeps {
 }
 
 export interface Plugins {
-  /** Takes a plugin in: it is asked for its options, and followed from then on.
+  /** Registers a plugin: reads its options, and follows its list of devices from then on.
    *  @throws CodedError in the kubelet's words. */
   register(request: RegisterRequest, signal: AbortSignal): Promise<void>;
-  /** Leaves all plugins. Nothing is said of their devices any more. */
+  /** Disconnects all plugins, without further reports on their devices. */
   close(): Promise<void>;
 }
 
 const version = "v1beta1";
 
-/** The plugins that have registered. One that has gone is not asked again: it registers anew when it is back.
- *  (kubelet, devicemanager/plugin/v1beta1) */
+/** The registered plugins. A plugin that has gone is not called again: it registers when it is back. (kubelet,
+ *  devicemanager/plugin/v1beta1) */
 export function createPlugins(deps: PluginsDeps): Plugins {
   const { directory, inventory, log } = deps;
   const closing = new AbortController();
@@ -76,7 +76,7 @@ export function createPlugins(deps: PluginsDeps): Plugins {
   };
 }
 
-/** @throws CodedError invalid_argument for a request that cannot be meant. */
+/** @throws CodedError invalid_argument for an invalid request. */
 function socketOf(directory: Pick<PluginDirectory, "pluginSocket">, request: RegisterRequest): string {
   const { version: asked, resourceName, endpoint } = request;
   if (asked !== version)

@@ -15,13 +15,13 @@ export interface RecordDeps {
   readonly log: Logger;
 }
 
-/** What a restart has to know, on the target. */
+/** The checkpoint of the device state on the target. */
 export interface DeviceRecord {
-  /** Reads what was known before; what cannot be read is as if nothing was. @throws unavailable. */
+  /** Reads the checkpoint; an unreadable one counts as empty. @throws unavailable. */
   load(signal: AbortSignal): Promise<void>;
-  /** Resolves when `load` has read it. @returns whether there was no record at all. */
+  /** Resolves when `load` has finished. @returns with a flag for a missing checkpoint. */
   loaded(signal: AbortSignal): Promise<{ readonly anew: boolean }>;
-  /** Writes down what is known now. @throws Error in the kubelet's words. */
+  /** Writes the checkpoint. @throws Error in the kubelet's words. */
   save(): Promise<void>;
 }
 

@@ -5,12 +5,12 @@ import { messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 
 export interface RegistrationDeps {
-  /** Takes a plugin in. @throws with the words that the plugin is told. */
+  /** Registers a plugin. @throws with the message for the plugin. */
   readonly register: (request: RegisterRequest, signal: AbortSignal) => Promise<void>;
   readonly log: Logger;
 }
 
-/** Serves plugins that register, on connections that somebody else takes in. */
+/** Serves the Registration service on connections that the caller accepts. */
 export interface RegistrationServer {
   take(connection: Duplex): void;
   close(): void;

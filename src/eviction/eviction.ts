@@ -1,10 +1,11 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
+import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { EvictionMeasures } from "../measures.ts";
-import type { Pod } from "../objects.ts";
 import type { EventSink, PodStore, Presence } from "../pipeline.ts";
 import { isCritical } from "../pod/containers.ts";
+import { isEnding } from "../pod/phase.ts";
 import { podReference } from "../pod/reference.ts";
 import type { WorkerView } from "../state/pod-table.ts";
 import type { Column } from "../state/rows.ts";
@@ -23,23 +24,23 @@ export interface EvictionDeps extends UsageDeps {
   readonly log: Logger;
 }
 
-/** The kubelet's monitoring period, milliseconds, and what a pod gets to end in, seconds. */
+/** The kubelet's monitoring period, milliseconds, and the grace period of an evicted pod, seconds. */
 const periodMs = 10_000;
-/** A walk over a million files takes its time, and a part of the machine: the pause after it is so many times as long, up to this. */
+/** Factor of the pause after a walk, up to the longest: walks over millions of files load the machine. */
 const pauseForWalk = 10;
 const longestPauseMs = 300_000;
 const graceSeconds = 1;
 const reason = "Evicted";
 
-/** Ends pods that take more of the node's disk than they may. A node none of whose pods has a bound is asked nothing.
+/** Evicts pods that exceed their limits of local storage. Costs nothing while no pod has a limit.
  *  @see https://kubernetes.io/docs/concepts/storage/ephemeral-storage/#resource-emphemeralstorage-consumption */
 export function createEviction(deps: EvictionDeps): Service {
-  const { pods, worker, signals, events, measures, clock, log } = deps;
+  const { pods, worker, signals, events, measures } = deps;
   const measure = createStorageUsage(deps);
 
   const check = async (signal: AbortSignal) => {
     const limited = pods.list().flatMap((pod) => {
-      const limits = isOver(pod) || isCritical(pod) ? undefined : storageLimits(pod);
+      const limits = isEnding(pod) || isCritical(pod) ? undefined : storageLimits(pod);
       return limits ? [{ pod, limits }] : [];
     });
     if (limited.length === 0) return;
@@ -58,25 +59,6 @@ export function createEviction(deps: EvictionDeps): Service {
     }
   };
 
-  return {
-    name: "eviction",
-    async run(signal) {
-      let pauseMs = periodMs;
-      while (!signal.aborted) {
-        await clock.sleep(pauseMs, signal).catch(() => undefined);
-        const lost = deps.presence && (await deps.presence(signal).catch(() => undefined));
-        const patience = lost ? AbortSignal.any([signal, lost]) : signal;
-        if (patience.aborted) continue;
-        const began = clock.monotonic();
-        await check(patience).catch((error: unknown) => {
-          if (!patience.aborted) log.warn({ err: error }, "what pods take on the disk is not known, will look again");
-        });
-        pauseMs = Math.max(periodMs, Math.min(pauseForWalk * (clock.monotonic() - began), longestPauseMs));
-      }
-    },
-  };
-}
-
-function isOver({ metadata, status }: Pod): boolean {
-  return metadata.deletionTimestamp !== undefined || status?.phase === "Failed" || status?.phase === "Succeeded";
+  const everyMs = (tookMs: number) => Math.max(periodMs, Math.min(pauseForWalk * tookMs, longestPauseMs));
+  return patrol({ ...deps, name: "eviction", everyMs, firstMs: periodMs }, check);
 }

@@ -3,31 +3,31 @@ import type { Pod } from "../objects.ts";
 import { canonicalBytes, quantityValue } from "../pod/quantity.ts";
 import { podLimits } from "../pod/resources.ts";
 
-/** How much a thing may take on the node's disk. */
+/** A limit of disk usage. */
 interface Limit {
   readonly bytes: number;
-  /** As messages show it. */
+  /** The quantity as messages show it. */
   readonly text: string;
 }
 
-/** What bounds a pod's use of the node's disk; resources without a bound are not there. */
+/** A pod's limits of disk usage; resources without a limit are absent. */
 export interface StorageLimits {
-  /** Of emptyDirs, by the volume's name, in the order of the spec. */
+  /** Limits of emptyDirs, by volume name, in the order of the spec. */
   readonly volumes: ReadonlyMap<string, Limit>;
-  /** Of all that the pod keeps on the disk. */
+  /** Limit of the whole pod. */
   readonly pod: Limit | undefined;
-  /** Of main containers, by name: what they write to their own layer and their logs. */
+  /** Limits of main containers, by name: their writable layers and logs. */
   readonly containers: ReadonlyMap<string, Limit>;
 }
 
-/** What a pod takes on the node's disk, bytes. What is not known is missing. */
+/** A pod's disk usage, bytes. Unknown values are missing. */
 export interface StorageUsage {
   readonly volumes: ReadonlyMap<string, number>;
   readonly pod: number;
   readonly containers: ReadonlyMap<string, number>;
 }
 
-/** What keeps within no bound: a sentence in the kubelet's words, and which sort of bound it is. */
+/** The first exceeded limit: a message in the kubelet's words, and the eviction signal. */
 export interface StorageExcess {
   readonly signal: StorageSignal;
   readonly message: string;
@@ -35,7 +35,7 @@ export interface StorageExcess {
 
 const resource = "ephemeral-storage";
 
-/** The bounds of a pod; undefined for one without, which is most.
+/** A pod's limits; undefined for a pod without any, as most are.
  *  @see https://kubernetes.io/docs/concepts/storage/ephemeral-storage/#setting-requests-and-limits-for-local-ephemeral-storage */
 export function storageLimits(pod: Pod): StorageLimits | undefined {
   const volumes = named(
@@ -50,7 +50,7 @@ export function storageLimits(pod: Pod): StorageLimits | undefined {
   return { volumes, containers, pod: total === undefined ? undefined : ofWholePod(pod, total) };
 }
 
-/** The first thing that keeps within no bound; undefined where all does. Pure. */
+/** The first exceeded limit; undefined when there is none. Pure. */
 export function storageExcess(limits: StorageLimits, usage: StorageUsage): StorageExcess | undefined {
   for (const [name, { bytes, text }] of limits.volumes)
     if ((usage.volumes.get(name) ?? 0) > bytes)
@@ -72,7 +72,7 @@ export function storageExcess(limits: StorageLimits, usage: StorageUsage): Stora
   return undefined;
 }
 
-/** A limit of 0 is none. */
+/** A limit of 0 means no limit. */
 function named(limits: readonly (readonly [name: string, text: string | undefined])[]): ReadonlyMap<string, Limit> {
   return new Map(
     limits.flatMap(([name, text]) => {
@@ -82,7 +82,7 @@ function named(limits: readonly (readonly [name: string, text: string | undefine
   );
 }
 
-/** A sum is shown in units of the kind that its parts have. */
+/** A sum is printed in the unit of its parts. */
 function ofWholePod({ spec }: Pod, total: string): Limit {
   const parts = [...spec.containers, ...(spec.initContainers ?? [])].map(
     ({ resources }) => resources?.limits?.[resource],

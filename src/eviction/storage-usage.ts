@@ -24,22 +24,22 @@ export interface LimitedPod {
   readonly limits: StorageLimits;
 }
 
-/** Where the files of a pod are that count. */
+/** Paths of a pod's files that count towards its limits. */
 interface Places {
   readonly volumes: ReadonlyMap<string, string>;
-  /** The names of those that are memory, which is no part of what the pod takes on the disk. */
+  /** Names of the memory volumes, which do not count as disk usage. */
   readonly inMemory: ReadonlySet<string>;
   readonly logs: ReadonlyMap<string, string>;
   readonly hostsFile: string;
 }
 
-/** What somebody else has measured within this time is not measured again, milliseconds: less than from one look to the next. */
+/** Measurements of other callers younger than this are reused, milliseconds: less than the interval between checks. */
 const freshMs = 5_000;
 
-/** Measures what pods take on the target's disk, all of them in one walk: what their limits are about, and no more. */
+/** Measures the pods' disk usage on the target in one walk, limited to paths with a limit. */
 export function createStorageUsage(deps: UsageDeps) {
   const layersAreApart = createLayersApart(deps);
-  /** @returns the usage of each pod, in the order given. */
+  /** @returns the usage of each pod, in the given order. */
   return async (pods: readonly LimitedPod[], signal: AbortSignal): Promise<readonly StorageUsage[]> => {
     const bounded = pods.filter(({ limits }) => limits.pod);
     const places = pods.map((limited) => placesOf(deps, limited));
@@ -60,7 +60,7 @@ export function createStorageUsage(deps: UsageDeps) {
       const onDisk = [...volumes].filter(([name]) => !inMemory.has(name)).map(([, path]) => path);
       return {
         volumes: new Map([...volumes].map(([name, path]) => [name, at(path)])),
-        // On a file system of their own the layers are no part of what a container may take of the node's.
+        // Layers on a file system of their own do not count towards a container's limit on the node's.
         containers: new Map([...logs].map(([name, path]) => [name, at(path) + (apart ? 0 : layer(name))])),
         pod: total([...onDisk, ...logs.values(), hostsFile].map(at)) + total(names.map(layer)),
       };
@@ -72,7 +72,7 @@ function total(numbers: readonly number[]): number {
   return numbers.reduce((sum, number) => sum + number, 0);
 }
 
-/** A pod's volumes that count: those with a limit of their own, and all on disk where the pod as a whole has one. */
+/** A pod's volumes that count: those with a limit of their own, and all on disk when the whole pod has one. */
 function placesOf(
   { volumes, ...roots }: UsageDeps,
   { pod, limits }: Pick<LimitedPod, "pod"> & Partial<LimitedPod>,
@@ -93,7 +93,7 @@ function placesOf(
   };
 }
 
-/** What containers wrote to their own layers, by `layerKey`. In one call. */
+/** Sizes of the containers' writable layers, by `layerKey`. One call. */
 async function readLayers(
   { runtime }: UsageDeps,
   bounded: readonly LimitedPod[],
@@ -105,7 +105,8 @@ async function readLayers(
   return new Map([...newestLayers(all)].map(([key, { usedBytes }]) => [key, Number(usedBytes?.value ?? 0n)]));
 }
 
-/** Whether the runtime keeps layers on another file system than the node its pods; found out once, by what the file systems hold. */
+/** True when the runtime's layers are on another file system than the node's pods; determined once, from the sizes of the file
+ *  systems. */
 function createLayersApart({ host, runtime, rootDir }: UsageDeps): (signal: AbortSignal) => Promise<boolean> {
   let known: boolean | undefined;
   return async (signal) => {

@@ -1,7 +1,8 @@
 import { ContainerFilter, ContainerState, type ContainerStatus, PodSandboxState } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
-import { hasCode } from "../lib/errors.ts";
+import { hasCode, unlessGone } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { PodCache, PodInspector, Presence, RuntimePod } from "../pipeline.ts";
 import { containerNameLabel, podUidLabel } from "../pod/labels.ts";
@@ -15,32 +16,33 @@ export interface GarbageDeps {
   readonly cache: PodCache;
   readonly inspector: Pick<PodInspector, "inspect">;
   readonly presence?: Presence;
-  /** Where pod logs lie on the target: KubeletConfiguration.podLogsDir. */
+  /** Directory of pod logs on the target: KubeletConfiguration.podLogsDir. */
   readonly podLogsDir: string;
-  /** Where log collectors find a link for each container. */
+  /** Directory of the links for log collectors, one for each container. */
   readonly containerLogsDir: string;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
 export interface Garbage extends Service {
-  /** Removes all that is left of a pod that no longer exists: containers, sandboxes, logs. */
+  /** Removes the leftovers of a deleted pod: containers, sandboxes, logs. */
   podGone(uid: string, signal: AbortSignal): Promise<void>;
 }
 
 /** The kubelet's container garbage collection runs every minute and keeps one dead container of each name. */
 const periodMs = 60_000;
 
-/** Removes what ended containers and sandboxes leave behind. @see https://kubernetes.io/docs/concepts/architecture/garbage-collection/#container-image-garbage-collection */
+/** Removes the leftovers of ended containers and sandboxes.
+ *  @see https://kubernetes.io/docs/concepts/architecture/garbage-collection/#container-image-garbage-collection */
 export function createGarbage(deps: GarbageDeps): Garbage {
-  const { fs, cache, clock, log } = deps;
+  const { fs, cache, log } = deps;
 
   const removeContainer = async (status: Pick<ContainerStatus, "id" | "logPath">, signal: AbortSignal) => {
-    await gone(deps.runtime.removeContainer(status.id, signal));
+    await unlessGone(deps.runtime.removeContainer(status.id, signal));
     if (status.logPath) await removeLogs(fs, status.logPath, signal);
   };
 
-  /** The log of a container that lives is missing for a moment while it is rotated: its link stays. */
+  /** Removes dangling links. A running container's log is missing for a moment during rotation: its link stays. */
   const sweepLinks = (signal: AbortSignal) => {
     const living = cache
       .list()
@@ -55,7 +57,7 @@ export function createGarbage(deps: GarbageDeps): Garbage {
     if (old.length === 0) return;
     const filter = ContainerFilter.fromPartial({ labelSelector: { [podUidLabel]: pod.uid } });
     const inUse = new Set((await deps.runtime.listContainers(filter, signal)).map(({ podSandboxId }) => podSandboxId));
-    for (const { id } of old) if (!inUse.has(id)) await gone(deps.runtime.removePodSandbox(id, signal));
+    for (const { id } of old) if (!inUse.has(id)) await unlessGone(deps.runtime.removePodSandbox(id, signal));
   };
 
   const collectAll = async (signal: AbortSignal) => {
@@ -69,7 +71,7 @@ export function createGarbage(deps: GarbageDeps): Garbage {
           );
       });
     }
-    // Somebody else may have removed a container with its log.
+    // Other programs may have removed a container with its log.
     await sweepLinks(signal).catch((error: unknown) => {
       if (!signal.aborted) log.debug({ err: error }, "links to logs that are gone could not be removed");
     });
@@ -79,8 +81,8 @@ export function createGarbage(deps: GarbageDeps): Garbage {
     const pod = await deps.inspector.inspect(uid, signal);
     for (const status of pod.containers) await removeContainer(status, signal);
     for (const { id } of pod.sandboxes) {
-      await gone(deps.runtime.stopPodSandbox(id, signal));
-      await gone(deps.runtime.removePodSandbox(id, signal));
+      await unlessGone(deps.runtime.stopPodSandbox(id, signal));
+      await unlessGone(deps.runtime.removePodSandbox(id, signal));
     }
     await deps.inspector.inspect(uid, signal);
     for (const { name } of await fs.list(deps.podLogsDir, signal).catch(() => [])) {
@@ -90,17 +92,8 @@ export function createGarbage(deps: GarbageDeps): Garbage {
     await sweepLinks(signal);
   };
 
-  return {
-    name: "garbage-collection",
-    podGone,
-    async run(signal) {
-      while (!signal.aborted) {
-        await clock.sleep(periodMs, signal).catch(() => undefined);
-        const lost = deps.presence && (await deps.presence(signal).catch(() => undefined));
-        await collectAll(lost ? AbortSignal.any([signal, lost]) : signal);
-      }
-    },
-  };
+  const service = patrol({ ...deps, name: "garbage-collection", everyMs: periodMs, firstMs: periodMs }, collectAll);
+  return { ...service, podGone };
 }
 
 /** Ended containers beyond the newest of each name; newest first in the pod's list. */
@@ -130,7 +123,7 @@ async function removeLogs(fs: HostFs, logPath: string, signal: AbortSignal): Pro
   );
 }
 
-/** Links for log collectors whose log is gone, and whose container, which their names end in, is not `living`. */
+/** Removes links for log collectors whose log is gone, and whose container (the end of the name) is not in `living`. */
 async function removeDanglingLinks(
   fs: HostFs,
   directory: string,
@@ -145,13 +138,5 @@ async function removeDanglingLinks(
       (error: unknown) => hasCode(error, "not_found"),
     );
     if (dangling) await fs.apply([{ do: "remove", path }], signal);
-  }
-}
-
-async function gone(call: Promise<void>): Promise<void> {
-  try {
-    await call;
-  } catch (error) {
-    if (!hasCode(error, "not_found")) throw error;
   }
 }

@@ -1,7 +1,7 @@
 import type { Host } from "../seams/host.ts";
 
-/** Addresses of the target, best first: those of the interface that the default route leaves by, IPv4 before IPv6, then of
- *  other interfaces; no loopback and no link-local ones. Empty when the target tells none. */
+/** Addresses of the target, best first: those of the default route's interface, IPv4 before IPv6, then of other interfaces;
+ *  without loopback and link-local ones. Empty when the target reports none. */
 export async function targetAddresses(host: Host, signal: AbortSignal): Promise<readonly string[]> {
   const route = (await host.fs.readFile("/proc/net/route", { signal })).toString("utf8");
   const trie = (await host.fs.readFile("/proc/net/fib_trie", { signal })).toString("utf8");

@@ -2,21 +2,21 @@ import { CodedError } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import { type Shown, parseShown, unmount } from "./mounts.ts";
 
-/** A part of a directory tree whose owner is not to be trusted: who writes in it may put a link anywhere at any moment. */
+/** A part of an untrusted directory tree: any of its writers may put a link anywhere at any moment. */
 export interface Part {
-  /** The directory; nobody but the node can change the way to it. */
+  /** The base directory; only the node can change the path to it. */
   readonly base: string;
-  /** Where in it: names that slashes part, none of them `..`; empty for all of it. */
+  /** Path in it: names separated by slashes, none of them `..`; empty for the whole tree. */
   readonly below: string;
-  /** Absolute path at which it is to be seen, in a directory that nobody but the node enters; made with mode 0750. */
+  /** Absolute path of the bind target, in a directory that only the node enters; created with mode 0750. */
   readonly target: string;
 }
 
-/** Why a part could not be bound. Its message tells of the target's files: it is for logs. */
+/** Failure to bind a part. Its message mentions the target's files: it is for logs only. */
 export class PartError extends CodedError {
-  /** Which of the parts. */
+  /** Index of the part. */
   readonly index: number;
-  /** `create`: a directory was missing and could not be made in the tree. */
+  /** `create`: a missing directory could not be created in the tree. */
   readonly step: "create" | "bind";
   constructor(index: number, step: "create" | "bind", message: string) {
     super("failed_precondition", message);
@@ -26,12 +26,10 @@ export class PartError extends CodedError {
   }
 }
 
-/** Binds parts of trees, files or directories, each to its target; what was bound there before is not any more. Directories that
- *  are missing are made in the tree, with the mode of its root. In one round trip.
- *
- *  No link is trusted: the way is gone a name at a time, in the kernel's own working directory; nothing is made but below a place
- *  that the kernel says is in the tree; and what the kernel then shows at the target has to be of the tree too. What is not is
- *  unmounted again, before anybody was told of it.
+/** Binds parts of trees, files or directories, each to its target, replacing earlier binds. Missing directories are created in
+ *  the tree, with the mode of its root. One round trip. Links are not trusted: the path is walked one name at a time, in the
+ *  kernel's own working directory; nothing is created outside a place that the kernel reports to be in the tree; and the result
+ *  at the target has to be in the tree, too. Otherwise it is unmounted again before the call returns.
  *  @throws PartError for the first that could not be bound. */
 export async function bindParts(host: Host, parts: readonly Part[], signal: AbortSignal): Promise<void> {
   const words = parts.flatMap(({ base, below, target }) => [base, below, target]);
@@ -59,8 +57,9 @@ export async function bindParts(host: Host, parts: readonly Part[], signal: Abor
 
 const longestAnswer = 16 * 1024 * 1024;
 
-/** Arguments: base, part and target of each. Says `bound` with the real paths of base and target, or why not; an empty line; then
- *  device, root and place of each mount. POSIX sh, with the programs of coreutils and util-linux or busybox. */
+/** Arguments: base, part and target of each. Prints `bound` with the real paths of base and target, or the failed step; an
+ *  empty line; then device, root and mount point of each mount. POSIX sh, with the programs of coreutils and util-linux or
+ *  busybox. */
 const script = `
 real() { readlink /proc/self/cwd; }
 inside() { here=$(real) && case $here/ in "\${base%/}"/*) ;; *) echo "$here is not in $base" >&2; false ;; esac; }
@@ -112,7 +111,7 @@ interface Bound {
 
 interface Answer {
   readonly bound: readonly Bound[];
-  /** What became of the one after those, where there is one. */
+  /** Outcome of the part after those, if any. */
   readonly failed: PartError["step"];
   readonly shown: readonly Shown[];
 }
@@ -126,8 +125,8 @@ function parseAnswer(text: string): Answer {
   return { bound, failed: lines[at] === "create" ? "create" : "bind", shown: parseShown(text.slice(end + 2)) };
 }
 
-/** Whether what is seen at a target is of the tree at `base`, mounts in it included: the same file system, and there below what
- *  the tree's own mount shows at `base`, or a mount in the tree shows. Pure; paths without links. */
+/** True when the mount at a target shows a part of the tree at `base`, mounts in it included: the same file system, below the
+ *  root of the mount at `base` or of a mount in the tree. Pure; paths without links. */
 export function isPartOf(shown: readonly Shown[], base: string, target: string): boolean {
   const bound = shown.findLast(({ path }) => path === target);
   if (!bound || bound.root.endsWith("//deleted")) return false;

@@ -4,31 +4,31 @@ import type { Host } from "../seams/host.ts";
 
 /** A cgroup to read, with cgroups of containers in it. */
 export interface WantedGroup {
-  /** From the top, such as `/kubepods/burstable/pod1`; `/` is the top itself. */
+  /** Paths from the root cgroup, such as `/kubepods/burstable/pod1`; `/` is the root itself. */
   readonly path: string;
-  /** IDs of containers; none that is not there is told of. */
+  /** IDs of containers; missing ones are left out. */
   readonly containerIds?: readonly string[];
-  /** The one of them by which the network of them all is read. */
+  /** The container whose network namespace stands for all of them. */
   readonly networkOf?: string;
 }
 
-/** What was read at one moment. */
+/** Readings of one moment. */
 export interface CgroupReadings {
-  /** Files of each cgroup that is there, by its path from the top, then by their names. */
+  /** Files of each existing cgroup, by its path from the root, then by name. */
   readonly groups: ReadonlyMap<string, Files>;
   /** Files by absolute path: /proc/uptime, /proc/meminfo, /proc/loadavg, /proc/diskstats, /proc/net/dev, /proc/pressure/*, and
-   *  /proc/PID/net/dev of a process of each cgroup whose network was asked for. */
+   *  /proc/PID/net/dev of one process of each cgroup with a requested network. */
   readonly proc: Files;
 }
 
 export type Files = ReadonlyMap<string, string>;
 
 const mount = "/sys/fs/cgroup";
-/** Of three hundred pods: beyond it something is wrong. */
+/** Largest output, for some three hundred pods; more is an error. */
 const maxOutputBytes = 64 * 2 ** 20;
 const longestMs = 30_000;
 
-/** Files by the hierarchy in which they are. */
+/** Files by hierarchy. */
 const filesV1: Readonly<Record<string, string>> = {
   cpu: "cpu.shares cpu.cfs_period_us cpu.cfs_quota_us cpu.stat",
   cpuacct: "cpuacct.usage cpuacct.stat",
@@ -52,9 +52,9 @@ const procFiles = [
   "pressure/io",
 ].map((name) => `/proc/${name}`);
 
-/** Lists the files to read, and reads them with one program: a few processes in all, however many pods there are. Runtimes name a
- *  container's cgroup by its ID, under systemd `PREFIX-ID.scope`; conmon's is none of a container. Of a cgroup's processes those of
- *  the first hierarchy tell. Standard input: a cgroup a line, `PATH NETWORK-ID ID…`. */
+/** Lists the files to read, and reads them with one program: a few processes in all, for any number of pods. Runtimes name a
+ *  container's cgroup by its ID, under systemd `PREFIX-ID.scope`; conmon's cgroup belongs to no container. A cgroup's
+ *  processes are read from the first hierarchy. Standard input: a cgroup a line, `PATH NETWORK-ID ID…`. */
 const script = `cd ${mount} || exit 1
 first=$1; shift
 tell() { for file in $files; do echo "$dir/$file"; done; }
@@ -81,8 +81,9 @@ tell() { for file in $files; do echo "$dir/$file"; done; }
 } 2>/dev/null | xargs tail -v -n +1 2>/dev/null
 exit 0`;
 
-/** Reads the accounting of cgroups on the target, all in one command. What vanishes meanwhile is missing.
- *  @throws failed_precondition when the target cannot tell. @see https://docs.kernel.org/admin-guide/cgroup-v2.html */
+/** Reads the accounting of cgroups on the target in one command. Cgroups that vanish meanwhile are missing.
+ *  @throws failed_precondition when the target cannot tell.
+ *  @see https://docs.kernel.org/admin-guide/cgroup-v2.html */
 export async function readCgroups(
   host: Pick<Host, "run">,
   version: 1 | 2,
@@ -103,7 +104,7 @@ export async function readCgroups(
   return readings;
 }
 
-/** What `tail -v` wrote of several files: each after a line with its name. */
+/** Parses the output of `tail -v` for several files: each follows a line with its name. */
 function parseReadings(output: string): CgroupReadings {
   const groups = new Map<string, Map<string, string>>();
   const proc = new Map<string, string>();

@@ -1,11 +1,11 @@
 import type { Files } from "./cgroup-readings.ts";
 
-/** What the processes of a cgroup and of those below it have used. What the kernel does not tell is missing. */
+/** Resource usage of a cgroup and its descendants. Values that the kernel does not report are missing. */
 export interface GroupUsage {
   readonly cpu?: CpuUsage;
   readonly memory?: MemoryUsage;
   readonly io?: IoUsage;
-  /** Only of the cgroup itself, and only where it was asked for. */
+  /** Only for the cgroup itself, and only on request. */
   readonly processes?: number;
   readonly threads?: number;
   readonly maxThreads?: number;
@@ -25,10 +25,10 @@ export interface CpuUsage {
   readonly pressure?: Pressure;
 }
 
-/** Bytes, but for counts. */
+/** Bytes, except for counts. */
 export interface MemoryUsage {
   readonly usage: number;
-  /** What is used without the file pages that the kernel would drop first. */
+  /** Usage without the file pages that the kernel would drop first (the working set). */
   readonly workingSet: number;
   readonly rss?: number;
   readonly cache?: number;
@@ -41,12 +41,12 @@ export interface MemoryUsage {
   /** Undefined without a limit. */
   readonly limit?: number;
   readonly reservation?: number;
-  /** How much of it may be swapped; undefined without a limit. */
+  /** Swap limit; undefined without a limit. */
   readonly swapLimit?: number;
   readonly failures?: number;
   readonly pageFaults?: number;
   readonly majorPageFaults?: number;
-  /** Of the cgroup itself. */
+  /** Counters of the cgroup itself, without its descendants. */
   readonly ownPageFaults?: number;
   readonly ownMajorPageFaults?: number;
   readonly oomKills?: number;
@@ -76,7 +76,7 @@ export interface Pressure {
 export interface PressureData {
   /** Microseconds. */
   readonly total: number;
-  /** Percent of the last so many seconds. */
+  /** Percent, averaged over this many seconds. */
   readonly avg10: number;
   readonly avg60: number;
   readonly avg300: number;
@@ -84,17 +84,17 @@ export interface PressureData {
 
 /** The kernel's USER_HZ, in which cpuacct.stat counts. */
 const tickNs = 10_000_000;
-/** Limits from here on are none: the kernel rounds what it takes for none to whole pages. (cAdvisor) */
+/** Limits from here on mean unlimited: the kernel rounds its maximum to whole pages. (cAdvisor) */
 const unlimited = 2 ** 62;
 
 type Defined<T> = { [K in keyof T]?: T[K] | undefined };
 
-/** Without what is undefined. */
+/** Drops undefined fields. */
 function known<T>(given: Defined<T>): Partial<T> {
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)) as Partial<T>;
 }
 
-/** What the files of a cgroup say. Pure. @see https://docs.kernel.org/admin-guide/cgroup-v1/memory.html */
+/** Parses the files of a cgroup. Pure. @see https://docs.kernel.org/admin-guide/cgroup-v1/memory.html */
 export function groupUsage(files: Files, version: 1 | 2): GroupUsage {
   const processes = files.get("cgroup.procs");
   const parts = version === 2 ? usageV2(files) : usageV1(files);
@@ -266,7 +266,7 @@ function ioV2(files: Files): IoUsage | undefined {
   return { devices, ...(pressure && { pressure }) };
 }
 
-/** What a file such as `cpu.pressure` or /proc/pressure/cpu says; `full` is 0 where a kernel has none of it. */
+/** Parses pressure files such as `cpu.pressure` or /proc/pressure/cpu; `full` is 0 on kernels without it. */
 export function pressureOf(text: string | undefined): Pressure | undefined {
   const line = (kind: string): PressureData | undefined => {
     const said = new RegExp(`^${kind} (.*)$`, "m").exec(text ?? "")?.[1];

@@ -1,8 +1,8 @@
-import { CodedError, hasCode, throwIfAborted } from "../lib/errors.ts";
+import { CodedError, hasCode, throwIfAborted, unlessGone } from "../lib/errors.ts";
 import type { FileChange, Host } from "../seams/host.ts";
-import { cgroupMount as mount, cpusets, handedDown } from "./cgroup-heritage.ts";
+import { cgroupMount as mount, cpusets, handedDown } from "./cgroup-inheritance.ts";
 
-/** Limits of a cgroup; what is undefined stays as it is. */
+/** Limits of a cgroup; undefined ones stay unchanged. */
 export interface CgroupLimits {
   readonly cpuShares?: number;
   /** Microseconds of CPU time in each period; -1 for no limit. */
@@ -14,18 +14,18 @@ export interface CgroupLimits {
 
 /** The target's cgroup hierarchies: one for each controller with version 1, a single one with version 2. */
 export interface Cgroups {
-  /** Makes a cgroup and what leads to it, and sets its limits. @param path from the top, such as `/kubepods/burstable`. */
+  /** Creates a cgroup and its ancestors, and sets its limits. @param path from the root, such as `/kubepods/burstable`. */
   ensure(path: string, limits: CgroupLimits, signal: AbortSignal): Promise<void>;
-  /** The same for a cgroup that nothing runs in yet, in a single change of files where what leads to it was made before. */
+  /** The same for a cgroup without processes, in a single change of files when its ancestors were created before. */
   make(path: string, limits: CgroupLimits, signal: AbortSignal): Promise<void>;
-  /** Removes cgroups without processes, and the cgroups in them; one that is not there is success. */
+  /** Removes cgroups without processes, and their descendants; a missing one is success. */
   remove(paths: readonly string[], signal: AbortSignal): Promise<void>;
-  /** Names of the cgroups right below a path; none where it does not exist. */
+  /** Names of a cgroup's children; none for a missing cgroup. */
   children(path: string, signal: AbortSignal): Promise<readonly string[]>;
 }
 
-/** Hierarchies of version 1 in which the kubelet makes a pod's cgroup; and version 2's where a machine has both, since runc puts
- *  containers there too and leaves what leads to them behind. */
+/** Hierarchies of version 1 in which the kubelet creates a pod's cgroup; and version 2's on hybrid machines, since runc puts
+ *  containers there too and leaves their parents behind. */
 const controllers = [
   "cpu",
   "cpuacct",
@@ -47,15 +47,15 @@ const controllers = [
 export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSignal): Promise<Cgroups> {
   const roots = version === 2 ? [mount] : await hierarchies(host, signal);
   const limitsOf = version === 2 ? limitsV2 : limitsV1;
-  const heritage = version === 2 ? handedDown(host) : cpusets(host, roots);
+  const inheritance = version === 2 ? handedDown(host) : cpusets(host, roots);
   const directories = (path: string) =>
     roots.map((root): FileChange => ({ do: "mkdir", path: root + path, parents: true }));
   const stepByStep: Cgroups["ensure"] = async (path, limits, stop) => {
     await host.fs.apply(directories(path), stop);
-    await heritage.settle(path, stop);
+    await inheritance.settle(path, stop);
     await host.fs.apply(limitsOf(path, limits), stop);
   };
-  /** @param changes what does all but the limits, where it is known to be enough. */
+  /** @param changes everything but the limits, when known to be sufficient. */
   const atOnce = async (
     path: string,
     changes: readonly FileChange[] | undefined,
@@ -67,21 +67,21 @@ export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSigna
       await host.fs.apply([...changes, ...limitsOf(path, limits)], stop);
     } catch {
       throwIfAborted(stop);
-      // The cgroups above are no longer as they were found: step by step it works, or shows why not.
-      heritage.forget(path);
+      // The ancestors have changed: repeat step by step, which works or shows the reason.
+      inheritance.forget(path);
       await stepByStep(path, limits, stop);
     }
   };
   return {
-    ensure: (path, limits, stop) => atOnce(path, heritage.has(path) ? [] : undefined, limits, stop),
+    ensure: (path, limits, stop) => atOnce(path, inheritance.has(path) ? [] : undefined, limits, stop),
     make(path, limits, stop) {
-      const inherited = heritage.ofNew(path);
+      const inherited = inheritance.ofNew(path);
       return atOnce(path, inherited && [...directories(path), ...inherited], limits, stop);
     },
     async remove(paths, stop) {
       const all = paths.flatMap((path) => roots.map((root) => root + path));
       await removeTrees(host, all, stop);
-      paths.forEach(heritage.gone);
+      paths.forEach(inheritance.gone);
     },
     async children(path, stop) {
       const names = new Set<string>();
@@ -130,14 +130,11 @@ export function weightOf(shares: number): number {
 }
 
 async function subgroups(host: Host, path: string, signal: AbortSignal): Promise<readonly string[]> {
-  const entries = await host.fs.list(path, signal).catch((error: unknown) => {
-    if (hasCode(error, "not_found")) return [];
-    throw error;
-  });
+  const entries = (await unlessGone(host.fs.list(path, signal))) ?? [];
   return entries.filter(({ kind }) => kind === "directory").map(({ name }) => name);
 }
 
-/** A cgroup's files go with it: only directories are removed, depth first. */
+/** Removes cgroup trees. A cgroup's files are removed with it: only directories are removed, depth first. */
 async function removeTrees(host: Host, paths: readonly string[], signal: AbortSignal): Promise<void> {
   const remove = (path: string): FileChange => ({ do: "remove", path });
   try {

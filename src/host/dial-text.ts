@@ -1,22 +1,22 @@
 import { hasCode, messageOf } from "../lib/errors.ts";
 import { joinHostPort } from "../lib/http-get.ts";
 
-/** What users know these errors as. */
+/** Go's texts for these errors. */
 const errnoTexts: Readonly<Record<string, string>> = {
   ECONNREFUSED: "connect: connection refused",
   EHOSTUNREACH: "connect: no route to host",
   ENETUNREACH: "connect: network is unreachable",
 };
 
-/** Why a connection could not be made, in the words that users know from kubelets (Go's). */
+/** Text of a failed dial, as the kubelet (Go) prints it. */
 export function dialFailure(error: unknown, host: string, port: number): string {
   const why = hasCode(error, "deadline_exceeded") ? "i/o timeout" : (errnoText(error, errnoTexts) ?? messageOf(error));
   return `dial tcp ${joinHostPort(host, port)}: ${why}`;
 }
 
-/** Why a connection broke, in those words. */
+/** Text of a broken connection, as the kubelet (Go) prints it. */
 export function brokenConnection(error: unknown): string {
-  // Node's own word for a connection that was closed in good order, but too early: no system call failed.
+  // Node's own error for a connection that was closed cleanly, but too early: no system call failed.
   if (error instanceof Error && "code" in error && error.code === "ECONNRESET" && !("syscall" in error)) return "EOF";
   return (
     errnoText(error, { ECONNRESET: "read: connection reset by peer", EPIPE: "write: broken pipe" }) ?? messageOf(error)

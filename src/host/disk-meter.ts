@@ -2,19 +2,20 @@ import type { Clock } from "../lib/clock.ts";
 import type { Host } from "../seams/host.ts";
 import { diskUsage, inodeUsage } from "./disk-usage.ts";
 
-/** How much files take on the target's disk. */
+/** Disk usage on the target, shared by all callers. */
 export interface DiskMeter {
-  /** Bytes on disk below each path, other file systems left out; what is not there is missing. What was measured within
-   *  `maxAgeMs` is not measured again. @throws failed_precondition when the target cannot tell. */
+  /** Bytes on disk below each path, other file systems left out; missing paths are left out. Measurements younger than `maxAgeMs`
+   *  are reused.
+   *  @throws failed_precondition when the target cannot tell. */
   bytes(paths: readonly string[], maxAgeMs: number, signal: AbortSignal): Promise<ReadonlyMap<string, number>>;
-  /** The same for files and directories, by number; empty where the target's `du` does not count them. */
+  /** Number of files and directories below each path; empty when the target's `du` does not count them. */
   inodes(paths: readonly string[], maxAgeMs: number, signal: AbortSignal): Promise<ReadonlyMap<string, number>>;
 }
 
-/** What nobody asked about for so long is forgotten, milliseconds. */
+/** Measurements unused for this long are dropped, milliseconds. */
 const forgetMs = 300_000;
 
-/** Measures for all who ask: what one has walked over lately, the other has not to walk over again. */
+/** Measures for all callers: a path walked for one of them is not walked again for the next. */
 export function createDiskMeter({ host, clock }: { readonly host: Host; readonly clock: Clock }): DiskMeter {
   return {
     bytes: createMeasured((paths, signal) => diskUsage(host, paths, signal), clock),
@@ -25,7 +26,7 @@ export function createDiskMeter({ host, clock }: { readonly host: Host; readonly
 type Walk = (paths: readonly string[], signal: AbortSignal) => Promise<ReadonlyMap<string, number>>;
 
 interface Known {
-  /** Undefined for what was not there. */
+  /** Undefined for a missing path. */
   readonly size: number | undefined;
   readonly at: number;
 }

@@ -1,13 +1,14 @@
 import { CodedError } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 
-/** A walk over many files takes its time; milliseconds. */
+/** Timeout of a walk, milliseconds: many files take long. */
 const longestWalkMs = 300_000;
-/** Paths of one command. */
+/** Largest number of paths of one command. */
 const batch = 50;
 
-/** Bytes on disk below each path, other file systems left out; what is not there is missing. None of the paths lies in another.
- *  @throws failed_precondition when the target cannot tell. @see https://man7.org/linux/man-pages/man1/du.1.html */
+/** Bytes on disk below each path, other file systems left out; missing paths are left out. The paths do not contain each other.
+ *  @throws failed_precondition when the target cannot tell.
+ *  @see https://man7.org/linux/man-pages/man1/du.1.html */
 export async function diskUsage(
   host: Host,
   paths: readonly string[],
@@ -17,13 +18,13 @@ export async function diskUsage(
   for (const some of batches(paths)) {
     const { code, stdout, stderr } = await du(host, ["-skx", ...some], signal);
     for (const [path, kibibytes] of numbersIn(stdout)) used.set(path, kibibytes * 1024);
-    // It ends with 1 when a file vanished under its hands, too.
+    // It also exits with 1 when a file vanishes during the walk.
     if (code > 1) throw new CodedError("failed_precondition", `du failed: ${stderr.trim() || `exit code ${code}`}`);
   }
   return used;
 }
 
-/** The number of files and directories below each path, as `diskUsage` has it; none where the target's `du` cannot count. */
+/** Number of files and directories below each path; empty when the target's `du` cannot count. */
 export async function inodeUsage(
   host: Host,
   paths: readonly string[],

@@ -1,9 +1,9 @@
-import { hasCode } from "../lib/errors.ts";
+import { unlessCode, unlessGone } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import { targetAddresses } from "./addresses.ts";
 import { cgroupVersion, exists } from "./exists.ts";
 
-/** What does not change while the target is up. */
+/** Facts that do not change while the target is up. */
 export interface HostFacts {
   readonly hostname: string;
   readonly machineID: string;
@@ -12,7 +12,7 @@ export interface HostFacts {
   readonly kernelVersion: string;
   readonly osImage: string;
   readonly operatingSystem: "linux";
-  /** As Go names it: amd64, arm64, … */
+  /** Architecture in Go's names: amd64, arm64, … */
   readonly architecture: string;
   readonly cpus: number;
   readonly memoryBytes: number;
@@ -21,7 +21,7 @@ export interface HostFacts {
   readonly hugepages: Readonly<Record<string, number>>;
   /** Addresses of the interface of the default route, IPv4 first; else of any that is not loopback. */
   readonly addresses: readonly string[];
-  /** The most process IDs that the kernel hands out. */
+  /** Largest number of process IDs of the kernel. */
   readonly maxPid: number;
   readonly cgroupVersion: 1 | 2;
   /** The kernel confines processes by AppArmor profiles. */
@@ -67,14 +67,14 @@ export async function readFacts(host: Host, signal: AbortSignal): Promise<HostFa
   };
 }
 
-/** It is built in, switched on, and its profiles can be loaded. */
+/** True when AppArmor is built in, enabled, and its profiles can be loaded. */
 async function hasAppArmor(host: Host, signal: AbortSignal): Promise<boolean> {
   const enabled = await readText(host, "/sys/module/apparmor/parameters/enabled", signal);
   return enabled?.startsWith("Y") === true && exists(host.fs, "/sys/kernel/security/apparmor", signal);
 }
 
-/** What a node tells of its target, but for its boot id: swap matters only to whether a node may start, and addresses come and go
- *  with pods, but for the first. */
+/** Facts that a node reports of its target, other than its boot id: swap only decides whether a node may start, and addresses
+ *  other than the first come and go with pods. */
 const told = [
   "hostname",
   "machineID",
@@ -89,20 +89,16 @@ const told = [
   "cgroupVersion",
 ] as const;
 
-/** Names of the facts of which a node has to tell anew. */
+/** Names of the reported facts that changed. */
 export function changedFacts(before: HostFacts, now: HostFacts): readonly string[] {
   const changed: string[] = told.filter((name) => JSON.stringify(before[name]) !== JSON.stringify(now[name]));
   return before.addresses[0] === now.addresses[0] ? changed : [...changed, "address"];
 }
 
-/** A file's text; undefined when it is not there or may not be read. */
+/** A file's text; undefined when it is missing or unreadable for this user. */
 async function readText(host: Host, path: string, signal: AbortSignal): Promise<string | undefined> {
-  try {
-    return (await host.fs.readFile(path, { signal })).toString("utf8");
-  } catch (error) {
-    if (hasCode(error, "not_found", "permission_denied")) return undefined;
-    throw error;
-  }
+  const file = await unlessCode(host.fs.readFile(path, { signal }), "not_found", "permission_denied");
+  return file?.toString("utf8");
 }
 
 /** Fields of /proc/meminfo in bytes. */
@@ -118,10 +114,7 @@ function prettyName(osRelease: string): string {
 
 async function readHugepages(host: Host, signal: AbortSignal): Promise<Readonly<Record<string, number>>> {
   const root = "/sys/kernel/mm/hugepages";
-  const sizes = await host.fs.list(root, signal).catch((error: unknown) => {
-    if (hasCode(error, "not_found")) return [];
-    throw error;
-  });
+  const sizes = (await unlessGone(host.fs.list(root, signal))) ?? [];
   const entries = await Promise.all(
     sizes.map(async ({ name }) => {
       const kib = Number(/^hugepages-(\d+)kB$/.exec(name)?.[1] ?? 0);

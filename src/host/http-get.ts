@@ -10,22 +10,22 @@ import { brokenConnection, dialFailure } from "./dial-text.ts";
 
 const maxRedirects = 10;
 
-/** Bytes of an answer that anybody looks at. */
+/** Bytes of an answer that are read. */
 export const maxAnswerBytes = 10 * 1024;
 
-/** An answer and as much of its body as is looked at. */
+/** An answer and the part of its body that was read. */
 export interface Answer {
   readonly status: number;
   readonly location: string | undefined;
   readonly body: string;
 }
 
-/** The server's answer broke off in its body: that says nothing of the server's verdict. */
+/** The connection broke in the answer's body, which says nothing about the server's verdict. */
 export class BodyError extends Error {}
 
-/** GET from the target, on a connection of its own, over TLS without verification for https. Redirects are followed as long as
- *  they stay on the host; the answer that leaves it is given back.
- *  @throws BodyError, else Error in the words that users know from kubelets: `Get "URL": why`; its causes tell the rest. */
+/** Sends a GET from the target, on a connection of its own, over TLS without verification for https. Redirects are followed on
+ *  the same host; an answer that redirects elsewhere is returned.
+ *  @throws BodyError, else Error with the kubelet's text: `Get "URL": why`; its causes have the details. */
 export async function httpGet(dialer: Pick<Host, "dial">, first: HttpRequest, signal: AbortSignal): Promise<Answer> {
   let hop = first;
   const failed = (why: string, cause?: unknown) => new Error(`Get "${urlOf(hop)}": ${why}`, { cause });
@@ -44,14 +44,14 @@ export async function httpGet(dialer: Pick<Host, "dial">, first: HttpRequest, si
   throw failed(`stopped after ${maxRedirects} redirects`);
 }
 
-/** The request that a redirect asks for; undefined when the answer is none. */
+/** The request of a redirect; undefined for any other answer. */
 function redirected(hop: HttpRequest, { status, location }: Answer): HttpRequest | undefined {
   if (![301, 302, 303, 307, 308].includes(status) || location === undefined) return undefined;
   const base = urlOf(hop);
   if (!URL.canParse(location, base)) throw new Error(`failed to parse Location header ${JSON.stringify(location)}`);
   const url = new URL(location, base);
   const scheme = url.protocol === "https:" ? "https" : "http";
-  // A Host header of the request's own stays only where the server named no host.
+  // The request's own Host header stays only when the server named no host.
   const hostHeader = URL.canParse(location) ? url.host : hop.hostHeader;
   return {
     scheme,
@@ -71,7 +71,7 @@ async function exchange(dialer: Pick<Host, "dial">, hop: HttpRequest, signal: Ab
   try {
     if (signal.aborted) stop();
     const way = hop.scheme === "https" ? overTls(connection, hop.host) : connection;
-    // Held to the signal itself: not every end of a connection is told to whoever waits for an answer.
+    // Bound to the signal itself: not every end of a connection reaches a pending read.
     const { status, location, response } = await untilAborted(send(way, hop), signal);
     return { status, location, body: response ? await readBody(response, signal) : "" };
   } finally {
@@ -93,11 +93,11 @@ function overTls(connection: Duplex, host: string): Duplex {
 }
 
 interface Head extends Pick<Answer, "status" | "location"> {
-  /** Has the body; undefined where no HTTP follows the head. */
+  /** Stream of the body; undefined when no HTTP follows the head. */
   readonly response: IncomingMessage | undefined;
 }
 
-/** A server that switches protocols, unasked, has answered: 101 is the whole of it, with or without the headers of an upgrade. */
+/** An unrequested 101 is a complete answer, with or without upgrade headers. */
 function send(connection: Duplex, { target, hostHeader, headers }: HttpRequest): Promise<Head> {
   return new Promise((resolve, reject) => {
     const outgoing = request({

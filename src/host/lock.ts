@@ -3,29 +3,29 @@ import { CodedError, throwIfAborted } from "../lib/errors.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import type { Host, HostProcess } from "../seams/host.ts";
 
-/** What is locked: a file, or a directory, in which nothing is left then. */
+/** A file to lock, or a directory, which is locked without a file in it. */
 export interface LockRequest {
-  /** Absolute, and there. */
+  /** Absolute path of an existing file. */
   readonly path: string;
-  /** Others may hold it too, as long as they share it; only one may otherwise. */
+  /** A shared lock; an exclusive one otherwise. */
   readonly shared?: boolean;
 }
 
-/** How the holder of locks is told that this process is alive, for a connection may be gone without a word. */
+/** Heartbeat to the holder of locks: a connection may be lost without notice. */
 export interface Pulse {
   readonly clock: Pick<Clock, "after">;
   readonly everyMs: number;
-  /** After so many seconds without a sign the locks are given up, where the target has `timeout` to count them. */
+  /** The locks are released after this many seconds without a heartbeat, on targets that have `timeout`. */
   readonly silenceSeconds: number;
 }
 
 /** Locks that are held until disposed of. */
 export interface HeldLocks extends AsyncDisposable {
-  /** They are held no longer: disposed of, or lost with the connection to the target. */
+  /** True once the locks are released, or lost with the connection to the target. */
   isOver(): boolean;
 }
 
-/** Somebody else has a lock. */
+/** Another process holds a lock. */
 export class LockTaken extends CodedError {
   readonly path: string;
   constructor(path: string) {
@@ -34,19 +34,19 @@ export class LockTaken extends CodedError {
   }
 }
 
-/** Exit codes of the command when somebody else has the first lock, the second, … */
+/** Exit codes of the command when another process holds the first lock, the second, … */
 const conflict = 101;
-/** What a shell ends with where there is no such program. */
+/** A shell's exit code for a missing program. */
 const noProgram = 127;
 
-/** The command that holds locks as long as its standard input is open, and says so in a line: a shell that opens what is locked,
- *  and of which flock, util-linux's or busybox's, locks what is open.
- *  @param silenceSeconds how long its standard input may say nothing; for ever unless given. */
+/** The command that holds locks as long as its standard input is open and prints a line once it has them: a shell that opens the
+ *  paths, and flock, util-linux's or busybox's, that locks the descriptors.
+ *  @param silenceSeconds longest silence on its standard input; unlimited when absent. */
 export function lockCommand(locks: readonly LockRequest[], silenceSeconds?: number): readonly string[] {
   const steps = locks.map(({ shared = false }, index) => {
     const fd = 8 - index;
     const path = `"$${index + 1}"`;
-    // A directory can only be read; a lock on a file over NFS wants it open for writing.
+    // A directory can only be opened for reading; a lock on a file over NFS needs it open for writing.
     return `if [ -d ${path} ]; then exec ${fd}<${path}; else exec ${fd}<>${path}; fi
 flock -n ${shared ? "-s" : "-x"} ${fd} || { code=$?; [ $code -ne 1 ] || exit ${conflict + index}; exit $code; }`;
   });
@@ -59,7 +59,7 @@ flock -n ${shared ? "-s" : "-x"} ${fd} || { code=$?; [ $code -ne 1 ] || exit ${c
   return ["sh", "-c", script.join("\n"), "sh", ...locks.map(({ path }) => path)];
 }
 
-/** Ends the holder when it hears no sign in time, or its standard input ends. */
+/** Ends the holder without a heartbeat in time, or at the end of its standard input. */
 function listening(silenceSeconds: number): string {
   return `if command -v timeout >/dev/null; then
   while [ "$(timeout ${silenceSeconds} dd bs=1 count=1 2>/dev/null)" = . ]; do :; done
@@ -67,10 +67,11 @@ function listening(silenceSeconds: number): string {
 fi`;
 }
 
-/** Holds locks on the target until disposed of, all or none of them; they die with this process, or with the connection to the
- *  target. They cost one process there. @param locks six at most.
- *  @param pulse for a target whose connection may be gone while it does not know.
- *  @throws LockTaken when somebody else holds one, not_found where the target has no flock. */
+/** Holds locks on the target until disposed of, all or none; they are released when this process dies or the connection to the
+ *  target is lost. They cost one process there.
+ *  @param locks six at most.
+ *  @param pulse for a target that may not notice the loss of the connection.
+ *  @throws LockTaken when another process holds one, not_found where the target has no flock. */
 export async function acquireLocks(
   host: Pick<Host, "spawn">,
   locks: readonly LockRequest[],
@@ -90,7 +91,7 @@ export async function acquireLocks(
     };
     holder.exited.then(end, end);
     const dispose = () => {
-      // It ends with what it reads; to kill it may take longer, for that takes another command on the target.
+      // The holder ends at the end of its input; killing it may take longer, since that takes another command on the target.
       holder.stdin.end();
       return holder[Symbol.asyncDispose]();
     };
@@ -104,19 +105,19 @@ export async function acquireLocks(
   throw new CodedError("unknown", `${paths} cannot be locked: ${complaint() || `flock ended with ${ended}`}`);
 }
 
-/** Gives a sign now and then. @returns what ends that. */
+/** Sends heartbeats. @returns a function that stops them. */
 function beat({ stdin }: HostProcess, { clock, everyMs }: Pulse): () => void {
   const next = () => {
     stdin.write(".");
     timer = clock.after(everyMs, next);
   };
-  // That the holder has ended is told by its end.
+  // The holder's exit is reported by `exited`.
   stdin.on("error", () => undefined);
   let timer = clock.after(everyMs, next);
   return () => timer.cancel();
 }
 
-/** Resolves once the holder has said that it has the locks. */
+/** Resolves once the holder reports that it has the locks. */
 function firstWord({ stdout }: HostProcess): Promise<undefined> {
   return new Promise((resolve) => stdout.once("data", () => resolve(undefined)));
 }

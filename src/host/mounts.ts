@@ -5,19 +5,19 @@ import type { Host } from "../seams/host.ts";
 
 export interface Mount {
   readonly path: string;
-  /** What is mounted in it is mounted in its peers too, such as a container's. */
+  /** Shared: mounts in it propagate to its peers, such as a container's. */
   readonly shared: boolean;
   readonly fsType: string;
   readonly source: string;
 }
 
-/** What is mounted on the target, in the order of mounting. @see https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html */
+/** The target's mounts, in the order of mounting. @see https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html */
 export async function listMounts(host: Host, signal?: AbortSignal): Promise<readonly Mount[]> {
   return parseMounts(await readProc(host, "/proc/self/mountinfo", signal));
 }
 
-/** Lists mounts once for all who ask at about the same time: a table is hundreds of lines on a full node. Nobody is told what was
- *  read before they asked. */
+/** Lists mounts once for all concurrent callers: the table has hundreds of lines on a full node. A caller never gets a list
+ *  that was read before its call. */
 export type MountLister = (signal?: AbortSignal) => Promise<readonly Mount[]>;
 
 export function createMountLister(host: Host): MountLister {
@@ -42,11 +42,11 @@ export function parseMounts(table: string): readonly Mount[] {
   });
 }
 
-/** What a mount shows, and where. */
+/** Source and mount point of a mount. */
 export interface Shown {
   /** `major:minor` of its file system. */
   readonly device: string;
-  /** Path within the file system of what is seen at `path`. */
+  /** Path within the file system that is mounted at `path`. */
   readonly root: string;
   readonly path: string;
 }
@@ -72,7 +72,7 @@ export function mountsBelow(mounts: readonly Mount[], root: string): readonly st
     .reverse();
 }
 
-/** Whether something is mounted on a directory, whatever links lead to it. @throws not_found when it is not there. */
+/** True for a mount point, links followed. @throws not_found when it is not there. */
 export async function isMountPoint(
   host: Host,
   path: string,
@@ -83,9 +83,10 @@ export async function isMountPoint(
   return mounts.some((mount) => mount.path === real);
 }
 
-/** Sees to it that what is mounted below a directory is mounted in those too that have it from here, and back where they share it.
- *  Nothing is done where that is so; else the directory becomes a mount, with which it ends.
- *  @throws failed_precondition when mounting fails. @see https://docs.kernel.org/filesystems/sharedsubtree.html */
+/** Makes mounts below a directory propagate to the mounts that were made from it, and back from shared ones. A shared mount stays
+ *  as it is; otherwise the directory becomes a mount, which goes when the directory goes.
+ *  @throws failed_precondition when mounting fails.
+ *  @see https://docs.kernel.org/filesystems/sharedsubtree.html */
 export async function shareDirectory(host: Host, path: string, signal: AbortSignal): Promise<void> {
   const [real, mounts] = await Promise.all([host.fs.realpath(path, signal), listMounts(host, signal)]);
   const holder = mounts
@@ -103,7 +104,7 @@ export async function shareDirectory(host: Host, path: string, signal: AbortSign
 export interface TmpfsOptions {
   /** Bytes; without it the kernel's default, half of memory. */
   readonly sizeBytes?: number;
-  /** Whether the kernel can keep it out of swap; asked where it is not given. */
+  /** True when the kernel can keep it out of swap; found out when absent. */
   readonly noswap?: boolean;
 }
 
@@ -121,7 +122,7 @@ export async function mountTmpfs(
     host.run(["mount", "-t", "tmpfs", ...(options.length > 0 ? ["-o", options.join(",")] : []), "tmpfs", path], {
       ...(signal && { signal }),
     });
-  // In a user namespace the option is refused although the kernel knows it: then without.
+  // In a user namespace the option is refused although the kernel knows it: mount without it.
   if ((noswap ?? (await kernelHasNoswap(host, signal))) && (await mount([...size, "noswap"])).code === 0) return;
   const { code, stderr } = await mount(size);
   if (code === 0) return;
@@ -146,7 +147,7 @@ export async function kernelHasNoswap(host: Host, signal?: AbortSignal): Promise
   return major > 6 || (major === 6 && minor >= 4);
 }
 
-/** Whether the user that commands run as holds CAP_SYS_ADMIN. */
+/** True when the user that commands run as holds CAP_SYS_ADMIN. */
 async function mayMount(host: Host, signal?: AbortSignal): Promise<boolean> {
   const capabilities = /^CapEff:\s*([0-9a-f]+)$/m.exec(await readProc(host, "/proc/self/status", signal))?.[1] ?? "0";
   return ((BigInt(`0x${capabilities}`) >> 21n) & 1n) === 1n;
@@ -156,7 +157,7 @@ async function readProc(host: Host, path: string, signal?: AbortSignal): Promise
   return (await host.fs.readFile(path, { ...(signal && { signal }) })).toString("utf8");
 }
 
-/** Unmounts a path; what is not mounted is left alone. */
+/** Unmounts a path, if it is mounted. */
 export async function unmount(host: Host, path: string, signal?: AbortSignal): Promise<void> {
   const { code, stderr } = await host.run(["umount", path], { ...(signal && { signal }) });
   if (code === 0) return;
@@ -164,9 +165,10 @@ export async function unmount(host: Host, path: string, signal?: AbortSignal): P
   throw new CodedError("failed_precondition", `unmounting ${path} failed: ${stderr.trim() || `exit code ${code}`}`);
 }
 
-/** Unmounts here and nowhere else: where somebody bound a directory with mounts of its own in a pod's directory, those are the
- *  same mounts as at the source, and would be gone there too.
- *  @param outermost the mount around it, or itself. @see https://docs.kernel.org/filesystems/sharedsubtree.html */
+/** Unmounts without propagation: where a user bound a directory with mounts of its own into a pod's directory, those are peers of
+ *  the mounts at the source and would be unmounted there, too.
+ *  @param outermost the mount around it, or itself.
+ *  @see https://docs.kernel.org/filesystems/sharedsubtree.html */
 export async function unmountAlone(host: Host, path: string, outermost: string, signal: AbortSignal): Promise<void> {
   const { code, stderr } = await host.run(["mount", "--make-rprivate", outermost], { signal });
   if (code !== 0 && (await listMounts(host, signal)).some((mount) => mount.path === outermost))
@@ -177,7 +179,7 @@ export async function unmountAlone(host: Host, path: string, outermost: string, 
   await unmount(host, path, signal);
 }
 
-/** The mount around a mount that lies in no other of these, or itself. */
+/** The outermost mount around a mount among these, or the mount itself. */
 export function outermostOf(path: string, mounts: readonly string[]): string {
   const around = mounts.filter((mount) => path === mount || path.startsWith(`${mount}/`));
   return around.reduce((shortest, mount) => (mount.length < shortest.length ? mount : shortest), path);

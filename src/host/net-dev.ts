@@ -1,4 +1,4 @@
-/** What went through a network interface since it is there. */
+/** Traffic counters of a network interface. */
 export interface InterfaceTraffic {
   readonly name: string;
   readonly rx: Traffic;
@@ -12,7 +12,7 @@ export interface Traffic {
   readonly dropped: number;
 }
 
-/** What goes through these goes nowhere, or through another interface too. (cAdvisor) */
+/** Interfaces whose traffic is local, or counted by another interface too. (cAdvisor) */
 const left = /^(lo|veth|docker|nerdctl)/i;
 
 /** The interfaces of a table of the form of /proc/net/dev. @see https://man7.org/linux/man-pages/man5/proc_pid_net.5.html */

@@ -2,9 +2,10 @@ import { posix } from "node:path";
 import { CodedError } from "../lib/errors.ts";
 import type { HostFs } from "../seams/host.ts";
 
-/** Reads a regular file of a directory tree whose owner is not to be trusted: a link in the tree may lead to another place in it,
- *  never out of it. @param below names that slashes part, none of them `..`.
- *  @throws failed_precondition for what lies elsewhere or is no file, resource_exhausted beyond `maxBytes`, not_found. */
+/** Reads a regular file of an untrusted directory tree: a link in the tree may lead to another place in it, never out of it.
+ *  @param below names separated by slashes, none of them `..`.
+ *  @throws failed_precondition for a path outside the tree or no regular file, resource_exhausted beyond `maxBytes`,
+ *  not_found. */
 export async function readWithin(
   fs: Pick<HostFs, "realpath" | "open" | "lstat">,
   { base, below, maxBytes }: { readonly base: string; readonly below: string; readonly maxBytes: number },
@@ -16,7 +17,7 @@ export async function readWithin(
   if (!real.startsWith(`${root}/`)) throw elsewhere();
   await using file = await fs.open(real, { noFollow: true, signal });
   const { size, inode } = await file.stat(signal);
-  // A name on the way may have been replaced in between.
+  // A name on the path may have been replaced in between.
   if ((await fs.realpath(path, signal)) !== real || (await fs.lstat(real, signal)).inode !== inode) throw elsewhere();
   if (size > maxBytes) throw new CodedError("resource_exhausted", `${path} is larger than ${maxBytes} bytes`);
   return await file.read(0, maxBytes, signal);

@@ -1,16 +1,17 @@
 import type { Clock } from "../lib/clock.ts";
 import { codeOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { pause } from "../lib/pause.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
 import type { Host } from "../seams/host.ts";
 import type { TargetLink } from "../seams/provider.ts";
 
-/** The target's wall clock, for comparing what the target stamped (ends of containers, log lines) with our time.
- *  All times are milliseconds since the epoch. */
+/** The target's wall clock, for comparing the target's timestamps (exits of containers, log lines) with our time. All times
+ *  are milliseconds since the epoch. */
 export interface TargetClock {
-  /** What the target's clock shows now. */
+  /** Current time of the target's clock. */
   now(): number;
-  /** A time of the target's clock, by ours. */
+  /** Converts a time of the target's clock to ours. */
   toOurs(targetTime: number): number;
 }
 
@@ -21,13 +22,12 @@ export interface TargetClockDeps {
   readonly log: Logger;
 }
 
-/** Clocks drift slowly, but somebody may set one: the target's is read again this often, milliseconds. */
+/** Interval between readings of the target's clock, milliseconds: clocks drift slowly, but may be set. */
 const rereadMs = 60_000;
-/** A target that does not answer is not waited for longer, milliseconds. */
+/** Longest wait for the target's answer, milliseconds. */
 const patienceMs = 10_000;
 
-/** Keeps the difference between the target's clock and ours at hand: read at the start (until then there is none), every
- *  minute, and when a lost target is back. */
+/** Keeps the offset of the target's clock: read at startup (0 until then), every minute, and when a lost target is back. */
 export function createTargetClock({ host, link, clock, log }: TargetClockDeps): TargetClock & Service {
   let offsetMs = 0;
   const first = Promise.withResolvers<void>();
@@ -51,10 +51,7 @@ export function createTargetClock({ host, link, clock, log }: TargetClockDeps): 
         changed = Promise.withResolvers<void>();
         await read(signal);
         first.resolve();
-        const waited = new AbortController();
-        const pause = clock.sleep(rereadMs, waited.signal).catch(() => undefined);
-        await Promise.race([pause, changed.promise, onAbort(signal, waited.signal)]);
-        waited.abort();
+        await pause(clock, rereadMs, changed.promise, signal);
       }
       unsubscribe?.();
     },

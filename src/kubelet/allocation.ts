@@ -1,7 +1,7 @@
 import { createAdmission } from "../admission/chain.ts";
 import { createPreemption } from "../admission/preemption.ts";
 import { ContainerState } from "../gen/cri.ts";
-import type { Clock } from "../lib/clock.ts";
+import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Node } from "../objects.ts";
 import type { Admission, RuntimePod } from "../pipeline.ts";
@@ -68,14 +68,8 @@ function runsIn(seen: RuntimePod | undefined, containerName: string): boolean {
 }
 
 /** Has pending resizes decided anew from time to time, whatever else happens. */
-export function retryResizes({ hand, clock }: NodeContext): Service {
+export function retryResizes({ hand, clock, log }: NodeContext): Service {
   const { weigh } = hand("resizeRetry").signals;
-  return { name: "resizes", run: (signal) => sendForever(() => weigh.send("periodic_retry"), clock, signal) };
-}
-
-async function sendForever(send: () => void, clock: Clock, signal: AbortSignal): Promise<void> {
-  for (let ms = firstRetryMs; !signal.aborted; ms = retryMs) {
-    await clock.sleep(ms, signal).catch(() => undefined);
-    if (!signal.aborted) send();
-  }
+  const options = { name: "resizes", everyMs: retryMs, firstMs: firstRetryMs, clock, log };
+  return patrol(options, () => weigh.send("periodic_retry"));
 }

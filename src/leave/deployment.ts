@@ -3,6 +3,7 @@ import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import { goDuration } from "../lib/go-duration.ts";
 import type { Pod } from "../objects.ts";
+import { isTerminal } from "../pod/phase.ts";
 
 export interface DeploymentName {
   readonly namespace: string;
@@ -13,7 +14,7 @@ export interface DeploymentDeps {
   readonly client: Pick<ApiClient, "get" | "list" | "patch">;
   readonly clock: Clock;
   readonly deployment: DeploymentName;
-  /** How long its Pods get to end. */
+  /** Longest wait for its Pods to terminate. */
   readonly timeoutMs: number;
   readonly say: (line: string) => void;
 }
@@ -26,8 +27,8 @@ interface Scale {
 
 const everyMs = 1_000;
 
-/** Ends the Deployment that graftlet runs in: scales it to 0 and waits until its Pods are gone. Those that take longer than they
- *  may are named: whether they still work on a target is seen there. */
+/** Stops the Deployment that graftlet runs in: scales it to 0 and waits until its Pods are gone. Pods that exceed the time are
+ *  named; the targets' locks show whether they still work there. */
 export async function stopDeployment(deps: DeploymentDeps, signal: AbortSignal): Promise<void> {
   const { client, clock, timeoutMs, say } = deps;
   const { namespace, name } = deps.deployment;
@@ -52,7 +53,7 @@ export async function stopDeployment(deps: DeploymentDeps, signal: AbortSignal):
   }
 }
 
-/** Names of Pods that may still run. */
+/** Names of Pods that may still be running. */
 async function podsOf(
   { client, deployment }: DeploymentDeps,
   labelSelector: string,
@@ -63,7 +64,5 @@ async function podsOf(
     query: { labelSelector },
     signal,
   });
-  return (items ?? [])
-    .filter(({ status }) => status?.phase !== "Succeeded" && status?.phase !== "Failed")
-    .map(({ metadata }) => metadata.name);
+  return (items ?? []).filter(({ status }) => !isTerminal(status?.phase)).map(({ metadata }) => metadata.name);
 }

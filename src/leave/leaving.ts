@@ -1,38 +1,39 @@
 import type { Clock } from "../lib/clock.ts";
-import { CodedError, codeOf, hasCode, messageOf, throwIfAborted } from "../lib/errors.ts";
+import { CodedError, codeOf, hasCode, messageOf, throwIfAborted, unlessGone } from "../lib/errors.ts";
 import { goDuration } from "../lib/go-duration.ts";
 import { TargetError } from "../seams/provider.ts";
 import { type DeploymentName, stopDeployment } from "./deployment.ts";
-import { type LeavingClient, patient } from "./patient.ts";
+import { type LeavingClient, retryingClient } from "./retrying-client.ts";
 import { endPods, forgetPods, type PodsDeps } from "./pods.ts";
 
 export interface LeavingDeps {
-  /** May cordon and delete the nodes, list and delete their pods, and scale the Deployment. */
+  /** A client that may cordon and delete the nodes, list and delete their pods, and scale the Deployment. */
   readonly client: LeavingClient;
   readonly clock: Clock;
   readonly nodes: readonly string[];
-  /** What graftlet runs in; undefined where somebody else ends it. */
+  /** The Deployment that graftlet runs in; undefined when another party stops it. */
   readonly deployment: DeploymentName | undefined;
-  /** How long pods get to end, and again graftlet to end and to let go of its targets. */
+  /** Time for pods to terminate, and again for graftlet to stop and release its targets. */
   readonly timeoutMs: number;
   readonly say: (line: string) => void;
-  /** Takes away what the node put on its target, and says what. @returns whether nothing of it is left.
-   *  @throws TargetError RuntimeInUse while somebody works there; CodedError unavailable where it is out of reach. */
+  /** Removes everything that the node created on its target, and reports it.
+   *  @returns true when nothing of it is left.
+   *  @throws TargetError RuntimeInUse while another agent works there; CodedError unavailable when it is out of reach. */
   clean(nodeName: string, signal: AbortSignal): Promise<boolean>;
 }
 
-/** How often a target is asked for that is in use, or out of reach, milliseconds. */
+/** Interval of tries on a target that is in use or out of reach, milliseconds. */
 const againMs = 2_000;
-/** A target may be out of reach for so long, milliseconds. */
+/** Longest time that a target may be out of reach, milliseconds. */
 const reachMs = 30_000;
 
-/** Takes nodes out of the cluster in good order: no new pods, the old ones ended by graftlet itself, then graftlet, then what is
- *  left on the targets, then the Node objects. Safe to repeat after an end at any step. A node that fails is named and stays as
- *  it is; the others go on.
+/** Removes nodes from the cluster in order: cordons them, has graftlet terminate their pods, stops graftlet, cleans the targets,
+ *  deletes the Node objects. Safe to repeat after an interruption at any step. A failed node is named and stays as it is; the
+ *  others go on.
  *  @returns the nodes that have not left. */
 export async function leave(given: LeavingDeps, signal: AbortSignal): Promise<readonly string[]> {
   const { nodes, deployment, say } = given;
-  const deps = { ...given, client: patient(given.client, given.clock, say) };
+  const deps = { ...given, client: retryingClient(given.client, given.clock, say) };
   const failed = new Set<string>();
   const each = async (step: (nodeName: string) => Promise<void>) =>
     void (await Promise.all(
@@ -46,7 +47,7 @@ export async function leave(given: LeavingDeps, signal: AbortSignal): Promise<re
           }),
         ),
     ));
-  // All of them first: pods must not move from one to another.
+  // All nodes first, so that pods do not move from one to another.
   await each((nodeName) => cordon(deps, nodeName, signal));
   await each((nodeName) => endPods(podsDeps(deps, nodeName), signal));
   if (failed.size === nodes.length) return nodes;
@@ -65,13 +66,9 @@ export async function leave(given: LeavingDeps, signal: AbortSignal): Promise<re
 
 async function cordon(deps: LeavingDeps, nodeName: string, signal: AbortSignal): Promise<void> {
   const { say } = podsDeps(deps, nodeName);
-  try {
-    await deps.client.patch(pathOf(nodeName), { type: "merge", body: { spec: { unschedulable: true } } }, { signal });
-    say("it takes no new pods (cordoned)");
-  } catch (error) {
-    if (!hasCode(error, "not_found")) throw error;
-    say("it is not in the cluster any more");
-  }
+  const cordoning = { type: "merge", body: { spec: { unschedulable: true } } } as const;
+  const node = await unlessGone(deps.client.patch(pathOf(nodeName), cordoning, { signal }));
+  say(node === undefined ? "it is not in the cluster any more" : "it takes no new pods (cordoned)");
 }
 
 /** The Node is deleted only when its target is clean: the cluster then starts its pods elsewhere. */
@@ -82,16 +79,12 @@ async function depart(deps: LeavingDeps, nodeName: string, signal: AbortSignal):
       "failed_precondition",
       "its target is not clean, as said above; its Node stays, since its pods may still run",
     );
-  try {
-    await deps.client.delete(pathOf(nodeName), undefined, { signal });
-  } catch (error) {
-    if (!hasCode(error, "not_found")) throw error;
-  }
+  await unlessGone(deps.client.delete(pathOf(nodeName), undefined, { signal }));
   await forgetPods(pods, signal);
   pods.say("it has left: its target is clean, its Node is deleted");
 }
 
-/** Cleans the target as soon as graftlet has let go of it. */
+/** Cleans the target once graftlet has released it. */
 async function cleanOnceFree(
   { clock, timeoutMs, deployment, clean }: LeavingDeps,
   nodeName: string,

@@ -1,6 +1,6 @@
 import type { ApiClient } from "../api/client.ts";
 import type { Clock } from "../lib/clock.ts";
-import { hasCode } from "../lib/errors.ts";
+import { unlessCode, unlessGone } from "../lib/errors.ts";
 import { goDuration } from "../lib/go-duration.ts";
 import type { Node, Pod } from "../objects.ts";
 import { isMirrorPod } from "../pod/containers.ts";
@@ -9,20 +9,20 @@ export interface PodsDeps {
   readonly client: Pick<ApiClient, "get" | "list" | "delete">;
   readonly clock: Clock;
   readonly nodeName: string;
-  /** How long pods get to end. */
+  /** Longest wait for pods to terminate. */
   readonly timeoutMs: number;
   readonly say: (line: string) => void;
 }
 
-/** How often it is looked whether they are gone. */
+/** Interval of checks for their end. */
 const everyMs = 1_000;
-/** A node that is not Ready for so long does not end pods. */
+/** A node that is unready for this long does not terminate pods. */
 const unreadyMs = 30_000;
 const pageSize = 500;
 
-/** Deletes the node's pods with their own grace periods and waits until they are gone, or have had their time, or nobody is
- *  there to end them. Mirror pods stay, and so do those of DaemonSets, which would be there again at once: the target's cleaning
- *  ends what is left. */
+/** Deletes the node's pods with their own grace periods and waits until they are gone, time is up, or no agent is there to
+ *  stop them. Mirror pods stay, and so do pods of DaemonSets, which would be recreated at once: cleaning the target ends the
+ *  rest. */
 export async function endPods(deps: PodsDeps, signal: AbortSignal): Promise<void> {
   const { clock, nodeName, say } = deps;
   const deadline = clock.monotonic() + deps.timeoutMs;
@@ -47,7 +47,7 @@ export async function endPods(deps: PodsDeps, signal: AbortSignal): Promise<void
   }
 }
 
-/** Removes what the cluster still has of the node's pods. Only for a node whose target is clean: nothing of them may run.
+/** Deletes the remaining objects of the node's pods. Only for a node whose target is clean: none of them may be running.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination-forced */
 export async function forgetPods(deps: PodsDeps, signal: AbortSignal): Promise<void> {
   const pods = await podsOf(deps, signal);
@@ -55,7 +55,7 @@ export async function forgetPods(deps: PodsDeps, signal: AbortSignal): Promise<v
   if (pods.length > 0) deps.say(`what was left of its pods in the cluster is removed: ${namesOf(pods)}`);
 }
 
-/** As kubectl drain chooses. @see https://kubernetes.io/docs/reference/kubectl/generated/kubectl_drain/ */
+/** Selects pods as kubectl drain does. @see https://kubernetes.io/docs/reference/kubectl/generated/kubectl_drain/ */
 function isToEnd(pod: Pod): boolean {
   const owner = pod.metadata.ownerReferences?.find(({ controller }) => controller);
   return !isMirrorPod(pod) && owner?.kind !== "DaemonSet";
@@ -81,23 +81,16 @@ async function deletePod(
 ): Promise<void> {
   const { namespace, name, uid } = metadata;
   const body = { kind: "DeleteOptions", apiVersion: "v1", preconditions: { uid }, ...options };
-  try {
-    await client.delete(`/api/v1/namespaces/${namespace}/pods/${name}`, body, { signal });
-  } catch (error) {
-    // Gone, or another by that name.
-    if (!hasCode(error, "not_found", "conflict")) throw error;
-  }
+  const deleting = client.delete(`/api/v1/namespaces/${namespace}/pods/${name}`, body, { signal });
+  // Gone, or another by that name.
+  await unlessCode(deleting, "not_found", "conflict");
 }
 
-/** The status of the node's Ready condition, or that there is no node. */
+/** Status of the node's Ready condition, or `gone`. */
 async function readiness({ client, nodeName }: PodsDeps, signal: AbortSignal): Promise<string> {
-  try {
-    const { status } = await client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal });
-    return status?.conditions?.find(({ type }) => type === "Ready")?.status ?? "Unknown";
-  } catch (error) {
-    if (hasCode(error, "not_found")) return "gone";
-    throw error;
-  }
+  const node = await unlessGone(client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal }));
+  if (!node) return "gone";
+  return node.status?.conditions?.find(({ type }) => type === "Ready")?.status ?? "Unknown";
 }
 
 function namesOf(pods: readonly Pod[]): string {

@@ -1,4 +1,4 @@
-/** A map that forgets what was least recently used when it would grow beyond its bound. */
+/** A map with a size limit that drops the least recently used entry. */
 export interface BoundedMap<V> {
   get(key: string): V | undefined;
   set(key: string, value: V): void;

@@ -1,6 +1,6 @@
 import { CodedError, abortError } from "./errors.ts";
 
-/** Anything that can be called off. Calling off twice, or after it fired, does nothing. */
+/** A scheduled call that can be cancelled. Cancelling twice, or after it fired, does nothing. */
 export interface Timer {
   cancel(): void;
 }
@@ -56,18 +56,19 @@ export function sleepOn(after: Clock["after"], ms: number, signal?: AbortSignal)
   return promise;
 }
 
-/** A timer that fires so much too late has found the process held up, milliseconds. */
+/** A timer that fires this late shows that the process was held up, milliseconds. */
 const heldUpMs = 50;
 
-/** The deadline as a signal of its own: an unreferenced timer, so that a call that ended early leaves nothing running. The time is
- *  the other side's: what came in while this process was held up is heard first, and who was to answer gets that time again. */
+/** A deadline as a signal of its own: an unreferenced timer, so that a call that ends early leaves nothing running. The
+ *  deadline limits the other side only: when this process was held up, input that has arrived is handled first, and the other
+ *  side gets that time again. */
 function deadlineOn(ms: number, signal?: AbortSignal): AbortSignal {
   const controller = new AbortController();
   const abort = () => controller.abort(new CodedError("deadline_exceeded", `no answer within ${ms} ms`));
   const due = performance.now() + ms;
   const overdue = () => {
     const late = Math.min(performance.now() - due, ms);
-    // After the immediate's turn of the loop nothing is left unheard.
+    // After the immediate, all pending input has been handled.
     if (late < heldUpMs) setImmediate(abort);
     else setTimeout(() => setImmediate(abort), late).unref();
   };

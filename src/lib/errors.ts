@@ -1,4 +1,4 @@
-/** The words in which every seam reports failure: gRPC's canonical codes, the ones graftlet tells apart.
+/** Error codes of every seam: the subset of gRPC's canonical codes that graftlet tells apart.
  *  @see https://grpc.io/docs/guides/status-codes/ */
 export type ErrorCode =
   | "cancelled"
@@ -33,6 +33,21 @@ export function codeOf(error: unknown): ErrorCode {
 /** True when the error was classified as one of these codes. */
 export function hasCode(error: unknown, ...codes: readonly ErrorCode[]): boolean {
   return error instanceof CodedError && codes.includes(error.code);
+}
+
+/** The result of a call; undefined when it fails with one of these codes. @throws any other failure. */
+export async function unlessCode<T>(call: Promise<T>, ...codes: readonly ErrorCode[]): Promise<T | undefined> {
+  try {
+    return await call;
+  } catch (error) {
+    if (hasCode(error, ...codes)) return undefined;
+    throw error;
+  }
+}
+
+/** The result of a call; undefined when the thing it is about does not exist. @throws any other failure. */
+export function unlessGone<T>(call: Promise<T>): Promise<T | undefined> {
+  return unlessCode(call, "not_found");
 }
 
 /** Text of anything thrown, for messages that users read. */

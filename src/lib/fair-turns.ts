@@ -1,8 +1,9 @@
 import type { Clock, Timer } from "./clock.ts";
 import { abortError, CodedError } from "./errors.ts";
 
-/** Does a piece of work when its party's turn has come.
- *  @throws CodedError resource_exhausted at once where too many wait, and when the turn has not come in time; the signal's reason. */
+/** Runs a piece of work in its party's turn.
+ *  @throws CodedError resource_exhausted at once where too many wait, and when the turn has not come in time; the signal's
+ *  reason. */
 export type FairTurns = <T>(party: string, work: () => Promise<T>, signal: AbortSignal) => Promise<T>;
 
 export interface FairTurnsOptions {
@@ -11,9 +12,9 @@ export interface FairTurnsOptions {
   readonly atOnce: number;
   /** Pieces of work that wait: of one party, and of all together. */
   readonly waiting: { readonly each: number; readonly all: number };
-  /** Patience of one that waits, milliseconds. */
+  /** Longest wait for a turn, milliseconds. */
   readonly waitMs: number;
-  /** Milliseconds until a piece of work may begin; 0 when it may now, and then has begun. */
+  /** Milliseconds until a piece of work may start; 0 starts it now. */
   readonly take: () => number;
 }
 
@@ -22,7 +23,8 @@ interface Waiter {
   readonly refuse: () => void;
 }
 
-/** Turns for work that strangers ask for: the parties take turns, whatever they ask for, so that one that asks for much delays itself. */
+/** Fair turns for work that untrusted clients ask for: the parties take turns, so that a party that asks for much delays only
+ *  itself. */
 export function createFairTurns({ clock, atOnce, waiting, waitMs, take }: FairTurnsOptions): FairTurns {
   const lines = createLines(waiting);
   let running = 0;
@@ -44,7 +46,7 @@ export function createFairTurns({ clock, atOnce, waiting, waitMs, take }: FairTu
   const turn = async (party: string, signal: AbortSignal) => {
     if (signal.aborted) throw abortError(signal);
     const { promise, resolve, reject } = Promise.withResolvers<void>();
-    // Out of the line at once: a turn that is given to one that has gone would never end.
+    // Leave the line at once: a turn given to a waiter that has left would never end.
     const leave = (error: CodedError) => {
       lines.leave(party, waiter);
       reject(error);
@@ -82,7 +84,7 @@ function createLines({ each, all }: FairTurnsOptions["waiting"]) {
     lines.delete(party);
     if (line.length > 0) lines.set(party, line);
   };
-  /** Has the last of the longest line give way to a party with a much shorter one. */
+  /** Drops the last entry of the longest line in favour of a party with a much shorter one. */
   const makeRoom = (length: number): boolean => {
     const longest = [...lines].reduce((one, other) => (other[1].length > one[1].length ? other : one));
     if (longest[1].length <= length + 1) return false;
@@ -109,7 +111,7 @@ function createLines({ each, all }: FairTurnsOptions["waiting"]) {
       put(party, line);
       return waiter;
     },
-    /** Does nothing for one that waits no more. */
+    /** Removes a waiter; does nothing when it has left already. */
     leave(party: string, waiter: Waiter): void {
       const line = lines.get(party) ?? [];
       const at = line.indexOf(waiter);

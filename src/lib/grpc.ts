@@ -1,9 +1,9 @@
 import { type ClientHttp2Session, type IncomingHttpHeaders, constants } from "node:http2";
 import { CodedError, type ErrorCode, abortError, hasCode, messageOf } from "./errors.ts";
 
-// gRPC's calls over a connection that somebody else has made: the field's library dials by itself, from this machine only.
+// gRPC calls over an existing connection: the usual library dials by itself, and only from this machine.
 
-/** How a call ended. @see https://grpc.io/docs/guides/status-codes/ */
+/** Status of a finished call. @see https://grpc.io/docs/guides/status-codes/ */
 export type CallEnd = { readonly is: "ok" } | CallFailure;
 
 export interface CallFailure {
@@ -18,15 +18,15 @@ export interface CallRequest {
   readonly path: string;
   readonly message: Uint8Array;
   readonly userAgent: string;
-  /** Told to the server, milliseconds. */
+  /** Timeout sent to the server, milliseconds. */
   readonly timeoutMs?: number;
 }
 
 /** One call under way. */
 export interface Call {
-  /** What the server answers, as it comes. @throws when the connection breaks, or the signal aborts, before the end. */
+  /** The server's messages as they arrive. @throws when the connection breaks, or the signal aborts, before the end. */
   readonly messages: AsyncIterable<Buffer>;
-  /** How it ended, once there are no more messages. */
+  /** The final status, after the last message. */
   end(): CallEnd;
 }
 
@@ -37,7 +37,7 @@ export interface GrpcMethod<Request, Response> {
   readonly responseDeserialize: (value: Buffer) => Response;
 }
 
-/** By number. */
+/** Go's names of the status codes and their error codes, indexed by number. */
 const codes: readonly (readonly [name: string, code: ErrorCode])[] = [
   ["OK", "unknown"],
   ["Canceled", "cancelled"],
@@ -58,7 +58,7 @@ const codes: readonly (readonly [name: string, code: ErrorCode])[] = [
   ["Unauthenticated", "unauthenticated"],
 ];
 
-/** A message that is longer ends its call. */
+/** Longest message; a longer one ends its call. */
 const maxMessageBytes = 16 * 1024 * 1024;
 
 /** Calls over HTTP/2. @see https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md */
@@ -75,7 +75,7 @@ export function startCall(session: ClientHttp2Session, request: CallRequest, sig
     },
     { signal },
   );
-  // Whoever reads the messages hears of it; one that comes after the last has no reader left.
+  // The reader of the messages gets the error; after the last message there is no reader left.
   stream.on("error", () => {});
   let headers: IncomingHttpHeaders = {};
   let trailers: IncomingHttpHeaders = {};
@@ -89,7 +89,7 @@ export function startCall(session: ClientHttp2Session, request: CallRequest, sig
   };
 }
 
-/** A call with one answer. @throws CodedError whose message is Go's print of the failure; what the signal aborted with. */
+/** A call with one answer. @throws CodedError whose message is the failure in Go's format; the signal's reason. */
 export async function callOnce<Request, Response>(
   session: ClientHttp2Session,
   method: GrpcMethod<Request, Response>,
@@ -126,7 +126,7 @@ function broken(why: string, cause?: unknown): CodedError {
   return new CodedError("unavailable", printed({ code: "Unavailable", message: why }), { cause });
 }
 
-/** As Go prints a call's failure. */
+/** The failure of a call in Go's format. */
 function printed({ code, message }: Pick<CallFailure, "code" | "message">): string {
   return `rpc error: code = ${code} desc = ${message}`;
 }
@@ -143,7 +143,7 @@ function endOf(headers: IncomingHttpHeaders, all: IncomingHttpHeaders): CallEnd 
   return { is: "failed", code, message: decoded(String(all["grpc-message"] ?? "")) };
 }
 
-/** A server that speaks HTTP/2 but not gRPC, or that has gone before it said how the call ended. */
+/** Failure of a server that speaks HTTP/2 but not gRPC, or that closed the connection before the call's status. */
 function withoutStatus(headers: IncomingHttpHeaders): CallFailure {
   const http = headers[constants.HTTP2_HEADER_STATUS];
   if (http === undefined || Number(http) === 200)
@@ -152,7 +152,7 @@ function withoutStatus(headers: IncomingHttpHeaders): CallFailure {
   return { is: "failed", code: Number(http) === 404 ? "Unimplemented" : "Unknown", message };
 }
 
-/** Not compressed, then the length: gRPC's prefix of a message. */
+/** gRPC's message prefix: the compressed flag (0), then the length. */
 const prefixBytes = 5;
 
 function frame(message: Uint8Array): Buffer {

@@ -1,8 +1,8 @@
-/** Takes things in at any time, and handles them one after the other. */
+/** A queue that takes items at any time and handles them one after the other. */
 export interface Inbox<T> {
   /** Never waits. */
   push(item: T): void;
-  /** Nothing waits, and nothing is being handled. */
+  /** True when the queue is empty and nothing is being handled. */
   isEmpty(): boolean;
   /** Handles what comes, until the signal aborts. */
   run(work: InboxWork<T>, signal: AbortSignal): Promise<void>;
@@ -11,7 +11,7 @@ export interface Inbox<T> {
 export interface InboxWork<T> {
   /** Must not reject. */
   handle(item: T): Promise<void>;
-  /** Hears of each that is no longer being handled. */
+  /** Called for each item after it was handled. */
   handled?(item: T): void;
 }
 

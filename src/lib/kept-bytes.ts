@@ -1,7 +1,7 @@
 const firstBytes = 4096;
 
-/** The first bytes of what comes in pieces. Memory follows what is kept, however small the pieces are, and of no piece more is held
- *  than is kept of it. */
+/** The first bytes of a stream of chunks. Memory use follows the kept bytes, however small the chunks are; of each chunk only
+ *  the kept part is held. */
 export class KeptBytes {
   readonly #limit: number;
   #kept = Buffer.alloc(0);
@@ -21,7 +21,7 @@ export class KeptBytes {
     return this.#kept.subarray(0, this.#length);
   }
 
-  /** @returns whether all of the piece is kept. */
+  /** @returns true when the whole chunk was kept. */
   add(piece: Uint8Array): boolean {
     const taken = piece.subarray(0, this.#limit - this.#length);
     const needed = this.#length + taken.length;
@@ -35,7 +35,7 @@ export class KeptBytes {
     return taken.length === piece.length;
   }
 
-  /** Gives away what is kept, and begins anew. */
+  /** Returns the kept bytes and starts over. */
   take(): Buffer {
     const taken = this.bytes();
     this.#kept = Buffer.alloc(0);

@@ -6,8 +6,8 @@ const severities = [
   [0, "I"],
 ] as const;
 
-/** Takes pino's lines of JSON and hands on lines in the kubelet's text format, in local time: a header, the quoted message, and the
- *  fields as `key=value`. Where in the source a line comes from is not said.
+/** Converts pino's lines of JSON to the kubelet's text format, in local time: a header, the quoted message, and the fields as
+ *  `key=value`. Source locations are left out.
  *  @param pid of the process, as klog has it in its header.
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/system-logs/#klog-output */
 export function klogText(destination: DestinationStream, pid: number): DestinationStream {

@@ -1,7 +1,7 @@
 import { type DestinationStream, pino } from "pino";
 import { klogText } from "./klog-text.ts";
 
-/** What the rest of graftlet needs of a logger: fields first, then a short sentence. */
+/** The logger interface: fields first, then a short sentence. */
 export interface Logger {
   trace(fields: object, message: string): void;
   debug(fields: object, message: string): void;
@@ -58,7 +58,7 @@ function errorFields(error: unknown): unknown {
   };
 }
 
-/** For commands that say themselves what matters. */
+/** A silent logger, for commands that print their own output. */
 export function silentLog(): Logger {
   return createLogger(0, { write: () => undefined });
 }

@@ -7,7 +7,7 @@ export class Mailbox<T> {
   #idle: PromiseWithResolvers<void> | undefined;
 
   /** @param handle does the work for one value; never runs twice at once.
-   *  @param onError is told of every rejection; the box carries on. */
+   *  @param onError is called with every rejection; the box carries on. */
   constructor(handle: (value: T) => Promise<void>, onError: (error: unknown) => void) {
     this.#handle = handle;
     this.#onError = onError;
@@ -19,7 +19,7 @@ export class Mailbox<T> {
     if (!this.#busy) void this.#drain();
   }
 
-  /** What waits in the box, for callers that merge a new wish into an old one. */
+  /** The pending value, for callers that merge a new request into an old one. */
   get waiting(): T | undefined {
     return this.#next?.value;
   }
@@ -46,7 +46,7 @@ export class Mailbox<T> {
         }
       }
     } finally {
-      // In the same turn as the empty take: clearing it later would lose a put.
+      // Cleared in the same turn as the empty take: clearing it later would lose a put.
       this.#busy = false;
       this.#idle?.resolve();
       this.#idle = undefined;

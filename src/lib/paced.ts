@@ -1,6 +1,6 @@
 import type { Clock } from "./clock.ts";
 
-/** Calls at once, and then at most every so often: what is asked for sooner is done once, when its time has come.
+/** Throttles a call: at once, and then at most once per interval; requests within the interval share one call at its end.
  *  @param everyMs milliseconds. */
 export function paced(call: () => void, everyMs: number, clock: Pick<Clock, "monotonic" | "after">): () => void {
   let due = Number.NEGATIVE_INFINITY;

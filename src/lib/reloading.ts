@@ -1,5 +1,6 @@
 import type { Clock } from "./clock.ts";
 import type { Logger } from "./log.ts";
+import { patrol } from "./patrol.ts";
 import type { Service } from "./service-group.ts";
 
 /** A value that may change while it is used. */
@@ -12,26 +13,27 @@ export interface Reloading<T> {
 export interface ReloadingOptions<T> {
   readonly name: string;
   readonly initial: T;
-  /** Reads the value anew; a rejection keeps the old one. */
+  /** Reads the current value; a rejection keeps the old one. */
   readonly read: (signal: AbortSignal) => Promise<T>;
   readonly same: (one: T, other: T) => boolean;
-  /** A value that stands for none yet: the source is asked again as soon as after a failure. */
+  /** True for a value that stands for "none yet": the source is then read again as soon as after a failure. */
   readonly lacking?: (value: T) => boolean;
   readonly everyMs: number;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** How soon a source that failed is read again, milliseconds: doubled up to the ordinary pause. */
+/** Pause before a failed source is read again, milliseconds: doubled up to the ordinary pause. */
 const firstRetryMs = 1_000;
 
-/** Reads a value again and again while it runs, and tells of changes. A source that fails is logged once, until it works, and
- *  asked again sooner. */
+/** Reads a value periodically and notifies of changes. A failing source is logged once, until it works again, and is read
+ *  again sooner. */
 export function createReloading<T>(options: ReloadingOptions<T>): Reloading<T> & Service {
   const { name, read, same, lacking, everyMs, clock, log } = options;
   const listeners = new Set<() => void>();
   let value = options.initial;
   let failing = false;
+  let retryMs = firstRetryMs;
   const reload = async (signal: AbortSignal) => {
     try {
       const next = await read(signal);
@@ -45,21 +47,18 @@ export function createReloading<T>(options: ReloadingOptions<T>): Reloading<T> &
       failing = true;
     }
   };
+  const pauseMs = () => {
+    const soon = failing || lacking?.(value);
+    const pause = soon ? Math.min(retryMs, everyMs) : everyMs;
+    retryMs = soon ? retryMs * 2 : firstRetryMs;
+    return pause;
+  };
   return {
-    name,
+    ...patrol({ name, everyMs: pauseMs, clock, log }, reload),
     current: () => value,
     onChange(listener) {
       listeners.add(listener);
       return () => void listeners.delete(listener);
-    },
-    async run(signal) {
-      let retryMs = firstRetryMs;
-      while (!signal.aborted) {
-        await reload(signal);
-        const soon = failing || lacking?.(value);
-        await clock.sleep(soon ? Math.min(retryMs, everyMs) : everyMs, signal).catch(() => {});
-        retryMs = soon ? retryMs * 2 : firstRetryMs;
-      }
     },
   };
 }

@@ -36,6 +36,25 @@ export async function runGroup(services: readonly Service[], signal: AbortSignal
   if (failure) throw failure.error;
 }
 
+/** A service that does its work once, when it starts, and then waits for its end. Work that the end cuts off is no failure.
+ *  @param work may return a function that undoes it, called at the end. A rejection stops the whole group. */
+export function onceThenIdle(name: string, work: (signal: AbortSignal) => Promise<Undo | void> | Undo | void): Service {
+  return {
+    name,
+    async run(signal) {
+      try {
+        const undo = await work(signal);
+        await onAbort(signal);
+        undo?.();
+      } catch (error) {
+        if (!signal.aborted) throw error;
+      }
+    },
+  };
+}
+
+type Undo = () => void;
+
 /** Resolves when `signal` aborts; stops listening when `forget` does. */
 export function onAbort(signal: AbortSignal, forget?: AbortSignal): Promise<void> {
   if (signal.aborted) return Promise.resolve();
@@ -44,8 +63,8 @@ export function onAbort(signal: AbortSignal, forget?: AbortSignal): Promise<void
   });
 }
 
-/** What the promise gives, or the signal's reason when that aborts first; an aborted one is not waited with. The work behind the
- *  promise goes on, and nobody has to hear how it ends. */
+/** The promise's result, or the signal's reason when that aborts first. The work behind the promise goes on, and its outcome
+ *  is then ignored. */
 export function untilAborted<T>(promise: Promise<T>, signal?: AbortSignal): Promise<T> {
   if (!signal) return promise;
   const { promise: either, resolve, reject } = Promise.withResolvers<T>();

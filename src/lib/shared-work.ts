@@ -2,7 +2,7 @@ import type { Clock } from "./clock.ts";
 import { abortError } from "./errors.ts";
 import { createSingleFlight } from "./single-flight.ts";
 
-/** Work that whoever comes meanwhile shares: it goes on, up to its own limit, when one of those who wait gives up.
+/** Work whose callers share the run under way: it goes on, up to its own limit, when one of the callers gives up.
  *  @param limitMs milliseconds. */
 export function createSharedWork<T>(
   clock: Clock,

@@ -1,6 +1,6 @@
 import { CodedError } from "./errors.ts";
 
-/** Does several things at once. When one fails the others are told to stop, and it is waited for them.
+/** Runs several pieces of work at once. When one fails, the others are aborted and awaited.
  *  @throws the first failure, when all have ended. */
 export async function sideBySide(
   works: readonly ((signal: AbortSignal) => Promise<void>)[],

@@ -1,7 +1,8 @@
 import type { Clock } from "./clock.ts";
 
-/** Does a piece of work, and tells how many milliseconds it took and whether it failed.
- *  @returns what the work does. @throws what the work does. */
+/** Runs a piece of work and reports how many milliseconds it took and whether it failed.
+ *  @returns what the work does.
+ *  @throws what the work does. */
 export async function timed<T>(
   clock: Pick<Clock, "monotonic">,
   work: () => Promise<T>,

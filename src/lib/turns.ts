@@ -8,7 +8,7 @@ export function createTurns(limit: number): <T>(work: () => Promise<T>) => Promi
     try {
       return await work();
     } finally {
-      // A turn is handed on without being given back: nobody can slip in between.
+      // A turn is passed on without being given back, so no other caller can slip in between.
       const next = waiting.shift();
       if (next) next();
       else free += 1;

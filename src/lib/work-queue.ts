@@ -1,6 +1,6 @@
 import type { Clock, Timer } from "./clock.ts";
 
-/** Keys that become due at given times, one timer each; the earliest wish for a key wins. */
+/** Keys that become due at given times, one timer each; the earliest time for a key wins. */
 export interface WorkQueue {
   /** Calls back for `key` in `delayMs` milliseconds, unless it is due earlier already. */
   add(key: string, delayMs: number): void;

@@ -1,8 +1,8 @@
 import { isIPv4, isIPv6 } from "node:net";
 import { CodedError } from "../lib/errors.ts";
 
-/** A node's addresses, primary first, at most one of a family.
- *  @param wanted of --node-ip: none, addresses, or 0.0.0.0 or :: to prefer a family.
+/** A node's addresses, primary first, at most one per family.
+ *  @param wanted addresses of --node-ip: none, addresses, or 0.0.0.0 or :: to prefer a family.
  *  @param found the target's own, best first.
  *  @throws failed_precondition when there is none. */
 export function chooseAddresses(wanted: readonly string[], found: readonly string[]): readonly string[] {

@@ -8,11 +8,11 @@ export interface CapacityInput {
   /** Bytes of the file system that holds the root directory. */
   readonly storageBytes: number;
   readonly maxPods: number;
-  /** 0 for no such bound. */
+  /** 0 for no limit. */
   readonly podsPerCore: number;
 }
 
-/** What the target has. @see https://kubernetes.io/docs/reference/node/node-status/#capacity */
+/** Capacity of the node: the target's resources. @see https://kubernetes.io/docs/reference/node/node-status/#capacity */
 export function nodeCapacity({ facts, storageBytes, maxPods, podsPerCore }: CapacityInput): ResourceList {
   const pods = podsPerCore > 0 ? Math.min(maxPods, podsPerCore * facts.cpus) : maxPods;
   const pages = Object.entries(facts.hugepages).map(([name, bytes]) => [name, formatBytes(bytes)] as const);
@@ -28,11 +28,11 @@ export function nodeCapacity({ facts, storageBytes, maxPods, podsPerCore }: Capa
 export interface ReservedInput {
   readonly kubeReserved: ResourceList;
   readonly systemReserved: ResourceList;
-  /** By signal such as `memory.available`: a quantity or a percentage. */
+  /** Thresholds by signal such as `memory.available`: a quantity or a percentage. */
   readonly evictionHard: ResourceList;
 }
 
-/** What pods may use: capacity less what is reserved and what hard eviction keeps free; huge pages come out of memory.
+/** Allocatable resources: capacity less reservations and hard eviction thresholds; huge pages come out of memory.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/ */
 export function nodeAllocatable(capacity: ResourceList, reserved: ReservedInput): ResourceList {
   const taken = (name: string) =>
@@ -74,7 +74,7 @@ function formatMilli(milli: number): string {
   return milli % 1000 === 0 ? String(milli / 1000) : `${milli}m`;
 }
 
-/** Bytes in the largest binary unit, up to Ki, that leaves no rest. */
+/** Bytes in the largest binary unit up to Ki that divides them. */
 function formatBytes(bytes: number): string {
   return bytes > 0 && bytes % 1024 === 0 ? `${bytes / 1024}Ki` : String(bytes);
 }

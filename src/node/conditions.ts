@@ -2,7 +2,7 @@ import type { NodeCondition } from "../objects.ts";
 import type { Pressure } from "../pipeline.ts";
 import { type LinkTrouble, troubleReasons } from "../seams/provider.ts";
 
-/** Every condition that a node has, with every reason it may have; docs/operations.md says of each what to do. */
+/** All conditions of a node with all their reasons; docs/operations.md has the remedy for each. */
 export const conditionReasons = {
   Ready: ["KubeletReady", "KubeletNotReady", ...troubleReasons],
   MemoryPressure: ["KubeletHasSufficientMemory", "KubeletHasInsufficientMemory"],
@@ -31,7 +31,7 @@ type VerdictOf<Type extends ConditionType> = {
 
 /** A condition before its times are known. */
 export type Verdict = { [Type in ConditionType]: VerdictOf<Type> }[ConditionType];
-/** Whether the API server reaches the kubelet API. */
+/** Result of the API server's connection to the kubelet API. */
 export type ReachableVerdict = VerdictOf<"KubeletReachable">;
 
 /** The conditions that a kubelet writes, Ready last.
@@ -63,7 +63,7 @@ export function nodeVerdicts(pressure: Pressure | undefined, problems: readonly 
   return [...pressures, readyVerdict(problems)];
 }
 
-/** A node whose target is out of reach: all that can be said of it. */
+/** Conditions of a node whose target is out of reach. */
 export function outOfReach({ reason, message }: LinkTrouble): readonly Verdict[] {
   return [{ type: "Ready", status: "False", reason, message }];
 }

@@ -2,6 +2,7 @@ import type { ApiClient } from "../api/client.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { pause } from "../lib/pause.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Node, NodeCondition, NodeStatus } from "../objects.ts";
@@ -10,11 +11,11 @@ import { quantityNumber } from "../pod/quantity.ts";
 import { nodeReference } from "../pod/reference.ts";
 import { type Verdict, flips, withTimes } from "./conditions.ts";
 
-/** A node's status as it should be, but for the conditions' times. */
+/** The wanted node status, without the conditions' times. */
 export interface WantedStatus {
   readonly status: NodeStatus;
   readonly verdicts: readonly Verdict[];
-  /** Types of conditions that the node must not have. */
+  /** Condition types to remove from the node. */
   readonly absent?: readonly string[];
 }
 
@@ -22,7 +23,7 @@ export interface HeartbeatDeps {
   readonly client: ApiClient;
   readonly nodes: NodeSource;
   readonly nodeName: string;
-  /** Reads the target and says what the status should be. */
+  /** Reads the target and returns the wanted status. */
   readonly wanted: (signal: AbortSignal) => Promise<WantedStatus>;
   readonly register: (signal: AbortSignal) => Promise<void>;
   readonly registerNode: boolean;
@@ -35,23 +36,23 @@ export interface HeartbeatDeps {
 }
 
 export interface Heartbeat extends Service {
-  /** Something that the status shows has changed: look now. */
+  /** Requests an update at once, after a change that the status shows. */
   hurry(): void;
 }
 
-/** At the start the status is looked at this often until the node is ready; after a change less and less often. */
+/** Interval of updates at startup, until the node is ready; after a change it grows from here. */
 const fastMs = 100;
 const fastForMs = 120_000;
-/** An agent that has just started has yet to hear from the runtime: a node that was ready stays so for this long. */
+/** Grace period after a start, in which a node that was ready stays so: the agent has yet to hear from the runtime. */
 const settleMs = 5_000;
 
-/** Keeps the Node object there and its status true: looked at every ten seconds, written when it changed or five minutes have
- *  passed. @see https://kubernetes.io/docs/reference/node/node-status/#heartbeats */
+/** Registers the Node and keeps its status up to date: checked every ten seconds, written on a change or after five minutes.
+ *  @see https://kubernetes.io/docs/reference/node/node-status/#heartbeats */
 export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
   const { client, nodes, nodeName, clock, log } = deps;
   let reportedAt = Number.NEGATIVE_INFINITY;
   let hurried = Promise.withResolvers<void>();
-  /** Milliseconds until a node that is not ready is looked at again. */
+  /** Milliseconds until the next update of a node that is not ready. */
   let patienceMs = deps.updateMs;
   let missing = 0;
   let startedAt = 0;
@@ -59,7 +60,7 @@ export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
 
   const beat = async (signal: AbortSignal): Promise<boolean> => {
     const node = nodes.node();
-    // Also a Node that is there already: what a kubelet keeps right on it is looked at once.
+    // An existing Node is registered once, too: a kubelet reconciles its metadata.
     if (!registered || (!node && deps.registerNode)) await deps.register(signal);
     registered = true;
     if (!node) return false;
@@ -77,13 +78,10 @@ export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
     return ready;
   };
 
-  /** Waits for the next look, or until somebody is in a hurry. */
-  const rest = async (ms: number, signal: AbortSignal) => {
-    const wait = new AbortController();
-    const pause = clock.sleep(ms, AbortSignal.any([signal, wait.signal])).catch(() => undefined);
+  /** Waits for the next round; a hurry shortens the wait. */
+  const rest = (ms: number, signal: AbortSignal) => {
     const hurry = hurried.promise.then(() => clock.sleep(fastMs, signal).catch(() => undefined));
-    await Promise.race([pause, hurry]);
-    wait.abort();
+    return pause(clock, ms, hurry, signal);
   };
 
   return {
@@ -117,7 +115,7 @@ export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
   };
 }
 
-/** Events for conditions that flipped, and for a machine that has booted since the node was last written. */
+/** Records events for conditions that flipped, and for a reboot since the last status update. */
 function announce({ events, nodeName }: HeartbeatDeps, before: Node, now: NodeStatus): void {
   const about = nodeReference(nodeName);
   for (const reason of flips(before.status?.conditions ?? [], now.conditions ?? []))
@@ -145,7 +143,8 @@ function differs(node: Node, wanted: NodeStatus, verdicts: readonly Verdict[]): 
   return Object.entries(rest).some(([field, value]) => !equal(value, shown[field as keyof NodeStatus]));
 }
 
-/** The API server writes quantities in a form of its own: 1048576Ki comes back as 1Gi. Other people's resources do not count. */
+/** Equality by value: the API server normalizes quantities, 1048576Ki comes back as 1Gi. Resources that others added do not
+ *  count. */
 function sameAmounts(wanted: NodeStatus["capacity"] = {}, shown: NodeStatus["capacity"] = {}): boolean {
   const own = Object.keys(shown).filter((name) => name in wanted || isOwn(name));
   return (
@@ -154,7 +153,7 @@ function sameAmounts(wanted: NodeStatus["capacity"] = {}, shown: NodeStatus["cap
   );
 }
 
-/** Extended resources, which others put on the node, have a domain in their name. */
+/** True for native resources; extended resources, which others add to the node, have a domain in their name. */
 function isOwn(resource: string): boolean {
   return !resource.includes("/");
 }
@@ -167,12 +166,12 @@ function equal(a: unknown, b: unknown): boolean {
   return [...keys].every((key) => equal((a as Record<string, unknown>)[key], (b as Record<string, unknown>)[key]));
 }
 
-/** The API server leaves out what is empty. */
+/** True for empty values, which the API server omits. */
 function isEmpty(value: unknown): boolean {
   return value === undefined || value === "" || value === false || (Array.isArray(value) && value.length === 0);
 }
 
-/** A condition's end in a strategic merge patch: they are merged by their types. */
+/** A deleted condition in a strategic merge patch: conditions are merged by type. */
 function deletion({ type }: NodeCondition): object {
   return { $patch: "delete", type };
 }

@@ -1,7 +1,8 @@
 import type { ApiClient } from "../api/client.ts";
 import type { Clock } from "../lib/clock.ts";
-import { hasCode } from "../lib/errors.ts";
+import { hasCode, unlessGone } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Lease } from "../objects.ts";
 import type { NodeSource } from "../pipeline.ts";
@@ -20,7 +21,7 @@ const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 const retryMs = 200;
 const longestRetryMs = 7_000;
 
-/** Keeps the node's Lease renewed: by it the control plane knows that the node is alive.
+/** Renews the node's Lease, from which the control plane knows that the node is alive.
  *  @see https://kubernetes.io/docs/concepts/architecture/leases/#node-heart-beats */
 export function createLease({ client, nodes, nodeName, durationSeconds, clock, log }: LeaseDeps): Service {
   let known: Lease | undefined;
@@ -33,10 +34,7 @@ export function createLease({ client, nodes, nodeName, durationSeconds, clock, l
   });
 
   const renew = async (signal: AbortSignal) => {
-    known ??= await client.get<Lease>(`${leases}/${nodeName}`, { signal }).catch((error: unknown) => {
-      if (hasCode(error, "not_found")) return undefined;
-      throw error;
-    });
+    known ??= await unlessGone(client.get<Lease>(`${leases}/${nodeName}`, { signal }));
     const owner = nodes.node();
     if (!known) {
       if (!owner?.metadata.uid) return;
@@ -57,43 +55,32 @@ export function createLease({ client, nodes, nodeName, durationSeconds, clock, l
     );
   };
 
-  return {
-    name: "lease",
-    async run(signal) {
-      const periodMs = (durationSeconds * 1000) / 4;
-      while (!signal.aborted) {
-        try {
-          await renew(clock.within(periodMs, signal));
-          failures = 0;
-        } catch (error) {
-          known = undefined;
-          if (failures++ === 0 && !signal.aborted && !hasCode(error, "unavailable", "conflict"))
-            log.warn({ err: error }, "lease was not renewed, will retry");
-        }
-        const pause =
-          failures > 0 || !known ? Math.min(longestRetryMs, retryMs * 2 ** failures) : periodMs * clock.jitter(1, 1.04);
-        await clock.sleep(pause, signal).catch(() => undefined);
-      }
-    },
-  };
+  const periodMs = (durationSeconds * 1000) / 4;
+  const everyMs = () =>
+    failures > 0 || !known ? Math.min(longestRetryMs, retryMs * 2 ** failures) : periodMs * clock.jitter(1, 1.04);
+  return patrol({ name: "lease", everyMs, clock, log }, async (signal) => {
+    try {
+      await renew(clock.within(periodMs, signal));
+      failures = 0;
+    } catch (error) {
+      known = undefined;
+      if (failures++ === 0 && !signal.aborted && !hasCode(error, "unavailable", "conflict"))
+        log.warn({ err: error }, "lease was not renewed, will retry");
+    }
+  });
 }
 
-/** When somebody last renewed a node's Lease, milliseconds since the epoch; undefined where there is none. */
+/** Last renewal of a node's Lease, milliseconds since the epoch; undefined without a Lease. */
 export async function lastRenewed(
   client: Pick<ApiClient, "get">,
   nodeName: string,
   signal: AbortSignal,
 ): Promise<number | undefined> {
-  try {
-    const { spec } = await client.get<Lease>(`${leases}/${nodeName}`, { signal });
-    return spec?.renewTime === undefined ? undefined : Date.parse(spec.renewTime);
-  } catch (error) {
-    if (hasCode(error, "not_found")) return undefined;
-    throw error;
-  }
+  const lease = await unlessGone(client.get<Lease>(`${leases}/${nodeName}`, { signal }));
+  return lease?.spec?.renewTime === undefined ? undefined : Date.parse(lease.spec.renewTime);
 }
 
-/** RFC 3339 with microseconds, as leases have it. */
+/** A MicroTime: RFC 3339 with microseconds. */
 function microTime(ms: number): string {
   return `${new Date(ms).toISOString().slice(0, -1)}000Z`;
 }

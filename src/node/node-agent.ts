@@ -31,7 +31,7 @@ export interface NodeSettings extends ReservedInput, NodeIdentity {
   readonly reportMs: number;
   readonly leaseSeconds: number;
   readonly pressureTransitionMs: number;
-  /** KubeletConfiguration.failSwapOn and failCgroupV1: what the target must not have. */
+  /** KubeletConfiguration.failSwapOn and failCgroupV1: properties that the target must not have. */
   readonly failSwapOn: boolean;
   readonly failCgroupV1: boolean;
 }
@@ -39,10 +39,11 @@ export interface NodeSettings extends ReservedInput, NodeIdentity {
 export interface NodeAgentDeps extends TargetStatusDeps {
   readonly settings: NodeSettings;
   readonly client: ApiClient;
-  /** Where the kubelet API is not at the target's addresses: those of the machine or Pod that graftlet runs in, best first. */
+  /** Addresses of the kubelet API when it is not served at the target's: those of the machine or Pod that graftlet runs in,
+   *  best first. */
   readonly ownAddresses: readonly string[] | undefined;
   readonly nodes: NodeSource;
-  /** Whether a name resolves where graftlet runs. @throws when nobody says. */
+  /** True when a name resolves on graftlet's own machine. @throws when no name server answers. */
   readonly resolves: (name: string, signal: AbortSignal) => Promise<boolean>;
   readonly devices: TargetStatusDeps["devices"] & Pick<RegistrationDeps, "startsAnew">;
   readonly events: EventSink;
@@ -55,24 +56,24 @@ export interface NodeAgent extends HostAddresses {
   nodeIPs(): readonly string[];
   /** Resources that pods may use, as quantities by name. */
   allocatable(): ResourceList;
-  /** Resources that ran short on the target when it was last read; undefined until it has been. */
+  /** Resources under pressure when the target was last read; undefined before. */
   pressure(): Pressure | undefined;
   hurry(): void;
   /** The Node as it would register. */
   ownNode(): Node;
-  /** What was read of the target when the node began. */
+  /** Facts of the target at the node's start. */
   readonly facts: HostFacts;
 }
 
 const cgroupV1Warning =
   "cgroup v1 detected. cgroup v1 support is deprecated and will be removed in a future release. Please migrate to cgroup v2. More information at https://git.k8s.io/enhancements/keps/sig-node/5573-remove-cgroup-v1";
 
-/** The Node object, its Lease and its status. Reads the target's facts first: until they are known there is no node to speak of.
- *  @throws what the target says when it cannot be read. */
+/** Keeps the Node object, its Lease and its status. Reads the target's facts first: without them there is no node to report.
+ *  @throws the target's failure when it cannot be read. */
 export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal): Promise<NodeAgent> {
   const { settings, host, clock, log, events } = deps;
   const { nodeName } = settings;
-  // Heartbeats wait for no other request's turn.
+  // Heartbeats do not wait for other requests.
   const client = deps.client.limited(undefined);
   const facts = await readable(readFacts(host, signal), signal);
   refuseUnfit(settings, facts);
@@ -115,7 +116,7 @@ export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal):
   };
 }
 
-/** What is read of the target, whose failure is the target's. @throws TargetError; what the signal says. */
+/** Reads the target; its failures are the target's. @throws TargetError; the signal's reason. */
 async function readable<T>(reading: Promise<T>, signal: AbortSignal): Promise<T> {
   try {
     return await reading;
@@ -136,7 +137,7 @@ function targetAddresses({ addresses }: HostFacts): readonly string[] {
   );
 }
 
-/** @throws TargetError, one sentence, for a target that the configuration does not want. */
+/** @throws TargetError, one sentence, for a target that the configuration rules out. */
 function refuseUnfit({ failSwapOn, failCgroupV1 }: NodeSettings, { swapBytes, cgroupVersion }: HostFacts): void {
   if (failSwapOn && swapBytes > 0) {
     throw new TargetError(
@@ -168,11 +169,11 @@ async function capacityOf(
   });
 }
 
-/** How often it is looked whether the node's name resolves, milliseconds. */
+/** Interval between lookups of the node's name, milliseconds. */
 const nameEveryMs = 300_000;
 
-/** Whether the node's name resolves; undefined until somebody has said. Nothing waits for it: where no name server answers, that
- *  takes its time. */
+/** True when the node's name resolves; undefined until the first answer. Not awaited: without a name server the lookup takes
+ *  long. */
 function createOwnName({ settings: { nodeName }, resolves, clock, log }: NodeAgentDeps) {
   return createReloading<boolean | undefined>({
     name: "hostname address",
@@ -186,8 +187,8 @@ function createOwnName({ settings: { nodeName }, resolves, clock, log }: NodeAge
   });
 }
 
-/** InternalIPs, and the node's name where it resolves: API servers may try a Hostname address first. Until that is known the Node
- *  says what it has said. */
+/** InternalIPs, and the node's name when it resolves: API servers may try a Hostname address first. Until that is known the
+ *  Node keeps its addresses. */
 function addressList(
   { settings: { nodeName }, nodes }: Pick<NodeAgentDeps, "settings" | "nodes">,
   ips: readonly string[],

@@ -59,8 +59,8 @@ export interface StatusInput {
   readonly images: NodeStatus["images"];
 }
 
-/** Features that schedulers and the API server ask of the node for pods that need them, and that it takes WebSockets, which the API server
- *  would translate else; no other, also where a kubelet that ran here before declared more.
+/** Features that schedulers and the API server require of the node for pods that need them, and its WebSocket support, without
+ *  which the API server would translate; no others, even where an earlier kubelet declared more.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-declared-features/ */
 const declaredFeatures = [
   "ExtendWebSocketsToKubelet",

@@ -3,15 +3,15 @@ import { readFile } from "node:fs/promises";
 import { isIP } from "node:net";
 import { throwIfAborted } from "../lib/errors.ts";
 
-/** Where the machine that graftlet runs on has its names from. */
+/** Sources of the machine's host names. */
 export interface NameSources {
-  /** A file of the machine's own. */
+  /** Reads a file of graftlet's own machine. */
   readonly readFile: (path: string) => Promise<string>;
-  /** One that asks the name servers of now. */
+  /** A resolver with the current name servers. */
   readonly resolver: () => Pick<Resolver, "resolve4" | "resolve6" | "cancel">;
 }
 
-/** Of each name server, milliseconds. */
+/** Timeout of each name server, milliseconds. */
 const answerWithinMs = 2_000;
 
 const ownSources: NameSources = {
@@ -19,12 +19,12 @@ const ownSources: NameSources = {
   resolver: () => new Resolver({ timeout: answerWithinMs, tries: 2 }),
 };
 
-/** Codes by which name servers say that a name is not there. */
+/** Error codes of name servers for a missing name. */
 const denials = ["ENOTFOUND", "ENODATA"];
 
-/** Whether a node's name resolves on the machine that graftlet runs on: by /etc/hosts, or by a name server, in the search domains too.
- *  Not by the system's own look-up: that holds a thread until it has its answer, and the process's end would wait for it.
- *  @throws what the name servers failed with, where none has answered. */
+/** True when a node's name resolves on graftlet's own machine: by /etc/hosts, or by a name server, including the search domains.
+ *  The system's resolver is not used: it blocks a thread until it has an answer, and the process could not exit before.
+ *  @throws the name servers' failure, when none has answered. */
 export async function nameResolves(name: string, signal: AbortSignal, sources = ownSources): Promise<boolean> {
   if (isIP(name) !== 0 || (await isInHosts(name, sources))) return true;
   const domains = await searchDomains(sources);
@@ -56,14 +56,14 @@ async function isInHosts(name: string, { readFile: read }: NameSources): Promise
   return lines.some(([, ...names]) => names.some((each) => each.toLowerCase() === name.toLowerCase()));
 }
 
-/** The last line of its kind counts. */
+/** The last such line wins. */
 async function searchDomains({ readFile: read }: NameSources): Promise<readonly string[]> {
   const lines = await linesOf("/etc/resolv.conf", read);
   const [, ...domains] = lines.findLast(([keyword]) => keyword === "search" || keyword === "domain") ?? [];
   return domains.map((domain) => domain.replace(/\.$/, "")).filter((domain) => domain !== "");
 }
 
-/** Words of each line, comments left out; no lines where there is no such file. */
+/** Words of each line, comments left out; no lines for a missing file. */
 async function linesOf(path: string, read: NameSources["readFile"]): Promise<readonly (readonly string[])[]> {
   const text = await read(path).catch(() => "");
   return text.split("\n").map((line) =>

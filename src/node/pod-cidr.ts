@@ -1,6 +1,7 @@
 import { UpdateRuntimeConfigRequest } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
+import { pause } from "../lib/pause.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
 import type { Node } from "../objects.ts";
 import type { Runtime } from "../seams/runtime.ts";
@@ -12,13 +13,13 @@ export interface PodCidrDeps {
   readonly log: Logger;
 }
 
-/** How long after a failure the runtime is told again, milliseconds. */
+/** Pause after a failure, milliseconds. */
 const retryMs = 5_000;
-/** The node starts without a runtime that takes longer to hear it, milliseconds: it may be busy with just that. */
+/** Longest delay of the node's start, milliseconds: the runtime may be busy with this call. */
 const patienceMs = 10_000;
 
-/** Tells the runtime which addresses the cluster assigned to this node's pods: the node's spec.podCIDRs, whenever they
- *  change. @see https://kubernetes.io/docs/concepts/cluster-administration/networking/ */
+/** Passes the node's spec.podCIDRs to the runtime whenever they change.
+ *  @see https://kubernetes.io/docs/concepts/cluster-administration/networking/ */
 export function createPodCidr({ nodes, runtime, clock, log }: PodCidrDeps): Service {
   let told = "";
   const tell = async (signal: AbortSignal): Promise<boolean> => {
@@ -38,7 +39,7 @@ export function createPodCidr({ nodes, runtime, clock, log }: PodCidrDeps): Serv
   const first = Promise.withResolvers<void>();
   return {
     name: "pod CIDR",
-    // Pods that come with the start get addresses from the right range.
+    // Pods that start with the node get addresses from the right range.
     ready: (signal) => Promise.race([first.promise, onAbort(signal)]),
     async run(signal) {
       let wake = () => {};
@@ -50,11 +51,7 @@ export function createPodCidr({ nodes, runtime, clock, log }: PodCidrDeps): Serv
         const heard = await tell(signal);
         patience.cancel();
         first.resolve();
-        const woken = new AbortController();
-        const waits = [changed.promise, onAbort(signal, woken.signal)];
-        if (!heard) waits.push(clock.sleep(retryMs, woken.signal).catch(() => undefined));
-        await Promise.race(waits);
-        woken.abort();
+        await pause(clock, heard ? undefined : retryMs, changed.promise, signal);
       }
       patience.cancel();
       unsubscribe();

@@ -2,19 +2,19 @@ import type { Pressure } from "../pipeline.ts";
 import type { FileSystemInfo } from "../seams/host.ts";
 import { type ResourceList, thresholdValue } from "./capacity.ts";
 
-/** What the target has left, read at one moment. */
+/** The target's available resources at one moment. */
 export interface Readings {
   readonly memoryBytes: number;
   readonly workingSetBytes: number;
   readonly processes: number;
   readonly maxPid: number;
-  /** Of the root directory. */
+  /** File system of the root directory. */
   readonly nodeFs: FileSystemInfo;
-  /** Of the images; undefined where the runtime does not tell. */
+  /** File system of the images; undefined when the runtime does not report it. */
   readonly imageFs: FileSystemInfo | undefined;
 }
 
-/** Which resources are below their hard eviction threshold.
+/** Resources below their hard eviction threshold.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#hard-eviction-thresholds */
 export function pressureOf(readings: Readings, evictionHard: ResourceList): Pressure {
   const below = (signal: string, available: number, total: number) =>
@@ -31,7 +31,7 @@ export function pressureOf(readings: Readings, evictionHard: ResourceList): Pres
   };
 }
 
-/** Keeps a pressure standing until it has been gone for a while, so that conditions do not flap.
+/** Keeps a pressure for a while after it has gone, so that conditions do not flap.
  *  @param transitionMs KubeletConfiguration.evictionPressureTransitionPeriod. */
 export function createLinger(transitionMs: number): (pressure: Pressure, nowMs: number) => Pressure {
   const last = new Map<keyof Pressure, number>();

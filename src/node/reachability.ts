@@ -9,10 +9,10 @@ import type { Sends } from "../state/signals.ts";
 import type { ReachableVerdict } from "./conditions.ts";
 
 export interface ReachabilityDeps {
-  /** May get nodes/proxy of this node: a Pod's service account. */
+  /** A client that may get nodes/proxy of this node: a Pod's service account. */
   readonly client: Pick<ApiClient, "text">;
   readonly nodeName: string;
-  /** The request for the kubelet API's certificate that waits for approval. */
+  /** Name of the certificate request that waits for approval. */
   readonly waiting: () => string | undefined;
   /** Cell that the self-test writes. */
   readonly reachable: CellPair<ReachableVerdict>["writer"];
@@ -25,9 +25,9 @@ export interface ReachabilityDeps {
 export const reachableType = "KubeletReachable";
 const type = reachableType;
 const everyMs = 5 * 60_000;
-/** While it fails it is tried again so soon that who mends it sees it. */
+/** Interval while the check fails: short, so that the operator sees the effect of a fix. */
 const againMs = 15_000;
-/** While nothing is known, as before the Node is registered; and so soon it is tried once the certificate that was missing is there. */
+/** Interval while the result is unknown, as before registration, and after a missing certificate was issued. */
 const unknownMs = 2_000;
 const answerMs = 30_000;
 
@@ -63,7 +63,7 @@ export function createReachability(deps: ReachabilityDeps): Service {
   };
 }
 
-/** Waits so long, ms, or until a request that waits for approval has it. */
+/** Waits `ms` milliseconds, or until the pending certificate request is approved. */
 async function pause(ms: number, { waiting, clock }: ReachabilityDeps, signal: AbortSignal): Promise<void> {
   const until = clock.monotonic() + ms;
   const request = waiting();
@@ -73,7 +73,7 @@ async function pause(ms: number, { waiting, clock }: ReachabilityDeps, signal: A
   }
 }
 
-/** What a failed call means, with the remedy; undefined when the API server itself was not reached, or has no such Node yet. */
+/** Verdict on a failed call, with the remedy; undefined when the API server itself was not reached, or has no such Node yet. */
 function unreachable(error: unknown, { nodeName, waiting }: ReachabilityDeps): ReachableVerdict | undefined {
   const request = waiting();
   const no = (reason: ReachableVerdict["reason"], message: string): ReachableVerdict => ({

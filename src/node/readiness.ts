@@ -1,12 +1,12 @@
 import type { Clock } from "../lib/clock.ts";
 
-/** How long a node that neither serves nor says why holds the others' readiness up, milliseconds. */
+/** Longest time that a node without a result delays the readiness of the others, milliseconds. */
 const patienceMs = 20_000;
 
-/** Readiness of a process that runs nodes: it is ready once each of them is served, or has said why it cannot be. A node that has
- *  got so far does not become unready again: it is its Node's condition that tells of trouble. */
+/** Readiness of a process that runs several nodes: ready once each node is served, or has reported why it cannot be. A node
+ *  does not become unready again: its Node condition reports later trouble. */
 export interface Readiness {
-  /** The node serves its pods, or has told the cluster why it does not. */
+  /** Marks a node as serving its pods, or as having reported to the cluster why it does not. */
   settled(nodeName: string): void;
   /** Reason for which the process is not ready yet, in one sentence; undefined when it is. */
   unready(): string | undefined;

@@ -1,6 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, codeOf, throwIfAborted } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { pause } from "../lib/pause.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
 import type { Presence } from "../pipeline.ts";
 import type { Host } from "../seams/host.ts";
@@ -9,11 +10,12 @@ import type { TargetLink } from "../seams/provider.ts";
 export interface RebootWatchDeps {
   readonly host: Pick<Host, "clock">;
   readonly link: TargetLink;
-  /** What the target's boot id was when its facts were read. */
+  /** The target's boot id when its facts were read. */
   readonly bootID: string;
-  /** Why the node cannot go on as it is, though the target has not booted: a few words for the log; undefined when it can. */
+  /** Reason that the node cannot continue although the target has not rebooted: a few words for the log; undefined when it
+   *  can. */
   readonly unfit: (signal: AbortSignal) => Promise<string | undefined>;
-  /** Called once: what is known of the target is of its life before, or does not hold any more. */
+  /** Called once, when the state known of the target is outdated. */
   readonly onReboot: () => void;
   readonly clock: Clock;
   readonly log: Logger;
@@ -24,11 +26,11 @@ export interface RebootWatch extends Service {
 }
 
 const retryMs = 1_000;
-/** A target that does not answer is not waited for longer, milliseconds. */
+/** Longest wait for the target's answer, milliseconds. */
 const patienceMs = 20_000;
 
-/** Looks, whenever a lost target is back, whether it is still in the same life: mounts, cgroups and memory-backed volumes do not
- *  outlive a boot, and an agent on the target would not have either. And whether the node can go on otherwise. */
+/** Checks whenever a lost target is back that it has not rebooted: mounts, cgroups and memory-backed volumes do not survive a
+ *  reboot, nor would an agent on the target. Also checks that the node can continue otherwise. */
 export function createRebootWatch({ host, link, bootID, unfit, onReboot, clock, log }: RebootWatchDeps): RebootWatch {
   let unsure: PromiseWithResolvers<void> | undefined;
   let presence = new AbortController();
@@ -44,13 +46,13 @@ export function createRebootWatch({ host, link, bootID, unfit, onReboot, clock, 
       losses = link.losses();
       presence.abort(new CodedError("unavailable", "the target is lost"));
       presence = new AbortController();
-      // The claim may have gone with the connection.
+      // The claim may be lost with the connection.
       become(Promise.withResolvers<void>());
     }
     if (lost()) become(Promise.withResolvers<void>());
     changed.resolve();
   };
-  /** @returns false once it has booted. */
+  /** @returns false once it has rebooted. */
   const look = async (signal: AbortSignal): Promise<boolean> => {
     const before = link.losses();
     try {
@@ -66,7 +68,7 @@ export function createRebootWatch({ host, link, bootID, unfit, onReboot, clock, 
         onReboot();
         return false;
       }
-      // Lost again meanwhile: then it is to be asked again.
+      // If it was lost again meanwhile, check again.
       if (before === link.losses() && !lost()) become(undefined);
     } catch (error) {
       if (!signal.aborted)
@@ -85,17 +87,13 @@ export function createRebootWatch({ host, link, bootID, unfit, onReboot, clock, 
       return presence.signal;
     },
     async run(signal) {
-      // It may have booted since its facts were read.
+      // It may have rebooted since its facts were read.
       become(Promise.withResolvers<void>());
       const unsubscribe = link.onChange(note);
       while (!signal.aborted) {
         changed = Promise.withResolvers<void>();
         if (unsure && !lost() && !(await look(signal))) break;
-        const waited = new AbortController();
-        const waits = [changed.promise, onAbort(signal, waited.signal)];
-        if (unsure && !lost()) waits.push(clock.sleep(retryMs, waited.signal).catch(() => undefined));
-        await Promise.race(waits);
-        waited.abort();
+        await pause(clock, unsure && !lost() ? retryMs : undefined, changed.promise, signal);
       }
       unsubscribe();
     },

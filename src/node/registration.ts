@@ -11,7 +11,7 @@ import { type NodeIdentity, attachAnnotation, defaultLabels, newNode } from "./n
 export interface RegistrationDeps {
   readonly client: ApiClient;
   readonly identity: NodeIdentity;
-  /** What the Node shows of devices was not this target's. */
+  /** True when the devices in the Node's status belonged to another target. */
   readonly startsAnew: (signal: AbortSignal) => Promise<boolean>;
   readonly clock: Clock;
   readonly log: Logger;
@@ -20,9 +20,9 @@ export interface RegistrationDeps {
 const retryMs = 100;
 const longestRetryMs = 7_000;
 
-/** Creates the Node object, or takes over one that is there: default labels and the attach annotation are set right, extended
- *  resources are 0 until somebody offers them where the target starts anew, labels and taints of the command line are left as
- *  they are. Tries until it works or the signal aborts.
+/** Creates the Node object, or takes over an existing one: default labels and the attach annotation are reconciled, extended
+ *  resources are set to 0 until a plugin offers them on a new target, labels and taints of the command line are left as they are.
+ *  Retries until it succeeds or the signal aborts.
  *  @see https://kubernetes.io/docs/concepts/architecture/nodes/#self-registration-of-nodes */
 export async function register(
   deps: RegistrationDeps,
@@ -64,7 +64,7 @@ async function registerOnce(
   }
 }
 
-/** Extended resources that a Node shows, none of which it has any more; undefined where it shows none. */
+/** Zeroes for the extended resources of an existing Node; undefined when it has none. */
 function zeroesOf({ status }: Node): Pick<NodeStatus, "capacity" | "allocatable"> | undefined {
   const shown = Object.entries(status?.capacity ?? {}).filter(
     ([name, amount]) => isExtendedResource(name) && quantityNumber(amount) !== 0,
@@ -74,7 +74,7 @@ function zeroesOf({ status }: Node): Pick<NodeStatus, "capacity" | "allocatable"
   return { capacity: none, allocatable: none };
 }
 
-/** What has to change in the metadata of a Node that is already there; undefined for nothing. */
+/** Patch for the metadata of an existing Node; undefined for no change. */
 function reconcile(node: Node, { nodeName }: NodeIdentity, facts: HostFacts): object | undefined {
   const wanted = defaultLabels(nodeName, facts);
   const labels = Object.fromEntries(

@@ -2,24 +2,25 @@ import type { RuntimeHandler, StatusResponse, VersionResponse } from "../gen/cri
 import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { patrol } from "../lib/patrol.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
 import type { Runtime } from "../seams/runtime.ts";
 
 const checkMs = 5_000;
-/** While the runtime has never answered, or has just gone: look often, so that it is noticed when it comes. */
+/** Interval before the runtime's first answer, or after it has gone: short, to notice its return. */
 const impatientMs = 1_000;
-/** The runtime may be silent this long before the node says so, and have so long for an answer. */
+/** Silence after which the runtime counts as down, and the timeout of one call. */
 const downAfterMs = 30_000;
 const patienceMs = 5_000;
-/** One that was heard may be silent this long before it is asked: longer than relists are apart while events flow. */
+/** Silence after which a runtime with events is polled: longer than the interval of relists with events. */
 const heardMs = 35_000;
-/** A runtime may be replaced by another version between two questions. */
+/** Interval of version checks: a runtime may be replaced by another version. */
 const versionEveryMs = 60_000;
 
 export interface RuntimeHealth extends Service {
-  /** Why the runtime is not fit to run pods; empty when it is. */
+  /** Problems that keep the runtime from running pods; empty when healthy. */
   problems(): readonly string[];
-  /** Why pods get no network, or undefined. */
+  /** Reason that pods get no network, or undefined. */
   networkError(): string | undefined;
   version(): VersionResponse | undefined;
   /** Resolves once the runtime has answered. */
@@ -32,22 +33,22 @@ export interface RuntimeHealthDeps {
   readonly runtime: Pick<Runtime, "status" | "version" | "heardAt">;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Is told when the answer changed. */
+  /** Called when the result changed. */
   readonly onChange: () => void;
 }
 
-/** Asks the runtime every five seconds how it is, where it would not tell by itself. */
+/** Polls the runtime's status every five seconds, unless its event stream shows that it is healthy. */
 export function createRuntimeHealth({ runtime, clock, log, onChange }: RuntimeHealthDeps): RuntimeHealth {
   let status: StatusResponse | undefined;
   let version: VersionResponse | undefined;
   let lastAnswer: number | undefined;
   let failure: string | undefined;
   let versionDue = 0;
-  /** Since when a question waits for an answer. */
+  /** Start of the pending status call. */
   let askedAt: number | undefined;
   const first = Promise.withResolvers<void>();
 
-  /** Nothing is wrong, and what had gone wrong since would have been heard. */
+  /** True when there is no problem and the event stream would have reported a new one. */
   const isHeard = () => {
     const heard = lastAnswer === undefined || problems().length > 0 ? undefined : runtime.heardAt?.();
     if (heard === undefined || clock.monotonic() - heard >= heardMs) return false;
@@ -89,24 +90,20 @@ export function createRuntimeHealth({ runtime, clock, log, onChange }: RuntimeHe
   };
   const networkError = () => (status ? unmet(status, "NetworkReady", "container runtime network") : undefined);
 
+  const everyMs = () => (failure === undefined ? checkMs : impatientMs);
+  const round = (signal: AbortSignal) => (isHeard() ? undefined : check(signal));
   return {
-    name: "runtime-health",
+    ...patrol({ name: "runtime-health", everyMs, clock, log }, round),
     problems,
     networkError,
     version: () => version,
     answered: (signal) => Promise.race([first.promise, onAbort(signal)]),
     handlers: () => status?.runtimeHandlers ?? [],
     supplementalGroupsPolicy: () => status?.features?.supplementalGroupsPolicy === true,
-    async run(signal) {
-      while (!signal.aborted) {
-        if (!isHeard()) await check(signal);
-        await clock.sleep(failure === undefined ? checkMs : impatientMs, signal).catch(() => undefined);
-      }
-    },
   };
 }
 
-/** The kubelet's sentence for a condition that the runtime does not report as met; undefined when it does. */
+/** The kubelet's message for an unmet runtime condition; undefined when it is met. */
 function unmet(status: StatusResponse | undefined, type: string, what: string): string | undefined {
   const condition = status?.status?.conditions.find((each) => each.type === type);
   if (condition?.status) return undefined;

@@ -1,17 +1,17 @@
 import type { MissingRights, TargetNetwork } from "../seams/provider.ts";
 import type { Verdict } from "./conditions.ts";
 
-/** What is special about a target, as conditions of its node. */
+/** Peculiarities of a target, as conditions of its node. */
 export interface TargetTraits {
   readonly network: TargetNetwork | undefined;
-  /** Undefined while nothing is known of it; `"whole"` where no right can be missing. */
+  /** Undefined while unknown; `"whole"` where no right can be missing. */
   readonly rights: MissingRights | "whole" | undefined;
 }
 
-/** Conditions that graftlet has beside the kubelet's. They tell of the target, not of its health: none makes a node unready. */
+/** Graftlet's conditions beside the kubelet's. They describe the target, not its health: none makes a node unready. */
 export interface TargetConditions {
   readonly verdicts: readonly Verdict[];
-  /** Types that the node must not have: left by another target of its name, or by other settings. */
+  /** Types to remove from the node: left by another target of its name, or by other settings. */
   readonly absent: readonly string[];
 }
 

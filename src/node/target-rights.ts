@@ -2,11 +2,11 @@ import { codeOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { MissingRights, Target, TargetFeature } from "../seams/provider.ts";
 
-/** What graftlet may not do on the target, kept at hand. */
+/** Cache of the rights that graftlet lacks on the target. */
 export interface TargetRights {
-  /** Asks the target; what was last known stays where it does not answer. */
+  /** Reads the rights from the target; the last known ones stay when it does not answer. */
   read(signal: AbortSignal): Promise<MissingRights | "whole" | undefined>;
-  /** Why pods cannot have a feature on this target; undefined where they can, and before the first answer. */
+  /** Reason that pods cannot have a feature on this target; undefined when they can, and before the first answer. */
   lacks(feature: TargetFeature): string | undefined;
 }
 

@@ -31,11 +31,11 @@ export interface TargetStatusDeps {
   readonly runtime: RuntimeHealth;
   /** Other reasons for the node not to be ready, such as PLEG's. */
   readonly problems: () => readonly string[];
-  /** The way to a target on another machine. */
+  /** The link to a target on another machine. */
   readonly link?: TargetLink;
-  /** The network of the target's pods, where it may not be the cluster's. */
+  /** The network of the target's pods, when it may not be the cluster's. */
   readonly network?: TargetNetwork;
-  /** Whether the API server reaches the kubelet API, where that is tried. */
+  /** Verdict on the API server's connection to the kubelet API, when it is checked. */
   readonly reachable?: () => Verdict | undefined;
   readonly rights: Pick<TargetRights, "read">;
   /** Resources that plugins on the target offer. */
@@ -54,15 +54,15 @@ export interface TargetConstants {
 export interface TargetStatus {
   /** The status without images and conditions, as a node registers with it. */
   bare(): NodeStatus;
-  /** Reads the target and says what the status should be. A target that cannot be read is a reason not to be ready. */
+  /** Reads the target and returns the wanted status. A target that cannot be read makes the node unready. */
   wanted(signal: AbortSignal): Promise<WantedStatus>;
-  /** Resources that ran short when the target was last read; undefined until it has been. */
+  /** Resources under pressure when the target was last read; undefined before. */
   pressure(): Pressure | undefined;
 }
 
-/** The list of images is read this often at most. */
+/** Shortest interval between readings of the list of images. */
 const imagesEveryMs = 30_000;
-/** A runtime that hangs must not keep the status from saying so: it is waited for this long, milliseconds. */
+/** Longest wait for the runtime, milliseconds: a runtime that hangs must not delay the status that reports it. */
 const patienceMs = 2_000;
 
 /** The node's status as the target shows it. */
@@ -112,7 +112,7 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
     async wanted(signal) {
       const trouble = deps.link?.trouble();
       if (trouble) return { status: status(images.known()), verdicts: outOfReach(trouble) };
-      // Each may wait for a slow runtime as long as it has patience: not one after the other.
+      // Concurrent: each may wait for a slow runtime.
       const [read, list, rights] = await Promise.all([
         pressure(signal),
         images.read(signal),
@@ -131,7 +131,7 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
 
 type ImageList = NonNullable<NodeStatus["images"]>;
 
-/** The images, read now and then; the last list when the runtime does not answer. */
+/** The images, read at intervals; the last list when the runtime does not answer. */
 function createImageList({ settings, images, runtime, clock }: TargetStatusDeps): {
   known(): ImageList;
   read(signal: AbortSignal): Promise<ImageList>;
@@ -164,7 +164,7 @@ async function takeReadings(
   return { ...usage, maxPid: facts.maxPid, nodeFs, imageFs };
 }
 
-/** Where the runtime keeps its images on the target; the runtime is asked once each time that it has said its version. */
+/** Path of the runtime's images on the target; read once per known runtime version. */
 function createImageDirectory({ images, runtime, clock }: TargetStatusDeps) {
   let known: { readonly of: unknown; readonly directory: string | undefined } | undefined;
   return async (signal: AbortSignal): Promise<string | undefined> => {

@@ -1,16 +1,16 @@
 import type { ApiClient } from "../api/client.ts";
 import type { Clock } from "../lib/clock.ts";
-import { codeOf, hasCode, messageOf } from "../lib/errors.ts";
+import { codeOf, hasCode, messageOf, unlessGone } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { pause } from "../lib/pause.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
-import { onAbort } from "../lib/service-group.ts";
 import type { Node, NodeCondition } from "../objects.ts";
 import type { Host } from "../seams/host.ts";
 import type { LinkTrouble, TargetLink } from "../seams/provider.ts";
 import { outOfReach, withTimes } from "./conditions.ts";
 import { type NodeIdentity, attachAnnotation } from "./node-object.ts";
 
-export interface TroubleTellerDeps {
+export interface TroubleReporterDeps {
   readonly client: ApiClient;
   readonly identity: NodeIdentity;
   readonly registerNode: boolean;
@@ -18,22 +18,22 @@ export interface TroubleTellerDeps {
   readonly log: Logger;
 }
 
-/** What a node that cannot start says of itself. */
-export interface TroubleTeller {
-  /** Writes it as the Node's Ready condition; a Node that nobody registered yet is made, without capacity, and unready. Whoever
-   *  says nothing new is heard again only in time to be known to live. */
-  tell(trouble: LinkTrouble, signal: AbortSignal): Promise<void>;
+/** Reports why a node cannot start. */
+export interface TroubleReporter {
+  /** Writes the trouble as the Node's Ready condition; a missing Node is created, without capacity and unready. An unchanged
+   *  report is repeated only to keep the node alive. */
+  report(trouble: LinkTrouble, signal: AbortSignal): Promise<void>;
 }
 
-/** The cluster takes a node for dead that has said nothing for 50 s (node-monitor-grace-period). */
+/** Interval of repeated reports: the cluster takes a node for dead after 50 s (node-monitor-grace-period). */
 const repeatMs = 15_000;
 
-export function createTroubleTeller(deps: TroubleTellerDeps): TroubleTeller {
+export function createTroubleReporter(deps: TroubleReporterDeps): TroubleReporter {
   const { clock, log } = deps;
   let told = "";
   let toldAt = Number.NEGATIVE_INFINITY;
   return {
-    async tell(trouble, signal) {
+    async report(trouble, signal) {
       const now = `${trouble.reason} ${trouble.message}`;
       if (now === told && clock.monotonic() - toldAt < repeatMs) return;
       try {
@@ -50,19 +50,18 @@ export function createTroubleTeller(deps: TroubleTellerDeps): TroubleTeller {
 export interface UnreachableDeps {
   readonly host: Pick<Host, "fs">;
   readonly link: TargetLink;
-  readonly teller: TroubleTeller;
+  readonly reporter: TroubleReporter;
   readonly clock: Clock;
 }
 
-/** How often an unreachable target is asked for, beside every change of the link, milliseconds. */
+/** Interval of checks of an unreachable target, beside every change of the link, milliseconds. */
 const askMs = 5_000;
-/** A link that is not down, and yet nothing is reached by it: so often before it is said. */
+/** Number of failed checks over an apparently working link before it is reported. */
 const doubtful = 3;
 
-/** Waits until the target of a node that starts can be reached: until then nothing is known of the node but that. Meanwhile
- *  its Node says so. */
+/** Waits at a node's start until the target can be reached; meanwhile its Node reports the trouble. */
 export async function untilReachable(
-  { host, link, teller, clock }: UnreachableDeps,
+  { host, link, reporter, clock }: UnreachableDeps,
   signal: AbortSignal,
 ): Promise<void> {
   for (let failures = 1; !signal.aborted; failures++) {
@@ -74,8 +73,8 @@ export async function untilReachable(
     } catch (error) {
       const certain = !hasCode(error, "unavailable") || failures >= doubtful;
       const trouble = link.trouble() ?? (certain ? unreadable(error) : undefined);
-      if (trouble && !signal.aborted) await teller.tell(trouble, signal);
-      await pause(clock, changed.promise, signal);
+      if (trouble && !signal.aborted) await reporter.report(trouble, signal);
+      await pause(clock, askMs, changed.promise, signal);
     } finally {
       stop();
     }
@@ -86,41 +85,31 @@ function unreadable(error: unknown): LinkTrouble {
   return { reason: "TargetUnreadable", message: `the target's files cannot be read: ${messageOf(error)}` };
 }
 
-/** A node that cannot start on a target is tried again after so long, ms, before jitter, or when the link changes. */
+/** Pause before the next try to start a node on a target, ms, before jitter; a change of the link ends it early. */
 const startAgainMs = 10_000;
 
-/** Waits until it may be tried again. */
+/** Waits until the next try. */
 export async function untilWorthATry(
   { link, clock }: Pick<UnreachableDeps, "link" | "clock">,
   signal: AbortSignal,
 ): Promise<void> {
   const changed = Promise.withResolvers<void>();
   const stop = link.onChange(() => changed.resolve());
-  await pause(clock, changed.promise, signal, startAgainMs * clock.jitter(0.8, 1.2));
+  await pause(clock, startAgainMs * clock.jitter(0.8, 1.2), changed.promise, signal);
   stop();
 }
 
-async function pause(clock: Clock, changed: Promise<void>, signal: AbortSignal, ms = askMs): Promise<void> {
-  const waited = new AbortController();
-  const slept = clock.sleep(ms, waited.signal).catch(() => undefined);
-  await Promise.race([slept, changed, onAbort(signal, waited.signal)]);
-  waited.abort();
-}
-
-async function write(deps: TroubleTellerDeps, trouble: LinkTrouble, signal: AbortSignal): Promise<void> {
+async function write(deps: TroubleReporterDeps, trouble: LinkTrouble, signal: AbortSignal): Promise<void> {
   const { client, clock, identity } = deps;
   const path = `/api/v1/nodes/${identity.nodeName}`;
-  const node = await client.get<Node>(path, { signal }).catch((error: unknown) => {
-    if (hasCode(error, "not_found")) return undefined;
-    throw error;
-  });
+  const node = await unlessGone(client.get<Node>(path, { signal }));
   const before = node?.status?.conditions ?? [];
   const conditions = withTimes(outOfReach(trouble), before, rfc3339(clock.now()));
   if (node) await client.patch(`${path}/status`, { type: "strategic", body: { status: { conditions } } }, { signal });
   else if (deps.registerNode) await client.create("/api/v1/nodes", unknownNode(identity, conditions), { signal });
 }
 
-/** A Node of which no more is known than what it is called. */
+/** A Node object with identity and conditions only. */
 function unknownNode({ nodeName, labels, taints, providerID }: NodeIdentity, conditions: NodeCondition[]): Node {
   return {
     apiVersion: "v1",

@@ -9,7 +9,7 @@ import {
   type PodSandboxStatus,
 } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
-import { hasCode } from "../lib/errors.ts";
+import { unlessGone } from "../lib/errors.ts";
 import type { RuntimeIds, RuntimePod } from "../pipeline.ts";
 import { podNameLabel, podNamespaceLabel, podUidLabel } from "../pod/labels.ts";
 import type { Containers, Sandboxes } from "../seams/runtime.ts";
@@ -129,11 +129,11 @@ export async function observePod(
   const { runtime } = deps;
   const sandboxStatus = async ({ id, state }: PodSandbox) => {
     const before = await early?.sandbox(id);
-    return before?.state === state ? before : (await present(runtime.podSandboxStatus(id, signal)))?.status;
+    return before?.state === state ? before : (await unlessGone(runtime.podSandboxStatus(id, signal)))?.status;
   };
   const containerStatus = async ({ id, state }: Container) => {
     const before = await early?.container(id);
-    return before?.state === state ? before : (await present(runtime.containerStatus(id, signal)))?.status;
+    return before?.state === state ? before : (await unlessGone(runtime.containerStatus(id, signal)))?.status;
   };
   const seen = deps.known?.(listing.uid)?.containers ?? [];
   const withMessage = async (status: ContainerStatus | undefined): Promise<ContainerStatus | undefined> => {
@@ -168,15 +168,6 @@ function sandboxIPs(sandbox: PodSandboxStatus | undefined): readonly string[] {
 
 function newestFirst(a: { createdAt: bigint }, b: { createdAt: bigint }): number {
   return a.createdAt === b.createdAt ? 0 : a.createdAt < b.createdAt ? 1 : -1;
-}
-
-async function present<T>(call: Promise<T>): Promise<T | undefined> {
-  try {
-    return await call;
-  } catch (error) {
-    if (hasCode(error, "not_found")) return undefined;
-    throw error;
-  }
 }
 
 /** The states in a listing as text: two listings with the same text show the same pod. */

@@ -6,7 +6,7 @@ import { mayRestartAll } from "./restart.ts";
 import { allRestart, allRestartingCondition, allTakenAway } from "./restart-all.ts";
 import { sandboxIsCurrent } from "./sandbox.ts";
 
-/** Condition types that the kubelet alone writes; every other belongs to somebody else. */
+/** Condition types that only the kubelet writes. */
 const kubeletConditions: ReadonlySet<string> = new Set([
   "PodScheduled",
   "Ready",
@@ -22,11 +22,11 @@ export function isKubeletCondition(type: string): boolean {
   return kubeletConditions.has(type);
 }
 
-/** By this a pod says that it ends for no fault of its own; others than the kubelet may say so too. */
+/** Condition DisruptionTarget: the pod is terminated by a disruption; other writers than the kubelet may set it. */
 export const disruptionCondition = "DisruptionTarget";
 const endedByKubelet = "TerminationByKubelet";
 
-/** What a pod says that its node ends for the node's need. */
+/** The condition DisruptionTarget of a pod that its node terminates. */
 export function disruption({ metadata: { generation } }: Pod, message: string): PodCondition {
   return {
     type: disruptionCondition,
@@ -37,7 +37,7 @@ export function disruption({ metadata: { generation } }: Pod, message: string): 
   };
 }
 
-/** A disruption that a kubelet tells of. */
+/** True for a DisruptionTarget condition with the kubelet's reason. */
 export function isOwnDisruption({ type, reason }: PodCondition): boolean {
   return type === disruptionCondition && reason === endedByKubelet;
 }
@@ -46,19 +46,19 @@ export interface ConditionsInput {
   readonly pod: Pod;
   readonly observed: RuntimePod | undefined;
   readonly previous: PodStatus | undefined;
-  /** Of init and main containers. */
+  /** Statuses of init and main containers. */
   readonly statuses: readonly ContainerStatus[];
   readonly phase: string | undefined;
-  /** How far a resize is. */
+  /** Conditions of a resize. */
   readonly resize: readonly PodCondition[];
 }
 
-/** What a condition says; its times are set by whoever keeps the status. */
+/** Verdict of a condition; its times are set by the keeper of the status. */
 type Verdict = Pick<PodCondition, "status" | "reason" | "message">;
 
 const yes: Verdict = { status: "True" };
 
-/** A pod's conditions: those of others first, as the API server shows them, then the kubelet's own.
+/** A pod's conditions: those of other writers first, as the API server shows them, then the kubelet's own.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-conditions */
 export function podConditions(input: ConditionsInput): PodCondition[] {
   const { pod, observed } = input;
@@ -84,13 +84,13 @@ export function podConditions(input: ConditionsInput): PodCondition[] {
   ];
 }
 
-/** What Ready and ContainersReady say of a pod whose phase is final. */
+/** Ready and ContainersReady of a pod whose phase is final. */
 export function terminalReadiness(phase: string): Verdict {
   return { status: "False", reason: phase === "Failed" ? "PodFailed" : "PodCompleted" };
 }
 
 function judgeContainersReady({ pod, statuses, phase }: ConditionsInput): Verdict {
-  if (phase === "Failed" || phase === "Succeeded") return terminalReadiness(phase);
+  if (isTerminal(phase)) return terminalReadiness(phase);
   const sidecars = (pod.spec.initContainers ?? []).filter(isSidecar);
   const unready = [...sidecars, ...pod.spec.containers].filter(({ name }) => !statusOf(statuses, name)?.ready);
   if (unready.length === 0) return yes;
@@ -113,9 +113,9 @@ function judgeGates(pod: Pod, conditions: readonly PodCondition[]): Verdict {
     : { status: "False", reason: "ReadinessGatesNotReady", message: complaints.join(", ") };
 }
 
-/** True from the end of the container that asks for it until nothing of the pod's containers is left. */
+/** True from the exit of the container that triggers the restart until all of the pod's containers are removed. */
 function judgeRestarting({ pod, observed, previous, phase }: ConditionsInput): Verdict {
-  if (phase === "Failed" || phase === "Succeeded") return terminalReadiness(phase);
+  if (isTerminal(phase)) return terminalReadiness(phase);
   if (!allRestart(pod, observed, previous) || allTakenAway(pod, observed)) return { status: "False" };
   return {
     status: "True",

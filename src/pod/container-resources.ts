@@ -6,13 +6,14 @@ import type { Amounts } from "./resize.ts";
 type Resources = NonNullable<ContainerStatus["resources"]>;
 type List = { [name: string]: string };
 
-/** At or below these a runtime cannot tell amounts apart, and what it says is not read back. */
+/** Smallest amounts of a runtime: at or below these, amounts are indistinguishable and are not read back. */
 const leastCpuLimitMilli = 10;
 const leastCpuRequestMilli = 2;
 
-/** What a container has been given: its spec's amounts, and over them what is in force while it runs, as the runtime says it where
- *  it does.
- *  @param container as it has been given its resources. @param known what is in force as far as is known otherwise.
+/** The resources of a container's status: its spec's amounts, overridden by the amounts in force while it runs, as the runtime
+ *  reports them.
+ *  @param container with its allocated resources.
+ *  @param known amounts in force that are known otherwise.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/resize-container-resources/ */
 export function resourcesInForce(
   container: Container,
@@ -38,7 +39,7 @@ function limitsInForce(wanted: List, linux: LinuxContainerResources | undefined,
   return { ...(cpu && { cpu }), ...(memory && { memory }) };
 }
 
-/** No runtime knows of a request of memory. */
+/** Runtimes do not report memory requests. */
 function requestsInForce(wanted: List, linux: LinuxContainerResources | undefined, known: Amounts | undefined): List {
   const milli = linux && linux.cpuShares > 0n ? Math.ceil((Number(linux.cpuShares) * 1000) / 1024) : known?.cpuRequest;
   const cpu = cpuText(milli, wanted["cpu"], leastCpuRequestMilli);
@@ -46,7 +47,7 @@ function requestsInForce(wanted: List, linux: LinuxContainerResources | undefine
   return { ...(cpu && { cpu }), ...(memory && { memory }) };
 }
 
-/** The spec's own spelling where it means the same, or where both are too little to tell apart; undefined for none. */
+/** The spec's own spelling for an equal amount, or when both are below the smallest; undefined for none. */
 function cpuText(milli: number | undefined, wanted: string | undefined, least: number): string | undefined {
   if (!milli) return undefined;
   const wantedMilli = quantityMilli(wanted ?? "0");

@@ -12,22 +12,22 @@ import { allRestart, restartingAllReason } from "./restart-all.ts";
 export interface ContainerStatusInput {
   readonly pod: Pod;
   readonly observed: RuntimePod | undefined;
-  /** The status that was last written: facts that only it remembers are carried on. */
+  /** The last written status: it alone keeps some facts. */
   readonly previous: PodStatus | undefined;
   readonly failures: ReadonlyMap<string, StartFailure>;
-  /** The newest verdict of a container's readiness probe, by the runtime's ID; undefined before there is one. */
+  /** The newest readiness verdict of a container, by the runtime's ID; undefined before the first. */
   readonly readiness: (containerName: string, containerId: string) => ProbeVerdict | undefined;
-  /** Whether a container has started by its startup probe; undefined when nothing is known of one. */
+  /** Result of a container's startup probe; undefined without one. */
   readonly started: (containerName: string, containerId: string) => boolean | undefined;
-  /** What of CPU and memory is in force for a container that runs; undefined where nothing is known of it. */
+  /** CPU and memory in force for a running container; undefined when unknown. */
   readonly inForce: (run: RuntimeStatus) => Amounts | undefined;
-  /** How the devices of a container are; absent where the node does not tell. */
+  /** Health of a container's devices; absent when the node does not report it. */
   readonly devices?: (containerName: string) => NonNullable<ContainerStatus["allocatedResourcesStatus"]>;
   /** The scheme of container IDs, such as `containerd`. */
   readonly runtimeName: string;
 }
 
-/** Exit code of a container that was killed; also given to one whose end nobody saw. */
+/** Exit code of a killed container, also used for one whose exit was not observed. */
 const killedExitCode = 137;
 
 const listOf = {
@@ -56,11 +56,11 @@ function statusOf(kind: ContainerKind, container: Container, input: ContainerSta
   return kind === "containers" ? withDevices(known, withReadiness(known, status)) : withReadiness(known, status);
 }
 
-/** All that is known of one container. */
+/** Everything known of one container. */
 interface Known {
   readonly kind: ContainerKind;
   readonly container: Container;
-  /** As it was last shown. */
+  /** The last reported status. */
   readonly before: ContainerStatus | undefined;
   /** The runtime's newest of this name. */
   readonly newest: RuntimeStatus | undefined;
@@ -74,7 +74,7 @@ function runsOf(observed: RuntimePod | undefined, name: string): readonly Runtim
   );
 }
 
-/** The status of a container that the runtime has not (any more). */
+/** The status of a container that the runtime does not have (any more). */
 function fromMemory(
   container: Container,
   before: ContainerStatus | undefined,
@@ -98,7 +98,7 @@ function fromMemory(
   return { ...waiting, restartCount: restarts, lastState: { terminated: lost(message) } };
 }
 
-/** The status of a container whose pod starts anew, between its run and the next; undefined for others. */
+/** The status of a container between two runs while all containers of its pod restart; undefined for others. */
 function takenAway(
   kind: ContainerKind,
   known: ContainerStatus | undefined,
@@ -117,7 +117,7 @@ function takenAway(
   };
 }
 
-/** How a container is shown that ended unseen. */
+/** The status of a container whose exit was not observed. */
 export function lost(message: string): NonNullable<ContainerState["terminated"]> {
   return { exitCode: killedExitCode, reason: "ContainerStatusUnknown", message };
 }
@@ -153,7 +153,7 @@ function fromRuntime(
   };
 }
 
-/** A count never falls, not even when the runtime has forgotten older runs. */
+/** Restart counts never decrease, not even when the runtime has dropped older runs. */
 function restartCount(run: RuntimeStatus, before: ContainerStatus | undefined): number {
   const counted = Number(run.annotations[containerRestartCountAnnotation] ?? run.metadata?.attempt ?? 0) || 0;
   const known = before?.restartCount ?? 0;
@@ -162,7 +162,7 @@ function restartCount(run: RuntimeStatus, before: ContainerStatus | undefined): 
   return Math.max(known, counted);
 }
 
-/** How the run before ended, from memory: the runtime has only the newest. */
+/** The previous run's termination state, from memory: the runtime only has the newest. */
 function lastStateOf(containerID: string, before: ContainerStatus | undefined): ContainerState {
   if (before?.state?.terminated && before.containerID !== containerID) return { terminated: before.state.terminated };
   return before?.lastState?.terminated ? { terminated: before.lastState.terminated } : {};
@@ -197,7 +197,7 @@ function time(nanoseconds: bigint): string {
   return rfc3339(Number(nanoseconds / 1_000_000n));
 }
 
-/** A container that is to be started and could not be is Waiting, with the reason; its last run moves to lastState. */
+/** A container that failed to start is Waiting, with the reason; its last run moves to lastState. */
 function withFailure({ kind, container, newest, input }: Known, status: ContainerStatus): ContainerStatus {
   const { pod, observed, failures } = input;
   const exited = newest?.state === RuntimeState.CONTAINER_EXITED;
@@ -220,7 +220,7 @@ function withFailure({ kind, container, newest, input }: Known, status: Containe
   };
 }
 
-/** Main containers are made only after every init container has succeeded. */
+/** Main containers are created only after every init container has succeeded. */
 const forgottenInit = {
   exitCode: 0,
   reason: "Completed",
@@ -235,7 +235,7 @@ function mainContainerMade({ spec }: Pod, observed: RuntimePod | undefined): boo
   });
 }
 
-/** What probes say, and before they have spoken what was shown of the same container: an agent's restart flips nothing. */
+/** Probe results, and before the first result the last status of the same container: a restart of the agent changes nothing. */
 function withReadiness({ kind, container, before, input }: Known, status: ContainerStatus): ContainerStatus {
   const running = status.state?.running !== undefined;
   const same = before !== undefined && before.containerID === status.containerID ? before : undefined;
@@ -259,8 +259,8 @@ function idOf({ containerID = "" }: ContainerStatus): string {
   return containerID.slice(containerID.indexOf("://") + 3);
 }
 
-/** Mounts as the spec has them; what was shown before stands, since a container's mounts never change. Whether one is read-only
- *  down to the mounts below it is for the runtime to say. */
+/** Mounts as in the spec; earlier ones stay, since a container's mounts never change. The runtime reports recursive read-only
+ *  mounts. */
 function volumeMounts(
   container: Container,
   before: ContainerStatus | undefined,

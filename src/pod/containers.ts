@@ -2,7 +2,7 @@ import type { Container, Pod } from "../objects.ts";
 import type { NamedContainer } from "../pipeline.ts";
 import { configMirrorAnnotation, configSourceAnnotation } from "./labels.ts";
 
-/** Of the priority class system-cluster-critical, the lesser of the two. */
+/** Priority of the class system-cluster-critical, the lower of the two critical classes. */
 const systemCriticalPriority = 2_000_000_000;
 
 /** Every container of a pod: init containers first, then the main ones, then ephemeral ones. */
@@ -20,19 +20,19 @@ export function isSidecar(container: Container): boolean {
   return container.restartPolicy === "Always";
 }
 
-/** From a file or a URL, not from the API server. */
+/** True for a pod from a file or URL, not from the API server. */
 export function isStaticPod({ metadata }: Pod): boolean {
   const source = metadata.annotations?.[configSourceAnnotation];
   return source !== undefined && source !== "api";
 }
 
-/** A pod that the node ends for no need of its own: the system's, by its priority, or one that would not come back.
+/** True for a pod that the node does not evict for its own needs: a critical one by its priority, or a static one.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/guaranteed-scheduling-critical-addon-pods/ */
 export function isCritical(pod: Pod): boolean {
   return isStaticPod(pod) || isMirrorPod(pod) || (pod.spec.priority ?? 0) >= systemCriticalPriority;
 }
 
-/** The API server's picture of a static pod. */
+/** True for a mirror pod, the API object of a static pod. */
 export function isMirrorPod({ metadata }: Pod): boolean {
   return metadata.annotations?.[configMirrorAnnotation] !== undefined;
 }

@@ -2,7 +2,7 @@ import { isIPv6 } from "node:net";
 import { DNSConfig } from "../gen/cri.ts";
 import type { Pod } from "../objects.ts";
 
-/** What a resolv.conf says. Options are `name` or `name:value`. */
+/** Contents of a resolv.conf. */
 export interface ResolverConfig {
   readonly servers: readonly string[];
   readonly searches: readonly string[];
@@ -11,22 +11,22 @@ export interface ResolverConfig {
 
 export interface DnsInput {
   readonly pod: Pod;
-  /** What the target's resolver file says; undefined when the node has none (`resolvConf: ""`). */
+  /** Contents of the target's resolver file; undefined when the node has none (`resolvConf: ""`). */
   readonly host: ResolverConfig | undefined;
-  /** The pods' network is not the cluster's: the cluster's DNS cannot be asked from there. */
+  /** True when the pods' network does not reach the cluster's DNS. */
   readonly isolated?: boolean;
   /** KubeletConfiguration.clusterDNS and clusterDomain. */
   readonly clusterDNS: readonly string[];
   readonly clusterDomain: string;
-  /** The target's addresses: which loopback address stands for "no resolver". */
+  /** The target's addresses, which decide the loopback address for "no resolver". */
   readonly hostIPs: readonly string[];
 }
 
 export interface DnsWarning {
   readonly reason: "MissingClusterDNS" | "DNSConfigForming";
-  /** For the pod's event. */
+  /** Message of the pod's event. */
   readonly message: string;
-  /** For the node's event, when it gets one too. */
+  /** Message of the node's event, if any. */
   readonly nodeMessage?: string;
 }
 
@@ -40,7 +40,7 @@ const maxSearches = 32;
 const maxSearchChars = 2048;
 const maxDomainChars = 253;
 
-/** What a pod's resolv.conf will say, by its DNS policy and dnsConfig, cut to the resolver's limits.
+/** A pod's resolv.conf, from its DNS policy and dnsConfig, cut to the resolver's limits.
  *  @see https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/#pod-s-dns-policy */
 export function podDns(input: DnsInput): PodDns {
   const warnings: DnsWarning[] = [];

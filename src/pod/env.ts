@@ -9,20 +9,20 @@ import { serviceEnvironment } from "./service-env.ts";
 export interface EnvironmentReference {
   readonly kind: "configMap" | "secret";
   readonly name: string;
-  /** False as soon as one of the references to it is not optional. */
+  /** False when any of the references to it is required. */
   readonly optional: boolean;
 }
 
 export interface EnvironmentInput extends FieldContext {
   readonly pod: Pod;
   readonly container: Container;
-  /** Those of `environmentReferences` that exist, by name. */
+  /** The existing ones of `environmentReferences`, by name. */
   readonly configMaps: ReadonlyMap<string, ConfigMap>;
   readonly secrets: ReadonlyMap<string, Secret>;
-  /** Those of `environmentFiles`, by fileKey, or why there is none. */
+  /** The contents of `environmentFiles`, by fileKey, or the reason for a missing one. */
   readonly files: ReadonlyMap<string, EnvFile | Error>;
   readonly services: readonly Service[];
-  /** Of the node, as quantities by resource name: what limits are where none is set. */
+  /** The node's allocatable resources: the limits of containers without their own. */
   readonly allocatable: Readonly<Record<string, string>>;
 }
 
@@ -46,7 +46,7 @@ export function environmentFiles(container: Container): EnvironmentFile[] {
   return [...new Map(files.map((file) => [fileKey(file), file])).values()];
 }
 
-/** What has to be read before the environment can be built, in the order in which the spec names it. */
+/** Objects to read before the environment can be built, in the order of the spec. */
 export function environmentReferences(container: Container): EnvironmentReference[] {
   const found = new Map<string, EnvironmentReference>();
   const note = (kind: EnvironmentReference["kind"], ref: { name?: string; optional?: boolean } | undefined) => {
@@ -114,7 +114,7 @@ function resolve(input: EnvironmentInput, { valueFrom }: EnvVar): string | undef
   return valueFrom.fileKeyRef && fileValue(input, valueFrom.fileKeyRef);
 }
 
-/** A variable that is empty counts as missing. */
+/** Empty variables count as missing. */
 function fileValue(
   { files }: EnvironmentInput,
   { volumeName, path, key, optional }: FileReference,

@@ -3,7 +3,7 @@ import type { Pod, Volume } from "../objects.ts";
 import { allContainers } from "./containers.ts";
 import { podLogDirectory } from "./log-paths.ts";
 
-/** Where a pod's files are on the target that the node makes for it, beside its volumes. */
+/** Paths on the target of the files that the node creates for a pod, beside its volumes. */
 export interface EphemeralFiles {
   /** Directories of logs, by container. */
   readonly logs: ReadonlyMap<string, string>;
@@ -22,7 +22,7 @@ export function ephemeralFiles(
   };
 }
 
-/** Whether what a volume holds counts as its pod's use of the node's disk.
+/** True when a volume's contents count as the pod's ephemeral storage.
  *  @see https://kubernetes.io/docs/concepts/storage/ephemeral-storage/ */
 export function isEphemeral({ emptyDir, configMap }: Volume): boolean {
   return configMap !== undefined || (emptyDir !== undefined && !emptyDir.medium);

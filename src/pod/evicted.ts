@@ -2,7 +2,7 @@ import type { Pod, PodStatus } from "../objects.ts";
 import type { Eviction } from "../pipeline.ts";
 import { disruption, disruptionCondition } from "./conditions.ts";
 
-/** The status of a pod that its node ends: failed for that reason, whatever its containers say. */
+/** The status of a pod that its node terminates: Failed for that reason, whatever its containers' states. */
 export function evicted(pod: Pod, status: PodStatus, { reason, message, disruption: why }: Eviction): PodStatus {
   const others = (status.conditions ?? []).filter(({ type }) => type !== disruptionCondition);
   return {

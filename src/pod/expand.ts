@@ -58,7 +58,7 @@ function tooLong(what: string): Error {
   return new Error(`${what} is longer than ${maxStringBytes} bytes: shorten it, or put what is large into a file`);
 }
 
-/** How errors call a variable: names have no bound of their own. */
+/** A variable's name in errors, shortened: names have no length limit. */
 export function variableCalled(name: string): string {
   return `environment variable ${JSON.stringify(name.slice(0, 100))}`;
 }

@@ -4,7 +4,7 @@ const domain = /^[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-
 const longestDomain = 253;
 const quotaPrefix = "requests.";
 
-/** Whether a resource is neither Kubernetes' own nor a quota's: one that somebody has added to a node or a cluster.
+/** True for an extended resource: neither Kubernetes' own nor a quota's.
  *  @see https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#extended-resources */
 export function isExtendedResource(resource: string): boolean {
   if (resource.includes("kubernetes.io/") || resource.startsWith(quotaPrefix)) return false;

@@ -2,7 +2,7 @@ import { isIPv4, isIPv6 } from "node:net";
 import type { Container, Pod } from "../objects.ts";
 import { quantityMilli, quantityValue } from "./quantity.ts";
 
-/** What a pod's downward API shows beside the pod itself. */
+/** Downward API values that are not in the pod object. */
 export interface FieldContext {
   /** The target's addresses, primary first. */
   readonly hostIPs: readonly string[];

@@ -1,9 +1,10 @@
 import type { Container, Pod } from "../objects.ts";
 import { goJson } from "./go-json.ts";
 
-/** Tells whether a running container is still the one that its spec describes: lower-case hexadecimal, kept by the runtime in
- *  the annotation `io.kubernetes.container.hash`. Only name and image count. Equal to the kubelet's, so that a node changes its
- *  agent without a restart: FNV-1a, 32 bits, over Go's print of the bytes of a JSON object. (kubelet, container/helpers.go) */
+/** Hash of a container's spec, lower-case hexadecimal, which the runtime keeps in the annotation
+ *  `io.kubernetes.container.hash`: a different hash means a changed spec. Only name and image count. Equal to the kubelet's,
+ *  so that a node changes its agent without a restart: FNV-1a, 32 bits, over Go's print of the bytes of a JSON object.
+ *  (kubelet, container/helpers.go) */
 export function containerHash(container: Pick<Container, "name" | "image">): string {
   const json = goJson({ image: container.image ?? "", name: container.name });
   return fnv32a(`([]uint8)[${[...Buffer.from(json)].join(" ")}]`).toString(16);

@@ -19,8 +19,8 @@ export function podHostname(pod: Pod, clusterDomain: string): PodHostname {
   return { hostname: cut(hostname || pod.metadata.name), domain };
 }
 
-/** What `hostname` says inside the pod: the fully qualified name where the pod asks for it.
- *  @throws Error when that is longer than the kernel can keep. */
+/** The hostname inside the pod: the fully qualified name for pods with setHostnameAsFQDN.
+ *  @throws Error when that is longer than the kernel's limit. */
 export function kernelHostname(pod: Pod, { hostname, domain }: PodHostname): string {
   if (!domain || pod.spec.setHostnameAsFQDN !== true) return hostname;
   const fqdn = `${hostname}.${domain}`;

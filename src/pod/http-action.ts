@@ -5,7 +5,7 @@ import { type HttpRequest, joinHostPort } from "../lib/http-get.ts";
 
 export type HttpGet = Wire<V1HTTPGetAction>;
 
-/** What a kubelet calls itself to containers. @param what `probe` or `lifecycle`. */
+/** The kubelet's User-Agent towards containers. @param what `probe` or `lifecycle`. */
 export function userAgent(what: "probe" | "lifecycle"): string {
   return `kube-${what}/${/^v?(\d+\.\d+)/.exec(kubeletVersion)?.[1]}`;
 }

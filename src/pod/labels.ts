@@ -14,16 +14,16 @@ export const containerPortsAnnotation = "io.kubernetes.container.ports";
 export const podDeletionGraceAnnotation = "io.kubernetes.pod.deletionGracePeriod";
 export const podTerminationGraceAnnotation = "io.kubernetes.pod.terminationGracePeriod";
 
-/** Which source a pod came from: file, http or api. Stamped locally. */
+/** The pod's source: file, http or api. Set locally. */
 export const configSourceAnnotation = "kubernetes.io/config.source";
-/** When the pod was first seen, RFC 3339. Stamped locally. */
+/** The time when the pod was first seen, RFC 3339. Set locally. */
 export const configSeenAnnotation = "kubernetes.io/config.seen";
-/** On a mirror pod: the hash of the static pod that it shows. */
+/** Annotation of a mirror pod: the hash of its static pod. */
 export const configMirrorAnnotation = "kubernetes.io/config.mirror";
-/** On a static pod: its UID, which tells one version of its manifest from another. */
+/** Annotation of a static pod: its UID, which changes with its manifest. */
 export const configHashAnnotation = "kubernetes.io/config.hash";
 
 /** Tells a node's pods from another's in a shared runtime. */
 export const nodeLabel = "graftlet.dev/node";
-/** On a container: the resources that it was made with, its own and its pod's, as JSON. */
+/** Annotation of a container: the resources it was created with, its own and its pod's, as JSON. */
 export const resourcesAnnotation = "graftlet.dev/resources";

@@ -7,17 +7,22 @@ export type Phase = "Pending" | "Running" | "Succeeded" | "Failed";
 
 export interface PhaseInput {
   readonly pod: Pod;
-  /** Of init and main containers. */
+  /** Statuses of init and main containers. */
   readonly statuses: readonly ContainerStatus[];
-  /** The pod is being taken down: nothing will be restarted. */
+  /** The pod is terminating: no container restarts. */
   readonly ending: boolean;
   /** A main container has been made in the pod's present sandbox. */
   readonly initialized: boolean;
 }
 
 /** Succeeded and Failed are final. */
-export function isTerminal(phase: string | undefined): boolean {
+export function isTerminal(phase: string | undefined): phase is "Succeeded" | "Failed" {
   return phase === "Succeeded" || phase === "Failed";
+}
+
+/** A pod ends when its object is being deleted or its phase is final. */
+export function isEnding({ metadata, status }: Pod): boolean {
+  return metadata.deletionTimestamp !== undefined || isTerminal(status?.phase);
 }
 
 /** Phase of a pod from its container statuses alone. Terminal phases never revert: the caller keeps an old one.
@@ -48,7 +53,7 @@ export function podPhase({ pod, statuses, ending, initialized }: PhaseInput): Ph
   return main.some((one) => one.is === "stopped" && one.restartable) ? "Running" : outcome;
 }
 
-/** Where a container stands: one that waits after it ran is stopped; `odd` has a status without any state. */
+/** State of a container for the phase: one that waits for its restart counts as stopped; `odd` is a status without any state. */
 type Situation =
   | { readonly is: "running"; readonly started: boolean }
   | { readonly is: "stopped"; readonly exitCode: number; readonly restartable: boolean; readonly waiting: boolean }

@@ -6,7 +6,7 @@ export function fullName({ metadata: { namespace, name } }: Pod): string {
   return `${namespace}/${name}`;
 }
 
-/** A pod as events name it. @param fieldPath a part of it, such as `spec.containers{web}`. */
+/** The involvedObject of a pod's events. @param fieldPath a part of it, such as `spec.containers{web}`. */
 export function podReference(pod: Pod, fieldPath?: string): ObjectReference {
   const { namespace, name, uid, resourceVersion } = pod.metadata;
   return {
@@ -20,13 +20,13 @@ export function podReference(pod: Pod, fieldPath?: string): ObjectReference {
   };
 }
 
-/** A container of a pod as events name it; the pod itself when it has no such container. */
+/** The involvedObject of a container's events; the pod itself when it has no such container. */
 export function containerReference(pod: Pod, containerName: string): ObjectReference {
   const found = allContainers(pod).find(({ container }) => container.name === containerName);
   return podReference(pod, found && `spec.${found.kind}{${containerName}}`);
 }
 
-/** A node as the kubelet's events name it: without a UID. */
+/** The involvedObject of the kubelet's node events: without a UID. */
 export function nodeReference(nodeName: string): ObjectReference {
   return { kind: "Node", apiVersion: "v1", name: nodeName };
 }

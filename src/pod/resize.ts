@@ -8,7 +8,7 @@ export interface PodResources {
   readonly pod?: Resources;
 }
 
-/** What can be changed while a container runs: thousandths of a CPU and bytes of memory; 0 for what is not said. */
+/** Resizable resources: thousandths of a CPU and bytes of memory; 0 for unset. */
 export interface Amounts {
   readonly cpuRequest: number;
   readonly cpuLimit: number;
@@ -25,7 +25,7 @@ export function resourcesOf({ containers, initContainers = [], resources }: PodS
   return { containers: each, ...(resources && { pod: onlyAmounts(resources) }) };
 }
 
-/** The pod with other resources than its spec has; the same pod where they say the same. */
+/** The pod with other resources than its spec has; the same object when they are equal. */
 export function withResources(pod: Pod, { containers, pod: own }: PodResources): Pod {
   const { spec } = pod;
   const whole = sameResources(own, undefined) ? undefined : own;
@@ -48,7 +48,7 @@ export function withResources(pod: Pod, { containers, pod: own }: PodResources):
   };
 }
 
-/** Whether both ask for the same, however it is written. */
+/** True when both ask for the same amounts, however they are written. */
 export function sameResources(a: Resources | undefined, b: Resources | undefined): boolean {
   return sameList(a?.requests, b?.requests) && sameList(a?.limits, b?.limits);
 }
@@ -61,7 +61,7 @@ function sameList(a: Resources["requests"] = {}, b: Resources["requests"] = {}):
   });
 }
 
-/** What the runtime is asked for of CPU and memory: what a container does not limit its pod may.
+/** CPU and memory to request from the runtime: a container without a limit has its pod's.
  *  @see https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#pod-level-resource-specification */
 export function effectiveResources(own: Resources | undefined, whole: Resources | undefined): Resources {
   const limit = (name: ResizableResource) => {
@@ -71,7 +71,7 @@ export function effectiveResources(own: Resources | undefined, whole: Resources 
   return { requests: pick((name) => own?.requests?.[name]), limits: pick(limit) };
 }
 
-/** One resource from one, the other from another: what is in force once one of two changes has been made. */
+/** Combines one resource of each side: the resources in force after one of two changes. */
 export function mixedResources(cpu: Resources, memory: Resources): Resources {
   const from = { cpu, memory };
   return {
@@ -94,12 +94,12 @@ export function sameAmounts(a: Amounts, b: Amounts): boolean {
   return (Object.keys(a) as (keyof Amounts)[]).every((name) => a[name] === b[name]);
 }
 
-/** What a container is told that it was made with. */
+/** Annotation value with the resources that a container was created with. */
 export function resourcesNote({ spec }: Pod, { resources }: Container): string {
   return goJson({ ...onlyAmounts(resources), ...(spec.resources && { pod: onlyAmounts(spec.resources) }) });
 }
 
-/** Reads such a note; undefined where there is none that can be read. */
+/** Parses such an annotation; undefined for an unreadable one. */
 export function parseResourcesNote(note: string | undefined): { own: Resources; whole?: Resources } | undefined {
   if (note === undefined) return undefined;
   try {
@@ -113,7 +113,7 @@ export function parseResourcesNote(note: string | undefined): { own: Resources; 
   }
 }
 
-/** Requests and limits out of JSON; undefined for what is none. */
+/** Requests and limits from JSON; undefined for anything else. */
 export function readResources(value: unknown): Resources | undefined {
   if (typeof value !== "object" || value === null) return undefined;
   const { requests, limits }: { requests?: unknown; limits?: unknown } = value;

@@ -8,7 +8,7 @@ import { effectiveResources } from "./resize.ts";
 /** Quantities by resource name. */
 export type ResourceList = Readonly<Record<string, string>>;
 
-/** How a node turns amounts into what the runtime sets. */
+/** Node settings for the conversion of amounts into runtime settings. */
 export interface ResourceSettings {
   /** KubeletConfiguration.cpuCFSQuota: false leaves CPU limits unenforced. */
   readonly cpuCfsQuota: boolean;
@@ -16,7 +16,7 @@ export interface ResourceSettings {
   readonly cpuCfsPeriodUs: number;
 }
 
-/** What only the target can tell. */
+/** Facts of the target. */
 export interface TargetResources {
   readonly memoryBytes: number;
   /** Sizes of huge pages that the target has, as cgroups name them: `2MB`, `1GB`. */
@@ -70,12 +70,12 @@ export interface ContainerResourcesInput extends ResourceSettings {
   readonly singleProcessOomKill: boolean;
 }
 
-/** What limits one container. Swap is never granted (swapBehavior NoSwap).
+/** The resource settings of one container. Swap is never granted (swapBehavior NoSwap).
  *  @see https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/ */
 export function containerResources(input: ContainerResourcesInput): LinuxContainerResources {
   const { pod, container, target } = input;
   const { requests = {}, limits: own = {} } = container.resources ?? {};
-  // What a container does not limit its pod may; a limit of 0 is none.
+  // A container without a limit has its pod's; a limit of 0 is none.
   const whole = Object.entries(pod.spec.resources?.limits ?? {}).filter(([name]) => isOfPods(name));
   const effective = effectiveResources(container.resources, pod.spec.resources).limits;
   const limits: ResourceList = { ...Object.fromEntries(whole), ...own, ...effective };
@@ -92,7 +92,8 @@ export function containerResources(input: ContainerResourcesInput): LinuxContain
   };
 }
 
-/** Which processes the kernel ends first when memory runs out: the more a container uses beyond its request, the sooner.
+/** The OOM score adjustment: when memory runs out, the kernel first kills the processes of containers that exceed their requests
+ *  the most.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#node-out-of-memory-behavior */
 export function oomScoreAdjust(pod: Pod, container: Container, memoryBytes: number): number {
   const qos = qosClass(pod.spec);
@@ -106,7 +107,7 @@ export function oomScoreAdjust(pod: Pod, container: Container, memoryBytes: numb
   return Math.min(999, Math.max(3, Math.min(own, least)));
 }
 
-/** What a pod requests as a whole, beyond what its containers do, counts for all of them alike: bytes of memory for each. */
+/** Bytes of memory per container that the pod requests beyond its containers' own requests; they count for all of them alike. */
 function unsharedRequest(pod: Pod): number {
   const { containers, initContainers = [], resources } = pod.spec;
   const whole = quantityValue(resources?.requests?.["memory"] ?? "0");
@@ -136,7 +137,7 @@ export function pageSizeName(bytes: number): string {
   return `${Math.floor(bytes / 1024 ** unit)}${units[unit]}`;
 }
 
-/** What a pod requests, init containers included: they run one after the other before the rest, so the largest counts.
+/** Requests of a pod. Init containers run one after the other before the rest, so the largest counts.
  *  @param options.overhead adds what the sandbox itself needs.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers */
 export function podRequests(pod: Pod, { overhead }: { readonly overhead: boolean }): ResourceList {
@@ -144,7 +145,7 @@ export function podRequests(pod: Pod, { overhead }: { readonly overhead: boolean
   return overhead ? sum([total, pod.spec.overhead ?? {}]) : total;
 }
 
-/** What a pod may use at most. A resource is there when any container limits it.
+/** Limits of a pod. A resource is present when any container limits it.
  *  @param options.overhead adds what the sandbox itself needs, to what is limited. */
 export function podLimits(pod: Pod, { overhead }: { readonly overhead: boolean }): ResourceList {
   const total: ResourceList = {
@@ -159,7 +160,7 @@ function requestsOf({ resources }: Container): ResourceList {
   return resources?.requests ?? {};
 }
 
-/** What a pod says for all its containers together wins over what they say.
+/** Pod-level resources override the sums of the containers'.
  *  @see https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#pod-level-resource-specification */
 function ofWholePod(amounts: ResourceList | undefined): ResourceList {
   return sum([Object.fromEntries(Object.entries(amounts ?? {}).filter(([name]) => isOfPods(name)))]);

@@ -4,13 +4,13 @@ import type { RuntimePod } from "../pipeline.ts";
 import { containerNameLabel } from "./labels.ts";
 import { mayRestartAll, restartsAll } from "./restart.ts";
 
-/** Says that all containers of a pod are being taken away, to be started anew. */
+/** Type of the condition for the removal of all containers of a pod in order to restart them. */
 export const allRestartingCondition = "AllContainersRestarting";
 
-/** The reason by which a container shows that another one's end was its end. */
+/** Termination reason of a container that was stopped because another one's exit restarts all. */
 export const restartingAllReason = "RestartingAllContainers";
 
-/** Whether all containers of the pod are to start anew: it was said before, or one has ended whose rule asks for it.
+/** True when all containers of the pod are to restart: it was reported before, or a container with such a rule has exited.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-all-containers */
 export function allRestart(pod: Pod, observed: RuntimePod | undefined, previous: PodStatus | undefined): boolean {
   if (!mayRestartAll(pod.spec)) return false;
@@ -21,12 +21,12 @@ export function allRestart(pod: Pod, observed: RuntimePod | undefined, previous:
   });
 }
 
-/** Nothing is left of the containers that are to start anew. */
+/** True when all containers to restart are removed. */
 export function allTakenAway({ spec }: Pod, observed: RuntimePod | undefined): boolean {
   return ![...(spec.initContainers ?? []), ...spec.containers].some(({ name }) => runOf(observed, name));
 }
 
-/** Whether the status says that all containers are being taken away. */
+/** True when the status reports that all containers are being removed. */
 export function isRestartingAll(status: PodStatus | undefined): boolean {
   return status?.conditions?.some((one) => one.type === allRestartingCondition && one.status === "True") === true;
 }

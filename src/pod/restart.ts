@@ -1,11 +1,11 @@
 import type * as k8s from "@kubernetes/client-node";
 import type { Container, PodSpec, Wire } from "../objects.ts";
 
-/** What a restart policy looks at. */
+/** The parts of a container that decide on its restart. */
 export type Restartable = Pick<Container, "name" | "restartPolicy" | "restartPolicyRules">;
 
-/** Whether a container that ended with this exit code is started again: by its own rules, its own restart policy, else by its
- *  pod's. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy */
+/** True when a container restarts after this exit code: by its own rules, its own restart policy, or else its pod's.
+ *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy */
 export function restartsAfter(container: Restartable, spec: PodSpec, exitCode: number): boolean {
   if (container.restartPolicy && ruleFor(container, exitCode)) return true;
   switch (container.restartPolicy ?? spec.restartPolicy) {
@@ -18,18 +18,18 @@ export function restartsAfter(container: Restartable, spec: PodSpec, exitCode: n
   }
 }
 
-/** Whether a container that a node kills for its probe is started again. */
+/** True when a container restarts after the node killed it for a failed probe. */
 export function restartsKilled(container: Restartable, spec: PodSpec): boolean {
   return (container.restartPolicy ?? spec.restartPolicy) !== "Never";
 }
 
-/** Whether the end of a container with this exit code is every container's, to start the pod anew in its sandbox.
+/** True when this exit code restarts all containers of the pod in its sandbox.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-all-containers */
 export function restartsAll(container: Restartable, exitCode: number): boolean {
   return ruleFor(container, exitCode)?.action === "RestartAllContainers";
 }
 
-/** Whether any container of the pod may end all others so. */
+/** True when any container of the pod has such a rule. */
 export function mayRestartAll({ containers, initContainers = [] }: PodSpec): boolean {
   return [...initContainers, ...containers].some(({ restartPolicyRules = [] }) =>
     restartPolicyRules.some(({ action }) => action === "RestartAllContainers"),

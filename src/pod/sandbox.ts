@@ -2,7 +2,8 @@ import { ContainerState, NamespaceMode, PodSandboxState } from "../gen/cri.ts";
 import type { Pod } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
 
-/** Whether a pod's newest sandbox can take its containers: the only ready one, in the right network, with an address. */
+/** True when a pod's newest sandbox can run its containers: the only ready one, in the right network namespace, with an
+ *  address. */
 export function sandboxIsCurrent(pod: Pod, observed: RuntimePod | undefined): boolean {
   const newest = observed?.sandboxes[0];
   if (!observed || newest?.state !== PodSandboxState.SANDBOX_READY) return false;
@@ -13,7 +14,7 @@ export function sandboxIsCurrent(pod: Pod, observed: RuntimePod | undefined): bo
   return hostNetwork || !newest.network || newest.network.ip !== "";
 }
 
-/** Something of the pod runs. */
+/** True when a sandbox or container of the pod runs. */
 export function isAlive({ containers, sandboxes }: RuntimePod): boolean {
   return (
     containers.some(({ state }) => state === ContainerState.CONTAINER_RUNNING) ||

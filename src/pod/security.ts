@@ -16,7 +16,7 @@ import { allContainers } from "./containers.ts";
 export type SecurityContext = NonNullable<Container["securityContext"]>;
 type PodSecurityContext = NonNullable<Pod["spec"]["securityContext"]>;
 
-/** Whom an image's processes run as when nothing else is said. */
+/** The image's default user. */
 export interface ImageUser {
   readonly uid?: bigint;
   /** Set only where the image names no number. */
@@ -40,7 +40,7 @@ const maskedPaths = [
 const readonlyPaths = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 const maxUid = 2n ** 31n - 1n;
 
-/** What a container's own security context leaves unset, its pod's decides.
+/** The effective security context: the container's own, completed by the pod's.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/security-context/ */
 export function effectiveSecurityContext(pod: Pod, container: Container): SecurityContext {
   const { seLinuxOptions, runAsUser, runAsGroup, runAsNonRoot } = pod.spec.securityContext ?? {};
@@ -51,8 +51,9 @@ export function effectiveSecurityContext(pod: Pod, container: Container): Securi
   return { ...inherited, ...Object.fromEntries(own) };
 }
 
-/** Makes sure that a container which must not run as root does not.
- *  @throws Error with the kubelet's text. @see https://kubernetes.io/docs/concepts/security/pod-security-standards/ */
+/** Checks runAsNonRoot.
+ *  @throws Error with the kubelet's text.
+ *  @see https://kubernetes.io/docs/concepts/security/pod-security-standards/ */
 export function verifyRunAsNonRoot(pod: Pod, container: Container, { uid, username }: ImageUser): void {
   const { runAsNonRoot, runAsUser } = effectiveSecurityContext(pod, container);
   if (runAsNonRoot !== true) return;
@@ -78,7 +79,7 @@ export interface ContainerSecurityInput {
   readonly pod: Pod;
   readonly container: Container;
   readonly imageUser: ImageUser;
-  /** The runtime's ID of the container whose processes this one is to see, where each has its own. */
+  /** The runtime's ID of the container whose PID namespace this one shares. */
   readonly targetId?: string;
   /** Directory on the target below which Localhost profiles lie: `<root>/seccomp`. */
   readonly seccompRoot: string;
@@ -178,7 +179,7 @@ function seccompProfile({ pod, container, seccompRoot, seccompDefault }: Contain
   });
 }
 
-/** By this and a container's name older pods name a profile. */
+/** Prefix of the annotation that names a container's profile on older pods. */
 export const appArmorAnnotation = "container.apparmor.security.beta.kubernetes.io/";
 
 /** The profile, and the name by which older runtimes know it.

@@ -11,16 +11,17 @@ import { qosClass } from "./qos.ts";
 export interface StatusInput extends ContainerStatusInput {
   /** The target's addresses, primary first. */
   readonly hostIPs: readonly string[];
-  /** The pod is being taken down: what has stopped stays stopped. */
+  /** The pod is terminating: stopped containers stay stopped. */
   readonly ending: boolean;
-  /** What of CPU and memory is in force for the pod as a whole; undefined where it has none of its own. */
+  /** CPU and memory in force at pod level; undefined for a pod without pod-level resources. */
   readonly wholeInForce: Resources | undefined;
-  /** Conditions that tell how far a resize is. */
+  /** Conditions of a resize. */
   readonly resize: readonly PodCondition[];
 }
 
-/** A pod's status from what the runtime shows and what was shown before. Pure; the status manager adds times and start time.
- *  Terminal phases stand. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ */
+/** A pod's status from the runtime's state and the previous status. Pure; the status manager adds times and start time. Terminal
+ *  phases are kept.
+ *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ */
 export function generateStatus(input: StatusInput): PodStatus {
   const { pod, previous = pod.status } = input;
   const known = { ...input, previous };
@@ -42,7 +43,7 @@ export function generateStatus(input: StatusInput): PodStatus {
   };
 }
 
-/** What a pod has been given as a whole, and what of it is in force. */
+/** The pod-level resources: allocated and in force. */
 function wholeResources(
   { spec: { resources } }: Pod,
   inForce: Resources | undefined,
@@ -57,7 +58,7 @@ function wholeResources(
   };
 }
 
-/** A pod does not leave Succeeded or Failed; what the API server shows counts most. */
+/** A terminal phase is final; the API server's counts first. */
 function stickyPhase({ pod, observed, previous, ending }: StatusInput, statuses: readonly ContainerStatus[]): Phase {
   const phase = podPhase({ pod, statuses, ending, initialized: mainContainerInSandbox(pod, observed) });
   const final = [pod.status?.phase, isTerminal(phase) ? phase : previous?.phase].find(isTerminal);
@@ -73,7 +74,7 @@ function mainContainerInSandbox({ spec }: Pod, observed: RuntimePod | undefined)
   );
 }
 
-/** Reason and message belong to the phase: they stay as long as it does. */
+/** Reason and message belong to the phase and are kept with it. */
 function phaseNotes(pod: Pod, previous: PodStatus): Pick<PodStatus, "reason" | "message"> {
   const reason = previous.reason || pod.status?.reason;
   const message = previous.message || pod.status?.message;

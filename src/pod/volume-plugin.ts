@@ -13,7 +13,7 @@ const plugins: { readonly [source in keyof Volume]?: string } = {
   fc: "kubernetes.io/fc",
 };
 
-/** What a kubelet calls the plugin for a volume, in metrics; `N/A` where the volume does not tell. Pure. */
+/** The plugin name of a volume in the kubelet's metrics; `N/A` when unknown. Pure. */
 export function volumePlugin(volume: Volume): string {
   if (volume.csi) return `kubernetes.io/csi:${volume.csi.driver}`;
   for (const [source, plugin] of Object.entries(plugins))

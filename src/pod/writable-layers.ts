@@ -1,7 +1,7 @@
 import type * as cri from "../gen/cri.ts";
 import { containerNameLabel, podUidLabel } from "./labels.ts";
 
-/** What containers wrote to their own layers, by {@link layerKey}: of each name the newest. Pure. */
+/** Sizes of the containers' writable layers, by {@link layerKey}: the newest container of each name. Pure. */
 export function newestLayers(all: readonly cri.ContainerStats[]): ReadonlyMap<string, cri.FilesystemUsage> {
   const newest = new Map<string, cri.ContainerStats>();
   for (const stats of all) {

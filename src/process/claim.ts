@@ -1,12 +1,17 @@
 import { posix } from "node:path";
 import type { NodeConfig } from "../config/node-config.ts";
-import { missingDirectories, ownDirectory, readGroundRecord, writeGroundRecord } from "../host/ground-record.ts";
+import {
+  missingDirectories,
+  ownDirectory,
+  readOwnershipRecord,
+  writeOwnershipRecord,
+} from "../host/ownership-record.ts";
 import { pluginDirectoryOf } from "../host/plugin-paths.ts";
 import { acquireLocks, type HeldLocks, type LockRequest, LockTaken } from "../host/lock.ts";
 import type { Clock } from "../lib/clock.ts";
 import { codeOf, hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import { refuseNeighbour, runtimeInUse } from "./neighbour.ts";
+import { refuseOtherAgent, runtimeInUse } from "./other-agent.ts";
 import { logLinksDirectory } from "../kubelet/settings.ts";
 import { type Target, TargetError } from "../seams/provider.ts";
 
@@ -14,7 +19,7 @@ export type ClaimedTarget = Pick<Target, "host" | "sharing" | "runtimeSocket" | 
 
 export interface ClaimDeps {
   readonly target: ClaimedTarget;
-  /** Of this process, whose own health endpoint is no neighbour's. */
+  /** Of this process, whose own health endpoint is not another agent. */
   readonly instance?: string;
   readonly clock: Clock;
   readonly log: Logger;
@@ -46,14 +51,14 @@ const findMs = 10_000;
 export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: AbortSignal): Promise<Claim> {
   const { host, sharing } = deps.target;
   const { nodeName, rootDir } = node;
-  const record = await readGroundRecord(host.fs, rootDir, signal);
-  const ground = [`${rootDir}/pods`, pluginDirectoryOf(rootDir), node.kubelet.podLogsDir, logLinksDirectory];
-  const made = record?.made ?? (await missingDirectories(host.fs, ground, signal));
+  const record = await readOwnershipRecord(host.fs, rootDir, signal);
+  const directories = [`${rootDir}/pods`, pluginDirectoryOf(rootDir), node.kubelet.podLogsDir, logLinksDirectory];
+  const made = record?.made ?? (await missingDirectories(host.fs, directories, signal));
   await makeLockFile(host, rootDir, signal);
   let held = await take(deps, rootDir, signal);
   try {
-    await refuseNeighbour({ ...deps, host, sharing }, signal);
-    if (record?.node !== nodeName) await writeGroundRecord(host.fs, rootDir, { node: nodeName, made }, signal);
+    await refuseOtherAgent({ ...deps, host, sharing }, signal);
+    if (record?.node !== nodeName) await writeOwnershipRecord(host.fs, rootDir, { node: nodeName, made }, signal);
   } catch (error) {
     await held[Symbol.asyncDispose]();
     throw error;
@@ -62,7 +67,7 @@ export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: Ab
     async renew(stop) {
       if (!held.isOver()) return;
       held = await takeAgain(deps, rootDir, stop);
-      await refuseNeighbour({ ...deps, host, sharing }, stop);
+      await refuseOtherAgent({ ...deps, host, sharing }, stop);
       deps.log.info({ rootDir }, "the lock on the root directory, lost with the connection, is taken again");
     },
     [Symbol.asyncDispose]: () => held[Symbol.asyncDispose](),

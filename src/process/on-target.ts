@@ -4,7 +4,7 @@ import type { KubeletDeps } from "../kubelet/deps.ts";
 import { runKubelet } from "../kubelet/kubelet.ts";
 import { lastRenewed } from "../node/lease.ts";
 import type { NodeSettings } from "../node/node-agent.ts";
-import { createTroubleTeller, type TroubleTeller, untilReachable, untilWorthATry } from "../node/unreachable.ts";
+import { createTroubleReporter, type TroubleReporter, untilReachable, untilWorthATry } from "../node/unreachable.ts";
 import { nodeSettings } from "../kubelet/settings.ts";
 import { type LinkTrouble, TargetError } from "../seams/provider.ts";
 
@@ -16,9 +16,9 @@ export async function runOnTarget(deps: Omit<KubeletDeps, "claim">, signal: Abor
   const { target, clock, log } = deps;
   const { host, link } = target;
   if (!link) return runClaimed(deps, signal);
-  const teller = tellerFor(deps);
+  const reporter = reporterFor(deps);
   for (let told = ""; ; ) {
-    await untilReachable({ host, link, teller, clock }, signal);
+    await untilReachable({ host, link, reporter, clock }, signal);
     try {
       return await runClaimed(deps, signal);
     } catch (error) {
@@ -31,7 +31,7 @@ export async function runOnTarget(deps: Omit<KubeletDeps, "claim">, signal: Abor
       if (error.message !== told)
         log.warn({ err: error, reason: error.reason }, "the node cannot start on its target, will try again");
       told = error.message;
-      await tellUnlessKept(teller, error, deps, signal);
+      await reportUnlessKept(reporter, error, deps, signal);
       await untilWorthATry({ link, clock }, signal);
     }
   }
@@ -57,29 +57,29 @@ type TellingDeps = Pick<KubeletDeps, "config" | "client" | "readiness" | "clock"
 /** Writes once, in the Node, why it does not run; a Node that nobody registered yet is made. Says nothing where another graftlet
  *  keeps this very node. */
 export async function tellOf(trouble: LinkTrouble, deps: TellingDeps, signal: AbortSignal): Promise<void> {
-  await tellUnlessKept(tellerFor(deps), trouble, deps, signal);
+  await reportUnlessKept(reporterFor(deps), trouble, deps, signal);
 }
 
-function tellerFor({ config, client, readiness, clock, log }: TellingDeps): TroubleTeller {
+function reporterFor({ config, client, readiness, clock, log }: TellingDeps): TroubleReporter {
   const identity = nodeSettings(config);
-  const teller = createTroubleTeller({ client, identity, registerNode: identity.registerNode, clock, log });
+  const reporter = createTroubleReporter({ client, identity, registerNode: identity.registerNode, clock, log });
   return {
-    tell(trouble, signal) {
+    report(trouble, signal) {
       // A target that is in use is mostly our predecessor's, which still serves it and is about to give it up.
       if (trouble.reason !== "RuntimeInUse") readiness.settled(config.nodeName);
-      return teller.tell(trouble, signal);
+      return reporter.report(trouble, signal);
     },
   };
 }
 
-async function tellUnlessKept(
-  teller: TroubleTeller,
+async function reportUnlessKept(
+  reporter: TroubleReporter,
   trouble: LinkTrouble,
   deps: TellingDeps,
   signal: AbortSignal,
 ): Promise<void> {
   if (trouble.reason === "RuntimeInUse" && (await isKept(deps, nodeSettings(deps.config), signal))) return;
-  await teller.tell(trouble, signal);
+  await reporter.report(trouble, signal);
 }
 
 /** Whether somebody has renewed the node's Lease in the last half of its time: then another graftlet keeps this very node, and

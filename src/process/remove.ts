@@ -2,10 +2,10 @@ import { isAlone, lockFile, lockTarget } from "./claim.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import { openCgroups } from "../host/cgroups.ts";
 import { cgroupVersion, exists } from "../host/exists.ts";
-import { ownDirectory } from "../host/ground-record.ts";
+import { ownDirectory } from "../host/ownership-record.ts";
 import { type Clock, systemClock } from "../lib/clock.ts";
 import { silentLog } from "../lib/log.ts";
-import { refuseNeighbour } from "./neighbour.ts";
+import { refuseOtherAgent } from "./other-agent.ts";
 import { logLinksDirectory, staticSources } from "../kubelet/settings.ts";
 import { openTarget } from "./open-target.ts";
 import { type CgroupLayout, tierCgroup } from "../pod/cgroup-path.ts";
@@ -86,7 +86,7 @@ async function holdTarget(
   try {
     const held = await lockTarget({ target, clock, log: silentLog() }, rootDir, own, signal);
     try {
-      await refuseNeighbour({ ...target, clock }, signal);
+      await refuseOtherAgent({ ...target, clock }, signal);
       return held;
     } catch (error) {
       await held[Symbol.asyncDispose]();

@@ -1,7 +1,7 @@
 import { posix } from "node:path";
 import type { Cgroups } from "../host/cgroups.ts";
 import { unmountAlone } from "../host/mounts.ts";
-import { codeOf, hasCode, messageOf, throwIfAborted } from "../lib/errors.ts";
+import { codeOf, hasCode, messageOf, throwIfAborted, unlessGone } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import type { Runtime } from "../seams/runtime.ts";
 import { type Plan, type Thing, type Tier, nameOf } from "./plan.ts";
@@ -10,24 +10,24 @@ export interface ExecuteDeps {
   readonly host: Host;
   readonly runtime: Pick<Runtime, "stopContainer" | "removeContainer" | "stopPodSandbox" | "removePodSandbox">;
   readonly cgroups: Pick<Cgroups, "remove" | "children">;
-  /** No container gets longer to end, whatever its own grace period. */
+  /** Longest grace period of a container. */
   readonly longestGraceSeconds: number;
-  /** Is told of each thing that is gone. */
+  /** Called for each removed thing. */
   readonly say: (line: string) => void;
 }
 
-/** What a removal came to. */
+/** Result of a removal. */
 export interface Outcome {
-  /** A line each: what could not be removed, and why. */
+  /** One line for each thing that could not be removed, with the reason. */
   readonly failures: readonly string[];
-  /** A line each: what stays because something before it could not be removed. */
+  /** One line for each thing kept because something before it could not be removed. */
   readonly kept: readonly string[];
-  /** A line each: directories and cgroups that hold something else, or are not the login's to remove. */
+  /** One line for each directory or cgroup that is not empty, or that the login may not remove. */
   readonly left: readonly string[];
 }
 
-/** Carries out a plan: pods side by side, of each pod one tier after another. What fails is told and holds up only what depends on
- *  it. Everything is safe to repeat: what is gone is removed. */
+/** Executes a plan: pods side by side, the tiers of each pod one after another. A failure is reported and holds up only its
+ *  dependents. Safe to repeat: missing things count as removed. */
 export async function execute(deps: ExecuteDeps, plan: Plan, signal: AbortSignal): Promise<Outcome> {
   const tally = createTally(deps.say);
   const remove = (thing: Thing) => removeThing(deps, thing, signal);
@@ -46,8 +46,8 @@ export async function execute(deps: ExecuteDeps, plan: Plan, signal: AbortSignal
   return tally.outcome();
 }
 
-/** A kill between graftlet's own directory and the root directory around it would leave that for ever, since nothing tells of it
- *  any more: they go in one step. What of it fails is met again, and told, when each has its turn. */
+/** Removes graftlet's own directory and the root directory around it in one step: a kill in between would leave the root
+ *  directory for ever, since nothing else points to it. Its failures show again when each is removed by itself. */
 async function removeWithRoot({ fs }: Host, own: string, last: readonly Thing[], signal: AbortSignal): Promise<void> {
   const root = posix.dirname(own);
   const around = last.flatMap((thing) => (thing.is === "emptyDirectory" ? [thing.path] : []));
@@ -58,7 +58,7 @@ async function removeWithRoot({ fs }: Host, own: string, last: readonly Thing[],
     .catch(() => throwIfAborted(signal));
 }
 
-/** Begins a tier when all of the one before is gone. */
+/** Begins a tier once the one before is gone. */
 async function inOrder(tiers: readonly Tier[], remove: Remove, tally: Tally): Promise<void> {
   for (const [index, tier] of tiers.entries()) {
     const gone = await Promise.all(tier.map((thing) => tally.attempt(thing, remove)));
@@ -66,11 +66,11 @@ async function inOrder(tiers: readonly Tier[], remove: Remove, tally: Tally): Pr
   }
 }
 
-/** @returns why it stays, where that is no failure. */
+/** @returns the reason why it stays, when that is no failure. */
 type Remove = (thing: Thing) => Promise<string | undefined>;
 
 interface Tally {
-  /** @returns whether the next may be begun. */
+  /** @returns true when the next tier may begin. */
   attempt(thing: Thing, remove: Remove): Promise<boolean>;
   keep(things: readonly Thing[]): void;
   failed(): boolean;
@@ -135,14 +135,6 @@ async function removeThing(deps: ExecuteDeps, thing: Thing, signal: AbortSignal)
     }
     case "emptyDirectory":
       return unlessInUse(host.fs.apply([{ do: "remove", path: thing.path }], signal));
-  }
-}
-
-async function unlessGone(call: Promise<void>): Promise<void> {
-  try {
-    await call;
-  } catch (error) {
-    if (!hasCode(error, "not_found")) throw error;
   }
 }
 

@@ -8,10 +8,10 @@ export interface FoundContainer {
   readonly graceSeconds: number;
 }
 
-/** All that is left of one pod on the target. */
+/** Everything of one pod on the target. */
 export interface FoundPod {
   readonly uid: string;
-  /** `namespace/name` where something on the target tells, else the UID. */
+  /** `namespace/name` when known on the target, else the UID. */
   readonly name: string;
   readonly containers: readonly FoundContainer[];
   readonly sandboxIds: readonly string[];
@@ -19,26 +19,26 @@ export interface FoundPod {
   readonly cgroups: readonly string[];
   /** Its directory below the root directory, without links; undefined when there is none. */
   readonly directory: string | undefined;
-  /** What is mounted in its directory, in the order in which to unmount. */
+  /** Mounts in its directory, in the order of unmounting. */
   readonly mounts: readonly string[];
   /** Directories of its logs. */
   readonly logs: readonly string[];
-  /** Links by which log collectors find its logs. */
+  /** Links to its logs for log collectors. */
   readonly links: readonly string[];
 }
 
-/** All that a node put on its target. */
+/** Everything that a node created on its target. */
 export interface Findings {
   readonly pods: readonly FoundPod[];
   readonly belongings: readonly Belonging[];
-  /** Cgroups of quality of service classes, those below before those above: they go when nothing is left in them. */
+  /** Cgroups of QoS classes, the deepest first: they are removed when empty. */
   readonly tiers: readonly string[];
-  /** What device plugins registered on, and what says who has which devices. */
+  /** The device plugins' registration socket, and the checkpoint of allocated devices. */
   readonly files: readonly string[];
-  /** Graftlet's own directory; undefined where it is not. */
+  /** Graftlet's own directory; undefined when missing. */
   readonly ownDirectory: string | undefined;
-  /** Directories that the node made, the longest first: they go when they are empty. */
+  /** Directories that the node created, the longest first: they are removed when empty. */
   readonly made: readonly string[];
-  /** A sentence each: what was found and is not known to be the node's. */
+  /** A sentence for each finding that is not known to be the node's. */
   readonly strangers: readonly string[];
 }

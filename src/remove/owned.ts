@@ -11,10 +11,10 @@ import {
 import type { Sharing } from "../seams/provider.ts";
 import type { FoundContainer } from "./findings.ts";
 
-/** A pod of the node's, as its runtime and its root directory show it. */
+/** A pod of the node, as its runtime and its root directory show it. */
 export interface OwnedPod {
   readonly uid: string;
-  /** `namespace/name` where the runtime tells. */
+  /** `namespace/name` when the runtime knows it. */
   readonly name: string | undefined;
   readonly containers: readonly FoundContainer[];
   readonly sandboxIds: readonly string[];
@@ -28,17 +28,17 @@ export interface OwnershipInput {
   readonly directories: readonly string[];
   readonly sharing: Sharing;
   readonly nodeName: string;
-  /** Static pods are the node's too. */
+  /** True when static pods are the node's, too. */
   readonly staticPods: boolean;
 }
 
 /** Seconds that every container gets between SIGTERM and SIGKILL, however short the grace period. (kubelet) */
 const leastGraceSeconds = 2;
 
-/** Which pods are the node's. What carries a node's label is that node's. Without a label it is nobody's in a shared runtime, and
- *  in an exclusive one this node's if its pod has a directory here and came from a source that the node has: such pods a kubelet, or
- *  this node, made without labels. Pure.
- *  @returns with them a sentence for each pod of an exclusive runtime, in name order, that is left for that reason. */
+/** Finds the node's pods. A node label decides. In a shared runtime, pods without a label belong to no node; in an exclusive one
+ *  they are this node's if they have a directory here and come from one of the node's sources: a kubelet, or an earlier version
+ *  of this node, created them. Pure.
+ *  @returns also a sentence for each pod of an exclusive runtime that is left for that reason, in name order. */
 export function ownedPods(input: OwnershipInput): {
   readonly pods: readonly OwnedPod[];
   readonly strangers: readonly string[];
@@ -88,7 +88,7 @@ function isOurs(
   return sharing === "exclusive" && directories.has(uid) && mayBe;
 }
 
-/** In a shared runtime others are a matter of course. */
+/** In a shared runtime other nodes' pods are expected. */
 function strangersOf({ sandboxes, sharing }: OwnershipInput, foreign: ReadonlySet<string>): readonly string[] {
   if (sharing === "shared") return [];
   const names = sandboxes

@@ -2,7 +2,7 @@ import { outermostOf } from "../host/mounts.ts";
 import type { Belonging } from "../seams/runtime.ts";
 import type { Findings, FoundContainer, FoundPod } from "./findings.ts";
 
-/** One thing on the target that is to go. */
+/** One thing on the target to remove. */
 export type Thing =
   | { readonly is: "container"; readonly container: FoundContainer; readonly pod: string }
   | { readonly is: "sandbox"; readonly id: string; readonly pod: string }
@@ -13,24 +13,25 @@ export type Thing =
   | { readonly is: "link"; readonly path: string }
   | { readonly is: "file"; readonly path: string }
   | { readonly is: "belonging"; readonly belonging: Belonging }
-  /** These two go if nothing is left in them; it is no failure when something is. */
+  /** Removed only when empty; a non-empty one is no failure. */
   | { readonly is: "emptyCgroup"; readonly path: string }
   | { readonly is: "emptyDirectory"; readonly path: string };
 
-/** Things side by side. */
+/** Things that are removed side by side. */
 export type Tier = readonly Thing[];
 
 export interface Plan {
-  /** For each pod its tiers: the next is begun when all of the one before is gone, so that nothing is deleted through a mount,
-   *  and a pod of which something is left can be found again. */
+  /** Tiers by pod: a tier begins when everything in the one before is removed, so that nothing is deleted through a mount and
+   *  an incompletely removed pod can be found again. */
   readonly pods: readonly { readonly name: string; readonly tiers: readonly Tier[] }[];
-  /** After the pods, each by itself. */
+  /** Removed after the pods, each by itself. */
   readonly belongings: readonly Thing[];
-  /** At the end, and only when all before is gone: without graftlet's own directory nothing more is known of it. */
+  /** Removed at the end, and only when everything before is gone: without graftlet's own directory the rest could not be
+   *  found. */
   readonly last: readonly Thing[];
 }
 
-/** In which order a node's things go. Pure. */
+/** The order in which a node's things are removed. Pure. */
 export function removalPlan(findings: Findings): Plan {
   const { ownDirectory } = findings;
   return {
@@ -66,13 +67,13 @@ export function thingsOf({ pods, belongings, last }: Plan): readonly Thing[] {
   return [...pods.flatMap(({ tiers }) => tiers.flat()), ...belongings, ...last];
 }
 
-/** A thing in a line of its own, as it is listed beforehand. */
+/** A thing as a line of the list that is shown beforehand. */
 export function lineOf(thing: Thing): string {
   const onlyEmpty = thing.is === "emptyCgroup" || thing.is === "emptyDirectory";
   return onlyEmpty ? `${nameOf(thing)}, if nothing else is in it` : nameOf(thing);
 }
 
-/** What a thing is, and which. */
+/** Kind and name of a thing. */
 export function nameOf(thing: Thing): string {
   switch (thing.is) {
     case "container": {
@@ -96,7 +97,7 @@ export function nameOf(thing: Thing): string {
   }
 }
 
-/** A path as it is, unless it holds what would not show in a line. */
+/** A path as it is, quoted when it has characters that a line would not show. */
 function quoted(path: string): string {
   return /^[\x21-\x7e]+$/.test(path) ? path : JSON.stringify(path);
 }

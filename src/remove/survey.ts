@@ -1,8 +1,8 @@
 import { posix } from "node:path";
-import { missingDirectories, ownDirectory, readGroundRecord } from "../host/ground-record.ts";
+import { missingDirectories, ownDirectory, readOwnershipRecord } from "../host/ownership-record.ts";
 import { pluginDirectoryOf, pluginFiles } from "../host/plugin-paths.ts";
 import { listMounts, type Mount, mountsBelow } from "../host/mounts.ts";
-import { CodedError, hasCode } from "../lib/errors.ts";
+import { CodedError, unlessGone } from "../lib/errors.ts";
 import type { Host, HostFs } from "../seams/host.ts";
 import type { Sharing } from "../seams/provider.ts";
 import type { Runtime } from "../seams/runtime.ts";
@@ -15,12 +15,12 @@ export interface SurveyDeps {
   readonly sharing: Sharing;
   readonly nodeName: string;
   readonly rootDir: string;
-  /** Where the node's pods have their logs, and where links to them are for log collectors. */
+  /** Directories of the pods' logs and of the links for log collectors. */
   readonly podLogsDir: string;
   readonly logLinksDir: string;
-  /** Cgroups of quality of service classes, the deepest first; none where graftlet makes none. */
+  /** Cgroups of QoS classes, the deepest first; none when graftlet creates none. */
   readonly tiers: readonly string[];
-  /** The node has manifests: static pods are its own too, not a kubelet's. */
+  /** True when the node has manifests: static pods are then its own, not a kubelet's. */
   readonly staticPods: boolean;
   /** Names of the cgroups right below one. */
   readonly subgroups: (path: string, signal: AbortSignal) => Promise<readonly string[]>;
@@ -30,15 +30,15 @@ export interface SurveyDeps {
 const apiUids = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 const anyUid = /^[A-Za-z0-9][-A-Za-z0-9_.]*$/;
 
-/** Finds all that a node put on its target, and changes nothing. What is in the root directory counts as the node's only where
- *  graftlet's own directory is there too; what is in the runtime, by its labels or by its pod's directory.
+/** Finds everything that a node created on its target, read-only. The contents of the root directory count as the node's only if
+ *  graftlet's own directory exists there; the runtime's, by labels or by the pod's directory.
  *  @throws failed_precondition, one sentence, when the root directory is another node's; unavailable when the target or its
- *  runtime does not answer: what is there cannot be known then. */
+ *  runtime does not answer. */
 export async function survey(deps: SurveyDeps, signal: AbortSignal): Promise<Findings> {
   const { host, runtime, sharing, nodeName } = deps;
   const root = await realDirectory(host.fs, deps.rootDir, signal);
   const own = root === undefined ? undefined : await directoryAt(host.fs, ownDirectory(root), signal);
-  const record = own === undefined || root === undefined ? undefined : await readGroundRecord(host.fs, root, signal);
+  const record = own === undefined || root === undefined ? undefined : await readOwnershipRecord(host.fs, root, signal);
   if (record && record.node !== nodeName) throw anothersRoot(deps, record.node);
   const directories =
     own === undefined || root === undefined
@@ -47,12 +47,12 @@ export async function survey(deps: SurveyDeps, signal: AbortSignal): Promise<Fin
   const sandboxes = await runtime.listPodSandbox(undefined, signal);
   const containers = await runtime.listContainers(undefined, signal);
   const owned = ownedPods({ sandboxes, containers, directories, sharing, nodeName, staticPods: deps.staticPods });
-  const ground = await readGround(deps, signal);
+  const onHost = await readHostState(deps, signal);
   const made = record ? await standing(host.fs, record.made, signal) : [];
   return {
-    pods: owned.pods.map((pod) => foundPod(pod, root, ground)),
+    pods: owned.pods.map((pod) => foundPod(pod, root, onHost)),
     belongings: (await runtime.belongings?.(signal)) ?? [],
-    tiers: own === undefined ? [] : ground.tiers.filter(({ isThere }) => isThere).map(({ path }) => path),
+    tiers: own === undefined ? [] : onHost.tiers.filter(({ isThere }) => isThere).map(({ path }) => path),
     files: own === undefined || root === undefined ? [] : await filesOfPlugins(host.fs, root, signal),
     ownDirectory: own,
     made: made.toSorted((a, b) => b.length - a.length),
@@ -67,22 +67,22 @@ function anothersRoot({ rootDir, nodeName }: SurveyDeps, owner: string): CodedEr
   );
 }
 
-/** What lies outside the runtime, of whatever pod. */
-interface Ground {
+/** Mounts, logs, links and cgroups on the host, of all pods. */
+interface HostState {
   readonly mounts: readonly Mount[];
   readonly logs: readonly string[];
-  /** Links with where they lead. */
+  /** Links with their targets. */
   readonly links: readonly { readonly path: string; readonly target: string }[];
   readonly tiers: readonly { readonly path: string; readonly isThere: boolean; readonly below: readonly string[] }[];
 }
 
-async function readGround(deps: SurveyDeps, signal: AbortSignal): Promise<Ground> {
+async function readHostState(deps: SurveyDeps, signal: AbortSignal): Promise<HostState> {
   const { fs } = deps.host;
   const names = async (path: string, kind: string) =>
     (await entries(fs, path, signal)).filter((entry) => entry.kind === kind).map(({ name }) => `${path}/${name}`);
   const links = (await names(deps.logLinksDir, "symlink")).map(async (path) => ({
     path,
-    target: await fs.readlink(path, signal).catch(orGone("")),
+    target: (await unlessGone(fs.readlink(path, signal))) ?? "",
   }));
   const tiers = deps.tiers.map(async (path) => ({
     path,
@@ -100,9 +100,9 @@ async function readGround(deps: SurveyDeps, signal: AbortSignal): Promise<Ground
 function foundPod(
   { uid, containers, sandboxIds, ...pod }: OwnedPod,
   root: string | undefined,
-  ground: Ground,
+  onHost: HostState,
 ): FoundPod {
-  const logs = ground.logs.filter((path) => path.endsWith(`_${uid}`));
+  const logs = onHost.logs.filter((path) => path.endsWith(`_${uid}`));
   const directory = pod.hasDirectory ? `${root}/pods/${uid}` : undefined;
   const [namespace, name] = posix.basename(logs[0] ?? "").split("_");
   return {
@@ -110,17 +110,18 @@ function foundPod(
     name: pod.name ?? (name === undefined ? uid : `${namespace}/${name}`),
     containers,
     sandboxIds,
-    cgroups: ground.tiers.flatMap(({ path, below }) => (below.includes(`pod${uid}`) ? [`${path}/pod${uid}`] : [])),
+    cgroups: onHost.tiers.flatMap(({ path, below }) => (below.includes(`pod${uid}`) ? [`${path}/pod${uid}`] : [])),
     directory,
-    mounts: directory === undefined ? [] : mountsBelow(ground.mounts, directory),
+    mounts: directory === undefined ? [] : mountsBelow(onHost.mounts, directory),
     logs,
-    links: ground.links
+    links: onHost.links
       .filter(({ target }) => logs.some((log) => target.startsWith(`${log}/`)))
       .map(({ path }) => path),
   };
 }
 
-/** UIDs of pods that have a directory. A link in a pod's place, or in that of all pods, is not ours and is not followed. */
+/** UIDs of pods with a directory. A link in place of a pod's directory, or of their parent, belongs to others and is not
+ *  followed. */
 async function podDirectories(fs: HostFs, root: string, uids: RegExp, signal: AbortSignal): Promise<readonly string[]> {
   const all = await directoryAt(fs, `${root}/pods`, signal);
   if (all === undefined) return [];
@@ -128,7 +129,7 @@ async function podDirectories(fs: HostFs, root: string, uids: RegExp, signal: Ab
   return found.filter(({ kind, name }) => kind === "directory" && uids.test(name)).map(({ name }) => name);
 }
 
-/** The node's own files among those of device plugins, which are not the node's. */
+/** The node's own files in the plugin directory; the plugins' files are not the node's. */
 async function filesOfPlugins(fs: HostFs, root: string, signal: AbortSignal): Promise<readonly string[]> {
   const directory = await directoryAt(fs, pluginDirectoryOf(root), signal);
   if (directory === undefined) return [];
@@ -137,14 +138,14 @@ async function filesOfPlugins(fs: HostFs, root: string, signal: AbortSignal): Pr
   return found.filter(({ name }) => own.includes(name)).map(({ name }) => `${directory}/${name}`);
 }
 
-/** The path itself if a directory is there, and no link. */
+/** The path of a directory that exists and is no link. */
 async function directoryAt(fs: HostFs, path: string, signal: AbortSignal): Promise<string | undefined> {
-  const info = await fs.lstat(path, signal).catch(orGone(undefined));
+  const info = await unlessGone(fs.lstat(path, signal));
   return info?.kind === "directory" ? path : undefined;
 }
 
 async function realDirectory(fs: HostFs, path: string, signal: AbortSignal): Promise<string | undefined> {
-  return fs.realpath(path, signal).catch(orGone(undefined));
+  return unlessGone(fs.realpath(path, signal));
 }
 
 async function standing(fs: HostFs, paths: readonly string[], signal: AbortSignal): Promise<readonly string[]> {
@@ -152,13 +153,6 @@ async function standing(fs: HostFs, paths: readonly string[], signal: AbortSigna
   return paths.filter((path) => !gone.has(path));
 }
 
-function entries(fs: HostFs, path: string, signal: AbortSignal) {
-  return fs.list(path, signal).catch(orGone([]));
-}
-
-function orGone<T>(instead: T): (error: unknown) => T {
-  return (error) => {
-    if (hasCode(error, "not_found")) return instead;
-    throw error;
-  };
+async function entries(fs: HostFs, path: string, signal: AbortSignal) {
+  return (await unlessGone(fs.list(path, signal))) ?? [];
 }

@@ -2,7 +2,7 @@ import { ContainerState } from "../gen/cri.ts";
 import { readCgroups } from "../host/cgroup-readings.ts";
 import { type GroupUsage, groupUsage } from "../host/cgroup-usage.ts";
 import type { CgroupLimits } from "../host/cgroups.ts";
-import { hasCode } from "../lib/errors.ts";
+import { unlessCode } from "../lib/errors.ts";
 import type { RuntimePod } from "../pipeline.ts";
 import type { Host } from "../seams/host.ts";
 import type { Stats } from "../seams/runtime.ts";
@@ -41,12 +41,7 @@ export async function readPodGroup(
 }
 
 async function toldUsage(runtime: GroupReadingDeps["runtime"], id: string, signal: AbortSignal) {
-  try {
-    const memory = (await runtime.containerStats(id, signal))?.memory;
-    const bytes = memory?.usageBytes ?? memory?.workingSetBytes;
-    return bytes && Number(bytes.value);
-  } catch (error) {
-    if (hasCode(error, "not_found", "unimplemented")) return undefined;
-    throw error;
-  }
+  const stats = await unlessCode(runtime.containerStats(id, signal), "not_found", "unimplemented");
+  const bytes = stats?.memory?.usageBytes ?? stats?.memory?.workingSetBytes;
+  return bytes && Number(bytes.value);
 }

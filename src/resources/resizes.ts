@@ -6,7 +6,7 @@ import type { Container, PodCondition } from "../objects.ts";
 import type { Admission, EventSink, PodStore, RuntimePod } from "../pipeline.ts";
 import { isSidecar } from "../pod/containers.ts";
 import { containerNameLabel } from "../pod/labels.ts";
-import { isTerminal } from "../pod/phase.ts";
+import { isEnding } from "../pod/phase.ts";
 import { podReference } from "../pod/reference.ts";
 import { type PodResources, amountsOf, effectiveResources, sameAmounts, withResources } from "../pod/resize.ts";
 import type { ResizeDecider, ResizeState, ResizeTrigger, Resizes } from "../resizes.ts";
@@ -53,7 +53,7 @@ export function createResizes(deps: ResizesDeps): Resizes & ResizeDecider {
     const wanted = new Map(
       waiting
         .flatMap(([uid]) => pods.get(uid) ?? [])
-        .filter(isWanted)
+        .filter((pod) => !isEnding(pod))
         .map((pod) => [pod.metadata.uid, pod]),
     );
     for (const [uid] of waiting) if (!wanted.has(uid)) pending.delete(uid);
@@ -139,11 +139,6 @@ async function weigh(
   states.begin(uid, generation);
   tell(deps, pod, "ResizeStarted", resizeText("Pod resize started", pod, generation));
   return { settled: true, news: true, given: true };
-}
-
-/** One that ends is given nothing any more. */
-function isWanted({ metadata, status }: AskedPod): boolean {
-  return metadata.deletionTimestamp === undefined && !isTerminal(status?.phase);
 }
 
 /** What is in force now is what was given, or is not yet. */

@@ -1,4 +1,4 @@
-import { ownDirectory } from "../host/ground-record.ts";
+import { ownDirectory } from "../host/ownership-record.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Resources } from "../objects.ts";

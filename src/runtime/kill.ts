@@ -1,6 +1,6 @@
 import { ContainerState, type ContainerStatus } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
-import { hasCode, messageOf, throwIfAborted } from "../lib/errors.ts";
+import { hasCode, messageOf, throwIfAborted, unlessGone } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Container, Pod } from "../objects.ts";
 import type { EventSink, RuntimePod } from "../pipeline.ts";
@@ -144,11 +144,7 @@ export async function killPod(
 }
 
 async function stopSandbox({ runtime }: KillDeps, sandboxId: string, signal: AbortSignal): Promise<void> {
-  try {
-    await runtime.stopPodSandbox(sandboxId, signal);
-  } catch (error) {
-    if (!hasCode(error, "not_found")) throw error;
-  }
+  await unlessGone(runtime.stopPodSandbox(sandboxId, signal));
 }
 
 async function failuresOf(work: readonly Promise<void>[]): Promise<unknown[]> {

@@ -1,6 +1,6 @@
 import { posix } from "node:path";
 import type { ContainerConfig } from "../gen/cri.ts";
-import { hasCode } from "../lib/errors.ts";
+import { hasCode, unlessGone } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Container, Pod } from "../objects.ts";
 import { containerLogLink, podLogDirectory } from "../pod/log-paths.ts";
@@ -52,13 +52,8 @@ export async function linkLog(
   containerId: string,
 ): Promise<void> {
   const target = posix.join(sandbox.config.logDirectory, logPath);
-  try {
-    await fs.stat(target);
-  } catch (error) {
-    // A runtime that logs elsewhere has no file here, and a link to nothing helps nobody.
-    if (hasCode(error, "not_found")) return;
-    throw error;
-  }
+  // A runtime that logs elsewhere has no file here: the link would dangle.
+  if (!(await unlessGone(fs.stat(target)))) return;
   const path = containerLogLink(settings.logLinksDirectory, pod, container.name, containerId);
   await fs.apply([
     { do: "mkdir", path: settings.logLinksDirectory, mode: 0o755, parents: true },

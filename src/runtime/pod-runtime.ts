@@ -1,5 +1,5 @@
 import { ContainerState, type ContainerStatus } from "../gen/cri.ts";
-import { abortError, hasCode, throwIfAborted } from "../lib/errors.ts";
+import { abortError, throwIfAborted, unlessGone } from "../lib/errors.ts";
 import type { Pod } from "../objects.ts";
 import type { PassAhead, PodRuntime, ProbeResults, RuntimePod, SyncOutcome } from "../pipeline.ts";
 import { isSidecar } from "../pod/containers.ts";
@@ -133,9 +133,7 @@ async function reset(
   for (const status of plan.reset) {
     if (status.state !== ContainerState.CONTAINER_EXITED)
       await killContainer(deps, { status, pod, podIP, message: "killing", graceSeconds: 0 }, signal);
-    await deps.runtime.removeContainer(status.id, deps.uninterrupted).catch((error: unknown) => {
-      if (!hasCode(error, "not_found")) throw error;
-    });
+    await unlessGone(deps.runtime.removeContainer(status.id, deps.uninterrupted));
   }
 }
 
@@ -228,9 +226,7 @@ async function removeAll(
   for (const status of statuses) {
     const { id } = status;
     try {
-      await runtime.removeContainer(id, uninterrupted).catch((error: unknown) => {
-        if (!hasCode(error, "not_found")) throw error;
-      });
+      await unlessGone(runtime.removeContainer(id, uninterrupted));
       await unlinkLog(pod, nameOf(status), id);
     } catch (error) {
       log.warn({ err: error, containerId: id }, "init container could not be removed, left to garbage collection");

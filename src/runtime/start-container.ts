@@ -5,7 +5,7 @@ import {
   CreateContainerRequest,
   type PodSandboxConfig,
 } from "../gen/cri.ts";
-import { abortError, hasCode, messageOf } from "../lib/errors.ts";
+import { abortError, messageOf, unlessGone } from "../lib/errors.ts";
 import type { StartMeasures } from "../measures.ts";
 import type { Container, Pod } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
@@ -190,9 +190,7 @@ async function nextCount(
   const last = newestOf(observed, container.name);
   if (!last) return (await foresight.isUnlogged(container)) ? 0 : deps.restartCountFromLogs(pod, container, signal);
   if (last.state !== ContainerState.CONTAINER_CREATED) return restartCountOf(last) + 1;
-  await deps.runtime.removeContainer(last.id, deps.uninterrupted).catch((error: unknown) => {
-    if (!hasCode(error, "not_found")) throw error;
-  });
+  await unlessGone(deps.runtime.removeContainer(last.id, deps.uninterrupted));
   return restartCountOf(last);
 }
 

@@ -1,6 +1,6 @@
 import { posix } from "node:path";
 import { cgroupVersion, exists } from "../host/exists.ts";
-import { CodedError, hasCode } from "../lib/errors.ts";
+import { CodedError, unlessCode } from "../lib/errors.ts";
 import { type TargetResources, pageSizeName } from "../pod/resources.ts";
 import type { Host } from "../seams/host.ts";
 
@@ -61,10 +61,6 @@ async function thermalPathsOf(fs: Host["fs"], signal: AbortSignal): Promise<stri
 }
 
 async function namesIn(fs: Host["fs"], path: string, signal: AbortSignal): Promise<string[]> {
-  try {
-    return (await fs.list(path, signal)).map(({ name }) => name).sort();
-  } catch (error) {
-    if (hasCode(error, "not_found", "permission_denied")) return [];
-    throw error;
-  }
+  const entries = (await unlessCode(fs.list(path, signal), "not_found", "permission_denied")) ?? [];
+  return entries.map(({ name }) => name).sort();
 }

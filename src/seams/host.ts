@@ -1,6 +1,6 @@
 import type { Duplex, Readable, Writable } from "node:stream";
 
-/** Where to connect, as seen from the target. */
+/** Address to connect to, as seen from the target. */
 export type Address = { readonly unix: string } | { readonly host: string; readonly port: number };
 
 export type FileKind = "file" | "directory" | "symlink" | "socket" | "fifo" | "characterDevice" | "blockDevice";
@@ -15,7 +15,7 @@ export interface FileInfo {
   readonly size: number;
   /** Milliseconds since the epoch, by the target's clock. */
   readonly modifiedAt: number;
-  /** Tells one file from another that took its name; 0 where the host cannot say. */
+  /** Identifies the file under its name; 0 where the host does not know. */
   readonly inode: number;
 }
 
@@ -24,10 +24,10 @@ export interface DirectoryEntry {
   readonly kind: FileKind;
 }
 
-/** Room on the file system that holds a path. */
+/** Space on the file system of a path. */
 export interface FileSystemInfo {
   readonly capacityBytes: number;
-  /** What an unprivileged user can still write. */
+  /** Space that unprivileged users can still write. */
   readonly availableBytes: number;
   readonly inodes: number;
   readonly inodesFree: number;
@@ -36,7 +36,7 @@ export interface FileSystemInfo {
 /** One change to files. `mode` is exact: no umask applies. Missing `mode`: 0755 for directories, 0644 for files. */
 export type FileChange =
   | { readonly do: "mkdir"; readonly path: string; readonly mode?: number; readonly parents?: boolean }
-  /** An empty file of mode 0644, where nothing is: already_exists otherwise, for a link that leads nowhere too. */
+  /** Creates an empty file of mode 0644; already_exists when there is one, and for a dangling link. */
   | { readonly do: "create"; readonly path: string }
   | { readonly do: "write"; readonly path: string; readonly data: Uint8Array | string; readonly mode?: number }
   | { readonly do: "symlink"; readonly path: string; readonly target: string }
@@ -47,8 +47,8 @@ export type FileChange =
 
 /** An open file on the target. */
 export interface HostFile extends AsyncDisposable {
-  /** Up to `length` bytes from `position`; an empty buffer at the end. A host that can reads into `into`, at least `length`
-   *  bytes of memory, and answers with a part of it: for whoever reads a long file and is done with one block before the next. */
+  /** Reads up to `length` bytes from `position`; an empty buffer at the end. A host may read into `into` (at least `length`
+   *  bytes of memory) and return a part of it: for callers that finish one block before they read the next. */
   read(position: number, length: number, signal?: AbortSignal, into?: Buffer): Promise<Buffer>;
   stat(signal?: AbortSignal): Promise<FileInfo>;
   close(): Promise<void>;
@@ -59,25 +59,25 @@ export interface HostFile extends AsyncDisposable {
 export interface HostFs {
   /** The whole file. @throws resource_exhausted when it is larger than `maxBytes` (default 16 MiB). */
   readFile(path: string, options?: { readonly maxBytes?: number; readonly signal?: AbortSignal }): Promise<Buffer>;
-  /** Opens a regular file for reading, following links. With `noFollow` the path, absolute, as `realpath` gives it, has none in any
-   *  part of it, put there meanwhile neither: what is opened lies at that path. Never blocks on a FIFO: anything but a regular
-   *  file is failed_precondition, and so is a link that is not followed. */
+  /** Opens a regular file for reading, links followed. With `noFollow` the absolute path, as `realpath` returns it, must have
+   *  no link in any part, including concurrent ones. Never blocks on a FIFO: anything but a regular file is
+   *  failed_precondition, and so is a link with `noFollow`. */
   open(path: string, options?: { readonly noFollow?: boolean; readonly signal?: AbortSignal }): Promise<HostFile>;
   /** The last bytes of a regular file, at most so many; no link is followed at the end of the path. In one round trip where the host
    *  can. @throws as `open` does. */
   readEnd(path: string, bytes: number, signal?: AbortSignal): Promise<Buffer>;
   list(path: string, signal?: AbortSignal): Promise<DirectoryEntry[]>;
-  /** Of what the path leads to, links followed. */
+  /** Describes the file, links followed. */
   stat(path: string, signal?: AbortSignal): Promise<FileInfo>;
-  /** Of the path itself. */
+  /** Describes the path itself, links not followed. */
   lstat(path: string, signal?: AbortSignal): Promise<FileInfo>;
   readlink(path: string, signal?: AbortSignal): Promise<string>;
   realpath(path: string, signal?: AbortSignal): Promise<string>;
   freeSpace(path: string, signal?: AbortSignal): Promise<FileSystemInfo>;
-  /** Makes the changes in order, in one round trip where the host can; stops at the first that fails. `mkdir` of a
-   *  directory that exists and `remove` of what does not succeed; so does a `symlink` that stands
-   *  already; every change but `create` and `rename` is safe to repeat. What `mkdir` finds it leaves as it is. `remove` never follows a link, one put in a directory's place meanwhile
-   *  neither, and never crosses a mount; names may be any bytes, and trees as deep and as full as they are. */
+  /** Applies the changes in order, in one round trip where the host can; stops at the first failure. `mkdir` of an existing
+   *  directory, `remove` of a missing path and an identical `symlink` succeed; every change but `create` and `rename` is safe
+   *  to repeat. An existing directory keeps its mode. `remove` never follows a link, not even one put in place concurrently,
+   *  and never crosses a mount; names may be any bytes, and trees may have any depth and size. */
   apply(changes: readonly FileChange[], signal?: AbortSignal): Promise<void>;
 }
 
@@ -85,7 +85,7 @@ export interface RunOptions {
   readonly stdin?: string | Uint8Array;
   /** Milliseconds until the command is killed; default 30 000. */
   readonly timeoutMs?: number;
-  /** Bytes kept of each output stream; what goes beyond is dropped and `truncated` set. Default 1 MiB. */
+  /** Bytes kept of each output stream; the rest is dropped and `truncated` set. Default 1 MiB. */
   readonly maxOutputBytes?: number;
   readonly signal?: AbortSignal;
 }
@@ -98,11 +98,11 @@ export interface RunResult {
   readonly truncated: boolean;
 }
 
-/** A command under way, as streams. */
+/** A running command, as streams. */
 export interface HostProcess extends AsyncDisposable {
   readonly pid: number;
   readonly stdin: Writable;
-  /** Where the target is another machine its end may be told only once standard error has ended too. */
+  /** On a remote target the exit may be reported only after standard error has ended, too. */
   readonly stdout: Readable;
   readonly stderr: Readable;
   /** Exit code as in RunResult. */
@@ -114,7 +114,7 @@ export interface HostListener extends AsyncDisposable {
   readonly address: Address;
 }
 
-/** The target's time beside ours. */
+/** The target's clock. */
 export interface HostClock {
   /** Target's wall clock minus graftlet's, milliseconds; what to add to our time to get the target's. */
   offsetMs(signal?: AbortSignal): Promise<number>;
@@ -122,7 +122,7 @@ export interface HostClock {
   bootId(signal?: AbortSignal): Promise<string>;
 }
 
-/** The machine whose pods run: its files, processes and network as a kubelet on that machine would see them. */
+/** The target machine: its files, processes and network as a kubelet on that machine would see them. */
 export interface Host extends AsyncDisposable {
   readonly fs: HostFs;
   readonly clock: HostClock;
@@ -131,15 +131,16 @@ export interface Host extends AsyncDisposable {
   run(argv: readonly string[], options?: RunOptions): Promise<RunResult>;
   /** @throws not_found when there is no such program, unavailable. */
   spawn(argv: readonly string[], signal?: AbortSignal): Promise<HostProcess>;
-  /** A connection from the target. @throws unavailable when it is refused, deadline_exceeded; among the causes is the system's
-   *  error (ECONNREFUSED, EHOSTUNREACH, …) where the target told it. */
+  /** Opens a connection from the target.
+   *  @throws unavailable when it is refused, deadline_exceeded; the causes include the system's error (ECONNREFUSED,
+   *  EHOSTUNREACH, …) when the target reports it. */
   dial(to: Address, signal?: AbortSignal): Promise<Duplex>;
-  /** A socket on the target whose connections come to `onConnection`. */
+  /** Listens on a socket of the target; its connections go to `onConnection`. */
   listen?(at: Address, onConnection: (connection: Duplex) => void, signal?: AbortSignal): Promise<HostListener>;
   /** Emits a path whenever something in or at `path` may have changed (a hint: look again). Ends when the signal aborts;
    *  rejects when watching is no longer possible. */
   watch?(path: string, signal: AbortSignal): AsyncIterable<string>;
-  /** The same for what users of the kubelet API ask for, where the way to the target has few places: at most half of them are
-   *  theirs, so that the node's own work finds one. Who finds none there waits. */
+  /** Like `dial`, for users of the kubelet API: on a link with few channels they get at most half of them, so that the node's
+   *  own work finds one. A user waits for a free one. */
   readonly forUsers?: Pick<Host, "spawn" | "dial" | "watch">;
 }

@@ -8,7 +8,7 @@ import type { Runtime } from "./runtime.ts";
  *  does. `shared`: the node touches only what carries its label `graftlet.dev/node`. */
 export type Sharing = "exclusive" | "shared";
 
-/** Every word for why a target is out of reach, or why a node cannot start on it; docs/operations.md says of each what to do. */
+/** All reasons for an unreachable target, or for a node that cannot start on it; docs/operations.md has the remedy for each. */
 export const troubleReasons = [
   "LinkDown",
   "TurnedAway",
@@ -30,14 +30,14 @@ export const troubleReasons = [
 ] as const;
 export type TroubleReason = (typeof troubleReasons)[number];
 
-/** Why a target is out of reach: a word for the node's Ready condition, and a sentence with the remedy. */
+/** Reason for an unreachable target: a word for the node's Ready condition, and a sentence with the remedy. */
 export interface LinkTrouble {
   readonly reason: TroubleReason;
   readonly message: string;
 }
 
-/** What keeps a node from starting on a target that answers, and has to be mended there: a word for the node's Ready condition,
- *  and a sentence with the remedy. */
+/** Reason that a node cannot start on a reachable target, to be fixed there: a word for the node's Ready condition, and a
+ *  sentence with the remedy. */
 export class TargetError extends CodedError implements LinkTrouble {
   readonly reason: TroubleReason;
   constructor(reason: TroubleReason, code: ErrorCode, message: string, options?: ErrorOptions) {
@@ -47,11 +47,11 @@ export class TargetError extends CodedError implements LinkTrouble {
   }
 }
 
-/** The way to a target that is not the machine graftlet runs on. */
+/** The link to a target that is not graftlet's own machine. */
 export interface TargetLink {
-  /** Undefined while the target can be reached, and while that is being found out. */
+  /** Undefined while the target is reachable, or not yet checked. */
   trouble(): LinkTrouble | undefined;
-  /** How often a connection to the target was lost so far: what went by it has failed, though others may stand. */
+  /** Number of lost connections to the target so far: calls on a lost one have failed, though other connections may stand. */
   losses(): number;
   /** Calls back whenever the answer may have changed. @returns what stops that. */
   onChange(listener: () => void): () => void;
@@ -59,27 +59,27 @@ export interface TargetLink {
 
 /** The network of a target's pods, where it may not be the cluster's. */
 export interface TargetNetwork {
-  /** Pods reach neither the cluster's other pods nor its Services, and so not its DNS. */
+  /** True when pods reach neither the cluster's other pods nor its Services, including its DNS. */
   readonly isolated: boolean;
-  /** Where pods reach the API server, in place of the Service `kubernetes`. */
+  /** Address at which pods reach the API server, in place of the Service `kubernetes`. */
   readonly kubernetesService?: { readonly host: string; readonly port: number };
 }
 
-/** What pods may ask for and not every target allows: `fileOwner`, files that belong to the pod's user; `mount`, mounts that the
- *  node makes for them. */
+/** Pod features that not every target allows: `fileOwner`, files that belong to the pod's user; `mount`, mounts that the node
+ *  makes for them. */
 const targetFeatures = ["fileOwner", "mount"] as const;
 export type TargetFeature = (typeof targetFeatures)[number];
 
-/** Whether a feature is the target's to have, not the runtime's. */
+/** True for a feature of the target rather than the runtime. */
 export function isTargetFeature(feature: string): feature is TargetFeature {
   return (targetFeatures as readonly string[]).includes(feature);
 }
 
-/** What graftlet's login may not do on a target. */
+/** Rights that graftlet's login lacks on the target. */
 export interface MissingRights {
-  /** A sentence each, with the remedy; none when nothing is missing. */
+  /** A sentence for each missing right, with the remedy. */
   readonly sentences: readonly string[];
-  /** What pods cannot have for it, with the sentence that says why. */
+  /** Features that pods lack because of it, each with a sentence that says why. */
   readonly lacks: Readonly<Partial<Record<TargetFeature, string>>>;
 }
 
@@ -88,12 +88,11 @@ export interface Target extends AsyncDisposable {
   readonly host: Host;
   readonly runtime: Runtime;
   readonly sharing: Sharing;
-  /** Present where the target is another machine: pods have its addresses, the kubelet API those of the machine that
-   *  graftlet runs on. */
+  /** Present when the target is another machine: pods have its addresses, the kubelet API those of graftlet's machine. */
   readonly link?: TargetLink;
-  /** Absent where pods are on the cluster's network by the runtime's own means. */
+  /** Absent when the runtime connects pods to the cluster's network. */
   readonly network?: TargetNetwork;
-  /** Absent where graftlet has the rights of its own process. Cheap to ask again and again.
+  /** Absent when graftlet has the rights of its own process. Cheap to call repeatedly.
    *  @throws unavailable while the target is out of reach. */
   missingRights?(signal: AbortSignal): Promise<MissingRights>;
   /** Absolute path, on the target, of the socket that the runtime answers on; absent where there is none. Cheap to ask again.
@@ -123,6 +122,6 @@ export interface ProviderOptions {
   readonly log: Logger;
 }
 
-/** Gives a node its target. Does not wait for the target to answer: a runtime that is not there yet is `unavailable` on each
- *  call. @throws CodedError invalid_argument, one sentence that names the field and the remedy. */
+/** Opens a node's target, without waiting for it: calls to a missing runtime fail with `unavailable`.
+ *  @throws CodedError invalid_argument, one sentence that names the field and the remedy. */
 export type ProviderFactory = (options: ProviderOptions) => Promise<Target>;

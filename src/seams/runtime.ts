@@ -2,51 +2,51 @@ import type { Duplex } from "node:stream";
 import type * as cri from "../gen/cri.ts";
 import { CodedError, type ErrorCode } from "../lib/errors.ts";
 
-/** Runtime speaks CRI v1: the request and response messages of api.proto, promises in place of callbacks, a signal on every
- *  call. An implementation sets the deadlines that kubelets use. Every error is coded; a thing that is gone is not_found.
+/** A runtime with CRI v1's request and response messages, promises instead of callbacks, and a signal on every call.
+ *  Implementations set the kubelet's deadlines. Every error is coded; a missing thing is not_found.
  *  @see https://github.com/kubernetes/cri-api/blob/master/pkg/apis/runtime/v1/api.proto */
 export interface Runtime extends Sandboxes, Containers, Images, Stats, Streams, AsyncDisposable {
   version(signal: AbortSignal): Promise<cri.VersionResponse>;
   status(signal: AbortSignal): Promise<cri.StatusResponse>;
-  /** What the runtime tells of itself (cgroup driver). @throws unimplemented on older runtimes. */
+  /** The runtime's configuration (cgroup driver). @throws unimplemented on older runtimes. */
   runtimeConfig(signal: AbortSignal): Promise<cri.RuntimeConfigResponse>;
   updateRuntimeConfig(request: cri.UpdateRuntimeConfigRequest, signal: AbortSignal): Promise<void>;
-  /** Hints as they happen; absent where the runtime has no events. The iteration ends when the signal aborts and throws
-   *  when the stream breaks: what happened meanwhile is only found by a relist. @throws unimplemented. */
+  /** The event stream, absent for runtimes without events. It ends when the signal aborts and throws when the stream breaks: only
+   *  a relist finds what happened meanwhile.
+   *  @throws unimplemented. */
   events?(signal: AbortSignal): AsyncIterable<RuntimeEvent>;
-  /** Container output read over the runtime's own interface, where its log files cannot be read. */
+  /** Container output over the runtime's own interface, for log files that cannot be read. */
   logs?(containerId: string, options: RuntimeLogOptions, signal: AbortSignal): AsyncIterable<LogLine>;
   /** Directories on the target, beside the pods' log directory, in which the runtime keeps the files that log paths link to. */
   logRoots?(signal: AbortSignal): Promise<readonly string[]>;
-  /** Why this runtime cannot do what a pod may ask for: a sentence with the remedy; undefined where it can. What the runtime does
-   *  not know of itself yet it finds out first: as long as that takes, the pod that asks for it waits. Absent where the runtime
-   *  does everything. */
+  /** Reason that this runtime cannot serve a pod feature: a sentence with the remedy; undefined when it can. The runtime may
+   *  have to find out first; the pod that asks for the feature waits. Absent when the runtime serves everything. */
   lacks?(feature: Feature, signal: AbortSignal): Promise<string | undefined>;
-  /** When the runtime was last heard, Clock.monotonic(), while whatever happens to it would be told: then it need not be asked how
-   *  it is. Undefined when it has to be asked; absent where it always has. */
+  /** Time of the runtime's last sign of life, Clock.monotonic(), while its event stream would report any trouble: no need to
+   *  poll it. Undefined when it has to be polled; absent when it always has to be. */
   heardAt?(): number | undefined;
-  /** What else the implementation put on the target for its node, for when the node leaves; absent where there is nothing
-   *  but sandboxes, containers and images. */
+  /** Other resources that the implementation created on the target for its node, to remove when the node leaves; absent when
+   *  there are only sandboxes, containers and images. */
   belongings?(signal: AbortSignal): Promise<readonly Belonging[]>;
 }
 
-/** Something on the target that is neither sandbox nor container, and this node's alone. */
+/** Another resource on the target that belongs to this node alone. */
 export interface Belonging {
-  /** What and which, as in `Docker network graftlet-node-1`. */
+  /** Kind and name, as in `Docker network graftlet-node-1`. */
   readonly name: string;
-  /** Removes it; what is gone is removed. */
+  /** Removes it; a missing one is success. */
   remove(signal: AbortSignal): Promise<void>;
 }
 
-/** What CRI tells apart by a word, for it has no codes of its own.
+/** Failures that CRI distinguishes by a word in the message, for it has no codes for them.
  *  @see https://github.com/kubernetes/cri-api/blob/master/pkg/errors/errors.go */
 export const runtimeReasons = ["RegistryUnavailable", "SignatureValidationFailed", "ImageVolumeMountFailed"] as const;
 export type RuntimeReason = (typeof runtimeReasons)[number];
 
-/** A runtime's failure that says why by such a word. */
+/** A runtime's failure with such a word. */
 export class RuntimeError extends CodedError {
   readonly reason: RuntimeReason;
-  /** @param message in the runtime's own words, of which the reason is the first. */
+  /** @param message the runtime's own message, which begins with the reason. */
   constructor(code: ErrorCode, reason: RuntimeReason, message: string, options?: ErrorOptions) {
     super(code, message, options);
     this.name = "RuntimeError";
@@ -54,13 +54,12 @@ export class RuntimeError extends CodedError {
   }
 }
 
-/** What pods may ask for and not every runtime can do. */
+/** Pod features that not every runtime serves. */
 export type Feature = "privileged" | "seccomp" | "appArmor" | "memoryLimit" | "cpuLimit" | "imageVolume";
 
-/** Says where to look, never what is. An event of a sandbox has its ID in `sandboxId`; of a container, in `containerId`,
- *  with the sandbox only where the runtime tells. `exited` marks the end of a main process: look until the status shows it.
- *  `removed` says that it is there no more: where nobody knew it there is nothing to look for.
- *  `listening` says that the stream stands: relist once. */
+/** A hint where to look, not a state. A sandbox event has its ID in `sandboxId`; a container event in `containerId`, with the
+ *  sandbox only when the runtime reports it. `exited` marks the exit of a main process: look until the status shows it.
+ *  `removed` marks a removal: an unknown ID needs no look. `listening` marks the start of the stream: relist once. */
 export type RuntimeEvent =
   | { readonly is: "listening" }
   | {
@@ -90,7 +89,7 @@ export interface Containers {
   containerStatus(containerId: string, signal: AbortSignal): Promise<cri.ContainerStatusResponse>;
   updateContainerResources(request: cri.UpdateContainerResourcesRequest, signal: AbortSignal): Promise<void>;
   reopenContainerLog(containerId: string, signal: AbortSignal): Promise<void>;
-  /** Writes the state of a running container to an archive on the target. Absent where the runtime has no such thing.
+  /** Checkpoints a running container to an archive on the target. Absent for runtimes without checkpoints.
    *  @throws unimplemented on older runtimes. */
   checkpointContainer?(request: cri.CheckpointContainerRequest, signal: AbortSignal): Promise<void>;
   /** Runs a command to its end. `timeoutSeconds` 0: no limit.
@@ -105,10 +104,11 @@ export interface Containers {
 
 export interface Images {
   listImages(signal: AbortSignal): Promise<readonly cri.Image[]>;
-  /** Undefined when the image is not there. */
+  /** Undefined for a missing image. */
   imageStatus(image: cri.ImageSpec, signal: AbortSignal): Promise<cri.Image | undefined>;
-  /** No deadline but the signal. @param onProgress told how far the pull is, often, by runtimes that know.
-   *  @returns the reference by which containers are created. */
+  /** Pulls an image; no deadline but the signal.
+   *  @param onProgress called often with the progress of the pull, by runtimes that know it.
+   *  @returns the reference for creating containers. */
   pullImage(
     request: cri.PullImageRequest,
     signal: AbortSignal,
@@ -119,12 +119,12 @@ export interface Images {
 }
 
 export interface PullProgress {
-  /** Bytes that the registry has sent, as they travel. */
+  /** Bytes received from the registry, compressed. */
   readonly bytes: number;
-  /** Of how many; undefined until every layer's size is known. */
+  /** Total bytes; undefined until every layer's size is known. */
   readonly totalBytes?: number;
   readonly layers: number;
-  /** Layers that are on the target, unpacked. */
+  /** Number of unpacked layers on the target. */
   readonly layersDone: number;
 }
 
@@ -141,7 +141,7 @@ export interface Stats {
   ): Promise<readonly cri.PodSandboxStats[]>;
 }
 
-/** Where a stream is served: something to dial, and what to ask for there. Used once. */
+/** Endpoint of a stream: a connection to open, and the request path. Used once. */
 export interface Endpoint {
   /** Path and query, as the request line has them. */
   readonly path: string;
@@ -149,7 +149,7 @@ export interface Endpoint {
   readonly host: string;
   /** Opens the connection (TLS included where the endpoint is https). */
   dial(signal: AbortSignal): Promise<Duplex>;
-  /** It speaks all that the kubelet API's clients speak over WebSockets; others are sure to speak SPDY alone. */
+  /** True when the endpoint speaks every WebSocket protocol of the kubelet API's clients; otherwise only SPDY is certain. */
   readonly webSockets?: true;
 }
 

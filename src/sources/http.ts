@@ -2,6 +2,8 @@ import { createHash } from "node:crypto";
 import { request } from "undici";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
 import { urlWithoutSecrets } from "../lib/url-text.ts";
 import type { Pod } from "../objects.ts";
@@ -23,6 +25,7 @@ export interface HttpSourceDeps {
   readonly adopt: Adopt;
   readonly complaints: Complaints;
   readonly clock: Clock;
+  readonly log: Logger;
 }
 
 /** The kubelet's value. */
@@ -31,7 +34,7 @@ const answerMs = 10_000;
 /** Source of static pods at a URL: one pod, or a PodList. An unusable response changes nothing.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/static-pod/#pods-created-via-http */
 export function createHttpSource(deps: HttpSourceDeps): Service {
-  const { url, nodeName, everyMs, set, adopt, complaints, clock } = deps;
+  const { url, nodeName, everyMs, set, adopt, complaints, clock, log } = deps;
   // A password in the URL is never shown.
   const shown = urlWithoutSecrets(url) ?? "staticPodURL";
   let taken: string | undefined;
@@ -62,20 +65,14 @@ export function createHttpSource(deps: HttpSourceDeps): Service {
     taken = digest;
     set(pods);
   };
-  return {
-    name: "pods of a URL",
-    async run(signal) {
-      while (!signal.aborted) {
-        try {
-          await look(signal);
-          complaints.settle(shown);
-        } catch (error) {
-          if (!signal.aborted) complaints.tell(shown, messageOf(error));
-        }
-        await clock.sleep(everyMs, signal).catch(() => undefined);
-      }
-    },
-  };
+  return patrol({ name: "pods of a URL", everyMs, clock, log }, async (signal) => {
+    try {
+      await look(signal);
+      complaints.settle(shown);
+    } catch (error) {
+      if (!signal.aborted) complaints.tell(shown, messageOf(error));
+    }
+  });
 }
 
 async function fetched({ url, headers }: HttpSourceDeps, signal: AbortSignal): Promise<Buffer> {

@@ -2,7 +2,7 @@ import type * as cri from "../gen/cri.ts";
 import type { DiskMeter } from "../host/disk-meter.ts";
 import { fileSystemDevice } from "../host/disk-usage.ts";
 import type { Clock } from "../lib/clock.ts";
-import { CodedError, hasCode } from "../lib/errors.ts";
+import { CodedError, unlessCode } from "../lib/errors.ts";
 import type { Pod, Volume } from "../objects.ts";
 import type { PodStore, VolumeGate } from "../pipeline.ts";
 import { ephemeralFiles, isEphemeral } from "../pod/ephemeral-files.ts";
@@ -142,12 +142,8 @@ type SpaceAt = (path: string, signal: AbortSignal) => Promise<DiskUse | undefine
 /** Capacity and free space of the file system at a path; undefined if the path is gone. */
 function createSpaces({ host, clock }: DiskDeps): SpaceAt {
   return async (path, signal) => {
-    try {
-      return { ...(await host.fs.freeSpace(path, signal)), at: clock.now(), device: "" };
-    } catch (error) {
-      if (hasCode(error, "not_found", "permission_denied")) return undefined;
-      throw error;
-    }
+    const space = await unlessCode(host.fs.freeSpace(path, signal), "not_found", "permission_denied");
+    return space && { ...space, at: clock.now(), device: "" };
   };
 }
 

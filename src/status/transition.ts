@@ -32,7 +32,7 @@ function isSameState(known: PodCondition, { type, status, reason = "" }: PodCond
 /** A pod in a final phase is not ready, whatever its last containers were.
  *  @see https://github.com/kubernetes/kubernetes/issues/108594 */
 function settleReadiness({ phase, conditions }: PodStatus): readonly PodCondition[] | undefined {
-  if (phase === undefined || !isTerminal(phase)) return conditions;
+  if (!isTerminal(phase)) return conditions;
   return conditions?.map((condition) => {
     const isReadiness = condition.type === "Ready" || condition.type === "ContainersReady";
     return isReadiness && condition.status === "True" ? { ...condition, ...terminalReadiness(phase) } : condition;

@@ -1,5 +1,6 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
+import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { PodCache, PodStore, Presence, RuntimePod } from "../pipeline.ts";
 import { configSourceAnnotation } from "../pod/labels.ts";
@@ -86,19 +87,7 @@ export function createHousekeeping(deps: HousekeepingDeps): Service {
     for (const uid of await deps.directories(signal)) if (isStray(uid)) workers.terminate(uid, undefined);
   };
 
-  return {
-    name: "housekeeping",
-    async run(signal) {
-      while (!signal.aborted) {
-        const lost = deps.presence && (await deps.presence(signal).catch(() => undefined));
-        if (signal.aborted) return;
-        await tidy(lost ? AbortSignal.any([signal, lost]) : signal).catch((error: unknown) => {
-          if (!signal.aborted && !lost?.aborted) log.warn({ err: error }, "housekeeping failed, will try again");
-        });
-        await clock.sleep(periodMs, signal).catch(() => undefined);
-      }
-    },
-  };
+  return patrol({ ...deps, name: "housekeeping", everyMs: periodMs }, tidy);
 }
 
 /** Of a pod that need not restart, what ran before would tell that it has run already. */

@@ -22,6 +22,7 @@ import type {
 } from "../pipeline.ts";
 import { fullName, podReference } from "../pod/reference.ts";
 import { evicted } from "../pod/evicted.ts";
+import { isTerminal } from "../pod/phase.ts";
 import { isAlive } from "../pod/sandbox.ts";
 import type { Resizes } from "../resizes.ts";
 import type { AskedPod, GivenPod } from "../roles.ts";
@@ -155,7 +156,7 @@ async function syncOnce(
   const observed = mustLook ? await look(uid, signal) : (deps.cache.get(uid) ?? emptyPod(pod));
   resizes.observe(pod, observed);
   const status = report(asked, observed, false);
-  if (status.phase === "Failed" || status.phase === "Succeeded") return { terminal: true, againMs: 0 };
+  if (isTerminal(status.phase)) return { terminal: true, againMs: 0 };
   const holdUp = await announceHoldUp(deps, pod, signal);
   if (holdUp !== undefined) return { terminal: false, againMs: holdUp * deps.clock.jitter(1, 1.5) };
   deps.objects.register(pod);
@@ -182,7 +183,7 @@ async function syncOnce(
   else resizes.observe(pod, after);
   const final = report(asked, after, false);
   await outcome.rest;
-  const terminal = final.phase === "Failed" || final.phase === "Succeeded";
+  const terminal = isTerminal(final.phase);
   const { error } = outcome;
   if (error) deps.log.debug({ err: error, uid, pod: fullName(pod) }, "pass did not start all containers");
   const againMs = nextPassMs(deps, outcome, outcome.again === true || endedDuring(observed, after));

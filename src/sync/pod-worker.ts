@@ -5,6 +5,7 @@ import { Mailbox } from "../lib/mailbox.ts";
 import { fullName } from "../pod/reference.ts";
 import type { PassKind, WorkerMeasures } from "../measures.ts";
 import type { Eviction, Presence, WakeCause } from "../pipeline.ts";
+import { isEnding } from "../pod/phase.ts";
 import type { AskedPod } from "../roles.ts";
 import type { Ending, WorkerPhase, WorkerView } from "../state/pod-table.ts";
 
@@ -152,13 +153,6 @@ function createKinds(
     measures.began(pod);
     return "create";
   };
-}
-
-/** A pod ends when its object is being deleted or its phase is final. */
-export function isEnding(pod: AskedPod): boolean {
-  return (
-    pod.metadata.deletionTimestamp !== undefined || pod.status?.phase === "Failed" || pod.status?.phase === "Succeeded"
-  );
 }
 
 /** The grace period, in seconds, of a pod that ends without another; undefined for one that only the runtime knows. */

@@ -3,6 +3,7 @@ import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Admission, EventSink, PodCache, PodStore, PodUpdate, Rejection, StatusSink } from "../pipeline.ts";
 import { isMirrorPod, isStaticPod } from "../pod/containers.ts";
+import { isEnding } from "../pod/phase.ts";
 import { fullName, podReference } from "../pod/reference.ts";
 import { qosClass } from "../pod/qos.ts";
 import type { ResizeDecider, ResizeTrigger } from "../resizes.ts";
@@ -13,7 +14,6 @@ import type { Hears, Sends } from "../state/signals.ts";
 import type { SourceMarksPair } from "../state/cells.ts";
 import type { PodManager } from "./pod-manager.ts";
 import type { PodWorkers } from "./pod-workers.ts";
-import { isEnding } from "./pod-worker.ts";
 import { type StaticQueue, createStaticQueue } from "./static-queue.ts";
 
 export interface SyncLoopDeps {

@@ -1,6 +1,6 @@
 import { CodedError, codeOf, messageOf } from "../lib/errors.ts";
 
-/** One error for several, each text once: `[a, b]`, as Go's aggregated errors read; a single one as it is. */
+/** Combines errors into one, each text once: `[a, b]`, like Go's aggregated errors; a single one as it is. */
 export function aggregated(errors: readonly unknown[]): unknown {
   const texts = [...new Set(errors.map(messageOf))];
   if (texts.length < 2) return errors[0];

@@ -1,4 +1,4 @@
-import { hasCode } from "../lib/errors.ts";
+import { hasCode, unlessCode } from "../lib/errors.ts";
 import type { Clock } from "../lib/clock.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
 import type { FileChange, Host } from "../seams/host.ts";
@@ -8,18 +8,17 @@ import type { Payload } from "./payload.ts";
 export interface AtomicWriterDeps {
   readonly host: Host;
   readonly clock: Clock;
-  /** To which the directories that are made belong. */
+  /** Group of created directories. */
   readonly group?: number | undefined;
 }
 
 const dataLink = "..data";
 const newDataLink = "..data_tmp";
 
-/** Makes the files of a directory what the payload says, all at once: readers see the old set or the new one. Files lie in a
- *  hidden directory of a new name, `..data` leads to it and is replaced by a rename, and each name leads through `..data`.
- *  Nothing is written when nothing differs.
- *  @returns whether something was written.
- *  @see https://kubernetes.io/docs/concepts/configuration/configmap/#mounted-configmaps-are-updated-automatically */
+/** Replaces the files of a directory by the payload atomically: readers see the old set or the new one. Files are in a hidden
+ *  directory with a new name; `..data` links to it and is replaced by a rename, and each name links through `..data`. Nothing is
+ *  written when nothing differs.
+ *  @returns true when something was written. */
 export async function writeAtomically(
   { host, clock, group }: AtomicWriterDeps,
   directory: string,
@@ -32,7 +31,7 @@ export async function writeAtomically(
   ]);
   const names = entries.map(({ name }) => name);
   const wanted = namesIn(payload);
-  // Directories here are mount points of other volumes: only links are ours to take away.
+  // Directories here are mount points of other volumes: only links are removed.
   const stale = entries
     .filter(({ name, kind }) => kind === "symlink" && !name.startsWith("..") && !wanted.has(name))
     .map(({ name }) => name);
@@ -54,7 +53,7 @@ export async function writeAtomically(
   return true;
 }
 
-/** What writes a payload into a directory that is known to hold nothing, without a look. */
+/** Changes that write a payload into a directory known to be empty, without reading it. */
 export function firstFiles(
   clock: Clock,
   directory: string,
@@ -78,7 +77,7 @@ function newVersion(
 ): readonly FileChange[] {
   return [
     ...filesOf(`${directory}/${target}`, content),
-    // A new name leads nowhere until the rename: with it all names change at once.
+    // A new link dangles until the rename: with it all names change at once.
     ...missing.map(
       (name): FileChange => ({ do: "symlink", path: `${directory}/${name}`, target: `${dataLink}/${name}` }),
     ),
@@ -87,7 +86,7 @@ function newVersion(
   ];
 }
 
-/** The names that a payload makes right in its directory. */
+/** The names of a payload in its top directory. */
 function namesIn(payload: Payload): ReadonlySet<string> {
   return new Set([...payload.keys()].map((path) => path.split("/")[0] ?? path));
 }
@@ -121,13 +120,9 @@ function filesOf(root: string, { payload, group }: Content): FileChange[] {
 }
 
 async function currentTarget(host: Host, directory: string, signal: AbortSignal): Promise<string | undefined> {
-  try {
-    const target = await host.fs.readlink(`${directory}/${dataLink}`, signal);
-    return target.startsWith("..") && !target.includes("/") ? target : undefined;
-  } catch (error) {
-    if (hasCode(error, "not_found", "invalid_argument")) return undefined;
-    throw error;
-  }
+  const reading = host.fs.readlink(`${directory}/${dataLink}`, signal);
+  const target = await unlessCode(reading, "not_found", "invalid_argument");
+  return target?.startsWith("..") && !target.includes("/") ? target : undefined;
 }
 
 /** True when the directory holds exactly the payload's files, with their content and modes. */

@@ -4,7 +4,7 @@ import type { Payload } from "./payload.ts";
 
 const readableByGroup = 0o440;
 const writableByGroup = 0o660;
-/** What is made in it is the group's too, and the group may search it. */
+/** setgid: new files in it belong to the group; and the group may search it. */
 const directoryOfGroup = 0o2110;
 
 /** The group to which a pod's volumes belong, beside their owner.
@@ -21,8 +21,7 @@ export function readableBy(group: number | undefined, payload: Payload): Payload
   );
 }
 
-/** Gives a directory of `mode` that was just made to the group, where there is one: to read, or to write too.
- *  @returns nothing without a group. */
+/** Gives a new directory of `mode` to the group, if any: readable, or also writable. @returns no changes without a group. */
 export function giveDirectory(
   group: number | undefined,
   { path, mode, writable = false }: { readonly path: string; readonly mode: number; readonly writable?: boolean },

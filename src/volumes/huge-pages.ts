@@ -6,7 +6,7 @@ const anySize = "HugePages";
 const mediumPrefix = `${anySize}-`;
 const resourcePrefix = "hugepages-";
 
-/** Whether an emptyDir's medium is huge pages, of a size it names or of the one that the pod asks for. */
+/** True for an emptyDir on huge pages, of a size it names or of the one that the pod requests. */
 export function isHugePages(medium: string): boolean {
   return medium === anySize || medium.startsWith(mediumPrefix);
 }

@@ -3,8 +3,8 @@ import { CodedError } from "../lib/errors.ts";
 import type { Pod } from "../objects.ts";
 import { allContainers } from "../pod/containers.ts";
 
-/** Directories, relative to a volume, on which the pod's containers mount other volumes. They have to be there beforehand: the
- *  runtime cannot make them in a volume that is mounted read-only.
+/** Mount points of other volumes in a volume, relative to it. They have to exist beforehand: the runtime cannot create them in a
+ *  read-only volume.
  *  @throws CodedError invalid_argument for a mount path that leads out of the container. */
 export function nestedMountPoints(pod: Pod, volumeName: string): readonly string[] {
   const nested = allContainers(pod).flatMap(({ container }) => {
@@ -18,7 +18,7 @@ export function nestedMountPoints(pod: Pod, volumeName: string): readonly string
   return [...new Set(nested)].sort();
 }
 
-/** Of paths below `root` those that lie below no other of them, relative to `root`. */
+/** The outermost among paths below `root`, relative to `root`. */
 function outermostBelow(root: string, paths: readonly string[]): readonly string[] {
   const prefix = root.endsWith("/") ? root : `${root}/`;
   const inside = paths.filter((path) => path.startsWith(prefix) && path !== prefix);

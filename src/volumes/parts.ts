@@ -5,8 +5,9 @@ import type { MountedVolume, VolumePart, VolumeParts } from "../pipeline.ts";
 import type { VolumeDeps } from "./kinds/kind.ts";
 import { podDirectory } from "./paths.ts";
 
-/** What containers see of a volume by subPath, bound below the pod's directory as a kubelet does it: unmounted with the volumes.
- *  @param mounted of a pod, by its UID. @see https://kubernetes.io/docs/concepts/storage/volumes/#using-subpath */
+/** subPath mounts, bound below the pod's directory as the kubelet does it and unmounted with the volumes.
+ *  @param mounted volumes of a pod, by its UID.
+ *  @see https://kubernetes.io/docs/concepts/storage/volumes/#using-subpath */
 export function createParts(
   { host, rootDir, log }: Pick<VolumeDeps, "host" | "rootDir" | "log">,
   mounted: (uid: string) => ReadonlyMap<string, MountedVolume>,
@@ -26,7 +27,7 @@ export function createParts(
         if (!(error instanceof PartError)) throw error;
         const { volume } = parts[error.index] ?? { volume: "" };
         log.warn({ err: error, uid, container: containerName, volume }, "part of a volume could not be bound");
-        // What is wrong tells of the machine's files, which are none of the pod's business.
+        // The details mention the machine's files, which the pod must not see.
         const what = error.step === "create" ? "create subPath directory" : "prepare subPath";
         const message = `failed to ${what} for volumeMount "${volume}" of container "${containerName}"`;
         throw new CodedError(error.code, message, { cause: error });
@@ -42,7 +43,7 @@ function pathOf(mounted: ReadonlyMap<string, MountedVolume>, { volume }: VolumeP
   throw new CodedError("not_found", `cannot find volume "${volume}" to mount into container "${containerName}"`);
 }
 
-/** The names that lead to a part, without those that lead nowhere. */
+/** The names of a path, without empty ones and dots. */
 function withinVolume(subPath: string): string {
   return posix
     .normalize(subPath)

@@ -13,7 +13,7 @@ export function volumeDirectory(rootDir: string, uid: string, plugin: string, na
 
 const privateMode = 0o750;
 
-/** Makes a directory below one of a pod's own, which nobody but the node enters. Whoever comes first makes those.
+/** Creates a directory below one of a pod's own directories, which only the node enters and which is created on first use.
  *  @param part the pod's own directory that it lies in. */
 export function podSubdirectory(
   rootDir: string,
@@ -29,12 +29,12 @@ export function podSubdirectory(
   ];
 }
 
-/** Directory of the file `ready`, which says that an emptyDir was made; a kubelet that takes over looks for it. */
+/** Directory of the file `ready`, which marks a created emptyDir; a kubelet that takes over checks it. */
 export function emptyDirMarker(rootDir: string, uid: string, name: string): string {
   return `${podDirectory(rootDir, uid)}/plugins/kubernetes.io~empty-dir/${name}`;
 }
 
-/** The volumes that some container of the pod mounts; the others are never set up, as in the kubelet. Images are mounted by the
+/** Volumes that any container of the pod mounts; others are never set up, as in the kubelet. Images are mounted by the
  *  runtime. */
 export function usedVolumes({ spec }: Pod): readonly Volume[] {
   const containers = [...spec.containers, ...(spec.initContainers ?? []), ...(spec.ephemeralContainers ?? [])];

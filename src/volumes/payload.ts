@@ -6,9 +6,9 @@ import type { ConfigMap, Secret } from "../objects.ts";
 export interface PayloadFile {
   readonly data: Uint8Array;
   readonly mode: number;
-  /** Owner, where it is not root. */
+  /** Owner; root when absent. */
   readonly uid?: number;
-  /** Group, where it is not root's. */
+  /** Group; root's when absent. */
   readonly gid?: number;
 }
 
@@ -21,7 +21,7 @@ export interface KeyItem {
   readonly mode?: number;
 }
 
-/** Which keys of an object go where. */
+/** Mapping of an object's keys to paths. */
 export interface KeySelection {
   /** All keys, each to a file of its name, where there are none. */
   readonly items: readonly KeyItem[] | undefined;
@@ -29,7 +29,7 @@ export interface KeySelection {
   readonly optional: boolean;
 }
 
-/** The files that a config map makes. @throws not_found when a key is missing, in the kubelet's words. */
+/** The files of a config map. @throws not_found when a key is missing, in the kubelet's words. */
 export function configMapPayload(map: ConfigMap | undefined, selection: KeySelection): Payload {
   const text = Object.entries(map?.data ?? {}).map(([key, value]) => [key, Buffer.from(value)] as const);
   const binary = Object.entries(map?.binaryData ?? {}).map(
@@ -42,7 +42,7 @@ export function configMapPayload(map: ConfigMap | undefined, selection: KeySelec
   );
 }
 
-/** The files that a secret makes. @throws not_found when a key is missing, in the kubelet's words. */
+/** The files of a secret. @throws not_found when a key is missing, in the kubelet's words. */
 export function secretPayload(secret: Secret | undefined, selection: KeySelection): Payload {
   const data = Object.entries(secret?.data ?? {}).map(([key, value]) => [key, Buffer.from(value, "base64")] as const);
   return select(new Map(data), selection, (key) => `references non-existent secret key: ${key}`);
@@ -87,8 +87,8 @@ function invalid(why: string): CodedError {
   return new CodedError("invalid_argument", `invalid path: ${why}`);
 }
 
-/** One payload of several; on equal paths the later one counts.
- *  @throws invalid_argument, one sentence, where a file of one lies in the way of another's directory. */
+/** Merges payloads; on equal paths the later one wins.
+ *  @throws invalid_argument, one sentence, when a file of one is in place of another's directory. */
 export function mergedPayload(parts: readonly Payload[]): Payload {
   const files = new Map(parts.flatMap((part) => [...part]));
   for (const path of files.keys()) {
@@ -103,7 +103,7 @@ export function mergedPayload(parts: readonly Payload[]): Payload {
   return files;
 }
 
-/** Bytes of all files of a volume together: items can name one value as often as a spec has room for. */
+/** Total size of a volume's files: items can name one value as often as a spec has room for. */
 const mostBytes = 64 * 1024 * 1024;
 
 /** @throws resource_exhausted, one sentence, for more than a volume of objects may hold. */
@@ -116,7 +116,7 @@ export function checkSize(payload: Payload): void {
     );
 }
 
-/** Tells one payload from another without keeping it: what secrets hold stays out of memory. */
+/** A payload's digest: the contents of secrets stay out of memory. */
 export function payloadDigest(payload: Payload): string {
   const hash = createHash("sha256");
   for (const [path, { data, mode, uid, gid }] of [...payload].sort(([a], [b]) => (a < b ? -1 : 1))) {

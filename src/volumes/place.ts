@@ -6,21 +6,21 @@ import type { SetUpDeps } from "./kinds/kind.ts";
 import { nestedMountPoints } from "./nested.ts";
 import { type Payload, checkSize, payloadDigest } from "./payload.ts";
 
-/** Where a payload goes: a volume's directory, which `prepare` makes. */
+/** Destination of a payload: a volume's directory, which `prepare` creates. */
 export interface Place {
   readonly pod: Pod;
   readonly volumeName: string;
   readonly path: string;
-  /** Of that directory. */
+  /** Mode of that directory. */
   readonly mode: number;
-  /** Changes of files that make the directory, or those that are left once all else is done. */
+  /** Changes that create the directory, or those that remain after everything else is done. */
   prepare(): Promise<readonly FileChange[]>;
 }
 
 const mountPoint = 0o755;
 
-/** Puts a payload in its place, as the pod's fsGroup may read it. Does nothing at all, not even look, when the directory holds it.
- *  @throws resource_exhausted for a payload of more than 64 MiB; whatever the host does. */
+/** Writes a payload to its destination, readable for the pod's fsGroup. An unchanged payload costs nothing, not even a look.
+ *  @throws resource_exhausted for a payload of more than 64 MiB; the host's failures. */
 export async function place(
   deps: SetUpDeps,
   { pod, volumeName, path, mode, prepare }: Place,

@@ -18,17 +18,17 @@ export interface PodVolumes {
   readonly mounted: Map<string, VolumeReady>;
   /** Set-up of each volume by its name, one at a time: two writers in one directory would undo each other. */
   readonly setUps: Map<string, () => Promise<void>>;
-  /** Volumes of which something may be on the target; undefined: any. */
+  /** Volumes that may have leftovers on the target; undefined: any. */
   readonly touched: Set<string> | undefined;
   /** Set-ups under way. */
   readonly running: Set<Promise<unknown>>;
   /** Ends waits between tries, so that a changed object is tried at once. */
   kick: AbortController;
-  /** Aborts when the volumes are to go: nothing is made any more. */
+  /** Aborts when the volumes are removed: nothing is created any more. */
   readonly ended: AbortController;
 }
 
-/** @param fresh nothing of the pod is on the target. */
+/** @param fresh true when nothing of the pod is on the target. */
 export function newPodVolumes(pod: Pod, fresh: boolean): PodVolumes {
   return {
     pod,
@@ -41,22 +41,23 @@ export function newPodVolumes(pod: Pod, fresh: boolean): PodVolumes {
   };
 }
 
-/** Between tries of a failed volume, milliseconds: the kubelet's. */
+/** Pauses between tries of a failed volume, milliseconds: the kubelet's. */
 const firstRetryMs = 500;
 export const longestRetryMs = 122_000;
-/** The longest where nothing is wrong with the volume: what failed is the API server, or the target, which may be back any moment. */
+/** Longest pause when the API server or the target failed rather than the volume: either may be back any moment. */
 const longestPassingMs = 3_000;
 const passing = ["unavailable", "deadline_exceeded", "resource_exhausted"] as const;
-/** One try, milliseconds: an API server that does not answer holds up no later one. */
+/** Timeout of one try, milliseconds: an unresponsive API server does not delay later tries. */
 const longestTryMs = 123_000;
 
 export interface SetUp {
-  /** One try at a volume that is not ready, or may not be current. The try goes on when the signal aborts; only the end of the
-   *  pod's volumes ends it. @throws with the text that the event shows. */
+  /** One try at a volume that is not ready, or may be outdated. It continues when the signal aborts; only the end of the pod's
+   *  volumes ends it.
+   *  @throws with the text of the event. */
   once(state: PodVolumes, volume: Volume, signal: AbortSignal): Promise<void>;
-  /** Tries until it works or the signal aborts; a volume that stood before may stay as it was. */
+  /** Retries until success or until the signal aborts; a mounted volume may stay as it was. */
   untilReady(state: PodVolumes, volume: Volume, signal: AbortSignal): Promise<void>;
-  /** Ends what is under way for a pod, and forgets what its directories hold. */
+  /** Cancels a pod's set-ups, and forgets the contents of its directories. */
   end(state: PodVolumes, signal: AbortSignal): Promise<void>;
 }
 
@@ -88,7 +89,7 @@ export function createSetUp(given: VolumeDeps): SetUp {
     once,
     async untilReady(state, volume, signal) {
       while (!signal.aborted && !state.ended.signal.aborted) {
-        // Taken before the try: a change during it counts too.
+        // Read before the try, so that a change during it counts too.
         const kicked = state.kick.signal;
         try {
           return await once(state, volume, signal);
@@ -114,7 +115,7 @@ export function createSetUp(given: VolumeDeps): SetUp {
   };
 }
 
-/** One try at one volume; never two at once. One that the loss of the target ends is made again once it is back. */
+/** One try at one volume; never two at once. A try cut off by the loss of the target is repeated once it is back. */
 function createAttempt(deps: Omit<SetUpDeps, "fresh">, retries: Backoff) {
   return async function attempt(state: PodVolumes, volume: Volume): Promise<void> {
     const { signal: ended } = state.ended;
@@ -143,8 +144,7 @@ function createAttempt(deps: Omit<SetUpDeps, "fresh">, retries: Backoff) {
   };
 }
 
-/** Some container is to see what is mounted in the volume later, or to show what it mounts there. A directory of the machine is
- *  shared as the machine has it. */
+/** True when a container's mount propagates from or to the host. A directory of the machine is shared as the machine has it. */
 function isPropagated(pod: Pod, { name, hostPath }: Volume): boolean {
   if (hostPath) return false;
   return allContainers(pod).some(({ container }) =>

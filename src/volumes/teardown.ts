@@ -1,12 +1,12 @@
 import { type MountLister, listMounts, mountsBelow, outermostOf, unmount, unmountAlone } from "../host/mounts.ts";
-import { CodedError, hasCode } from "../lib/errors.ts";
+import { CodedError, unlessGone } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import { podDirectory } from "./paths.ts";
 
 const uidPattern = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
 
-/** Unmounts and removes the volumes of a pod, known by its UID alone: what lies on the disk tells the rest. Nothing is deleted
- *  through a mount, and no link is followed. Safe to repeat.
+/** Unmounts and removes the volumes of a pod, by its UID alone: the disk has the rest. Nothing is deleted through a mount, and
+ *  links are not followed. Safe to repeat.
  *  @throws failed_precondition when something stays mounted. */
 export async function unmountAll(
   host: Host,
@@ -33,8 +33,8 @@ export async function unmountAll(
   );
 }
 
-/** Unmounts in one command what has no mounts in it and lies in none, where that is more than one.
- *  @returns whether something was tried; what is left is for others to tell. */
+/** Unmounts all unnested mounts in one command, if there is more than one.
+ *  @returns true when it tried; failures show in the next list of mounts. */
 async function unmountTogether(host: Host, mounts: readonly string[], signal: AbortSignal): Promise<boolean> {
   const around = mounts.map((path) => outermostOf(path, mounts));
   const alone = mounts.filter((path) => around.filter((outermost) => outermost === path).length === 1);
@@ -44,34 +44,25 @@ async function unmountTogether(host: Host, mounts: readonly string[], signal: Ab
   return true;
 }
 
-/** A pod's directory without links, as the kernel lists mounts; undefined when there is none. */
-async function realDirectory(host: Host, path: string, signal: AbortSignal): Promise<string | undefined> {
-  try {
-    return await host.fs.realpath(path, signal);
-  } catch (error) {
-    if (hasCode(error, "not_found")) return undefined;
-    throw error;
-  }
+/** Real path of a pod's directory, as the kernel lists mounts; undefined when there is none. */
+function realDirectory(host: Host, path: string, signal: AbortSignal): Promise<string | undefined> {
+  return unlessGone(host.fs.realpath(path, signal));
 }
 
-/** Removes what is left of a pod's directory once its volumes are gone. */
+/** Removes a pod's directory once its volumes are unmounted. */
 export async function removePodDirectory(host: Host, rootDir: string, uid: string, signal: AbortSignal): Promise<void> {
   await unmountAll(host, rootDir, uid, signal);
   await host.fs.apply([{ do: "remove", path: podDirectory(rootDir, uid), recursive: true }], signal);
 }
 
-/** UIDs of pods that have a directory. */
+/** UIDs of pods with a directory. */
 export async function listPodDirectories(host: Host, rootDir: string, signal: AbortSignal): Promise<readonly string[]> {
-  try {
-    const entries = await host.fs.list(`${rootDir}/pods`, signal);
-    return entries.filter(({ kind, name }) => kind === "directory" && uidPattern.test(name)).map(({ name }) => name);
-  } catch (error) {
-    if (hasCode(error, "not_found")) return [];
-    throw error;
-  }
+  const entries = (await unlessGone(host.fs.list(`${rootDir}/pods`, signal))) ?? [];
+  return entries.filter(({ kind, name }) => kind === "directory" && uidPattern.test(name)).map(({ name }) => name);
 }
 
-/** A UID may come from a label in the runtime: as a path it must name a directory right below pods/. */
+/** Pattern of UIDs that are safe as a path: a UID may come from a label in the runtime, and must name a directory right below
+ *  pods/. */
 function checkUid(uid: string): string {
   if (!uidPattern.test(uid)) throw new CodedError("invalid_argument", `${JSON.stringify(uid)} is not the UID of a pod`);
   return uid;

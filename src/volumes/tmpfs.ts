@@ -12,11 +12,11 @@ import { podSubdirectory } from "./paths.ts";
 const openToAll = 0o777;
 const onlyOwner = 0o700;
 
-/** Mode of the root of a tmpfs as the kernel makes it. */
+/** Mode of a tmpfs root as the kernel creates it. */
 export const tmpfsMode = 0o1777;
 
-/** A directory in memory. Where the target's user may not mount one, a directory on disk takes its place, in one of mode 0700,
- *  and an event on the node says so. */
+/** Mounts a directory in memory. If the target's user may not mount, a directory on disk takes its place, inside one of mode
+ *  0700, and an event on the node reports it. */
 export async function memoryDirectory(
   { host, events, nodeName, rootDir, fresh, noswap, mounts }: SetUpDeps,
   { uid, path }: { readonly uid: string; readonly path: string },
@@ -39,8 +39,8 @@ export async function memoryDirectory(
   }
 }
 
-/** How large a volume in memory may grow: the least of its own limit, of what the pod's containers may use together where each
- *  has a limit, and of what the node has.
+/** Size limit of a memory volume: the least of its own limit, the sum of the containers' memory limits if each has one, and the
+ *  node's memory.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#emptydir */
 export function memoryBound(
   { allocatable }: Pick<VolumeDeps, "allocatable">,

@@ -14,21 +14,21 @@ import { usedVolumes } from "./paths.ts";
 import { type PodVolumes, type SetUp, createSetUp, longestRetryMs, newPodVolumes } from "./set-up.ts";
 import { listPodDirectories, removePodDirectory, unmountAll } from "./teardown.ts";
 
-/** How long a pass waits for its volumes, milliseconds: the kubelet's. */
+/** Longest wait of a pass for its volumes, milliseconds: the kubelet's. */
 const mountWaitMs = 123_000;
-/** How long finding out which pods have a directory may take, milliseconds. */
+/** Timeout of listing the pod directories, milliseconds. */
 const longestLookMs = 60_000;
-/** A token is not asked for more often than this, milliseconds. */
+/** Shortest interval between refreshes of a token, milliseconds. */
 const soonestRefreshMs = 1_000;
 
 export interface Volumes extends VolumeGate, VolumeParts {
-  /** A config map or secret changed: volumes made of it are set up again, now. */
+  /** Called when a config map or secret changed: volumes made from it are refreshed at once. */
   objectChanged(kind: "configmap" | "secret", namespace: string, name: string): void;
-  /** UIDs of pods that have a directory on the target. */
+  /** UIDs of pods with a directory on the target. */
   podDirectories(signal: AbortSignal): Promise<readonly string[]>;
   /** Removes the directory of a pod whose volumes are unmounted. */
   removePodDirectory(uid: string, signal: AbortSignal): Promise<void>;
-  /** Ends everything that waits. */
+  /** Cancels all waits and timers. */
   stop(): void;
 }
 
@@ -39,16 +39,16 @@ export function createVolumes(deps: VolumeDeps): Volumes {
   const setUp = createSetUp(deps);
   const refresher = createRefresher(deps, known, setUp);
 
-  const past = createPast(deps);
+  const directories = createDirectoryIndex(deps);
   const mounted = (uid: string): ReadonlyMap<string, MountedVolume> => known.get(uid)?.mounted ?? new Map();
 
   const stateOf = async (pod: Pod, signal: AbortSignal): Promise<PodVolumes> => {
     const { uid } = pod.metadata;
-    const fresh = !known.has(uid) && (await past.isFresh(uid, signal));
+    const fresh = !known.has(uid) && (await directories.isFresh(uid, signal));
     const state = known.get(uid) ?? newPodVolumes(pod, fresh);
     state.pod = pod;
     known.set(uid, state);
-    past.add(uid);
+    directories.add(uid);
     return state;
   };
 
@@ -85,7 +85,7 @@ export function createVolumes(deps: VolumeDeps): Volumes {
     podDirectories: (signal) => listPodDirectories(deps.host, deps.rootDir, signal),
     async removePodDirectory(uid, signal) {
       await removePodDirectory(deps.host, deps.rootDir, uid, signal);
-      if (!known.has(uid)) past.delete(uid);
+      if (!known.has(uid)) directories.delete(uid);
     },
     stop() {
       refresher.stop();
@@ -94,10 +94,10 @@ export function createVolumes(deps: VolumeDeps): Volumes {
   };
 }
 
-/** Unmounts the volumes of a pod, all together: of each it is told how long that took. What fails is tried again by whoever asks. */
+/** Unmounts all volumes of a pod at once and measures the time for each. The caller retries a failure. */
 function createTearDown({ host, rootDir, measures, clock }: VolumeDeps) {
   const mounts = createMountLister(host);
-  /** Plugins of the volumes that stood, by the pod's UID. */
+  /** Plugins of the mounted volumes, by the pod's UID. */
   const leaving = new Map<string, readonly string[]>();
   return async (uid: string, state: PodVolumes | undefined, signal: AbortSignal): Promise<void> => {
     if (state) leaving.set(uid, standing(state));
@@ -116,9 +116,9 @@ function standing({ pod, mounted }: PodVolumes): readonly string[] {
   return (pod.spec.volumes ?? []).filter(({ name }) => mounted.has(name)).map(volumePlugin);
 }
 
-/** Which pods may have left something on the target: those that had a directory there when this node first looked, and those
- *  that it set up itself. What a new pod has not left need not be looked for. */
-function createPast({ host, rootDir, clock }: VolumeDeps) {
+/** Pods that may have left something on the target: those with a directory there when this node first looked, and those that
+ *  it set up itself. A fresh pod needs no search for leftovers. */
+function createDirectoryIndex({ host, rootDir, clock }: VolumeDeps) {
   const found = new Set<string>();
   const shared = createSharedWork<void>(clock, longestLookMs);
   let looked = false;
@@ -136,7 +136,7 @@ function createPast({ host, rootDir, clock }: VolumeDeps) {
   };
 }
 
-/** Sets up volumes of running pods again: when an object changed, and when a token has aged. */
+/** Refreshes volumes of running pods: when an object changed, and when a token ages. */
 function createRefresher({ clock, log }: VolumeDeps, known: ReadonlyMap<string, PodVolumes>, setUp: SetUp) {
   const timers = new Map<string, Timer>();
   const stopped = new AbortController();

@@ -1,5 +1,4 @@
-import { hasCode } from "../../lib/errors.ts";
-import type { FileInfo } from "../../seams/host.ts";
+import { hasCode, unlessGone } from "../../lib/errors.ts";
 import { watchChanges } from "./changes.ts";
 import { openLog } from "./file.ts";
 import { createLineCutter } from "./lines.ts";
@@ -77,23 +76,14 @@ async function rotated(
     position: 0,
     cutter: createLineCutter(() => {}),
   });
-  const [there, mine] = [await statLog(host.fs.lstat(log.path, signal)), await reading.file.stat(signal)];
+  const [there, mine] = [await unlessGone(host.fs.lstat(log.path, signal)), await reading.file.stat(signal)];
   if (there === undefined) return undefined;
   if (there.inode === mine.inode) return mine.size < reading.position ? fresh(reading.file, mine.inode) : undefined;
-  try {
+  const reopened = async () => {
     const file = await openLog(host, log.path, signal);
     return fresh(file, (await file.stat(signal)).inode);
-  } catch (error) {
-    if (hasCode(error, "not_found")) return undefined;
-    throw error;
-  }
-}
-
-function statLog(asked: Promise<FileInfo>): Promise<FileInfo | undefined> {
-  return asked.catch((error: unknown) => {
-    if (hasCode(error, "not_found")) return undefined;
-    throw error;
-  });
+  };
+  return unlessGone(reopened());
 }
 
 /** Asks the runtime at most once a second. */

@@ -2,7 +2,7 @@ import { posix } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { Request, Response } from "express";
-import { CodedError, type ErrorCode, codeOf, hasCode, messageOf } from "../../lib/errors.ts";
+import { CodedError, type ErrorCode, codeOf, messageOf, unlessCode } from "../../lib/errors.ts";
 import type { HostFile, HostFs } from "../../seams/host.ts";
 import { sendText } from "../answer.ts";
 import { pathSegments } from "../path.ts";
@@ -57,12 +57,7 @@ async function isLog(
 
 /** The path itself if nothing exists there, or nothing readable. */
 async function realPathOf(files: Pick<HostFs, "realpath">, path: string, signal: AbortSignal): Promise<string> {
-  try {
-    return await files.realpath(path, signal);
-  } catch (error) {
-    if (hasCode(error, "not_found", "permission_denied")) return path;
-    throw error;
-  }
+  return (await unlessCode(files.realpath(path, signal), "not_found", "permission_denied")) ?? path;
 }
 
 async function sendFile(

@@ -12,7 +12,7 @@ type Item = Wire<k8s.V1DownwardAPIVolumeFile>;
 
 const defaultMode = 0o644;
 
-/** What the pod says of itself, as files in memory; they follow its labels and annotations.
+/** The downward API as files in memory; they follow the pod's labels and annotations.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/downward-api/ */
 export const downwardAPI: VolumeKind = {
   refreshes: true,
@@ -27,8 +27,7 @@ export const downwardAPI: VolumeKind = {
   },
 };
 
-/** The files that items of the downward API make; on equal paths the later one counts.
- *  @throws what is wrong with all of them, in one error. */
+/** The files of downward API items; on equal paths the later one wins. @throws all failures in one error. */
 export function downwardPayload(
   deps: Pick<VolumeDeps, "allocatable">,
   pod: Pod,
@@ -37,7 +36,7 @@ export function downwardPayload(
 ): Payload {
   const files = new Map<string, PayloadFile>();
   const errors: unknown[] = [];
-  // One value may be named by thousands of items.
+  // Thousands of items may name one value.
   const values = new Map<string, Buffer>();
   const valueOf = (item: Item): Buffer => {
     const key = JSON.stringify([item.fieldRef?.fieldPath, item.resourceFieldRef]);
@@ -61,7 +60,7 @@ function textOf(
   pod: Pod,
   { fieldRef, resourceFieldRef: from }: Item,
 ): string {
-  // Addresses are not for volumes: the pod has none yet when they are made.
+  // Volumes have no addresses: the pod has none yet when they are set up.
   if (fieldRef) return podField(pod, fieldRef.fieldPath, { hostIPs: [], podIPs: [] });
   if (!from) return "";
   const { resource, containerName, divisor } = from;

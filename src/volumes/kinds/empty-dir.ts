@@ -10,11 +10,12 @@ import type { SetUpDeps, VolumeDeps, VolumeKind } from "./kind.ts";
 
 const openToAll = 0o777;
 const markerMode = 0o750;
-/** As the kernel makes it. */
+/** Mode of a root directory as the kernel creates it. */
 const hugetlbfsMode = 0o755;
 
-/** A directory that lives as long as the pod: on disk, in memory, or in huge pages. Once made it belongs to the pod: its mode is not
- *  set again. @see https://kubernetes.io/docs/concepts/storage/volumes/#emptydir */
+/** A directory with the pod's lifetime: on disk, in memory, or in huge pages. Once created it belongs to the pod: its mode is not
+ *  set again.
+ *  @see https://kubernetes.io/docs/concepts/storage/volumes/#emptydir */
 export const emptyDir: VolumeKind = {
   refreshes: false,
   async setUp(deps, pod, volume, signal) {
@@ -55,7 +56,7 @@ interface Medium {
   readonly sizeLimit: string | undefined;
 }
 
-/** Makes the directory on a file system of its own. @throws in the kubelet's words for a medium that is not known. */
+/** Mounts a file system of its own for the directory. @throws in the kubelet's words for an unknown medium. */
 async function mountMedium(deps: SetUpDeps, pod: Pod, { path, medium, sizeLimit }: Medium, signal: AbortSignal) {
   const { uid } = pod.metadata;
   if (medium === "Memory") return memoryDirectory(deps, { uid, path }, memoryBound(deps, pod, sizeLimit), signal);
@@ -65,13 +66,13 @@ async function mountMedium(deps: SetUpDeps, pod: Pod, { path, medium, sizeLimit 
   if (deps.fresh || !(await isMountPoint(deps.host, path, signal))) await mountHugetlbfs(deps.host, path, size, signal);
 }
 
-/** Of the root of a medium, as it is made. */
+/** Mode of a medium's root as it is created. */
 function rootMode(medium: string): number {
   if (medium === "") return openToAll;
   return medium === "Memory" ? tmpfsMode : hugetlbfsMode;
 }
 
-/** Both are there: the directory, and the file that a kubelet leaves too once it is done. */
+/** True when both exist: the directory, and the ready file that a kubelet writes too. */
 async function stands({ host }: VolumeDeps, path: string, marker: string, signal: AbortSignal): Promise<boolean> {
   try {
     await host.fs.lstat(marker, signal);

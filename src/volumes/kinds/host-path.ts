@@ -1,8 +1,8 @@
-import { CodedError, hasCode } from "../../lib/errors.ts";
+import { CodedError, hasCode, unlessGone } from "../../lib/errors.ts";
 import type { FileChange, FileKind } from "../../seams/host.ts";
 import type { VolumeKind } from "./kind.ts";
 
-/** What each type of hostPath expects at its path, in the kubelet's words. */
+/** File kinds that each type of hostPath expects, in the kubelet's words. */
 const expected: Readonly<Record<string, readonly [FileKind, string]>> = {
   DirectoryOrCreate: ["directory", "directory"],
   Directory: ["directory", "directory"],
@@ -24,18 +24,11 @@ export const hostPath: VolumeKind = {
     if (type === "") return { hostPath: path, readOnly: false };
     const want = expected[type];
     if (!want) throw new CodedError("invalid_argument", `${type} is an invalid volume type`);
-    const kindAt = () =>
-      host.fs.stat(path, signal).then(
-        ({ kind }) => kind,
-        (error: unknown) => {
-          if (hasCode(error, "not_found")) return undefined;
-          throw error;
-        },
-      );
+    const kindAt = async () => (await unlessGone(host.fs.stat(path, signal)))?.kind;
     let kind = await kindAt();
     if (kind === undefined && type.endsWith("OrCreate")) {
       await host.fs.apply([creation(type, path)], signal).catch((error: unknown) => {
-        // Something else made it meanwhile, or a link there leads nowhere: what it is now counts.
+        // It was created meanwhile, or is a dangling link: what it is now counts.
         if (!hasCode(error, "already_exists")) throw error;
       });
       kind = await kindAt();
@@ -46,8 +39,8 @@ export const hostPath: VolumeKind = {
   },
 };
 
-/** A file's parents have to be there; a directory's are made. Nothing is made through a link at the path, and what is there keeps
- *  its content and its mode. */
+/** Creates the file or directory. A file's parents must exist; a directory's are created. Links at the path are not followed,
+ *  and what exists keeps its content and mode. */
 function creation(type: string, path: string): FileChange {
   return type === "FileOrCreate" ? { do: "create", path } : { do: "mkdir", path, mode: 0o755, parents: true };
 }

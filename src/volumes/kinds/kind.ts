@@ -6,7 +6,7 @@ import type { Pod, Volume } from "../../objects.ts";
 import type { EventSink, MountedVolume, ObjectCache, Presence, TokenSource } from "../../pipeline.ts";
 import type { Host } from "../../seams/host.ts";
 
-/** What setting up volumes takes. */
+/** Dependencies of setting up volumes. */
 export interface VolumeDeps {
   readonly host: Host;
   readonly objects: ObjectCache;
@@ -23,26 +23,26 @@ export interface VolumeDeps {
   readonly allocatable: () => Readonly<Record<string, string>>;
 }
 
-/** Adds what is known of a volume, and of the target, from before. */
+/** Adds the known state of a volume and of the target. */
 export interface SetUpDeps extends VolumeDeps {
-  /** Digest of the payload that a directory holds, by path; absent before this process wrote or checked it. */
+  /** Digests of payloads by directory; absent before this process wrote or checked them. */
   readonly written: Map<string, string>;
-  /** Nobody has made anything of this volume on the target yet, and what is not there need not be looked for. */
+  /** True when nothing of this volume exists on the target yet, so that a look is needless. */
   readonly fresh: boolean;
   readonly mounts: MountLister;
-  /** Whether memory can be kept out of swap there. */
+  /** True when memory can be kept out of swap there. */
   readonly noswap: (signal: AbortSignal) => Promise<boolean>;
 }
 
 export interface VolumeReady extends MountedVolume {
-  /** Milliseconds since the epoch: when it has to be set up again, for a token that ages. */
+  /** Time of the next refresh for an aging token, milliseconds since the epoch. */
   readonly refreshAt?: number;
 }
 
 /** One type of volume. */
 export interface VolumeKind {
-  /** Its content may change while the pod runs: it is set up again when it does. */
+  /** True when its content may change while the pod runs: it is refreshed then. */
   readonly refreshes: boolean;
-  /** Makes the volume ready, or current. Safe to repeat. @throws with the text that the FailedMount event shows. */
+  /** Sets up or refreshes the volume. Safe to repeat. @throws with the text of the FailedMount event. */
   setUp(deps: SetUpDeps, pod: Pod, volume: Volume, signal: AbortSignal): Promise<VolumeReady>;
 }

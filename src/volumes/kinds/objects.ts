@@ -1,4 +1,4 @@
-import { hasCode } from "../../lib/errors.ts";
+import { unlessGone } from "../../lib/errors.ts";
 import type { ConfigMap, Pod, Secret } from "../../objects.ts";
 import { podSubdirectory, volumeDirectory } from "../paths.ts";
 import { type KeyItem, type KeySelection, configMapPayload, secretPayload } from "../payload.ts";
@@ -47,7 +47,7 @@ interface Reference {
   readonly optional?: boolean | undefined;
 }
 
-/** The modes and keys that a source asks for. */
+/** The modes and keys of a source. */
 export function selectionOf(
   source: { readonly items?: readonly KeyItem[]; readonly optional?: boolean },
   mode: number | undefined,
@@ -55,7 +55,7 @@ export function selectionOf(
   return { items: source.items, optional: source.optional === true, defaultMode: mode ?? defaultMode };
 }
 
-/** Undefined when the source is optional and not there. */
+/** Undefined for a missing optional source. */
 export function readConfigMap(
   { objects }: VolumeDeps,
   pod: Pod,
@@ -75,11 +75,6 @@ export function readSecret(
   return orNone(objects.secret(pod.metadata.namespace, name, signal), optional);
 }
 
-async function orNone<T>(read: Promise<T>, optional: boolean | undefined): Promise<T | undefined> {
-  try {
-    return await read;
-  } catch (error) {
-    if (optional && hasCode(error, "not_found")) return undefined;
-    throw error;
-  }
+function orNone<T>(read: Promise<T>, optional: boolean | undefined): Promise<T | undefined> {
+  return optional ? unlessGone(read) : read;
 }

@@ -30,7 +30,7 @@ const defaultMode = 0o644;
 const privateMode = 0o600;
 const defaultTokenSeconds = 3600;
 
-/** Several sources in one directory, in memory; on equal paths the later one counts.
+/** Several sources in one directory, in memory; on equal paths the later one wins.
  *  @see https://kubernetes.io/docs/concepts/storage/projected-volumes/ */
 export const projected: VolumeKind = {
   refreshes: true,
@@ -48,7 +48,7 @@ export const projected: VolumeKind = {
   },
 };
 
-/** Every source's outcome, or all that went wrong. */
+/** All sources' results. @throws all failures in one error. */
 async function allOrErrors<T>(parts: readonly Promise<T>[]): Promise<readonly T[]> {
   const settled = await Promise.allSettled(parts);
   const errors = settled.filter((part) => part.status === "rejected").map(({ reason }): unknown => reason);
@@ -82,7 +82,7 @@ async function project(
   );
 }
 
-/** A token's file belongs to the user that all containers run as, where there is one; to be read by the pod's group. */
+/** A token's file belongs to the common user of all containers, if any; the pod's group may read it. */
 async function tokenFile(
   deps: VolumeDeps,
   pod: Pod,

@@ -5,9 +5,12 @@ import {
   CodedError,
   codeOf,
   codeOfErrno,
+  type ErrorCode,
   hasCode,
   messageOf,
   throwIfAborted,
+  unlessCode,
+  unlessGone,
 } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 
@@ -57,4 +60,13 @@ test("verbosity chooses the level", () => {
     lines.map((line) => (JSON.parse(line) as { msg: string }).msg),
     ["shown", "traced"],
   );
+});
+
+test("what is gone is undefined, other failures are thrown", async () => {
+  const failing = (code: ErrorCode) => Promise.reject(new CodedError(code, "it is so"));
+  assert.equal(await unlessGone(Promise.resolve(0)), 0);
+  assert.equal(await unlessGone(failing("not_found")), undefined);
+  assert.equal(await unlessCode(failing("conflict"), "not_found", "conflict"), undefined);
+  await assert.rejects(unlessGone(failing("conflict")), { code: "conflict" });
+  await assert.rejects(unlessGone(Promise.reject(new Error("not_found"))), /not_found/);
 });

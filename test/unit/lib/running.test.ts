@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { onAbort, runGroup, type Service, untilAborted } from "../../../src/lib/service-group.ts";
+import { onAbort, onceThenIdle, runGroup, type Service, untilAborted } from "../../../src/lib/service-group.ts";
 import { createSingleFlight } from "../../../src/lib/single-flight.ts";
 import { createTurns } from "../../../src/lib/turns.ts";
 
@@ -101,4 +101,28 @@ test("a wait ends with the promise or the signal, whichever is first; an aborted
   // What the work comes to later is nobody's unhandled rejection: the runner would fail this file.
   late.reject(new Error("too late"));
   await turnOver();
+});
+
+test("work is done once, then undone at the end of the service", async () => {
+  const seen: string[] = [];
+  const stop = new AbortController();
+  const running = onceThenIdle("link", () => {
+    seen.push("done");
+    return () => void seen.push("undone");
+  }).run(stop.signal);
+  await turnOver();
+  assert.deepEqual(seen, ["done"]);
+  stop.abort();
+  await running;
+  assert.deepEqual(seen, ["done", "undone"]);
+});
+
+test("work that fails stops the service, work that the end cuts off does not", async () => {
+  const broken = onceThenIdle("broken", () => Promise.reject(new Error("broken")));
+  await assert.rejects(broken.run(new AbortController().signal), /broken/);
+  const stop = new AbortController();
+  const waiting = onceThenIdle("waiting", (signal) => untilAborted(new Promise<void>(() => {}), signal));
+  const running = waiting.run(stop.signal);
+  stop.abort();
+  await running;
 });

@@ -41,6 +41,7 @@ async function rig(t: TestContext, user = "") {
   };
   const told: string[] = [];
   const logged: string[] = [];
+  const log = createLogger(4, { write: (line) => void logged.push(line) });
   const sets: (readonly Pod[])[] = [];
   const source = createHttpSource({
     url: `http://${user}127.0.0.1:${port}/pods?token=hidden`,
@@ -52,8 +53,9 @@ async function rig(t: TestContext, user = "") {
     complaints: createComplaints({
       nodeName: "n",
       events: { event: (_about, _type, _reason, message) => void told.push(message) },
-      log: createLogger(4, { write: (line) => void logged.push(line) }),
+      log,
     }),
+    log,
     set: (pods) => void sets.push(pods),
   });
   const stop = new AbortController();

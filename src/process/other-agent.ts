@@ -12,33 +12,29 @@ export function runtimeInUse(sentence: string, cause?: unknown): TargetError {
   return new TargetError("RuntimeInUse", "failed_precondition", sentence, cause === undefined ? {} : { cause });
 }
 
-export interface NeighbourDeps {
+export interface OtherAgentDeps {
   readonly host: Pick<Host, "dial">;
   readonly sharing: Sharing;
-  /** Of this process, whose own health endpoint is no neighbour's. */
+  /** Of this process, whose own health endpoint is not another agent. */
   readonly instance?: string;
   readonly clock: Clock;
 }
 
-type Neighbour = "none" | "kubelet" | "sharing graftlet";
+type Agent = "none" | "kubelet" | "sharing graftlet";
 
 /** Looks whether a kubelet, or another graftlet, answers on the target. Nodes that share their runtime leave each other's pods
  *  alone, so they may stand side by side. @throws TargetError RuntimeInUse. */
-export async function refuseNeighbour(deps: NeighbourDeps, signal: AbortSignal): Promise<void> {
+export async function refuseOtherAgent(deps: OtherAgentDeps, signal: AbortSignal): Promise<void> {
   const { host, sharing, instance, clock } = deps;
-  const neighbour = await kubeletOn(host, instance, clock.within(answerWithinMs, signal));
-  if (neighbour === "none" || (neighbour === "sharing graftlet" && sharing === "shared")) return;
+  const agent = await kubeletOn(host, instance, clock.within(answerWithinMs, signal));
+  if (agent === "none" || (agent === "sharing graftlet" && sharing === "shared")) return;
   throw runtimeInUse(
     `another agent answers on the target's port ${kubeletHealthPort} (RuntimeInUse): stop the kubelet or graftlet that runs there, for two agents on one runtime delete each other's pods`,
   );
 }
 
 /** What answers on the health port as a kubelet's health endpoint does. */
-async function kubeletOn(
-  host: Pick<Host, "dial">,
-  instance: string | undefined,
-  signal: AbortSignal,
-): Promise<Neighbour> {
+async function kubeletOn(host: Pick<Host, "dial">, instance: string | undefined, signal: AbortSignal): Promise<Agent> {
   const connection = await host.dial({ host: "127.0.0.1", port: kubeletHealthPort }, signal).catch(() => undefined);
   if (!connection) return "none";
   try {
@@ -49,14 +45,14 @@ async function kubeletOn(
     connection.once("error", () => resolve(""));
     connection.once("end", () => resolve(""));
     signal.addEventListener("abort", () => resolve(""), { once: true });
-    return neighbourIn((await promise).toLowerCase(), instance);
+    return agentIn((await promise).toLowerCase(), instance);
   } finally {
     connection.destroy();
   }
 }
 
 /** @param answer in lower case. */
-function neighbourIn(answer: string, instance: string | undefined): Neighbour {
+function agentIn(answer: string, instance: string | undefined): Agent {
   const says = (name: string, value: string) => answer.includes(`\r\n${name}: ${value}\r\n`.toLowerCase());
   if (!answer.startsWith("http/1.") || says("Server", serverName(undefined))) return "none";
   if (instance !== undefined && says(instanceHeader, instance)) return "none";

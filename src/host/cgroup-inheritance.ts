@@ -1,25 +1,25 @@
-import { hasCode, throwIfAborted } from "../lib/errors.ts";
+import { throwIfAborted, unlessGone } from "../lib/errors.ts";
 import type { FileChange, Host } from "../seams/host.ts";
 
-/** Where the target's cgroups are. */
+/** Mount point of the target's cgroups. */
 export const cgroupMount = "/sys/fs/cgroup";
 const cpusetRoot = `${cgroupMount}/cpuset`;
 
-/** What a cgroup has from the one above it. */
-export interface Heritage {
-  /** Sees to it that a cgroup that exists has it, and all above it. */
+/** Settings that a cgroup inherits from its parent. */
+export interface CgroupInheritance {
+  /** Applies the inheritance to an existing cgroup and all its ancestors. */
   settle(path: string, signal: AbortSignal): Promise<void>;
-  /** Whether it was seen to. */
+  /** True when the inheritance was applied. */
   has(path: string): boolean;
-  /** The changes that give it to a cgroup just made; undefined while the one above is not known to have it. */
+  /** The changes that apply it to a new cgroup; undefined while its parent is not known to have it. */
   ofNew(path: string): readonly FileChange[] | undefined;
-  /** Nothing is known any more of a cgroup and of those above it. */
+  /** Drops all knowledge of a cgroup and its ancestors. */
   forget(path: string): void;
-  /** A cgroup was removed. */
+  /** Drops a removed cgroup. */
   gone(path: string): void;
 }
 
-/** The cgroups on the way to one and itself, the top one as "". */
+/** A cgroup and its ancestors, from the top one, "". */
 function lineage(path: string): readonly string[] {
   const names = path.split("/").filter((name) => name !== "");
   return ["", ...names.map((_, depth) => `/${names.slice(0, depth + 1).join("/")}`)];
@@ -30,12 +30,12 @@ function above(path: string): string {
 }
 
 const cpusetFiles = ["cpuset.cpus", "cpuset.mems"] as const;
-/** What the files of cpusetFiles say. */
+/** Contents of the files of cpusetFiles. */
 type Cpuset = readonly string[];
 
-/** A new cpuset of version 1 starts empty, and nothing runs in it until it has CPUs and memory nodes: it takes the parent's.
- *  @param roots the hierarchies that are there. */
-export function cpusets(host: Host, roots: readonly string[]): Heritage {
+/** A new cpuset of version 1 starts empty, and nothing runs in it until it has CPUs and memory nodes: it gets its parent's.
+ *  @param roots the mounted hierarchies. */
+export function cpusets(host: Host, roots: readonly string[]): CgroupInheritance {
   const present = roots.includes(cpusetRoot);
   const known = new Map<string, Cpuset>();
   const writes = (path: string, values: Cpuset) =>
@@ -69,10 +69,10 @@ export function cpusets(host: Host, roots: readonly string[]): Heritage {
   };
 }
 
-/** A cgroup of version 2 has only the files of controllers that each cgroup above it hands down: they are told to.
+/** A cgroup of version 2 has only the files of controllers that every ancestor enables in its subtree_control.
  *  @see https://docs.kernel.org/admin-guide/cgroup-v2.html#controlling-controllers */
-export function handedDown(host: Host): Heritage {
-  /** Those that hand down all they have. */
+export function handedDown(host: Host): CgroupInheritance {
+  /** Cgroups whose subtree_control has all their controllers. */
   const handing = new Set<string>();
   const settled = new Set<string>();
   return {
@@ -99,20 +99,13 @@ async function handDown(host: Host, directory: string, signal: AbortSignal): Pro
     wordsOf(host, `${directory}/cgroup.controllers`, signal),
   ]);
   for (const name of present.filter((each) => !handed.includes(each))) {
-    // One that the kernel refuses to hand down is missed only where a limit of it is set, and then that says so.
+    // A controller that the kernel refuses to enable matters only when one of its limits is set; that write then fails.
     await host.fs.apply([{ do: "write", path: control, data: `+${name}` }], signal).catch(() => throwIfAborted(signal));
   }
 }
 
-/** Words of a file; none where it is not there. */
+/** Words of a file; none for a missing file. */
 async function wordsOf(host: Host, path: string, signal: AbortSignal): Promise<readonly string[]> {
-  try {
-    return (await host.fs.readFile(path, { signal }))
-      .toString("utf8")
-      .split(/\s+/)
-      .filter((word) => word !== "");
-  } catch (error) {
-    if (hasCode(error, "not_found")) return [];
-    throw error;
-  }
+  const text = (await unlessGone(host.fs.readFile(path, { signal })))?.toString("utf8") ?? "";
+  return text.split(/\s+/).filter((word) => word !== "");
 }

@@ -1,25 +1,26 @@
 import type { Clock, Timer } from "../lib/clock.ts";
 import { abortError } from "../lib/errors.ts";
 
-/** Holds writes back while the API server cannot take them: a hundred pods that each try again would keep it from coming round. */
-export interface WriteBrake {
-  /** Resolves, in order of asking, when a write may be made: at once while writes go well. Rejects when the signal aborts. */
+/** Throttles writes while the API server cannot take them: retries of a hundred pods would keep it from recovering. */
+export interface WriteThrottle {
+  /** Resolves, in order of the calls, when a write may start: at once while writes succeed. Rejects when the signal aborts. */
   wait(signal: AbortSignal): Promise<void>;
-  /** How a write ended. @param well the API server took it, or refused it for the write's own sake. */
+  /** Reports the outcome of a write.
+   *  @param well true when the API server accepted the write, or refused it for the write's own sake. */
   ended(well: boolean): void;
 }
 
 /** Milliseconds between writes to a server that could not take the last one. */
 const everyMs = 500;
 
-/** Once a write goes well those that wait follow: one, then two, then four, as long as none goes wrong. A server that takes one may
- *  not take the next, and one that refuses a write for its own sake has not taken any. */
-export function createWriteBrake(clock: Clock): WriteBrake {
+/** After a successful write, waiting ones follow: one, then two, then four, as long as none fails. A server that accepts one
+ *  may not accept the next, and one that refuses a write for its own sake has not stored any. */
+export function createWriteThrottle(clock: Clock): WriteThrottle {
   const waiting = new Set<() => void>();
   let timer: Timer | undefined;
   let isOn = false;
   let nextAt = 0;
-  /** How many follow the next write that goes well. */
+  /** Number of writes released by the next successful write. */
   let followers = 1;
   const schedule = () => {
     if (waiting.size > 0) timer ??= clock.after(nextAt - clock.monotonic(), letOneThrough);

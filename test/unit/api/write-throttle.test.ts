@@ -1,36 +1,36 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createWriteBrake } from "../../../src/api/write-brake.ts";
+import { createWriteThrottle } from "../../../src/api/write-throttle.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
 const { signal } = new AbortController();
 
 function start(count: number) {
   const clock = fakeClock();
-  const brake = createWriteBrake(clock);
+  const throttle = createWriteThrottle(clock);
   const passed: number[] = [];
-  const ask = (name: number, stop = signal) => brake.wait(stop).then(() => void passed.push(name));
+  const ask = (name: number, stop = signal) => throttle.wait(stop).then(() => void passed.push(name));
   const askAll = () => Array.from({ length: count }, (_, name) => ask(name));
-  return { clock, brake, passed, ask, askAll };
+  return { clock, throttle, passed, ask, askAll };
 }
 
 test("nothing is held back while writes go well", async () => {
-  const { clock, brake, passed, askAll } = start(50);
-  brake.ended(true);
+  const { clock, throttle, passed, askAll } = start(50);
+  throttle.ended(true);
   await Promise.all(askAll());
   assert.equal(passed.length, 50);
   assert.equal(clock.pending, 0);
 });
 
 test("after a write that the server could not take they go one at a time, in order", async () => {
-  const { clock, brake, passed, askAll } = start(50);
-  brake.ended(false);
+  const { clock, throttle, passed, askAll } = start(50);
+  throttle.ended(false);
   const all = Promise.all(askAll());
   for (let second = 1; second <= 10; second++) {
     const before = passed.length;
     await clock.advance(1_000);
     assert.ok(passed.length - before <= 3, `${passed.length - before} in a second`);
-    brake.ended(false);
+    throttle.ended(false);
   }
   assert.deepEqual(
     passed,
@@ -39,7 +39,7 @@ test("after a write that the server could not take they go one at a time, in ord
   assert.ok(passed.length >= 20);
   const before = passed.length;
   for (let done = before - 1; done < passed.length && passed.length < 50; done++) {
-    brake.ended(true);
+    throttle.ended(true);
     await clock.advance(0);
   }
   await all;
@@ -48,12 +48,12 @@ test("after a write that the server could not take they go one at a time, in ord
 });
 
 test("one that goes well lets one more go, and those that go well after it ever more; one that fails stops them", async () => {
-  const { clock, brake, passed, askAll, ask } = start(50);
-  brake.ended(false);
+  const { clock, throttle, passed, askAll, ask } = start(50);
+  throttle.ended(false);
   void askAll();
   const wentOn = async (well: boolean) => {
     const before = passed.length;
-    brake.ended(well);
+    throttle.ended(well);
     await clock.advance(0);
     return passed.length - before;
   };
@@ -66,8 +66,8 @@ test("one that goes well lets one more go, and those that go well after it ever 
 });
 
 test("who gives up leaves the queue", async () => {
-  const { clock, brake, passed, ask } = start(0);
-  brake.ended(false);
+  const { clock, throttle, passed, ask } = start(0);
+  throttle.ended(false);
   const stop = new AbortController();
   const gone = assert.rejects(ask(0, stop.signal), { code: "cancelled" });
   const stays = ask(1);
@@ -76,12 +76,12 @@ test("who gives up leaves the queue", async () => {
   await clock.advance(500);
   await stays;
   assert.deepEqual(passed, [1]);
-  await assert.rejects(brake.wait(stop.signal), { code: "cancelled" });
+  await assert.rejects(throttle.wait(stop.signal), { code: "cancelled" });
 });
 
 test("one that comes late waits for no more than the pause since the last", async () => {
-  const { clock, brake, passed, ask } = start(0);
-  brake.ended(false);
+  const { clock, throttle, passed, ask } = start(0);
+  throttle.ended(false);
   await clock.advance(10_000);
   void ask(0);
   await clock.advance(0);

@@ -2,12 +2,12 @@ import type { Clock } from "./clock.ts";
 import type { Logger } from "./log.ts";
 import { paced } from "./paced.ts";
 
-/** How often the same is told at most, milliseconds. */
+/** Shortest time between two warnings of the same kind, milliseconds. */
 const everyMs = 30_000;
 
-/** A warning that others can cause as often as they like: told at once, then at most every 30 s, with the newest fields and how many
- *  `times` since it was told last. */
-export function createSeldomWarning(
+/** A rate-limited warning, for events that clients can cause at will: logged at once, then at most every 30 s, with the newest
+ *  fields and the number of `times` since the last one. */
+export function createLimitedWarning(
   { log, clock }: { readonly log: Logger; readonly clock: Clock },
   message: string,
 ): (fields: object) => void {

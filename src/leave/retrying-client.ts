@@ -2,16 +2,16 @@ import type { ApiClient } from "../api/client.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
 
-/** What leaving asks of the API server; all of it may be asked twice. */
+/** The API requests of leaving; all may be repeated. */
 export type LeavingClient = Pick<ApiClient, "get" | "list" | "patch" | "delete">;
 
 const againMs = 2_000;
-/** An API server that is restarted, or a load balancer in front of several, is back by then, milliseconds. */
+/** Longest outage, milliseconds: enough for a restarted API server, or a load balancer in front of several. */
 const patienceMs = 60_000;
 
-/** The same client, for whom an API server that does not answer is asked again for a minute.
- *  @param say is told once each time that it is waited for. */
-export function patient(client: LeavingClient, clock: Clock, say: (line: string) => void): LeavingClient {
+/** The same client with retries: requests to an API server that does not answer are repeated for a minute.
+ *  @param say called once per outage. */
+export function retryingClient(client: LeavingClient, clock: Clock, say: (line: string) => void): LeavingClient {
   const until = async <T>(ask: () => Promise<T>, signal: AbortSignal): Promise<T> => {
     const deadline = clock.monotonic() + patienceMs;
     for (let told = false; ; told = true) {

@@ -8,25 +8,25 @@ import { chooseDevices } from "./choose.ts";
 import type { Inventory } from "./inventory.ts";
 import type { DevicePlugin } from "./plugin.ts";
 
-export interface HandingOutDeps {
+export interface AllocateDeps {
   readonly inventory: Inventory;
   readonly allocations: Allocations;
-  /** Writes down who has what. */
+  /** Saves the allocations. */
   readonly save: () => Promise<void>;
   readonly log: Logger;
 }
 
-/** A container that ran before this agent did, and about which not every source has spoken: it has its devices. */
+/** True for a container that ran before this agent started, while not every source has listed its pods: it has its devices. */
 export type IsUnderway = (uid: string, containerName: string) => boolean;
 
-/** No device of a plugin. */
+/** NUMA node of devices without topology. */
 const noNode = -1;
 
-/** Gives devices to the containers of a pod, in the order in which they start.
- *  @throws in the kubelet's words when one cannot have what it asks for; what came before it is kept until pods' devices are
- *  freed. (kubelet, devicemanager/manager.go) */
-export async function handOutToPod(
-  deps: HandingOutDeps,
+/** Allocates devices to the containers of a pod, in their start order.
+ *  @throws in the kubelet's words when a request cannot be met; earlier allocations are kept until pods' devices are freed.
+ *  (kubelet, devicemanager/manager.go) */
+export async function allocateToPod(
+  deps: AllocateDeps,
   pod: Pod,
   isUnderway: IsUnderway,
   signal: AbortSignal,
@@ -34,16 +34,16 @@ export async function handOutToPod(
   const { initContainers = [], containers } = pod.spec;
   const reusable = new Map<string, readonly string[]>();
   for (const container of initContainers) {
-    await handOutTo(deps, { pod, container, reusable, isUnderway }, signal);
+    await allocateTo(deps, { pod, container, reusable, isUnderway }, signal);
     for (const [resource, allocation] of deps.allocations.ofContainer(pod.metadata.uid, container.name)) {
       const had = devicesOf(allocation);
       const others = (reusable.get(resource) ?? []).filter((id) => !had.includes(id));
-      // A sidecar keeps what it has.
+      // A sidecar keeps its devices.
       reusable.set(resource, isSidecar(container) ? others : [...others, ...had]);
     }
   }
   for (const container of containers) {
-    await handOutTo(deps, { pod, container, reusable, isUnderway }, signal);
+    await allocateTo(deps, { pod, container, reusable, isUnderway }, signal);
     for (const [resource, allocation] of deps.allocations.ofContainer(pod.metadata.uid, container.name)) {
       const has = devicesOf(allocation);
       reusable.set(
@@ -62,8 +62,8 @@ export interface Recipient {
   readonly isUnderway: IsUnderway;
 }
 
-/** Gives one container what it asks for and does not have. */
-export async function handOutTo(deps: HandingOutDeps, to: Recipient, signal: AbortSignal): Promise<void> {
+/** Allocates the devices that one container requests and does not have. */
+export async function allocateTo(deps: AllocateDeps, to: Recipient, signal: AbortSignal): Promise<void> {
   const { allocations } = deps;
   let changed = false;
   for (const [resource, required] of devicesAskedFor(deps, to.container)) {
@@ -75,9 +75,9 @@ export async function handOutTo(deps: HandingOutDeps, to: Recipient, signal: Abo
   if (changed) await deps.save();
 }
 
-/** How many devices a container asks for, by resources that plugins offer. Requests of such resources equal their limits. */
+/** Requested devices by resource, for the plugins' resources. Requests of such resources equal their limits. */
 export function devicesAskedFor(
-  { inventory, allocations }: Pick<HandingOutDeps, "inventory" | "allocations">,
+  { inventory, allocations }: Pick<AllocateDeps, "inventory" | "allocations">,
   { resources }: Container,
 ): readonly (readonly [resource: string, required: number])[] {
   const asked = Object.entries(resources?.limits ?? {}).filter(([name]) => isExtendedResource(name));
@@ -88,9 +88,9 @@ export function devicesAskedFor(
     .map(([name, quantity]) => [name, quantityValue(quantity)] as const);
 }
 
-/** @returns undefined where there is nothing to give. */
+/** @returns undefined when there is nothing to allocate. */
 async function newAllocation(
-  { inventory, allocations, log }: HandingOutDeps,
+  { inventory, allocations, log }: AllocateDeps,
   place: Place,
   required: number,
   { reusable, isUnderway }: Recipient,

@@ -1,18 +1,18 @@
 import { posix } from "node:path";
-import { hasCode } from "../lib/errors.ts";
+import { hasCode, unlessCode } from "../lib/errors.ts";
 import type { HostFs } from "../seams/host.ts";
 
-/** What a root directory says of the node that it belongs to. */
-export interface GroundRecord {
+/** A root directory's record of the node that owns it. */
+export interface OwnershipRecord {
   readonly node: string;
-  /** Directories that were not there before the node came: it takes them along when it leaves, if they are empty. */
+  /** Directories that the node created: it removes them when it leaves, if they are empty. */
   readonly made: readonly string[];
 }
 
 const version = 1;
 
-/** Graftlet's own directory below a root directory: its lock and the record. It is there from before the first pod until after
- *  the last, so where it is not, nothing in the root directory is graftlet's. */
+/** Graftlet's own directory below a root directory: its lock and the record. It exists from before the first pod until after
+ *  the last; without it, nothing in the root directory belongs to graftlet. */
 export function ownDirectory(rootDir: string): string {
   return `${rootDir}/graftlet`;
 }
@@ -21,26 +21,22 @@ function recordFile(rootDir: string): string {
   return `${ownDirectory(rootDir)}/node.json`;
 }
 
-/** The record of a root directory; undefined where there is none that can be read. */
-export async function readGroundRecord(
+/** The record of a root directory; undefined without a readable one. */
+export async function readOwnershipRecord(
   fs: Pick<HostFs, "readFile">,
   rootDir: string,
   signal: AbortSignal,
-): Promise<GroundRecord | undefined> {
-  try {
-    const text = (await fs.readFile(recordFile(rootDir), { maxBytes: 64 * 1024, signal })).toString("utf8");
-    return recordIn(text);
-  } catch (error) {
-    if (hasCode(error, "not_found", "failed_precondition", "resource_exhausted")) return undefined;
-    throw error;
-  }
+): Promise<OwnershipRecord | undefined> {
+  const reading = fs.readFile(recordFile(rootDir), { maxBytes: 64 * 1024, signal });
+  const file = await unlessCode(reading, "not_found", "failed_precondition", "resource_exhausted");
+  return file && recordIn(file.toString("utf8"));
 }
 
 /** Replaces the record in one step. */
-export async function writeGroundRecord(
+export async function writeOwnershipRecord(
   fs: Pick<HostFs, "apply">,
   rootDir: string,
-  record: GroundRecord,
+  record: OwnershipRecord,
   signal: AbortSignal,
 ): Promise<void> {
   const file = recordFile(rootDir);
@@ -52,7 +48,7 @@ export async function writeGroundRecord(
   await fs.apply(changes, signal);
 }
 
-/** Of these directories and all that lead to them, those that are not there, the shortest first. */
+/** Missing ones among these directories and their ancestors, the shortest first. */
 export async function missingDirectories(
   fs: Pick<HostFs, "lstat">,
   paths: readonly string[],
@@ -78,7 +74,7 @@ function withAncestors(path: string): string[] {
   return path === "/" || path === "." ? [] : [...withAncestors(posix.dirname(path)), path];
 }
 
-function recordIn(text: string): GroundRecord | undefined {
+function recordIn(text: string): OwnershipRecord | undefined {
   try {
     const record: unknown = JSON.parse(text);
     if (typeof record !== "object" || record === null) return undefined;

@@ -1,0 +1,16 @@
+import type { Clock } from "./clock.ts";
+import { onAbort } from "./service-group.ts";
+
+/** Resolves after `ms` milliseconds (undefined: without a limit), or sooner, when `news` resolves or the signal aborts. */
+export async function pause(
+  clock: Pick<Clock, "sleep">,
+  ms: number | undefined,
+  news: Promise<unknown>,
+  signal: AbortSignal,
+): Promise<void> {
+  const over = new AbortController();
+  const waits = [news, onAbort(signal, over.signal)];
+  if (ms !== undefined) waits.push(clock.sleep(ms, over.signal).catch(() => undefined));
+  await Promise.race(waits);
+  over.abort();
+}

@@ -1,0 +1,106 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createLogger } from "../../../src/lib/log.ts";
+import { pause } from "../../../src/lib/pause.ts";
+import { type PatrolOptions, patrol } from "../../../src/lib/patrol.ts";
+import { onAbort } from "../../../src/lib/service-group.ts";
+import { type FakeClock, fakeClock } from "../../fakes/clock.ts";
+import { fakePresence } from "../../fakes/presence.ts";
+
+type Options = Partial<PatrolOptions> & { readonly clock?: FakeClock };
+
+function patrolling(options: Options, round: (signal: AbortSignal, at: number) => Promise<void> | void) {
+  const clock = options.clock ?? fakeClock();
+  const rounds: number[] = [];
+  const lines: string[] = [];
+  const log = createLogger(0, { write: (line) => void lines.push((JSON.parse(line) as { msg: string }).msg) });
+  const service = patrol({ name: "watch", everyMs: 1000, ...options, clock, log }, (signal) => {
+    rounds.push(clock.monotonic());
+    return round(signal, clock.monotonic());
+  });
+  const stop = new AbortController();
+  const running = service.run(stop.signal);
+  return {
+    clock,
+    rounds,
+    lines,
+    async [Symbol.asyncDispose]() {
+      stop.abort();
+      await running;
+      assert.equal(clock.pending, 0, "a timer is left");
+    },
+  };
+}
+
+test("a patrol starts at once, or after its first pause, and repeats after every pause", async () => {
+  await using atOnce = patrolling({}, () => {});
+  await atOnce.clock.advance(2500);
+  assert.deepEqual(atOnce.rounds, [0, 1000, 2000]);
+  await using later = patrolling({ firstMs: 300 }, () => {});
+  await later.clock.advance(2500);
+  assert.deepEqual(later.rounds, [300, 1300, 2300]);
+});
+
+test("a pause may depend on how long the round took", async () => {
+  const clock = fakeClock();
+  await using t = patrolling({ clock, everyMs: (tookMs) => 10 * tookMs }, () => clock.sleep(100));
+  await clock.advance(2500);
+  assert.deepEqual(t.rounds, [0, 1100, 2200]);
+});
+
+test("a failed round is logged, and the next one comes in its time", async () => {
+  await using t = patrolling({}, (_, at) => (at === 0 ? Promise.reject(new Error("full")) : undefined));
+  await t.clock.advance(1000);
+  assert.deepEqual(t.rounds, [0, 1000]);
+  assert.deepEqual(t.lines, ["watch failed, will try again"]);
+});
+
+test("no round starts without the target; one that loses it is cut off without a word", async () => {
+  const target = fakePresence();
+  const cut = async (signal: AbortSignal) => {
+    await onAbort(signal);
+    throw new Error("cut off");
+  };
+  await using t = patrolling({ presence: target.present }, (signal, at) => (at === 0 ? cut(signal) : undefined));
+  await t.clock.advance(0);
+  target.lose();
+  await t.clock.advance(5000);
+  assert.deepEqual(t.rounds, [0], "the target is away");
+  target.find();
+  await t.clock.advance(0);
+  assert.deepEqual(t.rounds, [0, 5000]);
+  assert.deepEqual(t.lines, []);
+});
+
+test("a round that the end cuts off is no failure", async () => {
+  let lines: readonly string[] = [];
+  {
+    await using t = patrolling({}, async (signal) => {
+      await onAbort(signal);
+      throw new Error("cut off");
+    });
+    lines = t.lines;
+    await t.clock.advance(0);
+  }
+  assert.deepEqual(lines, []);
+});
+
+test("a pause ends in time, with news, or with its signal, and leaves no timer", async () => {
+  const clock = fakeClock();
+  const stop = new AbortController();
+  const news = Promise.withResolvers<void>();
+  const ended: string[] = [];
+  const never = new Promise<void>(() => {});
+  void pause(clock, 1000, never, stop.signal).then(() => ended.push("time"));
+  void pause(clock, 5000, news.promise, stop.signal).then(() => ended.push("news"));
+  void pause(clock, undefined, never, stop.signal).then(() => ended.push("signal"));
+  await clock.advance(1000);
+  assert.deepEqual(ended, ["time"]);
+  news.resolve();
+  await clock.advance(0);
+  assert.deepEqual(ended, ["time", "news"]);
+  stop.abort();
+  await clock.advance(0);
+  assert.deepEqual(ended, ["time", "news", "signal"]);
+  assert.equal(clock.pending, 0);
+});
