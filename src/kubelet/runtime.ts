@@ -46,7 +46,6 @@ export interface RuntimeParts {
   readonly allocations: Allocations;
   readonly events: EventSink;
   readonly presence?: Presence;
-  readonly onSandboxReady: PodRuntimeDeps["onSandboxReady"];
   readonly probes: PodRuntimeDeps["probes"];
   readonly isRestartingAll: PodRuntimeDeps["isRestartingAll"];
   readonly clock: Clock;
@@ -128,9 +127,9 @@ export function composeRuntime(parts: RuntimeParts): RuntimeStages {
       maxMs: kubelet.crashLoopBackOff.maxContainerRestartPeriod,
     }),
     lookForImage: puller.look,
-    ensureImages: async ({ pod, container, sandbox, foresight }, signal) => ({
+    ensureImages: async ({ pod, container, sandbox, seenImage }, signal) => ({
       volumes: await puller.ensureVolumes(pod, container, sandbox.config, signal),
-      ...(await puller.ensure(pod, container, sandbox.config, signal, await foresight.image(container))),
+      ...(await puller.ensure(pod, container, sandbox.config, signal, seenImage)),
     }),
   });
   return { volumes, ground, podRuntime, layout };

@@ -127,12 +127,6 @@ function composeStages(deps: KubeletDeps, cluster: Cluster, observed: Observed, 
   });
   const given = composeResizes(deps, cluster, observed, { ...later, pods });
   const { allocations } = given;
-  const onSandboxReady = async ({ metadata: { uid } }: Pod, seen: RuntimePod | undefined) => {
-    if (seen) pleg.learn(seen);
-    const now = seen ?? (await pleg.inspect(uid, new AbortController().signal));
-    const pod = pods.get(uid);
-    if (pod) statuses.set(pod, statusOf(pod, now, false));
-  };
   const stages = composeRuntime({
     ...deps,
     ...cluster,
@@ -140,7 +134,6 @@ function composeStages(deps: KubeletDeps, cluster: Cluster, observed: Observed, 
     measures,
     pods,
     allocations,
-    onSandboxReady,
     probes: {
       condemnedBy: (uid, name, id) => probes.condemnedBy(uid, name, id),
       started: (uid, name, id) => probes.started(uid, name, id),

@@ -35,13 +35,19 @@ export async function restartCountFromLogs(
   }
 }
 
-/** The containers of a pod that have a log directory. @throws CodedError not_found for a pod without one. */
+/** The containers of a pod that have a log directory. */
 export async function loggedContainers(
   { fs, settings }: LogFilesDeps,
   pod: Pod,
   signal: AbortSignal,
 ): Promise<ReadonlySet<string>> {
-  return new Set((await fs.list(podLogDirectory(settings.podLogsDirectory, pod), signal)).map(({ name }) => name));
+  const directory = podLogDirectory(settings.podLogsDirectory, pod);
+  try {
+    return new Set((await fs.list(directory, signal)).map(({ name }) => name));
+  } catch (error) {
+    if (hasCode(error, "not_found")) return new Set();
+    throw error;
+  }
 }
 
 /** Links a container's log where log collectors look. */

@@ -22,7 +22,7 @@ export interface InitVerdict {
 }
 
 /** What one init container asks for. */
-interface Step {
+interface InitAction {
   readonly start?: true;
   readonly kill?: PlannedKill;
   /** It is done, or a sidecar that has started: the next one's turn. */
@@ -51,17 +51,17 @@ export function planInit(pod: Pod, observed: RuntimePod, judged: Judgement): Ini
       if (decided) start.unshift(container);
       continue;
     }
-    const step = stepOf({ pod, container, status, judged });
-    if (step.failed) return { initialized: false, failed: true, start: [], kill: [], resize: [], resizePod: false };
+    const action = actionFor({ pod, container, status, judged });
+    if (action.failed) return { initialized: false, failed: true, start: [], kill: [], resize: [], resizePod: false };
     const next = init[index + 1];
-    if (step.passed && !decided) {
+    if (action.passed && !decided) {
       if (next) start.unshift(next);
       else initialized = true;
     }
-    if (step.start) start.unshift(container);
-    if (step.kill) kill.push(step.kill);
-    if (step.resize) resize.unshift(step.resize);
-    resizePod ||= step.resizePod === true;
+    if (action.start) start.unshift(container);
+    if (action.kill) kill.push(action.kill);
+    if (action.resize) resize.unshift(action.resize);
+    resizePod ||= action.resizePod === true;
     decided = true;
   }
   if (!decided) start.push(...init.slice(0, 1));
@@ -83,20 +83,20 @@ interface Present {
   readonly judged: Judgement;
 }
 
-function stepOf(present: Present): Step {
+function actionFor(present: Present): InitAction {
   const { pod, container, status } = present;
   switch (status.state) {
     case ContainerState.CONTAINER_CREATED:
       return { start: true };
     case ContainerState.CONTAINER_RUNNING:
-      return isSidecar(container) ? stepOfRunningSidecar(present) : stepOfResize(present);
+      return isSidecar(container) ? actionForSidecar(present) : actionForResize(present);
     case ContainerState.CONTAINER_EXITED:
       if (isSidecar(container)) return { start: true };
       if (status.exitCode === 0 && status.reason !== "OOMKilled") return { passed: true };
       return comesBack(present) ? { start: true } : { failed: true };
     default:
       if (!restartsKilled(container, pod.spec)) return { failed: true };
-      return { start: true, kill: killUnknown("Init container", container, status) };
+      return { start: true, kill: killUnknown("Init container", status) };
   }
 }
 
@@ -106,7 +106,7 @@ function comesBack({ pod: { spec }, container, status: { exitCode } }: Present):
 }
 
 /** A sidecar that is not well is replaced; that keeps nobody waiting whose turn has come. */
-function stepOfRunningSidecar(present: Present): Step {
+function actionForSidecar(present: Present): InitAction {
   const { container, status, judged } = present;
   const probe = judged.condemnedBy(container.name, status.id);
   const condemned = probe && killCondemned("Init container", container, status, probe, false);
@@ -114,14 +114,14 @@ function stepOfRunningSidecar(present: Present): Step {
   if (container.startupProbe && !judged.hasStarted(container.name, status.id)) return {};
   if (isChanged(container, status)) {
     const message = `Init container ${container.name} definition changed`;
-    return { passed: true, start: true, kill: { containerId: status.id, name: container.name, message } };
+    return { passed: true, start: true, kill: { status, message } };
   }
-  return { passed: true, ...(condemned ? { start: true, kill: condemned } : stepOfResize(present)) };
+  return { passed: true, ...(condemned ? { start: true, kill: condemned } : actionForResize(present)) };
 }
 
 /** One that has to start anew to have other resources; or goes on with them. */
-function stepOfResize({ pod, container, status, judged }: Present): Step {
-  const step = planResize(pod, container, status, judged);
-  if (!step) return {};
-  return "kill" in step ? { start: true, kill: step.kill, resizePod: true } : { resize: step.resize };
+function actionForResize({ pod, container, status, judged }: Present): InitAction {
+  const resize = planResize(pod, container, status, judged);
+  if (!resize) return {};
+  return "kill" in resize ? { start: true, kill: resize.kill, resizePod: true } : resize;
 }

@@ -12,7 +12,7 @@ export interface ContainerResize {
 }
 
 /** What a change of a container's resources takes. */
-export type ResizeStep = { readonly kill: PlannedKill } | { readonly resize: ContainerResize };
+export type ResizeAction = { readonly kill: PlannedKill } | { readonly resize: ContainerResize };
 
 /** Whether a container that runs has other resources than it was given, and what to do about it: its policy says whether it has to
  *  start anew for that. Undefined when all is as it should be.
@@ -22,7 +22,7 @@ export function planResize(
   container: Container,
   status: ContainerStatus,
   { inForce }: Judgement,
-): ResizeStep | undefined {
+): ResizeAction | undefined {
   const from = inForce(status);
   if (!from) return undefined;
   const to = effectiveResources(container.resources, spec.resources);
@@ -34,7 +34,7 @@ export function planResize(
   );
   if (!restarts) return { resize: { container, containerId: status.id, from, to } };
   const message = `Container ${container.name} resize requires restart`;
-  return { kill: { containerId: status.id, name: container.name, message } };
+  return { kill: { status, message } };
 }
 
 /** The pod as a whole is to have other amounts than it has: its own, or those that its containers were given before they ran. */

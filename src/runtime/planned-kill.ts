@@ -5,8 +5,7 @@ import { containerHash } from "../pod/hash.ts";
 import { containerHashAnnotation } from "../pod/labels.ts";
 
 export interface PlannedKill {
-  readonly containerId: string;
-  readonly name: string;
+  readonly status: ContainerStatus;
   /** Text of the Killing event. */
   readonly message: string;
   /** In place of the pod's own grace period. */
@@ -34,25 +33,17 @@ export interface Judgement {
 export function killCondemned(
   what: "Container" | "Init container",
   container: Container,
-  { id }: ContainerStatus,
+  status: ContainerStatus,
   probe: CondemningProbe,
   restarts: boolean,
 ): PlannedKill {
   const { terminationGracePeriodSeconds: graceSeconds } = container[`${probe}Probe`] ?? {};
   const message = `${what} ${container.name} failed ${probe} probe${restarts ? ", will be restarted" : ""}`;
-  return { containerId: id, name: container.name, message, graceSeconds };
+  return { status, message, graceSeconds };
 }
 
-export function killUnknown(
-  what: "Container" | "Init container",
-  container: Container,
-  status: ContainerStatus,
-): PlannedKill {
-  return {
-    containerId: status.id,
-    name: container.name,
-    message: `${what} is in "unknown" state, try killing it before restart`,
-  };
+export function killUnknown(what: "Container" | "Init container", status: ContainerStatus): PlannedKill {
+  return { status, message: `${what} is in "unknown" state, try killing it before restart` };
 }
 
 /** A container made without our hash annotation (by another tool) is left alone. */

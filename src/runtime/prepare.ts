@@ -48,10 +48,10 @@ import { buildContainerConfig } from "./container-config.ts";
 import { containerFiles } from "./container-files.ts";
 import { volumeMounts, volumeParts } from "./mounts.ts";
 import { buildSandboxConfig } from "./sandbox-config.ts";
-import type { ForesightDeps } from "./foresight.ts";
 import type { EnsuredImage } from "./images/puller.ts";
 import { linkLog, loggedContainers, restartCountFromLogs, unlinkLog } from "./log-files.ts";
 import { type ContainerStart, type EnsuredImages, type StartDeps, targetOf } from "./start-container.ts";
+import type { NeedsDeps } from "./needs.ts";
 import type { TargetFacts } from "./target-facts.ts";
 
 /** The node's part in what its pods get, from KubeletConfiguration. Paths are the target's. */
@@ -98,7 +98,7 @@ export interface PrepareDeps {
 
 /** What starting sandboxes and containers needs to be told. */
 export type Preparer = Pick<StartDeps, "configure" | "restartCountFromLogs" | "linkLog" | "unlinkLog"> &
-  Pick<ForesightDeps, "loggedContainers"> & {
+  Pick<NeedsDeps, "loggedContainers"> & {
     /** @throws Error when the target's resolver file cannot be read or the host name is too long. */
     configureSandbox(pod: Pod, attempt: number, signal: AbortSignal): Promise<PodSandboxConfig>;
     /** What limits a container of the pod. */

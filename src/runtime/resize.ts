@@ -8,7 +8,6 @@ import type { RuntimePod } from "../pipeline.ts";
 import { type ResizableResource, amountsOf, mixedResources, sameAmounts } from "../pod/resize.ts";
 import type { ResourcesInForce } from "../resizes.ts";
 import type { Containers } from "../seams/runtime.ts";
-import type { Plan } from "./plan.ts";
 import { type ContainerResize, inResizeOrder } from "./plan-resize.ts";
 
 /** What a pod and its containers have in their cgroups. */
@@ -53,7 +52,9 @@ export interface ResizeDeps {
 export interface Resizing {
   readonly pod: Pod;
   readonly observed: RuntimePod;
-  readonly plan: Pick<Plan, "resize" | "resizePod">;
+  readonly containers: readonly ContainerResize[];
+  /** The pod as a whole changes too. */
+  readonly wholePod: boolean;
 }
 
 /** Puts in force what a pod has been given: memory first, then CPU. Where the pod as a whole gets more of a limit its cgroup is
@@ -71,18 +72,18 @@ export async function resizePod(deps: ResizeDeps, resizing: Resizing, signal: Ab
 }
 
 async function putInForce(deps: ResizeDeps, resizing: Resizing, signal: AbortSignal): Promise<void> {
-  const { pod, observed, plan } = resizing;
+  const { pod, observed, containers, wholePod } = resizing;
   const reading = await deps.groups.read(pod, observed, signal);
   const wanted: CgroupLimits = reading.limits ? deps.groups.wanted(pod) : {};
-  const changesMemory = plan.resizePod || inResizeOrder(plan.resize, "memory").length > 0;
+  const changesMemory = wholePod || inResizeOrder(containers, "memory").length > 0;
   if (changesMemory) refuseTooLittle(resizing, wanted, reading);
-  let left = plan.resize;
+  let left = containers;
   if (changesMemory) {
     const { memoryBytes } = wanted;
     const memory = { limits: bound("memoryBytes", memoryBytes, reading.limits?.memoryBytes) };
     left = await change(deps, { ...resizing, of: "memory", left, ...memory }, signal);
   }
-  if (plan.resizePod || inResizeOrder(left, "cpu").length > 0) {
+  if (wholePod || inResizeOrder(left, "cpu").length > 0) {
     const { cpuQuotaUs: quota, cpuPeriodUs: period, cpuShares: shares } = wanted;
     const { limits: has } = reading;
     const quotas = bound("cpuQuotaUs", quota, has?.cpuQuotaUs).map((limit) => ({
@@ -150,7 +151,7 @@ async function record({ log }: ResizeDeps, write: () => Promise<void>): Promise<
 }
 
 /** A limit of memory below what is used would end the container: it is refused before anything is changed. */
-function refuseTooLittle({ plan }: Resizing, wanted: CgroupLimits, reading: GroupReading): void {
+function refuseTooLittle({ containers }: Resizing, wanted: CgroupLimits, reading: GroupReading): void {
   const complaints: string[] = [];
   const { memoryBytes: limit } = wanted;
   if (limit !== undefined && limit < (reading.limits?.memoryBytes ?? Number.POSITIVE_INFINITY)) {
@@ -159,7 +160,7 @@ function refuseTooLittle({ plan }: Resizing, wanted: CgroupLimits, reading: Grou
     else if (memory >= limit)
       complaints.push(`attempting to set pod memory limit (${limit}) below current usage (${memory})`);
   }
-  for (const { container, containerId, from, to } of plan.resize) {
+  for (const { container, containerId, from, to } of containers) {
     const [before, after] = [amountsOf(from).memoryLimit, amountsOf(to).memoryLimit];
     if (after === 0 || (before !== 0 && after >= before)) continue;
     const used = reading.containers.get(containerId);

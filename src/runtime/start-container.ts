@@ -3,6 +3,7 @@ import {
   ContainerState,
   type ContainerStatus,
   CreateContainerRequest,
+  type Image,
   type PodSandboxConfig,
 } from "../gen/cri.ts";
 import { abortError, hasCode, messageOf } from "../lib/errors.ts";
@@ -12,7 +13,6 @@ import type { RuntimePod } from "../pipeline.ts";
 import { containerRestartCountAnnotation } from "../pod/labels.ts";
 import { containerReference } from "../pod/reference.ts";
 import { type Containers, RuntimeError } from "../seams/runtime.ts";
-import type { Foresight } from "./foresight.ts";
 import type { EnsuredImage, VolumeImages } from "./images/puller.ts";
 import { type KillDeps, killContainer } from "./kill.ts";
 import { newestOf } from "./newest.ts";
@@ -31,7 +31,10 @@ export interface ContainerStart {
   readonly container: Container;
   readonly observed: RuntimePod;
   readonly sandbox: ReadySandbox;
-  readonly foresight: Foresight;
+  /** The container's image, where the target was asked for it already. */
+  readonly seenImage?: Image | undefined;
+  /** The container is known to have no log yet. */
+  readonly isUnlogged?: boolean;
 }
 
 /** The container whose processes an ephemeral one wants to see. @returns its ID; undefined for others.
@@ -52,6 +55,7 @@ export interface EnsuredImages extends EnsuredImage {
 /** A container that runs. */
 export interface StartedContainer {
   readonly id: string;
+  readonly config: ContainerConfig;
   /** Resolves when its log is linked, or cannot be. */
   readonly linked: Promise<void>;
 }
@@ -78,18 +82,14 @@ export interface StartDeps extends KillDeps {
   readonly uninterrupted: AbortSignal;
 }
 
-/** What came to be of a container, before its postStart hook runs. */
-export type OnStarted = (started: StartedContainer) => void;
-
-/** Pulls, creates and starts one container, and runs its postStart hook. The signal interrupts before each step and during the
- *  pull and the hook; a call that creates or starts is never cut off, which would leave half-made things behind.
+/** Pulls, creates and starts one container. The signal interrupts before each step and during the pull; a call that creates or
+ *  starts is never cut off, which would leave half-made things behind.
  *  @throws StartError whose reason and message the container's Waiting state shows. */
 export async function startContainer(
   deps: StartDeps,
   start: ContainerStart,
-  onStarted: OnStarted,
   signal: AbortSignal,
-): Promise<void> {
+): Promise<StartedContainer> {
   const { runtime, events, uninterrupted } = deps;
   const about = containerReference(start.pod, start.container.name);
   const failed = (reason: string, error: unknown): StartError => {
@@ -132,8 +132,7 @@ export async function startContainer(
   const linked = deps.linkLog(start, config, containerId).catch((error: unknown) => {
     deps.log.debug({ err: error, containerId }, "log could not be linked");
   });
-  onStarted({ id: containerId, linked });
-  await postStart(deps, start, { id: containerId, config }, signal);
+  return { id: containerId, config, linked };
 }
 
 function countImages(
@@ -146,12 +145,13 @@ function countImages(
   if (places > 0) measures.imageVolumes(volumes.size, places, outcome);
 }
 
-/** A container whose hook fails is killed: it has not started.
+/** Runs the postStart hook of a container that runs; the signal interrupts it. A container whose hook fails is killed: it has not
+ *  started. @throws StartError as above.
  *  @see https://kubernetes.io/docs/concepts/containers/container-lifecycle-hooks/ */
-async function postStart(
+export async function runPostStart(
   deps: StartDeps,
   { pod, container, sandbox }: ContainerStart,
-  { id, config: { metadata, labels, annotations } }: { readonly id: string; readonly config: ContainerConfig },
+  { id, config: { metadata, labels, annotations } }: StartedContainer,
   signal: AbortSignal,
 ): Promise<void> {
   const hook = container.lifecycle?.postStart;
@@ -184,11 +184,11 @@ async function postStart(
  *  by one of the same count: nothing of it has run. */
 async function nextCount(
   deps: StartDeps,
-  { pod, container, observed, foresight }: ContainerStart,
+  { pod, container, observed, isUnlogged }: ContainerStart,
   signal: AbortSignal,
 ): Promise<number> {
   const last = newestOf(observed, container.name);
-  if (!last) return (await foresight.isUnlogged(container)) ? 0 : deps.restartCountFromLogs(pod, container, signal);
+  if (!last) return isUnlogged ? 0 : deps.restartCountFromLogs(pod, container, signal);
   if (last.state !== ContainerState.CONTAINER_CREATED) return restartCountOf(last) + 1;
   await deps.runtime.removeContainer(last.id, deps.uninterrupted).catch((error: unknown) => {
     if (!hasCode(error, "not_found")) throw error;

@@ -23,7 +23,7 @@ export function rig(over: Partial<PodRuntimeDeps> = {}) {
   const runtime = fakeRuntime({ clock });
   runtime.addImage("busybox");
   const events = eventLines();
-  const ready: string[] = [];
+  const ready: (number | "look")[] = [];
   const unlinked: string[] = [];
   const podRuntime = createPodRuntime({
     runtime,
@@ -59,7 +59,6 @@ export function rig(over: Partial<PodRuntimeDeps> = {}) {
     restartCountFromLogs: async () => 0,
     linkLog: async () => undefined,
     unlinkLog: async (_pod, name, id) => void unlinked.push(`${name} ${id}`),
-    onSandboxReady: async ({ metadata }) => void ready.push(metadata.uid),
     probes: { condemnedBy: () => undefined, started: () => undefined },
     isRestartingAll: () => false,
     inForce: allInForce,
@@ -86,19 +85,19 @@ export function rig(over: Partial<PodRuntimeDeps> = {}) {
   };
   const pass = async (pod: Pod, signal = never) => {
     const seen = await see();
-    const {
-      made: _made,
-      rest,
-      ...outcome
-    } = await podRuntime.sync(pod, seen, await podRuntime.ahead(pod, seen, signal), signal);
+    const planned = await podRuntime.plan(pod, seen, signal);
+    const { made: _made, rest, ...outcome } = await planned.perform(show, signal);
     await rest;
     return outcome;
   };
+  const show = async (shown: RuntimePod | undefined) => void ready.push(shown?.sandboxes.length ?? "look");
+  /** The same pass over a pod that the runtime has nothing of. */
+  const first = async (pod: Pod) => (await podRuntime.plan(pod, observe([], []), never)).perform(show, never);
   const states = async () =>
     (await see()).containers
       .map(({ labels, state, metadata }) => `${labels[containerNameLabel]}/${metadata?.attempt} ${state}`)
       .sort();
-  return { clock, runtime, events, ready, unlinked, podRuntime, see, pass, states };
+  return { clock, runtime, events, ready, unlinked, podRuntime, see, pass, first, states };
 }
 
 export const running = (name: string, attempt = 0) => `${name}/${attempt} ${ContainerState.CONTAINER_RUNNING}`;
