@@ -2,12 +2,13 @@ import { ContainerState, type ContainerStatus, type PodSandboxStatus } from "../
 import type { ContainerSort } from "../measures.ts";
 import type { Container, Pod } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
-import { restartsAfter, restartsAll, restartsKilled } from "../pod/restart.ts";
+import { restartsAll } from "../pod/restart.ts";
 import { sandboxIsCurrent } from "../pod/sandbox.ts";
 import { nameOf, newestOf } from "./newest.ts";
 import { planInit } from "./plan-init.ts";
-import { type ContainerResize, planResize, resizesWhole } from "./plan-resize.ts";
-import { type Judgement, type PlannedKill, isChanged, killCondemned, killUnknown } from "./planned-kill.ts";
+import { planMain } from "./plan-main.ts";
+import { resizesWhole } from "./plan-resize.ts";
+import type { Judgement } from "./planned-kill.ts";
 import type { Step } from "./step.ts";
 
 /** Nobody has anything to say of the containers. */
@@ -77,7 +78,7 @@ function planContainers(pod: Pod, observed: RuntimePod, judged: Judgement, sandb
   if (init.failed) return [endPod];
   const main = init.initialized ? planMain(pod, observed, judged) : undefined;
   // Sidecars keep no pod alive.
-  if (main?.keep === 0 && main.start.length === 0) return [endPod];
+  if (main && !main.keepsAny && main.start.length === 0) return [endPod];
   const kills = [...init.kill, ...(main?.kill ?? [])].map((kill): Step => ({ do: "killContainer", ...kill }));
   const containers = [...init.resize, ...(main?.resize ?? [])];
   const wholePod = init.resizePod || (main !== undefined && (main.resizePod || resizesWhole(pod, judged)));
@@ -153,58 +154,4 @@ function planReset(pod: Pod, observed: RuntimePod): readonly Step[] {
   ];
   const resets = runs.map((status): Step => ({ do: "resetContainer", status }));
   return resets.length === 0 ? [] : [...resets, ...pruneInit(pod, observed)];
-}
-
-interface MainVerdict {
-  /** How many go on running. */
-  readonly keep: number;
-  readonly start: readonly Container[];
-  readonly kill: readonly PlannedKill[];
-  readonly resize: readonly ContainerResize[];
-  /** One starts anew to have other resources. */
-  readonly resizePod: boolean;
-}
-
-function planMain(pod: Pod, observed: RuntimePod, judged: Judgement): MainVerdict {
-  const start: Container[] = [];
-  const kill: PlannedKill[] = [];
-  const resize: ContainerResize[] = [];
-  let resizePod = false;
-  let keep = 0;
-  for (const container of pod.spec.containers) {
-    const status = newestOf(observed, container.name);
-    if (status?.state !== ContainerState.CONTAINER_RUNNING) {
-      if (!shouldStart(pod, container, status)) continue;
-      start.push(container);
-      if (status?.state === ContainerState.CONTAINER_UNKNOWN) kill.push(killUnknown("Container", status));
-    } else if (isChanged(container, status)) {
-      start.push(container);
-      kill.push({ status, message: `Container ${container.name} definition changed, will be restarted` });
-    } else {
-      const probe = judged.condemnedBy(container.name, status.id);
-      if (!probe) {
-        const action = planResize(pod, container, status, judged);
-        if (action && "kill" in action) {
-          kill.push(action.kill);
-          start.push(container);
-          resizePod = true;
-          continue;
-        }
-        if (action) resize.push(action.resize);
-        keep++;
-        continue;
-      }
-      const restarts = restartsKilled(container, pod.spec);
-      if (restarts) start.push(container);
-      kill.push(killCondemned("Container", container, status, probe, restarts));
-    }
-  }
-  return { keep, start, kill, resize, resizePod };
-}
-
-/** Whether a container that is not running should be started, by the restart policy. */
-function shouldStart(pod: Pod, container: Container, status: ContainerStatus | undefined): boolean {
-  if (pod.metadata.deletionTimestamp) return false;
-  if (!status || status.state !== ContainerState.CONTAINER_EXITED) return true;
-  return restartsAfter(container, pod.spec, status.exitCode);
 }
