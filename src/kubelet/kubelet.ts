@@ -33,7 +33,7 @@ import { deviceSettings, nodeSettings, staticSources } from "./settings.ts";
 import type { Retrier, Waker } from "../pipeline.ts";
 import { createPleg } from "../pleg/pleg.ts";
 import { nodeLabel } from "../pod/labels.ts";
-import { createLogReader } from "../runtime/logs/reader.ts";
+import { createLogReader } from "../logs/reader.ts";
 import type { Strangers } from "../server/strangers.ts";
 import { loggedEvents, noNode } from "./standalone.ts";
 import { readTerminationMessage, readWrittenMessage } from "../runtime/termination-message.ts";

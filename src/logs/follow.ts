@@ -1,5 +1,5 @@
-import { hasCode } from "../../lib/errors.ts";
-import type { FileInfo } from "../../seams/host.ts";
+import { hasCode } from "../lib/errors.ts";
+import type { FileInfo } from "../seams/host.ts";
 import { watchChanges } from "./changes.ts";
 import { openLog } from "./file.ts";
 import { createLineCutter } from "./lines.ts";

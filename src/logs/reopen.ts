@@ -1,7 +1,7 @@
 import { posix } from "node:path";
-import type { Clock } from "../../lib/clock.ts";
-import { hasCode } from "../../lib/errors.ts";
-import type { HostFile } from "../../seams/host.ts";
+import type { Clock } from "../lib/clock.ts";
+import { hasCode } from "../lib/errors.ts";
+import type { HostFile } from "../seams/host.ts";
 import { type LogHost, openLog } from "./file.ts";
 import { createLineCutter } from "./lines.ts";
 import { type Reading, readToEnd } from "./read-to-end.ts";

@@ -1,4 +1,4 @@
-import type { HostFile } from "../../seams/host.ts";
+import type { HostFile } from "../seams/host.ts";
 import type { LineCutter } from "./lines.ts";
 import type { LogOutput } from "./output.ts";
 

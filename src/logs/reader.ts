@@ -1,11 +1,11 @@
 import { posix } from "node:path";
 import type { Writable } from "node:stream";
-import type { Clock } from "../../lib/clock.ts";
-import { hasCode } from "../../lib/errors.ts";
-import type { Logger } from "../../lib/log.ts";
-import type { LogOptions, LogReader, LogSource } from "../../pipeline.ts";
-import type { HostFile } from "../../seams/host.ts";
-import type { Runtime } from "../../seams/runtime.ts";
+import type { Clock } from "../lib/clock.ts";
+import { hasCode } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import type { LogOptions, LogReader, LogSource } from "../pipeline.ts";
+import type { HostFile } from "../seams/host.ts";
+import type { Runtime } from "../seams/runtime.ts";
 import { type LogHost, type LogRoots, openLog, resolveLog } from "./file.ts";
 import { followLog } from "./follow.ts";
 import { copyFromRuntime } from "./from-runtime.ts";

@@ -1,6 +1,6 @@
-import { CodedError, codeOf, messageOf } from "../../lib/errors.ts";
-import type { LogSource } from "../../pipeline.ts";
-import type { Host, HostFile, HostFs } from "../../seams/host.ts";
+import { CodedError, codeOf, messageOf } from "../lib/errors.ts";
+import type { LogSource } from "../pipeline.ts";
+import type { Host, HostFile, HostFs } from "../seams/host.ts";
 
 /** What reading logs asks of the target. */
 export type LogHost = Pick<Host, "watch" | "forUsers"> & {

@@ -1,6 +1,6 @@
-import type { Clock } from "../../lib/clock.ts";
-import { messageOf } from "../../lib/errors.ts";
-import type { Logger } from "../../lib/log.ts";
+import type { Clock } from "../lib/clock.ts";
+import { messageOf } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
 import type { LogHost } from "./file.ts";
 
 /** The longest that a change which no event told of goes unseen, as the kubelet has it. */

@@ -1,4 +1,4 @@
-import type { HostFile } from "../../seams/host.ts";
+import type { HostFile } from "../seams/host.ts";
 
 const blockBytes = 64 * 1024;
 const newline = 0x0a;
