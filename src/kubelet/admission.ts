@@ -4,7 +4,7 @@ import { ContainerState } from "../gen/cri.ts";
 import type { Cluster, KubeletDeps, Observed } from "./kubelet.ts";
 import type { Node } from "../objects.ts";
 import type { Admission, PodPreemptor, RuntimePod } from "../pipeline.ts";
-import { containerNameLabel } from "../pod/labels.ts";
+import { newestRun } from "../pod/runs.ts";
 
 /** What is built after it. */
 export interface AdmissionOf {
@@ -31,9 +31,5 @@ export function composeAdmission(
 }
 
 function runsIn(seen: RuntimePod | undefined, containerName: string): boolean {
-  return (
-    seen?.containers.some(
-      ({ state, labels }) => state === ContainerState.CONTAINER_RUNNING && labels[containerNameLabel] === containerName,
-    ) === true
-  );
+  return newestRun(seen, containerName, ({ state }) => state === ContainerState.CONTAINER_RUNNING) !== undefined;
 }

@@ -5,10 +5,10 @@ import type { ResizeMeasures } from "../measures.ts";
 import type { Container, Pod, PodCondition } from "../objects.ts";
 import type { Admission, EventSink, PodStore, RuntimePod } from "../pipeline.ts";
 import { isSidecar } from "../pod/containers.ts";
-import { containerNameLabel } from "../pod/labels.ts";
 import { isTerminal } from "../pod/phase.ts";
 import { podReference } from "../pod/reference.ts";
 import { amountsOf, effectiveResources, sameAmounts, withResources } from "../pod/resize.ts";
+import { newestRun } from "../pod/runs.ts";
 import type { ResizeDecider, ResizeTrigger, Resizes } from "../resizes.ts";
 import type { Allocations } from "./allocations.ts";
 import { createWishes } from "./resize-changes.ts";
@@ -205,7 +205,7 @@ function inForceOf(allocations: Allocations, pod: Pod, observed: RuntimePod): Po
 }
 
 /** The newest of a name, if it runs. */
-function runningOf({ containers }: RuntimePod, { name }: Container) {
-  const newest = containers.find((status) => status.labels[containerNameLabel] === name);
+function runningOf(observed: RuntimePod, { name }: Container) {
+  const newest = newestRun(observed, name);
   return newest?.state === ContainerState.CONTAINER_RUNNING ? newest : undefined;
 }

@@ -7,9 +7,9 @@ import type { EventSink, RuntimePod } from "../pipeline.ts";
 import { allContainers, isSidecar } from "../pod/containers.ts";
 import { containerPortsAnnotation, podTerminationGraceAnnotation, preStopHandlerAnnotation } from "../pod/labels.ts";
 import { containerReference, podReference } from "../pod/reference.ts";
+import { containerNameOf } from "../pod/runs.ts";
 import type { Containers, Sandboxes } from "../seams/runtime.ts";
 import type { Hooks, LifecycleHandler } from "./hooks.ts";
-import { nameOf } from "./newest.ts";
 import { type TerminationOrder, secondsOf, terminationOrder } from "./termination-order.ts";
 
 export interface KillDeps {
@@ -41,7 +41,7 @@ export interface KillRequest {
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination-flow */
 export async function killContainer(deps: KillDeps, request: KillRequest, signal: AbortSignal): Promise<void> {
   const { status, pod, message, order } = request;
-  const name = nameOf(status);
+  const name = containerNameOf(status);
   if (pod) deps.events.event(containerReference(pod, name), "Normal", "Killing", message);
   let left = request.graceSeconds ?? ownGrace(pod, status);
   const hook = left > 0 ? beginPreStop(deps, request, signal) : undefined;
@@ -97,7 +97,7 @@ function hookOf(
   pod: Pod | undefined,
   status: KillRequest["status"],
 ): { readonly container: Pick<Container, "name" | "ports">; readonly hook: LifecycleHandler | undefined } {
-  const name = nameOf(status);
+  const name = containerNameOf(status);
   if (pod) {
     const container = allContainers(pod).find((one) => one.container.name === name)?.container ?? { name };
     return { container, hook: "lifecycle" in container ? container.lifecycle?.preStop : undefined };
@@ -128,10 +128,10 @@ export async function killPod(
   const running = observed.containers.filter(({ state }) => state === ContainerState.CONTAINER_RUNNING);
   const podIP = observed.ips[0];
   const order = pod?.spec.initContainers?.some(isSidecar)
-    ? terminationOrder(pod, new Set(running.map(nameOf)), deps.clock)
+    ? terminationOrder(pod, new Set(running.map(containerNameOf)), deps.clock)
     : undefined;
   const stops = running.map((status) => {
-    const message = `Stopping container ${nameOf(status)}`;
+    const message = `Stopping container ${containerNameOf(status)}`;
     return killContainer(deps, { status, pod, podIP, message, graceSeconds, order }, signal);
   });
   const failures = [...(await failuresOf(stops))];

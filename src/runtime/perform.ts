@@ -4,10 +4,10 @@ import type { Pod } from "../objects.ts";
 import type { RuntimeIds, RuntimePod, ShowPod } from "../pipeline.ts";
 import { isSidecar } from "../pod/containers.ts";
 import { podReference } from "../pod/reference.ts";
+import { containerNameOf } from "../pod/runs.ts";
 import type { Runtime } from "../seams/runtime.ts";
 import { killContainer, killPod } from "./kill.ts";
 import type { Answers } from "./needs.ts";
-import { nameOf } from "./newest.ts";
 import { type ResizeDeps, resizePod } from "./resize.ts";
 import { type SandboxDeps, runSandbox } from "./run-sandbox.ts";
 import type { ReadySandbox } from "./start-container.ts";
@@ -72,7 +72,7 @@ const executors: { readonly [Kind in StepKind]: Executor<Kind> } = {
   async removeContainer(deps, { status }, { pod }) {
     try {
       await remove(deps, status);
-      await deps.unlinkLog(pod, nameOf(status), status.id);
+      await deps.unlinkLog(pod, containerNameOf(status), status.id);
     } catch (err) {
       deps.log.warn({ err, containerId: status.id }, "init container could not be removed, left to garbage collection");
     }

@@ -3,7 +3,7 @@ import type { Container, Pod } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
 import { isSidecar } from "../pod/containers.ts";
 import { restartsAfter, restartsKilled } from "../pod/restart.ts";
-import { newestOf } from "./newest.ts";
+import { newestRun } from "../pod/runs.ts";
 import { type ContainerResize, planResize } from "./plan-resize.ts";
 import { type Judgement, type PlannedKill, isChanged, killCondemned, killUnknown } from "./planned-kill.ts";
 
@@ -45,7 +45,7 @@ export function planInit(pod: Pod, observed: RuntimePod, judged: Judgement): Ini
   const resize: ContainerResize[] = [];
   let resizePod = false;
   for (const [index, container] of [...init.entries()].reverse()) {
-    const status = newestOf(observed, container.name);
+    const status = newestRun(observed, container.name);
     if (decided && !isSidecar(container)) continue;
     if (!status) {
       if (decided) start.unshift(container);
@@ -71,7 +71,7 @@ export function planInit(pod: Pod, observed: RuntimePod, judged: Judgement): Ini
 /** Exited main containers prove nothing: after a reboot they belong to an earlier sandbox. */
 function mainHasRun(pod: Pod, observed: RuntimePod): boolean {
   return pod.spec.containers.some(({ name }) => {
-    const state = newestOf(observed, name)?.state;
+    const state = newestRun(observed, name)?.state;
     return state === ContainerState.CONTAINER_CREATED || state === ContainerState.CONTAINER_RUNNING;
   });
 }

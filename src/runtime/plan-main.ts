@@ -2,7 +2,7 @@ import { ContainerState, type ContainerStatus } from "../gen/cri.ts";
 import type { Container, Pod } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
 import { restartsAfter, restartsKilled } from "../pod/restart.ts";
-import { newestOf } from "./newest.ts";
+import { newestRun } from "../pod/runs.ts";
 import { type ContainerResize, planResize } from "./plan-resize.ts";
 import { type Judgement, type PlannedKill, isChanged, killCondemned, killUnknown } from "./planned-kill.ts";
 
@@ -30,7 +30,7 @@ interface MainAction {
 /** Main containers, once the pod is initialized. */
 export function planMain(pod: Pod, observed: RuntimePod, judged: Judgement): MainVerdict {
   const actions = pod.spec.containers.map((container) => {
-    const status = newestOf(observed, container.name);
+    const status = newestRun(observed, container.name);
     const action =
       status?.state === ContainerState.CONTAINER_RUNNING
         ? actionForRunning(pod, container, status, judged)

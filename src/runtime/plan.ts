@@ -4,7 +4,7 @@ import type { Container, Pod } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
 import { restartsAll } from "../pod/restart.ts";
 import { sandboxIsCurrent } from "../pod/sandbox.ts";
-import { nameOf, newestOf } from "./newest.ts";
+import { containerNameOf, newestRun, runsOf } from "../pod/runs.ts";
 import { planInit } from "./plan-init.ts";
 import { planMain } from "./plan-main.ts";
 import { resizesWhole } from "./plan-resize.ts";
@@ -51,7 +51,7 @@ function planNewSandbox(pod: Pod, observed: RuntimePod, newest: PodSandboxStatus
     ? []
     : [
         { do: "killPod", sandboxChanged: newest !== undefined },
-        ...observed.containers.filter((run) => names.has(nameOf(run))).map(removing),
+        ...observed.containers.filter((run) => names.has(containerNameOf(run))).map(removing),
       ];
   return [...clearing, { do: "runSandbox", attempt }, ...starts];
 }
@@ -61,10 +61,10 @@ function planFirstStarts(pod: Pod, observed: RuntimePod, attempt: number): reado
   const policy = pod.spec.restartPolicy ?? "Always";
   if (policy === "Never" && attempt !== 0 && observed.containers.length > 0) return undefined;
   const start = pod.spec.containers.filter(
-    ({ name, restartPolicy }) => !((restartPolicy ?? policy) === "OnFailure" && succeeded(newestOf(observed, name))),
+    ({ name, restartPolicy }) => !((restartPolicy ?? policy) === "OnFailure" && succeeded(newestRun(observed, name))),
   );
   const initialized = pod.spec.containers.some(({ name }) => {
-    const state = newestOf(observed, name)?.state;
+    const state = newestRun(observed, name)?.state;
     return state !== undefined && state !== ContainerState.CONTAINER_UNKNOWN;
   });
   if (start.length === 0 && initialized) return undefined;
@@ -107,8 +107,8 @@ function removing(status: ContainerStatus): Step<"removeContainer"> {
 /** Of each init container only the newest ended one is kept. */
 function pruneInit({ spec }: Pod, observed: RuntimePod): readonly Step[] {
   return (spec.initContainers ?? []).flatMap(({ name }) =>
-    observed.containers
-      .filter((run) => nameOf(run) === name && isOver(run.state))
+    runsOf(observed, name)
+      .filter(({ state }) => isOver(state))
       .slice(1)
       .map(removing),
   );
@@ -123,7 +123,7 @@ function isOver(state: ContainerState): boolean {
 function neverRun({ spec }: Pod, observed: RuntimePod): readonly Container[] {
   return (spec.ephemeralContainers ?? [])
     .filter(({ name }) => {
-      const run = newestOf(observed, name);
+      const run = newestRun(observed, name);
       return !run || run.state === ContainerState.CONTAINER_CREATED;
     })
     .map(({ targetContainerName: _target, ...container }) => container);
@@ -137,20 +137,19 @@ function succeeded(status: ContainerStatus | undefined): boolean {
  *  trace with it: a reset that was cut off goes on. */
 function planReset(pod: Pod, observed: RuntimePod): readonly Step[] {
   const { spec } = pod;
-  const runsOf = (containers: readonly Container[], asking: boolean) =>
+  const runsIn = (containers: readonly Container[], asking: boolean) =>
     containers.flatMap((container) =>
-      observed.containers.filter(
-        (run) =>
-          nameOf(run) === container.name &&
-          asking === (run.state === ContainerState.CONTAINER_EXITED && restartsAll(container, run.exitCode)),
+      runsOf(observed, container.name).filter(
+        ({ state, exitCode }) =>
+          asking === (state === ContainerState.CONTAINER_EXITED && restartsAll(container, exitCode)),
       ),
     );
   const init = spec.initContainers ?? [];
   const runs = [
-    ...runsOf(spec.containers, false),
-    ...runsOf(init, false),
-    ...runsOf(spec.containers, true),
-    ...runsOf(init, true),
+    ...runsIn(spec.containers, false),
+    ...runsIn(init, false),
+    ...runsIn(spec.containers, true),
+    ...runsIn(init, true),
   ];
   const resets = runs.map((status): Step => ({ do: "resetContainer", status }));
   return resets.length === 0 ? [] : [...resets, ...pruneInit(pod, observed)];

@@ -12,10 +12,10 @@ import type { Container, Pod } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
 import { containerRestartCountAnnotation } from "../pod/labels.ts";
 import { containerReference } from "../pod/reference.ts";
+import { newestRun } from "../pod/runs.ts";
 import { type Containers, RuntimeError } from "../seams/runtime.ts";
 import type { EnsuredImage, VolumeImages } from "./images/puller.ts";
 import { type KillDeps, killContainer } from "./kill.ts";
-import { newestOf } from "./newest.ts";
 import { StartError } from "./start-error.ts";
 
 /** The sandbox that a container goes into. */
@@ -42,7 +42,7 @@ export interface ContainerStart {
 export function targetOf({ pod, container, observed }: ContainerStart): string | undefined {
   const name = pod.spec.ephemeralContainers?.find((one) => one.name === container.name)?.targetContainerName;
   if (!name) return undefined;
-  const target = newestOf(observed, name);
+  const target = newestRun(observed, name);
   if (!target) throw new Error(`unable to find target container ${name}`);
   return target.id;
 }
@@ -187,7 +187,7 @@ async function nextCount(
   { pod, container, observed, isUnlogged }: ContainerStart,
   signal: AbortSignal,
 ): Promise<number> {
-  const last = newestOf(observed, container.name);
+  const last = newestRun(observed, container.name);
   if (!last) return isUnlogged ? 0 : deps.restartCountFromLogs(pod, container, signal);
   if (last.state !== ContainerState.CONTAINER_CREATED) return restartCountOf(last) + 1;
   await deps.runtime.removeContainer(last.id, deps.uninterrupted).catch((error: unknown) => {

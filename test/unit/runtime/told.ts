@@ -1,5 +1,5 @@
 import type { Step } from "../../../src/runtime/step.ts";
-import { nameOf } from "../../../src/runtime/newest.ts";
+import { containerNameOf } from "../../../src/pod/runs.ts";
 
 const sorts = { container: "", init_container: " init", ephemeral_container: " ephemeral" } as const;
 
@@ -14,7 +14,7 @@ function tell(step: Step): string {
       return step.sandboxChanged ? "kill pod: sandbox changed" : "kill pod";
     case "killContainer": {
       const { status, message, graceSeconds } = step;
-      return `kill ${nameOf(status)}: ${message}${graceSeconds === undefined ? "" : ` (${graceSeconds} s)`}`;
+      return `kill ${containerNameOf(status)}: ${message}${graceSeconds === undefined ? "" : ` (${graceSeconds} s)`}`;
     }
     case "resetContainer":
       return `reset ${step.status.id}`;
