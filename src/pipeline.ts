@@ -324,8 +324,8 @@ export interface PlannedPass {
 
 /** Starts and stops what the runtime holds of a pod. */
 export interface PodRuntime {
-  /** Decides what makes the runtime's pod what the spec says, and asks the target at once for what that needs. Rejects only
-   *  when the signal aborts. */
+  /** Decides what makes the runtime's pod what the spec says, and asks the target at once for what its sandbox needs. Rejects
+   *  only when the signal aborts. */
   plan(pod: Pod, observed: RuntimePod, signal: AbortSignal): Promise<PlannedPass>;
   /** Stops all containers, then the sandboxes. `pod` is undefined for one that only the runtime knows. */
   kill(

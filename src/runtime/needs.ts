@@ -1,10 +1,10 @@
 import type { Image, PodSandboxConfig } from "../gen/cri.ts";
-import { throwIfAborted } from "../lib/errors.ts";
 import type { Container, Pod } from "../objects.ts";
 import { type SandboxDeps, prepareSandbox } from "./run-sandbox.ts";
 import type { Step } from "./step.ts";
 
-/** Something that a step has to know of the target. */
+/** Something that a step has to know of the target. What the sandbox needs is asked for while volumes are mounted; what its
+ *  containers need, while it is made: a far target answers few questions at a time, and volumes have the longest way. */
 export type Need =
   /** The sandbox's configuration; the directory for its containers' logs is made with it. */
   | { readonly of: "sandboxConfig"; readonly attempt: number }
@@ -28,9 +28,9 @@ export interface NeedsDeps extends Pick<SandboxDeps, "configureSandbox" | "fs"> 
   readonly loggedContainers: (pod: Pod, signal: AbortSignal) => Promise<ReadonlySet<string>>;
 }
 
-/** What can be asked before the first step is taken. Not so what only the steps before it bring about (files of an init
- *  container), what must be fresh at the start (objects), and what leaves a trace (devices, parts of volumes). A container that
- *  starts again asks for its image when its back-off lets it. */
+/** What can be asked for before the step is taken. Not so what the steps before it bring about (files of an init container), what
+ *  must be fresh at the start (objects), and what leaves a trace (devices, parts of volumes). A container that starts again asks
+ *  for its image when its back-off lets it. */
 export function needs(step: Step): readonly Need[] {
   switch (step.do) {
     case "runSandbox":
@@ -43,14 +43,13 @@ export function needs(step: Step): readonly Need[] {
   }
 }
 
-/** Asks the target side by side for all that these steps need. Rejects only when the signal aborts. */
+/** Asks the target for all of this, side by side. Never rejects. */
 export async function answerNeeds(
   deps: NeedsDeps,
   pod: Pod,
-  steps: readonly Step[],
+  all: readonly Need[],
   signal: AbortSignal,
 ): Promise<Answers> {
-  const all = steps.flatMap(needs);
   const images = new Map<string, Image>();
   let sandboxConfig: PodSandboxConfig | undefined;
   let loggedContainers: ReadonlySet<string> | undefined;
@@ -65,6 +64,5 @@ export async function answerNeeds(
   const isFirst = (need: Need, at: number) =>
     need.of === "image" || all.findIndex((each) => each.of === need.of) === at;
   await Promise.allSettled(all.filter(isFirst).map(answer));
-  throwIfAborted(signal);
   return { sandboxConfig, images, loggedContainers };
 }

@@ -1,4 +1,4 @@
-import { ContainerState, type ContainerStatus } from "../gen/cri.ts";
+import { ContainerState, type ContainerStatus, type PodSandboxConfig } from "../gen/cri.ts";
 import { hasCode, throwIfAborted } from "../lib/errors.ts";
 import type { Pod } from "../objects.ts";
 import type { RuntimeIds, RuntimePod, ShowPod } from "../pipeline.ts";
@@ -24,7 +24,10 @@ export interface PerformDeps extends SandboxDeps, StarterDeps, ResizeDeps {
 export interface Pass {
   readonly pod: Pod;
   readonly observed: RuntimePod;
-  readonly answers: Answers;
+  /** Where it could be had while volumes were mounted. */
+  readonly sandboxConfig: PodSandboxConfig | undefined;
+  /** What containers need. */
+  readonly answers: Promise<Answers>;
   readonly show: ShowPod;
   /** The sandbox that containers go into, once there is one. */
   readonly sandbox: ReadySandbox | undefined;
@@ -90,8 +93,8 @@ const executors: { readonly [Kind in StepKind]: Executor<Kind> } = {
     }
   },
 
-  async runSandbox(deps, { attempt }, { pod, observed, answers, show }, signal) {
-    const { status, ...sandbox } = await makeSandbox(deps, pod, { attempt, prepared: answers.sandboxConfig }, signal);
+  async runSandbox(deps, { attempt }, { pod, observed, sandboxConfig, show }, signal) {
+    const { status, ...sandbox } = await makeSandbox(deps, pod, { attempt, prepared: sandboxConfig }, signal);
     const isNew = observed.sandboxes.length + observed.containers.length === 0;
     await show(isNew ? { ...observed, ips: sandbox.ips, sandboxes: [status] } : undefined).catch((err: unknown) => {
       if (!signal.aborted)
@@ -100,15 +103,16 @@ const executors: { readonly [Kind in StepKind]: Executor<Kind> } = {
     return { sandbox, made: { sandboxes: [sandbox.id] } };
   },
 
-  async useSandbox(deps, { sandboxId: id, attempt }, { pod, observed: { ips }, answers }, signal) {
-    const config = answers.sandboxConfig ?? (await deps.configureSandbox(pod, attempt, signal));
+  async useSandbox(deps, { sandboxId: id, attempt }, { pod, observed: { ips }, sandboxConfig }, signal) {
+    const config = sandboxConfig ?? (await deps.configureSandbox(pod, attempt, signal));
     return { sandbox: { id, config, ips } };
   },
 
   async startContainer(deps, { container, sort }, { pod, observed, answers, sandbox }, signal) {
     if (!sandbox) throw new Error(`no sandbox for container ${container.name}`);
-    const seenImage = answers.images.get(container.name);
-    const isUnlogged = answers.loggedContainers?.has(container.name) === false;
+    const { images, loggedContainers } = await answers;
+    const seenImage = images.get(container.name);
+    const isUnlogged = loggedContainers?.has(container.name) === false;
     const start = { pod, container, observed, sandbox, seenImage, isUnlogged };
     const { started, error } = await deps.start(start, sort, signal);
     return {
@@ -131,7 +135,7 @@ export function perform<Kind extends StepKind>(
 async function makeSandbox(
   deps: PerformDeps,
   pod: Pod,
-  { attempt, prepared }: { readonly attempt: number; readonly prepared: Answers["sandboxConfig"] },
+  { attempt, prepared }: { readonly attempt: number; readonly prepared: PodSandboxConfig | undefined },
   signal: AbortSignal,
 ) {
   deps.measures.podStarting();

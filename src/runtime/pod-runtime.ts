@@ -1,11 +1,11 @@
-import { abortError } from "../lib/errors.ts";
+import { abortError, throwIfAborted } from "../lib/errors.ts";
 import type { Pod } from "../objects.ts";
-import type { PodRuntime, ProbeResults, RuntimePod, ShowPod, SyncOutcome } from "../pipeline.ts";
+import type { PodRuntime, ProbeResults, SyncOutcome } from "../pipeline.ts";
 import { isSidecar } from "../pod/containers.ts";
 import type { ResourcesInForce } from "../resizes.ts";
 import { killPod } from "./kill.ts";
-import { type Answers, type NeedsDeps, answerNeeds } from "./needs.ts";
-import { type Done, type PerformDeps, perform } from "./perform.ts";
+import { type NeedsDeps, answerNeeds, needs } from "./needs.ts";
+import { type Done, type Pass, type PerformDeps, perform } from "./perform.ts";
 import { planPod } from "./plan.ts";
 import type { Judgement } from "./planned-kill.ts";
 import type { ReadySandbox } from "./start-container.ts";
@@ -30,8 +30,17 @@ export function createPodRuntime(given: PodRuntimeDeps): PodRuntime & { forget(u
     kill: (observed, pod, graceSeconds, signal) => killPod(deps, { observed, pod, graceSeconds }, signal),
     async plan(pod, observed, signal) {
       const steps = planPod(pod, observed, judgementOf(deps, pod));
-      const answers = await answerNeeds(deps, pod, steps, signal);
-      return { perform: (show, until) => performAll(deps, steps, { pod, observed, answers, show }, until) };
+      const { sandbox = [], containers = [] } = Object.groupBy(steps.flatMap(needs), ({ of }) =>
+        of === "sandboxConfig" ? "sandbox" : "containers",
+      );
+      const { sandboxConfig } = await answerNeeds(deps, pod, sandbox, signal);
+      throwIfAborted(signal);
+      return {
+        perform(show, until) {
+          const answers = answerNeeds(deps, pod, containers, until);
+          return performAll(deps, steps, { pod, observed, sandboxConfig, answers, show }, until);
+        },
+      };
     },
   };
 }
@@ -48,18 +57,11 @@ function judgementOf({ probes, isRestartingAll, inForce, groups }: PodRuntimeDep
   };
 }
 
-interface Ground {
-  readonly pod: Pod;
-  readonly observed: RuntimePod;
-  readonly answers: Answers;
-  readonly show: ShowPod;
-}
-
 /** Takes the steps one after another. @throws only what the signal aborted with. */
 async function performAll(
   deps: PerformDeps,
   steps: readonly Step[],
-  ground: Ground,
+  ground: Omit<Pass, "sandbox">,
   signal: AbortSignal,
 ): Promise<SyncOutcome> {
   if (steps.length === 0) return { untouched: true };

@@ -151,11 +151,11 @@ async function syncOnce(
   const holdUp = await announceHoldUp(deps, pod, signal);
   if (holdUp !== undefined) return { terminal: false, againMs: holdUp * deps.clock.jitter(1, 1.5) };
   deps.objects.register(pod);
-  const [plan] = await sideBySide(
+  const [, , plan] = await sideBySide(
     [
-      (stop) => deps.runtime.plan(pod, observed, stop),
       (stop) => deps.ground.prepare(resizes.inForce(pod, observed), isEmpty(observed), stop),
       (stop) => deps.volumes.mount(pod, stop),
+      (stop) => deps.runtime.plan(pod, observed, stop),
     ],
     signal,
   );

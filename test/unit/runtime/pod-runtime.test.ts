@@ -175,12 +175,10 @@ test("a pod that is killed has no running container and no ready sandbox", async
   assert.deepEqual([await states(), (await see()).sandboxes.map(({ state }) => state)], [[exited("c")], [1]]);
 });
 
-test("what a new sandbox and its containers need is asked for at once, before the first step; a log's link holds up nothing", async () => {
+test("while a sandbox is made its containers' images and old logs are looked for; a log's link holds up nothing", async () => {
   const linked = Promise.withResolvers<void>();
-  const configured = Promise.withResolvers<PodSandboxConfig>();
   const asked: string[] = [];
-  const { podRuntime, runtime, see } = rig({
-    configureSandbox: () => (asked.push("sandbox"), configured.promise),
+  const { first, runtime, see } = rig({
     lookForImage: async (_pod, { name }) => {
       asked.push(`image of ${name}`);
       if (name === "b") throw new Error("not now");
@@ -194,14 +192,12 @@ test("what a new sandbox and its containers need is asked for at once, before th
     restartCountFromLogs: async (_pod, { name }) => (asked.push(`count of ${name}`), 4),
     linkLog: () => linked.promise,
   });
-  const pod = aPod({ containers: [aContainer("a"), aContainer("b")] });
-  const planning = podRuntime.plan(pod, await see(), never);
+  const release = runtime.hold("runPodSandbox");
+  const syncing = first(aPod({ containers: [aContainer("a"), aContainer("b")] }));
   await new Promise(setImmediate);
-  assert.deepEqual(asked.splice(0), ["sandbox", "image of a", "logs", "image of b"]);
-  configured.resolve(PodSandboxConfig.fromPartial({ metadata: { name: "p", namespace: "default", uid: "uid-1" } }));
-  const planned = await planning;
-  assert.equal(runtime.calls.filter(({ verb }) => verb === "runPodSandbox").length, 0);
-  const { made, rest } = await planned.perform(async () => undefined, never);
+  assert.deepEqual(asked.splice(0), ["image of a", "logs", "image of b"]);
+  release();
+  const { made, rest } = await syncing;
   assert.deepEqual(asked, ["a has seen", "b has undefined", "count of b"]);
   assert.deepEqual([made?.sandboxes, made?.containers.length], [(await see()).sandboxes.map(({ id }) => id), 2]);
   let done = false;

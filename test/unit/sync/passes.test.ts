@@ -82,9 +82,9 @@ test("a sync pass: status, objects, ground, volumes, probes, runtime; then it lo
   assert.deepEqual(calls, [
     "status Running",
     "register uid-1",
-    "plan",
     "prepare uid-1",
     "mount uid-1",
+    "plan",
     "probe uid-1",
     "perform",
     "inspect",
