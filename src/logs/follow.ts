@@ -7,7 +7,7 @@ import { type Reading, readToEnd } from "./read-to-end.ts";
 import type { LogReaderDeps } from "./reader.ts";
 import { reopenLog } from "./reopen.ts";
 
-/** How often the runtime is asked whether the container still runs, milliseconds, as the kubelet does. */
+/** Interval of the check that the container still runs, milliseconds, as in the kubelet. */
 const livenessMs = 1000;
 
 export interface Followed {

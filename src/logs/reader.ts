@@ -22,7 +22,7 @@ export interface LogReaderDeps {
   readonly roots: readonly string[];
   /** Names the directories in which it keeps log files itself; gives the lines of a log whose file is not for us to read. */
   readonly runtime: Pick<Runtime, "logRoots" | "logs">;
-  /** Whether a container still runs. not_found counts as no; unavailable as yes, for containers outlive their runtime. */
+  /** True while the container runs. not_found counts as no; unavailable as yes, since containers outlive their runtime. */
   readonly isRunning: (containerId: string, signal: AbortSignal) => Promise<boolean>;
 }
 

@@ -13,7 +13,7 @@ export interface LogFilesDeps {
   readonly log: Logger;
 }
 
-/** A runtime that forgot its containers must not write over their logs. */
+/** Keeps a runtime that lost its containers from overwriting their logs. */
 export async function restartCountFromLogs(
   { fs, settings, log }: LogFilesDeps,
   pod: Pod,
@@ -50,7 +50,7 @@ export async function loggedContainers(
   }
 }
 
-/** Links a container's log where log collectors look. */
+/** Links a container's log into the directory of log collectors. */
 export async function linkLog(
   { fs, settings }: LogFilesDeps,
   { pod, container, sandbox }: ContainerStart,
@@ -72,7 +72,7 @@ export async function linkLog(
   ]);
 }
 
-/** Takes the link of a container's log away. */
+/** Removes the link of a container's log. */
 export async function unlinkLog(
   { fs, settings }: LogFilesDeps,
   { metadata }: Pod,

@@ -3,34 +3,34 @@ import type { Container, Pod } from "../objects.ts";
 import { type SandboxDeps, prepareSandbox } from "./run-sandbox.ts";
 import type { Step } from "./step.ts";
 
-/** Something that a step has to know of the target. What the sandbox needs is asked for while volumes are mounted; what its
- *  containers need, while it is made: a far target answers few questions at a time, and volumes have the longest way. */
+/** A fact about the target that a step depends on. Facts for the sandbox are fetched while volumes are mounted, facts for its
+ *  containers while the sandbox is made: a remote target runs few commands at a time, and volumes need most of them. */
 export type Need =
-  /** The sandbox's configuration; the directory for its containers' logs is made with it. */
+  /** The sandbox's configuration; fetching it also makes the directory for its containers' logs. */
   | { readonly of: "sandboxConfig"; readonly attempt: number }
-  /** The image, where the container is content with what is there. */
+  /** The container's image on the target, where its pull policy accepts that. */
   | { readonly of: "image"; readonly container: Container }
   /** Names of the pod's containers that have a directory for logs. */
   | { readonly of: "loggedContainers" };
 
-/** Answers to needs. One that is missing could not be had: the step asks again, and its failure is told. */
+/** Answers to needs. A missing answer means that the question failed: the step asks again and reports the failure. */
 export interface Answers {
   readonly sandboxConfig: PodSandboxConfig | undefined;
-  /** By container name. */
+  /** Image by container name. */
   readonly images: ReadonlyMap<string, Image>;
   readonly loggedContainers: ReadonlySet<string> | undefined;
 }
 
 export interface NeedsDeps extends Pick<SandboxDeps, "configureSandbox" | "fs"> {
-  /** The image where the container is content with what is there. */
+  /** The container's image on the target, where its pull policy accepts that. */
   readonly lookForImage: (pod: Pod, container: Container, signal: AbortSignal) => Promise<Image | undefined>;
   /** Names of the pod's containers that have a directory for logs. */
   readonly loggedContainers: (pod: Pod, signal: AbortSignal) => Promise<ReadonlySet<string>>;
 }
 
-/** What can be asked for before the step is taken. Not so what the steps before it bring about (files of an init container), what
- *  must be fresh at the start (objects), and what leaves a trace (devices, parts of volumes). A container that starts again asks
- *  for its image when its back-off lets it. */
+/** Facts that can be fetched before the step is taken. Excluded are results of earlier steps (files of an init container), data
+ *  that must be fresh at the start (ConfigMaps, Secrets), and calls with side effects (devices, subPath mounts). A restarting
+ *  container looks for its image after its back-off. */
 export function needs(step: Step): readonly Need[] {
   switch (step.do) {
     case "runSandbox":
@@ -43,7 +43,7 @@ export function needs(step: Step): readonly Need[] {
   }
 }
 
-/** Asks the target for all of this, side by side. Never rejects. */
+/** Asks the target all questions concurrently. Never rejects. */
 export async function answerNeeds(
   deps: NeedsDeps,
   pod: Pod,

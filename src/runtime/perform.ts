@@ -20,16 +20,16 @@ export interface PerformDeps extends SandboxDeps, StarterDeps, ResizeDeps {
   readonly start: Starter["start"];
 }
 
-/** The ground on which a step is taken. */
+/** The context of a step. */
 export interface Pass {
   readonly pod: Pod;
   readonly observed: RuntimePod;
-  /** Where it could be had while volumes were mounted. */
+  /** Prepared while volumes were mounted; undefined where that failed. */
   readonly sandboxConfig: PodSandboxConfig | undefined;
-  /** What containers need. */
+  /** Answers to the needs of containers. */
   readonly answers: Promise<Answers>;
   readonly show: ShowPod;
-  /** The sandbox that containers go into, once there is one. */
+  /** The sandbox of the containers to start, once it is ready. */
   readonly sandbox: ReadySandbox | undefined;
 }
 
@@ -37,7 +37,7 @@ export interface Pass {
 export interface Done {
   readonly sandbox?: ReadySandbox;
   readonly made?: Partial<RuntimeIds>;
-  /** Work that follows a start and that no status waits for. */
+  /** Work after a start that no status waits for. */
   readonly rest?: Promise<void>;
   readonly error?: Error;
   readonly resizeError?: string;
@@ -122,7 +122,7 @@ const executors: { readonly [Kind in StepKind]: Executor<Kind> } = {
   },
 };
 
-/** Takes one step. @throws what keeps the pass from going on. */
+/** Takes one step. @throws an error that ends the pass. */
 export function perform<Kind extends StepKind>(
   deps: PerformDeps,
   step: Step<Kind>,

@@ -7,7 +7,7 @@ import { newestRun } from "../pod/runs.ts";
 import { type ContainerResize, planResize } from "./plan-resize.ts";
 import { type Judgement, type PlannedKill, isChanged, killCondemned, killUnknown } from "./planned-kill.ts";
 
-/** What is to become of a pod's init containers. */
+/** The decision on a pod's init containers. */
 export interface InitVerdict {
   /** Main containers may run. */
   readonly initialized: boolean;
@@ -17,15 +17,15 @@ export interface InitVerdict {
   readonly start: readonly Container[];
   readonly kill: readonly PlannedKill[];
   readonly resize: readonly ContainerResize[];
-  /** One starts anew to have other resources. */
+  /** An init container restarts for a resize. */
   readonly resizePod: boolean;
 }
 
-/** What one init container asks for. */
+/** The decision on one init container. */
 interface InitAction {
   readonly start?: true;
   readonly kill?: PlannedKill;
-  /** It is done, or a sidecar that has started: the next one's turn. */
+  /** Completed, or a sidecar that has started: the next one may start. */
   readonly passed?: true;
   readonly failed?: true;
   readonly resize?: ContainerResize;
@@ -100,12 +100,12 @@ function actionFor(present: Present): InitAction {
   }
 }
 
-/** One that the kernel killed for memory has failed, whatever its exit code says. */
+/** A container killed by the OOM killer has failed, whatever its exit code. */
 function comesBack({ pod: { spec }, container, status: { exitCode } }: Present): boolean {
   return exitCode === 0 ? restartsKilled(container, spec) : restartsAfter(container, spec, exitCode);
 }
 
-/** A sidecar that is not well is replaced; that keeps nobody waiting whose turn has come. */
+/** An unhealthy sidecar is replaced; containers after it do not wait for that. */
 function actionForSidecar(present: Present): InitAction {
   const { container, status, judged } = present;
   const probe = judged.condemnedBy(container.name, status.id);
@@ -119,7 +119,7 @@ function actionForSidecar(present: Present): InitAction {
   return { passed: true, ...(condemned ? { start: true, kill: condemned } : actionForResize(present)) };
 }
 
-/** One that has to start anew to have other resources; or goes on with them. */
+/** Restarts the container for a resize, resizes it in place, or leaves it alone. */
 function actionForResize({ pod, container, status, judged }: Present): InitAction {
   const resize = planResize(pod, container, status, judged);
   if (!resize) return {};

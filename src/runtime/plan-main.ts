@@ -6,19 +6,19 @@ import { newestRun } from "../pod/runs.ts";
 import { type ContainerResize, planResize } from "./plan-resize.ts";
 import { type Judgement, type PlannedKill, isChanged, killCondemned, killUnknown } from "./planned-kill.ts";
 
-/** The fate of a pod's main containers. */
+/** The decision on a pod's main containers. */
 export interface MainVerdict {
-  /** At least one goes on running. */
+  /** At least one keeps running. */
   readonly keepsAny: boolean;
   /** In the order of the spec. */
   readonly start: readonly Container[];
   readonly kill: readonly PlannedKill[];
   readonly resize: readonly ContainerResize[];
-  /** One starts anew to have other resources. */
+  /** A container restarts for a resize. */
   readonly resizePod: boolean;
 }
 
-/** The fate of one main container; without anything it has ended and stays so. */
+/** The decision on one main container; empty for a container that stays terminated. */
 interface MainAction {
   readonly keep?: true;
   readonly start?: boolean;
@@ -27,7 +27,7 @@ interface MainAction {
   readonly resizePod?: true;
 }
 
-/** Main containers, once the pod is initialized. */
+/** Decides on the main containers of an initialized pod. */
 export function planMain(pod: Pod, observed: RuntimePod, judged: Judgement): MainVerdict {
   const actions = pod.spec.containers.map((container) => {
     const status = newestRun(observed, container.name);
@@ -60,7 +60,7 @@ function actionForRunning(pod: Pod, container: Container, status: ContainerStatu
   return resize && "kill" in resize ? { start: true, resizePod: true, ...resize } : { keep: true, ...resize };
 }
 
-/** Starts again by the restart policy. */
+/** Restarts the container as its restart policy says. */
 function actionForEnded(pod: Pod, container: Container, status: ContainerStatus | undefined): MainAction {
   if (pod.metadata.deletionTimestamp) return {};
   switch (status?.state) {

@@ -11,7 +11,7 @@ import { resizesWhole } from "./plan-resize.ts";
 import type { Judgement } from "./planned-kill.ts";
 import type { Step } from "./step.ts";
 
-/** Nobody has anything to say of the containers. */
+/** Neither probes nor resizes have a say. */
 const unjudged: Judgement = {
   condemnedBy: () => undefined,
   hasStarted: () => false,
@@ -39,8 +39,7 @@ function starting(sort: ContainerSort, inNewSandbox: boolean): (container: Conta
   return (container) => ({ do: "startContainer", container, sort, inNewSandbox });
 }
 
-/** A replacement counts the attempts on, and starts from the first init container again: what its predecessor had run is
- *  removed. */
+/** A replacement takes the next attempt and starts from the first init container again; the old init containers are removed. */
 function planNewSandbox(pod: Pod, observed: RuntimePod, newest: PodSandboxStatus | undefined): readonly Step[] {
   const attempt = newest ? attemptOf(newest) + 1 : 0;
   const starts = planFirstStarts(pod, observed, attempt);
@@ -56,7 +55,7 @@ function planNewSandbox(pod: Pod, observed: RuntimePod, newest: PodSandboxStatus
   return [...clearing, { do: "runSandbox", attempt }, ...starts];
 }
 
-/** The containers that start as soon as a new sandbox stands; undefined when the pod is over and gets none. */
+/** The containers that start right after a new sandbox; undefined when the pod is over and gets none. */
 function planFirstStarts(pod: Pod, observed: RuntimePod, attempt: number): readonly Step[] | undefined {
   const policy = pod.spec.restartPolicy ?? "Always";
   if (policy === "Never" && attempt !== 0 && observed.containers.length > 0) return undefined;
@@ -104,7 +103,7 @@ function removing(status: ContainerStatus): Step<"removeContainer"> {
   return { do: "removeContainer", status };
 }
 
-/** Of each init container only the newest ended one is kept. */
+/** Removes all ended runs of init containers but the newest of each. */
 function pruneInit({ spec }: Pod, observed: RuntimePod): readonly Step[] {
   return (spec.initContainers ?? []).flatMap(({ name }) =>
     runsOf(observed, name)
@@ -118,8 +117,8 @@ function isOver(state: ContainerState): boolean {
   return state === ContainerState.CONTAINER_EXITED || state === ContainerState.CONTAINER_UNKNOWN;
 }
 
-/** An ephemeral container runs once. One that was created and never started is replaced: graftlet ended in between.
- *  @returns them as containers; a field that they do not have is not asked for. */
+/** Ephemeral containers that have not run yet, as containers: each runs once. A run that was created and never started, because
+ *  graftlet ended in between, does not count. */
 function neverRun({ spec }: Pod, observed: RuntimePod): readonly Container[] {
   return (spec.ephemeralContainers ?? [])
     .filter(({ name }) => {
@@ -133,8 +132,8 @@ function succeeded(status: ContainerStatus | undefined): boolean {
   return status?.state === ContainerState.CONTAINER_EXITED && status.exitCode === 0;
 }
 
-/** Every container of the pod goes, init containers after main ones. The one whose end asks for the reset goes last, and its
- *  trace with it: a reset that was cut off goes on. */
+/** Removes every container of the pod, init containers after main ones. The container whose exit triggers the reset goes last, so
+ *  that an interrupted reset resumes. */
 function planReset(pod: Pod, observed: RuntimePod): readonly Step[] {
   const { spec } = pod;
   const runsIn = (containers: readonly Container[], asking: boolean) =>

@@ -8,27 +8,27 @@ export interface PlannedKill {
   readonly status: ContainerStatus;
   /** Text of the Killing event. */
   readonly message: string;
-  /** In place of the pod's own grace period. */
+  /** Overrides the pod's own grace period. */
   readonly graceSeconds?: number | undefined;
 }
 
-/** What others know of a pod's containers. */
+/** Facts about a pod's containers beyond the runtime's view. */
 export interface Judgement {
-  /** The probe by whose verdict a container is to be killed. */
+  /** The failed probe that a container is killed for. */
   readonly condemnedBy: (containerName: string, containerId: string) => CondemningProbe | undefined;
-  /** Whether a container has passed its startup probe. */
+  /** True for a container that has passed its startup probe. */
   readonly hasStarted: (containerName: string, containerId: string) => boolean;
-  /** Its status says that all its containers are to start anew. */
+  /** The pod's status says that all its containers restart. */
   readonly restartAll: boolean;
-  /** What of CPU and memory is in force for a container that runs; undefined where nothing is known of it. */
+  /** CPU and memory in force for a running container; undefined where unknown. */
   readonly inForce: (status: ContainerStatus) => Resources | undefined;
-  /** The same of the pod as a whole. */
+  /** CPU and memory in force for the pod as a whole. */
   readonly wholeInForce: (pod: Pod) => Resources | undefined;
-  /** The pod's cgroup is not limited to what it is to be. */
+  /** The limits of the pod's cgroup differ from the wanted ones. */
   readonly groupIsStale: boolean;
 }
 
-/** @param what `Container`, or `Init container` for those. @param restarts another one takes its place, which is worth saying.
+/** @param restarts the container starts again, which the event says.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#container-probes */
 export function killCondemned(
   what: "Container" | "Init container",

@@ -16,7 +16,7 @@ import type { Step } from "./step.ts";
 export interface PodRuntimeDeps extends Omit<PerformDeps, "start" | "inForce">, NeedsDeps {
   readonly inForce: ResourcesInForce;
   readonly probes: Pick<ProbeResults, "condemnedBy" | "started">;
-  /** The pod's status says that all its containers are to start anew. */
+  /** The pod's status says that all its containers restart. */
   readonly isRestartingAll: (uid: string) => boolean;
 }
 
@@ -57,11 +57,11 @@ function judgementOf({ probes, isRestartingAll, inForce, groups }: PodRuntimeDep
   };
 }
 
-/** Takes the steps one after another. @throws only what the signal aborted with. */
+/** Takes the steps in order. Rejects only when the signal aborts. */
 async function performAll(
   deps: PerformDeps,
   steps: readonly Step[],
-  ground: Omit<Pass, "sandbox">,
+  context: Omit<Pass, "sandbox">,
   signal: AbortSignal,
 ): Promise<SyncOutcome> {
   if (steps.length === 0) return { untouched: true };
@@ -69,7 +69,7 @@ async function performAll(
   let sandbox: ReadySandbox | undefined;
   try {
     for (const step of steps) {
-      const one = await perform(deps, step, { ...ground, sandbox }, signal);
+      const one = await perform(deps, step, { ...context, sandbox }, signal);
       done.push(one);
       sandbox = one.sandbox ?? sandbox;
       if (one.halts) break;
@@ -88,13 +88,13 @@ async function performAll(
   };
 }
 
-/** After a reset the pod starts anew; after a sidecar the next container starts. */
+/** True when another pass follows at once: after a reset the pod starts anew, after a sidecar the next container starts. */
 function letsMoreBeDone(step: Step): boolean {
   if (step.do === "resetContainer") return true;
   return step.do === "startContainer" && step.sort === "init_container" && isSidecar(step.container);
 }
 
-/** Only when every error is a crash loop's does the earliest end of a back-off decide when to try again. */
+/** The earliest end of a back-off decides on the next try only when every error is a crash loop's. */
 function outcomeOf(done: readonly Done[], errors: readonly Error[]): SyncOutcome {
   const made = {
     sandboxes: done.flatMap((one) => one.made?.sandboxes ?? []),

@@ -31,13 +31,13 @@ export interface ContainerStart {
   readonly container: Container;
   readonly observed: RuntimePod;
   readonly sandbox: ReadySandbox;
-  /** The container's image, where the target was asked for it already. */
+  /** The container's image on the target, if already known. */
   readonly seenImage?: Image | undefined;
-  /** The container is known to have no log yet. */
+  /** The container is known to have no logs yet. */
   readonly isUnlogged?: boolean;
 }
 
-/** The container whose processes an ephemeral one wants to see. @returns its ID; undefined for others.
+/** ID of the container whose processes an ephemeral container targets; undefined without a target.
  *  @throws Error in the kubelet's words when the pod has not had it. */
 export function targetOf({ pod, container, observed }: ContainerStart): string | undefined {
   const name = pod.spec.ephemeralContainers?.find((one) => one.name === container.name)?.targetContainerName;
@@ -47,12 +47,12 @@ export function targetOf({ pod, container, observed }: ContainerStart): string |
   return target.id;
 }
 
-/** What a container is made of. */
+/** Images of a container and of its volumes. */
 export interface EnsuredImages extends EnsuredImage {
   readonly volumes: VolumeImages;
 }
 
-/** A container that runs. */
+/** A running container. */
 export interface StartedContainer {
   readonly id: string;
   readonly config: ContainerConfig;
@@ -62,28 +62,28 @@ export interface StartedContainer {
 
 export interface StartDeps extends KillDeps {
   readonly runtime: KillDeps["runtime"] & Pick<Containers, "createContainer" | "startContainer" | "removeContainer">;
-  /** Makes sure that the image is there, and those of the volumes. @throws StartError. */
+  /** Ensures that the image and those of image volumes are on the target. @throws StartError. */
   readonly ensureImages: (start: ContainerStart, signal: AbortSignal) => Promise<EnsuredImages>;
-  /** Gathers what the container needs into its configuration, files on the target included. @throws StartError. */
+  /** Builds the container's configuration and writes its files on the target. @throws StartError. */
   readonly configure: (
     start: ContainerStart,
     images: EnsuredImages,
     restartCount: number,
     signal: AbortSignal,
   ) => Promise<ContainerConfig>;
-  /** One more than the highest restart count that the container's log directory shows; 0 without one. */
+  /** The next restart count by the names in the container's log directory; 0 without one. */
   readonly restartCountFromLogs: (pod: Pod, container: Container, signal: AbortSignal) => Promise<number>;
-  /** Links the log where log collectors look. */
+  /** Links the log into the directory of log collectors. */
   readonly linkLog: (start: ContainerStart, config: ContainerConfig, containerId: string) => Promise<void>;
-  /** Takes the link of a container that was removed away. */
+  /** Removes the link of a removed container's log. */
   readonly unlinkLog: (pod: Pod, containerName: string, containerId: string) => Promise<void>;
   readonly measures: Pick<StartMeasures, "imageVolumes">;
-  /** For calls that must not be cut off half-way: their deadline is the runtime's own. */
+  /** Signal for calls that must not be interrupted: their deadline is the runtime's own. */
   readonly uninterrupted: AbortSignal;
 }
 
-/** Pulls, creates and starts one container. The signal interrupts before each step and during the pull; a call that creates or
- *  starts is never cut off, which would leave half-made things behind.
+/** Pulls, creates and starts one container. The signal interrupts before each stage and during the pull; a create or start call is
+ *  never interrupted, which would leave a half-made container behind.
  *  @throws StartError whose reason and message the container's Waiting state shows. */
 export async function startContainer(
   deps: StartDeps,
@@ -145,8 +145,8 @@ function countImages(
   if (places > 0) measures.imageVolumes(volumes.size, places, outcome);
 }
 
-/** Runs the postStart hook of a container that runs; the signal interrupts it. A container whose hook fails is killed: it has not
- *  started. @throws StartError as above.
+/** Runs the postStart hook of a running container; the signal interrupts it. A container whose hook fails is killed.
+ *  @throws StartError as above.
  *  @see https://kubernetes.io/docs/concepts/containers/container-lifecycle-hooks/ */
 export async function runPostStart(
   deps: StartDeps,
@@ -180,8 +180,8 @@ export async function runPostStart(
   }
 }
 
-/** The restart count of the container to make. One that was created and never started (graftlet ended in between) is replaced
- *  by one of the same count: nothing of it has run. */
+/** The restart count of the new container. A container that was created and never started (graftlet ended in between) is replaced
+ *  by one of the same count. */
 async function nextCount(
   deps: StartDeps,
   { pod, container, observed, isUnlogged }: ContainerStart,

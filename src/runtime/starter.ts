@@ -18,19 +18,19 @@ export interface StarterDeps extends StartDeps {
 
 /** The outcome of one start. */
 export interface StartOutcome {
-  /** The container that runs, or has run until its postStart hook failed. */
+  /** The container that was started, also when its postStart hook failed. */
   readonly started?: StartedContainer;
-  /** Why the container does not count as started. */
+  /** The failure of the start or of the postStart hook. */
   readonly error?: StartError;
 }
 
 export interface Starter extends Pick<PodRuntime, "failures" | "isStarting"> {
   forget(uid: string): void;
-  /** Starts a container and runs its postStart hook, unless its back-off forbids it. @throws what the signal aborted with. */
+  /** Starts a container and runs its postStart hook, unless it is in back-off. @throws the signal's reason. */
   start(start: ContainerStart, sort: ContainerSort, signal: AbortSignal): Promise<StartOutcome>;
 }
 
-/** Starts containers, and remembers of each that could not be started why. */
+/** Starts containers, and keeps the failure of each that could not be started. */
 export function createStarter(deps: StarterDeps): Starter {
   const failures = new Map<string, Map<string, StartFailure>>();
   const starting = new Set<string>();

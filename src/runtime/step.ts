@@ -4,7 +4,7 @@ import type { Container } from "../objects.ts";
 import type { ContainerResize } from "./plan-resize.ts";
 import type { PlannedKill } from "./planned-kill.ts";
 
-/** The kinds of step, with what each says. */
+/** Arguments of each kind of step. */
 interface Steps {
   /** Stops every container, then the sandboxes: a new sandbox takes their place, or nothing is left to run. */
   killPod: { readonly sandboxChanged: boolean };
@@ -12,29 +12,29 @@ interface Steps {
   killContainer: PlannedKill;
   /** Kills a container without grace where it has not ended, and removes it: the pod starts anew. */
   resetContainer: { readonly status: ContainerStatus };
-  /** Removes an ended init container that no status is worked out from any more. */
+  /** Removes an ended init container that no status is derived from. */
   removeContainer: { readonly status: ContainerStatus };
-  /** Changes CPU and memory of what runs. */
+  /** Changes CPU and memory of running containers. */
   resize: {
     readonly containers: readonly ContainerResize[];
-    /** The pod as a whole changes, for itself or for a container that starts anew with other resources. */
+    /** The pod's cgroup changes too: for the pod's own resources, or for a container that restarts with new ones. */
     readonly wholePod: boolean;
   };
-  /** Makes the sandbox that the containers after it go into. */
+  /** Makes the sandbox for the containers that start after it. */
   runSandbox: { readonly attempt: number };
-  /** Has the containers after it go into the sandbox that is there. */
+  /** Selects the existing sandbox for the containers that start after it. */
   useSandbox: { readonly sandboxId: string; readonly attempt: number };
   startContainer: {
     readonly container: Container;
     readonly sort: ContainerSort;
-    /** The sandbox is made by the same pass. */
+    /** The same pass makes the sandbox. */
     readonly inNewSandbox: boolean;
   };
 }
 
 export type StepKind = keyof Steps;
 
-/** One thing that a pass does to a pod's sandbox and containers. */
+/** One action of a pass on a pod's sandbox or containers. */
 export type Step<Kind extends StepKind = StepKind> = {
   [Each in Kind]: { readonly do: Each } & Readonly<Steps[Each]>;
 }[Kind];
