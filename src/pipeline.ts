@@ -85,12 +85,6 @@ export interface VolumePart {
   readonly subPath: string;
 }
 
-/** What a pass can find out while the pod's volumes are made ready. What is missing here is found out when it is needed. */
-export interface PassAhead {
-  /** Of the sandbox that containers are to be started in. The directory for their logs is there. */
-  readonly sandboxConfig?: cri.PodSandboxConfig;
-}
-
 /** IDs of what the runtime has for a pod. */
 export interface RuntimeIds {
   readonly sandboxes: readonly string[];
@@ -149,6 +143,8 @@ export interface PodInspector {
   inspect(uid: string, signal: AbortSignal, made?: RuntimeIds): Promise<RuntimePod>;
   /** The runtime has something of the pod, and nobody was able to look at it yet: that the cache has nothing says nothing. */
   isUnseen(uid: string): boolean;
+  /** Keeps what the caller has seen of a pod. */
+  learn(pod: RuntimePod): void;
 }
 
 /** Waits until the target can be worked on: it is in reach, and known to live the life in which this node was started. Absent
@@ -293,13 +289,22 @@ export interface Prober {
   remove(uid: string): void;
 }
 
+/** Shows a pod whose new sandbox has its addresses, before containers and maybe long pulls follow.
+ *  @param seen the pod with its sandbox, where it has nothing else. */
+export type ShowPod = (seen: RuntimePod | undefined) => Promise<void>;
+
+/** One pass over a pod's sandbox and containers. */
+export interface PlannedPass {
+  /** Carries it out; the pod's volumes are mounted already. The signal interrupts waits and pulls, never a call that makes or
+   *  starts something. Rejects only when the signal aborts. */
+  perform(show: ShowPod, signal: AbortSignal): Promise<SyncOutcome>;
+}
+
 /** Starts and stops what the runtime holds of a pod. */
 export interface PodRuntime {
-  /** Asks the target what the pass of the same pod, seen alike, will need. Rejects only when the signal aborts. */
-  ahead(pod: GivenPod, observed: RuntimePod, signal: AbortSignal): Promise<PassAhead>;
-  /** One pass: makes the runtime's pod what the spec says. Its volumes are mounted already. The signal interrupts waits and
-   *  pulls, never a call that makes or starts something. Rejects only when the signal aborts. */
-  sync(pod: GivenPod, observed: RuntimePod, ahead: PassAhead, signal: AbortSignal): Promise<SyncOutcome>;
+  /** Decides what makes the runtime's pod what the spec says, and asks the target at once for what its sandbox needs. Rejects
+   *  only when the signal aborts. */
+  plan(pod: GivenPod, observed: RuntimePod, signal: AbortSignal): Promise<PlannedPass>;
   /** Stops all containers, then the sandboxes. `pod` is undefined for one that only the runtime knows. */
   kill(
     observed: RuntimePod,

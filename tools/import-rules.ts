@@ -10,6 +10,7 @@ const stages = [
   "admission",
   "sync",
   "runtime",
+  "logs",
   "pleg",
   "status",
   "probes",

@@ -5,7 +5,8 @@ import type { Logger } from "../lib/log.ts";
 import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { PodCache, PodInspector, Presence, RuntimePod } from "../pipeline.ts";
-import { containerNameLabel, podUidLabel } from "../pod/labels.ts";
+import { podUidLabel } from "../pod/labels.ts";
+import { containerNameOf, newestRun } from "../pod/runs.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { Containers, Sandboxes } from "../seams/runtime.ts";
 
@@ -98,17 +99,11 @@ export function createGarbage(deps: GarbageDeps): Garbage {
 
 /** Ended containers beyond the newest of each name; newest first in the pod's list. */
 function deadContainers(pod: RuntimePod): readonly ContainerStatus[] {
-  const seen = new Set<string>();
-  return pod.containers.filter((status) => {
-    if (status.state === ContainerState.CONTAINER_RUNNING || status.state === ContainerState.CONTAINER_CREATED)
-      return false;
-    const name = status.labels[containerNameLabel] ?? "";
-    if (!seen.has(name)) {
-      seen.add(name);
-      return false;
-    }
-    return true;
-  });
+  return pod.containers.filter((run) => isDead(run) && run !== newestRun(pod, containerNameOf(run), isDead));
+}
+
+function isDead({ state }: ContainerStatus): boolean {
+  return state !== ContainerState.CONTAINER_RUNNING && state !== ContainerState.CONTAINER_CREATED;
 }
 
 /** A container's log and its rotated files: `0.log`, `0.log.20240501-123456`, `….gz`. */

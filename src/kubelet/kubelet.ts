@@ -1,4 +1,4 @@
-import { type Service, onAbort, runGroup, untilAborted } from "../lib/service-group.ts";
+import { type Service, onceThenIdle, runGroup, untilAborted } from "../lib/service-group.ts";
 import { measuredRuntime } from "../metrics/runtime-calls.ts";
 import { createReachability } from "../node/reachability.ts";
 import { createSignals } from "../state/signals.ts";
@@ -33,28 +33,20 @@ export async function runKubelet(deps: KubeletDeps, given: AbortSignal): Promise
   metrics.show(nodeView(context, { agent: observed.agent, work, server }));
 
   const stages = [...cluster.running, ...observed.running, ...work.running];
-  await runGroup([...server.running, ...stages, ...readiness(context, server), ...selfTest(context, server)], signal);
+  await runGroup([...server.running, ...stages, readiness(context, server), ...selfTest(context, server)], signal);
   return anew.signal.aborted && !given.aborted ? "again" : "stopped";
 }
 
-/** Tells once that the kubelet API has all that it needs to answer requests about pods. */
-function readiness({ config, readiness: process, hand }: NodeContext, { certified }: NodeServer): readonly Service[] {
+/** Marks the node as served once the kubelet API has all that it needs to answer requests about pods. */
+function readiness({ config, readiness: process, hand }: NodeContext, { certified }: NodeServer): Service {
   const { takenIn } = hand("kubeletServer");
-  return [
-    {
-      name: "readiness",
-      async run(signal) {
-        await untilAborted(Promise.all([takenIn.reached, certified]), signal).then(
-          () => process.settled(config.nodeName),
-          () => undefined,
-        );
-        await onAbort(signal);
-      },
-    },
-  ];
+  return onceThenIdle("readiness", async (signal) => {
+    await untilAborted(Promise.all([takenIn.reached, certified]), signal);
+    process.settled(config.nodeName);
+  });
 }
 
-/** Tries the way from the API server to the kubelet API; in a Pod, whose account may. */
+/** Self-test of the connection from the API server to the kubelet API; in a Pod, whose service account may make it. */
 function selfTest({ account, config, clock, log, hand }: NodeContext, { waiting }: NodeServer): readonly Service[] {
   if (!account || !config.kubelet.enableServer) return [];
   const { client } = account;

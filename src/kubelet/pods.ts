@@ -3,7 +3,7 @@ import { gateEnabled } from "../config/feature-gates.ts";
 import { type DiskMeter, createDiskMeter } from "../host/disk-meter.ts";
 import type { Clock } from "../lib/clock.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
-import { type Service, onAbort } from "../lib/service-group.ts";
+import { type Service, onAbort, onceThenIdle } from "../lib/service-group.ts";
 import type { PodStatus } from "../objects.ts";
 import type { PodUpdate, RuntimePod } from "../pipeline.ts";
 import { amountsOf } from "../pod/resize.ts";
@@ -65,7 +65,9 @@ export function workOnPods(context: NodeContext, cluster: Cluster, observed: Obs
     { name: "volumes", run: (signal) => onAbort(signal).then(volumes.stop) },
     probes,
     allocations.records,
-    findLayout(layout),
+    // Asked before the first pod asks, so that the log says at the start what pods lack; a runtime that does not answer now is asked
+    // again by the pod.
+    onceThenIdle("cgroup-layout", async (signal) => void (await layout(signal).catch(() => undefined))),
     { name: "pod-workers", run: (signal) => drain(signal, stop, workers.idle, clock) },
     ...flow,
     ...stats.services,
@@ -265,18 +267,6 @@ function createStats(
     clock,
     log,
   });
-}
-
-/** Asks where cgroups lie before the first pod does, so that the log says at the start what pods lack there. A runtime that does not
- *  answer now is asked by the pod. */
-function findLayout(layout: Stages["layout"]): Service {
-  return {
-    name: "cgroup-layout",
-    async run(signal) {
-      await layout(signal).catch(() => undefined);
-      await onAbort(signal);
-    },
-  };
 }
 
 /** Ends the workers' passes and waits for calls to the runtime that must not be cut off. */

@@ -10,7 +10,7 @@ import type { AskedPod } from "../roles.ts";
 import { createCrashLoop } from "../runtime/crash-loop.ts";
 import { createHooks } from "../runtime/hooks.ts";
 import { createImagePuller } from "../runtime/images/puller.ts";
-import { type PodRuntimeDeps, createPodRuntime } from "../runtime/pod-runtime.ts";
+import { createPodRuntime } from "../runtime/pod-runtime.ts";
 import { type PodSettings, createPreparer } from "../runtime/prepare.ts";
 import { createTargetFacts } from "../runtime/target-facts.ts";
 import type { StatusManager } from "../status/manager.ts";
@@ -79,7 +79,6 @@ export function composeRuntime(
     ...common,
     ...preparer,
     starts,
-    onSandboxReady: reportSandbox(context, observed, parts),
     probes: parts.probes,
     isRestartingAll: (uid) => isRestartingAll(status.get(uid)),
     measures: measures.starts,
@@ -95,9 +94,9 @@ export function composeRuntime(
       maxMs: kubelet.crashLoopBackOff.maxContainerRestartPeriod,
     }),
     lookForImage: puller.look,
-    ensureImages: async ({ pod, container, sandbox, foresight }, signal) => ({
+    ensureImages: async ({ pod, container, sandbox, seenImage }, signal) => ({
       volumes: await puller.ensureVolumes(pod, container, sandbox.config, signal),
-      ...(await puller.ensure(pod, container, sandbox.config, signal, await foresight.image(container))),
+      ...(await puller.ensure(pod, container, sandbox.config, signal, seenImage)),
     }),
   });
   return { volumes, ground, podRuntime, layout };
@@ -139,19 +138,4 @@ function createNodeGround(
     clock,
     log,
   });
-}
-
-/** Reports a pod whose sandbox and network stand, before its images are pulled and its containers start. */
-function reportSandbox(
-  { hand }: NodeContext,
-  { pleg }: Observed,
-  { statuses, statusOf }: RuntimeParts,
-): PodRuntimeDeps["onSandboxReady"] {
-  const { asked } = hand("podRuntime");
-  return async ({ metadata: { uid } }, seen) => {
-    if (seen) pleg.learn(seen);
-    const now = seen ?? (await pleg.inspect(uid, new AbortController().signal));
-    const pod = asked.get(uid);
-    if (pod) statuses.set(pod, statusOf(pod, now, false));
-  };
 }

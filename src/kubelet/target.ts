@@ -3,7 +3,7 @@ import { ContainerState } from "../gen/cri.ts";
 import { changedFacts, type HostFacts, readFacts } from "../host/facts.ts";
 import { createTargetClock } from "../host/target-clock.ts";
 import { paced } from "../lib/paced.ts";
-import { type Service, onAbort } from "../lib/service-group.ts";
+import { type Service, onceThenIdle } from "../lib/service-group.ts";
 import { type NodeAgent, createNodeAgent } from "../node/node-agent.ts";
 import { ownAddresses } from "../node/own-addresses.ts";
 import { nameResolves } from "../node/own-name.ts";
@@ -14,7 +14,7 @@ import { type TargetRights, createTargetRights } from "../node/target-rights.ts"
 import type { LogReader } from "../pipeline.ts";
 import { type Pleg, createPleg } from "../pleg/pleg.ts";
 import { nodeLabel } from "../pod/labels.ts";
-import { createLogReader } from "../runtime/logs/reader.ts";
+import { createLogReader } from "../logs/reader.ts";
 import { readTerminationMessage, readWrittenMessage } from "../runtime/termination-message.ts";
 import { TargetError } from "../seams/provider.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
@@ -140,11 +140,8 @@ function watchReboots(
   return createRebootWatch({ host, link, bootID: facts.bootID, unfit, onReboot, clock, log });
 }
 
-/** The Node's status shows at once that its target is lost, and that it is back. */
+/** Has the Node's status show at once that its target is lost, and that it is back. */
 function followLink({ target: { link }, hand }: NodeContext): Service {
   const { nodeChanged } = hand("targetLink").signals;
-  return {
-    name: "link",
-    run: (signal) => onAbort(signal).finally(link?.onChange(() => nodeChanged.send())),
-  };
+  return onceThenIdle("link", () => link?.onChange(() => nodeChanged.send()));
 }

@@ -1,22 +1,26 @@
 import { CodedError } from "./errors.ts";
 
-/** Runs several pieces of work at once. When one fails, the others are aborted and awaited.
- *  @throws the first failure, when all have ended. */
-export async function sideBySide(
-  works: readonly ((signal: AbortSignal) => Promise<void>)[],
+type Work<Result> = (signal: AbortSignal) => Promise<Result>;
+
+/** Does several things at once. When one fails the others are told to stop, and it is waited for them.
+ *  @returns their results, in the same order. @throws the first failure, when all have ended. */
+export async function sideBySide<Results extends readonly unknown[] | []>(
+  works: { readonly [At in keyof Results]: Work<Results[At]> },
   signal: AbortSignal,
-): Promise<void> {
+): Promise<Results> {
   const failed = new AbortController();
   const either = AbortSignal.any([signal, failed.signal]);
   let first: { readonly error: unknown } | undefined;
-  const run = async (work: (stop: AbortSignal) => Promise<void>) => {
+  const run = async (work: Work<unknown>): Promise<unknown> => {
     try {
-      await work(either);
+      return await work(either);
     } catch (error) {
       first ??= { error };
       failed.abort(new CodedError("cancelled", "something else has failed meanwhile"));
+      return undefined;
     }
   };
-  await Promise.all(works.map(run));
+  const results = await Promise.all(works.map(run));
   if (first) throw first.error;
+  return results as unknown as Results;
 }

@@ -4,7 +4,8 @@ import type { Container, ContainerState, ContainerStatus, Pod, PodStatus } from 
 import type { ContainerKind, ProbeVerdict, RuntimePod, StartFailure } from "../pipeline.ts";
 import { resourcesInForce } from "./container-resources.ts";
 import { isSidecar } from "./containers.ts";
-import { containerNameLabel, containerRestartCountAnnotation } from "./labels.ts";
+import { containerRestartCountAnnotation } from "./labels.ts";
+import { newestRun, runsOf } from "./runs.ts";
 import type { Amounts } from "./resize.ts";
 import { restartsAfter } from "./restart.ts";
 import { allRestart, restartingAllReason } from "./restart-all.ts";
@@ -67,14 +68,7 @@ interface Known {
   readonly input: ContainerStatusInput;
 }
 
-/** The runtime's containers of this name, newest first. */
-function runsOf(observed: RuntimePod | undefined, name: string): readonly RuntimeStatus[] {
-  return (observed?.containers ?? []).filter(
-    (status) => (status.labels[containerNameLabel] ?? status.metadata?.name) === name,
-  );
-}
-
-/** The status of a container that the runtime does not have (any more). */
+/** The status of a container that the runtime has not (any more). */
 function fromMemory(
   container: Container,
   before: ContainerStatus | undefined,
@@ -230,7 +224,7 @@ const forgottenInit = {
 
 function mainContainerMade({ spec }: Pod, observed: RuntimePod | undefined): boolean {
   return spec.containers.some(({ name }) => {
-    const state = runsOf(observed, name)[0]?.state;
+    const state = newestRun(observed, name)?.state;
     return state !== undefined && state !== RuntimeState.CONTAINER_UNKNOWN;
   });
 }

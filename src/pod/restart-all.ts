@@ -1,8 +1,8 @@
 import { ContainerState } from "../gen/cri.ts";
 import type { Pod, PodStatus } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
-import { containerNameLabel } from "./labels.ts";
 import { mayRestartAll, restartsAll } from "./restart.ts";
+import { newestRun } from "./runs.ts";
 
 /** Type of the condition for the removal of all containers of a pod in order to restart them. */
 export const allRestartingCondition = "AllContainersRestarting";
@@ -16,21 +16,17 @@ export function allRestart(pod: Pod, observed: RuntimePod | undefined, previous:
   if (!mayRestartAll(pod.spec)) return false;
   if (isRestartingAll(previous)) return true;
   return [...(pod.spec.initContainers ?? []), ...pod.spec.containers].some((container) => {
-    const run = runOf(observed, container.name);
+    const run = newestRun(observed, container.name);
     return run?.state === ContainerState.CONTAINER_EXITED && restartsAll(container, run.exitCode);
   });
 }
 
 /** True when all containers to restart are removed. */
 export function allTakenAway({ spec }: Pod, observed: RuntimePod | undefined): boolean {
-  return ![...(spec.initContainers ?? []), ...spec.containers].some(({ name }) => runOf(observed, name));
+  return ![...(spec.initContainers ?? []), ...spec.containers].some(({ name }) => newestRun(observed, name));
 }
 
 /** True when the status reports that all containers are being removed. */
 export function isRestartingAll(status: PodStatus | undefined): boolean {
   return status?.conditions?.some((one) => one.type === allRestartingCondition && one.status === "True") === true;
-}
-
-function runOf(observed: RuntimePod | undefined, name: string) {
-  return observed?.containers.find(({ labels }) => labels[containerNameLabel] === name);
 }

@@ -1,7 +1,7 @@
-import type { ContainerStatus } from "../gen/cri.ts";
 import type { Container, Pod, PodStatus, Probe } from "../objects.ts";
 import type { PodCache, PodStore, ProbeKind, ProbeResults, ProbeVerdict, StatusReader } from "../pipeline.ts";
 import { allContainers, isSidecar } from "../pod/containers.ts";
+import { newestRun } from "../pod/runs.ts";
 import type { ProbeWorker } from "./worker.ts";
 
 /** Probes that can get a container killed. */
@@ -29,7 +29,7 @@ export function createVerdicts(
   { cache, status, pods }: { readonly cache: PodCache; readonly status: StatusReader; readonly pods: PodStore },
   loops: ReadonlyMap<string, Loop>,
 ) {
-  const observe = (uid: string, name: string) => newestOf(cache.get(uid)?.containers, name);
+  const observe = (uid: string, name: string) => newestRun(cache.get(uid), name);
   const statusOf = (uid: string) => status.get(uid) ?? pods.get(uid)?.status;
   const initially = (kind: ProbeKind, uid: string, name: string, containerId: string) =>
     verdictIn(statusOf(uid), { kind, name, containerId });
@@ -90,10 +90,6 @@ export function probed(pod: Pod | undefined): readonly Probed[] {
       return probe ? [{ kind, container, probe }] : [];
     });
   });
-}
-
-function newestOf(containers: readonly ContainerStatus[] | undefined, name: string): ContainerStatus | undefined {
-  return containers?.find(({ metadata }) => metadata?.name === name);
 }
 
 /** The ID without the runtime's name: pod statuses have `containerd://ID`. */

@@ -1,7 +1,8 @@
 import { ContainerState, type ContainerStatus } from "../gen/cri.ts";
 import type { Pod, Resources } from "../objects.ts";
 import type { PodCache } from "../pipeline.ts";
-import { containerNameLabel, resourcesAnnotation } from "../pod/labels.ts";
+import { resourcesAnnotation } from "../pod/labels.ts";
+import { containerNameOf, newestRun } from "../pod/runs.ts";
 import {
   type PodResources,
   effectiveResources,
@@ -124,12 +125,12 @@ function sameVersion(asked: Pod, given: Pod): boolean {
 function inForceSinceStart(
   { metadata }: AskedPod | GivenPod,
   { allocated, wholeInForce }: Allocation,
-  { annotations, labels }: ContainerStatus,
+  run: ContainerStatus,
   left: FoundRecords["kubelet"],
 ): Resources {
-  const note = parseResourcesNote(annotations[resourcesAnnotation]);
+  const note = parseResourcesNote(run.annotations[resourcesAnnotation]);
   if (note) return effectiveResources(note.own, note.whole);
-  const name = labels[containerNameLabel] ?? "";
+  const name = containerNameOf(run);
   const known = left.inForce.get(metadata.uid)?.containers[name] ?? allocated.containers[name];
   return effectiveResources(known, wholeInForce ?? allocated.pod);
 }
@@ -160,8 +161,7 @@ function entryFrom(
 
 /** What the newest container of that name was made with. */
 function noteOf(name: string, runs: readonly ContainerStatus[]) {
-  const newest = runs.find(({ labels }) => labels[containerNameLabel] === name);
-  return parseResourcesNote(newest?.annotations[resourcesAnnotation]);
+  return parseResourcesNote(newestRun({ containers: runs }, name)?.annotations[resourcesAnnotation]);
 }
 
 function isRunning({ state }: ContainerStatus): boolean {

@@ -5,9 +5,9 @@ import type { ResizeMeasures } from "../measures.ts";
 import type { Container, PodCondition } from "../objects.ts";
 import type { Admission, EventSink, PodStore, RuntimePod } from "../pipeline.ts";
 import { isSidecar } from "../pod/containers.ts";
-import { containerNameLabel } from "../pod/labels.ts";
 import { isEnding } from "../pod/phase.ts";
 import { podReference } from "../pod/reference.ts";
+import { newestRun } from "../pod/runs.ts";
 import { type PodResources, amountsOf, effectiveResources, sameAmounts, withResources } from "../pod/resize.ts";
 import type { ResizeDecider, ResizeState, ResizeTrigger, Resizes } from "../resizes.ts";
 import { type AskedPod, type GivenPod, givenPod } from "../roles.ts";
@@ -185,7 +185,7 @@ function inForceOf(allocations: Allocations, pod: GivenPod, observed: RuntimePod
 }
 
 /** The newest of a name, if it runs. */
-function runningOf({ containers }: RuntimePod, { name }: Container) {
-  const newest = containers.find((status) => status.labels[containerNameLabel] === name);
+function runningOf(observed: RuntimePod, { name }: Container) {
+  const newest = newestRun(observed, name);
   return newest?.state === ContainerState.CONTAINER_RUNNING ? newest : undefined;
 }

@@ -26,19 +26,19 @@ import { terminationMessagePath } from "./container-files.ts";
 export interface ContainerConfigInput {
   readonly pod: Pod;
   readonly container: Container;
-  /** What the runtime calls the image. */
+  /** The runtime's reference for the image. */
   readonly image: string;
   readonly restartCount: number;
   readonly environment: ReadonlyMap<string, string>;
   readonly mounts: readonly Mount[];
-  /** What comes with the container's devices; undefined where it has none. */
+  /** Devices with their mounts and environment; undefined for a container without any. */
   readonly devices: ContainerDevices | undefined;
   readonly linux: LinuxContainerConfig;
   /** Labels that tell this node's containers from another's; none in an exclusive runtime. */
   readonly ownerLabels: Readonly<Record<string, string>>;
 }
 
-/** What CreateContainer makes. Labels, annotations and log path are a kubelet's, so that either agent takes over from the
+/** The CreateContainer configuration. Labels, annotations and log path are a kubelet's, so that either agent takes over from the
  *  other. @throws Error that names what is larger than a process can be given, before it is made. @see https://kubernetes.io/docs/tasks/inject-data-application/define-command-argument-container/ */
 export function buildContainerConfig(input: ContainerConfigInput): ContainerConfig {
   const { pod, container, restartCount, devices } = input;
@@ -96,7 +96,7 @@ function labelsOf({ pod, container, ownerLabels }: ContainerConfigInput): Record
   };
 }
 
-/** What an agent has to know of a container that it did not start. (kubelet, kuberuntime/labels.go) */
+/** Annotations from which an agent recovers a container that it did not start. (kubelet, kuberuntime/labels.go) */
 function containerAnnotations(pod: Pod, container: Container, restartCount: number): Record<string, string> {
   const deletionGrace = pod.metadata.deletionGracePeriodSeconds;
   const terminationGrace = pod.spec.terminationGracePeriodSeconds;

@@ -14,14 +14,14 @@ export interface ContainerFilesInput {
   readonly podDirectory: string;
   /** Directory of the pod's logs on the target. */
   readonly logDirectory: string;
-  /** What /etc/hosts says; undefined when the pod gets none from the node. */
+  /** Content of /etc/hosts; undefined when the pod gets none from the node. */
   readonly hostsFile: string | undefined;
-  /** A name that no earlier run of this container had. */
+  /** Unique among the runs of this container. */
   readonly instance: string;
   readonly selinux: boolean;
 }
 
-/** What has to be on the target before a container is made, and what of it the container sees. */
+/** Files that a container needs on the target before it is created, and their mounts. */
 export interface ContainerFiles {
   readonly changes: readonly FileChange[];
   readonly mounts: readonly Mount[];
@@ -44,7 +44,7 @@ export function containerFiles(input: ContainerFilesInput): ContainerFiles {
   };
 }
 
-/** Where a container's processes write why they end; undefined when the spec wants no such file. */
+/** Path of the termination message in the container; undefined when the spec wants no such file. */
 export function terminationMessagePath({ terminationMessagePath: path }: Container): string | undefined {
   return path === "" ? undefined : absolute(path ?? defaultTerminationPath);
 }
@@ -63,7 +63,7 @@ function hostsFile({
   };
 }
 
-/** Anybody may write it: the container's user need not be the node's. */
+/** World-writable: the container's user need not be the node's. */
 function terminationMessage({
   container,
   podDirectory,

@@ -7,7 +7,7 @@ import type { Container, Pod } from "../objects.ts";
 import type { EventSink, RuntimePod } from "../pipeline.ts";
 import { backoffKey } from "../pod/hash.ts";
 import { containerReference } from "../pod/reference.ts";
-import { nameOf } from "./newest.ts";
+import { newestRun } from "../pod/runs.ts";
 import { StartError } from "./start-error.ts";
 
 const initialMs = 10_000;
@@ -34,9 +34,7 @@ export function createCrashLoop({
   const backoff: Backoff = createBackoff({ clock, initialMs, maxMs });
   return {
     check(pod, container, observed) {
-      const last = observed.containers.find(
-        (status) => nameOf(status) === container.name && status.state === ContainerState.CONTAINER_EXITED,
-      );
+      const last = newestRun(observed, container.name, ({ state }) => state === ContainerState.CONTAINER_EXITED);
       if (!last) return;
       const key = backoffKey(pod, container);
       const endedAt = targetClock.toOurs(Number(last.finishedAt / 1_000_000n));

@@ -13,7 +13,7 @@ import type { Containers } from "../seams/runtime.ts";
 
 export type LifecycleHandler = Wire<k8s.V1LifecycleHandler>;
 
-/** The container whose hook it is. */
+/** The container that the hook belongs to. */
 export interface HookTarget {
   /** Undefined for a pod that only the runtime knows. */
   readonly pod: Pod | undefined;
@@ -36,7 +36,7 @@ export interface HookDeps {
   readonly clock: Clock;
 }
 
-/** Runs what containers ask for at their start and before their end. An HTTP hook has succeeded with any answer; one over HTTPS
+/** Runs the postStart and preStop hooks of containers. An HTTP hook has succeeded with any answer; one over HTTPS
  *  whose server speaks plain HTTP is made again so. @see https://kubernetes.io/docs/concepts/containers/container-lifecycle-hooks/ */
 export function createHooks(deps: HookDeps): Hooks {
   return {
@@ -62,10 +62,10 @@ async function act(deps: HookDeps, hook: LifecycleHandler, target: HookTarget, s
   throw new Error("invalid handler: none of exec, httpGet and sleep is set");
 }
 
-/** Bytes of what a failed command said that are told: they become part of the pod's status, which the API server would else refuse. */
+/** Bytes of a failed command's output that are reported: the API server refuses a pod status that is too large. */
 const maxOutputBytes = 10 * 1024;
 
-/** A command that did not end with 0. */
+/** A command that exited with another code than 0. */
 class ExitError extends Error {
   readonly output: string;
   constructor(message: string, output: string) {
@@ -108,7 +108,7 @@ async function get(
   }
 }
 
-/** An answer that breaks off in its body is one. @returns its status, where it is known. */
+/** A response that breaks off in its body counts as a response. @returns its status, if known. */
 async function answered(asking: Promise<Answer>): Promise<number | undefined> {
   try {
     return (await asking).status;
@@ -118,7 +118,7 @@ async function answered(asking: Promise<Answer>): Promise<number | undefined> {
   }
 }
 
-/** The answer to a TLS handshake may have been none of TLS. */
+/** True for the error of a TLS handshake that met a server of plain HTTP. */
 function spokePlainly(error: unknown): boolean {
   const codes = ["EPROTO", "ERR_SSL_WRONG_VERSION_NUMBER", "ERR_SSL_PACKET_LENGTH_TOO_LONG"];
   for (let at = error; at instanceof Error; at = at.cause)

@@ -7,9 +7,9 @@ import type { EventSink, RuntimePod } from "../pipeline.ts";
 import { allContainers, isSidecar } from "../pod/containers.ts";
 import { containerPortsAnnotation, podTerminationGraceAnnotation, preStopHandlerAnnotation } from "../pod/labels.ts";
 import { containerReference, podReference } from "../pod/reference.ts";
+import { containerNameOf } from "../pod/runs.ts";
 import type { Containers, Sandboxes } from "../seams/runtime.ts";
 import type { Hooks, LifecycleHandler } from "./hooks.ts";
-import { nameOf } from "./newest.ts";
 import { type TerminationOrder, secondsOf, terminationOrder } from "./termination-order.ts";
 
 export interface KillDeps {
@@ -20,7 +20,7 @@ export interface KillDeps {
   readonly log: Logger;
 }
 
-/** Seconds that every container gets between SIGTERM and SIGKILL, however short the grace period and however long its hook. */
+/** Minimum seconds between SIGTERM and SIGKILL, however short the grace period and however long the hook. */
 const leastGraceSeconds = 2;
 
 export interface KillRequest {
@@ -33,15 +33,15 @@ export interface KillRequest {
   readonly message: string;
   /** Overrides the pod's own grace period; 0 leaves no time for a hook. */
   readonly graceSeconds: number | undefined;
-  /** Its place among the pod's containers, where it has to wait for others; its hook does not wait. */
+  /** The order in which the pod's containers stop, if there is one; hooks do not wait for it. */
   readonly order?: TerminationOrder | undefined;
 }
 
-/** Stops one container: its preStop hook first, in the time of its grace period. Gone already is success.
+/** Stops one container: its preStop hook first, within its grace period. A container that is gone already counts as stopped.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination-flow */
 export async function killContainer(deps: KillDeps, request: KillRequest, signal: AbortSignal): Promise<void> {
   const { status, pod, message, order } = request;
-  const name = nameOf(status);
+  const name = containerNameOf(status);
   if (pod) deps.events.event(containerReference(pod, name), "Normal", "Killing", message);
   let left = request.graceSeconds ?? ownGrace(pod, status);
   const hook = left > 0 ? beginPreStop(deps, request, signal) : undefined;
@@ -58,11 +58,11 @@ export async function killContainer(deps: KillDeps, request: KillRequest, signal
   order?.ended(name);
 }
 
-/** A preStop hook that runs. */
+/** A running preStop hook. */
 interface RunningHook {
   /** Never rejects. */
   readonly done: Promise<void>;
-  /** The container is gone: what is left of its hook ends. */
+  /** Ends the hook once its container is gone. */
   end(): Promise<void>;
 }
 
@@ -92,12 +92,12 @@ function beginPreStop(
   };
 }
 
-/** What is known of the container: of one that only the runtime knows, what its annotations keep. */
+/** The container's name, ports and preStop hook: from the spec, or from its annotations where only the runtime knows it. */
 function hookOf(
   pod: Pod | undefined,
   status: KillRequest["status"],
 ): { readonly container: Pick<Container, "name" | "ports">; readonly hook: LifecycleHandler | undefined } {
-  const name = nameOf(status);
+  const name = containerNameOf(status);
   if (pod) {
     const container = allContainers(pod).find((one) => one.container.name === name)?.container ?? { name };
     return { container, hook: "lifecycle" in container ? container.lifecycle?.preStop : undefined };
@@ -109,7 +109,7 @@ function hookOf(
   };
 }
 
-/** JSON that an agent wrote; what cannot be read says nothing. */
+/** Parses JSON that an agent wrote; undefined where it is invalid. */
 function parsed<T>(text: string | undefined): T | undefined {
   try {
     return text === undefined ? undefined : (JSON.parse(text) as T);
@@ -128,10 +128,10 @@ export async function killPod(
   const running = observed.containers.filter(({ state }) => state === ContainerState.CONTAINER_RUNNING);
   const podIP = observed.ips[0];
   const order = pod?.spec.initContainers?.some(isSidecar)
-    ? terminationOrder(pod, new Set(running.map(nameOf)), deps.clock)
+    ? terminationOrder(pod, new Set(running.map(containerNameOf)), deps.clock)
     : undefined;
   const stops = running.map((status) => {
-    const message = `Stopping container ${nameOf(status)}`;
+    const message = `Stopping container ${containerNameOf(status)}`;
     return killContainer(deps, { status, pod, podIP, message, graceSeconds, order }, signal);
   });
   const failures = [...(await failuresOf(stops))];
@@ -152,7 +152,7 @@ async function failuresOf(work: readonly Promise<void>[]): Promise<unknown[]> {
   return settled.flatMap((result) => (result.status === "rejected" ? [result.reason as unknown] : []));
 }
 
-/** The grace period of a pod, in seconds; one that only the runtime knows kept it in an annotation. */
+/** The grace period of a pod, in seconds; from an annotation where only the runtime knows the pod. */
 function ownGrace(pod: Pod | undefined, { annotations }: KillRequest["status"]): number {
   if (pod)
     return pod.metadata.deletionGracePeriodSeconds ?? pod.spec.terminationGracePeriodSeconds ?? leastGraceSeconds;

@@ -13,7 +13,7 @@ export interface LogFilesDeps {
   readonly log: Logger;
 }
 
-/** A runtime that forgot its containers must not write over their logs. */
+/** Keeps a runtime that lost its containers from overwriting their logs. */
 export async function restartCountFromLogs(
   { fs, settings, log }: LogFilesDeps,
   pod: Pod,
@@ -35,16 +35,22 @@ export async function restartCountFromLogs(
   }
 }
 
-/** The containers of a pod that have a log directory. @throws CodedError not_found for a pod without one. */
+/** The containers of a pod that have a log directory. */
 export async function loggedContainers(
   { fs, settings }: LogFilesDeps,
   pod: Pod,
   signal: AbortSignal,
 ): Promise<ReadonlySet<string>> {
-  return new Set((await fs.list(podLogDirectory(settings.podLogsDirectory, pod), signal)).map(({ name }) => name));
+  const directory = podLogDirectory(settings.podLogsDirectory, pod);
+  try {
+    return new Set((await fs.list(directory, signal)).map(({ name }) => name));
+  } catch (error) {
+    if (hasCode(error, "not_found")) return new Set();
+    throw error;
+  }
 }
 
-/** Links a container's log where log collectors look. */
+/** Links a container's log into the directory of log collectors. */
 export async function linkLog(
   { fs, settings }: LogFilesDeps,
   { pod, container, sandbox }: ContainerStart,
@@ -61,7 +67,7 @@ export async function linkLog(
   ]);
 }
 
-/** Takes the link of a container's log away. */
+/** Removes the link of a container's log. */
 export async function unlinkLog(
   { fs, settings }: LogFilesDeps,
   { metadata }: Pod,

@@ -9,7 +9,7 @@ export interface MountsInput {
   readonly container: Container;
   /** The pod's volumes on the target, by name. */
   readonly mounted: ReadonlyMap<string, MountedVolume>;
-  /** Where the parts of volumes are that `volumeParts` tells, by index: on the target; of an image, in the image. */
+  /** Paths of the parts that `volumeParts` returns, by index: on the target, or in the image. */
   readonly parts: ReadonlyMap<number, string>;
   /** Images that the runtime mounts, by volume. */
   readonly images: ReadonlyMap<string, ImageSpec>;
@@ -46,7 +46,7 @@ export function volumeMounts(input: MountsInput): Mount[] {
   });
 }
 
-/** The runtime finds the image's files itself; they may only be read. */
+/** A read-only mount of an image, whose files the runtime finds itself. */
 function imageMount(
   { parts, recursiveReadOnly }: MountsInput,
   mount: VolumeMount,
@@ -63,7 +63,7 @@ function imageMount(
   });
 }
 
-/** The volumeMounts of a container that show a part of their volume only, in order.
+/** The volumeMounts of a container with a subPath, in order.
  *  @param environment of the container, for `subPathExpr`. @throws Error with the kubelet's text, or that names the expression
  *  whose path is too long to make.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#using-subpath-expanded-environment */
@@ -93,12 +93,12 @@ function expandedPath(expression: string, environment: ReadonlyMap<string, strin
   return expanded;
 }
 
-/** Where a path of the spec lies in the container. */
+/** A mount path of the spec, made absolute. */
 export function absolute(path: string): string {
   return path.startsWith("/") ? path : posix.join("/", path);
 }
 
-/** @throws Error with the kubelet's text where it is asked for and cannot be had.
+/** @throws Error with the kubelet's text when the mount requires it and cannot have it.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#recursive-read-only-mounts */
 function isRecursive(
   { name, readOnly, mountPropagation = "None", recursiveReadOnly }: VolumeMount,
@@ -126,7 +126,7 @@ function propagationOf({ mountPropagation }: VolumeMount): MountPropagation {
   return known;
 }
 
-/** A hostPath belongs to the machine: its labels are not the node's to change. */
+/** False for a hostPath: it belongs to the machine, and its labels are not the node's to change. */
 function isManaged(pod: Pod, volumeName: string): boolean {
   return pod.spec.volumes?.some(({ name, hostPath }) => name === volumeName && !hostPath) === true;
 }

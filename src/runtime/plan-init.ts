@@ -3,11 +3,11 @@ import type { Container, Pod } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
 import { isSidecar } from "../pod/containers.ts";
 import { restartsAfter, restartsKilled } from "../pod/restart.ts";
-import { newestOf } from "./newest.ts";
+import { newestRun } from "../pod/runs.ts";
 import { type ContainerResize, planResize } from "./plan-resize.ts";
 import { type Judgement, type PlannedKill, isChanged, killCondemned, killUnknown } from "./planned-kill.ts";
 
-/** What is to become of a pod's init containers. */
+/** The decision on a pod's init containers. */
 export interface InitVerdict {
   /** Main containers may run. */
   readonly initialized: boolean;
@@ -17,15 +17,15 @@ export interface InitVerdict {
   readonly start: readonly Container[];
   readonly kill: readonly PlannedKill[];
   readonly resize: readonly ContainerResize[];
-  /** One starts anew to have other resources. */
+  /** An init container restarts for a resize. */
   readonly resizePod: boolean;
 }
 
-/** What one init container asks for. */
-interface Step {
+/** The decision on one init container. */
+interface InitAction {
   readonly start?: true;
   readonly kill?: PlannedKill;
-  /** It is done, or a sidecar that has started: the next one's turn. */
+  /** Completed, or a sidecar that has started: the next one may start. */
   readonly passed?: true;
   readonly failed?: true;
   readonly resize?: ContainerResize;
@@ -45,23 +45,23 @@ export function planInit(pod: Pod, observed: RuntimePod, judged: Judgement): Ini
   const resize: ContainerResize[] = [];
   let resizePod = false;
   for (const [index, container] of [...init.entries()].reverse()) {
-    const status = newestOf(observed, container.name);
+    const status = newestRun(observed, container.name);
     if (decided && !isSidecar(container)) continue;
     if (!status) {
       if (decided) start.unshift(container);
       continue;
     }
-    const step = stepOf({ pod, container, status, judged });
-    if (step.failed) return { initialized: false, failed: true, start: [], kill: [], resize: [], resizePod: false };
+    const action = actionFor({ pod, container, status, judged });
+    if (action.failed) return { initialized: false, failed: true, start: [], kill: [], resize: [], resizePod: false };
     const next = init[index + 1];
-    if (step.passed && !decided) {
+    if (action.passed && !decided) {
       if (next) start.unshift(next);
       else initialized = true;
     }
-    if (step.start) start.unshift(container);
-    if (step.kill) kill.push(step.kill);
-    if (step.resize) resize.unshift(step.resize);
-    resizePod ||= step.resizePod === true;
+    if (action.start) start.unshift(container);
+    if (action.kill) kill.push(action.kill);
+    if (action.resize) resize.unshift(action.resize);
+    resizePod ||= action.resizePod === true;
     decided = true;
   }
   if (!decided) start.push(...init.slice(0, 1));
@@ -71,7 +71,7 @@ export function planInit(pod: Pod, observed: RuntimePod, judged: Judgement): Ini
 /** Exited main containers prove nothing: after a reboot they belong to an earlier sandbox. */
 function mainHasRun(pod: Pod, observed: RuntimePod): boolean {
   return pod.spec.containers.some(({ name }) => {
-    const state = newestOf(observed, name)?.state;
+    const state = newestRun(observed, name)?.state;
     return state === ContainerState.CONTAINER_CREATED || state === ContainerState.CONTAINER_RUNNING;
   });
 }
@@ -83,30 +83,30 @@ interface Present {
   readonly judged: Judgement;
 }
 
-function stepOf(present: Present): Step {
+function actionFor(present: Present): InitAction {
   const { pod, container, status } = present;
   switch (status.state) {
     case ContainerState.CONTAINER_CREATED:
       return { start: true };
     case ContainerState.CONTAINER_RUNNING:
-      return isSidecar(container) ? stepOfRunningSidecar(present) : stepOfResize(present);
+      return isSidecar(container) ? actionForSidecar(present) : actionForResize(present);
     case ContainerState.CONTAINER_EXITED:
       if (isSidecar(container)) return { start: true };
       if (status.exitCode === 0 && status.reason !== "OOMKilled") return { passed: true };
       return comesBack(present) ? { start: true } : { failed: true };
     default:
       if (!restartsKilled(container, pod.spec)) return { failed: true };
-      return { start: true, kill: killUnknown("Init container", container, status) };
+      return { start: true, kill: killUnknown("Init container", status) };
   }
 }
 
-/** One that the kernel killed for memory has failed, whatever its exit code says. */
+/** A container killed by the OOM killer has failed, whatever its exit code. */
 function comesBack({ pod: { spec }, container, status: { exitCode } }: Present): boolean {
   return exitCode === 0 ? restartsKilled(container, spec) : restartsAfter(container, spec, exitCode);
 }
 
-/** A sidecar that is not well is replaced; that keeps nobody waiting whose turn has come. */
-function stepOfRunningSidecar(present: Present): Step {
+/** An unhealthy sidecar is replaced; containers after it do not wait for that. */
+function actionForSidecar(present: Present): InitAction {
   const { container, status, judged } = present;
   const probe = judged.condemnedBy(container.name, status.id);
   const condemned = probe && killCondemned("Init container", container, status, probe, false);
@@ -114,14 +114,14 @@ function stepOfRunningSidecar(present: Present): Step {
   if (container.startupProbe && !judged.hasStarted(container.name, status.id)) return {};
   if (isChanged(container, status)) {
     const message = `Init container ${container.name} definition changed`;
-    return { passed: true, start: true, kill: { containerId: status.id, name: container.name, message } };
+    return { passed: true, start: true, kill: { status, message } };
   }
-  return { passed: true, ...(condemned ? { start: true, kill: condemned } : stepOfResize(present)) };
+  return { passed: true, ...(condemned ? { start: true, kill: condemned } : actionForResize(present)) };
 }
 
-/** One that has to start anew to have other resources; or goes on with them. */
-function stepOfResize({ pod, container, status, judged }: Present): Step {
-  const step = planResize(pod, container, status, judged);
-  if (!step) return {};
-  return "kill" in step ? { start: true, kill: step.kill, resizePod: true } : { resize: step.resize };
+/** Restarts the container for a resize, resizes it in place, or leaves it alone. */
+function actionForResize({ pod, container, status, judged }: Present): InitAction {
+  const resize = planResize(pod, container, status, judged);
+  if (!resize) return {};
+  return "kill" in resize ? { start: true, kill: resize.kill, resizePod: true } : resize;
 }

@@ -3,7 +3,7 @@ import type { Container, Pod, Resources } from "../objects.ts";
 import { type Amounts, type ResizableResource, amountsOf, effectiveResources, sameAmounts } from "../pod/resize.ts";
 import type { Judgement, PlannedKill } from "./planned-kill.ts";
 
-/** A container that runs and is to have other resources. */
+/** A running container that is resized in place. */
 export interface ContainerResize {
   readonly container: Container;
   readonly containerId: string;
@@ -11,18 +11,18 @@ export interface ContainerResize {
   readonly to: Resources;
 }
 
-/** What a change of a container's resources takes. */
-export type ResizeStep = { readonly kill: PlannedKill } | { readonly resize: ContainerResize };
+/** The way to a container's new resources: a restart, or a resize in place. */
+export type ResizeAction = { readonly kill: PlannedKill } | { readonly resize: ContainerResize };
 
-/** Whether a container that runs has other resources than it was given, and what to do about it: its policy says whether it has to
- *  start anew for that. Undefined when all is as it should be.
+/** Compares a running container's resources with its allocation; its resize policy decides whether a difference takes a restart.
+ *  @returns undefined when they are equal.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/resize-container-resources/#container-resize-policies */
 export function planResize(
   { spec }: Pod,
   container: Container,
   status: ContainerStatus,
   { inForce }: Judgement,
-): ResizeStep | undefined {
+): ResizeAction | undefined {
   const from = inForce(status);
   if (!from) return undefined;
   const to = effectiveResources(container.resources, spec.resources);
@@ -34,16 +34,16 @@ export function planResize(
   );
   if (!restarts) return { resize: { container, containerId: status.id, from, to } };
   const message = `Container ${container.name} resize requires restart`;
-  return { kill: { containerId: status.id, name: container.name, message } };
+  return { kill: { status, message } };
 }
 
-/** The pod as a whole is to have other amounts than it has: its own, or those that its containers were given before they ran. */
+/** True when the pod-level resources, or the limits of the pod's cgroup, differ from the allocation. */
 export function resizesWhole(pod: Pod, { wholeInForce, groupIsStale }: Judgement): boolean {
   return groupIsStale || !sameAmounts(amountsOf(pod.spec.resources ?? {}), amountsOf(wholeInForce(pod) ?? {}));
 }
 
-/** Containers whose share of a resource changes, in the order in which they are to: what becomes less makes room for what becomes
- *  more. Its limit says which it is, or its request where the limit stays. */
+/** Containers whose share of a resource changes, in the order of their resizes: those that shrink make room for those that grow,
+ *  by their limits, or by their requests where the limits stay. */
 export function inResizeOrder(
   resizes: readonly ContainerResize[],
   name: ResizableResource,

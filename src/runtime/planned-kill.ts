@@ -5,54 +5,45 @@ import { containerHash } from "../pod/hash.ts";
 import { containerHashAnnotation } from "../pod/labels.ts";
 
 export interface PlannedKill {
-  readonly containerId: string;
-  readonly name: string;
+  readonly status: ContainerStatus;
   /** Text of the Killing event. */
   readonly message: string;
-  /** In place of the pod's own grace period. */
+  /** Overrides the pod's own grace period. */
   readonly graceSeconds?: number | undefined;
 }
 
-/** What others know of a pod's containers. */
+/** Facts about a pod's containers beyond the runtime's view. */
 export interface Judgement {
-  /** The probe by whose verdict a container is to be killed. */
+  /** The failed probe that a container is killed for. */
   readonly condemnedBy: (containerName: string, containerId: string) => CondemningProbe | undefined;
-  /** Whether a container has passed its startup probe. */
+  /** True for a container that has passed its startup probe. */
   readonly hasStarted: (containerName: string, containerId: string) => boolean;
-  /** Its status says that all its containers are to start anew. */
+  /** The pod's status says that all its containers restart. */
   readonly restartAll: boolean;
-  /** What of CPU and memory is in force for a container that runs; undefined where nothing is known of it. */
+  /** CPU and memory in force for a running container; undefined where unknown. */
   readonly inForce: (status: ContainerStatus) => Resources | undefined;
-  /** The same of the pod as a whole. */
+  /** CPU and memory in force for the pod as a whole. */
   readonly wholeInForce: (pod: Pod) => Resources | undefined;
-  /** The pod's cgroup is not limited to what it is to be. */
+  /** The limits of the pod's cgroup differ from the wanted ones. */
   readonly groupIsStale: boolean;
 }
 
-/** @param what `Container`, or `Init container` for those. @param restarts another one takes its place, which is worth saying.
+/** @param restarts the container starts again, which the event says.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#container-probes */
 export function killCondemned(
   what: "Container" | "Init container",
   container: Container,
-  { id }: ContainerStatus,
+  status: ContainerStatus,
   probe: CondemningProbe,
   restarts: boolean,
 ): PlannedKill {
   const { terminationGracePeriodSeconds: graceSeconds } = container[`${probe}Probe`] ?? {};
   const message = `${what} ${container.name} failed ${probe} probe${restarts ? ", will be restarted" : ""}`;
-  return { containerId: id, name: container.name, message, graceSeconds };
+  return { status, message, graceSeconds };
 }
 
-export function killUnknown(
-  what: "Container" | "Init container",
-  container: Container,
-  status: ContainerStatus,
-): PlannedKill {
-  return {
-    containerId: status.id,
-    name: container.name,
-    message: `${what} is in "unknown" state, try killing it before restart`,
-  };
+export function killUnknown(what: "Container" | "Init container", status: ContainerStatus): PlannedKill {
+  return { status, message: `${what} is in "unknown" state, try killing it before restart` };
 }
 
 /** A container made without our hash annotation (by another tool) is left alone. */

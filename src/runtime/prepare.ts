@@ -48,20 +48,20 @@ import { buildContainerConfig } from "./container-config.ts";
 import { containerFiles } from "./container-files.ts";
 import { volumeMounts, volumeParts } from "./mounts.ts";
 import { buildSandboxConfig } from "./sandbox-config.ts";
-import type { ForesightDeps } from "./foresight.ts";
 import type { EnsuredImage } from "./images/puller.ts";
 import { linkLog, loggedContainers, restartCountFromLogs, unlinkLog } from "./log-files.ts";
 import { type ContainerStart, type EnsuredImages, type StartDeps, targetOf } from "./start-container.ts";
+import type { NeedsDeps } from "./needs.ts";
 import type { TargetFacts } from "./target-facts.ts";
 
-/** The node's part in what its pods get, from KubeletConfiguration. Paths are the target's. */
+/** Settings of the node that shape its pods, from KubeletConfiguration. Paths are the target's. */
 export interface PodSettings extends ResourceSettings {
   readonly nodeName: string;
   /** `/var/lib/kubelet` by default. */
   readonly rootDirectory: string;
   /** podLogsDir. */
   readonly podLogsDirectory: string;
-  /** Where collectors look for links to logs: `/var/log/containers`. */
+  /** Directory of log collectors: `/var/log/containers`. */
   readonly logLinksDirectory: string;
   /** resolvConf; empty for no resolver. */
   readonly resolvConf: string;
@@ -84,10 +84,10 @@ export interface PrepareDeps {
   readonly addresses: HostAddresses;
   readonly volumes: Pick<VolumeGate, "mounted"> & VolumeParts;
   readonly devices: DeviceSource;
-  /** What the runtime's handler of a pod can do, as it told; undefined where it does not tell. */
+  /** Features of the pod's runtime handler; undefined where the runtime does not report them. */
   readonly handlerFeatures: (pod: Pod, signal: AbortSignal) => Promise<RuntimeHandlerFeatures | undefined>;
   readonly facts: (signal: AbortSignal) => Promise<TargetFacts>;
-  /** The driver is the runtime's to say, once it answers. */
+  /** The cgroup layout, whose driver the runtime reports. */
   readonly cgroups: (signal: AbortSignal) => Promise<CgroupLayout>;
   /** The node's allocatable, as quantities by resource name. */
   readonly allocatable: () => Readonly<Record<string, string>>;
@@ -96,17 +96,17 @@ export interface PrepareDeps {
   readonly log: Logger;
 }
 
-/** What starting sandboxes and containers needs to be told. */
+/** Configuration of sandboxes and containers. */
 export type Preparer = Pick<StartDeps, "configure" | "restartCountFromLogs" | "linkLog" | "unlinkLog"> &
-  Pick<ForesightDeps, "loggedContainers"> & {
+  Pick<NeedsDeps, "loggedContainers"> & {
     /** @throws Error when the target's resolver file cannot be read or the host name is too long. */
     configureSandbox(pod: Pod, attempt: number, signal: AbortSignal): Promise<PodSandboxConfig>;
-    /** What limits a container of the pod. */
+    /** The resource limits of a container. */
     configureResources(pod: Pod, container: Container, signal: AbortSignal): Promise<LinuxContainerResources>;
   };
 
-/** Gathers what a pod's spec refers to (objects, services, addresses, the target's own files) into what the runtime is asked
- *  for, and puts the files that containers need on the target. */
+/** Resolves a pod's references (objects, services, addresses, the target's own files) into runtime configurations, and writes the
+ *  files that containers need on the target. */
 export function createPreparer(deps: PrepareDeps): Preparer {
   return {
     configureSandbox: (pod, attempt, signal) => configureSandbox(deps, pod, attempt, signal),
@@ -207,7 +207,7 @@ async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: 
   });
 }
 
-interface MountsGround {
+interface MountContext {
   readonly environment: ReadonlyMap<string, string>;
   readonly selinux: boolean;
 }
@@ -215,7 +215,7 @@ interface MountsGround {
 async function mountsOf(
   deps: PrepareDeps,
   { pod, container, image: { volumes: images } }: ContainerRun,
-  { environment, selinux }: MountsGround,
+  { environment, selinux }: MountContext,
   signal: AbortSignal,
 ): Promise<readonly Mount[]> {
   const asked = volumeParts(container, environment);
@@ -228,8 +228,8 @@ async function mountsOf(
   return volumeMounts({ pod, container, mounted, images, parts, recursiveReadOnly, selinux });
 }
 
-/** Whether the pod's handler makes mounts read-only down to those below them; asked where a mount may want that. A runtime class that
- *  is gone tells nothing: the sandbox is there, and its containers may start again. */
+/** True when the pod's runtime handler supports recursive read-only mounts; asked only where a mount may want one. A deleted
+ *  runtime class counts as no: the sandbox exists, and its containers may start again. */
 async function canBeRecursive(
   { handlerFeatures, log }: PrepareDeps,
   pod: Pod,
@@ -281,7 +281,7 @@ async function environmentOf(
 /** Bytes of all environment files of a container together. */
 const maxEnvFileBytes = 1024 * 1024;
 
-/** A container may have written the files, and may have put links in their place. */
+/** Reads files that a container may have written, or replaced by links. */
 async function filesOf({ fs, volumes, log }: PrepareDeps, pod: Pod, container: Container, signal: AbortSignal) {
   const mounted = volumes.mounted(pod.metadata.uid);
   const files = new Map<string, EnvFile | Error>();
@@ -308,7 +308,7 @@ async function filesOf({ fs, volumes, log }: PrepareDeps, pod: Pod, container: C
   return files;
 }
 
-/** A pod must not start without the address of its API server only because services have not been read yet. */
+/** Keeps a pod from starting without service variables before services have been listed. */
 function servicesFor(lister: ServiceLister, pod: Pod): readonly Service[] {
   const services = lister.list();
   if (services) return services;
@@ -316,7 +316,7 @@ function servicesFor(lister: ServiceLister, pod: Pod): readonly Service[] {
   throw new Error("services have not yet been read at least once, cannot construct envvars");
 }
 
-/** Reads what the environment draws from side by side; of several failures the first in the order of the spec counts. */
+/** Reads the environment's ConfigMaps and Secrets concurrently; of several failures the first in the order of the spec counts. */
 async function referencedObjects(objects: ObjectCache, { metadata }: Pod, container: Container, signal: AbortSignal) {
   const configMaps = new Map<string, ConfigMap>();
   const secrets = new Map<string, Secret>();

@@ -9,27 +9,26 @@ import type { GivenPod } from "../roles.ts";
 import { type ResizableResource, amountsOf, mixedResources, sameAmounts } from "../pod/resize.ts";
 import type { ResourcesInForce } from "../resizes.ts";
 import type { Containers } from "../seams/runtime.ts";
-import type { Plan } from "./plan.ts";
 import { type ContainerResize, inResizeOrder } from "./plan-resize.ts";
 
-/** What a pod and its containers have in their cgroups. */
+/** Limits and memory usage of a pod's cgroups. */
 export interface GroupReading {
-  /** Of the pod's own cgroup, as far as it is limited; undefined where it has none that graftlet makes. */
+  /** Limits of the pod's own cgroup, where set; undefined where graftlet does not manage it. */
   readonly limits?: CgroupLimits;
-  /** Bytes in use. */
+  /** Memory usage of the pod, bytes. */
   readonly memory?: number;
-  /** The same by containers' IDs. */
+  /** Memory usage by container ID, bytes. */
   readonly containers: ReadonlyMap<string, number>;
 }
 
 /** The cgroups of pods. */
 export interface PodGroups {
-  /** What a pod with these resources is to be limited to. */
+  /** The limits for a pod with these resources. */
   wanted(pod: Pod): CgroupLimits;
-  /** It is limited to something else, as far as is known. */
+  /** True when the limits last set differ from the wanted ones. */
   isStale(pod: Pod): boolean;
   read(pod: Pod, observed: RuntimePod, signal: AbortSignal): Promise<GroupReading>;
-  /** Sets the limits that are given; the others stay. */
+  /** Sets the given limits; the others stay. */
   set(pod: Pod, limits: CgroupLimits, signal: AbortSignal): Promise<void>;
 }
 
@@ -37,28 +36,30 @@ export interface ResizeDeps {
   readonly runtime: Pick<Containers, "updateContainerResources">;
   readonly groups: PodGroups;
   readonly inForce: Pick<ResourcesInForce, "setContainer" | "setPod" | "ofPod">;
-  /** What the runtime is asked for, for a container with these resources. */
+  /** The runtime configuration for a container with these resources. */
   readonly configureResources: (
     pod: Pod,
     container: Container,
     signal: AbortSignal,
   ) => Promise<LinuxContainerResources>;
-  /** For calls that must not be cut off half-way. */
+  /** Signal for calls that must not be interrupted. */
   readonly uninterrupted: AbortSignal;
   readonly resizes: Pick<ResizeMeasures, "done">;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** A pod that runs, with what it has been given, and what is to be done about it. */
+/** A running pod with its allocation, and the resizes to make. */
 export interface Resizing {
   readonly pod: GivenPod;
   readonly observed: RuntimePod;
-  readonly plan: Pick<Plan, "resize" | "resizePod">;
+  readonly containers: readonly ContainerResize[];
+  /** The pod as a whole changes too. */
+  readonly wholePod: boolean;
 }
 
-/** Puts in force what a pod has been given: memory first, then CPU. Where the pod as a whole gets more of a limit its cgroup is
- *  widened before its containers change, else narrowed after them. What fails ends it; the next pass goes on from there.
+/** Applies a pod's allocation: memory first, then CPU. A pod-level limit that grows is raised before its containers change, one
+ *  that shrinks is lowered after them. A failure ends the resize; the next pass resumes it.
  *  @throws Error in the kubelet's words. @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/1287-in-place-update-pod-resources */
 export async function resizePod(deps: ResizeDeps, resizing: Resizing, signal: AbortSignal): Promise<void> {
   const since = deps.clock.monotonic();
@@ -72,18 +73,18 @@ export async function resizePod(deps: ResizeDeps, resizing: Resizing, signal: Ab
 }
 
 async function putInForce(deps: ResizeDeps, resizing: Resizing, signal: AbortSignal): Promise<void> {
-  const { pod, observed, plan } = resizing;
+  const { pod, observed, containers, wholePod } = resizing;
   const reading = await deps.groups.read(pod, observed, signal);
   const wanted: CgroupLimits = reading.limits ? deps.groups.wanted(pod) : {};
-  const changesMemory = plan.resizePod || inResizeOrder(plan.resize, "memory").length > 0;
+  const changesMemory = wholePod || inResizeOrder(containers, "memory").length > 0;
   if (changesMemory) refuseTooLittle(resizing, wanted, reading);
-  let left = plan.resize;
+  let left = containers;
   if (changesMemory) {
     const { memoryBytes } = wanted;
     const memory = { limits: bound("memoryBytes", memoryBytes, reading.limits?.memoryBytes) };
     left = await change(deps, { ...resizing, of: "memory", left, ...memory }, signal);
   }
-  if (plan.resizePod || inResizeOrder(left, "cpu").length > 0) {
+  if (wholePod || inResizeOrder(left, "cpu").length > 0) {
     const { cpuQuotaUs: quota, cpuPeriodUs: period, cpuShares: shares } = wanted;
     const { limits: has } = reading;
     const quotas = bound("cpuQuotaUs", quota, has?.cpuQuotaUs).map((limit) => ({
@@ -98,13 +99,13 @@ async function putInForce(deps: ResizeDeps, resizing: Resizing, signal: AbortSig
   }
 }
 
-/** A change of a limit of the pod's cgroup. */
+/** A change to a limit of the pod's cgroup. */
 interface Limit {
   readonly widens: boolean;
   readonly set: CgroupLimits;
 }
 
-/** Nothing where it stays, or where the pod is not to be limited (any more). */
+/** Empty where the limit stays the same, or is not wanted (any more). */
 function bound(name: keyof CgroupLimits, wanted: number | undefined, has: number | undefined): readonly Limit[] {
   if (wanted === undefined || wanted === has) return [];
   return [{ widens: has !== undefined && wanted > has, set: { [name]: wanted } }];
@@ -112,13 +113,13 @@ function bound(name: keyof CgroupLimits, wanted: number | undefined, has: number
 
 interface Change extends Resizing {
   readonly of: ResizableResource;
-  /** What is left to be done to containers. */
+  /** Remaining resizes of containers. */
   readonly left: readonly ContainerResize[];
   /** Limits before requests. */
   readonly limits: readonly Limit[];
 }
 
-/** Changes one resource. @returns what is left to be done for the other. */
+/** Changes one resource. @returns the remaining resizes for the other. */
 async function change(deps: ResizeDeps, { pod, of, left, limits }: Change, signal: AbortSignal) {
   for (const { widens, set } of limits) if (widens) await deps.groups.set(pod, set, signal);
   const done = new Map<string, ContainerResize>();
@@ -141,7 +142,7 @@ async function change(deps: ResizeDeps, { pod, of, left, limits }: Change, signa
   return left.map((resize) => done.get(resize.containerId) ?? resize);
 }
 
-/** It is in force whether that is on record or not: at worst it is done once more. */
+/** Records a change that is in force already; without the record it is made once more at worst. */
 async function record({ log }: ResizeDeps, write: () => Promise<void>): Promise<void> {
   try {
     await write();
@@ -150,8 +151,8 @@ async function record({ log }: ResizeDeps, write: () => Promise<void>): Promise<
   }
 }
 
-/** A limit of memory below what is used would end the container: it is refused before anything is changed. */
-function refuseTooLittle({ plan }: Resizing, wanted: CgroupLimits, reading: GroupReading): void {
+/** Refuses a memory limit below the usage, which would kill the container, before anything changes. */
+function refuseTooLittle({ containers }: Resizing, wanted: CgroupLimits, reading: GroupReading): void {
   const complaints: string[] = [];
   const { memoryBytes: limit } = wanted;
   if (limit !== undefined && limit < (reading.limits?.memoryBytes ?? Number.POSITIVE_INFINITY)) {
@@ -160,7 +161,7 @@ function refuseTooLittle({ plan }: Resizing, wanted: CgroupLimits, reading: Grou
     else if (memory >= limit)
       complaints.push(`attempting to set pod memory limit (${limit}) below current usage (${memory})`);
   }
-  for (const { container, containerId, from, to } of plan.resize) {
+  for (const { container, containerId, from, to } of containers) {
     const [before, after] = [amountsOf(from).memoryLimit, amountsOf(to).memoryLimit];
     if (after === 0 || (before !== 0 && after >= before)) continue;
     const used = reading.containers.get(containerId);

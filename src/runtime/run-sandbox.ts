@@ -16,12 +16,12 @@ export interface SandboxDeps {
   readonly uninterrupted: AbortSignal;
 }
 
-/** A sandbox just made, as the runtime shows it. */
+/** A new sandbox, as the runtime shows it. */
 export interface NewSandbox extends ReadySandbox {
   readonly status: PodSandboxStatus;
 }
 
-/** Gathers a sandbox's configuration, and makes the directory for its containers' logs. */
+/** Builds a sandbox's configuration and makes the directory for its containers' logs. */
 export async function prepareSandbox(
   deps: Pick<SandboxDeps, "configureSandbox" | "fs">,
   pod: Pod,
@@ -34,8 +34,8 @@ export async function prepareSandbox(
   return config;
 }
 
-/** Makes a pod's sandbox and reads back its addresses. @param prepared what prepareSandbox gave, where it did before.
- *  @throws what the runtime said, after the event that shows it. */
+/** Makes a pod's sandbox and reads back its addresses. @param prepared the result of an earlier prepareSandbox.
+ *  @throws the runtime's error, after the event that shows it. */
 export async function runSandbox(
   deps: SandboxDeps,
   pod: Pod,

@@ -17,7 +17,7 @@ import { groupsPolicy, hasPrivileged, namespaces, seLinux, supplementalGroups } 
 export interface SandboxConfigInput {
   readonly pod: Pod;
   readonly attempt: number;
-  /** What `hostname` says in the pod; ignored on the host's network. */
+  /** Output of `hostname` in the pod; ignored on the host's network. */
   readonly hostname: string;
   readonly dns: DNSConfig;
   readonly cgroupParent: string;
@@ -28,7 +28,7 @@ export interface SandboxConfigInput {
   readonly ownerLabels: Readonly<Record<string, string>>;
 }
 
-/** What RunPodSandbox makes, as a kubelet asks for it. @throws Error on a policy that CRI does not have.
+/** The RunPodSandbox configuration of a kubelet. @throws Error on a policy that CRI does not have.
  *  @see https://kubernetes.io/docs/concepts/architecture/cri/ */
 export function buildSandboxConfig(input: SandboxConfigInput): PodSandboxConfig {
   const { pod, ownerLabels } = input;
@@ -81,7 +81,7 @@ function sandboxResources(pod: Pod, settings: ResourceSettings): LinuxContainerR
   return cpuAndMemory({ cpuRequest, cpuLimit: limits.cpu, memoryLimit: limits.memory }, settings);
 }
 
-/** What the sandbox itself needs is guaranteed: request and limit at once. */
+/** Resources of the sandbox itself, with limits equal to requests. */
 function overheadOf({ spec }: Pod, settings: ResourceSettings): Partial<LinuxContainerResources> {
   if (!spec.overhead) return {};
   const { cpu, memory } = spec.overhead;

@@ -3,6 +3,7 @@ import {
   ContainerState,
   type ContainerStatus,
   CreateContainerRequest,
+  type Image,
   type PodSandboxConfig,
 } from "../gen/cri.ts";
 import { abortError, messageOf, unlessGone } from "../lib/errors.ts";
@@ -11,11 +12,10 @@ import type { Container, Pod } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
 import { containerRestartCountAnnotation } from "../pod/labels.ts";
 import { containerReference } from "../pod/reference.ts";
+import { newestRun } from "../pod/runs.ts";
 import { type Containers, RuntimeError } from "../seams/runtime.ts";
-import type { Foresight } from "./foresight.ts";
 import type { EnsuredImage, VolumeImages } from "./images/puller.ts";
 import { type KillDeps, killContainer } from "./kill.ts";
-import { newestOf } from "./newest.ts";
 import { StartError } from "./start-error.ts";
 
 /** The sandbox that a container goes into. */
@@ -31,65 +31,65 @@ export interface ContainerStart {
   readonly container: Container;
   readonly observed: RuntimePod;
   readonly sandbox: ReadySandbox;
-  readonly foresight: Foresight;
+  /** The container's image on the target, if already known. */
+  readonly seenImage?: Image | undefined;
+  /** The container is known to have no logs yet. */
+  readonly isUnlogged?: boolean;
 }
 
-/** The container whose processes an ephemeral one wants to see. @returns its ID; undefined for others.
+/** ID of the container whose processes an ephemeral container targets; undefined without a target.
  *  @throws Error in the kubelet's words when the pod has not had it. */
 export function targetOf({ pod, container, observed }: ContainerStart): string | undefined {
   const name = pod.spec.ephemeralContainers?.find((one) => one.name === container.name)?.targetContainerName;
   if (!name) return undefined;
-  const target = newestOf(observed, name);
+  const target = newestRun(observed, name);
   if (!target) throw new Error(`unable to find target container ${name}`);
   return target.id;
 }
 
-/** What a container is made of. */
+/** Images of a container and of its volumes. */
 export interface EnsuredImages extends EnsuredImage {
   readonly volumes: VolumeImages;
 }
 
-/** A container that runs. */
+/** A running container. */
 export interface StartedContainer {
   readonly id: string;
+  readonly config: ContainerConfig;
   /** Resolves when its log is linked, or cannot be. */
   readonly linked: Promise<void>;
 }
 
 export interface StartDeps extends KillDeps {
   readonly runtime: KillDeps["runtime"] & Pick<Containers, "createContainer" | "startContainer" | "removeContainer">;
-  /** Makes sure that the image is there, and those of the volumes. @throws StartError. */
+  /** Ensures that the image and those of image volumes are on the target. @throws StartError. */
   readonly ensureImages: (start: ContainerStart, signal: AbortSignal) => Promise<EnsuredImages>;
-  /** Gathers what the container needs into its configuration, files on the target included. @throws StartError. */
+  /** Builds the container's configuration and writes its files on the target. @throws StartError. */
   readonly configure: (
     start: ContainerStart,
     images: EnsuredImages,
     restartCount: number,
     signal: AbortSignal,
   ) => Promise<ContainerConfig>;
-  /** One more than the highest restart count that the container's log directory shows; 0 without one. */
+  /** The next restart count by the names in the container's log directory; 0 without one. */
   readonly restartCountFromLogs: (pod: Pod, container: Container, signal: AbortSignal) => Promise<number>;
-  /** Links the log where log collectors look. */
+  /** Links the log into the directory of log collectors. */
   readonly linkLog: (start: ContainerStart, config: ContainerConfig, containerId: string) => Promise<void>;
-  /** Takes the link of a container that was removed away. */
+  /** Removes the link of a removed container's log. */
   readonly unlinkLog: (pod: Pod, containerName: string, containerId: string) => Promise<void>;
   readonly measures: Pick<StartMeasures, "imageVolumes">;
-  /** For calls that must not be cut off half-way: their deadline is the runtime's own. */
+  /** Signal for calls that must not be interrupted: their deadline is the runtime's own. */
   readonly uninterrupted: AbortSignal;
 }
 
-/** What came to be of a container, before its postStart hook runs. */
-export type OnStarted = (started: StartedContainer) => void;
-
-/** Pulls, creates and starts one container, and runs its postStart hook. The signal interrupts before each step and during the
- *  pull and the hook; a call that creates or starts is never cut off, which would leave half-made things behind.
+/** Pulls, creates and starts one container. The signal interrupts before each stage and during the pull; a create or start call is
+ *  never interrupted, which would leave a half-made container behind.
  *  @throws StartError whose reason and message the container's Waiting state shows. */
 export async function startContainer(
   deps: StartDeps,
   start: ContainerStart,
-  onStarted: OnStarted,
   signal: AbortSignal,
-): Promise<void> {
+): Promise<StartedContainer> {
   const { runtime, events, uninterrupted } = deps;
   const about = containerReference(start.pod, start.container.name);
   const failed = (reason: string, error: unknown): StartError => {
@@ -132,8 +132,7 @@ export async function startContainer(
   const linked = deps.linkLog(start, config, containerId).catch((error: unknown) => {
     deps.log.debug({ err: error, containerId }, "log could not be linked");
   });
-  onStarted({ id: containerId, linked });
-  await postStart(deps, start, { id: containerId, config }, signal);
+  return { id: containerId, config, linked };
 }
 
 function countImages(
@@ -146,12 +145,13 @@ function countImages(
   if (places > 0) measures.imageVolumes(volumes.size, places, outcome);
 }
 
-/** A container whose hook fails is killed: it has not started.
+/** Runs the postStart hook of a running container; the signal interrupts it. A container whose hook fails is killed.
+ *  @throws StartError as above.
  *  @see https://kubernetes.io/docs/concepts/containers/container-lifecycle-hooks/ */
-async function postStart(
+export async function runPostStart(
   deps: StartDeps,
   { pod, container, sandbox }: ContainerStart,
-  { id, config: { metadata, labels, annotations } }: { readonly id: string; readonly config: ContainerConfig },
+  { id, config: { metadata, labels, annotations } }: StartedContainer,
   signal: AbortSignal,
 ): Promise<void> {
   const hook = container.lifecycle?.postStart;
@@ -180,15 +180,15 @@ async function postStart(
   }
 }
 
-/** The restart count of the container to make. One that was created and never started (graftlet ended in between) is replaced
- *  by one of the same count: nothing of it has run. */
+/** The restart count of the new container. A container that was created and never started (graftlet ended in between) is replaced
+ *  by one of the same count. */
 async function nextCount(
   deps: StartDeps,
-  { pod, container, observed, foresight }: ContainerStart,
+  { pod, container, observed, isUnlogged }: ContainerStart,
   signal: AbortSignal,
 ): Promise<number> {
-  const last = newestOf(observed, container.name);
-  if (!last) return (await foresight.isUnlogged(container)) ? 0 : deps.restartCountFromLogs(pod, container, signal);
+  const last = newestRun(observed, container.name);
+  if (!last) return isUnlogged ? 0 : deps.restartCountFromLogs(pod, container, signal);
   if (last.state !== ContainerState.CONTAINER_CREATED) return restartCountOf(last) + 1;
   await unlessGone(deps.runtime.removeContainer(last.id, deps.uninterrupted));
   return restartCountOf(last);

@@ -1,8 +1,8 @@
-/** Why a container was not started: what its Waiting state shows. */
+/** The failure to start a container, as its Waiting state shows it. */
 export class StartError extends Error {
   /** The kubelet's reason: ErrImagePull, CreateContainerConfigError, CrashLoopBackOff and the like. */
   readonly reason: string;
-  /** Milliseconds since the epoch: when another try is worth while, where a back-off decides. */
+  /** End of the back-off, if any, in milliseconds since the epoch. */
   readonly retryAt: number | undefined;
   constructor(reason: string, message: string, options: ErrorOptions & { readonly retryAt?: number } = {}) {
     super(message, options);

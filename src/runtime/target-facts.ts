@@ -4,11 +4,11 @@ import { CodedError, unlessCode } from "../lib/errors.ts";
 import { type TargetResources, pageSizeName } from "../pod/resources.ts";
 import type { Host } from "../seams/host.ts";
 
-/** What container configurations need to know of the target, beyond its resources. */
+/** Facts about the target that container configurations depend on, beyond its resources. */
 export interface TargetFacts extends TargetResources {
-  /** Paths that tell of other workloads by the processor's heat, one a processor that has them. */
+  /** Paths that leak other workloads' activity through CPU temperatures, one a CPU. */
   readonly thermalPaths: readonly string[];
-  /** SELinux is on: what is mounted has to be relabelled. */
+  /** SELinux is enforced: mounts need relabelling. */
   readonly selinux: boolean;
 }
 
@@ -16,7 +16,7 @@ const cgroupRoot = "/sys/fs/cgroup";
 const cpuRoot = "/sys/devices/system/cpu";
 const hugePageRoot = "/sys/kernel/mm/hugepages";
 
-/** Reads the target's facts once; a read that failed is tried again by the next caller. */
+/** Reads the target's facts once; the next caller retries a failed read. */
 export function createTargetFacts(fs: Host["fs"]): (signal: AbortSignal) => Promise<TargetFacts> {
   let known: TargetFacts | undefined;
   return async (signal) => (known ??= await readTargetFacts(fs, signal));
@@ -47,7 +47,7 @@ async function hugePageSizesOf(fs: Host["fs"], signal: AbortSignal): Promise<str
   return sizes.filter((size) => size !== undefined).map((size) => pageSizeName(Number(size) * 1024));
 }
 
-/** The root group has no such file; the group of the process that reads has. */
+/** Path of the reading process's own memory.swap.max: the root cgroup has none. */
 async function swapFileV2(fs: Host["fs"], signal: AbortSignal): Promise<string> {
   const groups = (await fs.readFile("/proc/self/cgroup", { signal })).toString();
   return posix.join(cgroupRoot, /^0::(.*)$/m.exec(groups)?.[1] ?? "", "memory.swap.max");

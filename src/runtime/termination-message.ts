@@ -15,7 +15,7 @@ export interface TerminationMessageDeps {
   readonly logs: LogReader;
 }
 
-/** What the container wrote to its message file so far; undefined where it has none, or it cannot be read. */
+/** Content of the container's message file so far; undefined where it has none, or it cannot be read. */
 export async function readWrittenMessage(
   { fs }: Pick<TerminationMessageDeps, "fs">,
   { annotations, mounts }: ContainerStatus,
@@ -26,9 +26,9 @@ export async function readWrittenMessage(
   return fs.readEnd(path, maxFileBytes, signal).then(String, () => undefined);
 }
 
-/** What a container that has ended says about why: the end of its message file, or, where the spec wants that and the
- *  container failed in silence, the end of its log. The runtime's own message comes first.
- *  @param read what its message file says, where somebody has read it after the end.
+/** The termination message of an ended container: the end of its message file, or, where the spec wants that and the file is
+ *  empty after a failure, the end of its log. The runtime's own message comes first.
+ *  @param read content of the message file, if it was read after the end.
  *  @throws only when the signal aborts; what cannot be read becomes the message.
  *  @see https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/#customizing-the-termination-message */
 export async function readTerminationMessage(
@@ -52,7 +52,7 @@ function wantsLog({ annotations, exitCode, reason }: ContainerStatus): boolean {
   );
 }
 
-/** The container chose the file's content, and may have chosen its kind: links are not followed, pipes are not waited for. */
+/** Reads a file whose content and kind the container controls: links are not followed, pipes not waited for. */
 async function messageFile(
   fs: TerminationMessageDeps["fs"],
   { annotations, mounts }: ContainerStatus,
@@ -69,7 +69,7 @@ async function messageFile(
   }
 }
 
-/** Where the message file lies on the target. */
+/** Path of the message file on the target. */
 function messagePath(
   annotations: ContainerStatus["annotations"],
   mounts: ContainerStatus["mounts"],

@@ -2,14 +2,14 @@ import type { Clock } from "../lib/clock.ts";
 import type { Pod } from "../objects.ts";
 import { isSidecar } from "../pod/containers.ts";
 
-/** Whose turn it is when a pod with sidecars ends. */
+/** The order in which containers of a pod with sidecars end. */
 export interface TerminationOrder {
-  /** Waits until those have ended before which the container must not. @returns whole seconds that it took, `seconds` at most. */
+  /** Waits until the containers that must end before this one have ended. @returns the whole seconds waited, `seconds` at most. */
   turnOf(name: string, seconds: number, signal: AbortSignal): Promise<number>;
   ended(name: string): void;
 }
 
-/** Sidecars end after all main containers, the last one first; nobody waits for a container that does not run.
+/** Sidecars end after all main containers, in reverse order; containers that do not run are not waited for.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#termination-with-sidecars */
 export function terminationOrder(pod: Pod, running: ReadonlySet<string>, clock: Clock): TerminationOrder {
   const ends = new Map([...running].map((name) => [name, Promise.withResolvers<void>()]));
@@ -27,7 +27,7 @@ export function terminationOrder(pod: Pod, running: ReadonlySet<string>, clock: 
   };
 }
 
-/** Waits for something, `seconds` at most. @returns whole seconds that it took. @throws once the signal aborts. */
+/** Waits for a promise, `seconds` at most. @returns the whole seconds waited. @throws once the signal aborts. */
 export async function secondsOf(
   clock: Clock,
   what: Promise<unknown>,

@@ -1,5 +1,6 @@
 import * as cri from "../gen/cri.ts";
 import type { PodCache, RuntimePod } from "../pipeline.ts";
+import { containerNameOf, newestRun } from "../pod/runs.ts";
 
 /** A measurable pod: it has a ready sandbox or a running container. */
 export interface RunningPod {
@@ -18,14 +19,15 @@ export function runningPods(cache: PodCache): readonly RunningPod[] {
   return cache.list().flatMap(runningPod);
 }
 
-function runningPod({ uid, name, namespace, sandboxes, containers }: RuntimePod): readonly RunningPod[] {
+function runningPod(pod: RuntimePod): readonly RunningPod[] {
+  const { uid, name, namespace, sandboxes } = pod;
   const sandbox = sandboxes.find(({ state }) => state === cri.PodSandboxState.SANDBOX_READY);
-  const newest = new Map<string, cri.ContainerStatus>();
-  for (const container of containers) {
-    const key = container.metadata?.name ?? "";
-    if (container.state === cri.ContainerState.CONTAINER_RUNNING && !newest.has(key)) newest.set(key, container);
-  }
-  if (!sandbox && newest.size === 0) return [];
+  const containers = pod.containers.filter((run) => run === newestRun(pod, containerNameOf(run), isRunning));
+  if (!sandbox && containers.length === 0) return [];
   const onHostNetwork = sandbox?.linux?.namespaces?.options?.network === cri.NamespaceMode.NODE;
-  return [{ uid, name, namespace, sandbox, containers: [...newest.values()], onHostNetwork }];
+  return [{ uid, name, namespace, sandbox, containers, onHostNetwork }];
+}
+
+function isRunning({ state }: cri.ContainerStatus): boolean {
+  return state === cri.ContainerState.CONTAINER_RUNNING;
 }

@@ -8,7 +8,6 @@ import type {
   EventSink,
   Eviction,
   ObjectRegistry,
-  PassAhead,
   PodCache,
   PodInspector,
   PodRuntime,
@@ -160,20 +159,21 @@ async function syncOnce(
   const holdUp = await announceHoldUp(deps, pod, signal);
   if (holdUp !== undefined) return { terminal: false, againMs: holdUp * deps.clock.jitter(1, 1.5) };
   deps.objects.register(pod);
-  let ahead: PassAhead = {};
-  await sideBySide(
+  const [, , plan] = await sideBySide(
     [
       (stop) => deps.ground.prepare(resizes.inForce(pod, observed), isEmpty(observed), stop),
       (stop) => deps.volumes.mount(pod, stop),
-      async (stop) => {
-        ahead = await deps.runtime.ahead(pod, observed, stop);
-      },
+      (stop) => deps.runtime.plan(pod, observed, stop),
     ],
     signal,
   );
   deps.prober.add(pod);
   unseen.set(uid, true);
-  const outcome = await deps.runtime.sync(pod, observed, ahead, signal);
+  const show = async (seen: RuntimePod | undefined) => {
+    if (seen) deps.inspector.learn(seen);
+    report(asked, seen ?? (await deps.inspector.inspect(uid, signal)), false);
+  };
+  const outcome = await plan.perform(show, signal);
   if (outcome.untouched) {
     unseen.delete(uid);
     return { terminal: false, againMs: nextPassMs(deps, outcome, false), ...(outcome.error && { failed: true }) };

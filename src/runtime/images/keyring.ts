@@ -84,7 +84,7 @@ function isObject(value: unknown): value is object {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Host, port and path of a location; the API version that old clients wrote says nothing. */
+/** Host, port and path of a location, without the API version that old clients wrote. */
 function locationKey(location: string): string | undefined {
   const bare = location.replace(/^https?:\/\//, "").replace(/[?#].*$/s, "");
   const slash = bare.indexOf("/");

@@ -1,16 +1,16 @@
 import type { Clock } from "../../lib/clock.ts";
 import type { PullProgress } from "../../seams/runtime.ts";
 
-/** When users are first told how far a pull is, and how often after that, milliseconds. */
+/** Delay of the first progress event of a pull, and interval of those after it, milliseconds. */
 const firstMs = 30_000;
 const everyMs = 60_000;
 
 export interface LongPull extends Disposable {
-  /** For the runtime to call as often as it likes. */
+  /** Callback for the runtime; may be called at any rate. */
   readonly onProgress: (progress: PullProgress) => void;
 }
 
-/** Tells of a pull that takes long, until it is disposed of. Says nothing where the runtime tells no progress.
+/** Reports the progress of a long pull, until disposed. Silent where the runtime reports no progress.
  *  @param tell gets `12 of 340 MB, 2 of 7 layers`, without the sum while a layer's size is not known. */
 export function watchLongPull(clock: Clock, tell: (howFar: string) => void): LongPull {
   let latest: PullProgress | undefined;

@@ -1,13 +1,13 @@
 import { RuntimeError, type RuntimeReason } from "../../seams/runtime.ts";
 import { runtimeErrorText } from "../error-text.ts";
 
-/** What a runtime says of a pull by a word of CRI's. */
+/** Texts of the pull errors that CRI names. */
 const named: Readonly<Partial<Record<RuntimeReason, string>>> = {
   RegistryUnavailable: "because the registry is unavailable",
   SignatureValidationFailed: "because the signature validation failed",
 };
 
-/** Several attempts' errors as one, each text once. */
+/** Joins the errors of several attempts, each text once. */
 export function joinedErrorText(errors: readonly unknown[]): string {
   const texts = [...new Set(errors.map(runtimeErrorText))];
   return texts.length === 1 ? (texts[0] ?? "") : `[${texts.join(", ")}]`;

@@ -35,9 +35,9 @@ export interface ImagePullerDeps {
 }
 
 export interface EnsuredImage {
-  /** What the runtime calls the image. */
+  /** The runtime's reference for the image. */
   readonly imageRef: string;
-  /** What the runtime says of it, where it was asked. */
+  /** The runtime's description, if it was asked. */
   readonly image?: Image;
 }
 
@@ -45,7 +45,7 @@ export interface EnsuredImage {
 export type VolumeImages = ReadonlyMap<string, ImageSpec>;
 
 export interface ImagePuller {
-  /** Makes sure that a container's image is on the target, pulling it as its policy says. The signal interrupts waits and
+  /** Ensures that a container's image is on the target, pulling it as its policy says. The signal interrupts waits and
    *  pulls. @param seen what `look` found. @throws StartError InvalidImageName, ImageInspectError, ErrImageNeverPull, ErrImagePull, ImagePullBackOff,
    *  RegistryUnavailable or SignatureValidationFailed, those with a back-off with `retryAt`. */
   ensure(
@@ -55,11 +55,11 @@ export interface ImagePuller {
     signal: AbortSignal,
     seen?: Image,
   ): Promise<EnsuredImage>;
-  /** Makes sure of the images of the volumes that a container mounts; one that cannot be had keeps no other waiting. The signal
-   *  interrupts as above. @throws StartError as above.
+  /** Ensures the images of the volumes that a container mounts; a failing one does not hold up the others. The signal interrupts as
+   *  above. @throws StartError as above.
    *  @see https://kubernetes.io/docs/concepts/storage/volumes/#image */
   ensureVolumes(pod: Pod, container: Container, sandbox: PodSandboxConfig, signal: AbortSignal): Promise<VolumeImages>;
-  /** The image, where the container would be content with it. @throws what the runtime does. */
+  /** The image on the target, where the container's pull policy accepts that. @throws the runtime's errors. */
   look(pod: Pod, container: Container, signal: AbortSignal): Promise<Image | undefined>;
 }
 
@@ -67,14 +67,14 @@ interface Puller extends ImagePullerDeps {
   readonly gate: PullGate;
   readonly mayPull: () => boolean;
   readonly backoff: Backoff;
-  /** Why the last pull failed, by back-off key, for as long as the back-off is known. */
+  /** Failure of the last pull by back-off key, kept as long as the back-off. */
   readonly lastFailures: Map<string, string>;
 }
 
 interface Wanted {
   readonly pod: Pod;
   readonly about: ObjectReference;
-  /** As the spec has it: events and messages show this. */
+  /** The name in the spec, which events and messages show. */
   readonly requested: string;
   readonly spec: ImageSpec;
   readonly sandbox: PodSandboxConfig;
@@ -170,7 +170,7 @@ function taggedName({ events }: Puller, about: ObjectReference, requested: strin
   }
 }
 
-/** Pull secrets that cannot be read are named in an event; the pull is tried without them. */
+/** Reads pull secrets; unreadable ones are named in an event, and the pull is tried without them. */
 async function pullSecrets({ objects, events, log }: Puller, pod: Pod, signal: AbortSignal): Promise<Secret[]> {
   const { namespace, name: podName } = pod.metadata;
   const found: Secret[] = [];
@@ -192,7 +192,7 @@ async function pullSecrets({ objects, events, log }: Puller, pod: Pod, signal: A
   return found;
 }
 
-/** The image on the target where the policy is content with it; undefined: pull. */
+/** The image on the target, where the policy accepts that; undefined to pull. */
 async function presentImage(
   puller: Puller,
   { about, requested, spec, seen }: Wanted,
@@ -286,9 +286,9 @@ function refuseInBackoff(
 interface PullOutcome {
   readonly imageRef: string | undefined;
   readonly pullMs: number;
-  /** What the name stands for now. */
+  /** The image that the name refers to now. */
   readonly image?: Image | undefined;
-  /** One for each attempt; empty after a success. */
+  /** Errors, one per attempt; empty after a success. */
   readonly errors: readonly unknown[];
 }
 

@@ -3,8 +3,8 @@ import { appendFile, rename, rm, truncate, writeFile } from "node:fs/promises";
 import { test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
-import { createLogReader } from "../../../src/runtime/logs/reader.ts";
-import type { LogHost } from "../../../src/runtime/logs/file.ts";
+import { createLogReader } from "../../../src/logs/reader.ts";
+import type { LogHost } from "../../../src/logs/file.ts";
 import { type FakeClock, fakeClock } from "../../fakes/clock.ts";
 import { type Disk, collector, disk, plain } from "./disk.ts";
 

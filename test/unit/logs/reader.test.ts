@@ -6,7 +6,7 @@ import { Writable } from "node:stream";
 import { test } from "node:test";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { LogOptions } from "../../../src/pipeline.ts";
-import { createLogReader } from "../../../src/runtime/logs/reader.ts";
+import { createLogReader } from "../../../src/logs/reader.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { type Disk, collector, disk, plain } from "./disk.ts";
 

@@ -3,8 +3,9 @@ import { test } from "node:test";
 import { ContainerState, type ContainerStatus } from "../../../src/gen/cri.ts";
 import type { Container, Resources } from "../../../src/objects.ts";
 import { inResizeOrder } from "../../../src/runtime/plan-resize.ts";
-import { isIdle, planPod, resizesAny } from "../../../src/runtime/plan.ts";
+import { planPod } from "../../../src/runtime/plan.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+import { told } from "./told.ts";
 
 const { CONTAINER_RUNNING: running, CONTAINER_EXITED: exited } = ContainerState;
 const has = (cpu: string, memory: string): Resources => ({ requests: { cpu, memory }, limits: { cpu, memory } });
@@ -14,44 +15,43 @@ const inForce = (_status: ContainerStatus) => before;
 function planFor(containers: readonly Container[], more: Parameters<typeof planPod>[2] = {}) {
   const statuses = containers.map((container) => aStatus(container, running));
   const pod = aPod({ containers: [...containers] });
-  return { statuses, plan: planPod(pod, observe([aSandbox()], statuses), { inForce, ...more }) };
+  return { statuses, steps: planPod(pod, observe([aSandbox()], statuses), { inForce, ...more }) };
 }
 
 test("a container that has what it was given, however that is written, is left alone", () => {
   const same = aContainer("c", { resources: has("0.1", "65536Ki") });
-  assert.equal(isIdle(planFor([same]).plan), true);
+  assert.deepEqual(planFor([same]).steps, []);
 });
 
 test("one that was given something else goes on with it", () => {
   const larger = aContainer("c", { resources: has("200m", "64Mi") });
-  const { plan, statuses } = planFor([larger]);
-  assert.deepEqual(plan.resize, [
-    { container: larger, containerId: statuses[0]?.id, from: before, to: has("200m", "64Mi") },
-  ]);
-  assert.deepEqual([plan.kill, plan.start, plan.killPod, isIdle(plan)], [[], [], false, false]);
+  const { steps, statuses } = planFor([larger]);
+  const resize = { container: larger, containerId: statuses[0]?.id, from: before, to: has("200m", "64Mi") };
+  assert.deepEqual(steps, [{ do: "resize", containers: [resize], wholePod: false }]);
 });
 
 test("a policy that asks for a restart is about its own resource alone", () => {
   const resizePolicy = [{ resourceName: "memory", restartPolicy: "RestartContainer" }];
-  const cpu = planFor([aContainer("c", { resizePolicy, resources: has("200m", "64Mi") })]).plan;
-  assert.deepEqual([cpu.resize.length, cpu.kill.length], [1, 0]);
-  const memory = planFor([aContainer("c", { resizePolicy, resources: has("100m", "32Mi") })]);
-  assert.deepEqual(memory.plan.kill, [
-    { containerId: memory.statuses[0]?.id, name: "c", message: "Container c resize requires restart" },
+  const planned = (resources: Resources) => told(planFor([aContainer("c", { resizePolicy, resources })]).steps);
+  assert.deepEqual(planned(has("200m", "64Mi")), ["resize c"]);
+  assert.deepEqual(planned(has("100m", "32Mi")), [
+    "kill c: Container c resize requires restart",
+    "resize pod",
+    "use sandbox 0",
+    "start c",
   ]);
-  assert.deepEqual(
-    [memory.plan.start.map(({ name }) => name), memory.plan.resize, memory.plan.resizePod, memory.plan.killPod],
-    [["c"], [], true, false],
-  );
 });
 
 test("what does not run, or is to be replaced anyway, is not resized", () => {
   const c = aContainer("c", { resources: has("200m", "64Mi") });
   const ended = planPod(aPod({ containers: [c] }), observe([aSandbox()], [aStatus(c, exited)]), { inForce });
-  assert.deepEqual([ended.resize, ended.start.length], [[], 1]);
-  const condemned = planFor([c], { condemnedBy: () => "liveness" }).plan;
-  assert.deepEqual([condemned.resize, condemned.kill.length], [[], 1]);
-  assert.equal(isIdle(planFor([c], { inForce: () => undefined }).plan), true);
+  assert.deepEqual(told(ended), ["use sandbox 0", "start c"]);
+  assert.deepEqual(told(planFor([c], { condemnedBy: () => "liveness" }).steps), [
+    "kill c: Container c failed liveness probe, will be restarted",
+    "use sandbox 0",
+    "start c",
+  ]);
+  assert.deepEqual(planFor([c], { inForce: () => undefined }).steps, []);
 });
 
 test("sidecars and init containers that run are resized too, before main containers have started", () => {
@@ -61,15 +61,12 @@ test("sidecars and init containers that run are resized too, before main contain
   const init = aContainer("i", { resources: has("100m", "80Mi") });
   const pod = aPod({ initContainers: [sidecar, restarting, init] });
   const runs = [sidecar, restarting, init].map((container) => aStatus(container, running));
-  const plan = planPod(pod, observe([aSandbox()], runs), { inForce });
-  assert.deepEqual(
-    plan.resize.map(({ container }) => container.name),
-    ["s", "i"],
-  );
-  assert.deepEqual(
-    [plan.kill.map(({ message }) => message), plan.startInit.map(({ name }) => name), plan.resizePod],
-    [["Container r resize requires restart"], ["r"], true],
-  );
+  assert.deepEqual(told(planPod(pod, observe([aSandbox()], runs), { inForce })), [
+    "kill r: Container r resize requires restart",
+    "resize s i pod",
+    "use sandbox 0",
+    "start init r",
+  ]);
 });
 
 test("a pod that asks for other amounts as a whole is resized, and its containers that have none of their own", () => {
@@ -77,10 +74,14 @@ test("a pod that asks for other amounts as a whole is resized, and its container
   const pod = aPod({ containers: [c], resources: has("2", "1Gi") });
   const seen = observe([aSandbox()], [aStatus(c, running)]);
   const was = { requests: { cpu: "10m" }, limits: { cpu: "1", memory: "1Gi" } };
-  const plan = planPod(pod, seen, { inForce: () => was, wholeInForce: () => has("1", "1Gi") });
-  assert.deepEqual([plan.resizePod, plan.resize.map(({ to }) => to.limits)], [true, [{ cpu: "2", memory: "1Gi" }]]);
-  assert.equal(resizesAny(planPod(pod, seen)), false);
-  assert.equal(planPod(pod, seen, { groupIsStale: true }).resizePod, true);
+  const [resize, ...more] = planPod(pod, seen, { inForce: () => was, wholeInForce: () => has("1", "1Gi") });
+  assert.ok(resize?.do === "resize" && resize.wholePod && more.length === 0);
+  assert.deepEqual(
+    resize.containers.map(({ to }) => to.limits),
+    [{ cpu: "2", memory: "1Gi" }],
+  );
+  assert.deepEqual(planPod(pod, seen), []);
+  assert.deepEqual(told(planPod(pod, seen, { groupIsStale: true })), ["resize pod"]);
 });
 
 test("what becomes less makes room for what becomes more; the limit says which, else the request", () => {

@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { ContainerState, PodSandboxState } from "../../../src/gen/cri.ts";
 import type { CondemningProbe } from "../../../src/pipeline.ts";
-import { isIdle, planPod } from "../../../src/runtime/plan.ts";
+import { planPod } from "../../../src/runtime/plan.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+import { told } from "./told.ts";
 
 const {
   CONTAINER_RUNNING: running,
@@ -11,7 +12,8 @@ const {
   CONTAINER_CREATED: created,
   CONTAINER_UNKNOWN: unknown,
 } = ContainerState;
-const names = (containers: readonly { name: string }[]) => containers.map(({ name }) => name);
+const plan = (...given: Parameters<typeof planPod>) => told(planPod(...given));
+const inSandbox = (...steps: readonly string[]) => ["use sandbox 0", ...steps];
 const probe = { exec: { command: ["x"] } };
 const sidecar = (name: string, more = {}) => aContainer(name, { restartPolicy: "Always", ...more });
 
@@ -20,10 +22,7 @@ describe("sidecars", () => {
     restartPolicy: "Never",
     initContainers: [aContainer("i1"), sidecar("s1"), aContainer("i2"), sidecar("s2")],
   });
-  const after = (...statuses: Parameters<typeof observe>[1]) => {
-    const plan = planPod(pod, observe([aSandbox()], statuses));
-    return [names(plan.startInit), names(plan.start)];
-  };
+  const after = (...statuses: Parameters<typeof observe>[1]) => plan(pod, observe([aSandbox()], statuses));
   const i1 = aStatus(aContainer("i1"), exited);
   const s1 = aStatus(sidecar("s1"), running);
   const i2 = aStatus(aContainer("i2"), exited);
@@ -31,46 +30,36 @@ describe("sidecars", () => {
   const c = aStatus(aContainer("c"), running);
 
   it("start in their turn, and the next one follows while they run", () => {
-    assert.deepEqual(after(), [["i1"], []]);
-    assert.deepEqual(after(i1), [["s1"], []]);
-    assert.deepEqual(after(i1, s1), [["i2"], []]);
-    assert.deepEqual(after(i1, s1, i2), [["s2"], []]);
-    assert.deepEqual(after(i1, s1, i2, s2), [[], ["c"]]);
-    assert.equal(isIdle(planPod(pod, observe([aSandbox()], [i1, s1, i2, s2, c]))), true);
+    assert.deepEqual(after(), inSandbox("start init i1"));
+    assert.deepEqual(after(i1), inSandbox("start init s1"));
+    assert.deepEqual(after(i1, s1), inSandbox("start init i2"));
+    assert.deepEqual(after(i1, s1, i2), inSandbox("start init s2"));
+    assert.deepEqual(after(i1, s1, i2, s2), inSandbox("start c"));
+    assert.deepEqual(after(i1, s1, i2, s2, c), []);
   });
   it("start again whenever they end, whatever the pod's policy, before and after the main containers do", () => {
     const over = aStatus(sidecar("s1"), exited);
-    assert.deepEqual(after(i1, over), [["s1"], []]);
-    assert.deepEqual(after(i1, over, aStatus(aContainer("i2"), running)), [["s1"], []]);
-    assert.deepEqual(after(i1, over, i2, s2, c), [["s1"], []]);
-    assert.deepEqual(after(i1, aStatus(sidecar("s1"), created), i2, s2, c), [["s1"], []]);
+    assert.deepEqual(after(i1, over), inSandbox("start init s1"));
+    assert.deepEqual(after(i1, over, aStatus(aContainer("i2"), running)), inSandbox("start init s1"));
+    assert.deepEqual(after(i1, over, i2, s2, c), inSandbox("start init s1"));
+    assert.deepEqual(after(i1, aStatus(sidecar("s1"), created), i2, s2, c), inSandbox("start init s1"));
   });
   it("start again when the runtime has lost them, unlike init containers", () => {
-    assert.deepEqual(after(c), [["s1", "s2"], []]);
+    assert.deepEqual(after(c), inSandbox("start init s1", "start init s2"));
   });
   it("keep no pod alive: when the main containers are done all is over, and none starts again", () => {
-    const plan = planPod(
-      pod,
-      observe([aSandbox()], [aStatus(sidecar("s1"), exited), s2, aStatus(aContainer("c"), exited)]),
-    );
     // Only what runs says that the pod was initialized: the main containers' end is told by the phase before.
-    assert.deepEqual([plan.killPod, names(plan.startInit)], [true, []]);
+    assert.deepEqual(after(aStatus(sidecar("s1"), exited), s2, aStatus(aContainer("c"), exited)), ["kill pod"]);
   });
   it("of an unknown state are killed before another takes their place", () => {
     const lost = aStatus(sidecar("s1"), unknown);
-    const plan = planPod(pod, observe([aSandbox()], [i1, lost, i2, s2, c]));
-    assert.deepEqual(
-      [plan.kill.map(({ message }) => message), names(plan.startInit)],
-      [['Init container is in "unknown" state, try killing it before restart'], ["s1"]],
-    );
+    const text = 'kill s1: Init container is in "unknown" state, try killing it before restart';
+    assert.deepEqual(after(i1, lost, i2, s2, c), [text, ...inSandbox("start init s1")]);
   });
   it("are replaced when their image changed, also under Never", () => {
     const old = aStatus(sidecar("s2", { image: "busybox:1" }), running);
-    const plan = planPod(pod, observe([aSandbox()], [i1, s1, i2, old, c]));
-    assert.deepEqual(
-      [plan.kill, names(plan.startInit)],
-      [[{ containerId: old.id, name: "s2", message: "Init container s2 definition changed" }], ["s2"]],
-    );
+    const text = "kill s2: Init container s2 definition changed";
+    assert.deepEqual(after(i1, s1, i2, old, c), [text, ...inSandbox("start init s2")]);
   });
 });
 
@@ -82,56 +71,54 @@ describe("sidecars and their probes", () => {
   const pod = aPod({ initContainers: init });
   const s1 = aStatus(sidecar("s1"), running);
   const s2 = aStatus(sidecar("s2"), running);
-  const plan = (
+  const after = (
     statuses: Parameters<typeof observe>[1],
     started: readonly string[],
     condemned: Readonly<Record<string, CondemningProbe>> = {},
-  ) => {
-    const { kill, startInit, start } = planPod(pod, observe([aSandbox()], statuses), {
+  ) =>
+    plan(pod, observe([aSandbox()], statuses), {
       hasStarted: (_name, id) => started.includes(id),
       condemnedBy: (_name, id) => condemned[id],
     });
-    return [kill.map(({ message, graceSeconds }) => `${message} ${graceSeconds}`), names(startInit), names(start)];
-  };
 
   it("the next one waits for the startup probe", () => {
-    assert.deepEqual(plan([s1], []), [[], [], []]);
-    assert.deepEqual(plan([s1], [s1.id]), [[], ["s2"], []]);
+    assert.deepEqual(after([s1], []), []);
+    assert.deepEqual(after([s1], [s1.id]), inSandbox("start init s2"));
   });
   it("one that fails its startup probe starts again, and nobody after it", () => {
-    assert.deepEqual(plan([s1], [], { [s1.id]: "startup" }), [
-      ["Init container s1 failed startup probe 3"],
-      ["s1"],
-      [],
+    assert.deepEqual(after([s1], [], { [s1.id]: "startup" }), [
+      "kill s1: Init container s1 failed startup probe (3 s)",
+      ...inSandbox("start init s1"),
     ]);
   });
   it("one that is found dead starts again; whose turn has come starts all the same", () => {
-    const text = "Init container s2 failed liveness probe 4";
-    assert.deepEqual(plan([s1, s2], [s1.id], { [s2.id]: "liveness" }), [[text], ["s2"], ["c"]]);
+    assert.deepEqual(after([s1, s2], [s1.id], { [s2.id]: "liveness" }), [
+      "kill s2: Init container s2 failed liveness probe (4 s)",
+      ...inSandbox("start init s2", "start c"),
+    ]);
   });
 });
 
 describe("ephemeral containers", () => {
   const pod = aPod({ ephemeralContainers: [aContainer("e1"), aContainer("e2")] });
   const c = aStatus(aContainer("c"), running);
-  const started = (...statuses: Parameters<typeof observe>[1]) =>
-    names(planPod(pod, observe([aSandbox()], statuses)).startEphemeral);
+  const started = (...statuses: Parameters<typeof observe>[1]) => plan(pod, observe([aSandbox()], statuses));
   it("start once in a pod that has its sandbox, however they end", () => {
-    assert.deepEqual(started(c), ["e1", "e2"]);
-    assert.deepEqual(started(c, aStatus(aContainer("e1"), exited, { exitCode: 1 })), ["e2"]);
+    assert.deepEqual(started(c), inSandbox("start ephemeral e1", "start ephemeral e2"));
+    const failed = aStatus(aContainer("e1"), exited, { exitCode: 1 });
+    assert.deepEqual(started(c, failed), inSandbox("start ephemeral e2"));
   });
   it("start when they were created and never started: graftlet ended in between", () => {
-    assert.deepEqual(started(c, aStatus(aContainer("e1"), created), aStatus(aContainer("e2"), exited)), ["e1"]);
+    const runs = [aStatus(aContainer("e1"), created), aStatus(aContainer("e2"), exited)];
+    assert.deepEqual(started(c, ...runs), inSandbox("start ephemeral e1"));
   });
   it("do not wait for init containers, and start in no sandbox that goes", () => {
     const waiting = { ...pod, spec: { ...pod.spec, initContainers: [aContainer("i")] } };
-    assert.deepEqual(names(planPod(waiting, observe([aSandbox()], [])).startEphemeral), ["e1", "e2"]);
-    assert.deepEqual(names(planPod(pod, observe([], [])).startEphemeral), []);
-    const over = planPod(
-      { ...pod, spec: { ...pod.spec, restartPolicy: "Never" } },
-      observe([aSandbox()], [aStatus(aContainer("c"), exited)]),
-    );
-    assert.equal(over.killPod, true);
+    const all = inSandbox("start ephemeral e1", "start ephemeral e2", "start init i");
+    assert.deepEqual(plan(waiting, observe([aSandbox()], [])), all);
+    assert.deepEqual(plan(pod, observe([], [])), ["run sandbox 0", "start c in it"]);
+    const over = { ...pod, spec: { ...pod.spec, restartPolicy: "Never" } };
+    assert.deepEqual(plan(over, observe([aSandbox()], [aStatus(aContainer("c"), exited)])), ["kill pod"]);
   });
 });
 
@@ -144,7 +131,7 @@ describe("restart policies of containers", () => {
     const own = aContainer("c", container);
     const pod = aPod({ restartPolicy, containers: [own, aContainer("other")] });
     const seen = observe([aSandbox()], [aStatus(own, exited, { exitCode }), aStatus(aContainer("other"), running)]);
-    return planPod(pod, seen).start.length === 1;
+    return plan(pod, seen).includes("start c");
   };
   it("win over the pod's", () => {
     assert.deepEqual([starts({}, 1), starts({ restartPolicy: "OnFailure" }, 1)], [false, true]);
@@ -171,21 +158,21 @@ describe("restart policies of containers", () => {
   });
   it("decide whether a probe's victim and a failed init container come back", () => {
     const own = aContainer("c", { restartPolicy: "Never", livenessProbe: probe });
-    const killed = planPod(aPod({ containers: [own] }), observe([aSandbox()], [aStatus(own, running)]), {
+    const killed = plan(aPod({ containers: [own, aContainer("d")] }), observe([aSandbox()], [aStatus(own, running)]), {
       condemnedBy: () => "liveness",
     });
-    assert.deepEqual([killed.kill[0]?.message, killed.start], ["Container c failed liveness probe", []]);
+    assert.deepEqual(killed, ["kill c: Container c failed liveness probe", ...inSandbox("start d")]);
     const init = aContainer("i", { restartPolicy: "Never", restartPolicyRules: [rule("Restart", "In", 42)] });
     const failed = (exitCode: number) =>
-      planPod(aPod({ initContainers: [init] }), observe([aSandbox()], [aStatus(init, exited, { exitCode })]));
-    assert.deepEqual([names(failed(42).startInit), failed(43).killPod], [["i"], true]);
+      plan(aPod({ initContainers: [init] }), observe([aSandbox()], [aStatus(init, exited, { exitCode })]));
+    assert.deepEqual([failed(42), failed(43)], [inSandbox("start init i"), ["kill pod"]]);
   });
   it("leave out of a new sandbox what has succeeded for good", () => {
     const a = aContainer("a", { restartPolicy: "OnFailure" });
     const b = aContainer("b");
     const dead = aSandbox({ state: PodSandboxState.SANDBOX_NOTREADY });
-    const plan = planPod(aPod({ containers: [a, b] }), observe([dead], [aStatus(a, exited), aStatus(b, exited)]));
-    assert.deepEqual(names(plan.start), ["b"]);
+    const seen = observe([dead], [aStatus(a, exited), aStatus(b, exited)]);
+    assert.deepEqual(plan(aPod({ containers: [a, b] }), seen).slice(1), ["run sandbox 1", "start b in it"]);
   });
   it("may take all containers away, whose end asks for it last, and start the pod anew", () => {
     const asking = aContainer("a", {
@@ -204,11 +191,8 @@ describe("restart policies of containers", () => {
       aStatus(asking, exited, { id: "earlier" }),
       aStatus(asking, exited, { id: "a", exitCode: 9 }),
     ];
-    const plan = planPod(pod, observe([aSandbox()], statuses), { restartAll: true });
-    assert.deepEqual(
-      [plan.reset.map(({ id }) => id), plan.killPod, plan.start, plan.startInit, isIdle(plan)],
-      [["earlier", "b", "i", "s", "a"], false, [], [], false],
-    );
-    assert.deepEqual(names(planPod(pod, observe([aSandbox()], [])).startInit), ["i"]);
+    const steps = plan(pod, observe([aSandbox()], statuses), { restartAll: true });
+    assert.deepEqual(steps, ["reset earlier", "reset b", "reset i", "reset s", "reset a"]);
+    assert.deepEqual(plan(pod, observe([aSandbox()], [])), inSandbox("start init i"));
   });
 });

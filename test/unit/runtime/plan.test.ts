@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { ContainerState, NamespaceMode, PodSandboxState } from "../../../src/gen/cri.ts";
-import { isIdle, planPod } from "../../../src/runtime/plan.ts";
+import { planPod } from "../../../src/runtime/plan.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+import { told } from "./told.ts";
 
 const {
   CONTAINER_RUNNING: running,
@@ -10,29 +11,34 @@ const {
   CONTAINER_CREATED: created,
   CONTAINER_UNKNOWN: unknown,
 } = ContainerState;
-const names = (containers: readonly { name: string }[]) => containers.map(({ name }) => name);
+const { SANDBOX_NOTREADY: notReady } = PodSandboxState;
+const plan = (...given: Parameters<typeof planPod>) => told(planPod(...given));
 
 describe("the sandbox", () => {
+  const dead = aSandbox({ state: notReady, metadata: { name: "p", namespace: "default", uid: "uid-1", attempt: 4 } });
+  const isReplaced = (steps: readonly string[]) => steps[0] === "kill pod: sandbox changed";
   it("is made when there is none, and all containers with it", () => {
-    const plan = planPod(aPod({ containers: [aContainer("a"), aContainer("b")] }), observe([], []));
-    assert.deepEqual([plan.createSandbox, plan.attempt, plan.sandboxId], [true, 0, undefined]);
-    assert.deepEqual(names(plan.start), ["a", "b"]);
+    const pod = aPod({ containers: [aContainer("a"), aContainer("b")] });
+    assert.deepEqual(plan(pod, observe([], [])), ["run sandbox 0", "start a in it", "start b in it"]);
   });
   it("is replaced when it is not ready, counting attempts", () => {
-    const dead = aSandbox({
-      state: PodSandboxState.SANDBOX_NOTREADY,
-      metadata: { name: "p", namespace: "default", uid: "uid-1", attempt: 4 },
-    });
-    const plan = planPod(aPod(), observe([dead], []));
-    assert.deepEqual([plan.killPod, plan.createSandbox, plan.attempt, plan.sandboxId], [true, true, 5, dead.id]);
+    assert.deepEqual(plan(aPod(), observe([dead], [])), [
+      "kill pod: sandbox changed",
+      "run sandbox 5",
+      "start c in it",
+    ]);
+  });
+  it("is made without a word of a change where only containers are left of the pod", () => {
+    assert.deepEqual(plan(aPod(), observe([], [aStatus(aContainer("c"), running)])), [
+      "kill pod",
+      "run sandbox 0",
+      "start c in it",
+    ]);
   });
   it("is replaced when two are ready, when the network mode changed, when it has no address", () => {
-    assert.equal(planPod(aPod(), observe([aSandbox(), aSandbox()], [])).createSandbox, true);
-    assert.equal(planPod(aPod({ hostNetwork: true }), observe([aSandbox()], [])).createSandbox, true);
-    assert.equal(
-      planPod(aPod(), observe([aSandbox({ network: { ip: "", additionalIps: [] } })], [])).createSandbox,
-      true,
-    );
+    assert.ok(isReplaced(plan(aPod(), observe([aSandbox(), aSandbox()], []))));
+    assert.ok(isReplaced(plan(aPod({ hostNetwork: true }), observe([aSandbox()], []))));
+    assert.ok(isReplaced(plan(aPod(), observe([aSandbox({ network: { ip: "", additionalIps: [] } })], []))));
     const onHost = aSandbox({
       network: { ip: "", additionalIps: [] },
       linux: {
@@ -41,87 +47,89 @@ describe("the sandbox", () => {
         },
       },
     });
-    assert.equal(planPod(aPod({ hostNetwork: true }), observe([onHost], [])).createSandbox, false);
+    assert.deepEqual(plan(aPod({ hostNetwork: true }), observe([onHost], [])), ["use sandbox 0", "start c"]);
   });
   it("is not made again for a pod that never restarts and has run", () => {
     const pod = aPod({ restartPolicy: "Never" });
-    const dead = aSandbox({ state: PodSandboxState.SANDBOX_NOTREADY });
-    const plan = planPod(pod, observe([dead], [aStatus(aContainer("c"), exited)]));
-    assert.deepEqual([plan.killPod, plan.createSandbox, plan.start.length], [true, false, 0]);
+    assert.deepEqual(plan(pod, observe([dead], [aStatus(aContainer("c"), exited)])), ["kill pod"]);
   });
   it("is not made again under OnFailure when all have succeeded; else only the others start", () => {
     const a = aContainer("a");
     const b = aContainer("b");
     const pod = aPod({ restartPolicy: "OnFailure", containers: [a, b] });
-    const dead = aSandbox({ state: PodSandboxState.SANDBOX_NOTREADY });
-    assert.equal(planPod(pod, observe([dead], [aStatus(a, exited), aStatus(b, exited)])).createSandbox, false);
-    const half = planPod(pod, observe([dead], [aStatus(a, exited), aStatus(b, exited, { exitCode: 1 })]));
-    assert.deepEqual([half.createSandbox, names(half.start)], [true, ["b"]]);
+    assert.deepEqual(plan(pod, observe([dead], [aStatus(a, exited), aStatus(b, exited)])), ["kill pod"]);
+    const half = observe([dead], [aStatus(a, exited), aStatus(b, exited, { exitCode: 1 })]);
+    assert.deepEqual(plan(pod, half).slice(1), ["run sandbox 5", "start b in it"]);
   });
-  it("starts over from the first init container", () => {
+  it("starts over from the first init container, when what the old one had run of them is removed", () => {
     const pod = aPod({ initContainers: [aContainer("i1"), aContainer("i2")] });
-    const plan = planPod(
-      pod,
-      observe([aSandbox({ state: PodSandboxState.SANDBOX_NOTREADY })], [aStatus(aContainer("i1"), exited)]),
-    );
-    assert.deepEqual([names(plan.startInit), plan.start.length], [["i1"], 0]);
+    const runs = [aStatus(aContainer("c"), exited), aStatus(aContainer("i1"), exited, { id: "old" })];
+    assert.deepEqual(plan(pod, observe([dead], runs)), [
+      "kill pod: sandbox changed",
+      "remove old",
+      "run sandbox 5",
+      "start init i1 in it",
+    ]);
   });
 });
 
 describe("init containers", () => {
   const init = [aContainer("i1"), aContainer("i2")];
   const pod = aPod({ initContainers: init, restartPolicy: "OnFailure" });
-  const after = (...statuses: Parameters<typeof observe>[1]) => planPod(pod, observe([aSandbox()], statuses));
+  const after = (...statuses: Parameters<typeof observe>[1]) => plan(pod, observe([aSandbox()], statuses));
   it("run one after another, then the main ones", () => {
-    assert.deepEqual(names(after().startInit), ["i1"]);
-    assert.equal(isIdle(after(aStatus(aContainer("i1"), running))), true);
-    assert.deepEqual(names(after(aStatus(aContainer("i1"), exited)).startInit), ["i2"]);
+    assert.deepEqual(after(), ["use sandbox 0", "start init i1"]);
+    assert.deepEqual(after(aStatus(aContainer("i1"), running)), []);
+    assert.deepEqual(after(aStatus(aContainer("i1"), exited)), ["use sandbox 0", "start init i2"]);
     const done = after(aStatus(aContainer("i1"), exited), aStatus(aContainer("i2"), exited));
-    assert.deepEqual([names(done.startInit), names(done.start)], [[], ["c"]]);
+    assert.deepEqual(done, ["use sandbox 0", "start c"]);
   });
   it("are tried again when they fail, or end the pod under Never", () => {
     const failed = aStatus(aContainer("i1"), exited, { exitCode: 1 });
-    assert.deepEqual(names(after(failed).startInit), ["i1"]);
-    const over = planPod({ ...pod, spec: { ...pod.spec, restartPolicy: "Never" } }, observe([aSandbox()], [failed]));
-    assert.deepEqual([over.killPod, over.createSandbox, over.startInit.length], [true, false, 0]);
+    assert.deepEqual(after(failed), ["use sandbox 0", "start init i1"]);
+    const over = { ...pod, spec: { ...pod.spec, restartPolicy: "Never" } };
+    assert.deepEqual(plan(over, observe([aSandbox()], [failed])), ["kill pod"]);
   });
   it("count as failed when the kernel killed them for memory, whatever their exit code", () => {
-    assert.deepEqual(names(after(aStatus(aContainer("i1"), exited, { reason: "OOMKilled" })).startInit), ["i1"]);
+    const killed = aStatus(aContainer("i1"), exited, { reason: "OOMKilled" });
+    assert.deepEqual(after(killed), ["use sandbox 0", "start init i1"]);
   });
   it("do not run again once a main container runs, even when they were removed", () => {
-    assert.equal(isIdle(after(aStatus(aContainer("c"), running))), true);
+    assert.deepEqual(after(aStatus(aContainer("c"), running)), []);
+  });
+  it("leave only their newest ended run behind, which is seen to in a pass that has something else to do", () => {
+    const runs = ["newest", "older", "oldest"].map((id, at) =>
+      aStatus(aContainer("i1"), exited, { id, createdAt: BigInt(-at) }),
+    );
+    assert.deepEqual(after(...runs), ["remove older", "remove oldest", "use sandbox 0", "start init i2"]);
+    assert.deepEqual(after(...runs, aStatus(aContainer("c"), running)), []);
   });
 });
 
 describe("main containers", () => {
   const on = (policy: string, ...statuses: Parameters<typeof observe>[1]) =>
-    planPod(aPod({ restartPolicy: policy }), observe([aSandbox()], statuses));
-  it("are left alone while they run", () =>
-    assert.equal(isIdle(on("Always", aStatus(aContainer("c"), running))), true));
+    plan(aPod({ restartPolicy: policy }), observe([aSandbox()], statuses));
+  const started = ["use sandbox 0", "start c"];
+  it("are left alone while they run", () => assert.deepEqual(on("Always", aStatus(aContainer("c"), running)), []));
   it("start again as the restart policy says", () => {
     const good = aStatus(aContainer("c"), exited);
     const bad = aStatus(aContainer("c"), exited, { exitCode: 3 });
     assert.deepEqual(
-      ["Always", "OnFailure", "Never"].map((policy) => on(policy, good).start.length),
-      [1, 0, 0],
+      ["Always", "OnFailure", "Never"].map((policy) => on(policy, good)),
+      [started, ["kill pod"], ["kill pod"]],
     );
     assert.deepEqual(
-      ["Always", "OnFailure", "Never"].map((policy) => on(policy, bad).start.length),
-      [1, 1, 0],
+      ["Always", "OnFailure", "Never"].map((policy) => on(policy, bad)),
+      [started, started, ["kill pod"]],
     );
   });
   it("take the pod down when none is left to run", () => {
-    const plan = on("Never", aStatus(aContainer("c"), exited));
-    assert.deepEqual([plan.killPod, plan.createSandbox], [true, false]);
+    assert.deepEqual(on("Never", aStatus(aContainer("c"), exited)), ["kill pod"]);
   });
   it("are replaced when their image changed, and only then", () => {
     const old = aStatus(aContainer("c", { image: "busybox:1" }), running);
-    const plan = on("Never", old);
-    assert.deepEqual(plan.kill, [
-      { containerId: old.id, name: "c", message: "Container c definition changed, will be restarted" },
-    ]);
-    assert.deepEqual(names(plan.start), ["c"]);
-    assert.equal(isIdle(on("Always", aStatus(aContainer("c", { args: ["other"] }), running))), true);
+    assert.deepEqual(on("Never", old), ["kill c: Container c definition changed, will be restarted", ...started]);
+    assert.deepEqual(on("Always", aStatus(aContainer("c", { args: ["other"] }), running)), []);
   });
   it("are killed when a probe condemns them, with its grace period, and start again unless the policy forbids it", () => {
     const probe = { exec: { command: ["x"] }, terminationGracePeriodSeconds: 7 };
@@ -129,38 +137,32 @@ describe("main containers", () => {
     const status = aStatus(container, running);
     const condemned = (restartPolicy: string, by: "liveness" | "startup") => {
       const pod = aPod({ restartPolicy, containers: [container, aContainer("d")] });
-      const plan = planPod(pod, observe([aSandbox()], [status, aStatus(aContainer("d"), running)]), {
+      return plan(pod, observe([aSandbox()], [status, aStatus(aContainer("d"), running)]), {
         condemnedBy: (name, id) => (name === "c" && id === status.id ? by : undefined),
       });
-      return [plan.kill, names(plan.start), plan.killPod];
     };
-    const kill = (message: string, graceSeconds?: number) => [
-      { containerId: status.id, name: "c", message, graceSeconds },
-    ];
     assert.deepEqual(condemned("Always", "liveness"), [
-      kill("Container c failed liveness probe, will be restarted", 7),
-      ["c"],
-      false,
+      "kill c: Container c failed liveness probe, will be restarted (7 s)",
+      ...started,
     ]);
     assert.deepEqual(condemned("OnFailure", "startup"), [
-      kill("Container c failed startup probe, will be restarted"),
-      ["c"],
-      false,
+      "kill c: Container c failed startup probe, will be restarted",
+      ...started,
     ]);
-    assert.deepEqual(condemned("Never", "liveness"), [kill("Container c failed liveness probe", 7), [], false]);
+    assert.deepEqual(condemned("Never", "liveness"), ["kill c: Container c failed liveness probe (7 s)"]);
   });
   it("are killed before they start again when nobody knows whether they run", () => {
-    const lost = aStatus(aContainer("c"), unknown);
-    assert.equal(on("Never", lost).kill[0]?.containerId, lost.id);
+    const text = 'kill c: Container is in "unknown" state, try killing it before restart';
+    assert.deepEqual(on("Never", aStatus(aContainer("c"), unknown)), [text, ...started]);
   });
   it("start when they were created and never started", () =>
-    assert.equal(on("Never", aStatus(aContainer("c"), created)).start.length, 1));
+    assert.deepEqual(on("Never", aStatus(aContainer("c"), created)), started));
   it("are judged by their newest status", () => {
     const older = aStatus(aContainer("c"), running);
-    assert.equal(on("Always", older, aStatus(aContainer("c"), exited)).start.length, 1);
+    assert.deepEqual(on("Always", older, aStatus(aContainer("c"), exited)), started);
   });
   it("do not start again in a pod that is being deleted", () => {
     const pod = aPod({}, { deletionTimestamp: "2026-01-01T00:00:00Z" });
-    assert.equal(planPod(pod, observe([aSandbox()], [aStatus(aContainer("c"), exited)])).start.length, 0);
+    assert.deepEqual(plan(pod, observe([aSandbox()], [aStatus(aContainer("c"), exited)])), ["kill pod"]);
   });
 });

@@ -25,7 +25,7 @@ export function rig(over: Partial<PodRuntimeDeps> = {}) {
   const runtime = fakeRuntime({ clock });
   runtime.addImage("busybox");
   const events = eventLines();
-  const ready: string[] = [];
+  const ready: (number | "look")[] = [];
   const unlinked: string[] = [];
   const starts = aColumn<Starts>();
   const podRuntime = createPodRuntime({
@@ -63,7 +63,6 @@ export function rig(over: Partial<PodRuntimeDeps> = {}) {
     restartCountFromLogs: async () => 0,
     linkLog: async () => undefined,
     unlinkLog: async (_pod, name, id) => void unlinked.push(`${name} ${id}`),
-    onSandboxReady: async ({ metadata }) => void ready.push(metadata.uid),
     probes: { condemnedBy: () => undefined, started: () => undefined },
     isRestartingAll: () => false,
     inForce: allInForce,
@@ -90,19 +89,19 @@ export function rig(over: Partial<PodRuntimeDeps> = {}) {
   };
   const pass = async (pod: TestPod, signal = never) => {
     const seen = await see();
-    const {
-      made: _made,
-      rest,
-      ...outcome
-    } = await podRuntime.sync(pod, seen, await podRuntime.ahead(pod, seen, signal), signal);
+    const planned = await podRuntime.plan(pod, seen, signal);
+    const { made: _made, rest, ...outcome } = await planned.perform(show, signal);
     await rest;
     return outcome;
   };
+  const show = async (shown: RuntimePod | undefined) => void ready.push(shown?.sandboxes.length ?? "look");
+  /** The same pass over a pod that the runtime has nothing of. */
+  const first = async (pod: TestPod) => (await podRuntime.plan(pod, observe([], []), never)).perform(show, never);
   const states = async () =>
     (await see()).containers
       .map(({ labels, state, metadata }) => `${labels[containerNameLabel]}/${metadata?.attempt} ${state}`)
       .sort();
-  return { clock, runtime, events, ready, unlinked, podRuntime, starts, see, pass, states };
+  return { clock, runtime, events, ready, unlinked, podRuntime, starts, see, pass, first, states };
 }
 
 export const running = (name: string, attempt = 0) => `${name}/${attempt} ${ContainerState.CONTAINER_RUNNING}`;

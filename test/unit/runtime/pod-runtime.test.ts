@@ -13,7 +13,7 @@ test("a new pod gets its sandbox, which is told before containers start, and all
   const { runtime, ready, pass, states, starts } = rig();
   const pod = aPod({ containers: [aContainer("a"), aContainer("b")] });
   assert.deepEqual(await pass(pod), {});
-  assert.deepEqual([await states(), ready], [[running("a"), running("b")], ["uid-1"]]);
+  assert.deepEqual([await states(), ready], [[running("a"), running("b")], [1]]);
   const before = runtime.calls.filter(({ verb }) => !/^(list|.*Status$)/.test(verb)).length;
   assert.deepEqual(await pass(pod), { untouched: true });
   assert.equal(runtime.calls.filter(({ verb }) => !/^(list|.*Status$)/.test(verb)).length, before);
@@ -139,7 +139,7 @@ test("a changed container is stopped and replaced, the other stays", async () =>
 });
 
 test("a sandbox that died is replaced under its next attempt, and everything in it starts anew", async () => {
-  const { runtime, events, see, pass, states } = rig();
+  const { runtime, events, ready, see, pass, states } = rig();
   await pass(aPod());
   runtime.killSandbox((await see()).sandboxes[0]?.id ?? "");
   await pass(aPod());
@@ -151,6 +151,7 @@ test("a sandbox that died is replaced under its next attempt, and everything in 
     ],
   );
   assert.ok((await states()).includes(running("c", 1)));
+  assert.deepEqual(ready, [1, "look"], "what else the pod has is not known without a look");
   assert.ok(events.lines.includes("Normal SandboxChanged Pod sandbox changed, it will be killed and re-created."));
 });
 
@@ -176,30 +177,28 @@ test("a pod that is killed has no running container and no ready sandbox", async
 
 test("while a sandbox is made its containers' images and old logs are looked for; a log's link holds up nothing", async () => {
   const linked = Promise.withResolvers<void>();
-  const told: string[] = [];
-  const { runtime, podRuntime, see } = rig({
+  const asked: string[] = [];
+  const { first, runtime, see } = rig({
     lookForImage: async (_pod, { name }) => {
-      told.push(`image of ${name}`);
+      asked.push(`image of ${name}`);
       if (name === "b") throw new Error("not now");
       return Image.fromPartial({ id: "seen" });
     },
-    loggedContainers: async () => (told.push("logs"), new Set(["b"])),
-    ensureImages: async ({ container, foresight }) => {
-      told.push(`${container.name} has ${(await foresight.image(container))?.id}`);
+    loggedContainers: async () => (asked.push("logs"), new Set(["b"])),
+    ensureImages: async ({ container, seenImage }) => {
+      asked.push(`${container.name} has ${seenImage?.id}`);
       return { imageRef: "busybox", volumes: new Map() };
     },
-    restartCountFromLogs: async (_pod, { name }) => (told.push(`count of ${name}`), 4),
+    restartCountFromLogs: async (_pod, { name }) => (asked.push(`count of ${name}`), 4),
     linkLog: () => linked.promise,
   });
   const release = runtime.hold("runPodSandbox");
-  const pod = aPod({ containers: [aContainer("a"), aContainer("b")] });
-  const none = await see();
-  const syncing = podRuntime.sync(pod, none, await podRuntime.ahead(pod, none, never), never);
+  const syncing = first(aPod({ containers: [aContainer("a"), aContainer("b")] }));
   await new Promise(setImmediate);
-  assert.deepEqual(told.splice(0), ["image of a", "image of b", "logs"]);
+  assert.deepEqual(asked.splice(0), ["image of a", "logs", "image of b"]);
   release();
   const { made, rest } = await syncing;
-  assert.deepEqual(told, ["a has seen", "b has undefined", "count of b"]);
+  assert.deepEqual(asked, ["a has seen", "b has undefined", "count of b"]);
   assert.deepEqual([made?.sandboxes, made?.containers.length], [(await see()).sandboxes.map(({ id }) => id), 2]);
   let done = false;
   void rest?.then(() => (done = true));
@@ -209,23 +208,22 @@ test("while a sandbox is made its containers' images and old logs are looked for
   await rest;
 });
 
-test("what is prepared ahead is not prepared again; what could not be is, and then its failure is told", async () => {
+test("what the plan has asked for is not asked for again; what it could not have is, and then its failure is told", async () => {
   let asked = 0;
   let fails = true;
-  const { podRuntime, see, events } = rig({
+  const { first, events } = rig({
     configureSandbox: async () => {
       asked += 1;
       if (fails) throw new Error("no resolver");
       return PodSandboxConfig.fromPartial({ metadata: { name: "p", namespace: "default", uid: "uid-1", attempt: 0 } });
     },
   });
-  const none = await see();
-  const { error } = await podRuntime.sync(aPod(), none, await podRuntime.ahead(aPod(), none, never), never);
+  const { error } = await first(aPod());
   assert.deepEqual([error?.message, asked], ["no resolver", 2]);
   assert.match(events.lines.join(), /FailedCreatePodSandBox Failed to create pod sandbox: .*no resolver/);
   fails = false;
   asked = 0;
-  await podRuntime.sync(aPod(), none, await podRuntime.ahead(aPod(), none, never), never);
+  await first(aPod());
   assert.equal(asked, 1);
 });
 
@@ -291,12 +289,11 @@ test("a pod that starts anew loses its containers one after another, without tim
 
 test("while its postStart hook runs a container counts as being started, and those after it wait", async () => {
   const ended = Promise.withResolvers<void>();
-  const { podRuntime, starts, see, states } = rig({ hooks: { run: () => ended.promise } });
+  const { starts, first, states } = rig({ hooks: { run: () => ended.promise } });
   const pod = aPod({
     containers: [aContainer("a", { lifecycle: { postStart: { sleep: { seconds: 1 } } } }), aContainer("b")],
   });
-  const none = await see();
-  const syncing = podRuntime.sync(pod, none, await podRuntime.ahead(pod, none, never), never);
+  const syncing = first(pod);
   while ((await states()).length === 0) await new Promise(setImmediate);
   assert.deepEqual([starts.get("uid-1")?.underWay.has("a"), await states()], [true, [running("a")]]);
   ended.resolve();

@@ -6,7 +6,7 @@ import { after, before, describe, it } from "node:test";
 import { NamespaceMode, PodSandboxConfig, SecurityProfile_ProfileType as ProfileType } from "../../../src/gen/cri.ts";
 import type { PrepareDeps } from "../../../src/runtime/prepare.ts";
 import { aContainer, aPod, observe } from "../../fakes/pods.ts";
-import { noForesight, podOf, preparerIn, signal } from "./preparer.ts";
+import { podOf, preparerIn, signal } from "./preparer.ts";
 
 let root = "";
 before(async () => void (root = await mkdtemp(join(tmpdir(), "graftlet-prepare-"))));
@@ -116,6 +116,13 @@ describe("a container's logs", () => {
       await writeFile(join(directory, name), "");
     assert.equal(await count("c"), 3);
   });
+  it("are known by their directories; a pod without one has none", async () => {
+    const { preparer } = setUp();
+    const pod = aPod({}, { name: "told" });
+    assert.deepEqual([...(await preparer.loggedContainers(pod, signal))], []);
+    await mkdir(join(root, "logs/default_told_uid-1/c"), { recursive: true });
+    assert.deepEqual([...(await preparer.loggedContainers(pod, signal))], ["c"]);
+  });
   it("are linked where collectors look, once they exist", async () => {
     const { preparer, configure } = setUp();
     const [pod, container] = podOf({});
@@ -125,7 +132,7 @@ describe("a container's logs", () => {
       config: PodSandboxConfig.fromPartial({ logDirectory: join(root, "logs/default_p_uid-1") }),
       ips: [],
     };
-    const start = { pod, container, observed: observe([], []), sandbox, foresight: noForesight };
+    const start = { pod, container, observed: observe([], []), sandbox };
     await preparer.linkLog(start, config, "abc");
     const link = join(root, "links/p_default_c-abc.log");
     await assert.rejects(readlink(link), { code: "ENOENT" });

@@ -5,7 +5,6 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Container, Pod } from "../../../src/objects.ts";
 import type { MountedVolume } from "../../../src/pipeline.ts";
-import type { Foresight } from "../../../src/runtime/foresight.ts";
 import type { VolumeImages } from "../../../src/runtime/images/puller.ts";
 import { type PrepareDeps, createPreparer } from "../../../src/runtime/prepare.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -13,7 +12,6 @@ import { aContainer, aPod, observe } from "../../fakes/pods.ts";
 import { fakeRuntime } from "../../fakes/runtime.ts";
 
 export const { signal } = new AbortController();
-export const noForesight: Foresight = { image: async () => undefined, isUnlogged: async () => false };
 
 /** A preparer whose target is a directory, with one config map, one service and two volumes. */
 export function preparerIn(
@@ -97,7 +95,7 @@ export function preparerIn(
       config: PodSandboxConfig.fromPartial({ logDirectory: join(root, "logs", "default_p_uid-1") }),
       ips,
     };
-    const start = { pod, container, observed, sandbox, foresight: noForesight };
+    const start = { pod, container, observed, sandbox };
     return preparer.configure(start, { imageRef: "sha256:abc", volumes }, 2, signal);
   };
   return { preparer, configure, events };

@@ -71,7 +71,7 @@ function rig(
     const { resources, resizePod: all = false } = more;
     const pod = aPod({ containers: resizes.map(({ container }) => container), ...(resources && { resources }) });
     const seen = observe([aSandbox()], [aStatus(aContainer("a"), ContainerState.CONTAINER_RUNNING)]);
-    return resizePod(deps, { pod, observed: seen, plan: { resize: resizes, resizePod: all } }, never);
+    return resizePod(deps, { pod, observed: seen, containers: resizes, wholePod: all }, never);
   };
   return { calls, outcomes, resize };
 }

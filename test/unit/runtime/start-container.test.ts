@@ -14,13 +14,12 @@ import type { Container } from "../../../src/objects.ts";
 import { containerRestartCountAnnotation } from "../../../src/pod/labels.ts";
 import { RuntimeError } from "../../../src/seams/runtime.ts";
 import { type SandboxDeps, runSandbox } from "../../../src/runtime/run-sandbox.ts";
-import { type OnStarted, type StartDeps, startContainer } from "../../../src/runtime/start-container.ts";
+import { type StartDeps, runPostStart, startContainer } from "../../../src/runtime/start-container.ts";
 import { StartError } from "../../../src/runtime/start-error.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
 import { unmeasured } from "../../fakes/measures.ts";
 import { fakeHost } from "../../fakes/host.ts";
-import { noForesight } from "./preparer.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 
 const never = new AbortController().signal;
@@ -66,10 +65,13 @@ function rig(
     container: over.container ?? c,
     observed: observe([aSandbox()], history),
     sandbox: { id: "box", config: PodSandboxConfig.fromPartial({}), ips: [] },
-    foresight: noForesight,
   };
-  const onStarted: OnStarted = ({ id }) => void calls.push(`started ${id}`);
-  return { calls, events, go: (signal = never) => startContainer(deps, start, onStarted, signal) };
+  const go = async (signal = never) => {
+    const started = await startContainer(deps, start, signal);
+    calls.push(`started ${started.id}`);
+    await runPostStart(deps, start, started, signal);
+  };
+  return { calls, events, go };
 }
 
 test("a container is configured, created, started and its log linked, with an event each", async () => {

@@ -24,14 +24,33 @@ function rig(over: Partial<PassDeps> = {}) {
   const said = (what: string) => (subject?: Pod | string) =>
     void calls.push(`${what} ${typeof subject === "string" ? subject : (subject?.metadata.uid ?? "")}`.trim());
   const asked = (what: string) => async (subject?: Pod | string) => said(what)(subject);
-  const world = { seen: observe([], []), phase: "Running", outcome: {} as SyncOutcome, unseen: false };
+  const world = {
+    seen: observe([], []),
+    phase: "Running",
+    outcome: {} as SyncOutcome,
+    unseen: false,
+    /** Made by the pass: for a pod that has nothing else, or for another. */
+    sandbox: undefined as "new" | "another" | undefined,
+  };
   const deps: PassDeps = {
     cache: { get: () => world.seen, list: () => [world.seen] },
     unseen: aColumn(),
-    inspector: { inspect: async () => (calls.push("inspect"), world.seen), isUnseen: () => world.unseen },
+    inspector: {
+      inspect: async () => (calls.push("inspect"), world.seen),
+      isUnseen: () => world.unseen,
+      learn: () => void calls.push("learn"),
+    },
     runtime: {
-      ahead: async () => (calls.push("ahead"), {}),
-      sync: async () => (calls.push("sync"), world.outcome),
+      plan: async () => {
+        calls.push("plan");
+        return {
+          async perform(show) {
+            if (world.sandbox !== undefined) await show(world.sandbox === "new" ? world.seen : undefined);
+            calls.push("perform");
+            return world.outcome;
+          },
+        };
+      },
       kill: async (_observed, pod, grace) => void calls.push(`kill ${pod?.metadata.uid} ${grace}`),
     },
     volumes: { mount: asked("mount"), unmount: asked("unmount"), mounted: () => new Map() },
@@ -65,19 +84,31 @@ test("a sync pass: status, objects, ground, volumes, probes, runtime; then it lo
     "register uid-1",
     "prepare uid-1",
     "mount uid-1",
-    "ahead",
+    "plan",
     "probe uid-1",
-    "sync",
+    "perform",
     "inspect",
     "status Running",
   ]);
+});
+
+test("a new sandbox is shown before the pass goes on; it is looked at where the pod has more than that", async () => {
+  const { calls, world, passes } = rig();
+  world.sandbox = "new";
+  await passes.sync(aPod(), never);
+  const after = ["inspect", "status Running"];
+  assert.deepEqual(calls.slice(calls.indexOf("learn")), ["learn", "status Running", "perform", ...after]);
+  world.sandbox = "another";
+  calls.length = 0;
+  await passes.sync(aPod(), never);
+  assert.deepEqual(calls.slice(calls.indexOf("inspect")), [...after, "perform", ...after]);
 });
 
 test("a pass that had nothing to do asks the runtime nothing more", async () => {
   const { calls, world, passes } = rig();
   world.outcome = { untouched: true };
   assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, againMs: 60_000 });
-  assert.deepEqual(calls.slice(-2), ["probe uid-1", "sync"]);
+  assert.deepEqual(calls.slice(-2), ["probe uid-1", "perform"]);
   calls.length = 0;
   await passes.sync(aPod(), never);
   assert.equal(calls.includes("inspect"), false);
@@ -147,7 +178,7 @@ test("without a network a pod waits a second, unless it uses the node's", async 
   );
   const host = rig({ networkError });
   await host.passes.sync(aPod({ hostNetwork: true }), never);
-  assert.ok(host.calls.includes("sync"));
+  assert.ok(host.calls.includes("perform"));
 });
 
 const outcomes: readonly (readonly [string, SyncOutcome, number])[] = [
@@ -182,7 +213,7 @@ test("what ended during a pass is seen to at once: its event may be spent alread
   const { passes } = rig({
     cache: { get: () => views[0], list: () => [] },
     unseen: aColumn(),
-    inspector: { inspect: async () => views[1] ?? assert.fail(), isUnseen: () => false },
+    inspector: { inspect: async () => views[1] ?? assert.fail(), isUnseen: () => false, learn: () => undefined },
   });
   assert.equal((await passes.sync(aPod(), never)).againMs, 0);
 });
@@ -190,8 +221,7 @@ test("what ended during a pass is seen to at once: its event may be spent alread
 test("a pass that was cut off after it acted makes the next one look before it believes the cache", async () => {
   const { calls, passes } = rig({
     runtime: {
-      ahead: async () => ({}),
-      sync: async () => Promise.reject(new Error("cut off")),
+      plan: async () => ({ perform: () => Promise.reject(new Error("cut off")) }),
       kill: async () => undefined,
     },
   });

@@ -1,4 +1,4 @@
-import type { HostFile } from "../../seams/host.ts";
+import type { HostFile } from "../seams/host.ts";
 import type { LineCutter } from "./lines.ts";
 import type { LogOutput } from "./output.ts";
 
@@ -12,7 +12,7 @@ export function blockMemory(): Buffer {
 /** A log file while it is read. */
 export interface Reading {
   readonly file: HostFile;
-  /** The file's own. */
+  /** Inode of the file. */
   readonly inode: number;
   readonly memory: Buffer;
   /** Bytes read so far. */

@@ -1,30 +1,16 @@
 import { posix } from "node:path";
 import type { Writable } from "node:stream";
-import type { Clock } from "../../lib/clock.ts";
-import { hasCode } from "../../lib/errors.ts";
-import type { Logger } from "../../lib/log.ts";
-import type { LogOptions, LogReader, LogSource } from "../../pipeline.ts";
-import type { HostFile } from "../../seams/host.ts";
-import type { Runtime } from "../../seams/runtime.ts";
-import { type LogHost, type LogRoots, openLog, resolveLog } from "./file.ts";
+import { hasCode } from "../lib/errors.ts";
+import type { LogOptions, LogReader, LogSource } from "../pipeline.ts";
+import type { HostFile } from "../seams/host.ts";
+import type { LogReaderDeps } from "./deps.ts";
+import { type LogRoots, openLog, resolveLog } from "./file.ts";
 import { followLog } from "./follow.ts";
 import { copyFromRuntime } from "./from-runtime.ts";
 import { createLineCutter } from "./lines.ts";
 import { createLogOutput } from "./output.ts";
 import { blockMemory, readToEnd } from "./read-to-end.ts";
 import { tailStart } from "./tail.ts";
-
-export interface LogReaderDeps {
-  readonly host: LogHost;
-  readonly clock: Clock;
-  readonly log: Logger;
-  /** Directories on the target in which log files may lie (KubeletConfiguration.podLogsDir). */
-  readonly roots: readonly string[];
-  /** Names the directories in which it keeps log files itself; gives the lines of a log whose file is not for us to read. */
-  readonly runtime: Pick<Runtime, "logRoots" | "logs">;
-  /** Whether a container still runs. not_found counts as no; unavailable as yes, for containers outlive their runtime. */
-  readonly isRunning: (containerId: string, signal: AbortSignal) => Promise<boolean>;
-}
 
 interface LogFile {
   /** Real path. */

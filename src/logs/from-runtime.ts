@@ -1,5 +1,5 @@
-import { hasCode } from "../../lib/errors.ts";
-import type { LogLine } from "../../seams/runtime.ts";
+import { hasCode } from "../lib/errors.ts";
+import type { LogLine } from "../seams/runtime.ts";
 import type { LogOutput } from "./output.ts";
 
 /** Copies what the runtime gives of a log, until its end or until the output wants no more.

@@ -1,17 +1,17 @@
-import { CodedError, codeOf, messageOf } from "../../lib/errors.ts";
-import type { LogSource } from "../../pipeline.ts";
-import type { Host, HostFile, HostFs } from "../../seams/host.ts";
+import { CodedError, codeOf, messageOf } from "../lib/errors.ts";
+import type { LogSource } from "../pipeline.ts";
+import type { Host, HostFile, HostFs } from "../seams/host.ts";
 
-/** What reading logs asks of the target. */
+/** The part of the target that log reading needs. */
 export type LogHost = Pick<Host, "watch" | "forUsers"> & {
   readonly fs: Pick<HostFs, "realpath" | "open" | "lstat" | "list">;
 };
 
 /** Directories on the target in which log files may lie, absolute. */
 export interface LogRoots {
-  /** Where kubelets keep them: `POD/CONTAINER/N.log` below it, and no links. */
+  /** The kubelet's log directory: `POD/CONTAINER/N.log` below it, and no links. */
   readonly pods: readonly string[];
-  /** Where the runtime keeps those that log paths link to: below the container's ID. */
+  /** The runtime's log directory, which log paths link to: files lie below the container's ID. */
   readonly runtime: (signal: AbortSignal) => Promise<readonly string[]>;
 }
 

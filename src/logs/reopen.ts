@@ -1,12 +1,12 @@
 import { posix } from "node:path";
-import type { Clock } from "../../lib/clock.ts";
-import { hasCode } from "../../lib/errors.ts";
-import type { HostFile } from "../../seams/host.ts";
+import type { Clock } from "../lib/clock.ts";
+import { hasCode } from "../lib/errors.ts";
+import type { HostFile } from "../seams/host.ts";
 import { type LogHost, openLog } from "./file.ts";
 import { createLineCutter } from "./lines.ts";
 import { type Reading, readToEnd } from "./read-to-end.ts";
 
-/** How often a lost target's files are asked for, milliseconds. */
+/** Interval of tries to open the files of a lost target, milliseconds. */
 const retryMs = 1000;
 
 /** Opens a log anew whose target was lost, once that is back, and goes on at the byte where it stopped; what is left of a file

@@ -7,7 +7,7 @@ export interface LineCutter {
   /** Hands on every line that `block` completes, newline included, until `take` returns false.
    *  @returns false when `take` wanted no more. */
   feed(block: Buffer, take: (line: Buffer) => boolean): boolean;
-  /** What stands after the last newline; empty when the file ends with one. */
+  /** The rest after the last newline; empty when the file ends with one. */
   rest(): Buffer;
 }
 

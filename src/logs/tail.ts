@@ -1,9 +1,9 @@
-import type { HostFile } from "../../seams/host.ts";
+import type { HostFile } from "../seams/host.ts";
 
 const blockBytes = 64 * 1024;
 const newline = 0x0a;
 
-/** Where the last `lines` lines of a file begin, in bytes, found by reading backwards block by block. A last line without
+/** Offset of the last `lines` lines of a file, in bytes, found by reading backwards block by block. A last line without
  *  its newline is not counted as one (as the kubelet does): it comes on top.
  *  @param size bytes of the file to look at. */
 export async function tailStart(file: HostFile, size: number, lines: number, signal: AbortSignal): Promise<number> {

@@ -1,12 +1,12 @@
-import type { Clock } from "../../lib/clock.ts";
-import { messageOf } from "../../lib/errors.ts";
-import type { Logger } from "../../lib/log.ts";
+import type { Clock } from "../lib/clock.ts";
+import { messageOf } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
 import type { LogHost } from "./file.ts";
 
-/** The longest that a change which no event told of goes unseen, as the kubelet has it. */
+/** Interval at which a directory is checked without events, the kubelet's. */
 const pollMs = 1000;
 
-/** Waits for something to happen in a directory. */
+/** Waits for changes in a directory. */
 export interface Changes extends AsyncDisposable {
   /** Resolves when something may have changed since the last call, or after a second.
    *  @throws the signal's reason when it aborts. */

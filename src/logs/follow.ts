@@ -1,12 +1,12 @@
-import { hasCode, unlessGone } from "../../lib/errors.ts";
+import { hasCode, unlessGone } from "../lib/errors.ts";
 import { watchChanges } from "./changes.ts";
 import { openLog } from "./file.ts";
 import { createLineCutter } from "./lines.ts";
 import { type Reading, readToEnd } from "./read-to-end.ts";
-import type { LogReaderDeps } from "./reader.ts";
+import type { LogReaderDeps } from "./deps.ts";
 import { reopenLog } from "./reopen.ts";
 
-/** How often the runtime is asked whether the container still runs, milliseconds, as the kubelet does. */
+/** Interval of the check that the container still runs, milliseconds, as in the kubelet. */
 const livenessMs = 1000;
 
 export interface Followed {

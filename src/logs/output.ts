@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import type { Writable } from "node:stream";
-import { CodedError } from "../../lib/errors.ts";
-import type { LogOptions } from "../../pipeline.ts";
+import { CodedError } from "../lib/errors.ts";
+import type { LogOptions } from "../pipeline.ts";
 import { type LineParser, type ParsedLine, parserFor, timeMs } from "./line.ts";
 
 const newline = 0x0a;

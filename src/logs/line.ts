@@ -3,7 +3,7 @@ export interface ParsedLine {
   /** RFC 3339 with nine digits of fraction. */
   readonly time: string;
   readonly stream: "stdout" | "stderr";
-  /** What the program wrote, with its newline unless the line is a part of one. */
+  /** The program's output, with its newline unless the line is partial. */
   readonly text: Buffer;
 }
 

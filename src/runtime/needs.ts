@@ -1,0 +1,68 @@
+import type { Image, PodSandboxConfig } from "../gen/cri.ts";
+import type { Container, Pod } from "../objects.ts";
+import { type SandboxDeps, prepareSandbox } from "./run-sandbox.ts";
+import type { Step } from "./step.ts";
+
+/** A fact about the target that a step depends on. Facts for the sandbox are fetched while volumes are mounted, facts for its
+ *  containers while the sandbox is made: a remote target runs few commands at a time, and volumes need most of them. */
+export type Need =
+  /** The sandbox's configuration; fetching it also makes the directory for its containers' logs. */
+  | { readonly of: "sandboxConfig"; readonly attempt: number }
+  /** The container's image on the target, where its pull policy accepts that. */
+  | { readonly of: "image"; readonly container: Container }
+  /** Names of the pod's containers that have a directory for logs. */
+  | { readonly of: "loggedContainers" };
+
+/** Answers to needs. A missing answer means that the question failed: the step asks again and reports the failure. */
+export interface Answers {
+  readonly sandboxConfig: PodSandboxConfig | undefined;
+  /** Image by container name. */
+  readonly images: ReadonlyMap<string, Image>;
+  readonly loggedContainers: ReadonlySet<string> | undefined;
+}
+
+export interface NeedsDeps extends Pick<SandboxDeps, "configureSandbox" | "fs"> {
+  /** The container's image on the target, where its pull policy accepts that. */
+  readonly lookForImage: (pod: Pod, container: Container, signal: AbortSignal) => Promise<Image | undefined>;
+  /** Names of the pod's containers that have a directory for logs. */
+  readonly loggedContainers: (pod: Pod, signal: AbortSignal) => Promise<ReadonlySet<string>>;
+}
+
+/** Facts that can be fetched before the step is taken. Excluded are results of earlier steps (files of an init container), data
+ *  that must be fresh at the start (ConfigMaps, Secrets), and calls with side effects (devices, subPath mounts). A restarting
+ *  container looks for its image after its back-off. */
+export function needs(step: Step): readonly Need[] {
+  switch (step.do) {
+    case "runSandbox":
+    case "useSandbox":
+      return [{ of: "sandboxConfig", attempt: step.attempt }];
+    case "startContainer":
+      return step.inNewSandbox ? [{ of: "image", container: step.container }, { of: "loggedContainers" }] : [];
+    default:
+      return [];
+  }
+}
+
+/** Asks the target all questions concurrently. Never rejects. */
+export async function answerNeeds(
+  deps: NeedsDeps,
+  pod: Pod,
+  all: readonly Need[],
+  signal: AbortSignal,
+): Promise<Answers> {
+  const images = new Map<string, Image>();
+  let sandboxConfig: PodSandboxConfig | undefined;
+  let loggedContainers: ReadonlySet<string> | undefined;
+  const answer = async (need: Need) => {
+    if (need.of === "sandboxConfig") sandboxConfig = await prepareSandbox(deps, pod, need.attempt, signal);
+    else if (need.of === "loggedContainers") loggedContainers = await deps.loggedContainers(pod, signal);
+    else {
+      const image = await deps.lookForImage(pod, need.container, signal);
+      if (image) images.set(need.container.name, image);
+    }
+  };
+  const isFirst = (need: Need, at: number) =>
+    need.of === "image" || all.findIndex((each) => each.of === need.of) === at;
+  await Promise.allSettled(all.filter(isFirst).map(answer));
+  return { sandboxConfig, images, loggedContainers };
+}

@@ -1,0 +1,155 @@
+import { ContainerState, type ContainerStatus, type PodSandboxConfig } from "../gen/cri.ts";
+import { hasCode, throwIfAborted } from "../lib/errors.ts";
+import type { Pod } from "../objects.ts";
+import type { RuntimeIds, RuntimePod, ShowPod } from "../pipeline.ts";
+import { isSidecar } from "../pod/containers.ts";
+import { podReference } from "../pod/reference.ts";
+import { containerNameOf } from "../pod/runs.ts";
+import type { GivenPod } from "../roles.ts";
+import type { Runtime } from "../seams/runtime.ts";
+import { killContainer, killPod } from "./kill.ts";
+import type { Answers } from "./needs.ts";
+import { type ResizeDeps, resizePod } from "./resize.ts";
+import { type SandboxDeps, runSandbox } from "./run-sandbox.ts";
+import type { ReadySandbox } from "./start-container.ts";
+import type { Starter, StarterDeps } from "./starter.ts";
+import type { Step, StepKind } from "./step.ts";
+
+export interface PerformDeps extends SandboxDeps, StarterDeps, ResizeDeps {
+  readonly runtime: Runtime;
+  readonly uninterrupted: AbortSignal;
+  readonly start: Starter["start"];
+}
+
+/** The context of a step. */
+export interface Pass {
+  readonly pod: GivenPod;
+  readonly observed: RuntimePod;
+  /** Prepared while volumes were mounted; undefined where that failed. */
+  readonly sandboxConfig: PodSandboxConfig | undefined;
+  /** Answers to the needs of containers. */
+  readonly answers: Promise<Answers>;
+  readonly show: ShowPod;
+  /** The sandbox of the containers to start, once it is ready. */
+  readonly sandbox: ReadySandbox | undefined;
+}
+
+/** The outcome of one step. */
+export interface Done {
+  readonly sandbox?: ReadySandbox;
+  readonly made?: Partial<RuntimeIds>;
+  /** Work after a start that no status waits for. */
+  readonly rest?: Promise<void>;
+  readonly error?: Error;
+  readonly resizeError?: string;
+  /** The steps after it wait for another pass. */
+  readonly halts?: boolean;
+}
+
+type Executor<Kind extends StepKind> = (
+  deps: PerformDeps,
+  step: Step<Kind>,
+  pass: Pass,
+  signal: AbortSignal,
+) => Promise<Done>;
+
+const executors: { readonly [Kind in StepKind]: Executor<Kind> } = {
+  async killPod(deps, { sandboxChanged }, { pod, observed }, signal) {
+    const message = "Pod sandbox changed, it will be killed and re-created.";
+    if (sandboxChanged) deps.events.event(podReference(pod), "Normal", "SandboxChanged", message);
+    await killPod(deps, { observed, pod, graceSeconds: undefined }, signal);
+    return {};
+  },
+
+  async killContainer(deps, { status, message, graceSeconds }, { pod, observed }, signal) {
+    await killContainer(deps, { status, pod, podIP: observed.ips[0], message, graceSeconds }, signal);
+    return {};
+  },
+
+  async resetContainer(deps, { status }, { pod, observed }, signal) {
+    const how = { podIP: observed.ips[0], message: "killing", graceSeconds: 0 };
+    if (status.state !== ContainerState.CONTAINER_EXITED) await killContainer(deps, { status, pod, ...how }, signal);
+    await remove(deps, status);
+    return {};
+  },
+
+  async removeContainer(deps, { status }, { pod }) {
+    try {
+      await remove(deps, status);
+      await deps.unlinkLog(pod, containerNameOf(status), status.id);
+    } catch (err) {
+      deps.log.warn({ err, containerId: status.id }, "init container could not be removed, left to garbage collection");
+    }
+    return {};
+  },
+
+  async resize(deps, { containers, wholePod }, { pod, observed }, signal) {
+    try {
+      await resizePod(deps, { pod, observed, containers, wholePod }, signal);
+      return {};
+    } catch (thrown) {
+      throwIfAborted(signal);
+      const error = thrown instanceof Error ? thrown : new Error(String(thrown));
+      return { error, resizeError: error.message };
+    }
+  },
+
+  async runSandbox(deps, { attempt }, { pod, observed, sandboxConfig, show }, signal) {
+    const { status, ...sandbox } = await makeSandbox(deps, pod, { attempt, prepared: sandboxConfig }, signal);
+    const isNew = observed.sandboxes.length + observed.containers.length === 0;
+    await show(isNew ? { ...observed, ips: sandbox.ips, sandboxes: [status] } : undefined).catch((err: unknown) => {
+      if (!signal.aborted)
+        deps.log.debug({ err, uid: pod.metadata.uid }, "new sandbox could not be reported, the pass goes on");
+    });
+    return { sandbox, made: { sandboxes: [sandbox.id] } };
+  },
+
+  async useSandbox(deps, { sandboxId: id, attempt }, { pod, observed: { ips }, sandboxConfig }, signal) {
+    const config = sandboxConfig ?? (await deps.configureSandbox(pod, attempt, signal));
+    return { sandbox: { id, config, ips } };
+  },
+
+  async startContainer(deps, { container, sort }, { pod, observed, answers, sandbox }, signal) {
+    if (!sandbox) throw new Error(`no sandbox for container ${container.name}`);
+    const { images, loggedContainers } = await answers;
+    const seenImage = images.get(container.name);
+    const isUnlogged = loggedContainers?.has(container.name) === false;
+    const start = { pod, container, observed, sandbox, seenImage, isUnlogged };
+    const { started, error } = await deps.start(start, sort, signal);
+    return {
+      ...(started && { made: { containers: [started.id] }, rest: started.linked }),
+      ...(error && { error, halts: sort === "init_container" && !isSidecar(container) }),
+    };
+  },
+};
+
+/** Takes one step. @throws an error that ends the pass. */
+export function perform<Kind extends StepKind>(
+  deps: PerformDeps,
+  step: Step<Kind>,
+  pass: Pass,
+  signal: AbortSignal,
+): Promise<Done> {
+  return executors[step.do](deps, step, pass, signal);
+}
+
+async function makeSandbox(
+  deps: PerformDeps,
+  pod: Pod,
+  { attempt, prepared }: { readonly attempt: number; readonly prepared: PodSandboxConfig | undefined },
+  signal: AbortSignal,
+) {
+  deps.measures.podStarting();
+  try {
+    return await runSandbox(deps, pod, attempt, prepared, signal);
+  } catch (error) {
+    if (!signal.aborted) deps.measures.podFailed();
+    throw error;
+  }
+}
+
+async function remove({ runtime, uninterrupted }: PerformDeps, { id }: ContainerStatus): Promise<void> {
+  await runtime.removeContainer(id, uninterrupted).catch((error: unknown) => {
+    if (!hasCode(error, "not_found")) throw error;
+  });
+}

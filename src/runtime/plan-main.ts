@@ -1,0 +1,74 @@
+import { ContainerState, type ContainerStatus } from "../gen/cri.ts";
+import type { Container, Pod } from "../objects.ts";
+import type { RuntimePod } from "../pipeline.ts";
+import { restartsAfter, restartsKilled } from "../pod/restart.ts";
+import { newestRun } from "../pod/runs.ts";
+import { type ContainerResize, planResize } from "./plan-resize.ts";
+import { type Judgement, type PlannedKill, isChanged, killCondemned, killUnknown } from "./planned-kill.ts";
+
+/** The decision on a pod's main containers. */
+export interface MainVerdict {
+  /** At least one keeps running. */
+  readonly keepsAny: boolean;
+  /** In the order of the spec. */
+  readonly start: readonly Container[];
+  readonly kill: readonly PlannedKill[];
+  readonly resize: readonly ContainerResize[];
+  /** A container restarts for a resize. */
+  readonly resizePod: boolean;
+}
+
+/** The decision on one main container; empty for a container that stays terminated. */
+interface MainAction {
+  readonly keep?: true;
+  readonly start?: boolean;
+  readonly kill?: PlannedKill;
+  readonly resize?: ContainerResize;
+  readonly resizePod?: true;
+}
+
+/** Decides on the main containers of an initialized pod. */
+export function planMain(pod: Pod, observed: RuntimePod, judged: Judgement): MainVerdict {
+  const actions = pod.spec.containers.map((container) => {
+    const status = newestRun(observed, container.name);
+    const action =
+      status?.state === ContainerState.CONTAINER_RUNNING
+        ? actionForRunning(pod, container, status, judged)
+        : actionForEnded(pod, container, status);
+    return { container, ...action };
+  });
+  return {
+    keepsAny: actions.some(({ keep }) => keep),
+    start: actions.filter(({ start }) => start).map(({ container }) => container),
+    kill: actions.flatMap(({ kill }) => kill ?? []),
+    resize: actions.flatMap(({ resize }) => resize ?? []),
+    resizePod: actions.some((action) => action.resizePod),
+  };
+}
+
+function actionForRunning(pod: Pod, container: Container, status: ContainerStatus, judged: Judgement): MainAction {
+  if (isChanged(container, status)) {
+    const message = `Container ${container.name} definition changed, will be restarted`;
+    return { start: true, kill: { status, message } };
+  }
+  const probe = judged.condemnedBy(container.name, status.id);
+  if (probe) {
+    const start = restartsKilled(container, pod.spec);
+    return { start, kill: killCondemned("Container", container, status, probe, start) };
+  }
+  const resize = planResize(pod, container, status, judged);
+  return resize && "kill" in resize ? { start: true, resizePod: true, ...resize } : { keep: true, ...resize };
+}
+
+/** Restarts the container as its restart policy says. */
+function actionForEnded(pod: Pod, container: Container, status: ContainerStatus | undefined): MainAction {
+  if (pod.metadata.deletionTimestamp) return {};
+  switch (status?.state) {
+    case ContainerState.CONTAINER_EXITED:
+      return { start: restartsAfter(container, pod.spec, status.exitCode) };
+    case ContainerState.CONTAINER_UNKNOWN:
+      return { start: true, kill: killUnknown("Container", status) };
+    default:
+      return { start: true };
+  }
+}

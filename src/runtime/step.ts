@@ -1,0 +1,40 @@
+import type { ContainerStatus } from "../gen/cri.ts";
+import type { ContainerSort } from "../measures.ts";
+import type { Container } from "../objects.ts";
+import type { ContainerResize } from "./plan-resize.ts";
+import type { PlannedKill } from "./planned-kill.ts";
+
+/** Arguments of each kind of step. */
+interface Steps {
+  /** Stops every container, then the sandboxes: a new sandbox takes their place, or nothing is left to run. */
+  killPod: { readonly sandboxChanged: boolean };
+  /** Stops a container. */
+  killContainer: PlannedKill;
+  /** Kills a container without grace where it has not ended, and removes it: the pod starts anew. */
+  resetContainer: { readonly status: ContainerStatus };
+  /** Removes an ended init container that no status is derived from. */
+  removeContainer: { readonly status: ContainerStatus };
+  /** Changes CPU and memory of running containers. */
+  resize: {
+    readonly containers: readonly ContainerResize[];
+    /** The pod's cgroup changes too: for the pod's own resources, or for a container that restarts with new ones. */
+    readonly wholePod: boolean;
+  };
+  /** Makes the sandbox for the containers that start after it. */
+  runSandbox: { readonly attempt: number };
+  /** Selects the existing sandbox for the containers that start after it. */
+  useSandbox: { readonly sandboxId: string; readonly attempt: number };
+  startContainer: {
+    readonly container: Container;
+    readonly sort: ContainerSort;
+    /** The same pass makes the sandbox. */
+    readonly inNewSandbox: boolean;
+  };
+}
+
+export type StepKind = keyof Steps;
+
+/** One action of a pass on a pod's sandbox or containers. */
+export type Step<Kind extends StepKind = StepKind> = {
+  [Each in Kind]: { readonly do: Each } & Readonly<Steps[Each]>;
+}[Kind];

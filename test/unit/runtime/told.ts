@@ -1,0 +1,34 @@
+import type { Step } from "../../../src/runtime/step.ts";
+import { containerNameOf } from "../../../src/pod/runs.ts";
+
+const sorts = { container: "", init_container: " init", ephemeral_container: " ephemeral" } as const;
+
+/** Steps as lines that read well, in their order. */
+export function told(steps: readonly Step[]): readonly string[] {
+  return steps.map(tell);
+}
+
+function tell(step: Step): string {
+  switch (step.do) {
+    case "killPod":
+      return step.sandboxChanged ? "kill pod: sandbox changed" : "kill pod";
+    case "killContainer": {
+      const { status, message, graceSeconds } = step;
+      return `kill ${containerNameOf(status)}: ${message}${graceSeconds === undefined ? "" : ` (${graceSeconds} s)`}`;
+    }
+    case "resetContainer":
+      return `reset ${step.status.id}`;
+    case "removeContainer":
+      return `remove ${step.status.id}`;
+    case "resize": {
+      const names = step.containers.map(({ container: { name } }) => name);
+      return ["resize", ...names, ...(step.wholePod ? ["pod"] : [])].join(" ");
+    }
+    case "runSandbox":
+      return `run sandbox ${step.attempt}`;
+    case "useSandbox":
+      return `use sandbox ${step.attempt}`;
+    case "startContainer":
+      return `start${sorts[step.sort]} ${step.container.name}${step.inNewSandbox ? " in it" : ""}`;
+  }
+}
