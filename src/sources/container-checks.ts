@@ -26,7 +26,7 @@ export function checkContainer(container: Container, place: ContainerPlace): voi
   }
   checkPorts(container, place);
   for (const [index, { name }] of ((container.env ?? []) as readonly Partial<EnvVar>[]).entries()) {
-    if (!name || name.includes("=")) throw refused(`${at}.env[${index}].name`, "is missing or holds a =");
+    if (!name || name.includes("=")) throw refused(`${at}.env[${index}].name`, "is missing or contains =");
   }
   checkMounts(container, place);
   checkResources(container, at);
@@ -65,7 +65,8 @@ function checkMounts({ volumeMounts = [] }: Container, { at, volumes }: Containe
     if (!mountPath) throw refused(`${field}.mountPath`, "is missing: name a path in the container");
     if (paths.has(mountPath)) throw refused(`${field}.mountPath`, `something else is mounted at ${mountPath} too`);
     paths.add(mountPath);
-    if (subPath && subPathExpr) throw refused(`${field}.subPathExpr`, "stands beside subPath: leave one of them");
+    if (subPath && subPathExpr)
+      throw refused(`${field}.subPathExpr`, "is used together with subPath: keep one of them");
     for (const part of [subPath, subPathExpr]) {
       if (part && (part.startsWith("/") || part.split("/").includes("..")))
         throw refused(`${field}.subPath`, "leads out of the volume: write a path below it, without ..");
@@ -92,7 +93,10 @@ function numberOf(amount: string, field: string): number {
   try {
     return quantityNumber(amount);
   } catch {
-    throw refused(field, `${JSON.stringify(amount)} is no quantity: write a number with a suffix such as m, Ki or Mi`);
+    throw refused(
+      field,
+      `${JSON.stringify(amount)} is not a quantity: write a number with a suffix such as m, Ki or Mi`,
+    );
   }
 }
 
@@ -105,7 +109,7 @@ function checkProbe(probe: Probe, field: string): void {
   const port = (probe.httpGet ?? probe.tcpSocket ?? probe.grpc)?.port;
   const portless = probe.exec === undefined && (port === undefined || (typeof port === "number" && !isPort(port)));
   if (portless)
-    throw refused(`${field}.port`, "is missing or no port: write a number from 1 to 65535 or a port's name");
+    throw refused(`${field}.port`, "is missing or invalid: write a number from 1 to 65535 or a port's name");
 }
 
 /** Exactly one of these must be present. */

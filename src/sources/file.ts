@@ -45,7 +45,10 @@ export function createFileSource(deps: FileSourceDeps): Service {
       // An empty set also marks the source as ready.
       set(pods);
       if (absent)
-        complaints.tell(path, "there is nothing: make the folder, and pods start as soon as it holds manifests");
+        complaints.tell(
+          path,
+          "it does not exist: create the directory, and pods start as soon as it contains manifests",
+        );
       else if (files?.every((file) => file.path !== path)) complaints.settle(path);
     } catch (error) {
       if (!signal.aborted) complaints.tell(path, messageOf(error));

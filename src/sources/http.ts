@@ -58,7 +58,7 @@ export function createHttpSource(deps: HttpSourceDeps): Service {
     if (body.length === 0) {
       if (digest !== taken) set([]);
       taken = digest;
-      throw unusable("it answers with nothing: no pod is taken from there");
+      throw unusable("its response is empty: no pod is taken from it");
     }
     if (digest === taken) return;
     const pods = await podsOf(digest, body, signal);
@@ -104,7 +104,7 @@ async function bounded(body: AsyncIterable<Buffer>): Promise<Buffer> {
   for await (const part of body) {
     length += part.length;
     if (length > longestManifestBytes)
-      throw unusable(`its answer is longer than ${longestManifestBytes} bytes: make it smaller`);
+      throw unusable(`its response is longer than ${longestManifestBytes} bytes: make it smaller`);
     parts.push(part);
   }
   return Buffer.concat(parts);

@@ -22,10 +22,10 @@ export function manifestPods({ text, origin, lists }: Manifest): readonly Static
 function listedPods(object: Fields, origin: Origin): readonly StaticPod[] {
   expectKind(object, "PodList");
   const items = object["items"] ?? [];
-  if (!Array.isArray(items)) throw unusable("items of its PodList is no list");
+  if (!Array.isArray(items)) throw unusable("items of its PodList is not a list");
   const uids = new Set<string>();
   const pods = items.map((item: unknown, index) => {
-    if (!isFields(item)) throw unusable(`items[${index}] of its PodList is no pod`);
+    if (!isFields(item)) throw unusable(`items[${index}] of its PodList is not a pod`);
     try {
       return staticPod(item, origin);
     } catch (cause) {

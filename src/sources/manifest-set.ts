@@ -123,7 +123,7 @@ function createReadings(nodeName: string) {
     try {
       const manifest = { text, origin: { nodeName, of: { file: path } }, lists: false };
       const [found] = await reader.read(manifest, signal);
-      if (!found) throw unusable("it holds no pod");
+      if (!found) throw unusable("it contains no pod");
       return { held: { text, unknown: found.unknown, pod: adopt(found) } };
     } catch (fault) {
       if (!hasCode(fault, "invalid_argument")) throw fault;

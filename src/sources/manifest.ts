@@ -27,10 +27,10 @@ function yamlIn(text: string): Fields {
   if (fault?.code === "RESOURCE_EXHAUSTION") throw tooDeep();
   if (fault) throw unusable(`it is not YAML: ${(fault.message.split("\n")[0] ?? "").replace(/:$/, "")}`);
   const filled = documents.filter(({ contents }) => contents !== null);
-  if (filled.length > 1) throw unusable("it holds several documents: give each pod a file of its own");
+  if (filled.length > 1) throw unusable("it contains several documents: give each pod a file of its own");
   const value = objectIn(filled[0]);
-  if (Array.isArray(value)) throw unusable("it holds a list: give each pod a file of its own");
-  if (!isFields(value)) throw unusable("it holds no object: write apiVersion, kind, metadata and spec");
+  if (Array.isArray(value)) throw unusable("it contains a list: give each pod a file of its own");
+  if (!isFields(value)) throw unusable("it contains no object: write apiVersion, kind, metadata and spec");
   return value;
 }
 
@@ -50,7 +50,7 @@ function objectIn(document: { toJS(): unknown } | undefined): unknown {
   try {
     return document?.toJS();
   } catch (cause) {
-    throw unusable("its aliases cannot be followed: write out what they stand for", { cause });
+    throw unusable("its aliases cannot be expanded: write out their values", { cause });
   }
 }
 
@@ -67,12 +67,12 @@ function checkExtent(object: Fields): void {
         extent += name.length;
         rest.push({ value: part, depth: depth + 1 });
       }
-    if (extent > largest) throw unusable("it says too much: make it smaller, and write aliases out");
+    if (extent > largest) throw unusable("it is too large: make it smaller, and write aliases out");
   }
 }
 
 function tooDeep(): CodedError {
-  return unusable(`its values lie in each other more than ${deepest} deep: no pod's do`);
+  return unusable(`its values are nested more than ${deepest} levels deep, which no pod needs`);
 }
 
 /** Checks an object's apiVersion and kind. @param kind the expected kind. @throws CodedError invalid_argument */

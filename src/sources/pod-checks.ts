@@ -30,27 +30,28 @@ export function checkMeta({ name, namespace, uid, labels, annotations }: StaticM
   if (name.length > 253 || !subdomainShape.test(name))
     throw refused(
       "metadata.name",
-      `${JSON.stringify(name)} is no name: use at most 253 lower-case letters, digits, - and ., with the node's name at the end`,
+      `${JSON.stringify(name)} is not a valid name: use at most 253 lower-case letters, digits, - and ., with the node's name at the end`,
     );
   if (!isDnsLabel(namespace))
     throw refused(
       "metadata.namespace",
-      `${JSON.stringify(namespace)} is no namespace: use at most 63 lower-case letters, digits and -`,
+      `${JSON.stringify(namespace)} is not a valid namespace: use at most 63 lower-case letters, digits and -`,
     );
   if (uid !== undefined && !uidShape.test(uid))
     throw refused(
       "metadata.uid",
-      `${JSON.stringify(uid)} is no UID: use letters, digits and -, or leave it out and the node makes one`,
+      `${JSON.stringify(uid)} is not a valid UID: use letters, digits and -, or leave it out and the node makes one`,
     );
   for (const [key, value] of Object.entries(labels)) {
     if (!keyShape.test(key) || !labelValueShape.test(value))
       throw refused(
         `metadata.labels[${key}]`,
-        "is no label: key and value have at most 63 letters, digits, -, _ and ., the key a DNS prefix and / if need be",
+        "is not a valid label: key and value have at most 63 letters, digits, -, _ and ., the key an optional DNS prefix and /",
       );
   }
   for (const key of Object.keys(annotations)) {
-    if (!keyShape.test(key.toLowerCase())) throw refused(`metadata.annotations[${key}]`, "is no key of an annotation");
+    if (!keyShape.test(key.toLowerCase()))
+      throw refused(`metadata.annotations[${key}]`, "is not a valid annotation key");
   }
 }
 
@@ -63,9 +64,9 @@ const choices = {
  *  @throws CodedError invalid_argument: the first invalid field, and the remedy.
  *  @see https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ */
 export function checkSpec(spec: PodSpec): void {
-  if (spec.containers.length === 0) throw refused("spec.containers", "is empty: a pod has one container at least");
+  if (spec.containers.length === 0) throw refused("spec.containers", "is empty: a pod needs at least one container");
   if (spec.ephemeralContainers?.length)
-    throw refused("spec.ephemeralContainers", "are added to pods that run, never by a manifest: leave them out");
+    throw refused("spec.ephemeralContainers", "are added to running pods only, not by a manifest: leave them out");
   for (const [field, allowed] of Object.entries(choices)) {
     const value = spec[field as keyof typeof choices] ?? "";
     if (!(allowed as readonly string[]).includes(value))
@@ -89,7 +90,7 @@ export function checkSpec(spec: PodSpec): void {
 function checkContainerName({ name }: Container, at: string, seen: Set<string>): void {
   if (name === undefined) throw refused(`${at}.name`, "is missing: give the container a name");
   if (!isDnsLabel(name))
-    throw refused(`${at}.name`, `${JSON.stringify(name)} is no name: use lower-case letters, digits and -`);
+    throw refused(`${at}.name`, `${JSON.stringify(name)} is not a valid name: use lower-case letters, digits and -`);
   if (seen.has(name)) throw refused(`${at}.name`, `${JSON.stringify(name)} names another container of this pod too`);
   seen.add(name);
 }
@@ -100,7 +101,7 @@ function checkVolumes({ volumes = [] }: PodSpec): ReadonlySet<string> {
   for (const [index, volume] of volumes.entries()) {
     const at = `spec.volumes[${index}]`;
     if (volume.name === undefined || !isDnsLabel(volume.name))
-      throw refused(`${at}.name`, "is missing or no name: use lower-case letters, digits and -");
+      throw refused(`${at}.name`, "is missing or invalid: use lower-case letters, digits and -");
     if (names.has(volume.name)) throw refused(`${at}.name`, `${volume.name} names another volume of this pod too`);
     names.add(volume.name);
     const sources = volumeSources(volume);
@@ -112,5 +113,5 @@ function checkVolumes({ volumes = [] }: PodSpec): ReadonlySet<string> {
 
 function checkHostPath(path: string | undefined, field: string): void {
   if (path === undefined) throw refused(field, "is missing: name a path of the machine");
-  if (path.split("/").includes("..")) throw refused(field, "leads upward by ..: write the path itself");
+  if (path.split("/").includes("..")) throw refused(field, "contains ..: write the path itself");
 }

@@ -54,14 +54,14 @@ export function staticPod(object: Fields, { nodeName, of }: Origin): StaticPod {
 /** Metadata of a manifest; fields that only the API server sets (times, owners, versions) are ignored. */
 function metaOf(metadata: unknown, nodeName: string): StaticMeta {
   const given = metadata ?? {};
-  if (!isFields(given)) throw refused("metadata", "holds no fields: write at least a name");
+  if (!isFields(given)) throw refused("metadata", "contains no fields: write at least a name");
   const name = textOf(given, "name");
   if (name === undefined) throw refused("metadata.name", "is missing: give the pod a name");
   const annotations = textsByName(given["annotations"], "metadata.annotations");
   if (annotations[configMirrorAnnotation] !== undefined)
     throw refused(
       `metadata.annotations[${configMirrorAnnotation}]`,
-      "is the node's own mark of a mirror pod: leave it out, and the node's name at the end of the pod's name too",
+      "is reserved for mirror pods: leave it out, and the node's name at the end of the pod's name too",
     );
   return {
     name: `${name}-${nodeName.toLowerCase()}`,
@@ -75,7 +75,7 @@ function metaOf(metadata: unknown, nodeName: string): StaticMeta {
 function textOf(metadata: Fields, field: string): string | undefined {
   const value = metadata[field];
   if (value === undefined || value === null || value === "") return undefined;
-  if (typeof value !== "string") throw refused(`metadata.${field}`, `is no text: write it in quotes`);
+  if (typeof value !== "string") throw refused(`metadata.${field}`, `is not a text: write it in quotes`);
   return value;
 }
 

@@ -139,14 +139,14 @@ test("bad files are named once each, and harm no other", async (t) => {
     "fifo.yaml": "it is no file",
     "kind.yaml": 'its kind is "Service"',
     "link.yaml": `it is a link out of its folder, to ${outside}/secret.yaml`,
-    "list.yaml": "it holds a list",
+    "list.yaml": "it contains a list",
     "loose.yaml": "it is a link to nothing",
     "slash.yaml": "metadata.namespace",
     sub: "it is a directory",
     "text.txt": "it is not YAML",
     "torn.yaml": "it is not YAML",
     "twice.yaml": `the pod default/good-n is in ${folder}/good.yaml already`,
-    "two.yaml": "it holds several documents",
+    "two.yaml": "it contains several documents",
   };
   for (const [name, why] of Object.entries(whys))
     assert.ok(
@@ -281,7 +281,7 @@ test("a path that is not there counts as empty, is told, and is looked for every
   await writeFile(join(folder, "coming/a.yaml"), manifest("a"));
   await rename(join(folder, "coming"), join(folder, "manifests"));
   assert.deepEqual(await second(), ["a-n"]);
-  assert.match(told[0] ?? "", /manifests is ignored: there is nothing: make the folder/);
+  assert.match(told[0] ?? "", /manifests is ignored: it does not exist: create the directory/);
 });
 
 test("the path may be a file", async (t) => {

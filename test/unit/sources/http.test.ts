@@ -116,7 +116,7 @@ test("an answer that cannot be used changes nothing, and is told once, without w
     [200, "a: [", "it is not YAML"],
     [200, JSON.stringify({ ...pod("a"), kind: "Secret" }), 'its kind is "Secret"'],
     [200, listOf(pod("b"), { ...pod("c"), spec: {} }), "items[1] of its PodList: spec.containers: is empty"],
-    [200, JSON.stringify({ ...pod("b"), x: "x".repeat(1 << 20) }), "its answer is longer than 1048576 bytes"],
+    [200, JSON.stringify({ ...pod("b"), x: "x".repeat(1 << 20) }), "its response is longer than 1048576 bytes"],
     [200, listOf(withUid("b"), withUid("c")), "items[1] of its PodList: metadata.uid: another of its pods has it too"],
   ] as const) {
     told.length = 0;
@@ -137,7 +137,7 @@ test("an empty answer takes all pods away, once; the same pods may come back", a
   assert.deepEqual(await look(200, ""), []);
   await look(200, "");
   assert.equal(sets.length, 2);
-  assert.match(told[0] ?? "", /it answers with nothing/);
+  assert.match(told[0] ?? "", /its response is empty/);
   assert.deepEqual(await look(200, body), ["a-n"]);
 });
 

@@ -139,22 +139,22 @@ const refusals: readonly (readonly [what: string, text: string, sentence: RegExp
   ["no YAML", "a: [b\nkind: Pod", /^it is not YAML: /],
   ["half a file", web.slice(0, web.indexOf("spec")), /^spec: is missing/],
   ["half a line", `${web}  restartPol`, /^it is not YAML: /],
-  ["text", "hello", /^it holds no object/],
-  ["a list", `- ${JSON.stringify(manifestObject(web))}`, /^it holds a list: give each pod a file of its own/],
-  ["two documents", `${web}---\n${web}`, /^it holds several documents/],
+  ["text", "hello", /^it contains no object/],
+  ["a list", `- ${JSON.stringify(manifestObject(web))}`, /^it contains a list: give each pod a file of its own/],
+  ["two documents", `${web}---\n${web}`, /^it contains several documents/],
   ["a List", "apiVersion: v1\nkind: List\nitems: []", /^it is a List: give each pod a file/],
   ["another kind", web.replace("Pod", "Deployment"), /^its kind is "Deployment": write kind: Pod$/],
   ["another version", web.replace("v1", "v2"), /^its apiVersion is "v2"/],
   ["a name twice in it", `${web}kind: Pod\n`, /^it is not YAML: Map keys must be unique/],
   ["no name", web.replace("name: web,", ""), /^metadata.name: is missing/],
-  ["a name with a slash", web.replace("name: web", "name: a/b"), /^metadata.name: "a\/b-node-1" is no name/],
+  ["a name with a slash", web.replace("name: web", "name: a/b"), /^metadata.name: "a\/b-node-1" is not a valid name/],
   ["a name that leads upward", web.replace("name: web", "name: .."), /^metadata.name: /],
-  ["a number for a name", web.replace("name: web", "name: 5"), /^metadata.name: is no text: write it in quotes/],
+  ["a number for a name", web.replace("name: web", "name: 5"), /^metadata.name: is not a text: write it in quotes/],
   ["a namespace with a slash", web.replace("name: web", "name: web, namespace: ../../x"), /^metadata.namespace: /],
   [
     "a UID with a slash",
     web.replace("name: web", "name: web, uid: ../../etc"),
-    /^metadata.uid: "..\/..\/etc" is no UID/,
+    /^metadata.uid: "..\/..\/etc" is not a valid UID/,
   ],
   ["a UID of dots", web.replace("name: web", "name: web, uid: .."), /^metadata.uid: /],
   [
@@ -165,7 +165,7 @@ const refusals: readonly (readonly [what: string, text: string, sentence: RegExp
   [
     "a mirror pod",
     web.replace("labels", "annotations: {kubernetes.io/config.mirror: x}, labels"),
-    /own mark of a mirror pod/,
+    /is reserved for mirror pods/,
   ],
   ["no containers", web.replace(/containers:[^]*/, "containers: []"), /^spec.containers: is empty/],
   ["a text for a list", web.replace(/containers:[^]*/, "containers: c"), /^spec.containers: "c" stands where a list/],
@@ -198,7 +198,7 @@ const refusals: readonly (readonly [what: string, text: string, sentence: RegExp
     container("  volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t}}]}}]\n"),
     /^spec.volumes\[0\].projected.serviceAccountToken/,
   ],
-  ["too many aliases", bomb(), /^its aliases cannot be followed/],
+  ["too many aliases", bomb(), /^its aliases cannot be expanded/],
 ];
 
 /** Some hundred bytes that stand for a billion. */
