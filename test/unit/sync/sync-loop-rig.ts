@@ -1,0 +1,103 @@
+import { type TestContext } from "node:test";
+import { createLogger } from "../../../src/lib/log.ts";
+import type { Pod, PodStatus } from "../../../src/objects.ts";
+import type { Rejection, SourceName } from "../../../src/pipeline.ts";
+import type { ResizeDecider } from "../../../src/resizes.ts";
+import { createPodManager } from "../../../src/sync/pod-manager.ts";
+import type { WorkerPhase } from "../../../src/state/pod-table.ts";
+import type { PodWorkers } from "../../../src/sync/pod-workers.ts";
+import { createSyncLoop } from "../../../src/sync/sync-loop.ts";
+import { eventLines } from "../../fakes/events.ts";
+import { type TestPod, aPod, aSandbox, observe } from "../../fakes/pods.ts";
+import { noResizes } from "../../fakes/resizes.ts";
+import { createSourceMarks } from "../../../src/state/cells.ts";
+import { createPodTable } from "../../../src/state/pod-table.ts";
+import { createSignals } from "../../../src/state/signals.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { columnOf } from "../../fakes/state.ts";
+
+export const named = (uid: string, more: Partial<TestPod["metadata"]> = {}, status: PodStatus = {}): TestPod => ({
+  ...aPod({}, { uid, name: uid, ...more }),
+  status,
+});
+
+/** A loop over workers that only write down what they are told. */
+export function rig(
+  t: TestContext,
+  admit: (pod: Pod, others: readonly Pod[]) => Promise<Rejection | undefined> = async () => undefined,
+  resizes: Partial<ResizeDecider> = {},
+  sources: readonly SourceName[] = ["api", "file"],
+) {
+  const calls: string[] = [];
+  const phases = new Map<string, WorkerPhase>();
+  const events = eventLines();
+  const running = new Set<string>();
+  const statuses: PodStatus[] = [];
+  /** For each word to the mirror pods whether all was handled then. */
+  const told: boolean[] = [];
+  const { asked, shown } = createPodTable(fakeClock());
+  const pods = asked.reader;
+  const manager = createPodManager({ asked: asked.writer, shown: shown.writer });
+  const signals = createSignals();
+  signals.wake.heard((uid, cause) => void calls.push(`wake ${uid} ${cause}`));
+  signals.mirrorsChanged.heard(() => void told.push(loop.caughtUp()));
+  const takenIn = createSourceMarks(sources);
+  const workers: PodWorkers = {
+    update(pod) {
+      phases.set(pod.metadata.uid, phases.get(pod.metadata.uid) ?? "syncing");
+      calls.push(`update ${pod.metadata.uid}`);
+    },
+    terminate: (uid, grace) => void calls.push(`terminate ${uid} ${grace}`),
+    forget: () => undefined,
+    idle: async () => undefined,
+  };
+  const loop = createSyncLoop({
+    pods,
+    manager,
+    takenIn: takenIn.writer,
+    signals,
+    worker: columnOf(() => [...phases].map(([uid, phase]) => [uid, { phase, pod: undefined }] as const)),
+    workers,
+    cache: { get: (uid) => (running.has(uid) ? observe([aSandbox()], []) : undefined), list: () => [] },
+    events,
+    resizes: { ...noResizes, ...resizes },
+    log: createLogger(0, { write: () => undefined }),
+    nowText: () => "2026-01-01T00:00:00Z",
+    admission: {
+      admit: async (pod, others) => (
+        calls.push(`admit ${pod.metadata.uid} beside ${others.map(({ metadata }) => metadata.uid).join()}`),
+        admit(pod, others)
+      ),
+    },
+    status: {
+      get: () => undefined,
+      set: (_pod, status) => void statuses.push(status),
+      terminated: ({ metadata }) => void calls.push(`terminated ${metadata.uid}`),
+      reconcile: ({ metadata }) => void calls.push(`reconcile ${metadata.uid}`),
+    },
+  });
+  const stop = new AbortController();
+  const done = loop.run(stop.signal);
+  t.after(async () => {
+    stop.abort();
+    await done;
+  });
+  const push = async (op: "ADD" | "UPDATE" | "DELETE" | "REMOVE" | "RECONCILE", ...list: readonly TestPod[]) => {
+    loop.push({ op, source: "api", pods: list });
+    for (let turn = 0; !loop.caughtUp() || turn < 2; turn++) await new Promise(setImmediate);
+  };
+  return {
+    calls,
+    phases,
+    running,
+    events,
+    statuses,
+    told,
+    pods,
+    manager,
+    signals,
+    takenIn: takenIn.reader,
+    loop,
+    push,
+  };
+}
