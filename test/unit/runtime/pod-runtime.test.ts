@@ -208,6 +208,19 @@ test("while a sandbox is made its containers' images and old logs are looked for
   await rest;
 });
 
+test("for a container that starts again nothing is looked for ahead: its back-off may forbid it", async () => {
+  const asked: string[] = [];
+  const { runtime, see, pass, states } = rig({
+    lookForImage: async () => void asked.push("image"),
+    loggedContainers: async () => (asked.push("logs"), new Set<string>()),
+  });
+  await pass(aPod());
+  assert.deepEqual(asked.splice(0), ["image", "logs"]);
+  runtime.exitContainer((await see()).containers[0]?.id ?? "", 1);
+  await pass(aPod());
+  assert.deepEqual([await states(), asked], [[exited("c"), running("c", 1)], []]);
+});
+
 test("what the plan has asked for is not asked for again; what it could not have is, and then its failure is told", async () => {
   let asked = 0;
   let fails = true;
