@@ -19,7 +19,7 @@ tests_twice = node tools/run-tests.ts $(1)
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(deps) packages cluster-tools ## a cluster, a node run by graftlet, pods, kubectl (PROVIDER=docker, ssh or helm, KUBECONFIG=… joins yours, KEEP=1 leaves it up)
+demo: $(deps) ## a cluster, a node run by graftlet, pods, kubectl (PROVIDER=docker, ssh or helm, KUBECONFIG=… joins yours, KEEP=1 leaves it up)
 	$(call say,demo)
 	@GRAFTLET_TEST_PROVIDER=$(or $(PROVIDER),cri) node test/cluster/demo.ts
 
