@@ -34,10 +34,11 @@ export interface Run {
 /** @param report the file that the outcomes are written to. */
 export function runOf({ part, file, title, provider }: FaultTest, report: string): Run {
   const minutes = part === "unit" ? 5 : 20;
+  const seconds = part === "unit" ? 60 : 900;
   return {
     args: [
       "--test",
-      `--test-timeout=${minutes * 60_000}`,
+      `--test-timeout=${seconds * 1000}`,
       `--test-reporter=${join(import.meta.dirname, "reporter.ts")}`,
       `--test-reporter-destination=${report}`,
       ...(title === undefined ? [] : [`--test-name-pattern=${RegExp.escape(title)}`]),

@@ -11,17 +11,16 @@ const read = (path: string): string => readFileSync(join(project, path), "utf8")
 test("every fault is a change of one place in one file, told in a sentence, and has a name of its own", () => {
   for (const fault of faults) {
     notEqual(mistaken(fault, read(fileOf(fault, project))), read(fileOf(fault, project)), fault.name);
-    match(fault.breaks, /^[A-Z$].*\.$/s, fault.name);
+    match(fault.breaks, /^\S.*\.$/s, fault.name);
     match(fault.assertion, /\S/, fault.name);
     ok(fault.foundBy.length > 0, fault.name);
   }
   equal(new Set(faults.map(({ name }) => name)).size, faults.length);
 });
 
-test("there are twenty of them at least, half of which only a real cluster shows, and every provider has some", () => {
+test("ten of them at least only a real cluster shows, and every provider has some of those", () => {
   const onCluster = faults.filter(({ foundBy }) => foundBy.every(({ part }) => part === "integration"));
-  ok(faults.length >= 20);
-  ok(onCluster.length * 2 >= faults.length, `${onCluster.length} of ${faults.length}`);
+  ok(onCluster.length >= 10);
   const providers = onCluster.flatMap(({ foundBy }) => foundBy.map(({ provider }) => provider));
   deepEqual(new Set(providers), new Set([undefined, "docker", "ssh"]));
 });
@@ -30,14 +29,15 @@ test("the tests that find them are there, and make test runs them", () => {
   for (const { name, foundBy } of faults)
     for (const one of foundBy) {
       ok(existsSync(join(project, one.file)), `${name}: ${one.file}`);
-      equal(
-        one.title === undefined || sourcesOf(one.file).some((text) => text.includes(`test("${one.title}`)),
-        true,
-        `${name}: ${one.title}`,
-      );
+      ok(hasTest(one), `${name}: ${one.title} in ${one.file}`);
       ok(isRun(one), `${name}: make test does not run ${nameOf(one)}`);
     }
 });
+
+function hasTest({ file, title }: FaultTest): boolean {
+  const starts = ['"', "`"].map((quote) => `test(${quote}${title}`);
+  return title === undefined || sourcesOf(file).some((text) => starts.some((start) => text.includes(start)));
+}
 
 /** A file of tests, and those beside it that hold its parts. */
 function sourcesOf(file: string): string[] {
