@@ -19,7 +19,7 @@ tests_twice = node tools/run-tests.ts $(1)
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(deps) packages cluster-tools ## a cluster, a node run by graftlet, pods, kubectl (PROVIDER=docker, ssh or helm, KUBECONFIG=… joins yours, KEEP=1 leaves it up)
+demo: $(deps) ## a cluster, a node run by graftlet, pods, kubectl (PROVIDER=docker, ssh or helm, KUBECONFIG=… joins yours, KEEP=1 leaves it up)
 	$(call say,demo)
 	@GRAFTLET_TEST_PROVIDER=$(or $(PROVIDER),cri) node test/cluster/demo.ts
 
@@ -111,6 +111,11 @@ churn: $(deps) packages cluster-tools ## pods come and go on a Docker Engine, RA
 link-cut: $(deps) packages cluster-tools ## the way to a target over SSH is cut for MINUTES=10, and no pod is lost; root
 	$(call say,link-cut)
 	@GRAFTLET_LINK_CUT_MINUTES=$(or $(MINUTES),10) $(call tests,120) --test-timeout=7200000 test/integration/ssh-cut.test.ts
+
+.PHONY: faults
+faults: $(deps) packages cluster-tools ## small mistakes, each made in a checkout of its own: the tests that should find it do (FAULT=name makes one); root
+	$(call say,faults)
+	@FAULT="$(FAULT)" node test/faults/run.ts
 
 .PHONY: bench
 bench: $(deps) packages cluster-tools build ## how fast graftlet is beside the real kubelet, written into docs/performance.md (ONLY=start: two minutes; PROVIDER=docker or ssh; NODES=100 nodes in one process); root

@@ -5,6 +5,8 @@ import { parseArgs } from "node:util";
 import { demoOfHelm } from "./demo/helm.ts";
 import { demoInExistingCluster, runtimeToJoin } from "./demo/join.ts";
 import { demoInOwnCluster } from "./demo/own-cluster.ts";
+import { needsOf, preparations, prepare } from "./demo/prepare.ts";
+import { createSteps } from "./demo/steps.ts";
 import { providerUnderTest } from "../harness/runtime-daemon.ts";
 
 const { values } = parseArgs({ options: { agent: { type: "string", default: "graftlet" } } });
@@ -21,9 +23,14 @@ try {
   const joined = runtimeToJoin[provider]?.();
   if (kubeconfig && !joined)
     throw new Error(`make demo joins a cluster with PROVIDER=cri or docker: leave out KUBECONFIG`);
-  if (byHelm) await demoOfHelm({ keep });
-  else if (kubeconfig && joined) await demoInExistingCluster({ kubeconfig, runtime: joined, keep });
-  else await demoInOwnCluster({ keep, agent: values.agent });
+  if (kubeconfig && joined) await demoInExistingCluster({ kubeconfig, runtime: joined, keep });
+  else {
+    const needs = needsOf({ helm: byHelm, agent: values.agent });
+    const steps = createSteps(preparations(needs) + 1);
+    await prepare(needs, steps);
+    const options = { keep, kit: needs.kit, steps };
+    await (byHelm ? demoOfHelm(options) : demoInOwnCluster({ ...options, agent: values.agent }));
+  }
 } catch (error) {
   console.error(error instanceof Error ? error.message : String(error));
   process.exitCode = 1;

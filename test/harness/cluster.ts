@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { buildImages } from "../cluster/images/build.ts";
 import { type ImageReference, openRegistryStore } from "../cluster/images/registry-store.ts";
 import { privateImageName } from "../cluster/images/catalog.ts";
+import { type Kit, testKit } from "../cluster/tools/kits.ts";
 import { agentAddresses, agentMachineArgv } from "./agent-machine.ts";
 import { bringUp } from "./bring-up.ts";
 import { type ContainerdVersion, containerdUnderTest } from "./containerd-version.ts";
@@ -36,6 +37,8 @@ export interface ClusterOptions {
   readonly image?: ServedImage;
   /** A group of users of which the API server writes down what they ask, into `auditLog`: `system:nodes` … */
   readonly audited?: string;
+  /** The programs and images that it is brought up with; all that tests use unless given. */
+  readonly kit?: Kit;
   /** Progress in sentences; nobody hears them unless given. */
   readonly say?: (line: string) => void;
 }
@@ -112,10 +115,10 @@ export interface Cluster extends Kubectl, AsyncDisposable {
  */
 export async function startCluster(options: ClusterOptions): Promise<Cluster> {
   const { nodeName = "node-1", provider = providerUnderTest(), say = () => {} } = options;
-  const { containerd = containerdUnderTest() } = options;
+  const { containerd = containerdUnderTest(), kit = testKit } = options;
   const layout = layoutOf(clusterName(options.name, provider));
-  const tools = await findTools(say, containerd);
-  const catalog = await buildImages(tools, say);
+  const tools = await findTools(say, containerd, kit);
+  const catalog = await buildImages(tools, say, kit.images);
   await lease(layout, { nodeName, provider, containerd, privatePassword: randomBytes(9).toString("base64url") });
   const keeper = await startKeeper(layout);
   try {
@@ -156,7 +159,7 @@ export async function openCluster(name: string): Promise<Cluster> {
   const { holder, containerd } = readState(layout) ?? {};
   if (!holder || !isHeld(layout))
     throw new Error(`no cluster ${name} is up: start it with "node test/cluster/cluster.ts up --name ${name}"`);
-  const tools = await findTools(() => {}, containerd);
+  const tools = await findTools(() => {}, containerd, { programs: [], images: [] });
   return clusterOf({ layout, tools, holder, end: async () => {}, release: () => {} });
 }
 

@@ -1,5 +1,7 @@
+import { addImage } from "../cluster/images/build.ts";
 import { type Cluster } from "./cluster.ts";
 import { addresses } from "./namespaces.ts";
+import { servedStore } from "./registry.ts";
 
 /** The image of the catalog. */
 const image = "registry.k8s.io/coredns/coredns:v1.15.0";
@@ -89,6 +91,7 @@ function service(name: string, clusterIP: string, targetPort: number): object {
 
 /** Gives a cluster whose node is Ready a name server behind the Service that its nodes send pods to: CoreDNS, in a pod. */
 export async function startDns(cluster: Cluster): Promise<void> {
+  await addImage("coredns/coredns", servedStore(cluster.layout), console.error);
   const roleRef = { apiGroup: "rbac.authorization.k8s.io", kind: "ClusterRole", name: "coredns" };
   await cluster.apply([
     { apiVersion: "v1", kind: "ServiceAccount", metadata: { name: "coredns", namespace } },

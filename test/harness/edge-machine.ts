@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { type Kit, testKit } from "../cluster/tools/kits.ts";
 import { agentAddresses } from "./agent-machine.ts";
 import { createCgroup } from "./cgroups.ts";
 import type { Cluster } from "./cluster.ts";
@@ -29,9 +30,9 @@ export interface EdgeMachine extends RuntimeRig {
 }
 
 /** Starts it beside a cluster. Removed when disposed of or when this process ends. */
-export async function startEdgeMachine(cluster: Cluster, name: string): Promise<EdgeMachine> {
+export async function startEdgeMachine(cluster: Cluster, name: string, kit: Kit = testKit): Promise<EdgeMachine> {
   await using undo = new AsyncDisposableStack();
-  const rig = undo.use(await startRuntimeRig(name, "ssh", { address: edgeAddress }));
+  const rig = undo.use(await startRuntimeRig(name, "ssh", { address: edgeAddress, kit }));
   const { layout } = rig;
   createCgroup(layout);
   const holder = holderOf(rig);

@@ -1,6 +1,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parse, stringify } from "yaml";
+import { type Kit, testKit } from "../cluster/tools/kits.ts";
 import { type Agent, startGraftlet, startKubelet } from "./agent.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
 import { type EdgeMachine, startEdgeMachine } from "./edge-machine.ts";
@@ -35,6 +36,8 @@ export interface HelmLabOptions {
   readonly audited?: boolean;
   /** The namespace, and in it the Secret of the machine's login, are not there yet. */
   readonly bare?: boolean;
+  /** The programs and images that it is brought up with; all that tests use unless given. */
+  readonly kit?: Kit;
   readonly say?: (line: string) => void;
 }
 
@@ -42,10 +45,10 @@ export interface HelmLabOptions {
  *  yet. */
 export async function startHelmLab(
   name: string,
-  { firstNode = "kubelet", audited = false, bare = false, say = () => {} }: HelmLabOptions = {},
+  { firstNode = "kubelet", audited = false, bare = false, kit = testKit, say = () => {} }: HelmLabOptions = {},
 ): Promise<HelmLab> {
   await using stack = new AsyncDisposableStack();
-  const tools = await findTools(say);
+  const tools = await findTools(say, undefined, kit);
   const program = await findHelm();
   const archive = await graftletArchive(tools, say);
   const image = { name: "graftlet/graftlet", tags: [version()], archive };
@@ -54,12 +57,13 @@ export async function startHelmLab(
       name,
       provider: "cri",
       image,
+      kit,
       say,
       ...(audited && { audited: `system:serviceaccounts:${release.namespace}` }),
     }),
   );
   say("starting the machine that shall become a node");
-  const edge = stack.use(await startEdgeMachine(cluster, `${name}-edge`));
+  const edge = stack.use(await startEdgeMachine(cluster, `${name}-edge`, kit));
   const first = await (firstNode === "kubelet" ? startKubelet : startGraftlet)(cluster);
   let released = false;
   stack.defer(() => (released ? undefined : first[Symbol.asyncDispose]()));

@@ -95,7 +95,7 @@ async function turn(file: string): Promise<AsyncDisposable> {
 
 async function buildInto(archive: string, scratch: string, tools: Tools, architecture: Architecture): Promise<void> {
   const bases = await graftletBases(join(archive, ".."), scratch, tools);
-  await using rig = await startRuntimeRig("image-build", "docker");
+  await using rig = await startRuntimeRig("image-build", "docker", { kit: { programs: [], images: [] } });
   const docker = (...args: readonly string[]): Promise<string> =>
     must([tools.path("docker"), "--host", `unix://${rig.layout.dockerSocket}`, ...args], {
       cwd: project,

@@ -1,4 +1,6 @@
+import { addImage } from "../cluster/images/build.ts";
 import type { Cluster } from "./cluster.ts";
+import { servedStore } from "./registry.ts";
 
 /** The image of the catalog. */
 const image = "registry.k8s.io/metrics-server/metrics-server:v0.9.0";
@@ -91,6 +93,7 @@ const pod = {
  *  Ready means that it has read the node twice.
  *  @see https://github.com/kubernetes-sigs/metrics-server */
 export async function startMetricsServer(cluster: Cluster): Promise<void> {
+  await addImage("metrics-server/metrics-server", servedStore(cluster.layout), console.error);
   await cluster.apply([
     ...rights,
     {

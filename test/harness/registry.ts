@@ -1,6 +1,6 @@
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { stringify } from "yaml";
+import { parse, stringify } from "yaml";
 import { addresses } from "./namespaces.ts";
 import { must } from "./processes.ts";
 import type { Layout } from "./state.ts";
@@ -37,6 +37,14 @@ export async function writeRegistryConfigs(layout: Layout, store: string, passwo
   writeFileSync(join(layout.registry, "plain.yaml"), stringify(config(addresses.plainRegistryPort)));
   const auth = { htpasswd: { realm: "graftlet test", path: passwords } };
   writeFileSync(join(layout.registry, "private.yaml"), stringify({ ...config(addresses.privateRegistryPort), auth }));
+}
+
+/** The folder of images that the registries of a cluster serve. */
+export function servedStore(layout: Layout): string {
+  const { storage } = parse(readFileSync(join(layout.registry, "open.yaml"), "utf8")) as {
+    storage: { filesystem: { rootdirectory: string } };
+  };
+  return storage.filesystem.rootdirectory;
 }
 
 /** One of the registries; `plain` is the open one on the port of http. */

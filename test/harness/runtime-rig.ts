@@ -6,6 +6,7 @@ import { systemClock } from "../../src/lib/clock.ts";
 import type { Address, Host } from "../../src/seams/host.ts";
 import { waitFor } from "./wait.ts";
 import { buildImages } from "../cluster/images/build.ts";
+import { type Kit, testKit } from "../cluster/tools/kits.ts";
 import { agentAddresses } from "./agent-machine.ts";
 import { clusterName } from "./cluster.ts";
 import { type ContainerdVersion, containerdUnderTest } from "./containerd-version.ts";
@@ -39,6 +40,8 @@ export interface RuntimeRigOptions {
   readonly address?: string;
   /** The one under test unless given. */
   readonly containerd?: ContainerdVersion;
+  /** The programs and images that it is brought up with; all that tests use unless given. */
+  readonly kit?: Kit;
 }
 
 /** The runtime as the test cluster has it, without the cluster; with an sshd beside it where the provider is one over SSH.
@@ -47,12 +50,12 @@ export interface RuntimeRigOptions {
 export async function startRuntimeRig(
   name: string,
   provider: ProviderName,
-  { address = addresses.node, containerd = containerdUnderTest() }: RuntimeRigOptions = {},
+  { address = addresses.node, containerd = containerdUnderTest(), kit = testKit }: RuntimeRigOptions = {},
 ): Promise<RuntimeRig> {
   const say = (line: string): void => console.error(line);
   const layout = layoutOf(clusterName(name, "cri"));
-  const tools = await findTools(say, containerd);
-  const images = await buildImages(tools, say);
+  const tools = await findTools(say, containerd, kit);
+  const images = await buildImages(tools, say, kit.images);
   const privatePassword = randomBytes(9).toString("base64url");
   // One that has just been removed is held until its keeper has ended.
   await waitFor(`the rig ${name}, which another process uses, to be free`, () => !isHeld(layout));

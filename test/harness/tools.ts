@@ -2,6 +2,7 @@ import { accessSync, constants, existsSync } from "node:fs";
 import { join } from "node:path";
 import { type ContainerdVersion, containerdUnderTest } from "./containerd-version.ts";
 import { must, start } from "./processes.ts";
+import { type ImageProgram, type Kit, testKit } from "../cluster/tools/kits.ts";
 
 /** Where the programs of a cluster lie, by name. */
 export interface Tools {
@@ -10,47 +11,28 @@ export interface Tools {
 
 const clusterFolder = join(import.meta.dirname, "..", "cluster");
 
-/** The programs built from the pinned Go module; `etcd` and others of the machine come from PATH. */
-const built = [
-  "kube-apiserver",
-  "kube-controller-manager",
-  "kube-scheduler",
-  "kube-proxy",
-  "kubectl",
-  "kubelet",
-  "agnhost",
-] as const;
-
 /** The containerd that is not Debian's, with what it brings. */
 const ofContainerd = ["containerd", "containerd-shim-runc-v2", "ctr"] as const;
-
-/** The cluster's name server, which images are made with. */
-const ofDns = ["coredns"] as const;
-
-/** What `kubectl top` asks, which images are made with. */
-const ofMetrics = ["metrics-server"] as const;
 
 /** What another version of Kubernetes brings of them: its API server and what may not be newer than that. */
 const ofControlPlane = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"] as const;
 
 /**
  * Makes sure that every program of the cluster is there: installs the Debian packages that lack, builds
- * the pinned Kubernetes programs once per machine. Where `KUBEBUILDER_ASSETS` names a folder, the
- * programs in it come first. Where `GRAFTLET_TEST_KUBERNETES` names a minor version, such as 1.35, the
- * control plane is of that version. Throws with one sentence that says what is missing.
+ * the kit's programs once per machine; `etcd` and others of the machine come from PATH. Where
+ * `KUBEBUILDER_ASSETS` names a folder, the programs in it come first. Where `GRAFTLET_TEST_KUBERNETES` names
+ * a minor version, such as 1.35, the control plane is of that version. Throws with one sentence that says
+ * what is missing.
  */
-export async function findTools(say: Say, containerd: ContainerdVersion = containerdUnderTest()): Promise<Tools> {
-  if (process.platform !== "linux" || process.getuid?.() !== 0)
-    throw new Error("the test cluster needs Linux and root: network namespaces, mounts and containers are made");
-  await runVisibly([join(clusterFolder, "install-packages.sh")]);
+export async function findTools(
+  say: Say,
+  containerd: ContainerdVersion = containerdUnderTest(),
+  kit: Kit = testKit,
+): Promise<Tools> {
+  await installPackages();
   const assets = process.env.KUBEBUILDER_ASSETS;
-  const lacking = built.filter((name) => !(assets && isExecutable(join(assets, name))));
+  const lacking = kit.programs.filter((name) => !(assets && isExecutable(join(assets, name))));
   const main = await buildTools({ names: lacking, what: "the cluster's programs", minutes: 10 }, say);
-  const dns = await buildTools({ module: "coredns", names: ofDns, what: "CoreDNS", minutes: 4 }, say);
-  const metrics = await buildTools(
-    { module: "metrics-server", names: ofMetrics, what: "metrics-server", minutes: 4 },
-    say,
-  );
   const newer =
     containerd === "1.6"
       ? undefined
@@ -66,8 +48,6 @@ export async function findTools(say: Say, containerd: ContainerdVersion = contai
       const candidates = [
         ...among(ofControlPlane, older, name),
         ...among(ofContainerd, newer, name),
-        ...among(ofDns, dns, name),
-        ...among(ofMetrics, metrics, name),
         ...(assets ? [join(assets, name)] : []),
         join(main, name),
         ...["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"].map((dir) =>
@@ -79,6 +59,18 @@ export async function findTools(say: Say, containerd: ContainerdVersion = contai
       return found;
     },
   };
+}
+
+/** Installs the Debian packages that lack. Throws where the machine is not one for a test cluster. */
+export async function installPackages(): Promise<void> {
+  if (process.platform !== "linux" || process.getuid?.() !== 0)
+    throw new Error("the test cluster needs Linux and root: network namespaces, mounts and containers are made");
+  await runVisibly([join(clusterFolder, "install-packages.sh")]);
+}
+
+/** Builds a program that images are made with, once per machine. @returns its path. */
+export async function buildImageProgram({ name, module }: ImageProgram, say: Say): Promise<string> {
+  return join(await buildTools({ module, names: [name], what: name, minutes: 4 }, say), name);
 }
 
 /** Kubernetes' test suites, and the program that runs them. */

@@ -4,18 +4,30 @@ import { chart, helmArgv } from "../../harness/helm.ts";
 import { type HelmLab, release, startHelmLab } from "../../harness/helm-lab.ts";
 import { networkArgv } from "../../harness/namespaces.ts";
 import { waitFor } from "../../harness/wait.ts";
+import type { Kit } from "../tools/kits.ts";
 import { createScreen, type Screen } from "./screen.ts";
+import type { Steps } from "./steps.ts";
 import { namespace, tour } from "./tour.ts";
 
 const { name, node, secret } = release;
 const inNamespace = ["--namespace", release.namespace];
 
+/** How the demo is wanted. */
+export interface HelmDemoOptions {
+  /** Leave the cluster and its nodes running afterwards. */
+  readonly keep: boolean;
+  readonly kit: Kit;
+  /** Starting the cluster is the last of them. */
+  readonly steps: Steps;
+}
+
 /** Shows what a user of a cluster does: helm makes a machine elsewhere a node, pods run there, helm takes it away again. The
  *  cluster's first node is run by the real kubelet, and graftlet is a Pod on it. Throws when something is not as it should be. */
-export async function demoOfHelm({ keep }: { readonly keep: boolean }): Promise<void> {
+export async function demoOfHelm({ keep, kit, steps }: HelmDemoOptions): Promise<void> {
   const began = performance.now();
-  const say = (line: string): void => console.log(`· ${line}`);
-  await using lab = await startHelmLab("helm-demo", { say });
+  steps.begin("starting a cluster, its first node and a machine elsewhere");
+  await using lab = await startHelmLab("helm-demo", { kit, say: steps.note });
+  steps.end();
   const screen = screenOf(lab);
   screen.heading("a cluster, a machine that is reached over SSH alone, and its key in a Secret");
   await screen.show("kubectl", ["get", "nodes", "-o", "wide"]);

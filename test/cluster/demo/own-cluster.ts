@@ -4,7 +4,9 @@ import { startCluster } from "../../harness/cluster.ts";
 import { tailOf } from "../../harness/daemons.ts";
 import { networkArgv } from "../../harness/namespaces.ts";
 import { isRemote, runtimeDaemons } from "../../harness/runtime-daemon.ts";
+import type { Kit } from "../tools/kits.ts";
 import { createScreen } from "./screen.ts";
+import type { Steps } from "./steps.ts";
 import { namespace, nodeLabel, tour } from "./tour.ts";
 
 /** How the demo is wanted. */
@@ -13,16 +15,20 @@ export interface DemoOptions {
   readonly keep: boolean;
   /** Which agent makes the node; the kubelet to compare with. */
   readonly agent: "graftlet" | "kubelet";
+  readonly kit: Kit;
+  /** Starting the cluster and its node is the last of them. */
+  readonly steps: Steps;
 }
 
 const clusterName = "demo";
 const nodeName = "graftlet-demo";
 
 /** The demo in a cluster of its own, which is gone afterwards unless `keep` is set. */
-export async function demoInOwnCluster({ keep, agent }: DemoOptions): Promise<void> {
+export async function demoInOwnCluster({ keep, agent, kit, steps }: DemoOptions): Promise<void> {
   const began = performance.now();
-  const say = (line: string): void => console.log(`· ${line}`);
-  await using cluster = await startCluster({ name: clusterName, nodeName, say });
+  const say = steps.note;
+  steps.begin("starting a cluster and its node");
+  await using cluster = await startCluster({ name: clusterName, nodeName, kit, say });
   const screen = createScreen({
     argv: (program, args) =>
       networkArgv(
@@ -39,6 +45,7 @@ export async function demoInOwnCluster({ keep, agent }: DemoOptions): Promise<vo
     );
   const start = agent === "graftlet" ? startGraftlet : startKubelet;
   const running: Agent = await start(cluster, { args: [`--node-labels=${nodeLabel}`] });
+  steps.end();
   try {
     await tour(screen, nodeName);
   } catch (error) {

@@ -5,6 +5,7 @@
 #        build.sh [--module FOLDER] --folder   build nothing, only say where the tools lie
 # FOLDER is a folder beside this file with a go.mod of its own, such as kubernetes-1.35.
 # Of Kubernetes' two test suites, which are no programs, the tests are built: e2e.test and e2e_node.test.
+# Where nothing lacks, no other build of the module is waited for.
 set -euo pipefail
 cd "$(dirname "$0")"
 if [ "${1:-}" = --module ]; then cd "$2"; shift 2; fi
@@ -13,12 +14,53 @@ key=$(cat go.mod go.sum $(find . -maxdepth 1 -name '*.go') | sha256sum | cut -c1
 out=${GRAFTLET_TOOLS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/graftlet/tools}/$key
 if [ "${1:-}" = --folder ]; then echo "$out"; exit 0; fi
 
+mapfile -t tools < <(awk '/^tool \(/ { on = 1; next } /^\)/ { on = 0 } on { print $1 } /^tool [^(]/ { print $2 }' go.mod)
+wanted=" $* "
+name_of() { case $1 in */test/e2e | */test/e2e_node) echo "${1##*/}.test" ;; *) echo "${1##*/}" ;; esac; }
+# Sets `programs` and `suites` to the packages of what is wanted and not there.
+find_lacking() {
+  programs=() suites=()
+  for tool in "${tools[@]}"; do
+    name=$(name_of "$tool")
+    if [[ $wanted != *[^\ ]* || $wanted == *" $name "* ]] && [ ! -x "$out/$name" ]; then
+      if [[ $name == *.test ]]; then suites+=("$tool"); else programs+=("$tool"); fi
+    fi
+  done
+  [ $((${#programs[@]} + ${#suites[@]})) -gt 0 ]
+}
+find_lacking || { echo "$out"; exit 0; }
+
 command -v go >/dev/null || { echo "build.sh: the Go toolchain (1.26 or newer) is missing: install it from go.dev or your distribution, then run this again" >&2; exit 1; }
 mkdir -p "$out"
 exec 9>"$out/.lock"
-flock --nonblock 9 || { echo "another build of the cluster tools is running: waiting for it" >&2; flock 9; }
+flock --nonblock 9 || { echo "another build of these tools is running: waiting for it" >&2; flock 9; }
+find_lacking || { echo "$out"; exit 0; }
 
-mapfile -t tools < <(awk '/^tool \(/ { on = 1; next } /^\)/ { on = 0 } on { print $1 } /^tool [^(]/ { print $2 }' go.mod)
+work=$(mktemp -d "$out/.partial.XXXXXX")
+watcher=
+trap '[ -z "$watcher" ] || kill "$watcher" 2>/dev/null; rm -rf "$work"' EXIT
+# Runs a long go command, and says every half minute how far it is: go names each module and each package in a line.
+go_visibly() { # UNIT TOTAL COMMAND…
+  local unit=$1 total=$2 started=$SECONDS code=0
+  shift 2
+  : >"$work/log"
+  (
+    exec {never}<> <(:)
+    while ! read -rt 30 -u "$never"; do
+      echo "    $(grep -cE '^(go: downloading |[^ #]+$)' "$work/log")$total $unit, $((SECONDS - started)) s" >&2
+    done
+  ) 9>&- &
+  watcher=$!
+  "$@" 2>"$work/log" || code=$?
+  kill "$watcher" 2>/dev/null && wait "$watcher" 2>/dev/null || true
+  watcher=
+  [ "$code" = 0 ] || grep -vE '^(go: downloading .*|[^ #:]+)$' "$work/log" >&2 || true
+  return "$code"
+}
+
+export CGO_ENABLED=0
+go_visibly "modules downloaded" "" go list -deps -f '{{.ImportPath}}' "${programs[@]}" "${suites[@]}" >"$work/packages"
+
 flags="-s -w"
 case ${tools[0]} in
   helm.sh/helm/v4/*)
@@ -40,15 +82,19 @@ case ${tools[0]} in
     done ;;
 esac
 
-for tool in "${tools[@]}"; do
-  name=${tool##*/} build=build
-  case $tool in */test/e2e | */test/e2e_node) name=$name.test build="test -c" ;; esac
-  if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then continue; fi
-  [ -x "$out/$name" ] && continue
-  started=$SECONDS
-  echo "building $name $version (once per machine; the largest takes six minutes on two cores)" >&2
-  CGO_ENABLED=0 go $build -trimpath -ldflags "$flags" -o "$out/.$name.partial" "$tool"
-  mv "$out/.$name.partial" "$out/$name"
-  echo "built $name in $((SECONDS - started)) s" >&2
-done
+# All programs by one command: while one is linked, or waits for a large package, the others' packages are compiled.
+build() { # "build" or "test -c", TOTAL, PACKAGE…
+  local how=$1 total=$2 started=$SECONDS names=
+  shift 2
+  for tool in "$@"; do names="$names $(name_of "$tool")"; done
+  echo "building$names $version (once per machine)" >&2
+  mkdir "$work/built"
+  go_visibly "packages compiled" "$total" go $how -v -trimpath -ldflags "$flags" -o "$work/built/" "$@"
+  mv "$work/built/"* "$out/"
+  rmdir "$work/built"
+  echo "built$names in $((SECONDS - started)) s" >&2
+}
+[ ${#programs[@]} = 0 ] || build build " of at most $(wc -l <"$work/packages")" "${programs[@]}"
+# The test suites are large: each by itself, lest two are linked at once.
+for suite in "${suites[@]}"; do build "test -c" "" "$suite"; done
 echo "$out"

@@ -1,0 +1,69 @@
+import { deepEqual, ok } from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { needsOf, preparations } from "../../cluster/demo/prepare.ts";
+import { createSteps } from "../../cluster/demo/steps.ts";
+import { catalog } from "../../cluster/images/catalog.ts";
+import { programsIn, testKit } from "../../cluster/tools/kits.ts";
+
+const cluster = join(import.meta.dirname, "..", "..", "cluster");
+const plain = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl"];
+
+test("a demo builds what it shows: the real kubelet where it runs a node, helm and graftlet's image where helm does", () => {
+  const own = needsOf({ helm: false, agent: "graftlet" });
+  deepEqual([own.kit.programs, own.helm, own.ownImage, preparations(own)], [plain, false, false, 3]);
+  const beside = needsOf({ helm: false, agent: "kubelet" });
+  deepEqual([beside.kit.programs, beside.helm, preparations(beside)], [[...plain, "kubelet"], false, 3]);
+  const helm = needsOf({ helm: true, agent: "graftlet" });
+  deepEqual([helm.kit.programs, helm.helm, helm.ownImage, preparations(helm)], [[...plain, "kubelet"], true, true, 5]);
+});
+
+test("every image that the demo's pods name is among those it makes", () => {
+  const { images } = needsOf({ helm: false, agent: "graftlet" }).kit;
+  const served = images.flatMap(({ name, tags }) => tags.map((tag) => `${name.replace(/^library\//, "")}:${tag}`));
+  const named = readFileSync(join(cluster, "demo", "demo.yaml"), "utf8").matchAll(/^ *(?:- )?image: (\S+)$/gm);
+  const wanted = [...new Set([...named].map(([, image]) => image))];
+  ok(wanted.length > 1);
+  deepEqual(
+    wanted.filter((image) => !served.includes(image ?? "")),
+    [],
+  );
+});
+
+test("every program in an image of a kit is built with it, by a module that has it", () => {
+  for (const { name, module } of catalog.flatMap(programsIn))
+    ok(
+      readFileSync(join(cluster, "tools", module, "go.mod"), "utf8").match(
+        new RegExp(`^tool.*/${name}$|^\\t.*/${name}$`, "m"),
+      ),
+      name,
+    );
+  deepEqual(testKit.programs, [...plain, "kubelet", "agnhost"]);
+  const onDemand = catalog.filter((image) => !testKit.images.includes(image)).map(({ name }) => name);
+  deepEqual(onDemand, ["coredns/coredns", "metrics-server/metrics-server"]);
+});
+
+test("steps are counted and timed", () => {
+  const lines: string[] = [];
+  let now = 0;
+  const steps = createSteps(
+    2,
+    (line) => lines.push(line),
+    () => now,
+  );
+  steps.begin("boiling water");
+  steps.note("70 °C");
+  now = 61_400;
+  steps.begin("making tea");
+  now = 63_000;
+  steps.end();
+  steps.end();
+  deepEqual(lines, [
+    "==> boiling water (1 of 2) …",
+    "    70 °C",
+    "    done in 61 s",
+    "==> making tea (2 of 2) …",
+    "    done in 2 s",
+  ]);
+});
