@@ -15,6 +15,7 @@ import { writeNodeKubeconfig } from "./kubeconfig.ts";
 import { addresses, insideArgv, privateRegistryHost } from "./namespaces.ts";
 import { type Finished, must, type ProcessId, run, type RunOptions, start, type StartOptions } from "./processes.ts";
 import { privateUser } from "./registry.ts";
+import { prepared } from "./prepared.ts";
 import { isRemote, providerUnderTest, runtimeDaemons, type ProviderName } from "./runtime-daemon.ts";
 import { disown, isHeld, layoutOf, type Layout, readState, takeLease } from "./state.ts";
 import { tearDown } from "./teardown.ts";
@@ -115,7 +116,7 @@ export async function startCluster(options: ClusterOptions): Promise<Cluster> {
   const { containerd = containerdUnderTest() } = options;
   const layout = layoutOf(clusterName(options.name, provider));
   const tools = await findTools(say, containerd);
-  const catalog = await buildImages(tools, say);
+  const catalog = prepared()?.images ?? (await buildImages(tools, say));
   await lease(layout, { nodeName, provider, containerd, privatePassword: randomBytes(9).toString("base64url") });
   const keeper = await startKeeper(layout);
   try {

@@ -1,6 +1,7 @@
 import { accessSync, constants, existsSync } from "node:fs";
 import { join } from "node:path";
 import { type ContainerdVersion, containerdUnderTest } from "./containerd-version.ts";
+import { prepared } from "./prepared.ts";
 import { must, start } from "./processes.ts";
 
 /** Where the programs of a cluster lie, by name. */
@@ -33,13 +34,30 @@ const ofMetrics = ["metrics-server"] as const;
 /** What another version of Kubernetes brings of them: its API server and what may not be newer than that. */
 const ofControlPlane = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"] as const;
 
+/** The folders that programs lie in. */
+export interface ToolFolders {
+  readonly assets?: string;
+  readonly main: string;
+  readonly dns: string;
+  readonly metrics: string;
+  /** That of the containerd that is not Debian's. */
+  readonly containerd?: string;
+  /** That of a control plane of another version. */
+  readonly controlPlane?: string;
+}
+
+/** The programs of a cluster: where a run has prepared them those, or as `findToolFolders` finds them. */
+export async function findTools(say: Say, containerd: ContainerdVersion = containerdUnderTest()): Promise<Tools> {
+  return toolsIn(prepared()?.tools[containerd] ?? (await findToolFolders(say, containerd)));
+}
+
 /**
  * Makes sure that every program of the cluster is there: installs the Debian packages that lack, builds
  * the pinned Kubernetes programs once per machine. Where `KUBEBUILDER_ASSETS` names a folder, the
  * programs in it come first. Where `GRAFTLET_TEST_KUBERNETES` names a minor version, such as 1.35, the
  * control plane is of that version. Throws with one sentence that says what is missing.
  */
-export async function findTools(say: Say, containerd: ContainerdVersion = containerdUnderTest()): Promise<Tools> {
+export async function findToolFolders(say: Say, containerd: ContainerdVersion): Promise<ToolFolders> {
   if (process.platform !== "linux" || process.getuid?.() !== 0)
     throw new Error("the test cluster needs Linux and root: network namespaces, mounts and containers are made");
   await runVisibly([join(clusterFolder, "install-packages.sh")]);
@@ -59,13 +77,25 @@ export async function findTools(say: Say, containerd: ContainerdVersion = contai
           say,
         );
   const older = await buildControlPlane(say);
+  return {
+    ...(assets && { assets }),
+    main,
+    dns,
+    metrics,
+    ...(newer && { containerd: newer }),
+    ...(older && { controlPlane: older }),
+  };
+}
+
+/** The programs in those folders; what is in none of them is the machine's. */
+export function toolsIn({ assets, main, dns, metrics, containerd, controlPlane }: ToolFolders): Tools {
   const among = (names: readonly string[], folder: string | undefined, name: string): string[] =>
     folder && names.includes(name) ? [join(folder, name)] : [];
   return {
     path(name) {
       const candidates = [
-        ...among(ofControlPlane, older, name),
-        ...among(ofContainerd, newer, name),
+        ...among(ofControlPlane, controlPlane, name),
+        ...among(ofContainerd, containerd, name),
         ...among(ofDns, dns, name),
         ...among(ofMetrics, metrics, name),
         ...(assets ? [join(assets, name)] : []),
