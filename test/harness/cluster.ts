@@ -114,7 +114,7 @@ export interface Cluster extends Kubectl, AsyncDisposable {
 export async function startCluster(options: ClusterOptions): Promise<Cluster> {
   const { nodeName = "node-1", provider = providerUnderTest(), say = () => {} } = options;
   const { containerd = containerdUnderTest() } = options;
-  const layout = layoutOf(clusterName(options.name, provider));
+  const layout = layoutOf(clusterName(options.name, provider, containerd));
   const tools = await findTools(say, containerd);
   const catalog = prepared()?.images ?? (await buildImages(tools, say));
   await lease(layout, { nodeName, provider, containerd, privatePassword: randomBytes(9).toString("base64url") });
@@ -144,11 +144,16 @@ export async function startCluster(options: ClusterOptions): Promise<Cluster> {
   }
 }
 
-/** The name of a cluster with that provider: clusters of all providers stand side by side, and those of several checkouts
- *  where each has a `GRAFTLET_TEST_MARK` of its own, a few letters. */
-export function clusterName(name: string, provider: ProviderName = providerUnderTest()): string {
+/** The name of a cluster with that provider: clusters of all providers and versions of containerd stand side by side, and those
+ *  of several checkouts where each has a `GRAFTLET_TEST_MARK` of its own, a few letters. */
+export function clusterName(
+  name: string,
+  provider: ProviderName = providerUnderTest(),
+  containerd: ContainerdVersion = containerdUnderTest(),
+): string {
   const mark = process.env.GRAFTLET_TEST_MARK;
-  return `${mark ? `${mark}-` : ""}${name}${provider === "cri" ? "" : `-${provider}`}`;
+  const runtime = `${provider === "cri" ? "" : `-${provider}`}${containerd === "1.6" ? "" : `-${containerd.replace(".", "")}`}`;
+  return `${mark ? `${mark}-` : ""}${name}${runtime}`;
 }
 
 /** A cluster that is up, started by another process; disposing it does nothing. Throws when there is none. */
