@@ -13,8 +13,8 @@ say = @echo "==> $(1)"
 # Node's test runner waits for ever on a file that leaves something open: after so many minutes it is interrupted, and then
 # names the file.
 tests = timeout --foreground --signal=INT --kill-after=60 $(1)m node --test
-# As above, with real daemons under the tests: a file that failed is run once more by itself.
-tests_twice = node tools/run-tests.ts $(1)
+# With real daemons under the tests: as many files side by side as the machine has room for; one that failed is run once more by itself.
+beside = node tools/run-tests.ts $(1)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,11 +23,17 @@ demo: $(deps) ## a cluster, a node run by graftlet, pods, kubectl (PROVIDER=dock
 	$(call say,demo)
 	@GRAFTLET_TEST_PROVIDER=$(or $(PROVIDER),cri) node test/cluster/demo.ts
 
-test: ## everything: check, unit, contract, integration, a part of Kubernetes' own tests
-	@started=$$SECONDS
-	for part in check unit contract integration conformance-part; do $(MAKE) $$part; done
-	echo "==> make test: all passed in $$((SECONDS - started)) s"
-.ONESHELL: test integration api-versions clean
+# Each integration file runs with the providers that make a difference to it (test/matrix.ts); test-all leaves none out.
+.PHONY: test-all
+test test-all: ## everything: check, unit, contract, integration, a part of Kubernetes' own tests (test-all: integration with every provider)
+	@started=$$SECONDS times=
+	for part in check unit $(if $(filter test-all,$@),real-all,real) conformance-part; do
+	  began=$$SECONDS
+	  $(MAKE) $$part
+	  times+=" $${part/real/contract+integration} $$((SECONDS - began)) s,"
+	done
+	echo "==> make $@: all passed in $$((SECONDS - started)) s:$${times%,}"
+.ONESHELL: test test-all unit api-versions clean
 
 check: types lint imports format ## types, lint, import rules, format; no root
 
@@ -53,48 +59,24 @@ format-write: $(deps) $(tools)
 
 unit: $(deps) ## unit tests, in seconds; no root
 	$(call say,unit tests)
-	@$(call tests,10) --test-concurrency=2 --test-timeout=60000 "test/unit/**/*.test.ts"
+	@compiled=$$(mktemp -d)
+	trap 'rm -rf "$$compiled"' EXIT
+	NODE_COMPILE_CACHE=$$compiled $(call tests,10) --test-concurrency=2 --test-timeout=60000 "test/unit/**/*.test.ts"
 
-contract: $(deps) packages cluster-tools containerd ## every Host and Runtime against the contract of its seam; root
+real_needs := $(deps) packages cluster-tools containerd
+contract: $(real_needs) ## every Host and Runtime against the contract of its seam; root
 	$(call say,contract tests)
-	@$(call tests_twice,25) --test-concurrency=2 --test-timeout=600000 "test/contract/**/*.test.ts"
+	@$(call beside,contract)
 
-# Files named after a provider are about that provider alone; those of the Docker Engine hold over SSH too, but for what it says
-# of its own socket and the churn. metrics-server asks from a pod, which a target over SSH keeps from the cluster. Over SSH all others
-# hold but takeover, which is the cri provider's; unless PROVIDER or ONLY asks for more, a pod's life and its streams stand for them,
-# beside bad networks and other users.
-over_ssh := pods containers volumes-objects volumes-subpath kubectl remove ssh-link ssh-settings ssh-faults ssh-users ssh-claim
-over_ssh-docker := pods kubectl
-# What needs no provider of its own, or brings its own, runs once.
-cri_only := chaos-*|in-pod|image|leave|several-*|helm*
-# cri is Debian's containerd, cri-2.4 the other one. What hardly comes to the runtime is run with cri alone, unless PROVIDER or ONLY
-# asks for it.
-hardly_runtime := admission|certificates|devices|faults-apiserver|harness|kubelet-auth|metrics|metrics-server|node|node-conditions|startup|static-pods
-integration: $(deps) packages cluster-tools containerd ## features on a real cluster, with each provider (PROVIDER=docker: one of cri, cri-2.4, docker, ssh, ssh-docker; ONLY=logs: test/integration/logs*.test.ts); root
-	@shopt -s nullglob globstar extglob
-	files=(test/integration/**/$(ONLY)*.test.ts)
-	if [ $${#files[@]} -eq 0 ]; then
-	  echo "make integration: no test/integration/$(ONLY)*.test.ts; ONLY is one of:" $$(cd test/integration && ls | sed -n 's/\.test\.ts$$//p') >&2
-	  exit 1
-	fi
-	declare -A standing=([ssh]="$(over_ssh)" [ssh-docker]="$(over_ssh-docker)")
-	for named in $(or $(PROVIDER),cri cri-2.4 docker ssh ssh-docker); do
-	  provider=$${named%-2.4}
-	  containerd=$$([[ $$named == *-2.4 ]] && echo 2.4 || echo 1.6)
-	  fitting=()
-	  for file in "$${files[@]}"; do
-	    name=$$(basename "$$file" .test.ts)
-	    if [[ $$provider != cri && $$name == @($(cri_only)) ]]; then continue; fi
-	    if [[ $$named != cri && -z "$(PROVIDER)$(ONLY)" && $$name == @($(cri_only)|$(hardly_runtime)) ]]; then continue; fi
-	    case "$$provider $$name" in "cri docker-"* | "cri ssh-"* | "docker ssh-"* | "ssh docker-"* | "ssh-docker docker-unfit" | "ssh-docker docker-churn" | ssh*" metrics-server") continue ;; esac
-	    few=$${standing[$$provider]:-}
-	    if [[ -n "$$few" && -z "$(PROVIDER)$(ONLY)" && " $$few " != *" $$name "* ]]; then continue; fi
-	    fitting+=("$$file")
-	  done
-	  if [ $${#fitting[@]} -eq 0 ]; then echo "==> no integration tests$(if $(ONLY), of $(ONLY)) for provider $$named"; continue; fi
-	  echo "==> integration tests$(if $(ONLY), of $(ONLY)), provider $$named"
-	  GRAFTLET_TEST_PROVIDER=$$provider GRAFTLET_TEST_CONTAINERD=$$containerd $(call tests_twice,75) --test-concurrency=3 --test-timeout=900000 "$${fitting[@]}"
-	done
+integration: $(real_needs) ## features on a real cluster, with the providers that test/matrix.ts names (PROVIDER=docker: one of cri, cri-2.4, docker, ssh, ssh-docker; ONLY=logs: test/integration/logs*.test.ts; ALL=1: all); root
+	$(call say,integration tests$(if $(ONLY), of $(ONLY))$(if $(PROVIDER), with $(PROVIDER)))
+	@ONLY="$(ONLY)" PROVIDER="$(PROVIDER)" ALL="$(ALL)" $(call beside,integration)
+
+# Contract and integration tests side by side.
+.PHONY: real real-all
+real real-all: $(real_needs)
+	$(call say,contract and integration tests)
+	@ALL=$(if $(filter real-all,$@),1) $(call beside,contract integration)
 
 .PHONY: api-versions
 tour := node pods kubectl certificates

@@ -1,52 +1,87 @@
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { type Job, type Outcome, runJobs } from "./run-jobs.ts";
+import { contractJobs, integrationJobs, jobsOf } from "./test-jobs.ts";
 
 /** More files than these do not fail by chance. */
 const mostAgain = 3;
 
-/** Node's test runner waits for ever on a file that leaves something open: after so many minutes it is interrupted, and then names
- *  the file. */
-const [minutes = "", ...args] = process.argv.slice(2);
-if (!/^[1-9]\d*$/.test(minutes) || args.length === 0)
-  throw new Error("write: node tools/run-tests.ts MINUTES [--test-…] FILES");
+/** No file takes longer, seconds. */
+const limitSeconds = 900;
 
-/** Runs them, with the runner's own report.
- *  @returns the files that failed; undefined where what failed is not a file's tests. */
-function run(given: readonly string[]): readonly string[] | undefined {
-  const folder = mkdtempSync(join(tmpdir(), "run-tests-"));
-  try {
-    const failed = join(folder, "failed");
-    const reporters = [
-      ["--test-reporter=spec", "--test-reporter-destination=stdout"],
-      [`--test-reporter=${join(import.meta.dirname, "failed-files.ts")}`, `--test-reporter-destination=${failed}`],
-    ].flat();
-    const limits = ["--foreground", "--signal=INT", "--kill-after=60", `${minutes}m`];
-    const { status } = spawnSync("timeout", [...limits, process.execPath, "--test", ...reporters, ...given], {
-      stdio: "inherit",
-    });
-    if (status === 0) return [];
-    const files = existsSync(failed) ? readFileSync(failed, "utf8").split("\n").filter(existsSync) : [];
-    return status === 1 && files.length > 0 ? files : undefined;
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
+/** So many of the slowest are named. */
+const namedSlowest = 10;
+
+/** Runs parts of the tests side by side: node tools/run-tests.ts contract integration, or files by name. Which integration tests:
+ *  ONLY, PROVIDER and ALL=1 in the environment. */
+const parts = process.argv.slice(2);
+if (parts.length === 0) throw new Error("write: node tools/run-tests.ts contract | integration | FILE…");
+
+const stop = new AbortController();
+for (const name of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.once(name, () => stop.abort(new Error(name)));
+
+function jobsOfPart(part: string): Job[] {
+  const { ONLY: only = "", PROVIDER: provider = "", ALL: all = "" } = process.env;
+  if (part === "contract") return contractJobs();
+  if (part === "integration") return integrationJobs({ only, provider, all: all !== "" });
+  return jobsOf([part]);
+}
+
+/** What all files of the run have in common is made once. @returns the environment that leads them to it. */
+function prepare(folder: string): Readonly<Record<string, string>> {
+  const program = join(import.meta.dirname, "..", "test", "harness", "prepare.ts");
+  const { status } = spawnSync(process.execPath, [program, folder], { stdio: "inherit" });
+  if (status !== 0) throw new Error("the tests could not be prepared: the reason is above");
+  return { GRAFTLET_TEST_PREPARED: join(folder, "prepared.json"), NODE_COMPILE_CACHE: join(folder, "compiled") };
 }
 
 /** Tests on a real cluster meet what is nobody's fault, such as a machine that stands still for a second; what fails twice, the
  *  second time with the machine to itself, is a fault. What failed once is named, for it may be one too. */
-function runTwice(): boolean {
-  const failed = run(args);
-  if (failed === undefined || failed.length === 0) return failed !== undefined;
-  if (failed.length > mostAgain) return false;
-  const names = failed.join(" ");
+async function runTwice(jobs: readonly Job[]): Promise<boolean> {
+  const options = { limitSeconds, signal: stop.signal };
+  const failed = failedOf(tell(await runJobs(jobs, options)));
+  if (failed.length === 0) return true;
+  const names = failed.map(({ name }) => name).join(", ");
+  if (failed.length > mostAgain) {
+    console.log(`==> failed: ${names}`);
+    return false;
+  }
   console.log(`==> once more, by themselves: ${names}`);
-  const options = args.filter((arg) => arg.startsWith("--") && !arg.startsWith("--test-concurrency="));
-  const again = run([...options, "--test-concurrency=1", ...failed]);
-  if (again?.length !== 0) return false;
-  console.log(`==> failed once and passed the second time, look into it: ${names}`);
-  return true;
+  const twice = failedOf(await runJobs(failed, { ...options, alone: true }));
+  if (twice.length > 0) console.log(`==> failed twice: ${twice.map(({ name }) => name).join(", ")}`);
+  else console.log(`==> failed once and passed the second time, look into it: ${names}`);
+  return twice.length === 0;
 }
 
-process.exitCode = runTwice() ? 0 : 1;
+function failedOf(outcomes: readonly Outcome[]): Job[] {
+  return outcomes.filter(({ passed }) => !passed).map(({ job }) => job);
+}
+
+/** Names the slowest of many. */
+function tell(outcomes: readonly Outcome[]): readonly Outcome[] {
+  const slowest = outcomes.toSorted((one, other) => other.seconds - one.seconds).slice(0, namedSlowest);
+  const line = ({ job, seconds, cpuSeconds }: Outcome) =>
+    `  ${job.name}: ${Math.round(seconds)} s, ${Math.round(cpuSeconds)} of a processor`;
+  if (outcomes.length > 1) console.log(["==> the slowest files", ...slowest.map(line)].join("\n"));
+  return outcomes;
+}
+
+const folder = mkdtempSync(join(tmpdir(), "graftlet-tests-"));
+try {
+  const began = performance.now();
+  const asked = parts.flatMap(jobsOfPart);
+  if (asked.length === 0) console.log(`==> no ${parts.join(" and ")} tests of that file with that provider`);
+  const real = asked.length > 0 && parts.some((part) => part === "contract" || part === "integration");
+  const common = real ? prepare(folder) : {};
+  const jobs = asked.map((job) => ({ ...job, env: { ...common, ...job.env } }));
+  process.exitCode = (await runTwice(jobs)) ? 0 : 1;
+  const took = Math.round((performance.now() - began) / 1000);
+  console.log(`==> ${jobs.length} files of ${parts.join(" and ")} tests took ${took} s`);
+} catch (error) {
+  console.error(`run-tests: ${error instanceof Error ? error.message : String(error)}`);
+  process.exitCode = 1;
+} finally {
+  rmSync(folder, { recursive: true, force: true });
+}

@@ -5,6 +5,7 @@ import type { Cluster } from "./cluster.ts";
 import { tailOf } from "./daemons.ts";
 import { addresses } from "./namespaces.ts";
 import { identify, isAlive, type ProcessId, signalProcess } from "./processes.ts";
+import { prepared } from "./prepared.ts";
 import { isRemote, runtimeDaemons } from "./runtime-daemon.ts";
 import { sshSettings } from "./sshd.ts";
 import { Hopeless, waitFor } from "./wait.ts";
@@ -19,6 +20,8 @@ export const nodeCommand: readonly string[] = [
   "--no-parallel-scavenge",
   "--heap-growing-percent=100",
 ];
+
+const project = join(import.meta.dirname, "..", "..");
 
 /** How an agent is started on a cluster's machine. */
 export interface AgentOptions {
@@ -67,7 +70,7 @@ export function startKubelet(cluster: Cluster, options: AgentOptions = {}): Prom
   return startAgent(cluster, { program: "kubelet", command: [cluster.tools.path("kubelet")], address, spawn }, options);
 }
 
-/** Starts graftlet with the kubelet's command line: from source, or the built file where `built` is true. */
+/** Starts graftlet with the kubelet's command line: as `graftletCommand` runs it. */
 export function startGraftlet(
   cluster: Cluster,
   { built = false, ...options }: AgentOptions & { readonly built?: boolean } = {},
@@ -77,25 +80,30 @@ export function startGraftlet(
   return startAgent(cluster, { program: "graftlet", command, address, spawn }, options);
 }
 
-/** The command that runs graftlet, without its flags. @throws when it is to be the built file and that is missing. */
+/** The command that runs graftlet, without its flags: the one file of `make build` where `built` is true, else what this run of
+ *  tests has made of the source, or the source. @throws when it is to be the built file and that is missing. */
 export function graftletCommand({ built }: { readonly built: boolean }): readonly string[] {
-  const project = join(import.meta.dirname, "..", "..");
-  const file = join(project, built ? "dist/graftlet.mjs" : "src/main.ts");
+  const file = built ? join(project, "dist/graftlet.mjs") : graftletProgram();
   if (!existsSync(file)) throw new Error(`${file} is missing${built ? ': run "npm run build" first' : ""}`);
   return [...nodeCommand, file];
 }
 
-/** Starts graftlet from source on the agent's machine with no flags but these, and waits for nothing.
+/** Graftlet's first file: in one with all others, as it is shipped, where a run of tests has made that, or of the source. */
+export function graftletProgram(): string {
+  return prepared()?.graftlet ?? join(project, "src", "main.ts");
+}
+
+/** Starts graftlet on the agent's machine with no flags but these, and waits for nothing.
  *  @param name of its log.
- *  @param program its first file, from the project's folder. */
+ *  @param program its first file, from the project's folder; graftlet's own unless given. */
 export async function startGraftletWith(
   cluster: Pick<Cluster, "layout" | "spawnAtAgent">,
   name: string,
   args: readonly string[],
   env: Readonly<Record<string, string>>,
-  program = "src/main.ts",
+  program?: string,
 ): Promise<Agent> {
-  const argv = [...nodeCommand, join(import.meta.dirname, "..", "..", program), ...args];
+  const argv = [...nodeCommand, program === undefined ? graftletProgram() : join(project, program), ...args];
   const logFile = join(cluster.layout.logs, `graftlet-${name}.log`);
   const spawned = await spawnAgent(cluster.spawnAtAgent, argv, logFile, env);
   return agentOf(cluster.layout.kubeletRoot, name, spawned, logFile);
@@ -222,7 +230,9 @@ async function spawnAgent(
   env: AgentOptions["env"],
 ): Promise<Spawned> {
   const log = openSync(logFile, "a");
-  const child = spawn(argv, { stdio: ["ignore", log, log], detached: true, ...(env ? { env } : {}) });
+  // What a cache of compiled code does to start and memory is not graftlet's.
+  const own = { NODE_DISABLE_COMPILE_CACHE: "1", ...env };
+  const child = spawn(argv, { stdio: ["ignore", log, log], detached: true, env: own });
   closeSync(log);
   await new Promise<void>((resolve, reject) => {
     child.once("spawn", resolve);

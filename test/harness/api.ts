@@ -1,10 +1,11 @@
-import { request as httpRequest, type IncomingMessage } from "node:http";
-import { rmSync } from "node:fs";
-import { join } from "node:path";
+import { request as httpsRequest, type RequestOptions } from "node:https";
+import { readFileSync } from "node:fs";
+import type { ClientRequest, IncomingMessage } from "node:http";
 import { createInterface } from "node:readline";
 import { text } from "node:stream/consumers";
-import type { Cluster } from "./cluster.ts";
-import { waitFor } from "./wait.ts";
+import { certificatesIn, pairIn } from "./certificates.ts";
+import { addresses } from "./namespaces.ts";
+import type { Layout } from "./state.ts";
 
 /** The API server said no: its HTTP status and its words. */
 export class Refused extends Error {
@@ -18,8 +19,8 @@ export class Refused extends Error {
 /** How a patch is written. */
 export type PatchType = "strategic-merge-patch" | "merge-patch" | "json-patch";
 
-/** The API server as its admin sees it, without a kubectl process for each look. */
-export interface Api extends AsyncDisposable {
+/** The API server as its admin sees it, without a kubectl process for each look. Disposing it ends what is still open. */
+export interface Api extends Disposable {
   get<T>(path: string): Promise<T>;
   text(path: string): Promise<string>;
   create<T>(path: string, object: object): Promise<T>;
@@ -29,15 +30,18 @@ export interface Api extends AsyncDisposable {
   watch<T>(path: string, heard: (type: string, object: T) => void, signal: AbortSignal): Promise<void>;
 }
 
-/** Opens the API through `kubectl proxy` on a Unix socket, which ends with the cluster at the latest. */
-export async function openApi(cluster: Cluster): Promise<Api> {
-  const socket = join(cluster.layout.dir, "api.sock");
-  rmSync(socket, { force: true });
-  const proxy = cluster.startKubectl(["proxy", `--unix-socket=${socket}`, "--disable-filter"], { stdio: "ignore" });
-  const send = sender(socket);
-  await waitFor("kubectl proxy", async () => (await text(await send("GET", "/readyz"))) === "ok", { everyMs: 50 });
+/** The command that leads connections to the cluster's socket on to its API server, which only its own network reaches. */
+export function apiRelayArgv({ apiSocket }: Layout): string[] {
+  const server = `TCP:${addresses.node}:${addresses.apiServerPort}`;
+  return ["socat", `UNIX-LISTEN:${apiSocket},fork,unlink-early,backlog=128`, server];
+}
+
+/** The API of the cluster at `layout`, whose admin's certificate has been issued. */
+export function openApi(layout: Layout): Api {
+  const open = new Set<ClientRequest>();
+  const send = sender(layout, open);
   const answer = async (method: string, path: string, body?: object, type = "application/json"): Promise<string> => {
-    const response = await send(method, path, body && JSON.stringify(body), type);
+    const response = await send(method, path, { ...(body && { body: JSON.stringify(body) }), type });
     const said = await text(response);
     const status = response.statusCode ?? 0;
     if (status >= 300) throw new Refused(status, messageOf(said));
@@ -52,39 +56,38 @@ export async function openApi(cluster: Cluster): Promise<Api> {
     remove: async (path, options = {}) =>
       void (await answer("DELETE", path, { kind: "DeleteOptions", apiVersion: "v1", ...options })),
     async watch<T>(path: string, heard: (type: string, object: T) => void, signal: AbortSignal) {
-      const response = await send("GET", path, undefined, undefined, signal);
+      const response = await send("GET", path, { signal });
       for await (const line of createInterface({ input: response })) {
         const { type, object } = JSON.parse(line) as { type: string; object: T };
         heard(type, object);
       }
     },
-    async [Symbol.asyncDispose]() {
-      const { pid } = proxy;
-      proxy.kill("SIGKILL");
-      if (pid !== undefined)
-        await waitFor("the end of kubectl proxy", () => proxy.exitCode !== null || proxy.signalCode !== null, {
-          everyMs: 20,
-        });
+    [Symbol.dispose]() {
+      for (const request of open) request.destroy();
     },
   };
 }
 
-type Send = (
-  method: string,
-  path: string,
-  body?: string,
-  type?: string,
-  signal?: AbortSignal,
-) => Promise<IncomingMessage>;
+interface Sent {
+  readonly body?: string;
+  readonly type?: string;
+  readonly signal?: AbortSignal;
+}
 
-function sender(socketPath: string): Send {
-  return (method, path, body, type, signal) =>
+type Send = (method: string, path: string, sent: Sent) => Promise<IncomingMessage>;
+
+/** Each request has a connection of its own: one kept from before may have been cut with the API server. */
+function sender(layout: Layout, open: Set<ClientRequest>): Send {
+  const admin = pairIn(layout.pki, "admin");
+  const [ca, cert, key] = [certificatesIn(layout.pki).ca.cert, admin.cert, admin.key].map((file) => readFileSync(file));
+  const server = { socketPath: layout.apiSocket, servername: "kubernetes", agent: false } as const;
+  return (method, path, { body, type, signal }) =>
     new Promise((resolve, reject) => {
       const headers = body === undefined ? {} : { "content-type": type, "content-length": Buffer.byteLength(body) };
-      const request = httpRequest(
-        { socketPath, method, path, headers, agent: false, ...(signal && { signal }) },
-        resolve,
-      );
+      const asked: RequestOptions = { ...server, ca, cert, key, method, path, headers, ...(signal && { signal }) };
+      const request = httpsRequest(asked, resolve);
+      open.add(request);
+      request.once("close", () => open.delete(request));
       request.once("error", reject);
       request.end(body);
     });

@@ -10,12 +10,12 @@ import {
   schedulerArgv,
 } from "./control-plane.ts";
 import { createAgentMachine } from "./agent-machine.ts";
+import { apiRelayArgv, openApi } from "./api.ts";
 import { createDaemons } from "./daemons.ts";
 import { writeKubeconfig } from "./kubeconfig.ts";
 import { addresses, createNetwork, startHolder } from "./namespaces.ts";
 import { createCgroup } from "./cgroups.ts";
-import { kubectlArgv } from "./kubectl.ts";
-import { must, type ProcessId, run } from "./processes.ts";
+import { type ProcessId } from "./processes.ts";
 import { isRemote, runtimeDaemons } from "./runtime-daemon.ts";
 import { registryArgv, writeRegistryConfigs } from "./registry.ts";
 import { createSshKeys } from "./sshd.ts";
@@ -58,12 +58,13 @@ export async function bringUp({ layout, tools, images, say }: BringUp): Promise<
 
   say("starting the API server");
   await Promise.all([
-    daemons.startApiServer(),
     writeKubeconfig(layout, apiServerUrl, "admin", { commonName: "kubernetes-admin", organization: "system:masters" }),
     writeKubeconfig(layout, apiServerUrl, "controller-manager", { commonName: "system:kube-controller-manager" }),
     writeKubeconfig(layout, apiServerUrl, "scheduler", { commonName: "system:kube-scheduler" }),
     writeKubeconfig(layout, apiServerUrl, "proxy", { commonName: "system:kube-proxy" }),
+    daemons.start("api-relay", apiRelayArgv(layout)),
   ]);
+  await daemons.startApiServer();
   say(`starting the controller manager, the scheduler, the proxy and ${runtime.role}`);
   const kubeconfig = (name: string): string => join(layout.dir, `${name}.kubeconfig`);
   await daemons.start(
@@ -74,12 +75,16 @@ export async function bringUp({ layout, tools, images, say }: BringUp): Promise<
   await daemons.start("kube-proxy", proxyArgv(tools, kubeconfig("proxy"), state.nodeName));
   await daemons.startRuntime();
   if (remote) await daemons.startSshd();
-  await must(kubectlArgv(layout, tools, ["apply", "--filename=-"]), { stdin: JSON.stringify(nameService) });
-  await waitFor(
-    "the default service account",
-    async () => (await run(kubectlArgv(layout, tools, ["get", "serviceaccount", "default"]))).code === 0,
-  );
+  await makeFirstObjects(layout);
   return holder;
+}
+
+/** Makes the name service and waits for what the control plane makes by itself. */
+async function makeFirstObjects(layout: Layout): Promise<void> {
+  using api = openApi(layout);
+  await waitFor("the namespace kube-system", () => api.get("/api/v1/namespaces/kube-system"));
+  await api.create("/api/v1/namespaces/kube-system/services", nameService);
+  await waitFor("the default service account", () => api.get("/api/v1/namespaces/default/serviceaccounts/default"));
 }
 
 /** The cluster's name service without a server behind it: pods that ask get a refusal at once instead of waiting. */

@@ -16,6 +16,7 @@ import { writeNodeKubeconfig } from "./kubeconfig.ts";
 import { addresses, insideArgv, privateRegistryHost } from "./namespaces.ts";
 import { type Finished, must, type ProcessId, run, type RunOptions, start, type StartOptions } from "./processes.ts";
 import { privateUser } from "./registry.ts";
+import { prepared } from "./prepared.ts";
 import { isRemote, providerUnderTest, runtimeDaemons, type ProviderName } from "./runtime-daemon.ts";
 import { disown, isHeld, layoutOf, type Layout, readState, takeLease } from "./state.ts";
 import { tearDown } from "./teardown.ts";
@@ -116,9 +117,9 @@ export interface Cluster extends Kubectl, AsyncDisposable {
 export async function startCluster(options: ClusterOptions): Promise<Cluster> {
   const { nodeName = "node-1", provider = providerUnderTest(), say = () => {} } = options;
   const { containerd = containerdUnderTest(), kit = testKit } = options;
-  const layout = layoutOf(clusterName(options.name, provider));
+  const layout = layoutOf(clusterName(options.name, provider, containerd));
   const tools = await findTools(say, containerd, kit);
-  const catalog = await buildImages(tools, say, kit.images);
+  const catalog = (kit === testKit && prepared()?.images) || (await buildImages(tools, say, kit.images));
   await lease(layout, { nodeName, provider, containerd, privatePassword: randomBytes(9).toString("base64url") });
   const keeper = await startKeeper(layout);
   try {
@@ -146,11 +147,16 @@ export async function startCluster(options: ClusterOptions): Promise<Cluster> {
   }
 }
 
-/** The name of a cluster with that provider: clusters of all providers stand side by side, and those of several checkouts
- *  where each has a `GRAFTLET_TEST_MARK` of its own, a few letters. */
-export function clusterName(name: string, provider: ProviderName = providerUnderTest()): string {
+/** The name of a cluster with that provider: clusters of all providers and versions of containerd stand side by side, and those
+ *  of several checkouts where each has a `GRAFTLET_TEST_MARK` of its own, a few letters. */
+export function clusterName(
+  name: string,
+  provider: ProviderName = providerUnderTest(),
+  containerd: ContainerdVersion = containerdUnderTest(),
+): string {
   const mark = process.env.GRAFTLET_TEST_MARK;
-  return `${mark ? `${mark}-` : ""}${name}${provider === "cri" ? "" : `-${provider}`}`;
+  const runtime = `${provider === "cri" ? "" : `-${provider}`}${containerd === "1.6" ? "" : `-${containerd.replace(".", "")}`}`;
+  return `${mark ? `${mark}-` : ""}${name}${runtime}`;
 }
 
 /** A cluster that is up, started by another process; disposing it does nothing. Throws when there is none. */

@@ -1,9 +1,10 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { certificatesIn } from "./certificates.ts";
-import { apiServerArgv, apiServerUrl } from "./control-plane.ts";
-import { insideArgv, networkArgv } from "./namespaces.ts";
-import { isAlive, listProcesses, type ProcessId, run, signalProcess, startDaemon, startTicksOf } from "./processes.ts";
+import { openApi } from "./api.ts";
+import { apiServerArgv } from "./control-plane.ts";
+import { insideArgv } from "./namespaces.ts";
+import { isAlive, listProcesses, type ProcessId, signalProcess, startDaemon, startTicksOf } from "./processes.ts";
 import type { RuntimeDaemon } from "./runtime-daemon.ts";
 import { sshdArgv, sshdListens, sshdProcesses, writeSshdConfig } from "./sshd.ts";
 import { type Layout, readState, writeState } from "./state.ts";
@@ -80,7 +81,7 @@ export function createDaemons({ layout, tools, holder, runtime }: DaemonsOptions
     },
     async startApiServer() {
       await daemons.start("kube-apiserver", apiServerArgv(tools, layout, certificatesIn(layout.pki)));
-      await daemons.ready("kube-apiserver", () => answersOk(layout, tools));
+      await daemons.ready("kube-apiserver", () => answersOk(layout));
     },
     async startRuntime() {
       await daemons.start(runtime.role, runtime.argv(tools, layout));
@@ -106,20 +107,10 @@ export function createDaemons({ layout, tools, holder, runtime }: DaemonsOptions
   return daemons;
 }
 
-/** Whether the API server says that it is ready; anybody may ask. */
-async function answersOk(layout: Layout, tools: Tools): Promise<boolean> {
-  const { stdout } = await run(
-    networkArgv(layout, [
-      tools.path("curl"),
-      "--silent",
-      "--max-time",
-      "3",
-      "--cacert",
-      join(layout.pki, "ca.crt"),
-      `${apiServerUrl}/readyz`,
-    ]),
-  );
-  return stdout === "ok";
+/** Whether the API server says that it is ready. */
+async function answersOk(layout: Layout): Promise<boolean> {
+  using api = openApi(layout);
+  return (await api.text("/readyz")) === "ok";
 }
 
 /** The last lines of a log; empty when there is none. */

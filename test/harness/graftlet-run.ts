@@ -1,7 +1,5 @@
-import { join } from "node:path";
+import { graftletProgram } from "./agent.ts";
 import type { Cluster } from "./cluster.ts";
-
-const main = join(import.meta.dirname, "..", "..", "src", "main.ts");
 
 /** How a graftlet that was not to run ended. */
 export interface Refusal {
@@ -10,9 +8,11 @@ export interface Refusal {
   readonly said: readonly string[];
 }
 
-/** Runs graftlet from source on the cluster's machine to its end, which is expected within ten seconds or so. */
+/** Runs graftlet on the cluster's machine to its end, which is expected within ten seconds or so. */
 export async function runToEnd(cluster: Cluster, args: readonly string[]): Promise<Refusal> {
-  const { code, stdout, stderr } = await cluster.runInside([process.execPath, main, ...args], { timeoutMs: 60_000 });
+  const { code, stdout, stderr } = await cluster.runInside([process.execPath, graftletProgram(), ...args], {
+    timeoutMs: 60_000,
+  });
   const said = `${stdout}${stderr}`.split("\n").filter((line) => line !== "" && !line.startsWith("{"));
   return { code, said };
 }

@@ -53,7 +53,7 @@ interface Watcher {
 
 /** Opens the pods of a namespace and begins to watch them. The namespace is made when it is not there. */
 export async function openPods(cluster: Cluster, namespace = "default"): Promise<Pods> {
-  const api = await openApi(cluster);
+  const api = openApi(cluster.layout);
   const base = `/api/v1/namespaces/${namespace}`;
   if (namespace !== "default") await api.create("/api/v1/namespaces", { metadata: { name: namespace } });
   await waitFor("the namespace's service account", () => api.get(`${base}/serviceaccounts/default`).then(() => true));
@@ -175,7 +175,7 @@ export async function openPods(cluster: Cluster, namespace = "default"): Promise
     async [Symbol.asyncDispose]() {
       stop.abort();
       await watching;
-      await api[Symbol.asyncDispose]();
+      api[Symbol.dispose]();
     },
   };
   return pods;

@@ -19,6 +19,7 @@ import { isRemote, type ProviderName, runtimeDaemons } from "./runtime-daemon.ts
 import { createSshKeys } from "./sshd.ts";
 import { type Layout, disown, isHeld, layoutOf, readState, takeLease, writeState } from "./state.ts";
 import { tearDown } from "./teardown.ts";
+import { prepared } from "./prepared.ts";
 import { type Tools, findTools } from "./tools.ts";
 
 /** A container runtime with registries of its own, in a network of its own, and no cluster around it. */
@@ -55,7 +56,7 @@ export async function startRuntimeRig(
   const say = (line: string): void => console.error(line);
   const layout = layoutOf(clusterName(name, "cri"));
   const tools = await findTools(say, containerd, kit);
-  const images = await buildImages(tools, say, kit.images);
+  const images = (kit === testKit && prepared()?.images) || (await buildImages(tools, say, kit.images));
   const privatePassword = randomBytes(9).toString("base64url");
   // One that has just been removed is held until its keeper has ended.
   await waitFor(`the rig ${name}, which another process uses, to be free`, () => !isHeld(layout));

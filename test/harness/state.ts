@@ -41,6 +41,8 @@ export interface Layout {
   readonly podLogs: string;
   readonly staticPods: string;
   readonly resolvConf: string;
+  /** Leads to the API server, from outside the cluster's network. */
+  readonly apiSocket: string;
   /** The cluster's network namespace: its name for `ip netns` and its path for nsenter. */
   readonly netnsName: string;
   readonly netns: string;
@@ -78,6 +80,7 @@ export function layoutOf(name: string): Layout {
     podLogs: join(dir, "pod-logs"),
     staticPods: join(dir, "manifests"),
     resolvConf: join(dir, "resolv.conf"),
+    apiSocket: join(dir, "api.sock"),
     netnsName: `graftlet-${name}`,
     netns: `/run/netns/graftlet-${name}`,
     agentNetnsName: `graftlet-${name}-agent`,

@@ -1,6 +1,7 @@
 import { accessSync, constants, existsSync } from "node:fs";
 import { join } from "node:path";
 import { type ContainerdVersion, containerdUnderTest } from "./containerd-version.ts";
+import { prepared } from "./prepared.ts";
 import { must, start } from "./processes.ts";
 import { type ImageProgram, type Kit, testKit } from "../cluster/tools/kits.ts";
 
@@ -17,6 +18,26 @@ const ofContainerd = ["containerd", "containerd-shim-runc-v2", "ctr"] as const;
 /** What another version of Kubernetes brings of them: its API server and what may not be newer than that. */
 const ofControlPlane = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"] as const;
 
+/** The folders that programs lie in. */
+export interface ToolFolders {
+  readonly assets?: string;
+  readonly main: string;
+  /** That of the containerd that is not Debian's. */
+  readonly containerd?: string;
+  /** That of a control plane of another version. */
+  readonly controlPlane?: string;
+}
+
+/** The programs of a cluster: where a run has prepared them those, or as `findToolFolders` finds them. */
+export async function findTools(
+  say: Say,
+  containerd: ContainerdVersion = containerdUnderTest(),
+  kit: Kit = testKit,
+): Promise<Tools> {
+  const known = kit === testKit ? prepared()?.tools[containerd] : undefined;
+  return toolsIn(known ?? (await findToolFolders(say, containerd, kit)));
+}
+
 /**
  * Makes sure that every program of the cluster is there: installs the Debian packages that lack, builds
  * the kit's programs once per machine; `etcd` and others of the machine come from PATH. Where
@@ -24,11 +45,7 @@ const ofControlPlane = ["kube-apiserver", "kube-controller-manager", "kube-sched
  * a minor version, such as 1.35, the control plane is of that version. Throws with one sentence that says
  * what is missing.
  */
-export async function findTools(
-  say: Say,
-  containerd: ContainerdVersion = containerdUnderTest(),
-  kit: Kit = testKit,
-): Promise<Tools> {
+export async function findToolFolders(say: Say, containerd: ContainerdVersion, kit: Kit): Promise<ToolFolders> {
   await installPackages();
   const assets = process.env.KUBEBUILDER_ASSETS;
   const lacking = kit.programs.filter((name) => !(assets && isExecutable(join(assets, name))));
@@ -41,13 +58,23 @@ export async function findTools(
           say,
         );
   const older = await buildControlPlane(say);
+  return {
+    ...(assets && { assets }),
+    main,
+    ...(newer && { containerd: newer }),
+    ...(older && { controlPlane: older }),
+  };
+}
+
+/** The programs in those folders; what is in none of them is the machine's. */
+export function toolsIn({ assets, main, containerd, controlPlane }: ToolFolders): Tools {
   const among = (names: readonly string[], folder: string | undefined, name: string): string[] =>
     folder && names.includes(name) ? [join(folder, name)] : [];
   return {
     path(name) {
       const candidates = [
-        ...among(ofControlPlane, older, name),
-        ...among(ofContainerd, newer, name),
+        ...among(ofControlPlane, controlPlane, name),
+        ...among(ofContainerd, containerd, name),
         ...(assets ? [join(assets, name)] : []),
         join(main, name),
         ...["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"].map((dir) =>

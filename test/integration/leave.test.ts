@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { stringify } from "yaml";
 import type { Node, Pod } from "../../src/objects.ts";
-import { type Agent, kubeletConfiguration, nodeCommand, startGraftlet } from "../harness/agent.ts";
+import { type Agent, graftletProgram, kubeletConfiguration, nodeCommand, startGraftlet } from "../harness/agent.ts";
 import { certificatesIn } from "../harness/certificates.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { type Conversation, converse } from "../harness/conversation.ts";
@@ -153,7 +153,7 @@ describe("graftlet leave", { timeout: 900_000 }, () => {
     return `--nodes=${file}`;
   };
   const leave = (...flags: readonly string[]): Conversation => {
-    const program = [join(import.meta.dirname, "..", "..", "src/main.ts"), "leave"];
+    const program = [graftletProgram(), "leave"];
     const env = { KUBERNETES_SERVICE_HOST: addresses.node, KUBERNETES_SERVICE_PORT: "6443" };
     return converse(cluster.spawnAtAgent([...nodeCommand, ...program, ...flags], { env }));
   };

@@ -6,7 +6,7 @@ import { criRuntime } from "../../providers/cri/runtime.ts";
 import { PodSandboxConfig } from "../../src/gen/cri.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { createLogger } from "../../src/lib/log.ts";
-import { type Agent, startGraftlet } from "../harness/agent.ts";
+import { type Agent, graftletProgram, startGraftlet } from "../harness/agent.ts";
 import { createCgroup } from "../harness/cgroups.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { dockerEngine } from "../harness/docker-engine.ts";
@@ -52,7 +52,7 @@ describe("graftlet remove", { timeout: 800_000 }, () => {
     const words = readFileSync(`/proc/${agent.pid}/cmdline`, "utf8")
       .split("\0")
       .filter((word) => word !== "");
-    const at = words.findIndex((word) => word.endsWith("main.ts"));
+    const at = words.indexOf(graftletProgram());
     [program, flags] = [words.slice(0, at + 1), words.slice(at + 1)];
   });
   after(async () => {

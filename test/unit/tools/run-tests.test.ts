@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 
 const program = join(import.meta.dirname, "../../../tools/run-tests.ts");
 
@@ -30,7 +32,7 @@ function runAll(...fates: readonly Fate[]): { readonly status: number | null; re
     });
     // Inside a test the runner takes itself for a test's.
     const { NODE_TEST_CONTEXT: _, ...env } = process.env;
-    const command = [program, "1", "--test-concurrency=2", ...files];
+    const command = [program, ...files];
     const { status, stdout } = spawnSync(process.execPath, command, { env, encoding: "utf8", cwd: folder });
     return { status, said: stdout };
   } finally {
@@ -66,4 +68,29 @@ test("so many that fail do not by chance", () => {
   const { status, said } = runAll("fails once", "fails once", "fails once", "fails once");
   assert.equal(status, 1);
   assert.doesNotMatch(said, again);
+});
+
+test("a run that is ended ends what runs", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "run-tests-test-"));
+  try {
+    const file = join(folder, "long.test.mjs");
+    const mark = join(folder, "pid");
+    const body = `import { test } from 'node:test'; import { renameSync, writeFileSync } from 'node:fs';
+      writeFileSync('${mark}.new', String(process.pid)); renameSync('${mark}.new', '${mark}');
+      test('lasts', () => new Promise((resolve) => setTimeout(resolve, 60_000)));`;
+    writeFileSync(file, body);
+    const { NODE_TEST_CONTEXT: _, ...env } = process.env;
+    const child = spawn(process.execPath, [program, file], { env, stdio: "ignore" });
+    const over = once(child, "exit");
+    while (!existsSync(mark)) await sleep(50);
+    child.kill("SIGTERM");
+    assert.deepEqual(await over, [1, null]);
+    const pid = Number(readFileSync(mark, "utf8"));
+    for (let tries = 0; existsSync(`/proc/${pid}`); tries += 1) {
+      assert.ok(tries < 100, `process ${pid} lives on`);
+      await sleep(50);
+    }
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 });

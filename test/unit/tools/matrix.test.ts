@@ -1,0 +1,67 @@
+import assert from "node:assert/strict";
+import { existsSync, globSync } from "node:fs";
+import { basename, join } from "node:path";
+import { test } from "node:test";
+import { moved, ranBefore } from "../../ledger.ts";
+import { integration, type Provider, providers, slowContracts } from "../../matrix.ts";
+import { contractJobs, integrationJobs } from "../../../tools/test-jobs.ts";
+
+const root = join(import.meta.dirname, "../../..");
+const named = (folder: string): string[] =>
+  globSync(`test/${folder}/**/*.test.ts`, { cwd: root }).map((path) => basename(path, ".test.ts"));
+const asked = { only: "", provider: "", all: false };
+const ofMakeTest = new Set([...contractJobs(), ...integrationJobs(asked)].map(({ name }) => name));
+const pairs = (lists: Readonly<Record<Provider, readonly string[]>>): string[] =>
+  providers.flatMap((provider) => lists[provider].map((file) => `integration ${file} with ${provider}`));
+
+test("the matrix has every integration file, and no other", () => {
+  assert.deepEqual(Object.keys(integration).toSorted(), named("integration").toSorted());
+  for (const name of Object.keys(slowContracts)) assert.ok(named("contract").includes(name), name);
+});
+
+test("a file is run with providers that it fits, and says why those", () => {
+  for (const [name, { on, fits = providers, why }] of Object.entries(integration)) {
+    for (const provider of on) assert.ok(fits.includes(provider), `${name} with ${provider}`);
+    assert.equal(new Set(on).size, on.length, name);
+    assert.match(why, /\w+ \w+/, name);
+  }
+});
+
+test("make test has the matrix and all contracts; ONLY, PROVIDER and ALL ask for all that fits", () => {
+  assert.equal(
+    ofMakeTest.size,
+    named("contract").length + Object.values(integration).reduce((sum, { on }) => sum + on.length, 0),
+  );
+  const names = (more: Partial<typeof asked>) => integrationJobs({ ...asked, ...more }).map(({ name }) => name);
+  assert.deepEqual(names({ only: "docker-churn" }), ["integration docker-churn with docker"]);
+  assert.deepEqual(names({ only: "probes", provider: "docker" }), ["integration probes with docker"]);
+  assert.deepEqual(names({ only: "docker-churn", provider: "cri" }), []);
+  assert.equal(names({ only: "probes" }).length, providers.length);
+  assert.ok(names({ all: true }).includes("integration ssh-cut with ssh"));
+  assert.throws(() => names({ only: "nothing" }), /no test\/integration\/nothing\*/);
+  assert.throws(() => names({ provider: "podman" }), /it is one of cri, cri-2\.4, docker, ssh, ssh-docker/);
+  const [newer] = integrationJobs({ ...asked, only: "pods", provider: "cri-2.4" });
+  assert.deepEqual(newer?.env, { GRAFTLET_TEST_PROVIDER: "cri", GRAFTLET_TEST_CONTAINERD: "2.4" });
+});
+
+test("what make test ran once it still runs, or the ledger says what proves it", () => {
+  const gone = pairs(ranBefore).filter((pair) => !ofMakeTest.has(pair));
+  const told = moved.flatMap(({ files, was }) => files.map((file) => `integration ${file} with ${was}`));
+  assert.deepEqual(told.toSorted(), gone.toSorted());
+});
+
+test("what the ledger names exists and is run by make test", () => {
+  for (const { files, was, by, why } of moved) {
+    assert.ok(by.length > 0 && /\w+ \w+/.test(why), files.join());
+    for (const proof of by) {
+      if (proof === "integration same") {
+        for (const file of files) {
+          const others = integration[file]?.on.filter((provider) => provider !== was) ?? [];
+          assert.ok(others.length > 0, `${file} is run with no provider but ${was}`);
+        }
+      } else if (proof.startsWith("unit ")) {
+        assert.ok(existsSync(join(root, "test/unit", `${proof.slice("unit ".length)}.test.ts`)), proof);
+      } else assert.ok(ofMakeTest.has(proof), proof);
+    }
+  }
+});

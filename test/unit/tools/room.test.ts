@@ -1,0 +1,22 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { createGauge, hasRoom } from "../../../tools/room.ts";
+
+const [much, little] = [8 * 2 ** 30, 2 ** 30];
+
+test("a file for each processor may always run, more where processors idle and memory is left", () => {
+  assert.ok(hasRoom(1, { idle: 0, memory: little }, 2));
+  assert.ok(!hasRoom(2, { idle: 0.05, memory: much }, 2));
+  assert.ok(!hasRoom(2, { idle: 0.5, memory: little }, 2));
+  assert.ok(hasRoom(2, { idle: 0.5, memory: much }, 2));
+  assert.ok(!hasRoom(8, { idle: 1, memory: much }, 2));
+});
+
+test("the gauge tells the part of the time that was idle, and memory", async () => {
+  const spare = createGauge();
+  await sleep(100);
+  const { idle, memory } = spare();
+  assert.ok(idle >= 0 && idle <= 1, String(idle));
+  assert.ok(memory > 0);
+});

@@ -1,0 +1,44 @@
+import { availableParallelism, cpus, freemem } from "node:os";
+
+/** What a machine has to spare while tests run on it. */
+export interface Spare {
+  /** The part of its processors' time that was idle lately, 0 to 1. */
+  readonly idle: number;
+  /** Bytes of memory. */
+  readonly memory: number;
+}
+
+/** Tests of clusters wait much: as many run at once as keep the processors busy. */
+const idleEnough = 0.12;
+
+/** What a cluster with a node takes, bytes. */
+const memoryOfCluster = 1.5 * 2 ** 30;
+
+/** More at once would need more than that, such as pid numbers. */
+const mostPerProcessor = 4;
+
+/** Whether one more file of tests may start beside those that run. One for each processor always may. */
+export function hasRoom(running: number, { idle, memory }: Spare, processors: number): boolean {
+  if (running < processors) return true;
+  return running < processors * mostPerProcessor && idle >= idleEnough && memory >= memoryOfCluster;
+}
+
+/** Measures what this machine has to spare: each answer is about the time since the answer before. */
+export function createGauge(): () => Spare {
+  let before = times();
+  return () => {
+    const now = times();
+    const [idle, all] = [now.idle - before.idle, now.all - before.all];
+    before = now;
+    return { idle: all > 0 ? idle / all : 0, memory: freemem() };
+  };
+}
+
+/** How many files may always run. */
+export const processors = availableParallelism();
+
+function times(): { readonly idle: number; readonly all: number } {
+  const each = cpus().map((cpu) => cpu.times);
+  const idle = each.reduce((sum, time) => sum + time.idle, 0);
+  return { idle, all: each.reduce((sum, { user, nice, sys, irq }) => sum + user + nice + sys + irq, idle) };
+}

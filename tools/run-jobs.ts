@@ -1,0 +1,136 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { createGauge, hasRoom, processors } from "./room.ts";
+
+/** A file of tests, and where it is run. */
+export interface Job {
+  /** Tells it from all others. */
+  readonly name: string;
+  readonly file: string;
+  readonly env: Readonly<Record<string, string>>;
+  /** How long it usually takes. */
+  readonly seconds: number;
+}
+
+/** How a job went. */
+export interface Outcome {
+  readonly job: Job;
+  readonly passed: boolean;
+  readonly seconds: number;
+  /** Of processors, those of all that it started and that ended before it included. */
+  readonly cpuSeconds: number;
+}
+
+/** How jobs are run. */
+export interface JobOptions {
+  /** A test that takes longer fails, and a file whose tests are over and that does not end is interrupted. */
+  readonly limitSeconds: number;
+  /** Ends what runs, and throws. */
+  readonly signal: AbortSignal;
+  /** One after the other. */
+  readonly alone?: boolean;
+}
+
+/** How often is looked whether another may start, and how long one has to show what it takes, milliseconds. */
+const [lookMs, settleMs] = [500, 4_000];
+
+/** A file has so long to end after its last test, and to end when it is interrupted, milliseconds. */
+const patienceMs = 60_000;
+
+/** What a file has said is complete when it has ended; what it leaves behind may hold its output open, milliseconds. */
+const outputMs = 5_000;
+
+/** Runs jobs side by side, the longest first, as many as the machine has room for; says of each, when it has ended, what it said. */
+export async function runJobs(jobs: readonly Job[], options: JobOptions): Promise<Outcome[]> {
+  const waiting = jobs.toSorted((one, other) => other.seconds - one.seconds);
+  const always = options.alone ? 1 : processors;
+  const outcomes: Outcome[] = [];
+  const running = new Set<Promise<void>>();
+  const [spare, cpuSeconds] = [createGauge(), createCpuMeter()];
+  const start = (job: Job): void => {
+    const run = runJob(job, { ...options, cpuSeconds, live: jobs.length === 1 });
+    const settled = run.then((outcome) => void outcomes.push(outcome)).finally(() => running.delete(settled));
+    running.add(settled);
+  };
+  let next = 0;
+  while (waiting.length > 0) {
+    const now = performance.now();
+    const due = running.size < always || (!options.alone && now >= next);
+    if (due) next = now + settleMs;
+    const job = due && hasRoom(running.size, spare(), always) ? waiting.shift() : undefined;
+    if (job) start(job);
+    else await Promise.race([sleep(lookMs, undefined, { signal: options.signal }), ...running]);
+  }
+  await Promise.all(running);
+  return outcomes;
+}
+
+interface RunOptions extends JobOptions {
+  readonly cpuSeconds: () => number;
+  /** It writes for itself. */
+  readonly live: boolean;
+}
+
+async function runJob(job: Job, { limitSeconds, signal, cpuSeconds, live }: RunOptions): Promise<Outcome> {
+  const began = performance.now();
+  const reporter = `--test-reporter=${join(import.meta.dirname, "spec-of-file.ts")}`;
+  // Inside a test the runner would take itself for a test's.
+  const { NODE_TEST_CONTEXT: _, ...env } = process.env;
+  const child = spawn(process.execPath, [reporter, `--test-timeout=${limitSeconds * 1000}`, job.file], {
+    stdio: ["ignore", live ? "inherit" : "pipe", live ? "inherit" : "pipe"],
+    env: { ...env, ...job.env },
+    signal,
+  });
+  const said: string[] = [];
+  for (const stream of [child.stdout, child.stderr])
+    stream?.setEncoding("utf8").on("data", (text: string) => said.push(text));
+  const interrupt = setTimeout(() => child.kill("SIGINT"), limitSeconds * 1000 + patienceMs);
+  const kill = setTimeout(() => child.kill("SIGKILL"), limitSeconds * 1000 + 2 * patienceMs);
+  const passed = await ended(child)
+    .then((code) => code === 0)
+    .finally(() => {
+      clearTimeout(interrupt);
+      clearTimeout(kill);
+    });
+  const spent = cpuSeconds();
+  await outputOf(child);
+  const seconds = (performance.now() - began) / 1000;
+  const verdict = passed ? "passed" : "failed";
+  process.stdout.write(`==> ${job.name} ${verdict} after ${Math.round(seconds)} s\n${said.join("")}`);
+  return { job, passed, seconds, cpuSeconds: spent };
+}
+
+function ended(child: ChildProcess): Promise<number | null> {
+  return new Promise((resolve, reject) => {
+    child.once("error", reject);
+    child.once("exit", resolve);
+  });
+}
+
+async function outputOf(child: ChildProcess): Promise<void> {
+  const open = [child.stdout, child.stderr].filter((stream) => stream !== null && !stream.closed);
+  const closed = open.map((stream) => new Promise<void>((resolve) => stream?.once("close", resolve)));
+  const late = new AbortController();
+  await Promise.race([Promise.all(closed), sleep(outputMs, undefined, { signal: late.signal }).catch(() => {})]);
+  late.abort();
+  for (const stream of open) stream?.destroy();
+}
+
+/** Processor time of the children that ended since it was asked last.
+ *  @see https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html (cutime, cstime) */
+function createCpuMeter(): () => number {
+  const all = (): number => {
+    const text = readFileSync("/proc/self/stat", "utf8");
+    const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
+    return (Number(fields[13]) + Number(fields[14])) / 100;
+  };
+  let before = all();
+  return () => {
+    const now = all();
+    const since = now - before;
+    before = now;
+    return since;
+  };
+}

@@ -1,0 +1,55 @@
+import { globSync } from "node:fs";
+import { basename, join, relative } from "node:path";
+import { integration, type Provider, providers, slowContracts } from "../test/matrix.ts";
+import type { Job } from "./run-jobs.ts";
+
+/** Which integration tests are run. */
+export interface Asked {
+  /** The beginning of files' names; empty for all. */
+  readonly only: string;
+  /** With this provider alone, whatever the matrix says. */
+  readonly provider: string;
+  /** All that fits, not only what the matrix has run. */
+  readonly all: boolean;
+}
+
+const root = join(import.meta.dirname, "..");
+
+/** How long a file takes of which nothing is known, seconds. */
+const usual = 30;
+
+/** The jobs of test/contract. */
+export function contractJobs(): Job[] {
+  return globSync("test/contract/**/*.test.ts", { cwd: root }).map((path) => {
+    const name = basename(path, ".test.ts");
+    return { name: `contract ${name}`, file: join(root, path), env: {}, seconds: slowContracts[name] ?? usual };
+  });
+}
+
+/** The jobs of test/integration. @throws when there is no such provider, or no such file. */
+export function integrationJobs({ only, provider, all }: Asked): Job[] {
+  if (provider !== "" && !providers.some((each) => each === provider))
+    throw new Error(`PROVIDER is ${JSON.stringify(provider)}: it is one of ${providers.join(", ")}`);
+  const files = Object.entries(integration).filter(([name]) => name.startsWith(only));
+  if (files.length === 0)
+    throw new Error(`no test/integration/${only}*.test.ts; ONLY is one of: ${Object.keys(integration).join(" ")}`);
+  return files.flatMap(([name, { on, fits = providers, seconds }]) => {
+    const wide = all || only !== "" || provider !== "";
+    const chosen = (wide ? fits : on).filter((each) => provider === "" || each === provider);
+    return chosen.map((each) => ({ ...jobOf(name, each), seconds }));
+  });
+}
+
+function jobOf(name: string, provider: Provider): Omit<Job, "seconds"> {
+  const [runtime, containerd] = provider === "cri-2.4" ? ["cri", "2.4"] : [provider, "1.6"];
+  return {
+    name: `integration ${name} with ${provider}`,
+    file: join(root, "test", "integration", `${name}.test.ts`),
+    env: { GRAFTLET_TEST_PROVIDER: runtime, GRAFTLET_TEST_CONTAINERD: containerd },
+  };
+}
+
+/** Jobs of files that are named one by one. */
+export function jobsOf(files: readonly string[]): Job[] {
+  return files.map((file) => ({ name: relative(process.cwd(), file), file, env: {}, seconds: usual }));
+}
