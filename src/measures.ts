@@ -2,7 +2,7 @@ import type { Pod, PodStatus } from "./objects.ts";
 import type { ProbeKind } from "./pipeline.ts";
 import type { ResizeTrigger } from "./resizes.ts";
 
-// What stages tell of their work, for /metrics. Telling costs a counter's increment: nobody is waited for, nothing is answered,
+// Measurements of the stages' work, for /metrics. One costs a counter's increment: it waits for nothing, returns nothing,
 // and no stage knows what becomes of it. Durations are in milliseconds.
 
 /** Calls to the runtime, by CRI's names: `run_podsandbox`, `list_containers`. */
@@ -29,7 +29,7 @@ export interface PlegMeasures {
   eventsBroke(): void;
 }
 
-/** What a worker's pass was for. */
+/** Purpose of a worker's pass. */
 export type PassKind = "create" | "update" | "sync" | "kill" | "terminated";
 
 export interface WorkerMeasures {
@@ -55,7 +55,7 @@ export interface StartMeasures {
 export interface PullMeasures {
   /** @returns what is called when the pull has worked. @param bytes of the image. */
   pulling(uid: string): (ms: number, bytes: bigint) => void;
-  /** @param present undefined where nobody looked. */
+  /** @param present undefined where presence was not checked. */
   ensured(policy: string, present: boolean | undefined, pulled: boolean): void;
 }
 
@@ -73,7 +73,7 @@ export interface VolumeMeasures {
   tornDown(plugin: string, ms: number, failed: boolean): void;
 }
 
-/** What is done with cgroups. */
+/** Operations on cgroups. */
 export type CgroupOperation = "create" | "update" | "destroy";
 
 export interface CgroupMeasures {
@@ -90,7 +90,7 @@ export interface ResizeMeasures {
   ): void;
   /** One that had to wait was granted. */
   accepted(trigger: ResizeTrigger): void;
-  /** What was given was put in force, or could not be. */
+  /** The allocated resources were actuated, or could not be. */
   done(ms: number, success: boolean): void;
 }
 
@@ -111,7 +111,7 @@ export interface CertificateMeasures {
 
 export interface ProbeMeasures {
   probed(pod: Pod, container: string, kind: ProbeKind, result: "Success" | "Failure", ms: number): void;
-  /** Nobody probes the pod any more. */
+  /** The pod's probes have ended. */
   forget(pod: Pod): void;
 }
 
@@ -145,6 +145,6 @@ export interface Measures {
   rejected(reason: string): void;
   /** A pod ended in favour of a critical one. @param resource the first that was short. */
   preempted(resource: string): void;
-  /** A pod that nobody wants was found in the runtime. */
+  /** An orphaned pod was found in the runtime. */
   orphanFound(): void;
 }

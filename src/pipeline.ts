@@ -9,7 +9,7 @@ import type { AskedPod, GivenPod } from "./roles.ts";
 
 // ---- values -------------------------------------------------------------------------------------------------------------
 
-/** What a source says of pods. A graceful deletion is DELETE (the object is still there); REMOVE means the object is gone. */
+/** Operation of a source on pods. A graceful deletion is DELETE (the object is still there); REMOVE means the object is gone. */
 export type PodOperation = "ADD" | "UPDATE" | "DELETE" | "REMOVE" | "RECONCILE";
 export type SourceName = "api" | "file" | "http";
 
@@ -29,7 +29,7 @@ export interface RuntimePod {
   readonly namespace: string;
   readonly sandboxes: readonly cri.PodSandboxStatus[];
   readonly containers: readonly cri.ContainerStatus[];
-  /** Of the newest ready sandbox; the last known ones when no sandbox is ready any more. */
+  /** Addresses of the newest ready sandbox; the last known ones when no sandbox is ready any more. */
   readonly ips: readonly string[];
   /** Clock.monotonic() before the runtime was asked. */
   readonly observedAt: number;
@@ -49,7 +49,7 @@ export interface Rejection {
 
 /** Why the node ends a pod that is meant to run. */
 export interface Eviction extends Rejection {
-  /** What the pod's condition DisruptionTarget says of it; without this it has none. */
+  /** Message of the pod's condition DisruptionTarget; without it the pod has none. */
   readonly disruption?: string;
 }
 
@@ -61,7 +61,7 @@ export interface MountedVolume {
   readonly readOnly: boolean;
 }
 
-/** What a container gets with the devices that it has. Paths on the host are the target's. */
+/** Additions to a container for its devices. Paths on the host are the target's. */
 export interface ContainerDevices {
   readonly environment: ReadonlyMap<string, string>;
   readonly mounts: readonly { readonly containerPath: string; readonly hostPath: string; readonly readOnly: boolean }[];
@@ -91,17 +91,17 @@ export interface RuntimeIds {
   readonly containers: readonly string[];
 }
 
-/** What one pass over a pod's containers came to. */
+/** Outcome of one pass over a pod's containers. */
 export interface SyncOutcome {
-  /** What went wrong; every container that could be started has been. */
+  /** First error; every container that could be started has been. */
   readonly error?: Error;
   /** Milliseconds since the epoch: the earliest end of a crash-loop back-off, when that is the only thing in the way. */
   readonly retryAt?: number;
-  /** What was done lets more be done, at once. */
+  /** Another pass can do more, at once. */
   readonly again?: true;
   /** Nothing was to be done, and the runtime's pod is as it was. */
   readonly untouched?: true;
-  /** What was made: where a look is sure to find something. */
+  /** Sandboxes and containers that were created. */
   readonly made?: RuntimeIds;
   /** Why the resources of what runs could not be changed; part of `error`. */
   readonly resizeError?: string;
@@ -141,7 +141,7 @@ export interface PodCache {
 export interface PodInspector {
   /** @param made what the caller knows the pod to have. */
   inspect(uid: string, signal: AbortSignal, made?: RuntimeIds): Promise<RuntimePod>;
-  /** The runtime has something of the pod, and nobody was able to look at it yet: that the cache has nothing says nothing. */
+  /** The runtime has something of the pod that could not be inspected yet: its absence from the cache means nothing. */
   isUnseen(uid: string): boolean;
   /** Keeps what the caller has seen of a pod. */
   learn(pod: RuntimePod): void;
@@ -271,9 +271,9 @@ export type ProbeVerdict = "Success" | "Failure" | "Unknown";
 export type ProbeKind = "liveness" | "readiness" | "startup";
 
 export interface ProbeResults {
-  /** Whether the container counts as ready by its probe: the newest verdict, or undefined when no probe watches it. */
+  /** Readiness of the container by its probe: the newest verdict, or undefined when no probe watches it. */
   readiness(uid: string, containerName: string, containerId: string): ProbeVerdict | undefined;
-  /** Whether the container counts as started by its startup probe, or undefined when no probe watches it. */
+  /** True once the container has passed its startup probe; undefined without one. */
   started(uid: string, containerName: string, containerId: string): boolean | undefined;
   /** The probe by whose verdict the container is to be killed. */
   condemnedBy(uid: string, containerName: string, containerId: string): CondemningProbe | undefined;
@@ -332,7 +332,7 @@ export interface Pressure {
   readonly pid: boolean;
 }
 
-/** Whether something may be put on the node beside what is there; decided one pod at a time. */
+/** Admits pods beside those that the node has; one pod at a time. */
 export interface Admission {
   /** @param others the active pods already admitted. @returns undefined when the pod may run. */
   admit(pod: GivenPod, others: readonly GivenPod[], signal: AbortSignal): Promise<Rejection | undefined>;

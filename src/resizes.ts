@@ -3,14 +3,14 @@ import type { Resources } from "./objects.ts";
 import type { RuntimePod } from "./pipeline.ts";
 import type { AskedPod, GivenPod } from "./roles.ts";
 
-// What stages say to each other of changes of the resources of pods that run: part of the vocabulary, as pipeline.ts is.
+// Vocabulary of in-place resizes, as pipeline.ts is of the rest.
 
-/** What of CPU and memory is in force for what runs: it may not yet be what the pod has been given. Limits that a pod has for its
+/** CPU and memory in force for running containers: they may lag behind the allocation. Limits that a pod has for its
  *  containers together stand in for theirs. */
 export interface ResourcesInForce {
   /** @param pod as it has been given its resources. @param status of one of its containers, which runs. */
   ofContainer(pod: GivenPod, status: ContainerStatus): Resources;
-  /** Of the pod as a whole; undefined where it has none of its own. */
+  /** Resources in force for the pod as a whole; undefined where it has none of its own. */
   ofPod(pod: GivenPod): Resources | undefined;
   /** The runtime has taken them over. */
   setContainer(uid: string, containerId: string, resources: Resources): Promise<void>;
@@ -24,22 +24,22 @@ export interface Resizes {
   allocated(pod: AskedPod): GivenPod;
   /** The same with what is in force for those of its containers that run. */
   inForce(pod: GivenPod, observed: RuntimePod): GivenPod;
-  /** What was seen of a pod tells whether its resize is done. @param pod as it has been given its resources. */
+  /** Finds out from an observation whether the pod's resize is done. @param pod as it has been given its resources. */
   observe(pod: GivenPod, observed: RuntimePod): void;
-  /** What a pod has been given could not be put in force. @param pod as above. */
+  /** The pod's allocation could not be actuated. @param pod as above. */
   failed(pod: GivenPod, message: string): void;
 }
 
 /** Progress of a pod's resize, as its conditions show it. */
 export interface ResizeState {
-  /** What the pod asks for does not fit yet. */
+  /** Deferred: the resources asked for do not fit yet. */
   readonly pending?: {
     readonly message: string;
     readonly generation: number;
     /** Milliseconds since the epoch. */
     readonly since: number;
   };
-  /** What the pod was given is being put in force. */
+  /** The allocation is being actuated. */
   readonly inProgress?: {
     readonly error?: string;
     /** Generation of the spec that asked for it. */

@@ -7,7 +7,7 @@ export interface Candidate {
   /** Pods that are on the node already and have not ended. */
   readonly others: readonly Pod[];
   readonly node: Node;
-  /** What the node has for pods, by resource name. */
+  /** The node's allocatable resources, by name. */
   readonly allocatable: Readonly<Record<string, string>>;
 }
 

@@ -38,10 +38,10 @@ export interface AdmissionDeps {
 /** In the kubelet's order, after pressure, the node's own settings and what plugins have to hand out: the first refusal counts, and no other
  *  pod's end would help. */
 const preliminary: readonly Handler[] = [osLabelMatches, osFieldMatches, supplementalGroupsServed];
-/** What the scheduler looks at too, after what is short. */
+/** Checks that the scheduler makes too, after those of resources. */
 const predicates: readonly Handler[] = [nodeAffinityMatches, nodeNameMatches, hostPortsFree, noExecuteTolerated];
 
-/** Whether a candidate fits the node. */
+/** Results of all checks of a candidate. */
 interface Verdict {
   readonly preliminary: Rejection | undefined;
   readonly short: readonly Shortage[];

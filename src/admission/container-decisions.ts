@@ -81,5 +81,5 @@ export const container: Fields<k8s.V1Container> = {
   workingDir: "served",
 };
 
-/** What an ephemeral container has of a container's fields is decided as there. */
+/** Fields that ephemeral containers share with containers are decided alike. */
 export const ephemeral: Fields<k8s.V1EphemeralContainer> = { ...container, targetContainerName: "served" };

@@ -4,7 +4,7 @@ export interface Unserved {
   readonly why: string;
 }
 
-/** What is decided for one field: it is served whatever it says, or its value is looked at. */
+/** Decision on one field: served whatever its value, or by its value. */
 export type Decision<Value> = "served" | ((value: NonNullable<Value>, path: string) => readonly Unserved[]);
 
 /** A decision for every field of a type: one that is missing does not compile. */

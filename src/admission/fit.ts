@@ -16,7 +16,7 @@ export interface Shortage {
   readonly capacity: number;
 }
 
-/** What the node lacks: for one pod more, and for all that it requests beside what the others request.
+/** Shortages of the node: for one pod more, and for all that it requests beside what the others request.
  *  @see https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/ */
 export function shortages({ pod, others, allocatable }: Candidate): readonly Shortage[] {
   const room = quantityValue(allocatable["pods"] ?? "0");
@@ -42,7 +42,7 @@ export function insufficient({ resource, requested, used, capacity }: Shortage):
   };
 }
 
-/** What a pod holds of a resource: each pod is one of `pods`. */
+/** A pod's share of a resource: each pod is one of `pods`. */
 export function requestOf(pod: Pod, resource: string): number {
   return resource === "pods" ? 1 : amount(resource, podRequests(pod, { overhead: true })[resource]);
 }

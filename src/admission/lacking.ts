@@ -13,7 +13,7 @@ interface Asked {
   readonly feature: Feature | TargetFeature;
 }
 
-/** The fields of a pod that its node's runtime and target cannot serve, each with the sentence of whoever cannot. */
+/** The fields of a pod that its node's runtime and target cannot serve, each with a sentence that says why. */
 export async function lacking({ spec }: Pod, lacks: Lacks, signal: AbortSignal): Promise<readonly Unserved[]> {
   const asked = [
     ...askedByPod(spec),
@@ -49,12 +49,12 @@ function askedByPod(spec: PodSpec): readonly Asked[] {
   ];
 }
 
-/** What the node makes, unlike a directory of the machine, it gives to the pod's group. */
+/** Directories made by the node, unlike those of the machine, belong to the pod's group. */
 function isOwned({ hostPath, image }: NonNullable<PodSpec["volumes"]>[number]): boolean {
   return hostPath === undefined && image === undefined;
 }
 
-/** A token's file belongs to the user that all containers run as: somebody has to give it to them. */
+/** A token's file belongs to the user that all containers run as: giving it away takes a privilege. */
 function ownedTokens(spec: PodSpec): readonly Asked[] {
   if (commonUser(spec) === undefined) return [];
   return (spec.volumes ?? []).flatMap(({ projected }, at) =>

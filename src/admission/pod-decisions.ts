@@ -24,7 +24,7 @@ export const podSecurity: Fields<k8s.V1PodSecurityContext> = {
   windowsOptions: held("the node runs Linux"),
 };
 
-/** What the scheduler, admission or the API server acts upon counts as served. */
+/** Fields that the scheduler, admission or the API server acts upon count as served. */
 export const podSpec: Fields<k8s.V1PodSpec> = {
   activeDeadlineSeconds: "served",
   affinity: "served",

@@ -1,7 +1,7 @@
 import { sysctlName } from "../pod/sysctl.ts";
 import type { Handler } from "./candidate.ts";
 
-/** What a pod may set without harm to others, and the first kernel that keeps it apart for each pod; of any kernel where none
+/** Sysctls that a pod may set without harm to others, and the first kernel that keeps it apart for each pod; of any kernel where none
  *  is named. @see https://kubernetes.io/docs/tasks/administer-cluster/sysctl-cluster/#safe-and-unsafe-sysctls */
 const safe: ReadonlyMap<string, readonly [major: number, minor: number]> = new Map([
   ["kernel.shm_rmid_forced", [0, 0]],

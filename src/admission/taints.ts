@@ -12,7 +12,7 @@ export const noExecuteTolerated: Handler = ({ pod, node }) => {
   return predicateFailed("TaintToleration", "node(s) had taints that the pod didn't tolerate");
 };
 
-/** Whether a toleration bears a taint. An empty effect or key stands for all; the operators Lt and Gt are off by default and match nothing. */
+/** True if a toleration tolerates a taint. An empty effect or key stands for all; the operators Lt and Gt are off by default and match nothing. */
 export function tolerates({ key, operator, value, effect }: Toleration, taint: Taint): boolean {
   if (effect && effect !== taint.effect) return false;
   if (key && key !== taint.key) return false;

@@ -39,7 +39,7 @@ function yieldsTo(other: Pod, pod: Pod): boolean {
   return own !== undefined && theirs !== undefined && own > theirs;
 }
 
-/** What is still needed once these pods are gone. */
+/** Resources still needed once these pods are gone. */
 function left(needs: readonly Need[], gone: readonly Pod[]): readonly Need[] {
   return needs
     .map(({ resource, quantity }) => ({

@@ -29,7 +29,7 @@ export function observeCluster(context: NodeContext): Cluster {
   const tokens = createTokenSource({ ...common, signers });
   const { signals } = context.hand("nodeWatch");
   nodes.onChange((node) => {
-    // A Node that somebody deletes is registered again at once.
+    // A deleted Node is registered again at once.
     if (!node) signals.nodeChanged.send();
     signals.mirrorsChanged.send();
   });

@@ -23,7 +23,7 @@ import type { HandOut } from "./wiring.ts";
 
 /** The lock that makes the target this node's. */
 export interface TargetClaim {
-  /** Takes the lock again after the target was lost. @throws TargetError RuntimeInUse when somebody else has it. */
+  /** Takes the lock again after the target was lost. @throws TargetError RuntimeInUse when another agent has it. */
   renew(signal: AbortSignal): Promise<void>;
 }
 

@@ -234,7 +234,7 @@ function takeIn(
   return [syncLoop, ...sources, ...(hasStatic ? [mirrors] : []), ...cleaning, retryResizes(context)];
 }
 
-/** What was asked too early is told of once it is known. */
+/** Has mirror pods looked at again, once the sources are known. */
 function askedAgain(seen: boolean, syncLoop: SyncLoop): boolean {
   if (!seen) syncLoop.oweMirrors();
   return seen;

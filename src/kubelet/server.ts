@@ -24,7 +24,7 @@ interface ServerParts {
 
 export interface NodeServer {
   readonly running: readonly Service[];
-  /** The request for the kubelet API's certificate that waits for somebody's approval. */
+  /** The request for the kubelet API's certificate that waits for approval. */
   waiting(): string | undefined;
   /** Resolves when the kubelet API has a certificate; at once where it is not served. */
   readonly certified: Promise<void>;
@@ -131,8 +131,8 @@ function servingCertificate(
   });
 }
 
-/** Who callers are and what they may do, by the API server's word. Without one only client certificates say who calls, and nobody may
- *  do anything unless the configuration allows everybody everything. */
+/** Authentication and authorization by the API server. Without one, only client certificates identify callers, and no caller may
+ *  do anything unless the authorization mode is AlwaysAllow. */
 function access(
   { config, client, alone, clock }: NodeContext,
   { signers }: Pick<Cluster, "signers">,

@@ -9,10 +9,10 @@ import type { ContainerLogLimits } from "../seams/provider.ts";
 import type { ServerConfig } from "../server/ports.ts";
 import { kubeletVersion } from "../version.ts";
 
-/** Where log collectors look for links to container logs, on the target. */
+/** Directory of links to container logs on the target, for log collectors. */
 export const logLinksDirectory = "/var/log/containers";
 
-/** What the Node object and its status are made from. */
+/** Settings of the Node object and its status. */
 export function nodeSettings({ kubelet, ...config }: NodeConfig): NodeSettings {
   return {
     nodeName: config.nodeName,
@@ -39,12 +39,12 @@ export function nodeSettings({ kubelet, ...config }: NodeConfig): NodeSettings {
   };
 }
 
-/** How device plugins are served. */
+/** Settings of device plugins. */
 export function deviceSettings({ kubelet, rootDir }: NodeConfig): Pick<DevicesDeps, "rootDir" | "requestTimeoutMs"> {
   return { rootDir, requestTimeoutMs: kubelet.runtimeRequestTimeout };
 }
 
-/** The node's part in what its pods get. */
+/** The node's settings of pods. */
 export function podSettings(
   { kubelet, nodeName, rootDir }: NodeConfig,
   ownerLabels: Readonly<Record<string, string>>,
@@ -65,12 +65,12 @@ export function podSettings(
   };
 }
 
-/** How large a container's log grows, for runtimes that rotate logs themselves. */
+/** Size limits of container logs, for runtimes that rotate logs themselves. */
 export function containerLogLimits({ kubelet }: Pick<NodeConfig, "kubelet">): ContainerLogLimits {
   return { maxSizeBytes: quantityValue(kubelet.containerLogMaxSize), maxFiles: kubelet.containerLogMaxFiles };
 }
 
-/** Which sources a node's configuration gives it beside the API server. */
+/** Pod sources other than the API server. */
 export function staticSources({ kubelet }: Pick<NodeConfig, "kubelet">): readonly SourceName[] {
   return [...(kubelet.staticPodPath ? ["file" as const] : []), ...(kubelet.staticPodURL ? ["http" as const] : [])];
 }
@@ -86,7 +86,7 @@ export function sourceNames({
   return [...(alone ? [] : ["api" as const]), ...staticSources(config)];
 }
 
-/** What the kubelet API is served with. */
+/** Settings of the kubelet API. */
 export function serverConfig({ kubelet, nodeName, rootDir }: NodeConfig): ServerConfig {
   return {
     address: kubelet.address,

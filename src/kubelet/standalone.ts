@@ -6,9 +6,9 @@ import { type Service, onAbort } from "../lib/service-group.ts";
 import { staticSources } from "./settings.ts";
 import type { EventSink } from "../pipeline.ts";
 
-// What stands in the place of a cluster where a node has none.
+// Substitutes for the cluster of a standalone node.
 
-/** Whether a node has pods of its own, and nobody else to ask: no kubeconfig, and no Pod's service account.
+/** True for a standalone node: it has static pods, no kubeconfig, and no Pod's service account.
  *  @see https://kubernetes.io/docs/tutorials/cluster-management/kubelet-standalone/ */
 export function standsAlone(
   config: Pick<NodeConfig, "kubeconfig" | "bootstrapKubeconfig" | "kubelet">,

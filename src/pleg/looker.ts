@@ -29,15 +29,15 @@ export interface LookerDeps extends ObserveDeps {
 /** Looks at pods in the runtime, keeps the pod cache true, and wakes the workers of pods that changed. */
 export interface Looker extends PodInspector {
   /** Looks at a pod whose listing differs from the cache; a failed look is tried again by the next relist. One that takes long
-   *  goes on by itself: nobody waits for a container of which the runtime says nothing. */
+   *  goes on by itself: a container on which the runtime is silent holds up nothing. */
   check(listing: PodListing, signal: AbortSignal): Promise<void>;
-  /** Keeps what somebody else has just seen of a pod. */
+  /** Keeps another actor's observation of a pod. */
   learn(pod: RuntimePod): void;
   /** Looks at a pod now, one look after another. @param exited a container or sandbox whose end was announced. */
   soon(uid: string, exited: string | undefined): void;
-  /** Looks at a pod in a while, unless somebody has by then. */
+  /** Looks at a pod in a while, unless it was looked at by then. */
   later(uid: string): void;
-  /** An end was announced of something nobody has looked at yet: its pod is looked at as soon as it is known. */
+  /** The end of an unknown container or sandbox was announced: its pod is looked at as soon as it is known. */
   expect(id: string): void;
   /** Drops what was expected, and pods that are no more: a relist has seen everything. */
   settle(listed: ReadonlyMap<string, PodListing>): void;
@@ -49,7 +49,7 @@ const lookAgainMs = [10, 20, 40, 80, 160, 320, 640, undefined];
 
 /** A relist waits so long for the look at one pod, milliseconds. */
 const patienceMs = 5_000;
-/** Whoever makes or removes something of a pod looks at it as soon as it is done: an event of it comes before. */
+/** An actor that creates or removes something of a pod looks at it at once: an event of it comes before. */
 const laterMs = 1_000;
 
 /** @param stop ends the looks under way. */
@@ -143,7 +143,7 @@ function createBoxes(
   };
 }
 
-/** Whether a listing shows something that may not be known. @param missed the last look at the pod failed. */
+/** True if a listing shows something that may not be known. @param missed the last look at the pod failed. */
 function isNews(listing: PodListing, known: RuntimePod | undefined, missed: boolean): boolean {
   if (!known) return true;
   if (known.observedAt > listing.listedAt) return false;
@@ -181,7 +181,7 @@ function createMisses({ clock, log }: LookerDeps) {
   };
 }
 
-/** Keeps what to look at later. @param look is called once the time has come, where nobody has looked since. */
+/** Keeps what to look at later. @param look is called once the time has come, unless there was a look since. */
 function createLater(clock: Clock, cache: Pick<PodCache, "get">, look: (uid: string) => void) {
   const told = new Map<string, { readonly at: number; readonly wasKnown: boolean }>();
   const queue = createWorkQueue(clock, (uid) => {

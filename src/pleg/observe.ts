@@ -19,15 +19,15 @@ export interface ObserveDeps {
   readonly clock: Clock;
   /** Labels that tell this node's pods from another's in a shared runtime; empty in an exclusive one. */
   readonly ownerLabels: Readonly<Record<string, string>>;
-  /** What an ended container says about why, the runtime's own message included. @param written what writtenMessage gave. */
+  /** Termination message of a container, the runtime's own message included. @param written what writtenMessage gave. */
   readonly terminationMessage: (status: ContainerStatus, signal: AbortSignal, written?: string) => Promise<string>;
-  /** What a container of which this was last seen has written about its end; undefined: not known. */
+  /** Termination message that a container has written; undefined if not known. */
   readonly writtenMessage: (status: ContainerStatus, signal: AbortSignal) => Promise<string | undefined>;
-  /** What was last seen of a pod: an ended container's message is read once. */
+  /** Last observation of a pod: an ended container's message is read once. */
   readonly known?: (uid: string) => RuntimePod | undefined;
 }
 
-/** What a list call tells of one pod: enough to see whether something changed. */
+/** Result of a list call for one pod: enough to see whether something changed. */
 export interface PodListing {
   readonly uid: string;
   readonly sandboxes: readonly PodSandbox[];
@@ -63,7 +63,7 @@ export async function listPods(
   return pods;
 }
 
-/** What is known of a pod before a look. */
+/** Knowledge of a pod before a look. */
 export interface BeforeLook {
   readonly known: RuntimeIds;
   /** Containers whose end was announced, as they were seen last. */
@@ -87,7 +87,7 @@ export async function listAndObserve(
 interface EarlyAnswers {
   sandbox(id: string): Promise<PodSandboxStatus | undefined> | undefined;
   container(id: string): Promise<ContainerStatus | undefined> | undefined;
-  /** What an ended container wrote. */
+  /** Message of an ended container. */
   written(id: string): Promise<string | undefined> | undefined;
 }
 

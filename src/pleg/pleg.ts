@@ -28,7 +28,7 @@ export interface PlegDeps extends LookerDeps {
 }
 
 export interface Pleg extends Service, PodInspector {
-  /** Keeps what somebody else has just seen of a pod: events of it are then known to be its own. */
+  /** Keeps another actor's observation of a pod: events of it are then known to be its own. */
   learn(pod: RuntimePod): void;
   /** Undefined while relists come through; else the kubelet's sentence for the node's Ready condition. */
   unhealthy(): string | undefined;
@@ -36,17 +36,17 @@ export interface Pleg extends Service, PodInspector {
   ready(signal: AbortSignal): Promise<void>;
 }
 
-/** Pods looked at side by side in a relist. A start under a full node looks at all of them: whoever asks the runtime for something
- *  else meanwhile, such as how it is, does not wait behind them all. */
+/** Pods looked at side by side in a relist. A start under a full node looks at all of them: other requests to the runtime, such as
+ *  for its status, do not wait behind them all. */
 const parallelLooks = 20;
 
-/** What the two loops share. */
+/** State shared by the two loops. */
 interface Pulse {
   /** Events flow: relists may be rare. */
   listening: boolean;
   /** The last relist failed. */
   down: boolean;
-  /** Resolved by whoever wants a relist now. */
+  /** Resolved to relist now. */
   due: PromiseWithResolvers<void>;
 }
 

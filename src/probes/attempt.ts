@@ -108,7 +108,7 @@ interface NetworkTarget {
   readonly container: Container;
   readonly podIP: string;
   readonly timeoutSeconds: number;
-  /** Aborts when the time is up, or when nobody wants the outcome any more. */
+  /** Aborts when the time is up, or when the outcome is no longer wanted. */
   readonly signal: AbortSignal;
 }
 
@@ -136,7 +136,7 @@ function probeNetwork(
   throw new Error(`missing probe handler for ${container.name}`);
 }
 
-/** Whether the probe can be made before the pod's address is known. */
+/** True if the probe needs the pod's address. */
 export function needsPodIP({ exec, httpGet, tcpSocket }: Probe): boolean {
   return !exec && !httpGet?.host && !tcpSocket?.host;
 }

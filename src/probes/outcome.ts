@@ -1,4 +1,4 @@
-/** What one try of a probe came to. A `warning` counts as a success; an `error` says nothing of the container and does not
+/** Outcome of one attempt of a probe. A `warning` counts as a success; an `error` says nothing of the container and does not
  *  count: the probe itself could not be made. */
 export type Outcome =
   | { readonly is: "success" | "warning" | "failure"; readonly output: string }

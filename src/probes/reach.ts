@@ -2,7 +2,7 @@ import type { Clock } from "../lib/clock.ts";
 import type { Host } from "../seams/host.ts";
 import type { TargetLink } from "../seams/provider.ts";
 
-/** Whether what a probe came to speaks of the container, or only of the way to the target. */
+/** Tells an outcome that describes the container from one that describes the connection to the target. */
 export interface Reach {
   /** False while the target is known to be out of reach: then no probe can be made. */
   isUp(): boolean;

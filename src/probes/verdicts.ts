@@ -24,7 +24,7 @@ export function keyOf(kind: ProbeKind, containerName: string): string {
   return `${kind} ${containerName}`;
 }
 
-/** What is known of the containers of a node's pods, by their probes and before those have spoken. */
+/** Verdicts on the containers of a node's pods, from their probes and before the first one. */
 export function createVerdicts(
   { cache, status, pods }: { readonly cache: PodCache; readonly status: StatusReader; readonly pods: PodStore },
   loops: ReadonlyMap<string, Loop>,
@@ -62,7 +62,7 @@ export function createVerdicts(
   return { results, observe, podIP, initially, verdict, poke };
 }
 
-/** What a container counts as before its probe has spoken: by the pod's status, unless that speaks of another container. */
+/** Verdict before the first probe: from the pod's status, unless that describes another container. */
 function verdictIn(
   { containerStatuses = [], initContainerStatuses = [] }: PodStatus = {},
   { kind, name, containerId }: { kind: ProbeKind; name: string; containerId: string },

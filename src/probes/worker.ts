@@ -33,9 +33,9 @@ export interface WorkerDeps {
   /** The newest runtime container of that name. */
   observe(): ContainerStatus | undefined;
   podIP(): string | undefined;
-  /** What a container counts as before its first verdict. */
+  /** Verdict on a container before its first probe. */
   initially(containerId: string): ProbeVerdict;
-  /** Whether the container has passed its startup probe, or has none. */
+  /** True if the container has passed its startup probe, or has none. */
   hasStarted(containerId: string): boolean;
   probe(attempt: Omit<Attempt, "kind">, signal: AbortSignal): Promise<"Success" | "Failure" | undefined>;
   /** The verdict on the container has changed. */

@@ -19,7 +19,7 @@ export type ClaimedTarget = Pick<Target, "host" | "sharing" | "runtimeSocket" | 
 
 export interface ClaimDeps {
   readonly target: ClaimedTarget;
-  /** Of this process, whose own health endpoint is not another agent. */
+  /** Name of this process, whose own health endpoint is not another agent. */
   readonly instance?: string;
   readonly clock: Clock;
   readonly log: Logger;
@@ -28,7 +28,7 @@ export interface ClaimDeps {
 /** A target that is this node's to work on. */
 export interface Claim extends AsyncDisposable {
   /** Takes the target again where the claim was lost with the connection; does nothing while it stands.
-   *  @throws TargetError RuntimeInUse when somebody else has taken it meanwhile. */
+   *  @throws TargetError RuntimeInUse when another agent has taken it meanwhile. */
   renew(signal: AbortSignal): Promise<void>;
 }
 
@@ -46,7 +46,7 @@ const findMs = 10_000;
 
 /** Makes sure that this is the only agent on its root directory, and on its runtime unless it is shared, and that no kubelet runs
  *  on the target. Notes in the root directory whose it is, and what the node found missing on the target.
- *  @throws TargetError, one sentence, when somebody else is there (RuntimeInUse), or the root directory cannot be written or
+ *  @throws TargetError, one sentence, when another agent is there (RuntimeInUse), or the root directory cannot be written or
  *  locked; unavailable and deadline_exceeded as the host does. */
 export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: AbortSignal): Promise<Claim> {
   const { host, sharing } = deps.target;
@@ -84,7 +84,7 @@ async function makeLockFile(host: ClaimedTarget["host"], rootDir: string, signal
   }
 }
 
-/** What says nothing of the root directory, but of the way to it. */
+/** Errors of the connection to the target, not of the root directory. */
 function isOfTheWay(error: unknown): boolean {
   return hasCode(error, "unavailable", "deadline_exceeded", "cancelled");
 }
@@ -107,12 +107,12 @@ function unwritable(rootDir: string, cause: unknown): unknown {
       );
 }
 
-/** The file that whoever works on a root directory locks. */
+/** The lock file of a root directory. */
 export function lockFile(rootDir: string): string {
   return `${ownDirectory(rootDir)}/lock`;
 }
 
-/** Tries until what held the locks before has ended. @throws TargetError RuntimeInUse when it is somebody else who holds them. */
+/** Tries until what held the locks before has ended. @throws TargetError RuntimeInUse when another agent holds them. */
 async function takeAgain(deps: ClaimDeps, rootDir: string, signal: AbortSignal): Promise<HeldLocks> {
   const deadline = deps.clock.monotonic() + renewMs;
   for (;;) {
@@ -162,7 +162,7 @@ export async function lockTarget(
   }
 }
 
-/** Whether no other graftlet works with the runtime now. */
+/** True if no other graftlet works with the runtime. */
 export async function isAlone({ target, clock }: Omit<ClaimDeps, "log">, signal: AbortSignal): Promise<boolean> {
   try {
     const path = await socketDirectory(target, clock.within(findMs, signal));

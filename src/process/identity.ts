@@ -26,7 +26,7 @@ export interface IdentityDeps {
 /** As whom a node speaks to the API server, and where its certificates are kept. */
 export interface Identity extends AsyncDisposable {
   readonly access: AccessFile;
-  /** What keeps it current. */
+  /** Services that keep it current. */
   readonly running: readonly Service[];
   /** The Pod's service account, in a Pod without a kubeconfig. */
   readonly account?: Account;
@@ -45,7 +45,7 @@ const storeName = "kubelet-client";
 /** Finds out as whom a node speaks to the API server: as its kubeconfig says; where there is none yet and a bootstrap kubeconfig
  *  is given, by a certificate for `system:node:NAME` that is asked for with that, and the kubeconfig is written; in a Pod without
  *  a kubeconfig by a certificate that is asked for with the service account, or as the service account itself.
- *  Waits until somebody has approved the certificate, as long as the signal allows.
+ *  Waits until the certificate is approved, as long as the signal allows.
  *  @throws CodedError, one sentence, when none of these can be used.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/ */
 export async function identityOf(deps: IdentityDeps, signal: AbortSignal): Promise<Identity> {

@@ -15,7 +15,7 @@ import { graftletVersion } from "../version.ts";
 
 export interface LeavingOptions {
   readonly nodes: readonly NodeConfig[];
-  /** Of whoever takes them out; undefined in a Pod. */
+  /** Kubeconfig of the user; undefined in a Pod. */
   readonly kubeconfig: string | undefined;
   /** Without a namespace: that of the Pod. */
   readonly deployment: { readonly namespace: string | undefined; readonly name: string } | undefined;
@@ -90,7 +90,7 @@ function machineOf({ providerConfig }: NodeConfig): string {
   return `${String(host)}:${String(port)}`;
 }
 
-/** What to do about those that stayed. */
+/** Remedy for the nodes that stayed. */
 function farewell(stayed: readonly string[], deployment: DeploymentName | undefined): readonly string[] {
   if (stayed.length === 0) return [];
   const lines = [`not left: ${stayed.join(", ")}. Mend what is named above, and run this again.`];

@@ -23,7 +23,7 @@ import { type LinkTrouble, type ProviderFactory, type Sharing, TargetError } fro
 
 export interface NodeRun {
   readonly config: NodeConfig;
-  /** Whether it is one of a list. */
+  /** True for one of a list of nodes. */
   readonly several: boolean;
   readonly providers: Readonly<Record<string, ProviderFactory>>;
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -113,7 +113,7 @@ async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
   }
 }
 
-/** In whose name the node's serving certificates are approved: the account's, for a node that is somebody else than the account. */
+/** Approves the node's serving certificates with the account, unless the node itself uses the account. */
 function approverOf({ config, clock, log }: NodeRun, account: Account): Approve | undefined {
   if (!config.approvesServing || config.identity !== "node") return undefined;
   const addresses = async (signal: AbortSignal) => {
@@ -123,7 +123,7 @@ function approverOf({ config, clock, log }: NodeRun, account: Account): Approve 
   return createApprover({ client: account.client, nodeName: config.nodeName, addresses, clock, log });
 }
 
-/** A node that stands alone is nobody to anybody. */
+/** A standalone node has no identity. */
 function noIdentity({
   certDir,
 }: NodeConfig): Pick<Identity, "account" | "store" | "running"> & { access?: AccessFile } {

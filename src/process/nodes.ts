@@ -14,7 +14,7 @@ import { graftletVersion, kubeletVersion } from "../version.ts";
 
 export interface RunNodesOptions {
   readonly nodes: readonly NodeConfig[];
-  /** Of several nodes one that fails is tried again; a single one ends with a sentence. */
+  /** One of several nodes is retried when it fails; a single node stops with a one-line error. */
   readonly several: boolean;
   /** Where the process says that it lives, whatever its nodes do. */
   readonly health: HealthEndpoint | undefined;
@@ -23,7 +23,7 @@ export interface RunNodesOptions {
   /** Clauses that say what happens instead of a kubelet's defaults that graftlet does not serve yet. */
   readonly defaults: readonly string[];
   readonly providers: Readonly<Record<string, ProviderFactory>>;
-  /** Of the process: says where the API server is in a Pod. */
+  /** Environment of the process: locates the API server in a Pod. */
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly signal: AbortSignal;
 }

@@ -22,7 +22,7 @@ export async function runOnTarget(deps: Omit<KubeletDeps, "claim">, signal: Abor
     try {
       return await runClaimed(deps, signal);
     } catch (error) {
-      // Whatever failed may have failed for that; what did not fails again once the target is back.
+      // The lost target may be the cause; another cause fails again once the target is back.
       if (link.trouble() !== undefined && !signal.aborted) {
         log.warn({ err: error }, "the target was lost while its node started, will try again");
         return "again";
@@ -46,7 +46,7 @@ async function runClaimed(deps: Omit<KubeletDeps, "claim">, signal: AbortSignal)
   return await runKubelet({ ...deps, claim }, signal);
 }
 
-/** Of a target on another machine that is reached, and yet too slow, or too broken, to be worked on. */
+/** Error of a remote target that is reachable, but too slow or too broken to work on. */
 function unworkable(cause: unknown): TargetError {
   const message = `the target's files cannot be read and locked: ${messageOf(cause)}`;
   return new TargetError("TargetUnreadable", codeOf(cause), message, { cause });
@@ -54,7 +54,7 @@ function unworkable(cause: unknown): TargetError {
 
 type TellingDeps = Pick<KubeletDeps, "config" | "client" | "readiness" | "clock" | "log">;
 
-/** Writes once, in the Node, why it does not run; a Node that nobody registered yet is made. Says nothing where another graftlet
+/** Writes once, in the Node, why it does not run; an unregistered Node is created. Writes nothing where another graftlet
  *  keeps this very node. */
 export async function tellOf(trouble: LinkTrouble, deps: TellingDeps, signal: AbortSignal): Promise<void> {
   await reportUnlessKept(reporterFor(deps), trouble, deps, signal);
@@ -82,8 +82,8 @@ async function reportUnlessKept(
   await reporter.report(trouble, signal);
 }
 
-/** Whether somebody has renewed the node's Lease in the last half of its time: then another graftlet keeps this very node, and
- *  says of it what is to be said. */
+/** True if the node's Lease was renewed in the last half of its duration: then another graftlet keeps this very node, and
+ *  reports on it. */
 async function isKept(
   { client, clock, log }: TellingDeps,
   { nodeName, leaseSeconds }: NodeSettings,

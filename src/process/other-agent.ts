@@ -4,10 +4,10 @@ import { type Sharing, TargetError } from "../seams/provider.ts";
 import { instanceHeader, serverName } from "../server/healthz.ts";
 
 const kubeletHealthPort = 10_248;
-/** Whoever listens there and says nothing for so long, milliseconds, is no kubelet. */
+/** A listener that stays silent for so long, milliseconds, is no kubelet. */
 const answerWithinMs = 2_000;
 
-/** Somebody else works on the target; the sentence says who, and what to do. */
+/** Another agent works on the target; the sentence names it and the remedy. */
 export function runtimeInUse(sentence: string, cause?: unknown): TargetError {
   return new TargetError("RuntimeInUse", "failed_precondition", sentence, cause === undefined ? {} : { cause });
 }
@@ -15,7 +15,7 @@ export function runtimeInUse(sentence: string, cause?: unknown): TargetError {
 export interface OtherAgentDeps {
   readonly host: Pick<Host, "dial">;
   readonly sharing: Sharing;
-  /** Of this process, whose own health endpoint is not another agent. */
+  /** Name of this process, whose own health endpoint is not another agent. */
   readonly instance?: string;
   readonly clock: Clock;
 }
@@ -33,7 +33,7 @@ export async function refuseOtherAgent(deps: OtherAgentDeps, signal: AbortSignal
   );
 }
 
-/** What answers on the health port as a kubelet's health endpoint does. */
+/** The agent that answers on the kubelet's health port, if any. */
 async function kubeletOn(host: Pick<Host, "dial">, instance: string | undefined, signal: AbortSignal): Promise<Agent> {
   const connection = await host.dial({ host: "127.0.0.1", port: kubeletHealthPort }, signal).catch(() => undefined);
   if (!connection) return "none";

@@ -29,7 +29,7 @@ export interface RemovalOptions {
 
 /** Removes all that a node put on its target, and nothing else: lists it, asks, does it, and says what was done. Safe to repeat.
  *  @returns whether nothing of the node is left.
- *  @throws CodedError, one sentence, when the target cannot be looked at, or somebody works on it: then nothing is removed. */
+ *  @throws CodedError, one sentence, when the target cannot be read, or an agent works on it: then nothing is removed. */
 export async function runRemoval({ providers, signal, ...options }: RemovalOptions): Promise<boolean> {
   const clock = systemClock();
   await using target = await openTarget({ config: options.node, providers, clock, log: silentLog() });

@@ -1,20 +1,20 @@
 import { createInterface } from "node:readline/promises";
 import { throwIfAborted } from "../lib/errors.ts";
 
-/** Whom a command talks to. */
+/** User interface of a command. */
 export interface Terminal {
   say(line: string): void;
-  /** Absent where nobody is there to answer. @returns the answer; empty when there is none. */
+  /** Absent without an interactive user. @returns the answer; empty when there is none. */
   ask?(question: string, signal: AbortSignal): Promise<string>;
 }
 
-/** Whether somebody is there and says yes. */
+/** True if an interactive user confirms. */
 export async function confirmed(terminal: Terminal, question: string, signal: AbortSignal): Promise<boolean> {
   const answer = await terminal.ask?.(`${question} [y/N]`, signal);
   return /^y(es)?$/i.test((answer ?? "").trim());
 }
 
-/** Standard output, and whoever sits at the terminal if there is one. */
+/** Standard output, and the interactive user, if any. */
 export function processTerminal(): Terminal {
   const say = (line: string) => void process.stdout.write(`${line}\n`);
   if (!process.stdin.isTTY || !process.stdout.isTTY) return { say };

@@ -22,9 +22,9 @@ export interface AllocationsDeps extends RecordKeeperDeps {
   readonly entries: ColumnWriter<Allocation>;
 }
 
-/** What pods have been given, which may be other than what their specs ask for by now, and what of it is in force. */
+/** Allocated resources of pods, which may differ from their specs by now, and the resources in force. */
 export interface Allocations extends ResourcesInForce {
-  /** What is on record, to be read first. */
+  /** Records on the target, to be read first. */
   readonly records: RecordKeeper;
   /** The pod with what it has been given in place of what it asks for; the same pod where that is the same. */
   of(pod: AskedPod): GivenPod;
@@ -87,7 +87,7 @@ export function createAllocations(deps: AllocationsDeps): Allocations {
     async give(pod) {
       const { uid } = pod.metadata;
       const before = entryOf(pod);
-      // What runs has what it had.
+      // Running containers keep their resources.
       const inForce = new Map(
         runsOf(pod)
           .filter(isRunning)
@@ -121,7 +121,7 @@ function sameVersion(asked: Pod, given: Pod): boolean {
   return asked === given;
 }
 
-/** What is in force for a container that has not been changed since it started: what it was made with. */
+/** Resources in force for a container that was not resized since its start: those it was created with. */
 function inForceSinceStart(
   { metadata }: AskedPod | GivenPod,
   { allocated, wholeInForce }: Allocation,
@@ -135,7 +135,7 @@ function inForceSinceStart(
   return effectiveResources(known, wholeInForce ?? allocated.pod);
 }
 
-/** What a pod was given before this agent knew of it: by its record, by a kubelet's, or by what its containers were made with;
+/** Allocation before this agent knew the pod: by its record, by a kubelet's, or by what its containers were created with;
  *  else what it asks for. */
 function entryFrom(
   { metadata: { uid }, spec }: AskedPod | GivenPod,
@@ -159,7 +159,7 @@ function entryFrom(
   return { allocated: { containers, ...(pod && { pod }) }, inForce: new Map(), wholeInForce, changed: false };
 }
 
-/** What the newest container of that name was made with. */
+/** Resources that the newest container of that name was created with. */
 function noteOf(name: string, runs: readonly ContainerStatus[]) {
   return parseResourcesNote(newestRun({ containers: runs }, name)?.annotations[resourcesAnnotation]);
 }

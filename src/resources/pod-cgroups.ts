@@ -29,7 +29,7 @@ export interface PodCgroups {
   has(pod: Pod): boolean;
   /** Such a cgroup is limited to something else than it is to be. */
   isStale(pod: Pod): boolean;
-  /** What such a cgroup is to be limited to. */
+  /** Intended limits of such a cgroup. */
   wanted(pod: Pod): CgroupLimits;
   /** Sets the limits that are given on a pod's cgroup that is there. */
   set(pod: Pod, limits: CgroupLimits, signal: AbortSignal): Promise<void>;

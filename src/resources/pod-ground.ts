@@ -68,7 +68,7 @@ export function createPodGround(deps: PodGroundDeps) {
       made.delete(uid);
       await (await open(signal)).remove(uid, signal);
     },
-    /** Of pods whose ground stands. */
+    /** Cgroups of pods that have one. */
     groups: {
       wanted: (pod: Pod) => cgroups?.wanted(pod) ?? {},
       isStale: (pod: Pod) => cgroups?.isStale(pod) === true,

@@ -13,7 +13,7 @@ export interface RecordKeeperDeps {
 }
 
 export interface RecordKeeper extends Service {
-  /** What a kubelet left that had the root directory before. */
+  /** Records of a kubelet that had the root directory before. */
   left(): FoundRecords["kubelet"];
   /** Hands over what is on record of a pod that has come. */
   claim(uid: string): ResourceRecord | undefined;

@@ -1,7 +1,7 @@
 import type { Container, Pod } from "../objects.ts";
 import { goJson } from "../pod/go-json.ts";
 
-/** What an event tells of a resize, in the kubelet's form.
+/** Text of a resize event, in the kubelet's form.
  *  @param generation of the spec that asked for it. @param error why it is not done. */
 export function resizeText(what: string, { spec }: Pod, generation: number, error?: string): string {
   const { containers, initContainers = [] } = spec;

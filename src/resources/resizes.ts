@@ -90,7 +90,7 @@ export function createResizes(deps: ResizesDeps): Resizes & ResizeDecider {
         pending.set(uid, true);
         return true;
       }
-      // What was pending has been taken back.
+      // A pending wish has been taken back.
       pending.delete(uid);
       states.settle(uid);
       return false;
@@ -141,7 +141,7 @@ async function weigh(
   return { settled: true, news: true, given: true };
 }
 
-/** What is in force now is what was given, or is not yet. */
+/** Notes whether the allocation is in force. */
 function observe(deps: ResizesDeps, states: ResizeStates, pod: GivenPod, observed: RuntimePod): void {
   const { uid, generation = 0 } = pod.metadata;
   if (inProgress(deps.allocations, pod, observed)) return states.goOn(uid, generation);
@@ -160,7 +160,7 @@ function shownConditions({ status }: AskedPod): readonly PodCondition[] {
   return (status?.conditions ?? []).filter(({ type }) => type === "PodResizePending" || type === "PodResizeInProgress");
 }
 
-/** What is in force differs from what the pod was given, for what runs: the rest gets it right when it starts. */
+/** True while a running container's resources differ from the allocation: others get it when they start. */
 function inProgress(allocations: Allocations, pod: GivenPod, observed: RuntimePod): boolean {
   const { spec } = pod;
   const resizable = [...spec.containers, ...(spec.initContainers ?? []).filter(isSidecar)];

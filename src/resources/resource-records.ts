@@ -5,22 +5,22 @@ import type { Resources } from "../objects.ts";
 import { type PodResources, readResources } from "../pod/resize.ts";
 import type { HostFs } from "../seams/host.ts";
 
-/** What is kept of a pod whose resources were changed while it ran. */
+/** Record of a pod that was resized while it ran. */
 export interface ResourceRecord {
-  /** What it may have. */
+  /** Its allocation. */
   readonly allocated: PodResources;
-  /** What its containers have, by their IDs. */
+  /** Resources in force for its containers, by ID. */
   readonly inForce: Readonly<Record<string, Resources>>;
-  /** What it has as a whole, where that is known. */
+  /** Resources in force for the pod as a whole, where known. */
   readonly wholeInForce?: Resources;
 }
 
-/** What a kubelet left: by pod's UID, its containers by name. */
+/** Records of a kubelet: by pod UID, containers by name. */
 export type Checkpoint = ReadonlyMap<string, PodResources>;
 
 export interface FoundRecords {
   readonly pods: ReadonlyMap<string, ResourceRecord>;
-  /** Of a kubelet that had the root directory before. */
+  /** Records of a kubelet that had the root directory before. */
   readonly kubelet: { readonly allocated: Checkpoint; readonly inForce: Checkpoint };
 }
 

@@ -78,7 +78,7 @@ function beginPreStop(
   const target = { pod, container, containerId: status.id, podIP };
   const done = hooks.run(hook, target, AbortSignal.any([signal, over.signal])).catch((error: unknown) => {
     if (signal.aborted || (over.signal.aborted && hook.sleep)) return;
-    // What a command said may be a secret.
+    // A command's output may be a secret.
     log.debug({ ...(!hook.exec && { err: error }), containerId: status.id }, "preStop hook failed");
     if (pod)
       events.event(containerReference(pod, container.name), "Warning", "FailedPreStopHook", "PreStopHook failed");

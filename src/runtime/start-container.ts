@@ -161,7 +161,7 @@ export async function runPostStart(
     await deps.hooks.run(hook, { pod, container, containerId: id, podIP }, signal);
   } catch (error) {
     stopIfAborted(signal);
-    // What the hook said may be a secret.
+    // The hook's output may be a secret.
     deps.events.event(
       containerReference(pod, container.name),
       "Warning",

@@ -35,7 +35,7 @@ export interface Starts {
 /** Pods that the sources want, by UID and by name. */
 export type AskedColumn = PodStore & Column<AskedPod>;
 
-/** What a node knows of its pods, a row each. A row lives while a source wants the pod or a worker has it; pods that only the
+/** A node's pods, a row each. A row lives while a source wants the pod or a worker has it; pods that only the
  *  runtime has get a row of which `seen` is all. */
 export interface PodTable {
   /** Pod as its source wants it. Written by the pod manager. */

@@ -2,8 +2,8 @@ import type { WakeCause } from "../pipeline.ts";
 import type { ResizeTrigger } from "../resizes.ts";
 import type { Ending } from "./pod-table.ts";
 
-/** A named call from one actor to another. It carries no state: whoever hears it looks at the columns. A signal that is sent twice,
- *  or while nobody listens, does no harm. */
+/** A named call from one actor to another. It carries no state: its hearers look at the columns. A signal that is sent twice,
+ *  or without a hearer, does no harm. */
 export interface Signal<A extends readonly unknown[]> {
   send(...args: A): void;
   /** @returns ends the calls. */

@@ -12,7 +12,7 @@ const parallelWrites = 10;
 const firstRetryMs = 200;
 const longestRetryMs = 5_000;
 
-/** What the node wants the API server to show of a pod. */
+/** Status that the API server should show of a pod. */
 export interface Held {
   readonly status: PodStatus;
   /** No container of the pod runs any more. */
@@ -68,7 +68,7 @@ export function createDelivery(deps: DeliveryDeps): Delivery {
     const newest = held(uid);
     if (!newest || !running || running.aborted) return;
     const began = since.get(uid) ?? clock.monotonic();
-    // What comes from here on is another change.
+    // From here on it is another change.
     since.delete(uid);
     try {
       const gone = await writer.write({ uid, ...newest, since: began }, running);

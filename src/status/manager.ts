@@ -13,7 +13,7 @@ import { mayWaitMs } from "./urgency.ts";
 import type { WriterDeps } from "./writer.ts";
 
 export interface StatusManager extends StatusSink, Service {
-  /** Looks again whether the API server shows what it should: somebody else changed the pod's status, or its containers can no
+  /** Looks again whether the API server shows what it should: the pod's status was changed there, or its containers can no
    *  longer run. */
   reconcile(pod: AskedPod): void;
 }

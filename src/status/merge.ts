@@ -2,7 +2,7 @@ import type { PodStatus } from "../objects.ts";
 import { disruptionCondition, isKubeletCondition, isOwnDisruption } from "../pod/conditions.ts";
 import { isTerminal } from "../pod/phase.ts";
 
-/** What the API server should show: this node's status with everybody else's conditions. A final phase is held back as long as
+/** Status to show in the API server: this node's, with the conditions of others. A final phase is held back as long as
  *  a container may run; one that is shown already is never taken back, but for that of a mirror pod, of which the node alone says
  *  what becomes of it.
  *  @param shown the status that the API server has. @param mayRun a container of the pod may still be running.

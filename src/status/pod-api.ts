@@ -2,7 +2,7 @@ import type { ApiClient } from "../api/client.ts";
 import { withoutManagedFields } from "../api/reflector.ts";
 import type { Pod } from "../objects.ts";
 
-/** What the status manager asks of the API server. Errors are coded: not_found when there is no such pod; when one of that name
+/** Requests of the status manager to the API server. Errors are coded: not_found when there is no such pod; when one of that name
  *  has another UID, invalid_argument for a patch and conflict for a removal. */
 export interface PodApi {
   get(namespace: string, name: string, signal: AbortSignal): Promise<Pod>;

@@ -5,8 +5,8 @@ import { isTerminal } from "../pod/phase.ts";
 
 const lostMessage = "The container could not be located when the pod was terminated";
 
-/** The last status of a pod whose containers are gone: all of them have ended, and so has the pod. A container whose end nobody
- *  saw counts as failed, unless it was never to start.
+/** The last status of a pod whose containers are gone: all of them have ended, and so has the pod. A container whose end was
+ *  not seen counts as failed, unless it was never to start.
  *  @param status the newest known. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination */
 export function terminatedStatus(pod: Pod, status: PodStatus): PodStatus {
   const { containerStatuses, initContainerStatuses, phase } = status;
@@ -31,7 +31,7 @@ function triedInit(statuses: readonly ContainerStatus[]): number {
   return Math.max(last + 1, 1);
 }
 
-/** Whether the API server's status shows that the pod's main containers were to run. */
+/** True if the API server's status shows that the pod's main containers were to run. */
 function hasInitialized({ spec, status }: Pod): boolean {
   if (!spec.initContainers?.length) return true;
   if (status?.containerStatuses?.some(({ state, lastState }) => lastState?.terminated || !state?.waiting)) return true;

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { ContainerStatus, PodStatus } from "../objects.ts";
 
-/** What containers wait for that have not been tried yet. */
+/** Waiting reasons of containers that were not started yet. */
 const expectedWaits: readonly (string | undefined)[] = ["ContainerCreating", "PodInitializing"];
 
 /** How long a status may wait for what comes next, milliseconds, where it says no more than that a pod is on its way, or that its

@@ -44,7 +44,7 @@ export interface StatusWriter {
 /** The API server answers within this, milliseconds, or is asked again. */
 const answerMs = 10_000;
 
-/** What the API server last said of a pod in answer to this node, ahead of what the watch shows. */
+/** The API server's last answer to this node about a pod, ahead of the watch. */
 interface Answer {
   readonly pod: ShownPod;
   /** A patch, as text, that changed nothing on that version: an API server drops fields that it does not know. */
@@ -122,7 +122,7 @@ function mayRun(worker: WorkerView | undefined): boolean {
   return worker?.phase === "syncing" || worker?.phase === "terminating";
 }
 
-/** The kubelet removes only what somebody else has marked for deletion, and only after the final phase has been shown.
+/** The kubelet removes only pods that are marked for deletion, and only after the final phase has been shown.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination */
 function mayDelete(pod: ShownPod, { finished }: Outgoing): boolean {
   return finished && pod.metadata.deletionTimestamp !== undefined && !isMirrorPod(pod) && isTerminal(pod.status?.phase);

@@ -17,7 +17,7 @@ export interface DeadlineDeps {
 }
 
 /** Makes a pass over a pod within the pod's active deadline: a pass that lasts longer is cut off, and the pod fails; the next one
- *  comes no later than the deadline. It counts from the pod's start time, whoever its agent was then.
+ *  comes no later than the deadline. It counts from the pod's start time, under whichever agent.
  *  @param fail shows the pod as failed. @see https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#detailed-behavior */
 export async function withinDeadline(
   deps: DeadlineDeps,

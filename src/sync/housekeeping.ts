@@ -22,7 +22,7 @@ export interface HousekeepingDeps {
   readonly spoken: Pick<SourceMarks, "names">;
   /** The pod is to begin anew once its worker is forgotten. */
   readonly waits: (uid: string) => boolean;
-  /** What waits for the end of other pods may look whether it has come. */
+  /** Lets static pods that wait for others' ends look again. */
   readonly resume: () => void;
   /** Pods that have a directory on the target. */
   readonly directories: (signal: AbortSignal) => Promise<readonly string[]>;
@@ -58,7 +58,7 @@ export function createHousekeeping(deps: HousekeepingDeps): Service {
     }
   };
 
-  /** Nobody wants this pod. Without manifests a kubelet's static pods are not known here, and are not ours to stop. */
+  /** Neither wanted nor worked on. Without manifests a kubelet's static pods are not known here, and are not ours to stop. */
   const isStray = (uid: string) => !pods.get(uid) && !worker.get(uid) && !isOfOtherSource(cache.get(uid));
   const isOfOtherSource = (pod: RuntimePod | undefined) =>
     pod?.sandboxes.some(({ annotations }) => {
@@ -67,7 +67,7 @@ export function createHousekeeping(deps: HousekeepingDeps): Service {
     }) ?? false;
   const finished = () => worker.entries().flatMap(([uid, { phase }]) => (phase === "finished" ? [uid] : []));
   const tidy = async (signal: AbortSignal) => {
-    // What is wanted again under its old UID begins anew once what it was is swept away, whatever other sources have said.
+    // A pod wanted again under its old UID begins anew once its predecessor is swept away, whatever other sources have said.
     const anew = finished().filter(deps.waits);
     if (anew.length > 0) await Promise.all(anew.map((uid) => sweep(uid, signal)));
     deps.resume();
@@ -90,7 +90,7 @@ export function createHousekeeping(deps: HousekeepingDeps): Service {
   return patrol({ ...deps, name: "housekeeping", everyMs: periodMs }, tidy);
 }
 
-/** Of a pod that need not restart, what ran before would tell that it has run already. */
+/** Earlier runs would show a pod that need not restart as one that has run already. */
 function restartsAlways(pod: AskedPod | undefined): boolean {
   return pod !== undefined && (pod.spec.restartPolicy ?? "Always") === "Always";
 }

@@ -13,7 +13,7 @@ import type { WorkerView } from "../state/pod-table.ts";
 import type { Column } from "../state/rows.ts";
 import type { Hears } from "../state/signals.ts";
 
-/** What is asked of the API server. Errors are coded. */
+/** Requests to the API server. Errors are coded. */
 export interface MirrorApi {
   create(pod: { readonly metadata: { readonly namespace: string } }, signal: AbortSignal): Promise<unknown>;
   /** Removes the object at once, if it is still that of the UID. */
@@ -28,23 +28,23 @@ export interface MirrorPodsDeps {
   /** Hears `mirrorsChanged` and looks at once. Between such news nothing is looked at, but for what is to be tried again. */
   readonly signals: Hears<"mirrorsChanged">;
   readonly node: NodeSource;
-  /** True once every source has spoken: before that a mirror pod may show what nobody has heard of yet. */
+  /** True once every source has spoken: before that a mirror pod may belong to an unknown static pod. */
   readonly sourcesSeen: () => boolean;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
 const answerMs = 10_000;
-/** What fails is tried again after so long, milliseconds, by name. */
+/** Delays of retries, milliseconds, by name. */
 const retry = { initialMs: 1_000, maxMs: 30_000 };
 
 /** Keeps for each static pod an object in the API server that shows it: made once the pod has begun, replaced when it shows another
- *  version or is being deleted, removed when the pod has ended and nobody wants it. What runs does not hang on it.
+ *  version or is being deleted, removed when the pod has ended and is no longer wanted. Running pods do not depend on it.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/static-pod/ */
 export function createMirrorPods(deps: MirrorPodsDeps): Service {
   const { manager, clock, log } = deps;
   const backoff = createBackoff({ clock, ...retry });
-  /** What was done last, by name. */
+  /** Last action, by name. */
   const done = new Map<string, string>();
   let wake = new AbortController();
   deps.signals.mirrorsChanged.heard(() => wake.abort());
@@ -56,7 +56,7 @@ export function createMirrorPods(deps: MirrorPodsDeps): Service {
     if (!step) return;
     try {
       await (step.do === "create" ? create(deps, step.pod, step.owner, signal) : remove(deps, step.mirror, signal));
-      // What was asked for shows in a moment; until then it is not asked for again, and ever more seldom where it never does.
+      // The change shows in a moment; until then it is not made again, and ever more seldom where it never shows.
       const what = `${step.do} ${(step.do === "create" ? step.pod : step.mirror).metadata.uid}`;
       if (done.get(key) !== what) backoff.reset(key);
       done.set(key, what);
@@ -94,7 +94,7 @@ export type MirrorStep =
   | { readonly do: "remove"; readonly mirror: ShownPod }
   | undefined;
 
-/** What is to be done about one name. */
+/** Next action for one name. */
 export function nextStep(
   {
     pods,

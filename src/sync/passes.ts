@@ -190,7 +190,7 @@ async function syncOnce(
   return { terminal, againMs, ...(error && { failed: true }) };
 }
 
-/** What keeps a pod from being started, told by an event. @returns milliseconds until it is worth another look. */
+/** Reports by an event why a pod is held. @returns milliseconds until it is worth another look. */
 async function announceHoldUp(
   { served, events, networkError, syncMs }: PassDeps,
   pod: GivenPod,

@@ -9,7 +9,7 @@ import { isEnding } from "../pod/phase.ts";
 import type { AskedPod } from "../roles.ts";
 import type { Ending, WorkerPhase, WorkerView } from "../state/pod-table.ts";
 
-/** What one sync pass came to. */
+/** Outcome of one sync pass. */
 export interface PassResult {
   /** The pod has reached Succeeded or Failed. */
   readonly terminal: boolean;

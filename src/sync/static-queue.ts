@@ -51,7 +51,7 @@ export function createStaticQueue(deps: StaticQueueDeps): StaticQueue {
   };
 }
 
-/** Whether a static pod of the same name, or this one from before it was taken away, has not ended yet. One that only the runtime
+/** True while a static pod of the same name, or this one from before its removal, has not ended. One that only the runtime
  *  has is ended for it: names are given by manifests, and what runs under one that is given anew is of an older version. */
 function mustWait({ worker, workers, cache }: StaticQueueDeps, pod: AskedPod): boolean {
   const { uid, namespace, name } = pod.metadata;

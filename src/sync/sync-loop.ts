@@ -54,7 +54,7 @@ export interface SyncLoop extends Service {
   waits(uid: string): boolean;
   /** Takes in the static pods that waited and whose name is free now. */
   resume(): void;
-  /** False while an update waits or is being handled: until then a pod may be wanted that nobody has heard of yet. */
+  /** False while an update waits or is being handled: until then a wanted pod may be unknown. */
   caughtUp(): boolean;
   /** Mirror pods were looked at too early: they are told again once nothing waits or is being handled. */
   oweMirrors(): void;
@@ -178,8 +178,8 @@ function wantedStill(pods: PodStore, { resumed }: Resumed): readonly AskedPod[] 
 }
 
 interface MirrorNews {
-  /** Tells of an update that was handled at once, and again when all is handled that came meanwhile: only then is known what nobody
-   *  wants. @param more there is more to handle. */
+  /** Signals a handled update at once, and again when everything that came meanwhile is handled: only then are unwanted mirror pods
+   *  known. @param more there is more to handle. */
   handled(item: Item, more: boolean): void;
   /** Tells once all is handled, whatever it is. */
   owe(): void;
@@ -198,7 +198,7 @@ function createMirrorNews({ signals }: SyncLoopDeps): MirrorNews {
   };
 }
 
-/** Whether mirror pods may have to follow what was handled. What was added first may be all that a source has to say. */
+/** True if mirror pods may have to follow the item. The first ADD may be all that a source has to say. */
 function concernsMirrors(item: Item): boolean {
   if ("freed" in item) return false;
   return "resumed" in item || item.op === "ADD" || item.pods.some((pod) => isMirrorPod(pod) || isStaticPod(pod));
@@ -209,7 +209,7 @@ function reconcile({ status, worker, workers }: SyncLoopDeps, pod: AskedPod): vo
   if (worker.get(pod.metadata.uid) && (isEnding(pod) || pod.spec.readinessGates?.length)) workers.update(pod);
 }
 
-/** What the API server shows of a static pod has come, gone or changed: it should show the pod's status. */
+/** A mirror pod has come, gone or changed: it should show its static pod's status. */
 function reconcileShown({ pods, status }: SyncLoopDeps, { metadata: { namespace, name } }: AskedPod): void {
   const pod = pods.byName(namespace, name);
   if (pod && isStaticPod(pod)) status.reconcile(pod);
