@@ -83,10 +83,12 @@ export function fileContract({ current, folder }: Bench): void {
     await host.fs.apply([
       { do: "mkdir", path: `${dir}/d` },
       { do: "write", path: `${dir}/f`, data: "" },
+      { do: "write", path: `${dir}/.hidden`, data: "" },
       { do: "symlink", path: `${dir}/l`, target: "d" },
     ]);
     const kinds = Object.fromEntries((await host.fs.list(dir)).map(({ name, kind }) => [name, kind]));
-    assert.deepEqual(kinds, { d: "directory", f: "file", l: "symlink", fifo: "fifo", socket: "socket" });
+    const files = { f: "file", ".hidden": "file", l: "symlink", fifo: "fifo", socket: "socket" };
+    assert.deepEqual(kinds, { d: "directory", ...files });
     assert.deepEqual(await host.fs.list(`${dir}/l`), []);
     await assert.rejects(host.fs.list(`${dir}/none`), { code: "not_found" });
   });
