@@ -112,6 +112,11 @@ link-cut: $(deps) packages cluster-tools ## the way to a target over SSH is cut 
 	$(call say,link-cut)
 	@GRAFTLET_LINK_CUT_MINUTES=$(or $(MINUTES),10) $(call tests,120) --test-timeout=7200000 test/integration/ssh-cut.test.ts
 
+.PHONY: faults
+faults: $(deps) packages cluster-tools ## small mistakes, each made in a checkout of its own: the tests that should find it do (FAULT=name makes one); root
+	$(call say,faults)
+	@FAULT="$(FAULT)" node test/faults/run.ts
+
 .PHONY: bench
 bench: $(deps) packages cluster-tools build ## how fast graftlet is beside the real kubelet, written into docs/performance.md (ONLY=start: two minutes; PROVIDER=docker or ssh; NODES=100 nodes in one process); root
 	$(call say,bench)

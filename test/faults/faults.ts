@@ -1,0 +1,361 @@
+import { contract, type Fault, integration, unit } from "./fault.ts";
+
+/** Of every area and provider some. Those whose tests are all of integration are found on a real cluster alone. */
+export const faults: readonly Fault[] = [
+  {
+    name: "manifest-change",
+    file: "src/**/manifest-set.ts",
+    text: "return before?.text === file.text ? before",
+    becomes: "return before ? before",
+    breaks: "A static pod's manifest that is edited changes nothing until graftlet is started again.",
+    assertion:
+      '"a folders manifests are read by name, at the start, on a change and every period": Expected "actual" to be strictly unequal to',
+    foundBy: [unit("sources/file")],
+  },
+  {
+    name: "manifest-url-header",
+    file: "src/**/sources/http.ts",
+    text: "headers: { ...basic(url), ...given }",
+    becomes: "headers: { ...basic(url) }",
+    breaks: "A server of manifests that asks for staticPodURLHeader refuses the node: its static pods never start.",
+    assertion: '"one pod or a list of pods, asked for with the headers given": Expected values to be strictly equal',
+    foundBy: [unit("sources/http", "one pod or a list of pods, asked for with the headers given")],
+  },
+  {
+    name: "pod-removed",
+    file: "src/**/sources/apiserver.ts",
+    text: 'type === "deleted" && reflector.get(pod.metadata.namespace, pod.metadata.name) ? undefined : push()',
+    becomes: 'type === "deleted" ? undefined : push()',
+    breaks: "A pod that is deleted by force runs on until another pod of the node changes.",
+    assertion:
+      '"deletion by force: the object goes at once, the processes and directories follow": waited 60 s in vain for: the directory of the forced pod to go (last: nothing yet)',
+    foundBy: [unit("sources/apiserver"), integration("pods-end", "deletion by force")],
+  },
+  {
+    name: "host-port-protocol",
+    file: "src/admission/host-ports.ts",
+    text: "return sameAddress && a.port === b.port && a.protocol === b.protocol;",
+    becomes: "return sameAddress && a.port === b.port && a.protocol !== b.protocol;",
+    breaks: "Two pods get one host port; a server of UDP and one of TCP cannot share a port's number.",
+    assertion: '"host ports clash by address, protocol and number": Expected values to be strictly deep-equal',
+    foundBy: [unit("admission/chain")],
+  },
+  {
+    name: "deadline-from-now",
+    file: "src/sync/deadline.ts",
+    text: "status.get(pod.metadata.uid) ?? pod.status ?? {}",
+    becomes: "status.get(pod.metadata.uid) ?? {}",
+    breaks: "After a restart of graftlet a pod's activeDeadlineSeconds begin anew.",
+    assertion:
+      '"the deadline counts from the start that the API server shows; before a start there is all the time": Expected values to be strictly deep-equal',
+    foundBy: [unit("sync/deadline")],
+  },
+  {
+    name: "grace-period",
+    file: "providers/cri/pods.ts",
+    text: "{ containerId, timeout: wholeSeconds(graceSeconds) }",
+    becomes: "{ containerId, timeout: 0n }",
+    breaks: "Containers are killed at once in place of having their grace period.",
+    assertion:
+      '"deletion: SIGTERM is handled, then the object goes, when runtime and machine are clean": ENOENT: no such file or directory, open farewell/said',
+    foundBy: [integration("pods-end", "deletion: SIGTERM is handled")],
+  },
+  {
+    name: "newest-container",
+    file: "src/pleg/observe.ts",
+    text: "a.createdAt < b.createdAt ? 1 : -1",
+    becomes: "a.createdAt < b.createdAt ? -1 : 1",
+    breaks: "After a restart a pod's status shows the container that ended, not the one that runs.",
+    assertion:
+      '"restart policies: Always restarts an exit 0, OnFailure only a failure, Never nothing": waited 60 s in vain for always: a restart',
+    foundBy: [integration("pods", "restart policies: Always restarts an exit 0")],
+  },
+  {
+    name: "replaced-addresses",
+    file: "src/status/patch.ts",
+    text: '[{ $patch: "replace" }, ...list]',
+    becomes: "list",
+    breaks: "A pod that got a new sandbox shows its old address beside the new one: clients connect to nobody.",
+    assertion: '"the patch holds what differs, and nulls what is gone": Expected values to be strictly deep-equal',
+    foundBy: [unit("status/merge")],
+  },
+  {
+    name: "probe-timeout",
+    file: "providers/cri/pods.ts",
+    text: "cmd: [...argv], timeout: wholeSeconds(timeoutSeconds)",
+    becomes: "cmd: [...argv], timeout: 0n",
+    breaks: "A probe's command that hangs is no failure: a pod that answers nobody stays Ready.",
+    assertion:
+      '"a command that takes too long is a failure": waited 60 s in vain for: an event Unhealthy Readiness probe failed: command timed out: "sleep 20" timed out after 1s of slow (last: nothing yet)',
+    foundBy: [integration("probes", "a command that takes too long is a failure")],
+  },
+  {
+    name: "removed-key",
+    file: "src/volumes/atomic-writer.ts",
+    text: '!name.startsWith("..") && !wanted.has(name)',
+    becomes: 'name.startsWith("..") && !wanted.has(name)',
+    breaks: "A key that is removed from a ConfigMap leaves a dangling link in the volumes of running pods.",
+    assertion:
+      '"nothing is written when nothing differs, also by a writer that starts anew": Expected values to be strictly equal',
+    foundBy: [unit("volumes/atomic-writer")],
+  },
+  {
+    name: "subpath-mode",
+    file: "src/host/bind-part.ts",
+    text: '&& inside && chmod "$mode" . ||',
+    becomes: "&& inside ||",
+    breaks: "A directory that is made for a subPath is root's alone: a container of another user cannot read it.",
+    assertion:
+      '"a directory, a file, one that is missing, one named by the environment, and one of a volume that may only be read": Expected values to be strictly equal',
+    foundBy: [integration("volumes-subpath", "a directory, a file, one that is missing")],
+  },
+  {
+    name: "subpath-again",
+    file: "src/host/bind-part.ts",
+    text: '  [ ! -e "$target" ] || umount "$target" 2>/dev/null\n',
+    becomes: "",
+    breaks: "A container with a subPath that starts again sees the old version of its ConfigMap for ever.",
+    assertion:
+      '"a container that starts again sees what the part is then: an objects newer version, a file in a directorys place": waited 60 s in vain for again: to have started again',
+    foundBy: [integration("volumes-subpath", "a container that starts again sees what the part is then")],
+  },
+  {
+    name: "host-path-parents",
+    file: "src/volumes/kinds/host-path.ts",
+    text: "mode: 0o755, parents: true }",
+    becomes: "mode: 0o755, parents: false }",
+    breaks: "A hostPath of type DirectoryOrCreate is not made where its parent is missing: the pod waits for ever.",
+    assertion: '"hostPath: each type takes what it names": test timed out after 60000ms',
+    foundBy: [unit("volumes/kinds")],
+  },
+  {
+    name: "dollar-escape",
+    file: "src/pod/expand.ts",
+    text: 'text[at + 1] === "$" ? at + 1 : at;',
+    becomes: "at;",
+    breaks: "$$(NAME) in a command comes out with its second dollar sign.",
+    assertion: '"$$(A) → $(A)": Expected values to be strictly equal',
+    foundBy: [unit("pod/expand")],
+  },
+  {
+    name: "pull-always",
+    file: "src/runtime/images/puller.ts",
+    text: 'if (policy === "Always") return undefined;',
+    becomes: 'if (policy === "always") return undefined;',
+    breaks: "With imagePullPolicy Always a container runs the image that is on the machine, however old.",
+    assertion: '"is pulled though it is there under Always": Expected values to be strictly deep-equal',
+    foundBy: [unit("runtime/images-puller")],
+  },
+  {
+    name: "pull-secret",
+    file: "providers/cri/images.ts",
+    text: "imageService.pullImage, request, signal",
+    becomes: "imageService.pullImage, { ...request, auth: undefined }, signal",
+    breaks: "No image comes from a registry that asks for credentials.",
+    assertion:
+      '"imagePullSecrets open a registry that asks for credentials; they stand in no log": waited 60 s in vain for right-secret: to be Ready',
+    foundBy: [integration("images", "imagePullSecrets open a registry")],
+  },
+  {
+    name: "crash-loop",
+    file: "src/runtime/crash-loop.ts",
+    text: "const initialMs = 10_000;",
+    becomes: "const initialMs = 1_000;",
+    breaks: "A container that fails at once is started again every second.",
+    assertion:
+      '"the first restart is at once, then 10 s, 20 s, 40 s … five minutes after each end": Expected values to be strictly deep-equal',
+    foundBy: [unit("runtime/crash-loop")],
+  },
+  {
+    name: "rotated-logs",
+    file: "src/gc/garbage.ts",
+    text: "name === file || name.startsWith(`${file}.`)",
+    becomes: "name === file",
+    breaks: "Rotated logs of containers that are gone fill the disk.",
+    assertion:
+      '"each minute dead containers go, all but the newest of a name; their logs and the links to them go too, rotated ones as well": Expected values to be strictly deep-equal',
+    foundBy: [unit("gc/garbage")],
+  },
+  {
+    name: "layer-limit",
+    file: "src/eviction/storage-limits.ts",
+    text: "if ((usage.containers.get(name) ?? 0) > bytes)",
+    becomes: "if ((usage.volumes.get(name) ?? 0) > bytes)",
+    breaks: "A container may write more into its layer than its limit of ephemeral-storage.",
+    assertion:
+      '"a containers limit is about its layer and its logs, of its newest run": Expected values to be strictly equal',
+    foundBy: [unit("eviction/eviction")],
+  },
+  {
+    name: "device-variables",
+    file: "src/devices/container-devices.ts",
+    text: "environment: new Map(pairs(({ envs }) => envs)),",
+    becomes: "environment: new Map(pairs(({ annotations }) => annotations)),",
+    breaks: "Containers do not get the variables that name their devices: NVIDIA's runtime gives them none.",
+    assertion:
+      '"a container gets what its devices come with, and tells how they are": Expected values to be strictly deep-equal',
+    foundBy: [unit("devices/handing-out")],
+  },
+  {
+    name: "resize-pod-cgroup",
+    file: "src/runtime/resize.ts",
+    text: "[...limits].reverse()) if (!widens)",
+    becomes: "[...limits].reverse()) if (widens)",
+    breaks: "A pod whose limits are lowered in place keeps the old ones as a whole.",
+    assertion:
+      '"a pod that gets more is widened before its containers: memory, then limits of CPU, then shares": Expected values to be strictly deep-equal',
+    foundBy: [unit("runtime/resize")],
+  },
+  {
+    name: "cri-resize",
+    file: "providers/cri/pods.ts",
+    text: "runtimeService.updateContainerResources, request, signal",
+    becomes: "runtimeService.updateContainerResources, { ...request, linux: undefined }, signal",
+    breaks: "A pod that is resized shows its new limits and keeps the old ones.",
+    assertion:
+      '"its containers go on with what they are given, more or less; status, events and cgroups tell": Expected values to be strictly deep-equal',
+    foundBy: [integration("resize", "its containers go on with what they are given")],
+  },
+  {
+    name: "proxy-may-forward",
+    file: "src/server/routes.ts",
+    text: 'new Set(["run", "exec", "attach", "portForward"])',
+    becomes: 'new Set(["run", "exec", "attach"])',
+    breaks: "Whoever may read nodes/proxy can connect to every port in every pod.",
+    assertion:
+      '"every path asks for its subresources in order, upgrades too, and is refused in the kubelets words": GET /portForward/ns/p',
+    foundBy: [unit("server/authorization")],
+  },
+  {
+    name: "exec-exit-code",
+    file: "providers/docker/**/exec-stream.ts",
+    text: "return await running.ended(gone);",
+    becomes: "return (await running.ended(gone)) === 0 ? 0 : 1;",
+    breaks: "kubectl exec on a node with Docker ends with 1, whatever code the command failed with.",
+    assertion:
+      '"gives the commands exit code, and its output apart from its errors": Expected values to be strictly deep-equal',
+    foundBy: [integration("kubectl", "gives the command's exit code", "docker")],
+  },
+  {
+    name: "forward-refused",
+    file: "src/streams/port-forward.ts",
+    text: "return spoken || signal.aborted ?",
+    becomes: "return !spoken || signal.aborted ?",
+    breaks: "kubectl port-forward says nothing where nobody listens on the port.",
+    assertion: '"v4: no connection is an error on its channel": Expected values to be strictly equal',
+    foundBy: [unit("streams/port-forward-spdy"), unit("streams/port-forward-websocket")],
+  },
+  {
+    name: "log-since",
+    file: "src/server/log-options.ts",
+    text: "now - sinceSeconds * 1000",
+    becomes: "now - sinceSeconds",
+    breaks: "kubectl logs --since=1h shows the last seconds.",
+    assertion:
+      '"containerLogs: options reach the reader, with the running container or the previous one": The expression evaluated to a falsy value',
+    foundBy: [unit("server/routes")],
+  },
+  {
+    name: "late-renewal",
+    file: "src/certificates/issued.ts",
+    text: "lifeMs * clock.jitter(0.7, 0.9)",
+    becomes: "lifeMs * clock.jitter(1.1, 1.2)",
+    breaks: "A node's certificate is renewed once it has expired: the API server knows the node no more.",
+    assertion:
+      '"where this process may approve, a certificate and its renewal need nobody else; what it leaves waits": never: () => certificate.current() !== first',
+    foundBy: [unit("certificates/issued")],
+  },
+  {
+    name: "lease-holder",
+    file: "src/node/lease.ts",
+    text: "(durationSeconds * 1000) / 4;",
+    becomes: "durationSeconds * 1000;",
+    breaks: "The node's lease runs out between two renewals: the control plane takes a healthy node for lost.",
+    assertion:
+      '"created with the node as its owner, then renewed every quarter of its length": Expected values to be strictly deep-equal',
+    foundBy: [unit("node/lease")],
+  },
+  {
+    name: "docker-host-ip",
+    file: "providers/docker/**/sandbox-spec.ts",
+    text: "HostIp: port.hostIp, HostPort",
+    becomes: 'HostIp: "", HostPort',
+    breaks: "A hostPort with a hostIP is open to everybody on a node with Docker.",
+    assertion:
+      '"pods share a host port that differs in its address, and one on the loopback answers to whoever the machine is": waited 60 s in vain for on-address: to be Ready',
+    foundBy: [
+      unit("providers/docker/sandbox-spec"),
+      integration("containers-network", "pods share a host port that differs in its address", "docker"),
+    ],
+  },
+  {
+    name: "docker-log-file",
+    file: "providers/docker/**/log-link.ts",
+    text: "return `${id}-json.log`;",
+    becomes: "return `${id}.log`;",
+    breaks: "Log collectors find dangling links on a node with Docker.",
+    assertion:
+      '"the logs path leads to Dockers file before the container starts, also over an older link": Expected values to be strictly equal',
+    foundBy: [unit("providers/docker/containers")],
+  },
+  {
+    name: "ssh-dead-peer",
+    file: "providers/ssh/**/connection.ts",
+    text: "const keepaliveMs = 3500;",
+    becomes: "const keepaliveMs = 35_000;",
+    breaks: "A target that has gone silent counts as reachable for two minutes: its node stays Ready.",
+    assertion:
+      '"a link of which one half is dead, agent hears nothing: the node says so within 15 s, and heals": waited 30 s in vain for: the nodes Ready condition to be False for LinkDown (last: nothing yet)',
+    foundBy: [integration("ssh-faults", "a link of which one half is dead", "ssh")],
+  },
+  {
+    name: "ssh-reconnect",
+    file: "providers/ssh/**/link.ts",
+    text: "this.#clock.after(delay, () => void this.#connect().catch(() => undefined));",
+    becomes: "this.#clock.after(delay, () => undefined);",
+    breaks: "A link that was lost is never made again: its node is NotReady until graftlet is started anew.",
+    assertion:
+      '"while it is down calls fail at once; it is tried again after growing delays, and says since when and why": Expected values to be strictly equal',
+    foundBy: [unit("providers/ssh/link")],
+  },
+  {
+    name: "ssh-sudo",
+    file: "providers/ssh/**/privileges.ts",
+    text: 'return as === "sudo" ? sudoShell : plainShell;',
+    becomes: 'return as === "root" ? sudoShell : plainShell;',
+    breaks: "A login with sudo mounts nothing: no pod with a Secret starts on its node.",
+    assertion:
+      'set-up of "a user with sudo": waited 120 s in vain for: graftlet to make node node-1 Ready (last: nothing yet)',
+    foundBy: [unit("providers/ssh/privileges"), integration("ssh-users", "has every right that a node needs", "ssh")],
+  },
+  {
+    name: "ssh-hidden-files",
+    file: "providers/ssh/**/prelude.ts",
+    text: 'in "$1"/* "$1"/.*; do',
+    becomes: 'in "$1"/*; do',
+    breaks: "On a target over SSH a ConfigMap that changes stays as it was in the volumes of running pods.",
+    assertion:
+      '"list names what is in a directory and of what kind it is; links are links": Expected values to be strictly deep-equal',
+    foundBy: [contract("host-ssh")],
+  },
+  {
+    name: "local-link-followed",
+    file: "providers/local/directory.ts",
+    text: "(follow ? 0 : constants.O_NOFOLLOW)",
+    becomes: "(follow ? constants.O_NOFOLLOW : 0)",
+    breaks: "A container that puts a link in its volume has files of the machine removed with its pod.",
+    assertion:
+      '"mkdir makes nothing through a link that leads nowhere, and gives no mode to what takes its place": Expected values to be strictly equal',
+    foundBy: [contract("host-local")],
+  },
+  {
+    name: "chart-strategy",
+    file: "charts/graftlet/templates/deployment.yaml",
+    text: "strategy: { type: Recreate }",
+    becomes: "strategy: { type: RollingUpdate }",
+    breaks: "An upgrade of the release runs two graftlets on one node.",
+    assertion:
+      '"everything is as it was (GRAFTLET_UPDATE_GOLDEN=1 takes what is rendered now)": Expected values to be strictly equal',
+    foundBy: [contract("chart-render")],
+  },
+];

@@ -1,0 +1,98 @@
+import { deepEqual, equal, match, notEqual, ok, throws } from "node:assert/strict";
+import { existsSync, globSync, readFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import { test } from "node:test";
+import type { Fault, FaultTest } from "../../faults/fault.ts";
+import { faults } from "../../faults/faults.ts";
+import { fileOf, mistaken, nameOf, runOf, verdictOf } from "../../faults/plan.ts";
+
+const project = join(import.meta.dirname, "..", "..", "..");
+const read = (path: string): string => readFileSync(join(project, path), "utf8");
+
+test("every fault is a change of one place in one file, told in a sentence, and has a name of its own", () => {
+  for (const fault of faults) {
+    notEqual(mistaken(fault, read(fileOf(fault, project))), read(fileOf(fault, project)), fault.name);
+    match(fault.breaks, /^\S.*\.$/s, fault.name);
+    match(fault.assertion, /\S/, fault.name);
+    ok(fault.foundBy.length > 0, fault.name);
+  }
+  equal(new Set(faults.map(({ name }) => name)).size, faults.length);
+});
+
+test("nine of them at least only a real cluster shows, and every provider has some of those", () => {
+  const onCluster = faults.filter(({ foundBy }) => foundBy.every(({ part }) => part === "integration"));
+  ok(onCluster.length >= 9, String(onCluster.length));
+  const providers = onCluster.flatMap(({ foundBy }) => foundBy.map(({ provider }) => provider));
+  deepEqual(new Set(providers), new Set([undefined, "docker", "ssh"]));
+});
+
+test("the tests that find them are there, and make test runs them", () => {
+  for (const { name, foundBy } of faults)
+    for (const one of foundBy) {
+      ok(existsSync(join(project, one.file)), `${name}: ${one.file}`);
+      ok(hasTest(one), `${name}: ${one.title} in ${one.file}`);
+      ok(isRun(one), `${name}: make test does not run ${nameOf(one)}`);
+    }
+});
+
+function hasTest({ file, title }: FaultTest): boolean {
+  const starts = ['"', "`"].map((quote) => `test(${quote}${title}`);
+  return title === undefined || sourcesOf(file).some((text) => starts.some((start) => text.includes(start)));
+}
+
+/** A file of tests, and those beside it that hold its parts. */
+function sourcesOf(file: string): string[] {
+  return [file, ...globSync(`${file.replace(/\.test\.ts$/, "")}/*.ts`, { cwd: project })].map(read);
+}
+
+/** As the Makefile chooses files for each provider. */
+function isRun({ part, provider, file }: FaultTest): boolean {
+  const makefile = read("Makefile");
+  if (part !== "integration")
+    return makefile.includes(`"test/${part}/**/*.test.ts"`) && file.startsWith(`test/${part}/`);
+  const list = (variable: string, separator: RegExp | string): string[] => {
+    const words = new RegExp(`^${variable} := (.*)$`, "m").exec(makefile)?.[1];
+    ok(words, `${variable} of the Makefile`);
+    return words.split(separator);
+  };
+  const name = basename(file, ".test.ts");
+  if (provider === "ssh") return list("over_ssh", " ").includes(name);
+  if (provider === "docker") return ![...list("cri_only", "|"), ...list("hardly_runtime", "|")].includes(name);
+  return !/^(docker|ssh)-/.test(name);
+}
+
+const fault: Fault = {
+  name: "sum",
+  file: "package.js*",
+  text: "a + b",
+  becomes: "a - b",
+  breaks: "Sums are differences.",
+  assertion: "1",
+  foundBy: [],
+};
+
+test("a fault whose file or text is not there, or not once, is refused", () => {
+  equal(fileOf(fault, project), "package.json");
+  throws(() => fileOf({ ...fault, file: "none" }, project), /fault sum: none matches no file/);
+  throws(() => fileOf({ ...fault, file: "*.json" }, project), /fault sum: \*\.json matches .*, /);
+  equal(mistaken(fault, "return a + b;"), "return a - b;");
+  throws(() => mistaken(fault, "return 0;"), /stands 0 times/);
+  throws(() => mistaken(fault, "a + b + a + b"), /stands 2 times/);
+});
+
+test("a fault is found by a test that fails, in its set-up too, and not where none ran", () => {
+  const passed = { title: "adds", passed: true, inSetUp: false, message: "" };
+  const failed = { title: "adds (2)", passed: false, inSetUp: false, message: "1 !== 3" };
+  deepEqual(verdictOf([passed, failed]), { found: true, because: '"adds (2)": 1 !== 3' });
+  deepEqual(verdictOf([{ ...failed, inSetUp: true }]), { found: true, because: 'set-up of "adds (2)": 1 !== 3' });
+  deepEqual(verdictOf([passed]), { found: false, because: "1 test passed" });
+  deepEqual(verdictOf([]), { found: false, because: "no test ran to its end" });
+});
+
+test("a test is run by its title, taken word for word, with its provider", () => {
+  const { args, env } = runOf({ part: "integration", provider: "ssh", file: "a.test.ts", title: "a (b)" }, "/out");
+  const pattern = args.find((arg) => arg.startsWith("--test-name-pattern="))?.split("=")[1] ?? "";
+  deepEqual([new RegExp(pattern).test("a (b), c"), new RegExp(pattern).test("a b")], [true, false]);
+  deepEqual([args.at(-1), env["GRAFTLET_TEST_PROVIDER"]], ["a.test.ts", "ssh"]);
+  deepEqual(runOf({ part: "unit", file: "a.test.ts" }, "/out").env, {});
+});
