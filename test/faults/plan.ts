@@ -1,6 +1,6 @@
 import { globSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Fault, FaultTest } from "./faults.ts";
+import type { Fault, FaultTest } from "./fault.ts";
 import type { Outcome } from "./reporter.ts";
 
 /** The one file of a checkout that the fault is in. @throws Error where none matches, or several. */

@@ -5,7 +5,8 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { must } from "../harness/processes.ts";
-import { type Fault, type FaultTest, faults } from "./faults.ts";
+import type { Fault, FaultTest } from "./fault.ts";
+import { faults } from "./faults.ts";
 import { makeMistake, nameOf, runOf, type Verdict, verdictOf } from "./plan.ts";
 import type { Outcome } from "./reporter.ts";
 

@@ -2,7 +2,8 @@ import { deepEqual, equal, match, notEqual, ok, throws } from "node:assert/stric
 import { existsSync, globSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { test } from "node:test";
-import { type Fault, type FaultTest, faults } from "../../faults/faults.ts";
+import type { Fault, FaultTest } from "../../faults/fault.ts";
+import { faults } from "../../faults/faults.ts";
 import { fileOf, mistaken, nameOf, runOf, verdictOf } from "../../faults/plan.ts";
 
 const project = join(import.meta.dirname, "..", "..", "..");
@@ -18,9 +19,9 @@ test("every fault is a change of one place in one file, told in a sentence, and 
   equal(new Set(faults.map(({ name }) => name)).size, faults.length);
 });
 
-test("ten of them at least only a real cluster shows, and every provider has some of those", () => {
+test("nine of them at least only a real cluster shows, and every provider has some of those", () => {
   const onCluster = faults.filter(({ foundBy }) => foundBy.every(({ part }) => part === "integration"));
-  ok(onCluster.length >= 10);
+  ok(onCluster.length >= 9, String(onCluster.length));
   const providers = onCluster.flatMap(({ foundBy }) => foundBy.map(({ provider }) => provider));
   deepEqual(new Set(providers), new Set([undefined, "docker", "ssh"]));
 });

@@ -1,0 +1,44 @@
+/** A test of `make test`. */
+export interface FaultTest {
+  readonly part: "unit" | "contract" | "integration";
+  /** What the node of an integration test is run with: containerd unless given. */
+  readonly provider?: "docker" | "ssh";
+  readonly file: string;
+  /** The title of one test in the file, or its beginning; all of them unless given. */
+  readonly title?: string;
+}
+
+/** A small mistake that somebody could make, and the tests that have to find it. */
+export interface Fault {
+  readonly name: string;
+  /** A glob that matches one file of the checkout. */
+  readonly file: string;
+  /** Stands once in the file. */
+  readonly text: string;
+  readonly becomes: string;
+  /** What a user would see of it. */
+  readonly breaks: string;
+  /** How the tests tell, as `make faults` showed it. */
+  readonly assertion: string;
+  /** Each of them fails. */
+  readonly foundBy: readonly FaultTest[];
+}
+
+/** A file of unit tests. @param file below test/unit. */
+export const unit = (file: string, title?: string): FaultTest => ({
+  part: "unit",
+  file: `test/unit/${file}.test.ts`,
+  ...(title && { title }),
+});
+export const contract = (file: string, title?: string): FaultTest => ({
+  part: "contract",
+  file: `test/contract/${file}.test.ts`,
+  ...(title && { title }),
+});
+/** One test on a real cluster. @param title its beginning. */
+export const integration = (file: string, title: string, provider?: FaultTest["provider"]): FaultTest => ({
+  part: "integration",
+  file: `test/integration/${file}.test.ts`,
+  title,
+  ...(provider && { provider }),
+});
