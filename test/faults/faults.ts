@@ -194,7 +194,7 @@ export const faults: readonly Fault[] = [
     breaks: "Containers do not get the variables that name their devices: NVIDIA's runtime gives them none.",
     assertion:
       '"a container gets what its devices come with, and tells how they are": Expected values to be strictly deep-equal',
-    foundBy: [unit("devices/handing-out")],
+    foundBy: [unit("devices/allocate")],
   },
   {
     name: "resize-pod-cgroup",
@@ -228,7 +228,7 @@ export const faults: readonly Fault[] = [
   },
   {
     name: "exec-exit-code",
-    file: "providers/docker/**/exec-stream.ts",
+    file: "providers/docker/exec/stream.ts",
     text: "return await running.ended(gone);",
     becomes: "return (await running.ended(gone)) === 0 ? 0 : 1;",
     breaks: "kubectl exec on a node with Docker ends with 1, whatever code the command failed with.",
@@ -277,14 +277,14 @@ export const faults: readonly Fault[] = [
   },
   {
     name: "docker-host-ip",
-    file: "providers/docker/**/sandbox-spec.ts",
+    file: "providers/docker/sandbox/spec.ts",
     text: "HostIp: port.hostIp, HostPort",
     becomes: 'HostIp: "", HostPort',
     breaks: "A hostPort with a hostIP is open to everybody on a node with Docker.",
     assertion:
       '"pods share a host port that differs in its address, and one on the loopback answers to whoever the machine is": waited 60 s in vain for on-address: to be Ready',
     foundBy: [
-      unit("providers/docker/sandbox-spec"),
+      unit("providers/docker/sandbox/spec"),
       integration("containers-network", "pods share a host port that differs in its address", "docker"),
     ],
   },
@@ -296,7 +296,7 @@ export const faults: readonly Fault[] = [
     breaks: "Log collectors find dangling links on a node with Docker.",
     assertion:
       '"the logs path leads to Dockers file before the container starts, also over an older link": Expected values to be strictly equal',
-    foundBy: [unit("providers/docker/containers")],
+    foundBy: [unit("providers/docker/container/containers")],
   },
   {
     name: "ssh-dead-peer",
@@ -316,7 +316,7 @@ export const faults: readonly Fault[] = [
     breaks: "A link that was lost is never made again: its node is NotReady until graftlet is started anew.",
     assertion:
       '"while it is down calls fail at once; it is tried again after growing delays, and says since when and why": Expected values to be strictly equal',
-    foundBy: [unit("providers/ssh/link")],
+    foundBy: [unit("providers/ssh/connection/link")],
   },
   {
     name: "ssh-sudo",
@@ -326,7 +326,10 @@ export const faults: readonly Fault[] = [
     breaks: "A login with sudo mounts nothing: no pod with a Secret starts on its node.",
     assertion:
       'set-up of "a user with sudo": waited 120 s in vain for: graftlet to make node node-1 Ready (last: nothing yet)',
-    foundBy: [unit("providers/ssh/privileges"), integration("ssh-users", "has every right that a node needs", "ssh")],
+    foundBy: [
+      unit("providers/ssh/shell/privileges"),
+      integration("ssh-users", "has every right that a node needs", "ssh"),
+    ],
   },
   {
     name: "ssh-hidden-files",

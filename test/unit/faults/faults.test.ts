@@ -4,6 +4,7 @@ import { basename, join } from "node:path";
 import { test } from "node:test";
 import type { Fault, FaultTest } from "../../faults/fault.ts";
 import { faults } from "../../faults/faults.ts";
+import { integration } from "../../matrix.ts";
 import { fileOf, mistaken, nameOf, runOf, verdictOf } from "../../faults/plan.ts";
 
 const project = join(import.meta.dirname, "..", "..", "..");
@@ -45,20 +46,10 @@ function sourcesOf(file: string): string[] {
   return [file, ...globSync(`${file.replace(/\.test\.ts$/, "")}/*.ts`, { cwd: project })].map(read);
 }
 
-/** As the Makefile chooses files for each provider. */
-function isRun({ part, provider, file }: FaultTest): boolean {
-  const makefile = read("Makefile");
-  if (part !== "integration")
-    return makefile.includes(`"test/${part}/**/*.test.ts"`) && file.startsWith(`test/${part}/`);
-  const list = (variable: string, separator: RegExp | string): string[] => {
-    const words = new RegExp(`^${variable} := (.*)$`, "m").exec(makefile)?.[1];
-    ok(words, `${variable} of the Makefile`);
-    return words.split(separator);
-  };
-  const name = basename(file, ".test.ts");
-  if (provider === "ssh") return list("over_ssh", " ").includes(name);
-  if (provider === "docker") return ![...list("cri_only", "|"), ...list("hardly_runtime", "|")].includes(name);
-  return !/^(docker|ssh)-/.test(name);
+/** As the matrix chooses files for each provider. */
+function isRun({ part, provider = "cri", file }: FaultTest): boolean {
+  if (part !== "integration") return file.startsWith(`test/${part}/`) && file.endsWith(".test.ts");
+  return integration[basename(file, ".test.ts")]?.on.some((one) => one === provider) === true;
 }
 
 const fault: Fault = {
