@@ -120,14 +120,19 @@ function manage(session: ClientHttp2Session, generation: number, deps: SessionDe
   };
 }
 
-/** Destroys the session when a ping stays unanswered: a connection may be cut silently. */
-function keepAlive(session: ClientHttp2Session, { clock, pingMs, pongMs, onSilent }: SessionDeps): () => void {
+/** Pings a session, and destroys it when a ping stays unanswered: a connection may be cut silently. @returns ends the pings. */
+export function keepAlive(
+  session: ClientHttp2Session,
+  { clock, pingMs, pongMs, onSilent }: Pick<SessionDeps, "clock" | "pingMs" | "pongMs" | "onSilent">,
+): () => void {
   let timer: Timer;
   const giveUp = () => {
     session.destroy(new CodedError("unavailable", `the API server did not answer a ping within ${pongMs} ms`));
     onSilent();
   };
   const beat = () => {
+    // A session that breaks is destroyed a moment before it tells of its close.
+    if (session.destroyed) return;
     timer = clock.after(pongMs, giveUp);
     const sent = session.ping((error) => {
       if (error || session.destroyed) return;

@@ -1,0 +1,21 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { connect, createServer } from "node:http2";
+import type { AddressInfo } from "node:net";
+import { test } from "node:test";
+import { keepAlive } from "../../../src/api/http2-session.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+
+test("a session that is destroyed before its next ping is not pinged", async () => {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const session = connect(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  await once(session, "connect");
+  const clock = fakeClock();
+  const silent: unknown[] = [];
+  keepAlive(session, { clock, pingMs: 1_000, pongMs: 500, onSilent: () => void silent.push("silent") });
+  session.destroy();
+  await assert.doesNotReject(clock.advance(2_000));
+  assert.deepEqual(silent, []);
+  server.close();
+});
