@@ -37,6 +37,12 @@ const contractOfCri = ["contract runtime-cri", "integration pods with cri-2.4", 
 
 export const moved: readonly Moved[] = [
   {
+    files: ["kubectl"],
+    was: "ssh-docker",
+    by: ["integration kubectl with ssh", "integration kubectl with docker", "contract runtime-docker-ssh"],
+    why: "the link is the one of ssh, the streams are those of docker, and the contract holds the two together",
+  },
+  {
     files: ["volumes-images"],
     was: "cri",
     by: ["integration volumes-images with cri-2.4", "unit runtime/image-volumes"],

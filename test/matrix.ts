@@ -77,7 +77,11 @@ export const integration: Readonly<Record<string, Runs>> = {
   "images-faults": { on: here, why: "pulls are the runtime's, with errors and hangs of its own", seconds: 90 },
   images: { on: here, why: "pulls and the names of images are the runtime's", seconds: 50 },
   "in-pod": { on: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 60 },
-  kubectl: { on: all, why: "streams and logs take another way with each", seconds: 280 },
+  kubectl: {
+    on: ["cri", "cri-2.4", "docker", "ssh"],
+    why: "streams and logs take another way with each; over SSH to Docker they take both",
+    seconds: 280,
+  },
   "kubelet-auth": { on: cri, why: cluster, seconds: 120 },
   leave: { on: cri, why: "brings providers of its own", fits: onContainerd, seconds: 90 },
   lifecycle: {

@@ -22,7 +22,6 @@ const stages = [
   "gc",
   "stats",
   "certificates",
-  "plugin-registry",
   "remove",
   "leave",
   "metrics",

@@ -9,13 +9,13 @@ export interface Spare {
 }
 
 /** Tests of clusters wait much: as many run at once as keep the processors busy. */
-const idleEnough = 0.12;
+const idleEnough = 0.25;
 
 /** What a cluster with a node takes, bytes. */
 const memoryOfCluster = 1.5 * 2 ** 30;
 
-/** More at once would need more than that, such as pid numbers. */
-const mostPerProcessor = 4;
+/** A file that waits at first may be busy later: more at once make each other miss their times. */
+const mostPerProcessor = 2;
 
 /** Whether one more file of tests may start beside those that run. One for each processor always may. */
 export function hasRoom(running: number, { idle, memory }: Spare, processors: number): boolean {

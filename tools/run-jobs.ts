@@ -48,23 +48,37 @@ export async function runJobs(jobs: readonly Job[], options: JobOptions): Promis
   const always = options.alone ? 1 : processors;
   const outcomes: Outcome[] = [];
   const running = new Set<Promise<void>>();
+  const underWay: Job[] = [];
   const [spare, cpuSeconds] = [createGauge(), createCpuMeter()];
   const start = (job: Job): void => {
     const run = runJob(job, { ...options, cpuSeconds, live: jobs.length === 1 });
-    const settled = run.then((outcome) => void outcomes.push(outcome)).finally(() => running.delete(settled));
+    const settled = run
+      .then((outcome) => void outcomes.push(outcome))
+      .finally(() => {
+        running.delete(settled);
+        underWay.splice(underWay.indexOf(job), 1);
+      });
     running.add(settled);
+    underWay.push(job);
   };
   let next = 0;
   while (waiting.length > 0) {
     const now = performance.now();
     const due = running.size < always || (!options.alone && now >= next);
     if (due) next = now + settleMs;
-    const job = due && hasRoom(running.size, spare(), always) ? waiting.shift() : undefined;
+    const job = due && hasRoom(running.size, spare(), always) ? takeNext(waiting, underWay) : undefined;
     if (job) start(job);
     else await Promise.race([sleep(lookMs, undefined, { signal: options.signal }), ...running]);
   }
   await Promise.all(running);
   return outcomes;
+}
+
+/** The longest of those that wait; one whose file is not under way with another provider, which would want the same at the same
+ *  time, where there is such a one. */
+function takeNext(waiting: Job[], underWay: readonly Job[]): Job | undefined {
+  const other = waiting.findIndex(({ file }) => !underWay.some((one) => one.file === file));
+  return waiting.splice(Math.max(other, 0), 1)[0];
 }
 
 interface RunOptions extends JobOptions {

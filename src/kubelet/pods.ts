@@ -104,7 +104,7 @@ function createStages(context: NodeContext, cluster: Cluster, observed: Observed
     log,
   });
   const statusOf = createStatusOf(context, observed, { ...allocating, probes });
-  const runtime = composeRuntime(context, cluster, observed, { ...allocating, statuses, probes, statusOf });
+  const runtime = composeRuntime(context, cluster, observed, { ...allocating, probes });
   cluster.objects.onChange(runtime.volumes.objectChanged);
   return { ...allocating, ...runtime, statuses, probes, statusOf };
 }
@@ -187,7 +187,6 @@ function takeIn(
   const { config, alone, client, metrics, clock, log, hand } = context;
   const { events, nodes } = cluster;
   const { measures } = metrics;
-  const { presence } = observed;
   const { asked, seen, ...loop } = hand("syncLoop");
   const syncLoop = createSyncLoop({
     ...loop,
@@ -222,7 +221,6 @@ function takeIn(
     ...mirroring,
     pods,
     manager,
-    ...(presence && { presence }),
     api: createMirrorApi(client),
     node: nodes,
     sourcesSeen: () => askedAgain(sourcesSeen(), syncLoop),

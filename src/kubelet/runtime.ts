@@ -1,19 +1,16 @@
 import type { NodeConfig } from "../config/node-config.ts";
-import type { PodStatus } from "../objects.ts";
-import type { PodRuntime, RuntimePod } from "../pipeline.ts";
+import type { PodRuntime } from "../pipeline.ts";
 import type { CgroupLayout } from "../pod/cgroup-path.ts";
 import { isRestartingAll } from "../pod/restart-all.ts";
 import type { Probes } from "../probes/probes.ts";
 import { createCgroupLayout } from "../resources/cgroup-layout.ts";
 import { createPodGround } from "../resources/pod-ground.ts";
-import type { AskedPod } from "../roles.ts";
 import { createCrashLoop } from "../runtime/crash-loop.ts";
 import { createHooks } from "../runtime/hooks.ts";
 import { createImagePuller } from "../runtime/images/puller.ts";
 import { createPodRuntime } from "../runtime/pod-runtime.ts";
 import { type PodSettings, createPreparer } from "../runtime/prepare.ts";
 import { createTargetFacts } from "../runtime/target-facts.ts";
-import type { StatusManager } from "../status/manager.ts";
 import type { PodGround } from "../sync/passes.ts";
 import { type Volumes, createVolumes } from "../volumes/volumes.ts";
 import type { Allocating } from "./allocation.ts";
@@ -29,9 +26,7 @@ export interface RuntimeStages {
 }
 
 interface RuntimeParts extends Allocating {
-  readonly statuses: StatusManager;
   readonly probes: Probes;
-  readonly statusOf: (pod: AskedPod, seen: RuntimePod, ending: boolean) => PodStatus;
 }
 
 /** Turns a pod's spec into volumes, cgroups, images and containers on the target. */

@@ -32,7 +32,7 @@ export const wiring = {
   resizes: { reads: ["asked", "spoken"], writes: ["resize", "pending", "wishes"], sends: ["weigh"] },
   preemption: { reads: ["worker"], sends: ["end"] },
   cgroups: { reads: ["asked"] },
-  podRuntime: { reads: ["asked", "status"], writes: ["starts"] },
+  podRuntime: { reads: ["status"], writes: ["starts"] },
   podWorkers: {
     reads: ["seen"],
     writes: ["worker", "unseen"],

@@ -62,8 +62,8 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
 
   const keep = (pod: RuntimePod) => {
     for (const id of idsOf(seen.get(pod.uid))) podOfId.delete(id);
-    for (const id of idsOf(pod)) podOfId.set(id, pod.uid);
     keepNewest(seen, pod);
+    for (const id of idsOf(seen.get(pod.uid))) podOfId.set(id, pod.uid);
     for (const id of expected) if (podOfId.get(id) === pod.uid) soon(pod.uid, id);
   };
   /** Keeps what a look shows, and wakes the worker of a pod that changed. */

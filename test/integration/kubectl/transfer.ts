@@ -49,7 +49,7 @@ export function transferTests(lab: () => Lab): void {
         restartPolicy: "Never",
         containers: [shell("yes 0123456789abcdef | head -c 134217728")],
       });
-      await pods.until("warm", "to have ended", (pod) => pod.status?.phase === "Succeeded");
+      await pods.until("warm", "to have ended", (pod) => pod.status?.phase === "Succeeded", 240_000);
       await received(["logs", "warm"]);
     });
 

@@ -10,7 +10,8 @@ test("a file for each processor may always run, more where processors idle and m
   assert.ok(!hasRoom(2, { idle: 0.05, memory: much }, 2));
   assert.ok(!hasRoom(2, { idle: 0.5, memory: little }, 2));
   assert.ok(hasRoom(2, { idle: 0.5, memory: much }, 2));
-  assert.ok(!hasRoom(8, { idle: 1, memory: much }, 2));
+  assert.ok(!hasRoom(2, { idle: 0.2, memory: much }, 2));
+  assert.ok(!hasRoom(4, { idle: 1, memory: much }, 2));
 });
 
 test("the gauge tells the part of the time that was idle, and memory", async () => {
