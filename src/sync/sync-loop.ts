@@ -232,6 +232,9 @@ function reject(
   log.info({ pod: fullName(pod), reason }, "pod refused");
   events.event(podReference(pod), "Warning", reason, message);
   const qos = pod.status?.qosClass ?? qosClass(pod.spec);
+  // While its worker ends it, the status manager holds the final phase back.
+  const runs = cache.get(pod.metadata.uid) !== undefined;
+  if (runs) workers.update({ ...pod, status: { ...pod.status, phase: "Failed" } });
   status.set(pod, {
     phase: "Failed",
     reason,
@@ -239,8 +242,7 @@ function reject(
     qosClass: qos,
     startTime: nowText(),
   });
-  if (cache.get(pod.metadata.uid)) workers.update({ ...pod, status: { ...pod.status, phase: "Failed" } });
-  else status.terminated(pod);
+  if (!runs) status.terminated(pod);
 }
 
 function byCreation(a: AskedPod, b: AskedPod): number {

@@ -33,6 +33,8 @@ export function rig(
   const events = eventLines();
   const running = new Set<string>();
   const statuses: PodStatus[] = [];
+  /** Phases of the workers when statuses were set. */
+  const phasesThen: (WorkerPhase | undefined)[] = [];
   /** For each word to the mirror pods whether all was handled then. */
   const told: boolean[] = [];
   const { asked, shown } = createPodTable(fakeClock());
@@ -71,7 +73,10 @@ export function rig(
     },
     status: {
       get: () => undefined,
-      set: (_pod, status) => void statuses.push(status),
+      set(pod, status) {
+        statuses.push(status);
+        phasesThen.push(phases.get(pod.metadata.uid));
+      },
       terminated: ({ metadata }) => void calls.push(`terminated ${metadata.uid}`),
       reconcile: ({ metadata }) => void calls.push(`reconcile ${metadata.uid}`),
     },
@@ -92,6 +97,7 @@ export function rig(
     running,
     events,
     statuses,
+    phasesThen,
     told,
     pods,
     manager,

@@ -55,11 +55,14 @@ test("a pod whose worker has finished counts no longer", async (t) => {
 });
 
 test("a pod that is refused while it runs, after a restart, is ended by its worker", async (t) => {
-  const { calls, running, statuses, pods, push } = rig(t, async () => ({ reason: "NodeAffinity", message: "no" }));
+  const { calls, running, statuses, phasesThen, pods, push } = rig(t, async () => ({
+    reason: "NodeAffinity",
+    message: "no",
+  }));
   running.add("p");
   await push("ADD", named("p"));
   assert.deepEqual(calls.slice(1), ["update p"]);
-  assert.equal(statuses[0]?.phase, "Failed");
+  assert.deepEqual([statuses[0]?.phase, phasesThen], ["Failed", ["syncing"]], "its worker has it before Failed is set");
   assert.equal(pods.get("p")?.status?.phase, undefined, "what the API server said stays as it is");
 });
 
