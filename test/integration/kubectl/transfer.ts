@@ -32,7 +32,7 @@ function expectedSum(): string {
   return hash.digest("hex");
 }
 
-/** A GiB through graftlet, in memory that does not depend on the amount. */
+/** Far more than its memory goes through graftlet, whose memory does not depend on the amount. */
 export function transferTests(lab: () => Lab): void {
   describe(`${mebibytes} MiB through graftlet`, { timeout: 900_000 }, () => {
     let expected = "";
