@@ -129,7 +129,7 @@ describe("a target on which a node cannot start", { timeout: 800_000 }, () => {
     await nodeSays(
       "False",
       "KubeletNotReady",
-      /container runtime is down: no container runtime answers on the target, tried \/run\/runtime-to-come\.sock \(is not there\): start containerd, CRI-O or Docker there, or name its socket in providerConfig\.runtime\./,
+      /container runtime is down: no container runtime answers on the target, tried \/run\/runtime-to-come\.sock \(does not exist\): start containerd, CRI-O or Docker there, or name its socket in providerConfig\.runtime\./,
     );
     await cluster.runInside(["ln", "-s", cluster.runtimeSocket, socket]);
     await nodeIsReady();
