@@ -1,11 +1,10 @@
 import { createAdmission } from "../admission/chain.ts";
 import { createPreemption } from "../admission/preemption.ts";
-import { ContainerState, type ContainerStatus } from "../gen/cri.ts";
 import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Node } from "../objects.ts";
 import type { Admission } from "../pipeline.ts";
-import { newestRun } from "../pod/runs.ts";
+import { newestRun, isRunning } from "../pod/runs.ts";
 import type { ResizeDecider, Resizes } from "../resizes.ts";
 import { type Allocations, createAllocations } from "../resources/allocations.ts";
 import { createResizes } from "../resources/resizes.ts";
@@ -57,10 +56,6 @@ function createNodeAdmission(
   const freshNode = (signal: AbortSignal) => client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal });
   const makeRoom = createPreemption({ ...hand("preemption"), events, measures, clock, log });
   return createAdmission({ ...kubelet, ...agent, node: nodes, freshNode, devices: allocator, makeRoom, log });
-}
-
-function isRunning({ state }: ContainerStatus): boolean {
-  return state === ContainerState.CONTAINER_RUNNING;
 }
 
 /** Has pending resizes decided anew from time to time, whatever else happens. */

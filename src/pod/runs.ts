@@ -1,4 +1,4 @@
-import type { ContainerStatus } from "../gen/cri.ts";
+import { ContainerState, type ContainerStatus } from "../gen/cri.ts";
 import type { RuntimePod } from "../pipeline.ts";
 import { containerNameLabel } from "./labels.ts";
 
@@ -8,6 +8,11 @@ type Seen = Pick<RuntimePod, "containers"> | undefined;
 /** The name that the pod spec gives a container of the runtime. */
 export function containerNameOf({ labels, metadata }: Pick<ContainerStatus, "labels" | "metadata">): string {
   return labels[containerNameLabel] ?? metadata?.name ?? "";
+}
+
+/** True for a run that has started and has not ended. */
+export function isRunning({ state }: Pick<ContainerStatus, "state">): boolean {
+  return state === ContainerState.CONTAINER_RUNNING;
 }
 
 /** The runs of a container: the runtime has one container for each, newest first. */

@@ -1,6 +1,7 @@
-import { ContainerState, NamespaceMode, PodSandboxState } from "../gen/cri.ts";
+import { NamespaceMode, PodSandboxState } from "../gen/cri.ts";
 import type { Pod } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
+import { isRunning } from "./runs.ts";
 
 /** True when a pod's newest sandbox can run its containers: the only ready one, in the right network namespace, with an
  *  address. */
@@ -16,8 +17,5 @@ export function sandboxIsCurrent(pod: Pod, observed: RuntimePod | undefined): bo
 
 /** True when a sandbox or container of the pod runs. */
 export function isAlive({ containers, sandboxes }: RuntimePod): boolean {
-  return (
-    containers.some(({ state }) => state === ContainerState.CONTAINER_RUNNING) ||
-    sandboxes.some(({ state }) => state === PodSandboxState.SANDBOX_READY)
-  );
+  return containers.some(isRunning) || sandboxes.some(({ state }) => state === PodSandboxState.SANDBOX_READY);
 }

@@ -1,8 +1,8 @@
-import { ContainerState, type ContainerStatus } from "../gen/cri.ts";
+import type { ContainerStatus } from "../gen/cri.ts";
 import type { Pod, Resources } from "../objects.ts";
 import type { PodCache } from "../pipeline.ts";
 import { resourcesAnnotation } from "../pod/labels.ts";
-import { containerNameOf, newestRun } from "../pod/runs.ts";
+import { containerNameOf, newestRun, isRunning } from "../pod/runs.ts";
 import {
   type PodResources,
   effectiveResources,
@@ -82,7 +82,11 @@ export function createAllocations(deps: AllocationsDeps): Allocations {
   return {
     records,
     of,
-    isGranted: (pod) => sameVersion(pod, of(pod)),
+    isGranted(pod) {
+      // The same object where nothing was put in place of what the pod asks for.
+      const given: Pod = of(pod);
+      return given === pod;
+    },
     take: (pod) => void entryOf(pod),
     async give(pod) {
       const { uid } = pod.metadata;
@@ -114,11 +118,6 @@ export function createAllocations(deps: AllocationsDeps): Allocations {
       for (const uid of records.uids()) if (!known.has(uid)) records.forget(uid);
     },
   };
-}
-
-/** Nothing was put in place of what the pod asks for. */
-function sameVersion(asked: Pod, given: Pod): boolean {
-  return asked === given;
 }
 
 /** Resources in force for a container that was not resized since its start: those it was created with. */
@@ -162,10 +161,6 @@ function entryFrom(
 /** Resources that the newest container of that name was created with. */
 function noteOf(name: string, runs: readonly ContainerStatus[]) {
   return parseResourcesNote(newestRun({ containers: runs }, name)?.annotations[resourcesAnnotation]);
-}
-
-function isRunning({ state }: ContainerStatus): boolean {
-  return state === ContainerState.CONTAINER_RUNNING;
 }
 
 function recordsOf(entries: Iterable<readonly [string, Allocation]>): Map<string, ResourceRecord> {

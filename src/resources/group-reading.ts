@@ -1,4 +1,3 @@
-import { ContainerState } from "../gen/cri.ts";
 import { readCgroups } from "../host/cgroup-readings.ts";
 import { type GroupUsage, groupUsage } from "../host/cgroup-usage.ts";
 import type { CgroupLimits } from "../host/cgroups.ts";
@@ -6,6 +5,7 @@ import { unlessCode } from "../lib/errors.ts";
 import type { RuntimePod } from "../pipeline.ts";
 import type { Host } from "../seams/host.ts";
 import type { Stats } from "../seams/runtime.ts";
+import { isRunning } from "../pod/runs.ts";
 
 export interface GroupReadingDeps {
   readonly host: Pick<Host, "run">;
@@ -21,7 +21,7 @@ export async function readPodGroup(
   { containers }: RuntimePod,
   signal: AbortSignal,
 ) {
-  const ids = containers.filter(({ state }) => state === ContainerState.CONTAINER_RUNNING).map(({ id }) => id);
+  const ids = containers.filter(isRunning).map(({ id }) => id);
   const { groups } = await readCgroups(host, version, [{ path, containerIds: ids }], signal);
   const usage = (name: string): GroupUsage => groupUsage(groups.get(name) ?? new Map(), version);
   const used = new Map<string, number>();

@@ -1,4 +1,4 @@
-import { ContainerState, type ContainerStatus } from "../gen/cri.ts";
+import type { ContainerStatus } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf, throwIfAborted, unlessGone } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
@@ -7,7 +7,7 @@ import type { EventSink, RuntimePod } from "../pipeline.ts";
 import { allContainers, isSidecar } from "../pod/containers.ts";
 import { containerPortsAnnotation, podTerminationGraceAnnotation, preStopHandlerAnnotation } from "../pod/labels.ts";
 import { containerReference, podReference } from "../pod/reference.ts";
-import { containerNameOf } from "../pod/runs.ts";
+import { containerNameOf, isRunning } from "../pod/runs.ts";
 import type { Containers, Sandboxes } from "../seams/runtime.ts";
 import type { Hooks, LifecycleHandler } from "./hooks.ts";
 import { type TerminationOrder, secondsOf, terminationOrder } from "./termination-order.ts";
@@ -125,7 +125,7 @@ export async function killPod(
   { observed, pod, graceSeconds }: { observed: RuntimePod; pod: Pod | undefined; graceSeconds: number | undefined },
   signal: AbortSignal,
 ): Promise<void> {
-  const running = observed.containers.filter(({ state }) => state === ContainerState.CONTAINER_RUNNING);
+  const running = observed.containers.filter(isRunning);
   const podIP = observed.ips[0];
   const order = pod?.spec.initContainers?.some(isSidecar)
     ? terminationOrder(pod, new Set(running.map(containerNameOf)), deps.clock)

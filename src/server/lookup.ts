@@ -3,7 +3,7 @@ import { CodedError } from "../lib/errors.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import type { Container, ContainerStatus, EphemeralContainer, Pod, PodStatus } from "../objects.ts";
 import { containerNameLabel, podUidLabel } from "../pod/labels.ts";
-import { newestRun } from "../pod/runs.ts";
+import { newestRun, isRunning } from "../pod/runs.ts";
 import type { KubeletServerDeps, ServedRuntime } from "./ports.ts";
 
 /** Time for which a request waits until the node knows its pods, milliseconds; less than kubectl's timeout. */
@@ -42,7 +42,7 @@ export function inContainer<T>(
   signal: AbortSignal,
 ): Promise<T | undefined> {
   const { uid } = pod.metadata;
-  const seen = newestRun(runtimePods.get(uid), name, ({ state }) => state === ContainerState.CONTAINER_RUNNING);
+  const seen = newestRun(runtimePods.get(uid), name, isRunning);
   return inSeen(seen?.id, act, () => runningContainer(runtime, pod, name, signal));
 }
 

@@ -1,6 +1,6 @@
 import * as cri from "../gen/cri.ts";
 import type { PodCache, RuntimePod } from "../pipeline.ts";
-import { containerNameOf, newestRun } from "../pod/runs.ts";
+import { containerNameOf, isRunning, newestRun } from "../pod/runs.ts";
 
 /** A measurable pod: it has a ready sandbox or a running container. */
 export interface RunningPod {
@@ -26,8 +26,4 @@ function runningPod(pod: RuntimePod): readonly RunningPod[] {
   if (!sandbox && containers.length === 0) return [];
   const onHostNetwork = sandbox?.linux?.namespaces?.options?.network === cri.NamespaceMode.NODE;
   return [{ uid, name, namespace, sandbox, containers, onHostNetwork }];
-}
-
-function isRunning({ state }: cri.ContainerStatus): boolean {
-  return state === cri.ContainerState.CONTAINER_RUNNING;
 }

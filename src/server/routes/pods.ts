@@ -1,7 +1,8 @@
 import type { Request, Response } from "express";
-import { ContainerState, PodSandboxState } from "../../gen/cri.ts";
+import { PodSandboxState } from "../../gen/cri.ts";
 import type { PodCache, PodStore, RuntimePod, StatusReader } from "../../pipeline.ts";
 import { sendJson } from "../answer.ts";
+import { isRunning } from "../../pod/runs.ts";
 
 /** /pods: the node's desired pods, with its current statuses.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-authn-authz/ */
@@ -28,7 +29,7 @@ function podList(items: readonly object[]): object {
 }
 
 function runningPod(pod: RuntimePod): object[] {
-  const running = pod.containers.filter(({ state }) => state === ContainerState.CONTAINER_RUNNING);
+  const running = pod.containers.filter(isRunning);
   const ready = pod.sandboxes.some(({ state }) => state === PodSandboxState.SANDBOX_READY);
   if (running.length === 0 && !ready) return [];
   const containers = running.map(({ metadata, image }) => ({
