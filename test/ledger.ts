@@ -1,6 +1,6 @@
 import type { Provider } from "./matrix.ts";
 
-/** What ran in `make test` while each provider was given nearly every file: files of test/integration by provider. */
+/** Runs of `make test` while each provider was given nearly every file: files of test/integration by provider. */
 export const ranBefore: Readonly<Record<Provider, readonly string[]>> = {
   cri: words(`
     admission certificates chaos-apiserver chaos-kill chaos-runtime container-files containers-network containers devices

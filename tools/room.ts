@@ -1,6 +1,6 @@
 import { availableParallelism, cpus, freemem } from "node:os";
 
-/** What a machine has to spare while tests run on it. */
+/** Spare capacity of a machine while tests run on it. */
 export interface Spare {
   /** The part of its processors' time that was idle lately, 0 to 1. */
   readonly idle: number;
@@ -11,13 +11,13 @@ export interface Spare {
 /** Tests of clusters wait much: as many run at once as keep the processors busy. */
 const idleEnough = 0.25;
 
-/** What a cluster with a node takes, bytes. */
+/** Memory of a cluster with a node, bytes. */
 const memoryOfCluster = 1.5 * 2 ** 30;
 
 /** A file that waits at first may be busy later: more at once make each other miss their times. */
 const mostPerProcessor = 2;
 
-/** Whether one more file of tests may start beside those that run. One for each processor always may. */
+/** True if one more file of tests may start beside those that run. One for each processor always may. */
 export function hasRoom(running: number, { idle, memory }: Spare, processors: number): boolean {
   if (running < processors) return true;
   return running < processors * mostPerProcessor && idle >= idleEnough && memory >= memoryOfCluster;

@@ -39,7 +39,7 @@ const [lookMs, settleMs] = [500, 4_000];
 /** A file has so long to end after its last test, and to end when it is interrupted, milliseconds. */
 const patienceMs = 60_000;
 
-/** What a file has said is complete when it has ended; what it leaves behind may hold its output open, milliseconds. */
+/** Wait for the rest of an ended file's output, milliseconds: processes that it leaves behind may hold it open. */
 const outputMs = 5_000;
 
 /** Runs jobs side by side, the longest first, as many as the machine has room for; says of each, when it has ended, what it said. */

@@ -29,7 +29,7 @@ function jobsOfPart(part: string): Job[] {
   return jobsOf([part]);
 }
 
-/** What all files of the run have in common is made once. @returns the environment that leads them to it. */
+/** Makes the shared parts of a run once. @returns the environment that leads files to them. */
 function prepare(folder: string): Readonly<Record<string, string>> {
   const program = join(import.meta.dirname, "..", "test", "harness", "prepare.ts");
   const { status } = spawnSync(process.execPath, [program, folder], { stdio: "inherit" });

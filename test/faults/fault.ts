@@ -1,7 +1,7 @@
 /** A test of `make test`. */
 export interface FaultTest {
   readonly part: "unit" | "contract" | "integration";
-  /** What the node of an integration test is run with: containerd unless given. */
+  /** Provider of an integration test's node; containerd unless given. */
   readonly provider?: "docker" | "ssh";
   readonly file: string;
   /** The title of one test in the file, or its beginning; all of them unless given. */
@@ -16,7 +16,7 @@ export interface Fault {
   /** Stands once in the file. */
   readonly text: string;
   readonly becomes: string;
-  /** What a user would see of it. */
+  /** Symptom for a user. */
   readonly breaks: string;
   /** How the tests tell, as `make faults` showed it. */
   readonly assertion: string;

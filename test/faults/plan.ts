@@ -49,7 +49,7 @@ export function runOf({ part, file, title, provider }: FaultTest, report: string
   };
 }
 
-/** What the outcomes of a test say of the fault. */
+/** Verdict of a test's outcomes on the fault. */
 export interface Verdict {
   readonly found: boolean;
   /** The test that failed and why, or what happened in its place. */

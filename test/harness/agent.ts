@@ -230,7 +230,7 @@ async function spawnAgent(
   env: AgentOptions["env"],
 ): Promise<Spawned> {
   const log = openSync(logFile, "a");
-  // What a cache of compiled code does to start and memory is not graftlet's.
+  // The effects of a cache of compiled code on start and memory are not graftlet's.
   const own = { NODE_DISABLE_COMPILE_CACHE: "1", ...env };
   const child = spawn(argv, { stdio: ["ignore", log, log], detached: true, env: own });
   closeSync(log);

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import type { ContainerdVersion } from "./containerd-version.ts";
 import type { ToolFolders } from "./tools.ts";
 
-/** What a run of many test files makes once, for all of them. */
+/** Products of a run of many test files that all of them share. */
 export interface Prepared {
   readonly tools: Readonly<Record<ContainerdVersion, ToolFolders>>;
   /** The folder that registries serve. */
@@ -14,7 +14,7 @@ export interface Prepared {
 /** Names the file that `prepare.ts` wrote. */
 export const preparedVariable = "GRAFTLET_TEST_PREPARED";
 
-/** What was made for all; undefined where a test file is run by itself, and sees to everything. */
+/** Shared parts of the run; undefined for a test file that runs by itself and makes its own. */
 export function prepared(): Prepared | undefined {
   const file = process.env[preparedVariable];
   return file ? (JSON.parse(readFileSync(file, "utf8")) as Prepared) : undefined;

@@ -12,7 +12,7 @@ export interface DemoKind {
   readonly agent: "graftlet" | "kubelet";
 }
 
-/** What has to be built before a demo can start. */
+/** Parts to build before a demo can start. */
 export interface DemoNeeds {
   readonly kit: Kit;
   readonly helm: boolean;

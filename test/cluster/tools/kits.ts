@@ -35,10 +35,10 @@ const isOnDemand = (image: ImageRecipe): boolean => programsIn(image).some(({ mo
 /** Everything that tests take for granted. */
 export const testKit: Kit = kitOf([...ofCluster, "kubelet"], (image) => !isOnDemand(image));
 
-/** What demo.yaml names, and the sandbox's. */
+/** Images that demo.yaml names, and the sandbox's. */
 const demoImages = ["pause", "library/busybox", "library/nginx"];
 
-/** What the demo shows, and no more. `kubelet` where the real one runs a node of it. */
+/** Programs and images of the demo alone. `kubelet` where the real one runs a node of it. */
 export function demoKit({ kubelet }: { readonly kubelet: boolean }): Kit {
   return kitOf([...ofCluster, ...(kubelet ? ["kubelet"] : [])], ({ name }) => demoImages.includes(name));
 }
