@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from "node:util";
 import type { PodCondition, PodStatus } from "../objects.ts";
 import { isKubeletCondition, isOwnDisruption } from "../pod/conditions.ts";
 
@@ -57,18 +56,34 @@ function conditionPatches(shown: readonly PodCondition[], wanted: readonly PodCo
   return [...changed, ...gone.map(({ type }) => ({ $patch: "delete", type }))];
 }
 
-/** Equality as the API means it: absent, null and an empty list are one. */
+/** Equality as the API means it: absent, null and an empty list are one, and so are no last state and one without fields. Nothing
+ *  is copied: each pass over a pod compares all of its status. */
 function same(a: unknown, b: unknown): boolean {
-  return isDeepStrictEqual(plain(a), plain(b));
+  if (isNothing(a) || isNothing(b)) return isNothing(a) && isNothing(b);
+  if (Array.isArray(a) && Array.isArray(b)) return a.length === b.length && a.every((item, at) => same(item, b[at]));
+  if (isFields(a) && isFields(b)) return sameFields(a, b);
+  return Object.is(a, b);
 }
 
-function plain(value: unknown): unknown {
-  if (Array.isArray(value)) return value.length > 0 ? value.map(plain) : undefined;
-  if (typeof value !== "object" || value === null) return value ?? undefined;
-  const entries = Object.entries(value).flatMap(([key, item]) => {
-    const kept = plain(item);
-    const empty = kept === undefined || (key === "lastState" && Object.keys(item as object).length === 0);
-    return empty ? [] : [[key, kept] as const];
+type Fields = Readonly<Record<string, unknown>>;
+
+function isFields(value: unknown): value is Fields {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function sameFields(a: Fields, b: Fields): boolean {
+  const [keys, others] = [keysOf(a), keysOf(b)];
+  return keys.length === others.length && keys.every((key) => others.includes(key) && same(a[key], b[key]));
+}
+
+/** Names of the fields that say something. */
+function keysOf(fields: Fields): readonly string[] {
+  return Object.keys(fields).filter((key) => {
+    const value = fields[key];
+    return !isNothing(value) && !(key === "lastState" && isFields(value) && Object.keys(value).length === 0);
   });
-  return Object.fromEntries(entries);
+}
+
+function isNothing(value: unknown): boolean {
+  return value === null || value === undefined || (Array.isArray(value) && value.length === 0);
 }

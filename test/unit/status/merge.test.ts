@@ -199,6 +199,23 @@ test("nothing differs between absent, null and empty", () => {
   });
 });
 
+test("statuses differ by what they say, not by the order of their fields", () => {
+  const container = (state: object, more: object = {}) => ({
+    containerStatuses: [aContainerStatus("c", { state, ...more })],
+  });
+  const patched = (shown: PodStatus, wanted: PodStatus) => statusPatch(shown, wanted) !== undefined;
+  const began = { startedAt: now };
+  assert.ok(!patched(container({ running: began }), container({ terminated: null, running: { ...began, none: [] } })));
+  assert.ok(!patched({ ...container({}), phase: "Running" }, { phase: "Running", ...container({}) }));
+  assert.ok(!patched(container({}, { lastState: {} }), container({}, { lastState: null })));
+  assert.ok(patched(container({ running: began }), container({ running: { startedAt: long } })));
+  assert.ok(patched(container({ running: began }), container({ waiting: began })));
+  assert.ok(patched(container({ running: began }), container({ running: began, waiting: {} })));
+  assert.ok(patched(container({}, { lastState: {} }), container({}, { lastState: { running: {} } })));
+  assert.ok(patched(container({}, { volumeMounts: [{ name: "v" }] }), container({}, { volumeMounts: { 0: "v" } })));
+  assert.ok(patched(container({}, { ready: false }), container({}, { ready: 0 })));
+});
+
 test("a pod whose containers are gone has ended, and so have they", () => {
   const lost = {
     exitCode: 137,
