@@ -27,9 +27,11 @@ export function shortages({ pod, others, allocatable }: Candidate): readonly Sho
     // A resource of the cluster's, or one that another driver hands out: the node does not count it.
     if (allocatable[resource] === undefined && isExtendedResource(resource)) return [];
     const requested = amount(resource, requests[resource]);
+    // Of what the pod does not ask for, the others may have all: many pods at once are each held against all before them.
+    if (requested <= 0) return [];
     const used = others.reduce((sum, other) => sum + requestOf(other, resource), 0);
     const capacity = amount(resource, allocatable[resource]);
-    return requested > 0 && requested > capacity - used ? [{ resource, requested, used, capacity }] : [];
+    return requested > capacity - used ? [{ resource, requested, used, capacity }] : [];
   });
   return [...(crowded ? [{ resource: "pods", requested: 1, used: others.length, capacity: room }] : []), ...short];
 }

@@ -122,6 +122,13 @@ test("resources: the first that does not fit is told with numbers", async () => 
   assert.equal(await admit({ others: [requesting({ cpu: "5" })] }), undefined);
 });
 
+test("resources: of what a pod does not request, that of the others is not even counted", async () => {
+  // A quantity that cannot be read shows whether somebody did.
+  const others = [requesting({ memory: "unreadable" })];
+  assert.equal(await admit({ others }), undefined);
+  await assert.rejects(admit({ pod: requesting({ memory: "1Gi" }), others }), /"unreadable" is not a quantity/);
+});
+
 test("resources: init containers count by the largest, sidecars and overhead add", async () => {
   const init = (cpu: string, more = {}) => aContainer("i", { resources: { requests: { cpu } }, ...more });
   assert.equal((await admit({ pod: requesting({ cpu: "1" }, { initContainers: [init("5")] }) }))?.reason, "OutOfcpu");
