@@ -36,8 +36,8 @@ export async function applyChange(change: FileChange, signal?: AbortSignal): Pro
 /** A new directory gets the exact mode, regardless of the umask; an existing one keeps its own. */
 async function makeDirectory(path: string, mode: number, parents: boolean): Promise<void> {
   try {
-    await coded(path, () => fsp.mkdir(path));
-    await coded(path, () => setMode(path, mode));
+    await coded(path, () => fsp.mkdir(path, mode));
+    if (!(await coded(path, () => hasMode(path, mode)))) await coded(path, () => setMode(path, mode));
   } catch (error) {
     if (parents && hasCode(error, "not_found")) {
       await makeDirectory(dirname(path), directoryMode, true);
@@ -48,6 +48,12 @@ async function makeDirectory(path: string, mode: number, parents: boolean): Prom
     if (!existing.isDirectory())
       throw new CodedError("already_exists", `${path} exists and is not a directory`, { cause: error });
   }
+}
+
+/** Most umasks leave a new directory the mode that it is made with: one look instead of opening it, and a pod has some twenty. */
+async function hasMode(path: string, mode: number): Promise<boolean> {
+  const made = await fsp.lstat(path);
+  return made.isDirectory() && (made.mode & 0o7777) === mode;
 }
 
 /** Sets the mode of a new directory itself, never of a link's target in its place. */

@@ -1,0 +1,28 @@
+import assert from "node:assert/strict";
+import { chmod, mkdtemp, rm, stat } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { applyChange } from "../../../../providers/local/changes.ts";
+
+const modeOf = async (path: string) => (await stat(path)).mode & 0o7777;
+
+test("a new directory has exactly its mode, whatever the umask and its parent give it", async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "graftlet-mkdir-"));
+  t.after(() => rm(dir, { recursive: true }));
+  const made = async (name: string, mode?: number) => {
+    await applyChange({ do: "mkdir", path: join(dir, name), ...(mode !== undefined && { mode }) });
+    return modeOf(join(dir, name));
+  };
+  const before = process.umask(0o077);
+  try {
+    assert.deepEqual([await made("a"), await made("b", 0o777), await made("c", 0o1777)], [0o755, 0o777, 0o1777]);
+    process.umask(0);
+    assert.deepEqual([await made("d"), await made("e", 0o700)], [0o755, 0o700]);
+    // A parent with the set-group-ID bit gives it to what is made in it.
+    await chmod(dir, 0o2755);
+    assert.equal(await made("f"), 0o755);
+  } finally {
+    process.umask(before);
+  }
+});
