@@ -1,8 +1,9 @@
 import type { Readable } from "node:stream";
+import { type SecureContext, createSecureContext } from "node:tls";
 import { Agent, type Dispatcher, ProxyAgent, request } from "undici";
 import { abortError, CodedError, messageOf } from "../lib/errors.ts";
 import { untilAborted } from "../lib/service-group.ts";
-import type { Credentials } from "./credentials.ts";
+import type { Credentials, TlsOptions } from "./credentials.ts";
 
 export interface RawRequest {
   readonly method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
@@ -106,8 +107,22 @@ export function unreachable(server: URL, error: unknown, signal: AbortSignal | u
 function dispatcherFor({ server, proxy, tls }: Credentials): Dispatcher {
   const pool = { allowH2: false, keepAliveTimeout: keepAliveMs, keepAliveMaxTimeout: keepAliveMs };
   const connect = { timeout: connectMs, keepAlive: true, keepAliveInitialDelay: aliveMs };
-  if (proxy) return new ProxyAgent({ ...pool, uri: proxy, requestTls: { ...tls, ...connect } });
-  return new Agent({ ...pool, connect: server.protocol === "https:" ? { ...tls, ...connect } : connect });
+  const secureContext = contextOf(tls);
+  if (proxy) return new ProxyAgent({ ...pool, uri: proxy, requestTls: { ...tls, ...secureContext, ...connect } });
+  return new Agent({
+    ...pool,
+    connect: server.protocol === "https:" ? { ...tls, ...secureContext, ...connect } : connect,
+  });
+}
+
+/** Certificates and key as all connections share them: read anew for each of them they cost more than its handshake. Absent where
+ *  they cannot be used; a connection then says why. */
+function contextOf(tls: TlsOptions): { readonly secureContext?: SecureContext } {
+  try {
+    return { secureContext: createSecureContext(tls) };
+  } catch {
+    return {};
+  }
 }
 
 /** Lets requests under way end, then closes the connections. */
