@@ -1,4 +1,4 @@
-import { request as httpsRequest, type RequestOptions } from "node:https";
+import { Agent, request as httpsRequest, type RequestOptions } from "node:https";
 import { readFileSync } from "node:fs";
 import type { ClientRequest, IncomingMessage } from "node:http";
 import { createInterface } from "node:readline";
@@ -17,7 +17,7 @@ export class Refused extends Error {
 }
 
 /** How a patch is written. */
-export type PatchType = "strategic-merge-patch" | "merge-patch" | "json-patch";
+export type PatchType = "strategic-merge-patch" | "merge-patch" | "json-patch" | "apply-patch";
 
 /** The API server as its admin sees it, without a kubectl process for each look. Disposing it ends what is still open. */
 export interface Api extends Disposable {
@@ -39,7 +39,8 @@ export function apiRelayArgv({ apiSocket }: Layout): string[] {
 /** The API of the cluster at `layout`, whose admin's certificate has been issued. */
 export function openApi(layout: Layout): Api {
   const open = new Set<ClientRequest>();
-  const send = sender(layout, open);
+  const connections = new Agent({ keepAlive: true });
+  const send = sender(layout, open, connections);
   const answer = async (method: string, path: string, body?: object, type = "application/json"): Promise<string> => {
     const response = await send(method, path, { ...(body && { body: JSON.stringify(body) }), type });
     const said = await text(response);
@@ -52,7 +53,9 @@ export function openApi(layout: Layout): Api {
     text: (path) => answer("GET", path),
     create: async <T>(path: string, object: object) => JSON.parse(await answer("POST", path, object)) as T,
     patch: async <T>(path: string, patch: object, type: PatchType = "strategic-merge-patch") =>
-      JSON.parse(await answer("PATCH", path, patch, `application/${type}+json`)) as T,
+      JSON.parse(
+        await answer("PATCH", path, patch, `application/${type}+${type === "apply-patch" ? "yaml" : "json"}`),
+      ) as T,
     remove: async (path, options = {}) =>
       void (await answer("DELETE", path, { kind: "DeleteOptions", apiVersion: "v1", ...options })),
     async watch<T>(path: string, heard: (type: string, object: T) => void, signal: AbortSignal) {
@@ -64,6 +67,7 @@ export function openApi(layout: Layout): Api {
     },
     [Symbol.dispose]() {
       for (const request of open) request.destroy();
+      connections.destroy();
     },
   };
 }
@@ -76,21 +80,27 @@ interface Sent {
 
 type Send = (method: string, path: string, sent: Sent) => Promise<IncomingMessage>;
 
-/** Each request has a connection of its own: one kept from before may have been cut with the API server. */
-function sender(layout: Layout, open: Set<ClientRequest>): Send {
+/** Requests use connections again. One that was cut meanwhile, with the API server, is found out by the request that comes to it,
+ *  which is sent once more by a new one. @see https://nodejs.org/api/http.html#requestreusedsocket */
+function sender(layout: Layout, open: Set<ClientRequest>, agent: Agent): Send {
   const admin = pairIn(layout.pki, "admin");
   const [ca, cert, key] = [certificatesIn(layout.pki).ca.cert, admin.cert, admin.key].map((file) => readFileSync(file));
-  const server = { socketPath: layout.apiSocket, servername: "kubernetes", agent: false } as const;
-  return (method, path, { body, type, signal }) =>
+  const server = { socketPath: layout.apiSocket, servername: "kubernetes" } as const;
+  const send = (asked: RequestOptions, body: string | undefined): Promise<IncomingMessage> =>
     new Promise((resolve, reject) => {
-      const headers = body === undefined ? {} : { "content-type": type, "content-length": Buffer.byteLength(body) };
-      const asked: RequestOptions = { ...server, ca, cert, key, method, path, headers, ...(signal && { signal }) };
-      const request = httpsRequest(asked, resolve);
+      const request = httpsRequest({ ...server, ca, cert, key, ...asked }, resolve);
       open.add(request);
       request.once("close", () => open.delete(request));
-      request.once("error", reject);
+      request.once("error", (error: NodeJS.ErrnoException) => {
+        if (request.reusedSocket && error.code === "ECONNRESET") resolve(send({ ...asked, agent: false }, body));
+        else reject(error);
+      });
       request.end(body);
     });
+  return (method, path, { body, type, signal }) => {
+    const headers = body === undefined ? {} : { "content-type": type, "content-length": Buffer.byteLength(body) };
+    return send({ method, path, headers, agent, ...(signal && { signal }) }, body);
+  };
 }
 
 function messageOf(body: string): string {

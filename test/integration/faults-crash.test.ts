@@ -29,11 +29,14 @@ describe("graftlet killed", { timeout: 900_000 }, () => {
     });
   };
   const killAgent = () => agent.kill("SIGKILL");
-  const until = (name: string, condition: string) =>
-    cluster.mustKubectl(["wait", `--for=${condition}`, `pod/${name}`, "--timeout=60s"], { timeoutMs: 90_000 });
+  const removed = async (name: string) => {
+    const gone = pods.gone(name);
+    await pods.remove(name);
+    await gone;
+  };
   /** Ready, and able to hear that it is to end. */
   const untilStarted = async (name: string) => {
-    await until(name, "condition=Ready");
+    await pods.ready(name);
     await cluster.waitFor(`${name} to have begun`, async () => (await startsOf(cluster, name)).runs.length === 1);
   };
 
@@ -47,7 +50,7 @@ describe("graftlet killed", { timeout: 900_000 }, () => {
       { apiVersion: "v1", kind: "Secret", metadata: { name: "settings" }, stringData: { key: "value" } },
       podThatCounts(cluster, "bystander"),
     ]);
-    await until("bystander", "condition=Ready");
+    await pods.ready("bystander");
   });
   after(async () => {
     await invariants?.[Symbol.asyncDispose]();
@@ -67,7 +70,7 @@ describe("graftlet killed", { timeout: 900_000 }, () => {
       await untilStarted(name);
       await invariants.hold(standing);
       assert.deepEqual(await startsOf(cluster, name), { runs: ["started"], restartCount: 0 });
-      await cluster.mustKubectl(["delete", "pod", name, "--timeout=60s"], { timeoutMs: 90_000 });
+      await removed(name);
       await invariants.hold(standing);
     });
   }
@@ -131,7 +134,7 @@ describe("graftlet killed", { timeout: 900_000 }, () => {
       [...initContainerStatuses, ...containerStatuses].map(({ restartCount }) => restartCount),
       [0, 0, 0],
     );
-    await cluster.mustKubectl(["delete", "pod", "kinds", "--timeout=60s"], { timeoutMs: 90_000 });
+    await removed("kinds");
   });
 
   for (const moment of moments.end) {
@@ -141,10 +144,11 @@ describe("graftlet killed", { timeout: 900_000 }, () => {
       await untilStarted(name);
       const standing = await invariants.standing("bystander");
       const killed = proxy.stopAt(moment, killAgent);
-      await cluster.mustKubectl(["delete", "pod", name, "--wait=false"]);
+      const gone = pods.gone(name);
+      await pods.remove(name);
       await killed;
       await startAgent();
-      await until(name, "delete");
+      await gone;
       await invariants.hold(standing);
       assert.deepEqual((await startsOf(cluster, name)).runs, ["started", "ended"]);
     });
@@ -169,13 +173,14 @@ describe("graftlet killed", { timeout: 900_000 }, () => {
         ).stderr,
       ),
     );
-    await cluster.mustKubectl(["delete", "pod", "kept", "--wait=false"]);
+    const gone = pods.gone("kept");
+    await pods.remove("kept");
     await cluster.waitFor("graftlet to try to delete the object", () => /kept for the test/.test(agent.log()));
     await killAgent();
     assert.equal((await cluster.get<Pod>("pod", "kept"))?.status?.phase, "Succeeded");
     await cluster.mustKubectl(["delete", "validatingadmissionpolicybindings,validatingadmissionpolicies", "kept"]);
     await startAgent();
-    await until("kept", "delete");
+    await gone;
     await invariants.hold(standing);
     assert.deepEqual((await startsOf(cluster, "kept")).runs, ["started", "ended"]);
   });
