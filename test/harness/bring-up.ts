@@ -1,17 +1,10 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { createClusterCertificates } from "./certificates.ts";
-import {
-  apiServerNames,
-  apiServerUrl,
-  controllerManagerArgv,
-  etcdArgv,
-  proxyArgv,
-  schedulerArgv,
-} from "./control-plane.ts";
+import { apiServerUrl, controllerManagerArgv, etcdArgv, proxyArgv, schedulerArgv } from "./control-plane.ts";
 import { createAgentMachine } from "./agent-machine.ts";
 import { apiRelayArgv, openApi } from "./api.ts";
 import { createDaemons } from "./daemons.ts";
+import { firstCertificates } from "./first-store.ts";
 import { writeKubeconfig } from "./kubeconfig.ts";
 import { addresses, createNetwork, startHolder } from "./namespaces.ts";
 import { createCgroup } from "./cgroups.ts";
@@ -39,7 +32,7 @@ export async function bringUp({ layout, tools, images, say }: BringUp): Promise<
   for (const dir of [layout.logs, layout.kubeletRoot, layout.podLogs, layout.staticPods]) mkdirSync(dir);
   writeFileSync(layout.resolvConf, `nameserver ${addresses.dns}\n`);
   createCgroup(layout);
-  const certificates = createClusterCertificates(layout.pki, apiServerNames);
+  const certificates = firstCertificates(layout);
   const registries = writeRegistryConfigs(layout, images, state.privatePassword);
   const remote = isRemote(state.provider);
   await createNetwork(layout);
@@ -52,9 +45,9 @@ export async function bringUp({ layout, tools, images, say }: BringUp): Promise<
   say("starting etcd and the registries");
   runtime.writeConfig(layout);
   await registries;
+  const { issued, stored } = await certificates;
   await daemons.start("etcd", etcdArgv(tools, layout));
   for (const which of runtime.registries) await daemons.start(`registry-${which}`, registryArgv(tools, layout, which));
-  const issued = await certificates;
 
   say("starting the API server");
   await Promise.all([
@@ -75,7 +68,7 @@ export async function bringUp({ layout, tools, images, say }: BringUp): Promise<
   await daemons.start("kube-proxy", proxyArgv(tools, kubeconfig("proxy"), state.nodeName));
   await daemons.startRuntime();
   if (remote) await daemons.startSshd();
-  await makeFirstObjects(layout);
+  if (!stored) await makeFirstObjects(layout);
   return holder;
 }
 

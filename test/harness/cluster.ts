@@ -95,6 +95,8 @@ export interface Cluster extends Kubectl, AsyncDisposable {
   /** Kills the API server, and starts it again until it is ready. */
   stopApiServer(): Promise<void>;
   startApiServer(): Promise<void>;
+  /** Asks etcd to end, and waits until it has. */
+  stopEtcd(): Promise<void>;
   /** Kills the container runtime alone (its shims and pods live on), and starts it again until it answers. */
   killRuntime(): Promise<void>;
   startRuntime(): Promise<void>;
@@ -229,6 +231,7 @@ function clusterOf({ layout, tools, holder, end, release }: Parts): Cluster {
     waitFor,
     stopApiServer: () => daemons.kill("kube-apiserver"),
     startApiServer: () => daemons.startApiServer(),
+    stopEtcd: () => daemons.stop("etcd"),
     killRuntime: () => daemons.kill(runtime.role),
     startRuntime: () => daemons.startRuntime(),
     signalRuntime: (signal) => daemons.signal(runtime.role, signal),

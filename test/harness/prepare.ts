@@ -1,8 +1,10 @@
 // Makes what all test files of a run have in common, and writes down where it is: node test/harness/prepare.ts FOLDER
-import { chmodSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { buildImages } from "../cluster/images/build.ts";
 import { testKit } from "../cluster/tools/kits.ts";
+import { startCluster } from "./cluster.ts";
+import { keepFirstStore } from "./first-store.ts";
 import type { Prepared } from "./prepared.ts";
 import { must } from "./processes.ts";
 import { findToolFolders, toolsIn } from "./tools.ts";
@@ -20,5 +22,23 @@ const tools = {
   "2.4": await findToolFolders(say, "2.4", testKit),
 };
 const images = await buildImages(toolsIn(tools["1.6"]), say);
-const prepared: Prepared = { tools, images, graftlet: join(built, "graftlet.mjs") };
+const store = join(folder, "store");
+mkdirSync(store, { mode: 0o700 });
+await makeStore();
+const prepared: Prepared = { tools, images, store, graftlet: join(built, "graftlet.mjs") };
 writeFileSync(join(folder, "prepared.json"), JSON.stringify(prepared));
+
+/** The store of a cluster whose controllers have made an account and the authority's certificate in each namespace. */
+async function makeStore(): Promise<void> {
+  await using cluster = await startCluster({ name: "first", provider: "cri", containerd: "1.6" });
+  await cluster.waitFor("accounts and certificates in all namespaces", async () => {
+    const made = await Promise.all(
+      ["default", "kube-system", "kube-public", "kube-node-lease"].flatMap((namespace) => [
+        cluster.get("serviceaccount", "default", namespace),
+        cluster.get("configmap", "kube-root-ca.crt", namespace),
+      ]),
+    );
+    return made.every((object) => object !== undefined);
+  });
+  await keepFirstStore(cluster, store);
+}

@@ -7,6 +7,8 @@ export interface Prepared {
   readonly tools: Readonly<Record<ContainerdVersion, ToolFolders>>;
   /** The folder that registries serve. */
   readonly images: string;
+  /** The folder of `keepFirstStore`. */
+  readonly store: string;
   /** Graftlet in one file. */
   readonly graftlet: string;
 }
