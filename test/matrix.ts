@@ -3,6 +3,9 @@
 export const providers = ["cri", "cri-2.4", "docker", "ssh", "ssh-docker"] as const;
 export type Provider = (typeof providers)[number];
 
+/** True in the full matrix: what takes long is then done at its whole length, which a part of it proves in `make test`. */
+export const whole = Boolean(process.env.ALL);
+
 /** Where a file of test/integration is run. */
 export interface Runs {
   /** Providers that `make test` runs it with. */
@@ -11,6 +14,8 @@ export interface Runs {
   readonly why: string;
   /** Providers that it can be run with at all: by PROVIDER, by ONLY and by `make test-all`; every one unless given. */
   readonly fits?: readonly Provider[];
+  /** The lab that it shares with other files: they run in one process, one after the other, and start it by this name. */
+  readonly lab?: string;
   /** How long it takes, beside others on two processors: the longest begin first. */
   readonly seconds: number;
 }
@@ -37,12 +42,19 @@ export const integration: Readonly<Record<string, Runs>> = {
   "container-files": {
     on: here,
     why: "log files are written by CRI runtimes in one format, by Docker in another",
+    lab: "containers",
     seconds: 80,
   },
-  "containers-network": { on: here, why: "the network is CNI's, or the docker provider's own", seconds: 60 },
+  "containers-network": {
+    on: here,
+    why: "the network is CNI's, or the docker provider's own",
+    lab: "containers",
+    seconds: 60,
+  },
   containers: {
     on: bothContainerds,
     why: "containerd 2 has user namespaces; the docker provider translates each field",
+    lab: "containers",
     seconds: 70,
   },
   devices: {
@@ -87,15 +99,21 @@ export const integration: Readonly<Record<string, Runs>> = {
   lifecycle: {
     on: here,
     why: "hooks and ephemeral containers need processes and namespaces of the runtime's making",
+    lab: "containers",
     seconds: 80,
   },
   "metrics-server": { on: cri, why: cluster, fits: bothContainerds, seconds: 60 },
   metrics: { on: cri, why: cluster, seconds: 90 },
   "node-conditions": { on: cri, why: cluster, seconds: 150 },
   node: { on: cri, why: cluster, seconds: 80 },
-  "pods-end": { on: here, why: "the runtime ends containers: by CRI, or by the Docker Engine's API", seconds: 80 },
+  "pods-end": {
+    on: here,
+    why: "the runtime ends containers: by CRI, or by the Docker Engine's API",
+    lab: "containers",
+    seconds: 80,
+  },
   pods: { on: all, why: "a pod's whole life, once with each provider", seconds: 110 },
-  probes: { on: cri, why: stage, seconds: 120 },
+  probes: { on: cri, why: stage, lab: "containers", seconds: 120 },
   remove: {
     on: ["cri", "docker", "ssh"],
     why: "what a node leaves is another with each runtime, and is removed elsewhere over SSH",
@@ -127,27 +145,37 @@ export const integration: Readonly<Record<string, Runs>> = {
   "volumes-images": {
     on: ["cri-2.4", "docker"],
     why: "containerd 2 alone mounts images, and with Docker the pod is held",
+    lab: "volumes",
     seconds: 40,
   },
-  "volumes-limits": { on: here, why: "what a container wrote is measured by the runtime", seconds: 60 },
+  "volumes-limits": { on: here, why: "what a container wrote is measured by the runtime", lab: "volumes", seconds: 60 },
   "volumes-local": { on: cri, why: "needs no runtime", seconds: 10 },
   "volumes-objects": {
     on: ["cri", "ssh"],
     why: "volumes are files of a Host: this machine's or over SSH",
+    lab: "volumes",
     seconds: 80,
   },
   "volumes-propagation": {
     on: bothContainerds,
     why: "containerd 2 mounts read-only in depth, Docker binds in its own way",
+    lab: "volumes",
     seconds: 70,
   },
+  "volumes-trouble": { on: cri, why: stage, seconds: 60 },
+  volumes: {
+    on: here,
+    why: "mounts are CRI's or Docker's; all other volumes are files below them",
+    lab: "volumes",
+    seconds: 70,
+  },
+  // The last of those that share its lab: it ends the agent.
   "volumes-subpath": {
     on: ["cri", "ssh"],
     why: "volumes are files of a Host: this machine's or over SSH",
+    lab: "volumes",
     seconds: 100,
   },
-  "volumes-trouble": { on: cri, why: stage, seconds: 60 },
-  volumes: { on: here, why: "mounts are CRI's or Docker's; all other volumes are files below them", seconds: 70 },
 };
 
 /** Files of test/contract that take longer than the others, seconds. */

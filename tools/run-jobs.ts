@@ -2,14 +2,20 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { pathToFileURL } from "node:url";
 import { createGauge, hasRoom, processors } from "./room.ts";
 
-/** A file of tests, and where it is run. */
+/** Files of tests, and where they are run. */
 export interface Job {
   /** Tells it from all others. */
   readonly name: string;
-  readonly file: string;
+  /** They run in one process, one after the other. */
+  readonly files: readonly string[];
+  /** The lab that it shares with other jobs of the same environment. */
+  readonly lab?: string;
   readonly env: Readonly<Record<string, string>>;
+  /** What fails is not repeated. */
+  readonly once?: boolean;
   /** How long it usually takes. */
   readonly seconds: number;
 }
@@ -77,7 +83,8 @@ export async function runJobs(jobs: readonly Job[], options: JobOptions): Promis
 /** The longest of those that wait; one whose file is not under way with another provider, which would want the same at the same
  *  time, where there is such a one. */
 function takeNext(waiting: Job[], underWay: readonly Job[]): Job | undefined {
-  const other = waiting.findIndex(({ file }) => !underWay.some((one) => one.file === file));
+  const busy = new Set(underWay.flatMap(({ files }) => files));
+  const other = waiting.findIndex(({ files }) => !files.some((file) => busy.has(file)));
   return waiting.splice(Math.max(other, 0), 1)[0];
 }
 
@@ -92,7 +99,7 @@ async function runJob(job: Job, { limitSeconds, signal, cpuSeconds, live }: RunO
   const reporter = `--test-reporter=${join(import.meta.dirname, "spec-of-file.ts")}`;
   // Inside a test the runner would take itself for a test's.
   const { NODE_TEST_CONTEXT: _, ...env } = process.env;
-  const child = spawn(process.execPath, [reporter, `--test-timeout=${limitSeconds * 1000}`, job.file], {
+  const child = spawn(process.execPath, [reporter, `--test-timeout=${limitSeconds * 1000}`, ...program(job)], {
     stdio: ["ignore", live ? "inherit" : "pipe", live ? "inherit" : "pipe"],
     env: { ...env, ...job.env },
     signal,
@@ -114,6 +121,16 @@ async function runJob(job: Job, { limitSeconds, signal, cpuSeconds, live }: RunO
   const verdict = passed ? "passed" : "failed";
   process.stdout.write(`==> ${job.name} ${verdict} after ${Math.round(seconds)} s\n${said.join("")}`);
   return { job, passed, seconds, cpuSeconds: spent };
+}
+
+/** Node's arguments for the program that is a job's files. */
+function program({ files }: Job): readonly string[] {
+  if (files.length === 1) return files;
+  return [
+    "--input-type=module",
+    "--eval",
+    files.map((file) => `import ${JSON.stringify(pathToFileURL(file))};`).join(""),
+  ];
 }
 
 function ended(child: ChildProcess): Promise<number | null> {

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Job, type Outcome, runJobs } from "./run-jobs.ts";
-import { contractJobs, integrationJobs, jobsOf } from "./test-jobs.ts";
+import { conformanceJob, contractJobs, integrationJobs, jobsOf, sharing } from "./test-jobs.ts";
 
 /** More files than these do not fail by chance. */
 const mostAgain = 3;
@@ -17,7 +17,8 @@ const namedSlowest = 10;
 /** Runs parts of the tests side by side: node tools/run-tests.ts contract integration, or files by name. Which integration tests:
  *  ONLY, PROVIDER and ALL=1 in the environment. */
 const parts = process.argv.slice(2);
-if (parts.length === 0) throw new Error("write: node tools/run-tests.ts contract | integration | FILE…");
+if (parts.length === 0)
+  throw new Error("write: node tools/run-tests.ts contract | integration | conformance-part | FILE…");
 
 const stop = new AbortController();
 for (const name of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.once(name, () => stop.abort(new Error(name)));
@@ -25,6 +26,7 @@ for (const name of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.once(name, 
 function jobsOfPart(part: string): Job[] {
   const { ONLY: only = "", PROVIDER: provider = "", ALL: all = "" } = process.env;
   if (part === "contract") return contractJobs();
+  if (part === "conformance-part") return [conformanceJob()];
   if (part === "integration") return integrationJobs({ only, provider, all: all !== "" });
   return jobsOf([part]);
 }
@@ -44,7 +46,7 @@ async function runTwice(jobs: readonly Job[]): Promise<boolean> {
   const failed = failedOf(tell(await runJobs(jobs, options)));
   if (failed.length === 0) return true;
   const names = failed.map(({ name }) => name).join(", ");
-  if (failed.length > mostAgain) {
+  if (failed.length > mostAgain || failed.some(({ once }) => once)) {
     console.log(`==> failed: ${names}`);
     return false;
   }
@@ -71,9 +73,9 @@ function tell(outcomes: readonly Outcome[]): readonly Outcome[] {
 const folder = mkdtempSync(join(tmpdir(), "graftlet-tests-"));
 try {
   const began = performance.now();
-  const asked = parts.flatMap(jobsOfPart);
+  const asked = sharing(parts.flatMap(jobsOfPart));
   if (asked.length === 0) console.log(`==> no ${parts.join(" and ")} tests of that file with that provider`);
-  const real = asked.length > 0 && parts.some((part) => part === "contract" || part === "integration");
+  const real = asked.length > 0 && parts.some((part) => ["contract", "integration", "conformance-part"].includes(part));
   const common = real ? prepare(folder) : {};
   const jobs = asked.map((job) => ({ ...job, env: { ...common, ...job.env } }));
   process.exitCode = (await runTwice(jobs)) ? 0 : 1;

@@ -22,7 +22,7 @@ const usual = 30;
 export function contractJobs(): Job[] {
   return globSync("test/contract/**/*.test.ts", { cwd: root }).map((path) => {
     const name = basename(path, ".test.ts");
-    return { name: `contract ${name}`, file: join(root, path), env: {}, seconds: slowContracts[name] ?? usual };
+    return { name: `contract ${name}`, files: [join(root, path)], env: {}, seconds: slowContracts[name] ?? usual };
   });
 }
 
@@ -33,10 +33,10 @@ export function integrationJobs({ only, provider, all }: Asked): Job[] {
   const files = Object.entries(integration).filter(([name]) => name.startsWith(only));
   if (files.length === 0)
     throw new Error(`no test/integration/${only}*.test.ts; ONLY is one of: ${Object.keys(integration).join(" ")}`);
-  return files.flatMap(([name, { on, fits = providers, seconds }]) => {
+  return files.flatMap(([name, { on, fits = providers, lab, seconds }]) => {
     const wide = all || only !== "" || provider !== "";
     const chosen = (wide ? fits : on).filter((each) => provider === "" || each === provider);
-    return chosen.map((each) => ({ ...jobOf(name, each), seconds }));
+    return chosen.map((each) => ({ ...jobOf(name, each), seconds, ...(lab !== undefined && { lab }) }));
   });
 }
 
@@ -44,12 +44,30 @@ function jobOf(name: string, provider: Provider): Omit<Job, "seconds"> {
   const [runtime, containerd] = provider === "cri-2.4" ? ["cri", "2.4"] : [provider, "1.6"];
   return {
     name: `integration ${name} with ${provider}`,
-    file: join(root, "test", "integration", `${name}.test.ts`),
+    files: [join(root, "test", "integration", `${name}.test.ts`)],
     env: { GRAFTLET_TEST_PROVIDER: runtime, GRAFTLET_TEST_CONTAINERD: containerd },
   };
 }
 
+/** Makes one job of those that share a lab with the same provider. */
+export function sharing(jobs: readonly Job[]): Job[] {
+  const keyOf = ({ name, lab, env }: Job): string => (lab === undefined ? name : JSON.stringify([lab, env]));
+  return [...Map.groupBy(jobs, keyOf).values()].map((some) => ({
+    name: some.map(({ name }) => name).join(" + "),
+    files: some.flatMap(({ files }) => files),
+    env: some[0]?.env ?? {},
+    once: some.some(({ once }) => once),
+    seconds: some.reduce((sum, { seconds }) => sum + seconds, 0),
+  }));
+}
+
+/** The part of Kubernetes' own tests that belongs to `make test`. */
+export function conformanceJob(): Job {
+  const file = join(root, "test", "conformance", "run.ts");
+  return { name: "conformance-part", files: [file], env: { PART: "1" }, once: true, seconds: 300 };
+}
+
 /** Jobs of files that are named one by one. */
 export function jobsOf(files: readonly string[]): Job[] {
-  return files.map((file) => ({ name: relative(process.cwd(), file), file, env: {}, seconds: usual }));
+  return files.map((file) => ({ name: relative(process.cwd(), file), files: [file], env: {}, seconds: usual }));
 }

@@ -17,7 +17,7 @@ describe("a log or a message file that its container replaced", { timeout: 300_0
   let secret: string;
 
   before(async () => {
-    lab = await startLab("container-files");
+    lab = await startLab("containers");
     const { cluster, pods } = lab;
     secret = join(cluster.layout.dir, "precious");
     // It would pass for a log in either format.

@@ -9,7 +9,7 @@ import { containerId, images, shell, statusOf } from "../harness/pods.ts";
 
 let lab: Lab;
 before(async () => {
-  lab = await startLab("containers-network");
+  lab = await startLab("containers");
   writeFileSync(
     lab.cluster.layout.resolvConf,
     "nameserver 10.96.0.10\nsearch example.org\noptions timeout:1 attempts:1\n",

@@ -9,7 +9,7 @@ import { type ContainerDraft, condition, containerId, images, shell, statusOf } 
 
 let lab: Lab;
 before(async () => {
-  lab = await startLab("lifecycle");
+  lab = await startLab("containers");
 });
 after(() => lab?.[Symbol.asyncDispose]());
 

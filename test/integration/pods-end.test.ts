@@ -9,7 +9,7 @@ import { isNotFound, shell, statusOf } from "../harness/pods.ts";
 
 let lab: Lab;
 before(async () => {
-  lab = await startLab("pods-end");
+  lab = await startLab("containers");
 });
 after(() => lab?.[Symbol.asyncDispose]());
 

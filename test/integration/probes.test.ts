@@ -9,7 +9,7 @@ import { condition, images, shell, statusOf } from "../harness/pods.ts";
 
 let lab: Lab;
 before(async () => {
-  lab = await startLab("probes");
+  lab = await startLab("containers");
 });
 after(() => lab?.[Symbol.asyncDispose]());
 

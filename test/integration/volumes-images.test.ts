@@ -5,7 +5,7 @@ import { images, shell, statusOf } from "../harness/pods.ts";
 
 let lab: Lab;
 before(async () => {
-  lab = await startLab("volumes-images", { args: ["-v=6"] });
+  lab = await startLab("volumes", { args: ["-v=6"] });
 });
 after(() => lab?.[Symbol.asyncDispose]());
 

@@ -9,7 +9,7 @@ import { parseExposition } from "../unit/metrics/exposition.ts";
 
 let lab: Lab;
 before(async () => {
-  lab = await startLab("limits", { args: ["-v=6"] });
+  lab = await startLab("volumes", { args: ["-v=6"] });
 });
 after(() => lab?.[Symbol.asyncDispose]());
 

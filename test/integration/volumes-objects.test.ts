@@ -12,7 +12,7 @@ import { shown, waitsForVolume } from "../harness/volumes.ts";
 
 let lab: Lab;
 before(async () => {
-  lab = await startLab("volumes-objects", { args: ["-v=6"] });
+  lab = await startLab("volumes", { args: ["-v=6"] });
 });
 after(() => lab?.[Symbol.asyncDispose]());
 

@@ -13,7 +13,7 @@ let lab: Lab;
 /** A folder of the machine's in which mounts are shared with whoever asks for it. */
 let shared: string;
 before(async () => {
-  lab = await startLab("propagation", { args: ["-v=6"] });
+  lab = await startLab("volumes", { args: ["-v=6"] });
   shared = join(lab.cluster.layout.dir, "shared");
   for (const name of ["later", "before"]) mkdirSync(join(shared, name), { recursive: true });
   await onMachine("mount", "--bind", shared, shared);

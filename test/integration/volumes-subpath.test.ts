@@ -12,7 +12,7 @@ let lab: Lab;
 /** A folder of the machine's that is no pod's business. */
 let outside: string;
 before(async () => {
-  lab = await startLab("subpath", { args: ["-v=6"] });
+  lab = await startLab("volumes", { args: ["-v=6"] });
   outside = join(lab.cluster.layout.dir, "outside");
   mkdirSync(outside);
   writeFileSync(join(outside, "secret"), "of the machine");

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
-import { existsSync, globSync } from "node:fs";
+import { existsSync, globSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { test } from "node:test";
 import { moved, ranBefore } from "../../ledger.ts";
 import { integration, type Provider, providers, slowContracts } from "../../matrix.ts";
-import { contractJobs, integrationJobs } from "../../../tools/test-jobs.ts";
+import { contractJobs, integrationJobs, sharing } from "../../../tools/test-jobs.ts";
 
 const root = join(import.meta.dirname, "../../..");
 const named = (folder: string): string[] =>
@@ -42,6 +42,21 @@ test("make test has the matrix and all contracts; ONLY, PROVIDER and ALL ask for
   assert.throws(() => names({ provider: "podman" }), /it is one of cri, cri-2\.4, docker, ssh, ssh-docker/);
   const [newer] = integrationJobs({ ...asked, only: "pods", provider: "cri-2.4" });
   assert.deepEqual(newer?.env, { GRAFTLET_TEST_PROVIDER: "cri", GRAFTLET_TEST_CONTAINERD: "2.4" });
+});
+
+test("files that share a lab are one job with each provider, and start it by its name", () => {
+  const jobs = integrationJobs(asked);
+  const shared = sharing(jobs);
+  assert.deepEqual(shared.flatMap(({ files }) => files).toSorted(), jobs.flatMap(({ files }) => files).toSorted());
+  const together = new Set(
+    jobs.filter(({ lab }) => lab !== undefined).map(({ lab, env }) => JSON.stringify([lab, env])),
+  );
+  assert.equal(shared.length, jobs.filter(({ lab }) => lab === undefined).length + together.size);
+  for (const { files } of shared) assert.equal(new Set(files).size, files.length);
+  for (const [name, { lab }] of Object.entries(integration)) {
+    const text = readFileSync(join(root, `test/integration/${name}.test.ts`), "utf8");
+    if (lab !== undefined) assert.ok(text.includes(`startLab("${lab}"`), `${name} starts no lab called ${lab}`);
+  }
 });
 
 test("what make test ran once it still runs, or the ledger says what proves it", () => {
