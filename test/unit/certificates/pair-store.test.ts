@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { filePairStore } from "../../../src/certificates/pair-store.ts";
 import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
 
-const signal = AbortSignal.timeout(10_000);
+const { signal } = new AbortController();
 
 test("a pair takes the place of the one before, which goes; a torn file is no pair", async () => {
   const dir = mkdtempSync(join(tmpdir(), "graftlet-pairs-"));

@@ -9,7 +9,7 @@ import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { fakeClient } from "../api/fake-client.ts";
 
-const signal = AbortSignal.timeout(10_000);
+const { signal } = new AbortController();
 
 /** A secret as the API server keeps it. */
 function secret() {

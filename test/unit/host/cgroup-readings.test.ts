@@ -10,7 +10,7 @@ import { parseNetDev } from "../../../src/host/net-dev.ts";
 import type { Host } from "../../../src/seams/host.ts";
 
 const id = (digit: string) => digit.repeat(64);
-const signal = AbortSignal.timeout(60_000);
+const { signal } = new AbortController();
 
 /** This machine's shell, for which cgroups are in a directory with these files. */
 function shellWith(files: Readonly<Record<string, string>>): Pick<Host, "run"> & Disposable {

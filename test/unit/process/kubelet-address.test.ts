@@ -6,7 +6,7 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeClient, silent } from "../api/fake-client.ts";
 
-const signal = AbortSignal.timeout(10_000);
+const { signal } = new AbortController();
 const service = { of: "service", service: "kubelet" } as const;
 
 function inPod(answer: () => unknown) {
