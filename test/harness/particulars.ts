@@ -1,5 +1,4 @@
 import { execFileSync } from "node:child_process";
-import { containerdUnderTest } from "./containerd-version.ts";
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { agentAddresses } from "./agent-machine.ts";
@@ -14,6 +13,7 @@ import { inodeOf, listProcesses, must, run } from "./processes.ts";
 import type { ProviderName } from "./runtime-daemon.ts";
 import { sshdProcesses } from "./sshd.ts";
 import type { Moment, RuntimeProxy } from "./runtime-proxy.ts";
+import { whole } from "../matrix.ts";
 
 /** What tests must know of the provider under test, because users see it or because it is the runtime's own way. */
 export interface Particulars {
@@ -49,6 +49,9 @@ export interface Particulars {
   tagImage(cluster: Cluster, image: string, name: string): Promise<void>;
 }
 
+/** MiB: each several times the allowance, so that what grows with the amount is seen. A GiB in the full matrix. */
+const amounts = whole ? { one: 1024, other: 256 } : { one: 256, other: 128 };
+
 const onContainerd: Particulars = {
   holdings: (_, agent) => holdings(agent.pid),
   runtimeName: "containerd",
@@ -82,8 +85,7 @@ const onContainerd: Particulars = {
   },
   ownConditions: [],
   // What a CRI runtime serves over TCP settles later than what is served in process.
-  // A GiB with one runtime; with the others a quarter outgrows the allowance as well.
-  transfer: { amount: containerdUnderTest() === "1.6" ? 1024 : 256, allowance: 32 },
+  transfer: { amount: amounts.one, allowance: 32 },
   startFailure: "StartError",
   loseNetwork({ layout }) {
     const config = join(layout.containerd, "cni", "10-bridge.conflist");
@@ -141,7 +143,7 @@ const onDocker: Particulars = {
     ],
   },
   ownConditions: [],
-  transfer: { amount: 256, allowance: 8 },
+  transfer: { amount: amounts.other, allowance: 8 },
   // https://github.com/Mirantis/cri-dockerd names it so.
   startFailure: "ContainerCannotRun",
   async loseNetwork(cluster) {
@@ -166,8 +168,6 @@ const heldOverSshOnDocker = { log: /-json\.log/, stream: /^(dockerd|relay) / };
 const overSsh = {
   // What graftlet's login may do there is found out.
   ownConditions: ["TargetPrivileges True RightsComplete"],
-  // Encrypting takes its time.
-  transferred: 256,
 };
 
 export const particulars: Readonly<Record<ProviderName, Particulars>> = {
@@ -178,7 +178,7 @@ export const particulars: Readonly<Record<ProviderName, Particulars>> = {
     holdings: (cluster, agent) => new Set([...heldHere(agent), ...heldBySshd(cluster, heldOverSsh)]),
     held: heldOverSsh,
     ownConditions: overSsh.ownConditions,
-    transfer: { ...onContainerd.transfer, amount: overSsh.transferred },
+    transfer: { ...onContainerd.transfer, amount: amounts.other },
   },
   "ssh-docker": {
     ...onDocker,
@@ -189,7 +189,7 @@ export const particulars: Readonly<Record<ProviderName, Particulars>> = {
     ownLines: 2,
     ownConditions: overSsh.ownConditions,
     // What was decrypted is spent blocks outside the heap, which the engine collects later than its own.
-    transfer: { ...onContainerd.transfer, amount: overSsh.transferred },
+    transfer: { ...onContainerd.transfer, amount: amounts.other },
   },
 };
 

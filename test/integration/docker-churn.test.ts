@@ -10,10 +10,11 @@ import { heapOf, heapReporting } from "../harness/heap.ts";
 import { gained, holdings, memoryOf } from "../harness/holdings.ts";
 import { particulars } from "../harness/particulars.ts";
 import { isNotFound } from "../harness/pods.ts";
+import { whole } from "../matrix.ts";
 
 /** Pods a second that are wanted, for so many seconds. */
 const rate = Number(process.env.GRAFTLET_CHURN_RATE ?? 2);
-const seconds = Number(process.env.GRAFTLET_CHURN_SECONDS ?? 60);
+const seconds = Number(process.env.GRAFTLET_CHURN_SECONDS ?? (whole ? 60 : 30));
 /** Where the machine cannot keep the rate, so many are under way at most. */
 const mostAtOnce = Math.max(8, 4 * rate);
 /** What is alive in graftlet once garbage has been collected may grow by so much from the end of the first third, MiB. */

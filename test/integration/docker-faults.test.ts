@@ -5,6 +5,7 @@ import type { Pod } from "../../src/objects.ts";
 import { counted, type DockerLab, removeAll, startDockerLab, startsOf, untilReadiness } from "../harness/docker-lab.ts";
 import { condition, type ContainerDraft, images, shell, statusOf } from "../harness/pods.ts";
 import { identify, isAlive } from "../harness/processes.ts";
+import { whole } from "../matrix.ts";
 
 let lab: DockerLab;
 before(async () => {
@@ -20,8 +21,8 @@ const ready = /^True KubeletReady /;
 /** The API server shows times to the second. */
 const startOf = (pod: Pod): string | undefined => statusOf(pod)?.state?.running?.startedAt;
 
-describe("the Docker Engine is killed and started again under 20 pods", { timeout: 600_000 }, () => {
-  const steady = named("steady", 14);
+describe("the Docker Engine is killed and started again under its pods", { timeout: 600_000 }, () => {
+  const steady = named("steady", whole ? 14 : 5);
   const probed = named("probed", 4);
   const names = [...steady, ...probed, "on-host", "pair"];
 
@@ -129,7 +130,7 @@ describe("the Docker Engine is killed and started again without live-restore", {
     ["never-deaf", "Never", deaf],
     ["never-peaceful", "Never", peaceful],
   ] as const;
-  const more = named("also", 14);
+  const more = named("also", whole ? 14 : 4);
 
   before(async () => {
     const { cluster, pods } = lab;

@@ -9,6 +9,10 @@ import { networkArgv } from "../../harness/namespaces.ts";
 import { type Finished, run } from "../../harness/processes.ts";
 import { shell } from "../../harness/pods.ts";
 import { type Transport, transports } from "./transports.ts";
+import { whole } from "../../matrix.ts";
+
+/** Amount that passes each way through a connection. */
+const mebibytes = whole ? 20 : 6;
 
 /** A pod's container with a web server on the pod's loopback alone, that sends back what it is sent. */
 export const echoServer = shell(
@@ -46,9 +50,9 @@ export function portForwardTests(lab: () => Lab): void {
         await lab().pods.ready(pod);
       });
 
-      test("carries 20 MiB both ways in each of several connections at once, to a server on the pod's loopback", async () => {
+      test(`carries ${mebibytes} MiB both ways in each of several connections at once, to a server on the pod's loopback`, async () => {
         const { cluster, pods } = lab();
-        const content = randomBytes(20 << 20);
+        const content = randomBytes(mebibytes << 20);
         const sent = join(cluster.layout.dir, `${pod}-sent`);
         writeFileSync(sent, content);
         await using tunnel = await forward(lab(), pod, env);

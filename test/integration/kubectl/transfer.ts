@@ -12,10 +12,13 @@ import { providerUnderTest } from "../../harness/runtime-daemon.ts";
 const { amount: mebibytes, allowance } = particulars[providerUnderTest()].transfer;
 const bytes = mebibytes << 20;
 const lineBytes = 4096;
+/** What warms graftlet up, bytes: streams and their buffers are then as large as they get. */
+const warming = 32 << 20;
 /** As much of numbered lines, so that a lost, doubled or moved piece changes the checksum. */
-const writeLines = `pad=$(head -c ${lineBytes - 10} /dev/zero | tr '\\0' x); awk -v pad=$pad 'BEGIN { for (i = 0; i < ${bytes / lineBytes}; i++) printf "%08d %s\\n", i, pad }'`;
+const writeLines = (amount: number): string =>
+  `pad=$(head -c ${lineBytes - 10} /dev/zero | tr '\\0' x); awk -v pad=$pad 'BEGIN { for (i = 0; i < ${amount / lineBytes}; i++) printf "%08d %s\\n", i, pad }'`;
 
-/** The bytes of `writeLines` in blocks. */
+/** The bytes of `writeLines(bytes)` in blocks. */
 function* lines(): Generator<Buffer> {
   const perBlock = 256;
   const pad = "x".repeat(lineBytes - 10);
@@ -41,13 +44,12 @@ export function transferTests(lab: () => Lab): void {
       const { cluster, pods } = lab();
       await pods.create("transfer", {});
       await pods.ready("transfer");
-      for (let round = 0; round < 4; round++)
-        await cluster.kubectl(["exec", "-i", "transfer", "--", "cat"], { stdin: Buffer.alloc(32 << 20) });
-      await received(["exec", "transfer", "--", "head", "-c", String(256 << 20), "/dev/zero"]);
+      await cluster.kubectl(["exec", "-i", "transfer", "--", "cat"], { stdin: Buffer.alloc(warming) });
+      await received(["exec", "transfer", "--", "head", "-c", String(warming), "/dev/zero"]);
       // Logs are read another way than exec's streams: they are warmed up too.
       await pods.create("warm", {
         restartPolicy: "Never",
-        containers: [shell("yes 0123456789abcdef | head -c 134217728")],
+        containers: [shell(writeLines(warming))],
       });
       await pods.until("warm", "to have ended", (pod) => pod.status?.phase === "Succeeded", 240_000);
       await received(["logs", "warm"]);
@@ -83,7 +85,9 @@ export function transferTests(lab: () => Lab): void {
     }
 
     test("out of a command", () =>
-      bounded(async () => assert.equal(await received(["exec", "transfer", "--", "sh", "-c", writeLines]), expected)));
+      bounded(async () =>
+        assert.equal(await received(["exec", "transfer", "--", "sh", "-c", writeLines(bytes)]), expected),
+      ));
 
     test("into a command", () =>
       bounded(async () => {
@@ -100,7 +104,7 @@ export function transferTests(lab: () => Lab): void {
       bounded(async (turn) => {
         const { pods } = lab();
         const talkative = `talkative-${turn}`;
-        await pods.create(talkative, { restartPolicy: "Never", containers: [shell(writeLines)] });
+        await pods.create(talkative, { restartPolicy: "Never", containers: [shell(writeLines(bytes))] });
         await pods.until(
           talkative,
           "to have started",
