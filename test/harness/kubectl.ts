@@ -24,50 +24,60 @@ export interface Kubectl {
 /** Kinds by the names that kubectl takes. */
 type Kind = keyof typeof kinds;
 
-const [core, apps] = ["/api/v1", "/apis/apps/v1"];
+/** A kind's place in the API. */
+interface Place {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly plural: string;
+  readonly clusterWide?: true;
+}
+
+const rbac = "rbac.authorization.k8s.io/v1";
 
 const kinds = {
-  configmap: { group: core, plural: "configmaps", namespaced: true },
-  csr: { group: "/apis/certificates.k8s.io/v1", plural: "certificatesigningrequests", namespaced: false },
-  deployment: { group: apps, plural: "deployments", namespaced: true },
-  lease: { group: "/apis/coordination.k8s.io/v1", plural: "leases", namespaced: true },
-  node: { group: core, plural: "nodes", namespaced: false },
-  pod: { group: core, plural: "pods", namespaced: true },
-  secret: { group: core, plural: "secrets", namespaced: true },
-  service: { group: core, plural: "services", namespaced: true },
-  serviceaccount: { group: core, plural: "serviceaccounts", namespaced: true },
-} as const;
+  clusterrole: { apiVersion: rbac, kind: "ClusterRole", plural: "clusterroles", clusterWide: true },
+  clusterrolebinding: {
+    apiVersion: rbac,
+    kind: "ClusterRoleBinding",
+    plural: "clusterrolebindings",
+    clusterWide: true,
+  },
+  configmap: { apiVersion: "v1", kind: "ConfigMap", plural: "configmaps" },
+  csr: {
+    apiVersion: "certificates.k8s.io/v1",
+    kind: "CertificateSigningRequest",
+    plural: "certificatesigningrequests",
+    clusterWide: true,
+  },
+  deployment: { apiVersion: "apps/v1", kind: "Deployment", plural: "deployments" },
+  lease: { apiVersion: "coordination.k8s.io/v1", kind: "Lease", plural: "leases" },
+  namespace: { apiVersion: "v1", kind: "Namespace", plural: "namespaces", clusterWide: true },
+  node: { apiVersion: "v1", kind: "Node", plural: "nodes", clusterWide: true },
+  pod: { apiVersion: "v1", kind: "Pod", plural: "pods" },
+  role: { apiVersion: rbac, kind: "Role", plural: "roles" },
+  rolebinding: { apiVersion: rbac, kind: "RoleBinding", plural: "rolebindings" },
+  secret: { apiVersion: "v1", kind: "Secret", plural: "secrets" },
+  service: { apiVersion: "v1", kind: "Service", plural: "services" },
+  serviceaccount: { apiVersion: "v1", kind: "ServiceAccount", plural: "serviceaccounts" },
+} as const satisfies Readonly<Record<string, Place>>;
 
-/** Kinds that are applied without a kubectl, which costs more than the API server's work: by apiVersion and kind. */
-const applied: ReadonlyMap<string, { readonly plural: string; readonly namespaced: boolean }> = new Map(
-  Object.entries({
-    "v1/ConfigMap": { plural: "configmaps", namespaced: true },
-    "v1/Namespace": { plural: "namespaces", namespaced: false },
-    "v1/Pod": { plural: "pods", namespaced: true },
-    "v1/Secret": { plural: "secrets", namespaced: true },
-    "v1/Service": { plural: "services", namespaced: true },
-    "v1/ServiceAccount": { plural: "serviceaccounts", namespaced: true },
-    "apps/v1/Deployment": { plural: "deployments", namespaced: true },
-    "rbac.authorization.k8s.io/v1/ClusterRole": { plural: "clusterroles", namespaced: false },
-    "rbac.authorization.k8s.io/v1/ClusterRoleBinding": { plural: "clusterrolebindings", namespaced: false },
-    "rbac.authorization.k8s.io/v1/Role": { plural: "roles", namespaced: true },
-    "rbac.authorization.k8s.io/v1/RoleBinding": { plural: "rolebindings", namespaced: true },
-  }),
-);
+/** The path of an object in the API. */
+function pathOf({ apiVersion, plural, clusterWide }: Place, name: string, namespace = "default"): string {
+  const group = apiVersion.includes("/") ? `/apis/${apiVersion}` : `/api/${apiVersion}`;
+  return `${group}${clusterWide ? "" : `/namespaces/${namespace}`}/${plural}/${name}`;
+}
 
-/** A manifest as far as its path in the API goes. */
+/** A manifest as far as its path goes. */
 interface Manifest {
   readonly apiVersion?: string;
   readonly kind?: string;
   readonly metadata?: { readonly name?: string; readonly namespace?: string };
 }
 
-/** The path at which a manifest is applied; undefined for what kubectl applies. */
-function applyPath({ apiVersion = "", kind = "", metadata: { name, namespace = "default" } = {} }: Manifest) {
-  const known = applied.get(`${apiVersion}/${kind}`);
-  if (!known || name === undefined) return undefined;
-  const group = apiVersion === "v1" ? core : `/apis/${apiVersion}`;
-  return `${group}${known.namespaced ? `/namespaces/${namespace}` : ""}/${known.plural}/${name}`;
+/** The path of a manifest's object; undefined for a kind that is not known here. */
+function manifestPath({ apiVersion, kind, metadata: { name, namespace } = {} }: Manifest): string | undefined {
+  const place = Object.values(kinds).find((known) => known.apiVersion === apiVersion && known.kind === kind);
+  return place && name !== undefined ? pathOf(place, name, namespace) : undefined;
 }
 
 /** The command line of kubectl as the cluster's admin. */
@@ -97,9 +107,8 @@ export function kubectlOf(layout: Layout, tools: Tools): Kubectl {
     mustKubectl,
     startKubectl: (args, options) => start(argv(args), options),
     async get<T>(kind: Kind, name: string, namespace = "default") {
-      const { group, plural, namespaced } = kinds[kind];
       try {
-        return await api().get<T>(`${group}${namespaced ? `/namespaces/${namespace}` : ""}/${plural}/${name}`);
+        return await api().get<T>(pathOf(kinds[kind], name, namespace));
       } catch (error) {
         if (error instanceof Refused && error.status === 404) return undefined;
         throw error;
@@ -111,7 +120,7 @@ export function kubectlOf(layout: Layout, tools: Tools): Kubectl {
         return;
       }
       for (const manifest of [manifests].flat()) {
-        const path = applyPath(manifest);
+        const path = manifestPath(manifest);
         const done = path !== undefined && (await serverApplied(api(), path, manifest));
         if (!done) await mustKubectl(["apply", "--filename=-"], { stdin: stringify(manifest) });
       }
