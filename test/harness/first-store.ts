@@ -1,4 +1,4 @@
-import { cpSync, existsSync } from "node:fs";
+import { cpSync } from "node:fs";
 import { join } from "node:path";
 import { certificatesIn, type ClusterCertificates, createClusterCertificates } from "./certificates.ts";
 import type { Cluster } from "./cluster.ts";
@@ -26,8 +26,7 @@ export async function firstCertificates({
   pki,
 }: Layout): Promise<{ issued: ClusterCertificates; stored: boolean }> {
   const store = prepared()?.store;
-  if (store === undefined || !existsSync(store))
-    return { issued: await createClusterCertificates(pki, apiServerNames), stored: false };
+  if (store === undefined) return { issued: await createClusterCertificates(pki, apiServerNames), stored: false };
   cpSync(join(store, "pki"), pki, { recursive: true, preserveTimestamps: true });
   await must(["cp", "--archive", "--sparse=always", join(store, "etcd"), etcd]);
   return { issued: certificatesIn(pki), stored: true };
