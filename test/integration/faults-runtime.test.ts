@@ -99,17 +99,14 @@ describe("the runtime is killed and started again under 20 pods", { timeout: 400
     await cluster.waitFor("eight seconds without a runtime", () => Math.floor(Date.now() / 1000) >= killedAt + 8);
     await pods.create("later", {});
     await cluster.waitFor("a try to start it", () => /default\/later[^\n]*Error syncing pod/.test(agent.log()));
-    const startedAt = Date.now();
     await cluster.startRuntime();
     const backAt = Date.now();
     // Of its own accord it would be tried again 10 to 15 s after it failed.
     await pods.ready("later");
     const waited = Date.now() - backAt;
     t.diagnostic(`a pod that waited for the runtime was ready after ${waited} ms; a pod takes ${usual} ms here`);
-    // The runtime takes up what runs meanwhile, and a busy machine takes longer for that, too.
-    const starting = backAt - startedAt;
-    const most = Math.max(6_000, 4 * usual, 3 * starting);
-    assert.ok(waited < most, `${waited} ms, where a pod takes ${usual} ms and the runtime's start ${starting} ms`);
+    // The runtime itself starts meanwhile, and a busy machine takes longer for that, too.
+    assert.ok(waited < Math.max(6_000, 4 * usual), `${waited} ms, where a pod takes ${usual} ms`);
 
     const ended = particulars[cluster.provider].remembersEnds(cluster)
       ? { phase: "Succeeded", exitCode: 137, withinSeconds: 4 }
