@@ -107,12 +107,9 @@ export function unreachable(server: URL, error: unknown, signal: AbortSignal | u
 function dispatcherFor({ server, proxy, tls }: Credentials): Dispatcher {
   const pool = { allowH2: false, keepAliveTimeout: keepAliveMs, keepAliveMaxTimeout: keepAliveMs };
   const connect = { timeout: connectMs, keepAlive: true, keepAliveInitialDelay: aliveMs };
-  const secureContext = contextOf(tls);
-  if (proxy) return new ProxyAgent({ ...pool, uri: proxy, requestTls: { ...tls, ...secureContext, ...connect } });
-  return new Agent({
-    ...pool,
-    connect: server.protocol === "https:" ? { ...tls, ...secureContext, ...connect } : connect,
-  });
+  const secure = { ...tls, ...contextOf(tls), ...connect };
+  if (proxy) return new ProxyAgent({ ...pool, uri: proxy, requestTls: secure });
+  return new Agent({ ...pool, connect: server.protocol === "https:" ? secure : connect });
 }
 
 /** Certificates and key as all connections share them: read anew for each of them they cost more than its handshake. Absent where
