@@ -12,7 +12,7 @@ import { providerUnderTest } from "../../harness/runtime-daemon.ts";
 const { amount: mebibytes, allowance } = particulars[providerUnderTest()].transfer;
 const bytes = mebibytes << 20;
 const lineBytes = 4096;
-/** What warms graftlet up, bytes: streams and their buffers are then as large as they get. */
+/** Warm-up, bytes: streams and their buffers are as large as they get after it. */
 const warming = 32 << 20;
 /** As much of numbered lines, so that a lost, doubled or moved piece changes the checksum. */
 const writeLines = (amount: number): string =>
