@@ -10,7 +10,7 @@ import type { Layout } from "./state.ts";
 /** Keeps the store of a cluster without a node, whose control plane has made all that it makes by itself, and the authorities that
  *  signed what is in it: clusters that begin with them spare the API server and the controllers that work. Ends the cluster's API
  *  server and etcd.
- *  @param folder that is to hold it; not there yet. */
+ *  @param folder that is to hold it, empty. */
 export async function keepFirstStore(cluster: Cluster, folder: string): Promise<void> {
   await cluster.stopApiServer();
   await cluster.stopEtcd();

@@ -1,4 +1,4 @@
-// Makes what all test files of a run have in common, and writes down where it is: node test/harness/prepare.ts FOLDER
+// Makes what all test files of a run have in common, and writes down where it is: node test/harness/prepare.ts FOLDER [store]
 import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { buildImages } from "../cluster/images/build.ts";
@@ -9,8 +9,8 @@ import type { Prepared } from "./prepared.ts";
 import { must } from "./processes.ts";
 import { findToolFolders, toolsIn } from "./tools.ts";
 
-const [folder] = process.argv.slice(2);
-if (folder === undefined) throw new Error("write: node test/harness/prepare.ts FOLDER");
+const [folder, withStore] = process.argv.slice(2);
+if (folder === undefined) throw new Error("write: node test/harness/prepare.ts FOLDER [store]");
 const say = (line: string): void => void process.stderr.write(`${line}\n`);
 const project = join(import.meta.dirname, "..", "..");
 // Agents of other users read it.
@@ -22,14 +22,19 @@ const tools = {
   "2.4": await findToolFolders(say, "2.4", testKit),
 };
 const images = await buildImages(toolsIn(tools["1.6"]), say);
-const store = join(folder, "store");
-mkdirSync(store, { mode: 0o700 });
-await makeStore();
-const prepared: Prepared = { tools, images, store, graftlet: join(built, "graftlet.mjs") };
+const store = withStore === "store" ? join(folder, "store") : undefined;
+if (store !== undefined) await makeStore(store);
+const prepared: Prepared = {
+  tools,
+  images,
+  graftlet: join(built, "graftlet.mjs"),
+  ...(store !== undefined && { store }),
+};
 writeFileSync(join(folder, "prepared.json"), JSON.stringify(prepared));
 
 /** The store of a cluster whose controllers have made an account and the authority's certificate in each namespace. */
-async function makeStore(): Promise<void> {
+async function makeStore(store: string): Promise<void> {
+  mkdirSync(store, { mode: 0o700 });
   await using cluster = await startCluster({ name: "first", provider: "cri", containerd: "1.6" });
   await cluster.waitFor("accounts and certificates in all namespaces", async () => {
     const made = await Promise.all(

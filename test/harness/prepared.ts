@@ -7,8 +7,8 @@ export interface Prepared {
   readonly tools: Readonly<Record<ContainerdVersion, ToolFolders>>;
   /** The folder that registries serve. */
   readonly images: string;
-  /** The folder of `keepFirstStore`. */
-  readonly store: string;
+  /** The folder of `keepFirstStore`; a run of few clusters has none. */
+  readonly store?: string;
   /** Graftlet in one file. */
   readonly graftlet: string;
 }
