@@ -14,6 +14,8 @@ export interface Job {
   /** The lab that it shares with other jobs of the same environment. */
   readonly lab?: string;
   readonly env: Readonly<Record<string, string>>;
+  /** What fails is not repeated. */
+  readonly once?: boolean;
   /** How long it usually takes. */
   readonly seconds: number;
 }

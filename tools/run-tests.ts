@@ -51,7 +51,7 @@ async function runTwice(jobs: readonly Job[]): Promise<boolean> {
   const failed = failedOf(tell(await runJobs(jobs, options)));
   if (failed.length === 0) return true;
   const names = failed.map(({ name }) => name).join(", ");
-  if (failed.length > mostAgain) {
+  if (failed.length > mostAgain || failed.some(({ once }) => once)) {
     console.log(`==> failed: ${names}`);
     return false;
   }

@@ -56,6 +56,7 @@ export function sharing(jobs: readonly Job[]): Job[] {
     name: some.map(({ name }) => name).join(" + "),
     files: some.flatMap(({ files }) => files),
     env: some[0]?.env ?? {},
+    once: some.some(({ once }) => once),
     seconds: some.reduce((sum, { seconds }) => sum + seconds, 0),
   }));
 }
@@ -63,7 +64,7 @@ export function sharing(jobs: readonly Job[]): Job[] {
 /** The part of Kubernetes' own tests that belongs to `make test`. */
 export function conformanceJob(): Job {
   const file = join(root, "test", "conformance", "run.ts");
-  return { name: "conformance-part", files: [file], env: { PART: "1" }, seconds: 300 };
+  return { name: "conformance-part", files: [file], env: { PART: "1" }, once: true, seconds: 300 };
 }
 
 /** Jobs of files that are named one by one. */
