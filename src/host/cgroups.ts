@@ -1,5 +1,6 @@
 import { CodedError, hasCode, throwIfAborted, unlessGone } from "../lib/errors.ts";
 import type { FileChange, Host } from "../seams/host.ts";
+import { exists } from "./exists.ts";
 import { cgroupMount as mount, cpusets, handedDown } from "./cgroup-inheritance.ts";
 
 /** Limits of a cgroup; undefined ones stay unchanged. */
@@ -10,6 +11,8 @@ export interface CgroupLimits {
   readonly cpuPeriodUs?: number;
   readonly memoryBytes?: number;
   readonly pids?: number;
+  /** Bytes of huge pages by their size as cgroups name it, such as `2MB`; ignored where the target does not limit huge pages. */
+  readonly hugepages?: Readonly<Record<string, number>>;
 }
 
 /** The target's cgroup hierarchies: one for each controller with version 1, a single one with version 2. */
@@ -20,6 +23,8 @@ export interface Cgroups {
   make(path: string, limits: CgroupLimits, signal: AbortSignal): Promise<void>;
   /** Removes cgroups without processes, and their descendants; a missing one is success. */
   remove(paths: readonly string[], signal: AbortSignal): Promise<void>;
+  /** Directories of a cgroup that are not there: one for each hierarchy in which pods have theirs. */
+  missing(path: string, signal: AbortSignal): Promise<readonly string[]>;
   /** Names of a cgroup's children; none for a missing cgroup. */
   children(path: string, signal: AbortSignal): Promise<readonly string[]>;
 }
@@ -43,10 +48,17 @@ const controllers = [
   "unified",
 ];
 
+/** Of those, the ones that a cgroup must be in to be there. */
+const limiting: readonly string[] = ["cpu", "cpuacct", "cpuset", "memory", "systemd", "pids", "hugetlb"];
+
 /** @see https://kubernetes.io/docs/concepts/architecture/cgroups/ */
 export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSignal): Promise<Cgroups> {
   const roots = version === 2 ? [mount] : await hierarchies(host, signal);
-  const limitsOf = version === 2 ? limitsV2 : limitsV1;
+  const hugetlb = await limitsHugePages(host, version, signal);
+  const limitsOf = (path: string, { hugepages, ...limits }: CgroupLimits): readonly FileChange[] => {
+    const all = hugetlb && hugepages ? { ...limits, hugepages } : limits;
+    return version === 2 ? limitsV2(path, all) : limitsV1(path, all);
+  };
   const inheritance = version === 2 ? handedDown(host) : cpusets(host, roots);
   const directories = (path: string) =>
     roots.map((root): FileChange => ({ do: "mkdir", path: root + path, parents: true }));
@@ -83,12 +95,22 @@ export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSigna
       await removeTrees(host, all, stop);
       paths.forEach(inheritance.gone);
     },
+    async missing(path, stop) {
+      const paths = roots.filter(isLimiting).map((root) => root + path);
+      const there = await Promise.all(paths.map((each) => exists(host.fs, each, stop)));
+      return paths.filter((_, index) => !there[index]);
+    },
     async children(path, stop) {
       const names = new Set<string>();
       for (const root of roots) for (const name of await subgroups(host, root + path, stop)) names.add(name);
       return [...names];
     },
   };
+}
+
+/** A hierarchy whose cgroups the kubelet looks for; there may be others. */
+function isLimiting(root: string): boolean {
+  return root === mount || limiting.some((name) => root === `${mount}/${name}`);
 }
 
 async function hierarchies(host: Host, signal: AbortSignal): Promise<readonly string[]> {
@@ -98,13 +120,16 @@ async function hierarchies(host: Host, signal: AbortSignal): Promise<readonly st
 
 function limitsV1(path: string, limits: CgroupLimits): readonly FileChange[] {
   const set = (controller: string, file: string, value: number | undefined): FileChange[] =>
-    value === undefined ? [] : [{ do: "write", path: `${mount}/${controller}${path}/${file}`, data: String(value) }];
+    value === undefined ? [] : [{ do: "write", path: `${mount}/${controller}${path}/${file}`, data: whole(value) }];
   return [
     ...set("cpu", "cpu.shares", limits.cpuShares),
     ...set("cpu", "cpu.cfs_period_us", limits.cpuPeriodUs),
     ...set("cpu", "cpu.cfs_quota_us", limits.cpuQuotaUs),
     ...set("memory", "memory.limit_in_bytes", limits.memoryBytes),
     ...set("pids", "pids.max", limits.pids),
+    ...Object.entries(limits.hugepages ?? {}).flatMap(([size, bytes]) =>
+      set("hugetlb", `hugetlb.${size}.limit_in_bytes`, bytes),
+    ),
   ];
 }
 
@@ -118,9 +143,22 @@ function limitsV2(path: string, limits: CgroupLimits): readonly FileChange[] {
       "cpu.max",
       quota === undefined ? undefined : `${quota <= 0 ? "max" : quota} ${limits.cpuPeriodUs ?? 100_000}`,
     ),
-    ...set("memory.max", limits.memoryBytes === undefined ? undefined : String(limits.memoryBytes)),
+    ...set("memory.max", limits.memoryBytes === undefined ? undefined : whole(limits.memoryBytes)),
     ...set("pids.max", limits.pids === undefined ? undefined : String(limits.pids)),
+    ...Object.entries(limits.hugepages ?? {}).flatMap(([size, bytes]) => set(`hugetlb.${size}.max`, whole(bytes))),
   ];
+}
+
+/** All digits of an integer, also of one beyond 2^53. */
+function whole(value: number): string {
+  return BigInt(value).toString();
+}
+
+/** The target's cgroups have the controller `hugetlb`. */
+async function limitsHugePages(host: Host, version: 1 | 2, signal: AbortSignal): Promise<boolean> {
+  if (version === 1) return exists(host.fs, `${mount}/hugetlb`, signal);
+  const controllers = await unlessGone(host.fs.readFile(`${mount}/cgroup.controllers`, { signal }));
+  return controllers?.toString("utf8").split(/\s+/).includes("hugetlb") === true;
 }
 
 /** Shares of version 1 (2 to 262144) as a weight of version 2 (1 to 10000).

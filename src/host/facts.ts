@@ -21,7 +21,7 @@ export interface HostFacts {
   readonly hugepages: Readonly<Record<string, number>>;
   /** Addresses of the interface of the default route, IPv4 first; else of any that is not loopback. */
   readonly addresses: readonly string[];
-  /** Largest number of process IDs of the kernel. */
+  /** Most processes and threads that the kernel allows. */
   readonly maxPid: number;
   readonly cgroupVersion: 1 | 2;
   /** The kernel confines processes by AppArmor profiles. */
@@ -38,6 +38,7 @@ const architectures: Readonly<Record<string, string>> = {
 /** Reads the target's facts from its files and uname. @throws CodedError unavailable when the target is out of reach. */
 export async function readFacts(host: Host, signal: AbortSignal): Promise<HostFacts> {
   const read = async (path: string) => (await readText(host, path, signal)) ?? "";
+  const most = async (name: string) => Number.parseInt(await read(`/proc/sys/kernel/${name}`), 10) || 32_768;
   const [cpuinfo, meminfo, appArmor, uname] = await Promise.all([
     read("/proc/cpuinfo"),
     read("/proc/meminfo"),
@@ -61,7 +62,7 @@ export async function readFacts(host: Host, signal: AbortSignal): Promise<HostFa
     swapBytes: memory["SwapTotal"] ?? 0,
     hugepages: await readHugepages(host, signal),
     addresses: await targetAddresses(host, signal),
-    maxPid: Number.parseInt(await read("/proc/sys/kernel/pid_max"), 10) || 32_768,
+    maxPid: Math.min(await most("pid_max"), await most("threads-max")),
     cgroupVersion: await cgroupVersion(host.fs, signal),
     appArmor,
   };

@@ -45,6 +45,7 @@ function machine(files: Readonly<Record<string, string>> = {}): FakeHost {
       "MemTotal:        4045432 kB\nMemFree:         1000000 kB\nInactive(file):   500000 kB\nSwapTotal:       1024 kB\n",
     "/proc/loadavg": "0.00 0.01 0.05 3/245 12345\n",
     "/proc/sys/kernel/pid_max": "4194304\n",
+    "/proc/sys/kernel/threads-max": "192542\n",
     "/etc/machine-id": "abc123\n",
     "/etc/os-release": 'NAME="Debian"\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n',
     "/sys/class/dmi/id/product_uuid": "UUID-1\n",
@@ -94,7 +95,7 @@ test("facts are read from the target's files, in Kubernetes' units and Go's name
     swapBytes: 1024 * 1024,
     hugepages: { "hugepages-2Mi": 6 * 2 ** 20, "hugepages-1Gi": 0 },
     addresses: ["192.168.0.12", "172.17.0.1", "2001:db8::12", "2001:db8::99"],
-    maxPid: 4_194_304,
+    maxPid: 192_542,
     cgroupVersion: 1,
     appArmor: false,
   });
