@@ -104,6 +104,11 @@ export const integration: Readonly<Record<string, Runs>> = {
   },
   "metrics-server": { on: cri, why: cluster, fits: bothContainerds, seconds: 75 },
   metrics: { on: cri, why: cluster, seconds: 40 },
+  "node-allocatable": {
+    on: here,
+    why: "limits are the target's, and the runtime makes its cgroups below them",
+    seconds: 150,
+  },
   "node-conditions": { on: cri, why: cluster, seconds: 90 },
   node: { on: cri, why: cluster, seconds: 95 },
   "pods-end": {

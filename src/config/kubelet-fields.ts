@@ -32,8 +32,6 @@ const noLogRotation =
   "container logs are rotated only if the runtime does it (Docker, with containerLogMaxSize and containerLogMaxFiles)";
 const noShutdown = "pods are not ended in order when the machine shuts down";
 const sharedCpus = "containers share all CPUs";
-const noCgroupLimit =
-  "no cgroup limits all pods together or the machine's own processes to their share: allocatable resources count only at admission";
 const nothingReserved = "no CPU or memory is reserved on any NUMA node";
 const anyImage = "an image on the node may be used by every pod, even one that was pulled with another pod's secret";
 const ownCgroups = "graftlet stays in the cgroup it was started in";
@@ -230,15 +228,11 @@ export const kubeletFields = {
   }),
   systemReserved: field(pairs, {}, { flag: "system-reserved", check: checkReserved }),
   kubeReserved: field(pairs, {}, { flag: "kube-reserved", check: checkReserved }),
-  reservedSystemCPUs: field(text, "", { flag: "reserved-cpus", check: checkCpuSet, instead: sharedCpus }),
+  reservedSystemCPUs: field(text, "", { flag: "reserved-cpus", check: checkCpuSet }),
   showHiddenMetricsForVersion: field(text, "", { instead: "graftlet hides no metrics" }),
-  systemReservedCgroup: field(text, "", { flag: "system-reserved-cgroup", instead: noCgroupLimit }),
-  kubeReservedCgroup: field(text, "", { flag: "kube-reserved-cgroup", instead: noCgroupLimit }),
-  enforceNodeAllocatable: pointer(texts, ["pods"], {
-    flag: "enforce-node-allocatable",
-    instead: (value) => (["", "none"].includes(value.join()) ? undefined : noCgroupLimit),
-    actsByDefault: true,
-  }),
+  systemReservedCgroup: field(text, "", { flag: "system-reserved-cgroup" }),
+  kubeReservedCgroup: field(text, "", { flag: "kube-reserved-cgroup" }),
+  enforceNodeAllocatable: pointer(texts, ["pods"], { flag: "enforce-node-allocatable" }),
   allowedUnsafeSysctls: field(texts, [], {
     flag: "allowed-unsafe-sysctls",
     check: checkSysctls,

@@ -68,6 +68,7 @@ export function workOnPods(context: NodeContext, cluster: Cluster, observed: Obs
     // Asked before the first pod asks, so that the log says at the start what pods lack; a runtime that does not answer now is asked
     // again by the pod.
     onceThenIdle("cgroup-layout", async (signal) => void (await layout(signal).catch(() => undefined))),
+    stages.nodeAllocatable,
     { name: "pod-workers", run: (signal) => drain(signal, stop, workers.idle, clock) },
     ...flow,
     ...stats.services,

@@ -4,22 +4,20 @@ import type { CgroupLayout } from "../pod/cgroup-path.ts";
 import { isRestartingAll } from "../pod/restart-all.ts";
 import type { Probes } from "../probes/probes.ts";
 import { createCgroupLayout } from "../resources/cgroup-layout.ts";
-import { createPodGround } from "../resources/pod-ground.ts";
 import { createCrashLoop } from "../runtime/crash-loop.ts";
 import { createHooks } from "../runtime/hooks.ts";
 import { createImagePuller } from "../runtime/images/puller.ts";
 import { createPodRuntime } from "../runtime/pod-runtime.ts";
-import { type PodSettings, createPreparer } from "../runtime/prepare.ts";
+import { createPreparer } from "../runtime/prepare.ts";
 import { createTargetFacts } from "../runtime/target-facts.ts";
-import type { PodGround } from "../sync/passes.ts";
 import { type Volumes, createVolumes } from "../volumes/volumes.ts";
 import type { Allocating } from "./allocation.ts";
+import { type ComposedCgroups, composeCgroups } from "./cgroups.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
 import { podSettings } from "./settings.ts";
 
-export interface RuntimeStages {
+export interface RuntimeStages extends Pick<ComposedCgroups, "ground" | "nodeAllocatable"> {
   readonly volumes: Volumes;
-  readonly ground: PodGround;
   readonly podRuntime: PodRuntime;
   /** Where pods' cgroups lie. */
   readonly layout: (signal: AbortSignal) => Promise<CgroupLayout>;
@@ -69,7 +67,7 @@ export function composeRuntime(
     allocatable,
   });
   const puller = createImagePuller({ ...common, measures: measures.pulls, ...pullSettings(kubelet) });
-  const ground = createNodeGround(context, { allocations, layout, settings });
+  const { ground, nodeAllocatable } = composeCgroups(context, cluster, observed, { allocations, layout, settings });
   const podRuntime = createPodRuntime({
     ...common,
     ...preparer,
@@ -94,7 +92,7 @@ export function composeRuntime(
       ...(await puller.ensure(pod, container, sandbox.config, signal, seenImage)),
     }),
   });
-  return { volumes, ground, podRuntime, layout };
+  return { volumes, ground, nodeAllocatable, podRuntime, layout };
 }
 
 function pullSettings({
@@ -109,28 +107,4 @@ function pullSettings({
     qps: registryPullQPS,
     burst: registryBurst,
   };
-}
-
-interface GroundParts extends Pick<Allocating, "allocations">, Pick<RuntimeStages, "layout"> {
-  readonly settings: PodSettings;
-}
-
-/** Directories and cgroups of pods. */
-function createNodeGround(
-  { config, target, metrics, clock, log, hand }: NodeContext,
-  { allocations, layout, settings }: GroundParts,
-) {
-  return createPodGround({
-    host: target.host,
-    runtime: target.runtime,
-    allocated: allocations.of,
-    rootDir: config.rootDir,
-    layout,
-    settings,
-    podPidsLimit: config.kubelet.podPidsLimit,
-    pods: hand("cgroups").asked,
-    measures: metrics.measures.cgroups,
-    clock,
-    log,
-  });
 }

@@ -6,6 +6,9 @@ import type { PodSettings } from "../runtime/prepare.ts";
 import type { SourceName } from "../pipeline.ts";
 import { quantityValue } from "../pod/quantity.ts";
 import type { ContainerLogLimits } from "../seams/provider.ts";
+import { cpusOf } from "../pod/cpu-set.ts";
+import type { Enforcement } from "../resources/node-allocatable.ts";
+import type { Reservations } from "../resources/node-share.ts";
 import type { ServerConfig } from "../server/ports.ts";
 import { kubeletVersion } from "../version.ts";
 
@@ -33,10 +36,23 @@ export function nodeSettings({ kubelet, ...config }: NodeConfig): NodeSettings {
     pressureTransitionMs: kubelet.evictionPressureTransitionPeriod,
     failSwapOn: kubelet.failSwapOn,
     failCgroupV1: kubelet.failCgroupV1,
-    kubeReserved: kubelet.kubeReserved,
-    systemReserved: kubelet.systemReserved,
+    ...reservations(kubelet),
     evictionHard: kubelet.evictionHard,
   };
+}
+
+/** Shares of the target's other processes, and what is to hold the pods to the rest. */
+export function enforcement({ kubelet }: Pick<NodeConfig, "kubelet">): Enforcement {
+  const { enforceNodeAllocatable, kubeReservedCgroup, systemReservedCgroup } = kubelet;
+  return { ...reservations(kubelet), enforceNodeAllocatable, kubeReservedCgroup, systemReservedCgroup };
+}
+
+/** Resources that are reserved. CPUs that are reserved by number stand in place of any other reservation of CPU.
+ *  @see https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/#explicitly-reserved-cpu-list */
+function reservations({ kubeReserved, systemReserved, reservedSystemCPUs }: NodeConfig["kubelet"]): Reservations {
+  if (reservedSystemCPUs === "") return { kubeReserved, systemReserved };
+  const { cpu: _, ...rest } = kubeReserved;
+  return { kubeReserved: rest, systemReserved: { ...systemReserved, cpu: String(cpusOf(reservedSystemCPUs).size) } };
 }
 
 /** Settings of device plugins. */

@@ -1,5 +1,5 @@
 import type { HostFacts } from "../host/facts.ts";
-import { quantityMilli, quantityValue } from "../pod/quantity.ts";
+import { canonicalBytes, quantityMilli, quantityValue } from "../pod/quantity.ts";
 
 export type ResourceList = Readonly<Record<string, string>>;
 
@@ -55,6 +55,22 @@ export function nodeAllocatable(capacity: ResourceList, reserved: ReservedInput)
       ];
     }),
   );
+}
+
+/** Complaint about reservations above the capacity, in the kubelet's words; undefined where all fit.
+ *  @see https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/#general-guidelines */
+export function overReserved(capacity: ResourceList, reserved: ReservedInput): string | undefined {
+  const complaints = Object.entries(capacity).flatMap(([name, total]) => {
+    const each = [reserved.systemReserved[name], reserved.kubeReserved[name]];
+    const kept = keptFree(name, quantityValue(total), reserved.evictionHard);
+    const sum = each.reduce((milli, quantity) => milli + quantityMilli(quantity ?? "0"), kept * 1000);
+    if (sum <= quantityMilli(total)) return [];
+    const text = name === "cpu" ? formatMilli(sum) : canonicalBytes(Math.ceil(sum / 1000), 1024);
+    return [
+      `Resource ${JSON.stringify(name)} has a reservation of ${text} but capacity of ${total}. Expected capacity >= reservation.`,
+    ];
+  });
+  return complaints.length > 0 ? `invalid Node Allocatable configuration. ${complaints.join(" ")}` : undefined;
 }
 
 function keptFree(name: string, size: number, evictionHard: ResourceList): number {

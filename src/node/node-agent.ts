@@ -9,7 +9,7 @@ import type { EventSink, HostAddresses, NodeSource, Pressure } from "../pipeline
 import { nodeReference } from "../pod/reference.ts";
 import { TargetError } from "../seams/provider.ts";
 import { chooseAddresses } from "./addresses.ts";
-import { type ReservedInput, type ResourceList, nodeAllocatable, nodeCapacity } from "./capacity.ts";
+import { type ReservedInput, type ResourceList, nodeAllocatable, nodeCapacity, overReserved } from "./capacity.ts";
 import { type Heartbeat, createHeartbeat } from "./heartbeat.ts";
 import { createLease } from "./lease.ts";
 import { type NodeIdentity, newNode } from "./node-object.ts";
@@ -82,6 +82,8 @@ export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal):
   const ownName = createOwnName(deps);
   const addresses = () => addressList(deps, nodeIPs, ownName.current());
   const capacity = await readable(capacityOf(deps, facts, signal), signal);
+  const complaint = overReserved(capacity, settings);
+  if (complaint !== undefined) throw new TargetError("NodeAllocatable", "failed_precondition", complaint);
   const allocatable = nodeAllocatable(capacity, settings);
   const target = createTargetStatus(deps, { facts, addresses, capacity, allocatable });
   const registering = { client, identity: settings, startsAnew: deps.devices.startsAnew, clock, log };

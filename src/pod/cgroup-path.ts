@@ -22,9 +22,26 @@ export function tierCgroup(qos: QosClass, layout: CgroupLayout): string {
   return cgroupPath(tierNames(qos, layout), layout.driver);
 }
 
+/** The cgroup that all pods share. */
+export function podsCgroup(layout: CgroupLayout): string {
+  return tierCgroup("Guaranteed", layout);
+}
+
 function tierNames(qos: QosClass, { root }: CgroupLayout): string[] {
-  const above = root.split("/").filter((name) => name !== "");
-  return [...above, "kubepods", ...(qos === "Guaranteed" ? [] : [qos.toLowerCase()])];
+  return [...split(root), "kubepods", ...(qos === "Guaranteed" ? [] : [qos.toLowerCase()])];
+}
+
+/** Names of a cgroup's ancestors and itself, from its path: of `/kubepods.slice/kubepods-burstable.slice` under systemd, where the last
+ *  part says it all, `kubepods` and `burstable`. */
+export function cgroupNames(path: string, driver: CgroupDriver): readonly string[] {
+  const parts = split(path);
+  if (driver === "cgroupfs") return parts;
+  const slice = parts.at(-1)?.replace(/\.slice$/, "") ?? "";
+  return slice.split("-").flatMap((name) => (name === "" ? [] : [name.replaceAll("_", "-")]));
+}
+
+function split(path: string): readonly string[] {
+  return path.split("/").filter((name) => name !== "");
 }
 
 /** Path of a cgroup by the names of its ancestors and itself. A `-` within a name is escaped under systemd, where it separates

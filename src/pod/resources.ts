@@ -33,7 +33,8 @@ export interface Amounts {
   readonly memoryLimit: string | undefined;
 }
 
-const minShares = 2;
+/** CPU shares of what asks for none: the least that the kernel takes. */
+export const minShares = 2;
 const maxShares = 262_144;
 const minQuotaUs = 1000;
 
@@ -121,12 +122,18 @@ function memoryRequest({ resources }: Container): number {
 
 /** Every size of huge pages is limited, to 0 where the container names none. */
 function hugepageLimits(sizes: readonly string[], limits: ResourceList): HugepageLimit[] {
-  const named = new Map<string, string>();
-  for (const [name, limit] of Object.entries(limits)) {
-    if (name.startsWith("hugepages-")) named.set(pageSizeName(quantityValue(name.slice("hugepages-".length))), limit);
-  }
-  return sizes.map((pageSize) =>
-    HugepageLimit.fromPartial({ pageSize, limit: BigInt(quantityValue(named.get(pageSize) ?? "0")) }),
+  const named = hugepagesOf(limits);
+  return sizes.map((pageSize) => HugepageLimit.fromPartial({ pageSize, limit: BigInt(named[pageSize] ?? 0) }));
+}
+
+/** Bytes of huge pages among resources, by the page's size as cgroups name it. */
+export function hugepagesOf(resources: ResourceList): Readonly<Record<string, number>> {
+  const pages = Object.entries(resources).filter(([name]) => name.startsWith("hugepages-"));
+  return Object.fromEntries(
+    pages.map(([name, amount]) => [
+      pageSizeName(quantityValue(name.slice("hugepages-".length))),
+      quantityValue(amount),
+    ]),
   );
 }
 

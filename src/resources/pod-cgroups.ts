@@ -1,23 +1,27 @@
-import type { CgroupLimits, Cgroups } from "../host/cgroups.ts";
+import type { CgroupLimits } from "../host/cgroups.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Container, Pod } from "../objects.ts";
-import type { PodStore } from "../pipeline.ts";
-import { type CgroupLayout, podCgroup, tierCgroup } from "../pod/cgroup-path.ts";
+import { podCgroup } from "../pod/cgroup-path.ts";
 import { type QosClass, qosClass } from "../pod/qos.ts";
 import { quantityMilli, quantityValue } from "../pod/quantity.ts";
-import type { AskedPod, GivenPod } from "../roles.ts";
-import { type ResourceSettings, milliCpuToQuota, milliCpuToShares, podLimits, podRequests } from "../pod/resources.ts";
+import {
+  type ResourceSettings,
+  hugepagesOf,
+  milliCpuToQuota,
+  milliCpuToShares,
+  minShares,
+  podLimits,
+  podRequests,
+} from "../pod/resources.ts";
+import type { NodeCgroups } from "./node-cgroups.ts";
 
-export interface PodCgroupsDeps {
-  readonly cgroups: Cgroups;
-  readonly layout: CgroupLayout;
+export interface PodCgroupsDeps extends Pick<NodeCgroups, "cgroups" | "layout" | "tiers"> {
   readonly settings: ResourceSettings;
   /** KubeletConfiguration.podPidsLimit; -1 for no limit. */
   readonly podPidsLimit: number;
-  readonly pods: PodStore;
-  /** The pod with what it has been given in place of what it asks for. */
-  readonly allocated: (pod: AskedPod) => GivenPod;
+  /** Sizes of huge pages that the target has, as cgroups name them. */
+  readonly pageSizes: readonly string[];
   readonly log: Logger;
 }
 
@@ -44,49 +48,35 @@ const noCgroups: PodCgroups = {
   set: async () => {},
 };
 
-const tiers: readonly QosClass[] = ["Guaranteed", "Burstable", "BestEffort"];
-const minShares = 2;
+/** Limits that a resize changes. */
+const resizable = ["cpuShares", "cpuQuotaUs", "cpuPeriodUs", "memoryBytes"] as const;
 
-/** A cgroup for each quality of service class and each pod: what a pod's containers get together.
+const classes: readonly QosClass[] = ["Guaranteed", "Burstable", "BestEffort"];
+
+/** A cgroup for each pod, below that of its quality of service class: what the pod's containers get together.
  *  Under systemd the runtime's own slices do it; nothing is made here. A target whose user may make none has none, and there
  *  only the limits of each container hold.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/ */
 export function createPodCgroups(deps: PodCgroupsDeps): PodCgroups {
-  const { cgroups, layout, settings, podPidsLimit, pods, log } = deps;
+  const { cgroups, layout, tiers, log } = deps;
   if (!layout.perQos || layout.driver === "systemd") return noCgroups;
-  /** Those of tiers and pods, with their limits. */
+  /** Pods' cgroups, with their limits. */
   const made = new Map<string, CgroupLimits>();
-  let burstableShares = 0;
-
-  const ensureTiers = async (signal: AbortSignal) => {
-    if (!made.has("besteffort"))
-      await cgroups.ensure(tierCgroup("BestEffort", layout), { cpuShares: minShares }, signal);
-    made.set("besteffort", {});
-    const milli = pods
-      .list()
-      .filter(({ spec }) => qosClass(spec) === "Burstable")
-      .map(deps.allocated)
-      .map((pod) => quantityMilli(podRequests(pod, { overhead: true })["cpu"] ?? "0"));
-    const shares = milliCpuToShares(milli.reduce((sum, each) => sum + each, 0));
-    if (shares !== burstableShares)
-      await cgroups.ensure(tierCgroup("Burstable", layout), { cpuShares: shares }, signal);
-    burstableShares = shares;
-  };
-
   const pathOf = ({ metadata, spec }: Pod) => podCgroup(metadata.uid, qosClass(spec), layout);
   const ensure = async (pod: Pod, empty: boolean, signal: AbortSignal) => {
     const path = pathOf(pod);
-    await ensureTiers(signal);
+    await tiers.ensure(signal);
     if (made.has(path)) return;
-    const limits = podLimitsOf(pod, settings, podPidsLimit);
+    const limits = podLimitsOf(pod, deps);
     await (empty ? cgroups.make(path, limits, signal) : cgroups.ensure(path, limits, signal));
     made.set(path, limits);
   };
   const remove = async (uid: string, signal: AbortSignal) => {
-    const possible = tiers.map((tier) => podCgroup(uid, tier, layout));
+    const possible = classes.map((qos) => podCgroup(uid, qos, layout));
     const known = possible.filter((path) => made.has(path));
     await cgroups.remove(known.length > 0 ? known : possible, signal);
     for (const path of known) made.delete(path);
+    await tiers.ensure(signal);
   };
   let told = false;
   const whereAllowed = (error: unknown) => {
@@ -101,22 +91,24 @@ export function createPodCgroups(deps: PodCgroupsDeps): PodCgroups {
     isStale(pod) {
       const has = made.get(pathOf(pod));
       if (!has) return false;
-      const wanted = podLimitsOf(pod, settings, podPidsLimit);
-      return (Object.keys(wanted) as (keyof CgroupLimits)[]).some((name) => wanted[name] !== has[name]);
+      const wanted = podLimitsOf(pod, deps);
+      return resizable.some((name) => wanted[name] !== undefined && wanted[name] !== has[name]);
     },
-    wanted: (pod) => podLimitsOf(pod, settings, podPidsLimit),
+    wanted: (pod) => podLimitsOf(pod, deps),
     async set(pod, limits, signal) {
       const path = pathOf(pod);
       await cgroups.ensure(path, limits, signal);
       made.set(path, { ...made.get(path), ...limits });
-      if (limits.cpuShares !== undefined) await ensureTiers(signal);
+      if (limits.cpuShares !== undefined) await tiers.ensure(signal);
     },
   };
 }
 
-/** A limit holds for a whole pod where it is the pod's own, or every container has one. */
-function podLimitsOf(pod: Pod, settings: ResourceSettings, podPidsLimit: number): CgroupLimits {
+/** A limit holds for a whole pod where it is the pod's own, or every container has one; huge pages that it does not ask for it does not
+ *  get. */
+function podLimitsOf(pod: Pod, { settings, podPidsLimit, pageSizes }: PodCgroupsDeps): CgroupLimits {
   const qos = qosClass(pod.spec);
+  const requests = podRequests(pod, { overhead: true });
   const limits = podLimits(pod, { overhead: true });
   const all = [...pod.spec.containers, ...(pod.spec.initContainers ?? [])];
   const declared = (name: "cpu" | "memory") => {
@@ -126,12 +118,12 @@ function podLimitsOf(pod: Pod, settings: ResourceSettings, podPidsLimit: number)
   };
   const quota = milliCpuToQuota(quantityMilli(limits["cpu"] ?? "0"), settings.cpuCfsPeriodUs);
   return {
-    cpuShares:
-      qos === "BestEffort"
-        ? minShares
-        : milliCpuToShares(quantityMilli(podRequests(pod, { overhead: true })["cpu"] ?? "0")),
+    cpuShares: qos === "BestEffort" ? minShares : milliCpuToShares(quantityMilli(requests["cpu"] ?? "0")),
     ...(declared("cpu") && settings.cpuCfsQuota && { cpuPeriodUs: settings.cpuCfsPeriodUs, cpuQuotaUs: quota }),
     ...(declared("memory") && { memoryBytes: quantityValue(limits["memory"] ?? "0") }),
     ...(podPidsLimit > 0 && { pids: podPidsLimit }),
+    ...(pageSizes.length > 0 && {
+      hugepages: { ...Object.fromEntries(pageSizes.map((size) => [size, 0])), ...hugepagesOf(requests) },
+    }),
   };
 }

@@ -26,6 +26,7 @@ export const troubleReasons = [
   "TargetWithoutAddress",
   "SwapOn",
   "CgroupV1",
+  "NodeAllocatable",
   "NodeNotStarted",
 ] as const;
 export type TroubleReason = (typeof troubleReasons)[number];

@@ -78,19 +78,17 @@ test("what a kubelet does by default and graftlet does not is named once for all
     "kernel settings are neither checked nor changed",
     "no iptables chains are created",
     "container logs are rotated only if the runtime does it (Docker, with containerLogMaxSize and containerLogMaxFiles)",
-    "no cgroup limits all pods together or the machine's own processes to their share: allocatable resources count only at admission",
     "nothing is profiled, and there is no /debug/pprof",
     "there is no /debug/flags: only -v sets the verbosity",
   ];
   assert.deepEqual(run(["--config=/k"], { "/k": kubeletFile("") }).defaults, all);
-  assert.equal(run([]).defaults.length, 9, "flags alone have no thresholds");
+  assert.equal(run([]).defaults.length, 8, "flags alone have no thresholds");
   const body = `imagePullCredentialsVerificationPolicy: NeverVerify
 oomScoreAdj: -1
 imageGCHighThresholdPercent: 100
 evictionHard: {memory.available: 5%}
 makeIPTablesUtilChains: false
 containerLogMaxSize: 1Mi
-enforceNodeAllocatable: [none]
 protectKernelDefaults: true
 enableProfilingHandler: false
 enableDebugFlagsHandler: false

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { nodeAllocatable, nodeCapacity } from "../../../src/node/capacity.ts";
+import { nodeAllocatable, nodeCapacity, overReserved } from "../../../src/node/capacity.ts";
 
 const gi = 1024 ** 3;
 const facts = { cpus: 4, memoryBytes: 8 * gi, hugepages: {} };
@@ -57,4 +57,19 @@ test("huge pages come out of memory", () => {
     podsPerCore: 0,
   });
   assert.equal(nodeAllocatable(capacity, nothing)["memory"], `${6 * 1024 * 1024}Ki`);
+});
+
+test("reservations above the capacity are named with both amounts; what fits to the last bit is fine", () => {
+  const capacity = nodeCapacity({ facts, storageBytes: 100 * gi, maxPods: 110, podsPerCore: 0 });
+  assert.equal(overReserved(capacity, nothing), undefined);
+  assert.equal(overReserved(capacity, { ...nothing, kubeReserved: { cpu: "4" } }), undefined);
+  const reserved = {
+    kubeReserved: { cpu: "3500m", memory: "4Gi" },
+    systemReserved: { cpu: "600m", memory: "4Gi" },
+    evictionHard: { "memory.available": "1Gi", "nodefs.available": "10%" },
+  };
+  assert.equal(
+    overReserved(capacity, reserved),
+    'invalid Node Allocatable configuration. Resource "cpu" has a reservation of 4100m but capacity of 4. Expected capacity >= reservation. Resource "memory" has a reservation of 9Gi but capacity of 8388608Ki. Expected capacity >= reservation.',
+  );
 });

@@ -4,6 +4,7 @@ import { CgroupDriver, ContainerState, ContainerStats, RuntimeConfigResponse } f
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import { createCgroupLayout } from "../../../src/resources/cgroup-layout.ts";
+import { createNodeCgroups } from "../../../src/resources/node-cgroups.ts";
 import { createPodGround } from "../../../src/resources/pod-ground.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
@@ -25,22 +26,29 @@ function rig(
   const changes: string[] = [];
   host.files.put("/sys/fs/cgroup/cgroup.controllers", { data: "cpu memory pids\n" });
   const store = { get: () => undefined, byName: () => undefined, list: () => pods };
+  const cgroups = createNodeCgroups({
+    host,
+    layout: async () => layout,
+    pods: store,
+    worker: { get: () => undefined },
+    allocated,
+    pageSizes: [],
+    measures: { changed: (operation) => void changes.push(operation) },
+    clock,
+  });
   const ground = createPodGround({
     host,
     rootDir: "/root",
-    layout: async () => layout,
+    cgroups,
     settings: { cpuCfsQuota: true, cpuCfsPeriodUs: 100_000 },
     podPidsLimit: 100,
-    pods: store,
+    pageSizes: [],
     runtime: {
       containerStats: async (id) =>
         told[id] === undefined
           ? undefined
           : ContainerStats.fromPartial({ memory: { usageBytes: { value: BigInt(told[id]) } } }),
     },
-    allocated,
-    measures: { changed: (operation) => void changes.push(operation) },
-    clock,
     log,
   });
   const read = (path: string) => host.files.text(`/sys/fs/cgroup/lab/kubepods${path}`);

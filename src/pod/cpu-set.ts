@@ -1,0 +1,10 @@
+/** CPUs of a list in the kernel's format: `0-3,8`. @param list checked before. */
+export function cpusOf(list: string): ReadonlySet<number> {
+  const ranges = list.split(",").filter((part) => part !== "");
+  return new Set(
+    ranges.flatMap((range) => {
+      const [low = 0, high = low] = range.split("-").map(Number);
+      return Array.from({ length: high - low + 1 }, (_, offset) => low + offset);
+    }),
+  );
+}

@@ -1,0 +1,72 @@
+import type { Cgroups } from "../host/cgroups.ts";
+import type { Pod } from "../objects.ts";
+import type { PodStore } from "../pipeline.ts";
+import { type CgroupLayout, tierCgroup } from "../pod/cgroup-path.ts";
+import { isTerminal } from "../pod/phase.ts";
+import { qosClass } from "../pod/qos.ts";
+import { quantityMilli } from "../pod/quantity.ts";
+import { milliCpuToShares, minShares, podRequests } from "../pod/resources.ts";
+import type { AskedPod, GivenPod } from "../roles.ts";
+import type { WorkerView } from "../state/pod-table.ts";
+import type { Column } from "../state/rows.ts";
+
+export interface TiersDeps {
+  readonly cgroups: Pick<Cgroups, "ensure">;
+  readonly layout: CgroupLayout;
+  readonly pods: Pick<PodStore, "list">;
+  readonly worker: Pick<Column<WorkerView>, "get">;
+  /** The pod with what it has been given in place of what it asks for. */
+  readonly allocated: (pod: AskedPod) => GivenPod;
+  /** Sizes of huge pages that the target has, as cgroups name them. */
+  readonly pageSizes: readonly string[];
+}
+
+/** The cgroups of the quality of service classes Burstable and BestEffort, below that of all pods. */
+export interface Tiers {
+  /** Makes them, and sets what has changed since they were last set. */
+  ensure(signal: AbortSignal): Promise<void>;
+  /** Sets all of their limits, whatever they are. */
+  repair(signal: AbortSignal): Promise<void>;
+}
+
+/** No limit on huge pages: the pods' own hold. */
+const unbounded = 2 ** 62;
+
+/** Gives BestEffort pods together the least share of the CPU, and Burstable pods together the sum of their requests.
+ *  @see https://github.com/kubernetes/design-proposals-archive/blob/main/node/pod-resource-management.md */
+export function createTiers({ cgroups, layout, pageSizes, ...deps }: TiersDeps): Tiers {
+  const hugepages = Object.fromEntries(pageSizes.map((size) => [size, unbounded]));
+  const paths = { Burstable: tierCgroup("Burstable", layout), BestEffort: tierCgroup("BestEffort", layout) };
+  const set = new Map<keyof typeof paths, number>();
+  const ensure = async (signal: AbortSignal) => {
+    const wanted = [
+      ["BestEffort", minShares],
+      ["Burstable", burstableShares(deps)],
+    ] as const;
+    for (const [tier, cpuShares] of wanted) {
+      if (set.get(tier) === cpuShares) continue;
+      await cgroups.ensure(paths[tier], { cpuShares, hugepages }, signal);
+      set.set(tier, cpuShares);
+    }
+  };
+  return {
+    ensure,
+    async repair(signal) {
+      set.clear();
+      await ensure(signal);
+    },
+  };
+}
+
+function burstableShares({ pods, worker, allocated }: Pick<TiersDeps, "pods" | "worker" | "allocated">): number {
+  const milli = pods
+    .list()
+    .filter((pod) => qosClass(pod.spec) === "Burstable" && isActive(pod, worker.get(pod.metadata.uid)))
+    .map((pod) => quantityMilli(podRequests(allocated(pod), { overhead: true })["cpu"] ?? "0"));
+  return milliCpuToShares(milli.reduce((sum, each) => sum + each, 0));
+}
+
+/** The pod's containers run, or are to run. */
+function isActive({ status }: Pod, view: WorkerView | undefined): boolean {
+  return view ? view.phase === "syncing" || view.phase === "terminating" : !isTerminal(status?.phase);
+}

@@ -1,0 +1,176 @@
+import assert from "node:assert/strict";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { stringify } from "yaml";
+import type { CoreEvent } from "../../src/objects.ts";
+import { weightOf } from "../../src/host/cgroups.ts";
+import { type Agent, kubeletConfiguration, startGraftlet } from "../harness/agent.ts";
+import { cgroupHierarchies, createCgroup } from "../harness/cgroups.ts";
+import { type Cluster, startCluster } from "../harness/cluster.ts";
+import { runToEnd } from "../harness/graftlet-run.ts";
+import { type Pods, type SpecDraft, openPods, shell } from "../harness/pods.ts";
+import { waitFor } from "../harness/wait.ts";
+
+const Mi = 2 ** 20;
+/** A round of the agent's, and something to spare, milliseconds. */
+const roundMs = 90_000;
+
+/** Number in a line of a file of /proc. */
+function machine(file: string, pattern: RegExp): number {
+  return Number(pattern.exec(readFileSync(file, "utf8"))?.[1]);
+}
+const memory = machine("/proc/meminfo", /^MemTotal:\s+(\d+)/m) * 1024;
+const cpus = readFileSync("/proc/cpuinfo", "utf8").match(/^processor\s*:/gm)?.length ?? 0;
+const mostPids = Math.min(
+  machine("/proc/sys/kernel/pid_max", /(\d+)/),
+  machine("/proc/sys/kernel/threads-max", /(\d+)/),
+);
+
+describe("shares of pods together and of the machine's own processes", { timeout: 900_000 }, () => {
+  let cluster: Cluster;
+  let pods: Pods;
+  let agent: Agent | undefined;
+
+  const restart = async (config: object) => {
+    if (agent) assert.equal(await agent.stop(), true);
+    agent = await startGraftlet(cluster, { config: { ...config } });
+  };
+  /** Directories of a cgroup, from the cluster's own. */
+  const directories = (path: string) =>
+    cgroupHierarchies().map((hierarchy) => join(hierarchy, cluster.layout.cgroup, path));
+  const file = (path: string, names: readonly string[]) =>
+    directories(path)
+      .flatMap((directory) => names.map((name) => join(directory, name)))
+      .find(existsSync) ?? assert.fail(`${path} has no ${names.join(", ")}`);
+  const read = (path: string, ...names: readonly string[]) => readFileSync(file(path, names), "utf8").trim();
+  /** CPU shares, or the weight that stands for them. */
+  const shares = (path: string) => Number(read(path, "cpu.shares", "cpu.weight"));
+  const expected = (cpuShares: number) =>
+    existsSync("/sys/fs/cgroup/cgroup.controllers") ? weightOf(cpuShares) : cpuShares;
+  const memoryLimit = (path: string) => Number(read(path, "memory.limit_in_bytes", "memory.max"));
+  const until = (what: string, holds: () => boolean, timeoutMs = 20_000) =>
+    waitFor(what, holds, { timeoutMs, everyMs: 100 });
+  const nodeEvents = async (): Promise<readonly string[]> => {
+    const of = `involvedObject.kind=Node,involvedObject.name=${cluster.nodeName}`;
+    const { items } = await pods.api.get<{ items: CoreEvent[] }>(`/api/v1/events?fieldSelector=${of}`);
+    return items.map(({ type, reason, message }) => `${type} ${reason} ${message}`);
+  };
+  const untilTold = (line: string, timeoutMs = 20_000) =>
+    cluster.waitFor(
+      `the node's event "${line}"`,
+      async () => (await nodeEvents()).some((told) => told.includes(line)),
+      {
+        timeoutMs,
+        explain: async () => (await nodeEvents()).join("\n"),
+      },
+    );
+  /** A pod that requests CPU. */
+  const asking = (cpu: string, script = "exec sleep 3600"): SpecDraft => ({
+    containers: [shell(script, { resources: { requests: { cpu } } })],
+  });
+
+  before(async () => {
+    cluster = await startCluster({ name: "node-allocatable" });
+    pods = await openPods(cluster);
+    for (const name of ["kube", "system"])
+      createCgroup({ ...cluster.layout, cgroup: join(cluster.layout.cgroup, name) });
+  });
+  after(async () => {
+    await agent?.[Symbol.asyncDispose]();
+    await pods?.[Symbol.asyncDispose]();
+    await cluster?.[Symbol.asyncDispose]();
+  });
+
+  test("pods together get what is not reserved, reserved cgroups what is, and the node tells of it", async () => {
+    await restart({
+      kubeReserved: { cpu: "200m", memory: "256Mi", pid: "1000" },
+      systemReserved: { cpu: "300m", memory: "128Mi" },
+      enforceNodeAllocatable: ["pods", "kube-reserved", "system-reserved-compressible"],
+      kubeReservedCgroup: `${cluster.layout.cgroup}/kube`,
+      systemReservedCgroup: `${cluster.layout.cgroup}/system`,
+    });
+    const page = 4096;
+    await until("the pods' limit", () => memoryLimit("kubepods") < memory);
+    assert.equal(memoryLimit("kubepods"), Math.floor((memory - 384 * Mi) / page) * page);
+    assert.equal(shares("kubepods"), expected(Math.trunc(((cpus * 1000 - 500) * 1024) / 1000)));
+    assert.equal(Number(read("kubepods", "pids.max")), mostPids - 1000);
+    assert.deepEqual([memoryLimit("kube"), shares("kube")], [256 * Mi, expected(204)]);
+    assert.equal(read("kube", "pids.max"), "1000");
+    assert.equal(shares("system"), expected(307));
+    assert.ok(memoryLimit("system") > memory, "of the system's share only the CPU is limited");
+    await untilTold("Normal NodeAllocatableEnforced Updated Node Allocatable limit across pods");
+    for (const name of ["kube", "system"])
+      await untilTold(
+        `Normal NodeAllocatableEnforced Updated limits on ${name} reserved cgroup ${cluster.layout.cgroup}/${name}`,
+      );
+  });
+
+  test("Burstable pods weigh what they request together, at each start and each end; BestEffort pods the least", async () => {
+    await pods.create("first", asking("200m"));
+    await pods.create("second", asking("300m"));
+    await Promise.all(["first", "second"].map(pods.ready));
+    assert.equal(shares("kubepods/burstable"), expected(512));
+    assert.equal(shares("kubepods/besteffort"), expected(2));
+    await pods.create("short", { ...asking("500m", "exec sleep 1"), restartPolicy: "Never" });
+    await pods.until("short", "to have ended", ({ status }) => status?.phase === "Succeeded");
+    await until("what the ended pod requested to count no more", () => shares("kubepods/burstable") === expected(512));
+    await pods.remove("second", 0);
+    await until(
+      "what the removed pod requested to count no more",
+      () => shares("kubepods/burstable") === expected(204),
+    );
+  });
+
+  test("graftlet that is killed leaves limits in force, and takes them up again", async () => {
+    const before = [memoryLimit("kubepods"), shares("kubepods/burstable")];
+    await agent?.kill("SIGKILL");
+    assert.deepEqual([memoryLimit("kubepods"), shares("kubepods/burstable")], before);
+  });
+
+  test("a limit below what pods use is set once they use less; what others changed is mended with it", async () => {
+    await restart({ enforceNodeAllocatable: ["pods"] });
+    await pods.create("greedy", {
+      volumes: [{ name: "memory", emptyDir: { medium: "Memory" } }],
+      containers: [
+        shell("dd if=/dev/zero of=/memory/much bs=1M count=150 && touch /memory/full; exec sleep 3600", {
+          volumeMounts: [{ name: "memory", mountPath: "/memory" }],
+          readinessProbe: { exec: { command: ["test", "-e", "/memory/full"] }, periodSeconds: 1 },
+        }),
+      ],
+    });
+    await pods.ready("greedy");
+    await restart({ enforceNodeAllocatable: ["pods"], systemReserved: { memory: `${memory - 120 * Mi}` } });
+    await untilTold(`Warning FailedNodeAllocatableEnforcement Failed to update Node Allocatable Limits [`);
+    const tiers = ["kubepods/burstable", "kubepods/besteffort"];
+    for (const tier of tiers) writeFileSync(file(tier, ["cpu.shares", "cpu.weight"]), "77");
+    await pods.remove("greedy", 0);
+    await until("the pods' limit", () => memoryLimit("kubepods") <= 120 * Mi, roundMs);
+    await until("the tiers' shares", () => [204, 2].map(expected).join() === tiers.map(shares).join());
+  });
+
+  test("a reserved cgroup that is missing, and more reserved than there is, stop the start with one sentence", async () => {
+    if (agent) assert.equal(await agent.stop(), true);
+    const refused = async (fields: object, sentence: RegExp) => {
+      const path = join(cluster.layout.dir, "refused.yaml");
+      writeFileSync(path, stringify({ ...kubeletConfiguration(cluster), ...fields }));
+      const { code, said } = await runToEnd(cluster, [
+        `--config=${path}`,
+        `--kubeconfig=${await cluster.kubeconfigFor(cluster.nodeName)}`,
+        `--hostname-override=${cluster.nodeName}`,
+        `--root-dir=${cluster.layout.kubeletRoot}`,
+      ]);
+      assert.match(said.join("\n"), sentence);
+      assert.equal(said.length, 1, said.join("\n"));
+      assert.equal(code, 1);
+    };
+    await refused(
+      { enforceNodeAllocatable: ["pods", "system-reserved"], systemReservedCgroup: "/not/there" },
+      /Failed to enforce System Reserved Cgroup Limits on "\/not\/there": cgroup \["not" "there"\] has some missing paths: \//,
+    );
+    await refused(
+      { systemReserved: { cpu: "1000" }, kubeReserved: { memory: "900Ti" } },
+      /invalid Node Allocatable configuration\. Resource "cpu" has a reservation of 1000 but capacity of \d+\. Expected capacity >= reservation\. Resource "memory" has/,
+    );
+  });
+});

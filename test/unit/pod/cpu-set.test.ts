@@ -1,0 +1,8 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { cpusOf } from "../../../src/pod/cpu-set.ts";
+
+test("a list of CPUs holds each of them once", () => {
+  assert.deepEqual([...cpusOf("0-3,8,2-4")], [0, 1, 2, 3, 8, 4]);
+  assert.deepEqual([...cpusOf("")], []);
+});

@@ -1,0 +1,156 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { openCgroups } from "../../../src/host/cgroups.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import { type Enforcement, createNodeAllocatable } from "../../../src/resources/node-allocatable.ts";
+import { createTiers } from "../../../src/resources/tiers.ts";
+import { givenPod } from "../../../src/roles.ts";
+import { TargetError } from "../../../src/seams/provider.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { fakeHost } from "../../fakes/host.ts";
+
+const never = new AbortController().signal;
+const root = "/sys/fs/cgroup";
+const minute = 60_000;
+const pods = `${root}/kubepods`;
+
+async function rig(more: Partial<Enforcement> = {}, perQos = true) {
+  const clock = fakeClock();
+  const host = fakeHost({ clock });
+  host.files.put(`${root}/cgroup.controllers`, { data: "cpu memory pids hugetlb\n" });
+  const layout = { driver: "cgroupfs", root: "/", perQos } as const;
+  const cgroups = await openCgroups(host, 2, never);
+  const refusals: Error[] = [];
+  host.files.onChange(async (change) => {
+    if (change.do === "write" && change.path === `${pods}/memory.max` && refusals[0]) throw refusals[0];
+  });
+  const told: string[] = [];
+  const lines: string[] = [];
+  const tiers = createTiers({
+    cgroups,
+    layout,
+    pods: { list: () => [] },
+    worker: { get: () => undefined },
+    allocated: givenPod,
+    pageSizes: ["2MB"],
+  });
+  const service = createNodeAllocatable({
+    cgroups: async () => ({ cgroups, layout, version: 2, tiers }),
+    capacity: { cpus: 2, memoryBytes: 2 ** 30, maxPid: 1000, hugepages: { "hugepages-2Mi": 2 ** 21 } },
+    enforcement: {
+      enforceNodeAllocatable: ["pods"],
+      kubeReserved: { cpu: "500m", memory: "256Mi" },
+      systemReserved: { pid: "100" },
+      kubeReservedCgroup: "",
+      systemReservedCgroup: "",
+      ...more,
+    },
+    nodeName: "n",
+    events: {
+      event: ({ kind, name }, type, reason, text) => void told.push(`${kind} ${name} ${type} ${reason} ${text}`),
+    },
+    clock,
+    log: createLogger(0, { write: (line: string) => void lines.push(line) }),
+  });
+  const stop = new AbortController();
+  const read = (name: string) => host.files.text(`${pods}/${name}`);
+  return { clock, host, told, lines, read, refusals, stop, run: () => service.run(stop.signal) };
+}
+
+test("all pods together are limited to what is not reserved, and the tiers are made; the node tells of it once", async () => {
+  const { clock, told, read, stop, run } = await rig();
+  const running = run();
+  await clock.advance(0);
+  assert.deepEqual(["cpu.weight", "memory.max", "pids.max", "hugetlb.2MB.max", "besteffort/cpu.weight"].map(read), [
+    "59",
+    String(768 * 2 ** 20),
+    "900",
+    String(2 ** 21),
+    "1",
+  ]);
+  assert.equal(read("burstable/hugetlb.2MB.max"), "4611686018427387904");
+  await clock.advance(3 * minute);
+  assert.deepEqual(told, ["Node n Normal NodeAllocatableEnforced Updated Node Allocatable limit across pods"]);
+  stop.abort();
+  await running;
+});
+
+test("without enforcement they are limited to what the target has", async () => {
+  const { clock, read, stop, run } = await rig({ enforceNodeAllocatable: ["none"] });
+  const running = run();
+  await clock.advance(0);
+  assert.deepEqual([read("memory.max"), read("pids.max")], [String(2 ** 30), "1000"]);
+  stop.abort();
+  await running;
+});
+
+test("a limit that the kernel refuses is told and tried each minute; what others changed is mended by then", async () => {
+  const { clock, host, told, read, refusals, stop, run } = await rig();
+  refusals.push(new CodedError("failed_precondition", "device or resource busy"));
+  const running = run();
+  await clock.advance(0);
+  const failure =
+    'Node n Warning FailedNodeAllocatableEnforcement Failed to update Node Allocatable Limits ["kubepods"]: device or resource busy';
+  assert.deepEqual(told.splice(0), [failure]);
+  assert.equal(read("besteffort/cpu.weight"), "1", "the tiers do not wait for it");
+  host.files.put(`${pods}/besteffort/cpu.weight`, { data: "100" });
+  await clock.advance(minute);
+  assert.deepEqual([told.splice(0), read("besteffort/cpu.weight")], [[failure], "1"]);
+  refusals.length = 0;
+  await clock.advance(minute);
+  assert.deepEqual(told, ["Node n Normal NodeAllocatableEnforced Updated Node Allocatable limit across pods"]);
+  stop.abort();
+  await running;
+});
+
+test("a login that may not is told once, in the log", async () => {
+  const { clock, told, lines, refusals, stop, run } = await rig();
+  refusals.push(new CodedError("permission_denied", "permission denied"));
+  const running = run();
+  await clock.advance(3 * minute);
+  assert.deepEqual([told, lines.length], [[], 1]);
+  stop.abort();
+  await running;
+});
+
+test("reserved cgroups get what is reserved; one that is not there ends the start in the kubelet's words", async () => {
+  const enforcement = {
+    enforceNodeAllocatable: ["kube-reserved", "system-reserved-compressible"],
+    kubeReservedCgroup: "/kube",
+    systemReservedCgroup: "/system/all",
+  };
+  const { clock, host, told, stop, run } = await rig(enforcement);
+  for (const name of ["kube", "system/all"])
+    await host.fs.apply([{ do: "mkdir", path: `${root}/${name}`, parents: true }]);
+  const running = run();
+  await clock.advance(0);
+  assert.equal(host.files.text(`${root}/kube/memory.max`), String(256 * 2 ** 20));
+  assert.deepEqual(told.slice(0, 2), [
+    "Node n Normal NodeAllocatableEnforced Updated limits on kube reserved cgroup /kube",
+    "Node n Normal NodeAllocatableEnforced Updated limits on system reserved cgroup /system/all",
+  ]);
+  stop.abort();
+  await running;
+  const missing = await rig(enforcement);
+  await assert.rejects(missing.run(), (error) => {
+    assert.ok(error instanceof TargetError);
+    assert.equal(error.reason, "NodeAllocatable");
+    assert.equal(
+      error.message,
+      `Failed to enforce Kube Reserved Cgroup Limits on "/kube": cgroup ["kube"] has some missing paths: ${root}/kube`,
+    );
+    return true;
+  });
+  assert.match(missing.told.join(), /^Node n Warning FailedNodeAllocatableEnforcement Failed to enforce Kube/);
+});
+
+test("where pods are not sorted by quality of service nothing is limited", async () => {
+  const { clock, host, told, stop, run } = await rig({ enforceNodeAllocatable: ["none"] }, false);
+  const running = run();
+  await clock.advance(minute);
+  assert.deepEqual(told, []);
+  await assert.rejects(host.fs.stat(pods));
+  stop.abort();
+  await running;
+});

@@ -1,0 +1,35 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { pageSizes, podsShare, reservedShare } from "../../../src/resources/node-share.ts";
+
+const Gi = 2 ** 30;
+const capacity = { cpus: 4, memoryBytes: 8 * Gi, maxPid: 4096, hugepages: { "hugepages-2Mi": Gi, "hugepages-1Gi": 0 } };
+const nothing = { kubeReserved: {}, systemReserved: {} };
+
+test("pods together get what the target has, less what is reserved and never less than nothing", () => {
+  assert.deepEqual(podsShare(capacity, nothing), {
+    cpuShares: 4096,
+    memoryBytes: 8 * Gi,
+    pids: 4096,
+    hugepages: { "2MB": Gi, "1GB": 0 },
+  });
+  const reserved = {
+    kubeReserved: { cpu: "500m", memory: "1Gi", pid: "96" },
+    systemReserved: { cpu: "1", memory: "512Mi", pid: "5k" },
+  };
+  assert.deepEqual(podsShare(capacity, reserved), {
+    cpuShares: 2560,
+    memoryBytes: 6.5 * Gi,
+    pids: 0,
+    hugepages: { "2MB": Gi, "1GB": 0 },
+  });
+});
+
+test("a reserved cgroup is limited to what is reserved, by the CPU alone where only that is to be compressed", () => {
+  const reserved = { cpu: "250m", memory: "1Gi", pid: "500" };
+  const hugepages = { "2MB": 0, "1GB": 0 };
+  assert.deepEqual(reservedShare(reserved, capacity, false), { cpuShares: 256, memoryBytes: Gi, pids: 500, hugepages });
+  assert.deepEqual(reservedShare(reserved, capacity, true), { cpuShares: 256 });
+  assert.deepEqual(reservedShare({ memory: "1Gi" }, capacity, false), { memoryBytes: Gi, hugepages });
+  assert.deepEqual(pageSizes(capacity), ["2MB", "1GB"]);
+});

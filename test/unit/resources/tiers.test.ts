@@ -1,0 +1,90 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { CgroupLimits } from "../../../src/host/cgroups.ts";
+import { createTiers } from "../../../src/resources/tiers.ts";
+import { givenPod } from "../../../src/roles.ts";
+import type { WorkerPhase } from "../../../src/state/pod-table.ts";
+import { type TestPod, aContainer, aPod } from "../../fakes/pods.ts";
+
+const never = new AbortController().signal;
+const burstable = "/kubepods/burstable";
+const bestEffort = "/kubepods/besteffort";
+
+function rig(pageSizes: readonly string[] = []) {
+  const pods: TestPod[] = [];
+  const phases = new Map<string, WorkerPhase>();
+  const set: (readonly [path: string, limits: CgroupLimits])[] = [];
+  const failing = { with: undefined as Error | undefined };
+  const tiers = createTiers({
+    cgroups: {
+      async ensure(path, limits) {
+        if (failing.with) throw failing.with;
+        set.push([path, limits]);
+      },
+    },
+    layout: { driver: "cgroupfs", root: "/", perQos: true },
+    pods: { list: () => pods },
+    worker: {
+      get(uid) {
+        const phase = phases.get(uid);
+        return phase && { phase, pod: undefined };
+      },
+    },
+    allocated: givenPod,
+    pageSizes,
+  });
+  const shares = () => set.splice(0).map(([path, { cpuShares }]) => [path, cpuShares]);
+  return { pods, phases, set, shares, tiers, failing };
+}
+
+const asking = (uid: string, cpu: string, status: object = {}): TestPod => ({
+  ...aPod({ containers: [aContainer("c", { resources: { requests: { cpu } } })] }, { uid }),
+  status,
+});
+
+test("Burstable pods weigh what they request together, BestEffort pods the least; what stays is not set again", async () => {
+  const { pods, shares, tiers } = rig();
+  pods.push(asking("a", "250m"), asking("b", "750m"), aPod({}, { uid: "c" }));
+  await tiers.ensure(never);
+  assert.deepEqual(shares(), [
+    [bestEffort, 2],
+    [burstable, 1024],
+  ]);
+  await tiers.ensure(never);
+  assert.deepEqual(shares(), []);
+  pods.push(asking("d", "1"));
+  await tiers.ensure(never);
+  assert.deepEqual(shares(), [[burstable, 2048]]);
+});
+
+test("pods whose containers are gone, and pods that had ended before the agent came, weigh nothing", async () => {
+  const { pods, phases, shares, tiers } = rig();
+  pods.push(asking("ended", "1", { phase: "Succeeded" }), asking("stopping", "1"), asking("stopped", "1"));
+  phases.set("stopping", "terminating").set("stopped", "terminated");
+  await tiers.ensure(never);
+  assert.deepEqual(shares()[1], [burstable, 1024]);
+  phases.set("stopping", "finished");
+  await tiers.ensure(never);
+  assert.deepEqual(shares(), [[burstable, 2]]);
+});
+
+test("a repair sets everything again; what failed is set at the next occasion", async () => {
+  const { pods, shares, tiers, failing } = rig();
+  pods.push(asking("a", "1"));
+  await tiers.ensure(never);
+  shares();
+  await tiers.repair(never);
+  assert.equal(shares().length, 2);
+  pods.push(asking("b", "1"));
+  failing.with = new Error("read-only");
+  await assert.rejects(tiers.ensure(never), /read-only/);
+  failing.with = undefined;
+  await tiers.ensure(never);
+  assert.deepEqual(shares(), [[burstable, 2048]]);
+});
+
+test("tiers limit no huge pages of any size", async () => {
+  const { set, tiers } = rig(["2MB", "1GB"]);
+  await tiers.ensure(never);
+  for (const [, { hugepages }] of set) assert.deepEqual(hugepages, { "2MB": 2 ** 62, "1GB": 2 ** 62 });
+});
