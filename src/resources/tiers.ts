@@ -1,4 +1,5 @@
 import type { Cgroups } from "../host/cgroups.ts";
+import { createTurns } from "../lib/turns.ts";
 import type { Pod } from "../objects.ts";
 import type { PodStore } from "../pipeline.ts";
 import { type CgroupLayout, tierCgroup } from "../pod/cgroup-path.ts";
@@ -38,23 +39,24 @@ export function createTiers({ cgroups, layout, pageSizes, ...deps }: TiersDeps):
   const hugepages = Object.fromEntries(pageSizes.map((size) => [size, unbounded]));
   const paths = { Burstable: tierCgroup("Burstable", layout), BestEffort: tierCgroup("BestEffort", layout) };
   const set = new Map<keyof typeof paths, number>();
+  // Of pods that come side by side each sums up what it knows of: an older sum must not be set after a newer one.
+  const inTurn = createTurns(1);
+  const setTo = async (tier: keyof typeof paths, cpuShares: number, signal: AbortSignal) => {
+    if (set.get(tier) === cpuShares) return;
+    await cgroups.ensure(paths[tier], { cpuShares, hugepages }, signal);
+    set.set(tier, cpuShares);
+  };
   const ensure = async (signal: AbortSignal) => {
-    const wanted = [
-      ["BestEffort", minShares],
-      ["Burstable", burstableShares(deps)],
-    ] as const;
-    for (const [tier, cpuShares] of wanted) {
-      if (set.get(tier) === cpuShares) continue;
-      await cgroups.ensure(paths[tier], { cpuShares, hugepages }, signal);
-      set.set(tier, cpuShares);
-    }
+    await setTo("BestEffort", minShares, signal);
+    await setTo("Burstable", burstableShares(deps), signal);
   };
   return {
-    ensure,
-    async repair(signal) {
-      set.clear();
-      await ensure(signal);
-    },
+    ensure: (signal) => inTurn(() => ensure(signal)),
+    repair: (signal) =>
+      inTurn(() => {
+        set.clear();
+        return ensure(signal);
+      }),
   };
 }
 

@@ -2,13 +2,11 @@ import assert from "node:assert/strict";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { stringify } from "yaml";
 import type { CoreEvent } from "../../src/objects.ts";
 import { weightOf } from "../../src/host/cgroups.ts";
-import { type Agent, kubeletConfiguration, startGraftlet } from "../harness/agent.ts";
+import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { cgroupHierarchies, createCgroup } from "../harness/cgroups.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
-import { runToEnd } from "../harness/graftlet-run.ts";
 import { type Pods, type SpecDraft, openPods, shell } from "../harness/pods.ts";
 import { waitFor } from "../harness/wait.ts";
 
@@ -151,18 +149,14 @@ describe("shares of pods together and of the machine's own processes", { timeout
 
   test("a reserved cgroup that is missing, and more reserved than there is, stop the start with one sentence", async () => {
     if (agent) assert.equal(await agent.stop(), true);
-    const refused = async (fields: object, sentence: RegExp) => {
-      const path = join(cluster.layout.dir, "refused.yaml");
-      writeFileSync(path, stringify({ ...kubeletConfiguration(cluster), ...fields }));
-      const { code, said } = await runToEnd(cluster, [
-        `--config=${path}`,
-        `--kubeconfig=${await cluster.kubeconfigFor(cluster.nodeName)}`,
-        `--hostname-override=${cluster.nodeName}`,
-        `--root-dir=${cluster.layout.kubeletRoot}`,
-      ]);
+    const refused = async (config: object, sentence: RegExp) => {
+      await using refusing = await startGraftlet(cluster, { config: { ...config }, untilReady: false });
+      const before = refusing.log().length;
+      const { code } = await refusing.ended;
+      const lines = refusing.log().slice(before).split("\n");
+      const said = lines.filter((line) => line !== "" && !line.startsWith("{"));
       assert.match(said.join("\n"), sentence);
-      assert.equal(said.length, 1, said.join("\n"));
-      assert.equal(code, 1);
+      assert.deepEqual([said.length, code], [1, 1], said.join("\n"));
     };
     await refused(
       { enforceNodeAllocatable: ["pods", "system-reserved"], systemReservedCgroup: "/not/there" },

@@ -14,11 +14,15 @@ function rig(pageSizes: readonly string[] = []) {
   const pods: TestPod[] = [];
   const phases = new Map<string, WorkerPhase>();
   const set: (readonly [path: string, limits: CgroupLimits])[] = [];
-  const failing = { with: undefined as Error | undefined };
+  const failing: { with?: Error | undefined } = {};
+  let held: PromiseWithResolvers<void> | undefined;
   const tiers = createTiers({
     cgroups: {
       async ensure(path, limits) {
         if (failing.with) throw failing.with;
+        const turn = held;
+        held = undefined;
+        await turn?.promise;
         set.push([path, limits]);
       },
     },
@@ -34,7 +38,9 @@ function rig(pageSizes: readonly string[] = []) {
     pageSizes,
   });
   const shares = () => set.splice(0).map(([path, { cpuShares }]) => [path, cpuShares]);
-  return { pods, phases, set, shares, tiers, failing };
+  /** Has the next change wait. */
+  const holdUp = () => (held = Promise.withResolvers<void>());
+  return { pods, phases, set, shares, tiers, failing, holdUp };
 }
 
 const asking = (uid: string, cpu: string, status: object = {}): TestPod => ({
@@ -81,6 +87,23 @@ test("a repair sets everything again; what failed is set at the next occasion", 
   failing.with = undefined;
   await tiers.ensure(never);
   assert.deepEqual(shares(), [[burstable, 2048]]);
+});
+
+test("of pods that come side by side the last sum is the one that stays", async () => {
+  const { pods, set, shares, tiers, holdUp } = rig();
+  await tiers.ensure(never);
+  shares();
+  pods.push(asking("a", "1"));
+  const held = holdUp();
+  const first = tiers.ensure(never);
+  await new Promise(setImmediate);
+  pods.push(asking("b", "1"));
+  const second = tiers.ensure(never);
+  await new Promise(setImmediate);
+  held.resolve();
+  await Promise.all([first, second]);
+  assert.equal(set.length, 2);
+  assert.deepEqual(shares().at(-1), [burstable, 2048]);
 });
 
 test("tiers limit no huge pages of any size", async () => {
