@@ -63,7 +63,7 @@ export async function startNodeRig(name: string, provider: Provider): Promise<No
     endpoint: `unix://${runtimeDaemons[provider].socket(layout)}`,
     logs: layout.logs,
     providerArgs: providerArgs(rig, provider),
-    argv: (argv, cwd) => whereSuiteRuns(layout, provider, holder)(["sh", "-ec", withoutSystemd, "sh", ...argv], cwd),
+    argv: (argv, cwd) => whereSuiteRuns(layout, provider, holder)(argv, cwd),
     [Symbol.asyncDispose]: () => whole.disposeAsync(),
   };
 }
@@ -80,12 +80,6 @@ function ownRootDirectory({ kubeletRoot }: Layout): string {
 mount --bind ${kubeletRoot} ${rootDirectory}
 mount --make-rshared ${rootDirectory}`;
 }
-
-/** Where the suite finds systemd-run it has systemd start the agent, which is not there. */
-const withoutSystemd = `for folder in $(echo "$PATH" | tr : ' '); do
-  if [ -x "$folder/systemd-run" ]; then mount -n --bind /dev/null "$folder/systemd-run"; fi
-done
-exec "$@"`;
 
 /** A kubelet's command line names a CRI runtime; another provider's is named in the provider's own file. */
 function providerArgs({ layout }: Pick<RuntimeRig, "layout">, provider: Provider): readonly string[] {

@@ -12,13 +12,15 @@ export interface ConformanceOptions {
   readonly agent: AgentName;
   /** Which tests of the list, as `matching` has it; all unless given. */
   readonly focus: string | undefined;
+  /** A file of tests in place of the list. */
+  readonly list: string | undefined;
   /** The few tests that stand for the list. */
   readonly part: boolean;
   /** The list as it stands, on graftlet: what the docs are about. */
   readonly whole: boolean;
 }
 
-/** Reads `PROVIDER` (cri unless given), `AGENT` (graftlet unless given), `FOCUS` and `PART`; empty counts as
+/** Reads `PROVIDER` (cri unless given), `AGENT` (graftlet unless given), `FOCUS`, `LIST` and `PART`; empty counts as
  *  not given. @throws a sentence that names the variable and the remedy. */
 export function readOptions(env: Readonly<Record<string, string | undefined>>): ConformanceOptions {
   const provider = oneOf("PROVIDER", providers, env.PROVIDER || "cri");
@@ -27,7 +29,9 @@ export function readOptions(env: Readonly<Record<string, string | undefined>>): 
     throw new Error(`AGENT is kubelet, which speaks CRI alone: leave out PROVIDER=${provider}`);
   const focus = env.FOCUS || undefined;
   const part = oneOf("PART", ["", "1"], env.PART ?? "") === "1";
-  return { provider, agent, focus, part, whole: agent === "graftlet" && focus === undefined && !part };
+  const list = env.LIST || undefined;
+  const whole = agent === "graftlet" && focus === undefined && list === undefined && !part;
+  return { provider, agent, focus, list, part, whole };
 }
 
 function oneOf<T extends string>(variable: string, known: readonly T[], given: string): T {

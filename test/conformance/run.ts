@@ -38,7 +38,8 @@ async function conformance(options: ConformanceOptions): Promise<number> {
   const list = parseList(fileHere("tests.txt"), "test/conformance/tests.txt");
   const limits = parseLimits(fileHere("limits.yaml"), "test/conformance/limits.yaml", list)[provider];
   const part = parseList(fileHere("part.txt"), "test/conformance/part.txt");
-  const tests = matching(options.part ? part : list, options.focus);
+  const others = options.list === undefined ? undefined : parseList(readFileSync(options.list, "utf8"), options.list);
+  const tests = matching(others ?? (options.part ? part : list), options.focus);
   const began = performance.now();
   const tools = await findTools(say);
   const madeOn = await versionsLine(tools, provider, agent);

@@ -1,8 +1,8 @@
-import { cpSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { stringify } from "yaml";
 import { graftletCommand } from "../harness/agent.ts";
-import { start } from "../harness/processes.ts";
+import { must, start } from "../harness/processes.ts";
 import { runGinkgo } from "./ginkgo.ts";
 import { type NodeRig, rootDirectory, startNodeRig } from "./node-rig.ts";
 import type { AgentName } from "./options.ts";
@@ -17,6 +17,11 @@ export const runE2eNode: RunSuite = async (run) => {
   logs.defer(() => cpSync(rig.logs, join(run.folder, "logs"), { recursive: true }));
   const binaries = join(run.folder, "bin");
   writeKubelet(binaries, run.agent, rig);
+  const programs = join(run.folder, "stand-ins");
+  const units = join(run.folder, "units");
+  linkStandIns(programs);
+  await using started = new AsyncDisposableStack();
+  started.defer(() => stopUnits(programs, units));
   const config = join(run.folder, "base-config.yaml");
   writeFileSync(config, stringify(baseConfiguration(rig)));
   return await runGinkgo({
@@ -37,7 +42,14 @@ export const runE2eNode: RunSuite = async (run) => {
       `--report-dir=${reports}`,
     ],
     folder: run.folder,
-    start: (argv, options) => start(rig.argv(argv, run.folder), { ...options, cwd: "/" }),
+    start(argv, { env, ...options }) {
+      const PATH = `${programs}:${process.env.PATH ?? ""}`;
+      return start(rig.argv(argv, run.folder), {
+        ...options,
+        cwd: "/",
+        env: { ...env, PATH, STAND_IN_UNITS: units },
+      });
+    },
     say: run.say,
   });
 };
@@ -46,6 +58,19 @@ export const runE2eNode: RunSuite = async (run) => {
  *  process of this one. */
 export function kubeletFlags({ address }: Pick<NodeRig, "address">): readonly string[] {
   return [`--node-ip=${address}`, "--kubelet-cgroups=", "--system-cgroups=", "--runtime-cgroups="];
+}
+
+/** Puts stand-ins for systemd's programs into a folder: no systemd runs here, and tests that restart the agent do it through systemd. */
+function linkStandIns(folder: string): void {
+  mkdirSync(folder);
+  for (const name of ["systemd-run", "systemctl", "journalctl", "sudo"])
+    symlinkSync(join(import.meta.dirname, "stand-ins", "systemd.sh"), join(folder, name));
+}
+
+/** Ends what the stand-ins have started and the suite has left. */
+async function stopUnits(programs: string, units: string): Promise<void> {
+  for (const name of existsSync(units) ? readdirSync(units) : [])
+    await must([join(programs, "systemctl"), "stop", name], { env: { ...process.env, STAND_IN_UNITS: units } });
 }
 
 /** Puts the agent into a folder under the kubelet's name. */

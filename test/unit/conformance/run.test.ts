@@ -4,7 +4,7 @@ import { readOptions } from "../../conformance/options.ts";
 import { createProgress } from "../../conformance/progress.ts";
 
 test("unless told otherwise a run is the whole list on graftlet with the cri provider", () => {
-  const whole = { provider: "cri", agent: "graftlet", focus: undefined, part: false, whole: true };
+  const whole = { provider: "cri", agent: "graftlet", focus: undefined, list: undefined, part: false, whole: true };
   assert.deepEqual(readOptions({}), whole);
   assert.deepEqual(readOptions({ PROVIDER: "", AGENT: "", FOCUS: "", PART: "" }), whole);
   assert.deepEqual(readOptions({ PROVIDER: "ssh" }), { ...whole, provider: "ssh" });
