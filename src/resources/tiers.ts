@@ -1,13 +1,12 @@
 import type { Cgroups } from "../host/cgroups.ts";
 import { createTurns } from "../lib/turns.ts";
-import type { Pod } from "../objects.ts";
 import type { PodStore } from "../pipeline.ts";
 import { type CgroupLayout, tierCgroup } from "../pod/cgroup-path.ts";
-import { isTerminal } from "../pod/phase.ts";
 import { qosClass } from "../pod/qos.ts";
 import { quantityMilli } from "../pod/quantity.ts";
 import { milliCpuToShares, minShares, podRequests } from "../pod/resources.ts";
 import type { AskedPod, GivenPod } from "../roles.ts";
+import { isActive } from "../state/active.ts";
 import type { WorkerView } from "../state/pod-table.ts";
 import type { Column } from "../state/rows.ts";
 
@@ -66,9 +65,4 @@ function burstableShares({ pods, worker, allocated }: Pick<TiersDeps, "pods" | "
     .filter((pod) => qosClass(pod.spec) === "Burstable" && isActive(pod, worker.get(pod.metadata.uid)))
     .map((pod) => quantityMilli(podRequests(allocated(pod), { overhead: true })["cpu"] ?? "0"));
   return milliCpuToShares(milli.reduce((sum, each) => sum + each, 0));
-}
-
-/** The pod's containers run, or are to run. */
-function isActive({ status }: Pod, view: WorkerView | undefined): boolean {
-  return view ? view.phase === "syncing" || view.phase === "terminating" : !isTerminal(status?.phase);
 }

@@ -9,6 +9,7 @@ import { qosClass } from "../pod/qos.ts";
 import type { ResizeDecider, ResizeTrigger } from "../resizes.ts";
 import type { AskedPod } from "../roles.ts";
 import type { WorkerView } from "../state/pod-table.ts";
+import { isActive } from "../state/active.ts";
 import type { Column } from "../state/rows.ts";
 import type { Hears, Sends } from "../state/signals.ts";
 import type { SourceMarksPair } from "../state/cells.ts";
@@ -215,11 +216,11 @@ function reconcileShown({ pods, status }: SyncLoopDeps, { metadata: { namespace,
   if (pod && isStaticPod(pod)) status.reconcile(pod);
 }
 
-/** Pods that hold resources: admitted and not yet at their end. */
+/** Pods that were admitted and hold resources. */
 function admitted({ worker, pods }: SyncLoopDeps): readonly AskedPod[] {
-  return worker.entries().flatMap(([uid, { phase }]) => {
+  return worker.entries().flatMap(([uid, view]) => {
     const pod = pods.get(uid);
-    return pod && (phase === "syncing" || phase === "terminating") ? [pod] : [];
+    return pod && isActive(pod, view) ? [pod] : [];
   });
 }
 

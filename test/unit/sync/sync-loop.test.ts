@@ -54,6 +54,12 @@ test("a pod whose worker has finished counts no longer", async (t) => {
   assert.equal(calls[0], "admit third beside second");
 });
 
+test("a pod that had ended before a restart counts for none after it, though its worker has not looked yet", async (t) => {
+  const { calls, phases, push } = rig(t);
+  await push("ADD", named("done", {}, { phase: "Succeeded" }), named("next"));
+  assert.deepEqual([phases.get("done"), calls[1]], ["syncing", "admit next beside "]);
+});
+
 test("a pod that is refused while it runs, after a restart, is ended by its worker", async (t) => {
   const { calls, running, statuses, phasesThen, pods, push } = rig(t, async () => ({
     reason: "NodeAffinity",
