@@ -203,9 +203,7 @@ export const kubeletFields = {
   featureGates: field(boolMap, {}, { flag: "feature-gates" }),
   failSwapOn: pointer(bool, true, { flag: "fail-swap-on" }),
   memorySwap: {
-    swapBehavior: field(oneOf("", "NoSwap", "LimitedSwap"), "", {
-      instead: (value) => (value === "LimitedSwap" ? "containers get no swap" : undefined),
-    }),
+    swapBehavior: field(oneOf("", "NoSwap", "LimitedSwap"), ""),
   },
   containerLogMaxSize: field(text, "10Mi", {
     flag: "container-log-max-size",

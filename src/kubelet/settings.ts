@@ -75,6 +75,7 @@ export function podSettings(
     clusterDomain: kubelet.clusterDomain,
     seccompDefault: kubelet.seccompDefault,
     singleProcessOomKill: kubelet.singleProcessOOMKill ?? false,
+    limitedSwap: kubelet.memorySwap.swapBehavior === "LimitedSwap" && gateEnabled(kubelet.featureGates, "NodeSwap"),
     cpuCfsQuota: kubelet.cpuCFSQuota,
     cpuCfsPeriodUs: kubelet.cpuCFSQuotaPeriod * 1000,
     ownerLabels,

@@ -4,6 +4,7 @@ import { isSidecar } from "./containers.ts";
 import { qosClass } from "./qos.ts";
 import { quantityMilli, quantityNumber, quantityValue } from "./quantity.ts";
 import { effectiveResources } from "./resize.ts";
+import { limitedSwap } from "./swap.ts";
 
 /** Quantities by resource name. */
 export type ResourceList = Readonly<Record<string, string>>;
@@ -19,6 +20,7 @@ export interface ResourceSettings {
 /** Facts of the target. */
 export interface TargetResources {
   readonly memoryBytes: number;
+  readonly swapBytes: number;
   /** Sizes of huge pages that the target has, as cgroups name them: `2MB`, `1GB`. */
   readonly hugePageSizes: readonly string[];
   readonly cgroupV2: boolean;
@@ -69,9 +71,11 @@ export interface ContainerResourcesInput extends ResourceSettings {
   readonly target: TargetResources;
   /** KubeletConfiguration.singleProcessOOMKill: on cgroup v2 the whole container dies unless it is true. */
   readonly singleProcessOomKill: boolean;
+  /** KubeletConfiguration.memorySwap.swapBehavior is LimitedSwap: containers may use some of the target's swap. */
+  readonly limitedSwap: boolean;
 }
 
-/** The resource settings of one container. Swap is never granted (swapBehavior NoSwap).
+/** The resource settings of one container.
  *  @see https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/ */
 export function containerResources(input: ContainerResourcesInput): LinuxContainerResources {
   const { pod, container, target } = input;
@@ -83,7 +87,8 @@ export function containerResources(input: ContainerResourcesInput): LinuxContain
   const base = cpuAndMemory({ cpuRequest: requests.cpu, cpuLimit: limits.cpu, memoryLimit: limits.memory }, input);
   const unified: Record<string, string> = {};
   if (target.cgroupV2 && !input.singleProcessOomKill) unified["memory.oom.group"] = "1";
-  if (target.cgroupV2 && target.swapController) unified["memory.swap.max"] = "0";
+  if (target.cgroupV2 && target.swapController)
+    unified["memory.swap.max"] = String(input.limitedSwap ? limitedSwap(pod, container, target) : 0);
   return {
     ...base,
     oomScoreAdj: BigInt(oomScoreAdjust(pod, container, target.memoryBytes)),

@@ -69,6 +69,7 @@ export interface PodSettings extends ResourceSettings {
   readonly clusterDomain: string;
   readonly seccompDefault: boolean;
   readonly singleProcessOomKill: boolean;
+  readonly limitedSwap: boolean;
   /** Labels that tell this node's pods from another's; none in an exclusive runtime. */
   readonly ownerLabels: Readonly<Record<string, string>>;
   /** The network of the target's pods, where it may not be the cluster's. */

@@ -1,5 +1,6 @@
 import { posix } from "node:path";
 import { cgroupVersion, exists } from "../host/exists.ts";
+import { parseMeminfo } from "../host/facts.ts";
 import { CodedError, unlessCode } from "../lib/errors.ts";
 import { type TargetResources, pageSizeName } from "../pod/resources.ts";
 import type { Host } from "../seams/host.ts";
@@ -25,21 +26,22 @@ export function createTargetFacts(fs: Host["fs"]): (signal: AbortSignal) => Prom
 /** @throws CodedError unavailable and the like when the target cannot be read. */
 async function readTargetFacts(fs: Host["fs"], signal: AbortSignal): Promise<TargetFacts> {
   const cgroupV2 = (await cgroupVersion(fs, signal)) === 2;
-  const [memoryBytes, hugePageSizes, swapController, thermalPaths, selinux] = await Promise.all([
+  const [{ memoryBytes, swapBytes }, hugePageSizes, swapController, thermalPaths, selinux] = await Promise.all([
     memoryOf(fs, signal),
     hugePageSizesOf(fs, signal),
     exists(fs, cgroupV2 ? await swapFileV2(fs, signal) : `${cgroupRoot}/memory/memory.memsw.limit_in_bytes`, signal),
     thermalPathsOf(fs, signal),
     exists(fs, "/sys/fs/selinux/enforce", signal),
   ]);
-  return { memoryBytes, hugePageSizes, cgroupV2, swapController, thermalPaths, selinux };
+  return { memoryBytes, swapBytes, hugePageSizes, cgroupV2, swapController, thermalPaths, selinux };
 }
 
-async function memoryOf(fs: Host["fs"], signal: AbortSignal): Promise<number> {
-  const text = (await fs.readFile("/proc/meminfo", { signal })).toString();
-  const kibibytes = /^MemTotal:\s+(\d+) kB$/m.exec(text)?.[1];
-  if (kibibytes === undefined) throw new CodedError("unknown", "/proc/meminfo of the target has no MemTotal");
-  return Number(kibibytes) * 1024;
+async function memoryOf(fs: Host["fs"], signal: AbortSignal): Promise<Pick<TargetFacts, "memoryBytes" | "swapBytes">> {
+  const { MemTotal: memoryBytes, SwapTotal: swapBytes = 0 } = parseMeminfo(
+    (await fs.readFile("/proc/meminfo", { signal })).toString(),
+  );
+  if (memoryBytes === undefined) throw new CodedError("unknown", "/proc/meminfo of the target has no MemTotal");
+  return { memoryBytes, swapBytes };
 }
 
 async function hugePageSizesOf(fs: Host["fs"], signal: AbortSignal): Promise<string[]> {

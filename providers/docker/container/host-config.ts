@@ -88,6 +88,11 @@ function likeSandbox({ HostConfig: { CgroupParent, Runtime, UsernsMode } }: Sand
   };
 }
 
+/** Bytes of swap on cgroup v2. */
+function swapBeyond({ unified }: LinuxContainerResources): number {
+  return Number(unified["memory.swap.max"] ?? 0);
+}
+
 /** Limits as the Engine API takes them; values that CRI leaves open (0, empty) are omitted. MemorySwap includes memory:
  *  without a swap limit the container gets no swap. */
 export function resourceSettings(resources: Partial<LinuxContainerResources> | undefined): HostConfig {
@@ -100,7 +105,7 @@ export function resourceSettings(resources: Partial<LinuxContainerResources> | u
     CpusetCpus: given.cpusetCpus,
     CpusetMems: given.cpusetMems,
     Memory: memory,
-    MemorySwap: memory === 0 ? 0 : Number(given.memorySwapLimitInBytes) || memory,
+    MemorySwap: memory === 0 ? 0 : Number(given.memorySwapLimitInBytes) || memory + swapBeyond(given),
   };
   return Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== 0 && value !== ""));
 }

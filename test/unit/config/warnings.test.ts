@@ -30,7 +30,6 @@ test("a setting that is not served yet is named in one line, with what happens i
     [
       "lockFile (--lock-file) is not served yet: graftlet locks its root directory instead",
       "oomScoreAdj (--oom-score-adj) is not served yet: graftlet keeps the oom_score_adj it was started with",
-      "memorySwap.swapBehavior is not served yet: containers get no swap",
       "shutdownGracePeriod is not served yet: pods are not ended in order when the machine shuts down",
     ],
   );

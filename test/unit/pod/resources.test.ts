@@ -15,7 +15,13 @@ import { qosClass } from "../../../src/pod/qos.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 
 const settings = { cpuCfsQuota: true, cpuCfsPeriodUs: 100_000 };
-const target = { memoryBytes: 4 * 2 ** 30, hugePageSizes: ["2MB", "1GB"], cgroupV2: false, swapController: false };
+const target = {
+  memoryBytes: 4 * 2 ** 30,
+  swapBytes: 2 ** 30,
+  hugePageSizes: ["2MB", "1GB"],
+  cgroupV2: false,
+  swapController: false,
+};
 const sized = (name: string, requests: object, limits: object = {}, more: Partial<Container> = {}) =>
   aContainer(name, { resources: { requests: { ...requests }, limits: { ...limits } }, ...more });
 
@@ -48,6 +54,7 @@ describe("a container's resources", () => {
       container,
       target: { ...target, ...more },
       singleProcessOomKill,
+      limitedSwap: false,
     });
   it("limit every size of huge pages", () => {
     assert.deepEqual(make({}).hugepageLimits, [
@@ -140,6 +147,7 @@ describe("what a pod asks for as a whole", () => {
         container,
         target,
         singleProcessOomKill: false,
+        limitedSwap: false,
       });
       return [cpuQuota, cpuShares, memoryLimitInBytes, hugepageLimits[0]?.limit];
     };

@@ -175,6 +175,7 @@ describe("a container's configuration", () => {
   it("relabels what the node manages under SELinux, never a hostPath", async () => {
     const facts = {
       memoryBytes: 2 ** 32,
+      swapBytes: 0,
       hugePageSizes: [],
       cgroupV2: false,
       swapController: false,

@@ -37,6 +37,7 @@ export function preparerIn(
       clusterDomain: "cluster.local",
       seccompDefault: false,
       singleProcessOomKill: false,
+      limitedSwap: false,
       ownerLabels: {},
       cpuCfsQuota: true,
       cpuCfsPeriodUs: 100_000,
@@ -69,6 +70,7 @@ export function preparerIn(
     handlerFeatures: async () => undefined,
     facts: async () => ({
       memoryBytes: 2 ** 32,
+      swapBytes: 0,
       hugePageSizes: [],
       cgroupV2: false,
       swapController: false,

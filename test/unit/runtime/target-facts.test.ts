@@ -55,6 +55,7 @@ describe("what a target can do", () => {
     });
     assert.deepEqual(await facts(signal), {
       memoryBytes: 8_248_258_560,
+      swapBytes: 0,
       hugePageSizes: ["2MB"],
       cgroupV2: false,
       swapController: true,

@@ -1,0 +1,24 @@
+import type { Container, Pod } from "../objects.ts";
+import { isCritical } from "./containers.ts";
+import { qosClass } from "./qos.ts";
+import { quantityValue } from "./quantity.ts";
+
+/** Bytes of the target's memory and swap, and whether a container's share of swap can be limited. */
+export interface SwapTarget {
+  readonly memoryBytes: number;
+  readonly swapBytes: number;
+  readonly cgroupV2: boolean;
+  readonly swapController: boolean;
+}
+
+/** Bytes of swap that a container may use under `swapBehavior: LimitedSwap`: the share of the target's swap that its memory request is
+ *  of the target's memory. None for containers that request no memory or as much as their limit, for pods that are not Burstable or that
+ *  are critical, and on cgroup v1.
+ *  @see https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management/#swap-limits-calculation */
+export function limitedSwap(pod: Pod, { resources }: Container, target: SwapTarget): number {
+  if (!target.cgroupV2 || !target.swapController || isCritical(pod) || qosClass(pod.spec) !== "Burstable") return 0;
+  const request = quantityValue(resources?.requests?.memory ?? "0");
+  const limit = quantityValue(resources?.limits?.memory ?? "0");
+  if (request === limit || request > target.memoryBytes) return 0;
+  return Math.trunc((request / target.memoryBytes) * target.swapBytes);
+}
