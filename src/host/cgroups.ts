@@ -11,6 +11,8 @@ export interface CgroupLimits {
   readonly cpuPeriodUs?: number;
   readonly memoryBytes?: number;
   readonly pids?: number;
+  /** CPUs as a cpuset lists them, such as `0-3,8`. */
+  readonly cpus?: string;
   /** Bytes of huge pages by their size as cgroups name it, such as `2MB`; ignored where the target does not limit huge pages. */
   readonly hugepages?: Readonly<Record<string, number>>;
 }
@@ -66,6 +68,8 @@ export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSigna
     await host.fs.apply(directories(path), stop);
     await inheritance.settle(path, stop);
     await host.fs.apply(limitsOf(path, limits), stop);
+    // Its descendants take over what it has from now on.
+    if (limits.cpus !== undefined) inheritance.forget(path);
   };
   /** @param changes everything but the limits, when known to be sufficient. */
   const atOnce = async (
@@ -85,7 +89,10 @@ export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSigna
     }
   };
   return {
-    ensure: (path, limits, stop) => atOnce(path, inheritance.has(path) ? [] : undefined, limits, stop),
+    ensure(path, limits, stop) {
+      const isSettled = inheritance.has(path) && limits.cpus === undefined;
+      return atOnce(path, isSettled ? [] : undefined, limits, stop);
+    },
     make(path, limits, stop) {
       const inherited = inheritance.ofNew(path);
       return atOnce(path, inherited && [...directories(path), ...inherited], limits, stop);
@@ -127,6 +134,9 @@ function limitsV1(path: string, limits: CgroupLimits): readonly FileChange[] {
     ...set("cpu", "cpu.cfs_quota_us", limits.cpuQuotaUs),
     ...set("memory", "memory.limit_in_bytes", limits.memoryBytes),
     ...set("pids", "pids.max", limits.pids),
+    ...(limits.cpus === undefined
+      ? []
+      : [{ do: "write" as const, path: `${mount}/cpuset${path}/cpuset.cpus`, data: limits.cpus }]),
     ...Object.entries(limits.hugepages ?? {}).flatMap(([size, bytes]) =>
       set("hugetlb", `hugetlb.${size}.limit_in_bytes`, bytes),
     ),
@@ -145,6 +155,7 @@ function limitsV2(path: string, limits: CgroupLimits): readonly FileChange[] {
     ),
     ...set("memory.max", limits.memoryBytes === undefined ? undefined : whole(limits.memoryBytes)),
     ...set("pids.max", limits.pids === undefined ? undefined : String(limits.pids)),
+    ...set("cpuset.cpus", limits.cpus),
     ...Object.entries(limits.hugepages ?? {}).flatMap(([size, bytes]) => set(`hugetlb.${size}.max`, whole(bytes))),
   ];
 }

@@ -133,3 +133,15 @@ test("what a runtime left in several cgroups goes with them, in one go where the
   await cgroups.remove(["/kubepods/pod1", "/kubepods/burstable/pod1"], never);
   assert.deepEqual(await cgroups.children("/kubepods", never), ["burstable"]);
 });
+
+test("CPUs are a list, which cgroups below take over; both versions", async () => {
+  const host = await withVersion1();
+  const cgroups = await openCgroups(host, 1, never);
+  await cgroups.ensure("/kubepods", {}, never);
+  await cgroups.ensure("/kubepods", { cpus: "1" }, never);
+  await cgroups.make("/kubepods/pod1", {}, never);
+  assert.equal(host.files.text("/sys/fs/cgroup/cpuset/kubepods/pod1/cpuset.cpus"), "1");
+  const unified = fakeHost({ clock: fakeClock() });
+  await (await openCgroups(unified, 2, never)).ensure("/kubepods", { cpus: "0-1" }, never);
+  assert.equal(unified.files.text("/sys/fs/cgroup/kubepods/cpuset.cpus"), "0-1");
+});
