@@ -9,7 +9,6 @@ const jobWithinMs = 30_000;
 
 /** Slices by systemd's interface on a bus. */
 export function busSlices(bus: SystemdBus, clock: Clock): SliceUnits {
-  let version: number | undefined;
   const forgetFailure = (slice: string, signal: AbortSignal) =>
     bus.call({ member: "ResetFailedUnit", signature: "s", body: [slice] }, signal).catch(() => throwIfAborted(signal));
   const startOnce = (slice: string, properties: readonly UnitProperty[], signal: AbortSignal) =>
@@ -28,11 +27,9 @@ export function busSlices(bus: SystemdBus, clock: Clock): SliceUnits {
     );
   return {
     async version(signal) {
-      if (version !== undefined) return version;
       const of = "org.freedesktop.DBus.Properties";
       const body = ["org.freedesktop.systemd1.Manager", "Version"];
-      version = versionOf(String(await bus.call({ of, member: "Get", signature: "ss", body }, signal)));
-      return version;
+      return versionOf(String(await bus.call({ of, member: "Get", signature: "ss", body }, signal)));
     },
     async start(slice, properties, signal) {
       const isNew = unlessCode(startOnce(slice, properties, signal), "already_exists");

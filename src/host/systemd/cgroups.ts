@@ -22,11 +22,13 @@ export async function openSystemdCgroups(
 ): Promise<Cgroups & AsyncDisposable> {
   const files = await openCgroups(host, version, signal);
   const units = reachSystemd({ host, clock });
+  let systemd: number | undefined;
   /** Slices that run. */
   const started = new Set<string>();
   const forget = (path: string) => slicesOf(path).forEach(({ slice }) => started.delete(slice));
   const change = async (path: string, limits: CgroupLimits, stop: AbortSignal) => {
-    const properties = limitProperties(limits, version, await units.version(stop), weightOf);
+    systemd ??= await units.version(stop);
+    const properties = limitProperties(limits, version, systemd, weightOf);
     const slices = slicesOf(path);
     let isNew = false;
     for (const { slice, parent } of slices.filter((each) => !started.has(each.slice))) {
@@ -61,6 +63,7 @@ export async function openSystemdCgroups(
       await Promise.all(last.map(({ slice }) => units.stop(slice, stop)));
       await files.remove(paths, stop);
     },
+    missing: files.missing,
     children: files.children,
     [Symbol.asyncDispose]: () => units[Symbol.asyncDispose](),
   };

@@ -27,26 +27,29 @@ const idleMs = 5_000;
 /** A node's systemd: one connection for all, opened when something is asked, closed when nothing is for a while, opened anew after
  *  a loss; what was in flight then is rejected. */
 export function reachSystemd({ host, clock }: ReachDeps): SliceUnits & AsyncDisposable {
-  let way: Way = "socket";
+  /** Where to begin: at the relay, once that did what the socket may not. */
+  let first: Way = "socket";
   const connection = createConnection({ host, clock });
   const commands = commandSlices(host);
-  const by = async <T>(ask: (units: SliceUnits) => Promise<T>, signal: AbortSignal): Promise<T> =>
+  const by = async <T>(way: Way, ask: (units: SliceUnits) => Promise<T>, signal: AbortSignal): Promise<T> =>
     way === "commands" ? ask(commands) : connection.use(way, ask, signal);
   const asked = async <T>(ask: (units: SliceUnits) => Promise<T>, signal: AbortSignal): Promise<T> => {
     let refused: unknown;
+    let way = first;
     for (;;) {
-      const via = way;
       try {
-        return await by(ask, signal);
+        const answer = await by(way, ask, signal);
+        if (way === "bridge") first = way;
+        return answer;
       } catch (error) {
         throwIfAborted(signal);
         if (hasCode(error, "permission_denied")) refused ??= error;
-        const next = nextWay(via, error);
-        // Another caller may have found it meanwhile.
-        if (next && way === via) way = next;
-        if (next) continue;
-        if (via === "commands") way = "socket";
-        throw via === "commands" && refused ? refused : error;
+        const next = nextWay(way, error);
+        if (next === undefined) {
+          if (way === "commands") first = "socket";
+          throw way === "commands" && refused !== undefined ? refused : error;
+        }
+        way = next;
       }
     }
   };
